@@ -101,6 +101,12 @@ Address parse_address(std::string_view path) {
   rest.remove_prefix(std::min(slash + 1, rest.size()));
   while (rest.ends_with('/')) rest.remove_suffix(1);
   made.key = std::string(rest);
+  const bool sized = made.bucket.size() >= 3 && made.bucket.size() <= 63;
+  if (is_store_path(path) && !made.bucket.empty() && !sized) {
+    fail_with_hint("s3://bucket/folder/name", Code::invalid_argument,
+                   "{}: the bucket {} has {} characters; a bucket's name has 3 to 63", path,
+                   made.bucket, made.bucket.size());
+  }
   if (!is_store_path(path) || !is_bucket(made.bucket) || (!made.key.empty() && !is_key(made.key))) {
     fail_with_hint("s3://bucket/folder/name", Code::invalid_argument,
                    "{} is no place in an object store", path);
