@@ -1,6 +1,6 @@
 #ifndef DLLM_BASE_H
 #define DLLM_BASE_H
-/* dllm/base.h -- types, status codes, constants.
+/** dllm/base.h -- types, status codes, constants.
  *
  * Every other header includes this one. Handles are pointers to opaque types. Constants are in
  * anonymous enums so that they are plain integers in every language; signatures use int32_t. Numbers
@@ -42,10 +42,10 @@ typedef struct dllm_decoder dllm_decoder;
 typedef struct dllm_checkpoint dllm_checkpoint;
 typedef struct dllm_lua dllm_lua;
 
-/* What a call that can fail returns: one of the status constants, 0 is success. */
+/** What a call that can fail returns: one of the status constants, 0 is success. */
 typedef int32_t dllm_status;
 
-/* The callback type of events (hooks of a host are in dllm/host.h). Runs on the thread that made the
+/** The callback type of events (hooks of a host are in dllm/host.h). Runs on the thread that made the
  * call, between steps, never after the call. `event` and every array read from it are valid until the callback returns. Returns
  * DLLM_CONTINUE, DLLM_STOP (the call finishes with DLLM_OK) or DLLM_FAIL (the call returns
  * DLLM_CALLBACK_FAILED); any other number counts as DLLM_FAIL. May call only functions whose block
@@ -53,7 +53,7 @@ typedef int32_t dllm_status;
  * until the callback's result or its work ends it, and the object is destroyed when it returns. */
 typedef int32_t (*dllm_event_fn)(const dllm_event *event, void *user_data);
 
-/* Status codes. 0 to 16 are the canonical codes, as in PJRT; codes of dllm start at 100. */
+/** Status codes. 0 to 16 are the canonical codes, as in PJRT; codes of dllm start at 100. */
 enum {
   DLLM_OK = 0,
   DLLM_CANCELLED = 1,           /* the task was cancelled */
@@ -76,10 +76,10 @@ enum {
   DLLM_SCRIPT_FAILED = 101    /* a Lua script raised an error */
 };
 
-/* What a callback returns. */
+/** What a callback returns. */
 enum { DLLM_CONTINUE = 0, DLLM_STOP = 1, DLLM_FAIL = 2 };
 
-/* State of a canvas position. */
+/** State of a canvas position. */
 enum {
   DLLM_MASKED = 0,      /* open */
   DLLM_PROVISIONAL = 1, /* has a token that a later step may change */
@@ -87,7 +87,7 @@ enum {
   DLLM_FIXED = 3        /* given by the caller */
 };
 
-/* Kinds of event; dllm/event.h lists the keys of each. */
+/** Kinds of event; dllm/event.h lists the keys of each. */
 enum {
   DLLM_EVENT_PROGRESS = 1,
   DLLM_EVENT_TRAIN_STEP = 2,
@@ -97,11 +97,11 @@ enum {
   DLLM_EVENT_CHECKPOINT = 6
 };
 
-/* Log levels, and where log lines go. */
+/** Log levels, and where log lines go. */
 enum { DLLM_LOG_DEBUG = 1, DLLM_LOG_INFO = 2, DLLM_LOG_WARN = 3, DLLM_LOG_ERROR = 4 };
 enum { DLLM_SINK_NONE = 0, DLLM_SINK_STDERR = 1, DLLM_SINK_QUEUE = 2 };
 
-/* Element types of arrays. U32 is for keys of the random generator. */
+/** Element types of arrays. U32 is for keys of the random generator. */
 enum {
   DLLM_F32 = 1,
   DLLM_F16 = 2,

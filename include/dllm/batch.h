@@ -1,6 +1,6 @@
 #ifndef DLLM_BATCH_H
 #define DLLM_BATCH_H
-/* dllm/batch.h -- named arrays.
+/** dllm/batch.h -- named arrays.
  *
  * Token rows, prepared noise, injected masks, anchors and forward results are all batches:
  *
@@ -33,7 +33,7 @@
 extern "C" {
 #endif
 
-/* Creates an empty batch.
+/** Creates an empty batch.
  *
  *   out   not NULL
  *
@@ -44,7 +44,7 @@ extern "C" {
  */
 DLLM_API dllm_status dllm_batch_new(dllm_batch **out, dllm_error *err);
 
-/* Releases a batch.
+/** Releases a batch.
  *
  *   batch   NULL: does nothing
  *
@@ -55,7 +55,7 @@ DLLM_API dllm_status dllm_batch_new(dllm_batch **out, dllm_error *err);
  */
 DLLM_API void dllm_batch_release(dllm_batch *batch);
 
-/* Copies an array into the batch under a name; replaces an array of that name.
+/** Copies an array into the batch under a name; replaces an array of that name.
  *
  *   batch   not NULL
  *   name    not NULL, not empty
@@ -74,7 +74,7 @@ DLLM_API dllm_status dllm_batch_set(dllm_batch *batch, const char *name, int32_t
                                     const int64_t *dims, int64_t rank, const void *data,
                                     dllm_error *err);
 
-/* Copies one array into a new tensor.
+/** Copies one array into a new tensor.
  *
  *   batch   not NULL
  *   name    not NULL
@@ -88,7 +88,7 @@ DLLM_API dllm_status dllm_batch_set(dllm_batch *batch, const char *name, int32_t
 DLLM_API dllm_status dllm_batch_array(const dllm_batch *batch, const char *name, dllm_tensor **out,
                                       dllm_error *err);
 
-/* Returns the number of arrays.
+/** Returns the number of arrays.
  *
  *   batch   NULL: 0
  *
@@ -99,7 +99,7 @@ DLLM_API dllm_status dllm_batch_array(const dllm_batch *batch, const char *name,
  */
 DLLM_API int64_t dllm_batch_count(const dllm_batch *batch);
 
-/* Returns the name of an array, in the order in which they were first set.
+/** Returns the name of an array, in the order in which they were first set.
  *
  *   batch   NULL: NULL
  *   index   0 to dllm_batch_count - 1

@@ -1,6 +1,6 @@
 #ifndef DLLM_BUFFER_H
 #define DLLM_BUFFER_H
-/* dllm/buffer.h -- text and bytes of unknown length.
+/** dllm/buffer.h -- text and bytes of unknown length.
  *
  * A call that returns text replaces the content of the caller's buffer. One buffer serves many calls:
  *
@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-/* Creates an empty buffer.
+/** Creates an empty buffer.
  *
  * Returns  a new buffer; NULL when out of memory
  * Owns     caller owns result
@@ -26,7 +26,7 @@ extern "C" {
  */
 DLLM_API dllm_buffer *dllm_buffer_new(void);
 
-/* Releases a buffer.
+/** Releases a buffer.
  *
  *   buf   NULL: does nothing
  *
@@ -37,7 +37,7 @@ DLLM_API dllm_buffer *dllm_buffer_new(void);
  */
 DLLM_API void dllm_buffer_release(dllm_buffer *buf);
 
-/* Returns a pointer to the bytes; one 0 byte follows the last, so text can be used as a C string.
+/** Returns a pointer to the bytes; one 0 byte follows the last, so text can be used as a C string.
  *
  *   buf   NULL: NULL
  *
@@ -48,7 +48,7 @@ DLLM_API void dllm_buffer_release(dllm_buffer *buf);
  */
 DLLM_API const void *dllm_buffer_data(const dllm_buffer *buf);
 
-/* Returns the number of bytes, without the 0 byte at the end.
+/** Returns the number of bytes, without the 0 byte at the end.
  *
  *   buf   NULL: 0
  *

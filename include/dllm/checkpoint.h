@@ -1,6 +1,6 @@
 #ifndef DLLM_CHECKPOINT_H
 #define DLLM_CHECKPOINT_H
-/* dllm/checkpoint.h -- save a training run, resume it, read its tensors.
+/** dllm/checkpoint.h -- save a training run, resume it, read its tensors.
  *
  *     dllm_checkpoint_save(trainer, loader, "runs/first", NULL, NULL, dir, err);
  *     ...
@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-/* Saves everything needed to resume a run bit for bit: weights, optimizer state, gradient sums, data
+/** Saves everything needed to resume a run bit for bit: weights, optimizer state, gradient sums, data
  * position, options.
  *
  * With option "wait" off the call returns when a copy of all this is made, and a thread writes the copy
@@ -54,7 +54,7 @@ DLLM_API dllm_status dllm_checkpoint_save(dllm_trainer *trainer, const dllm_load
                                           const char *root, const dllm_options *opts,
                                           dllm_task *task, dllm_buffer *out_dir, dllm_error *err);
 
-/* Restores a trainer, its model and a loader to the state of a checkpoint.
+/** Restores a trainer, its model and a loader to the state of a checkpoint.
  *
  * Everything is read and checked before anything is changed. Lines of later steps that a "jsonl"
  * sink of this trainer appended are removed from its file. If that fails, a warning is logged and
@@ -74,7 +74,7 @@ DLLM_API dllm_status dllm_checkpoint_save(dllm_trainer *trainer, const dllm_load
 DLLM_API dllm_status dllm_checkpoint_restore(dllm_trainer *trainer, dllm_loader *loader,
                                              const char *dir, dllm_task *task, dllm_error *err);
 
-/* Finds the highest committed checkpoint of a run.
+/** Finds the highest committed checkpoint of a run.
  *
  *   root      not NULL, the run's folder
  *   out_dir   not NULL; the path of the folder
@@ -87,7 +87,7 @@ DLLM_API dllm_status dllm_checkpoint_restore(dllm_trainer *trainer, dllm_loader 
 DLLM_API dllm_status dllm_checkpoint_latest(const char *root, dllm_buffer *out_dir,
                                             dllm_error *err);
 
-/* Opens weights for reading: a checkpoint, a model folder, a safetensors, PyTorch or GGUF
+/** Opens weights for reading: a checkpoint, a model folder, a safetensors, PyTorch or GGUF
  * file.
  *
  *   path   not NULL
@@ -102,7 +102,7 @@ DLLM_API dllm_status dllm_checkpoint_latest(const char *root, dllm_buffer *out_d
  */
 DLLM_API dllm_status dllm_checkpoint_open(const char *path, dllm_checkpoint **out, dllm_error *err);
 
-/* Releases an open checkpoint.
+/** Releases an open checkpoint.
  *
  *   ckpt   NULL: does nothing
  *
@@ -113,7 +113,7 @@ DLLM_API dllm_status dllm_checkpoint_open(const char *path, dllm_checkpoint **ou
  */
 DLLM_API void dllm_checkpoint_release(dllm_checkpoint *ckpt);
 
-/* Writes a description as a JSON object: kind, path, step, metadata, tensors (name, dtype, shape,
+/** Writes a description as a JSON object: kind, path, step, metadata, tensors (name, dtype, shape,
  * bytes).
  *
  * When there is a config.json next to the weights, also model: family, attention, shift, mask_token_id,
@@ -130,7 +130,7 @@ DLLM_API void dllm_checkpoint_release(dllm_checkpoint *ckpt);
 DLLM_API dllm_status dllm_checkpoint_describe(const dllm_checkpoint *ckpt, dllm_buffer *out,
                                               dllm_error *err);
 
-/* Reads one tensor; block formats of GGUF are converted to f32.
+/** Reads one tensor; block formats of GGUF are converted to f32.
  *
  *   ckpt   not NULL
  *   name   not NULL
@@ -145,7 +145,7 @@ DLLM_API dllm_status dllm_checkpoint_describe(const dllm_checkpoint *ckpt, dllm_
 DLLM_API dllm_status dllm_checkpoint_tensor(const dllm_checkpoint *ckpt, const char *name,
                                             dllm_tensor **out, dllm_error *err);
 
-/* Reads every byte and compares sizes and checksums with COMMIT; without one, checks that all
+/** Reads every byte and compares sizes and checksums with COMMIT; without one, checks that all
  * tensors lie inside their files.
  *
  *   ckpt   not NULL

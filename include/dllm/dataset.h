@@ -1,6 +1,6 @@
 #ifndef DLLM_DATASET_H
 #define DLLM_DATASET_H
-/* dllm/dataset.h -- documents to train on.
+/** dllm/dataset.h -- documents to train on.
  *
  *     dllm_dataset_open("corpus.txt", tok, NULL, NULL, &data, err);
  *     dllm_loader_new(data, NULL, &loader, err);
@@ -40,7 +40,7 @@
 extern "C" {
 #endif
 
-/* Opens a file, all files of a folder in the order of their names, or a mixture of such parts.
+/** Opens a file, all files of a folder in the order of their names, or a mixture of such parts.
  *
  * The files must not change while the dataset is in use: dllm_loader_next fails after a change. A file
  * may be removed.
@@ -72,7 +72,7 @@ DLLM_API dllm_status dllm_dataset_open(const char *path, const dllm_tokenizer *t
                                        const dllm_options *opts, dllm_task *task,
                                        dllm_dataset **out, dllm_error *err);
 
-/* Creates an empty dataset to fill with dllm_dataset_add.
+/** Creates an empty dataset to fill with dllm_dataset_add.
  *
  *   tok    NULL: raw text
  *   opts   NULL: defaults; kind "dataset"
@@ -86,7 +86,7 @@ DLLM_API dllm_status dllm_dataset_open(const char *path, const dllm_tokenizer *t
 DLLM_API dllm_status dllm_dataset_new(const dllm_tokenizer *tok, const dllm_options *opts,
                                       dllm_dataset **out, dllm_error *err);
 
-/* Adds one document, a JSON object as in a line of a JSONL file, or all documents of an array.
+/** Adds one document, a JSON object as in a line of a JSONL file, or all documents of an array.
  *
  *   data   not NULL
  *   json   not NULL: {"text"}, {"prompt", "response"}, {"messages"} or {"ids"}, or an array of
@@ -102,7 +102,7 @@ DLLM_API dllm_status dllm_dataset_new(const dllm_tokenizer *tok, const dllm_opti
 DLLM_API dllm_status dllm_dataset_add(dllm_dataset *data, const char *json, int64_t size,
                                       dllm_error *err);
 
-/* Releases a dataset.
+/** Releases a dataset.
  *
  *   data   NULL: does nothing
  *
@@ -113,7 +113,7 @@ DLLM_API dllm_status dllm_dataset_add(dllm_dataset *data, const char *json, int6
  */
 DLLM_API void dllm_dataset_release(dllm_dataset *data);
 
-/* Returns the number of documents.
+/** Returns the number of documents.
  *
  *   data   NULL: 0
  *
@@ -124,7 +124,7 @@ DLLM_API void dllm_dataset_release(dllm_dataset *data);
  */
 DLLM_API int64_t dllm_dataset_size(const dllm_dataset *data);
 
-/* Saves the ids as a token file: batches read their ids from it, so it may be larger than memory.
+/** Saves the ids as a token file: batches read their ids from it, so it may be larger than memory.
  *
  *   data   not NULL, holds ids
  *   path   not NULL, the file to create

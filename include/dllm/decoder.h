@@ -1,6 +1,6 @@
 #ifndef DLLM_DECODER_H
 #define DLLM_DECODER_H
-/* dllm/decoder.h -- decode text step by step.
+/** dllm/decoder.h -- decode text step by step.
  *
  * A decoder holds slots, one per request. Make it from a model, start it with a prompt (or add
  * several canvases), then step it until no slot is active:
@@ -29,7 +29,7 @@
 extern "C" {
 #endif
 
-/* Creates a decoder without slots.
+/** Creates a decoder without slots.
  *
  *   model   not NULL
  *   opts    NULL: defaults; kind "decoder" or "decoder:<policy>": policy, steps, block_length,
@@ -46,7 +46,7 @@ extern "C" {
 DLLM_API dllm_status dllm_decoder_new(dllm_model *model, const dllm_options *opts,
                                       dllm_decoder **out, dllm_error *err);
 
-/* Releases a decoder.
+/** Releases a decoder.
  *
  *   decoder   NULL: does nothing
  *
@@ -57,7 +57,7 @@ DLLM_API dllm_status dllm_decoder_new(dllm_model *model, const dllm_options *opt
  */
 DLLM_API void dllm_decoder_release(dllm_decoder *decoder);
 
-/* Removes all slots and starts one request in slot 0: the prompt, then gen_length open positions.
+/** Removes all slots and starts one request in slot 0: the prompt, then gen_length open positions.
  *
  *   decoder   not NULL
  *   prompt    NULL only when count is 0
@@ -73,7 +73,7 @@ DLLM_API void dllm_decoder_release(dllm_decoder *decoder);
 DLLM_API dllm_status dllm_decoder_start(dllm_decoder *decoder, const int32_t *prompt, int64_t count,
                                         int64_t seed, dllm_error *err);
 
-/* Adds a request with a given canvas, in which open positions may be anywhere (infilling).
+/** Adds a request with a given canvas, in which open positions may be anywhere (infilling).
  *
  *   decoder    not NULL
  *   canvas     NULL only when count is 0; ids, the ones at open positions are ignored
@@ -96,7 +96,7 @@ DLLM_API dllm_status dllm_decoder_add(dllm_decoder *decoder, const int32_t *canv
                                       const uint8_t *fixed, int64_t count, const dllm_options *opts,
                                       int64_t *out_slot, dllm_error *err);
 
-/* Removes a request; its slot number may be used again.
+/** Removes a request; its slot number may be used again.
  *
  *   decoder   not NULL
  *   slot      as returned by dllm_decoder_add
@@ -108,7 +108,7 @@ DLLM_API dllm_status dllm_decoder_add(dllm_decoder *decoder, const int32_t *canv
  */
 DLLM_API dllm_status dllm_decoder_remove(dllm_decoder *decoder, int64_t slot, dllm_error *err);
 
-/* Runs one denoising step of every active slot.
+/** Runs one denoising step of every active slot.
  *
  *   decoder      not NULL, holds a slot
  *   task         NULL, or checked every few milliseconds
@@ -125,13 +125,13 @@ DLLM_API dllm_status dllm_decoder_remove(dllm_decoder *decoder, int64_t slot, dl
 DLLM_API dllm_status dllm_decoder_step(dllm_decoder *decoder, dllm_task *task, int64_t *out_active,
                                        dllm_error *err);
 
-/* Runs steps within a time budget, for example a part of a game's frame.
+/** Runs steps within a time budget, for example a part of a game's frame.
  *
- * The budget may end inside a forward pass, between two operations: the step is then suspended, this function
- * returns, and the next call continues it. The tokens are the same as with dllm_decoder_step. A call runs at
- * least one operation and exceeds its budget by one operation at most; the work before a first pass (compiling
- * it, packing weights) counts as one operation, and so does a whole pass on an engine of kind "pjrt". Events
- * of completed steps are sent as by dllm_decoder_run.
+ * The budget may end inside a forward pass, between two operations: the step is then suspended, this
+ * function returns, and the next call continues it. The tokens are the same as with dllm_decoder_step. A
+ * call runs at least one operation and exceeds its budget by one operation, or a part of a large product,
+ * at most; the work before a first pass (compiling it, packing weights) counts as one operation, and so
+ * does a whole pass on an engine of kind "pjrt". Events of completed steps are sent as by dllm_decoder_run.
  *
  * A suspended step keeps its memory and the weights it began with, also when they change meanwhile (a training
  * step then works on copies). dllm_decoder_step and dllm_decoder_run finish it first. A slot that is
@@ -156,7 +156,7 @@ DLLM_API dllm_status dllm_decoder_step_for(dllm_decoder *decoder, double budget_
                                            dllm_event_fn fn, void *user_data, dllm_task *task,
                                            int64_t *out_active, dllm_error *err);
 
-/* Runs steps until no slot is active and sends an event for each.
+/** Runs steps until no slot is active and sends an event for each.
  *
  * Sends DECODE_STEP for every active slot after each step, and BLOCK when a block is decided.
  * DLLM_STOP ends the run without an error; a later run continues from there.
@@ -174,7 +174,7 @@ DLLM_API dllm_status dllm_decoder_step_for(dllm_decoder *decoder, double budget_
 DLLM_API dllm_status dllm_decoder_run(dllm_decoder *decoder, dllm_event_fn fn, void *user_data,
                                       dllm_task *task, dllm_error *err);
 
-/* Copies the canvas of a slot: prompt and answer, the mask id where a position is open. Under policy
+/** Copies the canvas of a slot: prompt and answer, the mask id where a position is open. Under policy
  * "editflow" its length changes from step to step.
  *
  *   decoder     not NULL
@@ -192,7 +192,7 @@ DLLM_API dllm_status dllm_decoder_run(dllm_decoder *decoder, dllm_event_fn fn, v
 DLLM_API dllm_status dllm_decoder_ids(const dllm_decoder *decoder, int64_t slot, int32_t *dst,
                                       int64_t dst_count, int64_t *out_count, dllm_error *err);
 
-/* Copies the state of every position, each one of DLLM_MASKED to DLLM_FIXED.
+/** Copies the state of every position, each one of DLLM_MASKED to DLLM_FIXED.
  *
  *   decoder     not NULL
  *   slot        as returned by dllm_decoder_add
@@ -208,7 +208,7 @@ DLLM_API dllm_status dllm_decoder_ids(const dllm_decoder *decoder, int64_t slot,
 DLLM_API dllm_status dllm_decoder_states(const dllm_decoder *decoder, int64_t slot, uint8_t *dst,
                                          int64_t dst_count, int64_t *out_count, dllm_error *err);
 
-/* Copies the probability each token had when its position was last predicted; 1 at fixed positions, 0
+/** Copies the probability each token had when its position was last predicted; 1 at fixed positions, 0
  * at positions that were never predicted.
  *
  *   decoder     not NULL
@@ -226,7 +226,7 @@ DLLM_API dllm_status dllm_decoder_confidence(const dllm_decoder *decoder, int64_
                                              int64_t dst_count, int64_t *out_count,
                                              dllm_error *err);
 
-/* Reads one metric.
+/** Reads one metric.
  *
  *   decoder   not NULL
  *   slot      as returned by dllm_decoder_add; -1: all slots together
@@ -247,7 +247,7 @@ DLLM_API dllm_status dllm_decoder_confidence(const dllm_decoder *decoder, int64_
 DLLM_API dllm_status dllm_decoder_metric(const dllm_decoder *decoder, int64_t slot, const char *key,
                                          double *out, dllm_error *err);
 
-/* Writes the trace of a slot as JSON lines, one per step: step, ids, states, confidence.
+/** Writes the trace of a slot as JSON lines, one per step: step, ids, states, confidence.
  *
  * The decoder records it with option trace = 1, at most trace_bytes for each slot; a last line then
  * records that it stopped: {"slot", "step", "stopped": "trace_bytes", "bytes"}.
@@ -265,7 +265,7 @@ DLLM_API dllm_status dllm_decoder_metric(const dllm_decoder *decoder, int64_t sl
 DLLM_API dllm_status dllm_decoder_trace(const dllm_decoder *decoder, int64_t slot, dllm_buffer *out,
                                         dllm_error *err);
 
-/* Writes the effective options, the slots and the metrics as a JSON object.
+/** Writes the effective options, the slots and the metrics as a JSON object.
  *
  *   decoder   not NULL
  *   out       not NULL
@@ -278,7 +278,7 @@ DLLM_API dllm_status dllm_decoder_trace(const dllm_decoder *decoder, int64_t slo
 DLLM_API dllm_status dllm_decoder_describe(const dllm_decoder *decoder, dllm_buffer *out,
                                            dllm_error *err);
 
-/* Runs the model for the next step of every active slot and decides nothing: the host reads
+/** Runs the model for the next step of every active slot and decides nothing: the host reads
  * dllmx_decoder_statistics and calls dllmx_decoder_commit for each slot. Calling it again before that
  * changes nothing. Symbols that begin with dllmx_ may change between versions.
  *
@@ -293,7 +293,7 @@ DLLM_API dllm_status dllm_decoder_describe(const dllm_decoder *decoder, dllm_buf
  */
 DLLM_API dllm_status dllmx_decoder_predict(dllm_decoder *decoder, dllm_task *task, dllm_error *err);
 
-/* Copies the predictions for the n positions that the policy needs in this step:
+/** Copies the predictions for the n positions that the policy needs in this step:
  * positions, token, argmax i32 (n); probability (of token), max_probability, entropy (nats) f32 (n);
  * top_ids i32 (n, top), top_probs f32 (n, top).
  *
@@ -310,7 +310,7 @@ DLLM_API dllm_status dllmx_decoder_predict(dllm_decoder *decoder, dllm_task *tas
 DLLM_API dllm_status dllmx_decoder_statistics(const dllm_decoder *decoder, int64_t slot,
                                               dllm_batch **out, dllm_error *err);
 
-/* Decides positions of one slot and ends its step. Only positions of dllmx_decoder_statistics are
+/** Decides positions of one slot and ends its step. Only positions of dllmx_decoder_statistics are
  * allowed, with any token but the mask. With count 0 the step decides nothing.
  *
  *   decoder     not NULL, after dllmx_decoder_predict

@@ -1,6 +1,6 @@
 #ifndef DLLM_ENGINE_H
 #define DLLM_ENGINE_H
-/* dllm/engine.h -- the devices and threads that compute.
+/** dllm/engine.h -- the devices and threads that compute.
  *
  * An engine owns its threads and its memory; models live on one. Most programs create one and keep
  * it:
@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-/* Creates an engine.
+/** Creates an engine.
  *
  * With thread_pool openmp an engine of kind cpu runs its threads as parallel regions of OpenMP, in
  * place of threads of its own. The results are the same.
@@ -63,7 +63,7 @@ extern "C" {
  */
 DLLM_API dllm_status dllm_engine_new(const dllm_options *opts, dllm_engine **out, dllm_error *err);
 
-/* Releases an engine; it is destroyed with the last object that uses it.
+/** Releases an engine; it is destroyed with the last object that uses it.
  *
  *   engine   NULL: does nothing
  *
@@ -74,7 +74,7 @@ DLLM_API dllm_status dllm_engine_new(const dllm_options *opts, dllm_engine **out
  */
 DLLM_API void dllm_engine_release(dllm_engine *engine);
 
-/* Returns the number of devices.
+/** Returns the number of devices.
  *
  *   engine   NULL: 0
  *
@@ -85,7 +85,7 @@ DLLM_API void dllm_engine_release(dllm_engine *engine);
  */
 DLLM_API int64_t dllm_engine_device_count(const dllm_engine *engine);
 
-/* Returns the name of a device, such as "cpu:0".
+/** Returns the name of a device, such as "cpu:0".
  *
  *   engine   NULL: NULL
  *   index    0 to dllm_engine_device_count - 1
@@ -97,7 +97,7 @@ DLLM_API int64_t dllm_engine_device_count(const dllm_engine *engine);
  */
 DLLM_API const char *dllm_engine_device_name(const dllm_engine *engine, int64_t index);
 
-/* Writes a description of the engine as a JSON object: kind, devices, threads, thread_pool, simd,
+/** Writes a description of the engine as a JSON object: kind, devices, threads, thread_pool, simd,
  * arithmetic, product_kernel (what multiplies in it), memory (used, peak, limit; of kind cpu also
  * kept: freed blocks of runs that wait for the next run. They are not in "used"; with it
  * they never exceed "peak" or "limit").
@@ -113,7 +113,7 @@ DLLM_API const char *dllm_engine_device_name(const dllm_engine *engine, int64_t 
 DLLM_API dllm_status dllm_engine_describe(const dllm_engine *engine, dllm_buffer *out,
                                           dllm_error *err);
 
-/* Changes a setting of an engine.
+/** Changes a setting of an engine.
  *
  *   engine   not NULL
  *   key      not NULL: "threads" (1 or more), "memory_limit" (bytes, 0: none); of kind pjrt
@@ -129,7 +129,7 @@ DLLM_API dllm_status dllm_engine_describe(const dllm_engine *engine, dllm_buffer
 DLLM_API dllm_status dllm_engine_set_i64(dllm_engine *engine, const char *key, int64_t value,
                                          dllm_error *err);
 
-/* Reads a number of the engine.
+/** Reads a number of the engine.
  *
  *   engine   not NULL
  *   key      not NULL: "threads" "rank" "ranks" "compiles" "round_trips" (times the host waited
@@ -148,7 +148,7 @@ DLLM_API dllm_status dllm_engine_set_i64(dllm_engine *engine, const char *key, i
 DLLM_API dllm_status dllm_engine_i64(const dllm_engine *engine, const char *key, int64_t *out,
                                      dllm_error *err);
 
-/* Estimates what a job on a model needs, without loading its weights.
+/** Estimates what a job on a model needs, without loading its weights.
  *
  * The programs are those that a trainer or a decoder would run: a whole optimizer step, a pass of
  * the decoder. On an engine with a compiler, also one for hardware that is not present, "compiled"
@@ -176,7 +176,7 @@ DLLM_API dllm_status dllm_engine_plan(dllm_engine *engine, const char *path,
                                       const dllm_options *opts, dllm_task *task, dllm_buffer *out,
                                       dllm_error *err);
 
-/* Frees memory that is not in use: arenas, kept blocks, cached plans.
+/** Frees memory that is not in use: arenas, kept blocks, cached plans.
  *
  *   engine   not NULL
  *

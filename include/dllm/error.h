@@ -1,6 +1,6 @@
 #ifndef DLLM_ERROR_H
 #define DLLM_ERROR_H
-/* dllm/error.h -- the status, message and hint of a failure.
+/** dllm/error.h -- the status, message and hint of a failure.
  *
  * A call that can fail returns a status and takes a dllm_error as its last argument. Create
  * one per thread and reuse it; NULL is fine when the status is enough:
@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-/* Returns the name of a status code in lower case, such as "not_found".
+/** Returns the name of a status code in lower case, such as "not_found".
  *
  *   code   any number; "unknown_status" for one that is not a status
  *
@@ -30,7 +30,7 @@ extern "C" {
  */
 DLLM_API const char *dllm_status_name(dllm_status code);
 
-/* Creates an error to pass to other calls.
+/** Creates an error to pass to other calls.
  *
  * Returns  a new error that holds DLLM_OK; NULL when out of memory
  * Owns     caller owns result
@@ -39,7 +39,7 @@ DLLM_API const char *dllm_status_name(dllm_status code);
  */
 DLLM_API dllm_error *dllm_error_new(void);
 
-/* Releases an error.
+/** Releases an error.
  *
  *   err   NULL: does nothing
  *
@@ -50,7 +50,7 @@ DLLM_API dllm_error *dllm_error_new(void);
  */
 DLLM_API void dllm_error_release(dllm_error *err);
 
-/* Returns the status of the last failure that was written to this error.
+/** Returns the status of the last failure that was written to this error.
  *
  *   err   NULL: DLLM_OK
  *
@@ -61,7 +61,7 @@ DLLM_API void dllm_error_release(dllm_error *err);
  */
 DLLM_API dllm_status dllm_error_code(const dllm_error *err);
 
-/* Returns the message: one line that names the object and the numbers.
+/** Returns the message: one line that names the object and the numbers.
  *
  *   err   NULL: ""
  *
@@ -72,7 +72,7 @@ DLLM_API dllm_status dllm_error_code(const dllm_error *err);
  */
 DLLM_API const char *dllm_error_message(const dllm_error *err);
 
-/* Returns the hint: what to try.
+/** Returns the hint: what to try.
  *
  *   err   NULL: ""
  *

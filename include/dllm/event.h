@@ -1,6 +1,6 @@
 #ifndef DLLM_EVENT_H
 #define DLLM_EVENT_H
-/* dllm/event.h -- the argument of a callback.
+/** dllm/event.h -- the argument of a callback.
  *
  * A callback reads an event by key, so events can grow without a new symbol:
  *
@@ -33,7 +33,7 @@
 extern "C" {
 #endif
 
-/* Returns the kind of the event.
+/** Returns the kind of the event.
  *
  *   event   NULL: 0
  *
@@ -44,7 +44,7 @@ extern "C" {
  */
 DLLM_API int32_t dllm_event_kind(const dllm_event *event);
 
-/* Reads a whole number.
+/** Reads a whole number.
  *
  *   event   not NULL
  *   key     not NULL
@@ -59,7 +59,7 @@ DLLM_API int32_t dllm_event_kind(const dllm_event *event);
 DLLM_API dllm_status dllm_event_i64(const dllm_event *event, const char *key, int64_t *out,
                                     dllm_error *err);
 
-/* Reads a real number; whole numbers are converted.
+/** Reads a real number; whole numbers are converted.
  *
  *   event   not NULL
  *   key     not NULL
@@ -73,7 +73,7 @@ DLLM_API dllm_status dllm_event_i64(const dllm_event *event, const char *key, in
 DLLM_API dllm_status dllm_event_f64(const dllm_event *event, const char *key, double *out,
                                     dllm_error *err);
 
-/* Reads a text.
+/** Reads a text.
  *
  *   event   NULL: NULL
  *   key     NULL: NULL
@@ -85,7 +85,7 @@ DLLM_API dllm_status dllm_event_f64(const dllm_event *event, const char *key, do
  */
 DLLM_API const char *dllm_event_str(const dllm_event *event, const char *key);
 
-/* Reads an array of whole numbers.
+/** Reads an array of whole numbers.
  *
  *   event       NULL: NULL
  *   key         NULL: NULL
@@ -100,7 +100,7 @@ DLLM_API const char *dllm_event_str(const dllm_event *event, const char *key);
 DLLM_API const int32_t *dllm_event_i32s(const dllm_event *event, const char *key,
                                         int64_t *out_count);
 
-/* Reads an array of real numbers.
+/** Reads an array of real numbers.
  *
  *   event       NULL: NULL
  *   key         NULL: NULL
@@ -113,7 +113,7 @@ DLLM_API const int32_t *dllm_event_i32s(const dllm_event *event, const char *key
  */
 DLLM_API const float *dllm_event_f32s(const dllm_event *event, const char *key, int64_t *out_count);
 
-/* Writes the whole event as a JSON object; "event" is its name in lower case.
+/** Writes the whole event as a JSON object; "event" is its name in lower case.
  *
  *   event   not NULL
  *   out     not NULL

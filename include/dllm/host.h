@@ -1,6 +1,6 @@
 #ifndef DLLM_HOST_H
 #define DLLM_HOST_H
-/* dllm/host.h -- hooks for memory, threads and the log of the host program.
+/** dllm/host.h -- hooks for memory, threads and the log of the host program.
  *
  * A game or an editor has its own allocator, task system and log. An engine can use them:
  *
@@ -19,24 +19,24 @@
 extern "C" {
 #endif
 
-/* Allocates `size` bytes at a multiple of `alignment` (a power of 2, 64 today). When it returns NULL, the call that
+/** Allocates `size` bytes at a multiple of `alignment` (a power of 2, 64 today). When it returns NULL, the call that
  * needs the memory fails with DLLM_RESOURCE_EXHAUSTED. */
 typedef void *(*dllm_allocate_fn)(int64_t size, int64_t alignment, void *user_data);
 
-/* Frees memory of dllm_allocate_fn; `size` is the allocated size. */
+/** Frees memory of dllm_allocate_fn; `size` is the allocated size. */
 typedef void (*dllm_free_fn)(void *memory, int64_t size, void *user_data);
 
-/* One part of a job of the library; never throws, takes less than about 10 ms. */
+/** One part of a job of the library; never throws, takes less than about 10 ms. */
 typedef void (*dllm_chunk_fn)(void *job, int64_t index);
 
-/* Calls chunk(job, index) once for every index of 0 to count - 1, on threads of the host and in any order, and
+/** Calls chunk(job, index) once for every index of 0 to count - 1, on threads of the host and in any order, and
  * returns when all of them have returned. The calling thread may run some or all of them. */
 typedef void (*dllm_parallel_fn)(int64_t count, dllm_chunk_fn chunk, void *job, void *user_data);
 
-/* One line of the log, without a line break; level is one of DLLM_LOG_DEBUG to DLLM_LOG_ERROR. */
+/** One line of the log, without a line break; level is one of DLLM_LOG_DEBUG to DLLM_LOG_ERROR. */
 typedef void (*dllm_log_fn)(int32_t level, const char *line, void *user_data);
 
-/* Creates an engine of kind "cpu" that takes its memory and its threads from the host.
+/** Creates an engine of kind "cpu" that takes its memory and its threads from the host.
  *
  * Memory: parameters, states of optimizers, the KV cache, temporaries; small objects still come from malloc.
  * Threads: option threads is the number of parts that work is split into at least (0: as many as the process
@@ -61,7 +61,7 @@ DLLM_API dllm_status dllm_engine_new_hosted(const dllm_options *opts, dllm_alloc
                                             dllm_free_fn deallocate, dllm_parallel_fn parallel,
                                             void *user_data, dllm_engine **out, dllm_error *err);
 
-/* Sends log lines to a function instead of the sink of dllm_log_config, one line at a time.
+/** Sends log lines to a function instead of the sink of dllm_log_config, one line at a time.
  *
  * dllm_log_config removes the function. When either returns, the previous function is no longer called.
  * Inside fn this function does nothing.

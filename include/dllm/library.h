@@ -1,6 +1,6 @@
 #ifndef DLLM_LIBRARY_H
 #define DLLM_LIBRARY_H
-/* dllm/library.h -- version, features, log.
+/** dllm/library.h -- version, features, log.
  *
  * The first thing a host that loads the library at run time calls:
  *
@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-/* Returns the ABI version of the library; it changes only with an incompatible change.
+/** Returns the ABI version of the library; it changes only with an incompatible change.
  *
  * Returns  1
  * Owns     nothing
@@ -26,7 +26,7 @@ extern "C" {
  */
 DLLM_API int32_t dllm_abi_version(void);
 
-/* Returns the semantic version of the library, such as "0.3.1".
+/** Returns the semantic version of the library, such as "0.3.1".
  *
  * Returns  text, never NULL
  * Owns     result is valid for the life of the process
@@ -35,7 +35,7 @@ DLLM_API int32_t dllm_abi_version(void);
  */
 DLLM_API const char *dllm_version(void);
 
-/* Returns how the library was built: a JSON object with compiler, simd, lua, pjrt, openmp, git.
+/** Returns how the library was built: a JSON object with compiler, simd, lua, pjrt, openmp, git.
  *
  * Returns  text, never NULL
  * Owns     result is valid for the life of the process
@@ -44,7 +44,7 @@ DLLM_API const char *dllm_version(void);
  */
 DLLM_API const char *dllm_build_info(void);
 
-/* Returns whether this build has a feature.
+/** Returns whether this build has a feature.
  *
  *   name   NULL: 0; "lua" (dllm_lua_new), "pjrt" (engines of that kind), "openmp" (engines with
  *          thread_pool = openmp) or "bf16" (weights in that format); any other name: 0
@@ -56,7 +56,7 @@ DLLM_API const char *dllm_build_info(void);
  */
 DLLM_API int32_t dllm_has_feature(const char *name);
 
-/* Sets the lowest level that is logged and where lines go.
+/** Sets the lowest level that is logged and where lines go.
  *
  * The default is DLLM_LOG_INFO to DLLM_SINK_NONE: nothing is printed by default. A queue
  * keeps the newest 1000 lines for dllm_log_next; choosing another sink empties it. A number out of
@@ -72,7 +72,7 @@ DLLM_API int32_t dllm_has_feature(const char *name);
  */
 DLLM_API void dllm_log_config(int32_t min_level, int32_t sink);
 
-/* Removes the oldest line from the log queue and copies it.
+/** Removes the oldest line from the log queue and copies it.
  *
  *   out_line    not NULL; its content is replaced by the line, without a line break
  *   out_level   NULL, or gets one of DLLM_LOG_DEBUG to DLLM_LOG_ERROR

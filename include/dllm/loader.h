@@ -1,6 +1,6 @@
 #ifndef DLLM_LOADER_H
 #define DLLM_LOADER_H
-/* dllm/loader.h -- batches of a dataset, in a reproducible order.
+/** dllm/loader.h -- batches of a dataset, in a reproducible order.
  *
  *     while (dllm_loader_next(loader, &batch, err) == DLLM_OK) {
  *       dllm_trainer_step(trainer, batch, NULL, &loss, err);
@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-/* Creates a loader at position 0.
+/** Creates a loader at position 0.
  *
  *   data   not NULL, holds ids
  *   opts   NULL: defaults; kind "loader": batch (rows), length (ids per row), seed, split,
@@ -35,7 +35,7 @@ extern "C" {
 DLLM_API dllm_status dllm_loader_new(dllm_dataset *data, const dllm_options *opts,
                                      dllm_loader **out, dllm_error *err);
 
-/* Releases a loader.
+/** Releases a loader.
  *
  *   loader   NULL: does nothing
  *
@@ -46,7 +46,7 @@ DLLM_API dllm_status dllm_loader_new(dllm_dataset *data, const dllm_options *opt
  */
 DLLM_API void dllm_loader_release(dllm_loader *loader);
 
-/* Returns the next batch: ids (batch, length) i32, keep (batch, length) u8, rows (2) i64, and
+/** Returns the next batch: ids (batch, length) i32, keep (batch, length) u8, rows (2) i64, and
  * segments (batch, length) i32 when rows hold several documents.
  *
  *   loader   not NULL
@@ -60,7 +60,7 @@ DLLM_API void dllm_loader_release(dllm_loader *loader);
  */
 DLLM_API dllm_status dllm_loader_next(dllm_loader *loader, dllm_batch **out, dllm_error *err);
 
-/* Moves to a position, as returned by dllm_loader_position.
+/** Moves to a position, as returned by dllm_loader_position.
  *
  *   loader     not NULL
  *   position   rows read since the start, 0 or more
@@ -72,7 +72,7 @@ DLLM_API dllm_status dllm_loader_next(dllm_loader *loader, dllm_batch **out, dll
  */
 DLLM_API dllm_status dllm_loader_seek(dllm_loader *loader, int64_t position, dllm_error *err);
 
-/* Returns the number of rows read since the start, over all epochs and ranks.
+/** Returns the number of rows read since the start, over all epochs and ranks.
  *
  * It counts rows, not batches: a run may be resumed with another batch size.
  *

@@ -1,6 +1,6 @@
 #ifndef DLLM_LUA_H
 #define DLLM_LUA_H
-/* dllm/lua.h -- run Lua scripts inside the library.
+/** dllm/lua.h -- run Lua scripts inside the library.
  *
  *     dllm_lua_new(NULL, &lua, err);
  *     dllm_lua_set_object(lua, "model", "model", model, err);
@@ -41,7 +41,7 @@
 extern "C" {
 #endif
 
-/* Creates a runner with its own Lua state.
+/** Creates a runner with its own Lua state.
  *
  *   opts   NULL: defaults; kind "lua": sandbox (safe files full), roots (list of folders),
  *          memory_limit (bytes; 0: none; -1: 1 GiB, none at full), step_limit (0: none), path, seed
@@ -55,7 +55,7 @@ extern "C" {
  */
 DLLM_API dllm_status dllm_lua_new(const dllm_options *opts, dllm_lua **out, dllm_error *err);
 
-/* Releases a runner; objects that scripts created are released with it.
+/** Releases a runner; objects that scripts created are released with it.
  *
  *   lua   NULL: does nothing
  *
@@ -66,7 +66,7 @@ DLLM_API dllm_status dllm_lua_new(const dllm_options *opts, dllm_lua **out, dllm
  */
 DLLM_API void dllm_lua_release(dllm_lua *lua);
 
-/* Sets a global to the value of a JSON text.
+/** Sets a global to the value of a JSON text.
  *
  *   lua    not NULL
  *   name   not NULL, the global's name
@@ -81,7 +81,7 @@ DLLM_API void dllm_lua_release(dllm_lua *lua);
 DLLM_API dllm_status dllm_lua_set_json(dllm_lua *lua, const char *name, const char *json,
                                        int64_t size, dllm_error *err);
 
-/* Sets a global to an object of the library; Lua keeps its own reference.
+/** Sets a global to an object of the library; Lua keeps its own reference.
  *
  *   lua      not NULL
  *   name     not NULL, the global's name
@@ -97,7 +97,7 @@ DLLM_API dllm_status dllm_lua_set_json(dllm_lua *lua, const char *name, const ch
 DLLM_API dllm_status dllm_lua_set_object(dllm_lua *lua, const char *name, const char *kind,
                                          void *object, dllm_error *err);
 
-/* Runs a file.
+/** Runs a file.
  *
  *   lua         not NULL
  *   path        not NULL
@@ -118,7 +118,7 @@ DLLM_API dllm_status dllm_lua_run_file(dllm_lua *lua, const char *path, const ch
                                        int64_t size, dllm_task *task, dllm_buffer *out_json,
                                        dllm_error *err);
 
-/* Runs a text.
+/** Runs a text.
  *
  *   lua        not NULL
  *   name       not NULL, the name of the text in messages
@@ -136,7 +136,7 @@ DLLM_API dllm_status dllm_lua_run_text(dllm_lua *lua, const char *name, const ch
                                        int64_t size, dllm_task *task, dllm_buffer *out_json,
                                        dllm_error *err);
 
-/* Calls a global function.
+/** Calls a global function.
  *
  *   lua         not NULL
  *   function    not NULL, a global's name; dots reach into tables

@@ -1,6 +1,6 @@
 #ifndef DLLM_MODEL_H
 #define DLLM_MODEL_H
-/* dllm/model.h -- load, create, run and save a model.
+/** dllm/model.h -- load, create, run and save a model.
  *
  *     dllm_model *model;
  *     if (dllm_model_load(engine, "path/to/folder", NULL, NULL, &model, err)) return fail(err);
@@ -27,7 +27,7 @@
 extern "C" {
 #endif
 
-/* Loads a model from a Hugging Face folder, a GGUF file, a checkpoint folder or a run folder.
+/** Loads a model from a Hugging Face folder, a GGUF file, a checkpoint folder or a run folder.
  *
  *   engine   not NULL
  *   path     not NULL, a folder with config.json and safetensors (or, without any, the
@@ -64,7 +64,7 @@ DLLM_API dllm_status dllm_model_load(dllm_engine *engine, const char *path,
                                      const dllm_options *opts, dllm_task *task, dllm_model **out,
                                      dllm_error *err);
 
-/* Loads a model from files held in memory.
+/** Loads a model from files held in memory.
  *
  *   engine   not NULL
  *   source   not NULL, holds the files of a model folder or one .gguf file
@@ -81,7 +81,7 @@ DLLM_API dllm_status dllm_model_load_source(dllm_engine *engine, const dllm_sour
                                             const dllm_options *opts, dllm_task *task,
                                             dllm_model **out, dllm_error *err);
 
-/* Creates a model with random weights, drawn from the config's initializer_range and option seed.
+/** Creates a model with random weights, drawn from the config's initializer_range and option seed.
  *
  *   engine        not NULL
  *   config_json   not NULL, the content of a config.json
@@ -103,7 +103,7 @@ DLLM_API dllm_status dllm_model_new(dllm_engine *engine, const char *config_json
                                     const dllm_options *opts, dllm_task *task, dllm_model **out,
                                     dllm_error *err);
 
-/* Saves a model as a Hugging Face folder: config.json and safetensors.
+/** Saves a model as a Hugging Face folder: config.json and safetensors.
  *
  * The folder appears complete or not at all: files are written to a temporary folder, which is renamed.
  *
@@ -125,7 +125,7 @@ DLLM_API dllm_status dllm_model_new(dllm_engine *engine, const char *config_json
 DLLM_API dllm_status dllm_model_save(const dllm_model *model, const char *path,
                                      const dllm_options *opts, dllm_task *task, dllm_error *err);
 
-/* Writes the weights of a model in another format: a GGUF file, or a folder of safetensors.
+/** Writes the weights of a model in another format: a GGUF file, or a folder of safetensors.
  *
  * Works tensor by tensor: no more than one is in memory. The result appears complete or not at all. Vectors and
  * routers are f32; rows that are not whole blocks of 256 (q4_k, q5_k, q6_k) are q8_0 where they are whole blocks of 32,
@@ -155,7 +155,7 @@ DLLM_API dllm_status dllm_model_quantize(const char *path, const char *target,
                                          const dllm_options *opts, dllm_task *task,
                                          dllm_buffer *out, dllm_error *err);
 
-/* Releases a model.
+/** Releases a model.
  *
  *   model   NULL: does nothing
  *
@@ -166,7 +166,7 @@ DLLM_API dllm_status dllm_model_quantize(const char *path, const char *target,
  */
 DLLM_API void dllm_model_release(dllm_model *model);
 
-/* Writes the config as JSON, with the keys of Hugging Face's config.json and a "dllm" object.
+/** Writes the config as JSON, with the keys of Hugging Face's config.json and a "dllm" object.
  *
  *   model   not NULL
  *   out     not NULL
@@ -178,7 +178,7 @@ DLLM_API void dllm_model_release(dllm_model *model);
  */
 DLLM_API dllm_status dllm_model_config(const dllm_model *model, dllm_buffer *out, dllm_error *err);
 
-/* Writes a description of the model as a JSON object: family, attention, shift, runs, bytes, end_tokens,
+/** Writes a description of the model as a JSON object: family, attention, shift, runs, bytes, end_tokens,
  * generation, storage (per stack: name, shape, dtype, format, trainable, of quantized ones rounding_error).
  *
  * end_tokens are the ids that end an answer, of all files of the model: for option stop of kind "slot".
@@ -195,7 +195,7 @@ DLLM_API dllm_status dllm_model_config(const dllm_model *model, dllm_buffer *out
 DLLM_API dllm_status dllm_model_describe(const dllm_model *model, dllm_buffer *out,
                                          dllm_error *err);
 
-/* Reads a number of the model.
+/** Reads a number of the model.
  *
  *   model   not NULL
  *   key     not NULL: "vocab" "hidden" "layers" "max_length" "mask_id" "params" "bytes"
@@ -209,7 +209,7 @@ DLLM_API dllm_status dllm_model_describe(const dllm_model *model, dllm_buffer *o
 DLLM_API dllm_status dllm_model_i64(const dllm_model *model, const char *key, int64_t *out,
                                     dllm_error *err);
 
-/* Returns the version of the weights, which increases with every change.
+/** Returns the version of the weights, which increases with every change.
  *
  *   model   NULL: 0
  *
@@ -220,7 +220,7 @@ DLLM_API dllm_status dllm_model_i64(const dllm_model *model, const char *key, in
  */
 DLLM_API int64_t dllm_model_version(const dllm_model *model);
 
-/* Returns the number of named parameters.
+/** Returns the number of named parameters.
  *
  *   model   NULL: 0
  *
@@ -231,7 +231,7 @@ DLLM_API int64_t dllm_model_version(const dllm_model *model);
  */
 DLLM_API int64_t dllm_model_param_count(const dllm_model *model);
 
-/* Returns the name of a parameter, as in the Hugging Face checkpoint.
+/** Returns the name of a parameter, as in the Hugging Face checkpoint.
  *
  *   model   NULL: NULL
  *   index   0 to dllm_model_param_count - 1
@@ -243,7 +243,7 @@ DLLM_API int64_t dllm_model_param_count(const dllm_model *model);
  */
 DLLM_API const char *dllm_model_param_name(const dllm_model *model, int64_t index);
 
-/* Copies one parameter, in f32 or the exact type it is stored in.
+/** Copies one parameter, in f32 or the exact type it is stored in.
  *
  * Parameters of equal layers are stored in one array, and a call reads all of it: to export a model,
  * use dllm_model_save.
@@ -260,7 +260,7 @@ DLLM_API const char *dllm_model_param_name(const dllm_model *model, int64_t inde
 DLLM_API dllm_status dllm_model_param(const dllm_model *model, const char *name, dllm_tensor **out,
                                       dllm_error *err);
 
-/* Replaces one parameter and increases the version. Waits for a running training step.
+/** Replaces one parameter and increases the version. Waits for a running training step.
  *
  * The first call for an array of equal layers copies it to the host, further ones change that copy; the
  * next call that needs the weights uploads every changed array once.
@@ -280,7 +280,7 @@ DLLM_API dllm_status dllm_model_param(const dllm_model *model, const char *name,
 DLLM_API dllm_status dllm_model_set_param(dllm_model *model, const char *name,
                                           const dllm_tensor *value, dllm_error *err);
 
-/* Attaches a tokenizer to the model; every save and checkpoint then writes tokenizer.json too.
+/** Attaches a tokenizer to the model; every save and checkpoint then writes tokenizer.json too.
  *
  * A model loaded from a folder has its tokenizer already; a new one has none.
  *
@@ -295,7 +295,7 @@ DLLM_API dllm_status dllm_model_set_param(dllm_model *model, const char *name,
 DLLM_API dllm_status dllm_model_set_tokenizer(dllm_model *model, const dllm_tokenizer *tok,
                                               dllm_error *err);
 
-/* Runs the model once over a batch.
+/** Runs the model once over a batch.
  *
  * Reads ids (batch, seq) i32 and, when present, positions (batch, seq) i32, segments (batch, seq)
  * i32. Writes logits (batch, seq, vocab) f32, and hidden (batch, seq, hidden) f32 on request.

@@ -1,6 +1,6 @@
 #ifndef DLLM_OBJECTIVE_H
 #define DLLM_OBJECTIVE_H
-/* dllm/objective.h -- how a batch is corrupted and how the loss is computed.
+/** dllm/objective.h -- how a batch is corrupted and how the loss is computed.
  *
  * An objective has two parts: `prepare` turns token rows into named arrays on the host (ids with
  * masks, targets, weights), and a loss reads them. A batch that holds targets and weights is not
@@ -44,7 +44,7 @@
 extern "C" {
 #endif
 
-/* Creates an objective by name: "mdlm", "llada_sft", "bd3lm", "dream", "dmax", "uniform", "editflow",
+/** Creates an objective by name: "mdlm", "llada_sft", "bd3lm", "dream", "dmax", "uniform", "editflow",
  * "nano", "open_dllm", "diffusion_gemma", "grpo", "ar", "token_ce".
  *
  *   name       not NULL; dllm_registry_name("objective", i) lists them
@@ -62,7 +62,7 @@ DLLM_API dllm_status dllm_objective_new(const char *name, const dllm_schedule *s
                                         const dllm_options *opts, dllm_objective **out,
                                         dllm_error *err);
 
-/* Releases an objective.
+/** Releases an objective.
  *
  *   objective   NULL: does nothing
  *
@@ -73,7 +73,7 @@ DLLM_API dllm_status dllm_objective_new(const char *name, const dllm_schedule *s
  */
 DLLM_API void dllm_objective_release(dllm_objective *objective);
 
-/* Draws the noise of one step and fills the arrays that the loss reads.
+/** Draws the noise of one step and fills the arrays that the loss reads.
  *
  * A batch that holds targets and weights is returned as it is. Else
  * the result holds all arrays of the batch (prompt_length as keep) and ids (with masks), targets and weights, each
@@ -100,7 +100,7 @@ DLLM_API dllm_status dllm_objective_prepare(const dllm_objective *objective,
                                             int64_t seed, int64_t step, dllm_batch **out,
                                             dllm_error *err);
 
-/* Computes the loss of one batch without changing anything.
+/** Computes the loss of one batch without changing anything.
  *
  *   objective   not NULL
  *   model       not NULL
@@ -119,7 +119,7 @@ DLLM_API dllm_status dllm_objective_loss(dllm_objective *objective, dllm_model *
                                          const dllm_batch *batch, int64_t seed, dllm_task *task,
                                          double *out_loss, dllm_error *err);
 
-/* Computes the loss of every row of a batch for itself: bounds with a standard error, scores of answers.
+/** Computes the loss of every row of a batch for itself: bounds with a standard error, scores of answers.
  *
  * In the norm "token" of an objective a row counts its trained tokens: the sum of all sums over the sum of
  * all counts is then the mean loss per token, and a row whose prompt has keep 1 gives the bound of its

@@ -1,6 +1,6 @@
 #ifndef DLLM_OPTIONS_H
 #define DLLM_OPTIONS_H
-/* dllm/options.h -- typed keys and values, checked against a schema.
+/** dllm/options.h -- typed keys and values, checked against a schema.
  *
  * Every call with many settings takes a dllm_options of one kind. An options object has the keys
  * of its kind with their types, defaults and ranges; setting another key or value fails:
@@ -25,7 +25,7 @@
 extern "C" {
 #endif
 
-/* Creates options of one kind, every key at its default.
+/** Creates options of one kind, every key at its default.
  *
  *   kind   not NULL, one of the kinds above
  *   out    not NULL
@@ -37,7 +37,7 @@ extern "C" {
  */
 DLLM_API dllm_status dllm_options_new(const char *kind, dllm_options **out, dllm_error *err);
 
-/* Releases options.
+/** Releases options.
  *
  *   opts   NULL: does nothing
  *
@@ -48,7 +48,7 @@ DLLM_API dllm_status dllm_options_new(const char *kind, dllm_options **out, dllm
  */
 DLLM_API void dllm_options_release(dllm_options *opts);
 
-/* Sets a whole number, or a yes/no key to 0 or 1.
+/** Sets a whole number, or a yes/no key to 0 or 1.
  *
  * A key of type f64 also takes a whole number.
  *
@@ -65,7 +65,7 @@ DLLM_API void dllm_options_release(dllm_options *opts);
 DLLM_API dllm_status dllm_options_set_i64(dllm_options *opts, const char *key, int64_t value,
                                           dllm_error *err);
 
-/* Sets a real number.
+/** Sets a real number.
  *
  *   opts    not NULL
  *   key     not NULL, as in the schema
@@ -79,7 +79,7 @@ DLLM_API dllm_status dllm_options_set_i64(dllm_options *opts, const char *key, i
 DLLM_API dllm_status dllm_options_set_f64(dllm_options *opts, const char *key, double value,
                                           dllm_error *err);
 
-/* Sets a text, or one of the choices of a key that has choices.
+/** Sets a text, or one of the choices of a key that has choices.
  *
  *   opts    not NULL
  *   key     not NULL, as in the schema
@@ -93,7 +93,7 @@ DLLM_API dllm_status dllm_options_set_f64(dllm_options *opts, const char *key, d
 DLLM_API dllm_status dllm_options_set_str(dllm_options *opts, const char *key, const char *value,
                                           dllm_error *err);
 
-/* Sets many keys at once from a JSON object; also sets list keys.
+/** Sets many keys at once from a JSON object; also sets list keys.
  *
  * Nested objects are dotted keys: {"pjrt": {"plugin": "x"}} is "pjrt.plugin". All keys are
  * checked first: when one is wrong, none is set.
@@ -110,7 +110,7 @@ DLLM_API dllm_status dllm_options_set_str(dllm_options *opts, const char *key, c
 DLLM_API dllm_status dllm_options_set_json(dllm_options *opts, const char *json, int64_t size,
                                            dllm_error *err);
 
-/* Writes the effective values of every key, defaults included, as a JSON object.
+/** Writes the effective values of every key, defaults included, as a JSON object.
  *
  *   opts   not NULL
  *   out    not NULL
@@ -123,7 +123,7 @@ DLLM_API dllm_status dllm_options_set_json(dllm_options *opts, const char *json,
 DLLM_API dllm_status dllm_options_to_json(const dllm_options *opts, dllm_buffer *out,
                                           dllm_error *err);
 
-/* Writes the schema of one kind: a JSON object {"kind", "keys": [{"name", "type", "default",
+/** Writes the schema of one kind: a JSON object {"kind", "keys": [{"name", "type", "default",
  * ...}]}.
  *
  * A key has name, type (bool i64 f64 str list), default, min and max or choices where they exist,

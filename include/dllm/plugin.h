@@ -1,6 +1,6 @@
 #ifndef DLLM_PLUGIN_H
 #define DLLM_PLUGIN_H
-/* dllm/plugin.h -- find and describe PJRT plugins.
+/** dllm/plugin.h -- find and describe PJRT plugins.
  *
  * A plugin is a shared library of another vendor that compiles and runs programs on one kind of
  * hardware: engines of kind "pjrt" use one. dllm contains none; they are downloaded from PyPI
@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-/* Lists the plugins that are found, without loading one.
+/** Lists the plugins that are found, without loading one.
  *
  *   out   not NULL; gets a JSON array, one object per platform ("cpu" "tpu" "cuda"): platform,
  *         paths (an engine uses the first), packages (for pip install), and when none is found missing
@@ -36,7 +36,7 @@ extern "C" {
  */
 DLLM_API dllm_status dllm_plugin_list(dllm_buffer *out, dllm_error *err);
 
-/* Loads a plugin into this process and describes it, without using its devices.
+/** Loads a plugin into this process and describes it, without using its devices.
  *
  *   plugin   not NULL, a path, or a platform's name: "cpu" "tpu" "cuda"
  *   out      not NULL; gets a JSON object: path, api ("0.115"), attributes

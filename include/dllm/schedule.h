@@ -1,6 +1,6 @@
 #ifndef DLLM_SCHEDULE_H
 #define DLLM_SCHEDULE_H
-/* dllm/schedule.h -- noise schedules: how much is masked at time t, and the weight of the loss.
+/** dllm/schedule.h -- noise schedules: how much is masked at time t, and the weight of the loss.
  *
  * alpha(t) is the probability that a token is kept at time t in [0, 1]: 1 at t = 0, about 0 at t =
  * 1. dalpha is its derivative, weight the factor of the loss, -dalpha / (1 - alpha) unless given.
@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-/* Creates a schedule by name: "linear", "cosine", "sqrt".
+/** Creates a schedule by name: "linear", "cosine", "sqrt".
  *
  *   name   not NULL; dllm_registry_name("schedule", i) lists them
  *   opts   NULL: defaults; kind "schedule": eps
@@ -32,7 +32,7 @@ extern "C" {
 DLLM_API dllm_status dllm_schedule_new(const char *name, const dllm_options *opts,
                                        dllm_schedule **out, dllm_error *err);
 
-/* Creates a schedule from a table; between points it is interpolated.
+/** Creates a schedule from a table; between points it is interpolated.
  *
  *   t        not NULL, strictly increasing, within 0 to 1
  *   alpha    not NULL, never increasing, within 0 to 1
@@ -50,7 +50,7 @@ DLLM_API dllm_status dllm_schedule_table(const double *t, const double *alpha, c
                                          const double *weight, int64_t count, dllm_schedule **out,
                                          dllm_error *err);
 
-/* Releases a schedule.
+/** Releases a schedule.
  *
  *   schedule   NULL: does nothing
  *
@@ -61,7 +61,7 @@ DLLM_API dllm_status dllm_schedule_table(const double *t, const double *alpha, c
  */
 DLLM_API void dllm_schedule_release(dllm_schedule *schedule);
 
-/* Computes the schedule at many times.
+/** Computes the schedule at many times.
  *
  *   schedule     not NULL
  *   t            NULL only when count is 0; each within 0 to 1

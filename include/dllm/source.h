@@ -1,6 +1,6 @@
 #ifndef DLLM_SOURCE_H
 #define DLLM_SOURCE_H
-/* dllm/source.h -- files held in memory, for hosts that pack or encrypt their assets.
+/** dllm/source.h -- files held in memory, for hosts that pack or encrypt their assets.
  *
  * A source takes the place of a folder: add files by their names in it, then load from it:
  *
@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-/* Creates an empty source.
+/** Creates an empty source.
  *
  *   out   not NULL
  *
@@ -30,7 +30,7 @@ extern "C" {
  */
 DLLM_API dllm_status dllm_source_new(dllm_source **out, dllm_error *err);
 
-/* Releases a source.
+/** Releases a source.
  *
  *   source   NULL: does nothing
  *
@@ -41,7 +41,7 @@ DLLM_API dllm_status dllm_source_new(dllm_source **out, dllm_error *err);
  */
 DLLM_API void dllm_source_release(dllm_source *source);
 
-/* Adds a file.
+/** Adds a file.
  *
  *   source   not NULL
  *   name     not NULL, as in a model folder, such as "tokenizer.json"; no folder part

@@ -1,6 +1,6 @@
 #ifndef DLLM_TASK_H
 #define DLLM_TASK_H
-/* dllm/task.h -- cancel and watch a long call from any thread.
+/** dllm/task.h -- cancel and watch a long call from any thread.
  *
  * Pass a task to a long call, and cancel it from another thread or a signal handler:
  *
@@ -28,7 +28,7 @@
 extern "C" {
 #endif
 
-/* Creates a task that is not cancelled and has no deadline.
+/** Creates a task that is not cancelled and has no deadline.
  *
  * Returns  a new task; NULL when out of memory
  * Owns     caller owns result
@@ -37,7 +37,7 @@ extern "C" {
  */
 DLLM_API dllm_task *dllm_task_new(void);
 
-/* Releases a task.
+/** Releases a task.
  *
  *   task   NULL: does nothing
  *
@@ -48,7 +48,7 @@ DLLM_API dllm_task *dllm_task_new(void);
  */
 DLLM_API void dllm_task_release(dllm_task *task);
 
-/* Requests the calls that use this task to stop; safe inside a signal handler.
+/** Requests the calls that use this task to stop; safe inside a signal handler.
  *
  *   task   NULL: does nothing
  *
@@ -59,7 +59,7 @@ DLLM_API void dllm_task_release(dllm_task *task);
  */
 DLLM_API void dllm_task_cancel(dllm_task *task);
 
-/* Returns whether dllm_task_cancel was called or the deadline has passed.
+/** Returns whether dllm_task_cancel was called or the deadline has passed.
  *
  *   task   NULL: 0
  *
@@ -70,7 +70,7 @@ DLLM_API void dllm_task_cancel(dllm_task *task);
  */
 DLLM_API int32_t dllm_task_is_cancelled(const dllm_task *task);
 
-/* Sets a deadline counted from now.
+/** Sets a deadline counted from now.
  *
  *   task           NULL: does nothing
  *   milliseconds   0 or more; 0: at once; a negative number removes the deadline
@@ -82,7 +82,7 @@ DLLM_API int32_t dllm_task_is_cancelled(const dllm_task *task);
  */
 DLLM_API void dllm_task_set_deadline(dllm_task *task, int64_t milliseconds);
 
-/* Reads the progress of the running call.
+/** Reads the progress of the running call.
  *
  *   task        NULL: both outs get 0
  *   out_done    NULL, or gets the units of work done: bytes, steps or records, see the call

@@ -1,6 +1,6 @@
 #ifndef DLLM_TENSOR_H
 #define DLLM_TENSOR_H
-/* dllm/tensor.h -- arrays as input and output.
+/** dllm/tensor.h -- arrays as input and output.
  *
  * A tensor is an element type, dimensions, and bytes in row-major order that never change:
  *
@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-/* Creates a tensor from a copy of an array.
+/** Creates a tensor from a copy of an array.
  *
  *   dtype   one of DLLM_F32 to DLLM_U32
  *   dims    NULL only when rank is 0; each 0 or more
@@ -32,7 +32,7 @@ extern "C" {
 DLLM_API dllm_status dllm_tensor_new(int32_t dtype, const int64_t *dims, int64_t rank,
                                      const void *data, dllm_tensor **out, dllm_error *err);
 
-/* Releases a tensor.
+/** Releases a tensor.
  *
  *   tensor   NULL: does nothing
  *
@@ -43,7 +43,7 @@ DLLM_API dllm_status dllm_tensor_new(int32_t dtype, const int64_t *dims, int64_t
  */
 DLLM_API void dllm_tensor_release(dllm_tensor *tensor);
 
-/* Returns the element type.
+/** Returns the element type.
  *
  *   tensor   NULL: 0
  *
@@ -54,7 +54,7 @@ DLLM_API void dllm_tensor_release(dllm_tensor *tensor);
  */
 DLLM_API int32_t dllm_tensor_dtype(const dllm_tensor *tensor);
 
-/* Returns the number of dimensions.
+/** Returns the number of dimensions.
  *
  *   tensor   NULL: 0
  *
@@ -65,7 +65,7 @@ DLLM_API int32_t dllm_tensor_dtype(const dllm_tensor *tensor);
  */
 DLLM_API int64_t dllm_tensor_rank(const dllm_tensor *tensor);
 
-/* Returns the length of one dimension.
+/** Returns the length of one dimension.
  *
  *   tensor   NULL: 0
  *   axis     0 to rank - 1
@@ -77,7 +77,7 @@ DLLM_API int64_t dllm_tensor_rank(const dllm_tensor *tensor);
  */
 DLLM_API int64_t dllm_tensor_dim(const dllm_tensor *tensor, int64_t axis);
 
-/* Returns a pointer to the elements, row-major.
+/** Returns a pointer to the elements, row-major.
  *
  *   tensor   NULL: NULL
  *
@@ -88,7 +88,7 @@ DLLM_API int64_t dllm_tensor_dim(const dllm_tensor *tensor, int64_t axis);
  */
 DLLM_API const void *dllm_tensor_data(const dllm_tensor *tensor);
 
-/* Copies all elements, converted to another element type.
+/** Copies all elements, converted to another element type.
  *
  * Float to float rounds to nearest even; float to integer only when every value is whole and fits.
  *

@@ -1,6 +1,6 @@
 #ifndef DLLM_TOKENIZER_H
 #define DLLM_TOKENIZER_H
-/* dllm/tokenizer.h -- convert text to ids and back.
+/** dllm/tokenizer.h -- convert text to ids and back.
  *
  *     int64_t count = 0;
  *     dllm_tokenizer_load("path/to/folder", NULL, &tok, err);
@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-/* Loads a tokenizer from tokenizer.json or the vocabulary of a GGUF file.
+/** Loads a tokenizer from tokenizer.json or the vocabulary of a GGUF file.
  *
  *   path   not NULL, a tokenizer.json, a folder that holds one, a .gguf file, a checkpoint folder,
  *          or a run folder, which means its latest complete checkpoint
@@ -34,7 +34,7 @@ extern "C" {
 DLLM_API dllm_status dllm_tokenizer_load(const char *path, const dllm_options *opts,
                                          dllm_tokenizer **out, dllm_error *err);
 
-/* Loads a tokenizer from files held in memory.
+/** Loads a tokenizer from files held in memory.
  *
  *   source   not NULL, holds tokenizer.json or one .gguf file
  *   opts     NULL: defaults; kind "tokenizer"
@@ -48,7 +48,7 @@ DLLM_API dllm_status dllm_tokenizer_load(const char *path, const dllm_options *o
 DLLM_API dllm_status dllm_tokenizer_load_source(const dllm_source *source, const dllm_options *opts,
                                                 dllm_tokenizer **out, dllm_error *err);
 
-/* Trains a byte-level BPE tokenizer; the same text and options give the same tokenizer.
+/** Trains a byte-level BPE tokenizer; the same text and options give the same tokenizer.
  *
  *   text   not NULL, a dataset opened without a tokenizer
  *   opts   NULL: defaults; kind "tokenizer_train": vocab_size, min_count, special_tokens (list)
@@ -64,7 +64,7 @@ DLLM_API dllm_status dllm_tokenizer_load_source(const dllm_source *source, const
 DLLM_API dllm_status dllm_tokenizer_train(const dllm_dataset *text, const dllm_options *opts,
                                           dllm_task *task, dllm_tokenizer **out, dllm_error *err);
 
-/* Saves a tokenizer as a tokenizer.json that the tools of Hugging Face can read.
+/** Saves a tokenizer as a tokenizer.json that the tools of Hugging Face can read.
  *
  *   tok    not NULL
  *   path   not NULL, a file, or a folder to put tokenizer.json into
@@ -79,7 +79,7 @@ DLLM_API dllm_status dllm_tokenizer_train(const dllm_dataset *text, const dllm_o
 DLLM_API dllm_status dllm_tokenizer_save(const dllm_tokenizer *tok, const char *path,
                                          dllm_error *err);
 
-/* Releases a tokenizer.
+/** Releases a tokenizer.
  *
  *   tok   NULL: does nothing
  *
@@ -90,7 +90,7 @@ DLLM_API dllm_status dllm_tokenizer_save(const dllm_tokenizer *tok, const char *
  */
 DLLM_API void dllm_tokenizer_release(dllm_tokenizer *tok);
 
-/* Returns the size of the vocabulary: the largest id plus one, added tokens included.
+/** Returns the size of the vocabulary: the largest id plus one, added tokens included.
  *
  *   tok   NULL: 0
  *
@@ -101,7 +101,7 @@ DLLM_API void dllm_tokenizer_release(dllm_tokenizer *tok);
  */
 DLLM_API int64_t dllm_tokenizer_size(const dllm_tokenizer *tok);
 
-/* Finds the id of one token by its exact text, such as "<|endoftext|>".
+/** Finds the id of one token by its exact text, such as "<|endoftext|>".
  *
  * The names "mask", "bos", "eos" and "pad" are those of the tokenizer's special tokens.
  *
@@ -117,7 +117,7 @@ DLLM_API int64_t dllm_tokenizer_size(const dllm_tokenizer *tok);
 DLLM_API dllm_status dllm_tokenizer_id(const dllm_tokenizer *tok, const char *name, int32_t *out,
                                        dllm_error *err);
 
-/* Converts text to ids; special tokens in the text are recognized.
+/** Converts text to ids; special tokens in the text are recognized.
  *
  *   tok         not NULL
  *   text        NULL only when size is 0; UTF-8; invalid bytes are kept as bytes
@@ -135,7 +135,7 @@ DLLM_API dllm_status dllm_tokenizer_encode(const dllm_tokenizer *tok, const char
                                            int64_t size, int32_t *dst, int64_t dst_count,
                                            int64_t *out_count, dllm_error *err);
 
-/* Converts a long text to ids with a task that can cancel it; else as dllm_tokenizer_encode.
+/** Converts a long text to ids with a task that can cancel it; else as dllm_tokenizer_encode.
  *
  *   tok    not NULL
  *   text   NULL only when size is 0; UTF-8; invalid bytes are kept as bytes
@@ -152,7 +152,7 @@ DLLM_API dllm_status dllm_tokenizer_encode_task(const dllm_tokenizer *tok, const
                                                 int64_t size, dllm_task *task, dllm_batch **out,
                                                 dllm_error *err);
 
-/* Converts ids to text; bytes that are not valid UTF-8 become U+FFFD.
+/** Converts ids to text; bytes that are not valid UTF-8 become U+FFFD.
  *
  *   tok     not NULL
  *   ids     NULL only when count is 0
@@ -167,7 +167,7 @@ DLLM_API dllm_status dllm_tokenizer_encode_task(const dllm_tokenizer *tok, const
 DLLM_API dllm_status dllm_tokenizer_decode(const dllm_tokenizer *tok, const int32_t *ids,
                                            int64_t count, dllm_buffer *out, dllm_error *err);
 
-/* Converts as many ids to text as give whole characters; for text that is displayed while it is decoded.
+/** Converts as many ids to text as give whole characters; for text that is displayed while it is decoded.
  *
  *   tok        not NULL
  *   ids        NULL only when count is 0
@@ -184,7 +184,7 @@ DLLM_API dllm_status dllm_tokenizer_decode_stream(const dllm_tokenizer *tok, con
                                                   int64_t count, dllm_buffer *out_text,
                                                   int64_t *out_used, dllm_error *err);
 
-/* Renders a conversation with a chat template and converts it to ids.
+/** Renders a conversation with a chat template and converts it to ids.
  *
  * The template comes from chat_template.jinja or tokenizer_config.json in the tokenizer's folder, from
  * the GGUF file, or from the options. Special tokens are recognized in the template, not in messages.
@@ -209,7 +209,7 @@ DLLM_API dllm_status dllm_tokenizer_chat(const dllm_tokenizer *tok, const char *
                                          int64_t size, const dllm_options *opts, dllm_batch **out,
                                          dllm_error *err);
 
-/* Renders a long conversation with a task that can cancel it; else as dllm_tokenizer_chat.
+/** Renders a long conversation with a task that can cancel it; else as dllm_tokenizer_chat.
  *
  *   tok             not NULL
  *   messages_json   not NULL, a list of {"role", "content"} or an object with "messages", "tools"

@@ -1,6 +1,6 @@
 #ifndef DLLM_TRAINER_H
 #define DLLM_TRAINER_H
-/* dllm/trainer.h -- train a model.
+/** dllm/trainer.h -- train a model.
  *
  *     dllm_trainer_new(model, objective, opts, &trainer, err);
  *     for (step = 0; step < 1000; step++) {
@@ -32,7 +32,7 @@
 extern "C" {
 #endif
 
-/* Creates a trainer at step 0. The model's trained parameters become f32, and a model without a mask
+/** Creates a trainer at step 0. The model's trained parameters become f32, and a model without a mask
  * token gets one: no decoder of it may step meanwhile, and no save or param of the same model may run.
  *
  * The model gets a mask token when the objective needs one and it has none. Its attention and shift
@@ -70,7 +70,7 @@ DLLM_API dllm_status dllm_trainer_new(dllm_model *model, dllm_objective *objecti
                                       const dllm_options *opts, dllm_trainer **out,
                                       dllm_error *err);
 
-/* Releases a trainer; the model keeps its trained weights. Waits for a checkpoint that is being written in
+/** Releases a trainer; the model keeps its trained weights. Waits for a checkpoint that is being written in
  * the background; its failure is logged when no call has returned it.
  *
  *   trainer   NULL: does nothing
@@ -82,7 +82,7 @@ DLLM_API dllm_status dllm_trainer_new(dllm_model *model, dllm_objective *objecti
  */
 DLLM_API void dllm_trainer_release(dllm_trainer *trainer);
 
-/* Runs one optimizer step on one batch.
+/** Runs one optimizer step on one batch.
  *
  * A step that fails or is cancelled changes no weight and does not count. An update that has begun is
  * finished: it reads and writes 28 bytes per parameter: 0.6 s for 494 million on two cores.
@@ -105,7 +105,7 @@ DLLM_API void dllm_trainer_release(dllm_trainer *trainer);
 DLLM_API dllm_status dllm_trainer_step(dllm_trainer *trainer, const dllm_batch *batch,
                                        dllm_task *task, double *out_loss, dllm_error *err);
 
-/* Adds the gradients of one batch to the sum, without an update.
+/** Adds the gradients of one batch to the sum, without an update.
  *
  * Batches of one update draw the same noise as one large batch of all their rows. Objectives that
  * spread times over the rows of the whole update (time_sampling low_discrepancy) compute the number of
@@ -125,7 +125,7 @@ DLLM_API dllm_status dllm_trainer_step(dllm_trainer *trainer, const dllm_batch *
 DLLM_API dllm_status dllm_trainer_accumulate(dllm_trainer *trainer, const dllm_batch *batch,
                                              dllm_task *task, dllm_error *err);
 
-/* Divides the summed gradients by the summed count, clips, updates the weights.
+/** Divides the summed gradients by the summed count, clips, updates the weights.
  *
  *   trainer    not NULL
  *   task       NULL, or checked until the weights begin to change
@@ -143,7 +143,7 @@ DLLM_API dllm_status dllm_trainer_accumulate(dllm_trainer *trainer, const dllm_b
 DLLM_API dllm_status dllm_trainer_apply(dllm_trainer *trainer, dllm_task *task, double *out_loss,
                                         dllm_error *err);
 
-/* Waits for all steps in flight and for a checkpoint that is written in the background; returns the first
+/** Waits for all steps in flight and for a checkpoint that is written in the background; returns the first
  * late failure.
  *
  * A failure is returned once. After a device error the trainer's state is lost: restore a checkpoint.
@@ -157,7 +157,7 @@ DLLM_API dllm_status dllm_trainer_apply(dllm_trainer *trainer, dllm_task *task, 
  */
 DLLM_API dllm_status dllm_trainer_sync(dllm_trainer *trainer, dllm_error *err);
 
-/* Runs many steps with batches of a loader and sends an event for each.
+/** Runs many steps with batches of a loader and sends an event for each.
  *
  * Sends TRAIN_STEP for every step and CHECKPOINT for every save into option "root". DLLM_STOP and
  * the budgets (options "tokens", "minutes") end the run without an error; steps in flight are
@@ -185,7 +185,7 @@ DLLM_API dllm_status dllm_trainer_run(dllm_trainer *trainer, dllm_loader *loader
                                       dllm_event_fn fn, void *user_data, dllm_task *task,
                                       dllm_error *err);
 
-/* Computes the mean loss over batches of a loader, without an update.
+/** Computes the mean loss over batches of a loader, without an update.
  *
  * The noise depends only on the loader's position, so two evaluations of the same text are comparable.
  *
@@ -205,7 +205,7 @@ DLLM_API dllm_status dllm_trainer_eval(dllm_trainer *trainer, dllm_loader *loade
                                        int64_t max_batches, dllm_task *task, double *out_loss,
                                        dllm_error *err);
 
-/* Reads one metric of the last step whose results were read.
+/** Reads one metric of the last step whose results were read.
  *
  *   trainer   not NULL
  *   key       not NULL: "step" "loss" "lr" "grad_norm" "tokens" "tokens_per_second" "mfu" "memory"
@@ -223,7 +223,7 @@ DLLM_API dllm_status dllm_trainer_eval(dllm_trainer *trainer, dllm_loader *loade
 DLLM_API dllm_status dllm_trainer_metric(const dllm_trainer *trainer, const char *key, double *out,
                                          dllm_error *err);
 
-/* Writes all metrics, the effective options, the optimizer's state arrays, and "recomputed", how many values
+/** Writes all metrics, the effective options, the optimizer's state arrays, and "recomputed", how many values
  * of a layer the last step computed again to fit option memory, as a JSON object.
  *
  *   trainer   not NULL
@@ -237,7 +237,7 @@ DLLM_API dllm_status dllm_trainer_metric(const dllm_trainer *trainer, const char
 DLLM_API dllm_status dllm_trainer_describe(const dllm_trainer *trainer, dllm_buffer *out,
                                            dllm_error *err);
 
-/* Changes a setting between steps.
+/** Changes a setting between steps.
  *
  *   trainer   not NULL
  *   key       not NULL: "lr" "weight_decay" "clip"
@@ -251,7 +251,7 @@ DLLM_API dllm_status dllm_trainer_describe(const dllm_trainer *trainer, dllm_buf
 DLLM_API dllm_status dllm_trainer_set_f64(dllm_trainer *trainer, const char *key, double value,
                                           dllm_error *err);
 
-/* Adds a sink that every event of the trainer is written to.
+/** Adds a sink that every event of the trainer is written to.
  *
  * A failed write (a full disk) is reported once: the run ends after that step, which is complete, saves
  * a checkpoint and fails. Lines that could not be written are kept and written with the next one.
@@ -271,7 +271,7 @@ DLLM_API dllm_status dllm_trainer_add_sink(dllm_trainer *trainer, const char *ki
                                            const char *target, const dllm_options *opts,
                                            dllm_error *err);
 
-/* Returns the model in one of its roles. "ema" waits while a step writes the average.
+/** Returns the model in one of its roles. "ema" waits while a step writes the average.
  *
  *   trainer   not NULL
  *   role      not NULL: "live" (what is trained), "ema" (its moving average, a copy)

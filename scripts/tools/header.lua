@@ -18,7 +18,7 @@ end
 function header.parse_block(comment)
   local block = {prose = {}, params = {}}
   local open  -- the entry that continuation lines belong to
-  for line in (comment:gsub("^/%*", " *"):gsub("%*/$", "") .. "\n"):gmatch("(.-)\n") do
+  for line in (comment:gsub("^/%*%*?", " *"):gsub("%*/$", "") .. "\n"):gmatch("(.-)\n") do
     local body = line:gsub("^ %* ?", "", 1)
     local tag, rest = body:match("^(%u%l+)%s%s+(.+)$")
     local name, text = body:match("^  ([%l_][%w_]*)%s%s+(.+)$")

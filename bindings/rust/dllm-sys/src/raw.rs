@@ -710,7 +710,7 @@ functions! {
         out: *mut dllm_buffer,
         err: *mut dllm_error,
     ) -> dllm_status;
-    /// Writes a description of the model as a JSON object: family, attention, shift, runs, bytes, storage (per stack: name, shape, dtype, format, trainable, of quantized ones rounding_error).
+    /// Writes a description of the model as a JSON object: family, attention, shift, runs, bytes, end_tokens, generation, storage (per stack: name, shape, dtype, format, trainable, of quantized ones rounding_error).
     #[threads(Any)]
     fn dllm_model_describe(
         model: *const dllm_model,
