@@ -4,6 +4,7 @@
 #include "tensor/batch.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <string_view>
@@ -11,12 +12,12 @@
 namespace dllm::model {
 namespace {
 
-// Above it a number is rounded to infinity. mxfp4 has powers of two for scales, int8 a scale in f32.
+// The largest number that is kept. mxfp4 has powers of two for scales, int8 a scale in f32.
 float limit_of(const WeightFormat& format) {
-  constexpr float kF16 = 65519.99f, kF16Scales = 65504, kBf16 = 3.3961e38f;
-  if (format.element == DType::f16) return kF16;
+  constexpr float kF16 = 65504, kBf16 = std::bit_cast<float>(0x7F7F0000u);
   if (format.element == DType::bf16) return kBf16;
-  if (format.is_blocks() && std::string_view(format.name) != "mxfp4") return kF16Scales;
+  const bool has_f16_scales = format.is_blocks() && std::string_view(format.name) != "mxfp4";
+  if (format.element == DType::f16 || has_f16_scales) return kF16;
   return std::numeric_limits<float>::infinity();
 }
 
