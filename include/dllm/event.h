@@ -17,7 +17,8 @@
  *                 i (bytes), compiles i, skipped i, checkpoint_stall_seconds f, input_wait f
  *                 (seconds the step waited for its batches), rank_wait f (seconds a rank waited for
  *                 slower ones, the longest), nll f (when the objective has one)
- *   EVAL          step i, loss f, stderr f, bits_per_byte f (when the size of the text is known)
+ *   EVAL          step i, loss f, stderr f, bits_per_byte f (when the size of the text is known
+ *                 and the loss bounds a likelihood: mdlm, bd3lm, uniform, ar in their usual norms)
  *   DECODE_STEP   slot i, block i, step i, nfe i, open i, ids a, states a, confidence c, changed a
  *                 (positions whose id or state differs from the slot's previous event, or from
  *                 the canvas that was added: what a display has to redraw)

@@ -97,6 +97,9 @@ public:
   virtual int shift(const model::ModelConfig& config) const;
   int64_t block_length(const model::ModelConfig& config) const; // option > the model's own
 
+  // True when the loss, in the form of these options, bounds -log p of a text in nats per token.
+  virtual bool bounds_likelihood() const { return false; }
+
   virtual Json describe() const; // name, effective options, schedule, active quirks
   const Options& options() const { return options_; }
   const ScheduleRef& schedule() const { return schedule_; }

@@ -346,8 +346,9 @@ double Trainer::eval(BatchSource& source, int64_t max_batches, Task* task) {
   Event event(EventKind::eval);
   event.set("step", state.runner.counters().step).set("loss", total.mean());
   event.set("stderr", count > 1 ? std::sqrt(spread / (count - 1) / count) : 0.0);
-  // Comparable between tokenizers, which the loss of a token is not.
-  const double bytes = source.bytes_per_token();
+  // Comparable between tokenizers, which the loss of a token is not; and between objectives, where it is a likelihood.
+  const bool bounds = state.runner.objective()->bounds_likelihood();
+  const double bytes = bounds ? source.bytes_per_token() : 0;
   if (bytes > 0) event.set("bits_per_byte", total.mean() / std::numbers::ln2 / bytes);
   for (const auto& sink : state.sinks) sink->write(event, {});
   return total.mean();

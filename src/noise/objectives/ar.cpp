@@ -17,6 +17,7 @@ public:
   }
   const std::string& name() const override { return name_; }
   bool needs_mask_id() const override { return false; }
+  bool bounds_likelihood() const override { return true; } // it is the likelihood
 
   Batch prepare_rows(const Batch& batch, uint64_t, int64_t,
                      const PrepareContext& context) const override {

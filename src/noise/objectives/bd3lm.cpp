@@ -30,6 +30,7 @@ public:
     }
   }
 
+  bool bounds_likelihood() const override { return is_nelbo(); }
   Batch prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
                      const PrepareContext& context) const override {
     const PrepareContext own = blocks_.at(step, context);

@@ -52,6 +52,12 @@ MaskedDiffusion::Draws MaskedDiffusion::jax_draws(const TokenRows& rows, int64_t
   return draws;
 }
 
+bool MaskedDiffusion::is_nelbo() const {
+  return options_.str("loss_weight") == "scheduler" && options_.str("loss_norm") == "token" &&
+         options_.f64("max_weight") == 0 && options_.f64("min_mask_ratio") == 0 &&
+         options_.f64("max_mask_ratio") == 1;
+}
+
 double MaskedDiffusion::mask_probability(double t, std::pair<double, double> bounds) const {
   return std::clamp(schedule_->mask_prob(t), bounds.first, bounds.second);
 }

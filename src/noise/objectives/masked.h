@@ -29,6 +29,8 @@ protected:
   // Fails with invalid_argument for options that exclude each other.
   MaskedDiffusion(std::string name, ScheduleRef schedule, const Options& options);
 
+  // The weights and the norm of the NELBO.
+  bool is_nelbo() const;
   bool jax() const { return options_.str("compat") == "dllm-jax"; }
   bool reference() const { return jax() || options_.str("compat") == "dllm"; }
 

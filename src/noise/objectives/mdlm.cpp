@@ -11,6 +11,7 @@ class Mdlm final : public MaskedDiffusion {
 public:
   Mdlm(ScheduleRef schedule, const Options& options)
       : MaskedDiffusion("mdlm", std::move(schedule), options) {}
+  bool bounds_likelihood() const override { return is_nelbo(); }
 };
 
 } // namespace

@@ -51,6 +51,7 @@ public:
   }
   const std::string& name() const override { return name_; }
   bool needs_mask_id() const override { return false; }
+  bool bounds_likelihood() const override { return options_.str("loss_norm") == "token"; }
   bool spreads_over_rows() const override { return times_.spreads(); }
   model::AttentionKind attention(const model::ModelConfig& config) const override {
     return options_.str("attention") == "auto" ? model::AttentionKind::bidirectional
