@@ -4,6 +4,7 @@
 
 #include "command.h"
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -13,6 +14,7 @@
 #include <iterator>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 namespace dllm::cli {
@@ -22,17 +24,37 @@ constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
 
 dllm_task* interrupted_task = nullptr; // what a signal cancels
 volatile std::sig_atomic_t last_signal = SIGINT;
+volatile std::sig_atomic_t is_cancelled = 0; // by a signal, within the scope of this Interrupt
+std::atomic<int64_t> first_at{-1};           // milliseconds of the last signal that cancelled
+
+// `timeout` sends its signal to the child and then to the child's group: both are one request.
+constexpr int64_t kSameSignal = 1000; // milliseconds
+
+int64_t milliseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now); // may be called by a handler
+  return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1000000;
+}
 
 void on_interrupt(int number) {
-  last_signal = number;
-  dllm_task_cancel(interrupted_task);
-  for (const int each : kSignals) std::signal(each, SIG_DFL);
+  const int64_t now = milliseconds(), first = first_at.load(std::memory_order_relaxed);
+  if (first >= 0 && now - first < kSameSignal) return;
+  if (interrupted_task != nullptr && is_cancelled == 0) {
+    is_cancelled = 1;
+    last_signal = number;
+    first_at.store(now, std::memory_order_relaxed);
+    dllm_task_cancel(interrupted_task);
+    return;
+  }
+  std::signal(number, SIG_DFL);
+  std::raise(number);
 }
 
 } // namespace
 
 Interrupt::Interrupt(dllm_task* task) : before_(interrupted_task) {
   interrupted_task = task;
+  is_cancelled = 0;
   for (int i = 0; i < kCount; ++i) {
     handlers_before_[i] = std::signal(kSignals[i], on_interrupt);
     // nohup: the end of the terminal is nothing to this process. (A shell's background job ignores SIGINT as well, but
@@ -42,7 +64,11 @@ Interrupt::Interrupt(dllm_task* task) : before_(interrupted_task) {
 }
 
 Interrupt::~Interrupt() {
-  for (int i = 0; i < kCount; ++i) std::signal(kSignals[i], handlers_before_[i]);
+  // The second signal of `timeout` may come when the first has ended the work already.
+  for (int i = 0; i < kCount; ++i) {
+    const bool waits = is_cancelled != 0 && handlers_before_[i] == SIG_DFL;
+    std::signal(kSignals[i], waits ? on_interrupt : handlers_before_[i]);
+  }
   interrupted_task = before_;
 }
 

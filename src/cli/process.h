@@ -54,8 +54,8 @@ void end_with_parent();
 
 // ---- this process (process.cpp) ----
 
-// While one exists, the first Ctrl-C, SIGTERM or SIGHUP requests the running call to finish its step; the second ends the
-// process.
+// While one exists, the first Ctrl-C, SIGTERM or SIGHUP requests the running call to finish its step;
+// another one, a second or more later, ends the process.
 class Interrupt {
 public:
   explicit Interrupt(dllm_task* task); // not NULL, outlives this object
