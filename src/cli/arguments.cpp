@@ -31,7 +31,7 @@ dllm_status set_json(dllm_options* options, const std::string& json, dllm_error*
 }
 
 dllm_status set_word(dllm_options* options, const Setting& setting, dllm_error* err) {
-  const auto& [kind, key, type, word, shown] = setting;
+  const auto& [kind, key, type, word, shown, shared] = setting;
   if (type == "json")
     return set_json(options, key.empty() ? word : Json{{key, Json::parse(word)}}.dump(), err);
   if (type == "i64") {
@@ -215,8 +215,8 @@ private:
         continue;
       }
       for (const Target& target : option.targets) {
-        context.settings_.push_back(
-            {target.kind, target.key, target.type, typed.word, typed.shown});
+        context.settings_.push_back({target.kind, target.key, target.type, typed.word, typed.shown,
+                                     option.targets.size() > 1});
       }
     }
     for (const std::string& flag : flags_) set_argument(context, flag, "flag", "true", "--" + flag);
@@ -276,6 +276,15 @@ void Context::apply(const Setting& setting) {
   }
 }
 
+namespace {
+
+bool is_of(const Setting& setting, const std::string& kind, const std::string& key) {
+  if (setting.kind != kind) return false;
+  return setting.key == key || (setting.key.empty() && Json::parse(setting.word).contains(key));
+}
+
+} // namespace
+
 void Context::change_kind(const std::string& kind, const std::string& full) {
   options_[kind] = make<dllm_options>([&](dllm_options** out, dllm_error* err) {
     return dllm_options_new(full.c_str(), out, err);
@@ -286,13 +295,14 @@ void Context::change_kind(const std::string& kind, const std::string& full) {
 }
 
 bool Context::typed(const std::string& kind, const std::string& key) const {
-  for (size_t i = presets_; i < settings_.size(); ++i) {
-    const Setting& setting = settings_[i];
-    if (setting.kind != kind) continue;
-    if (setting.key == key || (setting.key.empty() && Json::parse(setting.word).contains(key)))
-      return true;
-  }
-  return false;
+  return std::any_of(settings_.begin() + static_cast<std::ptrdiff_t>(presets_), settings_.end(),
+                     [&](const Setting& setting) { return is_of(setting, kind, key); });
+}
+
+bool Context::typed_alone(const std::string& kind, const std::string& key) const {
+  return std::any_of(
+      settings_.begin() + static_cast<std::ptrdiff_t>(presets_), settings_.end(),
+      [&](const Setting& setting) { return !setting.shared && is_of(setting, kind, key); });
 }
 
 std::string Context::text(const std::string& name) const {

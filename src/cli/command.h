@@ -65,7 +65,8 @@ struct Setting {
   std::string kind, key; // key "": word is a JSON object with several keys
   std::string type;      // of the key: i64 f64 bool str list; "json": word is JSON
   std::string word;
-  std::string shown; // for messages: "--slot.seed", "run.json: trainer"
+  std::string shown;   // for messages: "--slot.seed", "run.json: trainer"
+  bool shared = false; // the option stands for keys of several kinds, as --seed does
 };
 
 // What the user typed, checked.
@@ -83,6 +84,8 @@ public:
   // True when the user gave it, on the command line or in --config.
   bool typed(const std::string& name) const { return typed_.count(name) != 0; }
   bool typed(const std::string& kind, const std::string& key) const;
+  // The same, but not by an option that other kinds have too: --model.seed, not --seed.
+  bool typed_alone(const std::string& kind, const std::string& key) const;
   // Options of `kind` follow another schema from here on ("decoder:autoregressive"), with what the user gave.
   void change_kind(const std::string& kind, const std::string& full);
   // True when standard input is this command's to read: not at the prompt of dllm repl.

@@ -57,14 +57,17 @@ Owned<dllm_trainer> new_trainer(dllm_model* model, const Run& run, const dllm_op
 // Training a tokenizer may take minutes: what a trainer refuses is found before, on a model of one layer.
 void try_trainer(const Context& context, const Run& run) {
   constexpr int64_t kFewTokens = 8;
-  Json config = Json::parse(config_from_scratch(context, kFewTokens, 1));
+  // Patterns name layers.
+  const bool names_layers =
+      context.typed("trainer", "freeze") || context.typed("trainer", "groups");
+  const int64_t layers = names_layers ? context.number("layers") : 1;
+  Json config = Json::parse(config_from_scratch(context, kFewTokens, layers));
   config["dllm"]["mask_token_id"] = kFewTokens - 1;
   const auto model = new_model(run.engine.get(), config, nullptr, context.task());
   Json values = Json::parse(options_json(context, "trainer"));
   // Only the given options: those of another optimizer are refused even at their default.
   for (auto it = values.begin(); it != values.end();)
     it = context.typed("trainer", it.key()) ? std::next(it) : values.erase(it);
-  values.erase("freeze"); // names of tensors of the whole model
   if (values.value("steps", 0) == 0 && values.value("minutes", 0.0) == 0) {
     constexpr int64_t kMany = 1 << 30; // how many the data makes is not known yet
     values["steps"] = context.typed("loader", "epochs") && context.option("loader", "epochs") != "0"
@@ -206,6 +209,7 @@ Run open_run(Context& context) {
   });
   if (job_rank() == 0) rewind_examples(out, static_cast<int64_t>(trainer_metric(run, "step")));
   run.saved = run.resumed_from;
+  if (job_rank() == 0) note_changes(context, out);
   std::fprintf(stderr, "resumed from %s\n", run.resumed_from.c_str());
   return run;
 }

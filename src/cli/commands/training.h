@@ -72,6 +72,8 @@ void check_sources(const Context& context);
 void check_resumed(const Context& context, const std::string& out);
 // Writes these options to out/run.json, for the check of a later run.
 void write_start(const Context& context, const std::string& out);
+// A line of what differs from the last start: data, rows, rates. Writes down those of this one.
+void note_changes(const Context& context, const std::string& out);
 
 // Steps between checkpoints, from --save-every or --save_every; below 1: a part of the run.
 double save_every(const Context& context);

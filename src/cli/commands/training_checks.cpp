@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 
@@ -66,7 +67,7 @@ void check_from(const Context& context) {
     if (context.typed(name))
       throw UsageFailure("--" + std::string(name) + " is for a new model; --from has its own");
   }
-  if (context.typed("model", "seed"))
+  if (context.typed_alone("model", "seed"))
     throw UsageFailure("--model.seed is for a new model; --from has its weights");
 }
 
@@ -156,6 +157,59 @@ void check_resumed(const Context& context, const std::string& out) {
   }
 }
 
+namespace {
+
+// Options by which a run goes on differently: its rows, their order, its updates. Those of how long
+// it goes, and of when it saves, change at every start.
+constexpr const char* kCompared[] = {"dataset", "loader", "objective", "schedule", "trainer"};
+constexpr const char* kOfLength[] = {"steps",     "minutes",   "tokens",     "root",   "save_every",
+                                     "save_wait", "keep_last", "sync_every", "epochs", "memory"};
+
+Json start_settings(const Context& context) {
+  const std::string data = full_path(context.text("data"));
+  Json settings = {{"data", data}};
+  std::error_code no_file;
+  if (const auto bytes = fs::file_size(data, no_file); !no_file) settings["data bytes"] = bytes;
+  for (const char* kind : kCompared) {
+    const Json options = all_options(context, kind);
+    for (const auto& [key, value] : options.items()) {
+      if (std::find(std::begin(kOfLength), std::end(kOfLength), key) == std::end(kOfLength))
+        settings[std::string(kind) + "." + key] = value;
+    }
+  }
+  return settings;
+}
+
+Json read_start(const std::string& out) {
+  std::ifstream file(out + "/run.json");
+  return Json::parse(file, nullptr, false);
+}
+
+void write_json(const std::string& path, const Json& value) {
+  std::ofstream file(path);
+  file << value.dump(1, ' ', false, Json::error_handler_t::replace) << "\n";
+  file.close();
+  if (!file) throw Failure(DLLM_RESOURCE_EXHAUSTED, "cannot write " + path);
+}
+
+} // namespace
+
+void note_changes(const Context& context, const std::string& out) {
+  Json start = read_start(out);
+  if (!start.is_object()) return; // of a run in an object store that began elsewhere
+  const Json settings = start_settings(context), before = start.value("settings", Json::object());
+  std::string changes;
+  for (const auto& [key, value] : settings.items()) {
+    if (!before.contains(key) || before.at(key) == value) continue;
+    changes += (changes.empty() ? "" : ", ") + key + " " +
+               value.dump(-1, ' ', false, Json::error_handler_t::replace) + " (was " +
+               before.at(key).dump(-1, ' ', false, Json::error_handler_t::replace) + ")";
+  }
+  if (!changes.empty()) std::fprintf(stderr, "differs from the last start: %s\n", changes.c_str());
+  start["settings"] = settings;
+  write_json(out + "/run.json", start);
+}
+
 void write_start(const Context& context, const std::string& out) {
   Json start;
   for (const char* name : kNumbers) start[name] = context.number(name);
@@ -164,10 +218,8 @@ void write_start(const Context& context, const std::string& out) {
   }
   start["objective"] = context.text("objective");
   start["model"] = all_options(context, "model");
-  std::ofstream file(out + "/run.json");
-  file << start.dump(1, ' ', false, Json::error_handler_t::replace) << "\n";
-  file.close();
-  if (!file) throw Failure(DLLM_RESOURCE_EXHAUSTED, "cannot write " + out + "/run.json");
+  start["settings"] = start_settings(context);
+  write_json(out + "/run.json", start);
 }
 
 double save_every(const Context& context) {
