@@ -131,6 +131,12 @@ COMMANDS = {
         "--decoder.trace": ("true", {}, REFUSED), "--decoder.trace_bytes": ("1024", {}, REFUSED),
         "--model.cache_dtype": ("bf16", {"--decoder.cache": "prefix", "--block_length": "8"}, SAME),  # too little to show in the text
         "--decoder.loop": ("host",),  # the results name it
+        "--dataset.rows": ("file", SCORED), "--dataset.format": ("jsonl", SCORED, REFUSED),
+        **{f"--dataset.{key}": (value, {**SCORED, **ROWS}) for key, value in {
+            "text_key": "body", "prompt_key": "ask", "response_key": "say"}.items()},
+        **{f"--dataset.{key}": (value, SCORED, MAY_STAY) for key, value in {
+            "append_eos": "false", "prepend_bos": "true", "parse_special": "true"}.items()},
+        "--dataset.bad_rows": ("skip", {**SCORED, "--data": "damaged.jsonl"}), "--dataset.token_file": ("out.tok", SCORED, REFUSED),
         **SLOT, "--slot.gen_length": ("16", {"--length": None}), "--slot.prompt_length": ("3", {}, REFUSED)}),
     "report": ({"": "made"}, {
         "--out": ("elsewhere",), "--svg": ("pictures",), "--config": ("report.json",), "--json": ("",)}),

@@ -43,8 +43,12 @@ void refuse_others(const Context& context) {
     refuse_typed(context, "decoder", "gen_length", "--length has the open positions");
     refuse_typed(context, "decoder", "slots", "one completion is decoded at a time");
   }
+  refuse_typed(context, "dataset", "token_file", "dllm tokenize writes and dllm train reads it");
   if (scores && !context.has("model")) throw UsageFailure("--model is missing");
-  if (task != "text") refuse("row-length", "it is for --task text");
+  if (task != "text") {
+    refuse("row-length", "it is for --task text");
+    refuse_kind(context, "dataset", "it is for --task text");
+  }
   if (task != "answers") refuse("checker", "it is for --task answers");
   if (task != "programs") {
     for (const char* name : {"python", "seconds", "memory"})
@@ -57,11 +61,19 @@ void refuse_others(const Context& context) {
   if (context.number("limit") < 0) throw UsageFailure("--limit takes 0 and more");
 }
 
+// For reading: --json has every digit.
+std::string shown(const EvalJson& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_number_float()) return value.dump();
+  char text[32];
+  std::snprintf(text, sizeof text, "%.5g", value.get<double>());
+  return text;
+}
+
 void print_report(const EvalJson& report) {
   for (const auto& [key, value] : report.items()) {
     if (key == "decoder" || key == "slot" || value.is_object()) continue;
-    std::printf("%-24s %s\n", key.c_str(),
-                value.is_string() ? value.get<std::string>().c_str() : value.dump().c_str());
+    std::printf("%-24s %s\n", key.c_str(), shown(value).c_str());
   }
   const EvalJson rates = report.value("pass", EvalJson::object());
   for (const auto& [name, rate] : rates.items()) {
@@ -130,7 +142,7 @@ Command eval_command() {
        {Kind::number, "seconds", "10", "time of a program"},
        {Kind::number, "memory", "1024", "MiB of address space of a program"},
        {Kind::flag, "quiet", "", "do not show how far it is"}},
-      {"engine", "model", "decoder:policy", "slot"},
+      {"engine", "model", "decoder:policy", "slot", "dataset"},
       eval,
       false,
       {},

@@ -142,6 +142,16 @@ EvalJson settings_of(const Context& context) {
   return settings;
 }
 
+// The policy that was chosen for the model, where the user chose none.
+void take_policy(const Context& context, EvalJson* settings) {
+  EvalJson decoder = EvalJson::parse(dllm::api::text([&](dllm_buffer* out, dllm_error* err) {
+    return dllm_options_to_json(context.options("decoder"), out, err);
+  }));
+  if ((*settings)["decoder"].value("policy", "") == decoder.value("policy", "")) return;
+  decoder["trace"] = (*settings)["decoder"]["trace"];
+  (*settings)["decoder"] = decoder;
+}
+
 std::unique_ptr<Judge> judge_of(const Context& context) {
   if (context.text("task") == "programs") return std::make_unique<ProgramJudge>(context);
   if (!context.has("checker"))
@@ -158,8 +168,9 @@ EvalJson evaluate_answers(Context& context) {
   const std::unique_ptr<Judge> judge = judge_of(context);
   std::vector<ProgramTask> tasks;
   for (size_t i = 0; i < rows.size(); ++i) tasks.push_back(judge->task(rows[i], path, i));
-  const EvalJson settings = settings_of(context); // before a model changes options
+  EvalJson settings = settings_of(context); // before a model changes options
   const std::unique_ptr<Completions> completions = completions_of(context);
+  if (completions->from_model()) take_policy(context, &settings);
   int64_t total = 0, without = 0;
   for (const ProgramTask& task : tasks) {
     total += completions->count(task.id);

@@ -42,7 +42,6 @@ public:
   int64_t count(const std::string&) const override { return samples_; }
   std::string get(const std::string&, const std::string& prompt, const std::string& suffix,
                   int64_t sample) override {
-    const auto mask = static_cast<int32_t>(model_number(session_.model.get(), "mask_id"));
     Request request;
     request.canvas = encode(session_.tokenizer.get(), prompt);
     const size_t begin = request.canvas.size();
@@ -51,7 +50,8 @@ public:
       behind = encode(session_.tokenizer.get(), suffix);
       const size_t start = encode(session_.tokenizer.get(), "").size();
       behind.erase(behind.begin(), behind.begin() + static_cast<std::ptrdiff_t>(start));
-      if (mask < 0) throw Failure(DLLM_FAILED_PRECONDITION, "the model has no mask token to fill");
+      // Fails for a model without one, which cannot fill a hole.
+      const auto mask = static_cast<int32_t>(model_number(session_.model.get(), "mask_id"));
       const auto hole = static_cast<size_t>(
           context_.has("length")
               ? context_.number("length")

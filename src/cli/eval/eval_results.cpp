@@ -12,13 +12,16 @@ std::string dumped(const EvalJson& value) {
   return value.dump(-1, ' ', false, EvalJson::error_handler_t::replace);
 }
 
-void check_same(const EvalJson& there, const EvalJson& here, const std::string& path) {
+// name: of the object that holds both, with a dot; empty: the settings.
+void check_same(const EvalJson& there, const EvalJson& here, const std::string& path,
+                const std::string& name = "") {
   for (const auto& [key, value] : here.items()) {
     const EvalJson was = there.value(key, EvalJson());
     if (was == value) continue;
+    if (was.is_object() && value.is_object()) check_same(was, value, path, name + key + ".");
     throw Failure(DLLM_FAILED_PRECONDITION,
-                  path + " holds results of another evaluation: " + key + " is " + dumped(was) +
-                      ", here " + dumped(value),
+                  path + " holds results of another evaluation: " + name + key + " is " +
+                      dumped(was) + ", here " + dumped(value),
                   "choose another --out, or remove the file");
   }
 }
@@ -51,13 +54,14 @@ EvalResults::EvalResults(std::string path, const EvalJson& settings, int64_t tot
 void EvalResults::read(const EvalJson& settings) {
   const std::string text = read_all(path_);
   size_t whole = 0;
+  EvalJson there;
   for (size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', whole)) {
     const EvalJson line = EvalJson::parse(text.substr(whole, end - whole), nullptr, false);
     if (whole == 0) {
       if (!line.is_object() || !line.contains("settings"))
         throw Failure(DLLM_ALREADY_EXISTS, path_ + " is no file of results",
                       "choose another --out");
-      check_same(line["settings"], settings, path_);
+      there = line["settings"];
     } else {
       if (!line.is_object() || !line.contains("id"))
         throw Failure(DLLM_DATA_LOSS,
@@ -69,6 +73,7 @@ void EvalResults::read(const EvalJson& settings) {
   }
   if (whole == 0 && !text.empty())
     throw Failure(DLLM_ALREADY_EXISTS, path_ + " is no file of results", "choose another --out");
+  if (!lines_.empty()) check_same(there, settings, path_); // without a result it is begun anew
   std::filesystem::resize_file(path_, whole);
   if (lines_.empty()) std::filesystem::resize_file(path_, 0);
 }

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <fstream>
 #include <numbers>
 #include <numeric>
 #include <string_view>
@@ -11,17 +12,42 @@
 namespace dllm::cli {
 namespace {
 
-constexpr int64_t kBatchRows = 8;
+constexpr int64_t kMostBatchRows = 8;
+
+// --limit rows are whole batches.
+int64_t batch_rows(const Context& context) {
+  const int64_t limit = context.number("limit");
+  return limit == 0 ? kMostBatchRows : std::gcd(limit, kMostBatchRows);
+}
+
+// What run.json of a training run says of its data, in the keys that the user left out.
+void read_as_the_run_did(const Context& context) {
+  std::ifstream file(context.text("model") + "/run.json");
+  const EvalJson start = EvalJson::parse(file, nullptr, false);
+  if (!start.is_object() || !start.contains("settings")) return;
+  constexpr std::string_view kKind = "dataset.";
+  EvalJson own = EvalJson::object();
+  for (const auto& [key, value] : start["settings"].items()) {
+    if (!key.starts_with(kKind)) continue;
+    const std::string name = key.substr(kKind.size());
+    if (name != "token_file" && !context.typed("dataset", name)) own[name] = value;
+  }
+  const std::string json = own.dump();
+  call([&](dllm_error* err) {
+    return dllm_options_set_json(context.options("dataset"), json.data(),
+                                 static_cast<int64_t>(json.size()), err);
+  });
+}
 
 Owned<dllm_loader> open_rows_of(const Context& context, const ScoredModel& scored) {
   const auto data = make<dllm_dataset>([&](dllm_dataset** out, dllm_error* err) {
-    return dllm_dataset_open(context.text("data").c_str(), scored.tokenizer.get(), nullptr,
-                             context.task(), out, err);
+    return dllm_dataset_open(context.text("data").c_str(), scored.tokenizer.get(),
+                             context.options("dataset"), context.task(), out, err);
   });
   const auto options = make<dllm_options>(
       [](dllm_options** out, dllm_error* err) { return dllm_options_new("loader", out, err); });
   const std::string values = EvalJson{
-      {"batch", kBatchRows},
+      {"batch", batch_rows(context)},
       {"length", context.number("row-length")},
       {"shuffle", false}}.dump();
   call([&](dllm_error* err) {
@@ -131,23 +157,27 @@ EvalJson evaluate_text(Context& context) {
   const ScoredModel scored(context);
   note_chat_template(context, scored);
   const int64_t draws = scored.objective_name == "ar" ? 1 : context.number("draws");
-  const int64_t limit = context.number("limit");
-  const EvalJson settings = {{"task", "text"},
-                             {"model", context.text("model")},
-                             {"data", context.text("data")},
-                             {"objective", scored.objective_name},
-                             {"row_length", context.number("row-length")},
-                             {"draws", draws},
-                             {"seed", context.number("noise-seed")}};
+  const int64_t limit = context.number("limit"), rows = batch_rows(context);
+  EvalJson settings = {{"task", "text"},
+                       {"model", context.text("model")},
+                       {"data", context.text("data")},
+                       {"objective", scored.objective_name},
+                       {"row_length", context.number("row-length")},
+                       {"draws", draws},
+                       {"seed", context.number("noise-seed")}};
+  if (rows != kMostBatchRows) settings["batch"] = rows; // results are kept by batch
+  read_as_the_run_did(context);
+  const std::string how = context.option("dataset", "rows");
+  if (how != "\"file\"") settings["text_rows"] = EvalJson::parse(how);
   const Owned<dllm_loader> loader = open_rows_of(context, scored);
-  EvalResults results(context.has("out") ? context.text("out") : "", settings,
-                      (limit + kBatchRows - 1) / kBatchRows, context.flag("quiet"));
-  for (int64_t i = 0; limit == 0 || i * kBatchRows < limit; ++i) {
+  EvalResults results(context.has("out") ? context.text("out") : "", settings, limit / rows,
+                      context.flag("quiet"));
+  for (int64_t i = 0; limit == 0 || i * rows < limit; ++i) {
     const Owned<dllm_batch> batch = next_batch(loader.get());
     if (batch == nullptr) break;
     const std::string id = std::to_string(i);
     if (results.has(id)) continue;
-    number_rows(batch.get(), i * kBatchRows);
+    number_rows(batch.get(), i * rows);
     RowSums all;
     for (int64_t draw = 0; draw < draws; ++draw) {
       const RowSums one =
