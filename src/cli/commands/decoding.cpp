@@ -157,16 +157,52 @@ void check_decoding(const Context& context, bool holes) {
   }
 }
 
+const char* policy_of_objective(const std::string& objective) {
+  constexpr std::pair<std::string_view, const char*> kPolicies[] = {
+      {"ar", "autoregressive"}, {"bd3lm", "bd3lm"},       {"dream", "dream"},
+      {"dmax", "spd"},          {"editflow", "editflow"}, {"diffusion_gemma", "diffusion_gemma"},
+      {"uniform", "uniform"},
+  };
+  for (const auto& [name, policy] : kPolicies)
+    if (name == objective) return policy;
+  return "";
+}
+
+namespace {
+
+void use_policy(Context& context, const std::string& policy) {
+  context.change_kind("decoder", "decoder:" + policy);
+  call([&](dllm_error* err) {
+    return dllm_options_set_str(context.options("decoder"), "policy", policy.c_str(), err);
+  });
+}
+
+// The objective that a run was started with; "" for other models.
+std::string objective_of_run(const std::string& path) {
+  std::ifstream file(path + "/run.json");
+  const Json start = Json::parse(file, nullptr, false);
+  return start.is_object() ? start.value("objective", "") : "";
+}
+
+} // namespace
+
 void choose_policy(Context& context, const Session& session) {
   if (context.typed("policy") || context.typed("decoder", "policy") ||
       context.typed("decoder", "attention"))
     return;
-  if (session.about.value("attention", "") != "causal") return;
-  context.change_kind("decoder", "decoder:autoregressive");
-  call([&](dllm_error* err) {
-    return dllm_options_set_str(context.options("decoder"), "policy", "autoregressive", err);
-  });
-  if (context.flag("quiet") || context.json()) return;
+  const std::string trained = objective_of_run(context.text("model")),
+                    made_for = policy_of_objective(trained);
+  const bool quiet = context.flag("quiet") || context.json();
+  const bool other = made_for != "" && made_for != "autoregressive";
+  if (other && !quiet) {
+    std::fprintf(stderr, "%s was trained with %s: --policy %s is made for it\n",
+                 context.text("model").c_str(), trained.c_str(), made_for.c_str());
+  }
+  // A causal model with a canvas: no other policy decodes it.
+  if (made_for == "diffusion_gemma") return use_policy(context, made_for);
+  if (other || session.about.value("attention", "") != "causal") return;
+  use_policy(context, "autoregressive");
+  if (quiet) return;
   std::fprintf(
       stderr, "%s is a causal model: --policy autoregressive decodes it, one token after another\n",
       context.text("model").c_str());

@@ -17,7 +17,15 @@ namespace {
 
 // Text with <mask:N> or <mask> in it becomes given ids and N (or 1) open positions.
 Request parse_holes(const dllm_tokenizer* tokenizer, const std::string& text, int32_t mask_id) {
-  static const std::regex kHole("<mask(?::([0-9]{1,6}))?>");
+  static const std::regex kHole("<mask(?::([0-9]{1,6}))?>"), kAnyHole("<mask[^>]{0,20}>");
+  for (std::sregex_iterator hole(text.begin(), text.end(), kAnyHole), end; hole != end; ++hole) {
+    std::smatch parts;
+    const std::string form = hole->str();
+    const bool is_hole = std::regex_match(form, parts, kHole);
+    if (is_hole && (!parts[1].matched || std::stoll(parts[1].str()) > 0)) continue;
+    throw Failure(DLLM_INVALID_ARGUMENT, form + " is no hole",
+                  "write <mask:N> for N open tokens, 1 to 999999, or <mask> for one");
+  }
   Request request;
   const auto add_ids = [&](std::span<const int32_t> ids) {
     request.canvas.insert(request.canvas.end(), ids.begin(), ids.end());
@@ -58,12 +66,13 @@ bool is_piped(int descriptor) {
   return fstat(descriptor, &about) == 0 && (S_ISFIFO(about.st_mode) || S_ISREG(about.st_mode));
 }
 
-std::string prompt_of(const Context& context) {
-  if (context.has("file") && context.typed("prompt"))
-    throw UsageFailure("--prompt and --file are two prompts: give one");
+// The argument `name`, a file, or standard input.
+std::string text_of(const Context& context, const std::string& name) {
+  if (context.has("file") && context.typed(name))
+    throw UsageFailure("--" + name + " and --file are two " + name + "s: give one");
   if (context.has("file")) return read_prompt(context.text("file"));
-  if (context.text("prompt") == "-") return read_prompt("-");
-  if (context.typed("prompt")) return context.text("prompt");
+  if (context.text(name) == "-") return read_prompt("-");
+  if (context.typed(name)) return context.text(name);
   const bool is_own = context.has_input() && job_size() == 1; // mpirun makes a pipe of it
   return is_own && is_piped(STDIN_FILENO) ? read_prompt("-") : "";
 }
@@ -74,7 +83,7 @@ int generate(Context& context) {
     throw UsageFailure("--samples takes 1 to 65536, not " + std::to_string(samples));
   }
   check_decoding(context, false);
-  const std::string prompt = prompt_of(context);
+  const std::string prompt = text_of(context, "prompt");
   Session session(context);
   choose_policy(context, session);
   take_generation_defaults(context, session);
@@ -86,12 +95,9 @@ int generate(Context& context) {
 
 int infill(Context& context) {
   check_decoding(context, true);
-  if (context.typed("text") && context.typed("file"))
-    throw UsageFailure("--text and --file are two texts: give one");
   Session session(context);
   const auto mask_id = static_cast<int32_t>(model_number(session.model.get(), "mask_id"));
-  std::string text = context.text("text");
-  if (context.has("file")) text = read_all(context.text("file"));
+  const std::string text = text_of(context, "text");
   const Request request = parse_holes(session.tokenizer.get(), text, mask_id);
   if (std::count(request.fixed.begin(), request.fixed.end(), 0) == 0) {
     throw Failure(DLLM_INVALID_ARGUMENT, "the text has no hole",
@@ -132,7 +138,9 @@ Command infill_command() {
       "fill the holes of a text",
       "dllm infill --model runs/quickstart --text \"Never put off <mask:8> what you can do today\"",
       {{Kind::text, "model", "", "a model folder, a GGUF file or a run folder", true},
-       {Kind::text, "text", "", "text with holes: <mask:N> is N open tokens, <mask> one"},
+       {Kind::text, "text", "",
+        "text with holes: <mask:N> is N open tokens, <mask> one; - for standard input, which is "
+        "also read when it is a pipe"},
        {Kind::text, "file", "", "read the text from a file, - for standard input"},
        {Kind::text, "policy", "low_confidence", policy_sentence()},
        {Kind::text, "trace", "", "write every step to this file; dllm replay FILE draws it"},

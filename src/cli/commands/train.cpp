@@ -2,6 +2,7 @@
 
 #include "../command.h"
 #include "../process.h"
+#include "decoding.h"
 #include "training.h"
 
 #include <algorithm>
@@ -20,15 +21,10 @@ std::string one_line_sample(const Context& context, const Run& run) {
 }
 
 // What decodes a model of this objective.
-const char* decoder_of(const std::string& objective) {
-  if (objective == "ar") return " --policy autoregressive";
+std::string decoder_of(const std::string& objective) {
   if (objective == "mdlm") return " --policy random --decoder.temperature 0.8";
-  if (objective == "bd3lm") return " --policy bd3lm";
-  if (objective == "dream") return " --policy dream";
-  if (objective == "dmax") return " --policy spd";
-  if (objective == "editflow") return " --policy editflow";
-  if (objective == "diffusion_gemma") return " --policy diffusion_gemma";
-  return objective == "uniform" ? " --policy uniform" : "";
+  const std::string policy = policy_of_objective(objective);
+  return policy.empty() ? "" : " --policy " + policy;
 }
 
 // The last output: a sample of the model, and the command to continue with.
@@ -43,7 +39,7 @@ void print_next(Context& context, const Run& run) {
     }
   }
   std::fprintf(stderr, "next: dllm generate --model %s --length 64%s\n",
-               context.text("out").c_str(), decoder_of(objective));
+               context.text("out").c_str(), decoder_of(objective).c_str());
 }
 
 using Json = nlohmann::ordered_json;
@@ -127,7 +123,8 @@ void print_end(Context& context, const Run& run, const std::string& reason) {
     return;
   }
   const double stall = trainer_metric(run, "checkpoint_stall_seconds");
-  if (!run.saved.empty())
+  constexpr double kWorthALine = 1; // second; shorter ones stand behind each save
+  if (!run.saved.empty() && stall >= kWorthALine)
     std::fprintf(stderr, "training stood still for %.1f s to save checkpoints\n", stall);
   if (reason == "interrupted")
     std::fprintf(stderr, "interrupted; the same command continues from here\n");
