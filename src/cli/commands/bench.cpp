@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 
 namespace dllm::cli {
@@ -132,6 +133,11 @@ std::vector<std::string> works_of(const Context& context) {
   std::vector<std::string> names = bench_work_names();
   if (what == "all") return names;
   if (std::find(names.begin(), names.end(), what) != names.end()) return {what};
+  if (std::filesystem::exists(what)) {
+    throw UsageFailure("the first word of dllm bench is the work, and \"" + what +
+                           "\" is a file or folder",
+                       "dllm bench decode --model " + what);
+  }
   names.emplace_back("all");
   const std::string near = nearest(what, names);
   throw UsageFailure("there is no work \"" + what + "\"" +

@@ -243,6 +243,7 @@ int devices(Context& context) {
   Json all = {{"engines", Json::array({own_engine(context)})}, {"plugins", Json::array()}};
   if (!context.json()) print_engine(all["engines"][0]);
   bool failed = false;
+  std::string said; // the list of folders is long
   for (const Json& platform : plugins_here(context)) {
     const auto name = platform.at("platform").get<std::string>();
     for (const Json& path : platform.at("paths")) {
@@ -258,7 +259,9 @@ int devices(Context& context) {
     if (platform.contains("packages")) all["plugins"].back()["packages"] = platform["packages"];
     if (context.json()) continue;
     std::printf("plugin %s\n", name.c_str());
-    row("missing", word(platform.at("missing")));
+    const std::string missing = word(platform.at("missing"));
+    row("missing", missing == said ? "no plugin lies in these folders either" : missing);
+    said = missing;
     if (platform.contains("packages")) {
       row("", "pip install " + word(platform["packages"]) + "; or scripts/fetch-plugins " + name +
                   ", and DLLM_PLUGINS names its folder");

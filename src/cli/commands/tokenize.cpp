@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 
 namespace dllm::cli {
 namespace {
@@ -109,6 +110,9 @@ int tokenizer_train(Context& context) {
     return dllm_tokenizer_train(data.get(), context.options("tokenizer_train"), context.task(), out,
                                 err);
   });
+  const std::filesystem::path folder = std::filesystem::path(context.text("out")).parent_path();
+  std::error_code ignored; // the save names what is wrong
+  if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
   call([&](dllm_error* err) {
     return dllm_tokenizer_save(tokenizer.get(), context.text("out").c_str(), err);
   });

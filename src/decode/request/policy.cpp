@@ -163,8 +163,9 @@ int32_t parse_id(const std::string& text, int64_t vocab, const char* what) {
   const auto result = std::from_chars(text.data(), text.data() + text.size(), id);
   if (result.ec != std::errc() || result.ptr != text.data() + text.size() || id < 0 ||
       id >= vocab) {
-    fail(Code::invalid_argument, "{} holds \"{}\", which is no token id below {}", what, text,
-         vocab);
+    fail_with_hint("give token ids with commas; --until of dllm generate takes a text",
+                   Code::invalid_argument, "{} holds \"{}\", which is no token id below {}", what,
+                   text, vocab);
   }
   return id;
 }

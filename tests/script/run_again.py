@@ -1,0 +1,120 @@
+"""A second start of dllm train, signals that come twice, and messages of other commands.   run_again.py DLLM SCRATCH"""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+from cli_options import LINES, Program
+
+DLLM, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2])
+program = Program(DLLM, SCRATCH)
+ok = program.ok
+SMALL = ["--layers", "2", "--hidden", "64", "--vocab", "300", "--length", "32", "--batch", "4", "--eval-every", "0", "--examples", "0"]
+
+
+def train(*words, code=0):
+    done = program.run("train", "--data", "corpus", "--rows", "line", *words)
+    ok(done.returncode == code, f"train {' '.join(words)}: exit {done.returncode} {done.stderr[-300:] if done.returncode != code else ''}")
+    return done.stderr
+
+
+def seeds():
+    """--seed goes on by the same command, from a model too; --model.seed of a model with weights is refused."""
+    train(*SMALL, "--out", "seeded", "--steps", "2", "--seed", "3")
+    ok("resumed" in train(*SMALL, "--out", "seeded", "--steps", "4", "--seed", "3"), "--seed: the same command resumes")
+    short = ["--length", "32", "--batch", "4", "--eval-every", "0", "--examples", "0"]
+    train(*short, "--from", "seeded", "--out", "tuned", "--steps", "2", "--seed", "5")
+    train(*short, "--from", "seeded", "--out", "tuned", "--steps", "3", "--seed", "5")
+    said = train(*short, "--from", "seeded", "--out", "other", "--steps", "2", "--model.seed", "5", code=2)
+    ok("--model.seed" in said, f"--model.seed is named: {said}")
+
+
+def differences():
+    """What differs from the last start is one line; the same command has none."""
+    own = [*SMALL, "--out", "run", "--lr", "0.001"]
+    train(*own, "--steps", "2")
+    ok("differs" not in train(*own, "--steps", "3"), "the same command: no line")
+    (SCRATCH / "second").write_text("\n".join(LINES[:60]) + "\n")
+    at = 3
+    for words, named in ((["--lr", "0.002"], "trainer.lr 0.002 (was 0.001)"), (["--batch", "2"], "loader.batch 2 (was 4)"),
+                         (["--length", "16"], "loader.length"), (["--loader.seed", "9"], "loader.seed 9"),
+                         (["--rows", "file"], "dataset.rows"), (["--data", "second"], "data ")):
+        at += 1
+        said = train(*own, "--steps", str(at), *words)
+        lines = [line for line in said.splitlines() if line.startswith("differs from the last start: ")]
+        ok(len(lines) == 1 and named in lines[0], f"{words}: {lines}")
+        at += 1
+        train(*own, "--steps", str(at))  # back again, which differs too
+
+
+def signals():
+    """Two signals at once are one; another one later ends the program."""
+    def started(out):
+        words = ["train", "--data", "corpus", "--rows", "line", *SMALL, "--out", out, "--steps", "1000000"]
+        process = subprocess.Popen([DLLM, *words], cwd=SCRATCH, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+        while not (SCRATCH / out / "metrics.jsonl").exists() and process.poll() is None:
+            time.sleep(0.05)
+        time.sleep(0.2)
+        return process
+    for i, gap in enumerate((0, 0.001, 0.05)):
+        process = started(f"twice{i}")
+        process.send_signal(signal.SIGTERM)
+        time.sleep(gap)
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        said = process.communicate(timeout=60)[1]
+        ok(process.returncode == 143 and "interrupted" in said, f"two SIGTERM {gap} s apart: {process.returncode} {said[-200:]}")
+
+
+def messages():
+    """Wrong inputs name the thing and what to try."""
+    for words, named in (
+            (["infill", "seeded", "a <mask:0> b"], "<mask:0>"), (["infill", "seeded", "a <mask:x> b"], "<mask:x>"),
+            (["bench", "seeded"], "--model seeded"), (["generate", "seeded", "a", "--stop", ","], "--until"),
+            (["inspect", "s3://b/runs/x"], "3 to 63"), (["train", "--data", "corpus", "--out", "no", "--freeze", "nosuch*"], "nosuch*")):
+        done = program.run(*words)
+        ok(done.returncode != 0 and named in done.stderr, f"{words}: {done.returncode} {done.stderr[-300:]}")
+    ok(not (SCRATCH / "no" / "tokenizer.json").exists(), "--freeze is checked before a tokenizer is trained")
+    done = program.run("infill", "seeded", "--quiet", stdin="line 4: <mask:3> sat\n")
+    ok(done.returncode == 0, f"infill reads a pipe: {done.stderr[-200:]}")
+    done = program.run("tokenizer-train", "--data", "corpus", "--vocab", "280", "--out", "deep/er/tokenizer.json")
+    ok(done.returncode == 0 and (SCRATCH / "deep/er/tokenizer.json").exists(), "tokenizer-train makes the folder")
+
+
+def scores():
+    """--limit is exact, text is read as the run read it, bits per byte belong to likelihoods."""
+    for limit in (1, 4, 9):
+        done = program.run("eval", "seeded", "corpus", "--limit", str(limit), "--row-length", "32", "--json")
+        ok(json.loads(done.stdout)["rows"] == limit, f"--limit {limit}: {done.stdout[-200:]}")
+    own = program.run("eval", "seeded", "corpus", "--limit", "8", "--row-length", "32", "--json").stdout
+    lines = program.run("eval", "seeded", "corpus", "--rows", "line", "--limit", "8", "--row-length", "32", "--json").stdout
+    whole = program.run("eval", "seeded", "corpus", "--rows", "file", "--limit", "8", "--row-length", "32", "--json").stdout
+    ok(own == lines != whole, "rows are those of the run")
+    for objective, bits in (("mdlm", True), ("dream", False), ("llada_sft", False), ("ar", True), ("open_dllm", False)):
+        out = f"o_{objective}"
+        train(*SMALL, "--out", out, "--objective", objective, "--steps", "2", "--eval-every", "2", "--eval-batches", "1")
+        text = (SCRATCH / out / "metrics.jsonl").read_text()
+        ok(("bits_per_byte" in text) == bits, f"{objective}: bits per byte {bits}")
+    said = program.run("generate", "o_dream", "line", "--length", "4").stderr
+    ok("--policy dream" in said, f"the policy of a run is named: {said[-200:]}")
+
+
+def causal():
+    """A causal model answers by its own policy, and a file of settings alone blocks nothing."""
+    (SCRATCH / "prompts.jsonl").write_text('{"prompt": "line 4: the cat"}\n')
+    (SCRATCH / "check.lua").write_text("return #text > 0")
+    (SCRATCH / "kept.jsonl").write_text('{"settings": {"task": "answers", "data": "another"}}\n')
+    done = program.run("eval", "o_ar", "prompts.jsonl", "--task", "answers", "--checker", "check.lua", "--length", "4",
+                       "--out", "kept.jsonl")
+    kept = (SCRATCH / "kept.jsonl").read_text()
+    ok(done.returncode == 0 and '"policy":"autoregressive"' in kept, f"{done.stderr[-300:]} {kept[:300]}")
+
+
+program.empty_folder()
+(SCRATCH / "corpus").write_text("\n".join(LINES) + "\n")
+for part in (seeds, differences, signals, messages, scores, causal):
+    part()
+sys.exit(1 if program.failures else 0)
