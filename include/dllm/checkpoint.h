@@ -66,7 +66,8 @@ DLLM_API dllm_status dllm_checkpoint_save(dllm_trainer *trainer, const dllm_load
  *   task      NULL, or checked every few milliseconds; progress in bytes
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_DATA_LOSS for an incomplete or damaged checkpoint;
- *          DLLM_FAILED_PRECONDITION when it belongs to another model; DLLM_CANCELLED
+ *          DLLM_FAILED_PRECONDITION when it belongs to another model, or a quantized tensor that the
+ *          trainer leaves as it is has other numbers; DLLM_CANCELLED
  * Owns     nothing
  * Threads  owner
  * Since    1
