@@ -21,7 +21,7 @@ def shown(default) -> str:
 
 
 def entries(text: str) -> dict[str, list[tuple[str, str]]]:
-    """{kind: [(key, default)]} of the tables. The first cell of a table's head says what its first column names."""
+    """{kind: [(key, default)]} of the tables. The first cell of a table's head is the kind of its first column."""
     found: dict[str, list[tuple[str, str]]] = {}
     section, column = "", ""
     for line in text.splitlines():

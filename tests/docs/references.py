@@ -8,7 +8,7 @@ import sys
 
 OUTSIDE = re.compile(r"\bspec-[a-z]+-[a-z]+|\bdesign (?:section )?[0-9]|\bhouse[- ]style")
 PAGE = re.compile(r"[\w./-]*\w\.md\b")  # must be in the tree, unless its line names the repository that has it
-FOLDERS = ("src", "abi", "include", "bindings", "scripts", "tests", "bench", "docs", "README.md", "CMakeLists.txt")
+FOLDERS = ("src", "abi", "include", "bindings", "scripts", "tests", "bench", "docs", "README.md", "CHANGELOG.md", "CMakeLists.txt")
 ENDINGS = (".h", ".hpp", ".cpp", ".c", ".md", ".txt", ".lua", ".py", ".cmake", ".json", ".toml", ".html")
 
 

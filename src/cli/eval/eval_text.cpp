@@ -148,7 +148,7 @@ void note_chat_template(const Context& context, const ScoredModel& scored) {
       dllm_tokenizer_chat(scored.tokenizer.get(), kTalk.data(), static_cast<int64_t>(kTalk.size()),
                           nullptr, &batch, nullptr);
   const Owned<dllm_batch> held(batch);
-  if (status == DLLM_FAILED_PRECONDITION || context.json()) return;
+  if (status != DLLM_OK || context.json()) return;
   std::fprintf(stderr, "%s has a chat template: it is scored here as a model of plain text\n",
                context.text("model").c_str());
 }

@@ -1,4 +1,4 @@
-// Every function and option of the ABI is in a list that says what a script may reach through it.
+// Every function and option of the ABI is in a list: what a script may reach through it.
 
 #include "lua/allowed.h"
 
@@ -77,7 +77,7 @@ TEST(Allowed, EveryOptionIsListedOrRefusedOnPurpose) {
     EXPECT_TRUE(refused.contains(name)) << name << " is allowed, or gone";
 }
 
-TEST(Allowed, WhatNobodyListedIsRefused) {
+TEST(Allowed, WhatIsInNoListIsRefused) {
   EXPECT_EQ(option_use("engine", "new_number", true), OptionUse::default_);
   EXPECT_EQ(option_use("model", "new_text", false), OptionUse::default_);
   EXPECT_EQ(option_use("new_kind", "number", true), OptionUse::default_);
