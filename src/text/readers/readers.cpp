@@ -101,12 +101,14 @@ const Reader& ReaderTable::detect(const std::shared_ptr<const InputFile>& file,
   std::string head(static_cast<size_t>(kHeadBytes), '\0');
   head.resize(static_cast<size_t>(open_bytes(file, task)->read(head.data(), kHeadBytes)));
   seen.head = head;
-  refuse_tables(seen);
   for (const Reader& reader : readers_) {
     const bool has_ending =
         std::any_of(reader.endings.begin(), reader.endings.end(),
                     [&](const std::string& ending) { return seen.name.ends_with(ending); });
-    if (has_ending || (reader.recognizes != nullptr && reader.recognizes(seen))) return reader;
+    const bool fits = reader.recognizes != nullptr && reader.recognizes(seen);
+    if (!has_ending && !fits) continue;
+    if (!has_ending && reader.name == "text") refuse_tables(seen); // which takes every file
+    return reader;
   }
   fail_with_hint(fmt::format("choose one with the option format: {}", fmt::join(names(), ", ")),
                  Code::invalid_argument, "{} is of no format that is known", path);

@@ -123,8 +123,8 @@ void take_ids(Row& row, const std::string& where, Record& record) {
                            "(--prompt_key, --response_key)";
   if (row.prompt.present) {
     fail_with_hint(hint, Code::data_loss,
-                   "{}: \"{}\" without \"{}\" or \"messages\"; the row has {}", where, keys.prompt,
-                   keys.response, row.keys);
+                   "{}: \"{}\" is missing next to \"{}\", and \"messages\" too: the row has {}",
+                   where, keys.response, keys.prompt, row.keys);
   }
   fail_with_hint(
       hint, Code::data_loss,
