@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "noise/objective.h"
-#include "test_files.h"
 #include "unit/noise/tiny.h"
+#include "unit/test_files.h"
 
 #include <algorithm>
 #include <cstring>

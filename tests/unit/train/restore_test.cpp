@@ -4,9 +4,9 @@
 #include "base/files.h"
 #include "ckpt/checkpoint_folder.h"
 #include "decode/decoder/decoder.h"
-#include "test_files.h"
 #include "tiny.h"
 #include "train/checkpoint.h"
+#include "unit/test_files.h"
 
 #include <gtest/gtest.h>
 
