@@ -135,7 +135,8 @@ COMMANDS = {
         **{f"--dataset.{key}": (value, {**SCORED, **ROWS}) for key, value in {
             "text_key": "body", "prompt_key": "ask", "response_key": "say"}.items()},
         **{f"--dataset.{key}": (value, SCORED, MAY_STAY) for key, value in {
-            "append_eos": "false", "prepend_bos": "true", "parse_special": "true"}.items()},
+            "append_eos": "false", "parse_special": "true"}.items()},
+        "--dataset.prepend_bos": ("true", SCORED, REFUSED),  # the tokenizer has no such token
         "--dataset.bad_rows": ("skip", {**SCORED, "--data": "damaged.jsonl"}), "--dataset.token_file": ("out.tok", SCORED, REFUSED),
         **SLOT, "--slot.gen_length": ("16", {"--length": None}), "--slot.prompt_length": ("3", {}, REFUSED)}),
     "report": ({"": "made"}, {
