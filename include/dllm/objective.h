@@ -102,6 +102,9 @@ DLLM_API dllm_status dllm_objective_prepare(const dllm_objective *objective,
 
 /** Computes the loss of one batch without changing anything.
  *
+ * Every call compiles a program for the shapes of its batch. For many batches take
+ * dllm_trainer_eval, which compiles once.
+ *
  *   objective   not NULL
  *   model       not NULL
  *   batch       not NULL, token rows or prepared arrays
@@ -124,7 +127,8 @@ DLLM_API dllm_status dllm_objective_loss(dllm_objective *objective, dllm_model *
  * In the norm "token" of an objective a row counts its trained tokens: the sum of all sums over the sum of
  * all counts is then the mean loss per token, and a row whose prompt has keep 1 gives the bound of its
  * answer. Noise depends on seed and the global row (array rows), so equal rows of a batch draw
- * different noise. A row runs as a batch of its own.
+ * different noise. A row runs as a batch of its own. Every call compiles a program, so give all rows in
+ * one batch.
  *
  *   objective   not NULL
  *   model       not NULL
