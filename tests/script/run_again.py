@@ -78,6 +78,10 @@ def messages():
         done = program.run(*words)
         ok(done.returncode != 0 and named in done.stderr, f"{words}: {done.returncode} {done.stderr[-300:]}")
     ok(not (SCRATCH / "no" / "tokenizer.json").exists(), "--freeze is checked before a tokenizer is trained")
+    said = program.run("generate", "seeded", "a <mask:2> b", "--length", "2").stderr
+    ok("dllm infill" in said, "generate names infill for a hole")
+    said = train(*SMALL, "--out", "wild", "--steps", "60", "--lr", "10", "--clip", "0", "--warmup", "0", "--eval-every", "20")
+    ok(said.count("diverges") == 1, f"divergence has one line: {said[-300:]}")
     done = program.run("infill", "seeded", "--quiet", stdin="line 4: <mask:3> sat\n")
     ok(done.returncode == 0, f"infill reads a pipe: {done.stderr[-200:]}")
     done = program.run("tokenizer-train", "--data", "corpus", "--vocab", "280", "--out", "deep/er/tokenizer.json")

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <regex>
 #include <span>
 
@@ -84,6 +85,8 @@ int generate(Context& context) {
   }
   check_decoding(context, false);
   const std::string prompt = text_of(context, "prompt");
+  if (std::regex_search(prompt, std::regex("<mask(:[0-9]+)?>")))
+    std::fprintf(stderr, "<mask> in a prompt is text: dllm infill fills holes\n");
   Session session(context);
   choose_policy(context, session);
   take_generation_defaults(context, session);

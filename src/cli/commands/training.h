@@ -23,6 +23,7 @@ struct Run {
   std::string saved;        // the last checkpoint's folder
   int64_t steps = 0;        // of the whole run; 0: until the minutes are over
   int64_t last_eval = -1;   // step of the last held-out loss
+  bool diverged = false;    // a line has said so
 };
 
 // ---- the run's folder (training_folder.cpp) ----

@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 
@@ -92,6 +94,24 @@ std::string describe_run(Context& context, const Run& run) {
   return line;
 }
 
+namespace {
+
+// Far above what a guess among all tokens costs. Of objectives whose loss is nats of a token.
+void warn_about_divergence(const Context& context, Run& run, double loss) {
+  constexpr std::string_view kInNats[] = {"mdlm", "ar", "bd3lm", "uniform"};
+  const std::string objective = context.text("objective");
+  if (std::find(std::begin(kInNats), std::end(kInNats), objective) == std::end(kInNats)) return;
+  const double guess = std::log(static_cast<double>(model_number(run.model.get(), "vocab")));
+  if (run.diverged || !(loss > 3 * guess)) return;
+  run.diverged = true;
+  std::fprintf(stderr,
+               "the held-out loss %.4g is far above that of a guess, %.1f: the training diverges; "
+               "lower --lr, or set --clip 1\n",
+               loss, guess);
+}
+
+} // namespace
+
 void print_held_out(Context& context, Run& run, int64_t step) {
   if (run.held_out == nullptr || context.number("eval-batches") == 0 || run.last_eval == step)
     return;
@@ -103,6 +123,7 @@ void print_held_out(Context& context, Run& run, int64_t step) {
                              context.task(), &loss, err);
   });
   record_examples(context, run, step);
+  warn_about_divergence(context, run, loss);
   if (!context.json()) return;
   std::printf("{\"event\": \"eval\", \"step\": %lld, \"loss\": %.6f}\n",
               static_cast<long long>(step), loss);
