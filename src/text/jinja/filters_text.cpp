@@ -136,13 +136,20 @@ Value truncate(Evaluator& e, const Value& input, Arguments& arguments) {
   return Value(std::move(out));
 }
 
+// \w of Python: letters, numbers and "_", neither marks nor joiners.
+bool counts_as_word(char32_t code) {
+  if (code == U'_' || is_numeric(code)) return true;
+  const bool joiner = code == 0x200C || code == 0x200D;
+  return is_word(code) && !is_mark(code) && !is_punctuation(code) && !joiner;
+}
+
 Value word_count(Evaluator& e, const Value& input, Arguments&) {
   const MarkedText text = e.text_of(input);
   int64_t words = 0;
   bool inside = false;
   for (size_t at = 0; at < text.size();) {
     const Char c = char_at(text.bytes(), at);
-    const bool in_word = c.valid && is_word(c.code);
+    const bool in_word = c.valid && counts_as_word(c.code);
     words += in_word && !inside ? 1 : 0;
     inside = in_word;
     at += static_cast<size_t>(c.size);

@@ -179,10 +179,13 @@ void append_quoted(std::string_view bytes, size_t at, const Char& c, char quote,
   if (first == '\n') return out.append("\\n", mark);
   if (first == '\r') return out.append("\\r", mark);
   if (first == '\t') return out.append("\\t", mark);
-  if (c.code < 0x20 || (c.code >= 0x7F && c.code < 0xA1)) {
-    return out.append(fmt::format("\\x{:02x}", static_cast<uint32_t>(c.code)), mark);
-  }
-  out.append(raw, mark);
+  if (c.code == ' ' || (!is_other(c.code) && !is_whitespace(c.code))) return out.append(raw, mark);
+  // Python escapes what it does not print: controls, formats, private ones and other blanks.
+  const auto code = static_cast<uint32_t>(c.code);
+  out.append(code < 0x100     ? fmt::format("\\x{:02x}", code)
+             : code < 0x10000 ? fmt::format("\\u{:04x}", code)
+                              : fmt::format("\\U{:08x}", code),
+             mark);
 }
 
 void append_text_repr(Budget& budget, const MarkedText& text, MarkedText& out) {

@@ -172,9 +172,10 @@ Evaluator::Flow Evaluator::run_loop(const Statement& node, const Value& over, Sc
     }
     items = std::move(chosen);
   }
-  if (items.empty()) return execute(node.otherwise, scope, out);
   const auto loop =
       std::make_shared<Loop>(std::move(items), depth, node.recursive ? &node : nullptr, &scope);
+  bool ended =
+      false; // a round came to its end; Jinja2's else is for loops without one, also after break or continue
   for (loop->index = 0; loop->index < loop->items.size(); ++loop->index) {
     budget.step();
     Scope inner(&scope);
@@ -182,9 +183,10 @@ Evaluator::Flow Evaluator::run_loop(const Statement& node, const Value& over, Sc
     unpack(*this, node.targets, loop->items[loop->index], inner);
     const Flow flow = execute(node.body, inner, out);
     current_ = &node;
+    ended = ended || flow == Flow::on;
     if (flow == Flow::leave) break;
   }
-  return Flow::on;
+  return ended ? Flow::on : execute(node.otherwise, scope, out);
 }
 
 // loop(...) of a recursive loop: the same loop over other items.
