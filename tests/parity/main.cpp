@@ -46,6 +46,7 @@ void run_topic(Session& session, const std::string& folder) {
     topic.counts(); // a topic without a case is counted too
     handler(topic);
     topic.skip_unknown_lists();
+    topic.count_unread_arrays();
   } catch (const std::exception& error) {
     ++session.report.topics[join_path(file_name(parent_path(folder)), file_name(folder))].failed;
     session.report.line("FAIL", folder, fmt::format("- - {}", error.what()));
@@ -126,6 +127,9 @@ int run(int count, char** arguments) {
   }
   const TopicCounts total = session.report.total();
   failures += total.failed;
+  if (parsed.pins.empty()) {
+    for (const auto& [label, topic] : session.report.topics) note_unread(label, topic);
+  }
   if (!parsed.pins.empty()) failures += check_pins(parsed.pins, session.report.topics, run_folders);
   if (!parsed.counts.empty()) write_file_atomic(parsed.counts, counts_text(session.report.topics));
   fmt::print("{} passed, {} failed, {} skipped\n", total.passed, total.failed, total.skipped);

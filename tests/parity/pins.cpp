@@ -6,11 +6,19 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+
 namespace dllm::parity {
 namespace {
 
-TopicCounts pin_of(const Json& entry) {
-  TopicCounts pin;
+// What pins.json promises of a topic.
+struct Pin : TopicCounts {
+  size_t most_unread = 0;
+};
+
+Pin pin_of(const Json& entry) {
+  Pin pin;
+  pin.most_unread = entry.value("unread", size_t{0});
   pin.passed = entry.at("passed").get<int>();
   pin.skipped = entry.at("skipped").get<int>();
   if (entry.contains("assets")) pin.assets = entry.at("assets").get<std::map<std::string, int>>();
@@ -25,8 +33,16 @@ bool covers(const std::string& folder, const std::string& label) {
          (file_name(folder) == topic && file_name(parent_path(folder)) == set);
 }
 
-// "" when the counts keep what the pin promises.
-std::string broken(const TopicCounts& pin, const TopicCounts& got) {
+std::string unread_text(const TopicCounts& topic) {
+  constexpr size_t kNamed = 5;
+  std::string text = fmt::format("{} arrays are never read", topic.unread.size());
+  for (size_t i = 0; i < std::min(topic.unread.size(), kNamed); ++i)
+    text += (i == 0 ? ": " : ", ") + topic.unread[i];
+  return topic.unread.size() > kNamed ? text + ", ..." : text;
+}
+
+// "" when the counts keep what the pin promises. Cases that wait for assets read nothing.
+std::string broken(const Pin& pin, const TopicCounts& got) {
   int absent = 0;
   for (const auto& [asset, cases] : got.missing) {
     const auto pinned = pin.assets.find(asset);
@@ -39,15 +55,22 @@ std::string broken(const TopicCounts& pin, const TopicCounts& got) {
     return fmt::format("{} cases passed, pinned {}", got.passed, pin.passed - absent);
   if (got.skipped > pin.skipped + absent)
     return fmt::format("{} cases skipped, pinned {}", got.skipped, pin.skipped + absent);
+  if (absent == 0 && got.unread.size() > pin.most_unread)
+    return fmt::format("{}; pinned {}", unread_text(got), pin.most_unread);
   return {};
 }
 
 } // namespace
 
+void note_unread(const std::string& label, const TopicCounts& topic) {
+  if (!topic.unread.empty()) fmt::print("note {} {}\n", label, unread_text(topic));
+}
+
 std::string counts_text(const Counts& counts) {
   Json all = Json::object();
   for (const auto& [label, topic] : counts) {
     Json entry = {{"passed", topic.passed}, {"skipped", topic.skipped}};
+    if (!topic.unread.empty()) entry["unread"] = topic.unread.size();
     if (!topic.assets.empty()) entry["assets"] = topic.assets;
     all[label] = entry;
   }
@@ -75,7 +98,7 @@ int check_pins(const std::string& path, const Counts& counts,
       report(label, "did not run");
       continue;
     }
-    const TopicCounts pin = pin_of(entry);
+    const Pin pin = pin_of(entry);
     if (const std::string why = broken(pin, got->second); !why.empty())
       report(label, why);
     else if (got->second.passed > pin.passed)

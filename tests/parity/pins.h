@@ -2,9 +2,10 @@
 // How many cases of every topic pass and are skipped, kept in pins.json, so that a topic cannot turn into skips
 // without a test that fails.
 //
-//   {"torch/tokenizers": {"passed": 52, "skipped": 0, "assets": {"tokenizers/gpt2": 8}}, ...}
+//   {"torch/tokenizers": {"passed": 52, "skipped": 0, "unread": 3, "assets": {"tokenizers/gpt2": 8}}, ...}
 //
-// Counted with every asset there. `assets` holds the cases that need a downloaded file: without it they are skipped.
+// Counted with every asset there. `unread`: so many arrays no handler asks for; one more is an input or a result that is
+// not compared, and fails. `assets` holds the cases that need a downloaded file: without it they are skipped.
 
 #include "base/json.h"
 
@@ -16,12 +17,16 @@ namespace dllm::parity {
 
 struct TopicCounts {
   int passed = 0, failed = 0, skipped = 0;
+  std::vector<std::string> unread;    // arrays that no handler asked for
   std::map<std::string, int> assets;  // cases that need the asset, there or not
   std::map<std::string, int> missing; // of those, skipped because it is not there
 };
 
 // By label: "torch/models".
 using Counts = std::map<std::string, TopicCounts>;
+
+// One line with the first of the arrays that were never read; none where all were.
+void note_unread(const std::string& label, const TopicCounts& topic);
 
 // The text of a pins file.
 std::string counts_text(const Counts& counts);

@@ -165,8 +165,9 @@ const Tensor& Topic::array(const std::string& name, const std::string& file) {
   const std::string key = file + ":" + name;
   if (const auto found = arrays_.find(key); found != arrays_.end()) return found->second;
   for (const auto& [own, reader] : files_) {
-    if ((file.empty() || own == file) && reader->has(name))
-      return arrays_[key] = reader->tensor(name);
+    if ((!file.empty() && own != file) || !reader->has(name)) continue;
+    read_.insert(own + ":" + name);
+    return arrays_[key] = reader->tensor(name);
   }
   fail(Code::not_found, "no array {} in {}", name, file.empty() ? label_ : label_ + "/" + file);
 }
@@ -259,6 +260,15 @@ void Topic::skip_unknown_lists() {
     const bool cases = value.is_array() && !value.empty() && value.front().is_object();
     if (cases && !known_.contains(key))
       skip(key, fmt::format("kind {} is not supported yet ({} cases)", key, value.size()));
+  }
+}
+
+void Topic::count_unread_arrays() {
+  TopicCounts& counts = this->counts();
+  for (const auto& [file, reader] : files_) {
+    for (const auto& [name, info] : reader->tensors()) {
+      if (!read_.contains(file + ":" + name)) counts.unread.push_back(name);
+    }
   }
 }
 

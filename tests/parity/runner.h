@@ -139,6 +139,8 @@ public:
 
   // One skip line for every list of objects that was not requested.
   void skip_unknown_lists();
+  // Arrays that were never read: an input or a result that no case is compared by.
+  void count_unread_arrays();
 
 private:
   Session& session_;
@@ -147,6 +149,7 @@ private:
   std::set<std::string> known_;
   std::vector<std::pair<std::string, std::unique_ptr<ckpt::SafetensorsFile>>> files_;
   std::map<std::string, Tensor> arrays_;
+  std::set<std::string> read_; // "<file>:<array>"
   std::map<std::string, std::shared_ptr<model::Model>> models_;
 };
 
