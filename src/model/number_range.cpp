@@ -33,8 +33,8 @@ void check_number_range(const std::string& name, const Tensor& numbers, const We
     check_task(task);
     const Tensor piece = flat.rows(begin, std::min(begin + kPiece, numbers.count())).to(DType::f32);
     const auto values = piece.as<float>();
-    const auto found =
-        std::ranges::find_if(values, [&](float x) { return !(std::abs(x) <= limit); });
+    const auto found = std::ranges::find_if(
+        values, [&](float x) { return std::isfinite(x) && std::abs(x) > limit; });
     if (found == values.end()) continue;
     fail_with_hint("take bf16 or f32", Code::out_of_range,
                    "tensor {} holds {} at {}, {} holds numbers up to {}", name, *found,

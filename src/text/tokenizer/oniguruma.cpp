@@ -251,6 +251,7 @@ private:
       at_ += 2;
       return atom("(?:(?<=" + word + ")(?=" + word + ")|(?<!" + word + ")(?!" + word + "))");
     case 'O': at_ += 2; return atom(std::string(kAny));
+    case 'C': // PCRE2 refuses it by name
     case 'N':
     case 'R':
     case 'X':
