@@ -100,7 +100,7 @@ TEST(ReaderTable, TakesAFormatWithItsOptionsEndingsAndMagic) {
   expect_failure(Code::data_loss, "a.tsv line 1: expected 3 columns, found 2",
                  [&] { open(tsv, R"({"column": 2})"); });
   // The library's own table does not have it.
-  EXPECT_EQ(texts_of(tsv, R"({"rows": "line"})"), (Texts{"a\tb", "c\td"}));
+  EXPECT_EQ(texts_of(tsv, R"({"format": "text", "rows": "line"})"), (Texts{"a\tb", "c\td"}));
   expect_failure(Code::invalid_argument, "tokens",
                  [&] { open_texts(tsv, R"({"format": "columns"})"); });
 }
