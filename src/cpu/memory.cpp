@@ -3,6 +3,7 @@
 #include "cpu/memory.h"
 
 #include "base/error.h"
+#include "base/number.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -10,15 +11,6 @@
 #include <sys/mman.h>
 
 namespace dllm::cpu {
-
-std::string memory_text(int64_t bytes) {
-  if (bytes < 1024) return fmt::format("{} bytes", bytes);
-  const char* units[] = {"KiB", "MiB", "GiB", "TiB"};
-  double value = static_cast<double>(bytes) / 1024;
-  int unit = 0;
-  for (; value >= 1024 && unit < 3; ++unit) value /= 1024;
-  return fmt::format("{:.1f} {}", value, units[unit]);
-}
 
 namespace {
 
@@ -158,12 +150,15 @@ Block::Block(std::shared_ptr<MemoryLedger> ledger, int64_t bytes, const char* wh
   if (!ledger_->fits(bytes)) {
     fail_with_hint("raise the engine's memory_limit, or use a smaller batch",
                    Code::resource_exhausted, "{} needs {}, {} of the limit of {} are in use", what,
-                   memory_text(bytes), memory_text(ledger_->used()), memory_text(ledger_->limit()));
+                   memory_text(static_cast<double>(bytes)),
+                   memory_text(static_cast<double>(ledger_->used())),
+                   memory_text(static_cast<double>(ledger_->limit())));
   }
   piece_ = ledger_->allocate(bytes, use);
   if (piece_.data == nullptr) {
     fail_with_hint("use a smaller batch or model", Code::resource_exhausted,
-                   "{} needs {}, which the machine refused", what, memory_text(bytes));
+                   "{} needs {}, which the machine refused", what,
+                   memory_text(static_cast<double>(bytes)));
   }
 }
 

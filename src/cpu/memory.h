@@ -22,7 +22,6 @@ inline int64_t align_up(int64_t bytes) {
 }
 
 // "3.2 MiB"
-std::string memory_text(int64_t bytes);
 
 // Memory of a host in place of malloc. Any thread.
 class HostMemory {

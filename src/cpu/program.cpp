@@ -1,6 +1,7 @@
 #include "cpu/program.h"
 
 #include "base/error.h"
+#include "base/number.h"
 #include "cpu/gemm/gemm.h"
 #include "cpu/memory.h"
 #include "graph/engine.h"
@@ -78,7 +79,8 @@ CpuProgram::CpuProgram(std::shared_ptr<EngineState> state,
     fail_with_hint("use a smaller batch or a shorter sequence, or raise memory_limit",
                    Code::resource_exhausted,
                    "graph {} needs {} at its peak, the engine's limit is {}", source_->name(),
-                   memory_text(report_.peak_bytes), memory_text(limit));
+                   memory_text(static_cast<double>(report_.peak_bytes)),
+                   memory_text(static_cast<double>(limit)));
   }
 }
 

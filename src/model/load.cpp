@@ -1,6 +1,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/number.h"
 #include "base/store/objects.h"
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/gguf_parts.h"
@@ -149,8 +150,8 @@ void report_converted(const graph::Engine& engine, const std::vector<ParamSpec>&
       "the {} engine does not multiply weights of format {}: they are kept as {}, {} instead of "
       "{}; "
       "the option dtype chooses another form",
-      engine.kind(), fmt::join(from, ", "), fmt::join(to, ", "), bytes_text(after),
-      bytes_text(before));
+      engine.kind(), fmt::join(from, ", "), fmt::join(to, ", "),
+      memory_text(static_cast<double>(after)), memory_text(static_cast<double>(before)));
 }
 
 // Where a number of a part stands in the whole tensor.

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "model/plan.h"
+#include "base/number.h"
 #include "model/stack_part.h"
 
 #include <fmt/ranges.h>
@@ -204,8 +204,8 @@ void ParamStore::make_masters(const std::function<bool(const Physical&)>& traine
   if (changed) ++version_;
   if (!widened_from.empty() && !sketch_) {
     log(LogLevel::warn, "training widens weights of format {} to f32: {} become {}",
-        fmt::join(widened_from, ", "), bytes_text(static_cast<double>(before)),
-        bytes_text(static_cast<double>(after)));
+        fmt::join(widened_from, ", "), memory_text(static_cast<double>(before)),
+        memory_text(static_cast<double>(after)));
   }
 }
 

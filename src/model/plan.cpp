@@ -1,6 +1,7 @@
 #include "model/plan.h"
 
 #include "base/error.h"
+#include "base/number.h"
 #include "graph/passes.h"
 #include "model/token_batch.h"
 #include "model/weights.h"
@@ -250,20 +251,12 @@ std::string largest(std::vector<std::pair<Wide, std::string>> stacks) {
   std::string text;
   for (size_t i = 0; i < std::min(kShown, stacks.size()); ++i) {
     text += (i > 0 ? ", " : "") + stacks[i].second + " " +
-            bytes_text(static_cast<double>(stacks[i].first));
+            memory_text(static_cast<double>(stacks[i].first));
   }
   return text + (stacks.size() > kShown ? ", ..." : "");
 }
 
 } // namespace
-
-std::string bytes_text(double bytes) {
-  for (const auto& [size, unit] :
-       {std::pair(1 << 30, "GiB"), std::pair(1 << 20, "MiB"), std::pair(1 << 10, "KiB")}) {
-    if (bytes >= size) return fmt::format("{:.1f} {}", bytes / size, unit);
-  }
-  return fmt::format("{:.0f} B", bytes);
-}
 
 void check_memory(const graph::Engine& engine, const std::vector<ParamSpec>& specs,
                   const std::function<const WeightFormat&(const ParamSpec&)>& form_of) {
@@ -280,8 +273,8 @@ void check_memory(const graph::Engine& engine, const std::vector<ParamSpec>& spe
     if (room <= 0 || bytes <= static_cast<Wide>(room)) return;
     fail_with_hint("choose a smaller config, or dtype bf16 or int8", Code::resource_exhausted,
                    "the model has {} parameters, {} ({}); {} {}", numbers,
-                   bytes_text(static_cast<double>(bytes)), largest(std::move(stacks)), what,
-                   bytes_text(static_cast<double>(room)));
+                   memory_text(static_cast<double>(bytes)), largest(std::move(stacks)), what,
+                   memory_text(static_cast<double>(room)));
   };
   refuse(limit, "the engine's memory_limit is");
   refuse(machine, "this machine has");

@@ -47,8 +47,6 @@ Job forward_job(const std::shared_ptr<graph::Engine>& engine, const ModelConfig&
 // too big for its compiler does not fit, "message" is what the compiler said.
 std::string plan_text(graph::Engine& engine, const Job& job, const Options& options);
 
-std::string bytes_text(double bytes); // "1.5 GiB" "12.0 MiB" "3.2 KiB" "640 B"
-
 // form_of: the format a stack is kept in. resource_exhausted with the sum and the largest stacks when it is above the
 // engine's memory_limit or the machine's memory.
 void check_memory(const graph::Engine& engine, const std::vector<ParamSpec>& specs,
