@@ -1,6 +1,6 @@
 #ifndef DLLM_BASE_H
 #define DLLM_BASE_H
-/** dllm/base.h -- types, status codes, constants.
+/* dllm/base.h -- types, status codes, constants.
  *
  * Every other header includes this one. Handles are pointers to opaque types. Constants are in
  * anonymous enums so that they are plain integers in every language; signatures use int32_t. Numbers

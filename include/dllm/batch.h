@@ -1,6 +1,6 @@
 #ifndef DLLM_BATCH_H
 #define DLLM_BATCH_H
-/** dllm/batch.h -- named arrays.
+/* dllm/batch.h -- named arrays.
  *
  * Token rows, prepared noise, injected masks, anchors and forward results are all batches:
  *

@@ -1,6 +1,6 @@
 #ifndef DLLM_BUFFER_H
 #define DLLM_BUFFER_H
-/** dllm/buffer.h -- text and bytes of unknown length.
+/* dllm/buffer.h -- text and bytes of unknown length.
  *
  * A call that returns text replaces the content of the caller's buffer. One buffer serves many calls:
  *

@@ -1,6 +1,6 @@
 #ifndef DLLM_CHECKPOINT_H
 #define DLLM_CHECKPOINT_H
-/** dllm/checkpoint.h -- save a training run, resume it, read its tensors.
+/* dllm/checkpoint.h -- save a training run, resume it, read its tensors.
  *
  *     dllm_checkpoint_save(trainer, loader, "runs/first", NULL, NULL, dir, err);
  *     ...

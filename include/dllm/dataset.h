@@ -1,6 +1,6 @@
 #ifndef DLLM_DATASET_H
 #define DLLM_DATASET_H
-/** dllm/dataset.h -- documents to train on.
+/* dllm/dataset.h -- documents to train on.
  *
  *     dllm_dataset_open("corpus.txt", tok, NULL, NULL, &data, err);
  *     dllm_loader_new(data, NULL, &loader, err);

@@ -1,6 +1,6 @@
 #ifndef DLLM_DECODER_H
 #define DLLM_DECODER_H
-/** dllm/decoder.h -- decode text step by step.
+/* dllm/decoder.h -- decode text step by step.
  *
  * A decoder holds slots, one per request. Make it from a model, start it with a prompt (or add
  * several canvases), then step it until no slot is active:

@@ -1,6 +1,6 @@
 #ifndef DLLM_DLLM_H
 #define DLLM_DLLM_H
-/** dllm/dllm.h -- the whole public interface of dllm.
+/* dllm/dllm.h -- the whole public interface of dllm.
  *
  * dllm trains and decodes diffusion language models. Include this header, link `dllm` (or load
  * libdllm.so at run time), and check dllm_abi_version() first.

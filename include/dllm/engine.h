@@ -1,6 +1,6 @@
 #ifndef DLLM_ENGINE_H
 #define DLLM_ENGINE_H
-/** dllm/engine.h -- the devices and threads that compute.
+/* dllm/engine.h -- the devices and threads that compute.
  *
  * An engine owns its threads and its memory; models live on one. Most programs create one and keep
  * it:

@@ -1,6 +1,6 @@
 #ifndef DLLM_ERROR_H
 #define DLLM_ERROR_H
-/** dllm/error.h -- the status, message and hint of a failure.
+/* dllm/error.h -- the status, message and hint of a failure.
  *
  * A call that can fail returns a status and takes a dllm_error as its last argument. Create
  * one per thread and reuse it; NULL is fine when the status is enough:

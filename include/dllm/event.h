@@ -1,6 +1,6 @@
 #ifndef DLLM_EVENT_H
 #define DLLM_EVENT_H
-/** dllm/event.h -- the argument of a callback.
+/* dllm/event.h -- the argument of a callback.
  *
  * A callback reads an event by key, so events can grow without a new symbol:
  *

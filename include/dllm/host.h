@@ -1,6 +1,6 @@
 #ifndef DLLM_HOST_H
 #define DLLM_HOST_H
-/** dllm/host.h -- hooks for memory, threads and the log of the host program.
+/* dllm/host.h -- hooks for memory, threads and the log of the host program.
  *
  * A game or an editor has its own allocator, task system and log. An engine can use them:
  *

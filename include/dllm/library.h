@@ -1,6 +1,6 @@
 #ifndef DLLM_LIBRARY_H
 #define DLLM_LIBRARY_H
-/** dllm/library.h -- version, features, log.
+/* dllm/library.h -- version, features, log.
  *
  * The first thing a host that loads the library at run time calls:
  *

@@ -1,6 +1,6 @@
 #ifndef DLLM_LOADER_H
 #define DLLM_LOADER_H
-/** dllm/loader.h -- batches of a dataset, in a reproducible order.
+/* dllm/loader.h -- batches of a dataset, in a reproducible order.
  *
  *     while (dllm_loader_next(loader, &batch, err) == DLLM_OK) {
  *       dllm_trainer_step(trainer, batch, NULL, &loss, err);

@@ -1,6 +1,6 @@
 #ifndef DLLM_LUA_H
 #define DLLM_LUA_H
-/** dllm/lua.h -- run Lua scripts inside the library.
+/* dllm/lua.h -- run Lua scripts inside the library.
  *
  *     dllm_lua_new(NULL, &lua, err);
  *     dllm_lua_set_object(lua, "model", "model", model, err);

@@ -1,6 +1,6 @@
 #ifndef DLLM_MODEL_H
 #define DLLM_MODEL_H
-/** dllm/model.h -- load, create, run and save a model.
+/* dllm/model.h -- load, create, run and save a model.
  *
  *     dllm_model *model;
  *     if (dllm_model_load(engine, "path/to/folder", NULL, NULL, &model, err)) return fail(err);

@@ -1,6 +1,6 @@
 #ifndef DLLM_OBJECTIVE_H
 #define DLLM_OBJECTIVE_H
-/** dllm/objective.h -- how a batch is corrupted and how the loss is computed.
+/* dllm/objective.h -- how a batch is corrupted and how the loss is computed.
  *
  * An objective has two parts: `prepare` turns token rows into named arrays on the host (ids with
  * masks, targets, weights), and a loss reads them. A batch that holds targets and weights is not

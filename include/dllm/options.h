@@ -1,6 +1,6 @@
 #ifndef DLLM_OPTIONS_H
 #define DLLM_OPTIONS_H
-/** dllm/options.h -- typed keys and values, checked against a schema.
+/* dllm/options.h -- typed keys and values, checked against a schema.
  *
  * Every call with many settings takes a dllm_options of one kind. An options object has the keys
  * of its kind with their types, defaults and ranges; setting another key or value fails:

@@ -1,6 +1,6 @@
 #ifndef DLLM_PLUGIN_H
 #define DLLM_PLUGIN_H
-/** dllm/plugin.h -- find and describe PJRT plugins.
+/* dllm/plugin.h -- find and describe PJRT plugins.
  *
  * A plugin is a shared library of another vendor that compiles and runs programs on one kind of
  * hardware: engines of kind "pjrt" use one. dllm contains none; they are downloaded from PyPI

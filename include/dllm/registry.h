@@ -1,6 +1,6 @@
 #ifndef DLLM_REGISTRY_H
 #define DLLM_REGISTRY_H
-/** dllm/registry.h -- lists the registered names: engines, policies, schedules.
+/* dllm/registry.h -- lists the registered names: engines, policies, schedules.
  *
  *     const char *name;
  *     for (int64_t i = 0; (name = dllm_registry_name("objective", i)) != NULL; i++) puts(name);

@@ -1,6 +1,6 @@
 #ifndef DLLM_SCHEDULE_H
 #define DLLM_SCHEDULE_H
-/** dllm/schedule.h -- noise schedules: how much is masked at time t, and the weight of the loss.
+/* dllm/schedule.h -- noise schedules: how much is masked at time t, and the weight of the loss.
  *
  * alpha(t) is the probability that a token is kept at time t in [0, 1]: 1 at t = 0, about 0 at t =
  * 1. dalpha is its derivative, weight the factor of the loss, -dalpha / (1 - alpha) unless given.

@@ -1,6 +1,6 @@
 #ifndef DLLM_SOURCE_H
 #define DLLM_SOURCE_H
-/** dllm/source.h -- files held in memory, for hosts that pack or encrypt their assets.
+/* dllm/source.h -- files held in memory, for hosts that pack or encrypt their assets.
  *
  * A source takes the place of a folder: add files by their names in it, then load from it:
  *

@@ -1,6 +1,6 @@
 #ifndef DLLM_TASK_H
 #define DLLM_TASK_H
-/** dllm/task.h -- cancel and watch a long call from any thread.
+/* dllm/task.h -- cancel and watch a long call from any thread.
  *
  * Pass a task to a long call, and cancel it from another thread or a signal handler:
  *

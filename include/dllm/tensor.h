@@ -1,6 +1,6 @@
 #ifndef DLLM_TENSOR_H
 #define DLLM_TENSOR_H
-/** dllm/tensor.h -- arrays as input and output.
+/* dllm/tensor.h -- arrays as input and output.
  *
  * A tensor is an element type, dimensions, and bytes in row-major order that never change:
  *

@@ -1,6 +1,6 @@
 #ifndef DLLM_TOKENIZER_H
 #define DLLM_TOKENIZER_H
-/** dllm/tokenizer.h -- convert text to ids and back.
+/* dllm/tokenizer.h -- convert text to ids and back.
  *
  *     int64_t count = 0;
  *     dllm_tokenizer_load("path/to/folder", NULL, &tok, err);

@@ -1,6 +1,6 @@
 #ifndef DLLM_TRAINER_H
 #define DLLM_TRAINER_H
-/** dllm/trainer.h -- train a model.
+/* dllm/trainer.h -- train a model.
  *
  *     dllm_trainer_new(model, objective, opts, &trainer, err);
  *     for (step = 0; step < 1000; step++) {
