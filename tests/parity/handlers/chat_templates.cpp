@@ -58,6 +58,10 @@ Entries variables_of(const Topic& topic, const Json& entry) {
           ? topic.cases().at("token_strings").at(entry.at("template_of").get<std::string>())
           : own;
   for (const auto& [name, token] : tokens.items()) add(variables, name, from_json(token, {}));
+  // The environment that rendered the cases, by the description of the topic.
+  const auto about = topic.cases().value("description", "");
+  if (about.find("strftime_now NOT defined") != std::string::npos)
+    add(variables, "strftime_now", Value::undefined("strftime_now"));
   return variables;
 }
 
