@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <map>
 
@@ -118,7 +119,12 @@ std::vector<int32_t> choose_ends(Context& context, const Session& session,
     if (std::ranges::find(ends, id) == ends.end()) ends.push_back(id);
   };
   const Json wanted = Json::parse(context.option("slot", "stop"));
-  for (const Json& id : wanted) add(std::stoi(id.get<std::string>()));
+  for (const Json& word : wanted) { // the decoder refuses what is not an id
+    const auto text = word.get<std::string>();
+    int32_t id = -1;
+    std::from_chars(text.data(), text.data() + text.size(), id);
+    add(id);
+  }
   if (!wanted.empty()) return ends;
   int32_t eos = -1;
   if (dllm_tokenizer_id(session.tokenizer.get(), "eos", &eos, nullptr) == DLLM_OK) add(eos);
