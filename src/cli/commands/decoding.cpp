@@ -181,7 +181,9 @@ void use_policy(Context& context, const std::string& policy) {
 std::string objective_of_run(const std::string& path) {
   std::ifstream file(path + "/run.json");
   const Json start = Json::parse(file, nullptr, false);
-  return start.is_object() ? start.value("objective", "") : "";
+  const bool named =
+      start.is_object() && start.contains("objective") && start["objective"].is_string();
+  return named ? start["objective"].get<std::string>() : "";
 }
 
 } // namespace

@@ -59,7 +59,8 @@ public:
       const bool draws = key == "temperature" || key == "top_p" || key == "top_k";
       const auto name = std::find_if(taken.names.begin(), taken.names.end(),
                                      [&](const char* n) { return has_value(n); });
-      if (key == "temperature" && name == taken.names.end() && file_.value("do_sample", false))
+      if (key == "temperature" && name == taken.names.end() && file_.contains("do_sample") &&
+          file_["do_sample"] == true)
         take(taken, "do_sample", 1);
       if (name == taken.names.end()) continue;
       if (draws && greedy)

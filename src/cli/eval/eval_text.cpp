@@ -24,7 +24,7 @@ int64_t batch_rows(const Context& context) {
 void read_as_the_run_did(const Context& context) {
   std::ifstream file(context.text("model") + "/run.json");
   const EvalJson start = EvalJson::parse(file, nullptr, false);
-  if (!start.is_object() || !start.contains("settings")) return;
+  if (!start.is_object() || !start.contains("settings") || !start["settings"].is_object()) return;
   constexpr std::string_view kKind = "dataset.";
   EvalJson own = EvalJson::object();
   for (const auto& [key, value] : start["settings"].items()) {
