@@ -55,6 +55,7 @@ DECODER = {
     "--decoder.shift": ("1",), "--decoder.cache": ("dual", {"--block_length": "8", **DRAWS}), "--decoder.guidance": ("2.0",),
     "--decoder.guidance_keep": ("GIVEN", {"--guidance": "2.0"}),
     "--decoder.early_exit": ("0.000001",), "--decoder.suppress": ("COMMON",), "--decoder.suppress_mask": ("false", {"--policy": "random"}),
+    "--decoder.suppress_unused": ("false", {}, SAME),  # every row of the vocabulary is a token
     "--decoder.defer": ("COMMON",), "--decoder.loop": ("host", {}, SAME),  # the same tokens with more launches
     "--decoder.trace": ("true", {"--trace": None}, REFUSED), "--decoder.trace_bytes": ("1024",),
     "--decoder.on_change": ("fail", {}, REFUSED), "--decoder.plan": ("even", {"--steps": "7", "--schedule": "cosine", **DRAWS}),
@@ -84,6 +85,9 @@ COMMANDS = {
         "--quiet": ("", {}, SAME),  # no picture
         "--json": (None,), **ENGINE, **MODEL, **{name: row for name, row in DECODER.items() if "trace" not in name},
         "--decoder.temperature": ("0.5",), "--slot.temperature": ("0.5",),
+        # an answer may have reached its end token before it shows
+        "--decoder.cache": ("dual", {"--block_length": "8", **DRAWS}, MAY_STAY),
+        "--decoder.suppress_mask": ("false", {"--policy": "random"}, MAY_STAY),
         "--model.cache_dtype": ("bf16", {"--decoder.cache": "prefix", "--block_length": "8"}, SAME),  # too little to show in the text
         "--decoder.trace": ("true", {}, REFUSED), "--decoder.trace_bytes": ("4000", {}, REFUSED),
         "--decoder.gen_length": ("16", {"--length": None}), "--decoder.slots": ("1", {}, REFUSED),
@@ -130,7 +134,7 @@ COMMANDS = {
         **ENGINE, **MODEL, **DECODER, "--decoder.gen_length": ("16", {}, REFUSED), "--decoder.slots": ("1", {}, REFUSED),
         "--decoder.trace": ("true", {}, REFUSED), "--decoder.trace_bytes": ("1024", {}, REFUSED),
         "--model.cache_dtype": ("bf16", {"--decoder.cache": "prefix", "--block_length": "8"}, SAME),  # too little to show in the text
-        "--decoder.loop": ("host",),  # the results name it
+        "--decoder.loop": ("host",), "--decoder.suppress_unused": ("false",),  # the results name them
         "--dataset.rows": ("file", SCORED), "--dataset.format": ("jsonl", SCORED, REFUSED),
         **{f"--dataset.{key}": (value, {**SCORED, **ROWS}) for key, value in {
             "text_key": "body", "prompt_key": "ask", "response_key": "say"}.items()},

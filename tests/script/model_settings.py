@@ -44,7 +44,7 @@ ok(ids_of("--seed", "5", "--temperature", "0", "--top_p", "1") == greedy, "optio
 line = run("generate", "folder", "line 4", "--length", "4").stderr
 for part in ("from generation_config.json: temperature 0.9, top_p 0.8, steps 4", "repetition_penalty 1.1 (", "left out: "):
     ok(part in line, f"the line has {part!r}: {line!r}")
-line = run("generate", "folder", "line 4", "--length", "4", "--policy", "autoregressive", "--attention", "causal").stderr
+line = run("generate", "folder", "line 4", "--length", "4", "--policy", "autoregressive", "--model.attention", "causal").stderr
 ok("diffusion_steps 4 (policy autoregressive does not use it)" in line, f"a value without an option is named: {line!r}")
 write("folder/generation_config.json", {"do_sample": False, "temperature": 0.9})
 ok(ids_of("--seed", "5", "--steps", "4") == greedy, "do_sample false leaves the temperature out")

@@ -204,7 +204,7 @@ class Scenario(unittest.TestCase):
         self.assertTrue(decoder.closed)
         with self.assertRaises(dllm.ClosedError):
             decoder.step()
-        with self.assertRaises(dllm.ClosedError):
+        with self.assertRaises(TypeError):
             dllm.Decoder(decoder)
 
     def test_09_parents_may_be_closed_first(self):
@@ -219,6 +219,21 @@ class Scenario(unittest.TestCase):
         tiny.data.close()
         self.assertIn("ids", next(tiny.loader))
         decoder.close()
+
+    def test_another_object_is_a_type_error(self):
+        objective = dllm.Objective("mdlm")
+        trainer = dllm.Trainer(self.tiny.model, objective)
+        for wrong in (lambda: dllm.Trainer("x", objective), lambda: dllm.Trainer(self.tiny.model, "mdlm"),
+                      lambda: trainer.run("x", 3), lambda: dllm.Decoder("x"),
+                      lambda: objective.loss("x", {"ids": [[1, 2]]})):
+            with self.assertRaisesRegex(TypeError, "expected a dllm[.]"):
+                wrong()
+        trainer.close()
+
+    def test_an_event_has_its_kind(self):
+        decoder, kinds = self.decoder(), []
+        decoder.run(lambda event: kinds.append(event["kind"] == event.kind))
+        self.assertTrue(kinds and all(kinds))
 
     def test_10_a_thousand_objects(self):
         for number in range(1000):
@@ -237,21 +252,6 @@ class Values(unittest.TestCase):
             dllm.Batch({"ids": [[2 ** 40]]})
         with self.assertRaises(TypeError):
             dllm.Batch({"ids": [[0.5]]})
-
-    def test_another_object_is_a_type_error(self):
-        objective = dllm.Objective("mdlm")
-        trainer = dllm.Trainer(self.tiny.model, objective)
-        for wrong in (lambda: dllm.Trainer("x", objective), lambda: dllm.Trainer(self.tiny.model, "mdlm"),
-                      lambda: trainer.run("x", 3), lambda: dllm.Decoder("x"),
-                      lambda: objective.loss("x", {"ids": [[1, 2]]})):
-            with self.assertRaisesRegex(TypeError, "expected a dllm[.]"):
-                wrong()
-        trainer.close()
-
-    def test_an_event_has_its_kind(self):
-        decoder, kinds = self.decoder(), []
-        decoder.run(lambda event: kinds.append(event["kind"] == event.kind))
-        self.assertTrue(kinds and all(kinds))
 
     def test_a_seed_is_a_whole_number(self):
         tiny = Tiny(layers=1)
