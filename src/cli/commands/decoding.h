@@ -57,7 +57,7 @@ struct Repeats {
 };
 Repeats most_repeated(const Canvas& canvas, const std::vector<int32_t>& end_tokens);
 
-// The tokens that end an answer: those of slot option stop, else every end token that the model's files name and `more`,
+// The tokens that end an answer: the ids of slot option stop, else every end token that the model's files name and `more`,
 // which the option becomes.
 std::vector<int32_t> choose_ends(Context& context, const Session& session,
                                  const std::vector<int32_t>& more = {});
