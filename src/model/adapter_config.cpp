@@ -85,8 +85,7 @@ void check_unknown(const std::string& key, const Json& value, const std::string&
 
 void check_keys(const Json& json, const std::string& file) {
   for (const auto& [key, value] : json.items()) {
-    const auto* known =
-        std::ranges::find_if(kKeys, [&](const AdapterKey& k) { return key == k.name; });
+    const auto* known = std::ranges::find(kKeys, key, &AdapterKey::name);
     if (known == std::end(kKeys)) {
       check_unknown(key, value, file);
     } else if (known->use == off && !is_off(value)) {
