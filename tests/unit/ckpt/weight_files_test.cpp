@@ -78,17 +78,18 @@ TEST(WeightFiles, OneFileNextToShardsOfAnotherModelIsRefused) {
   const std::pair<const char*, std::string> kinds[] = {
       {"model.safetensors", test::safetensors_bytes(kOne, "x")},
       {"pytorch_model.bin", read_text(test::data_path("torch_bin/module.bin"))}};
-  for (const auto& [single, bytes] : kinds) {
+  for (const auto& kind : kinds) {
+    const std::string single = kind.first;
     SCOPED_TRACE(single);
-    const auto with_index = [&, name = std::string(single)](const std::string& shard) {
+    const auto with_index = [&](const std::string& shard) {
       Folder folder;
-      folder.add(name, bytes);
-      folder.add(name + ".index.json", R"({"weight_map":{"w":")" + shard + "\"}}");
+      folder.add(single, kind.second);
+      folder.add(single + ".index.json", R"({"weight_map":{"w":")" + shard + "\"}}");
       return std::move(folder.source);
     };
     const MemorySource two = with_index("model-00001-of-00002.safetensors"),
                        one = with_index(single);
-    expect_error(Code::failed_precondition, std::string(single) + ".index.json",
+    expect_error(Code::failed_precondition, single + ".index.json",
                  [&] { WeightFiles files(two); });
     EXPECT_FALSE(WeightFiles(one).names().empty()); // an index of the one file
   }
