@@ -70,8 +70,14 @@ dllm_status dllm_checkpoint_restore(dllm_trainer* trainer, dllm_loader* loader, 
 }
 
 dllm_status dllm_checkpoint_latest(const char* root, dllm_buffer* out_dir, dllm_error* err) {
+  return dllm_checkpoint_latest_task(root, nullptr, out_dir, err);
+}
+
+dllm_status dllm_checkpoint_latest_task(const char* root, dllm_task* task, dllm_buffer* out_dir,
+                                        dllm_error* err) {
   return guard(err, [&] {
     need(out_dir, "out_dir");
+    const FileTask own(task);
     const auto latest = ckpt::latest_checkpoint(need_text(root, "root"));
     if (!latest) fail(Code::not_found, "{} holds no whole checkpoint", root);
     fill(out_dir, latest->folder, "out_dir");
@@ -79,8 +85,14 @@ dllm_status dllm_checkpoint_latest(const char* root, dllm_buffer* out_dir, dllm_
 }
 
 dllm_status dllm_checkpoint_open(const char* path, dllm_checkpoint** out, dllm_error* err) {
+  return dllm_checkpoint_open_task(path, nullptr, out, err);
+}
+
+dllm_status dllm_checkpoint_open_task(const char* path, dllm_task* task, dllm_checkpoint** out,
+                                      dllm_error* err) {
   return guard(err, [&] {
     need_out(out, "out");
+    const FileTask own(task);
     *out = new dllm_checkpoint(need_text(path, "path"));
   });
 }

@@ -18,8 +18,9 @@ dllm_status dllm_dataset_open(const char* path, const dllm_tokenizer* tok, const
                               dllm_task* task, dllm_dataset** out, dllm_error* err) {
   return guard(err, [&] {
     need_out(out, "out");
+    const FileTask own(task);
     *out = new dllm_dataset(text::Dataset::open(need_text(path, "path"), tokenizer_of(tok),
-                                                options_of(opts, "dataset"), task_of(task)));
+                                                options_of(opts, "dataset"), own.get()));
   });
 }
 

@@ -75,10 +75,10 @@ dllm_status dllm_engine_plan(dllm_engine* engine, const char* path, const dllm_o
     const std::shared_ptr<graph::Engine>& object = need(engine, "engine").object;
     need(out, "out");
     const Options options = options_of(opts, "plan");
-    check_task(task_of(task));
+    const FileTask own(task);
     const auto source = ckpt::open_model_source(ckpt::model_folder(need_text(path, "path")));
     const model::Job job = planned_job(object, model::read_config(*source), options);
-    check_task(task_of(task));
+    check_task(own.get());
     fill(out, model::plan_text(*object, job, options));
   });
 }

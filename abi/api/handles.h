@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "base/store/objects.h"
 #include "base/task.h"
 #include "decode/decoder/decoder.h"
 #include "dllm/batch.h"
@@ -138,6 +139,20 @@ inline Task* task_of(dllm_task* task) {
   dllm_task* living = optional(task, "task");
   return living == nullptr ? nullptr : &living->object;
 }
+
+// The task of a call that reads files. What comes out of object stores looks at it as well. Throws when the call should
+// not begin: it is cancelled or late.
+class FileTask {
+public:
+  explicit FileTask(dllm_task* task) : task_(task_of(task)), transfers_(task_) {
+    check_task(task_);
+  }
+  Task* get() const { return task_; }
+
+private:
+  Task* task_;
+  store::TransferTask transfers_;
+};
 
 // The C callback as a function of the core. Empty when fn is NULL.
 inline EventFn event_fn(dllm_event_fn fn, void* user_data) {

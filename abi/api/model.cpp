@@ -55,8 +55,9 @@ dllm_status dllm_model_quantize(const char* path, const char* target, const dllm
                                 dllm_task* task, dllm_buffer* out, dllm_error* err) {
   return guard(err, [&] {
     need(out, "out"); // before the work
+    const FileTask own(task);
     fill_json(out, model::quantize_model(need_text(path, "path"), need_text(target, "target"),
-                                         options_of(opts, "quantize"), task_of(task)));
+                                         options_of(opts, "quantize"), own.get()));
   });
 }
 

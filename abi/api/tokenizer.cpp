@@ -23,8 +23,14 @@ std::span<const int32_t> known_ids(const text::Tokenizer& tokenizer, const int32
 
 dllm_status dllm_tokenizer_load(const char* path, const dllm_options* opts, dllm_tokenizer** out,
                                 dllm_error* err) {
+  return dllm_tokenizer_load_task(path, opts, nullptr, out, err);
+}
+
+dllm_status dllm_tokenizer_load_task(const char* path, const dllm_options* opts, dllm_task* task,
+                                     dllm_tokenizer** out, dllm_error* err) {
   return guard(err, [&] {
     need_out(out, "out");
+    const FileTask own(task);
     *out = new dllm_tokenizer(
         text::Tokenizer::load(need_text(path, "path"), options_of(opts, "tokenizer")));
   });

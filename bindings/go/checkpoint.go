@@ -39,11 +39,16 @@ func RestoreCheckpoint(ctx context.Context, trainer *Trainer, loader *Loader, di
 
 // LatestCheckpoint is the folder of a run's highest committed checkpoint; [NotFound] when there is none.
 func LatestCheckpoint(root string) (string, error) {
+	return LatestCheckpointContext(context.Background(), root)
+}
+
+// LatestCheckpointContext is LatestCheckpoint for object stores: it stops when the context is done.
+func LatestCheckpointContext(ctx context.Context, root string) (string, error) {
 	c := begin()
 	defer c.end()
-	where, out := c.text(root), c.room()
+	where, task, out := c.text(root), c.watch(ctx), c.room()
 	if c.ok() {
-		c.status(dllm_checkpoint_latest(where, out, c.errp))
+		c.status(dllm_checkpoint_latest_task(where, task, out, c.errp))
 	}
 	return string(c.content()), c.err
 }
@@ -53,12 +58,17 @@ type Checkpoint struct{ resource }
 
 // OpenCheckpoint opens weights.
 func OpenCheckpoint(path string) (*Checkpoint, error) {
+	return OpenCheckpointContext(context.Background(), path)
+}
+
+// OpenCheckpointContext is OpenCheckpoint for object stores: it stops when the context is done.
+func OpenCheckpointContext(ctx context.Context, path string) (*Checkpoint, error) {
 	c := begin()
 	defer c.end()
 	var out handle
-	where := c.text(path)
+	where, task := c.text(path), c.watch(ctx)
 	if c.ok() {
-		c.status(dllm_checkpoint_open(where, &out, c.errp))
+		c.status(dllm_checkpoint_open_task(where, task, &out, c.errp))
 	}
 	if c.err != nil {
 		return nil, c.err

@@ -15,12 +15,17 @@ func newTokenizer(pointer handle) *Tokenizer {
 
 // LoadTokenizer loads tokenizer.json, a folder that holds one, a run or a GGUF file; options of kind "tokenizer".
 func LoadTokenizer(path string, options ...Option) (*Tokenizer, error) {
+	return LoadTokenizerContext(context.Background(), path, options...)
+}
+
+// LoadTokenizerContext is LoadTokenizer for object stores: it stops when the context is done.
+func LoadTokenizerContext(ctx context.Context, path string, options ...Option) (*Tokenizer, error) {
 	c := begin()
 	defer c.end()
 	var out handle
-	where, settings := c.text(path), c.settings("tokenizer", options)
+	where, settings, task := c.text(path), c.settings("tokenizer", options), c.watch(ctx)
 	if c.ok() {
-		c.status(dllm_tokenizer_load(where, settings, &out, c.errp))
+		c.status(dllm_tokenizer_load_task(where, settings, task, &out, c.errp))
 	}
 	if c.err != nil {
 		return nil, c.err

@@ -121,7 +121,7 @@ export interface Conversation { ids: Int32Array; keep: Uint8Array; }
 
 export class Tokenizer extends Managed {
   private constructor();
-  static load(path: Path | Source, settings?: Settings): Promise<Tokenizer>;
+  static load(path: Path | Source, settings?: WithSettings<Control>): Promise<Tokenizer>;
   static train(dataset: Dataset, settings?: WithSettings<Control>): Promise<Tokenizer>;
   save(path: Path): void;
   readonly size: number;
@@ -201,6 +201,7 @@ export class Decoder extends Managed {
 
 export class Checkpoint extends Managed {
   constructor(path: Path);
+  static open(path: Path, control?: Control): Promise<Checkpoint>;
   describe(): Settings;
   tensor(name: string): Tensor;
   verify(control?: Control): Promise<void>;
@@ -209,6 +210,7 @@ export function saveCheckpoint(trainer: Trainer, loader: Loader | null, root: Pa
   settings?: WithSettings<Control & { script_state?: unknown }>): Promise<string>;
 export function restoreCheckpoint(trainer: Trainer, loader: Loader | null, folder: Path, control?: Control): Promise<void>;
 export function latestCheckpoint(root: Path): string | null;
+export function latestCheckpointAsync(root: Path, control?: Control): Promise<string | null>;
 
 export class Lua extends Managed {
   constructor(settings?: Settings);

@@ -6,7 +6,7 @@ const { ClosedError, DllmError } = require('./lib/errors.js');
 const { json } = require('./lib/call.js');
 const { logLines, logTo } = require('./lib/log.js');
 const { Batch } = require('./lib/batch.js');
-const { Checkpoint, latestCheckpoint, restoreCheckpoint, saveCheckpoint } = require('./lib/checkpoint.js');
+const { Checkpoint, latestCheckpoint, latestCheckpointAsync, restoreCheckpoint, saveCheckpoint } = require('./lib/checkpoint.js');
 const { Dataset } = require('./lib/dataset.js');
 const { Decoder } = require('./lib/decoder.js');
 const { Engine, defaultEngine } = require('./lib/engine.js');
@@ -28,6 +28,6 @@ const schema = (kind) => json('dllm_options_schema', kind);
 module.exports = {
   Batch, CONTINUE, Checkpoint, ClosedError, Dataset, Decoder, DllmError, Engine, FINAL, FIXED, Loader, Lua, MASKED,
   Model, Objective, PROVISIONAL, STOP, Schedule, Source, Task, Tensor, Tokenizer, Trainer, abiVersion, buildInfo,
-  defaultEngine, describePlugin, hasFeature, latestCheckpoint, logLines, logTo, names, plugins, restoreCheckpoint,
+  defaultEngine, describePlugin, hasFeature, latestCheckpoint, latestCheckpointAsync, logLines, logTo, names, plugins, restoreCheckpoint,
   saveCheckpoint, schema, version,
 };

@@ -4,6 +4,6 @@ import dllm from './index.js';
 export const {
   Batch, CONTINUE, Checkpoint, ClosedError, Dataset, Decoder, DllmError, Engine, FINAL, FIXED, Loader, Lua, MASKED,
   Model, Objective, PROVISIONAL, STOP, Schedule, Source, Task, Tensor, Tokenizer, Trainer, abiVersion, buildInfo,
-  defaultEngine, describePlugin, hasFeature, latestCheckpoint, logLines, logTo, names, plugins, restoreCheckpoint,
+  defaultEngine, describePlugin, hasFeature, latestCheckpoint, latestCheckpointAsync, logLines, logTo, names, plugins, restoreCheckpoint,
   saveCheckpoint, schema, version,
 } = dllm;

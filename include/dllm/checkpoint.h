@@ -88,6 +88,20 @@ DLLM_API dllm_status dllm_checkpoint_restore(dllm_trainer *trainer, dllm_loader 
 DLLM_API dllm_status dllm_checkpoint_latest(const char *root, dllm_buffer *out_dir,
                                             dllm_error *err);
 
+/** Finds the highest committed checkpoint with a task that can cancel it; else as dllm_checkpoint_latest.
+ *
+ *   root      not NULL, the run's folder
+ *   task      NULL, or checked every few milliseconds while an object store answers; reads of files on a disk are short
+ *   out_dir   not NULL; the path of the folder
+ *
+ * Returns  as dllm_checkpoint_latest; DLLM_CANCELLED; DLLM_DEADLINE_EXCEEDED
+ * Owns     nothing
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_status dllm_checkpoint_latest_task(const char *root, dllm_task *task,
+                                                 dllm_buffer *out_dir, dllm_error *err);
+
 /** Opens weights for reading: a checkpoint, a model folder, a safetensors, PyTorch or GGUF
  * file.
  *
@@ -102,6 +116,20 @@ DLLM_API dllm_status dllm_checkpoint_latest(const char *root, dllm_buffer *out_d
  * Since    1
  */
 DLLM_API dllm_status dllm_checkpoint_open(const char *path, dllm_checkpoint **out, dllm_error *err);
+
+/** Opens weights for reading with a task that can cancel it; else as dllm_checkpoint_open.
+ *
+ *   path   not NULL
+ *   task   NULL, or checked every few milliseconds while an object store answers; reads of files on a disk are short
+ *   out    not NULL
+ *
+ * Returns  as dllm_checkpoint_open; DLLM_CANCELLED; DLLM_DEADLINE_EXCEEDED
+ * Owns     caller owns out
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_status dllm_checkpoint_open_task(const char *path, dllm_task *task,
+                                               dllm_checkpoint **out, dllm_error *err);
 
 /** Releases an open checkpoint.
  *

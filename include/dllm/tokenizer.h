@@ -34,6 +34,22 @@ extern "C" {
 DLLM_API dllm_status dllm_tokenizer_load(const char *path, const dllm_options *opts,
                                          dllm_tokenizer **out, dllm_error *err);
 
+/** Loads a tokenizer with a task that can cancel it; else as dllm_tokenizer_load.
+ *
+ *   path   not NULL
+ *   opts   NULL: defaults; kind "tokenizer"
+ *   task   NULL, or checked every few milliseconds while an object store answers; reads of files on a disk are short
+ *   out    not NULL
+ *
+ * Returns  as dllm_tokenizer_load; DLLM_CANCELLED; DLLM_DEADLINE_EXCEEDED
+ * Owns     caller owns out
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_status dllm_tokenizer_load_task(const char *path, const dllm_options *opts,
+                                              dllm_task *task, dllm_tokenizer **out,
+                                              dllm_error *err);
+
 /** Loads a tokenizer from files held in memory.
  *
  *   source   not NULL, holds tokenizer.json or one .gguf file

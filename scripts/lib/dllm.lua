@@ -111,7 +111,7 @@ end
 
 -- ---- tokenizer, data ----
 local tokenizer = raw.class_tokenizer
-function dllm.tokenizer(path, values) return raw.tokenizer_load(path, values) end
+function dllm.tokenizer(path, values) return raw.tokenizer_load_task(path, values) end
 function dllm.train_tokenizer(data, values) return raw.tokenizer_train(data, values) end
 function tokenizer:encode(text) return raw.tokenizer_encode_task(self, text):values("ids") end
 function tokenizer:decode(ids) return raw.tokenizer_decode(self, ids) end
@@ -234,7 +234,7 @@ function trainer:restore(dir, from) raw.checkpoint_restore(self, from, dir) end
 
 -- The folder of a run's latest checkpoint, or nil.
 function dllm.latest_checkpoint(root)
-  local ok, result = pcall(raw.checkpoint_latest, root)
+  local ok, result = pcall(raw.checkpoint_latest_task, root)
   if ok then return result end
   if result.code == "not_found" then return nil end
   error(result, 0)
@@ -275,7 +275,7 @@ function decoder:describe() return decode(raw.decoder_describe(self)) end
 
 -- Weights to look into: a checkpoint, a model folder, a safetensors or GGUF file.
 local checkpoint = raw.class_checkpoint
-function dllm.checkpoint(path) return raw.checkpoint_open(path) end
+function dllm.checkpoint(path) return raw.checkpoint_open_task(path) end
 function checkpoint:describe() return decode(raw.checkpoint_describe(self)) end
 function checkpoint:tensor(name) return raw.checkpoint_tensor(self, name) end
 function checkpoint:verify() raw.checkpoint_verify(self) end

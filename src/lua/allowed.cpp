@@ -33,7 +33,7 @@ constexpr Row kFunctions[] = {
     {"batch", "new release set array count name"},
     {"buffer", "new release data size"},
     {"build", "info"},
-    {"checkpoint", "save restore latest open release describe tensor verify"},
+    {"checkpoint", "save restore latest latest_task open open_task release describe tensor verify"},
     {"dataset", "open new add release size save"},
     {"decoder",
      "new release start add remove step step_for run ids states confidence metric trace describe"},
@@ -54,9 +54,8 @@ constexpr Row kFunctions[] = {
     {"status", "name"},
     {"task", "new release cancel is_cancelled set_deadline progress"},
     {"tensor", "new release dtype rank dim data read"},
-    {"tokenizer",
-     "load load_source train save release size id encode encode_task decode decode_stream chat "
-     "chat_task"},
+    {"tokenizer", "load load_task load_source train save release size id encode encode_task decode "
+                  "decode_stream chat chat_task"},
     {"trainer", "new release step accumulate apply sync run eval metric describe set_f64 model"}};
 
 constexpr std::string_view kNotSafe = "dllm_trainer_add_sink";

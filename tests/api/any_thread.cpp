@@ -190,6 +190,17 @@ void Caller::add_files() {
         dllm_checkpoint_release);
   };
   calls["dllm_checkpoint_open"] = calls["dllm_checkpoint_release"] = open;
+  calls["dllm_checkpoint_latest_task"] = [=, this] {
+    ok(dllm_checkpoint_latest_task(root.c_str(), s.task, buffer, err), "latest_task");
+  };
+  calls["dllm_checkpoint_open_task"] = [=, this] {
+    make<dllm_checkpoint>(
+        "open_task",
+        [&](auto out) {
+          return dllm_checkpoint_open_task((s.folder / "model").c_str(), s.task, out, err);
+        },
+        dllm_checkpoint_release);
+  };
   calls["dllm_checkpoint_describe"] = [this] {
     ok(dllm_checkpoint_describe(s.checkpoint, buffer, err), "describe");
   };
@@ -491,6 +502,14 @@ void Caller::add_text() {
         dllm_tokenizer_release);
   };
   calls["dllm_tokenizer_load"] = calls["dllm_tokenizer_release"] = load;
+  calls["dllm_tokenizer_load_task"] = [=, this] {
+    make<dllm_tokenizer>(
+        "load_task",
+        [&](auto out) {
+          return dllm_tokenizer_load_task(tokenizer.c_str(), nullptr, s.task, out, err);
+        },
+        dllm_tokenizer_release);
+  };
   calls["dllm_tokenizer_load_source"] = [this] {
     make<dllm_tokenizer>(
         "tokenizer_source",

@@ -2,10 +2,15 @@
 #define _POSIX_C_SOURCE 200809L
 #include "world.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 struct cancel {
   dllm_task* task;
@@ -149,6 +154,100 @@ static void test_deadline(dllm_decoder* decoder, dllm_error* err) {
   dllm_task_release(task);
 }
 
+static dllm_status latest_for_ever(void* place, dllm_task* task, dllm_error* err) {
+  dllm_buffer* dir = dllm_buffer_new();
+  const dllm_status status = dllm_checkpoint_latest_task((const char*)place, task, dir, err);
+  CHECK(dllm_buffer_size(dir) == 0);
+  dllm_buffer_release(dir);
+  return status;
+}
+
+static dllm_status open_for_ever(void* place, dllm_task* task, dllm_error* err) {
+  dllm_checkpoint* weights = NULL;
+  const dllm_status status = dllm_checkpoint_open_task((const char*)place, task, &weights, err);
+  CHECK(weights == NULL);
+  return status;
+}
+
+static dllm_status load_for_ever(void* place, dllm_task* task, dllm_error* err) {
+  dllm_tokenizer* tok = NULL;
+  const dllm_status status = dllm_tokenizer_load_task((const char*)place, NULL, task, &tok, err);
+  CHECK(tok == NULL);
+  return status;
+}
+
+static dllm_status quantize_for_ever(void* place, dllm_task* task, dllm_error* err) {
+  dllm_buffer* report = dllm_buffer_new();
+  const dllm_status status =
+      dllm_model_quantize((const char*)place, "quantized.gguf", NULL, task, report, err);
+  dllm_buffer_release(report);
+  return status;
+}
+
+static dllm_engine* store_engine;
+static dllm_status model_for_ever(void* place, dllm_task* task, dllm_error* err) {
+  dllm_model* model = NULL;
+  const dllm_status status =
+      dllm_model_load(store_engine, (const char*)place, NULL, task, &model, err);
+  CHECK(model == NULL);
+  return status;
+}
+
+static dllm_status plan_for_ever(void* place, dllm_task* task, dllm_error* err) {
+  dllm_buffer* plan = dllm_buffer_new();
+  const dllm_status status =
+      dllm_engine_plan(store_engine, (const char*)place, NULL, task, plan, err);
+  dllm_buffer_release(plan);
+  return status;
+}
+
+static dllm_status data_for_ever(void* place, dllm_task* task, dllm_error* err) {
+  dllm_dataset* data = NULL;
+  const dllm_status status = dllm_dataset_open((const char*)place, NULL, NULL, task, &data, err);
+  CHECK(data == NULL);
+  return status;
+}
+
+/* An object store that takes connections and never answers. */
+static int silent_store(char* url, size_t room) {
+  struct sockaddr_in address;
+  socklen_t size = sizeof address;
+  const int server = socket(AF_INET, SOCK_STREAM, 0);
+  memset(&address, 0, sizeof address);
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  CHECK(bind(server, (struct sockaddr*)&address, size) == 0);
+  CHECK(listen(server, 64) == 0);
+  CHECK(getsockname(server, (struct sockaddr*)&address, &size) == 0);
+  snprintf(url, room, "http://127.0.0.1:%d", (int)ntohs(address.sin_port));
+  return server;
+}
+
+static void test_store(dllm_engine* engine, dllm_error* err) {
+  char url[64], place[] = "s3://bucket/run";
+  const int server = silent_store(url, sizeof url);
+  dllm_task* late = dllm_task_new();
+  setenv("AWS_ENDPOINT_URL", url, 1);
+  setenv("AWS_ACCESS_KEY_ID", "a", 1);
+  setenv("AWS_SECRET_ACCESS_KEY", "b", 1);
+  dllm_task_set_deadline(late, 50);
+  if (open_for_ever(place, late, err) != DLLM_DEADLINE_EXCEEDED) {
+    CHECK(strstr(dllm_error_message(err), "libcurl") != NULL);
+    printf("# object stores are not tried: this system has no libcurl\n");
+  } else {
+    test_cancel("finding a checkpoint in a store", latest_for_ever, place, 100, err);
+    test_cancel("opening a checkpoint of a store", open_for_ever, place, 100, err);
+    test_cancel("opening a tokenizer of a store", load_for_ever, place, 100, err);
+    test_cancel("quantizing a model of a store", quantize_for_ever, place, 100, err);
+    store_engine = engine;
+    test_cancel("loading a model of a store", model_for_ever, place, 100, err);
+    test_cancel("planning a model of a store", plan_for_ever, place, 100, err);
+    test_cancel("looking for text in a store", data_for_ever, place, 100, err);
+  }
+  dllm_task_release(late);
+  close(server);
+}
+
 int main(void) {
   struct world w;
   struct training t;
@@ -169,6 +268,7 @@ int main(void) {
   test_run_takes_no_step(&t, w.err);
   test_new_model_stops_inside_a_tensor(w.engine, w.err);
   test_text(w.tok, w.err);
+  test_store(w.engine, w.err);
   NEED(dllm_loader_next(t.loader, &batch, w.err), w.err);
   NEED(dllm_trainer_metric(t.trainer, "step", &steps, w.err), w.err);
   NEED(dllm_trainer_step(t.trainer, batch, NULL, &loss, w.err), w.err);

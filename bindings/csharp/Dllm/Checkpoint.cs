@@ -6,10 +6,10 @@ namespace Dllm
     /// safetensors or GGUF file.</summary>
     public sealed class Checkpoint : Noun
     {
-        public Checkpoint(string path)
+        public Checkpoint(string path, Control control = default(Control))
         {
-            IntPtr made;
-            Failure.Check(Library.Api.dllm_checkpoint_open(Text.Z(path), out made, Failure.Here));
+            IntPtr made = IntPtr.Zero;
+            control.Run(task => Library.Api.dllm_checkpoint_open_task(Text.Z(path), task, out made, Failure.Here));
             Adopt(made, p => Library.Api.dllm_checkpoint_release(p));
         }
 
@@ -32,13 +32,19 @@ namespace Dllm
                                                                     Failure.Here));
 
         /// <summary>The folder of a run's highest committed checkpoint; null when there is none.</summary>
-        public static string Latest(string root)
+        public static string Latest(string root, Control control = default(Control))
         {
             using (var buffer = new TextBuffer())
             {
-                int status = Library.Api.dllm_checkpoint_latest(Text.Z(root), buffer.Handle, Failure.Here);
-                if (status == Raw.NOT_FOUND) return null;
-                Failure.Check(status);
+                try
+                {
+                    control.Run(task => Library.Api.dllm_checkpoint_latest_task(Text.Z(root), task, buffer.Handle,
+                                                                                Failure.Here));
+                }
+                catch (DllmException e) when (e.Code == Code.NotFound)
+                {
+                    return null;
+                }
                 return buffer.Read();
             }
         }

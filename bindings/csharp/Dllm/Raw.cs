@@ -117,8 +117,18 @@ namespace Dllm
         internal readonly dllm_checkpoint_latest_fn dllm_checkpoint_latest;
 
         [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_checkpoint_latest_task_fn(
+            byte[] root, SafeHandle task, SafeHandle out_dir, SafeHandle err);
+        internal readonly dllm_checkpoint_latest_task_fn dllm_checkpoint_latest_task;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
         internal delegate int dllm_checkpoint_open_fn(byte[] path, out IntPtr @out, SafeHandle err);
         internal readonly dllm_checkpoint_open_fn dllm_checkpoint_open;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_checkpoint_open_task_fn(
+            byte[] path, SafeHandle task, out IntPtr @out, SafeHandle err);
+        internal readonly dllm_checkpoint_open_task_fn dllm_checkpoint_open_task;
 
         [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
         internal delegate void dllm_checkpoint_release_fn(IntPtr ckpt);
@@ -653,6 +663,11 @@ namespace Dllm
         internal readonly dllm_tokenizer_load_fn dllm_tokenizer_load;
 
         [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_tokenizer_load_task_fn(
+            byte[] path, SafeHandle opts, SafeHandle task, out IntPtr @out, SafeHandle err);
+        internal readonly dllm_tokenizer_load_task_fn dllm_tokenizer_load_task;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
         internal delegate int dllm_tokenizer_load_source_fn(
             SafeHandle source, SafeHandle opts, out IntPtr @out, SafeHandle err);
         internal readonly dllm_tokenizer_load_source_fn dllm_tokenizer_load_source;
@@ -786,7 +801,9 @@ namespace Dllm
             dllm_checkpoint_save = Get<dllm_checkpoint_save_fn>(find, missing, "dllm_checkpoint_save");
             dllm_checkpoint_restore = Get<dllm_checkpoint_restore_fn>(find, missing, "dllm_checkpoint_restore");
             dllm_checkpoint_latest = Get<dllm_checkpoint_latest_fn>(find, missing, "dllm_checkpoint_latest");
+            dllm_checkpoint_latest_task = Get<dllm_checkpoint_latest_task_fn>(find, missing, "dllm_checkpoint_latest_task");
             dllm_checkpoint_open = Get<dllm_checkpoint_open_fn>(find, missing, "dllm_checkpoint_open");
+            dllm_checkpoint_open_task = Get<dllm_checkpoint_open_task_fn>(find, missing, "dllm_checkpoint_open_task");
             dllm_checkpoint_release = Get<dllm_checkpoint_release_fn>(find, missing, "dllm_checkpoint_release");
             dllm_checkpoint_describe = Get<dllm_checkpoint_describe_fn>(find, missing, "dllm_checkpoint_describe");
             dllm_checkpoint_tensor = Get<dllm_checkpoint_tensor_fn>(find, missing, "dllm_checkpoint_tensor");
@@ -909,6 +926,7 @@ namespace Dllm
             dllm_tensor_data = Get<dllm_tensor_data_fn>(find, missing, "dllm_tensor_data");
             dllm_tensor_read = Get<dllm_tensor_read_fn>(find, missing, "dllm_tensor_read");
             dllm_tokenizer_load = Get<dllm_tokenizer_load_fn>(find, missing, "dllm_tokenizer_load");
+            dllm_tokenizer_load_task = Get<dllm_tokenizer_load_task_fn>(find, missing, "dllm_tokenizer_load_task");
             dllm_tokenizer_load_source = Get<dllm_tokenizer_load_source_fn>(find, missing, "dllm_tokenizer_load_source");
             dllm_tokenizer_train = Get<dllm_tokenizer_train_fn>(find, missing, "dllm_tokenizer_train");
             dllm_tokenizer_save = Get<dllm_tokenizer_save_fn>(find, missing, "dllm_tokenizer_save");

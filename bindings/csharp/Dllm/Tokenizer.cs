@@ -8,12 +8,13 @@ namespace Dllm
         private Tokenizer(IntPtr pointer) { Adopt(pointer, p => Library.Api.dllm_tokenizer_release(p)); }
 
         /// <summary>Loads tokenizer.json, a folder that holds one, a run or a GGUF file.</summary>
-        public static Tokenizer Load(string path, Options settings = null)
+        public static Tokenizer Load(string path, Options settings = null, Control control = default(Control))
         {
             using (var options = new NativeOptions("tokenizer", settings))
             {
-                IntPtr made;
-                Failure.Check(Library.Api.dllm_tokenizer_load(Text.Z(path), options.Handle, out made, Failure.Here));
+                IntPtr made = IntPtr.Zero;
+                control.Run(task => Library.Api.dllm_tokenizer_load_task(Text.Z(path), options.Handle, task, out made,
+                                                                         Failure.Here));
                 return new Tokenizer(made);
             }
         }

@@ -10,10 +10,10 @@ save(trainer::Trainer, root::AbstractString; loader = nothing, task = nothing, s
 restore!(trainer::Trainer, folder::AbstractString; loader = nothing, task = nothing) =
     call(C.dllm_checkpoint_restore, trainer, maybe(loader), folder, maybe(task))
 
-"The folder of a run's highest complete checkpoint, `nothing` when there is none."
-function latest(root::AbstractString)
+"The folder of a run's highest complete checkpoint, `nothing` when there is none; a `task` can cancel it."
+function latest(root::AbstractString; task = nothing)
     try
-        return text(C.dllm_checkpoint_latest, root)
+        return text(C.dllm_checkpoint_latest_task, root, maybe(task))
     catch problem
         problem isa DLLMError && problem.code === :not_found && return nothing
         rethrow()
@@ -21,12 +21,12 @@ function latest(root::AbstractString)
 end
 
 @managed Checkpoint dllm_checkpoint_release """
-    Checkpoint(path)
+    Checkpoint(path; task = nothing)
 
 Weights that are open for reading: a checkpoint, a model folder, a safetensors, PyTorch or GGUF file.
 """
 
-Checkpoint(path::AbstractString) = make(Checkpoint, C.dllm_checkpoint_open, path)
+Checkpoint(path::AbstractString; task = nothing) = make(Checkpoint, C.dllm_checkpoint_open_task, path, maybe(task))
 
 describe(checkpoint::Checkpoint) = parse_json(text(C.dllm_checkpoint_describe, checkpoint))
 tensor(checkpoint::Checkpoint, name::AbstractString) = make(Tensor, C.dllm_checkpoint_tensor, checkpoint, name)

@@ -1,15 +1,16 @@
 # Text to ids and back.
 
 @managed Tokenizer dllm_tokenizer_release """
-    Tokenizer(path)
+    Tokenizer(path; task = nothing)
     Tokenizer(source)
 
 A tokenizer.json, a folder that holds one, a run, a GGUF file; `DLLM.train_tokenizer` makes one. Keywords are the options of
 kind "tokenizer".
 """
 
-Tokenizer(path::AbstractString; settings...) =
-    with_options(opts -> make(Tokenizer, C.dllm_tokenizer_load, path, opts), "tokenizer", settings)
+Tokenizer(path::AbstractString; task = nothing, settings...) = with_options("tokenizer", settings) do opts
+    make(Tokenizer, C.dllm_tokenizer_load_task, path, opts, maybe(task))
+end
 Tokenizer(source::Source; settings...) =
     with_options(opts -> make(Tokenizer, C.dllm_tokenizer_load_source, source, opts), "tokenizer", settings)
 

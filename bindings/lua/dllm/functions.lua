@@ -84,7 +84,13 @@ made.functions = {
     {"handle", "task", noun = "task", null = true, writes = true}, {"error", "err"}}},
   {"dllm_checkpoint_latest", "status", params = {{"str", "root"}, {"out_buffer", "out_dir"},
     {"error", "err"}}},
+  {"dllm_checkpoint_latest_task", "status", params = {{"str", "root"},
+    {"handle", "task", noun = "task", null = true, writes = true}, {"out_buffer", "out_dir"},
+    {"error", "err"}}},
   {"dllm_checkpoint_open", "status", params = {{"str", "path"},
+    {"out_handle", "out", noun = "checkpoint"}, {"error", "err"}}},
+  {"dllm_checkpoint_open_task", "status", params = {{"str", "path"},
+    {"handle", "task", noun = "task", null = true, writes = true},
     {"out_handle", "out", noun = "checkpoint"}, {"error", "err"}}},
   {"dllm_checkpoint_release", "void", params = {
     {"handle", "ckpt", noun = "checkpoint", null = true, writes = true}}},
@@ -370,6 +376,10 @@ made.functions = {
   {"dllm_tokenizer_load", "status", params = {{"str", "path"},
     {"handle", "opts", noun = "options", schema = "tokenizer", null = true},
     {"out_handle", "out", noun = "tokenizer"}, {"error", "err"}}},
+  {"dllm_tokenizer_load_task", "status", params = {{"str", "path"},
+    {"handle", "opts", noun = "options", schema = "tokenizer", null = true},
+    {"handle", "task", noun = "task", null = true, writes = true},
+    {"out_handle", "out", noun = "tokenizer"}, {"error", "err"}}},
   {"dllm_tokenizer_load_source", "status", params = {{"handle", "source", noun = "source"},
     {"handle", "opts", noun = "options", schema = "tokenizer", null = true},
     {"out_handle", "out", noun = "tokenizer"}, {"error", "err"}}},
@@ -483,7 +493,9 @@ int64_t dllm_buffer_size(const dllm_buffer *);
 dllm_status dllm_checkpoint_save(dllm_trainer *, const dllm_loader *, const char *, const dllm_options *, dllm_task *, dllm_buffer *, dllm_error *);
 dllm_status dllm_checkpoint_restore(dllm_trainer *, dllm_loader *, const char *, dllm_task *, dllm_error *);
 dllm_status dllm_checkpoint_latest(const char *, dllm_buffer *, dllm_error *);
+dllm_status dllm_checkpoint_latest_task(const char *, dllm_task *, dllm_buffer *, dllm_error *);
 dllm_status dllm_checkpoint_open(const char *, void *, dllm_error *);
+dllm_status dllm_checkpoint_open_task(const char *, dllm_task *, void *, dllm_error *);
 void dllm_checkpoint_release(dllm_checkpoint *);
 dllm_status dllm_checkpoint_describe(const dllm_checkpoint *, dllm_buffer *, dllm_error *);
 dllm_status dllm_checkpoint_tensor(const dllm_checkpoint *, const char *, void *, dllm_error *);
@@ -603,6 +615,7 @@ int64_t dllm_tensor_dim(const dllm_tensor *, int64_t);
 const void * dllm_tensor_data(const dllm_tensor *);
 dllm_status dllm_tensor_read(const dllm_tensor *, int32_t, void *, int64_t, dllm_error *);
 dllm_status dllm_tokenizer_load(const char *, const dllm_options *, void *, dllm_error *);
+dllm_status dllm_tokenizer_load_task(const char *, const dllm_options *, dllm_task *, void *, dllm_error *);
 dllm_status dllm_tokenizer_load_source(const dllm_source *, const dllm_options *, void *, dllm_error *);
 dllm_status dllm_tokenizer_train(const dllm_dataset *, const dllm_options *, dllm_task *, void *, dllm_error *);
 dllm_status dllm_tokenizer_save(const dllm_tokenizer *, const char *, dllm_error *);

@@ -1,6 +1,6 @@
 // Save a training run, resume it, read its tensors.
 'use strict';
-const { TASK, json, make, start, startText, text } = require('./call.js');
+const { TASK, json, make, start, startMake, startText, text } = require('./call.js');
 const { Managed, adopt } = require('./managed.js');
 const { options, pathOf } = require('./options.js');
 const { Tensor } = require('./tensor.js');
@@ -18,14 +18,23 @@ function restoreCheckpoint(trainer, loader, folder, { signal, task } = {}) {
   return start('dllm_checkpoint_restore', [trainer, loader, pathOf(folder), TASK], { signal, task });
 }
 
+function nullIfNotFound(problem) {
+  if (problem.code === 'NOT_FOUND') return null;
+  throw problem;
+}
+
 // The folder of a run's highest committed checkpoint, null when there is none.
 function latestCheckpoint(root) {
   try {
     return text('dllm_checkpoint_latest', pathOf(root));
   } catch (problem) {
-    if (problem.code === 'NOT_FOUND') return null;
-    throw problem;
+    return nullIfNotFound(problem);
   }
+}
+
+// The same for object stores, which may take long to answer.
+function latestCheckpointAsync(root, { signal, task } = {}) {
+  return startText('dllm_checkpoint_latest_task', [pathOf(root), TASK], { signal, task }).catch(nullIfNotFound);
 }
 
 // Weights to look into: a checkpoint, a model folder, a safetensors or GGUF file.
@@ -35,6 +44,11 @@ class Checkpoint extends Managed {
 
   constructor(path) {
     super(make('dllm_checkpoint_open', pathOf(path)));
+  }
+
+  // The same for object stores, which may take long to answer.
+  static async open(path, { signal, task } = {}) {
+    return adopt(Checkpoint, await startMake('dllm_checkpoint_open_task', [pathOf(path), TASK], { signal, task }));
   }
 
   describe() {
@@ -51,4 +65,4 @@ class Checkpoint extends Managed {
   }
 }
 
-module.exports = { Checkpoint, latestCheckpoint, restoreCheckpoint, saveCheckpoint };
+module.exports = { Checkpoint, latestCheckpoint, latestCheckpointAsync, restoreCheckpoint, saveCheckpoint };

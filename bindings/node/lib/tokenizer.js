@@ -40,10 +40,11 @@ class Tokenizer extends Managed {
   }
 
   // path: tokenizer.json, a folder that holds one, a run, a GGUF file, or a Source.
-  static async load(path, settings = {}) {
-    const [name, from] = path instanceof Source ? ['dllm_tokenizer_load_source', path]
-      : ['dllm_tokenizer_load', pathOf(path)];
-    return adopt(Tokenizer, await startMake(name, [from, options('tokenizer', settings)]));
+  static async load(path, { signal, task, ...settings } = {}) {
+    const given = options('tokenizer', settings);
+    return adopt(Tokenizer, path instanceof Source
+      ? await startMake('dllm_tokenizer_load_source', [path, given], { signal })
+      : await startMake('dllm_tokenizer_load_task', [pathOf(path), given, TASK], { signal, task }));
   }
 
   // A byte-level BPE tokenizer of a dataset that was opened without a tokenizer.

@@ -73,7 +73,9 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
         c_void_p, c_void_p, c_char_p, c_void_p, c_void_p, c_void_p, c_void_p]),
     "dllm_checkpoint_restore": (c_int32, [c_void_p, c_void_p, c_char_p, c_void_p, c_void_p]),
     "dllm_checkpoint_latest": (c_int32, [c_char_p, c_void_p, c_void_p]),
+    "dllm_checkpoint_latest_task": (c_int32, [c_char_p, c_void_p, c_void_p, c_void_p]),
     "dllm_checkpoint_open": (c_int32, [c_char_p, POINTER(c_void_p), c_void_p]),
+    "dllm_checkpoint_open_task": (c_int32, [c_char_p, c_void_p, POINTER(c_void_p), c_void_p]),
     "dllm_checkpoint_release": (None, [c_void_p]),
     "dllm_checkpoint_describe": (c_int32, [c_void_p, c_void_p, c_void_p]),
     "dllm_checkpoint_tensor": (c_int32, [c_void_p, c_char_p, POINTER(c_void_p), c_void_p]),
@@ -220,6 +222,8 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "dllm_tensor_data": (c_void_p, [c_void_p]),
     "dllm_tensor_read": (c_int32, [c_void_p, c_int32, c_void_p, c_int64, c_void_p]),
     "dllm_tokenizer_load": (c_int32, [c_char_p, c_void_p, POINTER(c_void_p), c_void_p]),
+    "dllm_tokenizer_load_task": (c_int32, [
+        c_char_p, c_void_p, c_void_p, POINTER(c_void_p), c_void_p]),
     "dllm_tokenizer_load_source": (c_int32, [c_void_p, c_void_p, POINTER(c_void_p), c_void_p]),
     "dllm_tokenizer_train": (c_int32, [c_void_p, c_void_p, c_void_p, POINTER(c_void_p), c_void_p]),
     "dllm_tokenizer_save": (c_int32, [c_void_p, c_char_p, c_void_p]),

@@ -33,10 +33,10 @@ def restore_checkpoint(trainer: Trainer, loader: Loader | None, dir: Path,
          task_of(task))
 
 
-def latest_checkpoint(root: Path) -> str | None:
+def latest_checkpoint(root: Path, task: Task | None = None) -> str | None:
     """The folder of a run's highest committed checkpoint, None when there is none."""
     try:
-        return read_text("dllm_checkpoint_latest", path_bytes(root))
+        return read_text("dllm_checkpoint_latest_task", path_bytes(root), task_of(task))
     except NotFound:
         return None
 
@@ -46,8 +46,9 @@ class Checkpoint(Managed):
 
     _release, noun = "dllm_checkpoint_release", "checkpoint"
 
-    def __init__(self, path: Path):
-        super().__init__(from_path(path, "dllm_checkpoint_open", path_bytes(path)))
+    def __init__(self, path: Path, task: Task | None = None):
+        super().__init__(from_path(path, "dllm_checkpoint_open_task", path_bytes(path),
+                                   task_of(task)))
 
     def describe(self) -> dict[str, Any]:
         return self._json("dllm_checkpoint_describe")

@@ -24,12 +24,14 @@ class Tokenizer(Managed):
 
     _release, noun = "dllm_tokenizer_release", "tokenizer"
 
-    def __init__(self, path: str | os.PathLike[str] | Source, **settings: Any):
+    def __init__(self, path: str | os.PathLike[str] | Source, task: Task | None = None,
+                 **settings: Any):
         with options("tokenizer", settings) as opts:
             if isinstance(path, Source):
                 made = make("dllm_tokenizer_load_source", path.pointer, opts.pointer)
             else:
-                made = from_path(path, "dllm_tokenizer_load", path_bytes(path), opts.pointer)
+                made = from_path(path, "dllm_tokenizer_load_task", path_bytes(path), opts.pointer,
+                                 task_of(task))
         super().__init__(made)
 
     @classmethod

@@ -42,10 +42,12 @@ public:
 class Tokenizer : public Handle<dllm_tokenizer> {
 public:
   using Handle::Handle;
-  static Tokenizer load(std::string_view path, const Settings& settings = {}) {
+  static Tokenizer load(std::string_view path, const Settings& settings = {},
+                        const Task* task = nullptr) {
     return from("tokenizer", settings,
                 [&](const dllm_options* opts, dllm_tokenizer** out, dllm_error* err) {
-                  return dllm_tokenizer_load(zero_ended(path).c_str(), opts, out, err);
+                  return dllm_tokenizer_load_task(zero_ended(path).c_str(), opts, handle_of(task),
+                                                  out, err);
                 });
   }
   static Tokenizer load(const Source& source, const Settings& settings = {}) {

@@ -186,15 +186,16 @@ public:
 class Checkpoint : public Handle<dllm_checkpoint> {
 public:
   using Handle::Handle;
-  explicit Checkpoint(std::string_view path)
+  explicit Checkpoint(std::string_view path, const Task* task = nullptr)
       : Handle(make<dllm_checkpoint>([&](dllm_checkpoint** out, dllm_error* err) {
-          return dllm_checkpoint_open(zero_ended(path).c_str(), out, err);
+          return dllm_checkpoint_open_task(zero_ended(path).c_str(), handle_of(task), out, err);
         })) {}
   // The highest committed checkpoint of a run; nothing when there is none.
-  static std::optional<std::string> latest(std::string_view root) {
+  static std::optional<std::string> latest(std::string_view root, const Task* task = nullptr) {
     bool found = true;
     std::string folder = text([&](dllm_buffer* out, dllm_error* err) {
-      const dllm_status status = dllm_checkpoint_latest(zero_ended(root).c_str(), out, err);
+      const dllm_status status =
+          dllm_checkpoint_latest_task(zero_ended(root).c_str(), handle_of(task), out, err);
       found = status != DLLM_NOT_FOUND;
       return found ? status : DLLM_OK;
     });

@@ -91,6 +91,13 @@ test('a restored run goes on bit for bit', async () => {
   const saved = await dllm.saveCheckpoint(first.trainer, first.loader, root, { script_state: { note: 1 } });
   assert.equal(fs.realpathSync(dllm.latestCheckpoint(root)), fs.realpathSync(saved));
   await new dllm.Checkpoint(saved).verify();
+  assert.equal(await dllm.latestCheckpointAsync(path.join(folder, 'nowhere')), null);
+  assert.equal(fs.realpathSync(await dllm.latestCheckpointAsync(root)), fs.realpathSync(saved));
+  await (await dllm.Checkpoint.open(saved)).verify();
+  const task = new dllm.Task();
+  task.cancel();
+  for (const refused of [dllm.latestCheckpointAsync(root, { task }), dllm.Checkpoint.open(saved, { task }),
+    dllm.Tokenizer.load(saved, { task })]) await assert.rejects(refused, { code: 'CANCELLED' });
   const second = await made();
   await dllm.restoreCheckpoint(second.trainer, second.loader, saved);
   await second.trainer.run(second.loader, 2);

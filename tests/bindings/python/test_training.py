@@ -41,6 +41,10 @@ class Training(unittest.TestCase):
             saved = dllm.save_checkpoint(trainer, tiny.loader, root, script_state={"note": 1})
             self.assertEqual(os.path.realpath(dllm.latest_checkpoint(root)), os.path.realpath(saved))
             dllm.Checkpoint(saved).verify()
+            task = dllm.Task()
+            task.cancel()
+            for call in (dllm.latest_checkpoint, dllm.Checkpoint, dllm.Tokenizer):
+                self.assertRaises(dllm.errors.Cancelled, call, saved, task=task)
             tiny, trainer = self.made()
             dllm.restore_checkpoint(trainer, tiny.loader, saved)
             trainer.run(tiny.loader, 4)

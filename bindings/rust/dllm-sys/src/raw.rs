@@ -198,10 +198,26 @@ functions! {
         out_dir: *mut dllm_buffer,
         err: *mut dllm_error,
     ) -> dllm_status;
+    /// Finds the highest committed checkpoint with a task that can cancel it; else as dllm_checkpoint_latest.
+    #[threads(Any)]
+    fn dllm_checkpoint_latest_task(
+        root: *const c_char,
+        task: *mut dllm_task,
+        out_dir: *mut dllm_buffer,
+        err: *mut dllm_error,
+    ) -> dllm_status;
     /// Opens weights for reading: a checkpoint, a model folder, a safetensors, PyTorch or GGUF file.
     #[threads(Any)]
     fn dllm_checkpoint_open(
         path: *const c_char,
+        out: *mut *mut dllm_checkpoint,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Opens weights for reading with a task that can cancel it; else as dllm_checkpoint_open.
+    #[threads(Any)]
+    fn dllm_checkpoint_open_task(
+        path: *const c_char,
+        task: *mut dllm_task,
         out: *mut *mut dllm_checkpoint,
         err: *mut dllm_error,
     ) -> dllm_status;
@@ -987,6 +1003,15 @@ functions! {
     fn dllm_tokenizer_load(
         path: *const c_char,
         opts: *const dllm_options,
+        out: *mut *mut dllm_tokenizer,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Loads a tokenizer with a task that can cancel it; else as dllm_tokenizer_load.
+    #[threads(Any)]
+    fn dllm_tokenizer_load_task(
+        path: *const c_char,
+        opts: *const dllm_options,
+        task: *mut dllm_task,
         out: *mut *mut dllm_tokenizer,
         err: *mut dllm_error,
     ) -> dllm_status;

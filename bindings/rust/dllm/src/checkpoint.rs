@@ -70,9 +70,18 @@ pub fn restore(
 /// # Errors
 /// The run's folder cannot be read.
 pub fn latest(root: impl AsRef<Path>) -> Result<Option<PathBuf>> {
+    latest_task(root, None)
+}
+
+/// The same of an object store, with a task that can cancel it.
+///
+/// # Errors
+/// As [`latest`], cancelled.
+pub fn latest_task(root: impl AsRef<Path>, task: Option<&Task>) -> Result<Option<PathBuf>> {
+    let task = task::pointer(task);
     let found = with_path(root.as_ref(), |root| {
-        // SAFETY: the path ends with a byte 0.
-        text(|out, err| unsafe { sys::dllm_checkpoint_latest(root, out, err) })
+        // SAFETY: the path ends with a byte 0, the task is alive or NULL.
+        text(|out, err| unsafe { sys::dllm_checkpoint_latest_task(root, task, out, err) })
     });
     match found {
         Ok(folder) => Ok(Some(folder.into())),
@@ -92,9 +101,18 @@ impl Checkpoint {
     /// # Errors
     /// A missing or damaged file.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_task(path, None)
+    }
+
+    /// The same of an object store, with a task that can cancel it.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::open`], cancelled.
+    pub fn open_task(path: impl AsRef<Path>, task: Option<&Task>) -> Result<Self> {
+        let task = task::pointer(task);
         let handle = with_path(path.as_ref(), |path| {
-            // SAFETY: the path ends with a byte 0.
-            make(|out, err| unsafe { sys::dllm_checkpoint_open(path, out, err) })
+            // SAFETY: the path ends with a byte 0, the task is alive or NULL.
+            make(|out, err| unsafe { sys::dllm_checkpoint_open_task(path, task, out, err) })
         })?;
         Ok(Self { handle })
     }

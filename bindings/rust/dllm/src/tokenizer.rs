@@ -40,10 +40,19 @@ impl Tokenizer {
     /// # Errors
     /// A missing or damaged file, a kind of tokenizer that dllm does not have.
     pub fn load(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
+        Self::load_task(path, options, None)
+    }
+
+    /// The same of an object store, with a task that can cancel it.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::load`], cancelled.
+    pub fn load_task(path: impl AsRef<Path>, options: &Options, task: Option<&Task>) -> Result<Self> {
+        let task = task::pointer(task);
         let handle = options.with("tokenizer", |opts| {
             with_path(path.as_ref(), |path| {
-                // SAFETY: the options are alive or NULL, the path ends with a byte 0.
-                make(|out, err| unsafe { sys::dllm_tokenizer_load(path, opts, out, err) })
+                // SAFETY: options and task are alive or NULL, the path ends with a byte 0.
+                make(|out, err| unsafe { sys::dllm_tokenizer_load_task(path, opts, task, out, err) })
             })
         })?;
         Ok(Self { handle })
