@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "noise/objectives/table.h"
 #include "noise/token_ce.h"
+#include "noise/trained_padding.h"
 #include "tensor/batch.h"
 
 #include <nlohmann/json.hpp>
@@ -137,9 +138,11 @@ TokenCeSettings Objective::token_ce_settings(const Batch& prepared,
 }
 
 Batch Objective::feed(const Batch& prepared, const model::ModelConfig& config) const {
-  return token_ce_feed(
+  Batch made = token_ce_feed(
       model::parse_tokens(prepared, model::token_rules(model::TokenUse::loss, config)),
       token_ce_settings(prepared, config));
+  feed_padding(prepared, made);
+  return made;
 }
 
 Loss Objective::loss(model::Builder& builder,
@@ -154,7 +157,9 @@ Loss Objective::loss(model::Builder& builder,
   inputs.head_count = arrays.at(kHeadCount);
   inputs.normalizer = arrays.at(kNormalizer);
   inputs.all = arrays;
-  return build_loss(builder, inputs);
+  Loss made = build_loss(builder, inputs);
+  report_padding(inputs, made);
+  return made;
 }
 
 Loss Objective::build_loss(model::Builder& builder, const LossInputs& inputs) const {

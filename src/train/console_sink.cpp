@@ -175,6 +175,8 @@ std::vector<Field> fields_of(const Event& event, const Progress& progress, bool 
   fields.push_back({1, fmt::format("loss {:.4f}", number(event, "loss"))});
   const double nll = number(event, "nll"), mfu = number(event, "mfu");
   if (std::isfinite(nll)) fields.push_back({8, fmt::format("nll {:.3f}", nll)});
+  const double padding = number(event, "padding_share");
+  if (padding > 0) fields.push_back({10, fmt::format("padding {:.0f} %", 100 * padding)});
   fields.push_back({5, fmt::format("lr {:.2e}", number(event, "lr"))});
   fields.push_back({4, short_number(number(event, "tokens_per_second")) + " tok/s"});
   if (std::isfinite(mfu) && mfu > 0) fields.push_back({6, fmt::format("mfu {:.0f} %", 100 * mfu)});

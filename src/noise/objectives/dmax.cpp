@@ -9,6 +9,7 @@
 #include "graph/ops.h"
 #include "noise/objectives/table.h"
 #include "noise/token_ce.h"
+#include "noise/trained_padding.h"
 #include "noise/two_stream.h"
 
 #include <nlohmann/json.hpp>

@@ -4,29 +4,9 @@
 // With answer_padding the padding behind an answer is part of it: the model learns where to stop.
 
 #include "noise/objectives/masked.h"
-
-#include <algorithm>
+#include "noise/trained_padding.h"
 
 namespace dllm::noise {
-
-Batch padding_trained(const Batch& batch) {
-  const Tensor* given = batch.find("segments");
-  if (given == nullptr || given->shape().rank() != 2) return batch;
-  Batch made = batch;
-  Tensor segments = given->to(DType::i32).clone();
-  const bool has_keep = batch.has("keep") && batch.at("keep").shape() == given->shape();
-  Tensor keep = has_keep ? batch.at("keep").to(DType::u8).clone() : Tensor{};
-  const auto seq = static_cast<size_t>(segments.shape()[1]);
-  const auto ids = segments.mutable_as<int32_t>();
-  for (size_t at = 0; at < ids.size(); ++at) {
-    if (ids[at] != 0 || at % seq == 0) continue;
-    ids[at] = ids[at - 1];
-    if (has_keep && ids[at] != 0) keep.mutable_as<uint8_t>()[at] = 0;
-  }
-  made.set("segments", segments);
-  if (has_keep) made.set("keep", keep);
-  return made;
-}
 
 namespace {
 

@@ -37,9 +37,6 @@ std::vector<float> mask_draws(int64_t batch, int64_t width, int64_t first_row, u
 // noise.
 void inject_draws(const Batch& batch, const char* name, std::vector<float>& draws);
 
-// Padding becomes part of the segment before it, and is neither given nor left out of the keys.
-Batch padding_trained(const Batch& batch);
-
 // Fails with invalid_argument unless 0 <= x <= 1 for all of an f32 array.
 void check_unit(const char* name, const Tensor& values);
 

@@ -159,6 +159,32 @@ TEST(LladaSft, PaddingMayBePartOfTheAnswer) {
   EXPECT_EQ(trained(true), 4);
 }
 
+// The share of padding among the targets is part of the loss, of one stream and of two.
+TEST(TrainedPadding, ItsTargetsAreCounted) {
+  const auto model = tiny_model();
+  for (const auto& [name, options] :
+       {std::pair<const char*, Json>{"llada_sft",
+                                     {{"min_mask_ratio", 1.0}, {"answer_padding", true}}},
+        {"dmax", {{"block_length", 4}, {"tail_labels", 3}}}}) {
+    SCOPED_TRACE(name);
+    const ObjectiveRef objective = tiny_objective(name, options);
+    Batch raw;
+    raw.set("ids", Tensor::from(Shape{2, 8}, std::vector<int32_t>{1, 2, 3, 9, 9, 9, 9, 9, //
+                                                                  1, 2, 3, 4, 5, 6, 7, 9}));
+    raw.set("segments", Tensor::from(Shape{2, 8}, std::vector<int32_t>{1, 1, 1, 1, 0, 0, 0, 0, //
+                                                                       1, 1, 1, 1, 1, 1, 1, 0}));
+    const Batch prepared = prepared_by(*objective, raw, *model);
+    const Batch feed = objective->feed(prepared, model->config());
+    // dmax trains three of each tail, the first of which ends the text of row 0.
+    EXPECT_EQ(feed.at("padding_count").as<float>()[0], name == std::string("dmax") ? 3 : 5);
+    EXPECT_EQ(feed.at("head_count").as<int32_t>()[0], name == std::string("dmax") ? 14 : 16);
+    Batch without = raw;
+    without.set("segments", Tensor::from(Shape{2, 8}, std::vector<int32_t>(16, 1)));
+    const Batch other = objective->feed(prepared_by(*objective, without, *model), model->config());
+    EXPECT_EQ(other.at("padding_count").as<float>()[0], 0);
+  }
+}
+
 // One pass over [noised | clean] gives the loss of the blocks, each run alone behind its clean beginning.
 TEST(Bd3lm, EqualsBlocksThatRunOneByOne) {
   const auto model = tiny_model();
