@@ -163,11 +163,10 @@ void check_engine(const Context& context);
 void join_processes(const Command& command, Context& context);
 Owned<dllm_engine> open_engine(const Context& context);
 Owned<dllm_model> open_model(const Context& context, dllm_engine* engine, const std::string& path);
-// These have no task: Ctrl-C ends the program.
-Owned<dllm_checkpoint> open_checkpoint(const std::string& path);
-Owned<dllm_tokenizer> open_tokenizer(const std::string& path);
+Owned<dllm_checkpoint> open_checkpoint(const Context& context, const std::string& path);
+Owned<dllm_tokenizer> open_tokenizer(const Context& context, const std::string& path);
 // The same for prompts: encode begins a text as the model's files say, with bos or with nothing.
-Owned<dllm_tokenizer> open_prompt_tokenizer(const std::string& path);
+Owned<dllm_tokenizer> open_prompt_tokenizer(const Context& context, const std::string& path);
 
 std::vector<int32_t> encode(const dllm_tokenizer* tokenizer, const std::string& text);
 // Ids that the model has and the tokenizer has not (rows that fill up a vocabulary, an added mask token) have no text.

@@ -11,7 +11,6 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
-#include <iterator>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -70,17 +69,6 @@ Interrupt::~Interrupt() {
     std::signal(kSignals[i], waits ? on_interrupt : handlers_before_[i]);
   }
   interrupted_task = before_;
-}
-
-EndAtOnce::EndAtOnce() {
-  for (size_t i = 0; i < std::size(kSignals); ++i) {
-    handlers_before_[i] = std::signal(kSignals[i], SIG_DFL);
-    if (handlers_before_[i] == SIG_IGN) std::signal(kSignals[i], SIG_IGN);
-  }
-}
-
-EndAtOnce::~EndAtOnce() {
-  for (size_t i = 0; i < std::size(kSignals); ++i) std::signal(kSignals[i], handlers_before_[i]);
 }
 
 int interrupted_code() {

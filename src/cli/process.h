@@ -69,18 +69,6 @@ private:
   void (*handlers_before_[kCount])(int);
 };
 
-// While one exists, the first such signal ends the process: for calls that have no task and change nothing.
-class EndAtOnce {
-public:
-  EndAtOnce();
-  ~EndAtOnce(); // back to what was before
-  EndAtOnce(const EndAtOnce&) = delete;
-  EndAtOnce& operator=(const EndAtOnce&) = delete;
-
-private:
-  void (*handlers_before_[3])(int);
-};
-
 // Exit code of a program that a signal ended: 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
 int interrupted_code();
 

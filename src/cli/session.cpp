@@ -1,5 +1,4 @@
 #include "command.h"
-#include "process.h"
 
 #include <cerrno>
 #include <cstdio>
@@ -115,27 +114,24 @@ Owned<dllm_model> open_model(const Context& context, dllm_engine* engine, const 
   });
 }
 
-Owned<dllm_checkpoint> open_checkpoint(const std::string& path) {
-  const EndAtOnce signals;
+Owned<dllm_checkpoint> open_checkpoint(const Context& context, const std::string& path) {
   return make<dllm_checkpoint>([&](dllm_checkpoint** out, dllm_error* err) {
-    return dllm_checkpoint_open(path.c_str(), out, err);
+    return dllm_checkpoint_open_task(path.c_str(), context.task(), out, err);
   });
 }
 
-Owned<dllm_tokenizer> open_tokenizer(const std::string& path) {
-  const EndAtOnce signals;
+Owned<dllm_tokenizer> open_tokenizer(const Context& context, const std::string& path) {
   return make<dllm_tokenizer>([&](dllm_tokenizer** out, dllm_error* err) {
-    return dllm_tokenizer_load(path.c_str(), nullptr, out, err);
+    return dllm_tokenizer_load_task(path.c_str(), nullptr, context.task(), out, err);
   });
 }
 
-Owned<dllm_tokenizer> open_prompt_tokenizer(const std::string& path) {
+Owned<dllm_tokenizer> open_prompt_tokenizer(const Context& context, const std::string& path) {
   const auto options = make<dllm_options>(
       [&](dllm_options** out, dllm_error* err) { return dllm_options_new("tokenizer", out, err); });
   call([&](dllm_error* err) { return dllm_options_set_i64(options.get(), "add_start", 1, err); });
-  const EndAtOnce signals;
   return make<dllm_tokenizer>([&](dllm_tokenizer** out, dllm_error* err) {
-    return dllm_tokenizer_load(path.c_str(), options.get(), out, err);
+    return dllm_tokenizer_load_task(path.c_str(), options.get(), context.task(), out, err);
   });
 }
 

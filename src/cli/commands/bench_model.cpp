@@ -51,7 +51,7 @@ std::string with_mask(const std::string& config, const std::string& path) {
 // The same for a model with weights: its file names no mask token where it is an autoregressive one.
 Owned<dllm_model> load_weights(const Context& context, dllm_engine* engine,
                                const std::string& path) {
-  const auto checkpoint = open_checkpoint(path);
+  const auto checkpoint = open_checkpoint(context, path);
   const auto about = ModelJson::parse(text([&](dllm_buffer* out, dllm_error* err) {
     return dllm_checkpoint_describe(checkpoint.get(), out, err);
   }));

@@ -262,7 +262,7 @@ int64_t planned_steps(const Context& context, int64_t open) {
 
 Session::Session(Context& context)
     : engine(open_engine(context)), model(open_model(context, engine.get(), context.text("model"))),
-      tokenizer(open_prompt_tokenizer(context.text("model"))),
+      tokenizer(open_prompt_tokenizer(context, context.text("model"))),
       about(Json::parse(text([&](dllm_buffer* out, dllm_error* err) {
         return dllm_model_describe(model.get(), out, err);
       }))) {}

@@ -120,10 +120,11 @@ void print_losses(const std::string& path) {
   }
 }
 
-Owned<dllm_tokenizer> tokenizer_of(const std::string& path) {
+Owned<dllm_tokenizer> tokenizer_of(const Context& context, const std::string& path) {
   try {
-    return open_tokenizer(path);
-  } catch (const Failure&) {
+    return open_tokenizer(context, path);
+  } catch (const Failure& failure) {
+    if (failure.status() == DLLM_CANCELLED) throw;
     return nullptr; // weights without a tokenizer; dllm verify prints what is wrong with one
   }
 }
@@ -133,7 +134,7 @@ void print_description(const Context& context, const Json& about) {
   std::printf("%s: %s%s\n", path.c_str(), about.value("kind", "").c_str(),
               about.contains("step") ? (" of step " + dump(about["step"])).c_str() : "");
   if (about.value("path", path) != path) row("path", about.value("path", ""));
-  if (about.contains("model")) print_model(about["model"], tokenizer_of(path).get());
+  if (about.contains("model")) print_model(about["model"], tokenizer_of(context, path).get());
   char size[120];
   std::snprintf(size, sizeof size, "%.2f M in %zu tensors, %s",
                 about.value("parameters", 0.0) / 1e6, about.at("tensors").size(),
@@ -155,7 +156,7 @@ void print_description(const Context& context, const Json& about) {
 
 int inspect(Context& context) {
   const std::string path = context.text("path");
-  const auto checkpoint = open_checkpoint(path);
+  const auto checkpoint = open_checkpoint(context, path);
   if (context.flag("verify")) {
     call([&](dllm_error* err) {
       return dllm_checkpoint_verify(checkpoint.get(), context.task(), err);

@@ -36,7 +36,7 @@ int write_token_file(Context& context) {
   if (context.typed("dataset", "token_file"))
     throw UsageFailure("--token_file and the word OUT are the same: leave --token_file out");
   const std::string in = context.text("tokenizer"), out = context.text("text");
-  const auto tokenizer = open_tokenizer(context.text("model"));
+  const auto tokenizer = open_tokenizer(context, context.text("model"));
   call([&](dllm_error* err) {
     return dllm_options_set_str(context.options("dataset"), "token_file", out.c_str(), err);
   });
@@ -67,7 +67,7 @@ int tokenize(Context& context) {
                  "it is for token files: dllm tokenize IN OUT --model MODEL");
   if (context.typed("text") && context.typed("file"))
     throw UsageFailure("--text and --file are two texts: give one");
-  const auto tokenizer = open_tokenizer(context.text("tokenizer"));
+  const auto tokenizer = open_tokenizer(context, context.text("tokenizer"));
   const std::string text = context.has("text")
                                ? context.text("text")
                                : read_all(context.has("file") ? context.text("file") : "-");

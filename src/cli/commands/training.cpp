@@ -171,7 +171,7 @@ Run open_run(Context& context) {
     throw UsageFailure("--fresh removes nothing in an object store: " + root,
                        "remove it by the store's own tools, or name another place with --out");
   }
-  if (fresh || latest_checkpoint(root).empty()) check_sources(context);
+  if (fresh || latest_checkpoint(context, root).empty()) check_sources(context);
   if (job_rank() == 0) {
     run.lock = std::make_unique<RunLock>(out);
     if (fresh) remove_checkpoints(out);
@@ -179,7 +179,7 @@ Run open_run(Context& context) {
   }
   // Of several processes none goes on before the first has come here: then all find the same folder.
   if (job_size() > 1) run.engine = open_engine(context);
-  run.resumed_from = latest_checkpoint(root);
+  run.resumed_from = latest_checkpoint(context, root);
   if (!run.resumed_from.empty()) check_resumed(context, out);
   if (run.engine == nullptr) run.engine = open_engine(context);
   set_cadence(context, root);

@@ -35,7 +35,7 @@ std::string run_folder(const Context& context);
 bool is_in_store(const std::string& path);
 
 // The newest checkpoint below a folder or a place in an object store; empty: there is none.
-std::string latest_checkpoint(const std::string& root);
+std::string latest_checkpoint(const Context& context, const std::string& root);
 // Removes what a run wrote into its folder: checkpoints, tokenizer, metrics, examples, settings.
 void remove_checkpoints(const std::string& root);
 

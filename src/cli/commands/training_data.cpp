@@ -109,7 +109,8 @@ void warn_of_no_text(const std::string& path) {
 void warn_of_other_tokens(const Context& context, const dllm_tokenizer* tokenizer) {
   if (!context.has("from") || !context.has("tokenizer")) return;
   dllm_tokenizer* found = nullptr;
-  if (dllm_tokenizer_load(context.text("from").c_str(), nullptr, &found, nullptr) != DLLM_OK)
+  if (dllm_tokenizer_load_task(context.text("from").c_str(), nullptr, context.task(), &found,
+                               nullptr) != DLLM_OK)
     return;
   const Owned<dllm_tokenizer> own(found);
   const int64_t count = std::min(dllm_tokenizer_size(own.get()), dllm_tokenizer_size(tokenizer));
@@ -183,10 +184,12 @@ int64_t whole(const Context& context, const char* kind, const char* key) {
 
 Owned<dllm_tokenizer> choose_tokenizer(Context& context, const std::string& checkpoint) {
   const std::string own = run_folder(context) + "/tokenizer.json";
-  if (!checkpoint.empty()) return open_tokenizer(fs::exists(own) ? own : checkpoint + "/model");
+  if (!checkpoint.empty())
+    return open_tokenizer(context, fs::exists(own) ? own : checkpoint + "/model");
   warn_of_no_text(context.text("data"));
   if (context.has("tokenizer") || context.has("from")) {
-    auto tokenizer = open_tokenizer(context.text(context.has("tokenizer") ? "tokenizer" : "from"));
+    auto tokenizer =
+        open_tokenizer(context, context.text(context.has("tokenizer") ? "tokenizer" : "from"));
     if (context.typed("vocab") && context.number("vocab") != dllm_tokenizer_size(tokenizer.get())) {
       throw UsageFailure("--vocab " + context.text("vocab") +
                          " is for a tokenizer trained here; this one has " +

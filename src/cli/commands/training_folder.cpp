@@ -1,6 +1,5 @@
 // The folder of a run: where it lies, and what an earlier run left there.
 
-#include "../process.h"
 #include "training.h"
 
 #include <cstdlib>
@@ -42,11 +41,12 @@ std::string run_folder(const Context& context) {
   return folder + "/" + out.substr(0, 2) + "/" + out.substr(5);
 }
 
-std::string latest_checkpoint(const std::string& root) {
+std::string latest_checkpoint(const Context& context, const std::string& root) {
   const Owned<dllm_buffer> dir(dllm_buffer_new());
-  const EndAtOnce signals;
   try { // a store that does not answer is not an empty one: a run would begin again
-    call([&](dllm_error* err) { return dllm_checkpoint_latest(root.c_str(), dir.get(), err); });
+    call([&](dllm_error* err) {
+      return dllm_checkpoint_latest_task(root.c_str(), context.task(), dir.get(), err);
+    });
   } catch (const Failure& failure) {
     if (failure.status() == DLLM_NOT_FOUND) return {};
     throw;

@@ -173,7 +173,7 @@ Figures figures_of(const dllm_tensor* tensor) {
 // Headers, ranges and the numbers themselves.
 void check_weights(const Context& context, Report& report, const std::string& path) {
   attempt(report, "weights", [&] {
-    const auto file = open_checkpoint(path);
+    const auto file = open_checkpoint(context, path);
     call([&](dllm_error* err) { return dllm_checkpoint_verify(file.get(), context.task(), err); });
     const Json about = Json::parse(text([&](dllm_buffer* out, dllm_error* err) {
       return dllm_checkpoint_describe(file.get(), out, err);
@@ -209,11 +209,12 @@ void check_weights(const Context& context, Report& report, const std::string& pa
 constexpr const char* kSample =
     "The wise man said: 3 caf\u00e9s, \u6771\u4eac \U0001F642\n  two  spaces";
 
-void check_tokenizer(Report& report, const std::string& path, int64_t vocab) {
+void check_tokenizer(const Context& context, Report& report, const std::string& path,
+                     int64_t vocab) {
   attempt(report, "tokenizer", [&] {
     Owned<dllm_tokenizer> tokenizer;
     try {
-      tokenizer = open_tokenizer(path);
+      tokenizer = open_tokenizer(context, path);
     } catch (const Failure& failure) {
       if (failure.status() != DLLM_NOT_FOUND) throw;
       return report.note("tokenizer", failure.what());
@@ -270,7 +271,7 @@ void check_model_folder(const Context& context, Report& report, const std::strin
   check_weights(context, report, path);
   const int64_t vocab = check_model(context, report, path);
   if (fs::is_directory(path) || fs::path(path).extension() == ".gguf")
-    check_tokenizer(report, path, vocab);
+    check_tokenizer(context, report, path, vocab);
 }
 
 // The step_* folders of a run, oldest first.

@@ -238,7 +238,7 @@ int verify_against(Context& context) {
     throw UsageFailure("--against: this engine has one arithmetic", "use --engine.kind cpu");
   reference_engine["arithmetic"] = context.text("against");
   reference_weights["dtype"] = context.text("reference-format");
-  const auto tokenizer = open_prompt_tokenizer(path);
+  const auto tokenizer = open_prompt_tokenizer(context, path);
 
   StatusLine status(context.json());
   Side model = open_side(context, status, path, engine, weights);

@@ -55,10 +55,10 @@ private:
 };
 
 // What the checkpoint of a run says of the objective it was trained with; empty for other models.
-EvalJson recorded_objective(const std::string& path) {
+EvalJson recorded_objective(const Context& context, const std::string& path) {
   const Owned<dllm_buffer> latest(dllm_buffer_new());
   std::string folder = path;
-  if (dllm_checkpoint_latest(path.c_str(), latest.get(), nullptr) == DLLM_OK)
+  if (dllm_checkpoint_latest_task(path.c_str(), context.task(), latest.get(), nullptr) == DLLM_OK)
     folder = static_cast<const char*>(dllm_buffer_data(latest.get()));
   std::ifstream file(folder + "/trainer.json");
   if (!file) return EvalJson::object();
@@ -124,8 +124,8 @@ std::string objective_for(const Context& context, const dllm_model* model,
 
 ScoredModel::ScoredModel(Context& context)
     : engine(open_engine(context)), model(open_model(context, engine.get(), context.text("model"))),
-      tokenizer(open_prompt_tokenizer(context.text("model"))) {
-  const EvalJson recorded = recorded_objective(context.text("model"));
+      tokenizer(open_prompt_tokenizer(context, context.text("model"))) {
+  const EvalJson recorded = recorded_objective(context, context.text("model"));
   objective_name = objective_for(context, model.get(), recorded);
   objective = new_objective(objective_name, recorded);
 }
