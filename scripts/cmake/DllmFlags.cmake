@@ -55,7 +55,7 @@ endif()
 # Contracting a*b+c on its own would give other bits per compiler: fused multiply-adds are written out.
 target_compile_options(dllm_flags INTERFACE -ffp-contract=off)
 # The same for consumers and developers, so that presets share a compiler cache.
-target_compile_options(dllm_flags INTERFACE -Wall -Wextra -Wpedantic -Werror=return-type
+target_compile_options(dllm_flags INTERFACE -Wall -Wextra -Wpedantic -Werror=return-type -Werror=unused-function
   $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>)
 if(DLLM_NATIVE)
   target_compile_options(dllm_flags INTERFACE -march=native)

@@ -29,6 +29,12 @@ def seeds():
     short = ["--length", "32", "--batch", "4", "--eval-every", "0", "--examples", "0"]
     train(*short, "--from", "seeded", "--out", "tuned", "--steps", "2", "--seed", "5")
     train(*short, "--from", "seeded", "--out", "tuned", "--steps", "3", "--seed", "5")
+    for out, tokenizer, warns in (("same", "tuned/tokenizer.json", False), ("foreign", "foreign.json", True)):
+        if warns:
+            (SCRATCH / "digits").write_text("0123456789 9876543210\n" * 50)
+            program.run("tokenizer-train", "--data", "digits", "--vocab", "270", "--out", tokenizer)
+        said = train(*short, "--from", "seeded", "--tokenizer", tokenizer, "--out", out, "--steps", "1")
+        ok(("is not the one of --from" in said) == warns, f"--tokenizer {tokenizer}: {said[-300:]}")
     said = train(*short, "--from", "seeded", "--out", "other", "--steps", "2", "--model.seed", "5", code=2)
     ok("--model.seed" in said, f"--model.seed is named: {said}")
 

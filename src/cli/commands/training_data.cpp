@@ -195,6 +195,7 @@ Owned<dllm_tokenizer> choose_tokenizer(Context& context, const std::string& chec
                          " is for a tokenizer trained here; this one has " +
                          std::to_string(dllm_tokenizer_size(tokenizer.get())) + " tokens");
     }
+    warn_of_other_tokens(context, tokenizer.get());
     return tokenizer;
   }
   if (fs::exists(own)) {
