@@ -99,13 +99,12 @@ std::vector<TextPart> AddedTokens::cut(std::string_view text, const Trie& trie, 
     size_t begin = at, end = at + size;
     at = end;
     if (token.single_word && !stands_alone(text, begin, end)) continue;
-    if (token.lstrip) begin = skip_space_back(text, begin, done);
+    if (token.lstrip) begin = std::max(skip_space_back(text, begin, done), done);
     if (token.rstrip) end = skip_space(text, end);
-    if (begin < done) continue; // inside white space that the token before took
+    if (begin >= end) continue; // the token before took all of it
     if (begin > done) parts.push_back({done, begin, -1});
     parts.push_back({begin, end, id});
     done = end;
-    at = std::max(at, end);
   }
   if (done < text.size()) parts.push_back({done, text.size(), -1});
   return parts;

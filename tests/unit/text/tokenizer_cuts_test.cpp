@@ -1,0 +1,70 @@
+// Where a text is cut. The tokens are those of the tokenizers package 0.23.3.
+#include "text/tokenizer.h"
+
+#include "text/tokenizer/parts.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace dllm::text {
+namespace {
+
+using Tokens = std::vector<std::string>;
+
+// The tokens of a text where every piece is one token; a piece that nobody expects is <unk>.
+Tokens tokens_of(const std::string& text, const Tokens& expected, const TreeJson& normalizer,
+                 const TreeJson& pre_tokenizer, TreeJson added = TreeJson::array()) {
+  TreeJson vocab = {{"<unk>", 0}};
+  for (const std::string& token : expected) {
+    if (!vocab.contains(token)) vocab[token] = vocab.size();
+  }
+  for (TreeJson& token : added) {
+    const std::string content = token["content"];
+    token["id"] = vocab.contains(content) ? vocab[content] : TreeJson(vocab.size());
+    if (!token.contains("normalized")) token["normalized"] = false;
+    vocab[content] = token["id"];
+  }
+  const TreeJson json = {
+      {"added_tokens", added},
+      {"normalizer", normalizer},
+      {"pre_tokenizer", pre_tokenizer},
+      {"model", {{"type", "WordLevel"}, {"vocab", vocab}, {"unk_token", "<unk>"}}}};
+  const Tokenizer tokenizer(read_tokenizer_json(json.dump(), "test"), Options(tokenizer_schema()));
+  Tokens tokens;
+  for (const int32_t id : tokenizer.encode(text)) tokens.emplace_back(tokenizer.token(id));
+  return tokens;
+}
+
+// What an added token strips is looked through once more: a token inside it counts.
+TEST(Cuts, AddedTokensInsideStrippedSpace) {
+  struct Case {
+    const char* text;
+    TreeJson added;
+    Tokens tokens;
+  };
+  const auto token = [](const char* content, bool left, bool right) {
+    return TreeJson{{"content", content}, {"lstrip", left}, {"rstrip", right}};
+  };
+  const TreeJson right = {token("<x>", false, true), token("  ", false, false)};
+  const TreeJson left = {token("<x>", true, false), token("  ", false, false)};
+  const TreeJson lines = {token("<x>", false, true), token("\n\n", false, false)};
+  const TreeJson twice = {token("<x>", false, true), token("  ", false, true)};
+  const TreeJson all = {token("<x>", false, true), token("  ", true, true)};
+  const TreeJson facing = {token("<x>", false, true), token("<y>", true, false)};
+  for (const Case& c : {Case{"a <x>  b", right, {"a ", "<x>", "  ", "b"}},
+                        {"a <x>   b", right, {"a ", "<x>", "  ", " b"}},
+                        {"a <x>\n  b", right, {"a ", "<x>", "  ", "b"}},
+                        {"a <x>\n  \nb", right, {"a ", "<x>", "  ", "\nb"}},
+                        {"a   <x>b", left, {"a", "  ", "<x>", "b"}},
+                        {"a<x>\n\n\nb", lines, {"a", "<x>", "\n\n", "\nb"}},
+                        {"<x>    b", twice, {"<x>", "  ", "  ", "b"}},
+                        {"<x>     b", all, {"<x>", "b"}},
+                        {"<x> <y>", facing, {"<x>", "<y>"}}}) {
+    EXPECT_EQ(tokens_of(c.text, c.tokens, nullptr, nullptr, c.added), c.tokens) << c.text;
+  }
+}
+
+} // namespace
+} // namespace dllm::text
