@@ -98,7 +98,7 @@ public:
       : regex_(std::move(regex)), content_(std::move(content)) {}
   void apply(std::vector<std::string>& tokens, bool) const override {
     for (std::string& token : tokens) {
-      if (!is_valid_utf8(token)) continue;
+      if (token.empty() || !is_valid_utf8(token)) continue;
       Regex::Search search(regex_, token);
       std::string out;
       size_t done = 0, begin = 0, end = 0;
@@ -106,7 +106,6 @@ public:
         out.append(token, done, begin - done).append(content_);
         done = end;
       }
-      if (done == 0) continue;
       token = out.append(token, done, std::string::npos);
     }
   }

@@ -139,6 +139,7 @@ public:
   ReplaceNormalizer(Regex regex, std::string content)
       : regex_(std::move(regex)), content_(std::move(content)) {}
   void apply(std::string& text, const Task* task) const override {
+    if (text.empty()) return;
     Regex::Search search(regex_, text);
     std::string out;
     size_t done = 0, begin = 0, end = 0;
@@ -148,7 +149,6 @@ public:
       check_growth(text.size(), out.size());
       done = end;
     }
-    if (done == 0) return;
     out.append(text, done, std::string::npos);
     text = std::move(out);
   }

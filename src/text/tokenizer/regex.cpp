@@ -66,6 +66,7 @@ struct Regex::Search::State {
   const Regex::Impl* regex;
   std::string_view text;
   size_t at = 0;
+  size_t former_end = std::string_view::npos; // of the match before
   pcre2_match_data* match = nullptr;
   pcre2_match_context* context = nullptr;
   pcre2_jit_stack* stack = nullptr;
@@ -117,9 +118,13 @@ bool Regex::Search::next(size_t& begin, size_t& end) {
     // \K in a lookaround can turn the range around or move it back.
     begin = std::max<size_t>(range[0], s.at);
     end = std::max<size_t>(range[1], begin);
+    const bool is_again = begin == end && end == s.former_end;
     s.at = end;
-    if (begin != end) return true;
-    // An empty match splits nothing: go on one character further.
+    if (!is_again) {
+      s.former_end = end;
+      return true;
+    }
+    // Nothing directly behind a match: go on one character further.
     if (s.at >= s.text.size()) return false;
     s.at += static_cast<size_t>(char_at(s.text, s.at).size);
   }
@@ -202,6 +207,9 @@ void cut(const std::vector<Stretch>& stretches, Behavior behavior,
     joins_next = s.match;
     former_match = s.match;
   }
+  const auto is_empty = [](const auto& piece) { return piece.first == piece.second; };
+  out.erase(std::remove_if(out.begin() + static_cast<std::ptrdiff_t>(first), out.end(), is_empty),
+            out.end());
 }
 
 } // namespace dllm::text

@@ -13,6 +13,17 @@ namespace {
 
 using Tokens = std::vector<std::string>;
 
+TreeJson split(const char* kind, const char* pattern, const char* behavior, bool invert = false) {
+  return {{"type", "Split"},
+          {"pattern", {{kind, pattern}}},
+          {"behavior", behavior},
+          {"invert", invert}};
+}
+
+TreeJson replace(const char* pattern, const char* content) {
+  return {{"type", "Replace"}, {"pattern", {{"Regex", pattern}}}, {"content", content}};
+}
+
 // The tokens of a text where every piece is one token; a piece that nobody expects is <unk>.
 Tokens tokens_of(const std::string& text, const Tokens& expected, const TreeJson& normalizer,
                  const TreeJson& pre_tokenizer, TreeJson added = TreeJson::array()) {
@@ -63,6 +74,56 @@ TEST(Cuts, AddedTokensInsideStrippedSpace) {
                         {"<x>     b", all, {"<x>", "b"}},
                         {"<x> <y>", facing, {"<x>", "<y>"}}}) {
     EXPECT_EQ(tokens_of(c.text, c.tokens, nullptr, nullptr, c.added), c.tokens) << c.text;
+  }
+}
+
+// A pattern that matches nothing at a place cuts there, or puts its replacement there.
+TEST(Cuts, EmptyMatchesCut) {
+  struct Case {
+    const char* pattern;
+    std::vector<const char*> behaviors;
+    bool invert;
+    Tokens tokens; // of "ab  cd"
+  };
+  const std::vector<const char*> every = {"Removed", "Isolated", "MergedWithPrevious",
+                                          "MergedWithNext", "Contiguous"};
+  const Tokens letters = {"a", "b", " ", " ", "c", "d"}, words = {"ab", "  ", "cd"};
+  for (const Case& c : {Case{R"(\b)", every, false, words},
+                        {R"(\b)", {"Isolated", "Contiguous", "MergedWithNext"}, true, words},
+                        {R"(\b)", {"Removed"}, true, {}},
+                        {R"((?=b))", every, false, {"a", "b  cd"}},
+                        {R"((?<=a))", every, false, {"a", "b  cd"}},
+                        {R"(x*)", every, false, letters},
+                        {"", every, false, letters},
+                        {R"(^|$)", every, false, {"ab  cd"}},
+                        {R"(\s*)", {"Removed"}, false, {"a", "b", "c", "d"}},
+                        {R"(\s*)", {"Isolated", "Contiguous"}, false, {"a", "b", "  ", "c", "d"}},
+                        {R"(\s*)", {"MergedWithPrevious"}, false, {"a", "b  ", "c", "d"}},
+                        {R"(\s*)", {"MergedWithPrevious"}, true, {"a", "b", "  c", "d"}},
+                        {R"(\s*)", {"MergedWithNext"}, false, {"a", "b", "  c", "d"}},
+                        {R"(\s*)", {"MergedWithNext"}, true, {"a", "b  ", "c", "d"}}}) {
+    for (const char* behavior : c.behaviors) {
+      EXPECT_EQ(
+          tokens_of("ab  cd", c.tokens, nullptr, split("Regex", c.pattern, behavior, c.invert)),
+          c.tokens)
+          << c.pattern << " " << behavior;
+    }
+  }
+  struct Replaced {
+    const char* pattern;
+    const char* text;
+    std::string made;
+  };
+  for (const Replaced& c : {Replaced{R"(\b)", "ab  cd", "#ab#  #cd#"},
+                            {R"((?=b))", "ab  cd", "a#b  cd"},
+                            {"x*", "ab  cd", "#a#b# # #c#d#"},
+                            {"x*", "x", "#"},
+                            {"", "é", "#é#"},
+                            {R"(\s*)", "ab  cd", "#a#b#c#d#"},
+                            {"$", "é", "é#"},
+                            {"^", "x", "#x"}}) {
+    EXPECT_EQ(tokens_of(c.text, {c.made}, replace(c.pattern, "#"), nullptr), Tokens{c.made})
+        << c.pattern;
   }
 }
 
