@@ -190,14 +190,15 @@ private:
   }
 
   void valid(std::string text, bool at_start) {
-    if (t_.normalizer_ != nullptr) t_.normalizer_->apply(text, task_);
+    size_t first = at_start && !text.empty() ? static_cast<size_t>(char_at(text, 0).size) : 0;
+    if (t_.normalizer_ != nullptr) t_.normalizer_->apply_at(text, first, task_);
     for (const TextPart& part : t_.added_.split(text, true, parse_special_, task_)) {
       if (part.id >= 0) {
         ids_.push_back(part.id);
         continue;
       }
-      Pieces pieces(text.substr(part.begin, part.end - part.begin), at_start && part.begin == 0,
-                    task_);
+      Pieces pieces(text.substr(part.begin, part.end - part.begin),
+                    first - std::min(first, part.begin), task_);
       if (t_.pre_tokenizer_ != nullptr) t_.pre_tokenizer_->apply(pieces);
       for (size_t i = 0; i < pieces.spans.size(); ++i) {
         if (i % kWords == 0) check_task(task_);

@@ -53,7 +53,7 @@ std::vector<std::pair<std::string, int64_t>> count_words(const Dataset& texts,
     if (i % kTexts == 0) check_task(task);
     std::string text = replace_invalid(texts.text(i));
     if (normalizer != nullptr) normalizer->apply(text, task);
-    Pieces pieces(std::move(text), true, task);
+    Pieces pieces(std::move(text), 1, task);
     cut->apply(pieces);
     for (size_t w = 0; w < pieces.spans.size(); ++w) {
       if (w % kWords == 0) check_task(task);

@@ -5,6 +5,7 @@
 #include "text/tokenizer/token_model.h"
 #include "text/unicode.h"
 
+#include <algorithm>
 #include <vector>
 
 namespace dllm::text {
@@ -41,11 +42,19 @@ size_t piece_end(std::string_view text, size_t begin) {
   return text.size();
 }
 
-// text = made(piece) of all its pieces.
-template <class F> void by_pieces(std::string& text, const Task* task, F&& made) {
+// How far the first character reaches. head: what it is by itself. A mark behind it may have
+// made another character of it.
+size_t head_size(std::string_view text, std::string_view head) {
+  return text.starts_with(head) ? head.size() : static_cast<size_t>(char_at(text, 0).size);
+}
+
+// text = made(piece) of all its pieces. first: see Normalizer.
+template <class F> void by_pieces(std::string& text, size_t& first, const Task* task, F&& made) {
+  const std::string head = made(std::string_view(text).substr(0, first));
   if (text.size() <= kPiece) {
     check_task(task);
     text = made(std::string_view(text));
+    first = head_size(text, head);
     return;
   }
   std::string out;
@@ -57,11 +66,12 @@ template <class F> void by_pieces(std::string& text, const Task* task, F&& made)
     begin = end;
   }
   text = std::move(out);
+  first = head_size(text, head);
 }
 
 // Keeps or replaces character by character.
-template <class F> void rewrite(std::string& text, const Task* task, F&& each) {
-  by_pieces(text, task, [&](std::string_view piece) {
+template <class F> void rewrite(std::string& text, size_t& first, const Task* task, F&& each) {
+  by_pieces(text, first, task, [&](std::string_view piece) {
     std::string out;
     out.reserve(piece.size());
     for (size_t at = 0; at < piece.size();) {
@@ -76,9 +86,10 @@ template <class F> void rewrite(std::string& text, const Task* task, F&& each) {
 class FormNormalizer final : public Normalizer {
 public:
   explicit FormNormalizer(Form form) : form_(form) {}
-  void apply(std::string& text, const Task* task) const override {
+  void apply_at(std::string& text, size_t& first, const Task* task) const override {
     if (is_ascii(text)) return;
-    by_pieces(text, task, [this](std::string_view piece) { return normalize(piece, form_); });
+    by_pieces(text, first, task,
+              [this](std::string_view piece) { return normalize(piece, form_); });
   }
 
 private:
@@ -87,15 +98,15 @@ private:
 
 class LowercaseNormalizer final : public Normalizer {
 public:
-  void apply(std::string& text, const Task* task) const override {
-    by_pieces(text, task, lowercase);
+  void apply_at(std::string& text, size_t& first, const Task* task) const override {
+    by_pieces(text, first, task, lowercase);
   }
 };
 
 class StripNormalizer final : public Normalizer {
 public:
   StripNormalizer(bool left, bool right) : left_(left), right_(right) {}
-  void apply(std::string& text, const Task*) const override {
+  void apply_at(std::string& text, size_t& first, const Task*) const override {
     size_t begin = 0, end = text.size();
     while (left_ && begin < end) {
       const Char c = char_at(text, begin);
@@ -108,6 +119,7 @@ public:
       end -= static_cast<size_t>(c.size);
     }
     text = text.substr(begin, end - begin);
+    first = std::min(first - std::min(first, begin), text.size());
   }
 
 private:
@@ -116,8 +128,8 @@ private:
 
 class StripAccentsNormalizer final : public Normalizer {
 public:
-  void apply(std::string& text, const Task* task) const override {
-    rewrite(text, task, [](char32_t c, std::string& out) {
+  void apply_at(std::string& text, size_t& first, const Task* task) const override {
+    rewrite(text, first, task, [](char32_t c, std::string& out) {
       if (!is_mark(c)) append_utf8(out, c);
     });
   }
@@ -126,8 +138,10 @@ public:
 class PrependNormalizer final : public Normalizer {
 public:
   explicit PrependNormalizer(std::string prefix) : prefix_(std::move(prefix)) {}
-  void apply(std::string& text, const Task*) const override {
-    if (!text.empty()) text.insert(0, prefix_);
+  void apply_at(std::string& text, size_t& first, const Task*) const override {
+    if (text.empty()) return;
+    text.insert(0, prefix_);
+    if (first > 0) first += prefix_.size();
   }
 
 private:
@@ -138,18 +152,23 @@ class ReplaceNormalizer final : public Normalizer {
 public:
   ReplaceNormalizer(Regex regex, std::string content)
       : regex_(std::move(regex)), content_(std::move(content)) {}
-  void apply(std::string& text, const Task* task) const override {
+  void apply_at(std::string& text, size_t& first, const Task* task) const override {
     if (text.empty()) return;
     Regex::Search search(regex_, text);
     std::string out;
-    size_t done = 0, begin = 0, end = 0;
+    size_t done = 0, begin = 0, end = 0, kept = 0; // kept: first in out
     while (search.next(begin, end)) {
       check_task(task);
-      out.append(text, done, begin - done).append(content_);
+      out.append(text, done, begin - done);
+      if (done < first) kept = out.size() - (begin - std::min(begin, first));
+      out.append(content_);
+      if (end <= first) kept = out.size(); // it counts as the last character that it replaces
       check_growth(text.size(), out.size());
       done = end;
     }
     out.append(text, done, std::string::npos);
+    if (done < first) kept = out.size() - (text.size() - first);
+    first = kept;
     text = std::move(out);
   }
 
@@ -160,8 +179,8 @@ private:
 
 class ByteLevelNormalizer final : public Normalizer {
 public:
-  void apply(std::string& text, const Task* task) const override {
-    by_pieces(text, task, [](std::string_view piece) {
+  void apply_at(std::string& text, size_t& first, const Task* task) const override {
+    by_pieces(text, first, task, [](std::string_view piece) {
       std::string out;
       append_byte_chars(out, piece);
       return out;
@@ -172,8 +191,8 @@ public:
 // What NMT models of SentencePiece do to text: control characters go, and what counts as white space becomes a space.
 class NmtNormalizer final : public Normalizer {
 public:
-  void apply(std::string& text, const Task* task) const override {
-    rewrite(text, task, [](char32_t c, std::string& out) {
+  void apply_at(std::string& text, size_t& first, const Task* task) const override {
+    rewrite(text, first, task, [](char32_t c, std::string& out) {
       if ((c >= 0x1 && c <= 0x8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F ||
           c == 0x9F)
         return;
@@ -191,9 +210,9 @@ public:
   BertNormalizer(bool clean, bool chinese, bool accents, bool lower)
       : clean_(clean), chinese_(chinese), accents_(accents), lower_(lower) {}
 
-  void apply(std::string& text, const Task* task) const override {
+  void apply_at(std::string& text, size_t& first, const Task* task) const override {
     if (clean_) {
-      rewrite(text, task, [](char32_t c, std::string& out) {
+      rewrite(text, first, task, [](char32_t c, std::string& out) {
         const bool blank = c == '\t' || c == '\n' || c == '\r';
         if (c == 0 || c == 0xFFFD || (!blank && is_other(c))) return;
         if (blank || is_whitespace(c)) {
@@ -204,7 +223,7 @@ public:
       });
     }
     if (chinese_) {
-      rewrite(text, task, [](char32_t c, std::string& out) {
+      rewrite(text, first, task, [](char32_t c, std::string& out) {
         if (!is_chinese(c)) return append_utf8(out, c);
         out.push_back(' ');
         append_utf8(out, c);
@@ -212,12 +231,13 @@ public:
       });
     }
     if (accents_) {
-      by_pieces(text, task, [](std::string_view piece) { return normalize(piece, Form::nfd); });
-      rewrite(text, task, [](char32_t c, std::string& out) {
+      by_pieces(text, first, task,
+                [](std::string_view piece) { return normalize(piece, Form::nfd); });
+      rewrite(text, first, task, [](char32_t c, std::string& out) {
         if (!is_nonspacing_mark(c)) append_utf8(out, c);
       });
     }
-    if (lower_) by_pieces(text, task, lowercase);
+    if (lower_) by_pieces(text, first, task, lowercase);
   }
 
 private:
@@ -235,10 +255,10 @@ class SequenceNormalizer final : public Normalizer {
 public:
   explicit SequenceNormalizer(std::vector<std::unique_ptr<Normalizer>> parts)
       : parts_(std::move(parts)) {}
-  void apply(std::string& text, const Task* task) const override {
+  void apply_at(std::string& text, size_t& first, const Task* task) const override {
     const size_t before = text.size();
     for (const auto& part : parts_) {
-      part->apply(text, task);
+      part->apply_at(text, first, task);
       check_growth(before, text.size());
     }
   }

@@ -8,6 +8,7 @@
 #include "text/tokenizer/flat_map.h"
 #include "text/tokenizer/token_model.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -139,7 +140,12 @@ class Normalizer {
 public:
   virtual ~Normalizer() = default;
   // REQUIRES: valid UTF-8, which it stays. The task is checked every 64 KB.
-  virtual void apply(std::string& text, const Task* task = nullptr) const = 0;
+  void apply(std::string& text, const Task* task = nullptr) const {
+    size_t first = 0;
+    apply_at(text, first, task);
+  }
+  // The same. first: how many bytes of the text stand for the first character of the caller's text.
+  virtual void apply_at(std::string& text, size_t& first, const Task* task) const = 0;
 };
 
 // null gives a null pointer. Fails with unimplemented for an unknown type.
@@ -152,11 +158,11 @@ std::unique_ptr<Normalizer> read_normalizer(const TreeJson& json, const std::str
 struct Pieces {
   std::string text;
   std::vector<std::pair<size_t, size_t>> spans; // [begin, end) in text
-  bool at_start = true;       // the first piece begins where the caller's text begins
-  const Task* task = nullptr; // checked while it is cut
+  size_t first;     // bytes of text that stand for the first character of the caller's
+  const Task* task; // checked while it is cut
 
-  explicit Pieces(std::string whole, bool starts = true, const Task* task_in = nullptr)
-      : text(std::move(whole)), at_start(starts), task(task_in) {
+  Pieces(std::string whole, size_t first_in, const Task* task_in)
+      : text(std::move(whole)), first(std::min(first_in, text.size())), task(task_in) {
     if (!text.empty()) spans.emplace_back(0, text.size());
   }
   std::string_view view(size_t i) const {

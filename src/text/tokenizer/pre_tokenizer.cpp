@@ -127,21 +127,24 @@ public:
     }
     std::string out;
     out.reserve(pieces.text.size() + pieces.text.size() / 4);
-    size_t checked = 0;
+    size_t checked = 0, first = 0;
     for (auto& [begin, end] : pieces.spans) {
       const size_t start = out.size();
-      for (size_t at = begin; at < end; at += kPiece) {
+      for (size_t at = begin, next; at < end; at = next) {
         if (at > begin || out.size() >= checked) {
           check_task(pieces.task);
           checked = out.size() + kPiece;
         }
-        append_byte_chars(out,
-                          std::string_view(pieces.text).substr(at, std::min(kPiece, end - at)));
+        const size_t most = at < pieces.first ? std::min(kPiece, pieces.first - at) : kPiece;
+        next = std::min(end, at + most);
+        append_byte_chars(out, std::string_view(pieces.text).substr(at, next - at));
+        if (next <= pieces.first) first = out.size();
       }
       begin = start;
       end = out.size();
     }
     pieces.text = std::move(out);
+    pieces.first = first;
   }
 
   bool makes_byte_chars() const override { return true; }
@@ -149,14 +152,17 @@ public:
 private:
   static void add_spaces(Pieces& pieces) {
     std::string out;
+    size_t first = 0;
     for (auto& [begin, end] : pieces.spans) {
       const size_t start = out.size();
       if (pieces.text[begin] != ' ') out.push_back(' ');
       out.append(pieces.text, begin, end - begin);
+      if (begin < pieces.first) first = out.size() - (end - std::min(end, pieces.first));
       begin = start;
       end = out.size();
     }
     pieces.text = std::move(out);
+    pieces.first = first;
   }
 
   bool prefix_space_;
@@ -173,21 +179,26 @@ public:
 
   void apply(Pieces& pieces) const override {
     std::string out;
+    size_t first_end = 0;
     for (size_t i = 0; i < pieces.spans.size(); ++i) {
       if (i % 256 == 0) check_task(pieces.task);
       auto& [begin, end] = pieces.spans[i];
       const size_t start = out.size();
       const std::string_view piece = pieces.view(i);
       const bool has = piece[0] == ' ' || piece.substr(0, replacement_.size()) == replacement_;
-      const bool first = pieces.at_start && i == 0;
+      const bool first = begin < pieces.first;
       if (!has && (prepend_ == Prepend::always || (prepend_ == Prepend::first && first))) {
         out.append(replacement_);
       }
-      for (char c : piece) c == ' ' ? (void)out.append(replacement_) : out.push_back(c);
+      const size_t inside = first ? std::min(end, pieces.first) - begin : 0;
+      append(piece.substr(0, inside), out);
+      if (first) first_end = out.size();
+      append(piece.substr(inside), out);
       begin = start;
       end = out.size();
     }
     pieces.text = std::move(out);
+    pieces.first = first_end;
     if (!split_) return;
     cut_pieces(pieces, Behavior::merged_with_next, false,
                [this](std::string_view text, std::vector<Stretch>& found, const Task* task) {
@@ -196,6 +207,9 @@ public:
   }
 
 private:
+  void append(std::string_view text, std::string& out) const {
+    for (char c : text) c == ' ' ? (void)out.append(replacement_) : out.push_back(c);
+  }
   std::string replacement_;
   Prepend prepend_;
   bool split_;

@@ -13,6 +13,15 @@ namespace {
 
 using Tokens = std::vector<std::string>;
 
+TreeJson metaspace(const char* scheme) {
+  return {{"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", scheme}, {"split", true}};
+}
+
+TreeJson before_metaspace(TreeJson first) {
+  return {{"type", "Sequence"},
+          {"pretokenizers", TreeJson::array({std::move(first), metaspace("first")})}};
+}
+
 TreeJson split(const char* kind, const char* pattern, const char* behavior, bool invert = false) {
   return {{"type", "Split"},
           {"pattern", {{kind, pattern}}},
@@ -22,6 +31,10 @@ TreeJson split(const char* kind, const char* pattern, const char* behavior, bool
 
 TreeJson replace(const char* pattern, const char* content) {
   return {{"type", "Replace"}, {"pattern", {{"Regex", pattern}}}, {"content", content}};
+}
+
+TreeJson all_of(std::vector<TreeJson> parts) {
+  return {{"type", "Sequence"}, {"normalizers", TreeJson(std::move(parts))}};
 }
 
 // The tokens of a text where every piece is one token; a piece that nobody expects is <unk>.
@@ -74,6 +87,74 @@ TEST(Cuts, AddedTokensInsideStrippedSpace) {
                         {"<x>     b", all, {"<x>", "b"}},
                         {"<x> <y>", facing, {"<x>", "<y>"}}}) {
     EXPECT_EQ(tokens_of(c.text, c.tokens, nullptr, nullptr, c.added), c.tokens) << c.text;
+  }
+}
+
+// "first" asks whether a piece begins with the first character of the text as it came.
+TEST(Cuts, MetaspaceFirstLooksAtTheTextAsItCame) {
+  struct Case {
+    const char* text;
+    TreeJson normalizer, pre_tokenizer;
+    Tokens tokens;
+  };
+  const TreeJson strip = {{"type", "Strip"}, {"strip_left", true}, {"strip_right", false}};
+  const TreeJson x = {{"type", "Prepend"}, {"prepend", "x"}};
+  const TreeJson one = {{"type", "Prepend"}, {"prepend", "1"}};
+  const TreeJson lower = {{"type", "Lowercase"}};
+  const auto bert = [](bool clean, bool chinese) {
+    return TreeJson{{"type", "BertNormalizer"},
+                    {"clean_text", clean},
+                    {"handle_chinese_chars", chinese},
+                    {"strip_accents", false},
+                    {"lowercase", false}};
+  };
+  const TreeJson first = metaspace("first");
+  const TreeJson words = before_metaspace({{"type", "WhitespaceSplit"}});
+  const TreeJson digits = before_metaspace({{"type", "Digits"}, {"individual_digits", true}});
+  const TreeJson marks = before_metaspace({{"type", "Punctuation"}, {"behavior", "Isolated"}});
+  const auto at = [](const char* text) {
+    return before_metaspace(split("String", text, "Isolated"));
+  };
+  for (const Case& c : {
+           Case{"ab cd", nullptr, first, {"▁ab", "▁cd"}},
+           {"  ab cd", strip, first, {"ab", "▁cd"}},
+           {"  ab cd", strip, metaspace("always"), {"▁ab", "▁cd"}},
+           {" ab", replace("\\s+", "#"), first, {"▁#ab"}},
+           {"  ab", replace("\\s+", "#"), first, {"#ab"}},
+           {"ab", replace("^a", ""), first, {"b"}},
+           {"ab", replace("\\b", "x"), first, {"▁xabx"}},
+           {"aD", all_of({replace("a", "bc"), lower}), at("b"), {"▁b", "▁cd"}},
+           {"\xCC\x81"
+            "ab",
+            {{"type", "StripAccents"}},
+            first,
+            {"ab"}},
+           {"ab", x, first, {"▁xab"}},
+           {" ab", all_of({strip, x}), first, {"xab"}},
+           {"…a", {{"type", "NFKC"}}, marks, {"▁.", "▁.", "▁.", "a"}},
+           {"e\xCC\x81"
+            "a",
+            {{"type", "NFC"}},
+            first,
+            {"▁éa"}},
+           {"éa", {{"type", "NFD"}}, at("\xCC\x81"), {"▁e", "▁\xCC\x81", "a"}},
+           {"İa",
+            lower,
+            at("i"),
+            {"▁i", "▁\xCC\x87"
+                   "a"}},
+           {"中b", bert(true, true), words, {"▁中", "b"}},
+           {"\x01"
+            "b",
+            bert(true, false),
+            first,
+            {"b"}},
+           {"ab cd", nullptr, words, {"▁ab", "cd"}},
+           {" ab cd", nullptr, words, {"ab", "cd"}},
+           {"12", nullptr, digits, {"▁1", "2"}},
+           {"23", one, digits, {"▁1", "▁2", "3"}},
+       }) {
+    EXPECT_EQ(tokens_of(c.text, c.tokens, c.normalizer, c.pre_tokenizer), c.tokens) << c.text;
   }
 }
 
