@@ -20,6 +20,8 @@ constexpr std::string_view kSpace =
 // \w holds marks, letter numbers and connectors; PCRE2's only L, N and "_".
 constexpr std::string_view kWord =
     R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169}\x{1F170}-\x{1F189})";
+// Outside brackets \w takes six signs of Latin-1 too, and so do \W, \b, \B and \p{Word}.
+constexpr std::string_view kWordSigns = R"(\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE})";
 constexpr std::string_view kHex = "0-9A-Fa-f";
 constexpr std::string_view kAny = "(?s:.)";
 
@@ -35,10 +37,60 @@ constexpr std::pair<std::string_view, std::string_view> kPosix[] = {
     {"lower", R"(\p{Lowercase})"},
     {"print", R"(\p{L}\p{M}\p{N}\p{P}\p{S}\p{Cf}\p{Co}\p{Zs})"},
     {"punct", R"(\p{P}\p{S})"},
+    {"posixpunct", R"(\p{P}\p{S})"},
     {"space", kSpace},
     {"upper", R"(\p{Uppercase})"},
     {"word", kWord},
     {"xdigit", kHex}};
+
+// General categories by their long names; PCRE2 has the short ones alone.
+constexpr std::pair<std::string_view, std::string_view> kCategories[] = {
+    {"letter", "L"},
+    {"casedletter", "L&"},
+    {"uppercaseletter", "Lu"},
+    {"lowercaseletter", "Ll"},
+    {"titlecaseletter", "Lt"},
+    {"modifierletter", "Lm"},
+    {"otherletter", "Lo"},
+    {"mark", "M"},
+    {"combiningmark", "M"},
+    {"nonspacingmark", "Mn"},
+    {"spacingmark", "Mc"},
+    {"enclosingmark", "Me"},
+    {"number", "N"},
+    {"decimalnumber", "Nd"},
+    {"letternumber", "Nl"},
+    {"othernumber", "No"},
+    {"punctuation", "P"},
+    {"punct", "P"}, // [:punct:] is another set
+    {"connectorpunctuation", "Pc"},
+    {"dashpunctuation", "Pd"},
+    {"openpunctuation", "Ps"},
+    {"closepunctuation", "Pe"},
+    {"initialpunctuation", "Pi"},
+    {"finalpunctuation", "Pf"},
+    {"otherpunctuation", "Po"},
+    {"symbol", "S"},
+    {"mathsymbol", "Sm"},
+    {"currencysymbol", "Sc"},
+    {"modifiersymbol", "Sk"},
+    {"othersymbol", "So"},
+    {"separator", "Z"},
+    {"spaceseparator", "Zs"},
+    {"lineseparator", "Zl"},
+    {"paragraphseparator", "Zp"},
+    {"other", "C"},
+    {"control", "Cc"},
+    {"format", "Cf"},
+    {"surrogate", "Cs"},
+    {"privateuse", "Co"},
+    {"unassigned", "Cn"}};
+
+// Letters that differ in case alone from several: "ss" and "ß". The longer ones come first.
+constexpr std::pair<std::string_view, std::string_view> kFolds[] = {
+    {"ffi", "ﬃ"},     {"ffl", "ﬄ"},     {"ff", "ﬀ"},      {"fi", "ﬁ"},      {"fl", "ﬂ"},
+    {"ss", "ßẞ"},     {"st", "ﬅﬆ"},     {"ʼn", "ŉ"},      {"i\u0307", "İ"}, {"j\u030C", "ǰ"},
+    {"h\u0331", "ẖ"}, {"t\u0308", "ẗ"}, {"w\u030A", "ẘ"}, {"y\u030A", "ẙ"}, {"aʾ", "ẚ"}};
 
 std::string lower_name(std::string_view name) {
   std::string lower;
@@ -47,6 +99,13 @@ std::string lower_name(std::string_view name) {
     lower.push_back(c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c);
   }
   return lower;
+}
+
+std::string_view category_of(std::string_view lower) {
+  for (const auto& [name, category] : kCategories) {
+    if (name == lower) return category;
+  }
+  return {};
 }
 
 std::string_view posix_members(std::string_view name) {
@@ -99,6 +158,7 @@ private:
     size_t begin = 0;       // of the group in out_
     int options = 0;        // groups opened for (?i) without a colon
     bool is_spaced = false; // one of them is (?x): a comment may reach to the end
+    bool ignores_case = false;
   };
 
   [[noreturn]] void refuse(const std::string& construct) const {
@@ -125,6 +185,7 @@ private:
 
   void piece() {
     const char c = in_[at_];
+    if (groups_.back().ignores_case && folded()) return;
     if (c == '\\') return escape();
     if (c == '[') {
       ++at_;
@@ -142,6 +203,29 @@ private:
       out_.push_back(c);
     else
       character(c);
+  }
+
+  // One letter or several where case does not count; false: something else comes next.
+  bool folded() {
+    const std::string_view rest = in_.substr(at_);
+    for (const auto& [several, single] : kFolds) {
+      const bool is_several =
+          rest.size() >= several.size() && lower_name(rest.substr(0, several.size())) == several;
+      size_t size = is_several ? several.size() : 0;
+      for (size_t at = 0; at < single.size() && size == 0;) {
+        const auto one = static_cast<size_t>(char_at(single, at).size);
+        if (rest.starts_with(single.substr(at, one))) size = one;
+        at += one;
+      }
+      // A quantifier takes the last of several letters away from the others.
+      const bool is_cut = is_several && rest.size() > size &&
+                          std::string_view("*+?{").find(rest[size]) != std::string_view::npos;
+      if (size == 0 || is_cut) continue;
+      at_ += size;
+      atom("(?:" + std::string(several) + "|[" + std::string(single) + "])");
+      return true;
+    }
+    return false;
   }
 
   // One character with all its bytes: a quantifier belongs to all of them.
@@ -176,7 +260,7 @@ private:
           end > at_ + 2 && end < in_.size() && (in_[end] == ':' || in_[end] == ')');
       if (is_options) return options(in_.substr(at_ + 2, end - at_ - 2), in_[end] == ':', end + 1);
     }
-    groups_.push_back({out_.size()});
+    groups_.push_back({out_.size(), 0, false, groups_.back().ignores_case});
     out_.push_back('(');
     ++at_;
     // What follows "(?" is no quantifier: (?: (?= (?! (?> (?<= (?<! (?<name>
@@ -203,12 +287,15 @@ private:
       if (c != 'i' && c != 'm' && c != 'x' && c != '-') refuse("the option " + std::string(1, c));
       made.push_back(c == 'm' ? 's' : c);
     }
+    const size_t minus = std::min(letters.find('-'), letters.size()), i = letters.find('i');
+    const bool ignores_case = i == letters.npos ? groups_.back().ignores_case : i < minus;
     if (is_group) {
       groups_.push_back({out_.size()});
     } else {
       ++groups_.back().options;
-      groups_.back().is_spaced |= letters.substr(0, letters.find('-')).find('x') != letters.npos;
+      groups_.back().is_spaced |= letters.substr(0, minus).find('x') != letters.npos;
     }
+    groups_.back().ignores_case = ignores_case;
     out_ += made + ":";
     at_ = behind;
   }
@@ -242,8 +329,11 @@ private:
   void escape() {
     if (at_ + 1 >= in_.size()) damaged("a backslash at the end");
     const char c = in_[at_ + 1];
-    const std::string word = "[" + std::string(kWord) + "]";
+    const std::string word_members = std::string(kWord) + std::string(kWordSigns);
+    const std::string word = "[" + word_members + "]";
     switch (c) {
+    case 'w':
+    case 'W': at_ += 2; return atom((c == 'w' ? "[" : "[^") + word_members + "]");
     case 'b':
       at_ += 2;
       return atom("(?:(?<=" + word + ")(?!" + word + ")|(?<!" + word + ")(?=" + word + "))");
@@ -280,11 +370,26 @@ private:
         out_.push_back(in_[at_++]);
       return;
     }
+    if (const size_t end = word_property_end(); end > 0) {
+      const bool negated = (c == 'P') != (in_[at_ + 3] == '^');
+      at_ = end;
+      return atom((negated ? "[^" : "[") + word_members + "]");
+    }
     Members members;
     take_escape(members);
     atom(members.others.empty() && members.plain.front() == '\\' && !is_set_
              ? members.plain
              : expression_of(members, false));
+  }
+
+  // Where \p{Word} or \P{^Word} ends; 0: another escape comes next.
+  size_t word_property_end() const {
+    if (!next_is("\\p{") && !next_is("\\P{")) return 0;
+    const size_t end = in_.find('}', at_);
+    if (end == std::string_view::npos) return 0;
+    std::string_view name = in_.substr(at_ + 3, end - at_ - 3);
+    if (name.starts_with("^")) name.remove_prefix(1);
+    return lower_name(name) == "word" ? end + 1 : 0;
   }
 
   // The escape that comes next as members of a class. is_set_: it may be more than one character.
@@ -391,13 +496,22 @@ private:
       negated = !negated;
       name.remove_prefix(1);
     }
-    if (const std::string_view set = posix_members(lower_name(name)); !set.empty())
-      return take_set(members, set, negated);
+    const std::string lower = lower_name(name);
+    if (lower == "assigned") {
+      members.plain += negated ? "\\p{Cn}" : "\\P{Cn}";
+      return;
+    }
+    const std::string_view category = category_of(lower);
+    if (category.empty() && !posix_members(lower).empty())
+      return take_set(members, posix_members(lower), negated);
     // PCRE2 takes the name of a script for all characters that are used with it.
     const std::string script = "{sc:" + std::string(name) + "}";
     const std::string plain = "{" + std::string(name) + "}";
     members.plain += negated ? "\\P" : "\\p";
-    members.plain += name.size() > 2 && compiles("\\p" + script) ? script : plain;
+    if (!category.empty())
+      members.plain += "{" + std::string(category) + "}";
+    else
+      members.plain += name.size() > 2 && compiles("\\p" + script) ? script : plain;
   }
 
   // Behind "[": up to and with its "]". Operands of && are unions of members; the class negates all of them together.

@@ -24,7 +24,7 @@ std::vector<std::string> matches(const std::string& pattern, const std::string& 
 struct PatternCase {
   const char* pattern;
   const char* text;
-  std::vector<std::string> matches; // as Oniguruma's doc/RE says, for the syntax of Ruby
+  std::vector<std::string> matches; // as the tokenizers package 0.23.3 has them (Oniguruma, Ruby)
 };
 
 const PatternCase kPatterns[] = {
@@ -51,6 +51,35 @@ const PatternCase kPatterns[] = {
      "e e\xCC\x81",
      {"e"}},
     {R"(\v)", "a\x0B\n", {"\x0B"}},
+    // Signs that are word characters outside brackets alone.
+    {R"(\w+)", "a²b³¹ ¼½¾x ª", {"a²b³¹", "¼½¾x", "ª"}},
+    {R"(\W+)", "²¼ ×", {" ×"}},
+    {R"([\w]+)", "a²b", {"a", "b"}},
+    {R"([^\w]+)", "a²b", {"²"}},
+    {R"([[:word:]]+)", "a²", {"a"}},
+    {R"(\p{Word}+)", "a² ¾", {"a²", "¾"}},
+    {R"(\P{Word}+)", "a² ¾", {" "}},
+    {R"(\p{^Word}+)", "a² ¾", {" "}},
+    {R"(\P{^Word}+)", "a² ¾", {"a²", "¾"}},
+    {R"([\p{Word}]+)", "a² ¾", {"a"}},
+    {R"(\b²\b)", "a² ² ²×", {"²", "²"}},
+    {R"(\B²)", "a² ×²", {"²"}},
+    // Properties by their long names.
+    {R"(\p{Letter}+\p{Uppercase_Letter})", "aéB1", {"aéB"}},
+    {R"(\p{nonspacing mark}|\p{Decimal_Number})",
+     "e\xCC\x81"
+     "1",
+     {"\xCC\x81", "1"}},
+    {R"([\p{Mark}\p{Separator}]+)", "e\xCC\x81 x", {"\xCC\x81 "}},
+    {R"(\P{Letter}+)", "a1+b", {"1+"}},
+    {R"(\p{^Letter}+)", "a1+b", {"1+"}},
+    {R"(\p{Assigned}+)", "a\xF4\x80\x80\x80\xCD\xB8", {"a\xF4\x80\x80\x80"}},
+    {R"(\P{Assigned})", "a\xCD\xB8", {"\xCD\xB8"}},
+    {R"(\p{Punct}+)", "a!?$+,b", {"!?", ","}},
+    {R"(\p{Punctuation}+)", "a$,b", {","}},
+    {R"([\p{Punct}]+)", "a$,b", {","}},
+    {R"(\p{PosixPunct}+)", "a$,b", {"$,"}},
+    {R"(\p{Symbol}+)", "a$,b", {"$"}},
     {R"(a\Ob)", "a\nb", {"a\nb"}},
     {R"(\u4e16)", "世", {"世"}},
     {R"(\Q+)", "QQ+", {"QQ"}},
@@ -63,6 +92,18 @@ const PatternCase kPatterns[] = {
     {R"((?m:a.)b)", "a\nb", {"a\nb"}},
     {R"(a(?i)b|c)", "aB C aC", {"aB", "aC"}},
     {R"((?i:'s|'t))", "don'T", {"'T"}},
+    // One letter and several that differ in case alone.
+    {R"((?i)ass)", "aß ASS aẞ as", {"aß", "ASS", "aẞ"}},
+    {R"((?i:fi|fl)x)", "ﬁx FLx fx", {"ﬁx", "FLx"}},
+    {R"((?i)ffi)", "ﬃ ffI ﬀ", {"ﬃ", "ffI"}},
+    {R"((?i)st)", "ﬆ ﬅ sT", {"ﬆ", "ﬅ", "sT"}},
+    {R"((?i)ß+)", "ssß SS s", {"ssß", "SS"}},
+    {R"((?i)ﬁ)", "ﬁ Fi f", {"ﬁ", "Fi"}},
+    {R"((?i)ss+)", "ß sss", {"sss"}},
+    {R"((?i)s(?-i)s|ß)", "ß ss SS Ss", {"ss", "Ss"}},
+    {R"(ss|ß)", "ß ss SS", {"ß", "ss"}},
+    {R"((?i:(ss))t)", "ßt", {"ßt"}},
+    {R"((?i:a)ss)", "Aß Ass", {"Ass"}},
     {R"(x(?#a comment)y)", "xy", {"xy"}},
     // Quantifiers.
     {R"(a{1,2}+b)", "aaab", {"aaab"}},
