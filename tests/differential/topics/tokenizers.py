@@ -1,7 +1,9 @@
 """Random tokenizer.json files, and random texts through them, against the tokenizers library."""
+import functools
 import json
 import pathlib
 import random
+import string
 import unicodedata
 
 import dllm
@@ -15,7 +17,25 @@ WORDS = ("the quick brown fox jumps over a lazy dog can't won't I'll we've HTTP 
          "\u00a0 \u200b \u2028 \ufeff \u0130 \u01c5 Ǆ ß").split(" ")
 SPACES = [" ", " ", " ", "  ", "\n", "\t", "\r\n", "   ", "\u3000", "\u00a0", ""]
 PATTERNS = [r"\s+", r"\d+", r"\p{L}+", r"[A-Z]", r"\d{1,3}(?=(?:\d{3})*\b)", r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+",
-            r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+", r"[^\s\w]+", r"e", r"\b"]
+            r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+", r"[^\s\w]+", r"e", r"\b",
+            r"\W+", r"\B", r"(?=[aeiou])", r"\s*", r"(?i)ss|fi|S", r"\p{Punct}+|[[:punct:]]", r"\p{Letter}+"]
+
+
+@functools.cache
+def is_known(point: int) -> bool:
+    """Whether the reference has this character as Unicode 14 has it. Its crates for normal forms, accents, punctuation and
+    BERT's cleaning have older tables, which lack a part of Unicode 8 to 14."""
+    c = chr(point)
+    category, around = unicodedata.category(c), f"a\u0301{c}\u0316b"
+    without_marks = "".join(x for x in unicodedata.normalize("NFD", c) if unicodedata.category(x) != "Mn")
+    bert = {"clean_text": False, "handle_chinese_chars": False, "strip_accents": False, "lowercase": False}
+    return (category != "Cn"
+            and all(form().normalize_str(around) == unicodedata.normalize(form.__name__, around)
+                    for form in (normalizers.NFC, normalizers.NFD, normalizers.NFKC, normalizers.NFKD))
+            and (normalizers.StripAccents().normalize_str(c) == "") == (category[0] == "M")
+            and (normalizers.BertNormalizer(**bert | {"clean_text": True}).normalize_str(c) == "") == (category[0] == "C")
+            and normalizers.BertNormalizer(**bert | {"strip_accents": True}).normalize_str(c) == without_marks
+            and (len(pre_tokenizers.Punctuation().pre_tokenize_str(f"a{c}a")) == 3) == (category[0] == "P" or c in string.punctuation))
 
 
 def text_of(rng: random.Random) -> str:
@@ -25,7 +45,7 @@ def text_of(rng: random.Random) -> str:
     for _ in range(rng.randint(0, 3)):
         point = rng.choice([rng.randrange(32, 127), rng.randrange(160, 0x3000), rng.randrange(0x10000, 0x1FFFF)])
         at = rng.randint(0, len(text))
-        if unicodedata.category(chr(point)) != "Cn":  # what is assigned later differs by the table's version
+        if is_known(point):
             text = text[:at] + chr(point) + text[at:]
     return text
 
