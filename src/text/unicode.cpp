@@ -280,6 +280,10 @@ bool is_numeric(char32_t code) {
   return c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_NO;
 }
 
+bool is_decimal(char32_t code) {
+  return category(code) == UTF8PROC_CATEGORY_ND;
+}
+
 bool is_punctuation(char32_t code) {
   const auto c = category(code);
   return c >= UTF8PROC_CATEGORY_PC && c <= UTF8PROC_CATEGORY_PO;

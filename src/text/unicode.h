@@ -38,6 +38,7 @@ std::string lowercase(std::string_view text);
 
 bool is_whitespace(char32_t code);  // White_Space
 bool is_numeric(char32_t code);     // Nd, Nl, No
+bool is_decimal(char32_t code);     // Nd
 bool is_punctuation(char32_t code); // P*
 bool is_ascii_punctuation(char32_t code);
 bool is_mark(char32_t code);            // M*

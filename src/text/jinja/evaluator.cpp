@@ -258,10 +258,12 @@ Value Evaluator::slice(const Expression& node, const Scope& scope) {
     bounds[i] = need_integer(bound, "a bound of a slice");
     given[i] = true;
   }
-  if (!of.is_sequence() && !of.is_text()) {
-    fail(Code::invalid_argument, "a {} cannot be sliced",
-         of.is_undefined() ? of.undefined_name() + " that is undefined" : of.type_name());
+  if (of.is_undefined()) {
+    fail(Code::invalid_argument, "{} is undefined, it cannot be sliced", of.undefined_name());
   }
+  if (!of.is_sequence() && !of.is_text())
+    return Value::undefined(
+        fmt::format("a slice of {} {}", of.is_whole() ? "an" : "a", of.type_name()));
   const int64_t step = bounds[2];
   if (step == 0) fail(Code::invalid_argument, "the step of a slice must not be 0");
   const Characters characters = of.is_text() ? Characters(budget, of.text()) : Characters();

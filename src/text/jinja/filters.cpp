@@ -2,9 +2,12 @@
 #include "base/error.h"
 #include "base/number.h"
 #include "text/jinja/evaluator.h"
+#include "text/unicode.h"
 
+#include <cctype>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 namespace dllm::text::jinja {
@@ -63,7 +66,8 @@ Value fallback(Evaluator&, const Value& input, Arguments& arguments) {
 Value attribute(Evaluator& e, const Value& input, Arguments& arguments) {
   const Value* name = arguments.take(0, "name");
   if (name == nullptr) fail(Code::invalid_argument, "attr needs a name");
-  return e.attribute(input, need_text(*name, "an attribute's name").bytes());
+  const std::string& bytes = need_text(*name, "an attribute's name").bytes();
+  return input.is(Type::map) ? Value::undefined(bytes) : e.attribute(input, bytes); // no member
 }
 
 // The arguments behind the first `count`: they belong to the test or filter that is named.
@@ -139,10 +143,31 @@ std::span<const Filter> choice_filters() {
 
 namespace {
 
+// A number's text without white space around it and single "_" inside; "" for a misplaced one.
+std::string plain_number(const MarkedText& text) {
+  const std::string bytes = strip(text, nullptr, true, true).bytes();
+  const auto is_digit = [&](size_t at) {
+    return at < bytes.size() && std::isalnum(static_cast<unsigned char>(bytes[at])) != 0;
+  };
+  std::string plain;
+  for (size_t at = 0; at < bytes.size(); ++at) {
+    if (bytes[at] != '_')
+      plain.push_back(bytes[at]);
+    else if (at == 0 || !is_digit(at - 1) || !is_digit(at + 1))
+      return "";
+  }
+  return plain;
+}
+
 // A number written in a text, as Python's float() reads it; nothing when there is none.
 std::optional<double> parse_real(const MarkedText& text) {
-  const std::string bytes = strip(text, nullptr, true, true).bytes();
+  const std::string bytes = plain_number(text);
   if (bytes.empty() || bytes.size() > 100) return std::nullopt;
+  const bool is_signed = bytes[0] == '+' || bytes[0] == '-';
+  const std::string name = lowercase(std::string_view(bytes).substr(is_signed ? 1 : 0));
+  const double sign = bytes[0] == '-' ? -1 : 1;
+  if (name == "inf" || name == "infinity") return sign * std::numeric_limits<double>::infinity();
+  if (name == "nan") return std::numeric_limits<double>::quiet_NaN();
   if (bytes.find_first_not_of("0123456789+-.eE") != std::string::npos) return std::nullopt;
   return parse_number(bytes);
 }
@@ -152,32 +177,54 @@ std::optional<int64_t> truncated(double value) {
   return static_cast<int64_t>(value);
 }
 
+const Value& need_defined(const Value& value) {
+  if (!value.is_undefined()) return value;
+  fail(Code::invalid_argument, "{} is undefined, it is no number", value.undefined_name());
+}
+
+// Nothing where Python raises an error that int() catches.
+std::optional<Value> whole_part(double value) {
+  if (!std::isfinite(value)) return std::nullopt;
+  const auto whole = truncated(value);
+  if (!whole) fail(Code::unimplemented, "an integer passes 64 bits");
+  return Value(*whole);
+}
+
+// As Python's int() reads it in a base, which may stand in front: 0x1F.
+std::optional<Value> parse_whole(std::string bytes, int64_t base) {
+  const bool negative = bytes.starts_with("-");
+  if (negative || bytes.starts_with("+")) bytes.erase(0, 1);
+  const std::string begin = lowercase(bytes.substr(0, 2));
+  const bool is_named =
+      (base == 16 && begin == "0x") || (base == 8 && begin == "0o") || (base == 2 && begin == "0b");
+  if (is_named) bytes.erase(0, 2);
+  if (bytes.empty() || bytes[0] == '-') return std::nullopt;
+  if (negative) bytes.insert(0, "-");
+  int64_t value = 0;
+  const char* end = bytes.data() + bytes.size();
+  const auto result = std::from_chars(bytes.data(), end, value, static_cast<int>(base));
+  if (result.ptr != end || result.ec == std::errc::invalid_argument) return std::nullopt;
+  if (result.ec != std::errc()) fail(Code::unimplemented, "an integer passes 64 bits");
+  return Value(value);
+}
+
 Value to_integer(Evaluator&, const Value& input, Arguments& arguments) {
   const Value* given = arguments.take(0, "default");
   const Value* base_given = arguments.take(1, "base");
   const Value missing = given != nullptr ? *given : Value(int64_t{0});
   const int64_t base = base_given != nullptr ? need_integer(*base_given, "base") : 10;
   if (base < 2 || base > 36) fail(Code::invalid_argument, "base {} is not 2 to 36", base);
-  if (input.is_whole()) return Value(input.integer());
-  if (!input.is_text()) {
-    if (!input.is(Type::real)) return missing;
-    const auto whole = truncated(input.real());
-    return whole ? Value(*whole) : missing;
-  }
-  std::string bytes = strip(input.text(), nullptr, true, true).bytes();
-  if (!bytes.empty() && bytes[0] == '+') bytes.erase(0, 1);
-  int64_t value = 0;
-  const char* end = bytes.data() + bytes.size();
-  const auto result = std::from_chars(bytes.data(), end, value, static_cast<int>(base));
-  if (result.ec == std::errc() && result.ptr == end && !bytes.empty()) return Value(value);
+  if (need_defined(input).is_whole()) return Value(input.integer());
+  if (!input.is_text())
+    return input.is(Type::real) ? whole_part(input.real()).value_or(missing) : missing;
+  if (const auto value = parse_whole(plain_number(input.text()), base)) return *value;
   const auto real = parse_real(input.text());
-  const auto whole = real ? truncated(*real) : std::nullopt;
-  return whole ? Value(*whole) : missing;
+  return real ? whole_part(*real).value_or(missing) : missing;
 }
 
 Value to_real(Evaluator&, const Value& input, Arguments& arguments) {
   const Value* missing = arguments.take(0, "default");
-  if (input.is_number()) return Value(input.real());
+  if (need_defined(input).is_number()) return Value(input.real());
   const auto value = input.is_text() ? parse_real(input.text()) : std::nullopt;
   if (value) return Value(*value);
   return missing != nullptr ? *missing : Value(0.0);

@@ -65,11 +65,31 @@ bool taken(const Char& c, std::string_view raw, const std::string* characters) {
   return characters->find(raw) != std::string::npos;
 }
 
-std::string cased(std::string_view raw, const Char& c, bool upper) {
+// The capitals of a letter; of its first part alone for a title. Some have several: "ﬁ" is "FI".
+std::string capitals(char32_t letter, bool whole) {
+  const auto code = static_cast<utf8proc_int32_t>(letter);
+  const auto upper = [](utf8proc_int32_t part) {
+    return to_utf8(static_cast<char32_t>(utf8proc_toupper(part)));
+  };
+  const utf8proc_int32_t title = utf8proc_totitle(code);
+  constexpr utf8proc_int32_t kSharpS = 0x1E9E; // no capital of "ß" in Unicode
+  if (!whole && title != code && title != kSharpS) return to_utf8(static_cast<char32_t>(title));
+  utf8proc_int32_t parts[8];
+  int boundary = 0;
+  const auto count = utf8proc_decompose_char(code, parts, 8, UTF8PROC_CASEFOLD, &boundary);
+  const auto category = utf8proc_category(code);
+  const bool is_small = category == UTF8PROC_CATEGORY_LL || category == UTF8PROC_CATEGORY_LT;
+  if (count < 2 || count > 8 || !is_small) return upper(code);
+  std::string out = upper(parts[0]);
+  const bool goes_on = whole || utf8proc_toupper(parts[0]) == parts[0];
+  for (int i = 1; i < count; ++i)
+    out += goes_on ? upper(parts[i]) : to_utf8(static_cast<char32_t>(parts[i]));
+  return out;
+}
+
+std::string cased(std::string_view raw, const Char& c, bool upper, bool whole) {
   if (!c.valid) return std::string(raw);
-  if (!upper) return lowercase(raw);
-  if (c.code == 0xDF) return "SS"; // the one common letter whose capital is two
-  return to_utf8(static_cast<char32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(c.code))));
+  return upper ? capitals(c.code, whole) : lowercase(raw);
 }
 
 bool is_letter(const Char& c) {
@@ -132,7 +152,7 @@ MarkedText replace(Evaluator& evaluator, const MarkedText& text, const MarkedTex
 MarkedText change_case(Evaluator& evaluator, const MarkedText& text, Case to) {
   const std::string_view bytes = text.bytes();
   evaluator.budget.step(bytes.size() / 4);
-  evaluator.budget.grow(2 * bytes.size());
+  evaluator.budget.grow(3 * bytes.size());
   MarkedText out;
   size_t at = 0;
   bool inside = false; // of a word; for capitalize: behind the first character
@@ -142,7 +162,7 @@ MarkedText change_case(Evaluator& evaluator, const MarkedText& text, Case to) {
       const Char c = char_at(bytes, at);
       const bool upper =
           to == Case::upper || ((to == Case::title || to == Case::capitalize) && !inside);
-      changed += cased(bytes.substr(at, static_cast<size_t>(c.size)), c, upper);
+      changed += cased(bytes.substr(at, static_cast<size_t>(c.size)), c, upper, to == Case::upper);
       inside = to == Case::capitalize || is_letter(c);
       at += static_cast<size_t>(c.size);
     }

@@ -2,6 +2,7 @@
 
 #include "text/jinja/evaluator.h"
 #include "text/jinja/template.h"
+#include "text/unicode.h"
 
 #include <algorithm>
 #include <span>
@@ -225,14 +226,19 @@ template <bool (*kIs)(char32_t)> Value all_are(Evaluator&, const Value& self, Ar
   return Value(!bytes.empty());
 }
 
+// A digit, also a small or a circled one: "²" and "⑴", but no "½".
 bool is_digit_sign(char32_t code) {
-  return is_numeric(code);
+  if (!is_numeric(code)) return false;
+  if (is_decimal(code)) return true;
+  std::string plain = normalize(to_utf8(code), Form::nfkd);
+  std::erase_if(plain, [](char c) { return c == '(' || c == ')' || c == '.' || c == ','; });
+  return plain.size() == 1 && plain[0] >= '0' && plain[0] <= '9';
 }
 bool is_letter_sign(char32_t code) {
   return is_word(code) && !is_numeric(code) && !is_mark(code) && code != '_';
 }
 bool is_letter_or_digit(char32_t code) {
-  return is_digit_sign(code) || is_letter_sign(code);
+  return is_numeric(code) || is_letter_sign(code);
 }
 
 constexpr Method kTextMethods[] = {

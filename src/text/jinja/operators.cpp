@@ -2,6 +2,7 @@
 #include "text/jinja/evaluator.h"
 
 #include <cmath>
+#include <utility>
 
 namespace dllm::text::jinja {
 
@@ -16,7 +17,7 @@ namespace {
 }
 
 Value checked(bool overflow, int64_t result) {
-  if (overflow) fail(Code::invalid_argument, "an integer passes 64 bits");
+  if (overflow) fail(Code::unimplemented, "an integer passes 64 bits");
   return Value(result);
 }
 
@@ -26,6 +27,7 @@ int64_t floor_divide(int64_t a, int64_t b) {
 }
 
 Value power(int64_t base, int64_t exponent) {
+  if (exponent < 0 && base == 0) fail(Code::invalid_argument, "0 ** {} divides by zero", exponent);
   if (exponent < 0)
     return Value(std::pow(static_cast<double>(base), static_cast<double>(exponent)));
   int64_t result = 1;
@@ -53,16 +55,34 @@ Value whole(std::string_view sign, int64_t a, int64_t b) {
   return Value(a - floor_divide(a, b) * b);
 }
 
+// Rounded down, and what is left, which has the sign of b.
+std::pair<double, double> divide(double a, double b) {
+  double rest = std::fmod(a, b), quotient = (a - rest) / b;
+  if (rest == 0) {
+    rest = std::copysign(0.0, b);
+  } else if ((rest < 0) != (b < 0)) {
+    rest += b;
+    quotient -= 1;
+  }
+  if (quotient == 0) return {std::copysign(0.0, a / b), rest};
+  const double whole = std::floor(quotient);
+  return {quotient - whole > 0.5 ? whole + 1 : whole, rest};
+}
+
 Value real(std::string_view sign, double a, double b) {
   if (sign == "+") return Value(a + b);
   if (sign == "-") return Value(a - b);
   if (sign == "*") return Value(a * b);
-  if (sign == "**") return Value(std::pow(a, b));
+  if (sign == "**") {
+    if (a == 0 && b < 0) fail(Code::invalid_argument, "0 ** {} divides by zero", number_text(b));
+    if (a < 0 && std::isfinite(b) && b != std::floor(b))
+      fail(Code::unimplemented, "{} ** {} is a complex number", number_text(a), number_text(b));
+    return Value(std::pow(a, b));
+  }
   if (b == 0) fail(Code::invalid_argument, "{} {} 0 divides by zero", number_text(a), sign);
   if (sign == "/") return Value(a / b);
-  if (sign == "//") return Value(std::floor(a / b));
-  const double rest = std::fmod(a, b);
-  return Value(rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest);
+  const auto [quotient, rest] = divide(a, b);
+  return Value(sign == "//" ? quotient : rest);
 }
 
 Value repeat(Evaluator& evaluator, const Value& value, int64_t count) {
