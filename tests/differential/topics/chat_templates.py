@@ -48,7 +48,7 @@ class Writer:
         if kind == "content":
             return rng.choice(["message['content']", "message.content"]) if "message" in self.scope else "messages[-1]['content']"
         if kind == "filter":
-            return f"({inner()})|{rng.choice(['trim', 'upper', 'lower', 'title', 'capitalize', 'length', 'string', 'first', 'last', 'reverse', 'e', 'indent', 'indent(2, true)', 'wordcount', 'list', 'unique|list', 'sort|join'])}"
+            return f"({inner()})|{rng.choice(['trim', 'upper', 'lower', 'title', 'capitalize', 'length', 'string', 'first', 'last', 'reverse', 'indent', 'indent(2, true)', 'wordcount', 'list', 'unique|list', 'sort|join'])}"
         if kind == "slice":
             return f"({inner()}){rng.choice(['[1:]', '[:3]', '[-4:]', '[::-1]', '[1:-1]', '[::2]', '[5:1]'])}"
         if kind == "join":
@@ -105,7 +105,10 @@ class Writer:
         body = lambda: "".join(self.statement(depth + 1) for _ in range(rng.randint(1, 3)))
         kind = rng.choice(["print", "print", "print", "raw", "comment"] + (["if", "for", "set", "for_list", "macro", "filter", "namespace"] if depth < 3 else []))
         if kind == "print":
-            return f"{rng.choice(['{{', '{{', '{{-'])} {rng.choice([self.text_expr, self.number_expr])()} {rng.choice(['}}', '}}', '-}}'])}"
+            shown = rng.choice([self.text_expr, self.number_expr])()
+            if rng.random() < .05:
+                shown = f"({shown})|e"
+            return f"{rng.choice(['{{', '{{', '{{-'])} {shown} {rng.choice(['}}', '}}', '-}}'])}"
         if kind == "raw":
             return rng.choice(["\n", " ", "text\n", "  \n", "<|im_start|>", "\n\n", "    ", "a b\n  ", "{% raw %}{{ x }}{% endraw %}"])
         if kind == "comment":
@@ -167,7 +170,9 @@ def run_case(seed: int, folder: pathlib.Path) -> None:
         variables = {"extra": {"a": value(rng), "b": value(rng)}, "flag": rng.random() < .5, "number": rng.choice([0, 1, 3, -7, 2.5])}
         about = f"\n  template {template!r}\n  messages {json.dumps(messages)}\n  variables {json.dumps(variables)}"
         try:
-            want = environment().from_string(template).render(messages=messages, add_generation_prompt=False, **variables)
+            # Members that are null are dropped before a template sees them, as transformers 5.24 does.
+            plain = [{key: value for key, value in message.items() if value is not None} for message in messages]
+            want = environment().from_string(template).render(messages=plain, add_generation_prompt=False, **variables)
         except Exception as error:  # whatever Python raises
             want = error
         try:
@@ -179,7 +184,9 @@ def run_case(seed: int, folder: pathlib.Path) -> None:
             if isinstance(want, jinja2.TemplateError) and not isinstance(got, Exception):
                 raise Difference(f"accepted, Jinja2 has: {type(want).__name__}: {want}{about}")
             continue
-        if isinstance(got, dllm.Error) and type(got).__name__ == "UnimplementedError":
+        if " object at 0x" in want:  # an address
+            continue
+        if isinstance(got, dllm.Error) and type(got).__name__ == "Unimplemented":
             refused += 1
             continue
         if isinstance(got, Exception):
