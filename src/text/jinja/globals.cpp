@@ -108,6 +108,23 @@ Value raise_exception(Evaluator& evaluator, Arguments& arguments) {
                           : std::string("the template refuses these messages"));
 }
 
+// As Python's datetime has it: a time of now without a zone, and %f for its microseconds.
+std::string without_zone(std::string_view format, int64_t microseconds) {
+  std::string out;
+  for (size_t at = 0; at < format.size(); ++at) {
+    if (format[at] != '%' || at + 1 == format.size()) {
+      out.push_back(format[at]);
+      continue;
+    }
+    const char what = format[++at];
+    if (what == 'f')
+      out += fmt::format("{:06}", microseconds);
+    else if (what != 'Z' && what != 'z')
+      out += {'%', what};
+  }
+  return out;
+}
+
 // The time of now by a format of strftime(3), in English whatever locale the host has set.
 Value strftime_now(Evaluator&, Arguments& arguments) {
   const Value* given = arguments.take(0, "format");
@@ -115,15 +132,16 @@ Value strftime_now(Evaluator&, Arguments& arguments) {
   const std::string format = need_text(*given, "format").bytes();
   arguments.done("strftime_now");
   static const locale_t english = newlocale(LC_ALL_MASK, "C", static_cast<locale_t>(nullptr));
-  const std::time_t now = std::time(nullptr);
+  std::timespec now = {};
+  std::timespec_get(&now, TIME_UTC);
   std::tm local = {};
-  localtime_r(&now, &local);
-  constexpr size_t kMost = 1000; // bytes
+  localtime_r(&now.tv_sec, &local);
+  const std::string plain = without_zone(format, now.tv_nsec / 1000) + "|"; // never nothing
+  constexpr size_t kMost = 1000;                                            // bytes
   char text[kMost];
-  const size_t size = strftime_l(text, sizeof text, format.c_str(), &local, english);
-  if (size == 0 && !format.empty())
-    fail(Code::invalid_argument, "strftime_now: a date of more than {} bytes", kMost);
-  return Value(std::string(text, size));
+  const size_t size = strftime_l(text, sizeof text, plain.c_str(), &local, english);
+  if (size == 0) fail(Code::invalid_argument, "strftime_now: a date of more than {} bytes", kMost);
+  return Value(std::string(text, size - 1));
 }
 
 // Gives the same text whatever it is asked.

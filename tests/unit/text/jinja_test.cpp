@@ -117,6 +117,14 @@ TEST(Jinja, NumbersAreThoseOfPython) {
   }
 }
 
+// datetime.now() of Python has no zone.
+TEST(Jinja, TheTimeOfNowHasMicrosecondsAndNoZone) {
+  EXPECT_EQ(render("[{{ strftime_now('%Z') }}{{ strftime_now('%z%%Z') }}{{ strftime_now('') }}]"),
+            "[%Z]");
+  EXPECT_EQ(render("{{ strftime_now('%f')|length }}{{ strftime_now('%f').isdigit() }}"), "6True");
+  EXPECT_EQ(render("{{ strftime_now('%Y-%m')|length }}"), "7");
+}
+
 TEST(Jinja, CapitalsAreThoseOfPython) {
   const std::pair<const char*, const char*> rows[] = {{"'ß'.capitalize()", "Ss"},
                                                       {"'ß'.upper()", "SS"},
