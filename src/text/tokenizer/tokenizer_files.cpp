@@ -119,6 +119,18 @@ std::string scheme_of(const Source& source) {
                  family.empty() ? "unknown" : family);
 }
 
+// add_prefix_space of tokenizer_config.json: every word that the pre-tokenizer gives its last step
+// begins with a space.
+void read_prefix_space(const Source& source, TreeJson& pre_tokenizer) {
+  if (!source.has(kConfigJson)) return;
+  const std::string where = source.describe() + "/" + kConfigJson;
+  const TreeJson config = parse_tree(source.open(kConfigJson).text(), where);
+  if (!bool_member(config, "add_prefix_space", where, false)) return;
+  const bool has_steps = pre_tokenizer.contains("pretokenizers");
+  TreeJson& last = has_steps ? pre_tokenizer["pretokenizers"].back() : pre_tokenizer;
+  last["add_prefix_space"] = true;
+}
+
 } // namespace
 
 std::shared_ptr<Tokenizer> Tokenizer::load(const std::string& path, const Options& options) {
@@ -151,6 +163,7 @@ std::shared_ptr<Tokenizer> Tokenizer::load(const Source& source, const Options& 
     parts =
         read_vocab_and_merges(source.open("vocab.json").text(), source.open("merges.txt").text(),
                               source.describe(), scheme_of(source));
+    read_prefix_space(source, parts.pre_tokenizer);
   } else {
     fail_with_hint("a tokenizer is a tokenizer.json, or vocab.json with merges.txt",
                    Code::not_found, "{} holds no tokenizer.json", source.describe());

@@ -99,6 +99,35 @@ TEST(SpecialFiles, TokensAndTheirJobsMayStandInAnyFile) {
   }
 }
 
+// Of files without a tokenizer.json. Ids: transformers 5.24, GPT2Tokenizer and Qwen2Tokenizer.
+TEST(SpecialFiles, AConfigCanAskForASpaceInFront) {
+  TreeJson vocab = TreeJson::object();
+  for (int b = 0; b < 256; ++b) vocab[to_utf8(byte_char(static_cast<unsigned char>(b)))] = b;
+  vocab["<|x|>"] = 256;
+  struct Case {
+    const char* tokenizer_class;
+    const char* prefix;
+    std::vector<int32_t> ids; // of "a1 2<|x|>b"
+  };
+  const int32_t s = ' ', x = 256;
+  for (const Case& c : {Case{"GPT2Tokenizer", "true", {s, 'a', '1', s, '2', x, s, 'b'}},
+                        Case{"GPT2Tokenizer", "false", {'a', '1', s, '2', x, 'b'}},
+                        Case{"GPT2Tokenizer", "null", {'a', '1', s, '2', x, 'b'}},
+                        Case{"Qwen2Tokenizer", "true", {s, 'a', s, '1', s, s, '2', x, s, 'b'}},
+                        Case{"Qwen2Tokenizer", "false", {'a', '1', s, '2', x, 'b'}}}) {
+    const std::string config = fmt::format(
+        R"({{"tokenizer_class": "{}", "add_prefix_space": {}, )"
+        R"("added_tokens_decoder": {{"256": {{"content": "<|x|>", "special": true}}}}}})",
+        c.tokenizer_class, c.prefix);
+    const TokenFiles files = {{"vocab.json", vocab.dump()},
+                              {"merges.txt", "#version: 0.2\n"},
+                              {"config.json", "{}"},
+                              {"tokenizer_config.json", config}};
+    const auto tokenizer = Tokenizer::load(source_of(files), Options(tokenizer_schema()));
+    EXPECT_EQ(tokenizer->encode("a1 2<|x|>b", {.parse_special = true}), c.ids) << config;
+  }
+}
+
 TEST(SpecialFiles, TwoTokensForOneIdAreRefused) {
   const MemorySource source = source_of(with_bytes({{"added_tokens.json", R"({"<|end|>": 65})"}}));
   try {
