@@ -59,9 +59,13 @@ void read_numbers(JsonScanner& json, std::string_view text, int64_t largest,
   }
 }
 
-void need(const Member& member, std::string_view key, const char* type, const std::string& where) {
+bool has(const Member& member) {
   const bool null = member.wrong_type != nullptr && std::string_view(member.wrong_type) == "null";
-  if (!member.present || null) fail(Code::data_loss, "{}: \"{}\" is missing", where, key);
+  return member.present && !null;
+}
+
+void need(const Member& member, std::string_view key, const char* type, const std::string& where) {
+  if (!has(member)) fail(Code::data_loss, "{}: \"{}\" is missing", where, key);
   if (member.wrong_type == nullptr) return;
   fail(Code::data_loss, "{}: \"{}\" must be {}, found {}", where, key, type, member.wrong_type);
 }
@@ -95,7 +99,7 @@ Row read_row(JsonScanner& json, std::string_view text, const RecordKeys& keys) {
     else if (key == "keep")
       read_numbers(json, text, 1, row.keep);
     else {
-      row.messages = row.messages || key == "messages";
+      if (key == "messages") row.messages = json.next_type() != std::string_view("null");
       json.skip();
     }
   }
@@ -107,8 +111,7 @@ void take_ids(Row& row, const std::string& where, Record& record) {
   if (row.ids.bad >= 0)
     fail(Code::data_loss, "{}: ids[{}] is not a token number", where, row.ids.bad);
   record.ids = std::move(row.ids.values);
-  const char* type = row.keep.wrong_type;
-  if (!row.keep.present || (type != nullptr && std::string_view(type) == "null")) return;
+  if (!has(row.keep)) return;
   need(row.keep, "keep", "an array", where);
   if (row.keep.bad >= 0)
     fail(Code::data_loss, "{}: keep[{}] is neither 0 nor 1", where, row.keep.bad);
@@ -134,16 +137,20 @@ void take_ids(Row& row, const std::string& where, Record& record) {
 
 Record record_of(Row row, const std::string& where, const RecordKeys& keys) {
   Record record;
-  if (row.text.present) {
+  // A table with rows of several kinds has null where a row has nothing.
+  const bool answered = has(row.prompt) && has(row.response);
+  const bool any = has(row.text) || answered || has(row.ids) || row.messages;
+  const auto is = [&](bool has_it, bool names_it) { return any ? has_it : names_it; };
+  if (is(has(row.text), row.text.present)) {
     need(row.text, keys.text, "a string", where);
     record.text = std::move(row.text.value);
-  } else if (row.prompt.present && row.response.present) {
+  } else if (is(answered, row.prompt.present && row.response.present)) {
     record.kind = Record::Kind::answer;
     need(row.prompt, keys.prompt, "a string", where);
     need(row.response, keys.response, "a string", where);
     record.prompt = std::move(row.prompt.value);
     record.text = std::move(row.response.value);
-  } else if (row.ids.present) {
+  } else if (is(has(row.ids), row.ids.present)) {
     record.kind = Record::Kind::ids;
     take_ids(row, where, record);
   } else if (row.messages) {

@@ -33,6 +33,27 @@ TEST(Record, TakesTheMembersItNeeds) {
   EXPECT_EQ(parse_record(R"({"text": "a", "text": "b"})", "x", RecordKeys()).text, "b");
 }
 
+// A column of a table that has rows of several kinds is null in the others.
+TEST(Record, NullIsNothing) {
+  using Kind = Record::Kind;
+  const std::string chat = R"("messages": [{"role": "user", "content": "q"}])";
+  const std::pair<std::string, Kind> rows[] = {
+      {R"({"prompt": "q", "response": null, )" + chat + "}", Kind::chat},
+      {R"({"text": null, )" + chat + "}", Kind::chat},
+      {R"({"ids": null, "keep": null, )" + chat + "}", Kind::chat},
+      {R"({"prompt": [1], )" + chat + "}", Kind::chat},
+      {R"({"messages": null, "prompt": "q", "response": "a"})", Kind::answer},
+      {R"({"text": null, "prompt": "q", "response": "a"})", Kind::answer},
+      {R"({"text": null, "prompt": null, "response": null, "ids": [1]})", Kind::ids},
+      {R"({"text": null, "ids": [1], "messages": null})", Kind::ids},
+      {R"({"text": "t", "prompt": null, "response": null, "messages": null})", Kind::text}};
+  for (const auto& [row, kind] : rows)
+    EXPECT_EQ(parse_record(row, "x", RecordKeys()).kind, kind) << row;
+  EXPECT_EQ(error_of(R"({"text": null, "messages": null})"), "a.jsonl line 3: \"text\" is missing");
+  EXPECT_EQ(error_of(R"({"prompt": "q", "response": null, "messages": null})"),
+            "a.jsonl line 3: \"response\" is missing");
+}
+
 // Strings are scanned eight bytes at a time: every byte counts, wherever it lies in such a word.
 TEST(Record, StringsEndWhereTheyEnd) {
   for (size_t size = 0; size <= 20; ++size) {
