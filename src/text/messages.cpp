@@ -66,8 +66,8 @@ Json plain_messages(const Json& messages) {
     Json plain = Json::object();
     for (const auto& [key, value] : message.items()) {
       if (value.is_null()) continue;
-      if (key == "content" && value.is_array())
-        plain[key] = joined_parts(value, made.size());
+      if (key == "content" && value.is_structured()) // a list of parts, or one part
+        plain[key] = joined_parts(value.is_array() ? value : Json::array({value}), made.size());
       else if (key == "role" && value.is_string())
         plain[key] = plain_role(value.get<std::string>());
       else

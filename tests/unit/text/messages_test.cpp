@@ -18,6 +18,11 @@ TEST(Messages, HaveOneForm) {
       {R"([{"role": "critic", "content": "", "weight": 0.5}])",
        R"([{"role":"critic","content":"","weight":0.5}])"},
       {R"([{"role": "assistant", "content": []}])", R"([{"role":"assistant","content":""}])"},
+      {R"([{"role": "user", "content": {"type": "text", "text": "hi"}}])",
+       R"([{"role":"user","content":"hi"}])"},
+      {R"([{"role": "user", "content": ["a", {"type": "input_text", "text": "b"}]}])",
+       R"([{"role":"user","content":"ab"}])"},
+      {R"([{"role": "user", "content": 5}])", R"([{"role":"user","content":5}])"},
       {R"({"no": "list"})", R"({"no":"list"})"},
   };
   for (const auto& [given, plain] : rows)
@@ -25,13 +30,19 @@ TEST(Messages, HaveOneForm) {
 }
 
 TEST(Messages, APartThatIsNoTextIsNamed) {
-  try {
-    plain_messages(parse_json(
-        R"([{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url"}]}])",
-        "test"));
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.text(), "messages[0]: content[1] is image_url, not a text");
+  const std::pair<const char*, const char*> rows[] = {
+      {R"([{"type": "text", "text": "a"}, {"type": "image_url"}])", "content[1] is image_url"},
+      {R"({"type": "image"})", "content[0] is image"},
+      {R"({"b": 1})", "content[0] is object"},
+      {R"([[{"type": "text", "text": "a"}]])", "content[0] is array"}};
+  for (const auto& [content, named] : rows) {
+    try {
+      plain_messages(
+          parse_json(R"([{"role": "user", "content": )" + std::string(content) + "}]", "test"));
+      ADD_FAILURE() << content;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.text(), "messages[0]: " + std::string(named) + ", not a text");
+    }
   }
 }
 
