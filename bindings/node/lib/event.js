@@ -1,7 +1,8 @@
 // Calls that send events: each runs on a thread of its own, and the host's function on the thread that called.
 //
 // A koffi callback out of an async call waits for the event loop, and would wait for ever in a process that ends
-// meanwhile. A worker of Node is ended with the process, and its wait with it.
+// meanwhile. A worker of Node is ended with the process. Inside of koffi that would be an abort, so the end of the
+// process waits until the worker has left it.
 'use strict';
 const path = require('node:path');
 const { SHARE_ENV, Worker } = require('node:worker_threads');
@@ -12,25 +13,35 @@ const WAITING = -1;
 // Places of the memory that a thread shares with this one.
 const ANSWER = 0;
 const LOADED = 1; // 0 until the thread has loaded koffi and the library
+const BUSY = 2; // 1 from the call's message until the call has returned
+const ENDING = 3; // 1: the process ends, events are answered with STOP
+const PLACES = 4;
 const idle = [];
 const threads = [];
 
-// A thread that is ended while it loads native code takes the process down with SIGABRT: the end of the process waits
-// for it, a tenth of a second on an idle machine.
-function waitForLoading() {
-  for (const thread of threads) Atomics.wait(thread.shared, LOADED, 0, 30_000);
+// A thread that is ended while it loads or calls native code takes the process down with SIGABRT. The tasks of the calls
+// are cancelled before (call.js), so this takes as long as a cancel; loading takes a tenth of a second.
+function leaveNativeCode() {
+  for (const { shared } of threads) {
+    Atomics.store(shared, ENDING, 1);
+    Atomics.store(shared, ANSWER, raw.STOP);
+    Atomics.notify(shared, ANSWER);
+  }
+  for (const { shared } of threads) {
+    Atomics.wait(shared, LOADED, 0, 30_000);
+    Atomics.wait(shared, BUSY, 1, 30_000);
+  }
 }
 
 // A thread that makes one call at a time; kept for the next one.
 class EventThread {
   constructor() {
-    this.shared = new Int32Array(new SharedArrayBuffer(2 * Int32Array.BYTES_PER_ELEMENT));
+    this.shared = new Int32Array(new SharedArrayBuffer(PLACES * Int32Array.BYTES_PER_ELEMENT));
     this.shared[ANSWER] = WAITING;
-    if (threads.length === 0) process.on('exit', waitForLoading);
+    if (threads.length === 0) process.on('exit', leaveNativeCode);
     threads.push(this);
     this.worker = new Worker(path.join(__dirname, 'event_thread.js'),
       { env: SHARE_ENV, workerData: { shared: this.shared.buffer } });
-    this.worker.once('exit', () => Atomics.store(this.shared, LOADED, 1)); // it could not load
   }
 
   // Resolves to the status of the call; onEvent gives the answer to each event.
@@ -52,6 +63,7 @@ class EventThread {
         idle.push(this);
         resolve(status);
       });
+      Atomics.store(shared, BUSY, 1);
       worker.postMessage({ name, values, callback });
     });
   }
@@ -78,4 +90,4 @@ async function callWithEvents(name, values, callback, onEvent) {
   return status;
 }
 
-module.exports = { ANSWER, LOADED, WAITING, callWithEvents };
+module.exports = { ANSWER, BUSY, ENDING, LOADED, WAITING, callWithEvents };
