@@ -37,7 +37,7 @@ TreeJson all_of(std::vector<TreeJson> parts) {
   return {{"type", "Sequence"}, {"normalizers", TreeJson(std::move(parts))}};
 }
 
-// The tokens of a text where every piece is one token; a piece that nobody expects is <unk>.
+// The tokens of a text where every piece is one token; a piece that is not expected is <unk>.
 Tokens tokens_of(const std::string& text, const Tokens& expected, const TreeJson& normalizer,
                  const TreeJson& pre_tokenizer, TreeJson added = TreeJson::array()) {
   TreeJson vocab = {{"<unk>", 0}};
