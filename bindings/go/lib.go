@@ -128,7 +128,7 @@ func ABIVersion() (int, error) {
 	return int(dllm_abi_version()), nil
 }
 
-// Version returns the version of the library, "0.1.0".
+// Version returns the version of the library, "0.2.0".
 func Version() (string, error) {
 	if err := ready(); err != nil {
 		return "", err

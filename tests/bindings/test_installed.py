@@ -50,7 +50,7 @@ def run_nuget(folder, packages, mcs, mono, nuget=None):
                        env=environment(HOME=str(folder)))
     else:
         with zipfile.ZipFile(next(packages.glob("*.nupkg"))) as archive:
-            archive.extractall(installed / "Dllm.0.1.0")
+            archive.extractall(installed / "Dllm.0.2.0")
     package, = installed.glob("Dllm.*")
     assembly = package / "lib/netstandard2.1/Dllm.dll"
     program = folder / "app"
@@ -67,7 +67,7 @@ def run_crate(folder, packages, cargo):
     home.mkdir()
     shutil.copytree(HERE / "rust/src", program / "src")
     manifest = (HERE / "rust/Cargo.toml").read_text()
-    (program / "Cargo.toml").write_text(re.sub(r'path = "[^"]*"', 'version = "0.1"', manifest))
+    (program / "Cargo.toml").write_text(re.sub(r'path = "[^"]*"', 'version = "0.2"', manifest))
     (home / "config.toml").write_text(f'[source.crates-io]\nreplace-with = "here"\n\n[source.here]\nlocal-registry = "{packages}"\n')
     variables = environment(CARGO_HOME=str(home))
     variables.setdefault("RUSTUP_HOME", str(pathlib.Path.home() / ".rustup"))
@@ -85,7 +85,7 @@ def run_go(folder, packages, go):
     known = pathlib.Path(os.environ["GOMODCACHE"]) / "cache/download"
     variables = environment(GOMODCACHE=str(folder / "modules"), GOPROXY=f"file://{packages},file://{known}", GOSUMDB="off",
                             GOFLAGS="-modcacherw -mod=mod")
-    for words in (["mod", "edit", "-require", "dllm@v0.1.0", "-replace", "dllm=example.invalid/dllm@v0.1.0"],
+    for words in (["mod", "edit", "-require", "dllm@v0.2.0", "-replace", "dllm=example.invalid/dllm@v0.2.0"],
                   ["mod", "tidy"], ["build", "-o", "scenario", "."]):
         subprocess.run([go, *words], check=True, cwd=program, env=variables)
     return scenario(folder, [program / "scenario"], variables, program)

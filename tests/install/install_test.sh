@@ -58,7 +58,7 @@ mkdir "$work/project"
 cat >"$work/project/CMakeLists.txt" <<'CMAKE'
 cmake_minimum_required(VERSION 3.16)
 project(app C CXX)
-find_package(dllm 0.1 REQUIRED)
+find_package(dllm 0.2 REQUIRED)
 add_executable(app ../app.c)
 target_link_libraries(app PRIVATE dllm::dllm)
 add_executable(app_cpp ../app.cpp) # the compiler's own default may be C++17

@@ -1,2 +1,2 @@
 """Version of this package; dllm.version() returns that of the library."""
-VERSION = "0.1.0"
+VERSION = "0.2.0"

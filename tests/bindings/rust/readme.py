@@ -26,7 +26,7 @@ def main():
     shutil.rmtree(scratch, ignore_errors=True)
     (scratch / "src" / "bin").mkdir(parents=True)
     (scratch / "Cargo.toml").write_text(
-        '[package]\nname = "readme"\nversion = "0.1.0"\nedition = "2024"\n\n'
+        '[package]\nname = "readme"\nversion = "0.2.0"\nedition = "2024"\n\n'
         f'[dependencies]\ndllm = {{ path = "{RUST / "dllm"}" }}\n\n[workspace]\n')
     train, decode = re.findall(r"```rust\n(.*?)```", (RUST / "README.md").read_text(), re.DOTALL)
     (scratch / "src" / "bin" / "train.rs").write_text(train)

@@ -1,7 +1,7 @@
 rockspec_format = "3.0"
 package = "dllm"
-version = "0.1.0-1"
-source = {url = "file://dllm-0.1.0-1.tar.gz", dir = "dllm-0.1.0"}
+version = "0.2.0-1"
+source = {url = "file://dllm-0.2.0-1.tar.gz", dir = "dllm-0.2.0"}
 description = {
   summary = "Train and decode diffusion language models: Lua over the C ABI of libdllm",
   license = "Apache-2.0",
