@@ -55,8 +55,11 @@ endif()
 # Contracting a*b+c on its own would give other bits per compiler: fused multiply-adds are written out.
 target_compile_options(dllm_flags INTERFACE -ffp-contract=off)
 # The same for consumers and developers, so that presets share a compiler cache.
-target_compile_options(dllm_flags INTERFACE -Wall -Wextra -Wpedantic -Werror=return-type -Werror=unused-function
+target_compile_options(dllm_flags INTERFACE -Wall -Wextra -Wpedantic -Werror=return-type
   $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>)
+if(DLLM_SANITIZE) # a build of developers alone: a function without a caller is something forgotten
+  target_compile_options(dllm_flags INTERFACE -Werror=unused-function)
+endif()
 if(DLLM_NATIVE)
   target_compile_options(dllm_flags INTERFACE -march=native)
 endif()
