@@ -130,6 +130,10 @@ TokenCeSettings Objective::token_ce_settings(const Batch& prepared,
   TokenCeSettings settings;
   settings.attention = attention(config);
   const Tensor* block = prepared.find("block_length");
+  if (block != nullptr && block->count() != 1) {
+    fail(Code::invalid_argument, "array block_length has shape {}, expected one number",
+         block->shape().text());
+  }
   settings.block = block != nullptr ? block->to(DType::i32).as<int32_t>()[0] : block_length(config);
   settings.shift = shift(config);
   settings.first_predicts_itself = compat == "dllm-jax" || compat == "dllm";

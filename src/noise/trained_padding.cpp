@@ -1,5 +1,6 @@
 #include "noise/trained_padding.h"
 
+#include "base/error.h"
 #include "graph/ops.h"
 #include "noise/token_ce.h"
 
@@ -35,16 +36,22 @@ Batch padding_trained(const Batch& batch) {
 }
 
 void feed_padding(const Batch& prepared, Batch& feed) {
-  const Tensor* padding = prepared.find(kPadding);
-  if (padding == nullptr) return;
-  const Tensor& targets = prepared.at("targets");
-  const auto target = targets.as<int32_t>();
-  const auto weight = prepared.at("weights").as<float>();
-  const auto is_padding = padding->as<uint8_t>();
+  const Tensor* given = prepared.find(kPadding);
+  if (given == nullptr) return;
+  const Tensor padding = given->to(DType::u8), targets = prepared.at("targets").to(DType::i32),
+               weights = prepared.at("weights").to(DType::f32);
   // Of two streams the first half is the noised text.
-  const int64_t width = targets.shape()[1], seq = padding->shape()[1];
+  const int64_t batch = targets.shape()[0], width = targets.shape()[1];
+  if (padding.shape() != Shape{batch, width} && padding.shape() != Shape{batch, width / 2}) {
+    fail(Code::invalid_argument, "array {} has shape {}, targets have {}", kPadding,
+         padding.shape().text(), targets.shape().text());
+  }
+  const auto target = targets.as<int32_t>();
+  const auto weight = weights.as<float>();
+  const auto is_padding = padding.as<uint8_t>();
+  const int64_t seq = padding.shape()[1];
   float count = 0;
-  for (int64_t row = 0; row < padding->shape()[0]; ++row) {
+  for (int64_t row = 0; row < batch; ++row) {
     for (int64_t i = 0; i < seq; ++i) {
       const auto at = static_cast<size_t>(row * width + i);
       const bool counts = target[at] >= 0 && weight[at] != 0.0f;

@@ -16,14 +16,23 @@
 namespace {
 
 constexpr int32_t kVocabulary = 24;
-constexpr const char* kNames[] = {
-    "ids",  "targets", "weights",       "segments",   "positions", "sample", "keep",
-    "t",    "flag",    "prompt_length", "embeddings", "rows",      "labels", "keys",
-    "mask", "u_t",     "u_mask",        "normalizer", "timesteps", "",       "no_such_array"};
+constexpr const char* kNames[] = {"ids",           "targets",
+                                  "weights",       "segments",
+                                  "positions",     "sample",
+                                  "keep",          "t",
+                                  "flag",          "prompt_length",
+                                  "embeddings",    "rows",
+                                  "labels",        "keys",
+                                  "mask",          "u_t",
+                                  "u_mask",        "normalizer",
+                                  "timesteps",     "",
+                                  "no_such_array", "trained_padding",
+                                  "block_length"};
 // The reserved arrays and their types, so that most batches reach what is behind the first check.
-constexpr int32_t kTypes[] = {DLLM_I32, DLLM_I32, DLLM_F32, DLLM_I32, DLLM_I32, DLLM_U8,  DLLM_U8,
-                              DLLM_F32, DLLM_U8,  DLLM_I32, DLLM_F32, DLLM_I64, DLLM_I32, DLLM_U8,
-                              DLLM_F32, DLLM_F32, DLLM_F32, DLLM_F32, DLLM_F32, DLLM_F32, DLLM_F32};
+constexpr int32_t kTypes[] = {DLLM_I32, DLLM_I32, DLLM_F32, DLLM_I32, DLLM_I32, DLLM_U8,
+                              DLLM_U8,  DLLM_F32, DLLM_U8,  DLLM_I32, DLLM_F32, DLLM_I64,
+                              DLLM_I32, DLLM_U8,  DLLM_F32, DLLM_F32, DLLM_F32, DLLM_F32,
+                              DLLM_F32, DLLM_F32, DLLM_F32, DLLM_U8,  DLLM_I32};
 
 void must(dllm_status status, dllm_error* err) {
   if (status == DLLM_OK) return;

@@ -120,7 +120,11 @@ Batch Grpo::feed(const Batch& prepared, const model::ModelConfig& config) const 
   if (prepared.has(kOld)) made.set(kOld, of_entries(prepared, kOld, made, own_shift));
   if (options_.f64("kl_weight") > 0)
     made.set(kReference, of_entries(prepared, kReference, made, own_shift));
-  if (guided()) made.set(kUnconditional, prepared.at(kUnconditional).to(DType::i32));
+  if (guided()) {
+    const Tensor ids = prepared.at(kUnconditional).to(DType::i32);
+    check_between(kUnconditional, ids, 0, config.vocab_size - 1, "the vocabulary");
+    made.set(kUnconditional, ids);
+  }
   return made;
 }
 

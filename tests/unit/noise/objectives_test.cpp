@@ -182,6 +182,25 @@ TEST(TrainedPadding, ItsTargetsAreCounted) {
     without.set("segments", Tensor::from(Shape{2, 8}, std::vector<int32_t>(16, 1)));
     const Batch other = objective->feed(prepared_by(*objective, without, *model), model->config());
     EXPECT_EQ(other.at("padding_count").as<float>()[0], 0);
+    // A caller's own array is not believed.
+    for (const Shape& shape : {Shape{2, 1000}, Shape{3, 8}, Shape{16}, Shape{}, Shape{2, 8, 1}}) {
+      Batch wrong = prepared;
+      wrong.set("trained_padding", Tensor(DType::u8, shape));
+      test::expect_error(Code::invalid_argument, "trained_padding",
+                         [&] { objective->feed(wrong, model->config()); });
+    }
+  }
+}
+
+// An array of the prepared rows that a caller may give as well.
+TEST(Objective, BlockLengthOfABatchIsOneNumber) {
+  const auto model = tiny_model();
+  const ObjectiveRef objective = tiny_objective("bd3lm", {{"block_length", 4}});
+  Batch prepared = prepared_by(*objective, tiny_rows(1, 8), *model);
+  for (const Shape& shape : {Shape{0}, Shape{2}}) {
+    prepared.set("block_length", Tensor(DType::i32, shape));
+    test::expect_error(Code::invalid_argument, "block_length",
+                       [&] { objective->feed(prepared, model->config()); });
   }
 }
 
