@@ -179,7 +179,7 @@ std::optional<int64_t> truncated(double value) {
 
 const Value& need_defined(const Value& value) {
   if (!value.is_undefined()) return value;
-  fail(Code::invalid_argument, "{} is undefined, it is no number", value.undefined_name());
+  fail(Code::invalid_argument, "{} is undefined: a number is needed", value.undefined_name());
 }
 
 // Nothing where Python raises an error that int() catches.

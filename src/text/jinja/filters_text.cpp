@@ -74,7 +74,7 @@ Value json(Evaluator& e, const Value& input, Arguments& arguments) {
 
 Value indent(Evaluator& e, const Value& input, Arguments& arguments) {
   if (input.is_undefined())
-    fail(Code::invalid_argument, "{} is undefined, it has no lines", input.undefined_name());
+    fail(Code::invalid_argument, "{} is undefined: a text is needed", input.undefined_name());
   const Value* width = arguments.take(0, "width");
   const bool first = flag(arguments, 1, "first", false);
   const bool blank = flag(arguments, 2, "blank", false);
