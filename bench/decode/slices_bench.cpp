@@ -28,7 +28,7 @@ std::string shape_of(const std::string& name) {
   throw std::invalid_argument("--shape is 135m or 0.5b, not " + name);
 }
 
-double at_share(std::vector<double> sorted, double share) {
+double at_share(const std::vector<double>& sorted, double share) {
   return sorted[static_cast<size_t>(share * static_cast<double>(sorted.size() - 1))];
 }
 
@@ -79,9 +79,9 @@ int main(int argc, char** argv) {
                                            {"--dtype", "f32"},
                                            {"--steps", "8"}};
   try {
-    for (int i = 1; i + 1 < argc; i += 2) {
-      if (!given.contains(argv[i]))
-        throw std::invalid_argument(std::string("there is no option ") + argv[i]);
+    for (int i = 1; i < argc; i += 2) {
+      if (!given.contains(argv[i]) || i + 1 == argc)
+        throw std::invalid_argument(std::string(argv[i]) + " is not an option with a value");
       given[argv[i]] = argv[i + 1];
     }
     measure(given);
