@@ -85,7 +85,7 @@ def silent_store():
                   ["eval", place, "corpus"], ["train", "--data", "corpus", "--out", place], ["export", place, "exported"], ["bench", "--model", place],
                   ["train", "--data", "corpus", "--from", place, "--out", "adapted"],
                   ["train", "--data", "corpus", "--tokenizer", place, "--out", "adapted"], ["infill", place, "a <mask:1>"],
-                  ["graph", "--model", place],
+                  ["graph", "--model", place], ["chat", place], ["quantize", place, "small.gguf"], ["convert", place, "whole.gguf"],
                   ["tokenizer-train", "--data", place, "--out", "t.json"]):
         process = subprocess.Popen([DLLM, *words], cwd=SCRATCH, env=os.environ | keys, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
         server.settimeout(20)
