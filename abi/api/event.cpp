@@ -2,6 +2,8 @@
 
 #include "handles.h"
 
+#include "base/named_table.h"
+
 #include <nlohmann/json.hpp>
 
 using namespace dllm;
@@ -12,9 +14,7 @@ namespace {
 const Event::Value& need_value(const dllm_event* event, const char* key) {
   const Event& object = need(event, "event").object;
   if (const Event::Value* value = object.find(need_text(key, "key"))) return *value;
-  const std::string near = nearest(key, object.keys());
-  fail_with_hint(near.empty() ? "" : fmt::format("did you mean {}?", near), Code::not_found,
-                 "the event has no key \"{}\"", key);
+  fail_unnamed({"key", "in the event"}, key, object.keys());
 }
 
 template <class T> const T* find_value(const dllm_event* event, const char* key) noexcept {

@@ -1,5 +1,6 @@
 #include "handles.h"
 
+#include "base/named_table.h"
 #include "cpu/engine.h"
 #include "decode/request/policy.h"
 #include "decode/request/request.h"
@@ -157,15 +158,8 @@ const std::vector<KindRow>& kinds() {
 } // namespace
 
 const Schema& schema_of(std::string_view kind) {
-  std::vector<std::string> names;
-  for (const KindRow& row : kinds()) {
-    if (row.kind == kind) return *row.schema;
-    names.push_back(row.kind);
-  }
-  const std::string near = nearest(std::string(kind), names);
-  fail_with_hint(near.empty() ? "dllm_registry_name(\"options\", i) lists the kinds"
-                              : fmt::format("did you mean {}?", near),
-                 Code::not_found, "there is no kind of options \"{}\"", kind);
+  const Lookup lookup{"kind of options", "", "dllm_registry_name(\"options\", i) lists the kinds"};
+  return *need_named(kinds(), kind, &KindRow::kind, lookup).schema;
 }
 
 const char* option_kind_name(int64_t index) {

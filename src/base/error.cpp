@@ -1,9 +1,7 @@
 #include "base/error.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <numeric>
 
 namespace dllm {
 
@@ -30,43 +28,6 @@ const char* code_name(Code code) noexcept {
   case Code::script_failed: return "script_failed";
   }
   return "unknown";
-}
-
-namespace {
-
-size_t edit_distance(const std::string& a, const char* b) {
-  const size_t n = std::strlen(b);
-  std::vector<size_t> row(n + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (size_t j = 0; j < n; ++j) {
-      const size_t above = row[j + 1];
-      row[j + 1] = std::min({above + 1, row[j] + 1, diagonal + (a[i] != b[j])});
-      diagonal = above;
-    }
-  }
-  return row[n];
-}
-
-} // namespace
-
-std::string nearest(const std::string& word, const char* const* names, size_t count) {
-  constexpr size_t kLongest =
-      256; // a longer word is no slip of the finger, and the table would be large
-  if (word.size() > kLongest) return {};
-  // Half of the word may be wrong; more is no help to the reader.
-  size_t best = std::max<size_t>(word.size() / 2, 1) + 1;
-  std::string found;
-  for (size_t i = 0; i < count; ++i) {
-    const size_t distance = edit_distance(word, names[i]);
-    if (distance < best) {
-      best = distance;
-      found = names[i];
-    }
-  }
-  return found;
 }
 
 Code errno_code(int number) {

@@ -7,7 +7,6 @@
 #include <exception>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace dllm {
 
@@ -59,20 +58,11 @@ template <class... Args>
   throw Error(code, fmt::format(format, std::forward<Args>(args)...));
 }
 
-// fail_with_hint("use one of ...", Code::not_found, "no policy named {}", name)
+// fail_with_hint("set guidance to 0", Code::invalid_argument, "policy {} has no guidance", name)
 template <class... Args>
 [[noreturn]] void fail_with_hint(std::string hint, Code code, fmt::format_string<Args...> format,
                                  Args&&... args) {
   throw Error(code, fmt::format(format, std::forward<Args>(args)...), std::move(hint));
-}
-
-// The entry of `names` that is closest to `word` by edit distance, or "" when nothing is near.
-std::string nearest(const std::string& word, const char* const* names, size_t count);
-
-template <class Names> std::string nearest(const std::string& word, const Names& names) {
-  std::vector<const char*> list;
-  for (const auto& name : names) list.push_back(name.data());
-  return nearest(word, list.data(), list.size());
 }
 
 // What errno says about a path, as an error.

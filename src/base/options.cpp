@@ -1,6 +1,7 @@
 #include "base/options.h"
 
 #include "base/error.h"
+#include "base/named_table.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -148,15 +149,7 @@ Schema::Schema(std::string kind, std::vector<OptionSpec> specs)
     : kind_(std::move(kind)), specs_(std::move(specs)) {}
 
 const OptionSpec& Schema::find(std::string_view key) const {
-  std::vector<std::string> names;
-  for (const OptionSpec& spec : specs_) {
-    if (spec.key == key) return spec;
-    names.push_back(spec.key);
-  }
-  const std::string near = nearest(std::string(key), names);
-  fail_with_hint(near.empty() ? fmt::format("keys of {}: {}", kind_, fmt::join(names, ", "))
-                              : fmt::format("did you mean {}?", near),
-                 Code::not_found, "{} has no option \"{}\"", kind_, key);
+  return need_named(specs_, key, &OptionSpec::key, {"option", "of kind " + kind_});
 }
 
 Json Schema::to_json() const {

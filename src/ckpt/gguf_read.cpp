@@ -1,5 +1,6 @@
 // Reading from a GGUF file that is open: metadata by key, tensors by name.
 #include "base/error.h"
+#include "base/named_table.h"
 #include "base/task.h"
 #include "ckpt/box_reader.h"
 #include "ckpt/gguf.h"
@@ -64,11 +65,7 @@ std::vector<std::string> split_texts(const GgufValue& value) {
 template <class Map>
 [[noreturn]] void fail_unknown(const Map& map, std::string_view name, const std::string& file,
                                const char* what) {
-  std::vector<std::string> names;
-  for (const auto& entry : map) names.push_back(entry.first);
-  const std::string near = nearest(std::string(name), names);
-  fail_with_hint(near.empty() ? "" : fmt::format("did you mean {}?", near), Code::not_found,
-                 "{} holds no {} {}", file, what, name);
+  fail_unnamed({what, "in " + file}, name, names_of(map, kEntryName));
 }
 
 // Types that a Tensor holds as they are.

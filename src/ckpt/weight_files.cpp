@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/named_table.h"
 #include "base/task.h"
 #include "ckpt/box_reader.h"
 #include "ckpt/checkpoint_folder.h"
@@ -15,11 +16,7 @@ namespace dllm::ckpt {
 const TensorInfo& WeightFile::info(std::string_view tensor) const {
   const auto found = tensors_.find(tensor);
   if (found != tensors_.end()) return found->second;
-  std::vector<std::string> names;
-  for (const auto& entry : tensors_) names.push_back(entry.first);
-  const std::string near = nearest(std::string(tensor), names);
-  fail_with_hint(near.empty() ? "" : fmt::format("did you mean {}?", near), Code::not_found,
-                 "{} holds no tensor {}", name_, tensor);
+  fail_unnamed({"tensor", "in " + name_}, tensor, names_of(tensors_, kEntryName));
 }
 
 const TensorInfo& WeightFile::readable(std::string_view tensor) const {
@@ -180,17 +177,13 @@ void WeightFiles::read_index(const Source& source, const std::string& name) {
 }
 
 std::vector<std::string> WeightFiles::names() const {
-  std::vector<std::string> list;
-  for (const auto& entry : where_) list.push_back(entry.first);
-  return list;
+  return names_of(where_, kEntryName);
 }
 
 const WeightFile& WeightFiles::file_of(std::string_view name) const {
   const auto found = where_.find(name);
   if (found != where_.end()) return *files_[found->second];
-  const std::string near = nearest(std::string(name), names());
-  fail_with_hint(near.empty() ? "" : fmt::format("did you mean {}?", near), Code::not_found,
-                 "{} holds no tensor {}", described_, name);
+  fail_unnamed({"tensor", "in " + described_}, name, names());
 }
 
 const TensorInfo& WeightFiles::info(std::string_view name) const {

@@ -1,5 +1,6 @@
 // From command line words and --config to the option handles of a command.
 
+#include "names.h"
 #include "option_list.h"
 
 #include <nlohmann/json.hpp>
@@ -137,7 +138,7 @@ private:
       if (chosen.empty()) continue;
       const std::vector<std::string> known = registry_names(name);
       if (std::find(known.begin(), known.end(), chosen) == known.end()) {
-        throw UsageFailure(shown + ": there is no " + name + " \"" + chosen + "\"",
+        throw UsageFailure(shown + ": " + no_such(name, chosen, known),
                            "there are " + listed(known));
       }
       kinds[base] = base + ":" + chosen;
@@ -167,8 +168,7 @@ private:
     const size_t equals = word.find('=');
     const std::string name = word.substr(0, equals);
     const Option* option = list_.find(name);
-    if (option == nullptr)
-      throw UsageFailure("there is no option " + name + list_.advice(name), help_hint());
+    if (option == nullptr) throw UsageFailure(list_.no_such_option(name), help_hint());
     const bool joined = equals != std::string::npos;
     if (option->type == "flag") {
       if (joined) throw UsageFailure(name + " takes no value");

@@ -2,6 +2,7 @@
 
 #include "command.h"
 #include "limited.h"
+#include "names.h"
 #include "option_list.h"
 #include "process.h"
 
@@ -71,9 +72,8 @@ const Command* find_command(const std::string& name) {
 int no_command(const std::string& name) {
   std::vector<std::string> names = {"help"};
   for (const Command& command : commands()) names.push_back(command.name);
-  const std::string near = nearest(name, names);
-  std::fprintf(stderr, "dllm: there is no command \"%s\"%s\n      dllm help lists the commands\n",
-               name.c_str(), near.empty() ? "" : ("; did you mean " + near + "?").c_str());
+  std::fprintf(stderr, "dllm: %s\n      dllm help lists the commands\n",
+               no_such("command", name, names).c_str());
   return kUsage;
 }
 

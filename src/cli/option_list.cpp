@@ -2,6 +2,7 @@
 
 #include "command.h"
 #include "dllm/dllm.h"
+#include "names.h"
 
 #include <nlohmann/json.hpp>
 
@@ -150,61 +151,14 @@ const Option* OptionList::find(std::string_view name) const {
   return nullptr;
 }
 
-std::string OptionList::advice(const std::string& name) const {
+std::string OptionList::no_such_option(const std::string& name) const {
   std::vector<std::string> full, names;
   for (const Option& option : options_) {
     if (!option.targets.empty() && "--" + bare_of(option) == name) full.push_back(option.names[0]);
     names.insert(names.end(), option.names.begin(), option.names.end());
   }
-  if (!full.empty()) return "; it is one of " + listed(full);
-  const std::string near = nearest(name, names);
-  return near.empty() ? "" : "; did you mean " + near + "?";
-}
-
-namespace {
-
-// Letters to insert, delete, replace, or swap with the next one (optimal string alignment distance).
-size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::vector<size_t>> rows(a.size() + 1, std::vector<size_t>(b.size() + 1));
-  for (size_t i = 0; i <= a.size(); ++i) rows[i][0] = i;
-  for (size_t j = 0; j <= b.size(); ++j) rows[0][j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t other = a[i - 1] == b[j - 1] ? 0 : 1;
-      rows[i][j] = std::min({rows[i - 1][j] + 1, rows[i][j - 1] + 1, rows[i - 1][j - 1] + other});
-      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-      if (swapped) rows[i][j] = std::min(rows[i][j], rows[i - 2][j - 2] + 1);
-    }
-  }
-  return rows[a.size()][b.size()];
-}
-
-} // namespace
-
-std::string nearest(std::string_view typed, const std::vector<std::string>& known) {
-  if (typed.size() > 200) return {};
-  std::string best;
-  size_t fewest = std::max<size_t>(1, typed.size() / 3) + 1;
-  for (const std::string& name : known) {
-    const size_t far = distance(typed, name);
-    if (far >= fewest) continue;
-    fewest = far;
-    best = name;
-  }
-  return best;
-}
-
-std::string listed(const std::vector<std::string>& names) {
-  std::string all;
-  for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
-  return all;
-}
-
-std::vector<std::string> registry_names(const std::string& registry) {
-  std::vector<std::string> names;
-  for (int64_t i = 0; const char* name = dllm_registry_name(registry.c_str(), i); ++i)
-    names.emplace_back(name);
-  return names;
+  if (!full.empty()) return no_such("option", name, {}) + "; it is one of " + listed(full);
+  return no_such("option", name, names);
 }
 
 namespace {
@@ -270,9 +224,7 @@ std::vector<Setting> ConfigFile::settings(const OptionList& list,
         if (!o.names.empty())
           known.push_back(o.names.back().substr(o.names.back().find_first_not_of('-')));
       }
-      const std::string near = nearest(name, known);
-      throw UsageFailure(path_ + ": this command has no option \"" + name + "\"",
-                         near.empty() ? "" : "did you mean " + near + "?");
+      throw UsageFailure(path_ + ": " + no_such("option", name, known));
     }
     if (!option->argument.empty()) {
       if (value.is_structured() || value.is_null()) {

@@ -32,8 +32,8 @@ public:
 
   const std::vector<Option>& all() const { return options_; }
   const Option* find(std::string_view name) const; // with its dashes; null: there is none
-  // The error for an unknown name: the nearest one, or the full names that a bare key stands for.
-  std::string advice(const std::string& name) const;
+  // The error for an unknown name, with the nearest one or the full names that a bare key stands for.
+  std::string no_such_option(const std::string& name) const;
 
 private:
   void add_argument(const Argument& argument);
@@ -42,15 +42,6 @@ private:
 
   std::vector<Option> options_;
 };
-
-// ---- names ----
-
-// The known name with the fewest changed letters; "" when none is near: more than a third of the letters differ.
-std::string nearest(std::string_view typed, const std::vector<std::string>& known);
-// "a, b, c"
-std::string listed(const std::vector<std::string>& names);
-// The names of a registry of the library: "policy", "objective", ...
-std::vector<std::string> registry_names(const std::string& registry);
 
 // ---- files of --config ----
 // --config FILE: options as JSON. A member is a kind with its keys ({"trainer": {"lr": 1e-3}}), or any option of the

@@ -1,6 +1,7 @@
 #include "cpu/engine.h"
 
 #include "base/error.h"
+#include "base/named_table.h"
 #include "cpu/buffer.h"
 #include "cpu/gemm/dot.h"
 #include "cpu/gemm/gemm.h"
@@ -158,24 +159,23 @@ public:
   }
 
   int64_t i64(std::string_view key) const override {
-    const MemoryLedger& ledger = *state_->ledger();
-    if (key == "rank") return rank();
-    if (key == "ranks") return ranks();
-    if (key == "threads") return state_->pool()->threads();
-    if (key == "memory_used") return ledger.used();
-    if (key == "memory_peak") return ledger.peak();
-    if (key == "memory_limit") return ledger.limit();
-    if (key == "compiles") return state_->compiles().load();
-    if (key == "round_trips") return 0;
-    if (key == "bytes_sent")
-      return state_->communicator() == nullptr ? 0 : state_->communicator()->bytes_sent();
-    if (key == "rank_wait_us")
-      return state_->communicator() == nullptr ? 0 : state_->communicator()->waited_us();
-    static const std::vector<std::string> keys{
-        "rank",         "ranks",    "threads",     "memory_used", "memory_peak",
-        "memory_limit", "compiles", "round_trips", "bytes_sent",  "rank_wait_us"};
-    fail_with_hint("did you mean " + nearest(std::string(key), keys), Code::not_found,
-                   "an engine has no number {}", key);
+    struct Number {
+      const char* name;
+      int64_t (*value)(const CpuEngine&);
+    };
+    static constexpr Number kNumbers[] = {
+        {"rank", [](const CpuEngine& e) { return e.rank(); }},
+        {"ranks", [](const CpuEngine& e) { return e.ranks(); }},
+        {"threads", [](const CpuEngine& e) { return int64_t{e.state_->pool()->threads()}; }},
+        {"memory_used", [](const CpuEngine& e) { return e.state_->ledger()->used(); }},
+        {"memory_peak", [](const CpuEngine& e) { return e.state_->ledger()->peak(); }},
+        {"memory_limit", [](const CpuEngine& e) { return e.state_->ledger()->limit(); }},
+        {"compiles", [](const CpuEngine& e) { return e.state_->compiles().load(); }},
+        {"round_trips", [](const CpuEngine&) { return int64_t{0}; }},
+        {"bytes_sent", [](const CpuEngine& e) { return e.bytes_sent(); }},
+        {"rank_wait_us", [](const CpuEngine& e) { return e.waited_us(); }},
+    };
+    return need_named(kNumbers, key, &Number::name, {"number", "of an engine"}).value(*this);
   }
 
   double peak_flops() override {
@@ -199,6 +199,12 @@ private:
   }
   int64_t ranks() const {
     return state_->communicator() == nullptr ? 1 : state_->communicator()->size();
+  }
+  int64_t bytes_sent() const {
+    return state_->communicator() == nullptr ? 0 : state_->communicator()->bytes_sent();
+  }
+  int64_t waited_us() const {
+    return state_->communicator() == nullptr ? 0 : state_->communicator()->waited_us();
   }
 
   std::shared_ptr<CpuBuffer> make_buffer(const Tensor& tensor, bool share,

@@ -2,6 +2,7 @@
 #include "graph/mesh.h"
 
 #include "base/error.h"
+#include "base/named_table.h"
 
 #include <algorithm>
 #include <charconv>
@@ -35,11 +36,9 @@ namespace {
 constexpr const char* kMeshForm = "write axis=ranks, such as fsdp=4,tensor=2";
 
 Axis axis_named(std::string_view name) {
-  for (int i = 0; i < kAxisCount; ++i) {
-    if (name == axis_name(static_cast<Axis>(i))) return static_cast<Axis>(i);
-  }
-  fail_with_hint("the axes are data, fsdp, tensor, sequence, expert", Code::invalid_argument,
-                 "no mesh axis named {}", name.substr(0, 40));
+  static constexpr Axis kAxes[kAxisCount] = {Axis::data, Axis::fsdp, Axis::tensor, Axis::sequence,
+                                             Axis::expert};
+  return need_named(kAxes, name, axis_name, {"mesh axis", "", "", Code::invalid_argument});
 }
 
 int64_t rank_count(std::string_view text) {

@@ -1,6 +1,7 @@
 #include "model/config.h"
 
 #include "base/error.h"
+#include "base/named_table.h"
 #include "model/edit_heads.h"
 #include "model/families/config_keys.h"
 #include "model/families/family.h"
@@ -125,11 +126,8 @@ const char* attention_name(AttentionKind kind) {
 }
 
 AttentionKind attention_from_name(std::string_view name) {
-  for (const AttentionKind kind : kKinds) {
-    if (name == attention_name(kind)) return kind;
-  }
-  fail_with_hint("use auto, causal, bidirectional, block_causal or two_stream",
-                 Code::invalid_argument, "no attention kind named {}", name);
+  return need_named(kKinds, name, attention_name,
+                    {"attention kind", "", "", Code::invalid_argument});
 }
 
 ModelConfig config_from_json(const Json& object, const std::string& file) {

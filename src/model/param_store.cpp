@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/named_table.h"
 #include "base/number.h"
 #include "model/stack_part.h"
 

@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "base/named_table.h"
 #include "ckpt/safetensors.h"
 #include "model/weights.h"
 

@@ -1,6 +1,7 @@
 #include "noise/objective.h"
 
 #include "base/error.h"
+#include "base/named_table.h"
 #include "noise/objectives/table.h"
 #include "noise/token_ce.h"
 #include "noise/trained_padding.h"
@@ -33,13 +34,7 @@ const std::vector<KnownObjective>& known_objectives() {
 }
 
 const KnownObjective& find_objective(const std::string& name) {
-  const auto found = std::ranges::find(known_objectives(), name, &KnownObjective::name);
-  if (found != known_objectives().end()) return *found;
-  std::string all;
-  for (const std::string& known : objective_names()) all += (all.empty() ? "" : ", ") + known;
-  const std::string near = nearest(name, objective_names());
-  fail_with_hint(near.empty() ? "the objectives are " + all : "did you mean " + near + "?",
-                 Code::not_found, "no objective named {}", name);
+  return need_named(known_objectives(), name, &KnownObjective::name, {"objective"});
 }
 
 // Options of the generic schema, carried over to the objective's own.

@@ -1,6 +1,7 @@
 #include "noise/schedule.h"
 
 #include "base/error.h"
+#include "base/named_table.h"
 
 #include <nlohmann/json.hpp>
 
@@ -76,20 +77,13 @@ const std::vector<KnownSchedule>& known_schedules() {
 }
 
 const KnownSchedule& find_schedule(const std::string& name) {
-  const auto found = std::ranges::find(known_schedules(), name, &KnownSchedule::name);
-  if (found != known_schedules().end()) return *found;
-  const std::string near = nearest(name, schedule_names());
-  fail_with_hint(near.empty() ? "the schedules are linear, cosine, sqrt, ..."
-                              : "did you mean " + near + "?",
-                 Code::not_found, "no schedule named {}", name);
+  return need_named(known_schedules(), name, &KnownSchedule::name, {"schedule"});
 }
 
 } // namespace
 
 std::vector<std::string> schedule_names() {
-  std::vector<std::string> names;
-  for (const KnownSchedule& entry : known_schedules()) names.push_back(entry.name);
-  return names;
+  return names_of(known_schedules(), &KnownSchedule::name);
 }
 
 const Schema& schedule_schema(const std::string& name) {

@@ -3,6 +3,7 @@
 #include "pjrt/engine.h"
 
 #include "base/error.h"
+#include "base/named_table.h"
 #include "graph/engine.h"
 #include "pjrt/engine_state.h"
 #include "pjrt/plugin/plugin.h"
@@ -160,22 +161,24 @@ void PjrtEngine::set_i64(std::string_view key, int64_t value) {
 }
 
 int64_t PjrtEngine::i64(std::string_view key) const {
-  const Counters& counters = state_->counters();
-  if (key == "rank") return state_->processes().first_rank();
-  if (key == "ranks") return state_->mesh().ranks();
-  if (key == "threads") return 0; // the plugin's own affair
-  if (key == "memory_used") return memory().used;
-  if (key == "memory_peak") return memory().peak;
-  if (key == "memory_limit") return memory().limit;
-  if (key == "compiles") return counters.compiles.load();
-  if (key == "cache_hits") return counters.cache_hits.load();
-  if (key == "round_trips") return counters.round_trips.load();
-  if (key == "pjrt.in_flight") return static_cast<int64_t>(state_->runs().limit());
-  static const std::vector<std::string> keys{
-      "rank",         "ranks",    "threads",    "memory_used", "memory_peak",
-      "memory_limit", "compiles", "cache_hits", "round_trips", "pjrt.in_flight"};
-  fail_with_hint("did you mean " + nearest(std::string(key), keys), Code::not_found,
-                 "an engine has no number {}", key);
+  struct Number {
+    const char* name;
+    int64_t (*value)(const PjrtEngine&);
+  };
+  static constexpr Number kNumbers[] = {
+      {"rank", [](const PjrtEngine& e) { return int64_t{e.state_->processes().first_rank()}; }},
+      {"ranks", [](const PjrtEngine& e) { return int64_t{e.state_->mesh().ranks()}; }},
+      {"threads", [](const PjrtEngine&) { return int64_t{0}; }}, // the plugin counts its own
+      {"memory_used", [](const PjrtEngine& e) { return e.memory().used; }},
+      {"memory_peak", [](const PjrtEngine& e) { return e.memory().peak; }},
+      {"memory_limit", [](const PjrtEngine& e) { return e.memory().limit; }},
+      {"compiles", [](const PjrtEngine& e) { return e.state_->counters().compiles.load(); }},
+      {"cache_hits", [](const PjrtEngine& e) { return e.state_->counters().cache_hits.load(); }},
+      {"round_trips", [](const PjrtEngine& e) { return e.state_->counters().round_trips.load(); }},
+      {"pjrt.in_flight",
+       [](const PjrtEngine& e) { return static_cast<int64_t>(e.state_->runs().limit()); }},
+  };
+  return need_named(kNumbers, key, &Number::name, {"number", "of an engine"}).value(*this);
 }
 
 } // namespace

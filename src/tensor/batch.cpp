@@ -1,6 +1,7 @@
 #include "tensor/batch.h"
 
 #include "base/error.h"
+#include "base/named_table.h"
 
 #include <algorithm>
 #include <cmath>
@@ -44,11 +45,7 @@ const Tensor* Batch::find(std::string_view name) const {
 
 const Tensor& Batch::at(std::string_view name) const {
   if (const Tensor* found = find(name)) return *found;
-  std::vector<std::string> names;
-  for (const auto& entry : arrays_) names.push_back(entry.first);
-  const std::string near = nearest(std::string(name), names);
-  fail_with_hint(near.empty() ? "" : fmt::format("did you mean {}?", near), Code::not_found,
-                 "the batch holds no array \"{}\"", name);
+  fail_unnamed({"array", "in the batch"}, name, names_of(arrays_, kEntryName));
 }
 
 void Batch::remove(std::string_view name) {

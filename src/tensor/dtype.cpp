@@ -1,6 +1,7 @@
 #include "tensor/dtype.h"
 
 #include "base/error.h"
+#include "base/named_table.h"
 #include "base/task.h"
 
 #include <limits>
@@ -94,11 +95,7 @@ const char* dtype_name(DType dtype) {
 }
 
 DType dtype_from_name(std::string_view name) {
-  for (const Row& row : kTypes) {
-    if (name == row.name) return row.dtype;
-  }
-  fail_with_hint("types are f32 f16 bf16 f64 i32 i64 u8 i8 u32", Code::not_found,
-                 "no element type \"{}\"", name);
+  return need_named(kTypes, name, &Row::name, {"element type"}).dtype;
 }
 
 DType dtype_from_number(int32_t number) {

@@ -1,6 +1,7 @@
 #include "tensor/weight_format.h"
 
 #include "base/error.h"
+#include "base/named_table.h"
 
 #include <string>
 
@@ -26,18 +27,12 @@ std::span<const WeightFormat* const> weight_formats() {
 }
 
 const WeightFormat* find_weight_format(std::string_view name) {
-  for (const WeightFormat* format : kWeightFormats) {
-    if (name == format->name) return format;
-  }
-  return nullptr;
+  const WeightFormat* const* found = find_named(kWeightFormats, name, &WeightFormat::name);
+  return found == nullptr ? nullptr : *found;
 }
 
 const WeightFormat& weight_format(std::string_view name) {
-  if (const WeightFormat* found = find_weight_format(name)) return *found;
-  std::string known;
-  for (const WeightFormat* format : kWeightFormats)
-    known += std::string(known.empty() ? "" : " ") + format->name;
-  fail_with_hint("formats are " + known, Code::not_found, "no weight format \"{}\"", name);
+  return *need_named(kWeightFormats, name, &WeightFormat::name, {"weight format"});
 }
 
 const WeightFormat& weight_format(DType element) {
@@ -49,7 +44,7 @@ const WeightFormat& weight_format(DType element) {
 
 namespace {
 
-constexpr struct {
+constexpr struct ArithmeticRow {
   Arithmetic arithmetic;
   const char* name;
 } kArithmetics[] = {{kArithmeticF32, "f32"}, {kArithmeticBf16, "bf16"}, {kArithmeticInt8, "int8"}};
@@ -64,10 +59,7 @@ const char* arithmetic_name(Arithmetic arithmetic) {
 }
 
 Arithmetic arithmetic_named(std::string_view name) {
-  for (const auto& row : kArithmetics) {
-    if (row.name == name) return row.arithmetic;
-  }
-  fail_with_hint("arithmetics are f32 bf16 int8", Code::not_found, "no arithmetic \"{}\"", name);
+  return need_named(kArithmetics, name, &ArithmeticRow::name, {"arithmetic"}).arithmetic;
 }
 
 Shape stored_shape(const WeightFormat& format, const Shape& shape) {

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/meter.h"
+#include "base/named_table.h"
 #include "text/jinja/template.h"
 #include "text/messages.h"
 
@@ -62,10 +63,8 @@ jinja::Template choose(const Tokenizer& tokenizer, const Options& options, bool 
   }
   if (found == nullptr && wanted.empty()) found = &sources[0];
   if (found == nullptr) {
-    std::string names;
-    for (const ChatSource& source : sources) names += (names.empty() ? "" : " ") + source.name;
-    fail_with_hint("there is " + names, Code::not_found, "{} has no chat template {}",
-                   tokenizer.name(), wanted);
+    fail_unnamed({"chat template", "in " + tokenizer.name()}, wanted,
+                 names_of(sources, &ChatSource::name));
   }
   return {found->text, tokenizer.name() + ": chat template"};
 }

@@ -1,6 +1,7 @@
 #include "train/optimizer.h"
 
 #include "base/error.h"
+#include "base/named_table.h"
 #include "graph/ops.h"
 #include "train/optimizers/table.h"
 
@@ -69,19 +70,11 @@ const std::vector<Optimizer>& optimizers() {
 }
 
 std::vector<std::string> optimizer_names() {
-  std::vector<std::string> names;
-  std::ranges::transform(optimizers(), std::back_inserter(names), &Optimizer::name);
-  return names;
+  return names_of(optimizers(), &Optimizer::name);
 }
 
 const Optimizer& find_optimizer(std::string_view name) {
-  const auto found = std::ranges::find(optimizers(), name, &Optimizer::name);
-  if (found != optimizers().end()) return *found;
-  std::string all;
-  for (const std::string& known : optimizer_names()) all += (all.empty() ? "" : ", ") + known;
-  const std::string near = nearest(std::string(name), optimizer_names());
-  fail_with_hint(near.empty() ? "the optimizers are " + all : "did you mean " + near + "?",
-                 Code::not_found, "no optimizer named {}", name);
+  return need_named(optimizers(), name, &Optimizer::name, {"optimizer"});
 }
 
 std::vector<OptionSpec> optimizer_options() {

@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include "base/error.h"
+#include "base/named_table.h"
 #include "train/state.h"
 
 #include <nlohmann/json.hpp>
@@ -143,8 +144,7 @@ void Trainer::set_f64(const std::string& key, double value) {
   else if (key == "clip")
     runner.set_hyper(&Hyper::clip, value);
   else
-    fail_with_hint("set lr, weight_decay or clip", Code::not_found, "no trainer setting named {}",
-                   key);
+    fail_unnamed({"trainer setting"}, key, {"lr", "weight_decay", "clip"});
 }
 
 std::unique_ptr<Sink> make_sink(const std::string& kind, const std::string& target,
@@ -154,7 +154,7 @@ std::unique_ptr<Sink> make_sink(const std::string& kind, const std::string& targ
     if (target.empty()) fail(Code::invalid_argument, "sink jsonl needs the path of a file");
     return make_jsonl_sink(target, options.i64("every"), options.boolean("append"));
   }
-  fail_with_hint("the sinks are jsonl and console", Code::not_found, "no sink named {}", kind);
+  fail_unnamed({"sink"}, kind, {"jsonl", "console"});
 }
 
 void Trainer::add_sink(const std::string& kind, const std::string& target, const Options& options) {
@@ -167,8 +167,7 @@ void Trainer::add_sink(const std::string& kind, const std::string& target, const
 std::shared_ptr<model::Model> Trainer::model(const std::string& role) const {
   const StepRunner& runner = state_->runner;
   if (role == "live") return runner.model();
-  if (role != "ema")
-    fail_with_hint("the roles are live and ema", Code::not_found, "no model role named {}", role);
+  if (role != "ema") fail_unnamed({"model role"}, role, {"live", "ema"});
   if (!runner.spec().ema) {
     fail_with_hint("make the trainer with ema = 0.999", Code::failed_precondition,
                    "this trainer keeps no moving average");

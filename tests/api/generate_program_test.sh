@@ -26,9 +26,9 @@ fails_with() { exits "$1" && says err "$2"; }
 # The command line.
 run generate --stepz 10
 check "an unknown option: the nearest and the command's help" \
-  eval 'fails_with 2 "dllm generate: there is no option --stepz; did you mean --steps?" && says err "dllm generate --help"'
+  eval 'fails_with 2 "dllm generate: there is no option named \"--stepz\"; did you mean --steps?" && says err "dllm generate --help"'
 run trian
-check "an unknown command: the nearest" fails_with 2 'there is no command "trian"; did you mean train?'
+check "an unknown command: the nearest" fails_with 2 'there is no command named "trian"; did you mean train?'
 run generate --attention causal
 check "a key of two kinds: both names" fails_with 2 "--model.attention, --decoder.attention"
 run generate --model x --steps ten
@@ -40,7 +40,7 @@ check "the short name as typed" fails_with 2 '--seed takes a whole number, not "
 run generate --model x --temperature -3
 check "a value out of bounds: exit 2 with the flag" fails_with 2 "--temperature: option temperature = -3 is out of bounds"
 run generate --model x --policy foo
-check "a policy that is not there: the names" eval 'fails_with 2 "there is no policy \"foo\"" && says err "low_confidence"'
+check "a policy that is not there: the names" eval 'fails_with 2 "there is no policy named \"foo\"" && says err "low_confidence"'
 run generate --model
 check "a flag without its value" fails_with 2 "--model needs a value"
 run generate
@@ -57,9 +57,9 @@ run help --bash
 check "dllm help --bash is bash" bash -n out
 
 # --config
-echo '{"trainr": {}}' >config.json
+echo '{"decodr": {}}' >config.json
 run generate --config config.json --model x
-check "--config: an unknown member, its nearest" eval 'fails_with 2 "no option \"trainr\""'
+check "--config: an unknown member, its nearest" eval 'fails_with 2 "no option named \"decodr\"; did you mean decoder?"'
 printf '{"decoder":\n  {"steps": }}\n' >config.json
 run generate --config config.json --model x
 check "--config: a syntax error has line and column" fails_with 2 "config.json:2:13 is no JSON"

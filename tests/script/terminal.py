@@ -126,7 +126,7 @@ def prompt():
     t.type(":options slot\n")
     at = t.until("seed", at)
     t.type(":nonsense\n")
-    at = t.until("there is no command :nonsense", at)
+    at = t.until('there is no command named "nonsense"', at)
     if EDITING:
         completion(t, at)
     # A running chunk is stopped by Ctrl-C and the prompt comes back.
@@ -167,7 +167,7 @@ def completion(t, at):
     t.key("\x03")
     at = t.until("dllm> ", t.until("^C", at))
     t.key("\x1b[A\n")  # the last line that was entered
-    t.until("there is no command :nonsense", at)
+    t.until('there is no command named "nonsense"', at)
     ok(True, "completion and history")
 
 

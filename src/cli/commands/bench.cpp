@@ -1,7 +1,7 @@
 // dllm bench: how fast this machine computes a model, next to the best that its arithmetic allows.
 
 #include "../command.h"
-#include "../option_list.h"
+#include "../names.h"
 #include "../process.h"
 #include "bench_peak.h"
 #include "bench_report.h"
@@ -139,10 +139,7 @@ std::vector<std::string> works_of(const Context& context) {
                        "dllm bench decode --model " + what);
   }
   names.emplace_back("all");
-  const std::string near = nearest(what, names);
-  throw UsageFailure("there is no work \"" + what + "\"" +
-                         (near.empty() ? "" : "; did you mean " + near + "?"),
-                     "there are " + listed(names));
+  throw UsageFailure(no_such("work", what, names), "there are " + listed(names));
 }
 
 int bench(Context& context) {

@@ -1,6 +1,6 @@
 #include "bench_model.h"
 
-#include "../option_list.h"
+#include "../names.h"
 #include "command.h"
 
 #include <algorithm>
@@ -16,9 +16,7 @@ const BenchPreset& preset_named(const std::string& name) {
     if (preset.name == name) return preset;
     names.push_back(preset.name);
   }
-  const std::string near = nearest(name, names);
-  throw UsageFailure("--preset: there is no preset \"" + name + "\"" +
-                         (near.empty() ? "" : "; did you mean " + near + "?"),
+  throw UsageFailure("--preset: " + no_such("preset", name, names),
                      "there are " + listed(names) + "; --model takes a folder or a config.json");
 }
 

@@ -2,6 +2,7 @@
 
 #include "../command.h"
 #include "../line_editor.h"
+#include "../names.h"
 #include "../pictures/pictures.h"
 #include "../process.h"
 
@@ -69,6 +70,12 @@ const Command* find_in_repl(const std::string& name) {
   return nullptr;
 }
 
+std::vector<std::string> command_names() {
+  std::vector<std::string> names = {"help", "options", "quit"};
+  for (const Command& command : commands()) names.push_back(command.name);
+  return names;
+}
+
 std::vector<std::string> option_names(const Command& command) {
   std::vector<std::string> names = {"--config ", "--help ", "--json "};
   for (const Argument& argument : command.arguments) {
@@ -91,8 +98,7 @@ Completion complete_command(const std::string& line) {
   std::vector<std::string> all;
   const std::string name = line.substr(1, line.find_first_of(" \t") - 1);
   if (begin == 1) {
-    all = {"help ", "options ", "quit "};
-    for (const Command& command : commands()) all.push_back(command.name + " ");
+    for (const std::string& command : command_names()) all.push_back(command + " ");
   } else if (name == "options") {
     for (int64_t i = 0; const char* kind = dllm_registry_name("options", i); ++i)
       all.emplace_back(kind);
@@ -207,8 +213,8 @@ private:
     }
     const Command* command = find_in_repl(name);
     if (command == nullptr)
-      throw Failure(DLLM_NOT_FOUND, "there is no command :" + line.substr(1),
-                    ":help lists what there is");
+      throw Failure(DLLM_NOT_FOUND, no_such("command", name, command_names()),
+                    ":help lists the commands");
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     Parsed parsed = parse(*command, static_cast<int>(argv.size()), argv.data());

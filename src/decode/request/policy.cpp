@@ -1,6 +1,7 @@
 #include "decode/request/policy.h"
 
 #include "base/error.h"
+#include "base/named_table.h"
 #include "decode/policies/policies.h"
 #include "decode/request/blockwise.h"
 #include "graph/ops.h"
@@ -121,9 +122,7 @@ LoopTables Session::loop_tables(const Request&, int64_t) const {
 }
 
 std::vector<std::string> policy_names() {
-  std::vector<std::string> names;
-  for (const PolicyKind& kind : kinds()) names.emplace_back(kind.name);
-  return names;
+  return names_of(kinds(), &PolicyKind::name);
 }
 
 const Schema& decoder_schema(const std::string& policy) {
@@ -138,11 +137,7 @@ const Schema& decoder_schema(const std::string& policy) {
   for (const Schema& schema : own) {
     if (schema.kind() == "decoder:" + policy) return schema;
   }
-  const std::string near = nearest(policy, policy_names());
-  std::string all;
-  for (const std::string& name : policy_names()) all += (all.empty() ? "" : ", ") + name;
-  fail_with_hint(near.empty() ? "policies are " + all : "did you mean " + near + "?",
-                 Code::not_found, "no policy named {}", policy);
+  fail_unnamed({"policy"}, policy, policy_names());
 }
 
 int64_t block_length_of(const PolicySetup& setup) {
@@ -151,11 +146,7 @@ int64_t block_length_of(const PolicySetup& setup) {
 }
 
 std::unique_ptr<Policy> make_policy(const std::string& name, const PolicySetup& setup) {
-  decoder_schema(name); // an unknown name fails here
-  for (const PolicyKind& kind : kinds()) {
-    if (name == kind.name) return kind.make(setup);
-  }
-  fail(Code::internal, "policy {} has a schema but no factory", name);
+  return need_named(kinds(), name, &PolicyKind::name, {"policy"}).make(setup);
 }
 
 int32_t parse_id(const std::string& text, int64_t vocab, const char* what) {

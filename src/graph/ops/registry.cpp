@@ -1,6 +1,7 @@
 // The table of operations: every file of this folder gives a list, found by name in all of them.
 
 #include "base/error.h"
+#include "base/named_table.h"
 #include "graph/op.h"
 
 #include <algorithm>
@@ -89,11 +90,7 @@ const OpDef& find_op(std::string_view name) {
         return std::string_view(op->name) < wanted;
       });
   if (it != ops.end() && (*it)->name == name) return **it;
-  std::vector<const char*> names;
-  for (const OpDef* op : ops) names.push_back(op->name);
-  const std::string near = nearest(std::string(name), names.data(), names.size());
-  fail_with_hint(near.empty() ? "" : "did you mean " + near, Code::not_found,
-                 "no operation named {}", name);
+  fail_unnamed({"operation"}, name, names_of(ops, &OpDef::name));
 }
 
 void fail_op(const OpCall& call, const std::string& what) {

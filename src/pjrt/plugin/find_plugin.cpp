@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/named_table.h"
 #include "pjrt/plugin/plugin.h"
 
 #include <fmt/ranges.h>
@@ -135,15 +136,13 @@ std::string find_plugin(const std::string& name) {
                    "an engine of kind pjrt needs a plugin");
   }
   if (name.find('/') != std::string::npos || name.ends_with(".so")) return name;
-  for (const Platform& platform : platforms()) {
-    if (platform.name != name) continue;
-    for (const std::string& path : candidates(platform)) {
-      if (file_exists(path)) return path;
-    }
-    fail_nothing_found(platform);
+  const Lookup lookup{"platform", "", "use cpu, tpu, cuda or the path of a plugin",
+                      Code::invalid_argument};
+  const Platform& platform = need_named(platforms(), name, &Platform::name, lookup);
+  for (const std::string& path : candidates(platform)) {
+    if (file_exists(path)) return path;
   }
-  fail_with_hint("use cpu, tpu or cuda, or the path of a plugin", Code::invalid_argument,
-                 "no platform is called {}", name);
+  fail_nothing_found(platform);
 }
 
 std::vector<PluginSearch> find_plugins() {

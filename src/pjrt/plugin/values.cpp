@@ -3,6 +3,7 @@
 #include "pjrt/plugin/plugin.h"
 
 #include "base/error.h"
+#include "base/named_table.h"
 
 #include <fmt/ranges.h>
 
@@ -144,13 +145,8 @@ NamedValue value_of(std::string_view type, std::string_view text, const std::str
 }
 
 std::string_view known_type(const std::string& name) {
-  for (const KnownOption& option : kKnown) {
-    if (name == option.name) return option.type;
-  }
-  const std::string near = nearest(name, kKnown);
-  fail_with_hint((near.empty() ? "" : "did you mean " + near + "? ") +
-                     "an option of a newer plugin needs its type: " + name + ":i64=1",
-                 Code::not_found, "no client option is called {}", name);
+  const std::string advice = "an option of a newer plugin needs its type: " + name + ":i64=1";
+  return need_named(kKnown, name, &KnownOption::name, {"client option", "", advice}).type;
 }
 
 } // namespace

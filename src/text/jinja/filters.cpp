@@ -1,5 +1,6 @@
 // Filters by name: the tables of all files, then filters of choice and of numbers.
 #include "base/error.h"
+#include "base/named_table.h"
 #include "base/number.h"
 #include "text/jinja/evaluator.h"
 #include "text/unicode.h"
@@ -14,34 +15,23 @@ namespace dllm::text::jinja {
 
 namespace {
 
-const Filter* find_filter(const std::string& name) {
-  for (const auto& table : {text_filters(), list_filters(), choice_filters(), number_filters()}) {
-    for (const Filter& filter : table) {
-      if (name == filter.name) return &filter;
-    }
+const Filter& find_filter(const std::string& name) {
+  const auto tables = {text_filters(), list_filters(), choice_filters(), number_filters()};
+  for (const auto& table : tables) {
+    if (const Filter* found = find_named(table, name, &Filter::name)) return *found;
   }
-  return nullptr;
-}
-
-std::string nearest_filter(const std::string& name) {
-  std::vector<std::string_view> names;
-  for (const auto& table : {text_filters(), list_filters(), choice_filters(), number_filters()}) {
-    for (const Filter& filter : table) names.emplace_back(filter.name);
-  }
-  return nearest(name, names);
+  std::vector<std::string> names;
+  for (const auto& table : tables)
+    std::ranges::move(names_of(table, &Filter::name), std::back_inserter(names));
+  fail_unnamed({"filter", "", "", Code::unimplemented}, name, names);
 }
 
 } // namespace
 
 Value Evaluator::filter(const std::string& name, const Value& input, Arguments arguments) {
-  const Filter* found = find_filter(name);
-  if (found == nullptr) {
-    const std::string near = nearest_filter(name);
-    fail_with_hint(near.empty() ? "" : fmt::format("did you mean {}?", near), Code::unimplemented,
-                   "there is no filter {}", name);
-  }
+  const Filter& found = find_filter(name);
   const Budget::Level level(budget);
-  Value made = found->run(*this, input, arguments);
+  Value made = found.run(*this, input, arguments);
   arguments.done("filter " + name);
   return made;
 }

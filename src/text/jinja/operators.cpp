@@ -1,4 +1,5 @@
 // Arithmetic, joining and membership, as Python has them.
+#include "base/named_table.h"
 #include "text/jinja/evaluator.h"
 
 #include <cmath>
@@ -269,7 +270,10 @@ bool Evaluator::test(const std::string& name, const Value& input, Arguments argu
     arguments.done("test " + name);
     return comparison.holds(*this, input, *other);
   }
-  fail(Code::unimplemented, "there is no test {}", name);
+  std::vector<std::string> known = names_of(kSimple, &SimpleTest::name);
+  for (const Comparison& comparison : kComparisons) known.emplace_back(comparison.names[0]);
+  known.insert(known.end(), {"upper", "lower"});
+  fail_unnamed({"test", "", "", Code::unimplemented}, name, known);
 }
 
 } // namespace dllm::text::jinja

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/named_table.h"
 #include "base/task.h"
 #include "text/dataset.h"
 
@@ -33,17 +34,11 @@ const ReaderTable& record_readers() {
 }
 
 std::vector<std::string> ReaderTable::names() const {
-  std::vector<std::string> names;
-  for (const Reader& reader : readers_) names.push_back(reader.name);
-  return names;
+  return names_of(readers_, &Reader::name);
 }
 
 const Reader& ReaderTable::find(std::string_view name) const {
-  const auto found = std::find_if(readers_.begin(), readers_.end(),
-                                  [&](const Reader& r) { return r.name == name; });
-  if (found != readers_.end()) return *found;
-  fail_with_hint(fmt::format("the formats are {}", fmt::join(names(), ", ")), Code::not_found,
-                 "no format is named {}", name);
+  return need_named(readers_, name, &Reader::name, {"format of records"});
 }
 
 namespace {

@@ -1,6 +1,7 @@
 // A tokenizer from the vocabulary that a GGUF file carries.
 #include "base/error.h"
 #include "base/log.h"
+#include "base/named_table.h"
 #include "ckpt/gguf.h"
 #include "text/tokenizer/parts.h"
 #include "text/tokenizer/token_model.h"
@@ -242,10 +243,7 @@ TreeJson pre_tokenizer_scheme(const std::string& name) {
     return sequence({split(R"([\p{P}\$\+<=>\^~\|]+)"), split(kGpt2Pattern), split(R"(\p{N}+)"),
                      split("[0-9][0-9][0-9]"), byte_level_component(false)});
   }
-  const std::string near = nearest(name, pre_tokenizer_schemes());
-  fail_with_hint(near.empty() ? "use gpt2, smollm, llama-bpe, qwen2, llada-moe or default"
-                              : "did you mean " + near,
-                 Code::not_found, "no pre-tokenizer scheme named {}", name);
+  fail_unnamed({"pre-tokenizer scheme"}, name, pre_tokenizer_schemes());
 }
 
 } // namespace dllm::text

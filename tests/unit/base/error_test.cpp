@@ -24,15 +24,5 @@ TEST(Error, EveryCodeHasItsName) {
   }
 }
 
-TEST(Nearest, FindsSlipsAndNothingElse) {
-  const std::vector<std::string> names{"temperature", "top_k", "top_p", "steps"};
-  EXPECT_EQ(nearest("temprature", names), "temperature");
-  EXPECT_EQ(nearest("stesp", names), "steps");
-  EXPECT_EQ(nearest("topp", names), "top_p");
-  EXPECT_EQ(nearest("learning_rate", names), "");
-  EXPECT_EQ(nearest("", std::vector<std::string>{}), "");
-  EXPECT_EQ(nearest(std::string(1 << 20, 'x'), names), "");
-}
-
 } // namespace
 } // namespace dllm

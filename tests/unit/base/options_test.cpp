@@ -50,11 +50,10 @@ TEST(Options, UnknownKeyNamesTheNearest) {
   Options options(schema());
   const Error e = error_of([&] { options.set_i64("stpes", 1); });
   EXPECT_EQ(e.code(), Code::not_found);
-  EXPECT_EQ(e.text(), "decoder has no option \"stpes\"");
+  EXPECT_EQ(e.text(), "there is no option named \"stpes\" of kind decoder");
   EXPECT_EQ(e.hint(), "did you mean steps?");
-  EXPECT_NE(
-      error_of([&] { options.i64("zzzzzzzzz"); }).hint().find("keys of decoder: greedy, steps"),
-      std::string::npos);
+  EXPECT_NE(error_of([&] { options.i64("zzzzzzzzz"); }).hint().find("the names are greedy, steps"),
+            std::string::npos);
 }
 
 TEST(Options, BadValuesAreRefusedAndChangeNothing) {

@@ -150,7 +150,7 @@ TEST(Engine, DescribesItself) {
   EXPECT_EQ(engine->describe()["threads"], 3);
   EXPECT_EQ(engine->describe()["devices"].dump(), "[\"cpu:0\"]");
   EXPECT_EQ(engine->describe()["memory"]["used"], 0);
-  EXPECT_EQ(thrown_by([&] { engine->i64("thread"); }).hint(), "did you mean threads");
+  EXPECT_EQ(thrown_by([&] { engine->i64("thread"); }).hint(), "did you mean threads?");
   EXPECT_EQ(thrown_by([&] { engine->set_i64("ranks", 2); }).code(), Code::failed_precondition);
   EXPECT_GT(engine->peak_flops(), 1e8);
 }

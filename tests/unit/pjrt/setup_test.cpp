@@ -117,7 +117,8 @@ TEST(FindPlugin, LooksInFoldersAndPackages) {
   write_file_atomic(folder.path("libtpu.so"), "x");
   EXPECT_EQ(find_plugin("tpu"), folder.path("libtpu.so"));
 
-  expect_error(Code::invalid_argument, "no platform is called gpu", [] { find_plugin("gpu"); });
+  expect_error(Code::invalid_argument, "there is no platform named \"gpu\"",
+               [] { find_plugin("gpu"); });
   expect_error(Code::invalid_argument, "needs a plugin", [] { find_plugin(""); });
 }
 

@@ -23,7 +23,8 @@ TEST(DType, NamesNumbersAndSizes) {
   EXPECT_EQ(dtype_size(DType::i64), 8);
   EXPECT_TRUE(is_float(DType::f16));
   EXPECT_FALSE(is_float(DType::u32));
-  expect_error(Code::not_found, "no element type \"f8\"", [] { dtype_from_name("f8"); });
+  expect_error(Code::not_found, "there is no element type named \"f8\"",
+               [] { dtype_from_name("f8"); });
   expect_error(Code::invalid_argument, "10 is no element type", [] { dtype_from_number(10); });
   expect_error(Code::invalid_argument, "0 is no element type", [] { dtype_from_number(0); });
 }

@@ -308,7 +308,7 @@ TEST(Mesh, WrongMeshesAndBatchesAreNamed) {
     }
     return "";
   };
-  EXPECT_NE(message([] { mesh_engine("rows=2"); }).find("no mesh axis named rows"),
+  EXPECT_NE(message([] { mesh_engine("rows=2"); }).find("no mesh axis named \"rows\""),
             std::string::npos);
   EXPECT_NE(message([] { mesh_engine("data"); }).find("'data' is no axis"), std::string::npos);
   EXPECT_NE(message([] { mesh_engine("data=0"); }).find("expected a number"), std::string::npos);

@@ -1,0 +1,68 @@
+#include "base/named_table.h"
+
+#include <fmt/ranges.h>
+
+#include <numeric>
+
+namespace dllm {
+namespace {
+
+// A longer word is not a slip of the finger, and its table of distances would be large.
+constexpr size_t kLongestWord = 256;
+// Characters of a list of names that a person still reads.
+constexpr size_t kLongestList = 1200;
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t above = row[j + 1];
+      row[j + 1] = std::min({above + 1, row[j] + 1, diagonal + (a[i] != b[j])});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+std::string hint_of(const Lookup& lookup, std::string_view name,
+                    const std::vector<std::string>& known) {
+  std::string hint;
+  if (const std::string near = nearest(name, known); !near.empty()) {
+    hint = fmt::format("did you mean {}?", near);
+  } else if (std::string list = fmt::format("{}", fmt::join(known, ", "));
+             !list.empty() && list.size() <= kLongestList) {
+    hint = "the names are " + std::move(list);
+    if (!lookup.advice.empty()) hint += ";";
+  }
+  if (!hint.empty() && !lookup.advice.empty()) hint += " ";
+  return hint + lookup.advice;
+}
+
+} // namespace
+
+std::string nearest(std::string_view word, const std::vector<std::string>& known) {
+  if (word.size() > kLongestWord) return {};
+  // Half of the word may be wrong; a name that differs more does not help the reader.
+  size_t best = std::max<size_t>(word.size() / 2, 1) + 1;
+  std::string found;
+  for (const std::string& name : known) {
+    const size_t distance = edit_distance(word, name);
+    if (distance >= best) continue;
+    best = distance;
+    found = name;
+  }
+  return found;
+}
+
+void fail_unnamed(const Lookup& lookup, std::string_view name,
+                  const std::vector<std::string>& known) {
+  constexpr size_t kShown = 120; // of a name that may be a whole file
+  fail_with_hint(hint_of(lookup, name, known), lookup.code, "there is no {} named \"{}\"{}{}",
+                 lookup.kind, name.substr(0, kShown), lookup.where.empty() ? "" : " ",
+                 lookup.where);
+}
+
+} // namespace dllm
