@@ -247,6 +247,13 @@ void Options::set_text(std::string_view key, std::string_view text) {
   set(key, from_number(spec, number, number == std::floor(number) && std::abs(number) < 9e15));
 }
 
+void Options::take_set(const Options& other) {
+  Options changed = *this;
+  for (const auto& [key, value] : other.values_)
+    changed.set(key, from_json(schema_->find(key), value_json(value)));
+  *this = std::move(changed);
+}
+
 bool Options::is_set(std::string_view key) const {
   schema_->find(key);
   return values_.find(key) != values_.end();

@@ -37,20 +37,6 @@ const KnownObjective& find_objective(const std::string& name) {
   return need_named(known_objectives(), name, &KnownObjective::name, {"objective"});
 }
 
-// Options of the generic schema, carried over to the objective's own.
-Options specialised(const KnownObjective& entry, const Options& options) {
-  if (&options.schema() == &entry.schema) return options;
-  Options own(entry.schema);
-  for (const OptionSpec& spec : options.schema().specs()) {
-    if (!options.is_set(spec.key)) continue;
-    if (spec.type == OptionType::i64)
-      own.set_i64(spec.key, options.i64(spec.key));
-    else
-      own.set_str(spec.key, options.str(spec.key));
-  }
-  return own;
-}
-
 } // namespace
 
 std::vector<OptionSpec> shared_objective_options() {
@@ -199,9 +185,7 @@ PrepareContext prepare_context(const Objective& objective, const model::ModelCon
 }
 
 std::vector<std::string> objective_names() {
-  std::vector<std::string> names;
-  for (const KnownObjective& entry : known_objectives()) names.push_back(entry.name);
-  return names;
+  return names_of(known_objectives(), &KnownObjective::name);
 }
 
 const Schema& objective_schema(const std::string& name) {
@@ -211,7 +195,8 @@ const Schema& objective_schema(const std::string& name) {
 
 ObjectiveRef make_objective(const std::string& name, ScheduleRef schedule, const Options& options) {
   const KnownObjective& entry = find_objective(name);
-  const Options own = specialised(entry, options);
+  Options own(entry.schema);
+  own.take_set(options);
   if (schedule == nullptr) {
     Options generic(schedule_schema(""));
     const std::string& compat = own.str("compat");

@@ -94,15 +94,8 @@ const Schema& schedule_schema(const std::string& name) {
 ScheduleRef make_schedule(const std::string& name, const Options& options) {
   const KnownSchedule& entry = find_schedule(name);
   if (&options.schema() == &entry.schema) return entry.make(options);
-  // Generic options: what the caller set, over the defaults of this schedule.
   Options own(entry.schema);
-  for (const char* key : {"eps", "compat"}) {
-    if (!options.is_set(key)) continue;
-    if (std::string_view(key) == "eps")
-      own.set_f64(key, options.f64(key));
-    else
-      own.set_str(key, options.str(key));
-  }
+  own.take_set(options);
   return entry.make(own);
 }
 

@@ -25,12 +25,7 @@ int32_t mask_id_of(const model::Model& model, const Policy& policy) {
 
 Options policy_options(const Options& given) {
   Options own(decoder_schema(given.str("policy")));
-  const Json values = given.to_json();
-  Json set = Json::object();
-  for (const OptionSpec& spec : given.schema().specs()) {
-    if (given.is_set(spec.key)) set[spec.key] = values.at(spec.key);
-  }
-  own.set_json(set);
+  own.take_set(given);
   return own;
 }
 

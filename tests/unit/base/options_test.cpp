@@ -56,6 +56,42 @@ TEST(Options, UnknownKeyNamesTheNearest) {
             std::string::npos);
 }
 
+TEST(Options, EveryValueThatIsSetIsTakenOver) {
+  Options given(schema());
+  given.set_i64("steps", 7);
+  given.set_f64("temperature", 1);
+  given.set_str("policy", "margin");
+  given.set_text("greedy", "true");
+  given.set_text("stop", "a,b");
+  Options own(schema());
+  own.take_set(given);
+  EXPECT_EQ(own.to_json(), given.to_json());
+  own.set_i64("steps", 8);
+  own.take_set(Options(schema())); // without a value that is set
+  EXPECT_EQ(own.i64("steps"), 8);
+}
+
+TEST(Options, AValueThatTheOtherSchemaLacksOrRefusesIsAnError) {
+  static const Schema narrow(
+      "narrow", {option_i64("steps", 3, 1, 5, "s"), option_str("greedy", "", "another type")});
+  Options given(schema());
+  given.set_i64("steps", 4);
+  Options own(narrow);
+  own.take_set(given);
+  EXPECT_EQ(own.i64("steps"), 4);
+  const Options before = own;
+  given.set_i64("steps", 6);
+  expect_error(Code::invalid_argument, "out of bounds", [&] { own.take_set(given); });
+  given.set_i64("steps", 5);
+  given.set_f64("temperature", 1); // a third shared option that `narrow` was not given
+  expect_error(Code::not_found, "no option named \"temperature\" of kind narrow",
+               [&] { own.take_set(given); });
+  Options typed(schema());
+  typed.set_i64("greedy", 1);
+  expect_error(Code::invalid_argument, "takes a text", [&] { own.take_set(typed); });
+  EXPECT_EQ(own.to_json(), before.to_json());
+}
+
 TEST(Options, BadValuesAreRefusedAndChangeNothing) {
   Options options(schema());
   options.set_i64("steps", 5);

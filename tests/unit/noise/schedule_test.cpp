@@ -3,6 +3,7 @@
 #include "base/error.h"
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <cmath>
 
@@ -23,6 +24,23 @@ ScheduleRef with(const std::string& name,
   }
   options.set_str("compat", compat);
   return make_schedule(name, options);
+}
+
+// Options that schedules share reach every schedule, a new one too.
+TEST(Schedule, TakesEverySharedOption) {
+  Options shared(schedule_schema(""));
+  Json given = Json::object();
+  for (const OptionSpec& spec : shared.schema().specs()) {
+    if (!spec.choices.empty())
+      given[spec.key] = spec.choices.back();
+    else
+      given[spec.key] = 0.25 * spec.max;
+  }
+  shared.set_json(given);
+  for (const std::string& name : schedule_names()) {
+    const Json described = make_schedule(name, shared)->describe();
+    for (const auto& [key, value] : given.items()) EXPECT_EQ(described.at(key), value) << name;
+  }
 }
 
 // Every dalpha is the derivative of its alpha.
