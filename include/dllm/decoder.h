@@ -265,7 +265,8 @@ DLLM_API dllm_status dllm_decoder_metric(const dllm_decoder *decoder, int64_t sl
 DLLM_API dllm_status dllm_decoder_trace(const dllm_decoder *decoder, int64_t slot, dllm_buffer *out,
                                         dllm_error *err);
 
-/** Writes the effective options, the slots and the metrics as a JSON object.
+/** Writes the effective options, the slots, the "metrics" of slot -1 and their "units" as a JSON
+ * object.
  *
  *   decoder   not NULL
  *   out       not NULL

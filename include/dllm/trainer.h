@@ -223,8 +223,9 @@ DLLM_API dllm_status dllm_trainer_eval(dllm_trainer *trainer, dllm_loader *loade
 DLLM_API dllm_status dllm_trainer_metric(const dllm_trainer *trainer, const char *key, double *out,
                                          dllm_error *err);
 
-/** Writes all metrics, the effective options, the optimizer's state arrays, and "recomputed", how many values
- * of a layer the last step computed again to fit option memory, as a JSON object.
+/** Writes all metrics and their "units", the effective options, the optimizer's state arrays, and
+ * "recomputed", how many values of a layer the last step computed again to fit option memory, as a
+ * JSON object.
  *
  *   trainer   not NULL
  *   out       not NULL

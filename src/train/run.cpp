@@ -1,7 +1,9 @@
 #include "base/error.h"
+#include "base/named_table.h"
 #include "ckpt/checkpoint_folder.h"
 #include "train/checkpoint.h"
 #include "train/state.h"
+#include "train/step_metrics.h"
 
 #include <algorithm>
 #include <chrono>
@@ -22,9 +24,8 @@ using Clock = std::chrono::steady_clock;
 Event step_event(const Metrics& metrics) {
   Event event(EventKind::train_step);
   for (const auto& [key, value] : metrics.all()) {
-    const bool whole = key == "step" || key == "tokens" || key == "memory" || key == "compiles" ||
-                       key == "skipped";
-    if (whole)
+    const StepMetric* row = find_named(step_metrics(), key, &StepMetric::name);
+    if (row != nullptr && row->is_integer)
       event.set(key, static_cast<int64_t>(value));
     else
       event.set(key, value);

@@ -1,6 +1,7 @@
 // The numbers of steps that were started: when they are read, what they change and what is reported.
 
 #include "base/error.h"
+#include "train/step_metrics.h"
 #include "train/step_runner.h"
 
 #include <algorithm>
@@ -95,20 +96,21 @@ void StepRunner::add_micro_batch(const StepNumbers& numbers, double seconds, dou
 void StepRunner::publish(const InFlight& step, const Finished& done) {
   const double peak = engine().peak_flops();
   const bool timed = done.seconds > 0;
-  std::map<std::string, double> values = {
-      {"step", static_cast<double>(step.after.step)},
-      {"loss", done.loss},
-      {"grad_norm", done.grad_norm},
-      {"lr", step.lr},
-      {"tokens", static_cast<double>(step.after.tokens)},
-      {"tokens_per_second", timed ? static_cast<double>(step.tokens) / done.seconds : 0.0},
-      {"mfu", timed && peak > 0 ? done.flops / done.seconds / peak : 0.0},
-      {"memory", static_cast<double>(engine().i64("memory_used"))},
-      {"compiles", static_cast<double>(engine().i64("compiles"))},
-      {"skipped", static_cast<double>(counters_.skipped)},
-      {"input_wait", step.input_wait},
-      {"rank_wait", step.rank_wait},
-  };
+  StepMetrics metrics;
+  metrics.step = static_cast<double>(step.after.step);
+  metrics.loss = done.loss;
+  metrics.grad_norm = done.grad_norm;
+  metrics.lr = step.lr;
+  metrics.tokens = static_cast<double>(step.after.tokens);
+  metrics.tokens_per_second = timed ? static_cast<double>(step.tokens) / done.seconds : 0.0;
+  metrics.mfu = timed && peak > 0 ? done.flops / done.seconds / peak : 0.0;
+  metrics.memory = static_cast<double>(engine().i64("memory_used"));
+  metrics.compiles = static_cast<double>(engine().i64("compiles"));
+  metrics.skipped = static_cast<double>(counters_.skipped);
+  metrics.checkpoint_stall_seconds = metrics_.at("checkpoint_stall_seconds");
+  metrics.input_wait = step.input_wait;
+  metrics.rank_wait = step.rank_wait;
+  std::map<std::string, double> values = named_metrics(metrics);
   for (const auto& [name, part] : done.parts)
     values[name] = part.second > 0 ? part.first / part.second : 0.0;
   metrics_.set(values);

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/named_table.h"
 #include "train/state.h"
+#include "train/step_metrics.h"
 
 #include <nlohmann/json.hpp>
 
@@ -57,13 +58,7 @@ const noise::ObjectiveRef& Trainer::objective() const {
   return state_->runner.objective();
 }
 
-Metrics::Metrics() {
-  for (const char* key :
-       {"step", "loss", "grad_norm", "lr", "tokens", "tokens_per_second", "mfu", "memory",
-        "compiles", "skipped", "checkpoint_stall_seconds", "input_wait", "rank_wait"}) {
-    values_[key] = 0.0;
-  }
-}
+Metrics::Metrics() : values_(named_metrics({})) {}
 
 void Metrics::set(const std::map<std::string, double>& values) {
   const std::lock_guard lock(mutex_);
@@ -77,13 +72,7 @@ std::map<std::string, double> Metrics::all() const {
 
 double Metrics::at(const std::string& key) const {
   const std::map<std::string, double> values = all();
-  const auto found = values.find(key);
-  if (found != values.end()) return found->second;
-  std::vector<std::string> names;
-  for (const auto& [name, value] : values) names.push_back(name);
-  const std::string near = nearest(key, names);
-  fail_with_hint(near.empty() ? "" : "did you mean " + near + "?", Code::not_found,
-                 "no metric named {}", key);
+  return need_named(values, key, kEntryName, {"metric", "of a trainer"}).second;
 }
 
 double Trainer::metric(const std::string& key) const {
@@ -115,6 +104,7 @@ Json Trainer::describe() const {
   const Hyper hyper = runner.hyper();
   Json made;
   made["metrics"] = runner.metrics().all();
+  for (const StepMetric& row : step_metrics()) made["units"][row.name] = row.unit;
   made["lr"] = hyper.lr;
   made["weight_decay"] = hyper.weight_decay;
   made["clip"] = hyper.clip;

@@ -278,6 +278,59 @@ void test_notes(const std::string& folder, dllm_error* err) {
   CHECK(noted.defaults >= 1 && noted.choices >= 5);
 }
 
+// The names in quotes of parameter `key` of a function, whose block ends with its declaration.
+Words names_in_block(const std::string& path, const std::string& function) {
+  std::ifstream file(path);
+  const std::string header(std::istreambuf_iterator<char>(file), {});
+  const size_t end = header.find("DLLM_API dllm_status " + function + "(");
+  const size_t begin = header.rfind(" *   key ", end);
+  const std::string block = header.substr(begin, header.find(" *   out ", begin) - begin);
+  Words names;
+  const std::regex quoted("\"([a-z_]+)\"");
+  for (std::sregex_iterator at(block.begin(), block.end(), quoted), none; at != none; ++at)
+    names.insert((*at)[1].str());
+  return names;
+}
+
+Words keys_in(const nlohmann::json& object) {
+  Words keys;
+  for (const auto& [key, value] : object.items()) keys.insert(key);
+  return keys;
+}
+
+// A header lists the metrics that a handle describes, and each has a unit.
+void check_metrics(const nlohmann::json& described, const Words& listed) {
+  const Words metrics = keys_in(described.at("metrics"));
+  CHECK(metrics.size() > 10);
+  CHECK(keys_in(described.at("units")) == metrics);
+  check_line(metrics == listed,
+             ("metrics:" + joined(metrics) + ", listed:" + joined(listed)).c_str(), __FILE__,
+             __LINE__);
+}
+
+void test_metrics(struct world* w, const std::string& folder) {
+  dllm_buffer* text = dllm_buffer_new();
+  dllm_trainer* trainer = make_trainer(w->model, "{}", w->err);
+  NEED(dllm_trainer_describe(trainer, text, w->err), w->err);
+  const auto of_trainer = nlohmann::json::parse(static_cast<const char*>(dllm_buffer_data(text)));
+  Words listed = names_in_block(folder + "/dllm/trainer.h", "dllm_trainer_metric");
+  CHECK(listed.erase("nll") == 1); // of an objective
+  check_metrics(of_trainer, listed);
+  dllm_trainer_release(trainer);
+  dllm_decoder* decoder = nullptr;
+  NEED(dllm_decoder_new(w->model, nullptr, &decoder, w->err), w->err);
+  NEED(dllm_decoder_describe(decoder, text, w->err), w->err);
+  const auto of_decoder = nlohmann::json::parse(static_cast<const char*>(dllm_buffer_data(text)));
+  check_metrics(of_decoder, names_in_block(folder + "/dllm/decoder.h", "dllm_decoder_metric"));
+  for (const auto& [name, value] : of_decoder.at("metrics").items()) {
+    double read = -1;
+    NEED(dllm_decoder_metric(decoder, -1, name.c_str(), &read, w->err), w->err);
+    CHECK(read == value.get<double>());
+  }
+  dllm_decoder_release(decoder);
+  dllm_buffer_release(text);
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
@@ -287,6 +340,7 @@ int main(int argc, char** argv) {
   test_objective(&w);
   test_options(argc > 1 ? argv[1] : "include", w.err);
   test_notes(argc > 1 ? argv[1] : "include", w.err);
+  test_metrics(&w, argc > 1 ? argv[1] : "include");
   close_world(&w);
   return failures == 0 ? 0 : 1;
 }

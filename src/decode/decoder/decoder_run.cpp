@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "decode/decoder/decoder.h"
+#include "decode/trace/metrics.h"
 
 #include <nlohmann/json.hpp>
 
@@ -125,47 +126,9 @@ RequestCopyRef Decoder::copy(int64_t number) const {
   return published_.request(number);
 }
 
-namespace {
-
-double metric_of(const RequestCopy& s, const std::string& key) {
-  if (key == "done") return s.active() ? 0 : 1;
-  if (key == "finish") return static_cast<double>(s.finish);
-  if (key == "steps") return static_cast<double>(s.steps);
-  if (key == "nfe") return static_cast<double>(s.nfe);
-  if (key == "commits") return static_cast<double>(s.commits);
-  if (key == "prefills") return static_cast<double>(s.prefills);
-  if (key == "launches") return static_cast<double>(s.launches);
-  if (key == "round_trips") return static_cast<double>(s.round_trips);
-  if (key == "decided") return static_cast<double>(s.decided);
-  if (key == "open") return static_cast<double>(s.open);
-  static const std::vector<std::string> keys = {
-      "done",    "finish", "steps", "nfe",         "commits", "prefills", "launches", "round_trips",
-      "decided", "open",   "slots", "cache_bytes", "reused",  "computed", "suspended"};
-  fail_with_hint(
-      "metrics are done finish steps nfe commits prefills launches round_trips decided open; of "
-      "slot -1 also slots cache_bytes reused computed suspended",
-      Code::not_found, "no metric named \"{}\", nearest: {}", key, nearest(key, keys));
-}
-
-} // namespace
-
 double Decoder::metric(int64_t number, const std::string& key) const {
-  if (number != -1) return metric_of(*copy(number), key);
-  const Published::All now = published_.all();
-  if (key == "slots") return static_cast<double>(now.slots.size());
-  if (key == "cache_bytes") return static_cast<double>(now.totals.cache_bytes);
-  if (key == "reused") return static_cast<double>(now.totals.reused);
-  if (key == "computed") return static_cast<double>(now.totals.computed);
-  if (key == "launches") return static_cast<double>(now.totals.launches);
-  if (key == "round_trips") return static_cast<double>(now.totals.round_trips);
-  if (key == "suspended") return is_suspended() ? 1 : 0;
-  const bool all_of = key == "done" || key == "finish";
-  double total = all_of ? 1 : 0;
-  if (now.slots.empty()) metric_of(RequestCopy{}, key); // an unknown key fails here too
-  for (const auto& [n, s] : now.slots)
-    total =
-        all_of ? std::min(total, metric_of(*s, key) > 0 ? 1.0 : 0.0) : total + metric_of(*s, key);
-  return total;
+  if (number != -1) return static_cast<double>(metric_of(*copy(number), key));
+  return static_cast<double>(metric_of(DecoderMoment{published_.all(), is_suspended()}, key));
 }
 
 std::string Decoder::trace(int64_t number) const {
@@ -178,7 +141,9 @@ std::string Decoder::trace(int64_t number) const {
 }
 
 Json Decoder::describe() const {
-  const Published::All now = published_.all();
+  const DecoderMoment moment{published_.all(), is_suspended()};
+  const Published::All& now = moment.now;
+  Json reported = describe_metrics(moment);
   Json slots = Json::array();
   for (const auto& [number, s] : now.slots) {
     slots.push_back({{"slot", number},
@@ -199,6 +164,8 @@ Json Decoder::describe() const {
             {"reused", now.totals.reused}}},
           {"approximation", policy_->approximation()},
           {"loop", {{"runs_on", loop_ != nullptr ? "device" : "host"}, {"why", loop_why_}}},
+          {"metrics", std::move(reported["metrics"])},
+          {"units", std::move(reported["units"])},
           {"slots", slots}};
 }
 

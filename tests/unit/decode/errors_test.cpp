@@ -94,7 +94,10 @@ TEST(DecoderErrors, UnknownNamesSuggestTheNearest) {
   expect_error(Code::not_found, "no slot 3", [&] { decoder->request(3); });
   expect_error(Code::not_found, "no slot 3", [&] { decoder->remove(3); });
   expect_error(Code::not_found, "no slot -2", [&] { decoder->metric(-2, "nfe"); });
-  expect_error(Code::not_found, "nearest: steps", [&] { decoder->metric(0, "stepps"); });
+  const Error of_slot = error_of([&] { decoder->metric(0, "stepps"); });
+  EXPECT_EQ(of_slot.text(), "there is no metric named \"stepps\" of a slot");
+  EXPECT_EQ(of_slot.hint(), "did you mean steps?");
+  EXPECT_EQ(error_of([&] { decoder->metric(-1, "slot"); }).hint(), "did you mean slots?");
   const Error policy = error_of([] { decoder_schema("low_confidance"); });
   EXPECT_EQ(policy.code(), Code::not_found);
   EXPECT_NE(policy.hint().find("low_confidence"), std::string::npos);

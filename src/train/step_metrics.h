@@ -1,0 +1,27 @@
+#pragma once
+// The numbers that a training step reports by name, one row each.
+
+#include <map>
+#include <span>
+#include <string>
+
+namespace dllm::train {
+
+struct StepMetrics {
+  double step = 0, loss = 0, grad_norm = 0, lr = 0, tokens = 0, tokens_per_second = 0, mfu = 0,
+         memory = 0, compiles = 0, skipped = 0, checkpoint_stall_seconds = 0, input_wait = 0,
+         rank_wait = 0;
+};
+
+struct StepMetric {
+  const char* name;
+  double StepMetrics::*member;
+  const char* unit;        // "": a number without a unit
+  bool is_integer = false; // in events and files
+};
+
+std::span<const StepMetric> step_metrics();
+// By name; an objective adds the parts of its loss.
+std::map<std::string, double> named_metrics(const StepMetrics& metrics);
+
+} // namespace dllm::train
