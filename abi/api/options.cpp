@@ -83,7 +83,16 @@ dllm_status dllm_options_to_json(const dllm_options* opts, dllm_buffer* out, dll
 }
 
 dllm_status dllm_options_schema(const char* kind, dllm_buffer* out, dllm_error* err) {
-  return guard(err, [&] { fill_json(out, schema_of(need_text(kind, "kind")).to_json()); });
+  return guard(err, [&] {
+    const std::string_view wanted = need_text(kind, "kind");
+    Json made = schema_of(wanted).to_json();
+    constexpr std::string_view kObjective = "objective:";
+    if (wanted.starts_with(kObjective)) {
+      const std::string name(wanted.substr(kObjective.size()));
+      made["about"] = noise::to_json(noise::objective_facts(name));
+    }
+    fill_json(out, made);
+  });
 }
 
 namespace dllm::abi {

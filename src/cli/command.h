@@ -28,6 +28,8 @@ struct Argument {
   std::string fallback; // "" : none
   std::string sentence;
   bool required = false;
+  // Names that stand behind the sentence; looked up when the help of the command is made.
+  std::vector<std::string> (*names)() = nullptr;
 };
 
 class Context;

@@ -71,8 +71,9 @@ void OptionList::add_argument(const Argument& argument) {
   Option option;
   if (argument.kind != Argument::Kind::positional) option.names = {"--" + argument.name};
   option.type = kTypes[static_cast<size_t>(argument.kind)];
-  option.help =
-      argument.sentence + (argument.fallback.empty() ? "" : " [" + argument.fallback + "]");
+  option.help = argument.sentence;
+  if (argument.names != nullptr) option.help += listed(argument.names());
+  if (!argument.fallback.empty()) option.help += " [" + argument.fallback + "]";
   option.group = argument.kind == Argument::Kind::positional ? "Arguments" : "Options";
   option.argument = argument.name;
   options_.push_back(std::move(option));

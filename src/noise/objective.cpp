@@ -18,6 +18,7 @@ struct KnownObjective {
   std::string name, schedule;
   Schema schema;
   ObjectiveRef (*make)(ScheduleRef, const Options&);
+  ObjectiveFacts facts;
 };
 
 const std::vector<KnownObjective>& known_objectives() {
@@ -26,7 +27,8 @@ const std::vector<KnownObjective>& known_objectives() {
     for (const auto& file : objective_files::kTable) {
       ObjectiveEntry entry = file();
       made.push_back({entry.name, entry.schedule,
-                      Schema("objective:" + entry.name, std::move(entry.options)), entry.make});
+                      Schema("objective:" + entry.name, std::move(entry.options)), entry.make,
+                      entry.facts});
     }
     return made;
   }();
@@ -191,6 +193,10 @@ std::vector<std::string> objective_names() {
 const Schema& objective_schema(const std::string& name) {
   static const Schema shared("objective", shared_objective_options());
   return name.empty() ? shared : find_objective(name).schema;
+}
+
+const ObjectiveFacts& objective_facts(const std::string& name) {
+  return find_objective(name).facts;
 }
 
 ObjectiveRef make_objective(const std::string& name, ScheduleRef schedule, const Options& options) {

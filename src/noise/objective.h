@@ -9,6 +9,7 @@
 #include "graph/graph.h"
 #include "model/builder.h"
 #include "noise/given_rows.h"
+#include "noise/objective_facts.h"
 #include "noise/schedule.h"
 #include "tensor/batch.h"
 
@@ -136,6 +137,7 @@ using ObjectiveRef = std::shared_ptr<const Objective>;
 std::vector<std::string> objective_names(); // "ar", "bd3lm", ...
 // "objective:<name>"; name "" gives the keys all share ("objective").
 const Schema& objective_schema(const std::string& name);
+const ObjectiveFacts& objective_facts(const std::string& name);
 // schedule null: the objective's default ("linear"; nano: "nano_cosine"). Fails with not_found and
 // the nearest name.
 ObjectiveRef make_objective(const std::string& name, ScheduleRef schedule, const Options& options);

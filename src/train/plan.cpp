@@ -15,7 +15,7 @@ Batch planned_feed(const noise::Objective& objective, const model::ModelConfig& 
                    int64_t batch, int64_t length) {
   Batch rows;
   rows.set("ids", Tensor(DType::i32, {batch, length}));
-  if (objective.name() == "token_ce") { // has no noise of its own
+  if (noise::objective_facts(objective.name()).rows == noise::RowKind::given) {
     Tensor targets(DType::i32, {batch, length});
     std::ranges::fill(targets.mutable_as<int32_t>(), -1);
     rows.set("targets", targets);

@@ -331,6 +331,29 @@ void test_metrics(struct world* w, const std::string& folder) {
   dllm_buffer_release(text);
 }
 
+// What the schema of an objective says about it holds: its words are those of the header, its policy and the options
+// of a sample exist.
+void test_objective_facts(struct world* w, const std::string& folder) {
+  std::ifstream file(folder + "/dllm/options.h");
+  const std::string header(std::istreambuf_iterator<char>(file), {});
+  const char* name = nullptr;
+  int64_t count = 0;
+  for (; (name = dllm_registry_name("objective", count)) != nullptr; ++count) {
+    const auto about = schema_of(std::string("objective:") + name, w->err).at("about");
+    const auto rows = about.at("rows").get<std::string>();
+    CHECK(header.find(" " + rows) != std::string::npos);
+    for (const auto& [key, value] : about.items())
+      CHECK(header.find("\"" + key + "\"") != std::string::npos);
+    const auto sample = about.at("sample");
+    const auto policy = about.at("policy").get<std::string>();
+    CHECK(policy.empty() || policy == sample.at("policy"));
+    const std::string kind = "decoder:" + sample.at("policy").get<std::string>();
+    dllm_options_release(make_options(kind.c_str(), sample.dump().c_str(), w->err));
+  }
+  CHECK(count > 10);
+  CHECK(!schema_of("objective", w->err).contains("about"));
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
@@ -340,6 +363,7 @@ int main(int argc, char** argv) {
   test_objective(&w);
   test_options(argc > 1 ? argv[1] : "include", w.err);
   test_notes(argc > 1 ? argv[1] : "include", w.err);
+  test_objective_facts(&w, argc > 1 ? argv[1] : "include");
   test_metrics(&w, argc > 1 ? argv[1] : "include");
   close_world(&w);
   return failures == 0 ? 0 : 1;

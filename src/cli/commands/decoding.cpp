@@ -1,5 +1,6 @@
 #include "decoding.h"
 
+#include "../objective_facts.h"
 #include "../process.h"
 
 #include "../pictures/pictures.h"
@@ -157,17 +158,6 @@ void check_decoding(const Context& context, bool holes) {
   }
 }
 
-const char* policy_of_objective(const std::string& objective) {
-  constexpr std::pair<std::string_view, const char*> kPolicies[] = {
-      {"ar", "autoregressive"}, {"bd3lm", "bd3lm"},       {"dream", "dream"},
-      {"dmax", "spd"},          {"editflow", "editflow"}, {"diffusion_gemma", "diffusion_gemma"},
-      {"uniform", "uniform"},
-  };
-  for (const auto& [name, policy] : kPolicies)
-    if (name == objective) return policy;
-  return "";
-}
-
 namespace {
 
 void use_policy(Context& context, const std::string& policy) {
@@ -192,8 +182,9 @@ void choose_policy(Context& context, const Session& session) {
   if (context.typed("policy") || context.typed("decoder", "policy") ||
       context.typed("decoder", "attention"))
     return;
-  const std::string trained = objective_of_run(context.text("model")),
-                    made_for = policy_of_objective(trained);
+  const std::string trained = objective_of_run(context.text("model"));
+  const ObjectiveFacts objective = facts_of(trained);
+  const std::string& made_for = objective.policy;
   const bool quiet = context.flag("quiet") || context.json();
   const bool other = made_for != "" && made_for != "autoregressive";
   if (other && !quiet) {
@@ -201,7 +192,7 @@ void choose_policy(Context& context, const Session& session) {
                  context.text("model").c_str(), trained.c_str(), made_for.c_str());
   }
   // A causal model with a canvas: no other policy decodes it.
-  if (made_for == "diffusion_gemma") return use_policy(context, made_for);
+  if (objective.model == "canvas") return use_policy(context, made_for);
   if (other || session.about.value("attention", "") != "causal") return;
   use_policy(context, "autoregressive");
   if (quiet) return;

@@ -35,8 +35,6 @@ void check_decoding(const Context& context, bool holes);
 Owned<dllm_decoder> open_decoder(Context& context, const Session& session, bool trace);
 // Adds a request with the options of kind slot; --length replaces gen_length. Returns the slot.
 int64_t add_request(Context& context, dllm_decoder* decoder, const Request& request);
-// The policy that decodes models of an objective; "": any of the masked ones does.
-const char* policy_of_objective(const std::string& objective);
 // For --help: what the option policy chooses, and its names.
 std::string policy_sentence();
 Progress progress_of(const dllm_decoder* decoder, int64_t slot);

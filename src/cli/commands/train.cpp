@@ -1,6 +1,7 @@
 // dllm train: from text to a checkpoint, from scratch or from a pretrained model; started again, it resumes.
 
 #include "../command.h"
+#include "../objective_facts.h"
 #include "../process.h"
 #include "decoding.h"
 #include "training.h"
@@ -21,17 +22,18 @@ std::string one_line_sample(const Context& context, const Run& run) {
 }
 
 // What decodes a model of this objective.
-std::string decoder_of(const std::string& objective) {
-  if (objective == "mdlm") return " --policy random --decoder.temperature 0.8";
-  const std::string policy = policy_of_objective(objective);
-  return policy.empty() ? "" : " --policy " + policy;
+std::string decoder_of(const ObjectiveFacts& objective) {
+  if (!objective.policy.empty()) return " --policy " + objective.policy;
+  if (!objective.sample_at_end) return "";
+  return " --policy " + objective.sample.at("policy").get<std::string>() +
+         " --decoder.temperature " + objective.sample.at("temperature").dump();
 }
 
 // The last output: a sample of the model, and the command to continue with.
 void print_next(Context& context, const Run& run) {
   if (context.json()) return;
-  const std::string objective = context.text("objective");
-  if (objective == "ar" || objective == "mdlm") {
+  const ObjectiveFacts objective = facts_of(context.text("objective"));
+  if (objective.sample_at_end) {
     try {
       std::fprintf(stderr, "sample: %s\n", one_line_sample(context, run).c_str());
     } catch (const Failure& failure) {
@@ -187,9 +189,7 @@ Command train_command() {
        {Kind::number, "vocab", "2048", "tokens of a tokenizer trained on the data"},
        {Kind::number, "layers", "4", "from scratch: layers"},
        {Kind::number, "hidden", "256", "from scratch: width, a multiple of 64"},
-       {Kind::text, "objective", "mdlm",
-        "the training objective: mdlm, llada_sft, bd3lm, dream, dmax, uniform, editflow, ar, "
-        "nano, open_dllm, diffusion_gemma"},
+       {Kind::text, "objective", "mdlm", "the training objective: ", false, text_objectives},
        {Kind::text, "schedule", "", "noise schedule: linear, cosine, sqrt, ..."},
        {Kind::real, "eval-every", "100",
         "held-out loss every so many steps; below 1: that part of the run; 0: only at the end"},

@@ -1,5 +1,7 @@
 #include "training.h"
 
+#include "../objective_facts.h"
+
 #include <nlohmann/json.hpp>
 
 #include <cstdio>
@@ -116,18 +118,17 @@ void set_one_text_a_row(Context& context) {
   if (!context.typed("loader", "pack")) set_whole(context, "loader", "pack", 0);
 }
 
-// Edit flows: a model with their heads.
-void set_edits(Context& context) {
-  set_one_text_a_row(context);
+void set_heads(Context& context, const std::string& heads) {
   if (context.typed("model", "heads")) return;
   call([&](dllm_error* err) {
-    return dllm_options_set_str(context.options("model"), "heads", "edit", err);
+    return dllm_options_set_str(context.options("model"), "heads", heads.c_str(), err);
   });
 }
 
 void open_model_and_rows(Context& context, Run& run) {
-  if (context.text("objective") == "editflow") set_edits(context);
-  if (context.text("objective") == "diffusion_gemma") set_one_text_a_row(context);
+  const ObjectiveFacts objective = facts_of(context.text("objective"));
+  if (!objective.packs) set_one_text_a_row(context);
+  if (!objective.heads.empty()) set_heads(context, objective.heads);
   const bool resumed = !run.resumed_from.empty(), fresh_weights = !resumed && !context.has("from");
   if (!fresh_weights) {
     run.model = open_model(context, run.engine.get(),

@@ -1,6 +1,7 @@
 // What a run records for dllm report, a line of examples.jsonl at each held-out loss: the loss of tokens by the share of a
 // row that is corrupted, some of these predictions, and a sample. The rows and their noise are the same every time.
 
+#include "../objective_facts.h"
 #include "training.h"
 #include "training_predictions.h"
 
@@ -42,11 +43,12 @@ Json token_texts(const Run& run, const std::vector<int32_t>& ids) {
 
 // Objectives whose prepared rows are not the rows of the text with some tokens replaced.
 void check_rows(const std::string& objective) {
-  const char* reason = objective == "bd3lm" || objective == "dmax" ? " makes rows of two streams"
-                       : objective == "diffusion_gemma"            ? " has a canvas behind each row"
-                       : objective == "editflow"                   ? " edits rows of any length"
-                       : objective == "ar"                         ? " hides no token"
-                                                                   : nullptr;
+  const std::string rows = facts_of(objective).rows;
+  const char* reason = rows == "two_streams" ? " makes rows of two streams"
+                       : rows == "canvas"    ? " has a canvas behind each row"
+                       : rows == "edited"    ? " edits rows of any length"
+                       : rows == "clean"     ? " hides no token"
+                                             : nullptr;
   if (reason != nullptr) throw Failure(DLLM_UNIMPLEMENTED, "objective " + objective + reason);
 }
 
@@ -86,17 +88,6 @@ void add_predictions(const Context& context, const Run& run, Json* line) {
   (*line)["strips"] = strips;
 }
 
-// The policy for a model of this objective, and its options.
-Json policy_of(const std::string& objective) {
-  if (objective == "ar") return {{"policy", "autoregressive"}, {"temperature", 0.8}};
-  if (objective == "bd3lm" || objective == "dream" || objective == "editflow" ||
-      objective == "uniform")
-    return {{"policy", objective}, {"steps", 16}};
-  if (objective == "diffusion_gemma") return {{"policy", objective}, {"denoising_steps", 16}};
-  if (objective == "dmax") return {{"policy", "spd"}};
-  return {{"policy", "random"}, {"steps", 16}, {"temperature", 0.8}};
-}
-
 // Runs `add`; where it fails, the line has the reason under `key`. Does not hide that the run was stopped.
 template <class F> void attempt_part(const char* key, Json* line, F&& add) {
   try {
@@ -111,7 +102,7 @@ template <class F> void attempt_part(const char* key, Json* line, F&& add) {
 
 // Behind the token that ends a text: the model begins a new one.
 std::string sample_text(const Context& context, const Run& run) {
-  Json policy = policy_of(context.text("objective"));
+  Json policy = facts_of(context.text("objective")).sample;
   const std::string name = policy["policy"];
   policy.erase("policy");
   const auto options = decoding_options("decoder:" + name, policy);

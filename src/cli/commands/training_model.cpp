@@ -1,5 +1,6 @@
 // The shape of a model that dllm train makes from scratch.
 
+#include "../objective_facts.h"
 #include "training.h"
 
 #include <nlohmann/json.hpp>
@@ -69,11 +70,12 @@ std::string config_from_scratch(const Context& context, int64_t vocabulary, int6
                  {"tie_word_embeddings", true},
                  // Products of unit variance; the usual 0.02 is meant for wider models.
                  {"initializer_range", 1.0 / std::sqrt(static_cast<double>(hidden))}};
-  if (context.text("objective") == "diffusion_gemma") {
+  const std::string kind = facts_of(context.text("objective")).model;
+  if (kind == "canvas") {
     const int64_t block = std::stoll(context.option("objective", "block_length"));
     return canvas_config(config, block > 0 ? block : kCanvas).dump();
   }
-  const bool causal = context.text("objective") == "ar";
+  const bool causal = kind == "causal";
   config["dllm"] = {{"attention", causal ? "causal" : "bidirectional"}, {"shift", causal ? 1 : 0}};
   return config.dump();
 }

@@ -1,5 +1,6 @@
 // What a training run prints about itself: what it starts with, what changes in a model, held-out losses.
 
+#include "../objective_facts.h"
 #include "training.h"
 
 #include <nlohmann/json.hpp>
@@ -98,9 +99,7 @@ namespace {
 
 // Far above what a guess among all tokens costs. Of objectives whose loss is nats of a token.
 void warn_about_divergence(const Context& context, Run& run, double loss) {
-  constexpr std::string_view kInNats[] = {"mdlm", "ar", "bd3lm", "uniform"};
-  const std::string objective = context.text("objective");
-  if (std::find(std::begin(kInNats), std::end(kInNats), objective) == std::end(kInNats)) return;
+  if (!facts_of(context.text("objective")).likelihood) return;
   const double guess = std::log(static_cast<double>(model_number(run.model.get(), "vocab")));
   if (run.diverged || !(loss > 3 * guess)) return;
   run.diverged = true;

@@ -82,6 +82,7 @@ public:
 struct ScoredModel {
   explicit ScoredModel(Context& context);
   std::string objective_name; // "auto" resolved
+  bool noiseless = false;     // one draw of the objective is all of them
   Owned<dllm_engine> engine;
   Owned<dllm_model> model;
   Owned<dllm_tokenizer> tokenizer;

@@ -80,7 +80,7 @@ EvalJson evaluate_choices(Context& context) {
                              {"model", context.text("model")},
                              {"data", path},
                              {"objective", scored.objective_name},
-                             {"draws", scored.objective_name == "ar" ? 1 : draws},
+                             {"draws", scored.noiseless ? 1 : draws},
                              {"seed", context.number("noise-seed")}};
   EvalResults results(context.has("out") ? context.text("out") : "", settings,
                       static_cast<int64_t>(questions.size()), context.flag("quiet"));

@@ -1,5 +1,7 @@
 #include "eval.h"
 
+#include "../objective_facts.h"
+
 #include <algorithm>
 #include <fstream>
 
@@ -20,7 +22,7 @@ std::vector<double> numbers_of(const dllm_batch* batch, const char* name) {
 class BoundScorer final : public AnswerScorer {
 public:
   BoundScorer(const Context& context, const ScoredModel& scored, int64_t draws)
-      : context_(context), scored_(scored), draws_(scored.objective_name == "ar" ? 1 : draws) {}
+      : context_(context), scored_(scored), draws_(scored.noiseless ? 1 : draws) {}
 
   // Equal rows draw different noise: one batch is all draws.
   Mean score(const std::vector<int32_t>& prompt, const std::vector<int32_t>& answer,
@@ -69,10 +71,7 @@ EvalJson recorded_objective(const Context& context, const std::string& path) {
   return objective.is_object() ? objective : EvalJson::object();
 }
 
-// Objectives whose loss bounds the likelihood of a text, in the form they were trained in. The losses of others (nano,
-// llada_sft, dream, dmax, editflow, open_dllm) count or weigh tokens in other ways: their models are scored as masked diffusion.
-constexpr const char* kBounds[] = {"mdlm", "bd3lm", "uniform", "ar"};
-// Their options that say how rows are laid out. Those of weights and times are not taken: the bound has its own.
+// Options of an objective that say how rows are laid out. Those of weights and times are not taken: the bound has its own.
 constexpr const char* kLayout[] = {"attention", "shift", "block_length", "mask_id"};
 
 void set_json(dllm_options* options, const EvalJson& values) {
@@ -113,8 +112,8 @@ std::string objective_for(const Context& context, const dllm_model* model,
   const std::string asked = context.text("objective");
   if (asked != "auto") return asked;
   const std::string trained = recorded.value("name", "");
-  if (std::find(std::begin(kBounds), std::end(kBounds), trained) != std::end(kBounds))
-    return trained;
+  // Losses that do not bound the likelihood count or weigh tokens in other ways: such models are scored as masked diffusion.
+  if (facts_of(trained).likelihood) return trained;
   const EvalJson about = EvalJson::parse(text(
       [&](dllm_buffer* out, dllm_error* err) { return dllm_model_describe(model, out, err); }));
   return about.value("attention", "") == "causal" ? "ar" : "mdlm";
@@ -127,6 +126,7 @@ ScoredModel::ScoredModel(Context& context)
       tokenizer(open_prompt_tokenizer(context, context.text("model"))) {
   const EvalJson recorded = recorded_objective(context, context.text("model"));
   objective_name = objective_for(context, model.get(), recorded);
+  noiseless = facts_of(objective_name).is_noiseless();
   objective = new_objective(objective_name, recorded);
 }
 

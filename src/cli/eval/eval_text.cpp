@@ -156,7 +156,7 @@ void note_chat_template(const Context& context, const ScoredModel& scored) {
 EvalJson evaluate_text(Context& context) {
   const ScoredModel scored(context);
   note_chat_template(context, scored);
-  const int64_t draws = scored.objective_name == "ar" ? 1 : context.number("draws");
+  const int64_t draws = scored.noiseless ? 1 : context.number("draws");
   const int64_t limit = context.number("limit"), rows = batch_rows(context);
   EvalJson settings = {{"task", "text"},
                        {"model", context.text("model")},

@@ -54,7 +54,16 @@ private:
 } // namespace
 
 ObjectiveEntry objective_files::ar() {
-  return {"ar", "linear", shared_objective_options(), new_objective<Ar>};
+  return {"ar",
+          "linear",
+          shared_objective_options(),
+          new_objective<Ar>,
+          {.rows = RowKind::clean,
+           .model = "causal",
+           .policy = "autoregressive",
+           .sample = R"({"policy": "autoregressive", "temperature": 0.8})",
+           .sample_at_end = true,
+           .likelihood = true}};
 }
 
 } // namespace dllm::noise

@@ -80,7 +80,14 @@ ObjectiveEntry objective_files::bd3lm() {
   keys.push_back(option_bool("complementary", false,
                              "Every row comes twice, with its mask and with the other tokens "
                              "masked (Fast-dLLM v2); needs loss_weight = ones."));
-  return {"bd3lm", "linear", std::move(keys), new_objective<Bd3lm>};
+  return {"bd3lm",
+          "linear",
+          std::move(keys),
+          new_objective<Bd3lm>,
+          {.rows = RowKind::two_streams,
+           .policy = "bd3lm",
+           .sample = R"({"policy": "bd3lm", "steps": 16})",
+           .likelihood = true}};
 }
 
 } // namespace dllm::noise

@@ -158,7 +158,15 @@ ObjectiveEntry objective_files::diffusion_gemma() {
   keys.push_back(option_i64("fill_token", -1, -1, 1 << 30,
                             "Token that fills the last block of an answer, as decoding goes on to "
                             "the end of a canvas; -1: the block ends with the answer."));
-  return {"diffusion_gemma", "linear", std::move(keys), new_objective<DiffusionGemma>};
+  return {"diffusion_gemma",
+          "linear",
+          std::move(keys),
+          new_objective<DiffusionGemma>,
+          {.rows = RowKind::canvas,
+           .packs = false,
+           .model = "canvas",
+           .policy = "diffusion_gemma",
+           .sample = R"({"policy": "diffusion_gemma", "denoising_steps": 16})"}};
 }
 
 } // namespace dllm::noise

@@ -279,7 +279,11 @@ ObjectiveEntry objective_files::dmax() {
   keys.push_back(option_choice(
       "loss_norm", "token", {"token", "sequence", "batch"},
       "What the summed loss is divided by: trainable tokens, the same per row and rows, or rows."));
-  return {"dmax", "linear", std::move(keys), new_objective<DMax>};
+  return {"dmax",
+          "linear",
+          std::move(keys),
+          new_objective<DMax>,
+          {.rows = RowKind::two_streams, .policy = "spd", .sample = R"({"policy": "spd"})"}};
 }
 
 } // namespace dllm::noise

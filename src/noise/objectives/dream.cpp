@@ -55,7 +55,11 @@ ObjectiveEntry objective_files::dream() {
                          "NELBO), ones by nothing.");
   keys.push_back(option_f64("geo_p", 0.3, 1e-6, 1.0,
                             "Of cart: how fast the weight of context falls with its distance."));
-  return {"dream", "linear", std::move(keys), new_objective<Dream>};
+  return {"dream",
+          "linear",
+          std::move(keys),
+          new_objective<Dream>,
+          {.policy = "dream", .sample = R"({"policy": "dream", "steps": 16})"}};
 }
 
 } // namespace dllm::noise

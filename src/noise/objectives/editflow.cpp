@@ -355,7 +355,15 @@ ObjectiveEntry objective_files::editflow() {
   keys.push_back(option_choice("loss_norm", "sequence", {"sequence", "batch"},
                                "What the loss of a row is divided by besides the rows: its "
                                "tokens, or nothing."));
-  return {"editflow", "kappa_cubic", std::move(keys), new_objective<EditFlow>};
+  return {"editflow",
+          "kappa_cubic",
+          std::move(keys),
+          new_objective<EditFlow>,
+          {.rows = RowKind::edited,
+           .packs = false,
+           .heads = "edit",
+           .policy = "editflow",
+           .sample = R"({"policy": "editflow", "steps": 16})"}};
 }
 
 } // namespace dllm::noise

@@ -207,7 +207,7 @@ ObjectiveEntry objective_files::grpo() {
   keys.push_back(option_choice("loss_norm", "token", {"token", "sequence"},
                                "What the summed loss is divided by: answer tokens, or the same per "
                                "row and rows."));
-  return {"grpo", "linear", std::move(keys), new_objective<Grpo>};
+  return {"grpo", "linear", std::move(keys), new_objective<Grpo>, {.rows = RowKind::sampled}};
 }
 
 } // namespace dllm::noise

@@ -17,7 +17,11 @@ public:
 } // namespace
 
 ObjectiveEntry objective_files::mdlm() {
-  return {"mdlm", "linear", masked_options(), new_objective<Mdlm>};
+  return {"mdlm",
+          "linear",
+          masked_options(),
+          new_objective<Mdlm>,
+          {.sample_at_end = true, .likelihood = true}};
 }
 
 } // namespace dllm::noise

@@ -49,13 +49,14 @@ struct TokenCeArrays {
   Tensor ids, targets, weights, normalizer, t;
 };
 
-// One objective: its name, the schedule it has by default, the rows of its schema "objective:<name>", and a maker that
-// takes options of that schema.
+// One objective: its name, the schedule it has by default, the rows of its schema "objective:<name>", a maker that
+// takes options of that schema, and what a program must know of it.
 struct ObjectiveEntry {
   std::string name;
   std::string schedule;
   std::vector<OptionSpec> options;
   ObjectiveRef (*make)(ScheduleRef, const Options&) = nullptr;
+  ObjectiveFacts facts = {};
 };
 template <class T> ObjectiveRef new_objective(ScheduleRef schedule, const Options& options) {
   return std::make_shared<T>(std::move(schedule), options);

@@ -140,7 +140,11 @@ private:
 } // namespace
 
 ObjectiveEntry objective_files::token_ce() {
-  return {"token_ce", "linear", shared_objective_options(), new_objective<TokenCe>};
+  return {"token_ce",
+          "linear",
+          shared_objective_options(),
+          new_objective<TokenCe>,
+          {.rows = RowKind::given}};
 }
 
 } // namespace dllm::noise

@@ -248,7 +248,14 @@ ObjectiveEntry objective_files::uniform() {
                             "Gaussian noise of the curriculum at time 0, log(s^2 / a^2)."));
   keys.push_back(
       option_f64("gamma_high", -1.85, -50.0, 50.0, "Gaussian noise of the curriculum at time 1."));
-  return {"uniform", "linear", std::move(keys), new_objective<Uniform>};
+  return {"uniform",
+          "linear",
+          std::move(keys),
+          new_objective<Uniform>,
+          {.rows = RowKind::replaced,
+           .policy = "uniform",
+           .sample = R"({"policy": "uniform", "steps": 16})",
+           .likelihood = true}};
 }
 
 } // namespace dllm::noise

@@ -244,6 +244,18 @@ TEST(Nano, TimesAreWholeAndNothingIsProtected) {
   EXPECT_THROW(make_objective("nano", make_schedule("linear")), Error);
 }
 
+// What programs read of an objective agrees with what its class does.
+TEST(Objective, FactsAgreeWithTheClass) {
+  for (const std::string& name : objective_names()) {
+    const ObjectiveFacts& facts = objective_facts(name);
+    const ObjectiveRef objective = make_objective(name);
+    EXPECT_EQ(facts.likelihood, objective->bounds_likelihood()) << name;
+    const bool unmasked = facts.rows == RowKind::clean || facts.rows == RowKind::given;
+    if (unmasked) EXPECT_FALSE(objective->needs_mask_id()) << name;
+    if (facts.rows == RowKind::masked) EXPECT_TRUE(objective->needs_mask_id()) << name;
+  }
+}
+
 TEST(Objective, UnknownNameAndUnpreparedTokenCe) {
   EXPECT_THROW(make_objective("mdml"), Error);
   const ObjectiveRef objective = make_objective("token_ce");
