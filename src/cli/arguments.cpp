@@ -84,8 +84,9 @@ public:
           });
     }
     for (const Command::Preset& preset : command_.presets) {
+      const std::string name = option_name(preset.kind, preset.key);
       context.settings_.push_back(
-          {preset.kind, preset.key, "str", preset.value, "--" + preset.kind + "." + preset.key});
+          {preset.kind, preset.key, list_.find(name)->type, preset.value, name});
     }
     presets_ = context.settings_.size();
     for (const Argument& argument : command_.arguments) {

@@ -45,6 +45,15 @@ std::string no_such(std::string_view kind, const std::string& name,
          (near.empty() ? "" : "; did you mean " + near + "?");
 }
 
+std::string dashed(std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+std::string option_name(const std::string& kind, const std::string& key) {
+  return dashed("--" + kind + "." + key);
+}
+
 std::string listed(const std::vector<std::string>& names) {
   std::string all;
   for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;

@@ -12,6 +12,10 @@ std::string nearest(std::string_view typed, const std::vector<std::string>& know
 // `there is no <kind> named "<name>"; did you mean <nearest>?`, without the question where no name is near.
 std::string no_such(std::string_view kind, const std::string& name,
                     const std::vector<std::string>& known);
+// An option as it is printed: "--save-every" and "--save_every" are the same, keys of options have "_".
+std::string dashed(std::string name);
+// "--decoder.block-length": the full name of the option for a key of a kind.
+std::string option_name(const std::string& kind, const std::string& key);
 // "a, b, c"
 std::string listed(const std::vector<std::string>& names);
 // The names of a registry of the library: "policy", "objective", ...

@@ -90,7 +90,7 @@ void OptionList::add_kind(const Command& command, const std::string& base,
     for (const Command::Preset& preset : command.presets) {
       if (preset.kind == base && preset.key == name) key["default"] = preset.value;
     }
-    options_.push_back({{"--" + base + "." + name},
+    options_.push_back({{option_name(base, name)},
                         type,
                         describe_key(key),
                         "Options of the " + base,
@@ -107,7 +107,7 @@ void OptionList::add_bare_names() {
   }
   std::vector<Option> shared;
   for (auto& [key, options] : owners) {
-    const std::string name = "--" + key;
+    const std::string name = dashed("--" + key);
     if (find(name) != nullptr) continue; // an argument of the command's own
     std::vector<Option*> meant = options;
     if (options.size() > 1) {
@@ -145,8 +145,9 @@ void OptionList::add_bare_names() {
 }
 
 const Option* OptionList::find(std::string_view name) const {
+  const std::string wanted = dashed(std::string(name));
   for (const Option& option : options_) {
-    if (std::find(option.names.begin(), option.names.end(), name) != option.names.end())
+    if (std::find(option.names.begin(), option.names.end(), wanted) != option.names.end())
       return &option;
   }
   return nullptr;
@@ -155,7 +156,8 @@ const Option* OptionList::find(std::string_view name) const {
 std::string OptionList::no_such_option(const std::string& name) const {
   std::vector<std::string> full, names;
   for (const Option& option : options_) {
-    if (!option.targets.empty() && "--" + bare_of(option) == name) full.push_back(option.names[0]);
+    if (!option.targets.empty() && dashed("--" + bare_of(option)) == dashed(name))
+      full.push_back(option.names[0]);
     names.insert(names.end(), option.names.begin(), option.names.end());
   }
   if (!full.empty()) return no_such("option", name, {}) + "; it is one of " + listed(full);
@@ -214,11 +216,11 @@ std::vector<Setting> ConfigFile::settings(const OptionList& list,
       continue;
     }
     const auto& all = list.all();
-    const auto option = std::find_if(all.begin(), all.end(), [&, &wanted = name](const Option& o) {
-      return (!o.argument.empty() && o.argument == wanted) ||
-             std::find(o.names.begin(), o.names.end(), "--" + wanted) != o.names.end();
-    });
-    if (option == all.end() || name == "config" || name == "help") {
+    const Option* option = list.find("--" + name);
+    for (const Option& positional : all) {
+      if (positional.names.empty() && positional.argument == name) option = &positional;
+    }
+    if (option == nullptr || name == "config" || name == "help") {
       std::vector<std::string> known;
       for (const auto& [base, full] : kinds) known.push_back(base);
       for (const Option& o : all) {

@@ -17,7 +17,7 @@ struct Target {
 };
 
 struct Option {
-  std::vector<std::string> names; // "--decoder.steps", "--steps"; a positional has none
+  std::vector<std::string> names; // "--decoder.top-k", "--top-k"; a positional has none
   std::string type;               // text, number, flag, or the key's: i64 f64 bool str list
   std::string help;               // sentence, choices, [default]
   std::string group;              // heading in --help
@@ -31,7 +31,8 @@ public:
   OptionList(const Command& command, const std::map<std::string, std::string>& kinds);
 
   const std::vector<Option>& all() const { return options_; }
-  const Option* find(std::string_view name) const; // with its dashes; null: there is none
+  // With its dashes; "_" in a name is "-". Null: there is none.
+  const Option* find(std::string_view name) const;
   // The error for an unknown name, with the nearest one or the full names that a bare key stands for.
   std::string no_such_option(const std::string& name) const;
 

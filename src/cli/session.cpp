@@ -1,4 +1,5 @@
 #include "command.h"
+#include "names.h"
 
 #include <cerrno>
 #include <cstdio>
@@ -67,13 +68,13 @@ std::string read_file(const std::string& path) {
 
 void refuse_typed(const Context& context, const std::string& kind, const std::string& key,
                   const std::string& reason) {
-  if (context.typed(kind, key)) throw UsageFailure("--" + kind + "." + key + ": " + reason);
+  if (context.typed(kind, key)) throw UsageFailure(option_name(kind, key) + ": " + reason);
 }
 
 void note_typed(const Context& context, const std::string& kind, const std::string& key,
                 const std::string& reason) {
   if (context.typed(kind, key))
-    std::fprintf(stderr, "--%s.%s has no effect: %s\n", kind.c_str(), key.c_str(), reason.c_str());
+    std::fprintf(stderr, "%s has no effect: %s\n", option_name(kind, key).c_str(), reason.c_str());
 }
 
 void set_from_argument(Context& context, const std::string& kind, const char* key,
@@ -94,7 +95,8 @@ void check_engine(const Context& context) {
   }));
   for (const auto& [key, value] : options.items()) {
     if (key.rfind("pjrt.", 0) != 0 && key != "plugin" && key != "target") continue;
-    if (context.typed("engine", key)) throw UsageFailure("--" + key + " needs --engine.kind pjrt");
+    if (context.typed("engine", key))
+      throw UsageFailure(dashed("--" + key) + " needs --engine.kind pjrt");
   }
 }
 

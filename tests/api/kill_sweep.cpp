@@ -153,7 +153,7 @@ private:
                                      "16",
                                      "--loader.epochs",
                                      "0",
-                                     "--keep_last",
+                                     "--keep-last",
                                      kept.c_str(),
                                      "--engine.threads",
                                      "1",

@@ -42,15 +42,15 @@ for data in equal tiny; do
   check "$data: trains" exits 0
   check "$data: reports that nothing is held out" says err "too little text for a held-out loss"
 done
-run "${train[@]}" --out s2 --steps 2 --split_fraction 0
-check "--split_fraction 0: trains, without a message" eval 'exits 0 && no says err "held-out"'
+run "${train[@]}" --out s2 --steps 2 --split-fraction 0
+check "--split-fraction 0: trains, without a message" eval 'exits 0 && no says err "held-out"'
 run "${train[@]}" --out s2b --steps 2 --loader.split all
 check "--loader.split all: trains, without a held-out loss" eval 'exits 0 && no says err "held-out"'
-run train --data tiny --rows line --out s3 --steps 2 "${small[@]}" --drop_tail true
+run train --data tiny --rows line --out s3 --steps 2 "${small[@]}" --drop-tail true
 check "not one row: exit 1" exits 1
 check "not one row: the split's own numbers" says err "split all has 1 of 1 rows"
 check "not one row: no folder is left" [ ! -e s3 ]
-run train --data equal --rows line --out s4 --steps 1 "${small[@]}" --split_fraction 1 --length 64
+run train --data equal --rows line --out s4 --steps 1 "${small[@]}" --split-fraction 1 --length 64
 check "everything held out: trains on all of it" exits 0
 
 # Endless without --epochs.
@@ -89,8 +89,7 @@ refuse 1 "leaves nothing of" --steps 10 --warmup 20 --trainer.schedule cosine
 refuse 2 "is --out" --trainer.root elsewhere
 refuse 2 "held-out loss" --loader.split held_out
 refuse 2 "needs --schedule" --schedule.compat dllm
-refuse 2 "are the same" --save-every 3 --save_every 4
-refuse 2 "there is no option" --checkpoint.keep_last 2
+refuse 2 "there is no option named \"--checkpoint.keep-last\"" --checkpoint.keep-last 2
 run train --data text --rows line --length 32 --batch 4 --out refused --from nope
 check "refused: --from of a folder that is not there" eval 'exits 1 && says err "no file or folder" && [ ! -e refused ]'
 check "refused: nothing was written elsewhere" [ ! -e elsewhere ]
@@ -104,13 +103,13 @@ run "${train[@]}" --out given --steps 2 --tokenizer left/tokenizer.json --vocab 
 check "--vocab that differs from --tokenizer is refused" eval 'exits 2 && says err "has 300 tokens"'
 
 # What is saved when, and how many are kept.
-run "${train[@]}" --out k1 --steps 10 --save_every 2
-check "--save_every: every 2 steps, the last three are kept" [ "$(steps k1)" = "6 8 10 " ]
-run "${train[@]}" --out k2 --steps 10 --save-every 2 --keep_last 2
-check "--keep_last 2" [ "$(steps k2)" = "8 10 " ]
-run "${train[@]}" --out k3 --steps 6 --save-every 2 --keep_last 0
-check "--keep_last 0 keeps all" [ "$(steps k3)" = "2 4 6 " ]
-run "${train[@]}" --out k3 --trainer.steps 8 --trainer.keep_last 0
+run "${train[@]}" --out k1 --steps 10 --save-every 3 --save_every 2
+check "--save_every is --save-every, the last one counts: every 2 steps, the last three are kept" [ "$(steps k1)" = "6 8 10 " ]
+run "${train[@]}" --out k2 --steps 10 --save-every 2 --keep-last 2
+check "--keep-last 2" [ "$(steps k2)" = "8 10 " ]
+run "${train[@]}" --out k3 --steps 6 --save-every 2 --keep-last 0
+check "--keep-last 0 keeps all" [ "$(steps k3)" = "2 4 6 " ]
+run "${train[@]}" --out k3 --trainer.steps 8 --trainer.keep-last 0
 check "--trainer.steps is --steps" [ "$(steps k3)" = "2 4 6 8 " ]
 
 # Going on: what was the start cannot be another now.

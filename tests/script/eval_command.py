@@ -162,7 +162,7 @@ def models():
 
 def trained_objectives():
     """auto takes the objective and the blocks of the run; a loss that is no bound of a likelihood gives way to mdlm."""
-    for trained, scored, words in (("uniform", "uniform", ()), ("bd3lm", "bd3lm", ("--objective.block_length", "8")), ("nano", "mdlm", ()),
+    for trained, scored, words in (("uniform", "uniform", ()), ("bd3lm", "bd3lm", ("--objective.block-length", "8")), ("nano", "mdlm", ()),
                                    ("llada_sft", "mdlm", ())):
         done = program.run("train", "--data", "corpus", "--out", trained, "--rows", "line", "--layers", "1", "--hidden", "64", "--vocab", "300",
                            "--length", "48", "--batch", "4", "--steps", "4", "--objective", trained, *words)

@@ -29,39 +29,39 @@ PROGRAMS = {"--task": "programs", "--data": "programs.jsonl", "--checker": None}
 AGAINST = {"--against": "f32", "--json": "", "--model.dtype": "q8_0"}
 PLUGIN = {f"--engine.{key}": (value, {}, REFUSED) for key, value in {
     "plugin": "cpu", "target": "h100", "pjrt.device": "1", "pjrt.compute": "bf16", "pjrt.precision": "high",
-    "pjrt.cache": "off", "pjrt.cache_limit": "1", "pjrt.in_flight": "1", "pjrt.client": "a=1", "pjrt.flags": "a=1"}.items()}
+    "pjrt.cache": "off", "pjrt.cache-limit": "1", "pjrt.in-flight": "1", "pjrt.client": "a=1", "pjrt.flags": "a=1"}.items()}
 ENGINE = {
     **PLUGIN, "--engine.kind": ("pjrt", {"--engine.plugin": "nowhere"}, REFUSED),
     "--engine.threads": ("1", {}, SAME),  # the same numbers on any number of threads
-    "--engine.thread_pool": ("openmp", {}, SAME if program.has_openmp else REFUSED),
+    "--engine.thread-pool": ("openmp", {}, SAME if program.has_openmp else REFUSED),
     "--engine.arithmetic": ("bf16", {}, MAY_STAY),
-    "--engine.memory_limit": ("1000", {}, REFUSED), "--engine.ranks": ("2", {}, SAME), "--engine.mesh": ("tensor=2", {}, MAY_STAY),
+    "--engine.memory-limit": ("1000", {}, REFUSED), "--engine.ranks": ("2", {}, SAME), "--engine.mesh": ("tensor=2", {}, MAY_STAY),
     "--engine.processes": ("mpi", {"--engine.mesh": "data=2"}, REFUSED),  # one process was started
     "--engine.check": ("finite", {}, SAME_OR_REFUSED),  # stops at a number that is not finite
 }
 MODEL = {
     "--model.dtype": ("int8",), "--model.attention": ("causal", {"--policy": "random"}), "--model.shift": ("1",),
-    "--model.mask_token": ("7",), "--model.cache_dtype": ("bf16", {"--decoder.cache": "prefix", "--block_length": "8"}),
+    "--model.mask-token": ("7",), "--model.cache-dtype": ("bf16", {"--decoder.cache": "prefix", "--block-length": "8"}),
     "--model.check": ("off", {}, SAME),  # refuses weights that are not finite; there are none
     "--model.heads": ("edit", {}, SAME),  # heads that the other policies do not read
     "--model.seed": ("5", {}, REFUSED), "--model.adapter": ("nowhere", {}, REFUSED),
 }
 DECODER = {
-    "--decoder.policy": ("random",), "--decoder.steps": ("3",), "--decoder.block_length": ("4",),
-    "--decoder.max_length": ("20", {}, REFUSED), "--decoder.temperature": ("0.9",),
-    "--decoder.top_k": ("1", DRAWS), "--decoder.top_p": ("0.01", DRAWS), "--decoder.schedule": ("cosine",),
-    "--decoder.schedule_steps": ("4", {"--schedule": "nano_cosine", "--policy": "ancestral"}),
-    "--decoder.schedule_eps": ("0.4", {"--schedule": "cosine"}), "--decoder.attention": ("causal", {"--policy": "random"}),
-    "--decoder.shift": ("1",), "--decoder.cache": ("dual", {"--block_length": "8", **DRAWS}), "--decoder.guidance": ("2.0",),
-    "--decoder.guidance_keep": ("GIVEN", {"--guidance": "2.0"}),
-    "--decoder.early_exit": ("0.000001",), "--decoder.suppress": ("COMMON",), "--decoder.suppress_mask": ("false", {"--policy": "random"}),
-    "--decoder.suppress_unused": ("false", {}, SAME),  # every row of the vocabulary is a token
+    "--decoder.policy": ("random",), "--decoder.steps": ("3",), "--decoder.block-length": ("4",),
+    "--decoder.max-length": ("20", {}, REFUSED), "--decoder.temperature": ("0.9",),
+    "--decoder.top-k": ("1", DRAWS), "--decoder.top-p": ("0.01", DRAWS), "--decoder.schedule": ("cosine",),
+    "--decoder.schedule-steps": ("4", {"--schedule": "nano_cosine", "--policy": "ancestral"}),
+    "--decoder.schedule-eps": ("0.4", {"--schedule": "cosine"}), "--decoder.attention": ("causal", {"--policy": "random"}),
+    "--decoder.shift": ("1",), "--decoder.cache": ("dual", {"--block-length": "8", **DRAWS}), "--decoder.guidance": ("2.0",),
+    "--decoder.guidance-keep": ("GIVEN", {"--guidance": "2.0"}),
+    "--decoder.early-exit": ("0.000001",), "--decoder.suppress": ("COMMON",), "--decoder.suppress-mask": ("false", {"--policy": "random"}),
+    "--decoder.suppress-unused": ("false", {}, SAME),  # every row of the vocabulary is a token
     "--decoder.defer": ("COMMON",), "--decoder.loop": ("host", {}, SAME),  # the same tokens with more launches
-    "--decoder.trace": ("true", {"--trace": None}, REFUSED), "--decoder.trace_bytes": ("1024",),
-    "--decoder.on_change": ("fail", {}, REFUSED), "--decoder.plan": ("even", {"--steps": "7", "--schedule": "cosine", **DRAWS}),
+    "--decoder.trace": ("true", {"--trace": None}, REFUSED), "--decoder.trace-bytes": ("1024",),
+    "--decoder.on-change": ("fail", {}, REFUSED), "--decoder.plan": ("even", {"--steps": "7", "--schedule": "cosine", **DRAWS}),
 }
 SLOT = {
-    "--slot.seed": ("5", DRAWS), "--slot.temperature": ("0.9",), "--slot.top_k": ("1", DRAWS), "--slot.top_p": ("0.01", DRAWS),
+    "--slot.seed": ("5", DRAWS), "--slot.temperature": ("0.9",), "--slot.top-k": ("1", DRAWS), "--slot.top-p": ("0.01", DRAWS),
     "--slot.stop": ("COMMON",),
 }
 COMMANDS = {
@@ -69,16 +69,16 @@ COMMANDS = {
         "--model": ("other",), "--prompt": ("the dog",), "--file": ("text.txt", {"--prompt": None}), "--policy": ("random",),
         "--length": ("16",), "--samples": ("2",), "--until": ("e",), "--trace": ("elsewhere",), "--config": ("settings.json",),
         "--quiet": ("", {}, SAME),  # no picture
-        "--json": (None,), **ENGINE, **MODEL, **DECODER, "--decoder.gen_length": ("16", {"--length": None}),
-        "--decoder.slots": ("1", {"--samples": "2"}, REFUSED), **SLOT, "--slot.gen_length": ("16", {"--length": None}),
-        "--slot.prompt_length": ("3", {}, REFUSED)}),
+        "--json": (None,), **ENGINE, **MODEL, **DECODER, "--decoder.gen-length": ("16", {"--length": None}),
+        "--decoder.slots": ("1", {"--samples": "2"}, REFUSED), **SLOT, "--slot.gen-length": ("16", {"--length": None}),
+        "--slot.prompt-length": ("3", {}, REFUSED)}),
     "infill": ({"--model": "made", "--text": "line 4: <mask:24> sat on", "--steps": "8", "--trace": "trace", "--json": ""}, {
         "--model": ("other",), "--text": ("the <mask:24>",), "--file": ("holes.txt", {"--text": None}), "--policy": ("random",),
         "--trace": ("elsewhere",), "--config": ("settings.json",),
         "--quiet": ("", {}, SAME),  # no picture
-        "--json": (None,), **ENGINE, **MODEL, **DECODER, "--decoder.gen_length": ("16", {}, REFUSED),
-        "--decoder.slots": ("1", {}, REFUSED), **SLOT, "--slot.stop": ("COMMON",), "--slot.gen_length": ("16", {}, REFUSED),
-        "--slot.prompt_length": ("3", {"--block_length": "8"})}),
+        "--json": (None,), **ENGINE, **MODEL, **DECODER, "--decoder.gen-length": ("16", {}, REFUSED),
+        "--decoder.slots": ("1", {}, REFUSED), **SLOT, "--slot.stop": ("COMMON",), "--slot.gen-length": ("16", {}, REFUSED),
+        "--slot.prompt-length": ("3", {"--block-length": "8"})}),
     "chat": ({"--model": "made", "--message": "line 4", "--template": "template", "--length": "24", "--steps": "8", "--temperature": "0.9", "--json": ""}, {
         "--model": ("other",), "--message": ("the dog",), "--system": ("be quick",), "--template": ("loud",), "--policy": ("random",),
         "--length": ("16",), "--config": ("settings.json",),
@@ -86,15 +86,15 @@ COMMANDS = {
         "--json": (None,), **ENGINE, **MODEL, **{name: row for name, row in DECODER.items() if "trace" not in name},
         "--decoder.temperature": ("0.5",), "--slot.temperature": ("0.5",),
         # an answer may have reached its end token before it shows
-        "--decoder.cache": ("dual", {"--block_length": "8", **DRAWS}, MAY_STAY),
-        "--decoder.suppress_mask": ("false", {"--policy": "random"}, MAY_STAY),
-        "--model.cache_dtype": ("bf16", {"--decoder.cache": "prefix", "--block_length": "8"}, SAME),  # too little to show in the text
-        "--decoder.trace": ("true", {}, REFUSED), "--decoder.trace_bytes": ("4000", {}, REFUSED),
-        "--decoder.gen_length": ("16", {"--length": None}), "--decoder.slots": ("1", {}, REFUSED),
+        "--decoder.cache": ("dual", {"--block-length": "8", **DRAWS}, MAY_STAY),
+        "--decoder.suppress-mask": ("false", {"--policy": "random"}, MAY_STAY),
+        "--model.cache-dtype": ("bf16", {"--decoder.cache": "prefix", "--block-length": "8"}, SAME),  # too little to show in the text
+        "--decoder.trace": ("true", {}, REFUSED), "--decoder.trace-bytes": ("4000", {}, REFUSED),
+        "--decoder.gen-length": ("16", {"--length": None}), "--decoder.slots": ("1", {}, REFUSED),
         **{name: row for name, row in SLOT.items() if name != "--slot.temperature"},
-        "--slot.gen_length": ("16", {"--length": None}), "--slot.prompt_length": ("3", {}, REFUSED),
+        "--slot.gen-length": ("16", {"--length": None}), "--slot.prompt-length": ("3", {}, REFUSED),
         "--chat.template": ("{{ messages[0]['content'] }}", {"--template": None, "--chat.template": "a{{ messages[0]['content'] }}"}),
-        "--chat.name": ("other", {"--template": None}, REFUSED), "--chat.add_generation_prompt": ("true", {}, REFUSED),
+        "--chat.name": ("other", {"--template": None}, REFUSED), "--chat.add-generation-prompt": ("true", {}, REFUSED),
         "--chat.tools": ('[{"name": "find"}]',), "--chat.variables": ('{"enable_thinking": false}',)}),
     "tokenize": ({"--tokenizer": "made", "--text": "line 4"}, {
         "--tokenizer": ("small.json",), "--text": ("other",), "--file": ("text.txt", {"--text": None}), "--config": ("text.json", {"--text": None}),
@@ -104,14 +104,14 @@ COMMANDS = {
             "prepend_bos": "true", "parse_special": "true", "bad_rows": "skip", "token_file": "out.tok"}.items()}}),
     "tokenizer-train": ({"--data": "corpus", "--vocab": "300", "--out": "out.json"}, {
         "--data": ("rows.jsonl",), "--out": ("elsewhere",), "--vocab": ("280",), "--config": ("trained.json",), "--json": ("",),
-        "--dataset.format": ("jsonl", {}, REFUSED), "--dataset.rows": ("line", {"--data": "gaps"}), "--dataset.text_key": ("body", ROWS),
-        "--dataset.prompt_key": ("ask", ROWS), "--dataset.response_key": ("say", ROWS),
-        "--dataset.append_eos": ("false", {}, REFUSED), "--dataset.prepend_bos": ("true", {}, REFUSED),
-        "--dataset.parse_special": ("true", {}, REFUSED), "--dataset.token_file": ("out.tok", {}, REFUSED),
-        "--dataset.bad_rows": ("skip", {"--data": "damaged.jsonl"}), "--tokenizer_train.vocab_size": ("280", {"--vocab": None}),
-        "--tokenizer_train.pre_tokenizer": ("qwen2",), "--tokenizer_train.normalizer": ("nfc",), "--tokenizer_train.min_count": ("50",),
-        "--tokenizer_train.max_token_bytes": ("3",), "--tokenizer_train.bos": ("<s>",), "--tokenizer_train.eos": ("</s>",),
-        "--tokenizer_train.pad": ("<p>",), "--tokenizer_train.mask": ("<m>",), "--tokenizer_train.special_tokens": ("<x>",)}),
+        "--dataset.format": ("jsonl", {}, REFUSED), "--dataset.rows": ("line", {"--data": "gaps"}), "--dataset.text-key": ("body", ROWS),
+        "--dataset.prompt-key": ("ask", ROWS), "--dataset.response-key": ("say", ROWS),
+        "--dataset.append-eos": ("false", {}, REFUSED), "--dataset.prepend-bos": ("true", {}, REFUSED),
+        "--dataset.parse-special": ("true", {}, REFUSED), "--dataset.token-file": ("out.tok", {}, REFUSED),
+        "--dataset.bad-rows": ("skip", {"--data": "damaged.jsonl"}), "--tokenizer-train.vocab-size": ("280", {"--vocab": None}),
+        "--tokenizer-train.pre-tokenizer": ("qwen2",), "--tokenizer-train.normalizer": ("nfc",), "--tokenizer-train.min-count": ("50",),
+        "--tokenizer-train.max-token-bytes": ("3",), "--tokenizer-train.bos": ("<s>",), "--tokenizer-train.eos": ("</s>",),
+        "--tokenizer-train.pad": ("<p>",), "--tokenizer-train.mask": ("<m>",), "--tokenizer-train.special-tokens": ("<x>",)}),
     "verify": ({"": "made"}, {
         **ENGINE, **{f"--model.{key}": (value, {}, REFUSED) for key, value in {
             "attention": "causal", "shift": "1", "mask_token": "7", "cache_dtype": "bf16", "seed": "5", "adapter": "nowhere"}.items()},
@@ -131,18 +131,18 @@ COMMANDS = {
         "--policy": ("random",), "--checker": ("other_check.lua",), "--python": ("nowhere", PROGRAMS, REFUSED), "--seconds": ("9", PROGRAMS),
         "--memory": ("900", PROGRAMS), "--config": ("settings.json",), "--json": (None,),
         "--quiet": ("", {}, SAME),  # no line of progress
-        **ENGINE, **MODEL, **DECODER, "--decoder.gen_length": ("16", {}, REFUSED), "--decoder.slots": ("1", {}, REFUSED),
-        "--decoder.trace": ("true", {}, REFUSED), "--decoder.trace_bytes": ("1024", {}, REFUSED),
-        "--model.cache_dtype": ("bf16", {"--decoder.cache": "prefix", "--block_length": "8"}, SAME),  # too little to show in the text
-        "--decoder.loop": ("host",), "--decoder.suppress_unused": ("false",),  # the results name them
+        **ENGINE, **MODEL, **DECODER, "--decoder.gen-length": ("16", {}, REFUSED), "--decoder.slots": ("1", {}, REFUSED),
+        "--decoder.trace": ("true", {}, REFUSED), "--decoder.trace-bytes": ("1024", {}, REFUSED),
+        "--model.cache-dtype": ("bf16", {"--decoder.cache": "prefix", "--block-length": "8"}, SAME),  # too little to show in the text
+        "--decoder.loop": ("host",), "--decoder.suppress-unused": ("false",),  # the results name them
         "--dataset.rows": ("file", SCORED), "--dataset.format": ("jsonl", SCORED, REFUSED),
         **{f"--dataset.{key}": (value, {**SCORED, **ROWS}) for key, value in {
             "text_key": "body", "prompt_key": "ask", "response_key": "say"}.items()},
         **{f"--dataset.{key}": (value, SCORED, MAY_STAY) for key, value in {
             "append_eos": "false", "parse_special": "true"}.items()},
-        "--dataset.prepend_bos": ("true", SCORED, REFUSED),  # the tokenizer has no such token
-        "--dataset.bad_rows": ("skip", {**SCORED, "--data": "damaged.jsonl"}), "--dataset.token_file": ("out.tok", SCORED, REFUSED),
-        **SLOT, "--slot.gen_length": ("16", {"--length": None}), "--slot.prompt_length": ("3", {}, REFUSED)}),
+        "--dataset.prepend-bos": ("true", SCORED, REFUSED),  # the tokenizer has no such token
+        "--dataset.bad-rows": ("skip", {**SCORED, "--data": "damaged.jsonl"}), "--dataset.token-file": ("out.tok", SCORED, REFUSED),
+        **SLOT, "--slot.gen-length": ("16", {"--length": None}), "--slot.prompt-length": ("3", {}, REFUSED)}),
     "report": ({"": "made"}, {
         "--out": ("elsewhere",), "--svg": ("pictures",), "--config": ("report.json",), "--json": ("",)}),
     "convert": ({"": ["made", "converted.gguf"], "--quantize.overwrite": "true"}, {
@@ -154,18 +154,18 @@ COMMANDS = {
 }
 TOGETHER = (  # two options that are accepted one by one
     (("generate", "--prompt", "a", "--file", "text.txt"), REFUSED),
-    (("generate", "--length", "8", "--gen_length", "9"), REFUSED),
-    (("generate", "--length", "8", "--decoder.gen_length", "9"), NOTED),
-    (("generate", "--schedule_steps", "4"), REFUSED),
-    (("generate", "--guidance_keep", "4"), NOTED),
-    (("generate", "--trace_bytes", "4000"), REFUSED),
+    (("generate", "--length", "8", "--gen-length", "9"), REFUSED),
+    (("generate", "--length", "8", "--decoder.gen-length", "9"), NOTED),
+    (("generate", "--schedule-steps", "4"), REFUSED),
+    (("generate", "--guidance-keep", "4"), NOTED),
+    (("generate", "--trace-bytes", "4000"), REFUSED),
     (("infill", "--text", "a<mask>", "--file", "holes.txt"), REFUSED),
     (("chat", "--message", "a", "--template", "template", "--chat.template", "b"), REFUSED),
     (("verify", "made", "--data", "text.txt"), REFUSED),  # without --against
     (("verify", "made", "--against", "f32", "--arithmetic", "int8", "--attention", "causal"), "rows_per_second"),
     (("verify", "made", "--against", "f32", "--format", "int8", "--model.dtype", "q8_0"), REFUSED),
     (("tokenize", "--tokenizer", "made", "--text", "a", "--file", "text.txt"), REFUSED),
-    (("tokenizer-train", "--data", "corpus", "--vocab", "280", "--vocab_size", "290"), REFUSED),
+    (("tokenizer-train", "--data", "corpus", "--vocab", "280", "--vocab-size", "290"), REFUSED),
     (("train", "--data", "corpus", "--out", "new", "--optimizer", "sgd", "--beta1", "0.9"), REFUSED),
 )
 

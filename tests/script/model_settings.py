@@ -34,13 +34,13 @@ run("train", "--data", "corpus", "--out", "made", "--rows", "line", "--layers", 
 run("export", "made", "folder")
 
 # Values of the file are defaults: the same tokens as with options, and options go before.
-plain = ids_of("--temperature", "0.9", "--top_p", "0.8", "--steps", "4", "--seed", "5")
+plain = ids_of("--temperature", "0.9", "--top-p", "0.8", "--steps", "4", "--seed", "5")
 greedy = ids_of("--steps", "4", "--seed", "5")
 settings = {"do_sample": True, "temperature": 0.9, "top_p": 0.8, "diffusion_steps": 4, "repetition_penalty": 1.1,
             "max_new_tokens": 9, "block_size": None}
 write("folder/generation_config.json", settings)
 ok(ids_of("--seed", "5") == plain, "generation_config.json gives what its options give")
-ok(ids_of("--seed", "5", "--temperature", "0", "--top_p", "1") == greedy, "options go before generation_config.json")
+ok(ids_of("--seed", "5", "--temperature", "0", "--top-p", "1") == greedy, "options go before generation_config.json")
 line = run("generate", "folder", "line 4", "--length", "4").stderr
 for part in ("from generation_config.json: temperature 0.9, top_p 0.8, steps 4", "repetition_penalty 1.1 (", "left out: "):
     ok(part in line, f"the line has {part!r}: {line!r}")
@@ -53,7 +53,7 @@ ok(ids_of("--seed", "5", "--steps", "4") == greedy, "do_sample false leaves the 
 first = ids_of("--steps", "12")
 stop = first[-12]
 write("folder/generation_config.json", {"eos_token_id": [0, stop]})
-done = json.loads(run("generate", "folder", "line 4: the", "--length", "12", "--steps", "12", "--block_length", "1", "--json").stdout)
+done = json.loads(run("generate", "folder", "line 4: the", "--length", "12", "--steps", "12", "--block-length", "1", "--json").stdout)
 last = [i for i, token in enumerate(done["ids"]) if token == stop]
 ok(not last or done["ids"][last[0]:] == [stop] * (len(done["ids"]) - last[0]), f"what follows an end token is that token: {done['ids']}")
 
@@ -70,7 +70,7 @@ done = run("train", "--data", "rows.jsonl", "--from", "made", "--out", "cut", "-
 ok("have nothing to learn: their answers are cut away at 16 tokens" in done.stderr, f"cut answers are reported: {done.stderr[-400:]!r}")
 write("keys.jsonl", json.dumps({"instruction": "a", "output": "b"}) + "\n")
 done = program.run("train", "--data", "keys.jsonl", "--out", "no", "--steps", "1")
-for part in ("instruction, output", "--prompt_key"):
+for part in ("instruction, output", "--prompt-key"):
     ok(part in done.stderr, f"an unknown row is described with {part!r}: {done.stderr[-300:]!r}")
 print(f"{program.failures} failures")
 sys.exit(program.failures > 0)

@@ -108,7 +108,7 @@ def mistakes():
 def a_rank_that_fails():
     """The second process differs from the first one."""
     train_words = [*TRAIN, "--out", "failing", "--steps", "4"]
-    for words, expected in ((["--memory_limit", "3000000"], r"rank 1"), (["--dataset.text_key", "x", "--data", "missing"], r"rank 1")):
+    for words, expected in ((["--memory-limit", "3000000"], r"rank 1"), (["--dataset.text-key", "x", "--data", "missing"], r"rank 1")):
         began = time.monotonic()
         job = start(["mpirun", "-n", "1", str(DLLM), *train_words, ":", "-n", "1", str(DLLM), *train_words, *words])
         _, errors = job.communicate(timeout=60)

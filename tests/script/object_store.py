@@ -122,7 +122,7 @@ def run_and_resume(store):
 
     for name in ("first", "local"):
         out = "s3://bucket/runs/first" if name == "first" else "local"
-        done = run(store, *train_words(out, 6, SMALL, "--keep_last", "2"))
+        done = run(store, *train_words(out, 6, SMALL, "--keep-last", "2"))
         ok(done.returncode == 0 and f"resumed from {out}/step_000004" in done.stderr, f"{out} goes on {why(done)}")
     ok(store.files("runs/first/step_000006")["state/rank_000.safetensors"] ==
        (SCRATCH / "local/step_000006/state/rank_000.safetensors").read_bytes(), "to the bits of a local run")

@@ -149,7 +149,7 @@ void check_decoding(const Context& context, bool holes) {
   const bool own_length = context.typed("slot", "gen_length");
   if (context.typed("length") && own_length &&
       context.text("length") != word_of(context, "slot", "gen_length")) {
-    throw UsageFailure("--length and --gen_length are the same and differ");
+    throw UsageFailure("--length and --gen-length are the same and differ");
   }
   if (context.typed("length") || own_length)
     note_typed(context, "decoder", "gen_length", "--length has the open positions");

@@ -133,7 +133,7 @@ Command eval_command() {
         "completions of a prompt, with the seeds seed, seed + 1, ..."},
        {Kind::text, "k", "1,10,100", "which pass@k are printed, as far as there are samples"},
        {Kind::number, "length", "",
-        "open positions of a completion (as --slot.gen_length), 256 unless set"},
+        "open positions of a completion (as --slot.gen-length), 256 unless set"},
        {Kind::text, "policy", "low_confidence", policy_sentence()},
        {Kind::text, "checker", "",
         "a Lua script with the globals row and text that returns true or false; it sees no "

@@ -122,7 +122,7 @@ Command generate_command() {
             "text to start from; - for standard input, which is also read when it is a pipe"},
            {Kind::text, "file", "", "read the prompt from this file"},
            {Kind::text, "policy", "low_confidence", policy_sentence()},
-           {Kind::number, "length", "", "open positions after the prompt (as --slot.gen_length)"},
+           {Kind::number, "length", "", "open positions after the prompt (as --slot.gen-length)"},
            {Kind::number, "samples", "1", "so many texts, with the seeds seed, seed + 1, ..."},
            {Kind::text, "until", "", "stop when the answer holds this text, which is left out"},
            {Kind::text, "trace", "", "write every step to this file; dllm replay FILE draws it"},

@@ -78,7 +78,7 @@ std::string mask_text(const Json& model, const dllm_tokenizer* tokenizer) {
       dllm_tokenizer_id(tokenizer, "mask", &own, nullptr) == DLLM_OK)
     id = own;
   if (id < 0)
-    return "none; training with a masked objective adds one, --model.mask_token names one";
+    return "none; training with a masked objective adds one, --model.mask-token names one";
   if (tokenizer == nullptr || id >= dllm_tokenizer_size(tokenizer)) return std::to_string(id);
   return std::to_string(id) + " " + dump(decode(tokenizer, {static_cast<int32_t>(id)}));
 }

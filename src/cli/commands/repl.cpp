@@ -85,7 +85,7 @@ std::vector<std::string> option_names(const Command& command) {
     const std::string base = kind.substr(0, kind.find(':'));
     const Json schema = schema_of(base);
     for (const Json& key : schema.at("keys"))
-      names.push_back("--" + base + "." + key.at("name").get<std::string>() + " ");
+      names.push_back(option_name(base, key.at("name").get<std::string>()) + " ");
   }
   return names;
 }

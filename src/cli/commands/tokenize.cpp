@@ -34,7 +34,7 @@ int write_token_file(Context& context) {
   if (context.typed("file") || !context.has("tokenizer") || !context.has("text"))
     throw UsageFailure("--model takes two words: dllm tokenize IN OUT --model MODEL");
   if (context.typed("dataset", "token_file"))
-    throw UsageFailure("--token_file and the word OUT are the same: leave --token_file out");
+    throw UsageFailure("--token-file and the word OUT are the same: leave --token-file out");
   const std::string in = context.text("tokenizer"), out = context.text("text");
   const auto tokenizer = open_tokenizer(context, context.text("model"));
   call([&](dllm_error* err) {
@@ -94,7 +94,7 @@ int tokenizer_train(Context& context) {
   }
   if (context.has("vocab") && context.typed("tokenizer_train", "vocab_size") &&
       context.option("tokenizer_train", "vocab_size") != context.text("vocab")) {
-    throw UsageFailure("--vocab and --vocab_size are the same and differ");
+    throw UsageFailure("--vocab and --vocab-size are the same and differ");
   }
   if (context.has("vocab")) {
     call([&](dllm_error* err) {
@@ -155,7 +155,7 @@ Command tokenizer_train_command() {
           {{Kind::text, "data", "",
             "a text file, a folder of them, or JSON lines; .gz is decompressed", true},
            {Kind::text, "out", "tokenizer.json", "the file to write"},
-           {Kind::number, "vocab", "", "tokens, as in dllm train (--vocab_size)"}},
+           {Kind::number, "vocab", "", "tokens, as in dllm train (--vocab-size)"}},
           {"dataset", "tokenizer_train"},
           tokenizer_train};
 }

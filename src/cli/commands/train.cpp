@@ -196,12 +196,12 @@ Command train_command() {
        {Kind::number, "eval-batches", "8", "batches of a held-out loss; 0: none is computed"},
        {Kind::number, "examples", "16",
         "rows that are predicted at each held-out loss, with a sample, for dllm report; 0: none"},
-       {Kind::real, "save-every", "250",
-        "checkpoint every so many steps; below 1: that part of the run; 0: only at the end"},
        {Kind::flag, "fresh", "", "start over: remove the run's checkpoints"}},
       {"engine", "model", "dataset", "loader", "objective:objective", "schedule:schedule",
        "trainer"},
-      train};
+      train,
+      false,
+      {{"trainer", "save_every", "250"}}};
 }
 
 } // namespace dllm::cli

@@ -92,15 +92,8 @@ void set_whole(Context& context, const char* kind, const char* key, int64_t valu
   });
 }
 
-void set_real(Context& context, const char* kind, const char* key, double value) {
-  call([&](dllm_error* err) {
-    return dllm_options_set_f64(context.options(kind), key, value, err);
-  });
-}
-
 void set_cadence(Context& context, const std::string& out) {
   if (!context.typed("loader", "epochs")) set_whole(context, "loader", "epochs", 0);
-  set_real(context, "trainer", "save_every", save_every(context));
   if (!context.typed("trainer", "save_wait")) set_whole(context, "trainer", "save_wait", 0);
   call([&](dllm_error* err) {
     return dllm_options_set_str(context.options("trainer"), "root", out.c_str(), err);
@@ -110,7 +103,7 @@ void set_cadence(Context& context, const std::string& out) {
 // Held-out losses belong to the step at which they are computed.
 void set_sync(Context& context, int64_t steps) {
   const int64_t own =
-      interval_steps("--sync_every", std::stod(context.option("trainer", "sync_every")), steps);
+      interval_steps("--sync-every", std::stod(context.option("trainer", "sync_every")), steps);
   set_whole(context, "trainer", "sync_every", std::gcd(own, eval_every(context, steps)));
 }
 

@@ -76,8 +76,6 @@ void write_start(const Context& context, const std::string& out);
 // A line of what differs from the last start: data, rows, rates. Writes down those of this one.
 void note_changes(const Context& context, const std::string& out);
 
-// Steps between checkpoints, from --save-every or --save_every; below 1: a part of the run.
-double save_every(const Context& context);
 // What an option says in steps, of a run of so many (0: not known): below 1 that part of them, rounded up; 0: never.
 int64_t interval_steps(const std::string& shown, double every, int64_t steps);
 // Steps between held-out losses of a run of so many steps; 0: only at the end.

@@ -1,3 +1,4 @@
+#include "../names.h"
 #include "training.h"
 
 #include <nlohmann/json.hpp>
@@ -39,12 +40,8 @@ void check_decided_here(const Context& context) {
         "--loader.split held_out trains on the rows of the held-out loss",
         "train: all but the held-out rows (default); all: every row, without a held-out loss");
   }
-  if (context.typed("save-every") && context.typed("trainer", "save_every") &&
-      context.real("save-every") != std::stod(context.option("trainer", "save_every"))) {
-    throw UsageFailure("--save-every and --save_every are the same and differ");
-  }
   if (context.typed("model", "cache_dtype")) {
-    throw UsageFailure("--cache_dtype is for decoding: training keeps no K and V");
+    throw UsageFailure("--cache-dtype is for decoding: training keeps no K and V");
   }
   if (context.typed("model", "adapter")) {
     throw UsageFailure("--adapter is for decoding: a run saves whole models, and one with an "
@@ -55,7 +52,7 @@ void check_decided_here(const Context& context) {
   const Json options = all_options(context, "schedule");
   for (const auto& [key, value] : options.items()) {
     if (!context.typed("schedule", key)) continue;
-    throw UsageFailure("--schedule." + key + " needs --schedule with a name",
+    throw UsageFailure(option_name("schedule", key) + " needs --schedule with a name",
                        "the rate's is --trainer.schedule");
   }
 }
@@ -80,8 +77,8 @@ std::string full_path(const std::string& path) {
 
 [[noreturn]] void fail_differs(const std::string& name, const std::string& given,
                                const std::string& before, const std::string& out) {
-  throw UsageFailure("--" + name + " " + given + " differs from " + before + ", which " + out +
-                         " was started with",
+  throw UsageFailure(dashed("--" + name) + " " + given + " differs from " + before + ", which " +
+                         out + " was started with",
                      "leave it out to continue, or start over with --fresh");
 }
 
@@ -92,7 +89,6 @@ void check_values(Context& context) {
   at_least(context, "eval-every", 0);
   at_least(context, "eval-batches", 0);
   at_least(context, "examples", 0);
-  at_least(context, "save-every", 0);
   const int64_t hidden = context.number("hidden");
   if (hidden < 64 || hidden % 64 != 0) {
     throw UsageFailure("--hidden " + std::to_string(hidden) + " is not a multiple of 64");
@@ -220,11 +216,6 @@ void write_start(const Context& context, const std::string& out) {
   start["model"] = all_options(context, "model");
   start["settings"] = start_settings(context);
   write_json(out + "/run.json", start);
-}
-
-double save_every(const Context& context) {
-  const bool other = context.typed("trainer", "save_every") && !context.typed("save-every");
-  return other ? std::stod(context.option("trainer", "save_every")) : context.real("save-every");
 }
 
 int64_t interval_steps(const std::string& shown, double every, int64_t steps) {

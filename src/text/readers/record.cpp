@@ -123,7 +123,7 @@ void take_ids(Row& row, const std::string& where, Record& record) {
 
 [[noreturn]] void fail_unknown(const Row& row, const std::string& where, const RecordKeys& keys) {
   const std::string hint = "name them with text_key, or prompt_key and response_key "
-                           "(--prompt_key, --response_key)";
+                           "(--prompt-key, --response-key)";
   if (row.prompt.present) {
     fail_with_hint(hint, Code::data_loss,
                    "{}: \"{}\" is missing next to \"{}\", and \"messages\" too: the row has {}",

@@ -9,7 +9,7 @@ step() { echo "--- $*"; }
 if command -v cc gcc g++ clang cmake; then echo "this system has a compiler"; exit 1; fi
 
 cat >story.sh <<'SH'
-"$1" generate "$2" "Once there was" --length 64 --block_length 1 --temperature 0.4 --seed 1
+"$1" generate "$2" "Once there was" --length 64 --block-length 1 --temperature 0.4 --seed 1
 SH
 tell() { sh story.sh "$1" "$model" >"$2"; }
 learn() {  # learn PROGRAM NAME: trains a tiny model and goes on with it
