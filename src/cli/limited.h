@@ -30,7 +30,6 @@ public:
   // above is not there.
   ProgramRunner(const std::string& python, const ProgramLimits& limits);
 
-  const std::string& interpreter() const { return interpreter_; }
   // How it ended; output holds standard output.
   ChildResult run(const std::string& program, dllm_task* task) const;
 

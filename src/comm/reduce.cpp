@@ -40,10 +40,6 @@ const char* reduction_name(Reduction reduction) {
   return reduction == Reduction::sum ? "sum" : "max";
 }
 
-bool can_reduce(DType dtype) {
-  return dtype == DType::f32 || dtype == DType::i32 || dtype == DType::u32;
-}
-
 void reduce(Reduction reduction, DType dtype, std::span<const void* const> parts, void* out,
             int64_t count) {
   switch (dtype) {

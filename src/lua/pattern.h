@@ -19,8 +19,6 @@ public:
 
   // The end of a match that starts at `at`, or null. Raises for a malformed pattern and when the call must stop.
   const char* match(const char* at);
-  // Of the last match.
-  int captures() const { return level_; }
   // Pushes capture i; the whole match begin..end when the pattern has no captures.
   void push_capture(int i, const char* begin, const char* end);
   // Pushes all: at least one value when `begin` is not null.

@@ -31,11 +31,10 @@ enum class ScalePlace {
 inline constexpr int64_t kPanelRows = 16;
 
 struct WeightFormat {
-  const char* name;   // "q8_0"
-  const char* text;   // one line for people
-  DType element;      // of the array that holds it; u8: blocks of bytes
-  int64_t block_rows; // rows of a block; 1 in every format so far
-  int64_t block;      // numbers of a block along k; a legal k is a multiple of it
+  const char* name; // "q8_0"
+  const char* text; // one line for people
+  DType element;    // of the array that holds it; u8: blocks of bytes
+  int64_t block;    // numbers of a block along k; a legal k is a multiple of it
   int64_t block_bytes;
   ScalePlace scales;
   uint32_t arithmetics; // set of Arithmetic it can be multiplied in

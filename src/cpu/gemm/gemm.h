@@ -32,9 +32,6 @@ void pack_transposed(DType dtype, const void* source, int64_t stride, int64_t n,
 // The exact inverse of pack: destination (n, k), dense.
 void unpack(DType dtype, const void* packed, int64_t n, int64_t k, void* destination,
             const Workers& pool);
-// The exact inverse of pack_transposed: destination (k, n), dense.
-void unpack_transposed(DType dtype, const void* packed, int64_t n, int64_t k, void* destination,
-                       const Workers& pool);
 
 // --- matrices in blocks: (n, k) numbers are n rows of format.row_bytes(k) ---
 

@@ -81,18 +81,16 @@ void pack_typed(bool transposed, const void* source, int64_t stride, int64_t n, 
 }
 
 template <class T>
-void unpack_typed(bool transposed, const void* packed, int64_t n, int64_t k, void* destination,
+void unpack_typed(const void* packed, int64_t n, int64_t k, void* destination,
                   const Workers& pool) {
   const T* from = static_cast<const T*>(packed);
   T* to = static_cast<T*>(destination);
-  const int64_t row = transposed ? 1 : k;
-  const int64_t column = transposed ? n : 1;
   const int64_t step = panels_per_chunk(k, sizeof(T));
   const int64_t columns = step * kPanel;
   parallel(pool, (n + columns - 1) / columns, [&](int64_t chunk) {
     for (int64_t j = chunk * columns; j < std::min(n, (chunk + 1) * columns); ++j) {
       const T* panel = from + j / kPanel * k * kPanel + j % kPanel;
-      for (int64_t i = 0; i < k; ++i) to[j * row + i * column] = panel[i * kPanel];
+      for (int64_t i = 0; i < k; ++i) to[j * k + i] = panel[i * kPanel];
     }
   });
 }
@@ -129,14 +127,7 @@ void pack_transposed(DType dtype, const void* source, int64_t stride, int64_t n,
 
 void unpack(DType dtype, const void* packed, int64_t n, int64_t k, void* destination,
             const Workers& pool) {
-  with_storage(dtype,
-               [&](auto t) { unpack_typed<decltype(t)>(false, packed, n, k, destination, pool); });
-}
-
-void unpack_transposed(DType dtype, const void* packed, int64_t n, int64_t k, void* destination,
-                       const Workers& pool) {
-  with_storage(dtype,
-               [&](auto t) { unpack_typed<decltype(t)>(true, packed, n, k, destination, pool); });
+  with_storage(dtype, [&](auto t) { unpack_typed<decltype(t)>(packed, n, k, destination, pool); });
 }
 
 // Panels of block formats: 16 rows x one block are a panel block, [panel][block of k][panel block].

@@ -31,7 +31,6 @@ const WeightFormat kFormatBf16 = {
     .name = "bf16",
     .text = "16-bit floats with the exponent of f32",
     .element = DType::bf16,
-    .block_rows = 1,
     .block = 1,
     .block_bytes = 2,
     .scales = ScalePlace::none,

@@ -74,7 +74,6 @@ template <class B> struct BlockFunctions {
     return {.name = name,
             .text = text,
             .element = DType::u8,
-            .block_rows = 1,
             .block = B::kBlock,
             .block_bytes = B::kBytes,
             .scales = ScalePlace::block,

@@ -31,7 +31,6 @@ const WeightFormat kFormatF16 = {
     .name = "f16",
     .text = "16-bit floats with 5 bits of exponent",
     .element = DType::u8,
-    .block_rows = 1,
     .block = 1,
     .block_bytes = 2,
     .scales = ScalePlace::none,

@@ -23,7 +23,6 @@ const WeightFormat kFormatF32 = {
     .name = "f32",
     .text = "32-bit floats",
     .element = DType::f32,
-    .block_rows = 1,
     .block = 1,
     .block_bytes = 4,
     .scales = ScalePlace::none,

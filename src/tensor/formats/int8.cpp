@@ -35,7 +35,6 @@ const WeightFormat kFormatInt8 = {
     .name = "int8",
     .text = "8-bit integers with one f32 scale per row",
     .element = DType::i8,
-    .block_rows = 1,
     .block = 1,
     .block_bytes = 1,
     .scales = ScalePlace::row_array,

@@ -62,7 +62,6 @@ const WeightFormat kFormatQ8_0 = {
     .name = "q8_0",
     .text = "8-bit integers, one f16 scale per 32 numbers of a row (ggml)",
     .element = DType::u8,
-    .block_rows = 1,
     .block = kQ8Block,
     .block_bytes = kQ8Bytes,
     .scales = ScalePlace::block,

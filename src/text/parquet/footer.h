@@ -56,7 +56,6 @@ public:
   Footer(const InputFile& file, const Task* task);
 
   const std::vector<Leaf>& leaves() const { return leaves_; }
-  int64_t row_groups() const { return groups_; }
   // Each row group with the places of these columns, checked against the file. They are read from the footer one at a time.
   void each_row_group(std::span<const Leaf* const> columns,
                       const std::function<void(const RowGroup&)>& visit) const;
