@@ -82,10 +82,8 @@ Meaning meaning_of(const HttpResponse& response, bool is_gs) {
 
 double pause_seconds(int attempt, std::string_view name, int64_t process) {
   constexpr double kFirst = 0.25, kLongest = 20;
-  const Sha256::Digest digest = sha256(name);
-  uint64_t seed = 0;
-  for (size_t i = 0; i < sizeof seed; ++i) seed = seed << 8 | digest[i];
-  const Key key = fold_in(make_key(seed), static_cast<uint32_t>(process));
+  Key key = make_key(static_cast<uint64_t>(process));
+  for (const char c : name) key = fold_in(key, static_cast<unsigned char>(c));
   const double share = uniform_from_bits(random_bits_at(key, static_cast<uint64_t>(attempt)));
   return std::min(kLongest, kFirst * std::exp2(attempt)) * (0.5 + 0.5 * share);
 }

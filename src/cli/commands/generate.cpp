@@ -10,23 +10,67 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <regex>
 #include <span>
 
 namespace dllm::cli {
 namespace {
 
+constexpr std::string_view kHole = "<mask";
+
+bool are_digits(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+// The open positions of what stands between "<mask" and ">"; 0: it is not a hole.
+int64_t open_positions(std::string_view inside) {
+  constexpr size_t kMostDigits = 6;
+  if (inside.empty()) return 1;
+  const std::string_view number = inside.substr(1);
+  if (inside[0] != ':' || !are_digits(number) || number.size() > kMostDigits) return 0;
+  return std::stoll(std::string(number));
+}
+
+struct Hole {
+  size_t begin, end; // in the text
+  int64_t length;    // open positions
+};
+
+// Every <mask:N> and <mask> of a text. What looks like a hole and is none is an error.
+std::vector<Hole> find_holes(const std::string& text) {
+  constexpr size_t kLongest = 20; // between "<mask" and ">": more is text
+  std::vector<Hole> holes;
+  for (size_t at = text.find(kHole); at != std::string::npos; at = text.find(kHole, at)) {
+    const size_t inside = at + kHole.size(), close = text.find('>', inside);
+    if (close == std::string::npos || close - inside > kLongest) {
+      at = inside;
+      continue;
+    }
+    const Hole hole{at, close + 1, open_positions(text.substr(inside, close - inside))};
+    if (hole.length == 0) {
+      throw Failure(DLLM_INVALID_ARGUMENT, text.substr(at, hole.end - at) + " is not a hole",
+                    "write <mask:N> for N open tokens, 1 to 999999, or <mask> for one");
+    }
+    holes.push_back(hole);
+    at = hole.end;
+  }
+  return holes;
+}
+
+// "<mask>" or "<mask:" with digits and ">" stands in a text.
+bool shows_hole(const std::string& text) {
+  for (size_t at = text.find(kHole); at != std::string::npos; at = text.find(kHole, at + 1)) {
+    const size_t inside = at + kHole.size(), close = text.find('>', inside);
+    if (close == std::string::npos) return false;
+    if (close == inside) return true;
+    const std::string_view more = std::string_view(text).substr(inside, close - inside);
+    if (more[0] == ':' && are_digits(more.substr(1))) return true;
+  }
+  return false;
+}
+
 // Text with <mask:N> or <mask> in it becomes given ids and N (or 1) open positions.
 Request parse_holes(const dllm_tokenizer* tokenizer, const std::string& text, int32_t mask_id) {
-  static const std::regex kHole("<mask(?::([0-9]{1,6}))?>"), kAnyHole("<mask[^>]{0,20}>");
-  for (std::sregex_iterator hole(text.begin(), text.end(), kAnyHole), end; hole != end; ++hole) {
-    std::smatch parts;
-    const std::string form = hole->str();
-    const bool is_hole = std::regex_match(form, parts, kHole);
-    if (is_hole && (!parts[1].matched || std::stoll(parts[1].str()) > 0)) continue;
-    throw Failure(DLLM_INVALID_ARGUMENT, form + " is no hole",
-                  "write <mask:N> for N open tokens, 1 to 999999, or <mask> for one");
-  }
+  const std::vector<Hole> holes = find_holes(text);
   Request request;
   const auto add_ids = [&](std::span<const int32_t> ids) {
     request.canvas.insert(request.canvas.end(), ids.begin(), ids.end());
@@ -39,12 +83,11 @@ Request parse_holes(const dllm_tokenizer* tokenizer, const std::string& text, in
     add_ids(std::span(ids).subspan(start.size()));
   };
   size_t from = 0;
-  for (std::sregex_iterator hole(text.begin(), text.end(), kHole), end; hole != end; ++hole) {
-    add_given(text.substr(from, static_cast<size_t>(hole->position()) - from));
-    const int64_t length = (*hole)[1].matched ? std::stoll((*hole)[1].str()) : 1;
-    request.canvas.insert(request.canvas.end(), static_cast<size_t>(length), mask_id);
-    request.fixed.insert(request.fixed.end(), static_cast<size_t>(length), 0);
-    from = static_cast<size_t>(hole->position() + hole->length());
+  for (const Hole& hole : holes) {
+    add_given(text.substr(from, hole.begin - from));
+    request.canvas.insert(request.canvas.end(), static_cast<size_t>(hole.length), mask_id);
+    request.fixed.insert(request.fixed.end(), static_cast<size_t>(hole.length), 0);
+    from = hole.end;
   }
   add_given(text.substr(from));
   return request;
@@ -85,7 +128,7 @@ int generate(Context& context) {
   }
   check_decoding(context, false);
   const std::string prompt = text_of(context, "prompt");
-  if (std::regex_search(prompt, std::regex("<mask(:[0-9]+)?>")))
+  if (shows_hole(prompt))
     std::fprintf(stderr, "<mask> in a prompt is text: dllm infill fills holes\n");
   Session session(context);
   choose_policy(context, session);

@@ -10,7 +10,6 @@
 #include <cctype>
 #include <charconv>
 #include <cstdlib>
-#include <regex>
 #include <sstream>
 
 namespace dllm::pjrt {
@@ -21,25 +20,86 @@ constexpr const char* kNames =
     "TPUs are named by a grid of chips: v5e:1x1, v5e:2x4, v6e:1x1, v5p:2x2x1, v4:2x2x4, "
     "v4:2x2x4/cores; GPUs by a count: h100, h100:8, h200, a100";
 
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+bool is_letter(char c) {
+  return c >= 'a' && c <= 'z';
+}
+bool is_letter_or_digit(char c) {
+  return is_letter(c) || is_digit(c);
+}
+
+// Takes the characters that fit from the front of `text`.
+std::string_view take(std::string_view& text, bool (*fits)(char)) {
+  const auto end = std::find_if_not(text.begin(), text.end(), fits);
+  const std::string_view taken = text.substr(0, static_cast<size_t>(end - text.begin()));
+  text.remove_prefix(taken.size());
+  return taken;
+}
+
+bool skip(std::string_view& text, std::string_view word) {
+  if (!text.starts_with(word)) return false;
+  text.remove_prefix(word.size());
+  return true;
+}
+
+// A number of 1 to 4 digits.
+bool take_number(std::string_view& text) {
+  const size_t digits = take(text, is_digit).size();
+  return digits >= 1 && digits <= 4;
+}
+
+bool begins_as_tpu(std::string_view text) {
+  return text.starts_with("tpu") || (text.size() > 1 && text[0] == 'v' && is_digit(text[1]));
+}
+
+// "v5e:2x4", "v4:2x2x4/cores": generation, a grid of two or three axes, cut into cores or not.
+bool read_tpu(std::string_view text, Target& target) {
+  std::string_view rest = text;
+  if (!begins_as_tpu(text)) return false;
+  if (!skip(rest, "tpu")) skip(rest, "v");
+  if (take(rest, is_digit).empty()) return false;
+  take(rest, is_letter);
+  target.chip = text.substr(0, text.size() - rest.size());
+  if (!skip(rest, ":")) return false;
+  const std::string_view grid = rest;
+  int axes = 0;
+  do {
+    if (!take_number(rest)) return false;
+  } while (++axes < 3 && skip(rest, "x"));
+  target.grid = grid.substr(0, grid.size() - rest.size());
+  target.cores = skip(rest, "/cores");
+  return axes >= 2 && rest.empty();
+}
+
+// "h100", "rtx-6000:8": words and a count.
+bool read_gpu(std::string_view text, Target& target) {
+  std::string_view rest = text;
+  if (text.empty() || !is_letter(text[0])) return false;
+  do {
+    if (take(rest, is_letter_or_digit).empty()) return false;
+  } while (skip(rest, "-"));
+  target.chip = text.substr(0, text.size() - rest.size());
+  if (rest.empty()) return true;
+  if (!skip(rest, ":")) return false;
+  const std::string_view count = rest;
+  if (!take_number(rest) || !rest.empty()) return false;
+  std::from_chars(count.data(), count.data() + count.size(), target.devices);
+  return true;
+}
+
 } // namespace
 
 Target parse_target(std::string_view text) {
-  static const std::regex kTpu(
-      "(v[0-9]+[a-z]*|tpu[0-9]+[a-z]*):([0-9]{1,4}(?:x[0-9]{1,4}){1,2})(/cores)?");
-  static const std::regex kGpu("([a-z][a-z0-9]*(?:-[a-z0-9]+)*)(?::([0-9]{1,4}))?");
-  constexpr size_t kLongest =
-      64; // the library's matcher takes a frame of the stack for every character
+  constexpr size_t kLongest = 64;
   if (text.size() > kLongest) {
     fail_with_hint(kNames, Code::invalid_argument, "[target] a name of {} characters, at most {}",
                    text.size(), kLongest);
   }
   Target target;
   target.text = text;
-  std::smatch parts;
-  if (std::regex_match(target.text, parts, kTpu)) {
-    target.chip = parts[1];
-    target.grid = parts[2];
-    target.cores = parts[3].matched;
+  if (read_tpu(text, target)) {
     const bool two_cores = target.chip == "v4" || target.chip == "v5" || target.chip == "v5p";
     if (target.cores && !two_cores) {
       fail_with_hint(kNames, Code::invalid_argument,
@@ -48,15 +108,11 @@ Target parse_target(std::string_view text) {
     return target;
   }
   // A word such as v5e alone is a TPU without its grid, v5e-8 a name of the cloud's.
-  const bool tpu = std::regex_search(target.text, std::regex("^(v[0-9]|tpu)"));
-  if (tpu || !std::regex_match(target.text, parts, kGpu)) {
+  if (begins_as_tpu(text) || !read_gpu(text, target)) {
     fail_with_hint(kNames, Code::invalid_argument, "[target] there is no hardware named \"{}\"",
                    text);
   }
   target.maker = Target::Maker::cuda;
-  target.chip = parts[1];
-  const std::string count = parts[2];
-  if (!count.empty()) std::from_chars(count.data(), count.data() + count.size(), target.devices);
   if (target.devices < 1 || target.devices > 64) {
     fail_with_hint(kNames, Code::invalid_argument,
                    "[target] {} GPUs of one host in \"{}\", 1 to 64 expected", target.devices,

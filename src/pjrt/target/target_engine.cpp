@@ -16,10 +16,12 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <regex>
+#include <optional>
+#include <string_view>
 
 namespace dllm::pjrt {
 
@@ -212,15 +214,64 @@ std::shared_ptr<graph::Engine> make_target_engine(const Options& options) {
 
 namespace {
 
-// "48.00G" "512.5M" "1024": powers of 1024.
-int64_t bytes_in(const std::string& number, const std::string& unit) {
-  double value = parse_number(number).value_or(0);
-  for (const char* larger : {"K", "M", "G", "T"}) {
-    if (unit.empty()) break;
-    value *= 1024;
-    if (unit == larger) break;
+// A walk over a text whose pieces are taken from its front, each of a bounded length.
+class Words {
+public:
+  explicit Words(std::string_view text) : text_(text) {}
+
+  bool skip(std::string_view word) {
+    if (!text_.starts_with(word)) return false;
+    text_.remove_prefix(word.size());
+    return true;
   }
-  return static_cast<int64_t>(value);
+  std::string_view take(const char* characters, size_t most) {
+    const size_t end = std::min({text_.find_first_not_of(characters), text_.size(), most});
+    const std::string_view taken = text_.substr(0, end);
+    text_.remove_prefix(end);
+    return taken;
+  }
+  // "48.00G" "512.5M" "1024": powers of 1024.
+  std::optional<int64_t> take_bytes() {
+    const std::string_view number = take("0123456789.", 24);
+    if (number.empty()) return std::nullopt;
+    double value = parse_number(number).value_or(0);
+    const std::string_view unit = take("KMGT", 1);
+    for (const char larger : std::string_view("KMGT")) {
+      if (unit.empty()) break;
+      value *= 1024;
+      if (unit[0] == larger) break;
+    }
+    return static_cast<int64_t>(value);
+  }
+
+private:
+  std::string_view text_;
+};
+
+struct Room {
+  int64_t needs, has;
+};
+
+// "(48.00G) exceeds available HBM (15.75G)"
+std::optional<Room> read_exceeds(Words words) {
+  constexpr const char* kLetters =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+  if (!words.skip("(")) return std::nullopt;
+  const std::optional<int64_t> needs = words.take_bytes();
+  if (!needs || !words.skip(") exceeds available ")) return std::nullopt;
+  if (words.take(kLetters, 40).empty() || !words.skip(" (")) return std::nullopt;
+  const std::optional<int64_t> has = words.take_bytes();
+  if (!has || !words.skip(")")) return std::nullopt;
+  return Room{*needs, *has};
+}
+
+// "Used 20.5G of 15.75G"
+std::optional<Room> read_used(Words words) {
+  if (!words.skip("Used ") && !words.skip("used ")) return std::nullopt;
+  const std::optional<int64_t> needs = words.take_bytes();
+  if (!needs || !words.skip(" of ")) return std::nullopt;
+  const std::optional<int64_t> has = words.take_bytes();
+  return has ? std::optional(Room{*needs, *has}) : std::nullopt;
 }
 
 } // namespace
@@ -228,16 +279,13 @@ int64_t bytes_in(const std::string& number, const std::string& unit) {
 // libtpu: "... required for HLO temporaries (48.00G) exceeds available HBM (15.75G)", older
 // "Used 20.5G of 15.75G hbm".
 std::string explain_no_room(const std::string& text) {
-  // Of bounded length: the library's matcher takes a frame of the stack for every character of a repetition.
-  static const std::regex kForms[] = {
-      std::regex("\\(([0-9.]{1,24})([KMGT]?)\\) exceeds available \\w{1,40} "
-                 "\\(([0-9.]{1,24})([KMGT]?)\\)"),
-      std::regex("[Uu]sed ([0-9.]{1,24})([KMGT]?) of ([0-9.]{1,24})([KMGT]?)")};
-  std::smatch parts;
-  for (const std::regex& form : kForms) {
-    if (!std::regex_search(text, parts, form)) continue;
-    return fmt::format("does not fit: needs {} bytes, has {} bytes: {}",
-                       bytes_in(parts[1], parts[2]), bytes_in(parts[3], parts[4]), text);
+  for (const auto read : {read_exceeds, read_used}) {
+    for (size_t at = 0; at < text.size(); ++at) {
+      if (const auto room = read(Words(std::string_view(text).substr(at)))) {
+        return fmt::format("does not fit: needs {} bytes, has {} bytes: {}", room->needs, room->has,
+                           text);
+      }
+    }
   }
   return text;
 }

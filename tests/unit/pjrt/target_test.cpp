@@ -40,9 +40,27 @@ TEST(Target, AChipOfTwoCoresIsOneDeviceUnlessAskedOtherwise) {
 }
 
 TEST(Target, OtherNamesAreRefusedWithExamples) {
-  for (const char* name :
-       {"", "v5e", "v5e-8", "v5e:8", "v5e:2x", "v4:2x2x4/core", "v5e:1x1/cores", "h100:0",
-        "h100:99999999999999999999", "v4:99999999999999999999x2x2", "h100:99", "H100", "h100:"}) {
+  for (const char* name : {"",
+                           "v5e",
+                           "v5e-8",
+                           "v5e:8",
+                           "v5e:2x",
+                           "v4:2x2x4/core",
+                           "v5e:1x1/cores",
+                           "h100:0",
+                           "h100:99999999999999999999",
+                           "v4:99999999999999999999x2x2",
+                           "h100:99",
+                           "H100",
+                           "h100:",
+                           "v4:2x2x2x2",
+                           "v5e:12345x1",
+                           "v5e:2x4/cores2",
+                           "tpu:2x4",
+                           "a100-",
+                           "-a100",
+                           "1a100",
+                           "a100:8x"}) {
     try {
       parse_target(name);
       ADD_FAILURE() << name;
