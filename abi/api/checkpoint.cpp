@@ -1,5 +1,6 @@
 #include "dllm/checkpoint.h"
 
+#include "ckpt/checkpoint_check.h"
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/gguf_parts.h"
 #include "ckpt/weights_on_disk.h"
@@ -124,4 +125,14 @@ dllm_status dllm_checkpoint_tensor(const dllm_checkpoint* ckpt, const char* name
 
 dllm_status dllm_checkpoint_verify(const dllm_checkpoint* ckpt, dllm_task* task, dllm_error* err) {
   return guard(err, [&] { need(ckpt, "ckpt").object.verify(task_of(task)); });
+}
+
+dllm_status dllm_checkpoint_check(const char* dir, dllm_task* task, dllm_buffer* out,
+                                  dllm_error* err) {
+  return guard(err, [&] {
+    need(out, "out");
+    const FileTask own(task);
+    const std::string folder = need_text(dir, "dir");
+    fill_json(out, ckpt::to_json(ckpt::check_folder(folder, task_of(task))));
+  });
 }

@@ -74,6 +74,7 @@ var symbolNames = [...]string{
 	"dllm_checkpoint_describe",
 	"dllm_checkpoint_tensor",
 	"dllm_checkpoint_verify",
+	"dllm_checkpoint_check",
 	"dllm_dataset_open",
 	"dllm_dataset_new",
 	"dllm_dataset_add",

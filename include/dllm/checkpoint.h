@@ -188,6 +188,23 @@ DLLM_API dllm_status dllm_checkpoint_tensor(const dllm_checkpoint *ckpt, const c
 DLLM_API dllm_status dllm_checkpoint_verify(const dllm_checkpoint *ckpt, dllm_task *task,
                                             dllm_error *err);
 
+/** Reads every byte of a checkpoint folder and writes what is wrong with each file, where
+ * dllm_checkpoint_verify stops at the first one. A JSON object: step, files (path, size and crc32 as
+ * COMMIT has them, fault: a text, "" for a whole file), unlisted (files that COMMIT does not name).
+ *
+ *   dir    not NULL, a checkpoint folder
+ *   task   NULL, or checked every few milliseconds; progress in bytes
+ *   out    not NULL
+ *
+ * Returns  DLLM_OK, also when files have faults; DLLM_NOT_FOUND without a COMMIT; DLLM_DATA_LOSS for
+ *          a COMMIT that cannot be read; DLLM_CANCELLED; DLLM_DEADLINE_EXCEEDED
+ * Owns     nothing
+ * Threads  any
+ * Since    1
+ */
+DLLM_API dllm_status dllm_checkpoint_check(const char *dir, dllm_task *task, dllm_buffer *out,
+                                           dllm_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -9,6 +9,7 @@ local root, cxx = arg[1], arg[2]
 
 -- Functions that the C++ headers leave out, and why.
 local left_out = {
+  dllm_checkpoint_check = "for dllm verify; Checkpoint::verify names the first bad file",
   dllm_checkpoint_latest = "dllm_checkpoint_latest_task with a task of NULL is the same",
   dllm_checkpoint_open = "as dllm_checkpoint_latest",
   dllm_error_code = "the status that a call returns is the same",

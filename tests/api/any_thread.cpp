@@ -193,6 +193,11 @@ void Caller::add_files() {
   calls["dllm_checkpoint_latest_task"] = [=, this] {
     ok(dllm_checkpoint_latest_task(root.c_str(), s.task, buffer, err), "latest_task");
   };
+  calls["dllm_checkpoint_check"] = [=, this] {
+    ok(dllm_checkpoint_latest(root.c_str(), buffer, err), "latest");
+    const std::string dir = static_cast<const char*>(dllm_buffer_data(buffer));
+    ok(dllm_checkpoint_check(dir.c_str(), nullptr, buffer, err), "check");
+  };
   calls["dllm_checkpoint_open_task"] = [=, this] {
     make<dllm_checkpoint>(
         "open_task",

@@ -147,6 +147,10 @@ namespace Dllm
         internal readonly dllm_checkpoint_verify_fn dllm_checkpoint_verify;
 
         [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_checkpoint_check_fn(byte[] dir, SafeHandle task, SafeHandle @out, SafeHandle err);
+        internal readonly dllm_checkpoint_check_fn dllm_checkpoint_check;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
         internal delegate int dllm_dataset_open_fn(
             byte[] path, SafeHandle tok, SafeHandle opts, SafeHandle task, out IntPtr @out, SafeHandle err);
         internal readonly dllm_dataset_open_fn dllm_dataset_open;
@@ -808,6 +812,7 @@ namespace Dllm
             dllm_checkpoint_describe = Get<dllm_checkpoint_describe_fn>(find, missing, "dllm_checkpoint_describe");
             dllm_checkpoint_tensor = Get<dllm_checkpoint_tensor_fn>(find, missing, "dllm_checkpoint_tensor");
             dllm_checkpoint_verify = Get<dllm_checkpoint_verify_fn>(find, missing, "dllm_checkpoint_verify");
+            dllm_checkpoint_check = Get<dllm_checkpoint_check_fn>(find, missing, "dllm_checkpoint_check");
             dllm_dataset_open = Get<dllm_dataset_open_fn>(find, missing, "dllm_dataset_open");
             dllm_dataset_new = Get<dllm_dataset_new_fn>(find, missing, "dllm_dataset_new");
             dllm_dataset_add = Get<dllm_dataset_add_fn>(find, missing, "dllm_dataset_add");

@@ -100,6 +100,9 @@ made.functions = {
     {"str", "name"}, {"out_handle", "out", noun = "tensor"}, {"error", "err"}}},
   {"dllm_checkpoint_verify", "status", params = {{"handle", "ckpt", noun = "checkpoint"},
     {"handle", "task", noun = "task", null = true, writes = true}, {"error", "err"}}},
+  {"dllm_checkpoint_check", "status", params = {{"str", "dir"},
+    {"handle", "task", noun = "task", null = true, writes = true}, {"out_buffer", "out"},
+    {"error", "err"}}},
   {"dllm_dataset_open", "status", params = {{"str", "path"},
     {"handle", "tok", noun = "tokenizer", null = true},
     {"handle", "opts", noun = "options", schema = "dataset", null = true},
@@ -500,6 +503,7 @@ void dllm_checkpoint_release(dllm_checkpoint *);
 dllm_status dllm_checkpoint_describe(const dllm_checkpoint *, dllm_buffer *, dllm_error *);
 dllm_status dllm_checkpoint_tensor(const dllm_checkpoint *, const char *, void *, dllm_error *);
 dllm_status dllm_checkpoint_verify(const dllm_checkpoint *, dllm_task *, dllm_error *);
+dllm_status dllm_checkpoint_check(const char *, dllm_task *, dllm_buffer *, dllm_error *);
 dllm_status dllm_dataset_open(const char *, const dllm_tokenizer *, const dllm_options *, dllm_task *, void *, dllm_error *);
 dllm_status dllm_dataset_new(const dllm_tokenizer *, const dllm_options *, void *, dllm_error *);
 dllm_status dllm_dataset_add(dllm_dataset *, const char *, int64_t, dllm_error *);

@@ -77,6 +77,7 @@ exports.FUNCTIONS = {
   dllm_checkpoint_describe: ['int32', ['void *', 'void *', 'void *'], 'any'],
   dllm_checkpoint_tensor: ['int32', ['void *', 'str', 'void *', 'void *'], 'any'],
   dllm_checkpoint_verify: ['int32', ['void *', 'void *', 'void *'], 'any'],
+  dllm_checkpoint_check: ['int32', ['str', 'void *', 'void *', 'void *'], 'any'],
   dllm_dataset_open: ['int32', ['str', 'void *', 'void *', 'void *', 'void *', 'void *'], 'any'],
   dllm_dataset_new: ['int32', ['void *', 'void *', 'void *', 'void *'], 'any'],
   dllm_dataset_add: ['int32', ['void *', 'void *', 'int64', 'void *'], 'owner'],

@@ -80,6 +80,7 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "dllm_checkpoint_describe": (c_int32, [c_void_p, c_void_p, c_void_p]),
     "dllm_checkpoint_tensor": (c_int32, [c_void_p, c_char_p, POINTER(c_void_p), c_void_p]),
     "dllm_checkpoint_verify": (c_int32, [c_void_p, c_void_p, c_void_p]),
+    "dllm_checkpoint_check": (c_int32, [c_char_p, c_void_p, c_void_p, c_void_p]),
     "dllm_dataset_open": (c_int32, [
         c_char_p, c_void_p, c_void_p, c_void_p, POINTER(c_void_p), c_void_p]),
     "dllm_dataset_new": (c_int32, [c_void_p, c_void_p, POINTER(c_void_p), c_void_p]),

@@ -5,7 +5,6 @@
 #include "verify_against.h"
 
 #include <nlohmann/json.hpp>
-#include <zlib.h>
 
 #include <unistd.h>
 
@@ -13,7 +12,6 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 
 namespace dllm::cli {
 namespace {
@@ -91,61 +89,28 @@ void stop_when_cancelled(const Context& context) {
   if (dllm_task_is_cancelled(context.task()) != 0) throw Failure(DLLM_CANCELLED, "interrupted");
 }
 
-uint32_t crc_of(const Context& context, const std::string& path) {
-  if (!fs::is_regular_file(path)) throw Failure(DLLM_DATA_LOSS, "is not a regular file");
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw Failure(DLLM_NOT_FOUND, "cannot be read");
-  std::vector<char> block(1 << 20);
-  uLong crc = crc32(0, nullptr, 0);
-  while (file) {
-    stop_when_cancelled(context);
-    file.read(block.data(), static_cast<std::streamsize>(block.size()));
-    crc =
-        crc32(crc, reinterpret_cast<const Bytef*>(block.data()), static_cast<uInt>(file.gcount()));
-  }
-  return static_cast<uint32_t>(crc);
-}
-
 // COMMIT of a checkpoint names every file with its size and CRC-32.
 void check_commit(const Context& context, Report& report, const fs::path& folder) {
   const std::string shown = folder.filename().string() + "/";
-  std::vector<std::string> named = {"COMMIT"};
   attempt(report, shown + "COMMIT", [&] {
-    const Json commit = Json::parse(read_all((folder / "COMMIT").string()), nullptr, false);
-    if (!commit.is_object() || !commit.contains("files"))
-      throw Failure(DLLM_DATA_LOSS, "is no JSON object with \"files\"");
-    report.ok(shown + "COMMIT", std::to_string(commit["files"].size()) + " files of step " +
-                                    std::to_string(commit.at("step").get<int64_t>()));
-    for (const Json& entry : commit["files"]) {
-      const auto path = entry.at("path").get<std::string>();
-      named.push_back(path);
-      attempt(report, shown + path, [&] {
-        const auto wanted = entry.at("size").get<uint64_t>();
-        if (!fs::exists(folder / path))
-          throw Failure(DLLM_DATA_LOSS,
-                        "is missing, " + std::to_string(wanted) + " bytes expected");
-        const auto size = fs::file_size(folder / path);
-        if (size != wanted)
-          throw Failure(DLLM_DATA_LOSS, "has " + std::to_string(size) + " bytes, " +
-                                            std::to_string(wanted) + " expected");
-        const uint32_t crc = crc_of(context, (folder / path).string());
-        char text[64];
-        std::snprintf(text, sizeof text, "crc32 %08x", crc);
-        if (crc != entry.at("crc32").get<uint32_t>()) {
-          std::snprintf(text, sizeof text, "has crc32 %08x, %08x expected: its content changed",
-                        crc, entry.at("crc32").get<uint32_t>());
-          throw Failure(DLLM_DATA_LOSS, text);
-        }
-        report.ok(shown + path, mib(static_cast<double>(size)) + ", " + text);
-      });
+    const Json found = Json::parse(text([&](dllm_buffer* out, dllm_error* err) {
+      return dllm_checkpoint_check(folder.c_str(), context.task(), out, err);
+    }));
+    report.ok(shown + "COMMIT", std::to_string(found.at("files").size()) + " files of step " +
+                                    std::to_string(found.at("step").get<int64_t>()));
+    for (const Json& file : found.at("files")) {
+      const std::string name = shown + file.at("path").get<std::string>();
+      const auto fault = file.at("fault").get<std::string>();
+      char checksum[24];
+      std::snprintf(checksum, sizeof checksum, "crc32 %08x", file.at("crc32").get<uint32_t>());
+      if (fault.empty())
+        report.ok(name, mib(file.at("size").get<double>()) + ", " + checksum);
+      else
+        report.bad(name, fault);
     }
+    for (const Json& path : found.at("unlisted"))
+      report.note(shown + path.get<std::string>(), "is not in COMMIT");
   });
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    const std::string path = entry.path().lexically_relative(folder).generic_string();
-    if (entry.is_directory() || std::find(named.begin(), named.end(), path) != named.end())
-      continue;
-    report.note(shown + path, "is not in COMMIT");
-  }
 }
 
 struct Figures {

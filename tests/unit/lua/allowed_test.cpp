@@ -145,16 +145,25 @@ TEST(Allowed, ParametersThatAreNoNamesArePaths) {
       if (is_path(param)) paths.insert(function.name + "." + param.name);
     }
   }
-  const std::set<std::string> wanted{
-      "dllm_checkpoint_latest.root",    "dllm_checkpoint_open.path",
-      "dllm_checkpoint_restore.dir",    "dllm_checkpoint_latest_task.root",
-      "dllm_checkpoint_open_task.path", "dllm_tokenizer_load_task.path",
-      "dllm_checkpoint_save.root",      "dllm_dataset_open.path",
-      "dllm_dataset_save.path",         "dllm_engine_plan.path",
-      "dllm_model_load.path",           "dllm_model_save.path",
-      "dllm_model_quantize.path",       "dllm_model_quantize.target",
-      "dllm_plugin_describe.plugin",    "dllm_tokenizer_load.path",
-      "dllm_tokenizer_save.path",       "dllm_trainer_add_sink.target"};
+  const std::set<std::string> wanted{"dllm_checkpoint_latest.root",
+                                     "dllm_checkpoint_open.path",
+                                     "dllm_checkpoint_check.dir",
+                                     "dllm_checkpoint_restore.dir",
+                                     "dllm_checkpoint_latest_task.root",
+                                     "dllm_checkpoint_open_task.path",
+                                     "dllm_tokenizer_load_task.path",
+                                     "dllm_checkpoint_save.root",
+                                     "dllm_dataset_open.path",
+                                     "dllm_dataset_save.path",
+                                     "dllm_engine_plan.path",
+                                     "dllm_model_load.path",
+                                     "dllm_model_save.path",
+                                     "dllm_model_quantize.path",
+                                     "dllm_model_quantize.target",
+                                     "dllm_plugin_describe.plugin",
+                                     "dllm_tokenizer_load.path",
+                                     "dllm_tokenizer_save.path",
+                                     "dllm_trainer_add_sink.target"};
   for (const std::string& path : wanted) EXPECT_TRUE(paths.contains(path)) << path;
   for (const std::string& path : paths)
     EXPECT_TRUE(wanted.contains(path)) << path << " is checked as a path: is it one?";

@@ -246,6 +246,14 @@ functions! {
         task: *mut dllm_task,
         err: *mut dllm_error,
     ) -> dllm_status;
+    /// Reads every byte of a checkpoint folder and writes what is wrong with each file, where dllm_checkpoint_verify stops at the first one. A JSON object: step, files (path, size and crc32 as COMMIT has them, fault: a text, "" for a whole file), unlisted (files that COMMIT does not name).
+    #[threads(Any)]
+    fn dllm_checkpoint_check(
+        dir: *const c_char,
+        task: *mut dllm_task,
+        out: *mut dllm_buffer,
+        err: *mut dllm_error,
+    ) -> dllm_status;
     /// Opens a file, all files of a folder in the order of their names, or a mixture of such parts.
     #[threads(Any)]
     fn dllm_dataset_open(
@@ -400,7 +408,7 @@ functions! {
         out: *mut dllm_buffer,
         err: *mut dllm_error,
     ) -> dllm_status;
-    /// Writes the effective options, the slots and the metrics as a JSON object.
+    /// Writes the effective options, the slots, the "metrics" of slot -1 and their "units" as a JSON object.
     #[threads(Any)]
     fn dllm_decoder_describe(
         decoder: *const dllm_decoder,
@@ -1183,7 +1191,7 @@ functions! {
         out: *mut f64,
         err: *mut dllm_error,
     ) -> dllm_status;
-    /// Writes all metrics, the effective options, the optimizer's state arrays, and "recomputed", how many values of a layer the last step computed again to fit option memory, as a JSON object.
+    /// Writes all metrics and their "units", the effective options, the optimizer's state arrays, and "recomputed", how many values of a layer the last step computed again to fit option memory, as a JSON object.
     #[threads(Any)]
     fn dllm_trainer_describe(
         trainer: *const dllm_trainer,
