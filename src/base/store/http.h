@@ -1,5 +1,5 @@
 #pragma once
-// One HTTP request over a connection that is kept for the next one. No retries, no signature: s3.h adds them.
+// One HTTP request over a connection that is kept for the next one. It does not retry and does not sign: client.h does both.
 
 #include "base/task.h"
 
