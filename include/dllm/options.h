@@ -127,12 +127,13 @@ DLLM_API dllm_status dllm_options_to_json(const dllm_options *opts, dllm_buffer 
  * ...}]}.
  *
  * A key has name, type (bool i64 f64 str list), default, min and max or choices where they exist,
- * doc (one sentence) and since. A kind "objective:<name>" also has "about", what a program must know of the
- * objective: {"rows" (masked replaced clean two_streams canvas edited: what it makes of the data's
- * rows; given sampled: scripts make its batches), "packs" (several texts may share a row), "model"
- * (of a model from scratch: bidirectional causal canvas), "heads" (option of that model), "policy"
- * (the one for its models; "": any of masked diffusion), "sample" (options of a decoder),
- * "sample_at_end", "likelihood" (the loss bounds -log p, nats per token)}.
+ * doc (one sentence) and since. A kind "objective:<name>" also has "about", what a program must
+ * know of the objective: {"rows" (masked replaced clean two_streams canvas edited: what it makes of
+ * the data's rows; given sampled: scripts make its batches), "packs" (several texts may share a
+ * row), "model" (of a model from scratch: bidirectional causal canvas), "heads" (option of that
+ * model), "policy" (the one for its models; "": any of masked diffusion), "sample" (options of a
+ * decoder), "sample_at_end" (a short training is worth a sample), "likelihood" (the loss bounds
+ * -log p, nats per token)}.
  *
  *   kind   not NULL, as in dllm_options_new
  *   out    not NULL

@@ -1,6 +1,7 @@
 #pragma once
-// Rows that a user calls by a name. A table is any range of rows with a name in each: values, pointers or pairs.
-// Every lookup that fails has the same sentence, there is no KIND named "NAME", and the same kind of hint.
+// Rows that a user calls by a name. A table is any range of rows with a name in each: values,
+// pointers or pairs. Every lookup that fails has the same sentence, there is no KIND named "NAME",
+// and the same kind of hint.
 
 #include "base/error.h"
 
@@ -21,11 +22,12 @@ struct Lookup {
   Code code = Code::not_found;
 };
 
-// The known name with the fewest changed letters. "": more than half of the letters of every name differ.
+// The known name with the fewest changed letters. "": more than half of the letters of every name
+// differ.
 std::string nearest(std::string_view word, const std::vector<std::string>& known);
 
-// Fails with `there is no <kind> named "<name>" <where>`. The hint gives the nearest name; without a near one it
-// lists the known names, as long as the list is short enough to be read.
+// Fails with `there is no <kind> named "<name>" <where>`. The hint gives the nearest name; without
+// a near one it lists the known names, as long as the list is short enough to be read.
 [[noreturn]] void fail_unnamed(const Lookup& lookup, std::string_view name,
                                const std::vector<std::string>& known);
 

@@ -73,8 +73,9 @@ public:
   // Text as a person types it on a command line: "true", "1e-4", "a,b".
   void set_text(std::string_view key, std::string_view text);
 
-  // Everything that is set in `other`, checked against this schema, which may have more keys and other bounds. Fails
-  // where it lacks a key that is set, or the key has another type; then nothing changes.
+  // Everything that is set in `other`, checked against this schema, which may have more keys and
+  // other bounds. Fails where it lacks a key that is set, or the key has another type; then nothing
+  // changes.
   void take_set(const Options& other);
 
   bool is_set(std::string_view key) const;

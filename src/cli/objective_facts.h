@@ -1,6 +1,6 @@
 #pragma once
-// What the library says of an objective: its rows, the model that it trains and the decoder of such models
-// (dllm_options_schema). The program compares no objective by name.
+// What the library says of an objective: its rows, the model that it trains and the decoder of such
+// models (dllm_options_schema). The program compares no objective by name.
 
 #include <nlohmann/json.hpp>
 
@@ -25,7 +25,8 @@ struct ObjectiveFacts {
   bool reads_text() const { return rows != "given" && rows != "sampled"; }
 };
 
-// An objective that the library does not have, as the one of an older run, has the facts of masked diffusion.
+// An objective that the library does not have, as the one of an older run, has the facts of masked
+// diffusion.
 ObjectiveFacts facts_of(const std::string& objective);
 // The objectives that train on rows of text.
 std::vector<std::string> text_objectives();

@@ -33,7 +33,8 @@ public:
   const std::vector<Option>& all() const { return options_; }
   // With its dashes; "_" in a name is "-". Null: there is none.
   const Option* find(std::string_view name) const;
-  // The error for an unknown name, with the nearest one or the full names that a bare key stands for.
+  // The error for an unknown name, with the nearest one or the full names that a bare key stands
+  // for.
   std::string no_such_option(const std::string& name) const;
 
 private:

@@ -14,8 +14,9 @@ enum class Reduction : uint8_t { sum, max };
 
 const char* reduction_name(Reduction reduction); // "sum" "max"
 
-// out[i] = ((parts[0][i] op parts[1][i]) op parts[2][i]) ...: always in this order. Integers wrap; a maximum with NaN is
-// NaN. `out` may be parts[0]. Fails with unimplemented for other types than f32, i32 and u32. REQUIRES: at least one part.
+// out[i] = ((parts[0][i] op parts[1][i]) op parts[2][i]) ...: always in this order. Integers wrap;
+// a maximum with NaN is NaN. `out` may be parts[0]. Fails with unimplemented for other types than
+// f32, i32 and u32. REQUIRES: at least one part.
 void reduce(Reduction reduction, DType dtype, std::span<const void* const> parts, void* out,
             int64_t count);
 

@@ -1,6 +1,7 @@
 #pragma once
-// What a program must know of an objective: its rows, the model that it trains and the decoder of such models. A fact is
-// stated in the row of the objective's table, so that no program compares names of objectives.
+// What a program must know of an objective: its rows, the model that it trains and the decoder of
+// such models. A fact is stated in the row of the objective's table, so that no program compares
+// names of objectives.
 
 #include "base/json.h"
 

@@ -331,8 +331,8 @@ void test_metrics(struct world* w, const std::string& folder) {
   dllm_buffer_release(text);
 }
 
-// What the schema of an objective says about it holds: its words are those of the header, its policy and the options
-// of a sample exist.
+// What the schema of an objective says about it holds: its words are those of the header, its
+// policy and the options of a sample exist.
 void test_objective_facts(struct world* w, const std::string& folder) {
   std::ifstream file(folder + "/dllm/options.h");
   const std::string header(std::istreambuf_iterator<char>(file), {});

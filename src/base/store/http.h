@@ -1,5 +1,6 @@
 #pragma once
-// One HTTP request over a connection that is kept for the next one. It does not retry and does not sign: client.h does both.
+// One HTTP request over a connection that is kept for the next one. It does not retry and does not
+// sign: client.h does both.
 
 #include "base/task.h"
 

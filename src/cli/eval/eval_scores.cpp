@@ -71,7 +71,8 @@ EvalJson recorded_objective(const Context& context, const std::string& path) {
   return objective.is_object() ? objective : EvalJson::object();
 }
 
-// Options of an objective that say how rows are laid out. Those of weights and times are not taken: the bound has its own.
+// Options of an objective that say how rows are laid out. Those of weights and times are not taken:
+// the bound has its own.
 constexpr const char* kLayout[] = {"attention", "shift", "block_length", "mask_id"};
 
 void set_json(dllm_options* options, const EvalJson& values) {
@@ -112,7 +113,8 @@ std::string objective_for(const Context& context, const dllm_model* model,
   const std::string asked = context.text("objective");
   if (asked != "auto") return asked;
   const std::string trained = recorded.value("name", "");
-  // Losses that do not bound the likelihood count or weigh tokens in other ways: such models are scored as masked diffusion.
+  // Losses that do not bound the likelihood count or weigh tokens in other ways: such models are
+  // scored as masked diffusion.
   if (facts_of(trained).likelihood) return trained;
   const EvalJson about = EvalJson::parse(text(
       [&](dllm_buffer* out, dllm_error* err) { return dllm_model_describe(model, out, err); }));

@@ -9,8 +9,8 @@
 
 namespace dllm::decode {
 
-// A number of one request. For all requests together the numbers are added, or, where `all` is set, the number is 1 when
-// it is above 0 in every request.
+// A number of one request. For all requests together the numbers are added, or, where `all` is set,
+// the number is 1 when it is above 0 in every request.
 struct RequestMetric {
   const char* name;
   const char* unit;
@@ -24,7 +24,8 @@ struct DecoderMoment {
   bool suspended = false; // a step waits for the rest of its slices
 };
 
-// A number of the decoder. It takes the place of the sum where a request has a number of the same name.
+// A number of the decoder. It takes the place of the sum where a request has a number of the same
+// name.
 struct TotalMetric {
   const char* name;
   const char* unit;

@@ -49,8 +49,9 @@ struct TokenCeArrays {
   Tensor ids, targets, weights, normalizer, t;
 };
 
-// One objective: its name, the schedule it has by default, the rows of its schema "objective:<name>", a maker that
-// takes options of that schema, and what a program must know of it.
+// One objective: its name, the schedule it has by default, the rows of its schema
+// "objective:<name>", a maker that takes options of that schema, and what a program must know of
+// it.
 struct ObjectiveEntry {
   std::string name;
   std::string schedule;
