@@ -2,6 +2,7 @@
 #include "model/model.h"
 
 #include "base/error.h"
+#include "base/named_table.h"
 #include "graph/ops.h"
 #include "model/token_batch.h"
 #include "runtime/programs.h"
@@ -85,8 +86,8 @@ int64_t Model::i64(const std::string& key) const {
     fail_with_hint("set model.mask_token, or train the model, which adds one", Code::not_found,
                    "the model has no mask token");
   }
-  fail_with_hint("keys are vocab hidden layers max_length mask_id params bytes", Code::not_found,
-                 "a model has no number named {}", key);
+  fail_unnamed({"number", "of a model"}, key,
+               {"vocab", "hidden", "layers", "max_length", "mask_id", "params", "bytes"});
 }
 
 Json Model::describe() const {
@@ -156,8 +157,8 @@ Call resolve(const ModelConfig& config, const Options& options) {
     else if (name == "heads")
       call.heads = true;
     else
-      fail_with_hint("outputs are logits, hidden, layers, heads", Code::invalid_argument,
-                     "no output named {}", name);
+      fail_unnamed({"output", "", "", Code::invalid_argument}, name,
+                   {"logits", "hidden", "layers", "heads"});
   }
   return call;
 }

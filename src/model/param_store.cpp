@@ -23,9 +23,7 @@ bool ParamStore::has(const std::string& name) const {
 const ParamStore::Place& ParamStore::place(const std::string& name) const {
   const auto found = places_.find(name);
   if (found != places_.end()) return found->second;
-  const std::string near = nearest(name, names_);
-  fail_with_hint(near.empty() ? "" : "did you mean " + near + "?", Code::not_found,
-                 "no parameter named {}", name);
+  fail_unnamed({"parameter"}, name, names_);
 }
 
 Shape ParamStore::shape(const std::string& name) const {

@@ -112,7 +112,7 @@ TEST_F(Forward, BadBatches) {
   test::expect_error(Code::failed_precondition, "needs a block length", [&] {
     run(batch, {{"attention", "block_causal"}});
   });
-  test::expect_error(Code::invalid_argument, "no output named probs", [&] {
+  test::expect_error(Code::invalid_argument, "there is no output named \"probs\"", [&] {
     run(batch, {{"outputs", {"probs"}}});
   });
   test::expect_error(Code::not_found, "ids", [&] { run(Batch(), Json::object()); });
