@@ -1,6 +1,6 @@
-#include "cli/commands/bench_cost.h"
-#include "cli/commands/bench_peak.h"
-#include "cli/commands/bench_report.h"
+#include "cli/commands/bench/bench_cost.h"
+#include "cli/commands/bench/bench_peak.h"
+#include "cli/commands/bench/bench_report.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Figures of two models' predictions against numbers worked out by hand.
 
-#include "cli/commands/difference.h"
+#include "cli/commands/verify/difference.h"
 
 #include <gtest/gtest.h>
 

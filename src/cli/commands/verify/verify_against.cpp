@@ -1,8 +1,8 @@
 #include "verify_against.h"
 
-#include "../process.h"
+#include "../../process.h"
+#include "../bench/bench_work.h"
 #include "against_model.h"
-#include "bench_work.h"
 #include "difference.h"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 #pragma once
 // The parts of a training run: made from the command line, resumed when its folder holds a checkpoint.
 
-#include "../command.h"
-#include "../process.h"
+#include "../../command.h"
+#include "../../process.h"
 
 #include <memory>
 #include <string>

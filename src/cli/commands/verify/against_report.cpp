@@ -1,7 +1,7 @@
 // What dllm verify --against prints.
 
+#include "../compile_report.h"
 #include "against_model.h"
-#include "compile_report.h"
 
 #include <cmath>
 #include <cstdio>

@@ -1,8 +1,8 @@
 // dllm bench: how fast this machine computes a model, next to the best that its arithmetic allows.
 
-#include "../command.h"
-#include "../names.h"
-#include "../process.h"
+#include "../../command.h"
+#include "../../names.h"
+#include "../../process.h"
 #include "bench_peak.h"
 #include "bench_report.h"
 

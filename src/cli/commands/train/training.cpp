@@ -1,6 +1,6 @@
 #include "training.h"
 
-#include "../objective_facts.h"
+#include "../../objective_facts.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,6 +1,6 @@
 // The shape of a model that dllm train makes from scratch.
 
-#include "../objective_facts.h"
+#include "../../objective_facts.h"
 #include "training.h"
 
 #include <nlohmann/json.hpp>

@@ -2,7 +2,7 @@
 // dllm verify MODEL --against f32: what a weight format and an arithmetic cost in quality, next to the same model
 // without them.
 
-#include "../command.h"
+#include "../../command.h"
 
 namespace dllm::cli {
 

@@ -1,7 +1,7 @@
 // dllm verify: is what lies on the disk whole? A line per check; nothing is changed.
 
-#include "../command.h"
-#include "training.h"
+#include "../../command.h"
+#include "../train/training.h"
 #include "verify_against.h"
 
 #include <nlohmann/json.hpp>

@@ -1,7 +1,7 @@
 #pragma once
 // What dllm bench measures: a model, or the shape of one with random weights.
 
-#include "../command.h"
+#include "../../command.h"
 #include "bench_cost.h"
 
 #include <nlohmann/json.hpp>

@@ -1,8 +1,8 @@
 #pragma once
 // The two models of dllm verify --against: what both are asked for.
 
-#include "../command.h"
-#include "../process.h"
+#include "../../command.h"
+#include "../../process.h"
 
 #include <nlohmann/json.hpp>
 

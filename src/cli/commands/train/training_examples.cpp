@@ -1,7 +1,7 @@
 // What a run records for dllm report, a line of examples.jsonl at each held-out loss: the loss of tokens by the share of a
 // row that is corrupted, some of these predictions, and a sample. The rows and their noise are the same every time.
 
-#include "../objective_facts.h"
+#include "../../objective_facts.h"
 #include "training.h"
 #include "training_predictions.h"
 

@@ -1,9 +1,9 @@
 // dllm train: from text to a checkpoint, from scratch or from a pretrained model; started again, it resumes.
 
-#include "../command.h"
-#include "../objective_facts.h"
-#include "../process.h"
-#include "decoding.h"
+#include "../../command.h"
+#include "../../objective_facts.h"
+#include "../../process.h"
+#include "../decoding.h"
 #include "training.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-#include "../names.h"
+#include "../../names.h"
 #include "training.h"
 
 #include <nlohmann/json.hpp>

@@ -1,6 +1,6 @@
 // What a training run prints about itself: what it starts with, what changes in a model, held-out losses.
 
-#include "../objective_facts.h"
+#include "../../objective_facts.h"
 #include "training.h"
 
 #include <nlohmann/json.hpp>
