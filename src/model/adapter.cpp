@@ -162,8 +162,6 @@ void add_adapters(Model& model, const AdapterOptions& options, const ReadAdapter
     params.drop_adapters();
     throw;
   }
-  params.set_trainable("*", false);
-  for (const char* part : {"*.lora_A.*", "*.lora_B.*"}) params.set_trainable(part, true);
   params.bump();
   model.forget_programs();
 }

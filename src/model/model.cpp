@@ -63,6 +63,33 @@ void Model::forget_programs() {
   params_.bump();
 }
 
+Selection Model::default_selection() const {
+  return Selection(params_.has_adapters(), {});
+}
+
+void Model::add_selection(const std::shared_ptr<const Selection>& selection) {
+  const std::lock_guard lock(words_);
+  std::erase_if(selections_, [](const auto& other) { return other.expired(); });
+  selections_.push_back(selection);
+}
+
+ParamStore::Test Model::trained() const {
+  std::vector<std::shared_ptr<const Selection>> selections;
+  {
+    const std::lock_guard lock(words_);
+    for (const std::weak_ptr<const Selection>& weak : selections_) {
+      if (std::shared_ptr<const Selection> living = weak.lock())
+        selections.push_back(std::move(living));
+    }
+  }
+  if (selections.empty())
+    selections.push_back(std::make_shared<const Selection>(default_selection()));
+  return [selections](const ParamStore::Physical& entry) {
+    return std::ranges::any_of(selections,
+                               [&](const auto& selection) { return selection->trains(entry); });
+  };
+}
+
 void Model::restore(Backup before) {
   {
     const std::lock_guard lock(words_);
@@ -106,7 +133,7 @@ Json Model::describe() const {
                {"version", params_.version()},
                {"end_tokens", token_facts()->ends},
                {"generation", generation()},
-               {"storage", params_.describe()}};
+               {"storage", params_.describe(trained())}};
   if (const std::string why = params_.lost(); !why.empty()) made["lost"] = why;
   return made;
 }

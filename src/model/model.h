@@ -7,6 +7,7 @@
 #include "graph/engine.h"
 #include "model/config.h"
 #include "model/param_store.h"
+#include "model/selection.h"
 #include "runtime/programs.h"
 #include "tensor/batch.h"
 #include "tensor/box.h"
@@ -71,6 +72,14 @@ public:
   // family, attention, shift, runs, storage forms, bytes, end_tokens, generation
   Json describe() const;
 
+  // What a trainer without option freeze trains: the adapters where the model has some, else all.
+  Selection default_selection() const;
+  // The selection of a trainer that lives as long as it. From any thread.
+  void add_selection(const std::shared_ptr<const Selection>& selection);
+  // Accepts the parameters that a living trainer changes; without a trainer, those of the default
+  // selection. From any thread.
+  ParamStore::Test trained() const;
+
   // The programs of forward(), by shapes and options.
   using ForwardCache = runtime::ProgramCache<std::string>;
   ForwardCache& forward_cache() { return forward_cache_; }
@@ -90,10 +99,12 @@ private:
   std::shared_ptr<graph::Engine> engine_;
   ModelConfig config_;
   ParamStore params_;
-  mutable std::mutex words_; // of side_files_, token_facts_, and of config_ where it is written
+  // Guards side_files_, token_facts_, selections_, and config_ where it is written.
+  mutable std::mutex words_;
   SideFiles side_files_;
   mutable std::shared_ptr<const text::TokenFacts> token_facts_; // null: not read yet
   Origin origin_;
+  std::vector<std::weak_ptr<const Selection>> selections_; // of trainers
   ForwardCache forward_cache_;
 };
 

@@ -90,7 +90,7 @@ size_t ParamStore::append(const ParamSpec& spec, const WeightFormat& format) {
     entry.shape = spec.shape().without(-1);
     entry.dtype = DType::f32;
     entry.format = &weight_format(DType::f32);
-    entry.decay = entry.trainable = false;
+    entry.decay = false;
     entry.scale_of = static_cast<int>(index);
     set_layout(entry);
     physical_.push_back(entry);
@@ -154,10 +154,7 @@ void ParamStore::reshape(size_t index, const ParamSpec& spec, const ParamForm& f
   ++version_;
 }
 
-void ParamStore::make_masters(const std::function<bool(const Physical&)>& trained) {
-  const auto is_trained = [&](const Physical& entry) {
-    return trained ? trained(entry) : entry.trainable;
-  };
+void ParamStore::make_masters(const Test& trained) {
   bool changed = false;
   std::set<std::string> widened_from; // formats in blocks or with scales
   int64_t before = 0, after = 0;
@@ -168,14 +165,14 @@ void ParamStore::make_masters(const std::function<bool(const Physical&)>& traine
   for (size_t i = 0; i < physical_.size(); ++i) {
     Physical entry = physical_[i];
     const bool widened_base =
-        entry.scale_of >= 0 && is_trained(physical_[static_cast<size_t>(entry.scale_of)]);
+        entry.scale_of >= 0 && trained(physical_[static_cast<size_t>(entry.scale_of)]);
     if (widened_base) continue;
     moved[i] = kept.size();
     if (entry.scale_of >= 0)
       entry.scale_of = static_cast<int>(moved[static_cast<size_t>(entry.scale_of)]);
-    else if (!is_trained(entry) && rounding_.contains(i))
+    else if (!trained(entry) && rounding_.contains(i))
       rounding[kept.size()] = rounding_.at(i);
-    if (is_trained(entry)) {
+    if (trained(entry)) {
       // A copy of our own: the optimizer writes in place.
       const bool is_quantized = entry.is_quantized();
       const Tensor master = sketch_ || !is_quantized ? Tensor() : widened(i);
@@ -228,7 +225,7 @@ int64_t ParamStore::bytes() const {
   return bytes;
 }
 
-Json ParamStore::describe() const {
+Json ParamStore::describe(const Test& trained) const {
   const Lock lock(mutex_);
   Json list = Json::array();
   for (size_t i = 0; i < physical_.size(); ++i) {
@@ -238,7 +235,7 @@ Json ParamStore::describe() const {
                 {"shape", entry.spec.shape().dims()},
                 {"dtype", entry.format->is_blocks() ? entry.format->name : dtype_name(entry.dtype)},
                 {"format", entry.format->name},
-                {"trainable", entry.trainable && !is_frozen(entry)}};
+                {"trainable", trained(entry)}};
     if (const auto found = rounding_.find(i); found != rounding_.end())
       row["rounding_error"] = found->second;
     list.push_back(std::move(row));

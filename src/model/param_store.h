@@ -5,7 +5,7 @@
 // Readers (read, visit, snapshot, bytes, version, describe, names, shape, lost) may be called from any
 // thread. A reader of numbers waits while a training step has the buffers, and gets all of one
 // version. Writers take turns: a step (take to put), write, reshape, make_masters. What changes the
-// list of parameters (add, add_sketch, set_trainable, reshape, make_masters, restore) must not run during
+// list of parameters (add, add_sketch, cut_at, reshape, make_masters, restore) must not run during
 // physical() or the building of a graph.
 
 #include "graph/engine.h"
@@ -33,9 +33,7 @@ public:
     DType dtype = DType::f32;
     const WeightFormat* format = &weight_format(DType::f32);
     bool decay = false; // false for norms and biases
-    bool trainable = true;
-    int scale_of = -1; // index of the int8 parameter whose rows this multiplies, f32 (layers, out);
-                       // never trained
+    int scale_of = -1; // index of the int8 parameter whose rows this multiplies, f32 (layers, out)
     graph::Layout layout; // on the mesh of the engine
     Shape part;           // of the part that one rank has
     graph::BufferRef buffer;
@@ -107,19 +105,16 @@ public:
   // The affine map on any tensor of the physical layout (moments, EMA, gradients).
   NamedTensors to_logical(size_t physical_index, const Tensor& tensor) const;
 
-  // Makes every parameter that is trained an f32 master whose plain form stays (other formats are
-  // widened). Version + 1 when something changed. No function: those that are trainable.
-  void make_masters(const std::function<bool(const Physical&)>& trained = nullptr);
-  // Trainable yes or no by logical name; a pattern with '*'. Where it names some layers of a stack, the run of layers
-  // is cut there: stacks, their order and names change, version + 1. Fails when it would cut the experts of a layer.
-  void set_trainable(const std::string& pattern, bool trainable);
-  // Patterns of what a living trainer leaves as it is, by trainer; dropped when the trainer goes. A
-  // parameter may change while one of the trainers trains it.
-  void set_freeze(const void* trainer, std::vector<std::string> patterns);
-  void drop_freeze(const void* trainer);
-  bool may_change(const Physical& entry) const;
-  // The cut alone: a stack then matches whole or not at all. Fails with not_found where nothing matches.
-  void cut_where(const std::string& pattern);
+  using Test = std::function<bool(const Physical&)>;
+  // Makes every parameter that `trained` accepts an f32 master whose plain form stays (other formats
+  // are widened). Version + 1 when something changed.
+  void make_masters(const Test& trained);
+  // Layers at which runs must be cut so that `pattern` ('*' stands for any text) names every stack
+  // whole or not at all. Fails with not_found when no tensor matches, and with unimplemented when
+  // the pattern names some experts of a layer alone. Changes nothing.
+  std::set<int64_t> borders_of(const std::string& pattern) const;
+  // Cuts the runs of layers at these layers: stacks, their order and names change. Version + 1.
+  void cut_at(const std::set<int64_t>& borders);
   // First layers of the runs that these cuts made, for layer_runs.
   const std::set<int64_t>& cuts() const { return cuts_; }
   void set_cuts(const std::set<int64_t>& cuts) {
@@ -128,7 +123,7 @@ public:
 
   // Entries of role adapter (model/model.h): not among names(), found by name.
   bool has_adapters() const;
-  // Version + 1. The base, which add_adapters froze, is trainable again.
+  // Version + 1.
   void drop_adapters();
 
   // What a later restore() brings back, version and all. Holds the buffers of the moment.
@@ -146,8 +141,9 @@ public:
 
   int64_t parameter_count() const; // numbers, scales not counted
   int64_t bytes() const;           // all forms on the engine
-  Json describe()
-      const; // per physical tensor: name, shape, dtype, format, trainable; quantized: rounding error
+  // Of each physical tensor: name, shape, dtype, format, trainable (what `trained` says), and of a
+  // quantized one its rounding error.
+  Json describe(const Test& trained) const;
   Tensor widened(size_t index, const Task* task = nullptr) const; // a physical tensor as f32
 
   // The same of a quantized one among `entries`, whether the model is lost or not.
@@ -186,9 +182,7 @@ private:
   graph::BufferRef upload(const Physical& entry, const Tensor& tensor, bool is_part,
                           const Task* task) const;
   void store(size_t index, const ParamForm& form, const Task* task = nullptr) const;
-  void cut_runs(const std::set<int64_t>& borders);
   void cut_entry(Physical& entry, int64_t begin, int64_t end) const;
-  bool is_frozen(const Physical& entry) const; // with mutex_ held
   void add_places(size_t index);
   // All with mutex_ held by `lock`.
   void check_lost() const;
@@ -215,7 +209,6 @@ private:
   std::string lost_;
   int64_t version_ = 1;
   std::set<int64_t> cuts_;
-  std::map<const void*, std::vector<std::string>> freezes_; // by trainer
   // The host copy of a stack whose layers are being read one after the other; kept from the second to the last of them.
   struct LastRead {
     size_t index = static_cast<size_t>(-1);

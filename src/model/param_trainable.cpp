@@ -1,5 +1,6 @@
-// Which parameters are trained, and how; and the list of parameters before a change of it. Trainability and rates belong to a stack; where a pattern names some layers of one, the run of
-// layers is cut there, so that each part is a stack, and a scan, of its own.
+// The list of parameters: cuts of stacks, adapters that go, and the list before a change of it. A trainer trains or
+// freezes a stack as a whole. Where a pattern names some layers of a stack, the run of layers is cut there, so that each
+// part is a stack, and a scan, of its own.
 
 #include "model/param_store.h"
 
@@ -17,7 +18,7 @@ std::string name_in_run(const std::string& name) {
 }
 
 // Layers at which a pattern begins or ends to match inside a stack. Fails when it names a part of one layer.
-std::vector<int64_t> borders_of(const std::string& pattern, const ParamSpec& spec) {
+std::vector<int64_t> borders_in(const std::string& pattern, const ParamSpec& spec) {
   std::vector<int64_t> borders;
   bool before = false;
   for (int64_t layer = 0; layer < spec.copies(); ++layer) {
@@ -38,7 +39,8 @@ std::vector<int64_t> borders_of(const std::string& pattern, const ParamSpec& spe
 
 } // namespace
 
-void ParamStore::cut_runs(const std::set<int64_t>& borders) {
+void ParamStore::cut_at(const std::set<int64_t>& borders) {
+  if (borders.empty()) return;
   const std::vector<Physical> before = sketch_ ? physical_ : entries(); // uploads what was written
   std::vector<Physical> made;
   std::map<size_t, double> rounding;
@@ -96,48 +98,16 @@ void ParamStore::cut_entry(Physical& entry, int64_t begin, int64_t end) const {
   entry.buffer = upload(entry, entry.buffer->read().rows(begin, end).clone(), false, nullptr);
 }
 
-void ParamStore::cut_where(const std::string& pattern) {
+std::set<int64_t> ParamStore::borders_of(const std::string& pattern) const {
   std::set<int64_t> borders;
   bool any = false;
   for (const Physical& entry : physical_) {
     if (entry.scale_of >= 0 || count_matches(pattern, entry.spec) == 0) continue;
     any = true;
-    for (const int64_t border : borders_of(pattern, entry.spec)) borders.insert(border);
+    for (const int64_t border : borders_in(pattern, entry.spec)) borders.insert(border);
   }
   if (!any) fail(Code::not_found, "no parameter matches {}", pattern);
-  if (!borders.empty()) cut_runs(borders);
-}
-
-void ParamStore::set_trainable(const std::string& pattern, bool trainable) {
-  cut_where(pattern);
-  const Lock lock(mutex_);
-  for (Physical& entry : physical_) {
-    if (entry.scale_of < 0 && count_matches(pattern, entry.spec) > 0) entry.trainable = trainable;
-  }
-}
-
-void ParamStore::set_freeze(const void* trainer, std::vector<std::string> patterns) {
-  const Lock lock(mutex_);
-  freezes_[trainer] = std::move(patterns);
-}
-
-void ParamStore::drop_freeze(const void* trainer) {
-  const Lock lock(mutex_);
-  freezes_.erase(trainer);
-}
-
-bool ParamStore::is_frozen(const Physical& entry) const {
-  const auto leaves = [&](const auto& freeze) {
-    return std::ranges::any_of(freeze.second, [&](const std::string& pattern) {
-      return count_matches(pattern, entry.spec) > 0;
-    });
-  };
-  return !freezes_.empty() && std::ranges::all_of(freezes_, leaves);
-}
-
-bool ParamStore::may_change(const Physical& entry) const {
-  const Lock lock(mutex_);
-  return entry.trainable && !is_frozen(entry);
+  return borders;
 }
 
 ParamStore::Backup ParamStore::backup() const {
@@ -193,7 +163,6 @@ void ParamStore::drop_adapters() {
     if (const auto found = rounding_.find(i); found != rounding_.end())
       rounding[kept.size()] = found->second;
     Physical entry = physical_[i];
-    entry.trainable = entry.scale_of < 0;
     if (entry.scale_of >= 0)
       entry.scale_of = static_cast<int>(moved[static_cast<size_t>(entry.scale_of)]);
     kept.push_back(std::move(entry));

@@ -75,6 +75,7 @@ ModelSnapshot::ModelSnapshot(const Model& model, SnapshotMode mode, WriterShares
   }
   const bool in_processes = model.engine().processes() > 1;
   const std::vector<ParamStore::Physical> entries = model.params().entries(task);
+  const ParamStore::Test trained = model.trained();
   for (size_t i = 0; i < entries.size(); ++i) {
     const ParamStore::Physical& entry = entries[i];
     if (entry.scale_of >= 0) continue;
@@ -84,7 +85,7 @@ ModelSnapshot::ModelSnapshot(const Model& model, SnapshotMode mode, WriterShares
     stack.is_quantized = entry.is_quantized();
     const bool is_half = entry.format == &weight_format("f16"); // an array of bytes on the engine
     stack.dtype = is_half ? DType::f16 : stack.is_quantized ? DType::f32 : entry.buffer->dtype();
-    const bool may_change = model.params().may_change(entry) && !stack.is_quantized;
+    const bool may_change = trained(entry) && !stack.is_quantized;
     const bool has_scale = entry.format->scales == ScalePlace::row_array;
     if (has_scale) stack.scale = entries[i + 1].buffer;
     if (in_processes) {

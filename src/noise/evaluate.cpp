@@ -56,8 +56,9 @@ LossGradients loss_gradients(const model::Model& model, const Objective& objecti
   std::vector<graph::Value> trained;
   std::vector<size_t> indices;
   const auto& physical = model.params().physical();
+  const model::ParamStore::Test is_trained = model.trained();
   for (size_t i = 0; i < physical.size(); ++i) {
-    if (!physical[i].trainable || physical[i].dtype != DType::f32 || physical[i].scale_of >= 0)
+    if (!is_trained(physical[i]) || physical[i].dtype != DType::f32 || physical[i].scale_of >= 0)
       continue;
     trained.push_back(parameters[i]);
     indices.push_back(i);

@@ -54,7 +54,7 @@ struct ParameterGroup {
 };
 // Option groups. Fails with invalid_argument for words that it does not know.
 std::vector<ParameterGroup> parameter_groups(const Options& options);
-// Of the first group that matches a tensor of the stack; stacks are cut where a pattern ends (ParamStore::cut_where).
+// Of the first group that matches a tensor of the stack; stacks are cut where a pattern ends (ParamStore::cut_at).
 GroupRate group_rate(const std::vector<ParameterGroup>& groups, const model::ParamSpec& parameter);
 
 // The update of one parameter, as graph values.

@@ -39,7 +39,7 @@ model::Job training_job(const std::shared_ptr<graph::Engine>& engine,
   settings.set_i64("memory", options.i64("memory"));
   settings.set_f64("ema", options.boolean("ema") ? 0.999 : 0.0);
   settings.set_str("optimizer", find_optimizer(options.str("optimizer")).name);
-  model->params().make_masters();
+  model->params().make_masters(model->trained());
   const ProgramSpec spec = program_spec(*model, *objective, settings);
 
   model::Job job;

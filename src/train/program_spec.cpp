@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <set>
 
 namespace dllm::train {
 namespace {
@@ -56,12 +57,13 @@ void check_cuts(const ProgramSpec& spec) {
 
 } // namespace
 
-bool is_trained(const model::ParamStore::Physical& entry, const Options& options) {
-  if (!entry.trainable || entry.scale_of >= 0) return false;
-  return std::ranges::none_of(options.list("freeze"), [&](const std::string& pattern) {
-    return model::count_matches(pattern, entry.spec) > 0;
-  });
+namespace {
+
+model::Selection selection_of(const model::Model& model, const Options& options) {
+  return {model.params().has_adapters(), options.list("freeze")};
 }
+
+} // namespace
 
 ProgramSpec program_spec(const model::Model& model, const noise::Objective& objective,
                          const Options& options) {
@@ -72,11 +74,12 @@ ProgramSpec program_spec(const model::Model& model, const noise::Objective& obje
                          const Options& options, const Optimizer& optimizer) {
   ProgramSpec spec{
       .model = &model, .objective = &objective, .optimizer = &optimizer, .options = options};
+  spec.selection = std::make_shared<const model::Selection>(selection_of(model, options));
   const bool decay_all = options.str("decay") == "all";
   const std::vector<ParameterGroup> groups = parameter_groups(options);
   const auto& physical = model.params().physical();
   for (size_t i = 0; i < physical.size(); ++i) {
-    if (!is_trained(physical[i], options)) continue;
+    if (!spec.selection->trains(physical[i])) continue;
     const GroupRate rate = group_rate(groups, physical[i].spec);
     spec.trained.push_back(i);
     spec.decay.push_back(decay_all || physical[i].decay || rate.weight_decay >= 0);
@@ -150,6 +153,13 @@ void set_attention(model::Model& model, const noise::Objective& objective) {
 } // namespace
 
 void prepare_model(model::Model& model, const noise::Objective& objective, const Options& options) {
+  model::ParamStore& params = model.params();
+  std::set<int64_t> borders;
+  for (const std::string& pattern : options.list("freeze"))
+    borders.merge(params.borders_of(pattern));
+  for (const ParameterGroup& group : parameter_groups(options))
+    borders.merge(params.borders_of(group.pattern));
+
   const int64_t mask_id = objective.options().i64("mask_id");
   if (objective.needs_mask_id() && mask_id < 0) {
     model.ensure_mask_token();
@@ -157,11 +167,10 @@ void prepare_model(model::Model& model, const noise::Objective& objective, const
     model.set_mask_token(mask_id);
   }
   set_attention(model, objective);
-  for (const std::string& pattern : options.list("freeze")) model.params().cut_where(pattern);
-  for (const ParameterGroup& group : parameter_groups(options))
-    model.params().cut_where(group.pattern);
-  model.params().make_masters(
-      [&](const model::ParamStore::Physical& entry) { return is_trained(entry, options); });
+  params.cut_at(borders);
+  const model::Selection selection = selection_of(model, options);
+  params.make_masters(
+      [&](const model::ParamStore::Physical& entry) { return selection.trains(entry); });
 }
 
 } // namespace dllm::train

@@ -37,6 +37,7 @@ struct ProgramSpec {
   const model::Model* model = nullptr;
   const noise::Objective* objective = nullptr;
   const Optimizer* optimizer = nullptr;
+  std::shared_ptr<const model::Selection> selection; // of the model's parameters
   Options options;              // of kind "trainer"
   std::vector<size_t> trained;  // indices into ParamStore::physical(), growing
   std::vector<bool> decay;      // by trained parameter
@@ -57,11 +58,8 @@ struct ProgramSpec {
 
 // What a trainer changes in a model before the first step: a mask token where the objective needs one, the attention and
 // shift it is trained with, and f32 masters of what it trains. Fails with failed_precondition when there is no place for a
-// mask token, and with not_found for a pattern of freeze or groups that matches nothing.
+// mask token, and with not_found for a pattern of freeze or groups that matches nothing, before the model is changed.
 void prepare_model(model::Model& model, const noise::Objective& objective, const Options& options);
-
-// Whether a trainer of these options changes a parameter: option freeze names it not.
-bool is_trained(const model::ParamStore::Physical& entry, const Options& options);
 
 // Options of kind "trainer". Fails with invalid_argument when nothing would be trained, or when an option belongs to an
 // optimizer that is not chosen.

@@ -59,12 +59,10 @@ StepRunner::StepRunner(std::shared_ptr<model::Model> model, noise::ObjectiveRef 
     before = {};
     make_arrays();
   }
-  model_->params().set_freeze(this, options.list("freeze"));
+  model_->add_selection(spec_.selection);
 }
 
-StepRunner::~StepRunner() {
-  model_->params().drop_freeze(this);
-}
+StepRunner::~StepRunner() = default;
 
 void StepRunner::make_arrays() {
   const std::vector<graph::BufferRef> weights = model_->params().snapshot();

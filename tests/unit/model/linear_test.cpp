@@ -166,8 +166,8 @@ TEST(Adapters, StartAtZeroAndMerge) {
     expect_close(logits_of(*model), before, 0);
     int64_t trained = 0;
     for (const ParamStore::Physical& entry : model->params().physical()) {
-      EXPECT_EQ(entry.trainable, entry.spec.role == ParamRole::adapter) << entry.name;
-      trained += entry.trainable ? 1 : 0;
+      EXPECT_EQ(model->trained()(entry), entry.spec.role == ParamRole::adapter) << entry.name;
+      trained += model->trained()(entry) ? 1 : 0;
       if (entry.name.ends_with(".lora_b")) {
         for (int64_t layer = 0; layer < entry.spec.copies(); ++layer) {
           for (const ParamPiece& piece : entry.spec.pieces)
@@ -218,10 +218,12 @@ TEST(Trainability, IsPerMatrix) {
     for (const std::string& name : model->params().names())
       numbers[name] = model->params().read(name);
     const int64_t count = model->i64("params");
-    model->params().set_trainable("model.layers.1.mlp.gate_proj.weight", false);
+    const std::string pattern = "model.layers.1.mlp.gate_proj.weight";
+    model->params().cut_at(model->params().borders_of(pattern));
+    const Selection selection(false, {pattern});
     std::map<std::string, bool> trainable;
     for (const ParamStore::Physical& entry : model->params().physical())
-      trainable[entry.name] = entry.trainable;
+      trainable[entry.name] = selection.trains(entry);
     EXPECT_TRUE(trainable.at("layers.gate"));
     EXPECT_FALSE(trainable.at("layers@1.gate"));
     EXPECT_TRUE(trainable.at("layers@2.gate"));
@@ -231,13 +233,13 @@ TEST(Trainability, IsPerMatrix) {
       EXPECT_TRUE(test::same_bytes(model->params().read(name), value)) << name;
     EXPECT_EQ(model->i64("params"), count);
     EXPECT_TRUE(test::same_bytes(logits_of(*clone_model(*model)), before)) << dtype;
-    model->params().make_masters();
+    model->params().make_masters(model->trained());
     if (std::strcmp(dtype, "f32") != 0) continue;
     EXPECT_TRUE(test::same_bytes(logits_of(*model), before));
   }
   const auto experts = new_model(small_engine(), small_config("qwen3_moe"), model_options());
   expect_error(Code::unimplemented, "1 of the 6 tensors of layer", [&] {
-    experts->params().set_trainable("model.layers.0.mlp.experts.2.up_proj.weight", false);
+    experts->params().borders_of("model.layers.0.mlp.experts.2.up_proj.weight");
   });
 }
 

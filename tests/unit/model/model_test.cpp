@@ -428,7 +428,7 @@ TEST(ParamStore, MastersAreF32AndTheSameModel) {
   const Batch batch = batch_for(*model);
   const Tensor before = logits(*model, batch);
   const size_t entries = model->params().physical().size();
-  model->params().make_masters();
+  model->params().make_masters(model->trained());
   EXPECT_LT(model->params().physical().size(), entries);
   for (const ParamStore::Physical& entry : model->params().physical())
     EXPECT_EQ(entry.dtype, DType::f32) << entry.name;
@@ -439,11 +439,12 @@ TEST(ParamStore, MastersAreF32AndTheSameModel) {
 
 TEST(ParamStore, FreezesWholeStacks) {
   const auto model = make("llama");
-  model->params().set_trainable("model.layers.*.mlp.*", false);
-  EXPECT_FALSE(model->params().physical()[model->params().index("layers.gate")].trainable);
-  EXPECT_TRUE(model->params().physical()[model->params().index("layers.q")].trainable);
+  const Selection selection(false, {"model.layers.*.mlp.*"});
+  EXPECT_TRUE(model->params().borders_of("model.layers.*.mlp.*").empty());
+  EXPECT_FALSE(selection.trains(model->params().physical()[model->params().index("layers.gate")]));
+  EXPECT_TRUE(selection.trains(model->params().physical()[model->params().index("layers.q")]));
   expect_error(Code::not_found, "no parameter matches",
-               [&] { model->params().set_trainable("nothing.*", true); });
+               [&] { model->params().borders_of("nothing.*"); });
 }
 
 TEST(MaskToken, IsAddedAsTheMeanOfTheRows) {

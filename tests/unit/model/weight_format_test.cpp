@@ -120,7 +120,7 @@ TEST(WeightFormats, MastersOfBlocksAreTheirNumbers) {
     const std::string bytes = quantized_gguf("llama", format, true);
     const auto kept = load_as(bytes, "auto"), wide = load_as(bytes, "f32");
     lines.clear();
-    kept->params().make_masters();
+    kept->params().make_masters(kept->trained());
     ASSERT_EQ(lines.size(), 1u);
     EXPECT_NE(lines[0].find(std::string("widens weights of format ") + format), std::string::npos)
         << lines[0];
@@ -210,7 +210,7 @@ TEST(WeightFormats, MastersAreF32) {
   const auto model = load_as(quantized_gguf("llama", "q8_0", true), "keep");
   const std::string name = model->params().names().front();
   const Tensor before = model->params().read(name);
-  model->params().make_masters();
+  model->params().make_masters(model->trained());
   for (const Json& row : model->params().describe()) EXPECT_EQ(row.at("format"), "f32");
   EXPECT_TRUE(test::same_bytes(model->params().read(name), before));
 }

@@ -278,7 +278,7 @@ TEST(MatrixOptimizer, LearnATinyText) {
 
 TEST(MatrixOptimizer, FactorsTakeLittleMemory) {
   const auto model = tiny_model();
-  model->params().make_masters();
+  model->params().make_masters(model->trained());
   const auto objective = noise::make_objective("mdlm");
   const auto bytes = [&](const Json& values) {
     return state_bytes(program_spec(*model, *objective, trainer_options(values)));

@@ -257,7 +257,7 @@ TEST(Optimizer, FactoredMomentsAreStatedCompiledAndSaved) {
                            .update = factored_graph};
   const auto engine = tiny_engine();
   const auto model = tiny_model(engine);
-  model->params().make_masters();
+  model->params().make_masters(model->trained());
   const auto objective = noise::make_objective("mdlm");
   const ProgramSpec spec = program_spec(*model, *objective, trainer_options(), factored);
   const int64_t numbers = model->params().parameter_count();
