@@ -18,10 +18,11 @@ std::string adapter_name(const std::string& weight, const char* part) {
 }
 
 // One half for a stack: rows x columns per matrix.
-ParamSpec half_of(const ParamSpec& base, const char* suffix, const char* part, int64_t rows,
-                  int64_t columns) {
+ParamSpec half_of(const std::string& adapter, const ParamSpec& base, const char* suffix,
+                  const char* part, int64_t rows, int64_t columns) {
   ParamSpec spec = base;
   const bool experts = base.element.rank() == 3;
+  spec.part = adapter;
   spec.name = base.name + suffix;
   spec.role = ParamRole::adapter;
   spec.element = experts ? Shape{base.element[0], rows, columns} : Shape{rows, columns};
@@ -55,7 +56,7 @@ std::vector<size_t> chosen_stacks(const ParamStore& params,
     bool any = false;
     for (size_t i = 0; i < params.physical().size(); ++i) {
       const ParamStore::Physical& entry = params.physical()[i];
-      if (entry.scale_of >= 0) continue;
+      if (entry.scale_of >= 0 || entry.spec.part != kBasePart) continue;
       const int64_t hits = count_matches(pattern, entry.spec);
       if (hits == 0) continue;
       any = true;
@@ -84,13 +85,14 @@ struct Half {
 };
 
 // A and B of each chosen stack.
-std::vector<Half> halves_of(const ParamStore& params, const AdapterOptions& options) {
+std::vector<Half> halves_of(const ParamStore& params, const std::string& adapter,
+                            const AdapterOptions& options) {
   std::vector<Half> halves;
   for (const size_t index : chosen_stacks(params, options.targets)) {
     const ParamSpec& base = params.physical()[index].spec;
     const int64_t out = base.element.dim(-2), in = base.element.dim(-1);
-    halves.push_back({half_of(base, ".lora_a", "lora_A", options.rank, in), false});
-    halves.push_back({half_of(base, ".lora_b", "lora_B", out, options.rank), true});
+    halves.push_back({half_of(adapter, base, ".lora_a", "lora_A", options.rank, in), false});
+    halves.push_back({half_of(adapter, base, ".lora_b", "lora_B", out, options.rank), true});
     halves.back().spec.factor =
         static_cast<float>(options.alpha / static_cast<double>(options.rank));
   }
@@ -102,7 +104,7 @@ void fill_half(ParamForm& form, const StackPart& part, const Half& half, uint64_
   for (int64_t layer = 0; layer < part.spec.copies(); ++layer) {
     for (size_t piece = 0; piece < part.spec.pieces.size(); ++piece) {
       check_task(task);
-      const std::string name = part.spec.logical_name(part.spec.pieces[piece], layer);
+      const std::string name = part.spec.file_name(part.spec.pieces[piece], layer);
       const Shape& whole = part.whole[piece];
       const Box& box = part.boxes[piece];
       Tensor values = read ? read(name, whole, box) : Tensor();
@@ -141,29 +143,25 @@ Tensor transposed(const Tensor& matrix) {
 
 void add_adapters(Model& model, const AdapterOptions& options, const ReadAdapter& read,
                   const Task* task) {
-  ParamStore& params = model.params();
-  if (params.has_adapters())
-    fail_with_hint("load the model again for another adapter", Code::failed_precondition,
-                   "the model has an adapter already");
   if (options.rank < 1 || !std::isfinite(options.alpha))
     fail(Code::invalid_argument, "rank {} and alpha {} make no adapter", options.rank,
          options.alpha);
-  const std::vector<Half> halves = halves_of(params, options);
-  try {
+  ParamStore& params = model.params();
+  Part part;
+  part.name = "adapter:" + options.name;
+  part.kind = PartKind::adapter;
+  part.settings = {options.targets, options.rank, options.alpha};
+  const std::vector<Half> halves = halves_of(params, part.name, options);
+  model.add_part(std::move(part), [&] {
     graph::run_on_all(model.engine(), [&] { // each process makes its part
       for (const Half& half : halves) {
-        const auto fill = [&](ParamForm& form, const StackPart& part) {
-          fill_half(form, part, half, options.seed, read, task);
+        const auto fill = [&](ParamForm& form, const StackPart& stack) {
+          fill_half(form, stack, half, options.seed, read, task);
         };
         fill_stack(params, params.reserve(half.spec, weight_format(DType::f32)), fill, task);
       }
     });
-  } catch (...) {
-    params.drop_adapters();
-    throw;
-  }
-  params.bump();
-  model.forget_programs();
+  });
 }
 
 void merge_adapters(Model& model) {
@@ -172,8 +170,9 @@ void merge_adapters(Model& model) {
   for (const ParamStore::Physical& entry : all) {
     const std::string ending = ".lora_b";
     if (entry.spec.role != ParamRole::adapter || !entry.name.ends_with(ending)) continue;
-    const size_t at = params.index(entry.name.substr(0, entry.name.size() - ending.size()));
-    const size_t down_at = params.index(params.physical()[at].name + ".lora_a");
+    const std::string name = entry.spec.name.substr(0, entry.spec.name.size() - ending.size());
+    const size_t at = params.index(name);
+    const size_t down_at = params.index(qualified_name(entry.spec.part, name + ".lora_a"));
     const ParamSpec base = params.physical()[at].spec, down = params.physical()[down_at].spec;
     // Each stack is read once; writes are collected and uploaded once.
     const Tensor weights = params.widened(at), downs = params.widened(down_at),
@@ -190,8 +189,9 @@ void merge_adapters(Model& model) {
       }
     }
   }
-  params.drop_adapters();
-  model.forget_programs();
+  for (const std::string& part : model.parts().names()) {
+    if (model.parts().find(part)->kind == PartKind::adapter) model.drop_part(part);
+  }
 }
 
 } // namespace dllm::model

@@ -130,7 +130,8 @@ void AdapterFile::warn_of_absent(const Model& model, const std::set<std::string>
   std::set<std::string> warned = kinds;
   for (const ParamStore::Physical& entry : model.params().physical()) {
     const ParamSpec& spec = entry.spec;
-    if (entry.scale_of >= 0 || spec.element.rank() < 2) continue; // norms and biases
+    if (spec.part != kBasePart || entry.scale_of >= 0) continue;
+    if (spec.element.rank() < 2) continue; // norms and biases
     for (int64_t layer = 0; layer < spec.copies(); ++layer) {
       for (const ParamPiece& piece : spec.pieces) {
         const std::string name = spec.logical_name(piece, layer);

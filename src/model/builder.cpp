@@ -3,21 +3,84 @@
 #include "base/error.h"
 #include "graph/ops.h"
 
+#include <algorithm>
+
 namespace dllm::model {
 
-Builder::Builder(graph::Graph& graph, const Model& model)
-    : graph_(graph), config_(model.config()), params_(model.params()),
+Builder::Builder(graph::Graph& graph, const Model& model) : Builder(graph, model, model.reading()) {}
+
+Builder::Builder(graph::Graph& graph, const Model& model, const PartList& parts)
+    : graph_(graph), model_(model), config_(model.config()), params_(model.params()),
       stacks_(state_stacks(model.config())) {
-  for (const ParamStore::Physical& entry : model.params().physical()) {
-    index_[entry.name] = values_.size();
-    names_.push_back(entry.name);
-    values_.push_back(graph_.input("param:" + entry.name, entry.type(), true));
+  for (const size_t index : params_.indices(parts)) {
+    const ParamStore::Physical& entry = params_.physical()[index];
+    all_.push_back({index, entry.name, graph_.input("param:" + entry.name, entry.type(), true)});
   }
+  std::vector<std::string> own;
+  for (const std::string& name : parts.names()) {
+    if (name == kBasePart || model.parts().find(name)->kind == PartKind::adapter)
+      own.push_back(name);
+  }
+  find_inputs(PartList(own));
+}
+
+Builder::Builder(const Builder& outer, const ModelConfig& config, const PartList& parts)
+    : graph_(outer.graph_), model_(outer.model_), config_(config), params_(outer.params_),
+      stacks_(state_stacks(config)), all_(outer.all_), bf16_embeddings_(outer.bf16_embeddings_),
+      remat_(outer.remat_), recompute_(outer.recompute_), round_kept_(outer.round_kept_),
+      sequence_ranks_(outer.sequence_ranks_) {
+  find_inputs(parts);
+}
+
+// parts: the network, then its adapters.
+void Builder::find_inputs(const PartList& parts) {
+  network_ = parts.names().front();
+  adapters_.assign(parts.names().begin() + 1, parts.names().end());
+  for (const Input& input : all_) {
+    const std::string& part = params_.physical()[input.index].spec.part;
+    if (!parts.has(part)) continue;
+    const std::string name = part == network_ ? split_name(input.name).second : input.name;
+    index_[name] = inputs_.size();
+    inputs_.push_back({input.index, name, input.value});
+  }
+}
+
+Builder& Builder::view(const std::string& name, const ModelConfig& config, const PartList& parts) {
+  std::unique_ptr<Builder>& view = views_[name];
+  if (view == nullptr) view.reset(new Builder(*this, config, parts));
+  return *view;
+}
+
+Builder& Builder::without_adapters() {
+  if (adapters_.empty()) return *this;
+  return view(network_, config_, PartList({network_}));
+}
+
+Builder& Builder::part(const std::string& name) {
+  const std::shared_ptr<const Part> part = model_.parts().find(name);
+  const bool reads = std::ranges::any_of(all_, [&](const Input& input) {
+    return params_.physical()[input.index].spec.part == name;
+  });
+  if (!reads || part->kind != PartKind::network)
+    fail(Code::not_found, "the program reads no network named {}", name);
+  return view(name, part->config, PartList({name}));
+}
+
+std::vector<graph::Value> Builder::parameters() const {
+  std::vector<graph::Value> values;
+  for (const Input& input : all_) values.push_back(input.value);
+  return values;
+}
+
+std::vector<size_t> Builder::indices() const {
+  std::vector<size_t> indices;
+  for (const Input& input : all_) indices.push_back(input.index);
+  return indices;
 }
 
 graph::Value Builder::parameter(const std::string& physical_name) {
   const auto found = index_.find(physical_name);
-  return found == index_.end() ? graph::Value{} : values_[found->second];
+  return found == index_.end() ? graph::Value{} : inputs_[found->second].value;
 }
 
 // Of a table whose vocabulary is cut, each rank looks up the rows that it has; the others are 0.
@@ -57,10 +120,10 @@ Linear Builder::linear(const std::string& physical_name) {
       [&](const std::string& name) -> NamedParam {
         const auto found = index_.find(name);
         if (found == index_.end()) return {};
-        const ParamSpec& spec = params_.physical()[found->second].spec;
-        return {values_[found->second], spec.factor, spec.partition};
+        const ParamSpec& own = spec(found->second);
+        return {inputs_[found->second].value, own.factor, own.partition};
       },
-      physical_name);
+      physical_name, adapters_);
 }
 
 Head Builder::head(const std::string& name) {

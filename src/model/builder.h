@@ -8,6 +8,7 @@
 #include "model/model.h"
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -61,13 +62,21 @@ graph::Value cross_entropy(const Head& head, graph::Value rows, graph::Value tar
 
 struct LayerInputs;
 
-// Lives as long as its graph is being built. Its construction makes one input "param:<physical>"
-// (is_parameter) for every entry of ParamStore::physical(), in that order.
+// A network of a model in one graph: the base with the adapters that the program reads. Lives as long as its graph is
+// being built. Its construction makes one input "param:<physical>" (is_parameter) for every entry of these parts, in the
+// order of ParamStore::physical().
 class Builder {
 public:
   // Shapes and dtypes alone are read from the model: a program fits every version of the same
-  // model.
+  // model. Without a list of parts the program reads those of Model::reading().
   Builder(graph::Graph& graph, const Model& model);
+  Builder(graph::Graph& graph, const Model& model, const PartList& parts);
+
+  // The same network without its adapters, and another network among the parts that the program
+  // reads. Both use the inputs that are there, and live as long as this builder. Settings like
+  // set_remat() are those at the first call.
+  Builder& without_adapters();
+  Builder& part(const std::string& name); // fails with not_found
 
   graph::Graph& graph() const { return graph_; }
   const ModelConfig& config() const { return config_; }
@@ -87,7 +96,6 @@ public:
   // embed() and embedding_mix() round to bf16, as a model whose embeddings alone are bf16 computes (dllm-jax).
   void round_embeddings() { bf16_embeddings_ = true; }
   graph::Value rounded_embedding(graph::Value x) const; // x where they do not
-  void leave_out_adapters() { plain_ = true; }          // of all that is built from here on
 
   ForwardOutputs forward(const ForwardInputs& inputs, bool taps = false);
   // Result = softcap(linear(hidden, weight, bias, scale), softcap). "lm": the logits of the vocabulary; others as the
@@ -98,9 +106,9 @@ public:
   // What softmax(logits) expects of embed(): logits f32(rows, vocab) -> f32(rows, hidden).
   graph::Value mean_embedding(graph::Value logits);
 
-  const std::vector<graph::Value>& parameters() const {
-    return values_;
-  } // one per ParamStore::physical(), same order
+  // The inputs of all parts that the program reads, and their indices in ParamStore::physical().
+  std::vector<graph::Value> parameters() const;
+  std::vector<size_t> indices() const;
   graph::Value parameter(const std::string& physical_name); // undefined when there is none
   Linear linear(const std::string& physical_name);          // with its bias, scale, adapters
   // The scale of an int8 parameter, else undefined.
@@ -109,6 +117,17 @@ public:
   }
 
 private:
+  struct Input {
+    size_t index;     // in ParamStore::physical()
+    std::string name; // in its network: "layers.q", "adapter:math/layers.q.lora_a"
+    graph::Value value;
+  };
+  // A view of the inputs of `outer`.
+  Builder(const Builder& outer, const ModelConfig& config, const PartList& parts);
+  void find_inputs(const PartList& parts);
+  Builder& view(const std::string& name, const ModelConfig& config, const PartList& parts);
+  const ParamSpec& spec(size_t input) const { return params_.physical()[inputs_[input].index].spec; }
+
   struct SharedInputs; // of all layers
   SharedInputs shared_inputs(const ForwardInputs& inputs, graph::Value positions, int64_t seq);
   graph::Value normed(graph::Value x, const std::string& name); // by a norm outside the layers
@@ -126,13 +145,16 @@ private:
                                StateValues& state, bool taps);
 
   graph::Graph& graph_;
-  const ModelConfig& config_;
+  const Model& model_;
+  const ModelConfig& config_; // of the network
   const ParamStore& params_;
   const std::vector<StateStack> stacks_;
-  std::vector<std::string> names_; // of the values
-  std::vector<graph::Value> values_;
+  std::string network_;               // the part that it is
+  std::vector<std::string> adapters_; // parts
+  std::vector<Input> all_;            // of the program
+  std::vector<Input> inputs_;         // of the network and its adapters
   std::map<std::string, size_t> index_;
-  bool plain_ = false; // without adapters
+  std::map<std::string, std::unique_ptr<Builder>> views_;
   bool bf16_embeddings_ = false;
   bool remat_ = false;
   int64_t recompute_ = 0;

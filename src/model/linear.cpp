@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "graph/ops.h"
+#include "model/part.h"
 
 namespace dllm::model {
 namespace {
@@ -12,13 +13,17 @@ graph::Value scaled(graph::Value y, float factor) {
 
 } // namespace
 
-Linear find_linear(const ParamLookup& find, const std::string& name) {
+Linear find_linear(const ParamLookup& find, const std::string& name,
+                   const std::vector<std::string>& adapters) {
   const NamedParam weight = find(name);
   Linear linear{
       weight.value, find(name + ".bias").value, find(name + ".scale").value, {}, weight.partition};
-  const NamedParam down = find(name + ".lora_a"), up = find(name + ".lora_b");
-  if (down.value.defined() && up.value.defined())
-    linear.adapters.push_back({down.value, up.value, up.factor});
+  for (const std::string& adapter : adapters) {
+    const std::string own = qualified_name(adapter, name);
+    const NamedParam down = find(own + ".lora_a"), up = find(own + ".lora_b");
+    if (down.value.defined() && up.value.defined())
+      linear.adapters.push_back({down.value, up.value, up.factor});
+  }
   return linear;
 }
 

@@ -34,8 +34,10 @@ struct NamedParam {
 };
 using ParamLookup = std::function<NamedParam(const std::string& name)>;
 
-// The parameters "q", "q.bias", "q.scale", "q.lora_a" and "q.lora_b" as one; weight is undefined when there is no "q".
-Linear find_linear(const ParamLookup& find, const std::string& name);
+// The parameters "q", "q.bias" and "q.scale" as one, with "<adapter>/q.lora_a" and "<adapter>/q.lora_b" of each of
+// `adapters`; weight is undefined when there is no "q".
+Linear find_linear(const ParamLookup& find, const std::string& name,
+                   const std::vector<std::string>& adapters);
 
 // The same with its weight put together over axis fsdp, as products with x want it.
 Linear gathered(const Linear& linear, graph::Value x);

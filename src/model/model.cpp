@@ -18,7 +18,7 @@ namespace dllm::model {
 constexpr size_t kKeptForwardPrograms = 4;
 
 Model::Model(std::shared_ptr<graph::Engine> engine, ModelConfig config)
-    : engine_(std::move(engine)), config_(std::move(config)), params_(engine_),
+    : engine_(std::move(engine)), parts_(std::move(config)), params_(engine_),
       forward_cache_(kKeptForwardPrograms) {}
 
 Model::~Model() = default;
@@ -30,7 +30,7 @@ Model::SideFiles Model::side_files() const {
 
 ModelConfig Model::config_now() const {
   const std::lock_guard lock(words_);
-  return config_;
+  return parts_.base().config;
 }
 
 void Model::set_side_file(const std::string& name, Bytes content) {
@@ -45,14 +45,15 @@ void Model::set_side_file(const std::string& name, Bytes content) {
 }
 
 void Model::set_attention(AttentionKind attention, int shift, int64_t block_length) {
-  const int64_t block = block_length > 0 ? block_length : config_.block_length;
-  if (attention == config_.attention && shift == config_.shift && block == config_.block_length)
+  ModelConfig& config = parts_.base().config;
+  const int64_t block = block_length > 0 ? block_length : config.block_length;
+  if (attention == config.attention && shift == config.shift && block == config.block_length)
     return;
   {
     const std::lock_guard lock(words_);
-    config_.attention = attention;
-    config_.shift = shift;
-    config_.block_length = block;
+    config.attention = attention;
+    config.shift = shift;
+    config.block_length = block;
   }
   forward_cache_.clear();
   params_.bump();
@@ -64,7 +65,7 @@ void Model::forget_programs() {
 }
 
 Selection Model::default_selection() const {
-  return Selection(params_.has_adapters(), {});
+  return Selection(parts_.has_adapters(), {});
 }
 
 void Model::add_selection(const std::shared_ptr<const Selection>& selection) {
@@ -90,10 +91,42 @@ ParamStore::Test Model::trained() const {
   };
 }
 
+void Model::add_part(Part part, const std::function<void()>& fill) {
+  const std::string name = part.name;
+  parts_.add(std::move(part));
+  try {
+    fill();
+  } catch (...) {
+    drop_part(name);
+    throw;
+  }
+  forget_programs();
+}
+
+void Model::add_network(const std::string& name, const Model& other) {
+  if (&other.engine() != engine_.get()) {
+    fail_with_hint("load both models on one engine", Code::invalid_argument,
+                   "{} is on another engine than the model that takes it in", name);
+  }
+  std::vector<ParamStore::Physical> entries = other.params().entries();
+  std::erase_if(entries, [](const auto& entry) { return entry.spec.part != kBasePart; });
+  Part part;
+  part.name = name;
+  part.config = other.config_now();
+  part.origin = other.parts().base().origin;
+  add_part(std::move(part), [&] { params_.share_part(name, entries); });
+}
+
+void Model::drop_part(const std::string& name) {
+  params_.drop_part(name);
+  parts_.drop(name);
+  forget_programs();
+}
+
 void Model::restore(Backup before) {
   {
     const std::lock_guard lock(words_);
-    config_ = std::move(before.config);
+    parts_.base().config = std::move(before.config);
     side_files_ = std::move(before.side_files);
   }
   params_.restore(std::move(before.params));
@@ -131,6 +164,7 @@ Json Model::describe() const {
                {"params", params_.parameter_count()},
                {"bytes", params_.bytes()},
                {"version", params_.version()},
+               {"parts", parts_.names()},
                {"end_tokens", token_facts()->ends},
                {"generation", generation()},
                {"storage", params_.describe(trained())}};
@@ -143,6 +177,9 @@ std::shared_ptr<Model> clone_model(const Model& model,
   const auto copy = std::make_shared<Model>(model.engine_ref(), model.config_now());
   copy->params().set_checks(model.params().checks());
   copy->params().set_cuts(model.params().cuts());
+  for (const std::string& name : model.parts().names()) {
+    if (name != kBasePart) copy->add_part(*model.parts().find(name), [] {});
+  }
   const std::vector<ParamStore::Physical> entries = model.params().entries();
   for (size_t i = 0; i < entries.size(); ++i) {
     if (entries[i].scale_of >= 0) continue;
@@ -190,12 +227,12 @@ Call resolve(const ModelConfig& config, const Options& options) {
   return call;
 }
 
-std::string key_of(const ModelConfig& config, const ParamStore& params, const Call& call,
-                   const Batch& feed) {
+std::string key_of(const ModelConfig& config, const ParamStore& params, const PartList& parts,
+                   const Call& call, const Batch& feed) {
   std::string key = fmt::format("{} {} {} {} {} {} {} v{}", attention_name(call.attention),
                                 call.shift, call.logits, call.hidden, call.layers, call.heads,
                                 call.empty_average, config.vocab_size);
-  key += " " + runtime::feed_signature(feed);
+  key += " " + parts.text() + " " + runtime::feed_signature(feed);
   for (const ParamStore::Physical& entry : params.physical()) key += entry.format->name;
   return key;
 }
@@ -208,9 +245,10 @@ graph::Value shifted(graph::Value logits) {
       {graph::slice_axis(logits, 1, 0, 1), graph::slice_axis(logits, 1, 0, seq - 1)}, 1);
 }
 
-std::shared_ptr<graph::Program> compile(Model& model, const Call& call, const Batch& feed) {
+std::shared_ptr<graph::Program> compile(Model& model, const PartList& parts, const Call& call,
+                                        const Batch& feed) {
   const auto graph = std::make_shared<graph::Graph>("forward");
-  Builder builder(*graph, model);
+  Builder builder(*graph, model, parts);
   const std::map<std::string, graph::Value> values = runtime::feed_inputs(*graph, feed);
   const ForwardInputs inputs = forward_inputs(values, call.attention, call.empty_average);
   const ForwardOutputs result = builder.forward(inputs, call.layers);
@@ -262,10 +300,12 @@ Batch forward(Model& model, const Batch& batch, const Options& options, Task* ta
   const Call call = resolve(model.config(), options);
   const TokenBatch rows = parse_tokens(batch, token_rules(TokenUse::model_input, model.config()));
   const Batch feed = input_arrays(rows, call.attention, call.block);
-  const std::string key = key_of(model.config(), model.params(), call, feed);
-  const auto program = model.forward_cache().get(key, [&] { return compile(model, call, feed); });
+  const PartList parts = model.reading();
+  const std::string key = key_of(model.config(), model.params(), parts, call, feed);
+  const auto program =
+      model.forward_cache().get(key, [&] { return compile(model, parts, call, feed); });
   runtime::Arguments arguments(program);
-  arguments.share_parameters(model.params().snapshot(nullptr, task));
+  arguments.share_parameters(model.params().snapshot(parts, nullptr, task));
   arguments.upload(model.engine(), feed);
   const std::vector<graph::BufferRef> results = arguments.run(task);
   Batch answer;

@@ -7,6 +7,7 @@
 #include "graph/engine.h"
 #include "model/config.h"
 #include "model/param_store.h"
+#include "model/part.h"
 #include "model/selection.h"
 #include "runtime/programs.h"
 #include "tensor/batch.h"
@@ -41,10 +42,25 @@ public:
 
   graph::Engine& engine() const { return *engine_; }
   const std::shared_ptr<graph::Engine>& engine_ref() const { return engine_; }
-  const ModelConfig& config() const { return config_; }
-  ParamStore& params() { return params_; }
+  const ModelConfig& config() const { return parts_.base().config; } // of the base
+  ParamStore& params() { return params_; } // of all parts
   const ParamStore& params() const { return params_; }
   int64_t version() const { return params_.version(); }
+
+  // The parts; names and list may be read from any thread.
+  const PartTable& parts() const { return parts_; }
+  // The parts that a pass reads: the base, its adapters and `others`. Fails with not_found.
+  PartList reading(const std::vector<std::string>& others = {}) const {
+    return parts_.reading(others);
+  }
+  // A part without parameters yet; fails as PartTable::add. Then `fill` adds the parameters; where
+  // it fails the model is what it was. Version + 1.
+  void add_part(Part part, const std::function<void()>& fill);
+  // The base of another model as a part that nothing trains. The arrays are shared with that model,
+  // and stay as they are when it is trained. Fails with invalid_argument for a model on another
+  // engine. Version + 1.
+  void add_network(const std::string& name, const Model& other);
+  void drop_part(const std::string& name); // and its parameters; version + 1
 
   // tokenizer.json, generation_config.json ...: carried from load to save. A copy, from any thread.
   SideFiles side_files() const;
@@ -97,9 +113,9 @@ public:
 
 private:
   std::shared_ptr<graph::Engine> engine_;
-  ModelConfig config_;
+  PartTable parts_;
   ParamStore params_;
-  // Guards side_files_, token_facts_, selections_, and config_ where it is written.
+  // Guards side_files_, token_facts_, selections_, and the config where it is written.
   mutable std::mutex words_;
   SideFiles side_files_;
   mutable std::shared_ptr<const text::TokenFacts> token_facts_; // null: not read yet
@@ -156,13 +172,14 @@ struct AdapterOptions {
   int64_t rank = 8;
   double alpha = 16; // the product is multiplied by alpha / rank
   uint64_t seed = 0;
+  std::string name = "default"; // the part is "adapter:<name>"
 };
 
 // "model.layers.0.self_attn.q_proj.weight" gets "model.layers.0.self_attn.q_proj.lora_A.weight" (rank, in), uniform in
-// +-1/sqrt(in), and lora_B.weight (out, rank), zero: the model computes what it did. Everything but these is frozen.
-// Version + 1. Fails with not_found when a pattern matches nothing, with unimplemented for embeddings, the head and part
-// of a stack, with failed_precondition when the model has adapters already. Where it fails later, or is cancelled, the model
-// has no adapters.
+// +-1/sqrt(in), and lora_B.weight (out, rank), zero: the model computes what it did. They are a part of the model. A pass
+// that reads several adapters adds all their products. Version + 1. Fails with not_found when a pattern matches nothing,
+// with unimplemented for embeddings, the head and part of a stack, with already_exists when the model has an adapter of
+// that name. Where it fails later, or is cancelled, the model is what it was.
 // read: the numbers of a matrix by its logical name, of `whole` shape, the part in `box`; an undefined tensor, or no
 // function: the first values. It may be called on each process of an engine for the parts of that process.
 using ReadAdapter =
@@ -173,7 +190,7 @@ void add_adapters(Model& model, const AdapterOptions& options, const ReadAdapter
 // rank-stabilised. Fails as add_adapters, with not_found for a matrix that the model lacks, with unimplemented for other
 // adapters and settings. The task is checked inside of every tensor; its progress counts bytes of the file.
 void load_adapters(Model& model, const std::string& folder, Task* task = nullptr);
-// W += alpha / rank B A, in the format of W; the adapters are removed. Version + 1.
+// W += alpha / rank B A of every adapter, in the format of W; the adapters are removed. Version + 1.
 void merge_adapters(Model& model);
 
 } // namespace dllm::model

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/task.h"
+#include "model/part.h"
 
 #include <algorithm>
 
@@ -57,6 +58,10 @@ int64_t piece_begin(const ParamSpec& spec, size_t piece, int64_t layer) {
 }
 
 std::string ParamSpec::logical_name(const ParamPiece& piece, int64_t layer) const {
+  return qualified_name(part, file_name(piece, layer));
+}
+
+std::string ParamSpec::file_name(const ParamPiece& piece, int64_t layer) const {
   const size_t mark = piece.logical.find("{}");
   if (mark == std::string::npos) return piece.logical;
   return piece.logical.substr(0, mark) + std::to_string(first_layer + layer) +
@@ -77,8 +82,12 @@ bool name_matches(std::string_view pattern, std::string_view name) {
 int64_t count_matches(const std::string& pattern, const ParamSpec& spec) {
   int64_t count = 0;
   for (int64_t layer = 0; layer < spec.copies(); ++layer) {
-    for (const ParamPiece& piece : spec.pieces)
-      count += name_matches(pattern, spec.logical_name(piece, layer)) ? 1 : 0;
+    for (const ParamPiece& piece : spec.pieces) {
+      const bool hit = name_matches(pattern, spec.logical_name(piece, layer)) ||
+                       (spec.role == ParamRole::adapter &&
+                        name_matches(pattern, spec.file_name(piece, layer)));
+      count += hit ? 1 : 0;
+    }
   }
   return count;
 }

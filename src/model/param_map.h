@@ -72,7 +72,8 @@ struct ParamPiece {
 };
 
 struct ParamSpec {
-  std::string name; // "layers.q"; unique
+  std::string part = "base"; // of the model (model/part.h)
+  std::string name;          // "layers.q"; unique in its part
   std::string use;  // "attention.q": kind of layer and name in it; outside of layers the name
   ParamRole role = ParamRole::weight;
   int64_t layers = 0;             // 0: not stacked
@@ -87,13 +88,15 @@ struct ParamSpec {
   Shape shape() const { return layers > 0 ? element.with_front(layers) : element; }
   graph::Layout layout() const { return partition.layout(layers > 0 ? 1 : 0, element.rank()); }
   int64_t copies() const { return layers > 0 ? layers : 1; }
+  // As a model names the tensor, with its part; and without it, as files do.
   std::string logical_name(const ParamPiece& piece, int64_t layer) const;
+  std::string file_name(const ParamPiece& piece, int64_t layer) const;
   Shape logical_shape(const ParamPiece& piece) const;
 };
 
 // '*' in a pattern stands for any run of characters.
 bool name_matches(std::string_view pattern, std::string_view name);
-// Logical tensors of a stack whose names match.
+// Logical tensors of a stack whose names match. The part of an adapter may be left out of the pattern.
 int64_t count_matches(const std::string& pattern, const ParamSpec& spec);
 // FNV-1a, 64 bits: the name of a tensor as a number that never changes; keys of first values.
 uint64_t name_number(std::string_view name);

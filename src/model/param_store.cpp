@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace dllm::model {
@@ -17,12 +18,28 @@ namespace dllm::model {
 ParamStore::ParamStore(std::shared_ptr<graph::Engine> engine) : engine_(std::move(engine)) {}
 
 bool ParamStore::has(const std::string& name) const {
-  return places_.find(name) != places_.end();
+  return find_place(name) != nullptr;
+}
+
+std::vector<std::string> ParamStore::names(const std::string& part) const {
+  std::vector<std::string> names;
+  std::ranges::copy_if(names_, std::back_inserter(names),
+                       [&](const std::string& name) { return split_name(name).first == part; });
+  return names;
+}
+
+const ParamStore::Place* ParamStore::find_place(const std::string& name) const {
+  if (const auto found = places_.find(name); found != places_.end()) return &found->second;
+  for (const Physical& entry : physical_) {
+    if (entry.spec.role != ParamRole::adapter) continue;
+    const auto found = places_.find(qualified_name(entry.spec.part, name));
+    if (found != places_.end()) return &found->second;
+  }
+  return nullptr;
 }
 
 const ParamStore::Place& ParamStore::place(const std::string& name) const {
-  const auto found = places_.find(name);
-  if (found != places_.end()) return found->second;
+  if (const Place* found = find_place(name)) return *found;
   fail_unnamed({"parameter"}, name, names_);
 }
 
@@ -78,7 +95,7 @@ size_t ParamStore::append(const ParamSpec& spec, const WeightFormat& format) {
   const size_t index = physical_.size();
   Physical entry;
   entry.spec = spec;
-  entry.name = spec.name;
+  entry.name = qualified_name(spec.part, spec.name);
   entry.shape = stored_shape(format, spec.shape());
   entry.dtype = format.element;
   entry.format = &format;
@@ -98,7 +115,7 @@ size_t ParamStore::append(const ParamSpec& spec, const WeightFormat& format) {
   for (int64_t layer = 0; layer < spec.copies(); ++layer) {
     for (size_t piece = 0; piece < spec.pieces.size(); ++piece) {
       const std::string name = spec.logical_name(spec.pieces[piece], layer);
-      if (spec.role != ParamRole::adapter) names_.push_back(name);
+      names_.push_back(name);
       places_[name] = {index, piece, layer};
     }
   }
@@ -208,8 +225,9 @@ void ParamStore::make_masters(const Test& trained) {
 int64_t ParamStore::parameter_count() const {
   const Lock lock(mutex_);
   int64_t count = 0;
-  for (const Physical& entry : physical_)
-    count += entry.scale_of < 0 ? entry.spec.shape().count() : 0;
+  for (const Physical& entry : physical_) {
+    if (entry.scale_of < 0 && entry.is_of_base()) count += entry.spec.shape().count();
+  }
   return count;
 }
 

@@ -10,6 +10,7 @@
 
 #include "graph/engine.h"
 #include "model/param_map.h"
+#include "model/part.h"
 
 #include <condition_variable>
 #include <cstdint>
@@ -28,7 +29,7 @@ class ParamStore {
 public:
   struct Physical {
     ParamSpec spec;
-    std::string name; // spec.name, or "<name>.scale"
+    std::string name; // spec.name with its part, or "<name>.scale"
     Shape shape;      // of the stored array: bytes for a format in blocks
     DType dtype = DType::f32;
     const WeightFormat* format = &weight_format(DType::f32);
@@ -38,6 +39,8 @@ public:
     Shape part;           // of the part that one rank has
     graph::BufferRef buffer;
 
+    // Whether it belongs to the base or to an adapter of the base.
+    bool is_of_base() const { return spec.part == kBasePart || spec.role == ParamRole::adapter; }
     // Of the input that stands for it in a graph.
     graph::ValueType type() const {
       return {part, dtype, layout.axes(), format->is_blocks() ? format : nullptr};
@@ -49,9 +52,11 @@ public:
   explicit ParamStore(std::shared_ptr<graph::Engine> engine);
 
   // --- logical side ---
-  const std::vector<std::string>& names() const {
-    return names_;
-  } // order of the family's table, layer by layer
+  // Of all parts, in the order of the family's table, layer by layer; names of other parts than the
+  // base begin with the part ("adapter:math/model.layers.0.self_attn.q_proj.lora_A.weight").
+  const std::vector<std::string>& names() const { return names_; }
+  std::vector<std::string> names(const std::string& part) const;
+  // A matrix of an adapter is also found without the part in its name.
   bool has(const std::string& name) const;
   Shape shape(const std::string& name) const; // not_found with the nearest name
   // In the form it is stored in; quantized formats come back as f32. Reads the whole stack; a loop over the layers of a
@@ -73,8 +78,12 @@ public:
   std::vector<Physical>& physical() { return physical_; }
   const std::vector<Physical>& physical() const { return physical_; }
   size_t index(const std::string& physical_name) const;
-  // Buffers of one version, in order.
+  // Indices of the entries of these parts, growing.
+  std::vector<size_t> indices(const PartList& parts) const;
+  // Buffers of one version, in order: of all entries, or of these parts.
   std::vector<graph::BufferRef> snapshot(int64_t* version = nullptr,
+                                         const Task* task = nullptr) const;
+  std::vector<graph::BufferRef> snapshot(const PartList& parts, int64_t* version = nullptr,
                                          const Task* task = nullptr) const;
   // Every parameter with its buffer, of one version.
   std::vector<Physical> entries(const Task* task = nullptr) const;
@@ -121,10 +130,11 @@ public:
     cuts_ = cuts;
   } // of a copy, whose stacks are cut already
 
-  // Entries of role adapter (model/model.h): not among names(), found by name.
-  bool has_adapters() const;
-  // Version + 1.
-  void drop_adapters();
+  // Removes the parameters of a part. Version + 1.
+  void drop_part(const std::string& part);
+  // Takes in entries of a store on the same engine as those of `part`. The arrays are shared: a
+  // trainer of the other model that writes one leaves this array as it is.
+  void share_part(const std::string& part, const std::vector<Physical>& entries);
 
   // What a later restore() brings back, version and all. Holds the buffers of the moment.
   struct Backup {
@@ -139,7 +149,7 @@ public:
   // Memory of buffers that `before` holds and the store does not.
   int64_t bytes_only_in(const Backup& before) const;
 
-  int64_t parameter_count() const; // numbers, scales not counted
+  int64_t parameter_count() const; // numbers of the base and its adapters, scales not counted
   int64_t bytes() const;           // all forms on the engine
   // Of each physical tensor: name, shape, dtype, format, trainable (what `trained` says), and of a
   // quantized one its rounding error.
@@ -172,6 +182,7 @@ private:
     size_t piece;
     int64_t layer;
   };
+  const Place* find_place(const std::string& name) const; // null: there is none
   const Place& place(const std::string& name) const;
   // Entries and places of a parameter; returns the index of the first.
   size_t append(const ParamSpec& spec, const WeightFormat& format);
@@ -184,6 +195,7 @@ private:
   void store(size_t index, const ParamForm& form, const Task* task = nullptr) const;
   void cut_entry(Physical& entry, int64_t begin, int64_t end) const;
   void add_places(size_t index);
+  void find_places(); // of all entries
   // All with mutex_ held by `lock`.
   void check_lost() const;
   void wait(Lock& lock, const Task* task, const std::function<bool()>& ready) const;

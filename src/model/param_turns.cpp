@@ -197,6 +197,25 @@ std::vector<graph::BufferRef> ParamStore::snapshot(int64_t* version, const Task*
   return buffers;
 }
 
+std::vector<size_t> ParamStore::indices(const PartList& parts) const {
+  std::vector<size_t> indices;
+  for (size_t i = 0; i < physical_.size(); ++i) {
+    if (parts.has(physical_[i].spec.part)) indices.push_back(i);
+  }
+  return indices;
+}
+
+std::vector<graph::BufferRef> ParamStore::snapshot(const PartList& parts, int64_t* version,
+                                                   const Task* task) const {
+  need_numbers();
+  Lock lock(mutex_);
+  wait_until_whole(lock, task);
+  std::vector<graph::BufferRef> buffers;
+  for (const size_t index : indices(parts)) buffers.push_back(physical_[index].buffer);
+  if (version != nullptr) *version = version_;
+  return buffers;
+}
+
 void ParamStore::visit(const std::function<void(const Stack&)>& look, const Task* task) const {
   const std::vector<Physical> all = entries(task);
   for (size_t i = 0; i < all.size(); ++i) {

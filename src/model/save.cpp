@@ -67,8 +67,8 @@ std::vector<int64_t> WriterShares::writers_of(const ParamSpec& spec) {
 ModelSnapshot::ModelSnapshot(const Model& model, SnapshotMode mode, WriterShares& shares,
                              const Task* task, CopyPool* pool)
     : process_(model.engine().process()), config_(model.config_now()),
-      side_files_(model.side_files()), names_(model.params().names()) {
-  if (model.params().has_adapters()) {
+      side_files_(model.side_files()), names_(model.params().names(kBasePart)) {
+  if (model.parts().has_adapters()) {
     fail_with_hint(
         "save the model without the adapter: its own folder holds the rest", Code::unimplemented,
         "the model has adapters, which a Hugging Face folder of a whole model does not hold");
@@ -78,7 +78,7 @@ ModelSnapshot::ModelSnapshot(const Model& model, SnapshotMode mode, WriterShares
   const ParamStore::Test trained = model.trained();
   for (size_t i = 0; i < entries.size(); ++i) {
     const ParamStore::Physical& entry = entries[i];
-    if (entry.scale_of >= 0) continue;
+    if (entry.scale_of >= 0 || entry.spec.part != kBasePart) continue;
     check_task(task);
     Stack stack;
     stack.spec = entry.spec;

@@ -11,8 +11,8 @@ namespace dllm::model {
 
 class Selection {
 public:
-  // Trains all parameters but those that a pattern of `frozen` names ('*' stands for any text). Where `adapters` is
-  // true, only the matrices of adapters are trained.
+  // Trains the parameters of the base, or where `adapters` is true of its adapters alone, but those that a pattern of
+  // `frozen` names ('*' stands for any text). Other networks of the model are never trained.
   Selection(bool adapters, std::vector<std::string> frozen)
       : adapters_(adapters), frozen_(std::move(frozen)) {}
 

@@ -147,28 +147,30 @@ std::shared_ptr<const text::TokenFacts> Model::token_facts() const {
   MemorySource files;
   for (const auto& [name, content] : side_files_)
     files.add(name, content.data(), static_cast<size_t>(content.size()), false);
-  if (!config_.source.empty())
-    files.add("config.json", config_.source.data(), config_.source.size(), false);
+  const std::string& config = parts_.base().config.source;
+  if (!config.empty()) files.add("config.json", config.data(), config.size(), false);
   token_facts_ = std::make_shared<const text::TokenFacts>(text::read_token_facts(files));
   return token_facts_;
 }
 
 void Model::set_mask_token(int64_t id) {
-  if (id < 0 || id >= config_.vocab_size) {
+  ModelConfig& config = parts_.base().config;
+  if (id < 0 || id >= config.vocab_size) {
     fail(Code::out_of_range, "mask token {} is out of the vocabulary of {}", id,
-         config_.vocab_size);
+         config.vocab_size);
   }
   const std::lock_guard lock(words_);
-  config_.mask_token_id = id;
+  config.mask_token_id = id;
 }
 
 int64_t Model::ensure_mask_token() {
-  if (config_.mask_token_id >= 0) return config_.mask_token_id;
+  ModelConfig& config = parts_.base().config;
+  if (config.mask_token_id >= 0) return config.mask_token_id;
   const std::optional<Bytes> file = side_file(*this, kTokenizer);
   const std::optional<Bytes> config_file =
       file.has_value() ? side_file(*this, kTokenizerConfig) : std::nullopt;
   const int64_t used = std::min(
-      file.has_value() ? text::count_tokens(file->text()) : config_.vocab_size, config_.vocab_size);
+      file.has_value() ? text::count_tokens(file->text()) : config.vocab_size, config.vocab_size);
   if (used < 1) fail(Code::failed_precondition, "{} holds no tokens", kTokenizer);
   // What fails does so before anything changed.
   std::optional<std::string> new_tokenizer, new_config;
@@ -176,11 +178,11 @@ int64_t Model::ensure_mask_token() {
   if (config_file) new_config = text::name_mask_token(config_file->text(), used);
 
   set_mean_row(params_, params_.index("embedding"), used, used);
-  if (!config_.tie_embeddings) set_mean_row(params_, params_.index("head"), used, used);
+  if (!config.tie_embeddings) set_mean_row(params_, params_.index("head"), used, used);
   {
     const std::lock_guard lock(words_);
-    config_.vocab_size = std::max(config_.vocab_size, used + 1);
-    config_.mask_token_id = used;
+    config.vocab_size = std::max(config.vocab_size, used + 1);
+    config.mask_token_id = used;
   }
   forward_cache_.clear();
   if (new_tokenizer) set_side_file(kTokenizer, owned(std::move(*new_tokenizer)));

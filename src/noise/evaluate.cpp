@@ -25,8 +25,7 @@ namespace {
 std::shared_ptr<graph::Program> compile_loss(const model::Model& model, const Objective& objective,
                                              const Batch& feed) {
   auto graph = std::make_shared<graph::Graph>("loss");
-  model::Builder builder(*graph, model);
-  builder.parameters();
+  model::Builder builder(*graph, model, model.reading(objective.other_parts()));
   const auto arrays = runtime::feed_inputs(*graph, feed);
   const Loss loss = objective.loss(builder, arrays);
   graph->output(
@@ -36,10 +35,12 @@ std::shared_ptr<graph::Program> compile_loss(const model::Model& model, const Ob
 }
 
 std::vector<graph::BufferRef> run_on_feed(const std::shared_ptr<graph::Program>& program,
-                                          const model::Model& model, const Batch& feed,
+                                          const model::Model& model,
+                                          const Objective& objective, const Batch& feed,
                                           const Task* task) {
   runtime::Arguments arguments(program);
-  arguments.share_parameters(model.params().snapshot(nullptr, task));
+  const model::PartList parts = model.reading(objective.other_parts());
+  arguments.share_parameters(model.params().snapshot(parts, nullptr, task));
   arguments.upload(model.engine(), feed);
   return arguments.run(task);
 }
@@ -50,18 +51,19 @@ LossGradients loss_gradients(const model::Model& model, const Objective& objecti
                              const Batch& prepared, const Task* task) {
   const Batch feed = objective.feed(prepared, model.config());
   const auto graph = std::make_shared<graph::Graph>("loss_gradients");
-  model::Builder builder(*graph, model);
+  model::Builder builder(*graph, model, model.reading(objective.other_parts()));
   const std::vector<graph::Value> parameters = builder.parameters();
+  const std::vector<size_t> read = builder.indices();
   const Loss loss = objective.loss(builder, runtime::feed_inputs(*graph, feed));
   std::vector<graph::Value> trained;
   std::vector<size_t> indices;
   const auto& physical = model.params().physical();
   const model::ParamStore::Test is_trained = model.trained();
-  for (size_t i = 0; i < physical.size(); ++i) {
-    if (!is_trained(physical[i]) || physical[i].dtype != DType::f32 || physical[i].scale_of >= 0)
-      continue;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const model::ParamStore::Physical& entry = physical[read[i]];
+    if (!is_trained(entry) || entry.dtype != DType::f32) continue;
     trained.push_back(parameters[i]);
-    indices.push_back(i);
+    indices.push_back(read[i]);
   }
   graph->output("sum", loss.sum);
   graph->output("normalizer", loss.normalizer);
@@ -70,7 +72,7 @@ LossGradients loss_gradients(const model::Model& model, const Objective& objecti
     graph->output(fmt::format("gradient{}", i), gradients[i]);
 
   const auto program = model.engine().compile(graph::simplify(*graph));
-  const auto outputs = run_on_feed(program, model, feed, task);
+  const auto outputs = run_on_feed(program, model, objective, feed, task);
   LossGradients made;
   made.loss = {outputs[0]->read().as<float>()[0], outputs[1]->read().as<float>()[0]};
   const auto scale = static_cast<float>(1.0 / std::max(made.loss.normalizer, 1.0));
@@ -138,9 +140,11 @@ RowLosses LossRunner::run_rows(const Batch& batch, uint64_t seed, int64_t step, 
 
 LossValue LossRunner::run(const Batch& batch, uint64_t seed, int64_t step, const Task* task) {
   const Batch feed = objective_->feed(prepared(batch, seed, step), model_->config());
-  const auto program = programs_.get(runtime::feed_signature(feed),
-                                     [&] { return compile_loss(*model_, *objective_, feed); });
-  const auto outputs = run_on_feed(program, *model_, feed, task);
+  const std::string key =
+      model_->reading(objective_->other_parts()).text() + " " + runtime::feed_signature(feed);
+  const auto program =
+      programs_.get(key, [&] { return compile_loss(*model_, *objective_, feed); });
+  const auto outputs = run_on_feed(program, *model_, *objective_, feed, task);
   const Tensor numbers = outputs[0]->read();
   return {numbers.as<float>()[0], numbers.as<float>()[1]};
 }

@@ -43,7 +43,7 @@ private:
 
   std::shared_ptr<model::Model> model_;
   ObjectiveRef objective_;
-  runtime::ProgramCache<std::string> programs_; // by feed_signature
+  runtime::ProgramCache<std::string> programs_; // by parts and feed_signature
 };
 
 // The loss and its gradient by every trainable parameter (f32), divided by the normalizer; for

@@ -93,6 +93,10 @@ public:
   // arrays: one value per array of feed(), by name.
   Loss loss(model::Builder& builder, const std::map<std::string, graph::Value>& arrays) const;
 
+  // Parts of the model that the loss reads in addition to the base and its adapters: "teacher" of an objective that
+  // compares with one. Builder::part() gives the loss such a network, Builder::without_adapters() the base alone.
+  virtual std::vector<std::string> other_parts() const { return {}; }
+
   // What the loss uses for a model: option > the objective's need > the model's own.
   virtual model::AttentionKind attention(const model::ModelConfig& config) const;
   virtual int shift(const model::ModelConfig& config) const;

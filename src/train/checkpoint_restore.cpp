@@ -92,7 +92,7 @@ void check_config(const model::ModelConfig& saved, const model::ModelConfig& her
 }
 
 void check_model(const ckpt::WeightFiles& files, const model::ParamStore& store) {
-  for (const std::string& name : store.names()) {
+  for (const std::string& name : store.names(model::kBasePart)) {
     if (!files.has(name)) fail_differs("no tensor", name, "has it");
     const Shape& saved = files.info(name).shape;
     if (saved != store.shape(name)) fail_differs(name, saved.text(), store.shape(name).text());

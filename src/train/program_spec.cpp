@@ -60,7 +60,7 @@ void check_cuts(const ProgramSpec& spec) {
 namespace {
 
 model::Selection selection_of(const model::Model& model, const Options& options) {
-  return {model.params().has_adapters(), options.list("freeze")};
+  return {model.parts().has_adapters(), options.list("freeze")};
 }
 
 } // namespace
@@ -74,6 +74,7 @@ ProgramSpec program_spec(const model::Model& model, const noise::Objective& obje
                          const Options& options, const Optimizer& optimizer) {
   ProgramSpec spec{
       .model = &model, .objective = &objective, .optimizer = &optimizer, .options = options};
+  spec.parts = model.reading(objective.other_parts());
   spec.selection = std::make_shared<const model::Selection>(selection_of(model, options));
   const bool decay_all = options.str("decay") == "all";
   const std::vector<ParameterGroup> groups = parameter_groups(options);
@@ -154,6 +155,7 @@ void set_attention(model::Model& model, const noise::Objective& objective) {
 
 void prepare_model(model::Model& model, const noise::Objective& objective, const Options& options) {
   model::ParamStore& params = model.params();
+  model.reading(objective.other_parts()); // fails for a part that is missing
   std::set<int64_t> borders;
   for (const std::string& pattern : options.list("freeze"))
     borders.merge(params.borders_of(pattern));

@@ -5,6 +5,8 @@
 #include "graph/passes.h"
 #include "runtime/programs.h"
 
+#include <algorithm>
+
 namespace dllm::train {
 namespace {
 
@@ -22,16 +24,19 @@ public:
 
   graph::Graph& graph() { return *graph_; }
 
-  // All parameters of the model as inputs, in order.
+  // The parameters of all parts that the loss reads as inputs, in order.
   model::Builder& model_inputs() {
-    builder_ = std::make_unique<model::Builder>(*graph_, *spec_.model);
+    builder_ = std::make_unique<model::Builder>(*graph_, *spec_.model, spec_.parts);
     builder_->set_remat(spec_.remat);
     builder_->set_recompute(spec_.recompute);
     builder_->set_round_kept(spec_.round_kept);
     builder_->set_sequence_ranks(spec_.model->engine().mesh().size(graph::Axis::sequence));
     const std::vector<Value> all = builder_->parameters();
-    for (size_t i = 0; i < all.size(); ++i) inputs_.push_back({Place::Kind::parameter, i});
-    for (const size_t index : spec_.trained) parameters_.push_back(all[index]);
+    const std::vector<size_t> indices = builder_->indices();
+    for (size_t i = 0; i < all.size(); ++i) {
+      inputs_.push_back({Place::Kind::parameter, indices[i]});
+      if (std::ranges::binary_search(spec_.trained, indices[i])) parameters_.push_back(all[i]);
+    }
     return *builder_;
   }
   // The trained parameters alone.

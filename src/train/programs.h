@@ -38,6 +38,7 @@ struct ProgramSpec {
   const noise::Objective* objective = nullptr;
   const Optimizer* optimizer = nullptr;
   std::shared_ptr<const model::Selection> selection; // of the model's parameters
+  model::PartList parts; // that the loss reads
   Options options;              // of kind "trainer"
   std::vector<size_t> trained;  // indices into ParamStore::physical(), growing
   std::vector<bool> decay;      // by trained parameter

@@ -173,7 +173,7 @@ void Decoder::remove(int64_t number) {
 
 Weights Decoder::take_weights(const Task* task) {
   Weights weights;
-  weights.buffers = model_->params().snapshot(&weights.version, task);
+  weights.buffers = model_->params().snapshot(model_->reading(), &weights.version, task);
   if (weights.version == version_) return weights;
   if (options_.str("on_change") == "fail") {
     fail_with_hint("make a new decoder, or set on_change to continue", Code::failed_precondition,

@@ -203,8 +203,8 @@ void build_pass(Graph& graph, const model::Model& model, const PassSettings& set
     fail_with_hint("set guidance to 0", Code::unimplemented,
                    "guidance of a model that caps its logits is not supported yet");
   }
-  model::Builder builder(graph, model);
-  if (shape.plain) builder.leave_out_adapters();
+  model::Builder adapted(graph, model);
+  model::Builder& builder = shape.plain ? adapted.without_adapters() : adapted;
   const graph::Mesh& mesh = model.engine().mesh();
   const WindowStates made = window_states(builder, settings, shape);
   if (made.state.defined()) {

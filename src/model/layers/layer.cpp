@@ -58,7 +58,7 @@ Linear LayerInputs::linear(const std::string& name) const {
         if (found == params.end()) return {};
         return {found->second, factors.at(own), partitions.at(own)};
       },
-      name);
+      name, adapters);
 }
 
 graph::Value norm_weight(const ModelConfig& config, graph::Value weight) {

@@ -81,6 +81,7 @@ struct LayerInputs {
   std::map<std::string, graph::Value> params = {}; // by name in its run: "q", "q.bias", "q.scale"
   std::map<std::string, float> factors = {};       // of adapters' products, by the same names
   std::map<std::string, Partition> partitions = {};
+  std::vector<std::string> adapters = {}; // parts whose products are added: "adapter:math/q.lora_a"
 
   Linear linear(const std::string& name) const;      // with its bias, scale, adapters
   graph::Value param(const std::string& name) const; // undefined when the layer has none

@@ -6,10 +6,12 @@
 #include "graph/ops.h"
 #include "model/config.h"
 #include "model/layers/layer_kind.h"
+#include "model/part.h"
 #include "model/row_parts.h"
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 namespace dllm::model {
 namespace {
@@ -284,16 +286,17 @@ std::vector<graph::Value> Builder::layer_params(const LayerRun& run, graph::Grap
                                                 LayerInputs& layer) {
   std::vector<graph::Value> stacks;
   const std::string prefix = run.prefix();
-  for (size_t i = 0; i < values_.size(); ++i) {
-    const ParamSpec& spec = params_.physical()[i].spec;
-    if (!names_[i].starts_with(prefix) || (plain_ && spec.role == ParamRole::adapter)) continue;
-    const std::string name = names_[i].substr(prefix.size());
-    const graph::ValueType& type = values_[i].type();
-    layer.factors[name] = spec.factor;
-    layer.partitions[name] = spec.partition;
+  layer.adapters = adapters_;
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const auto [part, own] = split_name(inputs_[i].name); // an adapter, or the network itself
+    if (!own.starts_with(prefix)) continue;
+    const std::string name = qualified_name(part, own.substr(prefix.size()));
+    const graph::ValueType& type = inputs_[i].value.type();
+    layer.factors[name] = spec(i).factor;
+    layer.partitions[name] = spec(i).partition;
     layer.params[name] =
         body.input(name, {type.shape.without(0), type.dtype, type.axes, type.format}, true);
-    stacks.push_back(values_[i]);
+    stacks.push_back(inputs_[i].value);
   }
   return stacks;
 }
@@ -364,7 +367,8 @@ ForwardOutputs Builder::forward(const ForwardInputs& inputs, bool taps) {
   outputs.state = inputs.state;
   if (taps) outputs.taps.push_back(all_positions(hidden, ranks));
   const SharedInputs shared = shared_inputs(inputs, positions, seq);
-  for (const LayerRun& run : layer_runs(config_, params_.cuts())) {
+  const std::set<int64_t> cuts = network_ == kBasePart ? params_.cuts() : std::set<int64_t>{};
+  for (const LayerRun& run : layer_runs(config_, cuts)) {
     const graph::ScanResult result = run_layers(run, shared, hidden, outputs.state, taps);
     hidden = result.carry[0];
     for (int64_t i = 0; taps && i < run.count; ++i) {

@@ -32,7 +32,8 @@ graph::Layout StateStack::layout(const ParamStore& params) const {
     if (shared.has(axis)) layout.cut(axis, 0);
   }
   const auto cuts_heads = [](const ParamStore::Physical& entry) {
-    return entry.spec.use == "attention.q" && entry.spec.partition.cuts();
+    return entry.spec.part == kBasePart && entry.spec.use == "attention.q" &&
+           entry.spec.partition.cuts();
   };
   if (slot.by_heads && std::ranges::any_of(params.physical(), cuts_heads))
     layout.cut(graph::Axis::tensor, 1);

@@ -56,7 +56,7 @@ TEST(AdapterFile, IsAddedToItsLayer) {
     const Tensor before = model->params().read(name).clone(),
                  first = model->params().read(other).clone();
     load_adapters(*model, folder.path());
-    EXPECT_TRUE(model->params().has_adapters());
+    EXPECT_TRUE(model->parts().has_adapters());
     merge_adapters(*model);
     const Tensor after = model->params().read(name), unchanged = model->params().read(other);
     const double factor = stabilised ? 6 / std::sqrt(2.0) : 3;
@@ -74,7 +74,7 @@ TEST(AdapterFile, IsAnOptionOfAModel) {
   save_model(*model, folder.path("model"), Options(save_schema()));
   const auto adapted = load_model(test::small_engine(), folder.path("model"),
                                   test::model_options({{"adapter", folder.path().c_str()}}));
-  EXPECT_TRUE(adapted->params().has_adapters());
+  EXPECT_TRUE(adapted->parts().has_adapters());
 }
 
 // Cancelled at any check the call ends with cancelled, and the model is what it was.
@@ -90,15 +90,15 @@ TEST(AdapterFile, ACancelledLoadLeavesNothingBehind) {
   load(&task);
   EXPECT_EQ(task.done(), (2 * 16 + 16 * 2) * 4); // bytes of A and B
   EXPECT_EQ(task.total(), task.done());
-  model->params().drop_adapters();
+  model->drop_part("adapter:default");
   const int64_t checks = test::count_checks(load);
   const int64_t tensors = 2 * 2; // A and B of two layers
   EXPECT_GT(checks, tensors);
-  model->params().drop_adapters();
+  model->drop_part("adapter:default");
   for (int64_t at = 1; at <= checks; ++at) {
     SCOPED_TRACE(at);
     test::cancel_at(at, load);
-    EXPECT_FALSE(model->params().has_adapters());
+    EXPECT_FALSE(model->parts().has_adapters());
     EXPECT_FALSE(model->params().has("model.layers.1.self_attn.q_proj.lora_A.weight"));
     ASSERT_EQ(model->params().physical().size(), count);
     for (const ParamStore::Physical& entry : model->params().physical())
@@ -107,7 +107,7 @@ TEST(AdapterFile, ACancelledLoadLeavesNothingBehind) {
   const Tensor after = logits();
   EXPECT_TRUE(std::ranges::equal(after.as<float>(), before.as<float>()));
   load(nullptr);
-  EXPECT_TRUE(model->params().has_adapters());
+  EXPECT_TRUE(model->parts().has_adapters());
 }
 
 TEST(AdapterFile, OfAModelIsCancelledAndCountedWithIt) {
@@ -138,7 +138,7 @@ TEST(AdapterFile, AMatrixOfAnotherShapeIsRefused) {
   EXPECT_EQ(error.code(), Code::invalid_argument);
   EXPECT_NE(error.text().find("has shape (2, 16), expected (3, 16)"), std::string::npos)
       << error.text();
-  EXPECT_FALSE(model->params().has_adapters());
+  EXPECT_FALSE(model->parts().has_adapters());
 }
 
 TEST(AdapterFile, HalfAPairIsRefusedBeforeTheModelChanges) {
@@ -152,7 +152,7 @@ TEST(AdapterFile, HalfAPairIsRefusedBeforeTheModelChanges) {
                   fmt::format("model.layers.1.self_attn.q_proj has a lora_{} and no", half)),
               std::string::npos)
         << error.text();
-    EXPECT_FALSE(model->params().has_adapters());
+    EXPECT_FALSE(model->parts().has_adapters());
   }
 }
 
@@ -189,7 +189,7 @@ TEST(AdapterFile, AModuleThatTheFileLacksIsNamed) {
     const auto model = adapter_base();
     load_adapters(*model, folder.path());
     log_hook(LogLevel::warn, {});
-    EXPECT_TRUE(model->params().has_adapters());
+    EXPECT_TRUE(model->parts().has_adapters());
     if (named.empty())
       EXPECT_EQ(lines, "") << targets;
     else

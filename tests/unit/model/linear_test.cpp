@@ -156,13 +156,14 @@ TEST(Adapters, StartAtZeroAndMerge) {
     const bool moe = std::strcmp(family, "qwen3_moe") == 0;
     const auto model = new_model(small_engine(), small_config(family), model_options());
     const Tensor before = logits_of(*model);
-    const std::vector<std::string> names = model->params().names();
+    const std::vector<std::string> names = model->params().names(kBasePart);
     const char* target = std::strcmp(family, "gpt2") == 0 ? "*.c_attn.weight"
                          : moe                            ? "*.mlp.experts.*.down_proj.weight"
                                                           : "*_proj.weight";
     add_adapters(*model, {{target}, 3, 6, 1});
-    EXPECT_EQ(model->params().names(), names); // of the base
-    EXPECT_TRUE(model->params().has_adapters());
+    EXPECT_EQ(model->params().names(kBasePart), names);
+    EXPECT_GT(model->params().names("adapter:default").size(), 1U);
+    EXPECT_TRUE(model->parts().has_adapters());
     expect_close(logits_of(*model), before, 0);
     int64_t trained = 0;
     for (const ParamStore::Physical& entry : model->params().physical()) {
@@ -187,7 +188,7 @@ TEST(Adapters, StartAtZeroAndMerge) {
     expect_error(Code::unimplemented, "has adapters",
                  [&] { save_model(*model, folder.path("m"), Options(save_schema())); });
     merge_adapters(*model);
-    EXPECT_FALSE(model->params().has_adapters());
+    EXPECT_FALSE(model->parts().has_adapters());
     expect_close(logits_of(*model), with, 1e-4); // W + B A is rounded once more
   }
 }

@@ -80,9 +80,9 @@ TEST(AdapterParts, ACancelOfOneProcessEndsTheLoadOfAll) {
     if (engine->process() == 1) task.cancel_at_check(5);
     const Error error = test::error_of([&] { model::load_adapters(*model, folder.path(), &task); });
     EXPECT_EQ(error.code(), Code::cancelled) << engine->process() << ": " << error.text();
-    EXPECT_FALSE(model->params().has_adapters()) << engine->process();
+    EXPECT_FALSE(model->parts().has_adapters()) << engine->process();
     model::load_adapters(*model, folder.path());
-    EXPECT_TRUE(model->params().has_adapters()) << engine->process();
+    EXPECT_TRUE(model->parts().has_adapters()) << engine->process();
   });
 }
 

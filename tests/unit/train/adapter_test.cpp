@@ -14,7 +14,7 @@ namespace {
 
 std::map<std::string, Tensor> numbers_of(const model::Model& model) {
   std::map<std::string, Tensor> made;
-  for (const std::string& name : model.params().names())
+  for (const std::string& name : model.params().names(model::kBasePart))
     made[name] = model.params().read(name).clone();
   return made;
 }

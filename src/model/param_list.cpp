@@ -12,9 +12,9 @@
 namespace dllm::model {
 namespace {
 
-// "layers.q" -> "q"; "layers@4.q.scale" -> "q.scale".
-std::string name_in_run(const std::string& name) {
-  return name.substr(name.find('.') + 1);
+// "layers.q" -> "layers@6.q"; "layers@4.q.scale" -> "layers@6.q.scale".
+std::string name_from(int64_t first_layer, const std::string& name) {
+  return "layers@" + std::to_string(first_layer) + name.substr(name.find('.'));
 }
 
 // Layers at which a pattern begins or ends to match inside a stack. Fails when it names a part of one layer.
@@ -48,13 +48,13 @@ void ParamStore::cut_at(const std::set<int64_t>& borders) {
     // The entries of one run, which stand together, are written part by part.
     const ParamSpec& run = before[i].spec;
     size_t end = i + 1;
-    while (end < before.size() && run.layers > 0 && before[end].spec.layers == run.layers &&
-           before[end].spec.first_layer == run.first_layer)
+    while (end < before.size() && run.layers > 0 && before[end].spec.part == run.part &&
+           before[end].spec.layers == run.layers && before[end].spec.first_layer == run.first_layer)
       ++end;
     std::vector<int64_t> edges = {0};
     for (const int64_t border : borders) {
       const int64_t at = border - run.first_layer;
-      if (at > 0 && at < run.layers) edges.push_back(at);
+      if (at > 0 && at < run.layers && before[i].is_of_base()) edges.push_back(at);
     }
     edges.push_back(run.copies());
     for (size_t part = 0; part + 1 < edges.size(); ++part) {
@@ -75,21 +75,19 @@ void ParamStore::cut_at(const std::set<int64_t>& borders) {
   physical_ = std::move(made);
   rounding_ = std::move(rounding);
   cuts_.insert(borders.begin(), borders.end());
-  for (size_t i = 0; i < physical_.size(); ++i) {
-    if (physical_[i].scale_of < 0) add_places(i);
-  }
+  find_places();
   ++version_;
 }
 
 // Layers [begin, end) of an entry as an entry of its own.
 void ParamStore::cut_entry(Physical& entry, int64_t begin, int64_t end) const {
   ParamSpec& spec = entry.spec;
-  const std::string prefix = "layers@" + std::to_string(spec.first_layer + begin) + ".";
-  if (begin > 0) {
-    entry.name = prefix + name_in_run(entry.name);
-    spec.name = prefix + name_in_run(spec.name);
-  }
   spec.first_layer += begin;
+  if (begin > 0) {
+    const std::string own = split_name(entry.name).second; // may end in ".scale"
+    entry.name = qualified_name(spec.part, name_from(spec.first_layer, own));
+    spec.name = name_from(spec.first_layer, spec.name);
+  }
   spec.layers = end - begin;
   entry.shape = entry.shape.with_dim(0, end - begin);
   set_layout(entry);
@@ -104,6 +102,7 @@ std::set<int64_t> ParamStore::borders_of(const std::string& pattern) const {
   for (const Physical& entry : physical_) {
     if (entry.scale_of >= 0 || count_matches(pattern, entry.spec) == 0) continue;
     any = true;
+    if (!entry.is_of_base()) continue; // its stacks stay whole
     for (const int64_t border : borders_in(pattern, entry.spec)) borders.insert(border);
   }
   if (!any) fail(Code::not_found, "no parameter matches {}", pattern);
@@ -126,10 +125,7 @@ void ParamStore::restore(Backup before) {
   version_ = before.version;
   written_.clear();
   last_read_ = {};
-  places_.clear();
-  for (size_t i = 0; i < physical_.size(); ++i) {
-    if (physical_[i].scale_of < 0) add_places(i);
-  }
+  find_places();
 }
 
 int64_t ParamStore::bytes_only_in(const Backup& before) const {
@@ -144,22 +140,15 @@ int64_t ParamStore::bytes_only_in(const Backup& before) const {
   return bytes;
 }
 
-bool ParamStore::has_adapters() const {
+void ParamStore::drop_part(const std::string& part) {
+  if (!sketch_) entries(); // uploads what was written
   const Lock lock(mutex_);
-  return std::any_of(physical_.begin(), physical_.end(),
-                     [](const Physical& entry) { return entry.spec.role == ParamRole::adapter; });
-}
-
-void ParamStore::drop_adapters() {
-  entries(); // uploads what was written
-  const Lock lock(mutex_);
-  // They were added behind all others, but a cut may have mixed them: indices move.
   std::vector<Physical> kept;
-  std::vector<size_t> moved(physical_.size());
+  std::vector<size_t> moved(physical_.size()); // a cut may have mixed the parts
   std::map<size_t, double> rounding;
   for (size_t i = 0; i < physical_.size(); ++i) {
     moved[i] = kept.size();
-    if (physical_[i].spec.role == ParamRole::adapter) continue;
+    if (physical_[i].spec.part == part) continue;
     if (const auto found = rounding_.find(i); found != rounding_.end())
       rounding[kept.size()] = found->second;
     Physical entry = physical_[i];
@@ -169,11 +158,35 @@ void ParamStore::drop_adapters() {
   }
   physical_ = std::move(kept);
   rounding_ = std::move(rounding);
+  last_read_ = {};
+  std::erase_if(names_, [&](const std::string& name) { return split_name(name).first == part; });
+  find_places();
+  ++version_;
+}
+
+void ParamStore::share_part(const std::string& part, const std::vector<Physical>& entries) {
+  const Lock lock(mutex_);
+  const auto offset = static_cast<int>(physical_.size());
+  for (const Physical& other : entries) {
+    Physical entry = other;
+    entry.spec.part = part;
+    entry.name = qualified_name(part, split_name(other.name).second);
+    if (entry.scale_of >= 0) entry.scale_of += offset;
+    for (int64_t layer = 0; layer < entry.spec.copies() && entry.scale_of < 0; ++layer) {
+      for (const ParamPiece& piece : entry.spec.pieces)
+        names_.push_back(entry.spec.logical_name(piece, layer));
+    }
+    physical_.push_back(std::move(entry));
+  }
+  find_places();
+  ++version_;
+}
+
+void ParamStore::find_places() {
   places_.clear();
   for (size_t i = 0; i < physical_.size(); ++i) {
     if (physical_[i].scale_of < 0) add_places(i);
   }
-  ++version_;
 }
 
 void ParamStore::add_places(size_t index) {
