@@ -76,7 +76,7 @@ AdapterConfig AdapterFile::read_config(const Source& source) {
 }
 
 AdapterFile::AdapterFile(const std::string& folder)
-    : source_(open_source(folder)), config_(read_config(*source_)) {
+    : folder_(folder), source_(open_source(folder)), config_(read_config(*source_)) {
   const std::string file = source_->describe() + "/" + kAdapterTensors;
   tensors_ = std::make_unique<ckpt::SafetensorsFile>(source_->content(kAdapterTensors), file);
   if (tensors_->tensors().empty()) fail(Code::data_loss, "{} holds no tensors", file);
@@ -175,6 +175,7 @@ void AdapterFile::add_to(Model& model, Task* task, int64_t done) const {
     return values;
   };
   add_adapters(model, options, read, task);
+  model.set_origin_of("adapter:" + options.name, origin_at(folder_));
 }
 
 void load_adapters(Model& model, const std::string& folder, Task* task) {

@@ -29,6 +29,7 @@ private:
   void check_pairs() const;
   void warn_of_absent(const Model& model, const std::set<std::string>& kinds) const;
 
+  std::string folder_;
   std::unique_ptr<const Source> source_;
   AdapterConfig config_;
   std::unique_ptr<const ckpt::SafetensorsFile> tensors_;

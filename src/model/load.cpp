@@ -383,7 +383,10 @@ std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const s
   if (const std::string inside = join_path(folder, adapter);
       !adapter.empty() && file_exists(join_path(inside, "adapter_config.json")))
     own.set_str("adapter", inside);
-  return load_model(std::move(engine), *ckpt::open_model_source(folder), own, task);
+  std::shared_ptr<Model> model =
+      load_model(std::move(engine), *ckpt::open_model_source(folder), own, task);
+  model->set_origin_of(kBasePart, origin_at(folder));
+  return model;
 }
 
 } // namespace dllm::model

@@ -117,6 +117,16 @@ void Model::add_network(const std::string& name, const Model& other) {
   add_part(std::move(part), [&] { params_.share_part(name, entries); });
 }
 
+void Model::set_origin_of(const std::string& part, PartOrigin origin) {
+  origin.changes = params_.changes(part);
+  parts_.set_origin(part, origin);
+}
+
+bool Model::has_origin(const std::string& part) const {
+  const PartOrigin origin = parts_.find(part)->origin;
+  return origin.is_known() && origin.changes == params_.changes(part);
+}
+
 void Model::drop_part(const std::string& name) {
   params_.drop_part(name);
   parts_.drop(name);

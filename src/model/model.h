@@ -61,6 +61,10 @@ public:
   // engine. Version + 1.
   void add_network(const std::string& name, const Model& other);
   void drop_part(const std::string& name); // and its parameters; version + 1
+  // The place whose numbers the part has now.
+  void set_origin_of(const std::string& part, PartOrigin origin);
+  // Whether that place is known and holds the numbers of the part.
+  bool has_origin(const std::string& part) const;
 
   // tokenizer.json, generation_config.json ...: carried from load to save. A copy, from any thread.
   SideFiles side_files() const;

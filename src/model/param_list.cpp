@@ -76,6 +76,7 @@ void ParamStore::cut_at(const std::set<int64_t>& borders) {
   rounding_ = std::move(rounding);
   cuts_.insert(borders.begin(), borders.end());
   find_places();
+  ++list_version_;
   ++version_;
 }
 
@@ -112,7 +113,7 @@ std::set<int64_t> ParamStore::borders_of(const std::string& pattern) const {
 ParamStore::Backup ParamStore::backup() const {
   if (!sketch_) entries(); // uploads what was written
   const Lock lock(mutex_);
-  return {physical_, rounding_, names_, cuts_, version_};
+  return {physical_, rounding_, names_, cuts_, changes_, version_, list_version_};
 }
 
 void ParamStore::restore(Backup before) {
@@ -122,7 +123,9 @@ void ParamStore::restore(Backup before) {
   rounding_ = std::move(before.rounding);
   names_ = std::move(before.names);
   cuts_ = std::move(before.cuts);
+  changes_ = std::move(before.changes);
   version_ = before.version;
+  list_version_ = before.list_version;
   written_.clear();
   last_read_ = {};
   find_places();
@@ -161,6 +164,7 @@ void ParamStore::drop_part(const std::string& part) {
   last_read_ = {};
   std::erase_if(names_, [&](const std::string& name) { return split_name(name).first == part; });
   find_places();
+  ++list_version_;
   ++version_;
 }
 

@@ -166,6 +166,7 @@ void ParamStore::reshape(size_t index, const ParamSpec& spec, const ParamForm& f
     rounding = std::max(rounding, form.rounding);
     physical_[index + 1] = std::move(scale);
   }
+  ++changes_[made.spec.part];
   physical_[index] = std::move(made);
   written_.erase(index);
   ++version_;
@@ -214,7 +215,10 @@ void ParamStore::make_masters(const Test& trained) {
   physical_ = std::move(kept);
   rounding_ = std::move(rounding);
   for (auto& [name, where] : places_) where.physical = moved[where.physical];
-  if (changed) ++version_;
+  if (changed) {
+    ++version_;
+    ++list_version_;
+  }
   if (!widened_from.empty() && !sketch_) {
     log(LogLevel::warn, "training widens weights of format {} to f32: {} become {}",
         fmt::join(widened_from, ", "), memory_text(static_cast<double>(before)),

@@ -71,6 +71,10 @@ public:
   void write(const std::string& name, const Tensor& value);
 
   int64_t version() const;
+  // Changes when indices or types of entries do: what was compiled before reads other entries then.
+  int64_t list_version() const;
+  // How often numbers of a part were changed since it was made or loaded.
+  int64_t changes(const std::string& part) const;
   void bump(); // after a change of physical buffers from outside
 
   // --- physical side: Builder, trainer, checkpoints ---
@@ -142,7 +146,8 @@ public:
     std::map<size_t, double> rounding;
     std::vector<std::string> names;
     std::set<int64_t> cuts;
-    int64_t version = 0;
+    std::map<std::string, int64_t> changes;
+    int64_t version = 0, list_version = 0;
   };
   Backup backup() const;
   void restore(Backup before);
@@ -219,7 +224,8 @@ private:
   int64_t taken_bytes_ = 0;                     // memory of those
   mutable std::map<size_t, ParamForm> written_; // changed stacks that are not uploaded yet
   std::string lost_;
-  int64_t version_ = 1;
+  int64_t version_ = 1, list_version_ = 1;
+  std::map<std::string, int64_t> changes_; // by part
   std::set<int64_t> cuts_;
   // The host copy of a stack whose layers are being read one after the other; kept from the second to the last of them.
   struct LastRead {

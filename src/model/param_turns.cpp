@@ -99,6 +99,7 @@ void ParamStore::write(const std::string& name, const Tensor& value) {
     end_turn();
     throw;
   }
+  ++changes_[physical_[place(name).physical].spec.part];
   ++version_;
   end_turn();
 }
@@ -106,6 +107,17 @@ void ParamStore::write(const std::string& name, const Tensor& value) {
 int64_t ParamStore::version() const {
   const std::lock_guard lock(mutex_);
   return version_;
+}
+
+int64_t ParamStore::list_version() const {
+  const std::lock_guard lock(mutex_);
+  return list_version_;
+}
+
+int64_t ParamStore::changes(const std::string& part) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = changes_.find(part);
+  return found == changes_.end() ? 0 : found->second;
 }
 
 void ParamStore::bump() {
@@ -260,7 +272,10 @@ void ParamStore::put(std::span<const size_t> donated, std::vector<graph::BufferR
                      bool changed) {
   if (donated.empty()) return;
   const Lock lock(mutex_);
-  for (size_t i = 0; i < donated.size(); ++i) physical_[donated[i]].buffer = std::move(buffers[i]);
+  for (size_t i = 0; i < donated.size(); ++i) {
+    physical_[donated[i]].buffer = std::move(buffers[i]);
+    if (changed) ++changes_[physical_[donated[i]].spec.part];
+  }
   if (changed) ++version_;
   taken_ = false;
   end_turn();
@@ -284,6 +299,7 @@ void ParamStore::restore(std::vector<std::pair<size_t, graph::BufferRef>> buffer
   moved_.wait(lock, [this] { return !turn_; });
   for (auto& [index, buffer] : buffers) {
     physical_[index].buffer = std::move(buffer);
+    ++changes_[physical_[index].spec.part];
     written_.erase(index);
   }
   lost_.clear();

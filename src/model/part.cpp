@@ -78,6 +78,13 @@ void PartTable::add(Part part) {
   parts_.push_back(std::make_shared<Part>(std::move(part)));
 }
 
+void PartTable::set_origin(const std::string& name, const PartOrigin& origin) {
+  const std::lock_guard lock(mutex_);
+  for (std::shared_ptr<Part>& part : parts_) {
+    if (part->name == name) part->origin = origin;
+  }
+}
+
 void PartTable::drop(const std::string& name) {
   const std::lock_guard lock(mutex_);
   std::erase_if(parts_, [&](const auto& part) { return part->name == name; });

@@ -3,6 +3,7 @@
 // the matrices of the base; another network ("teacher", "encoder") has a config of its own.
 
 #include "model/config.h"
+#include "model/part_origin.h"
 
 #include <cstdint>
 #include <memory>
@@ -21,14 +22,6 @@ enum class PartKind {
   adapter, // low-rank products that are added to matrices of the base
 };
 
-// Where the numbers of a part can be read again. A checkpoint refers to it instead of a copy of the numbers.
-struct PartOrigin {
-  std::string address; // a folder or file; empty: the part has its numbers by value alone
-  std::string digest;  // SHA-256 of the index, in hexadecimal digits
-  // Version of the part's parameters when they were read: numbers of a later version are not those of the address.
-  int64_t version = 0;
-};
-
 // What the matrices of an adapter were made from.
 struct AdapterSettings {
   std::vector<std::string> targets; // patterns of logical names of the base
@@ -41,7 +34,7 @@ struct Part {
   PartKind kind = PartKind::network;
   ModelConfig config;       // of a network
   AdapterSettings settings; // of an adapter
-  PartOrigin origin;
+  PartOrigin origin; // what is not known: the part has its numbers by value alone
 };
 
 // "model.norm.weight" of the base, "teacher/model.norm.weight" of another part.
@@ -65,13 +58,14 @@ private:
   std::vector<std::string> names_;
 };
 
-// The parts of one model, the base first. May be called from any thread; a part that was added stays as it is, but for
-// the config of the base, which its model guards.
+// The parts of one model, the base first. May be called from any thread. A part that was added stays as it is, but for its
+// origin, and for the config of the base, which the model guards.
 class PartTable {
 public:
   explicit PartTable(ModelConfig base);
 
   Part& base() { return *parts_.front(); }
+  void set_origin(const std::string& name, const PartOrigin& origin);
   const Part& base() const { return *parts_.front(); }
   bool has(std::string_view name) const;
   bool has_adapters() const;

@@ -64,21 +64,21 @@ std::vector<int64_t> WriterShares::writers_of(const ParamSpec& spec) {
   return made;
 }
 
-ModelSnapshot::ModelSnapshot(const Model& model, SnapshotMode mode, WriterShares& shares,
-                             const Task* task, CopyPool* pool)
-    : process_(model.engine().process()), config_(model.config_now()),
-      side_files_(model.side_files()), names_(model.params().names(kBasePart)) {
-  if (model.parts().has_adapters()) {
-    fail_with_hint(
-        "save the model without the adapter: its own folder holds the rest", Code::unimplemented,
-        "the model has adapters, which a Hugging Face folder of a whole model does not hold");
+ModelSnapshot::ModelSnapshot(const Model& model, const std::string& part, SnapshotMode mode,
+                             WriterShares& shares, const Task* task, CopyPool* pool)
+    : process_(model.engine().process()), part_(*model.parts().find(part)) {
+  if (part == kBasePart) {
+    part_.config = model.config_now();
+    side_files_ = model.side_files();
   }
+  for (const std::string& name : model.params().names(part))
+    names_.push_back(split_name(name).second);
   const bool in_processes = model.engine().processes() > 1;
   const std::vector<ParamStore::Physical> entries = model.params().entries(task);
   const ParamStore::Test trained = model.trained();
   for (size_t i = 0; i < entries.size(); ++i) {
     const ParamStore::Physical& entry = entries[i];
-    if (entry.scale_of >= 0 || entry.spec.part != kBasePart) continue;
+    if (entry.scale_of >= 0 || entry.spec.part != part) continue;
     check_task(task);
     Stack stack;
     stack.spec = entry.spec;
@@ -91,7 +91,7 @@ ModelSnapshot::ModelSnapshot(const Model& model, SnapshotMode mode, WriterShares
     if (in_processes) {
       deal(stack, entry.buffer, model.engine(), shares, task, pool);
     } else {
-      Part& all = stack.parts.emplace_back();
+      Piece& all = stack.parts.emplace_back();
       if (!may_change)
         stack.frozen = entry.buffer;
       else if (mode == SnapshotMode::copied)
@@ -102,7 +102,7 @@ ModelSnapshot::ModelSnapshot(const Model& model, SnapshotMode mode, WriterShares
     for (int64_t layer = 0; layer < stack.spec.copies(); ++layer) {
       for (size_t piece = 0; piece < stack.spec.pieces.size(); ++piece) {
         ++stack.part(layer).left;
-        places_[stack.spec.logical_name(stack.spec.pieces[piece], layer)] = {stacks_.size(), piece,
+        places_[stack.spec.file_name(stack.spec.pieces[piece], layer)] = {stacks_.size(), piece,
                                                                              layer};
       }
     }
@@ -144,7 +144,7 @@ int64_t ModelSnapshot::writer(const std::string& name) const {
 Tensor ModelSnapshot::take(const std::string& name, const Task* task) {
   const Place& place = places_.at(name);
   Stack& stack = stacks_[place.stack];
-  Part& part = stack.part(place.layer);
+  Piece& part = stack.part(place.layer);
   if (!part.values.defined()) {
     part.values = stack.frozen->read(task);
     if (stack.is_quantized)
@@ -254,13 +254,18 @@ std::vector<std::string> write_model_files(ModelSnapshot& snapshot, const std::s
 
 void save_model(const Model& model, const std::string& path, const Options& options, Task* task) {
   check_task(task);
+  if (model.parts().has_adapters()) {
+    fail_with_hint(
+        "save the model without the adapter: its own folder holds the rest", Code::unimplemented,
+        "the model has adapters, which a Hugging Face folder of a whole model does not hold");
+  }
   WriterShares first(1);
   if (model.engine().processes() > 1) {
-    ModelSnapshot snapshot(model, SnapshotMode::copied, first, task);
+    ModelSnapshot snapshot(model, kBasePart, SnapshotMode::copied, first, task);
     graph::run_on_first(model.engine(), [&] { save_model(snapshot, path, options, task); });
     return;
   }
-  ModelSnapshot snapshot(model, SnapshotMode::keep_shared, first, task);
+  ModelSnapshot snapshot(model, kBasePart, SnapshotMode::keep_shared, first, task);
   save_model(snapshot, path, options, task);
 }
 

@@ -77,16 +77,18 @@ private:
   std::vector<int64_t> bytes_; // by writer
 };
 
-// Of an engine in several processes all make it, as copied, and each holds the layers of stacks that it writes.
+// One part of a model. Of an engine in several processes all make it, as copied, and each holds the layers of stacks that
+// it writes.
 class ModelSnapshot {
 public:
-  // Fails with unimplemented for a model with adapters. pool: of the copies; null: new memory.
-  ModelSnapshot(const Model& model, SnapshotMode mode, WriterShares& shares, const Task* task,
-                CopyPool* pool = nullptr);
+  // pool: of the copies; null: new memory.
+  ModelSnapshot(const Model& model, const std::string& part, SnapshotMode mode,
+                WriterShares& shares, const Task* task, CopyPool* pool = nullptr);
 
-  const ModelConfig& config() const { return config_; }
-  const Model::SideFiles& side_files() const { return side_files_; }
-  const std::vector<std::string>& names() const { return names_; }
+  const Part& part() const { return part_; }
+  const ModelConfig& config() const { return part_.config; }
+  const Model::SideFiles& side_files() const { return side_files_; } // of the base
+  const std::vector<std::string>& names() const { return names_; }   // as files have them
   DType dtype(const std::string& name) const; // as a save with dtype auto writes it
   Shape shape(const std::string& name) const;
   int64_t writer(const std::string& name) const; // the process that has it
@@ -97,20 +99,20 @@ public:
 
 private:
   // What is on the host of a stack: all of it, or of several processes one layer.
-  struct Part {
+  struct Piece {
     Tensor values;
     int64_t writer = 0;
     int64_t left = 0; // tensors that were not taken yet
   };
   struct Stack {
     ParamSpec spec;
-    std::vector<Part> parts;
+    std::vector<Piece> parts;
     graph::BufferRef frozen, scale; // of a frozen one that is read later; scale: of int8 rows
     DType dtype = DType::f32;
     bool is_quantized = false;
 
     size_t index(int64_t layer) const { return parts.size() == 1 ? 0 : static_cast<size_t>(layer); }
-    Part& part(int64_t layer) { return parts[index(layer)]; }
+    Piece& part(int64_t layer) { return parts[index(layer)]; }
   };
   static void deal(Stack& stack, const graph::BufferRef& values, const graph::Engine& engine,
                    WriterShares& shares, const Task* task, CopyPool* pool);
@@ -120,7 +122,7 @@ private:
     int64_t layer = 0;
   };
   int64_t process_ = 0;
-  ModelConfig config_;
+  model::Part part_;
   Model::SideFiles side_files_;
   std::vector<std::string> names_;
   std::vector<Stack> stacks_;

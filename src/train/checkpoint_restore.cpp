@@ -3,35 +3,17 @@
 #include "base/log.h"
 #include "base/store/objects.h"
 #include "ckpt/checkpoint_folder.h"
-#include "ckpt/safetensors.h"
-#include "model/stack_part.h"
 #include "train/checkpoint.h"
+#include "train/checkpoint_model.h"
+#include "train/checkpoint_record.h"
 #include "train/state.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cstring>
-#include <functional>
-#include <type_traits>
 
 namespace dllm::train {
 namespace {
-
-[[noreturn]] void fail_differs(const std::string& what, const std::string& saved,
-                               const std::string& here) {
-  fail_with_hint("make the trainer as it was when the checkpoint was saved",
-                 Code::failed_precondition, "the checkpoint has {} {}, this trainer {}", what,
-                 saved, here);
-}
-
-// A member of trainer.json; the file is ours, so a missing or wrong one means damage.
-template <class T> T member(const Json& record, const char* key) {
-  const bool there = record.is_object() && record.contains(key);
-  const bool fits = there && (!std::is_same_v<T, int64_t> || record.at(key).is_number_integer());
-  if (!fits) fail(Code::data_loss, "trainer.json: {} is missing or of another type", key);
-  return record.at(key).get<T>();
-}
 
 // The value of an option in a checkpoint. One that the option is newer than ran with its default.
 Json saved_value(const Json& saved, const std::string& key, const Json& defaults) {
@@ -89,73 +71,6 @@ void check_config(const model::ModelConfig& saved, const model::ModelConfig& her
   if (saved.block_length != here.block_length)
     fail_differs("block_length", std::to_string(saved.block_length),
                  std::to_string(here.block_length));
-}
-
-void check_model(const ckpt::WeightFiles& files, const model::ParamStore& store) {
-  for (const std::string& name : store.names(model::kBasePart)) {
-    if (!files.has(name)) fail_differs("no tensor", name, "has it");
-    const Shape& saved = files.info(name).shape;
-    if (saved != store.shape(name)) fail_differs(name, saved.text(), store.shape(name).text());
-  }
-}
-
-bool same_bytes(const Tensor& x, const Tensor& y) {
-  return x.byte_size() == y.byte_size() &&
-         std::memcmp(x.bytes(), y.bytes(), static_cast<size_t>(x.byte_size())) == 0;
-}
-
-using ReadLogical = std::function<Tensor(const std::string&, const Box&)>;
-
-// A parameter that is not trained, in the form it has here; null: it has the saved numbers already.
-graph::BufferRef read_frozen(const model::ParamStore::Physical& entry, graph::Engine& engine,
-                             const ReadLogical& read, const Task* task) {
-  const Tensor saved = model::joined_part(engine, entry.spec, read, task).to(entry.dtype, task);
-  const Tensor own =
-      engine.processes() == 1 ? entry.buffer->read(task) : entry.buffer->read_part(task);
-  return same_bytes(saved, own) ? nullptr : model::upload_own(engine, saved, entry.spec);
-}
-
-// Quantized parameters are never trained, and rounding their numbers again might change them.
-void check_quantized(const ckpt::WeightFiles& files, const model::ParamStore& store,
-                     const Task* task) {
-  const std::vector<model::ParamStore::Physical>& all = store.physical();
-  for (size_t i = 0; i < all.size(); ++i) {
-    const model::ParamStore::Physical& entry = all[i];
-    if (entry.scale_of >= 0 || !entry.is_quantized()) continue;
-    check_task(task);
-    const auto read = [&](const std::string& name, size_t) {
-      return files.tensor_copy(name, task);
-    };
-    const Tensor saved = model::join_logical(entry.spec, DType::f32, read, task);
-    if (same_bytes(saved, store.dequantized(i, all, task))) continue;
-    fail_with_hint("load the model that the run began with, or the model folder of the checkpoint",
-                   Code::failed_precondition,
-                   "{} is frozen, stored as {}, and holds other numbers than the checkpoint",
-                   entry.name, entry.format->name);
-  }
-}
-
-// The weights in physical layout, where they differ. Trained ones come back as the masters they
-// were, to the bit.
-std::vector<std::pair<size_t, graph::BufferRef>>
-read_weights(const ckpt::WeightFiles& files, const StepRunner& runner, const Task* task) {
-  const model::ParamStore& store = runner.model()->params();
-  const ReadLogical read = [&](const std::string& name, const Box& box) {
-    return files.part_copy(name, box, task);
-  };
-  const std::vector<size_t>& trained = runner.spec().trained;
-  std::vector<std::pair<size_t, graph::BufferRef>> made;
-  for (size_t index = 0; index < store.physical().size(); ++index) {
-    const model::ParamStore::Physical& entry = store.physical()[index];
-    const bool is_trained = std::binary_search(trained.begin(), trained.end(), index);
-    if (!is_trained && (entry.scale_of >= 0 || entry.is_quantized())) continue;
-    check_task(task);
-    graph::BufferRef buffer = is_trained
-                                  ? model::upload_joined(runner.engine(), entry.spec, read, task)
-                                  : read_frozen(entry, runner.engine(), read, task);
-    if (buffer != nullptr) made.emplace_back(index, std::move(buffer));
-  }
-  return made;
 }
 
 Accumulated read_accumulated(const Json& record) {
@@ -235,13 +150,18 @@ struct Record {
   std::string script_state;
 };
 
-Record read_record(const std::string& dir, const StepRunner& runner) {
-  Record made;
-  made.json = parse_json(read_text(join_path(dir, "trainer.json")), "trainer.json");
-  const auto format = member<int64_t>(made.json, "format");
+Json read_trainer_json(const std::string& dir) {
+  Json json = parse_json(read_text(join_path(dir, "trainer.json")), "trainer.json");
+  const auto format = member<int64_t>(json, "format");
   if (format != 1) {
     fail(Code::unimplemented, "trainer.json has format {}, this version reads 1", format);
   }
+  return json;
+}
+
+Record read_record(const Json& json, const StepRunner& runner) {
+  Record made;
+  made.json = json;
   try {
     check_options(made.json, runner);
     made.counters = read_counters(made.json);
@@ -255,39 +175,29 @@ Record read_record(const std::string& dir, const StepRunner& runner) {
   return made;
 }
 
-// A config that cannot be read is damage of the checkpoint, not a mistake of the caller.
-model::ModelConfig saved_config(const Source& folder) {
-  try {
-    return model::read_config(folder);
-  } catch (const Error& error) {
-    if (error.code() != Code::invalid_argument) throw;
-    throw Error(Code::data_loss, error.text(), error.hint());
-  }
-}
-
 } // namespace
 
 Restored restore_checkpoint(Trainer& trainer, BatchSource* source, const std::string& dir,
                             Task* task) {
   Trainer::State& state = trainer.state();
   StepRunner& runner = state.runner;
+  runner.check_list();
   // It may be the one that is wanted.
   graph::run_on_first(runner.engine(), [&] { state.save.wait_until_idle(task); });
   const store::TransferTask transfers(task);
   graph::Engine& engine = runner.engine();
   graph::run_on_all(
       engine, [&] { ckpt::verify_checkpoint(dir, task, engine.process(), engine.processes()); });
-  const std::unique_ptr<Source> folder = open_source(join_path(dir, "model"));
-  const ckpt::WeightFiles files(*folder);
-  check_model(files, runner.model()->params());
-  const Record record = read_record(dir, runner);
-  check_config(saved_config(*folder), runner.model()->config());
+  const Json json = read_trainer_json(dir);
+  const SavedModel saved(json, dir, *runner.model());
+  const Record record = read_record(json, runner);
+  if (saved.config()) check_config(*saved.config(), runner.model()->config());
   RestoredState restored;
   graph::run_on_all(engine, [&] { // each reads its parts
     restored.arrays = read_state(runner, dir, record.accumulated.batches > 0, task);
-    restored.weights = read_weights(files, runner, task);
+    restored.weights = saved.read(runner.spec().trained, task);
   });
-  check_quantized(files, runner.model()->params(), task);
+  saved.check_quantized(task);
   restored.counters = record.counters;
   restored.accumulated = record.accumulated;
   restored.hyper = record.hyper;

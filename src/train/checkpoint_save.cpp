@@ -7,6 +7,7 @@
 #include "base/store/address.h"
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/checkpoint_parts.h"
+#include "train/checkpoint_model.h"
 #include "train/state.h"
 
 #include <nlohmann/json.hpp>
@@ -88,26 +89,20 @@ struct RunSnapshot {
   std::string record; // trainer.json
   SharedPlace place;
   model::WriterShares shares;
-  model::ModelSnapshot model;
+  StoredModel model;
   StateSnapshot state;
 
   RunSnapshot(const StepRunner& runner, SharedPlace shared, model::SnapshotMode mode,
               CopyPool* copies, const Task* task)
       : step(runner.counters().step), place(std::move(shared)), shares(place.writers),
-        model(*runner.model(), mode, shares, task, copies),
+        model(*runner.model(), *runner.spec().selection, mode, shares, task, copies),
         state(snapshot_state(runner, mode, shares, task, copies)) {}
 };
 
 // Weights and state of this process; returns the names of the files.
 std::vector<std::string> write_arrays(RunSnapshot& run, const std::string& folder, Task* task) {
-  Options save(model::save_schema());
-  save.set_str("dtype", "f32"); // the masters, bit for bit
-  make_directories(join_path(folder, "model"));
   make_directories(join_path(folder, "state"));
-  std::vector<std::string> names;
-  for (const std::string& name :
-       model::write_model_files(run.model, join_path(folder, "model"), save, task))
-    names.push_back("model/" + name);
+  std::vector<std::string> names = run.model.write(folder, task);
   names.push_back(state_file(run.state.process));
   write_state(run.state, join_path(folder, names.back()), task);
   return names;
@@ -224,8 +219,7 @@ SaveStart start_save(Trainer& trainer, const BatchSource* source, const std::str
     state.save.wait(task);
     check_is_new(runner, made.dir, options);
   });
-  const std::string record =
-      trainer_json(runner, source, options.str("script_state")).dump(1) + "\n";
+  Json record = trainer_json(runner, source, options.str("script_state"));
   SharedPlace place = open_place(runner, root, task);
   const bool waits = options.boolean("wait"),
              in_background = !waits && has_room_for_copy(runner, place.writers);
@@ -235,7 +229,8 @@ SaveStart start_save(Trainer& trainer, const BatchSource* source, const std::str
                                     in_background ? &state.copies : nullptr, task);
   run->root = root;
   run->keep_last = options.i64("keep_last");
-  run->record = record;
+  record["parts"] = run->model.list();
+  run->record = record.dump(1) + "\n";
   if (is_first && in_background) {
     made.outcome =
         state.save.start("checkpoint " + made.dir, [run] { write_checkpoint(*run, nullptr); });

@@ -60,6 +60,7 @@ StepRunner::StepRunner(std::shared_ptr<model::Model> model, noise::ObjectiveRef 
     make_arrays();
   }
   model_->add_selection(spec_.selection);
+  list_version_ = model_->params().list_version();
 }
 
 StepRunner::~StepRunner() = default;
@@ -78,7 +79,14 @@ void StepRunner::make_arrays() {
   }
 }
 
+void StepRunner::check_list() const {
+  if (model_->params().list_version() == list_version_) return;
+  fail_with_hint("make this trainer again", Code::failed_precondition,
+                 "another trainer cut or widened the parameters that this trainer changes");
+}
+
 void StepRunner::check_usable() const {
+  check_list();
   if (lost_.empty()) return;
   fail_with_hint("restore the last checkpoint", Code::aborted, "the trainer's state was lost: {}",
                  lost_);
@@ -95,6 +103,7 @@ void StepRunner::set_hyper(double Hyper::*member, double value) {
 }
 
 std::vector<graph::BufferRef> StepRunner::averages() const {
+  check_list();
   std::vector<graph::BufferRef> made(model_->params().physical().size());
   model_->params().while_whole([&] {
     for (size_t i = 0; i < arrays_.size(); ++i) {

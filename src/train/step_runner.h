@@ -126,7 +126,9 @@ public:
   // The moving average of a trained parameter by physical index, all of one step. Null for others.
   std::vector<graph::BufferRef> averages() const;
   bool is_lost() const { return !lost_.empty(); }
-  void check_usable() const; // fails with aborted when the state was lost
+  // Fails with failed_precondition when the model's list of parameters changed since the trainer was made.
+  void check_list() const;
+  void check_usable() const; // the same, and fails with aborted when the state was lost
 
   // Everything in flight is forgotten. Does not fail.
   void restore(RestoredState state);
@@ -174,6 +176,7 @@ private:
   Hyper hyper_; // guarded by hyper_mutex_
   mutable std::mutex hyper_mutex_;
   ProgramSpec spec_;
+  int64_t list_version_ = 0; // of the model's parameters, which spec_ counts
   std::vector<graph::BufferRef> arrays_; // written while a step has its turn in the ParamStore
   runtime::ProgramCache<std::pair<ProgramKind, std::string>, std::shared_ptr<const TrainProgram>>
       programs_;

@@ -46,15 +46,15 @@ std::map<std::string, Tensor> run_toy(const Toy& toy, const std::vector<std::str
     values[name] = graph->input(name, tensor.dtype(), tensor.shape());
     inputs.push_back(engine->upload(tensor));
   };
-  add("x", toy.x), add("w", toy.w), add("w.bias", toy.b), add("w.lora_a", toy.down),
-      add("w.lora_b", toy.up);
+  add("x", toy.x), add("w", toy.w), add("w.bias", toy.b), add("adapter:toy/w.lora_a", toy.down),
+      add("adapter:toy/w.lora_b", toy.up);
   const Linear linear = find_linear(
       [&](const std::string& name) -> NamedParam {
         const auto found = values.find(name);
         if (found == values.end()) return {};
-        return {found->second, name == "w.lora_b" ? toy.factor : 1.0f, {}};
+        return {found->second, name == "adapter:toy/w.lora_b" ? toy.factor : 1.0f, {}};
       },
-      "w");
+      "w", {"adapter:toy"});
   const graph::Value y = product(linear, values["x"]);
   graph->output("y", y);
   std::vector<graph::Value> wrt;
@@ -92,14 +92,14 @@ TEST(Linear, AdaptersAddTheirProduct) {
 // Central differences of step h: error h^2 and rounding 1e-7 loss / h.
 TEST(Linear, AdaptersHaveGradients) {
   const Toy toy;
-  const auto exact = run_toy(toy, {"w.lora_a", "w.lora_b"});
-  for (const char* name : {"w.lora_a", "w.lora_b"}) {
+  const auto exact = run_toy(toy, {"adapter:toy/w.lora_a", "adapter:toy/w.lora_b"});
+  for (const char* name : {"adapter:toy/w.lora_a", "adapter:toy/w.lora_b"}) {
     const Tensor& gradient = exact.at(std::string("d") + name);
     for (const int64_t i : {int64_t{0}, int64_t{3}, gradient.count() - 1}) {
       double loss[2];
       for (const int side : {0, 1}) {
         Toy moved = toy;
-        Tensor& part = std::strcmp(name, "w.lora_a") == 0 ? moved.down : moved.up;
+        Tensor& part = std::strcmp(name, "adapter:toy/w.lora_a") == 0 ? moved.down : moved.up;
         part = part.clone();
         part.mutable_as<float>()[static_cast<size_t>(i)] += side == 0 ? -0.01f : 0.01f;
         loss[side] = run_toy(moved, {}).at("loss").as<float>()[0];

@@ -4,6 +4,7 @@
 #include "cpu/engine.h"
 #include "graph/engine.h"
 #include "model/model.h"
+#include "unit/test_tensors.h"
 
 #include <nlohmann/json.hpp>
 
@@ -89,11 +90,6 @@ inline Batch small_ids(int64_t batch, int64_t seq, int32_t vocab) {
   Batch made;
   made.set("ids", ids);
   return made;
-}
-
-inline bool same_bytes(const Tensor& a, const Tensor& b) {
-  return a.dtype() == b.dtype() && a.shape() == b.shape() &&
-         std::memcmp(a.bytes(), b.bytes(), static_cast<size_t>(a.byte_size())) == 0;
 }
 
 } // namespace dllm::test

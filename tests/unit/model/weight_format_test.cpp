@@ -48,7 +48,7 @@ std::string quantized_gguf(const char* family, const char* format, bool tied) {
 }
 
 Json storage_row(const Model& model, const std::string& name) {
-  for (const Json& row : model.params().describe()) {
+  for (const Json& row : Json(model.describe().at("storage"))) {
     if (row.at("name") == name) return row;
   }
   return {};
@@ -105,7 +105,7 @@ TEST(WeightFormats, AutoIsTheFormatOfTheFile) {
     if (!ckpt::ggml_type_of(*format)) continue; // int8: GGUF has no such type
     const std::string bytes = gguf_of(*model, {"llama", 3, "", format});
     const auto loaded = load_as(bytes, "auto");
-    for (const Json& row : loaded->params().describe()) {
+    for (const Json& row : Json(loaded->describe().at("storage"))) {
       const bool is_vector = row.at("name").get<std::string>().find("norm") != std::string::npos;
       EXPECT_EQ(row.at("format"), is_vector ? "f32" : format->name) << row.dump();
     }
@@ -124,7 +124,7 @@ TEST(WeightFormats, MastersOfBlocksAreTheirNumbers) {
     ASSERT_EQ(lines.size(), 1u);
     EXPECT_NE(lines[0].find(std::string("widens weights of format ") + format), std::string::npos)
         << lines[0];
-    for (const Json& row : kept->params().describe()) EXPECT_EQ(row.at("format"), "f32");
+    for (const Json& row : Json(kept->describe().at("storage"))) EXPECT_EQ(row.at("format"), "f32");
     for (const std::string& name : wide->params().names())
       EXPECT_TRUE(test::same_bytes(kept->params().read(name), wide->params().read(name))) << name;
   }
@@ -135,11 +135,11 @@ TEST(WeightFormats, MastersOfBlocksAreTheirNumbers) {
 TEST(WeightFormats, WhatDoesNotFitIsF32) {
   const auto model = new_model(small_engine(), small_config("llama"),
                                model_options({{"dtype", "q8_0"}})); // rows of 16 and 24
-  for (const Json& row : model->params().describe()) EXPECT_EQ(row.at("format"), "f32");
+  for (const Json& row : Json(model->describe().at("storage"))) EXPECT_EQ(row.at("format"), "f32");
   const auto experts = new_model(small_engine(), block_config("qwen3_moe", false),
                                  model_options({{"dtype", "q8_0"}}));
   bool router = false;
-  for (const Json& row : experts->params().describe()) {
+  for (const Json& row : Json(experts->describe().at("storage"))) {
     if (row.at("name").get<std::string>().find("router") == std::string::npos) continue;
     router = true;
     EXPECT_EQ(row.at("format"), "f32");
@@ -211,14 +211,14 @@ TEST(WeightFormats, MastersAreF32) {
   const std::string name = model->params().names().front();
   const Tensor before = model->params().read(name);
   model->params().make_masters(model->trained());
-  for (const Json& row : model->params().describe()) EXPECT_EQ(row.at("format"), "f32");
+  for (const Json& row : Json(model->describe().at("storage"))) EXPECT_EQ(row.at("format"), "f32");
   EXPECT_TRUE(test::same_bytes(model->params().read(name), before));
 }
 
 TEST(WeightFormats, CopiesKeepTheFormat) {
   const auto model = load_as(quantized_gguf("llama", "q8_0", true), "keep");
   const auto copy = clone_model(*model);
-  EXPECT_EQ(copy->params().describe(), model->params().describe());
+  EXPECT_EQ(copy->describe().at("storage"), model->describe().at("storage"));
   const Batch batch = small_ids(1, 7, 23);
   EXPECT_TRUE(
       test::same_bytes(forward(*copy, batch).at("logits"), forward(*model, batch).at("logits")));

@@ -125,6 +125,55 @@ TEST_F(RestoreTest, AMissingOptionIsItsDefault) {
   });
 }
 
+// Checkpoints that released versions saved (tests/data/make_checkpoint.py): the run goes on with the losses that the
+// version itself had.
+TEST(OldCheckpoints, GoOn) {
+  const std::string root = DLLM_SOURCE_DIR "/tests/data/checkpoints";
+  const std::vector<std::string> versions = list_directory(root);
+  ASSERT_FALSE(versions.empty());
+  for (const std::string& version : versions) {
+    SCOPED_TRACE(version);
+    const std::string folder = join_path(root, version),
+                      dir = join_path(folder, "step_000003");
+    const Json record = parse_json(read_text(join_path(folder, "losses.json")), "losses.json");
+    const auto losses = record.at("losses").get<std::vector<double>>();
+    const auto steps = record.at("steps").get<int64_t>();
+    const auto trainer = trainer_of(
+        model::load_model(tiny_engine(), dir, Options(model::model_schema())),
+        {{"ema", 0.9}, {"freeze", {"model.layers.0.*"}}});
+    restore_checkpoint(*trainer, nullptr, dir);
+    EXPECT_EQ(trainer->steps_done(), steps);
+    TextSource source;
+    source.seek(steps);
+    const std::vector<double> after = losses_of(*trainer, source, std::ssize(losses) - steps);
+    for (size_t i = 0; i < after.size(); ++i) {
+      const double wanted = losses[static_cast<size_t>(steps) + i];
+      EXPECT_NEAR(after[i], wanted, 1e-5 * wanted) << i; // another chip adds in another order
+    }
+  }
+}
+
+// A second trainer may cut stacks of the first, whose arrays are for the stacks as they were.
+TEST(TwoTrainers, TheFirstSaysWhenTheModelIsCut) {
+  const auto model = tiny_model();
+  const auto first = trainer_of(model, Json::object());
+  TextSource source;
+  first->step(*source.next());
+  const auto same = trainer_of(model, {{"freeze", {"*norm*"}}}); // cuts nothing
+  first->step(*source.next());
+  same->step(*source.next());
+  const auto second = trainer_of(model, {{"freeze", {"model.layers.1.*"}}});
+  const auto before = weights_of(*model);
+  for (Trainer* older : {first.get(), same.get()}) {
+    test::expect_error(Code::failed_precondition, "another trainer cut or widened",
+                       [&] { older->step(*source.next()); });
+    EXPECT_THROW(older->accumulate(*source.next()), Error);
+  }
+  EXPECT_EQ(weights_of(*model), before);
+  second->step(*source.next());
+  EXPECT_NE(weights_of(*model), before);
+}
+
 TEST(TrainerFreeze, GoesWithItsTrainer) {
   const auto model = tiny_model();
   const std::string name = "model.embed_tokens.weight";

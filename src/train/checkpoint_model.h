@@ -1,0 +1,73 @@
+#pragma once
+// The model in a checkpoint: each part by value (a folder) or by reference (the place that it was loaded from). Private
+// to src/train.
+//
+// trainer.json lists the parts: {"name": "base", "stored": "value", "folder": "model"} or {"name": "base", "stored":
+// "reference", "address": "/models/qwen", "digest": "9f86...", "formats": ["f32", "int8"]}. A checkpoint without the list
+// holds the base by value in "model".
+
+#include "base/json.h"
+#include "model/model.h"
+#include "model/save.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace dllm::train {
+
+// The model at one moment, as a checkpoint stores it. A part by value has a snapshot.
+class StoredModel {
+public:
+  // A part that `trained` leaves alone and that has an origin is stored by reference.
+  StoredModel(const model::Model& model, const model::Selection& trained, model::SnapshotMode mode,
+              model::WriterShares& shares, const Task* task, CopyPool* pool);
+
+  Json list() const; // of the parts, for trainer.json
+  // Files of this process under `folder`; returns their names there. Uses the snapshots up.
+  std::vector<std::string> write(const std::string& folder, Task* task);
+
+private:
+  struct Stored {
+    std::string name, folder; // folder: empty for a reference
+    model::PartOrigin origin;
+    std::vector<std::string> formats; // of the parameters, each once
+    std::optional<model::ModelSnapshot> snapshot;
+  };
+  std::vector<Stored> parts_;
+};
+
+// The parts of a checkpoint, opened for reading and compared with the parts of a model.
+class SavedModel {
+public:
+  // Fails with failed_precondition when the model has other parts, other tensors, or when a part by reference has
+  // another origin here; with data_loss for a damaged list.
+  SavedModel(const Json& trainer, const std::string& checkpoint, const model::Model& model);
+  ~SavedModel();
+  SavedModel(SavedModel&&) noexcept;
+
+  // The config of the base; nothing where it is stored by reference.
+  const std::optional<model::ModelConfig>& config() const { return config_; }
+  // The numbers of parameters, by physical index, where they differ from those of the model. Trained ones come back as
+  // the masters they were, to the bit. Of several processes each reads its parts.
+  std::vector<std::pair<size_t, graph::BufferRef>> read(const std::vector<size_t>& trained,
+                                                        const Task* task) const;
+  // Fails with failed_precondition where a quantized parameter holds other numbers than the checkpoint: rounding its
+  // numbers again might change them.
+  void check_quantized(const Task* task) const;
+
+private:
+  struct Opened;
+  const Opened* find(const std::string& part) const; // null: by reference
+  void open(const Json& row, const std::string& checkpoint);
+  void check_reference(const Json& row) const;
+  void check_tensors(const Opened& part) const;
+
+  const model::Model& model_;
+  std::vector<std::unique_ptr<Opened>> parts_;
+  std::optional<model::ModelConfig> config_;
+};
+
+} // namespace dllm::train

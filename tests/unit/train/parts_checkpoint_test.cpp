@@ -1,0 +1,230 @@
+// Checkpoints of models of several parts: each part by value, or by reference to the place that it was loaded from.
+
+#include "base/files.h"
+#include "ckpt/checkpoint_folder.h"
+#include "model/save.h"
+#include "tiny.h"
+#include "train/checkpoint.h"
+#include "unit/test_files.h"
+#include "unit/test_tensors.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+namespace dllm::train {
+namespace {
+
+using Make = std::function<std::unique_ptr<Trainer>(const std::string& base)>;
+
+std::string saved_base(const test::TempFolder& folder, const std::string& name, int64_t seed) {
+  Options options(model::model_schema());
+  options.set_i64("seed", seed);
+  const auto model = model::new_model(tiny_engine(), tiny_config(false), options);
+  model::save_model(*model, folder.path(name), Options(model::save_schema()));
+  return folder.path(name);
+}
+
+std::shared_ptr<model::Model> loaded(const std::string& path, const char* dtype = "auto") {
+  Options options(model::model_schema());
+  options.set_str("dtype", dtype);
+  return model::load_model(tiny_engine(), path, options);
+}
+
+std::unique_ptr<Trainer> adapter_trainer(const std::shared_ptr<model::Model>& model,
+                                         uint64_t seed = 1) {
+  model::add_adapters(*model, {{"*_proj.weight"}, 4, 8, seed});
+  return std::make_unique<Trainer>(model, noise::make_objective("mdlm"),
+                                   trainer_options({{"lr", 0.02}, {"ema", 0.9}}));
+}
+
+std::string save(Trainer& trainer, const std::string& root) {
+  return save_checkpoint(trainer, nullptr, root, Options(checkpoint_schema()));
+}
+
+Json parts_of(const std::string& checkpoint) {
+  const std::string file = join_path(checkpoint, "trainer.json");
+  return parse_json(read_text(file), file).at("parts");
+}
+
+Tensor logits_in(model::Model& model) {
+  TextSource source(2, 8);
+  Options options(model::forward_schema()); // a trainer sets both in its model
+  options.set_str("attention", "bidirectional");
+  options.set_i64("shift", 0);
+  return model::forward(model, *source.next(), options).at("logits").clone();
+}
+
+// A run that is cut in two has the losses and the weights of one that is not.
+TEST(PartsCheckpoint, AdaptersGoOnOverABaseByReference) {
+  const test::TempFolder folder;
+  const std::string base = saved_base(folder, "base", 1);
+  for (const char* dtype : {"auto", "int8", "q8_0"}) {
+    SCOPED_TRACE(dtype);
+    const auto whole = adapter_trainer(loaded(base, dtype));
+    TextSource source;
+    losses_of(*whole, source, 3);
+    const std::string dir = save(*whole, folder.path(dtype));
+    const std::vector<double> wanted = losses_of(*whole, source, 3);
+
+    EXPECT_FALSE(file_exists(join_path(dir, "model")));
+    const Json parts = parts_of(dir);
+    EXPECT_EQ(parts[0].at("stored"), "reference");
+    EXPECT_EQ(parts[0].at("address"), base);
+    EXPECT_EQ(parts[1].at("stored"), "value");
+
+    const auto second = adapter_trainer(loaded(base, dtype), 77); // other first values of A
+    restore_checkpoint(*second, nullptr, dir);
+    source.seek(3);
+    EXPECT_EQ(losses_of(*second, source, 3), wanted);
+    EXPECT_EQ(weights_of(*second), weights_of(*whole));
+  }
+}
+
+TEST(PartsCheckpoint, AnAdapterByValueIsAnAdapterFolder) {
+  const test::TempFolder folder;
+  const std::string base = saved_base(folder, "base", 1);
+  const auto trainer = adapter_trainer(loaded(base));
+  TextSource source;
+  losses_of(*trainer, source, 3);
+  const std::string dir = save(*trainer, folder.path("run"));
+  const std::string adapter = join_path(dir, parts_of(dir)[1].at("folder").get<std::string>());
+  const auto opened = loaded(base);
+  model::load_adapters(*opened, adapter);
+  EXPECT_TRUE(test::same_bytes(logits_in(*opened), logits_in(*trainer->model("live"))));
+  EXPECT_TRUE(opened->has_origin("adapter:default"));
+  const Json config = parse_json(read_text(join_path(adapter, "adapter_config.json")), "config");
+  EXPECT_EQ(config.at("base_model_name_or_path"), base);
+  EXPECT_EQ(config.at("r"), 4);
+  EXPECT_EQ(config.at("target_modules"),
+            (Json{"mlp.down_proj", "mlp.gate_proj", "mlp.up_proj", "self_attn.k_proj",
+                  "self_attn.o_proj", "self_attn.q_proj", "self_attn.v_proj"}));
+}
+
+TEST(PartsCheckpoint, AnotherBaseIsRefusedAndChangesNothing) {
+  const test::TempFolder folder;
+  const std::string base = saved_base(folder, "base", 1), other = saved_base(folder, "other", 2);
+  const auto first = adapter_trainer(loaded(base));
+  TextSource source;
+  first->step(*source.next());
+  const std::string dir = save(*first, folder.path("run"));
+  const auto refused = [&](const std::shared_ptr<model::Model>& model, const char* words) {
+    const auto trainer = adapter_trainer(model, 5);
+    const auto before = weights_of(*trainer);
+    test::expect_error(Code::failed_precondition, words,
+                       [&] { restore_checkpoint(*trainer, nullptr, dir); });
+    EXPECT_EQ(weights_of(*trainer), before);
+  };
+  refused(loaded(other), "this model has other numbers");
+  refused(loaded(base, "int8"), "in other formats than");
+  const auto changed = loaded(base);
+  const std::string norm = "model.norm.weight";
+  changed->params().write(norm, changed->params().read(norm));
+  refused(changed, "this model has other numbers");
+  refused(tiny_model(1, false), "this model has other numbers");
+  // A copy of the folder is the same base.
+  const std::string copy = folder.path("copy");
+  model::save_model(*loaded(base), copy, Options(model::save_schema()));
+  const auto same = adapter_trainer(loaded(copy), 5);
+  restore_checkpoint(*same, nullptr, dir);
+  EXPECT_EQ(weights_of(*same), weights_of(*first));
+}
+
+TEST(PartsCheckpoint, ABaseWithoutAnOriginIsStoredByValue) {
+  const test::TempFolder folder;
+  const std::string base = saved_base(folder, "base", 1);
+  const auto in_memory = [](int64_t seed) {
+    Options options(model::model_schema());
+    options.set_i64("seed", seed);
+    return model::new_model(tiny_engine(), tiny_config(false), options);
+  };
+  const auto written = loaded(base);
+  const std::string norm = "model.norm.weight";
+  Tensor twice = written->params().read(norm).clone();
+  for (float& value : twice.mutable_as<float>()) value *= 2;
+  written->params().write(norm, twice);
+  int64_t run = 0;
+  for (const auto& model : {in_memory(1), written}) {
+    const auto first = adapter_trainer(model);
+    TextSource source;
+    losses_of(*first, source, 2);
+    const std::string dir = save(*first, folder.path("run" + std::to_string(run++)));
+    EXPECT_EQ(parts_of(dir)[0].at("folder"), "model");
+    const std::vector<double> wanted = losses_of(*first, source, 2);
+    const auto second = adapter_trainer(in_memory(2), 5);
+    restore_checkpoint(*second, nullptr, dir);
+    source.seek(2);
+    EXPECT_EQ(losses_of(*second, source, 2), wanted);
+    EXPECT_EQ(weights_of(*second), weights_of(*first));
+  }
+}
+
+// A teacher is frozen: it comes back with the checkpoint, or is named where it cannot.
+TEST(PartsCheckpoint, HoldsEveryNetwork) {
+  const test::TempFolder folder;
+  const std::string teacher = saved_base(folder, "teacher", 3);
+  const auto trainer_with = [](const std::shared_ptr<model::Model>& other) {
+    const auto model = tiny_model(other->engine_ref());
+    model->add_network("teacher", *other);
+    return std::make_unique<Trainer>(model, noise::make_objective("mdlm"), trainer_options());
+  };
+  const auto first = trainer_with(loaded(teacher));
+  TextSource source;
+  first->step(*source.next());
+  const std::string dir = save(*first, folder.path("run"));
+  EXPECT_EQ(parts_of(dir)[0].at("stored"), "value");
+  EXPECT_EQ(parts_of(dir)[1].at("stored"), "reference");
+  const auto same = trainer_with(loaded(teacher));
+  restore_checkpoint(*same, nullptr, dir);
+  EXPECT_EQ(weights_of(*same), weights_of(*first));
+  test::expect_error(Code::failed_precondition, "part teacher", [&] {
+    restore_checkpoint(*trainer_with(loaded(saved_base(folder, "other", 4))), nullptr, dir);
+  });
+  test::expect_error(Code::failed_precondition, "the parts base, teacher, this trainer base", [&] {
+    restore_checkpoint(*tiny_trainer(), nullptr, dir);
+  });
+
+  const auto by_value = trainer_with(tiny_model(tiny_engine(), false));
+  by_value->step(*source.next());
+  const std::string whole = save(*by_value, folder.path("whole"));
+  EXPECT_EQ(parts_of(whole)[1].at("stored"), "value");
+  const auto other = trainer_with(loaded(teacher));
+  restore_checkpoint(*other, nullptr, whole);
+  EXPECT_EQ(weights_of(*other), weights_of(*by_value));
+}
+
+TEST(PartsCheckpoint, ADamagedListIsNamed) {
+  const test::TempFolder folder;
+  const auto trainer = tiny_trainer();
+  TextSource source;
+  trainer->step(*source.next());
+  const std::string dir = save(*trainer, folder.path("run"));
+  const std::string file = join_path(dir, "trainer.json");
+  const Json record = parse_json(read_text(file), file);
+  const std::vector<Json> damaged = {
+      {{{"name", "base"}, {"stored", "value"}, {"folder", "../model"}}},
+      {{{"name", "base"}, {"stored", "value"}}},
+      {{{"name", 3}, {"stored", "value"}, {"folder", "model"}}},
+      {{{"name", "base"}, {"stored", "reference"}, {"address", "x"}}},
+      Json::array({"base"}),
+      Json::array({nullptr}),
+      5};
+  for (const Json& list : damaged) {
+    SCOPED_TRACE(list.dump());
+    Json changed = record;
+    changed["parts"] = list;
+    const std::string other = folder.path("other");
+    remove_all(other);
+    make_directories(other);
+    ckpt::CheckpointWriter writer(other, 1);
+    for (const char* name : {"model/config.json", "model/model.safetensors",
+                             "state/rank_000.safetensors", "state/layout.json"})
+      write_file_atomic(writer.path(name), read_text(join_path(dir, name)));
+    write_file_atomic(writer.path("trainer.json"), changed.dump(1));
+    test::expect_error(Code::data_loss, "trainer.json",
+                       [&] { restore_checkpoint(*trainer, nullptr, writer.commit(0)); });
+  }
+}
+
+} // namespace
+} // namespace dllm::train
