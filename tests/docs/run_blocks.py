@@ -7,8 +7,8 @@
 
 The blocks find the program on PATH, the headers and the library as if they were installed, and a
 small text in corpus.txt. Folders named ROOT in a page are the source tree. README.md is for a reader in
-the checkout after ./scripts/quickstart: its blocks find include, build/release and a model in
-runs/quickstart, and nothing is installed.
+the checkout after ./scripts/quickstart: its blocks find include, scripts and build/release, and nothing is
+installed.
 """
 import os
 import pathlib
@@ -53,15 +53,11 @@ def environment(root, build):
 
 
 def enter_checkout(root, build, scratch, around):
-    """README.md: the folders of a checkout, a small model instead of the quickstart's; nothing is installed."""
+    """README.md: the folders of a checkout; nothing is installed."""
     for folder in ("include", "scripts"):
         (scratch / folder).symlink_to(root / folder)
     (scratch / "build").mkdir()
     (scratch / "build" / "release").symlink_to(build)
-    subprocess.run(["dllm", "train", "--data", "corpus.txt", "--rows", "line", "--out", "runs/quickstart", "--steps", "60",
-                    "--layers", "2", "--hidden", "64", "--vocab", "320", "--length", "32", "--batch", "8",
-                    "--loader.epochs", "0", "--lr", "5e-3", "--eval-every", "0"],
-                   cwd=scratch, env=around, check=True, timeout=SECONDS)
     own = ("PATH", "CPATH", "LIBRARY_PATH", "LD_LIBRARY_PATH", "DLLM_LIBRARY", "PYTHONPATH")
     plain = {name: value for name, value in around.items() if name not in own}
     return dict(plain, PATH=os.environ.get("PATH", os.defpath))

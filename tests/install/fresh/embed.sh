@@ -14,7 +14,7 @@ step() { echo "--- $*"; }
 # block TAG: the fenced blocks of README.md that begin with ```TAG
 block() { awk -v open="\`\`\`$1" '$0 == "```" {on = 0} on; $0 == open {on = 1}' README.md; }
 
-step "README: ten lines of C, and what it does in the checkout"
+step "README: the shipped model, and the program in C"
 block "c first.c" >first.c
 block sh >"$work/readme.sh"
 grep -q first.c "$work/readme.sh" # the blocks were found
