@@ -24,7 +24,8 @@ extern "C" {
  *   opts   NULL: defaults; kind "loader": batch (rows), length (ids per row), seed, split,
  *          split_fraction, pack, drop_tail, shuffle, order (keyed python), epochs, truncate, pad_id,
  *          segments, rank, ranks, pad_side (right left), see_padding, eos_block,
- *          response_cut (none responses columns), response_cut_ratio
+ *          response_cut (none responses columns), response_cut_ratio, arrays (path of a
+ *          safetensors file with arrays of the rows, found by row_keys; pack off)
  *   out    not NULL
  *
  * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION for raw text or a split without rows
@@ -52,7 +53,10 @@ DLLM_API void dllm_loader_release(dllm_loader *loader);
  *   loader   not NULL
  *   out      not NULL
  *
- * Returns  DLLM_OK; DLLM_OUT_OF_RANGE at the end of the data; DLLM_DATA_LOSS when a file of the
+ * With option arrays the batch also holds the arrays of its rows, (batch, ...) each.
+ *
+ * Returns  DLLM_OK; DLLM_NOT_FOUND when that file lacks a row; DLLM_OUT_OF_RANGE at the end of the
+ *          data; DLLM_DATA_LOSS when a file of the
  *          dataset was written to or replaced since it was opened, the message names it
  * Owns     caller owns out
  * Threads  owner

@@ -138,11 +138,15 @@ Loss Objective::loss(model::Builder& builder,
   const bool empty_average = options_.str("compat") == "dllm-jax";
   LossInputs inputs;
   inputs.tokens = model::forward_inputs(arrays, attention(builder.config()), empty_average);
-  inputs.head_rows = arrays.at(kHeadRows);
-  inputs.head_targets = arrays.at(kHeadTargets);
-  inputs.head_weights = arrays.at(kHeadWeights);
-  inputs.head_count = arrays.at(kHeadCount);
-  inputs.normalizer = arrays.at(kNormalizer);
+  const auto value = [&](const char* array) {
+    const auto found = arrays.find(array);
+    return found == arrays.end() ? graph::Value{} : found->second;
+  };
+  inputs.head_rows = value(kHeadRows);
+  inputs.head_targets = value(kHeadTargets);
+  inputs.head_weights = value(kHeadWeights);
+  inputs.head_count = value(kHeadCount);
+  inputs.normalizer = value(kNormalizer);
   inputs.all = arrays;
   Loss made = build_loss(builder, inputs);
   report_padding(inputs, made);

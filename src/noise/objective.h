@@ -53,7 +53,8 @@ struct Loss {
   std::vector<Part> parts;
 };
 
-// What a loss reads, as values of its graph.
+// What a loss reads, as values of its graph. What its feed does not hold is undefined: a loss over vectors has no rows
+// of a head.
 struct LossInputs {
   model::ForwardInputs tokens;             // ids, positions, mask, ...
   graph::Value head_rows, head_targets;    // i32(capacity)

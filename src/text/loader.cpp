@@ -50,6 +50,9 @@ const Schema& loader_schema() {
            "the batch, or the last columns of the batch go"),
        option_f64("response_cut_ratio", 0, 0, 1, "part of the batches that lose columns"),
        option_bool("segments", true, "return segments, so that packed texts do not see each other"),
+       option_str("arrays", "",
+                  "file of arrays that belong to rows which are not packed (safetensors, by "
+                  "row_keys); empty: none"),
        option_i64("rank", 0, 0, 1 << 20, "which of the ranks this is"),
        option_i64("ranks", 1, 1, 1 << 20, "ranks that share every batch")});
   return schema;
@@ -117,7 +120,7 @@ RowIndex make_index(const std::shared_ptr<const Dataset>& data, const Options& o
 } // namespace
 
 Loader::Collation Loader::make_collation(const Dataset& data, const Options& options) {
-  for (const char* key : {"pad_side", "see_padding", "eos_block", "response_cut"}) {
+  for (const char* key : {"pad_side", "see_padding", "eos_block", "response_cut", "arrays"}) {
     if (!options.is_set(key) || !options.boolean("pack")) continue;
     fail_with_hint("set pack to false", Code::invalid_argument,
                    "{} is for rows that are not packed", key);
@@ -159,6 +162,8 @@ Loader::Loader(std::shared_ptr<const Dataset> data, const Options& options)
     fail(Code::invalid_argument, "a batch of {} rows of {} tokens has more than {}", batch_,
          length_, kMostTokens);
   }
+  if (const std::string& path = options.str("arrays"); !path.empty())
+    arrays_ = std::make_unique<const RowArrays>(path);
   const bool endless = epochs_ == 0 || epochs_ > kEndless / index_.size();
   end_ = endless ? kEndless : epochs_ * index_.size();
 }
@@ -242,6 +247,11 @@ MadeBatch Loader::make(int64_t position) {
   batch.set("keep", std::move(keep));
   if (segments_) batch.set("segments", std::move(segments));
   batch.set("rows", Tensor::from(Shape{2}, std::vector<int64_t>{rank_ * batch_, all}));
+  if (arrays_ != nullptr) {
+    std::vector<int64_t> keys;
+    for (int64_t r = 0; r < own; ++r) keys.push_back(index_.key(sequence_at(place + r)));
+    arrays_->add_to(batch, keys, place);
+  }
   return {std::move(batch), all, nullptr};
 }
 

@@ -8,6 +8,7 @@
 #include "text/collate.h"
 #include "text/dataset.h"
 #include "text/prefetch.h"
+#include "text/row_arrays.h"
 
 #include <atomic>
 #include <cstdint>
@@ -50,6 +51,7 @@ public:
             std::span<int32_t> segments) const;
   // One row, cut to `length`. REQUIRES: not pack, 0 <= index < size().
   Example example(int64_t index) const;
+  int64_t key(int64_t index) const; // of that row, whole (row_arrays.h)
   // Sequences in which no token is learned: all are given. One walk over the rows, none where no row gives anything.
   int64_t count_silent() const;
   int32_t pad() const { return settings_.pad; }
@@ -73,13 +75,14 @@ int64_t permuted(int64_t index, int64_t count, Key key);
 // Batches of equal length out of a dataset, in an order that depends on (seed, epoch) alone.
 
 // batch, length, seed, split, split_fraction, pack, drop_tail, shuffle, order, epochs, truncate, pad_id, pad_side,
-// see_padding, eos_block, response_cut, response_cut_ratio, segments, rank, ranks.
+// see_padding, eos_block, response_cut, response_cut_ratio, segments, arrays, rank, ranks.
 const Schema& loader_schema();
 
 // A batch holds `ids` i32 (batch, length), `keep` u8 (batch, length): 1 = given (a prompt,
 // padding), never corrupted or counted, `segments` i32 (batch, length): tokens see their own
 // segment only, 0 = padding, and `rows` i64[2]: number of the first row within the step and rows of
-// the step, over all ranks. The last batch of all may have fewer rows.
+// the step, over all ranks. With option arrays it also holds the arrays of its rows in that file (row_arrays.h). The last
+// batch of all may have fewer rows.
 class Loader {
 public:
   // Fails with failed_precondition when the dataset holds texts or the split no rows.
@@ -133,6 +136,7 @@ private:
   uint64_t seed_;
   bool shuffle_, segments_, pack_, python_order_;
   Collation collation_;
+  std::unique_ptr<const RowArrays> arrays_; // null: there are none
   mutable std::vector<int64_t> epoch_order_; // of epoch order_of_, with python_order_
   mutable int64_t order_of_ = -1;
   int64_t end_ = 0;                  // position after the last sequence

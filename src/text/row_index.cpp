@@ -66,6 +66,10 @@ Example RowIndex::example(int64_t index) const {
   return made;
 }
 
+int64_t RowIndex::key(int64_t index) const {
+  return row_key(data_->row(rows_[static_cast<size_t>(index)]).ids);
+}
+
 void RowIndex::fill(int64_t index, std::span<int32_t> ids, std::span<uint8_t> keep,
                     std::span<int32_t> segments) const {
   const int64_t begin = index * settings_.length;
