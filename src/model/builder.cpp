@@ -7,7 +7,8 @@
 
 namespace dllm::model {
 
-Builder::Builder(graph::Graph& graph, const Model& model) : Builder(graph, model, model.reading()) {}
+Builder::Builder(graph::Graph& graph, const Model& model)
+    : Builder(graph, model, model.reading()) {}
 
 Builder::Builder(graph::Graph& graph, const Model& model, const PartList& parts)
     : graph_(graph), model_(model), config_(model.config()), params_(model.params()),
@@ -58,9 +59,8 @@ Builder& Builder::without_adapters() {
 
 Builder& Builder::part(const std::string& name) {
   const std::shared_ptr<const Part> part = model_.parts().find(name);
-  const bool reads = std::ranges::any_of(all_, [&](const Input& input) {
-    return params_.physical()[input.index].spec.part == name;
-  });
+  const bool reads = std::ranges::any_of(
+      all_, [&](const Input& input) { return params_.physical()[input.index].spec.part == name; });
   if (!reads || part->kind != PartKind::network)
     fail(Code::not_found, "the program reads no network named {}", name);
   return view(name, part->config, PartList({name}));

@@ -126,7 +126,9 @@ private:
   Builder(const Builder& outer, const ModelConfig& config, const PartList& parts);
   void find_inputs(const PartList& parts);
   Builder& view(const std::string& name, const ModelConfig& config, const PartList& parts);
-  const ParamSpec& spec(size_t input) const { return params_.physical()[inputs_[input].index].spec; }
+  const ParamSpec& spec(size_t input) const {
+    return params_.physical()[inputs_[input].index].spec;
+  }
 
   struct SharedInputs; // of all layers
   SharedInputs shared_inputs(const ForwardInputs& inputs, graph::Value positions, int64_t seq);

@@ -43,7 +43,7 @@ public:
   graph::Engine& engine() const { return *engine_; }
   const std::shared_ptr<graph::Engine>& engine_ref() const { return engine_; }
   const ModelConfig& config() const { return parts_.base().config; } // of the base
-  ParamStore& params() { return params_; } // of all parts
+  ParamStore& params() { return params_; }                           // of all parts
   const ParamStore& params() const { return params_; }
   int64_t version() const { return params_.version(); }
 

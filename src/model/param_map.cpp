@@ -83,9 +83,9 @@ int64_t count_matches(const std::string& pattern, const ParamSpec& spec) {
   int64_t count = 0;
   for (int64_t layer = 0; layer < spec.copies(); ++layer) {
     for (const ParamPiece& piece : spec.pieces) {
-      const bool hit = name_matches(pattern, spec.logical_name(piece, layer)) ||
-                       (spec.role == ParamRole::adapter &&
-                        name_matches(pattern, spec.file_name(piece, layer)));
+      const bool hit =
+          name_matches(pattern, spec.logical_name(piece, layer)) ||
+          (spec.role == ParamRole::adapter && name_matches(pattern, spec.file_name(piece, layer)));
       count += hit ? 1 : 0;
     }
   }

@@ -74,7 +74,7 @@ struct ParamPiece {
 struct ParamSpec {
   std::string part = "base"; // of the model (model/part.h)
   std::string name;          // "layers.q"; unique in its part
-  std::string use;  // "attention.q": kind of layer and name in it; outside of layers the name
+  std::string use; // "attention.q": kind of layer and name in it; outside of layers the name
   ParamRole role = ParamRole::weight;
   int64_t layers = 0;             // 0: not stacked
   int64_t first_layer = 0;        // "{}" counts from here

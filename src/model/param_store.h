@@ -34,7 +34,7 @@ public:
     DType dtype = DType::f32;
     const WeightFormat* format = &weight_format(DType::f32);
     bool decay = false; // false for norms and biases
-    int scale_of = -1; // index of the int8 parameter whose rows this multiplies, f32 (layers, out)
+    int scale_of = -1;  // index of the int8 parameter whose rows this multiplies, f32 (layers, out)
     graph::Layout layout; // on the mesh of the engine
     Shape part;           // of the part that one rank has
     graph::BufferRef buffer;

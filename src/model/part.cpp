@@ -63,8 +63,8 @@ std::shared_ptr<const Part> PartTable::find(const std::string& name) const {
 
 void PartTable::add(Part part) {
   const auto is_allowed = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           c == ':' || c == '_' || c == '-';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == ':' ||
+           c == '_' || c == '-';
   };
   if (part.name.empty() || !std::ranges::all_of(part.name, is_allowed)) {
     fail_with_hint("use letters, digits and : _ -", Code::invalid_argument,

@@ -34,7 +34,7 @@ struct Part {
   PartKind kind = PartKind::network;
   ModelConfig config;       // of a network
   AdapterSettings settings; // of an adapter
-  PartOrigin origin; // what is not known: the part has its numbers by value alone
+  PartOrigin origin;        // what is not known: the part has its numbers by value alone
 };
 
 // "model.norm.weight" of the base, "teacher/model.norm.weight" of another part.

@@ -20,9 +20,8 @@ constexpr int64_t kSamples = 16;
 bool counts(std::string_view name) {
   constexpr std::string_view kEndings[] = {".safetensors", ".bin", ".pt", ".pth", ".gguf"};
   return name == "config.json" || name == "adapter_config.json" ||
-         std::ranges::any_of(kEndings, [&](std::string_view ending) {
-           return name.ends_with(ending);
-         });
+         std::ranges::any_of(kEndings,
+                             [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
 void add_file(Sha256& hash, const std::string& path) {

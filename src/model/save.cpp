@@ -103,7 +103,7 @@ ModelSnapshot::ModelSnapshot(const Model& model, const std::string& part, Snapsh
       for (size_t piece = 0; piece < stack.spec.pieces.size(); ++piece) {
         ++stack.part(layer).left;
         places_[stack.spec.file_name(stack.spec.pieces[piece], layer)] = {stacks_.size(), piece,
-                                                                             layer};
+                                                                          layer};
       }
     }
     stacks_.push_back(std::move(stack));

@@ -156,8 +156,7 @@ std::shared_ptr<const text::TokenFacts> Model::token_facts() const {
 void Model::set_mask_token(int64_t id) {
   ModelConfig& config = parts_.base().config;
   if (id < 0 || id >= config.vocab_size) {
-    fail(Code::out_of_range, "mask token {} is out of the vocabulary of {}", id,
-         config.vocab_size);
+    fail(Code::out_of_range, "mask token {} is out of the vocabulary of {}", id, config.vocab_size);
   }
   const std::lock_guard lock(words_);
   config.mask_token_id = id;

@@ -35,9 +35,8 @@ std::shared_ptr<graph::Program> compile_loss(const model::Model& model, const Ob
 }
 
 std::vector<graph::BufferRef> run_on_feed(const std::shared_ptr<graph::Program>& program,
-                                          const model::Model& model,
-                                          const Objective& objective, const Batch& feed,
-                                          const Task* task) {
+                                          const model::Model& model, const Objective& objective,
+                                          const Batch& feed, const Task* task) {
   runtime::Arguments arguments(program);
   const model::PartList parts = model.reading(objective.other_parts());
   arguments.share_parameters(model.params().snapshot(parts, nullptr, task));
@@ -142,8 +141,7 @@ LossValue LossRunner::run(const Batch& batch, uint64_t seed, int64_t step, const
   const Batch feed = objective_->feed(prepared(batch, seed, step), model_->config());
   const std::string key =
       model_->reading(objective_->other_parts()).text() + " " + runtime::feed_signature(feed);
-  const auto program =
-      programs_.get(key, [&] { return compile_loss(*model_, *objective_, feed); });
+  const auto program = programs_.get(key, [&] { return compile_loss(*model_, *objective_, feed); });
   const auto outputs = run_on_feed(program, *model_, *objective_, feed, task);
   const Tensor numbers = outputs[0]->read();
   return {numbers.as<float>()[0], numbers.as<float>()[1]};

@@ -62,9 +62,8 @@ StoredModel::StoredModel(const model::Model& model, const model::Selection& trai
     Stored& part = parts_.emplace_back();
     part.name = name;
     part.formats = formats_of(model, name);
-    const bool is_trained = std::ranges::any_of(all, [&](const auto& entry) {
-      return entry.spec.part == name && trained.trains(entry);
-    });
+    const bool is_trained = std::ranges::any_of(
+        all, [&](const auto& entry) { return entry.spec.part == name && trained.trains(entry); });
     if (!is_trained && model.has_origin(name)) {
       part.origin = model.parts().find(name)->origin;
       continue;

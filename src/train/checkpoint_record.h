@@ -15,8 +15,7 @@ namespace dllm::train {
 // A member of trainer.json. The file is ours, so a member that is missing or of another type means damage.
 template <class T> T member(const Json& record, const char* key) {
   const bool there = record.is_object() && record.contains(key);
-  const bool fits = there &&
-                    (!std::is_same_v<T, int64_t> || record.at(key).is_number_integer()) &&
+  const bool fits = there && (!std::is_same_v<T, int64_t> || record.at(key).is_number_integer()) &&
                     (!std::is_same_v<T, std::string> || record.at(key).is_string());
   if (!fits) fail(Code::data_loss, "trainer.json: {} is missing or of another type", key);
   return record.at(key).get<T>();

@@ -38,11 +38,11 @@ struct ProgramSpec {
   const noise::Objective* objective = nullptr;
   const Optimizer* optimizer = nullptr;
   std::shared_ptr<const model::Selection> selection; // of the model's parameters
-  model::PartList parts; // that the loss reads
-  Options options;              // of kind "trainer"
-  std::vector<size_t> trained;  // indices into ParamStore::physical(), growing
-  std::vector<bool> decay;      // by trained parameter
-  std::vector<GroupRate> rates; // by trained parameter
+  model::PartList parts;                             // that the loss reads
+  Options options;                                   // of kind "trainer"
+  std::vector<size_t> trained;                       // indices into ParamStore::physical(), growing
+  std::vector<bool> decay;                           // by trained parameter
+  std::vector<GroupRate> rates;                      // by trained parameter
   // All arrays: those of the optimizer, name by name, averages where they are kept, sums. Of one name they are in the
   // order of the parameters, of one parameter in that of Optimizer::state.
   std::vector<StateEntry> state;

@@ -176,7 +176,7 @@ private:
   Hyper hyper_; // guarded by hyper_mutex_
   mutable std::mutex hyper_mutex_;
   ProgramSpec spec_;
-  int64_t list_version_ = 0; // of the model's parameters, which spec_ counts
+  int64_t list_version_ = 0;             // of the model's parameters, which spec_ counts
   std::vector<graph::BufferRef> arrays_; // written while a step has its turn in the ParamStore
   runtime::ProgramCache<std::pair<ProgramKind, std::string>, std::shared_ptr<const TrainProgram>>
       programs_;

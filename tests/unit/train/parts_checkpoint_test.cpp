@@ -180,9 +180,8 @@ TEST(PartsCheckpoint, HoldsEveryNetwork) {
   test::expect_error(Code::failed_precondition, "part teacher", [&] {
     restore_checkpoint(*trainer_with(loaded(saved_base(folder, "other", 4))), nullptr, dir);
   });
-  test::expect_error(Code::failed_precondition, "the parts base, teacher, this trainer base", [&] {
-    restore_checkpoint(*tiny_trainer(), nullptr, dir);
-  });
+  test::expect_error(Code::failed_precondition, "the parts base, teacher, this trainer base",
+                     [&] { restore_checkpoint(*tiny_trainer(), nullptr, dir); });
 
   const auto by_value = trainer_with(tiny_model(tiny_engine(), false));
   by_value->step(*source.next());

@@ -30,14 +30,13 @@ public:
   bool needs_mask_id() const override { return false; }
   int shift(const model::ModelConfig&) const override { return 1; }
   Batch prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
-                            const noise::PrepareContext& context) const override {
+                     const noise::PrepareContext& context) const override {
     return plain_->prepare(batch, seed, step, context);
   }
 
 protected:
   virtual model::Builder& other(model::Builder& builder) const = 0;
-  noise::Loss build_loss(model::Builder& builder,
-                         const noise::LossInputs& inputs) const override {
+  noise::Loss build_loss(model::Builder& builder, const noise::LossInputs& inputs) const override {
     noise::Loss loss = noise::token_ce_loss(builder, inputs);
     model::Builder& network = other(builder);
     const Value given = network.logits(network.forward(inputs.tokens).hidden);
@@ -163,8 +162,8 @@ TEST(Parts, TheLossIsThatOfTwoModels) {
 TEST(Parts, AMissingPartIsNamedBeforeTheModelChanges) {
   const auto model = tiny_model();
   const Json before = model->describe();
-  const Error error = test::error_of(
-      [&] { Trainer(model, std::make_shared<WithTeacher>(), trainer_options()); });
+  const Error error =
+      test::error_of([&] { Trainer(model, std::make_shared<WithTeacher>(), trainer_options()); });
   EXPECT_EQ(error.code(), Code::not_found);
   EXPECT_NE(error.text().find("no part named teacher"), std::string::npos) << error.text();
   EXPECT_EQ(model->describe(), before);

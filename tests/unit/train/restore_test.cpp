@@ -133,14 +133,13 @@ TEST(OldCheckpoints, GoOn) {
   ASSERT_FALSE(versions.empty());
   for (const std::string& version : versions) {
     SCOPED_TRACE(version);
-    const std::string folder = join_path(root, version),
-                      dir = join_path(folder, "step_000003");
+    const std::string folder = join_path(root, version), dir = join_path(folder, "step_000003");
     const Json record = parse_json(read_text(join_path(folder, "losses.json")), "losses.json");
     const auto losses = record.at("losses").get<std::vector<double>>();
     const auto steps = record.at("steps").get<int64_t>();
-    const auto trainer = trainer_of(
-        model::load_model(tiny_engine(), dir, Options(model::model_schema())),
-        {{"ema", 0.9}, {"freeze", {"model.layers.0.*"}}});
+    const auto trainer =
+        trainer_of(model::load_model(tiny_engine(), dir, Options(model::model_schema())),
+                   {{"ema", 0.9}, {"freeze", {"model.layers.0.*"}}});
     restore_checkpoint(*trainer, nullptr, dir);
     EXPECT_EQ(trainer->steps_done(), steps);
     TextSource source;
