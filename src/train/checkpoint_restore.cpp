@@ -6,7 +6,8 @@
 #include "train/checkpoint.h"
 #include "train/checkpoint_model.h"
 #include "train/checkpoint_record.h"
-#include "train/state.h"
+#include "train/state_file.h"
+#include "train/trainer_state.h"
 
 #include <nlohmann/json.hpp>
 

@@ -8,7 +8,9 @@
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/checkpoint_parts.h"
 #include "train/checkpoint_model.h"
-#include "train/state.h"
+#include "train/checkpoint_save.h"
+#include "train/state_file.h"
+#include "train/trainer_state.h"
 
 #include <nlohmann/json.hpp>
 

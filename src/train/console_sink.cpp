@@ -1,4 +1,4 @@
-#include "train/state.h"
+#include "train/console_sink.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "train/state.h"
+#include "train/jsonl_sink.h"
 
 #include "base/error.h"
 #include "base/files.h"

@@ -2,7 +2,8 @@
 #include "base/named_table.h"
 #include "ckpt/checkpoint_folder.h"
 #include "train/checkpoint.h"
-#include "train/state.h"
+#include "train/checkpoint_save.h"
+#include "train/trainer_state.h"
 #include "train/step_metrics.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-#include "train/state.h"
+#include "train/state_file.h"
 
 #include "base/error.h"
 #include "base/files.h"

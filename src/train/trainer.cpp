@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/named_table.h"
-#include "train/state.h"
+#include "train/trainer_state.h"
 #include "train/step_metrics.h"
 
 #include <nlohmann/json.hpp>
@@ -135,16 +135,6 @@ void Trainer::set_f64(const std::string& key, double value) {
     runner.set_hyper(&Hyper::clip, value);
   else
     fail_unnamed({"trainer setting"}, key, {"lr", "weight_decay", "clip"});
-}
-
-std::unique_ptr<Sink> make_sink(const std::string& kind, const std::string& target,
-                                const Options& options) {
-  if (kind == "console") return make_console_sink(options.i64("every"));
-  if (kind == "jsonl") {
-    if (target.empty()) fail(Code::invalid_argument, "sink jsonl needs the path of a file");
-    return make_jsonl_sink(target, options.i64("every"), options.boolean("append"));
-  }
-  fail_unnamed({"sink"}, kind, {"jsonl", "console"});
 }
 
 void Trainer::add_sink(const std::string& kind, const std::string& target, const Options& options) {

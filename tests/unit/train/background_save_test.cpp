@@ -1,7 +1,8 @@
 // Checkpoints that are written while training goes on. A lock on the run's folder holds a write back for as long as a test
 // wants: a save waits for it up to 30 s.
 
-#include "train/state.h"
+#include "train/background_save.h"
+#include "train/trainer_state.h"
 
 #include "base/error.h"
 #include "base/files.h"

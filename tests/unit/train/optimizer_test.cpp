@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "tiny.h"
 #include "train/programs.h"
-#include "train/state.h"
+#include "train/trainer_state.h"
 
 #include "graph/ops.h"
 

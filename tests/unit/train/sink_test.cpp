@@ -1,4 +1,6 @@
-#include "train/state.h"
+#include "train/console_sink.h"
+#include "train/jsonl_sink.h"
+#include "train/sink.h"
 #include "train/trainer.h"
 
 #include "base/error.h"

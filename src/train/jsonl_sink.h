@@ -1,0 +1,14 @@
+#pragma once
+// Events as one JSON object a line, appended to a file and written at once. Private to src/train.
+
+#include "train/sink.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace dllm::train {
+
+std::unique_ptr<Sink> make_jsonl_sink(const std::string& path, int64_t every, bool append);
+
+} // namespace dllm::train
