@@ -122,15 +122,16 @@ struct Bed {
   PassRequest ask;
   DecodeState state;
   PassProgram program;
+  PassSettings settings;
   int64_t row = -1;
 
   // `behind`: open positions behind the block.
   Bed(std::shared_ptr<model::Model> held, int64_t context, int64_t block, int64_t behind = 0,
-      PassSettings settings = {})
-      : Bed(held, context, block, behind, std::move(settings), rounding_of(*held)) {}
+      PassSettings own = {})
+      : Bed(held, context, block, behind, std::move(own), rounding_of(*held)) {}
   Bed(std::shared_ptr<model::Model> held, int64_t context, int64_t block, int64_t behind,
-      PassSettings settings, const Rounding& rounding)
-      : model(std::move(held)), state(model), program(model, std::move(settings), rounding) {
+      PassSettings own, const Rounding& rounding)
+      : model(std::move(held)), state(model), program(model, rounding), settings(std::move(own)) {
     slot.span = {block, 0, false};
     for (int64_t i = 0; i < context + block + behind; ++i) {
       slot.ids.push_back(static_cast<int32_t>(i % 1000));
@@ -157,7 +158,7 @@ struct Bed {
       const PassRow one{&slot, &ask, row};
       Weights weights;
       weights.buffers = model->params().snapshot(&weights.version);
-      program.run(std::span<const PassRow>(&one, 1), state, weights,
+      program.run(std::span<const PassRow>(&one, 1), settings, state, weights,
                   static_cast<int64_t>(ask.positions.size()), nullptr);
     });
   }

@@ -72,7 +72,7 @@ void exact_shapes(const std::string& shape) {
           pass_shape(model->config(), std::span<const PassRow>(&row, 1), {1, 512, 0}, 0, exact);
       made.capacity = head_capacity(window);
       auto graph = std::make_shared<graph::Graph>("denoise");
-      build_pass(*graph, *model, {}, made);
+      build_pass(*graph, *model, made);
       model->engine().compile(std::move(graph));
     });
     std::vector<Seconds> in_rung, in_own;
@@ -119,7 +119,7 @@ void prefill_with_steps(const std::string& shape) {
   const auto model = make_model(shape);
   print_machine(static_cast<int>(model->engine().i64("threads")));
   DecodeState state(model);
-  PassProgram program(model, {});
+  PassProgram program(model);
   std::deque<Bed> beds;
   std::vector<PassRow> rows;
   for (int64_t i = 0; i < 32; ++i) {
@@ -136,7 +136,7 @@ void prefill_with_steps(const std::string& shape) {
                                      : std::vector<std::vector<size_t>>{all}) {
       std::vector<PassRow> own;
       for (const size_t i : group) own.push_back(rows[i]);
-      program.run(own, state, weights, 31 * 32, nullptr);
+      program.run(own, {}, state, weights, 31 * 32, nullptr);
     }
   };
   for (const bool grouped : {false, true}) {

@@ -189,7 +189,7 @@ void full(const std::shared_ptr<model::Model>& model, const Plan& plan, Peer* pe
 Seconds block_step(const std::shared_ptr<model::Model>& model, const std::string& implementation,
                    int64_t begin, int64_t length, int64_t predicted = kBlock) {
   PassSettings settings;
-  settings.soft_width = 1;
+  settings.needs.soft_width = 1;
   settings.banned.assign(static_cast<size_t>(model->config().vocab_size), 0);
   Bed bed(model, begin, kBlock, length - begin - kBlock, settings);
   if (implementation != "kv_fast") bed.leave_cache(window_of(implementation, begin, length).end);

@@ -26,9 +26,9 @@ Decoder::Decoder(std::shared_ptr<model::Model> model, const Options& options)
     : model_(std::move(model)), options_(policy_options(options)), schedule_(schedule_of(options_)),
       policy_(make_policy(options_.str("policy"), policy_setup(*model_, options_, *schedule_))),
       mask_id_(mask_id_of(*model_, *policy_)),
-      program_(model_, pass_settings(*model_, options_, *policy_)),
-      state_(model_, program_.shift()), version_(model_->version()) {
-  set_loop(pass_settings(*model_, options_, *policy_));
+      settings_(pass_settings(*model_, options_, *policy_)), program_(model_),
+      state_(model_, settings_.shift), version_(model_->version()) {
+  set_loop();
 }
 
 Decoder::~Decoder() = default;
@@ -36,7 +36,6 @@ Decoder::~Decoder() = default;
 void Decoder::set_random_source(std::shared_ptr<const RandomSource> random_source) {
   random_source_ = std::move(random_source);
   stop_loop("random numbers come from a source of the caller");
-  program_.set_noise(random_source_ != nullptr && random_source_->has_noise());
 }
 
 void Decoder::start(std::span<const int32_t> prompt, uint64_t seed) {

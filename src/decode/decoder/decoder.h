@@ -137,11 +137,12 @@ private:
   static void check_steps(const std::vector<Entry*>& requests);
   void find_pass(Entry& entry);
   void keep_final(const Entry& entry, const PassRequest& pass);
-  void take_cache_row(Entry& entry);
+  bool takes_cache_row(Entry& entry, const PassRequest& pass);
+  void end_filling(Entry& entry);
   void move_to_snapshot(const Entry& entry, PassRequest& pass) const;
   CacheView cache_view(const Entry& entry) const;
   // decoder_loop.cpp
-  void set_loop(const PassSettings& settings);
+  void set_loop();
   void stop_loop(const std::string& why_not);
   bool in_loop(const std::vector<Entry*>& active) const;
   void launch(const std::vector<Entry*>& active, int64_t limit, const Task* task);
@@ -175,6 +176,7 @@ private:
   std::unique_ptr<Policy> policy_;
   int32_t mask_id_;
   std::shared_ptr<const RandomSource> random_source_;
+  PassSettings settings_;
   PassProgram program_;
   std::unique_ptr<LoopProgram> loop_; // null: the host goes from step to step
   std::string loop_why_;              // why it is null

@@ -12,15 +12,15 @@
 namespace dllm::decode {
 
 // The loop of the policy where option loop and the engine want it and the options allow it.
-void Decoder::set_loop(const PassSettings& settings) {
+void Decoder::set_loop() {
   const std::string& wanted = options_.str("loop");
   if (wanted == "host") return stop_loop("option loop is host");
   if (wanted == "auto" && !model_->engine().runs_ahead())
     return stop_loop("the engine does not run ahead of the host");
   LoopOffer offer = policy_->loop();
   if (offer.rule == nullptr) return stop_loop(offer.why_not);
-  if (!settings.deferred.empty()) return stop_loop("option defer has no graph form");
-  loop_ = std::make_unique<LoopProgram>(model_, settings, std::move(offer.rule));
+  if (!settings_.deferred.empty()) return stop_loop("option defer has no graph form");
+  loop_ = std::make_unique<LoopProgram>(model_, settings_, std::move(offer.rule));
 }
 
 void Decoder::stop_loop(const std::string& why_not) {
@@ -44,7 +44,7 @@ bool Decoder::in_loop(const std::vector<Entry*>& active) const {
 // block.
 std::vector<LoopPlan> Decoder::fill_caches(const std::vector<Entry*>& active,
                                            const Weights& weights, const Task* task) {
-  const int64_t shift = program_.shift();
+  const int64_t shift = settings_.shift;
   std::vector<LoopPlan> plans(active.size());
   // A session's own passes, then one over what is decided and not kept.
   for (std::vector<Entry*> filling{nullptr}; !filling.empty();) {
@@ -52,11 +52,9 @@ std::vector<LoopPlan> Decoder::fill_caches(const std::vector<Entry*>& active,
     for (size_t i = 0; i < active.size(); ++i) {
       Entry& entry = *active[i];
       LoopPlan& plan = plans[i];
-      plan = entry.session->plan_loop(entry.request, cache_view(entry));
-      if (plan.pass.cached && entry.cache_row < 0) {
-        take_cache_row(entry);
-        plan = entry.session->plan_loop(entry.request, cache_view(entry));
-      }
+      const auto ask = [&] { return entry.session->plan_loop(entry.request, cache_view(entry)); };
+      plan = ask();
+      if (takes_cache_row(entry, plan.pass)) plan = ask();
       move_to_snapshot(entry, plan.pass);
       const bool behind = plan.pass.cached && plan.pass.begin < plan.pass.final_end - shift;
       if (plan.pass.kind == PassKind::step && !behind) continue;
@@ -69,9 +67,7 @@ std::vector<LoopPlan> Decoder::fill_caches(const std::vector<Entry*>& active,
     if (filling.empty()) break;
     run_passes(filling, weights, task, static_cast<int64_t>(active.size()));
     for (Entry* entry : filling) {
-      if (entry->pass.kind == PassKind::step) continue;
-      ++(entry->pass.kind == PassKind::prefill ? entry->request.prefills : entry->request.commits);
-      entry->session->apply(entry->request, entry->pass, {});
+      if (entry->pass.kind != PassKind::step) end_filling(*entry);
     }
   }
   return plans;

@@ -15,7 +15,7 @@ namespace dllm::decode {
 
 int32_t mask_id_of(const model::Model& model, const Policy& policy) {
   if (model.config().mask_token_id >= 0) return static_cast<int32_t>(model.config().mask_token_id);
-  if (!policy.needs_mask()) return 0;
+  if (!policy.needs().mask) return 0;
   fail_with_hint(
       "set option mask_token of the model (a token's text or id), or \"dllm\": "
       "{\"mask_token_id\"} in its config.json, or train it with a masked objective; a causal "
@@ -102,15 +102,10 @@ PassSettings pass_settings(const model::Model& model, const Options& options,
                            const Policy& policy) {
   PassSettings settings;
   const model::ModelConfig& config = model.config();
-  settings.edits = policy.edits();
-  settings.conditions = policy.conditions();
-  settings.looks_left = policy.looks_left();
-  settings.shift = settings.edits ? 0 : shift_of(config, options);
-  settings.top = std::min(policy.top(), config.vocab_size);
-  settings.shaped = policy.shaped();
-  settings.nucleus_first = policy.nucleus_first();
-  settings.soft_width = policy.soft_width();
-  settings.bf16_embeddings = policy.bf16_embeddings();
+  settings.needs = policy.needs();
+  settings.needs.top = std::min(settings.needs.top, config.vocab_size);
+  // The heads of edits read a token's own hidden state.
+  settings.shift = settings.needs.edits ? 0 : shift_of(config, options);
   settings.banned.assign(static_cast<size_t>(config.vocab_size), 0);
   for (const std::string& text : options.list("suppress"))
     settings.banned[static_cast<size_t>(parse_id(text, config.vocab_size, "option suppress"))] = 1;
@@ -152,7 +147,7 @@ Planned plan_rows(const model::ModelConfig& config, const Options& options, cons
   if (!prefill) {
     pass.positions.resize(static_cast<size_t>(window));
     std::iota(pass.positions.begin(), pass.positions.end(), pass.begin);
-    if (policy.soft_width() > 0) pass.soft.resize(1);
+    if (policy.needs().soft_width > 0) pass.soft.resize(1);
   }
   return made;
 }
@@ -207,12 +202,13 @@ model::Job decoding_job(const std::shared_ptr<graph::Engine>& engine,
   const auto block = static_cast<int64_t>(planned.pass.positions.size());
   if (loop != nullptr) {
     job.graph = std::make_shared<graph::Graph>("denoise_loop");
-    build_loop(*job.graph, *model, step, *loop, loop_shape(shape, step, block, block));
+    build_loop(*job.graph, *model, *loop, loop_shape(shape, step, block, block));
     return job;
   }
   if (block > 0 || !planned.pass.cached) shape.capacity = head_capacity(own * block);
   job.graph = std::make_shared<graph::Graph>("denoise");
-  build_pass(*job.graph, *model, step, shape);
+  shape.set(step);
+  build_pass(*job.graph, *model, shape);
   return job;
 }
 

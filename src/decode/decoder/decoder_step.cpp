@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 
 namespace dllm::decode {
 namespace {
@@ -30,16 +31,16 @@ std::vector<Decoder::Entry*> Decoder::active_requests() {
 void Decoder::run_passes(const std::vector<Entry*>& requests, const Weights& weights,
                          const Task* task, int64_t least_rows) {
   check_task(task);
-  for (int kind = 0; kind < PassProgram::kKinds; ++kind) {
+  std::map<PassKey, std::vector<Entry*>> alike;
+  for (Entry* entry : requests) {
+    if (entry->pass.end > entry->pass.begin) alike[PassKey(entry->pass)].push_back(entry);
+  }
+  for (const auto& [key, owners] : alike) {
     std::vector<PassRow> rows;
-    std::vector<Entry*> owners;
     int64_t positions = 0;
-    for (Entry* entry : requests) {
-      const PassRequest& pass = entry->pass;
-      if (pass.end <= pass.begin || PassProgram::kind_of(pass) != kind) continue;
+    for (const Entry* entry : owners) {
       rows.push_back({&entry->request, &entry->pass, entry->cache_row});
-      owners.push_back(entry);
-      positions += static_cast<int64_t>(pass.positions.size());
+      positions += std::ssize(entry->pass.positions);
     }
     capacity_ = std::max(capacity_, positions);
     for (const std::vector<size_t>& group : window_groups(rows, program_.rounding())) {
@@ -54,7 +55,7 @@ void Decoder::run_passes(const std::vector<Entry*>& requests, const Weights& wei
 void Decoder::run_pass_of(const std::vector<Entry*>& owners, std::span<const PassRow> rows,
                           const Weights& weights, const Task* task, int64_t least_rows) {
   std::vector<std::vector<Prediction>> answers =
-      program_.run(rows, state_, weights, capacity_, task, least_rows);
+      program_.run(rows, settings_, state_, weights, capacity_, task, least_rows);
   const bool waited = std::any_of(rows.begin(), rows.end(),
                                   [](const PassRow& row) { return !row.pass->positions.empty(); });
   ++launches_;
@@ -73,12 +74,16 @@ void Decoder::keep_final(const Entry& entry, const PassRequest& pass) {
   state_.commit(entry.cache_row, entry.request.ids, pass.begin, pass.final_end);
 }
 
-void Decoder::take_cache_row(Entry& entry) {
+// Whether the request takes its row for this pass: the session is then asked again, with what the
+// row holds.
+bool Decoder::takes_cache_row(Entry& entry, const PassRequest& pass) {
+  if (!pass.cached || entry.cache_row >= 0) return false;
   const Request& request = entry.request;
   const auto open = std::find(request.states.begin(), request.states.end(), State::masked);
   const auto known = static_cast<size_t>(open - request.states.begin());
   entry.cache_row = state_.acquire(
       request.length(), std::span<const int32_t>(request.ids).first(known), request.span);
+  return true;
 }
 
 // A pass begins where the state can go on: the positions from there to the window are computed again.
@@ -119,22 +124,25 @@ void Decoder::predict_all(const std::vector<Entry*>& requests, const Task* task)
         entry->predicted = true;
         continue;
       }
-      Request& request = entry->request;
-      ++(entry->pass.kind == PassKind::prefill ? request.prefills : request.commits);
-      entry->session->apply(request, entry->pass, {});
-      if (request.active()) waiting.push_back(entry);
+      end_filling(*entry);
+      if (entry->request.active()) waiting.push_back(entry);
     }
   }
 }
 
 // The pass a request needs next, with a row of the cache where it uses one.
 void Decoder::find_pass(Entry& entry) {
-  entry.pass = entry.session->next_pass(entry.request, cache_view(entry));
-  if (entry.pass.cached && entry.cache_row < 0) {
-    take_cache_row(entry);
-    entry.pass = entry.session->next_pass(entry.request, cache_view(entry));
-  }
+  const auto ask = [&] { return entry.session->next_pass(entry.request, cache_view(entry)); };
+  entry.pass = ask();
+  if (takes_cache_row(entry, entry.pass)) entry.pass = ask();
   move_to_snapshot(entry, entry.pass);
+}
+
+// After a pass that only wrote K and V.
+void Decoder::end_filling(Entry& entry) {
+  Request& request = entry.request;
+  ++(entry.pass.kind == PassKind::prefill ? request.prefills : request.commits);
+  entry.session->apply(request, entry.pass, {});
 }
 
 // Before any canvas of a step changes.

@@ -16,8 +16,7 @@ using graph::Value;
 // What goes round, in the order of the body's inputs and outputs.
 class LoopState {
 public:
-  LoopState(Graph& body, const model::Model& model, const PassSettings& settings,
-            const LoopShape& shape) {
+  LoopState(Graph& body, const model::Model& model, const LoopShape& shape) {
     const int64_t rows = shape.pass.rows, window = shape.pass.window;
     const graph::AxisSet axes = model::request_axes(model.engine().mesh());
     const auto equal = [&](const char* name) { // on all ranks
@@ -37,8 +36,9 @@ public:
     open = own("open", DType::u8, Shape{rows, shape.block});
     if (shape.pass.soft) {
       soft_on = own("soft_on", DType::u8, Shape{rows, window});
-      soft_ids = own("soft_ids", DType::i32, Shape{rows, window, settings.soft_width});
-      soft_weights = own("soft_weights", DType::f32, Shape{rows, window, settings.soft_width});
+      soft_ids = own("soft_ids", DType::i32, Shape{rows, window, shape.pass.needs.soft_width});
+      soft_weights =
+          own("soft_weights", DType::f32, Shape{rows, window, shape.pass.needs.soft_width});
     }
     if (shape.pass.keys > 0) {
       for (const StateInput& input : state_inputs(model.config(), model.params(), shape.pass)) {
@@ -46,8 +46,8 @@ public:
         stacks.push_back(body.input(input.name, input.type));
       }
     }
-    record =
-        own("record", DType::i32, Shape{shape.steps, shape.places(), record_columns(settings)});
+    record = own("record", DType::i32,
+                 Shape{shape.steps, shape.places(), record_columns(shape.pass.needs)});
   }
 
   const std::vector<std::string>& names() const { return names_; }
@@ -74,10 +74,9 @@ private:
 // One step of the loop.
 class StepBody {
 public:
-  StepBody(Graph& body, const model::Model& model, const PassSettings& settings,
-           const LoopRule& rule, const LoopShape& shape)
-      : graph_(body), settings_(settings), rule_(rule), shape_(shape),
-        state_(body, model, settings, shape), builder_(body, model) {}
+  StepBody(Graph& body, const model::Model& model, const LoopRule& rule, const LoopShape& shape)
+      : graph_(body), rule_(rule), shape_(shape), state_(body, model, shape),
+        builder_(body, model) {}
 
   void build() {
     const Value place = input("place", DType::i32, both());
@@ -85,7 +84,7 @@ public:
     const Value wanted = graph::logical_and(rule_.wanted(moment), per_row(state_.alive));
     Value timesteps;
     if (builder_.config().time_conditioning) timesteps = of_step("timesteps", DType::f32);
-    const WindowStates made = window_states(builder_, settings_, shape_.pass, timesteps);
+    const WindowStates made = window_states(builder_, shape_.pass, timesteps);
     const PredictionValues predicted = predict(made.hidden, wanted);
     const LoopChoice choice = rule_.choose(moment, predicted);
     const Value commit = graph::logical_and(choice.decided, per_row(state_.alive));
@@ -120,6 +119,7 @@ public:
   const std::vector<std::string>& state_names() const { return state_.names(); }
 
 private:
+  const PredictionNeeds& needs() const { return shape_.pass.needs; }
   Shape both() const { return {shape_.pass.rows, shape_.block}; }
   Shape flat() const { return {shape_.places()}; }
   Value i32(int64_t value) { return graph::scalar_i32(graph_, static_cast<int32_t>(value)); }
@@ -187,14 +187,15 @@ private:
         graph::scatter_set(graph::broadcast(i32(0), flat()), to, numbers); // (capacity)
     const auto packed = [&](Value x) { return graph::take(graph::reshape(x, flat()), from); };
     const Value query = packed(input("query", DType::i32, both()));
-    graph::TokenStatisticsInputs head = head_over(builder_, graph::take(hidden, query), settings_);
+    graph::TokenStatisticsInputs head =
+        head_over(builder_, graph::take(hidden, query), shape_.pass);
     head.count =
         graph::reshape(graph::slice_axis(upto, 0, shape_.places() - 1, shape_.places()), Shape{});
     head.temperature = packed(input("temperature", DType::f32, both()));
     head.top_k = packed(input("top_k", DType::i32, both()));
     head.top_p = packed(input("top_p", DType::f32, both()));
     head.uniform = packed(numbers_of_step("uniform"));
-    const graph::TokenStatistics s = graph::token_statistics(head, settings_.top);
+    const graph::TokenStatistics s = graph::token_statistics(head, needs().top);
     const auto spread = [&](Value x) {
       const Value back = graph::take(x, to);
       const bool wide = back.rank() == 2; // (places, top)
@@ -212,14 +213,13 @@ private:
   }
 
   Value write_record(const PredictionValues& predicted, Value after) {
-    const Value lines = prediction_lines(predicted, settings_.columns(), {after});
-    const Shape one{1, shape_.places(), record_columns(settings_)};
+    const Value lines = prediction_lines(predicted, PredictionColumns(needs()), {after});
+    const Shape one{1, shape_.places(), record_columns(needs())};
     return graph::dynamic_update_slice(state_.record, graph::reshape(lines, one),
                                        {state_.step, i32(0), i32(0)});
   }
 
   Graph& graph_;
-  const PassSettings& settings_;
   const LoopRule& rule_;
   const LoopShape& shape_;
   LoopState state_; // its inputs come first
@@ -241,10 +241,10 @@ std::shared_ptr<Graph> condition_of(const Graph& body) {
 
 } // namespace
 
-void build_loop(Graph& graph, const model::Model& model, const PassSettings& settings,
-                const LoopRule& rule, const LoopShape& shape) {
+void build_loop(Graph& graph, const model::Model& model, const LoopRule& rule,
+                const LoopShape& shape) {
   const auto body = std::make_shared<Graph>("denoise_step");
-  StepBody step(*body, model, settings, rule, shape);
+  StepBody step(*body, model, rule, shape);
   step.build();
   const std::vector<std::string>& names = step.state_names();
   std::vector<Value> state, consts;

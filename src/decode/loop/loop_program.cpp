@@ -128,19 +128,21 @@ std::span<const int32_t> LoopRecord::answer_of(int64_t row) const {
 }
 
 std::span<const int32_t> LoopRecord::line(int64_t step, int64_t row, int64_t place) const {
-  const int64_t columns = record_columns(settings_);
+  const int64_t columns = record_columns(settings_.needs);
   const int64_t at = (step * shape_.places() + place_of(row) * shape_.block + place) * columns;
   return answer_of(row).subspan(static_cast<size_t>(at), static_cast<size_t>(columns));
 }
 
 int64_t LoopRecord::steps(int64_t row) const {
-  const int64_t at = shape_.steps * shape_.places() * record_columns(settings_) + place_of(row);
+  const int64_t at =
+      shape_.steps * shape_.places() * record_columns(settings_.needs) + place_of(row);
   return answer_of(row)[static_cast<size_t>(at)];
 }
 
 bool LoopRecord::goes_on(int64_t row) const {
   // Behind the steps.
-  const int64_t at = shape_.steps * shape_.places() * record_columns(settings_) + shape_.pass.rows;
+  const int64_t at =
+      shape_.steps * shape_.places() * record_columns(settings_.needs) + shape_.pass.rows;
   return answer_of(row)[static_cast<size_t>(at + place_of(row))] != 0;
 }
 
@@ -153,7 +155,7 @@ int64_t LoopRecord::most_steps() const {
 
 Prediction LoopRecord::prediction(int64_t step, int64_t row, int64_t place,
                                   int64_t position) const {
-  return prediction_of(line(step, row, place), settings_.columns(), position);
+  return prediction_of(line(step, row, place), PredictionColumns(settings_.needs), position);
 }
 
 int32_t LoopRecord::after(int64_t step, int64_t row, int64_t place) const {
@@ -163,7 +165,8 @@ int32_t LoopRecord::after(int64_t step, int64_t row, int64_t place) const {
 LoopShape loop_shape(const PassShape& pass, const PassSettings& settings, int64_t block,
                      int64_t steps) {
   LoopShape shape{pass, round_up(block, 1), 1};
-  shape.pass.soft = settings.soft_width > 0;
+  shape.pass.set(settings);
+  shape.pass.soft = settings.needs.soft_width > 0;
   shape.pass.capacity = shape.places();
   const int64_t most = std::max<int64_t>(1, kMostLines / shape.places());
   shape.steps = std::min(round_up(std::min(steps, kMostLines), 1), most);
@@ -196,7 +199,7 @@ LoopRecord LoopProgram::run(std::span<const LoopRow> rows, DecodeState& state,
   const LoopShape shape = shape_of(rows, passes, shares, state, least_rows);
   const std::shared_ptr<graph::Program> program = programs_.get(shape, [&] {
     auto graph = std::make_shared<graph::Graph>("denoise_loop");
-    build_loop(*graph, *model_, settings_, *rule_, shape);
+    build_loop(*graph, *model_, *rule_, shape);
     return model_->engine().compile(std::move(graph));
   });
   const std::vector<Batch> feeds = shares.feeds([&](int64_t share) {

@@ -24,8 +24,8 @@ struct LoopShape {
 
 // A line of the record, (steps, places, columns): a prediction, then the token after the step, -1
 // where it is masked.
-inline int64_t record_columns(const PassSettings& settings) {
-  return settings.columns().count + 1;
+inline int64_t record_columns(const PredictionNeeds& needs) {
+  return PredictionColumns(needs).count + 1;
 }
 
 // Inputs: those of window_states, and of a block at (row, place in the block):
@@ -36,8 +36,8 @@ inline int64_t record_columns(const PassSettings& settings) {
 // Outputs: keys, values where cached (in the place of the inputs), then answer: of every share of the
 // mesh (pass/shares.h) the record, the number of steps (rows), 1 for rows whose block goes on (rows), all
 // i32 and flat.
-void build_loop(graph::Graph& graph, const model::Model& model, const PassSettings& settings,
-                const LoopRule& rule, const LoopShape& shape);
+void build_loop(graph::Graph& graph, const model::Model& model, const LoopRule& rule,
+                const LoopShape& shape);
 
 // One request in a loop. plan.pass.kind is step, and its window holds nothing to fill first.
 struct LoopRow {

@@ -69,11 +69,19 @@ int64_t head_capacity(int64_t positions) {
       std::bit_ceil(static_cast<uint64_t>(std::max(positions, kLeastCapacity))));
 }
 
+void PassShape::set(const PassSettings& settings) {
+  needs = settings.needs;
+  bans = !settings.banned.empty();
+  defers = !settings.deferred.empty();
+}
+
 PassShape pass_shape(const model::ModelConfig& config, std::span<const PassRow> rows,
                      const CacheShape& cache, int64_t least_rows, const Rounding& rounding,
                      int64_t count) {
   const PassRequest& first = *rows[0].pass;
   PassShape shape{0, 0, 0, 0, 0, !first.unconditional.empty(), !first.soft.empty(), first.plain};
+  const RandomSource* source = rows[0].request->random_source;
+  shape.noise = source != nullptr && source->has_noise();
   int64_t keys = 0;
   for (const PassRow& row : rows) {
     const PassRequest& pass = *row.pass;

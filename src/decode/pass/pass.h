@@ -2,6 +2,7 @@
 // One forward pass: what a request needs of it and gets back, predictions as arrays, and what makes two passes the same
 // program.
 
+#include "decode/pass/settings.h"
 #include "decode/request/request.h"
 #include "graph/graph.h"
 #include "model/config.h"
@@ -21,7 +22,7 @@ namespace dllm::decode {
 // weights), rescaled to the same mix of the norms.
 struct SoftInput {
   int64_t position = 0;
-  std::vector<int32_t> ids; // Policy::soft_width() of them
+  std::vector<int32_t> ids; // PredictionNeeds::soft_width of them
   std::vector<float> weights;
 };
 
@@ -61,8 +62,8 @@ struct PassRequest {
   int64_t together = -1;
   int shift = -1;         // instead of the decoder's; -1: that one
   float temperature = -1; // instead of the request's; negative: that one
-  // Of policies with Policy::conditions(): Prediction::mean_embedding of a step before, one behind the other for each of
-  // `positions`; empty: none.
+  // With PredictionNeeds::conditions: Prediction::mean_embedding of a step before, one behind the
+  // other for each of `positions`; empty: none.
   std::vector<float> conditioning;
   std::vector<int64_t> positions; // whose predictions are wanted, inside the window, ascending
 };
@@ -82,16 +83,16 @@ struct Prediction {
   int32_t argmax = 0;
   float max_probability = 0;
   float entropy = 0; // nats, at temperature 1 without filters
-  // Of the distribution a draw is made from, after temperature and filters; only for policies with
-  // Policy::shaped().
+  // Of the distribution a draw is made from, after temperature and filters; only with
+  // PredictionNeeds::shaped.
   float shaped_probability = 0, shaped_margin = 0, shaped_entropy = 0;
-  std::vector<int32_t> top_ids; // the Policy::top() likeliest tokens
+  std::vector<int32_t> top_ids; // the PredictionNeeds::top likeliest tokens
   std::vector<float> top_probs;
-  // Of the token to its left under the distribution of max_probability; 0 where there is none or it is never predicted; only for
-  // policies with Policy::looks_left().
+  // Of the token to its left under the distribution of max_probability; 0 where there is none or it
+  // is never predicted; only with PredictionNeeds::looks_left.
   float left_probability = 0;
-  EditPrediction edit; // only for policies with Policy::edits()
-  // What the embedding of a draw is on average, before filters; only for policies with Policy::conditions().
+  EditPrediction edit; // only with PredictionNeeds::edits
+  // What the embedding of a draw is on average, before filters; only with PredictionNeeds::conditions.
   std::vector<float> mean_embedding; // (hidden)
 };
 
@@ -115,10 +116,10 @@ struct PredictionColumns {
   int64_t edit; // insert, its probability, rates; -1: not there
   int64_t count;
 
-  PredictionColumns(int64_t top_count, bool has_shaped, bool has_edits = false)
-      : shaped(has_shaped ? 5 : -1), top(top_count), top_ids(has_shaped ? 8 : 5),
-        top_probs(top_ids + top), edit(has_edits ? top_probs + top : -1),
-        count(top_probs + top + (has_edits ? 5 : 0)) {}
+  explicit PredictionColumns(const PredictionNeeds& needs)
+      : shaped(needs.shaped ? 5 : -1), top(needs.top), top_ids(needs.shaped ? 8 : 5),
+        top_probs(top_ids + top), edit(needs.edits ? top_probs + top : -1),
+        count(top_probs + top + (needs.edits ? 5 : 0)) {}
 };
 
 // As Prediction, any shape, the same for all but the last two.
@@ -161,6 +162,11 @@ struct PassShape {
   bool plain = false;
   int64_t saved_rows =
       0; // requests with snapshots in the state; 0: not cached, or the model has none
+  PredictionNeeds needs;
+  bool bans = false, defers = false; // tokens (PassSettings)
+  bool noise = false;                // of the requests' source of random numbers
+
+  void set(const PassSettings& settings);
 
   // A cached pass writes a state of so many rows and positions.
   model::StateSize state_size() const {

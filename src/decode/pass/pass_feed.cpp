@@ -191,9 +191,8 @@ void add_times(Batch& feed, const model::ModelConfig& config, const PassShape& s
   feed.set("timesteps", Tensor::from(Shape{count}, times));
 }
 
-void add_soft(Batch& feed, const PassSettings& settings, const PassShape& shape,
-              std::span<const PassRow> rows) {
-  const int64_t places = shape.rows * shape.window, width = settings.soft_width;
+void add_soft(Batch& feed, const PassShape& shape, std::span<const PassRow> rows) {
+  const int64_t places = shape.rows * shape.window, width = shape.needs.soft_width;
   std::vector<uint8_t> on(static_cast<size_t>(places), 0);
   std::vector<int32_t> ids(static_cast<size_t>(places * width), 0);
   std::vector<float> weights(ids.size(), 0.0f);
@@ -233,8 +232,8 @@ void add_queries(Batch& feed, const PassSettings& settings, const PassShape& sha
   const auto capacity = static_cast<size_t>(shape.capacity);
   std::vector<int32_t> query(capacity, 0), top_k(capacity, 0);
   std::vector<float> temperature(capacity, 0), top_p(capacity, 1), uniform(capacity, 0);
-  std::vector<float> insert_uniform(settings.edits ? capacity : 0, 0);
-  std::vector<float> noise(settings.noise ? capacity * vocab : 0, 0);
+  std::vector<float> insert_uniform(shape.needs.edits ? capacity : 0, 0);
+  std::vector<float> noise(shape.noise ? capacity * vocab : 0, 0);
   size_t i = 0;
   for (int64_t r = 0; r < static_cast<int64_t>(rows.size()); ++r) {
     const PassRow& row = rows[static_cast<size_t>(r)];
@@ -248,8 +247,8 @@ void add_queries(Batch& feed, const PassSettings& settings, const PassShape& sha
       top_k[i] = row.request->settings.top_k;
       top_p[i] = row.request->settings.top_p;
       uniform[i] = position_uniform(*row.request, position, 0);
-      if (settings.edits) insert_uniform[i] = position_uniform(*row.request, position, 4);
-      if (settings.noise)
+      if (shape.needs.edits) insert_uniform[i] = position_uniform(*row.request, position, 4);
+      if (shape.noise)
         row.request->random_source->noise(*row.request, position,
                                           std::span<float>(noise).subspan(i * vocab, vocab));
       ++i;
@@ -261,9 +260,9 @@ void add_queries(Batch& feed, const PassSettings& settings, const PassShape& sha
   feed.set("top_k", Tensor::from(Shape{shape.capacity}, top_k));
   feed.set("top_p", Tensor::from(Shape{shape.capacity}, top_p));
   feed.set("uniform", Tensor::from(Shape{shape.capacity}, uniform));
-  if (settings.edits)
+  if (shape.needs.edits)
     feed.set("insert_uniform", Tensor::from(Shape{shape.capacity}, insert_uniform));
-  if (settings.noise)
+  if (shape.noise)
     feed.set("noise", Tensor::from(Shape{shape.capacity, static_cast<int64_t>(vocab)}, noise));
 }
 
@@ -282,9 +281,8 @@ void add_window_feed(Batch& feed, const model::ModelConfig& config, const PassSe
   else if (!config.sliding.empty())
     add_slides(feed, config, shape, rows);
   if (config.time_conditioning) add_times(feed, config, shape, rows);
-  if (shape.soft) add_soft(feed, settings, shape, rows);
-  if (!settings.banned.empty())
-    feed.set("banned", Tensor::from(Shape{config.vocab_size}, settings.banned));
+  if (shape.soft) add_soft(feed, shape, rows);
+  if (shape.bans) feed.set("banned", Tensor::from(Shape{config.vocab_size}, settings.banned));
 }
 
 Batch pass_feed(const model::ModelConfig& config, const PassSettings& settings,
@@ -293,9 +291,9 @@ Batch pass_feed(const model::ModelConfig& config, const PassSettings& settings,
   add_window_feed(feed, config, settings, shape, rows, state);
   if (shape.capacity == 0) return feed;
   add_queries(feed, settings, shape, rows, static_cast<size_t>(config.vocab_size));
-  if (settings.conditions) add_conditioning(feed, config, shape, rows);
-  if (settings.looks_left) add_left_tokens(feed, settings, shape, rows);
-  if (!settings.deferred.empty()) {
+  if (shape.needs.conditions) add_conditioning(feed, config, shape, rows);
+  if (shape.needs.looks_left) add_left_tokens(feed, settings, shape, rows);
+  if (shape.defers) {
     std::vector<uint8_t> both = settings.deferred;
     for (size_t i = 0; i < settings.banned.size(); ++i) both[i] |= settings.banned[i];
     feed.set("banned_or_deferred", Tensor::from(Shape{config.vocab_size}, both));

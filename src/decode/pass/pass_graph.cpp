@@ -78,13 +78,12 @@ model::StateValues state_values(model::Builder& builder, const PassShape& shape)
 
 } // namespace
 
-WindowStates window_states(model::Builder& builder, const PassSettings& settings,
-                           const PassShape& shape, Value timesteps) {
+WindowStates window_states(model::Builder& builder, const PassShape& shape, Value timesteps) {
   Graph& graph = builder.graph();
   const model::ModelConfig& config = builder.config();
   const int64_t rows = shape.all_rows();
   const Shape window{rows, shape.window};
-  if (settings.bf16_embeddings) builder.round_embeddings();
+  if (shape.needs.bf16_embeddings) builder.round_embeddings();
   model::ForwardInputs inputs;
   inputs.ids = row_input(builder, "ids", DType::i32, window);
   inputs.positions = row_input(builder, "positions", DType::i32, window);
@@ -92,7 +91,7 @@ WindowStates window_states(model::Builder& builder, const PassSettings& settings
   if (config.canvas) {
     inputs.canvas_start = row_input(builder, "canvas_start", DType::i32, Shape{rows});
     inputs.mask.query_start = row_input(builder, "query_start", DType::i32, Shape{rows});
-    if (settings.conditions && shape.capacity > 0)
+    if (shape.needs.conditions && shape.capacity > 0)
       inputs.conditioning = conditioning_of(builder, shape);
   } else if (!config.sliding.empty()) { // windows count from a query's own place
     inputs.slides = input_of(graph, "slides", DType::i32, Shape{});
@@ -102,7 +101,7 @@ WindowStates window_states(model::Builder& builder, const PassSettings& settings
     inputs.timesteps =
         timesteps.defined() ? timesteps : row_input(builder, "timesteps", DType::f32, Shape{rows});
   }
-  if (shape.soft) inputs.embeddings = soft_embeddings(builder, inputs.ids, settings.soft_width);
+  if (shape.soft) inputs.embeddings = soft_embeddings(builder, inputs.ids, shape.needs.soft_width);
   const bool cached = shape.keys > 0;
   if (cached) inputs.state = state_values(builder, shape);
   inputs.round_kv = !cached && config.cache_dtype != DType::f32;
@@ -111,21 +110,22 @@ WindowStates window_states(model::Builder& builder, const PassSettings& settings
 }
 
 graph::TokenStatisticsInputs head_over(model::Builder& builder, Value hidden,
-                                       const PassSettings& settings) {
+                                       const PassShape& shape) {
+  const PredictionNeeds& needs = shape.needs;
   const model::Head own =
-      model::whole(builder.head(settings.edits ? model::kSubstituteHead : "lm"), hidden);
+      model::whole(builder.head(needs.edits ? model::kSubstituteHead : "lm"), hidden);
   graph::TokenStatisticsInputs head;
   head.x = hidden;
   head.weight = own.weight;
   head.bias = own.bias;
   head.scale = own.scale;
   head.softcap = own.softcap;
-  if (!settings.banned.empty())
+  if (shape.bans)
     head.banned =
         input_of(builder.graph(), "banned", DType::u8, Shape{builder.config().vocab_size});
-  head.nucleus_first = settings.nucleus_first;
-  head.shaped = settings.shaped;
-  head.as_softmax = settings.soft_width > 0; // mixes go on computing with 1 - p
+  head.nucleus_first = needs.nucleus_first;
+  head.shaped = needs.shaped;
+  head.as_softmax = needs.soft_width > 0; // mixes go on computing with 1 - p
   return head;
 }
 
@@ -148,14 +148,15 @@ Value guide(model::Builder& builder, Value hidden, Value query, const PassShape&
 }
 
 graph::TokenStatisticsInputs head_inputs(model::Builder& builder, Value hidden,
-                                         const PassSettings& settings, int64_t capacity) {
-  graph::TokenStatisticsInputs head = head_over(builder, hidden, settings);
+                                         const PassShape& shape) {
+  const int64_t capacity = shape.capacity;
+  graph::TokenStatisticsInputs head = head_over(builder, hidden, shape);
   head.count = row_input(builder, "count", DType::i32, Shape{});
   head.temperature = row_input(builder, "temperature", DType::f32, Shape{capacity});
   head.top_k = row_input(builder, "top_k", DType::i32, Shape{capacity});
   head.top_p = row_input(builder, "top_p", DType::f32, Shape{capacity});
   head.uniform = row_input(builder, "uniform", DType::f32, Shape{capacity});
-  if (settings.noise)
+  if (shape.noise)
     head.noise =
         row_input(builder, "noise", DType::f32, Shape{capacity, builder.config().vocab_size});
   return head;
@@ -197,8 +198,8 @@ std::vector<Value> edit_columns(model::Builder& builder, graph::TokenStatisticsI
 
 } // namespace
 
-void build_pass(Graph& graph, const model::Model& model, const PassSettings& settings,
-                const PassShape& shape) {
+void build_pass(Graph& graph, const model::Model& model, const PassShape& shape) {
+  const PredictionNeeds& needs = shape.needs;
   if (shape.guided && model.config().logit_softcap > 0) {
     fail_with_hint("set guidance to 0", Code::unimplemented,
                    "guidance of a model that caps its logits is not supported yet");
@@ -206,7 +207,7 @@ void build_pass(Graph& graph, const model::Model& model, const PassSettings& set
   model::Builder adapted(graph, model);
   model::Builder& builder = shape.plain ? adapted.without_adapters() : adapted;
   const graph::Mesh& mesh = model.engine().mesh();
-  const WindowStates made = window_states(builder, settings, shape);
+  const WindowStates made = window_states(builder, shape);
   if (made.state.defined()) {
     const std::vector<StateInput> inputs = state_inputs(model.config(), model.params(), shape);
     for (size_t i = 0; i < inputs.size(); ++i)
@@ -216,16 +217,15 @@ void build_pass(Graph& graph, const model::Model& model, const PassSettings& set
   const Value query = row_input(builder, "query", DType::i32, Shape{shape.capacity});
   const Value chosen =
       shape.guided ? guide(builder, made.hidden, query, shape) : graph::take(made.hidden, query);
-  graph::TokenStatisticsInputs head = head_inputs(builder, chosen, settings, shape.capacity);
-  const graph::TokenStatistics s = graph::token_statistics(head, settings.top);
+  graph::TokenStatisticsInputs head = head_inputs(builder, chosen, shape);
+  const graph::TokenStatistics s = graph::token_statistics(head, needs.top);
   const PredictionValues predicted{s.draw,    s.argmax,      s.draw_prob,     s.max_prob,
                                    s.entropy, s.shaped_prob, s.shaped_margin, s.shaped_entropy,
                                    s.top_ids, s.top_probs};
-  const std::vector<Value> more =
-      settings.edits ? edit_columns(builder, head) : std::vector<Value>{};
-  graph.output("answer",
-               gather_shares(prediction_lines(predicted, settings.columns(), more), mesh));
-  if (!settings.deferred.empty()) {
+  const std::vector<Value> more = needs.edits ? edit_columns(builder, head) : std::vector<Value>{};
+  const Value lines = prediction_lines(predicted, PredictionColumns(needs), more);
+  graph.output("answer", gather_shares(lines, mesh));
+  if (shape.defers) {
     // The probability of the draw among the tokens that are not deferred: its own by theirs, in logs. A draw whose
     // own one is below the smallest float has that of the likeliest of the others, or none.
     head.banned = graph.input("banned_or_deferred", DType::u8, Shape{model.config().vocab_size});
@@ -237,9 +237,9 @@ void build_pass(Graph& graph, const model::Model& model, const PassSettings& set
     const Value share = graph::select(graph::greater(s.draw_prob, none), in_logs, likeliest);
     graph.output("rest", gather_shares(graph::minimum(share, graph::scalar(graph, 1.0f)), mesh));
   }
-  if (settings.looks_left)
+  if (needs.looks_left)
     graph.output("left", gather_shares(left_probabilities(builder, chosen, s), mesh));
-  if (settings.conditions)
+  if (needs.conditions)
     graph.output("mean_embedding",
                  gather_shares(mean_embeddings(builder, chosen, head.temperature), mesh));
 }

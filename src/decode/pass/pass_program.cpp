@@ -62,12 +62,11 @@ std::vector<graph::BufferRef> run_pass(const std::shared_ptr<graph::Program>& pr
   return outputs;
 }
 
-PassProgram::PassProgram(std::shared_ptr<model::Model> model, PassSettings settings)
-    : PassProgram(model, std::move(settings), rounding_of(*model)) {}
+PassProgram::PassProgram(std::shared_ptr<model::Model> model)
+    : PassProgram(model, rounding_of(*model)) {}
 
-PassProgram::PassProgram(std::shared_ptr<model::Model> model, PassSettings settings,
-                         const Rounding& rounding)
-    : model_(std::move(model)), settings_(std::move(settings)), rounding_(rounding) {}
+PassProgram::PassProgram(std::shared_ptr<model::Model> model, const Rounding& rounding)
+    : model_(std::move(model)), rounding_(rounding) {}
 
 namespace {
 
@@ -82,35 +81,26 @@ int64_t most_queries(std::span<const PassRow> rows, const PassShares& shares) {
   return most;
 }
 
-} // namespace
-
-void PassProgram::set_noise(bool noise) {
-  settings_.noise = noise;
-  programs_.clear();
-}
-
-int PassProgram::kind_of(const PassRequest& pass) {
-  return (pass.cached ? 1 : 0) | (pass.unconditional.empty() ? 0 : 2) |
-         (pass.soft.empty() ? 0 : 4) | (pass.plain ? 8 : 0);
-}
-
 // 0 where the pass had no token to its left to look at.
-float PassProgram::left_probability(const PassRow& row, int64_t position, float computed) const {
+float left_of(const PassRow& row, const std::vector<uint8_t>& banned, int64_t position,
+              float computed) {
   if (position == 0) return 0;
   const auto token = static_cast<size_t>(row.request->ids[static_cast<size_t>(position - 1)]);
-  return !settings_.banned.empty() && settings_.banned[token] != 0 ? 0 : computed;
+  return !banned.empty() && banned[token] != 0 ? 0 : computed;
 }
 
 // Of every row, from the outputs of build_pass in their order.
-std::vector<std::vector<Prediction>>
-PassProgram::predictions(std::span<const PassRow> rows, const PassShares& shares, int64_t capacity,
-                         std::span<const graph::BufferRef> outputs) const {
+std::vector<std::vector<Prediction>> predictions_of(std::span<const PassRow> rows,
+                                                    const PassSettings& settings,
+                                                    const PassShares& shares, int64_t capacity,
+                                                    std::span<const graph::BufferRef> outputs) {
   const Tensor lines = outputs[0]->read();
-  const bool defers = !settings_.deferred.empty();
+  const bool defers = !settings.deferred.empty();
   const Tensor rest = defers ? outputs[1]->read() : Tensor(); // of the draw, among the others
-  const Tensor left = settings_.looks_left ? outputs[defers ? 2 : 1]->read() : Tensor();
-  const Tensor means = settings_.conditions ? outputs.back()->read() : Tensor(); // (places, hidden)
-  const PredictionColumns columns = settings_.columns();
+  const Tensor left = settings.needs.looks_left ? outputs[defers ? 2 : 1]->read() : Tensor();
+  // (places, hidden)
+  const Tensor means = settings.needs.conditions ? outputs.back()->read() : Tensor();
+  const PredictionColumns columns(settings.needs);
   std::vector<std::vector<Prediction>> answers;
   std::vector<size_t> next; // line of each share
   for (int64_t share = 0; share < shares.count(); ++share)
@@ -124,10 +114,11 @@ PassProgram::predictions(std::span<const PassRow> rows, const PassShares& shares
       Prediction p =
           prediction_of(lines.as<int32_t>().subspan(i * width, width), columns, position);
       if (defers) {
-        const bool deferred = settings_.deferred[static_cast<size_t>(p.token)] != 0;
+        const bool deferred = settings.deferred[static_cast<size_t>(p.token)] != 0;
         p.probability = deferred ? 0.0f : rest.as<float>()[i];
       }
-      if (left.defined()) p.left_probability = left_probability(row, position, left.as<float>()[i]);
+      if (left.defined())
+        p.left_probability = left_of(row, settings.banned, position, left.as<float>()[i]);
       if (means.defined()) {
         const auto hidden = static_cast<size_t>(means.shape()[1]);
         const auto mean = means.as<float>().subspan(i * hidden, hidden);
@@ -140,37 +131,39 @@ PassProgram::predictions(std::span<const PassRow> rows, const PassShares& shares
   return answers;
 }
 
-std::vector<std::vector<Prediction>> PassProgram::run(std::span<const PassRow> rows,
-                                                      DecodeState& state, const Weights& weights,
-                                                      int64_t capacity, const Task* task,
-                                                      int64_t least_rows) {
+} // namespace
+
+std::vector<std::vector<Prediction>>
+PassProgram::run(std::span<const PassRow> rows, const PassSettings& settings, DecodeState& state,
+                 const Weights& weights, int64_t capacity, const Task* task, int64_t least_rows) {
   const PassShares shares(rows, state, model_->engine().mesh());
   PassShape shape = pass_shape(model_->config(), rows, state.shape(), shares.part_of(least_rows),
                                rounding_, shares.most_rows());
+  shape.set(settings);
   const int64_t queries = most_queries(rows, shares);
   const bool reads = queries > 0 || shape.keys == 0;
   if (reads) shape.capacity = head_capacity(std::max(shares.part_of(capacity), queries));
   const std::shared_ptr<graph::Program> program = programs_.get(shape, [&] {
     auto graph = std::make_shared<graph::Graph>(reads ? "denoise" : "fill");
-    build_pass(*graph, *model_, settings_, shape);
+    build_pass(*graph, *model_, shape);
     return model_->engine().compile(std::move(graph));
   });
   const std::vector<Batch> feeds = shares.feeds([&](int64_t share) {
-    return pass_feed(model_->config(), settings_, shape, shares.of(share, rows), state);
+    return pass_feed(model_->config(), settings, shape, shares.of(share, rows), state);
   });
   const bool cached = shape.keys > 0;
   const std::vector<graph::BufferRef> outputs =
       run_pass(program, model_->engine(), weights, feeds, cached ? &state : nullptr, task);
   computed_ += shares.count() * shape.positions();
   if (!reads) return std::vector<std::vector<Prediction>>(rows.size());
-  auto answers = predictions(rows, shares, shape.capacity,
-                             std::span(outputs).subspan(cached ? state.stacks().size() : 0));
+  auto answers = predictions_of(rows, settings, shares, shape.capacity,
+                                std::span(outputs).subspan(cached ? state.stacks().size() : 0));
   for (const std::vector<Prediction>& answer : answers) {
     const auto bad = std::ranges::find_if_not(answer, is_finite);
     if (bad == answer.end()) continue;
     // A state that is not finite must not stay.
     StateBuffers kept = cached ? state.take() : StateBuffers{};
-    fail_not_finite(bad->position, settings_.banned, [&] {
+    fail_not_finite(bad->position, settings.banned, [&] {
       return first_non_finite(program, model_->engine(), weights, feeds, kept, task);
     });
   }

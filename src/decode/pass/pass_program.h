@@ -12,31 +12,13 @@
 #include "runtime/programs.h"
 #include "tensor/batch.h"
 
+#include <compare>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace dllm::decode {
-
-struct PassSettings {
-  int shift = 0;
-  std::vector<uint8_t> banned; // (vocab); empty: nothing is
-  // (vocab); empty: nothing is. Probability 0, and those of the others as if banned: a draw does
-  // not know it.
-  std::vector<uint8_t> deferred;
-  int64_t top = 1;
-  bool shaped = false;
-  bool nucleus_first = false;
-  int64_t soft_width = 0;
-  bool bf16_embeddings = false; // rounded where they are read and mixed
-  bool noise = false;           // of the slots' draw source
-  bool conditions = false;      // PassRequest::conditioning
-  bool edits = false; // predictions of the heads of edits, which read a token's own hidden state
-  bool looks_left = false; // Prediction::left_probability
-
-  PredictionColumns columns() const { return {top, shaped, edits}; }
-};
 
 // Programs of one kind that a decoder keeps.
 constexpr size_t kKeptPrograms = 32;
@@ -55,37 +37,36 @@ std::vector<graph::BufferRef> run_pass(const std::shared_ptr<graph::Program>& pr
                                        std::span<const Batch> feeds, DecodeState* cache,
                                        const Task* task);
 
+// Rows that may share a pass have equal keys.
+struct PassKey {
+  bool plain, soft, guided, cached;
+
+  explicit PassKey(const PassRequest& pass)
+      : plain(pass.plain), soft(!pass.soft.empty()), guided(!pass.unconditional.empty()),
+        cached(pass.cached) {}
+  friend auto operator<=>(const PassKey&, const PassKey&) = default;
+};
+
 // Keeps the last compiled programs. One call at a time.
 class PassProgram {
 public:
-  PassProgram(std::shared_ptr<model::Model> model, PassSettings settings);
-  PassProgram(std::shared_ptr<model::Model> model, PassSettings settings, const Rounding& rounding);
-  void set_noise(bool noise); // forgets the programs
-  int shift() const { return settings_.shift; }
+  explicit PassProgram(std::shared_ptr<model::Model> model);
+  PassProgram(std::shared_ptr<model::Model> model, const Rounding& rounding);
   const Rounding& rounding() const { return rounding_; }
 
-  // Rows that may share a pass have equal keys.
-  static constexpr int kKinds = 16;
-  static int kind_of(const PassRequest& pass); // below kKinds
-
-  // Predictions of every row, in the order of its pass.positions. A row's results depend on that row
+  // Predictions of every row, in the order of its pass.positions. settings: those of all rows. A row's results depend on that row
   // alone. capacity: most positions of any step of this batch, so that its steps share a program.
   // state: where cached rows lie; lost after an exception. A pass that wants no position fills the
   // cache and reads nothing back; least_rows as pass_shape has it.
-  std::vector<std::vector<Prediction>> run(std::span<const PassRow> rows, DecodeState& state,
+  std::vector<std::vector<Prediction>> run(std::span<const PassRow> rows,
+                                           const PassSettings& settings, DecodeState& state,
                                            const Weights& weights, int64_t capacity,
                                            const Task* task, int64_t least_rows = 0);
   // Positions of all programs that ran, padding included.
   int64_t computed() const { return computed_; }
 
 private:
-  std::vector<std::vector<Prediction>> predictions(std::span<const PassRow> rows,
-                                                   const PassShares& shares, int64_t capacity,
-                                                   std::span<const graph::BufferRef> outputs) const;
-  float left_probability(const PassRow& row, int64_t position, float computed) const;
-
   std::shared_ptr<model::Model> model_;
-  PassSettings settings_;
   const Rounding rounding_;
   int64_t computed_ = 0;
   runtime::ProgramCache<PassShape> programs_{kKeptPrograms};
@@ -115,19 +96,18 @@ struct WindowStates {
 
 // Inputs ids, positions, limit, and where they apply slides, query_start, canvas_start, timesteps, soft_*, conditioning,
 // conditioned_at, "state:<stack>" of every stack of the state, write_at, read_at, and of saved slots from, to, length. timesteps: f32(all_rows) in place of the input of that name.
-WindowStates window_states(model::Builder& builder, const PassSettings& settings,
-                           const PassShape& shape, graph::Value timesteps = {});
+WindowStates window_states(model::Builder& builder, const PassShape& shape,
+                           graph::Value timesteps = {});
 
-// The model's head over `hidden` (capacity, hidden), with input banned where something is.
+// The model's head over `hidden` (capacity, hidden), with input banned where the shape says so.
 // Undefined in it: count, temperature, top_k, top_p, uniform, noise.
 graph::TokenStatisticsInputs head_over(model::Builder& builder, graph::Value hidden,
-                                       const PassSettings& settings);
+                                       const PassShape& shape);
 
 // Outputs: the stacks of the state (cached passes only, in the place of the inputs), then answer, a line of
-// numbers per wanted position (pass.h) of every share, rest where tokens are deferred, left where settings.looks_left, and
-// mean_embedding where settings.conditions. No answer where the shape's capacity is 0.
-void build_pass(graph::Graph& graph, const model::Model& model, const PassSettings& settings,
-                const PassShape& shape);
+// numbers per wanted position (pass.h) of every share, rest where tokens are deferred, left where needs.looks_left, and
+// mean_embedding where needs.conditions. No answer where the shape's capacity is 0.
+void build_pass(graph::Graph& graph, const model::Model& model, const PassShape& shape);
 
 // --- the arrays of a pass ---
 

@@ -79,7 +79,7 @@ public:
   }
 
   // The hidden state before a position predicts it; its own would show the mask.
-  bool needs_mask() const override { return setup().shift == 0; }
+  PredictionNeeds needs() const override { return {.mask = setup().shift == 0}; }
 
 private:
   static constexpr AttentionSpan kCausal{1, 0, false};

@@ -141,7 +141,7 @@ public:
             setup,
             [=](const PolicySetup&) { return std::make_unique<ConfidenceRemasking>(settings); }),
         top_(settings.revise == Revise::rescore ? kRescoredTokens : 1) {}
-  int64_t top() const override { return top_; }
+  PredictionNeeds needs() const override { return {.top = top_}; }
 
 private:
   int64_t top_;

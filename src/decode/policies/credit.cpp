@@ -84,7 +84,7 @@ public:
   CreditPolicy(const PolicySetup& setup, const CreditSettings& settings)
       : BlockwisePolicy(setup,
                         [=](const PolicySetup&) { return std::make_unique<Credit>(settings); }) {}
-  int64_t top() const override { return kCreditTokens; }
+  PredictionNeeds needs() const override { return {.top = kCreditTokens}; }
 };
 
 std::unique_ptr<Policy> make_credit(const PolicySetup& setup) {

@@ -180,9 +180,9 @@ public:
     request.span = kPrefix;
     return std::make_unique<CanvasSession>(settings_, request);
   }
-  bool needs_mask() const override { return false; }
-  bool shaped() const override { return true; }
-  bool conditions() const override { return true; }
+  PredictionNeeds needs() const override {
+    return {.mask = false, .shaped = true, .conditions = true};
+  }
 
 private:
   static constexpr AttentionSpan kPrefix{1, 0, false};

@@ -182,8 +182,7 @@ public:
   std::unique_ptr<Session> begin(Request& request) const override {
     return std::make_unique<DreamSession>(settings(), setup().schedule, rule(), request);
   }
-  bool shaped() const override { return true; }
-  bool nucleus_first() const override { return true; }
+  PredictionNeeds needs() const override { return {.shaped = true, .nucleus_first = true}; }
 };
 
 std::unique_ptr<Policy> make_dream(const PolicySetup& setup) {

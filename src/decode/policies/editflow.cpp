@@ -202,8 +202,7 @@ public:
     }
     return std::make_unique<EditSession>(settings_, setup().schedule, request);
   }
-  bool needs_mask() const override { return false; }
-  bool edits() const override { return true; }
+  PredictionNeeds needs() const override { return {.mask = false, .edits = true}; }
   LoopOffer loop() const override { return {nullptr, "the canvas changes its length"}; }
 
 private:

@@ -107,7 +107,7 @@ public:
     request.span = {settings().block_length, 0, false};
     return BlockwisePolicy::begin(request);
   }
-  bool shaped() const override { return true; }
+  PredictionNeeds needs() const override { return {.shaped = true}; }
 };
 
 std::unique_ptr<Policy> make_fast_dllm_v2(const PolicySetup& setup) {

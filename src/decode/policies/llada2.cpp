@@ -169,7 +169,7 @@ public:
 
   std::unique_ptr<Session> begin(Request& request) const override {
     const RequestSettings& own = request.settings;
-    if (looks_left() && (own.temperature > 0 || own.top_k > 0 || own.top_p < 1)) {
+    if (needs().looks_left && (own.temperature > 0 || own.top_k > 0 || own.top_p < 1)) {
       fail_with_hint("set temperature to 0, top_k to 0 and top_p to 1", Code::invalid_argument,
                      "left_penalty {} is for the likeliest tokens, not for draws",
                      setup().f64("left_penalty"));
@@ -177,9 +177,10 @@ public:
     request.span = {settings().block_length, 0, false};
     return BlockwisePolicy::begin(request);
   }
-  bool shaped() const override { return true; }
-  bool looks_left() const override { return setup().f64("left_penalty") > 0; }
-  int64_t top() const override { return looks_left() ? 2 : 1; }
+  PredictionNeeds needs() const override {
+    const bool looks_left = setup().f64("left_penalty") > 0;
+    return {.top = looks_left ? 2 : 1, .shaped = true, .looks_left = looks_left};
+  }
 };
 
 std::unique_ptr<Policy> make_llada2(const PolicySetup& setup) {

@@ -277,7 +277,7 @@ public:
     request.span = {settings().block_length, 0, false};
     return BlockwisePolicy::begin(request);
   }
-  int64_t top() const override { return kAlternatives; }
+  PredictionNeeds needs() const override { return {.top = kAlternatives}; }
 };
 
 std::unique_ptr<Policy> make_llada22(const PolicySetup& setup) {

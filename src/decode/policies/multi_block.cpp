@@ -70,7 +70,7 @@ public:
     if (request.span.block > 1) request.span = {settings_.block_length, request.origin, true};
     return make_multi_block_session(settings_, request);
   }
-  int64_t top() const override { return 2; }
+  PredictionNeeds needs() const override { return {.top = 2}; }
 
   std::string approximation() const override {
     if (settings_.keep != MultiBlockKeep::delayed) return "";

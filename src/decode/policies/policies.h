@@ -110,7 +110,7 @@ public:
   // top: likeliest tokens a prediction lists
   ConfidencePolicy(const PolicySetup& setup, Select select, int64_t top = 1,
                    LoopMaker make_loop = {});
-  int64_t top() const override { return top_; }
+  PredictionNeeds needs() const override { return {.top = top_}; }
 
 private:
   int64_t top_;

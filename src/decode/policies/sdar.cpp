@@ -121,7 +121,7 @@ public:
     request.span = {settings().block_length, 0, false};
     return BlockwisePolicy::begin(request);
   }
-  bool shaped() const override { return true; }
+  PredictionNeeds needs() const override { return {.shaped = true}; }
 };
 
 std::unique_ptr<Policy> make_sdar(const PolicySetup& setup) {

@@ -133,9 +133,11 @@ public:
     return make_spd_session(settings_, request);
   }
   LoopOffer loop() const override { return spd_loop(settings_); }
-  int64_t top() const override { return settings_.mix_top_k; }
-  int64_t soft_width() const override { return settings_.mix_top_k; }
-  bool bf16_embeddings() const override { return setup().options.str("embeddings") == "bf16"; }
+  PredictionNeeds needs() const override {
+    return {.top = settings_.mix_top_k,
+            .soft_width = settings_.mix_top_k,
+            .bf16_embeddings = setup().options.str("embeddings") == "bf16"};
+  }
 
 private:
   SpdSettings settings_{};

@@ -114,8 +114,7 @@ public:
             setup, [=](const PolicySetup&) { return std::make_unique<Threshold>(settings); },
             [=] { return threshold_loop(settings); }),
         shaped_(settings.shaped) {}
-  bool shaped() const override { return shaped_; }
-  bool nucleus_first() const override { return shaped_; }
+  PredictionNeeds needs() const override { return {.shaped = shaped_, .nucleus_first = shaped_}; }
 
 private:
   bool shaped_;

@@ -152,15 +152,16 @@ public:
   std::unique_ptr<Session> begin(Request& request) const override {
     return std::make_unique<UniformSession>(settings_, setup().schedule, request);
   }
-  bool needs_mask() const override { return false; }
-  int64_t top() const override { return std::min(setup().i64("listed"), settings_.vocab); }
+  PredictionNeeds needs() const override { return {.mask = false, .top = listed()}; }
   std::string approximation() const override {
-    if (top() >= settings_.vocab) return "";
-    return "the probability of a token that is not among the likeliest " + std::to_string(top()) +
-           " is taken as the mean of the others";
+    if (listed() >= settings_.vocab) return "";
+    return "the probability of a token that is not among the likeliest " +
+           std::to_string(listed()) + " is taken as the mean of the others";
   }
 
 private:
+  int64_t listed() const { return std::min(setup().i64("listed"), settings_.vocab); }
+
   UniformSettings settings_;
 };
 

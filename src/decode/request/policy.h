@@ -45,7 +45,7 @@ struct LoopChoice {
   graph::Value over;    // u8(rows): the block is over with open positions; undefined: never
   graph::Value stuck;   // u8(rows): nothing can be decided, the host reports why; undefined: never
   graph::Value carry;   // i32(rows); undefined: as it was
-  // i32, f32(rows, block, Policy::soft_width()): what decided positions feed to the next step.
+  // i32, f32(rows, block, PredictionNeeds::soft_width): what decided positions feed to the next step.
   graph::Value soft_ids, soft_weights;
 };
 
@@ -160,15 +160,8 @@ public:
   // Prepares request (its blocks, its span; finish when nothing is open) and starts on it.
   virtual std::unique_ptr<Session> begin(Request& request) const = 0;
 
-  virtual bool needs_mask() const { return true; }       // a model without mask token is refused
-  virtual int64_t top() const { return 1; }              // likeliest tokens a prediction lists
-  virtual bool shaped() const { return false; }          // wants Prediction::shaped_*
-  virtual bool nucleus_first() const { return false; }   // top_p before top_k
-  virtual int64_t soft_width() const { return 0; }       // most tokens of a SoftInput
-  virtual bool bf16_embeddings() const { return false; } // Builder::round_embeddings
-  virtual bool conditions() const { return false; }      // PassRequest::conditioning
-  virtual bool edits() const { return false; }           // predictions of the heads of edits
-  virtual bool looks_left() const { return false; }      // Prediction::left_probability
+  // The same at each call. Default: the likeliest token of every wanted position.
+  virtual PredictionNeeds needs() const { return {}; }
   // The graph form of its rule, where it has one; called once.
   virtual LoopOffer loop() const { return {nullptr, "this policy has no loop yet"}; }
   virtual std::string approximation() const { return ""; } // what is not exact, for describe

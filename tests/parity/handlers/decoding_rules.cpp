@@ -62,7 +62,7 @@ public:
     for (const int64_t position : ask.positions) {
       predictions.push_back(
           predict(logits.as<float>().subspan(static_cast<size_t>(position) * vocab, vocab),
-                  position, std::max<int64_t>(policy_->top(), 1)));
+                  position, policy_->needs().top));
     }
     session_->apply(slot, ask, predictions);
     ++slot.steps;

@@ -134,7 +134,7 @@ void run_rule(Case& c, const Json& cases, const Json& entry) {
       for (const int64_t position : pass.positions) {
         const int32_t left = position > 0 ? request.ids[static_cast<size_t>(position - 1)] : -1;
         said.push_back(prediction_from(logits.row(step).row(position).as<float>(), position,
-                                       policy->top(), left));
+                                       policy->needs().top, left));
       }
       session->apply(request, pass, said);
       ++request.steps;

@@ -57,7 +57,7 @@ TEST(LoopEngine, ReadsOnceABlock) {
 
 // The token after a step in the record, behind which the steps of the rows and whether they go on.
 int32_t& after(Tensor& answer, int64_t step, int64_t place) {
-  const int64_t columns = record_columns(PassSettings());
+  const int64_t columns = record_columns(PredictionNeeds());
   return answer.mutable_as<int32_t>()[static_cast<size_t>((step * 4 + place + 1) * columns - 1)];
 }
 
@@ -127,16 +127,21 @@ TEST(LoopEngine, IsRefusedWhereItCannotDecideTheSame) {
   EXPECT_EQ(asked->describe().at("loop").at("why"), "option loop is host");
 }
 
+LoopShape toy_loop(const PassSettings& settings, int64_t cache_rows, int64_t steps) {
+  LoopShape shape{{2, 8, 8, 64, cache_rows, false, true}, 4, steps};
+  shape.pass.set(settings);
+  return shape;
+}
+
 TEST(LoopEngine, GraphsDoNotGrowWithSteps) {
   const auto model = tiny_model();
   const auto sizes = [&](int64_t steps) {
     Options options(decoder_schema("spd"));
     const auto schedule = schedule_of(options);
     const auto policy = make_policy("spd", policy_setup(*model, options, *schedule));
-    const PassSettings settings = pass_settings(*model, options, *policy);
     graph::Graph graph;
-    build_loop(graph, *model, settings, *policy->loop().rule,
-               {{2, 8, 8, 64, 128, false, true}, 4, steps});
+    build_loop(graph, *model, *policy->loop().rule,
+               toy_loop(pass_settings(*model, options, *policy), 128, steps));
     const graph::Node* loop = nullptr;
     for (const graph::Node& node : graph.nodes()) {
       if (!node.bodies.empty()) loop = &node;
@@ -154,8 +159,8 @@ TEST(LoopEngine, CachesAreWrittenInPlace) {
     const auto schedule = schedule_of(options);
     const auto policy = make_policy("spd", policy_setup(*model, options, *schedule));
     auto graph = std::make_shared<graph::Graph>();
-    build_loop(*graph, *model, pass_settings(*model, options, *policy), *policy->loop().rule,
-               {{2, 8, 8, 64, cache_rows, false, true}, 4, 4});
+    build_loop(*graph, *model, *policy->loop().rule,
+               toy_loop(pass_settings(*model, options, *policy), cache_rows, 4));
     return model->engine().compile(graph)->plan().arena_bytes;
   };
   EXPECT_EQ(arena(64 * 128), arena(128));

@@ -128,7 +128,7 @@ TEST(Rounding, ChangesNoBit) {
   }
   const auto predict = [&](const Rounding& rounding, int64_t* computed) {
     DecodeState state(model);
-    PassProgram program(model, {}, rounding);
+    PassProgram program(model, rounding);
     std::vector<PassRequest> asks(slots.size());
     std::vector<PassRow> rows;
     for (size_t i = 0; i < slots.size(); ++i) {
@@ -142,7 +142,7 @@ TEST(Rounding, ChangesNoBit) {
         asks[i].end = begin == 24 ? lengths[i] : begin + 16;
         asks[i].positions = {asks[i].end - 3, asks[i].end - 1};
       }
-      for (auto& answers : program.run(rows, state, weights, 6, nullptr))
+      for (auto& answers : program.run(rows, {}, state, weights, 6, nullptr))
         all.push_back(std::move(answers));
     }
     *computed = program.computed();
