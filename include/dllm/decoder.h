@@ -17,6 +17,11 @@
  * The same seed gives the same tokens with step and with run, alone or with other slots, on any
  * number of threads.
  *
+ * Failures   what fails for one slot ends that slot: metric "finish" is 3, dllm_decoder_describe has its
+ *            error, its canvas stays as before the step, and the other slots go on as if it had not
+ *            been there. step, step_for and run return the error of the first such slot when no slot
+ *            is active after them; with one slot that is at once. A later call tries those slots again.
+ *
  * Lifetime   a decoder keeps its model alive.
  * Threads    start, add, remove, step, step_for, run, predict and commit: one call at a time per decoder. ids,
  *            states, confidence, metric, trace, describe and statistics may be called at any time: they
@@ -116,8 +121,8 @@ DLLM_API dllm_status dllm_decoder_remove(dllm_decoder *decoder, int64_t slot, dl
  *
  * Returns  DLLM_OK; DLLM_CANCELLED; DLLM_FAILED_PRECONDITION before dllm_decoder_start or
  *          dllm_decoder_add, under option on_change = "fail" when the weights are not those of the
- *          step before, and when the logits of a wanted position are not finite or every token is
- *          banned there; DLLM_ABORTED when the weights are lost
+ *          step before, and, of a slot that failed, when the logits of a wanted position are not
+ *          finite or every token is banned there; DLLM_ABORTED when the weights are lost
  * Owns     nothing
  * Threads  owner
  * Since    1
@@ -230,7 +235,8 @@ DLLM_API dllm_status dllm_decoder_confidence(const dllm_decoder *decoder, int64_
  *
  *   decoder   not NULL
  *   slot      as returned by dllm_decoder_add; -1: all slots together
- *   key       not NULL: "done" (0 or 1) "finish" (0: still open, 1: all decided, 2: stopped)
+ *   key       not NULL: "done" (0 or 1) "finish" (0: still open, 1: all decided, 2: stopped,
+ *             3: failed)
  *             "prefills" "steps" "commits" (passes of these kinds) "nfe" "launches" (runs of
  *             programs; a loop of many steps counts as 1) "round_trips" (the launches that the
  *             host waited for) "decided" "open" (positions); for slot -1 also "slots"
@@ -267,6 +273,8 @@ DLLM_API dllm_status dllm_decoder_trace(const dllm_decoder *decoder, int64_t slo
 
 /** Writes the effective options, the slots, the "metrics" of slot -1 and their "units" as a JSON
  * object.
+ *
+ * A slot that failed has "error": {"status", "text", "hint"}.
  *
  *   decoder   not NULL
  *   out       not NULL

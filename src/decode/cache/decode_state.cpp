@@ -156,6 +156,20 @@ SavedPass DecodeState::saved_pass(int64_t row, int64_t begin, int64_t final_end)
   return pass;
 }
 
+void DecodeState::clear(std::span<const int64_t> rows) {
+  if (rows.empty()) return;
+  recover();
+  for (const int64_t row : rows) {
+    Row& cleared = rows_[static_cast<size_t>(row)];
+    cleared.tokens.clear();
+    cleared.snapshots.clear();
+    ++cleared.generation;
+    cleared.spoiled = true;
+  }
+  resize(this->rows(), capacity_);
+  for (Row& row : rows_) row.spoiled = false;
+}
+
 void DecodeState::lose() {
   for (Row& row : rows_) {
     row.tokens.clear();
@@ -203,6 +217,8 @@ Tensor DecodeState::widened(size_t number, int64_t rows, int64_t capacity) const
   // By share, layer and row.
   for (int64_t i = 0; i < shares_ * static_cast<int64_t>(stack.layers.size()) * count; ++i) {
     const int64_t layer = i / count, row = i % count;
+    const int64_t share = layer / static_cast<int64_t>(stack.layers.size());
+    if (rows_[static_cast<size_t>(row * shares_ + share)].spoiled) continue;
     std::memcpy(made.mutable_bytes() + (layer * own + row) * to * line,
                 old.bytes() + i * from * line, static_cast<size_t>(from * line));
   }

@@ -52,6 +52,8 @@ public:
   // The last position, at most `begin`, at which a pass can start: one with a snapshot, where the model saves any.
   int64_t start(int64_t row, int64_t begin) const;
   SavedPass saved_pass(int64_t row, int64_t begin, int64_t final_end) const;
+  // Zeros in place of what these rows hold, which counts no more; the other rows stay.
+  void clear(std::span<const int64_t> rows);
   // Nothing is left: after a cancelled pass, or when the weights changed.
   void lose();
   // Loses everything when a pass took the buffers and did not return them.
@@ -79,6 +81,7 @@ private:
   };
   struct Row {
     bool used = false;
+    bool spoiled = false;            // its contents are left behind when the buffers are made anew
     std::vector<int32_t> tokens;     // whose state is final
     std::vector<Snapshot> snapshots; // by position, ascending
     AttentionSpan span;

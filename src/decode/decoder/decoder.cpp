@@ -192,6 +192,7 @@ RequestCopyRef Decoder::copy_of(const Entry& entry) const {
   copy->states = request.states;
   copy->confidence = request.confidence;
   copy->finish = request.finish;
+  copy->failure = entry.failure;
   copy->open = request.open_count(0, request.length());
   copy->steps = request.steps;
   copy->evaluations = request.evaluations;

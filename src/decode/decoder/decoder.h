@@ -2,6 +2,7 @@
 // Turns canvases into text: holds the requests, runs the model on all active ones at once, lets a
 // policy decide.
 
+#include "base/error.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "base/task.h"
@@ -19,6 +20,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -54,8 +56,11 @@ public:
               const Options& options);
   void remove(int64_t request);
 
-  // One denoising step of every active request; returns how many still have open positions. A step
-  // that fails or is cancelled changes no canvas.
+  // One denoising step of every active request; returns how many still have open positions. A cancel
+  // and a failure of the engine change no canvas. What fails for one request ends that one alone
+  // (Finish::failed), its canvas stays as before the step, and the others go on. step, step_for and
+  // run throw the error of the first request that failed when no request is active after them; a
+  // later call then tries those that failed again.
   int64_t step(const Task* task = nullptr);
   // Steps, with events, until `budget` is used up or none is active; returns how many are. The budget may end
   // inside of a forward pass, between two operations: the step is then suspended and goes on with the next
@@ -94,7 +99,8 @@ private:
     Request request;
     std::unique_ptr<Session> session;
     int64_t cache_row = -1;
-    std::shared_ptr<TraceLog> trace; // null: none is kept
+    std::shared_ptr<TraceLog> trace;      // null: none is kept
+    std::shared_ptr<const Error> failure; // null: it did not fail
     // Of predict; consumed by commit.
     bool predicted = false;
     PassRequest pass;
@@ -105,6 +111,12 @@ private:
   };
   struct Change {
     int64_t request;
+    Outcome outcome;
+  };
+  // A step on copies, which take the place of a request and its session when nothing fails.
+  struct Trial {
+    Request request;
+    std::unique_ptr<Session> session;
     Outcome outcome;
   };
   // Steps that a loop took and the host has not repeated yet.
@@ -122,6 +134,13 @@ private:
   std::vector<Change> advance(int64_t limit, const Task* task);
   std::vector<Change> advance(const std::vector<Entry*>& active, int64_t limit, const Task* task);
   std::vector<Entry*> active_requests();
+  void need_request() const;
+  // decoder_failure.cpp
+  static bool is_of_request(const Error& error);
+  bool succeeds(Entry& entry, const std::function<void()>& work);
+  void fail_request(Entry& entry, const Error& error);
+  void try_again();
+  int64_t settled() const;
   // decoder_run.cpp. The changes of one step; nothing when it is suspended.
   std::optional<std::vector<Change>> advance_until(SlicedCall::Clock::time_point until,
                                                    const Task* task);
@@ -134,8 +153,7 @@ private:
                   int64_t least_rows = 0);
   void run_pass_of(const std::vector<Entry*>& owners, std::span<const PassRow> rows,
                    const Weights& weights, const Task* task, int64_t least_rows);
-  static void check_steps(const std::vector<Entry*>& requests);
-  void find_pass(Entry& entry);
+  void find_pass(Entry& entry, int passes);
   void keep_final(const Entry& entry, const PassRequest& pass);
   bool takes_cache_row(Entry& entry, const PassRequest& pass);
   void end_filling(Entry& entry);
@@ -153,6 +171,8 @@ private:
   std::vector<Change> replay();
   void replay_predictions(Entry& entry, const LoopRecord& record, int64_t step, int64_t row);
   Change replay_step(Entry& entry, const LoopRecord& record, int64_t step, int64_t row);
+  static Trial try_step(const Entry& entry);
+  Change accept(Entry& entry, Trial trial);
   Change finish(Entry& entry, Outcome outcome);
   void apply_stop(Request& request, Outcome& outcome);
   void open_canvas(Request& request, std::span<const int32_t> canvas,

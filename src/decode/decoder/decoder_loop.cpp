@@ -53,9 +53,12 @@ std::vector<LoopPlan> Decoder::fill_caches(const std::vector<Entry*>& active,
       Entry& entry = *active[i];
       LoopPlan& plan = plans[i];
       const auto ask = [&] { return entry.session->plan_loop(entry.request, cache_view(entry)); };
-      plan = ask();
-      if (takes_cache_row(entry, plan.pass)) plan = ask();
-      move_to_snapshot(entry, plan.pass);
+      const auto find = [&] {
+        plan = ask();
+        if (takes_cache_row(entry, plan.pass)) plan = ask();
+        move_to_snapshot(entry, plan.pass);
+      };
+      if (!entry.request.active() || !succeeds(entry, find)) continue;
       const bool behind = plan.pass.cached && plan.pass.begin < plan.pass.final_end - shift;
       if (plan.pass.kind == PassKind::step && !behind) continue;
       entry.pass = plan.pass;
@@ -67,7 +70,8 @@ std::vector<LoopPlan> Decoder::fill_caches(const std::vector<Entry*>& active,
     if (filling.empty()) break;
     run_passes(filling, weights, task, static_cast<int64_t>(active.size()));
     for (Entry* entry : filling) {
-      if (entry->pass.kind != PassKind::step) end_filling(*entry);
+      if (!entry->request.active() || entry->pass.kind == PassKind::step) continue;
+      succeeds(*entry, [&] { end_filling(*entry); });
     }
   }
   return plans;
@@ -79,10 +83,13 @@ void Decoder::launch(const std::vector<Entry*>& active, int64_t limit, const Tas
   check_task(task);
   const std::vector<LoopPlan> plans = fill_caches(active, weights, task);
   check_task(task);
+  std::vector<Entry*> going;
   std::vector<LoopRow> rows;
   std::vector<PassRow> passes;
   for (size_t i = 0; i < active.size(); ++i) {
     const Entry& entry = *active[i];
+    if (!entry.request.active()) continue;
+    going.push_back(active[i]);
     rows.push_back({&entry.request, &plans[i], entry.session.get(), entry.cache_row});
     passes.push_back({&entry.request, &plans[i].pass, entry.cache_row});
   }
@@ -90,8 +97,13 @@ void Decoder::launch(const std::vector<Entry*>& active, int64_t limit, const Tas
   for (const std::vector<size_t>& group : window_groups(passes)) {
     std::vector<LoopRow> own_rows;
     std::vector<Entry*> own_requests;
-    for (const size_t i : group) own_rows.push_back(rows[i]), own_requests.push_back(active[i]);
-    replay.parts.push_back(launch_loop(own_requests, own_rows, weights, limit, task));
+    for (const size_t i : group) own_rows.push_back(rows[i]), own_requests.push_back(going[i]);
+    try {
+      replay.parts.push_back(launch_loop(own_requests, own_rows, weights, limit, task));
+    } catch (const Error& error) {
+      if (!is_of_request(error)) throw;
+      for (Entry* own : own_requests) fail_request(*own, error);
+    }
   }
   replay_.emplace(std::move(replay));
 }
@@ -119,8 +131,7 @@ int64_t Decoder::Replay::most_steps() const {
   return most;
 }
 
-// The next step of every row that took one, by request. What is left of the record is forgotten when a step
-// fails; predictions that are not finite fail it before any canvas is written.
+// The next step of every row that took one, by request.
 std::vector<Decoder::Change> Decoder::replay() {
   Replay replay = std::move(*replay_);
   replay_.reset();
@@ -136,16 +147,17 @@ std::vector<Decoder::Change> Decoder::replay() {
       Entry& held = entry(part.slots[r]);
       // A request that decided its stop token is done, whatever the loop went on to do.
       if (!held.request.active() || replay.next >= part.record.steps(row)) continue;
-      replay_predictions(held, part.record, replay.next, row);
       moved.emplace(part.slots[r], Row{&held, &part.record, row});
     }
   }
-  std::vector<Entry*> stepping;
-  for (const auto& [number, own] : moved) stepping.push_back(own.entry);
-  check_steps(stepping);
   std::vector<Change> changes;
-  for (const auto& [number, own] : moved)
-    changes.push_back(replay_step(*own.entry, *own.record, replay.next, own.row));
+  for (const auto& one : moved) {
+    const Row& own = one.second;
+    succeeds(*own.entry, [&] {
+      replay_predictions(*own.entry, *own.record, replay.next, own.row);
+      changes.push_back(replay_step(*own.entry, *own.record, replay.next, own.row));
+    });
+  }
   if (++replay.next < replay.most_steps()) replay_.emplace(std::move(replay));
   return changes;
 }
@@ -158,16 +170,17 @@ void Decoder::replay_predictions(Entry& entry, const LoopRecord& record, int64_t
   for (const int64_t position : entry.pass.positions) {
     entry.predictions.push_back(record.prediction(step, row, position - begin, position));
     if (is_finite(entry.predictions.back())) continue;
-    state_.take(); // a state that is not finite must not stay
-    fail_not_finite(position, record.banned());
+    if (entry.cache_row >= 0) state_.clear({&entry.cache_row, 1}); // numbers that are not finite
+    throw not_finite(position, record.banned());
   }
 }
 
 Decoder::Change Decoder::replay_step(Entry& entry, const LoopRecord& record, int64_t step,
                                      int64_t row) {
-  Request& request = entry.request;
-  const int64_t begin = request.block_begin(), end = request.block_end(), number = request.steps;
-  Outcome outcome = entry.session->apply(request, entry.pass, entry.predictions);
+  const int64_t begin = entry.request.block_begin(), end = entry.request.block_end(),
+                number = entry.request.steps;
+  Trial trial = try_step(entry);
+  const Request& request = trial.request;
   for (int64_t position = begin; position < end; ++position) {
     if (request.states[static_cast<size_t>(position)] == State::fixed) continue;
     const int32_t host =
@@ -179,12 +192,13 @@ Decoder::Change Decoder::replay_step(Entry& entry, const LoopRecord& record, int
                    request.number, number, position, device, host);
   }
   const bool last = step + 1 == record.steps(row);
-  if (outcome.block_ended != (last && !record.goes_on(row))) {
+  const bool over = trial.outcome.block_ended;
+  if (over != (last && !record.goes_on(row))) {
     fail_with_hint("set loop to host, and report this", Code::internal,
                    "slot {}, step {}, position {}: the block is {} for the host alone",
-                   request.number, number, begin, outcome.block_ended ? "over" : "not over");
+                   request.number, number, begin, over ? "over" : "not over");
   }
-  return finish(entry, std::move(outcome));
+  return accept(entry, std::move(trial));
 }
 
 } // namespace dllm::decode

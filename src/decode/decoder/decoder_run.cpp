@@ -38,7 +38,8 @@ int64_t Decoder::step_for(std::chrono::nanoseconds budget, const EventFn& fn, Ta
   const auto begin = SlicedCall::Clock::now();
   const auto most = SlicedCall::Clock::time_point::max() - begin;
   const auto until = budget < most ? begin + budget : SlicedCall::Clock::time_point::max();
-  active_requests(); // fails where there is none
+  need_request();
+  try_again();
   for (bool go_on = true; go_on && active_count() > 0;) {
     if (!is_suspended()) { // a suspended step checks the task itself, and is dropped by a cancel
       check_task(task);
@@ -48,7 +49,7 @@ int64_t Decoder::step_for(std::chrono::nanoseconds budget, const EventFn& fn, Ta
     if (!changes) break;
     go_on = show(fn, *changes) && SlicedCall::Clock::now() < until;
   }
-  return active_count();
+  return settled();
 }
 
 namespace {
@@ -109,6 +110,7 @@ bool Decoder::show(const EventFn& fn, const std::vector<Change>& changes) {
 }
 
 bool Decoder::run(const EventFn& fn, Task* task) {
+  try_again();
   replay_.reset();
   for (int64_t steps = 1; active_count() > 0; ++steps) {
     if (!is_suspended()) check_task(task);
@@ -119,6 +121,7 @@ bool Decoder::run(const EventFn& fn, Task* task) {
       task->set_progress(steps, 0); // how many there will be depends on the tokens
     if (!show(fn, changes)) return false;
   }
+  settled();
   return true;
 }
 
@@ -152,6 +155,11 @@ Json Decoder::describe() const {
                      {"steps", s->steps},
                      {"nfe", s->evaluations},
                      {"done", !s->active()}});
+    if (s->failure != nullptr) {
+      slots.back()["error"] = {{"status", code_name(s->failure->code())},
+                               {"text", s->failure->text()},
+                               {"hint", s->failure->hint()}};
+    }
   }
   return {{"policy", options_.str("policy")},
           {"options", options_.to_json()},

@@ -15,11 +15,14 @@ constexpr int kMostPasses = 64;
 
 } // namespace
 
-std::vector<Decoder::Entry*> Decoder::active_requests() {
+void Decoder::need_request() const {
   if (requests_.empty()) {
     fail_with_hint("call start or add first", Code::failed_precondition,
                    "the decoder holds no request");
   }
+}
+
+std::vector<Decoder::Entry*> Decoder::active_requests() {
   std::vector<Entry*> active;
   for (auto& [number, entry] : requests_) {
     if (entry.request.active()) active.push_back(&entry);
@@ -52,19 +55,30 @@ void Decoder::run_passes(const std::vector<Entry*>& requests, const Weights& wei
   }
 }
 
+// A pass that fails for what its rows ask fails those requests.
 void Decoder::run_pass_of(const std::vector<Entry*>& owners, std::span<const PassRow> rows,
                           const Weights& weights, const Task* task, int64_t least_rows) {
-  std::vector<std::vector<Prediction>> answers =
-      program_.run(rows, settings_, state_, weights, capacity_, task, least_rows);
+  std::vector<RowAnswer> answers;
+  try {
+    answers = program_.run(rows, settings_, state_, weights, capacity_, task, least_rows);
+  } catch (const Error& error) {
+    if (!is_of_request(error)) throw;
+    for (Entry* owner : owners) fail_request(*owner, error);
+    return;
+  }
   const bool waited = std::any_of(rows.begin(), rows.end(),
                                   [](const PassRow& row) { return !row.pass->positions.empty(); });
   ++launches_;
   round_trips_ += waited ? 1 : 0;
   for (size_t i = 0; i < rows.size(); ++i) {
     Entry& owner = *owners[i];
-    owner.predictions = std::move(answers[i]);
     ++owner.request.launches;
     owner.request.round_trips += waited ? 1 : 0;
+    if (answers[i].failure != nullptr) {
+      fail_request(owner, *answers[i].failure);
+      continue;
+    }
+    owner.predictions = std::move(answers[i].predictions);
     if (owner.pass.cached) keep_final(owner, owner.pass);
   }
 }
@@ -108,30 +122,31 @@ void Decoder::predict_all(const std::vector<Entry*>& requests, const Task* task)
     if (!entry->predicted) waiting.push_back(entry);
   }
   for (int round = 0; !waiting.empty(); ++round) {
-    if (round == kMostPasses)
-      fail(Code::internal, "a request took {} passes without a step", kMostPasses);
     // Requests that fill their caches go first, so that all steps are one pass.
     std::vector<Entry*> filling, stepping;
     for (Entry* entry : waiting) {
-      find_pass(*entry);
+      if (!succeeds(*entry, [&] { find_pass(*entry, round); })) continue;
       (entry->pass.kind == PassKind::step ? stepping : filling).push_back(entry);
     }
     const std::vector<Entry*>& now = filling.empty() ? stepping : filling;
     run_passes(now, weights, task);
     waiting = filling.empty() ? std::vector<Entry*>() : std::move(stepping);
     for (Entry* entry : now) {
+      if (!entry->request.active()) continue;
       if (entry->pass.kind == PassKind::step) {
         entry->predicted = true;
         continue;
       }
-      end_filling(*entry);
+      succeeds(*entry, [&] { end_filling(*entry); });
       if (entry->request.active()) waiting.push_back(entry);
     }
   }
 }
 
-// The pass a request needs next, with a row of the cache where it uses one.
-void Decoder::find_pass(Entry& entry) {
+// The pass a request needs next, with a row of the cache where it uses one; `passes` went before it.
+void Decoder::find_pass(Entry& entry, int passes) {
+  if (passes == kMostPasses)
+    fail(Code::internal, "a request took {} passes without a step", kMostPasses);
   const auto ask = [&] { return entry.session->next_pass(entry.request, cache_view(entry)); };
   entry.pass = ask();
   if (takes_cache_row(entry, entry.pass)) entry.pass = ask();
@@ -143,18 +158,6 @@ void Decoder::end_filling(Entry& entry) {
   Request& request = entry.request;
   ++(entry.pass.kind == PassKind::prefill ? request.prefills : request.commits);
   entry.session->apply(request, entry.pass, {});
-}
-
-// Before any canvas of a step changes.
-void Decoder::check_steps(const std::vector<Entry*>& requests) {
-  for (const Entry* entry : requests) {
-    try {
-      entry->session->check(entry->request, entry->pass, entry->predictions);
-    } catch (const Error& error) {
-      throw Error(error.code(), fmt::format("slot {}: {}", entry->request.number, error.text()),
-                  error.hint() + ", or remove the slot");
-    }
-  }
 }
 
 // What a step that failed did to counters is published too.
@@ -177,32 +180,45 @@ std::vector<Decoder::Change> Decoder::advance(const std::vector<Entry*>& active,
     return replay();
   }
   predict_all(active, task);
-  std::vector<Entry*> stepping;
-  std::ranges::copy_if(active, std::back_inserter(stepping), &Entry::predicted);
-  check_steps(stepping);
   std::vector<Change> changes;
   for (Entry* entry : active) {
-    if (!entry->predicted) {
+    if (entry->failure != nullptr) continue;
+    if (!entry->predicted) { // it ended while its cache was filled
       changes.push_back(finish(*entry, {}));
       continue;
     }
-    Outcome outcome = entry->session->apply(entry->request, entry->pass, entry->predictions);
-    changes.push_back(finish(*entry, std::move(outcome)));
+    succeeds(*entry, [&] { changes.push_back(accept(*entry, try_step(*entry))); });
   }
   return changes;
 }
 
+Decoder::Trial Decoder::try_step(const Entry& entry) {
+  Trial trial{entry.request, entry.session->clone(), {}};
+  trial.outcome = trial.session->apply(trial.request, entry.pass, entry.predictions);
+  return trial;
+}
+
+Decoder::Change Decoder::accept(Entry& entry, Trial trial) {
+  entry.request = std::move(trial.request);
+  entry.session = std::move(trial.session);
+  return finish(entry, std::move(trial.outcome));
+}
+
 int64_t Decoder::step(const Task* task) {
+  need_request();
+  try_again();
   replay_.reset();
   if (is_suspended())
     advance_until(SlicedCall::Clock::time_point::max(), task);
   else
     advance(1, task);
-  return active_count();
+  return settled();
 }
 
 void Decoder::predict(const Task* task) {
   drop_suspended();
+  need_request();
+  try_again();
   const std::vector<Entry*> active = active_requests();
   if (active.empty()) {
     fail_with_hint("add a request, or read the ids of the finished ones", Code::failed_precondition,
@@ -215,6 +231,7 @@ void Decoder::predict(const Task* task) {
     throw;
   }
   publish(active);
+  settled();
 }
 
 namespace {
@@ -285,14 +302,16 @@ void Decoder::commit(int64_t number, std::span<const int64_t> positions,
                      "position {} of slot {} was not predicted in this step", position, number);
     }
   }
+  Trial trial{held.request, held.session->clone(), {}};
   std::vector<int64_t> decided;
   for (size_t i = 0; i < positions.size(); ++i) {
     const Prediction& p = *predicted(positions[i]);
     const bool likeliest = p.argmax == tokens[i];
-    if (held.request.is_open(positions[i])) decided.push_back(positions[i]);
-    held.request.decide(positions[i], tokens[i], likeliest ? p.max_probability : p.probability);
+    if (trial.request.is_open(positions[i])) decided.push_back(positions[i]);
+    trial.request.decide(positions[i], tokens[i], likeliest ? p.max_probability : p.probability);
   }
-  finish(held, held.session->host_decided(held.request, decided));
+  trial.outcome = trial.session->host_decided(trial.request, decided);
+  accept(held, std::move(trial));
   publish({&held});
 }
 

@@ -212,17 +212,19 @@ Prediction prediction_of(std::span<const int32_t> line, const PredictionColumns&
   return p;
 }
 
-void fail_not_finite(int64_t position, std::span<const uint8_t> banned,
-                     const std::function<std::string()>& cause) {
+Error not_finite(int64_t position, std::span<const uint8_t> banned,
+                 const std::function<std::string()>& cause) {
   const bool open = banned.empty() || std::ranges::find(banned, uint8_t{0}) != banned.end();
   if (!open) {
-    fail_with_hint("let suppress name fewer tokens", Code::failed_precondition,
-                   "every token is banned at position {}", position);
+    return {Code::failed_precondition,
+            fmt::format("every token is banned at position {}", position),
+            "let suppress name fewer tokens"};
   }
   const std::string operation = cause ? cause() : std::string();
-  fail_with_hint("look at the weights: NaN and infinity spread from layer to layer",
-                 Code::failed_precondition, "the logits at position {} are not finite{}{}",
-                 position, operation.empty() ? "" : ": ", operation);
+  return {Code::failed_precondition,
+          fmt::format("the logits at position {} are not finite{}{}", position,
+                      operation.empty() ? "" : ": ", operation),
+          "look at the weights: NaN and infinity spread from layer to layer"};
 }
 
 } // namespace dllm::decode

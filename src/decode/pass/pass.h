@@ -2,6 +2,7 @@
 // One forward pass: what a request needs of it and gets back, predictions as arrays, and what makes two passes the same
 // program.
 
+#include "base/error.h"
 #include "decode/pass/settings.h"
 #include "decode/request/request.h"
 #include "graph/graph.h"
@@ -106,8 +107,8 @@ struct CacheView {
 };
 
 // All numbers of a prediction as one line of i32 (f32 by their bits), so that whatever a program computes of a position comes
-// back as one array; and predictions that are none: the logits are not finite, or every token is banned. A step fails then
-// and decides nothing.
+// back as one array; and predictions that are none: the logits are not finite, or every token is banned. The request
+// fails then and decides nothing.
 
 struct PredictionColumns {
   static constexpr int64_t draw = 0, argmax = 1, draw_prob = 2, max_prob = 3, entropy = 4;
@@ -139,10 +140,10 @@ bool is_finite(const Prediction& prediction);
 Prediction prediction_of(std::span<const int32_t> line, const PredictionColumns& columns,
                          int64_t position);
 
-// Fails with failed_precondition for the prediction of a position that is not finite. banned (vocab), empty: nothing
-// is. cause: names the first operation that made NaN or infinity; "" or an empty function where that is not known.
-[[noreturn]] void fail_not_finite(int64_t position, std::span<const uint8_t> banned,
-                                  const std::function<std::string()>& cause = {});
+// For the prediction of a position that is not finite. banned (vocab), empty: nothing is. cause: names
+// the first operation that made NaN or infinity; "" or an empty function where that is not known.
+Error not_finite(int64_t position, std::span<const uint8_t> banned,
+                 const std::function<std::string()>& cause = {});
 
 // What makes two passes the same program; everything else is data.
 

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <exception>
+#include <functional>
+#include <optional>
 
 namespace dllm::decode {
 namespace {
@@ -28,16 +30,41 @@ void set_arguments(runtime::Arguments& arguments, const graph::Program& program,
 // fails for its logits. A task that is over ends the search.
 std::string first_non_finite(const std::shared_ptr<graph::Program>& program, graph::Engine& engine,
                              const Weights& weights, std::span<const Batch> feeds,
-                             StateBuffers& kept, const Task* task) {
+                             DecodeState* cache, const Task* task) {
+  StateBuffers kept = cache != nullptr ? cache->take() : StateBuffers{};
+  StateBuffers held = kept; // buffers with a second holder are not written in place
+  std::string found;
   try {
     runtime::Arguments arguments(program);
     set_arguments(arguments, *program, engine, weights, feeds, kept);
-    return arguments.find_non_finite(task);
+    found = arguments.find_non_finite(task);
   } catch (const Error& error) {
     if (error.code() == Code::cancelled || error.code() == Code::deadline_exceeded) throw;
   } catch (const std::exception&) {
   }
-  return {};
+  if (cache != nullptr) cache->give_back(std::move(held));
+  return found;
+}
+
+// Rows with predictions that are not finite fail, and nothing of their state stays. cause: the first
+// operation that made such a number; called once at most.
+void mark_failures(std::vector<RowAnswer>& answers, std::span<const PassRow> rows,
+                   const PassSettings& settings, DecodeState& state,
+                   const std::function<std::string()>& cause) {
+  std::optional<std::string> found;
+  const auto known_cause = [&] {
+    if (!found) found = cause();
+    return *found;
+  };
+  std::vector<int64_t> lost;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const auto bad = std::ranges::find_if_not(answers[i].predictions, is_finite);
+    if (bad == answers[i].predictions.end()) continue;
+    answers[i].failure =
+        std::make_shared<const Error>(not_finite(bad->position, settings.banned, known_cause));
+    if (rows[i].pass->cached) lost.push_back(rows[i].cache_row);
+  }
+  state.clear(lost);
 }
 
 } // namespace
@@ -90,10 +117,9 @@ float left_of(const PassRow& row, const std::vector<uint8_t>& banned, int64_t po
 }
 
 // Of every row, from the outputs of build_pass in their order.
-std::vector<std::vector<Prediction>> predictions_of(std::span<const PassRow> rows,
-                                                    const PassSettings& settings,
-                                                    const PassShares& shares, int64_t capacity,
-                                                    std::span<const graph::BufferRef> outputs) {
+std::vector<RowAnswer> answers_of(std::span<const PassRow> rows, const PassSettings& settings,
+                                  const PassShares& shares, int64_t capacity,
+                                  std::span<const graph::BufferRef> outputs) {
   const Tensor lines = outputs[0]->read();
   const bool defers = !settings.deferred.empty();
   const Tensor rest = defers ? outputs[1]->read() : Tensor(); // of the draw, among the others
@@ -101,14 +127,14 @@ std::vector<std::vector<Prediction>> predictions_of(std::span<const PassRow> row
   // (places, hidden)
   const Tensor means = settings.needs.conditions ? outputs.back()->read() : Tensor();
   const PredictionColumns columns(settings.needs);
-  std::vector<std::vector<Prediction>> answers;
+  std::vector<RowAnswer> answers;
   std::vector<size_t> next; // line of each share
   for (int64_t share = 0; share < shares.count(); ++share)
     next.push_back(static_cast<size_t>(share * capacity));
   for (size_t r = 0; r < rows.size(); ++r) {
     const PassRow& row = rows[r];
     size_t& i = next[static_cast<size_t>(shares.places()[r].share)];
-    std::vector<Prediction>& answer = answers.emplace_back();
+    std::vector<Prediction>& answer = answers.emplace_back().predictions;
     for (const int64_t position : row.pass->positions) {
       const auto width = static_cast<size_t>(columns.count);
       Prediction p =
@@ -133,9 +159,9 @@ std::vector<std::vector<Prediction>> predictions_of(std::span<const PassRow> row
 
 } // namespace
 
-std::vector<std::vector<Prediction>>
-PassProgram::run(std::span<const PassRow> rows, const PassSettings& settings, DecodeState& state,
-                 const Weights& weights, int64_t capacity, const Task* task, int64_t least_rows) {
+std::vector<RowAnswer> PassProgram::run(std::span<const PassRow> rows, const PassSettings& settings,
+                                        DecodeState& state, const Weights& weights,
+                                        int64_t capacity, const Task* task, int64_t least_rows) {
   const PassShares shares(rows, state, model_->engine().mesh());
   PassShape shape = pass_shape(model_->config(), rows, state.shape(), shares.part_of(least_rows),
                                rounding_, shares.most_rows());
@@ -155,18 +181,14 @@ PassProgram::run(std::span<const PassRow> rows, const PassSettings& settings, De
   const std::vector<graph::BufferRef> outputs =
       run_pass(program, model_->engine(), weights, feeds, cached ? &state : nullptr, task);
   computed_ += shares.count() * shape.positions();
-  if (!reads) return std::vector<std::vector<Prediction>>(rows.size());
-  auto answers = predictions_of(rows, settings, shares, shape.capacity,
-                                std::span(outputs).subspan(cached ? state.stacks().size() : 0));
-  for (const std::vector<Prediction>& answer : answers) {
-    const auto bad = std::ranges::find_if_not(answer, is_finite);
-    if (bad == answer.end()) continue;
-    // A state that is not finite must not stay.
-    StateBuffers kept = cached ? state.take() : StateBuffers{};
-    fail_not_finite(bad->position, settings.banned, [&] {
-      return first_non_finite(program, model_->engine(), weights, feeds, kept, task);
-    });
-  }
+  if (!reads) return std::vector<RowAnswer>(rows.size());
+  std::vector<RowAnswer> answers =
+      answers_of(rows, settings, shares, shape.capacity,
+                 std::span(outputs).subspan(cached ? state.stacks().size() : 0));
+  mark_failures(answers, rows, settings, state, [&] {
+    return first_non_finite(program, model_->engine(), weights, feeds, cached ? &state : nullptr,
+                            task);
+  });
   return answers;
 }
 

@@ -2,6 +2,7 @@
 // The model on windows of canvases and the statistics of chosen positions, as one program. Shapes
 // are rounded up, counts are data, so a few programs serve all steps of a batch.
 
+#include "base/error.h"
 #include "decode/cache/decode_state.h"
 #include "decode/pass/pass.h"
 #include "decode/pass/shares.h"
@@ -47,6 +48,12 @@ struct PassKey {
   friend auto operator<=>(const PassKey&, const PassKey&) = default;
 };
 
+// What a pass says to one of its rows.
+struct RowAnswer {
+  std::vector<Prediction> predictions;  // in the order of PassRequest::positions
+  std::shared_ptr<const Error> failure; // null: every prediction is finite
+};
+
 // Keeps the last compiled programs. One call at a time.
 class PassProgram {
 public:
@@ -54,14 +61,13 @@ public:
   PassProgram(std::shared_ptr<model::Model> model, const Rounding& rounding);
   const Rounding& rounding() const { return rounding_; }
 
-  // Predictions of every row, in the order of its pass.positions. settings: those of all rows. A row's results depend on that row
-  // alone. capacity: most positions of any step of this batch, so that its steps share a program.
-  // state: where cached rows lie; lost after an exception. A pass that wants no position fills the
-  // cache and reads nothing back; least_rows as pass_shape has it.
-  std::vector<std::vector<Prediction>> run(std::span<const PassRow> rows,
-                                           const PassSettings& settings, DecodeState& state,
-                                           const Weights& weights, int64_t capacity,
-                                           const Task* task, int64_t least_rows = 0);
+  // settings: those of all rows. A row's results depend on that row alone. capacity: most positions of
+  // any step of this batch, so that its steps share a program. state: where cached rows lie; all of it
+  // is lost after an exception, the part of a row when that row fails. A pass that wants no position
+  // fills the cache and reads nothing back; least_rows as pass_shape has it.
+  std::vector<RowAnswer> run(std::span<const PassRow> rows, const PassSettings& settings,
+                             DecodeState& state, const Weights& weights, int64_t capacity,
+                             const Task* task, int64_t least_rows = 0);
   // Positions of all programs that ran, padding included.
   int64_t computed() const { return computed_; }
 

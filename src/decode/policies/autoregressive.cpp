@@ -17,6 +17,9 @@ public:
     request.block_length = 1;
     move(request);
   }
+  std::unique_ptr<Session> clone() const override {
+    return std::make_unique<AutoregressiveSession>(*this);
+  }
 
   PassRequest next_pass(const Request& request, const CacheView& cache) const override {
     const int64_t next = request.block_begin();

@@ -14,6 +14,7 @@ namespace {
 class Bd3lm final : public UnmaskingRule {
 public:
   explicit Bd3lm(bool random) : random_(random) {}
+  std::unique_ptr<UnmaskingRule> clone() const override { return std::make_unique<Bd3lm>(*this); }
 
   void start(const StepContext& moment) override {
     transfer_ =
@@ -51,6 +52,7 @@ public:
   Bd3lmSession(const BlockwiseSettings& settings, int32_t pad, const noise::Schedule& schedule,
                std::unique_ptr<UnmaskingRule> rule, Request& request)
       : BlockwiseSession(settings, schedule, std::move(rule), request), pad_(pad) {}
+  std::unique_ptr<Session> clone() const override { return std::make_unique<Bd3lmSession>(*this); }
 
   PassRequest next_pass(const Request& request, const CacheView& cache) const override {
     PassRequest pass = BlockwiseSession::next_pass(request, cache);

@@ -36,6 +36,9 @@ double share(Masked masked, double r) {
 class ConfidenceRemasking final : public UnmaskingRule {
 public:
   explicit ConfidenceRemasking(const RemaskingSettings& settings) : settings_(settings) {}
+  std::unique_ptr<UnmaskingRule> clone() const override {
+    return std::make_unique<ConfidenceRemasking>(*this);
+  }
 
   void start(const StepContext& moment) override {
     count_ = static_cast<int64_t>(moment.open.size());

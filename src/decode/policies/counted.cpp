@@ -15,6 +15,9 @@ namespace {
 class LowConfidence final : public UnmaskingRule {
 public:
   explicit LowConfidence(bool even) : even_(even) {}
+  std::unique_ptr<UnmaskingRule> clone() const override {
+    return std::make_unique<LowConfidence>(*this);
+  }
 
   void start(const StepContext& moment) override {
     const auto open = static_cast<int64_t>(moment.open.size());
@@ -73,6 +76,7 @@ namespace {
 
 class Random final : public UnmaskingRule {
 public:
+  std::unique_ptr<UnmaskingRule> clone() const override { return std::make_unique<Random>(*this); }
   void start(const StepContext& moment) override {
     transfer_ =
         transfer_counts(moment.schedule, static_cast<int64_t>(moment.open.size()), moment.steps);

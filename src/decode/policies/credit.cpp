@@ -27,6 +27,7 @@ struct CreditSettings {
 class Credit final : public UnmaskingRule {
 public:
   explicit Credit(const CreditSettings& settings) : settings_(settings) {}
+  std::unique_ptr<UnmaskingRule> clone() const override { return std::make_unique<Credit>(*this); }
 
   void start(const StepContext&) override { credit_.clear(); }
 
@@ -52,9 +53,6 @@ public:
     return choice;
   }
   // Credit that is due decides which token is the likeliest, so a copy chooses.
-  void check(const StepContext& moment, std::span<const Prediction> predictions) const override {
-    Credit(*this).choose(moment, predictions);
-  }
 
 private:
   // The fused distribution of one position. A draw stays what it was, with its fused probability;

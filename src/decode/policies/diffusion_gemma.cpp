@@ -41,6 +41,7 @@ public:
     request.block_length = settings_.block_length;
     begin_canvas(request);
   }
+  std::unique_ptr<Session> clone() const override { return std::make_unique<CanvasSession>(*this); }
 
   PassRequest next_pass(const Request& request, const CacheView& cache) const override {
     PassRequest pass;

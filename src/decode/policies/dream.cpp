@@ -38,6 +38,9 @@ double gumbel(float uniform) {
 class DreamRule final : public UnmaskingRule {
 public:
   explicit DreamRule(const DreamSettings& settings) : settings_(settings) {}
+  std::unique_ptr<UnmaskingRule> clone() const override {
+    return std::make_unique<DreamRule>(*this);
+  }
 
   void start(const StepContext& moment) override {
     choices_.start(moment);
@@ -104,6 +107,7 @@ private:
 // confident (step + 1) / steps of them, masks the others again.
 class P2Rule final : public UnmaskingRule {
 public:
+  std::unique_ptr<UnmaskingRule> clone() const override { return std::make_unique<P2Rule>(*this); }
   std::vector<int64_t> wanted(const StepContext& moment) const override {
     std::vector<int64_t> positions;
     for (int64_t i = moment.begin; i < moment.end; ++i) {
@@ -167,6 +171,7 @@ DreamSettings dream_settings(const PolicySetup& setup) {
 class DreamSession final : public BlockwiseSession {
 public:
   using BlockwiseSession::BlockwiseSession;
+  std::unique_ptr<Session> clone() const override { return std::make_unique<DreamSession>(*this); }
   // The source runs the model in every step, also where none is decided.
   int64_t nfe(const Request& request) const override { return request.steps; }
 };

@@ -56,6 +56,7 @@ public:
       std::ranges::replace(request.states, State::fixed, State::provisional);
     if (wanted(request).empty()) request.finish = Finish::decided;
   }
+  std::unique_ptr<Session> clone() const override { return std::make_unique<EditSession>(*this); }
 
   PassRequest next_pass(const Request& request, const CacheView&) const override {
     PassRequest pass;

@@ -26,6 +26,9 @@ struct SmallBlocks {
 class FastDllmV2 final : public UnmaskingRule {
 public:
   explicit FastDllmV2(const SmallBlocks& settings) : settings_(settings) {}
+  std::unique_ptr<UnmaskingRule> clone() const override {
+    return std::make_unique<FastDllmV2>(*this);
+  }
 
   std::vector<int64_t> wanted(const StepContext& moment) const override {
     std::vector<int64_t> made;
@@ -48,9 +51,6 @@ public:
     for (const size_t chosen : largest(scores, std::max<int64_t>(sure, 1)))
       choice.decided.push_back(all.index[chosen]);
     return choice;
-  }
-  void check(const StepContext&, std::span<const Prediction> predictions) const override {
-    eligible(predictions, settings_.mask_id);
   }
 
 private:

@@ -37,6 +37,7 @@ struct Llada2Settings {
 class Llada2 final : public UnmaskingRule {
 public:
   explicit Llada2(const Llada2Settings& settings) : settings_(settings) {}
+  std::unique_ptr<UnmaskingRule> clone() const override { return std::make_unique<Llada2>(*this); }
 
   void start(const StepContext& moment) override {
     const int64_t length = moment.request.length() - moment.request.prompt;

@@ -34,6 +34,9 @@ struct Cell {
 class InsertDelete final : public UnmaskingRule {
 public:
   explicit InsertDelete(const InsertDeleteSettings& settings) : settings_(settings) {}
+  std::unique_ptr<UnmaskingRule> clone() const override {
+    return std::make_unique<InsertDelete>(*this);
+  }
 
   void start(const StepContext& moment) override {
     updates_ = post_steps_ = 0;

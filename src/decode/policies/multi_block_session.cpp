@@ -61,6 +61,9 @@ public:
       : settings_(settings), pipeline_(settings.pipeline, request) {
     next_round(request);
   }
+  std::unique_ptr<Session> clone() const override {
+    return std::make_unique<MultiBlockSession>(*this);
+  }
 
   PassRequest next_pass(const Request& request, const CacheView& cache) const override {
     PassRequest pass;

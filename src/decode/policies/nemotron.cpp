@@ -31,6 +31,9 @@ public:
     request.block_length = settings_.block_length;
     move(request);
   }
+  std::unique_ptr<Session> clone() const override {
+    return std::make_unique<NemotronSession>(*this);
+  }
 
   PassRequest next_pass(const Request& request, const CacheView& cache) const override {
     const int64_t begin = request.block_begin();
@@ -64,11 +67,6 @@ public:
     }
     std::sort(decided.begin(), decided.end());
     return host_decided(request, decided);
-  }
-
-  void check(const Request&, const PassRequest&,
-             std::span<const Prediction> predictions) const override {
-    eligible(predictions, settings_.mask_id);
   }
 
   Outcome host_decided(Request& request, const std::vector<int64_t>& decided) override {

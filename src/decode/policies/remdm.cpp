@@ -26,6 +26,7 @@ struct RemdmSettings {
 class ReMdm final : public UnmaskingRule {
 public:
   explicit ReMdm(const RemdmSettings& settings) : settings_(settings) {}
+  std::unique_ptr<UnmaskingRule> clone() const override { return std::make_unique<ReMdm>(*this); }
 
   std::vector<int64_t> wanted(const StepContext& moment) const override {
     const double reveal = step(moment).reveal;
@@ -151,6 +152,7 @@ namespace {
 class Ddim final : public UnmaskingRule {
 public:
   explicit Ddim(int32_t mask_id) : mask_id_(mask_id) {}
+  std::unique_ptr<UnmaskingRule> clone() const override { return std::make_unique<Ddim>(*this); }
 
   double time(const StepContext& moment) const override { return at(moment, 0); }
 

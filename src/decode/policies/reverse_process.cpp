@@ -19,6 +19,9 @@ namespace {
 
 class Ancestral final : public UnmaskingRule {
 public:
+  std::unique_ptr<UnmaskingRule> clone() const override {
+    return std::make_unique<Ancestral>(*this);
+  }
   std::vector<int64_t> wanted(const StepContext& moment) const override {
     const double reveal = this->reveal(moment);
     std::vector<int64_t> positions;
@@ -101,6 +104,9 @@ namespace {
 
 class FirstHitting final : public UnmaskingRule {
 public:
+  std::unique_ptr<UnmaskingRule> clone() const override {
+    return std::make_unique<FirstHitting>(*this);
+  }
   void start(const StepContext& moment) override {
     masked_ = moment.schedule.mask_prob(1);
     events_.start(moment);

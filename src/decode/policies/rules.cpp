@@ -13,15 +13,15 @@ namespace {
 class ConfidenceRule final : public UnmaskingRule {
 public:
   ConfidenceRule(Select select, int32_t mask_id) : select_(std::move(select)), mask_id_(mask_id) {}
+  std::unique_ptr<UnmaskingRule> clone() const override {
+    return std::make_unique<ConfidenceRule>(*this);
+  }
 
   Choice choose(const StepContext&, std::span<const Prediction> predictions) override {
     const Eligible all = eligible(predictions, mask_id_);
     Choice choice;
     for (const size_t chosen : select_(all.candidates)) choice.decided.push_back(all.index[chosen]);
     return choice;
-  }
-  void check(const StepContext&, std::span<const Prediction> predictions) const override {
-    eligible(predictions, mask_id_);
   }
 
 private:

@@ -30,6 +30,7 @@ struct SdarSettings {
 class Sdar final : public UnmaskingRule {
 public:
   explicit Sdar(const SdarSettings& settings) : settings_(settings) {}
+  std::unique_ptr<UnmaskingRule> clone() const override { return std::make_unique<Sdar>(*this); }
 
   Choice choose(const StepContext& moment, std::span<const Prediction> predictions) override {
     const Eligible all = eligible(predictions, settings_.mask_id);
@@ -46,9 +47,6 @@ public:
     Choice choice;
     for (const size_t chosen : largest(scores, count)) choice.decided.push_back(all.index[chosen]);
     return choice;
-  }
-  void check(const StepContext&, std::span<const Prediction> predictions) const override {
-    eligible(predictions, settings_.mask_id);
   }
 
   void fill_tables(const StepContext& moment, LoopTables& tables) const override {

@@ -29,6 +29,9 @@ public:
     known_ = first_not_known(request, 0);
     if (known_ == request.length()) request.finish = Finish::decided;
   }
+  std::unique_ptr<Session> clone() const override {
+    return std::make_unique<SelfSpeculationSession>(*this);
+  }
 
   PassRequest next_pass(const Request& request, const CacheView& cache) const override {
     PassRequest pass;
@@ -47,12 +50,6 @@ public:
     pass.final_end = drafts ? known_ - 1 : known_; // in a draft the last known token sees masks
     pass.begin = std::min({kept, std::max<int64_t>(known_ - 1, 0), pass.end - 1});
     return pass;
-  }
-
-  void check(const Request&, const PassRequest& pass,
-             std::span<const Prediction> predictions) const override {
-    if (pass.kind == PassKind::prefill || phase_ == DraftPhase::first) return;
-    eligible(phase_ == DraftPhase::draft ? predictions : first_of(predictions), settings_.mask_id);
   }
 
   Outcome apply(Request& request, const PassRequest& pass,

@@ -22,6 +22,7 @@ public:
     begin_block(request);
     first_block_ = request.block;
   }
+  std::unique_ptr<Session> clone() const override { return std::make_unique<SpdSession>(*this); }
 
   PassRequest next_pass(const Request& request, const CacheView& cache) const override {
     const int64_t begin = request.block_begin(), end = request.block_end();

@@ -24,6 +24,9 @@ struct ThresholdSettings {
 class Threshold final : public UnmaskingRule {
 public:
   explicit Threshold(const ThresholdSettings& settings) : settings_(settings) {}
+  std::unique_ptr<UnmaskingRule> clone() const override {
+    return std::make_unique<Threshold>(*this);
+  }
 
   void start(const StepContext& moment) override {
     const auto open = static_cast<int64_t>(moment.open.size());
@@ -50,9 +53,6 @@ public:
       choice.decided.push_back(all.index[chosen]);
     left_ += share_ - static_cast<int64_t>(choice.decided.size());
     return choice;
-  }
-  void check(const StepContext&, std::span<const Prediction> predictions) const override {
-    eligible(predictions, settings_.mask_id);
   }
 
 private:

@@ -41,6 +41,9 @@ public:
     settings_.steps = (settings_.steps + blocks - 1) / blocks;
     begin_block(request);
   }
+  std::unique_ptr<Session> clone() const override {
+    return std::make_unique<UniformSession>(*this);
+  }
 
   PassRequest next_pass(const Request& request, const CacheView&) const override {
     PassRequest pass;

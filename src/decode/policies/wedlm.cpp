@@ -25,6 +25,7 @@ public:
     request.block_length = std::max<int64_t>(request.length() - request.prompt, 1);
     if (request.open_count(0, request.length()) == 0) request.finish = Finish::decided;
   }
+  std::unique_ptr<Session> clone() const override { return std::make_unique<WedlmSession>(*this); }
 
   PassRequest next_pass(const Request& request, const CacheView& cache) const override {
     const int64_t first = first_open(request);
@@ -62,11 +63,6 @@ public:
       decided.push_back(p.position);
     }
     return host_decided(request, decided);
-  }
-
-  void check(const Request&, const PassRequest&,
-             std::span<const Prediction> predictions) const override {
-    eligible(predictions, settings_.mask_id);
   }
 
   Outcome host_decided(Request& request, const std::vector<int64_t>& decided) override {

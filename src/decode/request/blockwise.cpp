@@ -71,6 +71,15 @@ BlockwiseSession::BlockwiseSession(const BlockwiseSettings& settings,
   begin_block(request);
 }
 
+BlockwiseSession::BlockwiseSession(const BlockwiseSession& other)
+    : Session(other), settings_(other.settings_), schedule_(other.schedule_),
+      rule_(other.rule_->clone()), steps_per_block_(other.steps_per_block_),
+      filled_block_(other.filled_block_), filled_generation_(other.filled_generation_) {}
+
+std::unique_ptr<Session> BlockwiseSession::clone() const {
+  return std::make_unique<BlockwiseSession>(*this);
+}
+
 StepContext BlockwiseSession::moment(const Request& request,
                                      const std::vector<int64_t>& open) const {
   return {request, schedule_, steps_per_block_, open, request.block_begin(), request.block_end()};
@@ -211,14 +220,6 @@ bool BlockwiseSession::exits_early(const PassRequest& pass, const std::vector<in
   };
   return settings_.early_exit > 0 && !open.empty() && pass.positions == open &&
          std::all_of(predictions.begin(), predictions.end(), sure);
-}
-
-void BlockwiseSession::check(const Request& request, const PassRequest& pass,
-                             std::span<const Prediction> predictions) const {
-  const std::vector<int64_t> open =
-      request.open_positions(request.block_begin(), request.block_end());
-  if (first_alone(request, pass) || exits_early(pass, open, predictions)) return;
-  rule_->check(moment(request, open), predictions);
 }
 
 Choice BlockwiseSession::choose(const Request& request, const PassRequest& pass,

@@ -50,14 +50,13 @@ struct Choice {
 class UnmaskingRule {
 public:
   virtual ~UnmaskingRule() = default;
+  virtual std::unique_ptr<UnmaskingRule> clone() const = 0; // of the same class
   // A block begins with `open` masked positions.
   virtual void start(const StepContext&) {}
   // Positions whose prediction is needed, ascending; none: the step costs no pass. Default: the
   // open ones.
   virtual std::vector<int64_t> wanted(const StepContext& moment) const;
   virtual Choice choose(const StepContext& moment, std::span<const Prediction> predictions) = 0;
-  // Fails where choose would, and changes nothing.
-  virtual void check(const StepContext&, std::span<const Prediction>) const {}
   // Noise level for a time-conditioned model. Default: t, but never below the last step's.
   virtual double time(const StepContext& moment) const;
   // For its graph form: numbers of the coming steps, as many as the tables are long.
@@ -138,12 +137,12 @@ class BlockwiseSession : public Session {
 public:
   BlockwiseSession(const BlockwiseSettings& settings, const noise::Schedule& schedule,
                    std::unique_ptr<UnmaskingRule> rule, Request& request);
+  BlockwiseSession(const BlockwiseSession& other);
 
+  std::unique_ptr<Session> clone() const override;
   PassRequest next_pass(const Request& request, const CacheView& cache) const override;
   Outcome apply(Request& request, const PassRequest& pass,
                 std::span<const Prediction> predictions) override;
-  void check(const Request& request, const PassRequest& pass,
-             std::span<const Prediction> predictions) const override;
   Outcome host_decided(Request& request, const std::vector<int64_t>& decided) override;
   LoopPlan plan_loop(const Request& request, const CacheView& cache) const override;
   LoopTables loop_tables(const Request& request, int64_t steps) const override;

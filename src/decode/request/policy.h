@@ -116,15 +116,14 @@ struct Outcome {
 class Session {
 public:
   virtual ~Session() = default;
+  // The same session once more, of the same class. The decoder takes a step on a copy of the request
+  // and keeps the copy when nothing fails.
+  virtual std::unique_ptr<Session> clone() const = 0;
   virtual PassRequest next_pass(const Request& request, const CacheView& cache) const = 0;
   // `predictions` in the order of pass.positions. Sets request.finish when the request is done. After a
   // pass of another kind the decoder calls next_pass again before the step ends.
   virtual Outcome apply(Request& request, const PassRequest& pass,
                         std::span<const Prediction> predictions) = 0;
-  // Fails where apply would, and changes nothing. The decoder calls it for every request of a step
-  // before it applies the first, so that a step that fails changes no canvas.
-  virtual void check(const Request& /*request*/, const PassRequest& /*pass*/,
-                     std::span<const Prediction> /*predictions*/) const {}
   // The host decided instead (dllmx_decoder_commit): positions were written. Default:
   // unimplemented.
   virtual Outcome host_decided(Request& request, const std::vector<int64_t>& decided);

@@ -42,7 +42,8 @@ struct AttentionSpan {
 
 // Numbers are those of include/dllm/base.h.
 enum class State : uint8_t { masked = 0, provisional = 1, final = 2, fixed = 3 };
-enum class Finish : int { running = 0, decided = 1, stopped = 2 };
+// failed: a step of this request failed; the canvas is that of the last complete step.
+enum class Finish : int { running = 0, decided = 1, stopped = 2, failed = 3 };
 
 const Schema& request_schema(); // "slot": seed gen_length temperature top_k top_p stop
 

@@ -1,6 +1,7 @@
 #pragma once
 // What other threads may read of a decoder: copies of its requests, made at the end of each complete step, and their traces.
 
+#include "base/error.h"
 #include "decode/pass/pass.h"
 #include "decode/request/request.h"
 
@@ -45,6 +46,7 @@ struct RequestCopy {
   std::vector<State> states;
   std::vector<float> confidence;
   Finish finish = Finish::running;
+  std::shared_ptr<const Error> failure; // null: it did not fail
   int64_t open = 0, steps = 0, evaluations = 0, nfe = 0, prefills = 0, commits = 0, launches = 0,
           round_trips = 0, decided = 0; // as in Request; nfe as the policy counts it
   std::shared_ptr<const std::vector<Prediction>> predictions; // null: none wait for a commit

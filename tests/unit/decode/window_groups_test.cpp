@@ -142,8 +142,8 @@ TEST(Rounding, ChangesNoBit) {
         asks[i].end = begin == 24 ? lengths[i] : begin + 16;
         asks[i].positions = {asks[i].end - 3, asks[i].end - 1};
       }
-      for (auto& answers : program.run(rows, {}, state, weights, 6, nullptr))
-        all.push_back(std::move(answers));
+      for (RowAnswer& answer : program.run(rows, {}, state, weights, 6, nullptr))
+        all.push_back(std::move(answer.predictions));
     }
     *computed = program.computed();
     return all;

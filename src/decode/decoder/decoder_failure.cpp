@@ -1,0 +1,70 @@
+// What fails for one request ends that request alone; who is told, and when it is tried again.
+
+#include "base/error.h"
+#include "base/log.h"
+#include "decode/decoder/decoder.h"
+#include "graph/engine.h"
+
+#include <algorithm>
+
+namespace dllm::decode {
+
+// A cancel, a lack of memory and a broken engine are of all requests.
+bool Decoder::is_of_request(const Error& error) {
+  if (dynamic_cast<const graph::StateLost*>(&error) != nullptr) return false;
+  switch (error.code()) {
+  case Code::cancelled:
+  case Code::deadline_exceeded:
+  case Code::resource_exhausted:
+  case Code::aborted:
+  case Code::unavailable: return false;
+  default: return true;
+  }
+}
+
+bool Decoder::succeeds(Entry& entry, const std::function<void()>& work) {
+  try {
+    work();
+    return true;
+  } catch (const Error& error) {
+    if (!is_of_request(error)) throw;
+    fail_request(entry, error);
+    return false;
+  }
+}
+
+void Decoder::fail_request(Entry& entry, const Error& error) {
+  entry.failure = std::make_shared<const Error>(error);
+  entry.request.finish = Finish::failed;
+  entry.predicted = false;
+  entry.predictions.clear();
+  drop_cache(entry);
+  if (active_count() == 0) return; // the call reports it
+  log(LogLevel::warn, "slot {} failed and the others go on: {}", entry.request.number,
+      error.text());
+}
+
+// Requests that failed take part again where no other request is active.
+void Decoder::try_again() {
+  if (active_count() > 0) return;
+  for (auto& [number, entry] : requests_) {
+    if (entry.failure == nullptr) continue;
+    entry.failure.reset();
+    entry.request.finish = Finish::running;
+  }
+}
+
+// How many requests are active. Throws the error of the first that failed when none is.
+int64_t Decoder::settled() const {
+  const int64_t active = active_count();
+  if (active > 0) return active;
+  const auto failed = std::ranges::find_if(
+      requests_, [](const auto& one) { return one.second.failure != nullptr; });
+  if (failed == requests_.end()) return 0;
+  const Error& error = *failed->second.failure;
+  if (requests_.size() == 1) throw Error(error);
+  throw Error(error.code(), fmt::format("slot {}: {}", failed->first, error.text()),
+              error.hint().empty() ? "remove the slot" : error.hint() + ", or remove the slot");
+}
+
+} // namespace dllm::decode
