@@ -67,6 +67,30 @@ TEST_P(Slices, GiveTheTokensOfWholeSteps) {
   }
 }
 
+// A server adds a request in every slice: the steps end all the same, and nothing is computed twice.
+TEST_P(Slices, AnAddedRequestWaitsForTheNextStep) {
+  const auto model = tiny_model();
+  const auto whole = sliced_decoder(model, GetParam()), sliced = sliced_decoder(model, GetParam());
+  add(*whole, kSlicedRequest), add(*sliced, kSlicedRequest);
+  suspend(*sliced, 2);
+  std::vector<int64_t> waiting;
+  for (int i = 0; i < 200 && sliced->metric(0, "steps") == 0; ++i) {
+    waiting.push_back(add(*sliced, kSlicedRequest));
+    if (waiting.size() > 3) { // it takes no part in the step
+      sliced->remove(waiting.front());
+      waiting.erase(waiting.begin());
+    }
+    sliced->step_for(kOneOperation);
+  }
+  EXPECT_EQ(sliced->metric(0, "steps"), 1); // the step came to its end
+  sliced->run();
+  whole->run();
+  EXPECT_EQ(answer_of(*sliced), answer_of(*whole));
+  EXPECT_EQ(sliced->metric(0, "nfe"), whole->metric(0, "nfe"));
+  for (const int64_t slot : waiting)
+    EXPECT_EQ(sliced->request(slot).ids, whole->request(0).ids) << slot;
+}
+
 INSTANTIATE_TEST_SUITE_P(Policies, Slices,
                          testing::Values(Json{{"temperature", 0.7}},
                                          Json{{"policy", "spd"}, {"block_length", 4}},
@@ -143,30 +167,6 @@ TEST(Slices, ACancelGivesTheStepUp) {
       EXPECT_EQ(answer_of(*sliced), answer_of(*whole));
     }
   }
-}
-
-// A server adds a request in every slice: the steps end all the same, and nothing is computed twice.
-TEST(Slices, AnAddedRequestWaitsForTheNextStep) {
-  const auto model = tiny_model();
-  const auto whole = sliced_decoder(model, {{"slots", 64}}),
-             sliced = sliced_decoder(model, {{"slots", 64}});
-  add(*whole, kSlicedRequest), add(*sliced, kSlicedRequest);
-  suspend(*sliced, 2);
-  std::vector<int64_t> waiting;
-  for (int i = 0; i < 60 && sliced->metric(0, "steps") == 0; ++i) {
-    waiting.push_back(add(*sliced, kSlicedRequest));
-    if (waiting.size() > 3) { // it takes no part in the step
-      sliced->remove(waiting.front());
-      waiting.erase(waiting.begin());
-    }
-    sliced->step_for(kOneOperation);
-  }
-  sliced->run();
-  whole->run();
-  EXPECT_EQ(answer_of(*sliced), answer_of(*whole));
-  EXPECT_EQ(sliced->metric(0, "nfe"), whole->metric(0, "nfe"));
-  for (const int64_t slot : waiting)
-    EXPECT_EQ(sliced->request(slot).ids, whole->request(0).ids) << slot;
 }
 
 TEST(Slices, OtherCallsGiveTheStepUp) {
