@@ -70,15 +70,15 @@ void Decoder::open_canvas(Request& request, std::span<const int32_t> canvas,
 }
 
 int64_t Decoder::add(std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
-                     const Options& options) {
-  const int64_t number = add_request(canvas, fixed, options);
+                     const Options& options, const OwnSettings& own) {
+  const int64_t number = add_request(canvas, fixed, options, own);
   warn_of_equal(entry(number), options);
   publish({&entry(number)});
   return number;
 }
 
 int64_t Decoder::add_request(std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
-                             const Options& options) {
+                             const Options& options, const OwnSettings& own) {
   const model::ModelConfig& config = model_->config();
   if (static_cast<int64_t>(requests_.size()) >= options_.i64("slots")) {
     fail_with_hint("remove finished requests, or raise option slots", Code::resource_exhausted,
@@ -120,11 +120,11 @@ int64_t Decoder::add_request(std::span<const int32_t> canvas, std::span<const ui
       static_cast<int32_t>(options.i64("top_k") < 0 ? options_.i64("top_k") : options.i64("top_k"));
   for (const std::string& text : options.list("stop"))
     request.settings.stop.push_back(parse_id(text, config.vocab_size, "option stop"));
+  request.settings.constraint = own.constraint;
   while (requests_.count(request.number) != 0) ++request.number;
   made.shown_ids = request.ids;
   made.shown_states = request.states;
-  const model::ModelConfig& own = model_->config();
-  request.span = attention_span_of(own, options_);
+  request.span = attention_span_of(config, options_);
   made.session = policy_->begin(request);
   if (options_.boolean("trace")) {
     made.trace = std::make_shared<TraceLog>(options_.i64("trace_bytes"));
@@ -266,6 +266,7 @@ Decoder::Change Decoder::finish(Entry& entry, Outcome outcome) {
   request.evaluations += ran ? 1 : 0;
   entry.predicted = false;
   entry.predictions.clear();
+  entry.vetoes.reset();
   apply_stop(request, outcome);
   request.decided += static_cast<int64_t>(outcome.decided.size());
   if (entry.trace) entry.trace->add(request, outcome.decided);

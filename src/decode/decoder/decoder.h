@@ -7,8 +7,10 @@
 #include "base/options.h"
 #include "base/task.h"
 #include "decode/cache/decode_state.h"
+#include "decode/decoder/vetoes.h"
 #include "decode/loop/loop_program.h"
 #include "decode/pass/pass_program.h"
+#include "decode/request/constraint.h"
 #include "decode/request/policy.h"
 #include "decode/request/request.h"
 #include "decode/trace/published.h"
@@ -30,6 +32,11 @@
 #include <vector>
 
 namespace dllm::decode {
+
+// What a request may bring along in addition to its options.
+struct OwnSettings {
+  std::shared_ptr<const Constraint> constraint; // null: every token may be written
+};
 
 // One call at a time, but for the readers below; different decoders of one model may run together.
 // Keeps the model alive. The
@@ -53,7 +60,7 @@ public:
   // fixed empty: all of canvas is given and gen_length open positions follow; else 1 given, 0 open.
   // Returns the request.
   int64_t add(std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
-              const Options& options);
+              const Options& options, const OwnSettings& own = {});
   void remove(int64_t request);
 
   // One denoising step of every active request; returns how many still have open positions. A cancel
@@ -105,6 +112,7 @@ private:
     bool predicted = false;
     PassRequest pass;
     std::vector<Prediction> predictions;
+    std::optional<Vetoes> vetoes; // of the predictions, with a constraint
     // The canvas as the last event showed it, or as it was added.
     std::vector<int32_t> shown_ids;
     std::vector<State> shown_states;
@@ -147,8 +155,8 @@ private:
   void drop_suspended();
   // decoder_run.cpp. Sends the events of a step; false when the callback stops.
   bool show(const EventFn& fn, const std::vector<Change>& changes);
-  // Runs passes until every request has its predictions for a step.
-  void predict_all(const std::vector<Entry*>& requests, const Task* task);
+  // Runs passes until every request has its predictions for a step. Returns their weights.
+  Weights predict_all(const std::vector<Entry*>& requests, const Task* task);
   void run_passes(const std::vector<Entry*>& requests, const Weights& weights, const Task* task,
                   int64_t least_rows = 0);
   void run_pass_of(const std::vector<Entry*>& owners, std::span<const PassRow> rows,
@@ -172,6 +180,13 @@ private:
   void replay_predictions(Entry& entry, const LoopRecord& record, int64_t step, int64_t row);
   Change replay_step(Entry& entry, const LoopRecord& record, int64_t step, int64_t row);
   static Trial try_step(const Entry& entry);
+  // decoder_constraint.cpp
+  void constrain(Entry& entry, const Weights& weights, const Task* task);
+  Trial constrained_step(Entry& entry, const Weights& weights, const Task* task);
+  void predict_again(Entry& entry, std::span<const int64_t> positions, const Weights& weights,
+                     const Task* task);
+  static void check_tokens(const Entry& entry, std::span<const int64_t> positions,
+                           std::span<const int32_t> tokens);
   Change accept(Entry& entry, Trial trial);
   Change finish(Entry& entry, Outcome outcome);
   void apply_stop(Request& request, Outcome& outcome);
@@ -182,7 +197,7 @@ private:
   // The weights of a step, all of its passes: K and V of other ones are dropped.
   Weights take_weights(const Task* task);
   int64_t add_request(std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
-                      const Options& options);
+                      const Options& options, const OwnSettings& own = {});
   RequestCopyRef copy_of(const Entry& entry) const;
   DecoderTotals totals() const;
   void publish(const std::vector<Entry*>& changed, bool drop_others = false);

@@ -38,6 +38,7 @@ void Decoder::fail_request(Entry& entry, const Error& error) {
   entry.request.finish = Finish::failed;
   entry.predicted = false;
   entry.predictions.clear();
+  entry.vetoes.reset();
   drop_cache(entry);
   if (active_count() == 0) return; // the call reports it
   log(LogLevel::warn, "slot {} failed and the others go on: {}", entry.request.number,

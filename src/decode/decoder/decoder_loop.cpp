@@ -33,11 +33,12 @@ void Decoder::stop_loop(const std::string& why_not) {
   loop_why_ = why_not;
 }
 
-// Steps that the host has begun (predict) it ends.
+// Steps that the host has begun (predict) it ends; it asks a constraint too.
 bool Decoder::in_loop(const std::vector<Entry*>& active) const {
   return loop_ != nullptr && !active.empty() &&
-         std::none_of(active.begin(), active.end(),
-                      [](const Entry* entry) { return entry->predicted; });
+         std::none_of(active.begin(), active.end(), [](const Entry* entry) {
+           return entry->predicted || entry->request.settings.constraint != nullptr;
+         });
 }
 
 // Passes that only write K and V, until every request's window is the one of all steps of its

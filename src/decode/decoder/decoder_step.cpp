@@ -114,8 +114,8 @@ CacheView Decoder::cache_view(const Entry& entry) const {
   return entry.cache_row >= 0 ? state_.view(entry.cache_row) : CacheView{};
 }
 
-void Decoder::predict_all(const std::vector<Entry*>& requests, const Task* task) {
-  const Weights weights = take_weights(task);
+Weights Decoder::predict_all(const std::vector<Entry*>& requests, const Task* task) {
+  Weights weights = take_weights(task);
   state_.recover();
   std::vector<Entry*> waiting;
   for (Entry* entry : requests) {
@@ -134,13 +134,14 @@ void Decoder::predict_all(const std::vector<Entry*>& requests, const Task* task)
     for (Entry* entry : now) {
       if (!entry->request.active()) continue;
       if (entry->pass.kind == PassKind::step) {
-        entry->predicted = true;
+        entry->predicted = succeeds(*entry, [&] { constrain(*entry, weights, task); });
         continue;
       }
       succeeds(*entry, [&] { end_filling(*entry); });
       if (entry->request.active()) waiting.push_back(entry);
     }
   }
+  return weights;
 }
 
 // The pass a request needs next, with a row of the cache where it uses one; `passes` went before it.
@@ -179,7 +180,7 @@ std::vector<Decoder::Change> Decoder::advance(const std::vector<Entry*>& active,
     if (!replay_) launch(active, limit, task);
     return replay();
   }
-  predict_all(active, task);
+  const Weights weights = predict_all(active, task);
   std::vector<Change> changes;
   for (Entry* entry : active) {
     if (entry->failure != nullptr) continue;
@@ -187,7 +188,8 @@ std::vector<Decoder::Change> Decoder::advance(const std::vector<Entry*>& active,
       changes.push_back(finish(*entry, {}));
       continue;
     }
-    succeeds(*entry, [&] { changes.push_back(accept(*entry, try_step(*entry))); });
+    succeeds(*entry,
+             [&] { changes.push_back(accept(*entry, constrained_step(*entry, weights, task))); });
   }
   return changes;
 }
@@ -302,6 +304,7 @@ void Decoder::commit(int64_t number, std::span<const int64_t> positions,
                      "position {} of slot {} was not predicted in this step", position, number);
     }
   }
+  check_tokens(held, positions, tokens);
   Trial trial{held.request, held.session->clone(), {}};
   std::vector<int64_t> decided;
   for (size_t i = 0; i < positions.size(); ++i) {

@@ -201,6 +201,11 @@ public:
                      Code::failed_precondition,
                      "open positions hold mask tokens at first and the model has none");
     }
+    if (request.settings.constraint != nullptr && settings_.edit_prompt) {
+      fail_with_hint("set edit_prompt to false", Code::invalid_argument,
+                     "policy editflow with edit_prompt keeps given tokens that a constraint may "
+                     "refuse");
+    }
     return std::make_unique<EditSession>(settings_, setup().schedule, request);
   }
   PredictionNeeds needs() const override { return {.mask = false, .edits = true}; }

@@ -153,6 +153,11 @@ public:
   }
 
   std::unique_ptr<Session> begin(Request& request) const override {
+    if (request.settings.constraint != nullptr && !settings_.greedy_tail) {
+      fail_with_hint("set greedy_tail to true", Code::invalid_argument,
+                     "policy uniform leaves noise as tokens without greedy_tail, and a constraint "
+                     "cannot refuse noise");
+    }
     return std::make_unique<UniformSession>(settings_, setup().schedule, request);
   }
   PredictionNeeds needs() const override { return {.mask = false, .top = listed()}; }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -47,6 +48,7 @@ enum class Finish : int { running = 0, decided = 1, stopped = 2, failed = 3 };
 
 const Schema& request_schema(); // "slot": seed gen_length temperature top_k top_p stop
 
+class Constraint;
 class RandomSource;
 
 struct RequestSettings {
@@ -55,6 +57,7 @@ struct RequestSettings {
   int32_t top_k = 0;     // 0: off
   float top_p = 1;       // 1: off
   std::vector<int32_t> stop;
+  std::shared_ptr<const Constraint> constraint; // null: every token may be written
 };
 
 struct Request {
