@@ -27,9 +27,9 @@ int64_t row_capacity(int64_t length) {
   return (length + kCapacityStep - 1) / kCapacityStep * kCapacityStep;
 }
 
-DecodeState::DecodeState(std::shared_ptr<model::Model> model, int64_t shift)
+DecodeState::DecodeState(std::shared_ptr<model::Model> model)
     : model_(std::move(model)), stacks_(model::state_stacks(model_->config())),
-      saves_(model::has_saved(stacks_)), shift_(shift),
+      saves_(model::has_saved(stacks_)),
       shares_(model_->engine().mesh().size(model::request_axes(model_->engine().mesh()))) {}
 
 std::vector<int64_t> DecodeState::used_rows() const {
@@ -44,20 +44,21 @@ int64_t DecodeState::saved_edge(const Row& row, int64_t end) const {
   if (!saves_) return end;
   int64_t edge = 0;
   for (const Snapshot& snapshot : row.snapshots) {
-    if (snapshot.position + shift_ <= end) edge = snapshot.position + shift_;
+    if (snapshot.position + row.kind.shift <= end) edge = snapshot.position + row.kind.shift;
   }
   return edge;
 }
 
 int64_t DecodeState::best_row(std::span<const int32_t> known, const AttentionSpan& span,
-                              int64_t* common) const {
+                              const RowKind& kind, int64_t* common) const {
   int64_t best = -1;
   *common = 0;
   const std::vector<int64_t> used = used_rows();
   for (int64_t r = 0; r < rows(); ++r) {
     const Row& row = rows_[static_cast<size_t>(r)];
     if (row.used) continue;
-    const int64_t edge = saved_edge(row, common_edge(row.tokens, row.span, known, span));
+    const int64_t edge =
+        row.kind == kind ? saved_edge(row, common_edge(row.tokens, row.span, known, span)) : 0;
     // Of rows that keep as much, one of the share with the fewest requests, and of its rows the oldest.
     const auto rank = [&](int64_t number, int64_t kept) {
       return std::tuple(-kept, used[static_cast<size_t>(share_of(number))],
@@ -72,10 +73,10 @@ int64_t DecodeState::best_row(std::span<const int32_t> known, const AttentionSpa
 }
 
 int64_t DecodeState::acquire(int64_t length, std::span<const int32_t> known,
-                             const AttentionSpan& span) {
+                             const AttentionSpan& span, const RowKind& kind) {
   const int64_t wanted = row_capacity(length);
   int64_t common = 0;
-  int64_t found = best_row(known, span, &common);
+  int64_t found = best_row(known, span, kind, &common);
   if (found < 0) {
     found = rows();
     resize(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(own_rows() + 1))) * shares_,
@@ -87,6 +88,7 @@ int64_t DecodeState::acquire(int64_t length, std::span<const int32_t> known,
   row.used = true;
   row.span = span;
   rewind(found, common);
+  row.kind = kind;
   row.last_use = ++clock_;
   ++row.generation;
   reused_ += common;
@@ -136,12 +138,13 @@ SavedPass DecodeState::saved_pass(int64_t row, int64_t begin, int64_t final_end)
   SavedPass pass;
   if (!saves_) return pass;
   const std::vector<Snapshot>& snapshots = rows_[static_cast<size_t>(row)].snapshots;
+  const int64_t shift = rows_[static_cast<size_t>(row)].kind.shift;
   for (const Snapshot& snapshot : snapshots) {
     if (snapshot.position == begin) pass.from = snapshot.place;
   }
   if (pass.from < 0 && begin > 0)
     fail(Code::internal, "no snapshot of row {} at position {}", row, begin);
-  pass.length = std::max<int64_t>(0, final_end - shift_ - begin);
+  pass.length = std::max<int64_t>(0, final_end - shift - begin);
   if (pass.length == 0) return pass;
   // A free place, else that of a snapshot behind the window's beginning (it is out of date), else of the oldest.
   const auto is_free = [&](int64_t place) {

@@ -32,14 +32,24 @@ struct SavedPass {
 // Positions that the row of a request of `length` has: whole tiles of keys.
 int64_t row_capacity(int64_t length);
 
+// On what the state of a request depends besides its tokens and its span.
+struct RowKind {
+  // Windows begin so many positions before the first that is not final (PassRequest::begin), and
+  // snapshots lie there.
+  int64_t shift = 0;
+  int64_t method = 0; // its number: how K and V are computed
+
+  friend bool operator==(const RowKind&, const RowKind&) = default;
+};
+
 class DecodeState {
 public:
-  // shift: windows begin so many positions before the first that is not final (PassRequest::begin), and snapshots lie there.
-  explicit DecodeState(std::shared_ptr<model::Model> model, int64_t shift = 0);
+  explicit DecodeState(std::shared_ptr<model::Model> model);
 
   // A row for a request of `length` positions, whose leading `known` tokens are given. Takes the
   // free row that keeps the longest beginning of them; may enlarge the buffers.
-  int64_t acquire(int64_t length, std::span<const int32_t> known, const AttentionSpan& span);
+  int64_t acquire(int64_t length, std::span<const int32_t> known, const AttentionSpan& span,
+                  const RowKind& kind = {});
   // The row keeps its contents until another request needs it.
   void release(int64_t row);
 
@@ -85,13 +95,14 @@ private:
     std::vector<int32_t> tokens;     // whose state is final
     std::vector<Snapshot> snapshots; // by position, ascending
     AttentionSpan span;
+    RowKind kind;
     uint64_t generation = 0;
     uint64_t last_use = 0;
   };
   int64_t own_rows() const { return rows() / shares_; }
   std::vector<int64_t> used_rows() const; // by share
   int64_t saved_edge(const Row& row, int64_t end) const;
-  int64_t best_row(std::span<const int32_t> known, const AttentionSpan& span,
+  int64_t best_row(std::span<const int32_t> known, const AttentionSpan& span, const RowKind& kind,
                    int64_t* common) const;
   void resize(int64_t rows, int64_t capacity);
   Tensor widened(size_t stack, int64_t rows, int64_t capacity) const;
@@ -99,7 +110,6 @@ private:
   std::shared_ptr<model::Model> model_;
   const std::vector<model::StateStack> stacks_;
   const bool saves_; // any of the stacks is saved
-  const int64_t shift_;
   const int64_t shares_;
   StateBuffers buffers_;
   std::vector<Row> rows_;

@@ -11,6 +11,7 @@ namespace {
 
 // Below, the largest logit divided by it may be infinite.
 constexpr double kLeastTemperature = 1e-6;
+constexpr const char* kDrawnByCaller = "random numbers come from a source of the caller";
 
 float temperature_of(double asked) {
   if (asked > 0 && asked < kLeastTemperature) {
@@ -23,19 +24,14 @@ float temperature_of(double asked) {
 } // namespace
 
 Decoder::Decoder(std::shared_ptr<model::Model> model, const Options& options)
-    : model_(std::move(model)), options_(policy_options(options)), schedule_(schedule_of(options_)),
-      policy_(make_policy(options_.str("policy"), policy_setup(*model_, options_, *schedule_))),
-      mask_id_(mask_id_of(*model_, *policy_)),
-      settings_(pass_settings(*model_, options_, *policy_)), program_(model_),
-      state_(model_, settings_.shift), version_(model_->version()) {
-  set_loop();
-}
+    : model_(std::move(model)), method_(std::make_shared<Method>(model_, options, 0)),
+      program_(model_), state_(model_), version_(model_->version()) {}
 
 Decoder::~Decoder() = default;
 
 void Decoder::set_random_source(std::shared_ptr<const RandomSource> random_source) {
   random_source_ = std::move(random_source);
-  stop_loop("random numbers come from a source of the caller");
+  method_->stop_loop(kDrawnByCaller);
 }
 
 void Decoder::start(std::span<const int32_t> prompt, uint64_t seed) {
@@ -53,8 +49,27 @@ void Decoder::start(std::span<const int32_t> prompt, uint64_t seed) {
   }
 }
 
-void Decoder::open_canvas(Request& request, std::span<const int32_t> canvas,
+// The method of a request; requests with equal options share it.
+std::shared_ptr<Method> Decoder::method_of(const OwnSettings& own) {
+  if (!own.decoding) return method_;
+  const Options wanted = policy_options(*own.decoding);
+  const auto same = [&](const Method& method) {
+    return method.options().to_json() == wanted.to_json();
+  };
+  if (same(*method_)) return method_;
+  for (const auto& [number, entry] : requests_) {
+    if (same(*entry.method)) return entry.method;
+  }
+  const auto made = std::make_shared<Method>(model_, wanted, methods_++);
+  if (random_source_ != nullptr) made->stop_loop(kDrawnByCaller);
+  for (const auto& [number, entry] : requests_) made->share_passes(*entry.method);
+  made->share_passes(*method_);
+  return made;
+}
+
+void Decoder::open_canvas(Entry& entry, std::span<const int32_t> canvas,
                           std::span<const uint8_t> fixed, int64_t length) {
+  Request& request = entry.request;
   const int64_t vocab = model_->config().vocab_size;
   for (size_t i = 0; i < static_cast<size_t>(length); ++i) {
     const bool given = i < canvas.size() && (fixed.empty() || fixed[i] != 0);
@@ -62,7 +77,7 @@ void Decoder::open_canvas(Request& request, std::span<const int32_t> canvas,
       fail(Code::invalid_argument, "token {} at position {} is not in 0 to {}", canvas[i], i,
            vocab - 1);
     }
-    request.ids.push_back(given ? canvas[i] : mask_id_);
+    request.ids.push_back(given ? canvas[i] : entry.method->mask_id());
     request.states.push_back(given ? State::fixed : State::masked);
     request.confidence.push_back(given ? 1.0f : 0.0f);
   }
@@ -77,10 +92,23 @@ int64_t Decoder::add(std::span<const int32_t> canvas, std::span<const uint8_t> f
   return number;
 }
 
+// options: of the request; what they leave open is as in `decoding`.
+void Decoder::set_sampling(const Options& decoding, const Options& options,
+                           RequestSettings& settings) {
+  const auto pick = [&](const char* key) {
+    return options.f64(key) < 0 ? decoding.f64(key) : options.f64(key);
+  };
+  settings.seed = static_cast<uint64_t>(options.i64("seed"));
+  settings.temperature = temperature_of(pick("temperature"));
+  settings.top_p = static_cast<float>(pick("top_p"));
+  const int64_t top_k = options.i64("top_k");
+  settings.top_k = static_cast<int32_t>(top_k < 0 ? decoding.i64("top_k") : top_k);
+}
+
 int64_t Decoder::add_request(std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
                              const Options& options, const OwnSettings& own) {
   const model::ModelConfig& config = model_->config();
-  if (static_cast<int64_t>(requests_.size()) >= options_.i64("slots")) {
+  if (std::ssize(requests_) >= this->options().i64("slots")) {
     fail_with_hint("remove finished requests, or raise option slots", Code::resource_exhausted,
                    "all {} slots are in use", requests_.size());
   }
@@ -88,21 +116,23 @@ int64_t Decoder::add_request(std::span<const int32_t> canvas, std::span<const ui
     fail(Code::invalid_argument, "fixed has {} entries, the canvas {}", fixed.size(),
          canvas.size());
   }
+  Entry made;
+  made.method = method_of(own);
+  const Options& decoding = made.method->options();
   int64_t open_behind = 0;
   if (fixed.empty()) {
     const int64_t asked = options.i64("gen_length"); // -1: as the decoder was made
-    open_behind = asked < 0 ? options_.i64("gen_length") : asked;
+    open_behind = asked < 0 ? decoding.i64("gen_length") : asked;
   }
   const int64_t length = static_cast<int64_t>(canvas.size()) + open_behind;
   if (length == 0) fail(Code::invalid_argument, "the canvas is empty");
-  const int64_t most = most_positions(config, options_);
+  const int64_t most = most_positions(config, decoding);
   if (length > most) {
     fail_with_hint("shorten the prompt or gen_length", Code::out_of_range,
                    "the canvas has {} positions, the model allows {}", length, most);
   }
-  Entry made;
   Request& request = made.request;
-  open_canvas(request, canvas, fixed, length);
+  open_canvas(made, canvas, fixed, length);
   const int64_t given = options.i64("prompt_length");
   if (given > length || (given > 0 && request.open_count(0, given) > 0)) {
     fail_with_hint("count the given positions at the front of the canvas", Code::invalid_argument,
@@ -110,24 +140,17 @@ int64_t Decoder::add_request(std::span<const int32_t> canvas, std::span<const ui
   }
   if (given >= 0) request.prompt = given;
   request.random_source = random_source_.get();
-  request.settings.seed = static_cast<uint64_t>(options.i64("seed"));
-  const auto pick = [&](const char* key) {
-    return options.f64(key) < 0 ? options_.f64(key) : options.f64(key);
-  };
-  request.settings.temperature = temperature_of(pick("temperature"));
-  request.settings.top_p = static_cast<float>(pick("top_p"));
-  request.settings.top_k =
-      static_cast<int32_t>(options.i64("top_k") < 0 ? options_.i64("top_k") : options.i64("top_k"));
+  set_sampling(decoding, options, request.settings);
   for (const std::string& text : options.list("stop"))
     request.settings.stop.push_back(parse_id(text, config.vocab_size, "option stop"));
   request.settings.constraint = own.constraint;
   while (requests_.count(request.number) != 0) ++request.number;
   made.shown_ids = request.ids;
   made.shown_states = request.states;
-  request.span = attention_span_of(config, options_);
-  made.session = policy_->begin(request);
-  if (options_.boolean("trace")) {
-    made.trace = std::make_shared<TraceLog>(options_.i64("trace_bytes"));
+  request.span = attention_span_of(config, decoding);
+  made.session = made.method->policy().begin(request);
+  if (this->options().boolean("trace")) {
+    made.trace = std::make_shared<TraceLog>(this->options().i64("trace_bytes"));
     made.trace->add(request, {});
   }
   const int64_t number = request.number;
@@ -142,8 +165,9 @@ void Decoder::warn_of_equal(const Entry& added, const Options& options) {
   if (!draws || options.is_set("seed") || warned_of_equal_) return;
   for (const auto& [number, other] : requests_) {
     const RequestSettings& settings = other.request.settings;
-    const bool equal = number != request.number && other.shown_ids == request.ids &&
-                       other.request.steps == 0 && settings.seed == request.settings.seed &&
+    const bool equal = number != request.number && other.method == added.method &&
+                       other.shown_ids == request.ids && other.request.steps == 0 &&
+                       settings.seed == request.settings.seed &&
                        settings.temperature == request.settings.temperature &&
                        settings.top_k == request.settings.top_k &&
                        settings.top_p == request.settings.top_p;
@@ -174,7 +198,7 @@ Weights Decoder::take_weights(const Task* task) {
   Weights weights;
   weights.buffers = model_->params().snapshot(model_->reading(), &weights.version, task);
   if (weights.version == version_) return weights;
-  if (options_.str("on_change") == "fail") {
+  if (options().str("on_change") == "fail") {
     fail_with_hint("make a new decoder, or set on_change to continue", Code::failed_precondition,
                    "the model's weights changed from version {} to {}", version_, weights.version);
   }

@@ -7,6 +7,8 @@
 #include "base/options.h"
 #include "base/task.h"
 #include "decode/cache/decode_state.h"
+#include "decode/decoder/method.h"
+#include "decode/decoder/setup.h"
 #include "decode/decoder/vetoes.h"
 #include "decode/loop/loop_program.h"
 #include "decode/pass/pass_program.h"
@@ -36,6 +38,9 @@ namespace dllm::decode {
 // What a request may bring along in addition to its options.
 struct OwnSettings {
   std::shared_ptr<const Constraint> constraint; // null: every token may be written
+  // Of kind "decoder" or "decoder:<policy>", in place of the decoder's own; empty: those. slots, trace,
+  // trace_bytes and on_change are the decoder's for all requests.
+  std::optional<Options> decoding = {};
 };
 
 // One call at a time, but for the readers below; different decoders of one model may run together.
@@ -103,6 +108,7 @@ public:
 
 private:
   struct Entry {
+    std::shared_ptr<Method> method;
     Request request;
     std::unique_ptr<Session> session;
     int64_t cache_row = -1;
@@ -168,10 +174,10 @@ private:
   void move_to_snapshot(const Entry& entry, PassRequest& pass) const;
   CacheView cache_view(const Entry& entry) const;
   // decoder_loop.cpp
-  void set_loop();
-  void stop_loop(const std::string& why_not);
   bool in_loop(const std::vector<Entry*>& active) const;
   void launch(const std::vector<Entry*>& active, int64_t limit, const Task* task);
+  void launch_alike(const std::vector<Entry*>& requests, std::span<const LoopRow> rows,
+                    const Weights& weights, int64_t limit, const Task* task, Replay& replay);
   Replay::Part launch_loop(const std::vector<Entry*>& requests, std::span<const LoopRow> rows,
                            const Weights& weights, int64_t limit, const Task* task);
   std::vector<LoopPlan> fill_caches(const std::vector<Entry*>& active, const Weights& weights,
@@ -190,8 +196,11 @@ private:
   Change accept(Entry& entry, Trial trial);
   Change finish(Entry& entry, Outcome outcome);
   void apply_stop(Request& request, Outcome& outcome);
-  void open_canvas(Request& request, std::span<const int32_t> canvas,
-                   std::span<const uint8_t> fixed, int64_t length);
+  std::shared_ptr<Method> method_of(const OwnSettings& own);
+  void open_canvas(Entry& entry, std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
+                   int64_t length);
+  static void set_sampling(const Options& decoding, const Options& options,
+                           RequestSettings& settings);
   void warn_of_equal(const Entry& added, const Options& options);
   void drop_cache(Entry& entry);
   // The weights of a step, all of its passes: K and V of other ones are dropped.
@@ -206,15 +215,12 @@ private:
   const Entry& entry(int64_t number) const;
 
   std::shared_ptr<model::Model> model_;
-  Options options_; // of kind decoder:<policy>
-  noise::ScheduleRef schedule_;
-  std::unique_ptr<Policy> policy_;
-  int32_t mask_id_;
+  const Options& options() const { return method_->options(); }
+
+  std::shared_ptr<Method> method_; // of requests without settings of their own
+  int64_t methods_ = 1;            // that were made
   std::shared_ptr<const RandomSource> random_source_;
-  PassSettings settings_;
   PassProgram program_;
-  std::unique_ptr<LoopProgram> loop_; // null: the host goes from step to step
-  std::string loop_why_;              // why it is null
   std::optional<Replay> replay_;
   DecodeState state_;
   std::map<int64_t, Entry> requests_;
@@ -229,29 +235,5 @@ private:
   std::set<int64_t> sliced_requests_;  // that take part in it
   SlicedCall sliced_;                  // last: its thread uses the members above
 };
-
-// What a decoder makes of its options and its model, once; and the program of a decoder over a config, for plans: the one
-// that PassProgram or, where the decoder would take the steps of a block in one launch, LoopProgram would compile.
-
-// What open positions hold: any token where the policy does not show it to the model. Fails with
-// failed_precondition when it does and there is no mask token.
-int32_t mask_id_of(const model::Model& model, const Policy& policy);
-// The keys that were set, as options of the policy's own kind.
-Options policy_options(const Options& given);
-noise::ScheduleRef schedule_of(const Options& options);
-// The attention option's grid, else the model's.
-AttentionSpan attention_span_of(const model::ModelConfig& config, const Options& options);
-// Of a canvas.
-int64_t most_positions(const model::ModelConfig& config, const Options& options);
-// References into all three are kept.
-PolicySetup policy_setup(const model::Model& model, const Options& options,
-                         const noise::Schedule& schedule);
-PassSettings pass_settings(const model::Model& model, const Options& options, const Policy& policy);
-
-// Options of kind "plan": batch, length, window, dtype, policy, loop. what = decode: a denoising
-// step of every row, on the whole canvas or on a window (a block) over a cache; prefill: a pass
-// over a prompt of `length` that fills the cache.
-model::Job decoding_job(const std::shared_ptr<graph::Engine>& engine,
-                        const model::ModelConfig& config, const Options& options);
 
 } // namespace dllm::decode

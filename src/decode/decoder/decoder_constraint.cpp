@@ -12,7 +12,7 @@ namespace dllm::decode {
 void Decoder::constrain(Entry& entry, const Weights& weights, const Task* task) {
   const Constraint* constraint = entry.request.settings.constraint.get();
   if (constraint == nullptr) return;
-  entry.vetoes.emplace(*constraint, settings_.banned, mask_id_);
+  entry.vetoes.emplace(*constraint, entry.method->passes().banned, entry.method->mask_id());
   predict_again(entry, entry.vetoes->of_predictions(entry.request, entry.predictions), weights,
                 task);
 }
@@ -34,7 +34,7 @@ void Decoder::predict_again(Entry& entry, std::span<const int64_t> positions,
   std::vector<int64_t> refused(positions.begin(), positions.end());
   while (!refused.empty()) {
     for (const Vetoes::Group& group : entry.vetoes->groups(refused)) {
-      PassSettings settings = settings_;
+      PassSettings settings = entry.method->passes();
       settings.banned = group.banned;
       const PassRow row{&entry.request, &entry.pass, entry.cache_row};
       const RowAnswer answer =

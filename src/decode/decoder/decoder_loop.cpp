@@ -7,45 +7,23 @@
 #include "decode/pass/pass.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 namespace dllm::decode {
 
-// The loop of the policy where option loop and the engine want it and the options allow it.
-void Decoder::set_loop() {
-  const std::string& wanted = options_.str("loop");
-  if (wanted == "host") return stop_loop("option loop is host");
-  if (wanted == "auto" && !model_->engine().runs_ahead())
-    return stop_loop("the engine does not run ahead of the host");
-  LoopOffer offer = policy_->loop();
-  if (offer.rule == nullptr) return stop_loop(offer.why_not);
-  if (!settings_.deferred.empty()) return stop_loop("option defer has no graph form");
-  loop_ = std::make_unique<LoopProgram>(model_, settings_, std::move(offer.rule));
-}
-
-void Decoder::stop_loop(const std::string& why_not) {
-  if (options_.str("loop") == "device") {
-    fail_with_hint("set loop to auto or host", Code::unimplemented,
-                   "policy {} cannot run as a loop on the device: {}", options_.str("policy"),
-                   why_not);
-  }
-  loop_.reset();
-  loop_why_ = why_not;
-}
-
 // Steps that the host has begun (predict) it ends; it asks a constraint too.
 bool Decoder::in_loop(const std::vector<Entry*>& active) const {
-  return loop_ != nullptr && !active.empty() &&
-         std::none_of(active.begin(), active.end(), [](const Entry* entry) {
-           return entry->predicted || entry->request.settings.constraint != nullptr;
-         });
+  return !active.empty() && std::all_of(active.begin(), active.end(), [](const Entry* entry) {
+    return entry->method->loop() != nullptr && !entry->predicted &&
+           entry->request.settings.constraint == nullptr;
+  });
 }
 
 // Passes that only write K and V, until every request's window is the one of all steps of its
 // block.
 std::vector<LoopPlan> Decoder::fill_caches(const std::vector<Entry*>& active,
                                            const Weights& weights, const Task* task) {
-  const int64_t shift = settings_.shift;
   std::vector<LoopPlan> plans(active.size());
   // A session's own passes, then one over what is decided and not kept.
   for (std::vector<Entry*> filling{nullptr}; !filling.empty();) {
@@ -60,7 +38,8 @@ std::vector<LoopPlan> Decoder::fill_caches(const std::vector<Entry*>& active,
         move_to_snapshot(entry, plan.pass);
       };
       if (!entry.request.active() || !succeeds(entry, find)) continue;
-      const bool behind = plan.pass.cached && plan.pass.begin < plan.pass.final_end - shift;
+      const bool behind =
+          plan.pass.cached && plan.pass.begin < plan.pass.final_end - entry.method->passes().shift;
       if (plan.pass.kind == PassKind::step && !behind) continue;
       entry.pass = plan.pass;
       entry.pass.positions.clear();
@@ -84,21 +63,34 @@ void Decoder::launch(const std::vector<Entry*>& active, int64_t limit, const Tas
   check_task(task);
   const std::vector<LoopPlan> plans = fill_caches(active, weights, task);
   check_task(task);
-  std::vector<Entry*> going;
-  std::vector<LoopRow> rows;
-  std::vector<PassRow> passes;
+  std::map<int64_t, std::vector<size_t>> by_method;
   for (size_t i = 0; i < active.size(); ++i) {
-    const Entry& entry = *active[i];
-    if (!entry.request.active()) continue;
-    going.push_back(active[i]);
-    rows.push_back({&entry.request, &plans[i], entry.session.get(), entry.cache_row});
-    passes.push_back({&entry.request, &plans[i].pass, entry.cache_row});
+    if (active[i]->request.active()) by_method[active[i]->method->number()].push_back(i);
   }
   Replay replay;
+  for (const auto& one : by_method) {
+    std::vector<Entry*> requests;
+    std::vector<LoopRow> rows;
+    for (const size_t i : one.second) {
+      const Entry& entry = *active[i];
+      requests.push_back(active[i]);
+      rows.push_back({&entry.request, &plans[i], entry.session.get(), entry.cache_row});
+    }
+    launch_alike(requests, rows, weights, limit, task, replay);
+  }
+  replay_.emplace(std::move(replay));
+}
+
+// Requests of one method; those of similar windows share a launch.
+void Decoder::launch_alike(const std::vector<Entry*>& requests, std::span<const LoopRow> rows,
+                           const Weights& weights, int64_t limit, const Task* task,
+                           Replay& replay) {
+  std::vector<PassRow> passes;
+  for (const LoopRow& row : rows) passes.push_back({row.request, &row.plan->pass, row.cache_row});
   for (const std::vector<size_t>& group : window_groups(passes)) {
     std::vector<LoopRow> own_rows;
     std::vector<Entry*> own_requests;
-    for (const size_t i : group) own_rows.push_back(rows[i]), own_requests.push_back(going[i]);
+    for (const size_t i : group) own_rows.push_back(rows[i]), own_requests.push_back(requests[i]);
     try {
       replay.parts.push_back(launch_loop(own_requests, own_rows, weights, limit, task));
     } catch (const Error& error) {
@@ -106,13 +98,13 @@ void Decoder::launch(const std::vector<Entry*>& active, int64_t limit, const Tas
       for (Entry* own : own_requests) fail_request(*own, error);
     }
   }
-  replay_.emplace(std::move(replay));
 }
 
 Decoder::Replay::Part Decoder::launch_loop(const std::vector<Entry*>& requests,
                                            std::span<const LoopRow> rows, const Weights& weights,
                                            int64_t limit, const Task* task) {
-  Replay::Part part{loop_->run(rows, state_, weights, limit, 0, task), {}};
+  LoopProgram& loop = *requests[0]->method->loop();
+  Replay::Part part{loop.run(rows, state_, weights, limit, 0, task), {}};
   loop_computed_ += part.record.computed();
   ++launches_;
   ++round_trips_;

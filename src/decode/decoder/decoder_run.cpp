@@ -135,7 +135,7 @@ double Decoder::metric(int64_t number, const std::string& key) const {
 }
 
 std::string Decoder::trace(int64_t number) const {
-  if (!options_.boolean("trace")) {
+  if (!options().boolean("trace")) {
     fail_with_hint("make the decoder with trace = true", Code::failed_precondition,
                    "this decoder keeps no trace");
   }
@@ -161,20 +161,22 @@ Json Decoder::describe() const {
                                {"hint", s->failure->hint()}};
     }
   }
-  return {{"policy", options_.str("policy")},
-          {"options", options_.to_json()},
-          {"schedule", schedule_->describe()},
-          {"mask_id", mask_id_},
-          {"cache",
-           {{"bytes", now.totals.cache_bytes},
-            {"rows", now.totals.cache_rows},
-            {"capacity", now.totals.cache_capacity},
-            {"reused", now.totals.reused}}},
-          {"approximation", policy_->approximation()},
-          {"loop", {{"runs_on", loop_ != nullptr ? "device" : "host"}, {"why", loop_why_}}},
-          {"metrics", std::move(reported["metrics"])},
-          {"units", std::move(reported["units"])},
-          {"slots", slots}};
+  return {
+      {"policy", options().str("policy")},
+      {"options", options().to_json()},
+      {"schedule", method_->schedule().describe()},
+      {"mask_id", method_->mask_id()},
+      {"cache",
+       {{"bytes", now.totals.cache_bytes},
+        {"rows", now.totals.cache_rows},
+        {"capacity", now.totals.cache_capacity},
+        {"reused", now.totals.reused}}},
+      {"approximation", method_->policy().approximation()},
+      {"loop",
+       {{"runs_on", method_->loop() != nullptr ? "device" : "host"}, {"why", method_->loop_why()}}},
+      {"metrics", std::move(reported["metrics"])},
+      {"units", std::move(reported["units"])},
+      {"slots", slots}};
 }
 
 } // namespace dllm::decode

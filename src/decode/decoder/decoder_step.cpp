@@ -36,7 +36,8 @@ void Decoder::run_passes(const std::vector<Entry*>& requests, const Weights& wei
   check_task(task);
   std::map<PassKey, std::vector<Entry*>> alike;
   for (Entry* entry : requests) {
-    if (entry->pass.end > entry->pass.begin) alike[PassKey(entry->pass)].push_back(entry);
+    if (entry->pass.end > entry->pass.begin)
+      alike[PassKey(entry->pass, entry->method->passes())].push_back(entry);
   }
   for (const auto& [key, owners] : alike) {
     std::vector<PassRow> rows;
@@ -60,7 +61,8 @@ void Decoder::run_pass_of(const std::vector<Entry*>& owners, std::span<const Pas
                           const Weights& weights, const Task* task, int64_t least_rows) {
   std::vector<RowAnswer> answers;
   try {
-    answers = program_.run(rows, settings_, state_, weights, capacity_, task, least_rows);
+    answers = program_.run(rows, owners[0]->method->passes(), state_, weights, capacity_, task,
+                           least_rows);
   } catch (const Error& error) {
     if (!is_of_request(error)) throw;
     for (Entry* owner : owners) fail_request(*owner, error);
@@ -95,8 +97,9 @@ bool Decoder::takes_cache_row(Entry& entry, const PassRequest& pass) {
   const Request& request = entry.request;
   const auto open = std::find(request.states.begin(), request.states.end(), State::masked);
   const auto known = static_cast<size_t>(open - request.states.begin());
-  entry.cache_row = state_.acquire(
-      request.length(), std::span<const int32_t>(request.ids).first(known), request.span);
+  entry.cache_row =
+      state_.acquire(request.length(), std::span<const int32_t>(request.ids).first(known),
+                     request.span, {entry.method->passes().shift, entry.method->number()});
   return true;
 }
 
@@ -282,15 +285,16 @@ void Decoder::commit(int64_t number, std::span<const int64_t> positions,
   if (positions.size() != tokens.size())
     fail(Code::invalid_argument, "{} positions and {} tokens", positions.size(), tokens.size());
   const int64_t vocab = model_->config().vocab_size, length = held.request.length();
+  const int32_t mask_id = held.method->mask_id();
   for (size_t i = 0; i < positions.size(); ++i) {
     if (positions[i] < 0 || positions[i] >= length) {
       fail(Code::invalid_argument, "position {} is not on the canvas of slot {}, 0 to {}",
            positions[i], number, length - 1);
     }
-    if (tokens[i] < 0 || tokens[i] >= vocab || tokens[i] == mask_id_) {
+    if (tokens[i] < 0 || tokens[i] >= vocab || tokens[i] == mask_id) {
       fail(Code::invalid_argument,
            "token {} at position {} is no token to decide (0 to {}, mask {})", tokens[i],
-           positions[i], vocab - 1, mask_id_);
+           positions[i], vocab - 1, mask_id);
     }
   }
   if (!held.predicted) fail_unpredicted(number);

@@ -40,11 +40,12 @@ std::vector<graph::BufferRef> run_pass(const std::shared_ptr<graph::Program>& pr
 
 // Rows that may share a pass have equal keys.
 struct PassKey {
+  const PassSettings* settings;
   bool plain, soft, guided, cached;
 
-  explicit PassKey(const PassRequest& pass)
-      : plain(pass.plain), soft(!pass.soft.empty()), guided(!pass.unconditional.empty()),
-        cached(pass.cached) {}
+  PassKey(const PassRequest& pass, const PassSettings& of)
+      : settings(&of), plain(pass.plain), soft(!pass.soft.empty()),
+        guided(!pass.unconditional.empty()), cached(pass.cached) {}
   friend auto operator<=>(const PassKey&, const PassKey&) = default;
 };
 

@@ -30,6 +30,8 @@ struct PassSettings {
   // not know it.
   std::vector<uint8_t> deferred;
   PredictionNeeds needs;
+
+  friend bool operator==(const PassSettings&, const PassSettings&) = default;
 };
 
 } // namespace dllm::decode

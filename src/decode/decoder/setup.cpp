@@ -1,6 +1,7 @@
-#include "decode/decoder/decoder.h"
+#include "decode/decoder/setup.h"
 
 #include "base/error.h"
+#include "decode/cache/decode_state.h"
 #include "decode/loop/loop_program.h"
 #include "decode/pass/pass.h"
 #include "decode/pass/pass_program.h"
