@@ -84,8 +84,8 @@ DLLM_API dllm_status dllm_decoder_start(dllm_decoder *decoder, const int32_t *pr
  *   canvas     NULL only when count is 0; ids, the ones at open positions are ignored
  *   fixed      NULL: all given and gen_length open positions follow; else 1: given, 0: open
  *   count      positions of canvas and fixed, 0 or more
- *   opts       NULL: defaults; kind "slot": seed, gen_length, temperature, top_k, top_p,
- *              prompt_length, stop (list)
+ *   opts       NULL: defaults; kind "slot": seed, gen_length, temperature, top_k, top_p, steps,
+ *              block_length, suppress (list), prompt_length, stop (list)
  *   out_slot   NULL, or gets the slot's number
  *
  * A slot without a seed has the seed 0. Slots with one canvas and one seed get one answer, so give

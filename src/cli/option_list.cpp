@@ -21,11 +21,11 @@ struct BareKey {
   std::vector<std::vector<std::string>> kinds;
 };
 const std::vector<BareKey>& bare_keys() {
-  static const std::vector<BareKey> keys = {{"temperature", {{"decoder"}}},
-                                            {"top_k", {{"decoder"}}},
-                                            {"top_p", {{"decoder"}}},
-                                            {"gen_length", {{"slot"}}},
-                                            {"seed", {{"slot"}, {"model", "loader", "trainer"}}}};
+  static const std::vector<BareKey> keys = {
+      {"temperature", {{"decoder"}}},  {"top_k", {{"decoder"}}},
+      {"top_p", {{"decoder"}}},        {"steps", {{"decoder"}}},
+      {"block_length", {{"decoder"}}}, {"suppress", {{"decoder"}}},
+      {"gen_length", {{"slot"}}},      {"seed", {{"slot"}, {"model", "loader", "trainer"}}}};
   return keys;
 }
 

@@ -162,6 +162,44 @@ void test_server(const world& w, const char* json) {
   CHECK(served == alone);
 }
 
+// Every token is banned for the second of three slots: it ends alone, and the call after which no slot
+// is active returns its error.
+void test_one_slot_fails(const world& w) {
+  const char* json = R"({"steps": 4, "temperature": 1.0})";
+  int64_t vocab = 0;
+  NEED(dllm_model_i64(w.model, "vocab", &vocab, w.err), w.err);
+  std::string all = "{\"gen_length\": 6, \"suppress\": [\"0\"";
+  for (int64_t id = 1; id < vocab; ++id) all += ", \"" + std::to_string(id) + "\"";
+  const Request first{{1, 2}, 3, 8}, last{{4}, 5, 6};
+  dllm_decoder *alone = make_decoder(w.model, json, w.err),
+               *mixed = make_decoder(w.model, json, w.err);
+  for (const Request& request : {first, last}) add(alone, request, w.err);
+  NEED(dllm_decoder_run(alone, nullptr, nullptr, nullptr, w.err), w.err);
+
+  add(mixed, first, w.err);
+  dllm_options* opts = make_options("slot", (all + "]}").c_str(), w.err);
+  int64_t failing = -1, active = 0;
+  const Tokens prompt{1, 2};
+  NEED(dllm_decoder_add(mixed, prompt.data(), nullptr, 2, opts, &failing, w.err), w.err);
+  dllm_options_release(opts);
+  add(mixed, last, w.err);
+  const Tokens before = ids_of(mixed, failing, w.err);
+  NEED(dllm_decoder_step(mixed, nullptr, &active, w.err), w.err);
+  CHECK(active == 2);
+  double finish = 0;
+  NEED(dllm_decoder_metric(mixed, failing, "finish", &finish, w.err), w.err);
+  CHECK(finish == 3);
+  const dllm_status status = dllm_decoder_run(mixed, nullptr, nullptr, nullptr, w.err);
+  CHECK(status == DLLM_FAILED_PRECONDITION);
+  const std::string text = dllm_error_message(w.err);
+  CHECK(text.find("slot 1: every token is banned at position 2") == 0);
+  CHECK(ids_of(mixed, failing, w.err) == before);
+  CHECK(ids_of(mixed, 0, w.err) == ids_of(alone, 0, w.err));
+  CHECK(ids_of(mixed, 2, w.err) == ids_of(alone, 1, w.err));
+  dllm_decoder_release(alone);
+  dllm_decoder_release(mixed);
+}
+
 } // namespace
 
 int main() {
@@ -170,6 +208,7 @@ int main() {
   test_server(w, R"({"steps": 5, "temperature": 1.0, "policy": "ancestral"})");
   test_server(w, R"({"steps": 8, "temperature": 1.0, "attention": "block_causal", "block_length": 4,
                      "cache": "exact"})");
+  test_one_slot_fails(w);
   close_world(&w);
   std::printf("# %d failures\n", failures);
   return failures != 0;

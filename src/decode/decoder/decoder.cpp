@@ -24,8 +24,9 @@ float temperature_of(double asked) {
 } // namespace
 
 Decoder::Decoder(std::shared_ptr<model::Model> model, const Options& options)
-    : model_(std::move(model)), method_(std::make_shared<Method>(model_, options, 0)),
-      program_(model_), state_(model_), version_(model_->version()) {}
+    : model_(std::move(model)),
+      method_(std::make_shared<Method>(model_, policy_options(options), 0)), program_(model_),
+      state_(model_), version_(model_->version()) {}
 
 Decoder::~Decoder() = default;
 
@@ -50,12 +51,13 @@ void Decoder::start(std::span<const int32_t> prompt, uint64_t seed) {
 }
 
 // The method of a request; requests with equal options share it.
-std::shared_ptr<Method> Decoder::method_of(const OwnSettings& own) {
-  if (!own.decoding) return method_;
-  const Options wanted = policy_options(*own.decoding);
-  const auto same = [&](const Method& method) {
-    return method.options().to_json() == wanted.to_json();
-  };
+std::shared_ptr<Method> Decoder::method_of(const Options& options, const OwnSettings& own) {
+  const bool has_own = options.i64("steps") > 0 || options.i64("block_length") >= 0 ||
+                       !options.list("suppress").empty();
+  if (!own.decoding && !has_own) return method_;
+  const Options wanted = request_options(own.decoding ? *own.decoding : this->options(), options);
+  const std::string text = text_of(wanted);
+  const auto same = [&](const Method& method) { return method.text() == text; };
   if (same(*method_)) return method_;
   for (const auto& [number, entry] : requests_) {
     if (same(*entry.method)) return entry.method;
@@ -117,7 +119,7 @@ int64_t Decoder::add_request(std::span<const int32_t> canvas, std::span<const ui
          canvas.size());
   }
   Entry made;
-  made.method = method_of(own);
+  made.method = method_of(options, own);
   const Options& decoding = made.method->options();
   int64_t open_behind = 0;
   if (fixed.empty()) {

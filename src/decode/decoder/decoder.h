@@ -154,7 +154,7 @@ private:
   bool succeeds(Entry& entry, const std::function<void()>& work);
   void fail_request(Entry& entry, const Error& error);
   void try_again();
-  int64_t settled() const;
+  int64_t report_failures() const;
   // decoder_run.cpp. The changes of one step; nothing when it is suspended.
   std::optional<std::vector<Change>> advance_until(SlicedCall::Clock::time_point until,
                                                    const Task* task);
@@ -196,7 +196,7 @@ private:
   Change accept(Entry& entry, Trial trial);
   Change finish(Entry& entry, Outcome outcome);
   void apply_stop(Request& request, Outcome& outcome);
-  std::shared_ptr<Method> method_of(const OwnSettings& own);
+  std::shared_ptr<Method> method_of(const Options& options, const OwnSettings& own);
   void open_canvas(Entry& entry, std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
                    int64_t length);
   static void set_sampling(const Options& decoding, const Options& options,

@@ -1,4 +1,4 @@
-// What fails for one request ends that request alone; who is told, and when it is tried again.
+// What fails for one request ends that request alone; who is informed, and when it is tried again.
 
 #include "base/error.h"
 #include "base/log.h"
@@ -56,7 +56,7 @@ void Decoder::try_again() {
 }
 
 // How many requests are active. Throws the error of the first that failed when none is.
-int64_t Decoder::settled() const {
+int64_t Decoder::report_failures() const {
   const int64_t active = active_count();
   if (active > 0) return active;
   const auto failed = std::ranges::find_if(

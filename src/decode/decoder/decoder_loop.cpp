@@ -12,7 +12,7 @@
 
 namespace dllm::decode {
 
-// Steps that the host has begun (predict) it ends; it asks a constraint too.
+// Steps that the host has begun (predict) it ends; a constraint is checked by the host too.
 bool Decoder::in_loop(const std::vector<Entry*>& active) const {
   return !active.empty() && std::all_of(active.begin(), active.end(), [](const Entry* entry) {
     return entry->method->loop() != nullptr && !entry->predicted &&

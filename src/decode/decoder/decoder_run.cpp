@@ -49,7 +49,7 @@ int64_t Decoder::step_for(std::chrono::nanoseconds budget, const EventFn& fn, Ta
     if (!changes) break;
     go_on = show(fn, *changes) && SlicedCall::Clock::now() < until;
   }
-  return settled();
+  return report_failures();
 }
 
 namespace {
@@ -121,7 +121,7 @@ bool Decoder::run(const EventFn& fn, Task* task) {
       task->set_progress(steps, 0); // how many there will be depends on the tokens
     if (!show(fn, changes)) return false;
   }
-  settled();
+  report_failures();
   return true;
 }
 

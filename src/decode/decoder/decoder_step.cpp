@@ -183,6 +183,7 @@ std::vector<Decoder::Change> Decoder::advance(const std::vector<Entry*>& active,
     if (!replay_) launch(active, limit, task);
     return replay();
   }
+  replay_.reset(); // it was made for a canvas that changes now
   const Weights weights = predict_all(active, task);
   std::vector<Change> changes;
   for (Entry* entry : active) {
@@ -217,7 +218,7 @@ int64_t Decoder::step(const Task* task) {
     advance_until(SlicedCall::Clock::time_point::max(), task);
   else
     advance(1, task);
-  return settled();
+  return report_failures();
 }
 
 void Decoder::predict(const Task* task) {
@@ -236,7 +237,7 @@ void Decoder::predict(const Task* task) {
     throw;
   }
   publish(active);
-  settled();
+  report_failures();
 }
 
 namespace {

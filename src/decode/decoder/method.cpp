@@ -7,8 +7,9 @@
 
 namespace dllm::decode {
 
-Method::Method(const std::shared_ptr<model::Model>& model, const Options& given, int64_t number)
-    : number_(number), options_(policy_options(given)), schedule_(schedule_of(options_)),
+Method::Method(const std::shared_ptr<model::Model>& model, Options options, int64_t number)
+    : number_(number), options_(std::move(options)), text_(text_of(options_)),
+      schedule_(schedule_of(options_)),
       policy_(make_policy(options_.str("policy"), policy_setup(*model, options_, *schedule_))),
       mask_id_(mask_id_of(*model, *policy_)),
       passes_(std::make_shared<const PassSettings>(pass_settings(*model, options_, *policy_))) {

@@ -17,14 +17,16 @@ namespace dllm::decode {
 
 class Method {
 public:
-  // given: of kind "decoder" or "decoder:<policy>". number: unlike that of every other method of a
+  // options: of kind "decoder:<policy>". number: unlike that of every other method of a
   // decoder. Fails with failed_precondition when the model has no mask token and the policy needs one.
-  Method(const std::shared_ptr<model::Model>& model, const Options& given, int64_t number);
+  Method(const std::shared_ptr<model::Model>& model, Options options, int64_t number);
   Method(const Method&) = delete;
   Method& operator=(const Method&) = delete;
 
   int64_t number() const { return number_; }
   const Options& options() const { return options_; } // of kind decoder:<policy>
+  // Equal for equal options.
+  const std::string& text() const { return text_; }
   const noise::Schedule& schedule() const { return *schedule_; }
   const Policy& policy() const { return *policy_; }
   int32_t mask_id() const { return mask_id_; } // what open positions hold
@@ -43,6 +45,7 @@ private:
 
   int64_t number_;
   Options options_;
+  std::string text_;
   noise::ScheduleRef schedule_;
   std::unique_ptr<Policy> policy_; // refers to both
   int32_t mask_id_;

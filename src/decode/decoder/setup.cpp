@@ -24,9 +24,39 @@ int32_t mask_id_of(const model::Model& model, const Policy& policy) {
       Code::failed_precondition, "the model has no mask token");
 }
 
+namespace {
+
+Json set_values(const Options& options) {
+  const Json values = options.to_json();
+  Json set = Json::object();
+  for (const OptionSpec& spec : options.schema().specs()) {
+    if (options.is_set(spec.key)) set[spec.key] = values.at(spec.key);
+  }
+  return set;
+}
+
+} // namespace
+
 Options policy_options(const Options& given) {
   Options own(decoder_schema(given.str("policy")));
   own.take_set(given);
+  return own;
+}
+
+std::string text_of(const Options& options) {
+  return options.schema().kind() + set_values(options).dump();
+}
+
+Options request_options(const Options& given, const Options& of_request) {
+  Options own = policy_options(given);
+  if (of_request.i64("steps") > 0) own.set_i64("steps", of_request.i64("steps"));
+  if (of_request.i64("block_length") >= 0)
+    own.set_i64("block_length", of_request.i64("block_length"));
+  const std::vector<std::string>& more = of_request.list("suppress");
+  if (more.empty()) return own;
+  std::vector<std::string> all = own.list("suppress");
+  all.insert(all.end(), more.begin(), more.end());
+  own.set_json({{"suppress", all}});
   return own;
 }
 

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 namespace dllm::decode {
 
@@ -23,6 +24,10 @@ namespace dllm::decode {
 int32_t mask_id_of(const model::Model& model, const Policy& policy);
 // The keys that were set, as options of the policy's own kind.
 Options policy_options(const Options& given);
+// The same with what the options of a request ("slot") set instead: steps, block_length, suppress.
+Options request_options(const Options& given, const Options& of_request);
+// Kind and keys that were set, with their values: equal for options that mean the same.
+std::string text_of(const Options& options);
 noise::ScheduleRef schedule_of(const Options& options);
 // The attention option's grid, else the model's.
 AttentionSpan attention_span_of(const model::ModelConfig& config, const Options& options);

@@ -17,6 +17,13 @@ const Schema& request_schema() {
           option_i64("prompt_length", -1, -1, 1 << 24,
                      "Given positions at the front of a canvas with holes: blocks begin behind "
                      "them; -1: at the canvas's beginning."),
+          option_i64("steps", 0, 0, 1 << 20,
+                     "As the decoder's, for this request; 0: the decoder's."),
+          option_i64("block_length", -1, -1, 1 << 24,
+                     "As the decoder's, for this request; -1: the decoder's."),
+          option_list("suppress", {},
+                      "Token ids that are never drawn for this request, in addition to the "
+                      "decoder's."),
           option_list("stop", {},
                       "Token ids: when one is decided and nothing before it is open, the rest "
                       "becomes that token."),

@@ -46,7 +46,7 @@ enum class State : uint8_t { masked = 0, provisional = 1, final = 2, fixed = 3 }
 // failed: a step of this request failed; the canvas is that of the last complete step.
 enum class Finish : int { running = 0, decided = 1, stopped = 2, failed = 3 };
 
-const Schema& request_schema(); // "slot": seed gen_length temperature top_k top_p stop
+const Schema& request_schema(); // "slot"
 
 class Constraint;
 class RandomSource;

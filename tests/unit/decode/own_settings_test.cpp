@@ -66,6 +66,41 @@ TEST(OwnSettings, StepsBlocksAndBansAreThoseOfTheRequest) {
     EXPECT_TRUE(answers[3].ids[i] == 0 || answers[3].ids[i] > 9) << "position " << i;
 }
 
+// The same by the options of a request.
+TEST(OwnSettings, StepsBlocksAndBansAreOptionsOfARequest) {
+  const auto model = tiny_model();
+  const Json base = {{"policy", "low_confidence"}, {"steps", 8},        {"gen_length", 12},
+                     {"temperature", 0.8},         {"suppress", {"1"}}, {"block_length", 6}};
+  const auto decoder = make_decoder(model, base);
+  const std::vector<Json> requests = {
+      {{"steps", 3}}, {{"block_length", 4}}, {{"block_length", 0}}, {{"suppress", {"2", "3"}}}};
+  for (const Json& request : requests)
+    decoder->add(kOwnPrompt, {}, slot_options(settings_of({{"seed", 7}}, request)));
+  decoder->run();
+  for (size_t i = 0; i < requests.size(); ++i) {
+    Json values = settings_of(base, requests[i]);
+    if (requests[i].contains("suppress")) values["suppress"] = {"1", "2", "3"};
+    EXPECT_EQ(answer_of(*decoder, static_cast<int64_t>(i)), alone(model, values));
+    EXPECT_NE(answer_of(*decoder, static_cast<int64_t>(i)), alone(model, base));
+  }
+}
+
+// A key that is set to its default is not a key that is left open: the model has a length too.
+TEST(OwnSettings, ABlockLengthThatIsSetIsNotTheModels) {
+  Json config = tiny_config();
+  config["dllm"] = {{"attention", "block_causal"}, {"block_length", 4}};
+  const auto model = tiny_model(1, config);
+  const Json base = {{"policy", "spd"}, {"gen_length", 12}},
+             whole = settings_of(base, {{"block_length", 32}});
+  const auto decoder = make_decoder(model, base);
+  decoder->add(kOwnPrompt, {}, slot_options({{"seed", 7}, {"block_length", 32}}));
+  add_own(*decoder, {});
+  decoder->run();
+  EXPECT_EQ(answer_of(*decoder, 0), alone(model, whole));
+  EXPECT_EQ(answer_of(*decoder, 1), alone(model, base));
+  EXPECT_NE(answer_of(*decoder, 0), answer_of(*decoder, 1));
+}
+
 TEST(OwnSettings, PoliciesOfAllKindsShareADecoder) {
   const auto model = tiny_model();
   const auto decoder = make_decoder(model, {{"gen_length", 12}});
