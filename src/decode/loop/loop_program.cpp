@@ -185,9 +185,10 @@ LoopShape LoopProgram::shape_of(std::span<const LoopRow> rows, std::span<const P
     block = std::max(block, std::min(row.request->block_length, row.request->length()));
     steps = std::max(steps, row.plan->most_steps);
   }
-  return loop_shape(pass_shape(model_->config(), passes, state.shape(), shares.part_of(least_rows),
-                               {}, shares.most_rows()),
-                    settings_, block, steps);
+  PassShape pass = pass_shape(model_->config(), passes, state.shape(), shares.part_of(least_rows),
+                              {}, shares.most_rows());
+  pass.parts = model_->reading();
+  return loop_shape(pass, settings_, block, steps);
 }
 
 LoopRecord LoopProgram::run(std::span<const LoopRow> rows, DecodeState& state,
@@ -212,7 +213,8 @@ LoopRecord LoopProgram::run(std::span<const LoopRow> rows, DecodeState& state,
   });
   const bool cached = shape.pass.keys > 0;
   const std::vector<graph::BufferRef> outputs =
-      run_pass(program, model_->engine(), weights, feeds, cached ? &state : nullptr, task);
+      run_pass(program, model_->engine(), weights.of(shape.pass.parts), feeds,
+               cached ? &state : nullptr, task);
   return {settings_, shape, std::move(shares), outputs[cached ? state.stacks().size() : 0]->read()};
 }
 

@@ -9,10 +9,12 @@
 #include "model/config.h"
 #include "model/layers/state.h"
 #include "model/model.h"
+#include "model/part.h"
 
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -55,7 +57,8 @@ struct PassRequest {
   // those behind them move up. Not with a cache.
   std::vector<int64_t> left_out;
   std::vector<SoftInput> soft;
-  bool plain = false; // the model without its adapters
+  // Parts of the model that the pass reads; nothing: the base and all its adapters.
+  std::optional<model::PartList> parts;
   // The last places of the window hold these positions, each attending to the places before it and its own; RoPE
   // turns by the position. Empty: place and position are the same. Under a causal span, without left_out.
   std::vector<int64_t> order;
@@ -160,7 +163,7 @@ struct PassShape {
   int64_t keys;         // of attention in a cached pass; 0: not cached
   int64_t cache_rows;   // of one layer in the state's buffers
   bool guided, soft;
-  bool plain = false;
+  model::PartList parts; // that the pass reads
   int64_t saved_rows =
       0; // requests with snapshots in the state; 0: not cached, or the model has none
   PredictionNeeds needs;

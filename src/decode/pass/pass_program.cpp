@@ -15,10 +15,10 @@ namespace {
 
 // Arguments of `program`; kept: the buffers of its inputs "state:...", empty: it has none.
 void set_arguments(runtime::Arguments& arguments, const graph::Program& program,
-                   graph::Engine& engine, const Weights& weights, std::span<const Batch> feeds,
-                   StateBuffers& kept) {
+                   graph::Engine& engine, std::span<const graph::BufferRef> parameters,
+                   std::span<const Batch> feeds, StateBuffers& kept) {
   const auto& inputs = program.graph().inputs();
-  arguments.share_parameters(weights.buffers);
+  arguments.share_parameters(parameters);
   size_t next = 0;
   for (size_t i = 0; i < inputs.size() && !kept.empty(); ++i) {
     if (inputs[i].name.starts_with("state:")) arguments.donate(i, kept.at(next++));
@@ -29,14 +29,14 @@ void set_arguments(runtime::Arguments& arguments, const graph::Program& program,
 // The first operation that made NaN or infinity, "" where that cannot be found: memory may be short, and the step
 // fails for its logits. A task that is over ends the search.
 std::string first_non_finite(const std::shared_ptr<graph::Program>& program, graph::Engine& engine,
-                             const Weights& weights, std::span<const Batch> feeds,
-                             DecodeState* cache, const Task* task) {
+                             std::span<const graph::BufferRef> parameters,
+                             std::span<const Batch> feeds, DecodeState* cache, const Task* task) {
   StateBuffers kept = cache != nullptr ? cache->take() : StateBuffers{};
   StateBuffers held = kept; // buffers with a second holder are not written in place
   std::string found;
   try {
     runtime::Arguments arguments(program);
-    set_arguments(arguments, *program, engine, weights, feeds, kept);
+    set_arguments(arguments, *program, engine, parameters, feeds, kept);
     found = arguments.find_non_finite(task);
   } catch (const Error& error) {
     if (error.code() == Code::cancelled || error.code() == Code::deadline_exceeded) throw;
@@ -69,15 +69,25 @@ void mark_failures(std::vector<RowAnswer>& answers, std::span<const PassRow> row
 
 } // namespace
 
+std::vector<graph::BufferRef> Weights::of(const model::PartList& list) const {
+  std::vector<graph::BufferRef> chosen;
+  chosen.reserve(buffers.size());
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    if (list.has(parts[i])) chosen.push_back(buffers[i]);
+  }
+  return chosen;
+}
+
 std::vector<graph::BufferRef> run_pass(const std::shared_ptr<graph::Program>& program,
-                                       graph::Engine& engine, const Weights& weights,
+                                       graph::Engine& engine,
+                                       std::span<const graph::BufferRef> parameters,
                                        std::span<const Batch> feeds, DecodeState* cache,
                                        const Task* task) {
   StateBuffers kept = cache != nullptr ? cache->take() : StateBuffers{};
   std::vector<graph::BufferRef> outputs;
   try {
     runtime::Arguments arguments(program);
-    set_arguments(arguments, *program, engine, weights, feeds, kept);
+    set_arguments(arguments, *program, engine, parameters, feeds, kept);
     outputs = arguments.run(task);
   } catch (const graph::StateLost&) {
     throw;
@@ -166,6 +176,8 @@ std::vector<RowAnswer> PassProgram::run(std::span<const PassRow> rows, const Pas
   PassShape shape = pass_shape(model_->config(), rows, state.shape(), shares.part_of(least_rows),
                                rounding_, shares.most_rows());
   shape.set(settings);
+  if (!rows[0].pass->parts) shape.parts = model_->reading();
+  const std::vector<graph::BufferRef> parameters = weights.of(shape.parts);
   const int64_t queries = most_queries(rows, shares);
   const bool reads = queries > 0 || shape.keys == 0;
   if (reads) shape.capacity = head_capacity(std::max(shares.part_of(capacity), queries));
@@ -179,14 +191,14 @@ std::vector<RowAnswer> PassProgram::run(std::span<const PassRow> rows, const Pas
   });
   const bool cached = shape.keys > 0;
   const std::vector<graph::BufferRef> outputs =
-      run_pass(program, model_->engine(), weights, feeds, cached ? &state : nullptr, task);
+      run_pass(program, model_->engine(), parameters, feeds, cached ? &state : nullptr, task);
   computed_ += shares.count() * shape.positions();
   if (!reads) return std::vector<RowAnswer>(rows.size());
   std::vector<RowAnswer> answers =
       answers_of(rows, settings, shares, shape.capacity,
                  std::span(outputs).subspan(cached ? state.stacks().size() : 0));
   mark_failures(answers, rows, settings, state, [&] {
-    return first_non_finite(program, model_->engine(), weights, feeds, cached ? &state : nullptr,
+    return first_non_finite(program, model_->engine(), parameters, feeds, cached ? &state : nullptr,
                             task);
   });
   return answers;

@@ -27,24 +27,30 @@ constexpr size_t kKeptPrograms = 32;
 // The parameters of one version, in the order of the ParamStore.
 struct Weights {
   std::vector<graph::BufferRef> buffers;
+  std::vector<std::string> parts; // of the model, one for each buffer
   int64_t version = 0;
+
+  std::vector<graph::BufferRef> of(const model::PartList& list) const;
 };
 
-// Runs a program once with the weights and the arrays of its inputs' names, a set for each share of the mesh (shares.h). cache: null, or the owner of the inputs
-// "state:...", which are written in place and are the first outputs. It has them back after a failure too, unless they were half
-// written (graph::StateLost); recover() then makes new ones. Outputs as runtime::Arguments::run.
+// Runs a program once with its parameters and the arrays of its inputs' names, a set for each share of the mesh
+// (shares.h). cache: null, or the owner of the inputs "state:...", which are written in place and are the first outputs.
+// If the run fails, the cache is returned unchanged, or graph::StateLost is thrown; recover() then makes new buffers.
+// Outputs as runtime::Arguments::run.
 std::vector<graph::BufferRef> run_pass(const std::shared_ptr<graph::Program>& program,
-                                       graph::Engine& engine, const Weights& weights,
+                                       graph::Engine& engine,
+                                       std::span<const graph::BufferRef> parameters,
                                        std::span<const Batch> feeds, DecodeState* cache,
                                        const Task* task);
 
 // Rows that may share a pass have equal keys.
 struct PassKey {
   const PassSettings* settings;
-  bool plain, soft, guided, cached;
+  std::optional<model::PartList> parts;
+  bool soft, guided, cached;
 
   PassKey(const PassRequest& pass, const PassSettings& of)
-      : settings(&of), plain(pass.plain), soft(!pass.soft.empty()),
+      : settings(&of), parts(pass.parts), soft(!pass.soft.empty()),
         guided(!pass.unconditional.empty()), cached(pass.cached) {}
   friend auto operator<=>(const PassKey&, const PassKey&) = default;
 };

@@ -38,7 +38,7 @@ public:
     const bool drafts = phase_ == DraftPhase::draft;
     const int64_t kept = kept_end(cache);
     if (drafts && settings_.adapter_drafts && kept < known_ - 1) return refill(cache, kept);
-    pass.plain = settings_.adapter_drafts && !drafts;
+    if (settings_.adapter_drafts && !drafts) pass.parts = model::PartList(); // the base alone
     pass.shift = drafts ? 0 : 1;
     pass.end = phase_ == DraftPhase::first ? std::max<int64_t>(known_, 1) : window_end(request);
     pass.span_end = pass.end;
@@ -95,7 +95,8 @@ private:
   PassRequest refill(const CacheView& cache, int64_t from) const {
     PassRequest pass;
     pass.kind = PassKind::prefill;
-    pass.plain = pass.cached = true;
+    pass.parts = model::PartList(); // the base alone
+    pass.cached = true;
     pass.generation = cache.generation;
     pass.begin = from;
     pass.end = pass.span_end = pass.final_end = known_ - 1;
