@@ -100,8 +100,8 @@ COMMANDS = {
         "--tokenizer": ("small.json",), "--text": ("other",), "--file": ("text.txt", {"--text": None}), "--config": ("text.json", {"--text": None}),
         "--json": ("",), "--model": ("made", {"--tokenizer": None, "--text": None, "": ["corpus", "out.tok"]}),
         **{f"--dataset.{key}": (value, {}, REFUSED) for key, value in {
-            "format": "text", "rows": "line", "text_key": "body", "prompt_key": "ask", "response_key": "say", "append_eos": "false",
-            "prepend_bos": "true", "parse_special": "true", "bad_rows": "skip", "token_file": "out.tok"}.items()}}),
+            "format": "text", "rows": "line", "text-key": "body", "prompt-key": "ask", "response-key": "say", "append-eos": "false",
+            "prepend-bos": "true", "parse-special": "true", "bad-rows": "skip", "token-file": "out.tok"}.items()}}),
     "tokenizer-train": ({"--data": "corpus", "--vocab": "300", "--out": "out.json"}, {
         "--data": ("rows.jsonl",), "--out": ("elsewhere",), "--vocab": ("280",), "--config": ("trained.json",), "--json": ("",),
         "--dataset.format": ("jsonl", {}, REFUSED), "--dataset.rows": ("line", {"--data": "gaps"}), "--dataset.text-key": ("body", ROWS),
@@ -114,7 +114,7 @@ COMMANDS = {
         "--tokenizer-train.pad": ("<p>",), "--tokenizer-train.mask": ("<m>",), "--tokenizer-train.special-tokens": ("<x>",)}),
     "verify": ({"": "made"}, {
         **ENGINE, **{f"--model.{key}": (value, {}, REFUSED) for key, value in {
-            "attention": "causal", "shift": "1", "mask_token": "7", "cache_dtype": "bf16", "seed": "5", "adapter": "nowhere"}.items()},
+            "attention": "causal", "shift": "1", "mask-token": "7", "cache-dtype": "bf16", "seed": "5", "adapter": "nowhere"}.items()},
         "--model.dtype": ("q8_0", {}, SAME),  # loads in that format
         "--model.check": ("off", {}, SAME), "--model.heads": ("edit", {}, MAY_STAY),
         "--against": ("f32", {"--json": ""}), "--reference": ("other", AGAINST), "--data": ("text.txt", {**AGAINST, "--generate": "0"}),
@@ -137,9 +137,9 @@ COMMANDS = {
         "--decoder.loop": ("host",), "--decoder.suppress-unused": ("false",),  # the results name them
         "--dataset.rows": ("file", SCORED), "--dataset.format": ("jsonl", SCORED, REFUSED),
         **{f"--dataset.{key}": (value, {**SCORED, **ROWS}) for key, value in {
-            "text_key": "body", "prompt_key": "ask", "response_key": "say"}.items()},
+            "text-key": "body", "prompt-key": "ask", "response-key": "say"}.items()},
         **{f"--dataset.{key}": (value, SCORED, MAY_STAY) for key, value in {
-            "append_eos": "false", "parse_special": "true"}.items()},
+            "append-eos": "false", "parse-special": "true"}.items()},
         "--dataset.prepend-bos": ("true", SCORED, REFUSED),  # the tokenizer has no such token
         "--dataset.bad-rows": ("skip", {**SCORED, "--data": "damaged.jsonl"}), "--dataset.token-file": ("out.tok", SCORED, REFUSED),
         **SLOT, "--slot.gen-length": ("16", {"--length": None}), "--slot.prompt-length": ("3", {}, REFUSED)}),
