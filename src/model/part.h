@@ -5,6 +5,7 @@
 #include "model/config.h"
 #include "model/part_origin.h"
 
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -52,7 +53,7 @@ public:
   const std::vector<std::string>& names() const { return names_; }
   bool has(std::string_view part) const;
   std::string text() const; // "base adapter:math"
-  friend bool operator==(const PartList&, const PartList&) = default;
+  friend auto operator<=>(const PartList&, const PartList&) = default;
 
 private:
   std::vector<std::string> names_;
