@@ -62,7 +62,7 @@ DECODER = {
 }
 SLOT = {
     "--slot.seed": ("5", DRAWS), "--slot.temperature": ("0.9",), "--slot.top-k": ("1", DRAWS), "--slot.top-p": ("0.01", DRAWS),
-    "--slot.stop": ("COMMON",),
+    "--slot.stop": ("COMMON",), "--slot.steps": ("3",), "--slot.block-length": ("4",), "--slot.suppress": ("COMMON",),
 }
 COMMANDS = {
     "generate": ({"--model": "made", "--prompt": "line 4: the cat", "--length": "24", "--steps": "8", "--trace": "trace", "--json": ""}, {

@@ -245,7 +245,8 @@ Progress progress_of(const dllm_decoder* decoder, int64_t slot) {
 
 int64_t planned_steps(const Context& context, int64_t open) {
   const std::string policy = word_of(context, "decoder", "policy");
-  const int64_t steps = std::stoll(word_of(context, "decoder", "steps"));
+  const int64_t own = std::stoll(word_of(context, "slot", "steps"));
+  const int64_t steps = own > 0 ? own : std::stoll(word_of(context, "decoder", "steps"));
   if (policy == "autoregressive") return open;
   if (policy == "low_confidence") return std::min(steps, open);
   return policy == "random" || policy == "ancestral" ? steps : 0;
