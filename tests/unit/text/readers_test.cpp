@@ -113,7 +113,7 @@ TEST(ReaderTable, NamesItsFormatsWhereverTheyAreListed) {
   for (const std::string& name : names)
     EXPECT_NE(std::find(option.choices.begin(), option.choices.end(), name), option.choices.end())
         << name;
-  expect_failure(Code::not_found, "the formats are tokens, parquet, jsonl, fortunes, text",
+  expect_failure(Code::not_found, "the names are tokens, parquet, jsonl, fortunes, text",
                  [] { record_readers().find("spreadsheet"); });
   Scratch scratch;
   const auto file = std::make_shared<const InputFile>(scratch.write("a.txt", "text"));

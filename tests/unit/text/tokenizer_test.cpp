@@ -320,7 +320,7 @@ TEST(GgufVocabulary, SaysWhatDoesNotFit) {
   EXPECT_EQ(message(), "x.gguf: merge 0 is ab, expected two tokens and a space");
   v.merges.clear();
   v.pre = "smolm";
-  EXPECT_EQ(message(), "no pre-tokenizer scheme named smolm");
+  EXPECT_EQ(message(), "there is no pre-tokenizer scheme named \"smolm\"");
   v.model = "bert";
   EXPECT_EQ(message(), "x.gguf: tokenizer model bert is not known");
 }
