@@ -14,7 +14,7 @@ using MomentRef = const DecoderMoment&;
 
 constexpr RequestMetric kRequestMetrics[] = {
     {"done", "0 or 1", [](CopyRef r) { return int64_t{r.active() ? 0 : 1}; }, true},
-    {"finish", "0 open, 1 decided, 2 stopped",
+    {"finish", "0 open, 1 decided, 2 stopped, 3 failed",
      [](CopyRef r) { return static_cast<int64_t>(r.finish); }, true},
     {"steps", "passes", [](CopyRef r) { return r.steps; }},
     {"nfe", "passes", [](CopyRef r) { return r.nfe; }},

@@ -2,6 +2,7 @@
 // wants: a save waits for it up to 30 s.
 
 #include "train/background_save.h"
+#include "train/checkpoint_save.h"
 #include "train/trainer_state.h"
 
 #include "base/error.h"

@@ -5,6 +5,7 @@
 #include "tiny.h"
 #include "train/checkpoint.h"
 #include "train/programs.h"
+#include "train/state_file.h"
 #include "train/trainer_state.h"
 
 #include "base/files.h"

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "tiny.h"
 #include "train/programs.h"
+#include "train/state_file.h"
 #include "train/trainer_state.h"
 
 #include "graph/ops.h"
