@@ -5,7 +5,8 @@
 #include "cpu/engine.h"
 #include "graph/engine.h"
 #include "train/checkpoint.h"
-#include "train/state.h"
+#include "train/state_file.h"
+#include "train/trainer_state.h"
 #include "training_model.h"
 
 #include <nlohmann/json.hpp>
@@ -49,7 +50,8 @@ void measure_held(train::Trainer& trainer, const bench::TrainingSizes& sizes) {
   const double alone = seconds_of(step);
   model::WriterShares shares(1);
   const auto mode = model::SnapshotMode::keep_shared;
-  const model::ModelSnapshot model(*runner.model(), mode, shares, nullptr);
+  const model::ModelSnapshot model(*runner.model(), model::kBasePart, mode, shares,
+                                   nullptr);
   const train::StateSnapshot state = train::snapshot_state(runner, mode, shares, nullptr);
   std::printf("held        a step before %.3f s, the next %.3f s\n", alone, seconds_of(step));
 }

@@ -9,7 +9,7 @@
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/weights_on_disk.h"
 #include "train/checkpoint.h"
-#include "train/state.h"
+#include "train/trainer_state.h"
 #include "unit/train/tiny.h"
 
 #include <zlib.h>

@@ -5,7 +5,7 @@
 #include "model/model.h"
 #include "noise/evaluate.h"
 #include "reference_names.h"
-#include "train/state.h"
+#include "train/trainer_state.h"
 #include "train/trainer.h"
 
 #include <nlohmann/json.hpp>
