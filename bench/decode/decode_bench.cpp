@@ -127,8 +127,7 @@ void prefill_with_steps(const std::string& shape) {
     rows.push_back({&bed.slot, &bed.ask, state.acquire(bed.slot.length(), {}, bed.slot.span)});
   }
   beds[0].ask.positions.clear(); // fills the cache
-  Weights weights;
-  weights.buffers = model->params().snapshot(&weights.version);
+  const Weights weights = weights_of(*model);
   const auto run = [&](bool grouped) {
     std::vector<size_t> all(rows.size());
     std::iota(all.begin(), all.end(), size_t{0});

@@ -91,12 +91,12 @@ constexpr Row kPlain[] = {
     {"quantize", "format"},
     {"save", "dtype"},
     {"schedule", "compat"},
-    {"slot", "stop"},
+    {"slot", "stop suppress"},
     {"tokenizer", "bos eos pad mask add_tokens chat_template"},
     {"tokenizer_train", "pre_tokenizer normalizer bos eos pad mask special_tokens"},
     {"trainer", "schedule optimizer muon_scale decay nonfinite groups freeze activations compat"}};
 
-constexpr Row kPaths[] = {{"dataset", "token_file"}, {"model", "adapter"}, {"trainer", "root"}};
+constexpr Row kPaths[] = {{"dataset", "token_file"}, {"loader", "arrays"}, {"model", "adapter"}, {"trainer", "root"}};
 
 } // namespace
 

@@ -197,10 +197,7 @@ void Decoder::remove(int64_t number) {
 }
 
 Weights Decoder::take_weights(const Task* task) {
-  Weights weights;
-  weights.buffers = model_->params().snapshot(&weights.version, task);
-  for (const model::ParamStore::Physical& entry : model_->params().physical())
-    weights.parts.push_back(entry.spec.part);
+  Weights weights = weights_of(*model_, task);
   if (weights.version == version_) return weights;
   if (options().str("on_change") == "fail") {
     fail_with_hint("make a new decoder, or set on_change to continue", Code::failed_precondition,

@@ -78,6 +78,14 @@ std::vector<graph::BufferRef> Weights::of(const model::PartList& list) const {
   return chosen;
 }
 
+Weights weights_of(const model::Model& model, const Task* task) {
+  Weights weights;
+  weights.buffers = model.params().snapshot(&weights.version, task);
+  for (const model::ParamStore::Physical& entry : model.params().physical())
+    weights.parts.push_back(entry.spec.part);
+  return weights;
+}
+
 std::vector<graph::BufferRef> run_pass(const std::shared_ptr<graph::Program>& program,
                                        graph::Engine& engine,
                                        std::span<const graph::BufferRef> parameters,

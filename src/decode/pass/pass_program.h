@@ -33,6 +33,9 @@ struct Weights {
   std::vector<graph::BufferRef> of(const model::PartList& list) const;
 };
 
+// The weights of the model now. Waits for a training step that has the arrays.
+Weights weights_of(const model::Model& model, const Task* task = nullptr);
+
 // Runs a program once with its parameters and the arrays of its inputs' names, a set for each share of the mesh
 // (shares.h). cache: null, or the owner of the inputs "state:...", which are written in place and are the first outputs.
 // If the run fails, the cache is returned unchanged, or graph::StateLost is thrown; recover() then makes new buffers.

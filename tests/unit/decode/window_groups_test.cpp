@@ -116,8 +116,7 @@ bool same_bits(const Prediction& a, const Prediction& b) {
 // Three requests behind what they keep, in programs of rungs and of exact sizes.
 TEST(Rounding, ChangesNoBit) {
   const auto model = tiny_model(2);
-  Weights weights;
-  weights.buffers = model->params().snapshot(&weights.version);
+  const Weights weights = weights_of(*model);
   const std::vector<int64_t> lengths = {37, 50, 41};
   std::vector<Request> slots(lengths.size());
   for (size_t i = 0; i < slots.size(); ++i) {

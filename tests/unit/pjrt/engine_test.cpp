@@ -294,7 +294,7 @@ TEST_P(PjrtEngine, DescribesItselfAndItsPrograms) {
   EXPECT_EQ(info["device"], "cpu:0");
   EXPECT_EQ(info["compiles"], 1);
   EXPECT_EQ(info["devices"].size(), static_cast<size_t>(mine->device_count()));
-  expect_error(Code::not_found, "no number compile", [&] { mine->i64("compile"); });
+  expect_error(Code::not_found, "no number named \"compile\"", [&] { mine->i64("compile"); });
   expect_error(Code::failed_precondition, "threads", [&] { mine->set_i64("threads", 2); });
   mine->set_i64("pjrt.in_flight", 5);
   EXPECT_EQ(mine->i64("pjrt.in_flight"), 5);

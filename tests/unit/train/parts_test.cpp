@@ -165,7 +165,7 @@ TEST(Parts, AMissingPartIsNamedBeforeTheModelChanges) {
   const Error error =
       test::error_of([&] { Trainer(model, std::make_shared<WithTeacher>(), trainer_options()); });
   EXPECT_EQ(error.code(), Code::not_found);
-  EXPECT_NE(error.text().find("no part named teacher"), std::string::npos) << error.text();
+  EXPECT_NE(error.text().find("no part named \"teacher\""), std::string::npos) << error.text();
   EXPECT_EQ(model->describe(), before);
 }
 
