@@ -11,7 +11,8 @@ template <class T> void take_smaller(T& least, T limit) {
   if (limit > 0 && (least == 0 || limit < least)) least = limit;
 }
 
-// Two numbers of one file: "100000 50000". "max" and -1 are no limit: then 0.
+// Returns quota / period in CPUs, or 0 if there is no limit ("max" or -1). An empty period_file
+// means that both numbers are in the quota file: "100000 50000".
 double quotient(const std::string& quota_file, const std::string& period_file) {
   std::ifstream quota_text(quota_file);
   double quota = 0, period = 0;
@@ -27,7 +28,8 @@ int64_t bytes_in(const std::string& file) {
   return text >> bytes && bytes > 0 ? bytes : 0;
 }
 
-// Of one folder. Version 1 writes a number near 2^63 for "no limit", which no machine has.
+// Adds the limits of one folder. Version 1 writes a number near 2^63 for "no limit"; such a number
+// is kept, because it is larger than any machine's memory.
 void add_limits(const std::string& folder, CgroupLimits& limits) {
   take_smaller(limits.cpus, quotient(folder + "/cpu.max", ""));
   take_smaller(limits.cpus, quotient(folder + "/cpu.cfs_quota_us", folder + "/cpu.cfs_period_us"));
@@ -35,7 +37,8 @@ void add_limits(const std::string& folder, CgroupLimits& limits) {
   take_smaller(limits.memory, bytes_in(folder + "/memory.limit_in_bytes"));
 }
 
-// "/a/b" under a mount: the mount itself, "/a" and "/a/b". Inside a container the path may be that of the host.
+// Adds the limits of the mount and of every folder on the path: for "/a/b" also "/a" and "/a/b".
+// The folders may be missing, because inside a container the path may be the host's.
 void add_group(const std::string& mount, const std::string& path, CgroupLimits& limits) {
   add_limits(mount, limits);
   for (size_t at = 1; at != 0 && at <= path.size(); ++at) {
@@ -49,7 +52,7 @@ void add_group(const std::string& mount, const std::string& path, CgroupLimits& 
 CgroupLimits cgroup_limits(const std::string& root, const std::string& own) {
   CgroupLimits limits;
   for (const char* mount : {"", "/unified", "/cpu", "/cpu,cpuacct", "/memory"})
-    add_limits(root + mount, limits); // also where the list of groups cannot be read
+    add_limits(root + mount, limits); // even if the list of groups cannot be read
   std::ifstream list(own);
   for (std::string line; std::getline(list, line);) { // "0::/path" or "4:cpu,cpuacct:/path"
     const size_t first = line.find(':'), second = line.find(':', first + 1);

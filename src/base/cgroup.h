@@ -1,5 +1,6 @@
 #pragma once
-// Limits that the control groups of this process set: version 2, version 1, and both at a time.
+// Reads the limits that the control groups of this process set (cgroup version 1, 2, or both
+// mounted at once).
 
 #include <cstdint>
 #include <string>
@@ -11,8 +12,9 @@ struct CgroupLimits {
   int64_t memory = 0; // bytes; 0: no limit
 };
 
-// The smallest limits of the process's groups and of all groups around them. root: where the groups are mounted; own: the
-// list of the process's groups, as in /proc/self/cgroup. A file that is not there or holds something else is no limit.
+// Returns the smallest limits of the process's groups and of their parent groups. root: where the
+// groups are mounted. own: a file that lists the process's groups, as /proc/self/cgroup does. A
+// file that is missing or unreadable sets no limit.
 CgroupLimits cgroup_limits(const std::string& root = "/sys/fs/cgroup",
                            const std::string& own = "/proc/self/cgroup");
 

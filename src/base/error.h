@@ -1,5 +1,5 @@
 #pragma once
-// The one exception type of the core. Only abi/guard.h turns it into a status.
+// Defines Error, the one exception type of the core. Only abi/guard.h turns it into a status.
 
 #include <fmt/core.h>
 
@@ -10,7 +10,8 @@
 
 namespace dllm {
 
-// Numbers are those of include/dllm/base.h (0 to 16 canonical, ours from 100).
+// The numbers equal those of include/dllm/base.h: 0 to 16 are the canonical codes, codes of dllm
+// begin at 100.
 enum class Code : int32_t {
   ok = 0,
   cancelled = 1,
@@ -33,10 +34,11 @@ enum class Code : int32_t {
   script_failed = 101,
 };
 
-// The name of a code as the C ABI spells it ("not_found"); never null.
+// Returns the name of a code as the C ABI spells it ("not_found"); never null.
 const char* code_name(Code code) noexcept;
 
-// text: one line that names the thing and the numbers, no full stop. hint: what to try, may be empty.
+// text: one line that names the object and the numbers, without a full stop. hint: what the user
+// can try; may be empty.
 class Error : public std::exception {
 public:
   Error(Code code, std::string text, std::string hint = {})
@@ -65,11 +67,10 @@ template <class... Args>
   throw Error(code, fmt::format(format, std::forward<Args>(args)...), std::move(hint));
 }
 
-// What errno says about a path, as an error.
-
+// Returns the code that fits a number of errno.
 Code errno_code(int number);
 
-// "cannot <verb> <path>: <reason>", with the code that fits errno.
+// Fails with "cannot <verb> <path>: <reason>", where code and reason come from errno.
 [[noreturn]] void fail_errno(const char* verb, const std::string& path);
 
 } // namespace dllm

@@ -32,7 +32,8 @@ struct OpenFile {
   ~OpenFile() { ::close(fd); }
 };
 
-// Of the functions that write: the system would make a folder of the name "s3:".
+// Fails for a path in an object store. Without this check a function that writes would create a
+// local folder named "s3:".
 void refuse_store_path(const std::string& path) {
   if (!is_store_path(path)) return;
   fail_with_hint("write to a local folder; checkpoints of a run are what an object store takes",
@@ -123,8 +124,8 @@ void FileWriter::write(const void* data, size_t size, const Task* task) {
   }
 }
 
-// Waits for the piece before and hands the next one to the disk. Makes nothing durable, and a file system that cannot do
-// it loses nothing: close() does all that is left.
+// Waits until the disk has stored the previous piece and starts storing the next one. Only close()
+// makes the file durable, so a file system without sync_file_range loses nothing.
 void FileWriter::flush_behind() {
   constexpr unsigned kWait =
       SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
@@ -158,7 +159,7 @@ void write_file_atomic(const std::string& path, std::string_view content) {
     writer.close();
     rename_path(partial, path);
   } catch (const Error&) {
-    ::unlink(partial.c_str()); // a full disk has no room for half a file
+    ::unlink(partial.c_str()); // the partial file would waste room on a full disk
     throw;
   }
 }
@@ -187,7 +188,7 @@ bool swap_paths(const std::string& a, const std::string& b) {
   fail_errno("swap", a);
 }
 
-// Entry by entry, links not followed, so that the hook sees every step.
+// Removes one entry at a time, so that the hook is called for each. Links are not followed.
 void remove_all(const std::string& path) {
   struct stat info {};
   if (::lstat(path.c_str(), &info) != 0) {

@@ -1,10 +1,11 @@
 #pragma once
-// Bytes and files: whole reads, and writes that survive a kill at any moment; files that a caller named, opened for reading,
-// and sources; files that grow by whole records. Errors name the path.
+// Reads and writes files: whole files, parts of files, atomic writes that survive a kill at any
+// moment, files that grow by records, and sources of model files. Errors name the path.
 //
-// Paths may be places in an object store ("s3://bucket/folder/name", base/store/objects.h) for the functions that look and
-// read: file_exists, is_directory, file_size, list_directory, read_bytes, read_text, open_content, open_source. Those that
-// write, map or keep a file open refuse them.
+// These functions also accept a path in an object store ("s3://bucket/folder/name",
+// base/store/objects.h): file_exists, is_directory, file_size, list_directory, read_bytes,
+// read_text, open_content, open_source. Functions that write, map or keep a file open refuse such a
+// path.
 
 #include <sys/types.h>
 
@@ -32,7 +33,7 @@ public:
   std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
   const std::shared_ptr<const void>& owner() const { return owner_; }
 
-  // REQUIRES: begin + size <= this->size(). The part shares the owner.
+  // Returns a part that shares the owner. REQUIRES: begin + size <= this->size().
   Bytes part(size_t begin, size_t size) const { return {data_ + begin, size, owner_}; }
 
 private:
@@ -45,40 +46,47 @@ class Task;
 
 bool file_exists(const std::string& path);
 bool is_directory(const std::string& path);
-bool is_link(const std::string& path);      // a symbolic link, wherever it leads
-int64_t file_size(const std::string& path); // not_found when there is none
+bool is_link(const std::string& path);      // true for a symbolic link, also a dangling one
+int64_t file_size(const std::string& path); // in bytes; fails with not_found
 
-// Memory-maps a regular file, read-only. The bytes stay valid as long as a copy of the result lives. Only for files
-// that nothing cuts (shared libraries, fixtures): touching a removed page is SIGBUS. InputFile reads.
+// Memory-maps a regular file, read-only. The bytes stay valid as long as a copy of the result
+// lives. Map only files that no process truncates (shared libraries, fixtures), because access to a
+// page that was cut off raises SIGBUS. InputFile reads any other file.
 Bytes map_file(const std::string& path);
-// Whole regular file; refuses more than `limit` bytes before anything is allocated. Fails as InputFile does.
+// Reads a whole regular file. Fails with resource_exhausted, before it allocates memory, if the
+// file has more than `limit` bytes; else as InputFile does.
 Bytes read_bytes(const std::string& path, int64_t limit = int64_t{1} << 30);
 std::string read_text(const std::string& path, int64_t limit = int64_t{1} << 30);
 
-// 16 random hex digits of the system, a part of a file's name: equal ones by chance alone. Never a number that a model sees.
+// Returns 16 random hex digits from the operating system, for unique file names. Models never see
+// these digits.
 std::string unique_word();
-// Writes `path`.partial, fsyncs, renames over `path`, fsyncs the folder: a reader sees old or new, never half.
+// Writes `path`.partial, fsyncs it, renames it over `path` and fsyncs the folder. A reader sees the
+// old content or the new content, never a part of it.
 void write_file_atomic(const std::string& path, std::string_view content);
-// Makes a file's or folder's content durable.
+// Makes the content of a file or folder durable (fsync).
 void sync_path(const std::string& path);
 void make_directories(const std::string& path);
 void rename_path(const std::string& from, const std::string& to);
-// Exchanges two existing paths of one file system in one step. False where the file system cannot.
+// Exchanges two existing paths of one file system in one step. Returns false if the file system
+// cannot do that.
 bool swap_paths(const std::string& a, const std::string& b);
-// Removes a file or a folder with all it holds; nothing there is fine.
+// Removes a file, or a folder with its content. A missing path is not an error.
 void remove_all(const std::string& path);
-std::vector<std::string> list_directory(const std::string& path); // names, sorted
+// Returns the names in a folder, sorted.
+std::vector<std::string> list_directory(const std::string& path);
 std::string join_path(std::string_view folder, std::string_view name);
 std::string parent_path(const std::string& path);
 std::string file_name(const std::string& path);
 
-// A seam for tests: called with "create", "write", "sync", "rename", "swap" or "remove" and the path right before the
-// disk is changed, so that a test can die at any of them. Null: none.
+// A hook for tests. The library calls it right before each change of the disk, so that a test can
+// end the process there. operation: "create", "write", "sync", "rename", "swap" or "remove". A null
+// hook is never called.
 using FileHook = void (*)(const char* operation, const std::string& path);
 void set_file_hook(FileHook hook);
 
-// An open file that is written front to back and made durable on close(). The destructor closes without fsync. What
-// lies at the path is replaced, but never written to through a link.
+// A file that is written from front to back and made durable by close(). The destructor closes it
+// without fsync. The constructor empties an existing file and refuses a symbolic link.
 class FileWriter {
 public:
   explicit FileWriter(const std::string& path);
@@ -86,8 +94,8 @@ public:
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
 
-  // Large data in pieces, between which the task is checked; the disk works on a piece while the next is written, so
-  // that close() waits for the last one only.
+  // Writes in pieces and checks the task before each. The disk stores a piece while the next one is
+  // written, so close() waits for the last piece only.
   void write(const void* data, size_t size, const Task* task = nullptr);
   void close(); // flush, fsync, close
   int64_t written() const { return written_; }
@@ -98,32 +106,31 @@ private:
   std::string path_;
   int fd_ = -1;
   int64_t written_ = 0;
-  int64_t flushing_ = 0; // bytes [flushed_, flushing_) are on their way to the disk
+  int64_t flushing_ = 0; // the disk is storing bytes [flushed_, flushing_)
   int64_t flushed_ = 0;
 };
 
-// Files that a caller named, opened for reading, and sources: where the files of a model or tokenizer come from (a folder,
-// one file, or a host's memory).
-
-// Identifies one state of a file: equal as long as nothing writes to it.
+// Identifies one state of a file. Two stamps of a path are equal if no process wrote to the file.
 struct FileStamp {
   uint64_t device = 0, inode = 0;
   int64_t size = 0;
-  int64_t seconds = 0, nanoseconds = 0; // of the last write
+  int64_t seconds = 0, nanoseconds = 0; // time of the last write
   friend bool operator==(const FileStamp&, const FileStamp&) = default;
 };
 
-// Fails as InputFile does.
+// Returns the stamp of a regular file. Fails as InputFile does.
 FileStamp file_stamp(const std::string& path);
-// data_loss naming the path when it leads to other bytes than those of `stamp`. A removed file counts as unchanged.
+// Fails with data_loss if the file at `path` changed since `stamp` was taken. A removed file counts
+// as unchanged.
 void check_stamp(const std::string& path, const FileStamp& stamp);
 
-// An open regular file. What a path leads to is looked at before it is opened: a pipe, a device or a socket would hang or
-// never end, a folder has no bytes. Bytes are read, never mapped: a file that shrinks under a mapping ends the process
-// with SIGBUS. Reads may run together.
+// A regular file that is open for reading. Several threads may read at once. The constructor checks
+// the type before it opens the file, because opening or reading a pipe, device or socket may never
+// return. Bytes are read, never mapped: if a mapped file shrinks, SIGBUS ends the process.
 class InputFile {
 public:
-  // not_found, permission_denied, or invalid_argument for what is no regular file.
+  // Fails with not_found, permission_denied, or with invalid_argument if the path is not a regular
+  // file.
   explicit InputFile(const std::string& path);
   ~InputFile();
   InputFile(const InputFile&) = delete;
@@ -132,10 +139,11 @@ public:
   const std::string& path() const { return path_; }
   int64_t size() const { return stamp_.size; }
   const FileStamp& stamp() const { return stamp_; }
-  int descriptor() const { return fd_; } // open as long as this
-  // REQUIRES: 0 <= at, at + size <= size(). data_loss when the file was written to or cut since it was opened.
+  int descriptor() const { return fd_; } // open until this object is destroyed
+  // Copies bytes [at, at + size) to `to`. Fails with data_loss if the file changed since it was
+  // opened. REQUIRES: 0 <= at, at + size <= size().
   void read(int64_t at, void* to, int64_t size) const;
-  // The same into memory of its own, aligned for any element type.
+  // Returns the bytes in new memory that is aligned for any element type.
   Bytes read(int64_t at, int64_t size) const;
 
 private:
@@ -144,16 +152,17 @@ private:
   FileStamp stamp_;
 };
 
-// Bytes that are read piece by piece: of a file, or of a host's memory.
+// Bytes of a file or of a host's memory that are read piece by piece.
 class Content {
 public:
   virtual ~Content() = default;
   virtual int64_t size() const = 0;
-  // Bytes that are best read at once, between two checks of a task.
+  // Returns the preferred size of one read in bytes. Readers check their task between reads.
   virtual int64_t piece() const { return int64_t{4} << 20; }
-  // REQUIRES: 0 <= at, at + size <= size(). A view of memory, a copy of a file's bytes.
+  // Returns a view of the host's memory, or a copy of the file's bytes.
+  // REQUIRES: 0 <= at, at + size <= size().
   virtual Bytes read(int64_t at, int64_t size) const = 0;
-  // The same into memory of the caller.
+  // Copies the bytes into memory of the caller.
   virtual void read_to(int64_t at, int64_t size, void* to) const = 0;
 };
 using ContentRef = std::shared_ptr<const Content>;
@@ -161,27 +170,28 @@ using ContentRef = std::shared_ptr<const Content>;
 ContentRef open_content(const std::string& path);
 ContentRef memory_content(Bytes bytes);
 
-// Where the files of a model or tokenizer come from: a folder, one file, or a host's memory.
-
+// The files of a model or tokenizer, by name: a folder, a single file, or a host's memory.
 class Source {
 public:
   virtual ~Source() = default;
-  // True when `name` ("config.json") can be opened.
+  // Returns true if `name` ("config.json") can be opened.
   virtual bool has(const std::string& name) const = 0;
-  // The whole file. Fails with not_found naming the source and the file, with resource_exhausted above 1 GiB.
+  // Returns the whole file. Fails with not_found, naming the source and the file, or with
+  // resource_exhausted above 1 GiB.
   virtual Bytes open(const std::string& name) const = 0;
-  // The same to read piece by piece, of any size: weights.
+  // Opens a file of any size (weights) for reading piece by piece.
   virtual ContentRef content(const std::string& name) const = 0;
   virtual std::vector<std::string> names() const = 0; // sorted
   virtual std::string describe() const = 0;           // for error texts: the path, or "memory"
 };
 
-// A folder, or a single file (then the source holds that one name).
+// Opens a folder, or a single file as a source with one name.
 std::unique_ptr<Source> open_source(const std::string& path);
 
 class MemorySource final : public Source {
 public:
-  // copy: the bytes are copied; else they must outlive the source. Refuses empty and repeated names.
+  // Adds a file. copy: the bytes are copied; false: they must outlive the source. Refuses empty and
+  // repeated names.
   void add(const std::string& name, const void* data, size_t size, bool copy);
 
   bool has(const std::string& name) const override;
@@ -194,25 +204,24 @@ private:
   std::map<std::string, Bytes> files_;
 };
 
-// Writing that cannot end the process, files that grow by whole records, and a lock for folders that are written to.
-
-// write(2), but a file beyond the size limit is EFBIG and a closed pipe EPIPE where the system would send SIGXFSZ or
-// SIGPIPE. Signals belong to the host: they are held back in this thread alone, and only the one that this write
-// caused is taken.
+// Calls write(2) without raising SIGXFSZ or SIGPIPE. A file beyond the size limit fails with EFBIG,
+// a closed pipe with EPIPE. The function blocks both signals in this thread during the call and
+// consumes only a signal that the call caused, because signals belong to the host.
 ssize_t write_without_signal(int fd, const void* data, size_t size);
 
-// A file that records are appended to. Not synchronised.
+// A file to which records are appended. One thread at a time.
 class AppendFile {
 public:
-  // append: what is there stays; else it is emptied. Takes a regular file or a device (/dev/stderr), no pipe: one
-  // that nothing reads would hang the writer. permission_denied, not_found, invalid_argument.
+  // Opens a regular file or a character device (/dev/stderr). append: existing content stays;
+  // false: the file is emptied. Fails with permission_denied, with not_found, or with
+  // invalid_argument for a pipe, because a pipe without a reader would block the writer.
   AppendFile(const std::string& path, bool append);
   ~AppendFile();
   AppendFile(const AppendFile&) = delete;
   AppendFile& operator=(const AppendFile&) = delete;
 
   const std::string& path() const { return path_; }
-  // Writes the front of `data` and returns how many bytes were written: all of them, or less with errno set.
+  // Returns the number of bytes written. If it is less than data.size(), errno is set.
   size_t write(std::string_view data);
 
 private:
@@ -220,19 +229,21 @@ private:
   int fd_ = -1;
 };
 
-// An advisory lock on a folder (flock): of two saves into one place the second waits for the first.
-
 class Task;
 
+// An advisory lock on a folder (flock). Of two saves into one folder the second waits for the
+// first.
 class FolderLock {
 public:
-  // Waits until no other holder in this or another process is left, and checks the task meanwhile. unavailable after
-  // 30 seconds. A folder that cannot be locked (a file system without flock, one we may not read) is not locked.
+  // Waits until no other thread or process holds the lock, and checks the task while it waits.
+  // Fails with unavailable after 30 seconds. A folder that cannot be locked (its file system lacks
+  // flock, or it cannot be read) stays unlocked, without an error.
   explicit FolderLock(const std::string& folder, const Task* task = nullptr);
-  ~FolderLock(); // a killed process gives its locks up as well
+  ~FolderLock(); // the system also releases the locks of a killed process
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
-  // False when the former holder renamed or removed the folder: what is at its path now, if anything, is not locked.
+  // Returns false if the path no longer leads to the locked folder, because the former holder
+  // renamed or removed it.
   bool at_path() const;
 
 private:

@@ -1,13 +1,14 @@
 #pragma once
-// How this thread rounds. Audio and game hosts let denormals be zero, a library may have set another rounding mode: numbers
-// of the library do not depend on it.
+// Sets the floating-point mode of a thread, so that results do not depend on the host's mode. Audio
+// and game hosts flush denormals to zero, and other libraries change the rounding.
 
 #include <cfenv>
 
 namespace dllm {
 
-// While one lives, this thread rounds to nearest, keeps denormals and traps nothing; then it has its own mode again.
-// Threads that are started meanwhile inherit it. A few nanoseconds where nothing has to be changed.
+// While a FloatMode lives, its thread rounds to nearest, keeps denormals and raises no traps. The
+// destructor restores the thread's mode. Threads started meanwhile inherit the mode. Cost: a few
+// nanoseconds if the mode is already set.
 class FloatMode {
 public:
   FloatMode() noexcept;
@@ -16,7 +17,7 @@ public:
   FloatMode& operator=(const FloatMode&) = delete;
 
 private:
-  std::fenv_t saved_; // on x86 the two control words alone
+  std::fenv_t saved_; // on x86 only the two control words are used
 };
 
 } // namespace dllm

@@ -1,4 +1,5 @@
-// SSE computes; the x87 unit serves long double alone, in conversions of text.
+// FloatMode on x86. It sets SSE, which computes, and the x87 unit, which only text conversions use
+// (long double).
 
 #include "base/float_mode.h"
 
@@ -7,7 +8,7 @@
 namespace dllm {
 namespace {
 
-constexpr unsigned kSseFlags = 0x3F; // of what happened; the rest is the mode
+constexpr unsigned kSseFlags = 0x3F; // exception flags; the other bits are the mode
 constexpr unsigned kSseMode = 0x1F80;
 constexpr unsigned short kX87Mode = 0x037F;
 

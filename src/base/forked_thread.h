@@ -1,18 +1,17 @@
 #pragma once
-// Threads of a process that forked, in its child.
+// Lets a forked child drop the std::thread objects of its parent.
 
 #include <memory>
 #include <thread>
 
 namespace dllm {
 
-// For a thread that a parent process had: it does not exist in a forked child, so it is neither joined nor detached.
-// The C library uses its stack and its handle again for the next thread that the child starts, and
-// pthread_detach() on the old handle would detach that one; joining that one would then wait for whatever runs there later.
-// Afterwards `dead` is not joinable.
+// Makes `dead` not joinable without joining or detaching it. A parent's thread does not exist in a
+// forked child. The C library reuses its stack and handle for the child's next thread, so a join or
+// detach through the old handle would affect that thread. The destructor of std::thread is skipped,
+// because it ends the process for a joinable thread.
 inline void forget_thread(std::thread& dead) noexcept {
-  std::construct_at(
-      &dead); // without its destructor, which ends the process for a thread that was not joined
+  std::construct_at(&dead);
 }
 
 } // namespace dllm

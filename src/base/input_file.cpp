@@ -17,7 +17,7 @@ namespace dllm {
 
 namespace {
 
-// Empty for a regular file.
+// Names the type of a file that is not regular; "" for a regular file.
 const char* other_kind(mode_t mode) {
   if (S_ISREG(mode)) return "";
   if (S_ISDIR(mode)) return "a folder";
@@ -93,8 +93,8 @@ void check_stamp(const std::string& path, const FileStamp& stamp) {
   if (!(now == stamp)) fail_changed(path, stamp, now);
 }
 
-// The check comes first, as opening a device may already have an effect on it. Without O_NONBLOCK a pipe that takes the
-// place in between would hang here.
+// The type is checked before opening, because opening a device may already affect it. The path may
+// become a pipe between check and open; O_NONBLOCK keeps that open() from blocking.
 InputFile::InputFile(const std::string& path) : path_(path) {
   if (is_store_path(path)) {
     fail_with_hint("copy it to a local folder: models and checkpoints are what is read from there",
@@ -128,7 +128,7 @@ void InputFile::read(int64_t at, void* to, int64_t size) const {
     const ssize_t got = ::pread(fd_, out + done, wanted, at + done);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_errno("read", path_);
-    if (got == 0) break; // the end; where the file was cut, the stamp differs
+    if (got == 0) break; // end of the file; if the file was cut, its stamp differs
     done += got;
   }
   struct stat info {};
@@ -210,8 +210,7 @@ private:
 std::unique_ptr<Source> open_source(const std::string& path) {
   if (is_directory(path)) return std::make_unique<FolderSource>(path);
   if (!file_exists(path)) fail(Code::not_found, "there is no file or folder {}", path);
-  if (!is_store_path(path))
-    file_stamp(path); // a pipe or a device is refused by its name, whatever is looked for in it
+  if (!is_store_path(path)) file_stamp(path); // fails for a pipe or a device
   return std::make_unique<FileSource>(path);
 }
 

@@ -12,9 +12,9 @@ namespace {
 
 constexpr size_t kMaxDepth = 64;
 
-// Builds the document without the library's own tree builder: that one looks for a key by walking
-// the object, which is quadratic (a vocabulary has 150,000 keys), and lets a repeated key silently
-// win.
+// Builds the document in place of nlohmann's tree builder. That builder searches an object's keys
+// one by one, which is quadratic (a vocabulary has 150,000 keys), and lets the last of repeated
+// keys win.
 class TreeBuilder final : public nlohmann::json_sax<Json> {
 public:
   explicit TreeBuilder(std::string_view what) : what_(what) {}
@@ -44,7 +44,7 @@ public:
   }
 
   bool parse_error(size_t byte, const std::string&, const nlohmann::json::exception& e) override {
-    // 101 is a syntax error; a number too large for a double is 406
+    // Error 101 is a syntax error, error 406 a number too large for a double.
     if (e.id == 101) fail(Code::data_loss, "{} is not valid JSON near byte {}", what_, byte);
     fail(Code::data_loss, "{} holds a number that is too large near byte {}", what_, byte);
   }
@@ -52,11 +52,11 @@ public:
 private:
   struct Frame {
     Json* node = nullptr; // the open object or array
-    Json* slot = nullptr; // where the value of the last key goes
+    Json* slot = nullptr; // receives the value of the last key
     std::unordered_set<std::string> seen;
   };
 
-  // Few keys are compared one by one, many through a set.
+  // Small objects are searched key by key, large ones through a set.
   static bool repeated(Frame& frame, const std::string& name) {
     constexpr size_t kFew = 16;
     const auto& members = frame.node->get_ref<const Json::object_t&>();

@@ -1,5 +1,6 @@
 #pragma once
-// JSON values and the one way to parse untrusted JSON. Include <nlohmann/json.hpp> only where values are touched.
+// Names the JSON type and the one function that parses untrusted JSON. Include <nlohmann/json.hpp>
+// only in files that use values.
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -10,8 +11,8 @@ namespace dllm {
 
 using Json = nlohmann::ordered_json; // keeps the order of keys, so files and dumps are stable
 
-// Parses one JSON document. `what` names it in errors ("config.json"). Refuses nesting deeper than 64 and repeated
-// keys. Linear in the size of the text. Fails with Code::data_loss and the byte offset.
+// Parses one JSON document in time linear in its size. Fails with data_loss, naming `what`
+// ("config.json") and the byte offset. Refuses nesting deeper than 64 and repeated keys.
 Json parse_json(std::string_view text, std::string_view what);
 
 } // namespace dllm

@@ -29,7 +29,7 @@ struct Hook {
 thread_local bool inside_hook = false;
 
 Hook& hook() {
-  static auto* instance = new Hook; // as the queue
+  static auto* instance = new Hook; // never destroyed, as the queue
   return *instance;
 }
 

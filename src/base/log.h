@@ -1,6 +1,7 @@
 #pragma once
-// What the library reports to its host: log lines and events. The level and the sink of the log are the only global
-// state of the library. Nothing is ever written to standard output. Default sink: none.
+// Reports log lines and events to the host. The level and the sink of the log are the only global
+// state of the library. By default the log has no sink. The library never writes to standard
+// output.
 
 #include "base/json.h"
 
@@ -22,12 +23,13 @@ enum class LogLevel : int32_t { debug = 1, info = 2, warn = 3, error = 4 };
 enum class LogSink : int32_t { none = 0, standard_error = 1, queue = 2, function = 3 };
 
 void log_config(LogLevel min_level, LogSink sink);
-// Lines go to a function, one at a time; empty: nowhere. When this or log_config returns, the function before is not
-// called any more. Inside of the function both do nothing, and lines are dropped.
+// Sends log lines to a function, one at a time; an empty function drops them. When log_hook or
+// log_config returns, the previous function is no longer called. A call of either from inside the
+// function does nothing, and lines logged inside it are dropped.
 void log_hook(LogLevel min_level, std::function<void(LogLevel, const std::string&)> fn);
 bool log_enabled(LogLevel level) noexcept;
 void log_line(LogLevel level, std::string text);
-// Oldest queued line; the queue keeps the last 1000.
+// Removes and returns the oldest queued line. The queue keeps the last 1000 lines.
 std::optional<std::pair<LogLevel, std::string>> log_next();
 
 template <class... Args>
@@ -35,9 +37,7 @@ void log(LogLevel level, fmt::format_string<Args...> format, Args&&... args) {
   if (log_enabled(level)) log_line(level, fmt::format(format, std::forward<Args>(args)...));
 }
 
-// The one argument of the one callback type: a kind and values by key, so that events can grow.
-
-// Numbers are those of include/dllm/base.h.
+// The numbers equal those of include/dllm/base.h.
 enum class EventKind : int32_t {
   progress = 1,
   train_step = 2,
@@ -48,6 +48,7 @@ enum class EventKind : int32_t {
 };
 enum class Answer : int32_t { go_on = 0, stop = 1, fail = 2 };
 
+// The argument of every callback: a kind and values by key, so that new keys need no new type.
 class Event {
 public:
   using Value =
@@ -59,7 +60,7 @@ public:
     values_.insert_or_assign(std::move(key), std::move(value));
     return *this;
   }
-  // Null when there is no such key.
+  // Returns the value of a key, or null if the event lacks it.
   const Value* find(std::string_view key) const;
   std::vector<std::string> keys() const;
   Json to_json() const; // {"event": "train_step", ...}

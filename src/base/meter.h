@@ -1,5 +1,5 @@
 #pragma once
-// Memory: what the machine has, and the bytes that one caller may take.
+// Counts the memory that one caller uses against a limit, and finds the machine's memory.
 
 #include <atomic>
 #include <cstdint>
@@ -7,26 +7,29 @@
 
 namespace dllm {
 
-// Counts the bytes of arrays that one caller makes, against a limit. A script runner sets its meter for its thread; arrays
-// and engine memory made on that thread are charged to it until they are freed, by whichever thread.
+// Counts the bytes of one caller's arrays against a limit. A script runner sets a meter for its
+// thread. Arrays and engine memory allocated on that thread are charged to the meter until any
+// thread frees them.
 class Meter {
 public:
-  // limit: bytes; 0: none.
+  // limit: in bytes; 0 means no limit.
   explicit Meter(int64_t limit) : limit_(limit) {}
 
-  // Fails with resource_exhausted, and counts nothing, when `bytes` more are over the limit.
-  // Called on the thread that the meter is set for.
+  // Adds `bytes`. Fails with resource_exhausted, and adds nothing, if the sum would exceed the
+  // limit. Only on the meter's thread.
   void charge(int64_t bytes);
-  // From any thread.
+  // Subtracts `bytes`. Any thread may call it.
   void release(int64_t bytes) noexcept { used_.fetch_sub(bytes, std::memory_order_relaxed); }
 
   int64_t used() const noexcept { return used_.load(std::memory_order_relaxed); }
   int64_t limit() const noexcept { return limit_; }
-  // Bytes until the limit; negative when it is passed. On the meter's thread. REQUIRES: there is a limit.
+  // Returns the bytes left up to the limit, negative if the limit is exceeded. Only on the meter's
+  // thread. REQUIRES: limit() > 0.
   int64_t room() const noexcept {
     return limit_ - (other_bytes_ == nullptr ? 0 : *other_bytes_) - used();
   }
-  // Further bytes that count towards the limit: the owner's own heap. On the meter's thread.
+  // Sets a counter of further bytes (the owner's own heap) that count towards the limit. Only on
+  // the meter's thread.
   void set_other_bytes(const int64_t* bytes) noexcept { other_bytes_ = bytes; }
 
 private:
@@ -37,10 +40,10 @@ private:
 
 using MeterRef = std::shared_ptr<Meter>;
 
-// The meter of this thread; null when there is none.
+// Returns the meter of this thread; null if the thread has none.
 const MeterRef& current_meter() noexcept;
 
-// Sets the meter of this thread and puts the earlier one back.
+// Sets the meter of this thread; the destructor restores the previous meter.
 class MeterScope {
 public:
   explicit MeterScope(MeterRef meter) noexcept;
@@ -52,11 +55,12 @@ private:
   MeterRef before_;
 };
 
-// A charge on the meter of the thread that made it, given back by the destructor.
+// A charge on the meter of the thread that constructs this object. The destructor releases the
+// bytes.
 class MeterCharge {
 public:
   MeterCharge() = default;
-  // Does nothing without a meter. Fails as Meter::charge.
+  // Fails as Meter::charge does. Does nothing on a thread without a meter.
   explicit MeterCharge(int64_t bytes);
   ~MeterCharge();
   MeterCharge(MeterCharge&& other) noexcept;
@@ -67,7 +71,7 @@ private:
   int64_t bytes_ = 0;
 };
 
-// Bytes of physical memory, or of the control group when that is less. 0: not known.
+// Returns the bytes of physical memory, or the control group's limit if that is less. 0: unknown.
 int64_t machine_memory();
 
 } // namespace dllm

@@ -7,9 +7,10 @@
 namespace dllm {
 namespace {
 
-// A longer word is not a slip of the finger, and its table of distances would be large.
+// Longest word for which a nearest name is searched. A longer word is not a typing error, and
+// computing its distances would be slow.
 constexpr size_t kLongestWord = 256;
-// Characters of a list of names that a person still reads.
+// Longest list of names that a hint shows, in characters.
 constexpr size_t kLongestList = 1200;
 
 size_t edit_distance(std::string_view a, std::string_view b) {
@@ -45,7 +46,7 @@ std::string hint_of(const Lookup& lookup, std::string_view name,
 
 std::string nearest(std::string_view word, const std::vector<std::string>& known) {
   if (word.size() > kLongestWord) return {};
-  // Half of the word may be wrong; a name that differs more does not help the reader.
+  // A name that differs in more than half of the letters does not help the reader.
   size_t best = std::max<size_t>(word.size() / 2, 1) + 1;
   std::string found;
   for (const std::string& name : known) {
@@ -59,7 +60,7 @@ std::string nearest(std::string_view word, const std::vector<std::string>& known
 
 void fail_unnamed(const Lookup& lookup, std::string_view name,
                   const std::vector<std::string>& known) {
-  constexpr size_t kShown = 120; // of a name that may be a whole file
+  constexpr size_t kShown = 120; // characters shown of a name; a name may be a whole file
   fail_with_hint(hint_of(lookup, name, known), lookup.code, "there is no {} named \"{}\"{}{}",
                  lookup.kind, name.substr(0, kShown), lookup.where.empty() ? "" : " ",
                  lookup.where);

@@ -1,7 +1,7 @@
 #pragma once
-// Rows that a user calls by a name. A table is any range of rows with a name in each: values,
-// pointers or pairs. Every lookup that fails has the same sentence, there is no KIND named "NAME",
-// and the same kind of hint.
+// Looks up the rows of a table by name. A table is any range whose rows have a name: values,
+// pointers or pairs. Every failed lookup reports the same sentence, `there is no KIND named
+// "NAME"`, with a hint.
 
 #include "base/error.h"
 
@@ -14,30 +14,31 @@
 
 namespace dllm {
 
-// What was looked for, in the words of the error.
+// Describes a lookup for its error text.
 struct Lookup {
   std::string kind;        // "policy", "decoder option"
-  std::string where = {};  // "in weights.safetensors"; "": the error names no place
-  std::string advice = {}; // one more sentence of the hint
+  std::string where = {};  // "in weights.safetensors"; may be empty
+  std::string advice = {}; // sentence added to the hint; may be empty
   Code code = Code::not_found;
 };
 
-// The known name with the fewest changed letters. "": more than half of the letters of every name
-// differ.
+// Returns the known name with the fewest changed letters, or "" if more than half of the letters
+// differ in each of them.
 std::string nearest(std::string_view word, const std::vector<std::string>& known);
 
-// Fails with `there is no <kind> named "<name>" <where>`. The hint gives the nearest name; without
-// a near one it lists the known names, as long as the list is short enough to be read.
+// Fails with `there is no <kind> named "<name>" <where>`. The hint proposes the nearest name. If no
+// name is near, the hint lists all names, unless the list is too long to read.
 [[noreturn]] void fail_unnamed(const Lookup& lookup, std::string_view name,
                                const std::vector<std::string>& known);
 
-// The name of an entry of a map, or of a pair.
+// Returns the name of a pair or of an entry of a map: its first member.
 struct EntryName {
   template <class Entry> const auto& operator()(const Entry& entry) const { return entry.first; }
 };
 inline constexpr EntryName kEntryName;
 
-// The names of all rows, in the order of the table. name_of is a member or a function of a row.
+// Returns the names of all rows in the order of the table. name_of is a member or a function of a
+// row.
 template <std::ranges::input_range Table, class Name>
 std::vector<std::string> names_of(const Table& table, Name name_of) {
   std::vector<std::string> names;
@@ -45,7 +46,7 @@ std::vector<std::string> names_of(const Table& table, Name name_of) {
   return names;
 }
 
-// The row of that name; null: the table has none.
+// Returns a pointer to the row with that name, or null.
 template <std::ranges::input_range Table, class Name>
 auto find_named(const Table& table, std::string_view name, Name name_of) {
   const auto row = std::ranges::find_if(table, [&](const auto& entry) {
@@ -54,7 +55,7 @@ auto find_named(const Table& table, std::string_view name, Name name_of) {
   return row == std::ranges::end(table) ? nullptr : &*row;
 }
 
-// The row of that name. Fails as fail_unnamed does where the table has none.
+// Returns the row with that name, or fails as fail_unnamed does.
 template <std::ranges::input_range Table, class Name>
 const auto& need_named(const Table& table, std::string_view name, Name name_of,
                        const Lookup& lookup) {

@@ -1,4 +1,4 @@
-// In place of openmp.cpp in a build without OpenMP.
+// Replaces openmp.cpp in a build without OpenMP.
 #include "base/error.h"
 #include "base/parallel.h"
 

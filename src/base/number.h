@@ -1,5 +1,5 @@
 #pragma once
-// Numbers in texts, the same in every locale of the host.
+// Reads and writes numbers as text, independent of the host's locale.
 
 #include <optional>
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace dllm {
 
-// A decimal number that is the whole text, "-1.5", "2e-3", with one sign at most; nothing for another text, or one that no
-// double holds.
+// Returns the number that the whole text spells ("-1.5", "2e-3"; at most one sign). Returns nothing
+// for any other text and for a number outside the range of double.
 std::optional<double> parse_number(std::string_view text);
 
 std::string memory_text(double bytes); // "640 bytes" "3.2 KiB" "12.0 MiB" "1.5 GiB"

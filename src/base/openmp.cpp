@@ -1,4 +1,5 @@
-// Threads of OpenMP as a task runner. Compiled where the compiler has OpenMP; otherwise no_openmp.cpp takes its place.
+// The task runner of OpenMP. If the compiler lacks OpenMP, no_openmp.cpp is compiled instead of
+// this file.
 #include "base/parallel.h"
 
 #include <omp.h>
@@ -7,8 +8,9 @@
 namespace dllm {
 namespace {
 
-// GNU OpenMP keeps the team of a thread for its next region. In a forked child that team has no threads and the region
-// would wait for them for ever, so a child leaves OpenMP alone.
+// Returns the process in which the OpenMP teams were made. GNU OpenMP reuses a thread's team for
+// its next region. In a forked child the team's threads do not exist and a region would wait
+// forever, so a child does not use OpenMP.
 pid_t process_with_teams() {
   static const pid_t process = getpid();
   return process;
@@ -19,11 +21,12 @@ public:
   explicit OpenMpRunner(int threads) : threads_(threads) { process_with_teams(); }
 
   void run(int64_t count, ChunkFn chunk, void* job) override {
-    // Always the same number: a team that shrinks ends threads, and one that grows starts them again.
+    // The number of threads is constant, because resizing a team ends and starts threads.
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads_)
     for (int64_t i = 0; i < count; ++i) chunk(job, i);
   }
-  // Each calling thread has a team of its own: one after the other, so that an engine computes with `threads` threads.
+  // Every calling thread would have its own team. One job at a time keeps an engine at `threads`
+  // threads.
   bool is_concurrent() const override {
     return false;
   }

@@ -1,6 +1,6 @@
 #pragma once
-// Typed options checked against a schema. The schema is one table in the file that reads the options; the manual,
-// --help, Lua types and keyword arguments of bindings are made from it.
+// Checks typed options against a schema. A schema is one table in the file that reads the options.
+// The manual, --help, Lua types and keyword arguments of bindings are generated from the schemas.
 
 #include "base/json.h"
 
@@ -23,10 +23,10 @@ struct OptionSpec {
   std::string key; // snake_case, dotted for sub-systems
   OptionType type;
   OptionValue default_value;
-  double min = 0, max = 0; // numbers; checked when bounded
+  double min = 0, max = 0; // inclusive range of a number, checked if `bounded`
   bool bounded = false;
-  std::vector<std::string> choices; // strings; empty: any text
-  std::string sentence;             // one sentence for people
+  std::vector<std::string> choices; // allowed strings; an empty list allows any text
+  std::string sentence;             // description for people
   int since = 1;
 };
 
@@ -39,14 +39,14 @@ OptionSpec option_choice(std::string key, std::string value, std::vector<std::st
                          std::string sentence);
 OptionSpec option_list(std::string key, std::vector<std::string> value, std::string sentence);
 
-// The keys of one kind ("decoder", "objective:mdlm"). Lives as long as the process.
+// The option keys of one kind ("decoder", "objective:mdlm"). Schemas live until the process ends.
 class Schema {
 public:
   Schema(std::string kind, std::vector<OptionSpec> specs);
 
   const std::string& kind() const { return kind_; }
   const std::vector<OptionSpec>& specs() const { return specs_; }
-  // Fails with not_found and the nearest key.
+  // Returns the row of a key. Fails with not_found and the nearest key as the hint.
   const OptionSpec& find(std::string_view key) const;
   // {"kind", "keys": [{"name", "type", "default", "min", "max", "choices", "doc", "since"}]}
   Json to_json() const;
@@ -56,8 +56,9 @@ private:
   std::vector<OptionSpec> specs_;
 };
 
-// Values set by a caller over the defaults of a schema. Copies are cheap enough to keep ("options are copied when
-// used"). Setters check type, bounds and choices and change nothing when they fail.
+// The values that a caller set; keys that are not set have the defaults of the schema. Copies are
+// cheap, so every object keeps a copy of its options. Setters check type, range and choices, and
+// change nothing if they fail.
 class Options {
 public:
   // REQUIRES: schema outlives the options (schemas are static tables).
@@ -68,14 +69,14 @@ public:
   void set_i64(std::string_view key, int64_t value); // also for bool keys (0, 1) and f64 keys
   void set_f64(std::string_view key, double value);
   void set_str(std::string_view key, std::string_view value);
-  // An object; nested objects give dotted keys. Either every key is set or none.
+  // Sets the keys of an object, or none if one fails. A nested object sets dotted keys.
   void set_json(const Json& object);
-  // Text as a person types it on a command line: "true", "1e-4", "a,b".
+  // Sets a value from the text of a command line: "true", "1e-4", "a,b".
   void set_text(std::string_view key, std::string_view text);
 
-  // Everything that is set in `other`, checked against this schema, which may have more keys and
-  // other bounds. Fails where it lacks a key that is set, or the key has another type; then nothing
-  // changes.
+  // Copies the values that are set in `other` and checks them against this schema, whose keys and
+  // ranges may differ. Fails, and changes nothing, if this schema lacks one of the keys, or if a
+  // value does not fit its type, range or choices.
   void take_set(const Options& other);
 
   bool is_set(std::string_view key) const;
@@ -85,7 +86,7 @@ public:
   const std::string& str(std::string_view key) const;
   const std::vector<std::string>& list(std::string_view key) const;
 
-  Json to_json() const; // effective values of every key
+  Json to_json() const; // the value of every key, set or default
 
 private:
   const OptionValue& value(std::string_view key, OptionType type) const;

@@ -1,4 +1,4 @@
-// What the operating system reports about this process (CPUs and memory that it may use), and random bytes for names. Linux.
+// Asks Linux for the CPUs and memory that this process may use, and for random bytes of file names.
 
 #include "base/cgroup.h"
 #include "base/error.h"
@@ -36,7 +36,8 @@ int64_t machine_memory() {
   return bytes;
 }
 
-// Not std::random_device: where the C++ library is linked in, it needs the arc4random of glibc 2.36.
+// Does not use std::random_device, because a statically linked C++ library then needs arc4random of
+// glibc 2.36.
 std::string unique_word() {
   uint64_t bits = 0;
   if (getentropy(&bits, sizeof bits) != 0)

@@ -25,7 +25,7 @@ ssize_t write_without_signal(int fd, const void* data, size_t size) {
   sigaddset(&both, SIGXFSZ);
   sigaddset(&both, SIGPIPE);
   pthread_sigmask(SIG_BLOCK, &both, &mask);
-  sigpending(&before); // the host's own, which stay
+  sigpending(&before); // pending signals of the host, which must stay pending
   const ssize_t put = ::write(fd, data, size);
   const int number = errno;
   const int sent = put >= 0 ? 0 : number == EFBIG ? SIGXFSZ : number == EPIPE ? SIGPIPE : 0;
@@ -47,7 +47,7 @@ AppendFile::AppendFile(const std::string& path, bool append) : path_(path) {
     fail_with_hint("name a local file", Code::unimplemented,
                    "cannot write {}: objects in a store do not grow", path);
   }
-  // Opening a pipe for writing fails with ENXIO under O_NONBLOCK while nothing reads it.
+  // With O_NONBLOCK, opening a pipe without a reader fails with ENXIO instead of blocking.
   fd_ =
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0644);
   if (fd_ < 0 && errno != ENXIO) fail_errno("write", path);
@@ -112,7 +112,7 @@ FolderLock::FolderLock(const std::string& folder, const Task* task) : path_(fold
 
 FolderLock::~FolderLock() {
   if (fd_ < 0) return;
-  ::flock(fd_, LOCK_UN); // a child that was forked meanwhile has the descriptor as well
+  ::flock(fd_, LOCK_UN); // closing alone is not enough: a forked child may have the descriptor
   ::close(fd_);
 }
 

@@ -16,8 +16,8 @@
 namespace dllm {
 namespace {
 
-constexpr int kSpins =
-    2000; // about 20 us: shorter than a futex wake, longer than the gap between two kernels
+// About 20 us: shorter than a futex wake, longer than the gap between two kernels.
+constexpr int kSpins = 2000;
 constexpr uint32_t kClosed = 0xFFFFFFFFu;
 
 thread_local bool inside_chunk = false; // a nested parallel() runs inline
@@ -30,8 +30,8 @@ void pause_cpu() {
 
 } // namespace
 
-// One job at a time. `ticket` holds job number << 32 | next chunk; a compare-and-swap on it claims a chunk and at the
-// same time proves that the fields read before still belong to that job.
+// Runs one job at a time. `ticket` holds job number << 32 | next chunk. A compare-and-swap on the
+// ticket claims a chunk and proves that the fields read before it belong to that job.
 struct ThreadPool::Impl {
   Impl(int count, std::shared_ptr<TaskRunner> host) : threads(count), runner(std::move(host)) {}
 
@@ -57,10 +57,11 @@ struct ThreadPool::Impl {
   void run(int64_t count, ChunkFn f, void* c, const Task* task);
 };
 
-// Claims and runs one chunk of `job`; false when none is left.
+// Claims and runs one chunk of `job`. Returns false if no chunk is left.
 bool ThreadPool::Impl::step(uint64_t job) {
   uint64_t now = ticket.load(std::memory_order_acquire);
-  // Acquire: a thread that sees a field of the next job also sees that this one is closed, and the swap below fails.
+  // Acquire order: a thread that reads a field of the next job also sees the ticket of this job
+  // closed, so the swap below fails.
   const uint32_t count = chunks.load(std::memory_order_acquire);
   const ChunkFn call = fn.load(std::memory_order_acquire);
   void* const argument = context.load(std::memory_order_acquire);
@@ -81,8 +82,8 @@ bool ThreadPool::Impl::step(uint64_t job) {
 void ThreadPool::Impl::work() {
   uint32_t seen = wake.load(std::memory_order_acquire);
   for (;;) {
-    // Looked at after `seen` was read: a worker that starts only when the pool is already ending must not wait for a
-    // wake that has happened.
+    // `stop` is read after `seen`, so that a worker that starts while the pool is being destroyed
+    // does not wait for a wake that has already happened.
     if (stop.load(std::memory_order_acquire)) return;
     while (step(ticket.load(std::memory_order_acquire) >> 32)) {
     }
@@ -97,7 +98,8 @@ void ThreadPool::Impl::work() {
   }
 }
 
-// Workers are made at the first job, and again in a forked child, where the parent's threads do not exist.
+// Starts the workers at the first job, and again in a forked child, because the parent's threads do
+// not exist there.
 void ThreadPool::Impl::start() {
   if (owner == getpid()) return;
   for (std::thread& dead : workers) forget_thread(dead);
@@ -111,8 +113,8 @@ void ThreadPool::Impl::run(int64_t count, ChunkFn f, void* c, const Task* task) 
   const std::unique_lock lock = lock_with_task(callers, task);
   start();
   const uint64_t job = ((ticket.load(std::memory_order_relaxed) >> 32) + 1) & 0xFFFFFFFFu;
-  ticket.store(job << 32 | kClosed,
-               std::memory_order_seq_cst); // late workers of the last job find nothing
+  // A late worker of the last job finds no chunk.
+  ticket.store(job << 32 | kClosed, std::memory_order_seq_cst);
   fn.store(f, std::memory_order_release);
   context.store(c, std::memory_order_release);
   chunks.store(static_cast<uint32_t>(count), std::memory_order_release);
@@ -137,7 +139,7 @@ void ThreadPool::Impl::run(int64_t count, ChunkFn f, void* c, const Task* task) 
 
 namespace {
 
-// A job on threads of a runner: chunks count themselves, the first exception stays here.
+// A job on the threads of a runner. It counts finished chunks and keeps the first exception.
 struct RunnerJob {
   ThreadPool::ChunkFn fn;
   void* context;
@@ -147,7 +149,7 @@ struct RunnerJob {
 
   static void chunk(void* self, int64_t index) {
     auto& job = *static_cast<RunnerJob*>(self);
-    const FloatMode numbers; // a host's thread has the host's
+    const FloatMode numbers; // a host's thread has the host's mode
     const bool nested = std::exchange(inside_chunk, true);
     try {
       if (!job.failed.load(std::memory_order_relaxed)) job.fn(job.context, index);

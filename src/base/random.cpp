@@ -41,7 +41,8 @@ uint32_t random_bits_at(Key key, uint64_t index) {
 
 namespace {
 
-// The older layout: the counters 0..n-1 are cut in two halves (an odd n padded with 0), which feed the two words.
+// The original layout cuts the counters 0..n-1 into two halves (an odd n is padded with 0), one for
+// each counter word.
 void original_bits(Key key, std::span<uint32_t> dst) {
   const size_t n = dst.size();
   const size_t half = (n + 1) / 2;
@@ -91,7 +92,7 @@ void random_uniform(Key key, std::span<float> dst, CounterLayout layout) {
 }
 
 void random_int(Key key, std::span<int32_t> dst, int32_t low, int32_t high, CounterLayout layout) {
-  // Two words per element make the remainder nearly unbiased (jax.random.randint).
+  // With two words per element the remainder is nearly unbiased (jax.random.randint).
   const std::vector<Key> keys = split(key, 2, layout);
   std::vector<uint32_t> high_bits(dst.size()), low_bits(dst.size());
   random_bits(keys[0], high_bits, layout);

@@ -7,7 +7,7 @@
 namespace dllm {
 namespace {
 
-// First 32 bits of the fractional parts of the cube roots of the first 64 primes.
+// The first 32 bits of the fractional parts of the cube roots of the first 64 primes.
 constexpr uint32_t kRound[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
@@ -65,7 +65,7 @@ void Sha256::add(const void* data, size_t size) {
 
 Sha256::Digest Sha256::finish() {
   const uint64_t bits = 8 * size_;
-  uint8_t tail[72] = {0x80}; // a one bit, zeros up to 56 bytes of a block, the length
+  uint8_t tail[72] = {0x80}; // a 1 bit, zeros up to byte 56 of a block, then the length
   const size_t zeros = (size_ % 64 < 56 ? 56 : 120) - size_ % 64;
   for (size_t i = 0; i < 8; ++i) tail[zeros + i] = static_cast<uint8_t>(bits >> (56 - 8 * i));
   add(tail, zeros + 8);

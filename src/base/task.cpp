@@ -21,7 +21,7 @@ int64_t now_ns() {
 } // namespace
 
 void Task::set_deadline(int64_t milliseconds) noexcept {
-  // A wait longer than a century is no deadline; also keeps the sum from overflowing.
+  // A wait of more than a century counts as no deadline, so that the sum below does not overflow.
   constexpr int64_t kCentury = int64_t{100} * 365 * 24 * 3600 * 1000;
   const bool none = milliseconds < 0 || milliseconds > kCentury;
   deadline_ns_.store(none ? 0 : now_ns() + milliseconds * 1000000, std::memory_order_relaxed);
@@ -59,7 +59,7 @@ void copy_in_pieces(void* to, const void* from, int64_t bytes, const Task* task)
 }
 
 std::unique_lock<std::timed_mutex> lock_with_task(std::timed_mutex& mutex, const Task* task) {
-  // The system clock: ThreadSanitizer does not follow waits on the steady one.
+  // Uses the system clock, because ThreadSanitizer does not follow waits on the steady clock.
   const auto soon = [] { return std::chrono::system_clock::now() + std::chrono::milliseconds(10); };
   std::unique_lock lock(mutex, std::try_to_lock);
   while (!lock.owns_lock() && !lock.try_lock_until(soon())) check_task(task);
@@ -111,11 +111,11 @@ void SlicedCall::drop() noexcept {
   try {
     while (!hand_over(Clock::time_point::max(), nullptr)) {
     }
-  } catch (...) { // the cancel
+  } catch (...) { // the call was cancelled
   }
 }
 
-// The caller's side: the other thread's turn, until it is the caller's again.
+// Runs the call's thread until it pauses or ends. The caller's thread calls it.
 bool SlicedCall::hand_over(Clock::time_point until, const Task* outer) {
   until_ = until;
   task_->set_outer(outer);
@@ -132,7 +132,7 @@ bool SlicedCall::hand_over(Clock::time_point until, const Task* outer) {
   return true;
 }
 
-// The thread's side of a pause.
+// Lets the caller run and waits until the call is resumed. The call's thread calls it.
 void SlicedCall::pause() {
   metered_.reset();
   turn_.store(kCaller, std::memory_order_release);

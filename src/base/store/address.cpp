@@ -31,7 +31,8 @@ bool is_unreserved(char c) {
          c == '.' || c == '_' || c == '~';
 }
 
-// Lower-case letters, digits, '-', '.' and '_', 3 to 222 of them, a letter or digit at both ends.
+// A bucket name has 3 to 222 lower-case letters, digits, '-', '.' and '_', and begins and ends with
+// a letter or digit.
 bool is_bucket(std::string_view name) {
   const auto is_word = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
   const auto fits = [&](char c) { return is_word(c) || c == '-' || c == '.' || c == '_'; };
@@ -39,7 +40,8 @@ bool is_bucket(std::string_view name) {
          std::all_of(name.begin(), name.end(), fits);
 }
 
-// Relative, no empty, "." or ".." part, no control character, at most 1024 bytes.
+// A key is relative, has at most 1024 bytes, no control character, and no part that is empty, "."
+// or "..".
 bool is_key(std::string_view key) {
   if (key.size() > 1024) return false;
   for (const char c : key) {
@@ -75,7 +77,7 @@ void check_endpoint(std::string& endpoint, const char* name) {
       known ? std::string_view(endpoint).substr(host + 3) : std::string_view();
   const auto fits = [](char c) { return is_unreserved(c) || c == ':' || c == '[' || c == ']'; };
   if (!rest.empty() && std::all_of(rest.begin(), rest.end(), fits)) return;
-  // Not printed: it may hold a password.
+  // The error does not print the endpoint, because it may contain a password.
   fail_with_hint("https://storage.example.com:9000, without a user or a path",
                  Code::invalid_argument, "{} is no address of a server", name);
 }
@@ -129,7 +131,7 @@ Settings settings_of(const Address& address) {
   made.endpoint = first_of("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "");
   if (made.endpoint.empty()) {
     made.endpoint = "https://s3." + made.region + ".amazonaws.com";
-    // A dot in a bucket's name does not fit the certificate of *.s3.REGION.amazonaws.com.
+    // The certificate of *.s3.REGION.amazonaws.com does not cover a bucket name with a dot.
     made.bucket_in_path = address.bucket.find('.') != std::string::npos;
   }
   made.credentials = keys_of("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN");

@@ -1,5 +1,6 @@
 #pragma once
-// Where an object store is and who asks it: "s3://bucket/key" and "gs://bucket/key", and what the environment says.
+// Parses "s3://bucket/key" and "gs://bucket/key", and reads endpoint and credentials from the
+// environment.
 
 #include <string>
 #include <string_view>
@@ -8,7 +9,7 @@
 
 namespace dllm {
 
-// Begins with "s3://" or "gs://".
+// Returns true if the path begins with "s3://" or "gs://".
 bool is_store_path(std::string_view path);
 
 namespace store {
@@ -19,31 +20,37 @@ struct Address {
   std::string key; // without '/' at either end; "" is the whole bucket
 };
 
-// invalid_argument for a bucket or a key that cannot be one; parts "." and ".." among them.
+// Fails with invalid_argument if the bucket or the key is invalid. Parts "." and ".." of a key are
+// invalid.
 Address parse_address(std::string_view path);
 
 struct Credentials {
   std::string access_key, secret_key;
-  std::string session_token; // "" for keys that last
+  std::string session_token; // "" for permanent keys
 };
 
 struct Settings {
   std::string endpoint; // "https://host[:port]", without '/' at its end
   std::string region;
   Credentials credentials;
-  bool bucket_in_path = true; // else in the host's name
-  int attempts = 8;           // of one request
+  bool bucket_in_path = true; // false: the bucket is part of the host name
+  int attempts = 8;           // attempts for one request
 };
 
-// s3: AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, AWS_REGION or AWS_DEFAULT_REGION, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
-// AWS_SESSION_TOKEN. gs: GS_ENDPOINT_URL, GS_REGION, GS_ACCESS_KEY_ID, GS_SECRET_ACCESS_KEY (an HMAC key of Cloud Storage).
-// Both: AWS_MAX_ATTEMPTS. unauthenticated naming the variables without keys.
+// Reads the settings from the environment. Fails with unauthenticated, naming the variables, if the
+// keys are not set.
+// s3 reads AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, AWS_REGION or AWS_DEFAULT_REGION,
+// AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN.
+// gs reads GS_ENDPOINT_URL, GS_REGION, GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY (an HMAC key of
+// Cloud Storage).
+// Both read AWS_MAX_ATTEMPTS.
 Settings settings_of(const Address& address);
 
-// Percent-encodes all but letters, digits and "-._~"; '/' stays where `keep_slash`.
+// Percent-encodes all characters except letters, digits, "-._~" and, if keep_slash is true, '/'.
 std::string uri_encoded(std::string_view text, bool keep_slash);
 
-// "examplebucket.s3.eu-west-1.amazonaws.com" and "/key%20of", or "127.0.0.1:9000" and "/bucket/key%20of".
+// The parts of a URL. Host and path are "examplebucket.s3.eu-west-1.amazonaws.com" and "/key%20of",
+// or "127.0.0.1:9000" and "/bucket/key%20of".
 struct Target {
   std::string scheme; // "https", "http"
   std::string host;
@@ -51,7 +58,7 @@ struct Target {
 };
 Target target_of(const Settings& settings, const Address& address);
 
-// `text` without the keys, for logs and errors.
+// Removes the keys from `text`, for logs and errors.
 std::string without_keys(std::string text, const Credentials& credentials);
 
 } // namespace store

@@ -17,7 +17,7 @@
 namespace dllm::store {
 namespace {
 
-// Overload, a gateway without its server, a time-out: another attempt may succeed.
+// Returns true if another attempt may succeed: after an overload, a gateway error or a time-out.
 bool is_passing_status(const HttpResponse& response) {
   const int status = response.status;
   return status == 408 || status == 429 || status == 500 || status == 502 || status == 503 ||
@@ -33,7 +33,7 @@ void wait(double seconds, const Task* task) {
   }
 }
 
-// Of a server's words: one line, not long, without keys.
+// Returns the server's error as one short line without keys.
 std::string reason_of(const HttpResponse& response, const Credentials& credentials) {
   constexpr size_t kLongest = 200;
   const std::string code = error_code(response);
@@ -136,7 +136,7 @@ HttpResponse Client::send(const Call& call, const Task* task) const {
     } catch (const Error& error) {
       if (error.code() == Code::cancelled || error.code() == Code::deadline_exceeded) throw;
       reason = without_keys(error.text(), settings_.credentials);
-      if (error.code() != Code::unavailable) // not worth another attempt
+      if (error.code() != Code::unavailable) // a retry cannot help
         throw Error(error.code(), path_of(call.key) + ": " + reason, error.hint());
     }
     if (attempt + 1 >= attempts) {

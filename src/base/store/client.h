@@ -1,6 +1,6 @@
 #pragma once
-// Requests to an S3 server: signed, sent, repeated with growing pauses where that may help. Errors name the place and the
-// reason, never a key.
+// Signs requests to an S3 server, sends them, and retries a failed request with growing pauses if a
+// retry can help. Errors name the object and the reason, never a key.
 
 #include "base/store/address.h"
 #include "base/store/http.h"
@@ -15,23 +15,25 @@
 
 namespace dllm::store {
 
-// The pause after attempt `attempt` (from 0) of a request: doubling from 0.25 to 20 seconds, times a share in [1/2, 1) that
-// depends on the name and the process, so that ranks do not come back all at once.
+// Returns the pause after attempt `attempt` (from 0) of a request. The pause doubles from 0.25 to
+// 20 seconds and is multiplied by a factor in [1/2, 1). The factor depends on name and process, so
+// that the ranks do not retry all at once.
 double pause_seconds(int attempt, std::string_view name, int64_t process);
 
 struct Call {
   std::string method;
-  std::string key; // within the bucket; "": the bucket itself
+  std::string key; // key in the bucket; "" is the bucket itself
   Query query;
   std::map<std::string, std::string> headers; // names in lower case
   std::string_view body;
-  char* to = nullptr; // as in HttpRequest
+  char* to = nullptr; // `to`, `room` and `silence_seconds` as in HttpRequest
   int64_t room = 0;
   int64_t silence_seconds = 30;
-  int attempts = 0; // 0: those of the settings
+  int attempts = 0; // 0: as many as the settings allow
 };
 
-// One bucket, with what the environment said when this was made. Any thread.
+// A client of one bucket. It reads the environment once, when it is constructed. Any thread may use
+// it.
 class Client {
 public:
   explicit Client(const Address& address) : Client(address, settings_of(address)) {}
@@ -41,9 +43,10 @@ public:
   // "s3://bucket/key"
   std::string path_of(const std::string& key) const;
 
-  // The response of any status that is not worth another attempt. unavailable when the attempts are used up.
+  // Sends a request and returns the response, whose status may be an error that a retry cannot
+  // help. Fails with unavailable after the last attempt.
   HttpResponse send(const Call& call, const Task* task) const;
-  // The same, and fails unless the status is 2xx. `verb` is for the text: "cannot read s3://...".
+  // Sends a request and fails unless the status is 2xx. The error begins with "cannot <verb>".
   HttpResponse expect(const char* verb, const Call& call, const Task* task) const;
   [[noreturn]] void fail_response(const char* verb, const std::string& key,
                                   const HttpResponse& response) const;
@@ -55,28 +58,28 @@ private:
   Settings settings_;
 };
 
-// Of the bucket of a path, whose key goes to `key`.
+// Returns a client of the path's bucket and writes the path's key to `key`.
 Client client_of(const std::string& path, std::string* key);
 
-// The <Code> of an error: "NoSuchUpload"; "" without one.
+// Returns the <Code> of an error ("NoSuchUpload"), or "" if the response has none.
 std::string error_code(const HttpResponse& response);
 
-// Large objects in parts: how an upload is cut, and several transfers at once.
-
+// The parts of a large object, which are uploaded by requests of their own.
 struct PartPlan {
-  int64_t part = 0;  // bytes of all but the last
-  int64_t count = 0; // 1: one request, no multipart upload
+  int64_t part = 0;  // bytes of every part but the last
+  int64_t count = 0; // 1: one ordinary request instead of a multipart upload
   int64_t begin(int64_t index) const { return index * part; }
 };
 
-// S3's limits: 5 MiB to 5 GiB a part, 10,000 parts, 5 TiB an object; out_of_range above. Parts are 16 MiB, and whole MiB where
-// an object needs larger ones.
+// Cuts an object into parts of 16 MiB, or of the fewest whole MiB that give at most 10,000 parts.
+// Fails with out_of_range above 5 TiB. S3 allows parts of 5 MiB to 5 GiB, 10,000 parts, and objects
+// of 5 TiB.
 PartPlan plan_parts(int64_t size);
 
 inline constexpr int64_t kTransfersAtOnce = 4;
 
-// Calls work(index, task) for every index from 0 to count - 1, on up to kTransfersAtOnce threads. The first failure cancels
-// the task of the others and is thrown when all have ended.
+// Calls work(index, task) for every index from 0 to count - 1, on up to kTransfersAtOnce threads.
+// The first failure cancels the task of the other calls and is thrown when all calls have ended.
 void run_transfers(int64_t count, const Task* task,
                    const std::function<void(int64_t index, const Task* task)>& work);
 

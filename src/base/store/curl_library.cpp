@@ -60,7 +60,7 @@ CurlLibrary load_curl() {
 } // namespace
 
 const CurlLibrary& curl_library() {
-  static const CurlLibrary library = load_curl(); // tried again after an exception
+  static const CurlLibrary library = load_curl(); // the next call retries after an exception
   return library;
 }
 

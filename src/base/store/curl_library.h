@@ -1,7 +1,8 @@
 #pragma once
-// The functions and numbers of libcurl that are used here. It is opened at the first transfer: no build needs it, and a
-// process without s3:// or gs:// paths never loads it. The numbers belong to its binary interface, which has been
-// libcurl.so.4 since 2006 (https://curl.se/libcurl/abi.html).
+// Declares the functions and constants of libcurl that dllm uses. The first transfer opens libcurl,
+// so building does not need it and a process without s3:// or gs:// paths never loads it. The
+// constants are part of the binary interface of libcurl.so.4, unchanged since 2006
+// (https://curl.se/libcurl/abi.html).
 
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +13,7 @@ namespace dllm::store {
 struct CurlList; // a list of header lines
 struct CurlVersion;
 
-// What curl_multi_info_read returns: which transfer ended, and how.
+// A transfer that ended and its result, as curl_multi_info_read returns it.
 struct CurlMessage {
   int kind;
   void* easy;
@@ -67,10 +68,12 @@ struct CurlLibrary {
   CurlMessage* (*multi_info_read)(void* multi, int* left);
 };
 
-// Opens DLLM_CURL_LIBRARY, or the system's libcurl. failed_precondition with what to install when there is none.
+// Opens DLLM_CURL_LIBRARY, else the system's libcurl. Fails with failed_precondition if there is
+// none; the hint names the package to install.
 const CurlLibrary& curl_library();
 
-// Results (CURLcode) after which the same request may succeed: no connection, a broken or a silent one.
+// Returns true if the same request may succeed after this result (CURLcode): there was no
+// connection, or it broke or stayed silent.
 bool is_passing(int result);
 
 } // namespace dllm::store

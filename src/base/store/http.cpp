@@ -15,24 +15,25 @@
 namespace dllm::store {
 namespace {
 
-constexpr int64_t kMaxResponse = int64_t{16} << 20; // of a list; errors are far smaller
+constexpr int64_t kMaxResponse = int64_t{16} << 20; // bytes; the largest responses are lists
 constexpr long kConnectMs = 10'000;
-constexpr int kLookMs = 20; // how often a transfer looks at its task
+constexpr int kLookMs = 20; // a transfer checks its task this often
 
 struct Connection {
-  void* multi = nullptr; // keeps the socket between two transfers
+  void* multi = nullptr; // keeps the socket open between two transfers
   void* easy = nullptr;
 };
 
-// Connections that wait for the next request. Never destroyed: libcurl's own clean-up at exit may have run before.
+// The idle connections. The pool is never destroyed, because libcurl's own clean-up at exit may run
+// before.
 class Pool {
 public:
   Connection take() {
     const CurlLibrary& curl = curl_library();
     {
       const std::lock_guard lock(mutex_);
-      if (process_ !=
-          ::getpid()) { // a forked child has the sockets of its parent, which it must not use
+      // A forked child must not use the sockets of its parent.
+      if (process_ != ::getpid()) {
         idle_.clear();
         process_ = ::getpid();
       }
@@ -65,7 +66,7 @@ Pool& pool() {
   return *shared;
 }
 
-// What the callbacks of a transfer fill.
+// The state that the callbacks of a transfer write to.
 struct Receiver {
   const HttpRequest& request;
   HttpResponse response;
@@ -96,7 +97,7 @@ size_t receive(char* data, size_t one, size_t count, void* user) noexcept {
   return size;
 }
 
-// A line "Name: value" with its line end.
+// Receives one line "Name: value" with its line end.
 size_t receive_header(char* data, size_t one, size_t count, void* user) noexcept {
   const size_t size = one * count;
   const std::string_view line(data, size);
@@ -115,14 +116,15 @@ size_t receive_header(char* data, size_t one, size_t count, void* user) noexcept
   return size;
 }
 
-// A connection while a transfer has it.
+// A connection that a transfer has taken from the pool; the destructor puts it back.
 class TakenConnection {
 public:
   TakenConnection() : connection_(pool().take()) {}
   ~TakenConnection() {
     const CurlLibrary& curl = curl_library();
-    curl.multi_remove_handle(connection_.multi, connection_.easy); // nothing where it was not added
-    curl.easy_reset(connection_.easy); // it must not point at the transfer
+    // Does nothing if the transfer was not added.
+    curl.multi_remove_handle(connection_.multi, connection_.easy);
+    curl.easy_reset(connection_.easy); // removes pointers to the transfer
     pool().put(connection_);
   }
   TakenConnection(const TakenConnection&) = delete;
@@ -139,7 +141,8 @@ public:
   ~HeaderLines() { curl_library().slist_free_all(list_); }
   HeaderLines(const HeaderLines&) = delete;
   HeaderLines& operator=(const HeaderLines&) = delete;
-  // A request without one of its lines is another request: bad_alloc where there is no memory for it.
+  // Adds a line. Fails with bad_alloc without memory, because a request must not be sent without
+  // one of its lines.
   void add(const char* line) {
     CurlList* const longer = curl_library().slist_append(list_, line);
     if (longer == nullptr) throw std::bad_alloc();
@@ -151,7 +154,7 @@ private:
   CurlList* list_ = nullptr;
 };
 
-// A connection of the pool with one transfer in it.
+// One transfer on a connection of the pool.
 class Transfer {
 public:
   explicit Transfer(const HttpRequest& request)
@@ -222,7 +225,7 @@ private:
   }
 
   const CurlLibrary& curl_;
-  // The connection lets go of the lines, the receiver and the text before they end.
+  // The connection points to the lines and the text, so it is destroyed before them.
   HeaderLines headers_;
   std::array<char, kCurlErrorSize> error_{};
   TakenConnection connection_;

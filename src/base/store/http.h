@@ -1,6 +1,6 @@
 #pragma once
-// One HTTP request over a connection that is kept for the next one. It does not retry and does not
-// sign: client.h does both.
+// Performs one HTTP request over a pooled connection. It does not retry or sign; client.h does
+// both.
 
 #include "base/task.h"
 
@@ -18,17 +18,17 @@ struct HttpRequest {
   std::string url;
   std::vector<std::string> headers; // "name: value"
   std::string_view body;
-  // Where the body of a 2xx response goes; null: into HttpResponse::body.
+  // Receives the body of a 2xx response. If null, the body goes to HttpResponse::body.
   char* to = nullptr;
-  int64_t room = 0;
-  int64_t silence_seconds = 30; // without a byte the request is given up
+  int64_t room = 0;             // bytes at `to`
+  int64_t silence_seconds = 30; // the request fails after this time without a byte
 };
 
 struct HttpResponse {
   int status = 0;
   std::map<std::string, std::string> headers; // names in lower case
   std::string body;
-  int64_t received = 0; // bytes at HttpRequest::to
+  int64_t received = 0; // bytes written to HttpRequest::to
 
   bool is_success() const { return status >= 200 && status < 300; }
   std::string header(const std::string& name) const {
@@ -37,9 +37,10 @@ struct HttpResponse {
   }
 };
 
-// Any thread; connections are shared by all. Throws unavailable when the same request may succeed later (no connection,
-// a broken or a silent one), failed_precondition when not (a certificate, an address), and what check_task throws. The
-// text names the reason alone.
+// Performs a request. Any thread may call; all threads share the pool of connections. Fails with
+// unavailable if the same request may succeed later (no connection, a broken or a silent one).
+// Fails with failed_precondition if it cannot (a certificate, an address), and as check_task does.
+// The error text contains only the reason.
 HttpResponse perform(const HttpRequest& request, const Task* task);
 
 } // namespace dllm::store

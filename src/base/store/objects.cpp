@@ -1,4 +1,4 @@
-// Finding and reading objects.
+// Finds, lists and reads objects.
 #include "base/store/objects.h"
 
 #include "base/error.h"
@@ -20,16 +20,16 @@ thread_local const Task* current_task = nullptr;
 
 struct Found {
   int64_t size = 0;
-  std::string tag; // of this state of the object
+  std::string tag; // ETag, which identifies this state of the object
 };
 
-// A proxy that packs bodies may call the same tag a weak one: W/"x".
+// Returns the ETag. A proxy that compresses bodies may send the same tag as a weak one, W/"x".
 std::string tag_of(const HttpResponse& response) {
   const std::string tag = response.header("etag");
   return tag.starts_with("W/") ? tag.substr(2) : tag;
 }
 
-// Empty when there is no such object.
+// Returns nothing if the object does not exist.
 std::optional<Found> find_object(const Client& client, const std::string& key) {
   Call call;
   call.method = "HEAD";
@@ -56,10 +56,11 @@ std::optional<Found> find_path(const std::string& path) {
   fail(Code::not_found, "there is no object {}", path);
 }
 
-// Of a list that a server sends page by page: it ends, whatever the server sends.
+// Ends a list that a server sends page by page, whatever the server sends.
 class ListLimit {
 public:
-  // data_loss for a token that came before, for pages with next to nothing in them, and for more than any run has.
+  // Fails with data_loss if a continuation token repeats or the pages are nearly empty, and with
+  // out_of_range above a million entries.
   void check(const std::string& shown, const ListPage& page) {
     constexpr int64_t kMostEntries = 1'000'000, kPagesAtLeast = 100, kEntriesPerPage = 2;
     ++pages_;
@@ -104,10 +105,11 @@ void list_pages(const std::string& folder, bool is_flat, int64_t most, const Tas
   }
 }
 
-constexpr int64_t kPage = 1000; // the most that servers send at once
+constexpr int64_t kPage = 1000; // most entries that servers send in one page
 
-// Reads of one object. A large read takes several requests at once. Of a file the header and the small tensors next to it
-// take one request, because what lies behind a small read is kept; parts of large arrays are fetched as they are asked for.
+// Reads one object. A large read sends several requests at once. A small read fetches a window and
+// keeps it, so the header of a file and the small tensors after it take one request. Large arrays
+// are fetched exactly as requested.
 class ObjectContent final : public Content {
 public:
   explicit ObjectContent(const std::string& path) : path_(path), client_(client_of(path, &key_)) {
@@ -145,11 +147,11 @@ public:
   }
 
 private:
-  static constexpr int64_t kRange = int64_t{8} << 20; // of one request
-  static constexpr int64_t kFirst = int64_t{1} << 20; // the first window
+  static constexpr int64_t kRange = int64_t{8} << 20; // most bytes of one request
+  static constexpr int64_t kFirst = int64_t{1} << 20; // bytes of the first window
   static constexpr int64_t kSmall = int64_t{64} << 10;
 
-  // Copies what is kept of [at, at + size) from its front; returns how many bytes that are.
+  // Copies the bytes of [at, at + size) that are kept, from `at` on, and returns their number.
   int64_t take_kept(int64_t at, int64_t size, char* to) const {
     const int64_t skip = at - kept_at_;
     if (skip < 0 || skip >= kept_size_) return 0;
@@ -158,8 +160,9 @@ private:
     return part;
   }
 
-  // How many bytes to fetch for a read of `wanted` bytes. Windows grow while reads go on from one another. Small reads
-  // elsewhere, as those of some columns of a matrix, get the first window as long as the last was of use to another read.
+  // Returns the number of bytes to fetch for a read of `wanted` bytes. While reads are consecutive
+  // the window doubles. A small read elsewhere (some columns of a matrix) fetches the first window
+  // only if a later read has used the previous window.
   int64_t reach_of(int64_t at, int64_t wanted, bool goes_on) const {
     window_ = goes_on ? std::min(kRange, 2 * window_) : kFirst;
     if (!goes_on && (wanted >= kSmall || !is_useful_)) return wanted;
@@ -168,7 +171,7 @@ private:
 
   void keep_from(int64_t at, int64_t size) const {
     if (kept_ == nullptr) kept_.reset(new char[static_cast<size_t>(std::min(kRange, found_.size))]);
-    kept_size_ = 0; // nothing, should this fail
+    kept_size_ = 0; // nothing is kept if the fetch fails
     fetch(at, size, kept_.get());
     kept_at_ = at;
     kept_size_ = size;
@@ -196,7 +199,7 @@ private:
     const std::string range = response.header("content-range"),
                       wanted = fmt::format("bytes {}-{}/", at, at + size - 1);
     const bool is_whole = response.status == 200 && size == found_.size;
-    const bool is_range = response.status == 206 && // "*": a server that leaves the size out
+    const bool is_range = response.status == 206 && // "*": the server omits the size
                           (range == wanted + std::to_string(found_.size) || range == wanted + "*");
     if ((is_whole || is_range) && response.received == size) return;
     fail_with_hint("the server does not serve ranges as HTTP has them", Code::data_loss,
@@ -205,7 +208,7 @@ private:
                    range.substr(0, 80));
   }
 
-  // If-match is a request: a server may ignore it.
+  // Fails if the ETag changed, because a server may ignore the header if-match.
   void check_state(const HttpResponse& response) const {
     const std::string tag = tag_of(response);
     if (tag.empty() || found_.tag.empty() || tag == found_.tag) return;
@@ -220,9 +223,9 @@ private:
   mutable std::mutex mutex_; // one read at a time
   mutable std::unique_ptr<char[]> kept_;
   mutable int64_t kept_at_ = 0, kept_size_ = 0;
-  mutable int64_t end_ = -1; // of the last read
+  mutable int64_t end_ = -1; // end of the last read
   mutable int64_t window_ = kFirst;
-  mutable bool is_useful_ = true; // a later read took from what is kept
+  mutable bool is_useful_ = true; // a later read used the kept window
 };
 
 } // namespace
@@ -276,7 +279,7 @@ std::vector<Object> list_objects(const std::string& folder, const Task* task) {
   std::vector<Object> found;
   list_pages(folder, false, kPage, task, [&](const ListPage& list, size_t skip) {
     for (const ListedObject& object : list.objects) {
-      // A key that ends in '/' is how other programs make a folder.
+      // Other programs make a folder as a key that ends in '/'.
       if (object.key.size() > skip && object.key.back() != '/')
         found.push_back({object.key.substr(skip), object.size});
     }

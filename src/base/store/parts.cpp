@@ -28,7 +28,7 @@ PartPlan plan_parts(int64_t size) {
 void run_transfers(int64_t count, const Task* task,
                    const std::function<void(int64_t index, const Task* task)>& work) {
   if (count == 1) return work(0, task);
-  Task own; // cancelled by the caller's task, and by the first failure
+  Task own; // the caller's task or the first failure cancels it
   own.set_outer(task);
   std::atomic<int64_t> next{0};
   std::mutex mutex;
@@ -49,14 +49,14 @@ void run_transfers(int64_t count, const Task* task,
   for (int64_t i = 1; i < std::min(count, kTransfersAtOnce); ++i) {
     try {
       threads.emplace_back(run);
-    } catch (const std::system_error&) { // no more threads: those that are there do the work
+    } catch (const std::system_error&) { // the threads that started do the work
       break;
     }
   }
   run();
   for (std::thread& thread : threads) thread.join();
   if (first == nullptr) return;
-  check_task(task); // which of the two ended it
+  check_task(task); // a cancel by the caller comes before the first failure
   std::rethrow_exception(first);
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// What requests and responses of S3 servers look like: signatures, and the XML of responses.
+// Signs requests to S3 servers and parses the XML of their responses.
 
 #include "base/store/address.h"
 
@@ -13,12 +13,13 @@
 
 namespace dllm::store {
 
-// AWS Signature Version 4: what proves to an S3 server who sends a request, without sending the secret
-// (https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html). Cloud Storage takes it too.
+// Names and values, not encoded.
+using Query = std::vector<std::pair<std::string, std::string>>;
 
-using Query =
-    std::vector<std::pair<std::string, std::string>>; // names and values as they are, not encoded
-
+// A request before it is signed with AWS Signature Version 4, which proves the sender's identity
+// without sending the secret
+// (https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html). Cloud Storage
+// accepts it too.
 struct Unsigned {
   std::string method;
   std::string host;
@@ -29,20 +30,23 @@ struct Unsigned {
   std::time_t time = 0;
 };
 
-// "a=1&b=%20", sorted by name and value as the signature wants it.
+// Returns the encoded query, "a=1&b=%20", sorted by name and value as the signature requires.
 std::string query_text(Query query);
 
-// The headers to send: those of the request, x-amz-date, x-amz-content-sha256, x-amz-security-token, authorization. All
-// of them are signed, and so is the host.
+// Returns the headers of the request with x-amz-date, x-amz-content-sha256, x-amz-security-token
+// (if there is a session token) and authorization. The signature covers the host and all headers
+// but authorization.
 std::map<std::string, std::string> sign(const Unsigned& request, const Credentials& credentials,
                                         const std::string& region);
 
-// The XML that S3 servers answer with: lists, upload ids, errors. Flat and without attributes, so elements are found by
-// their tags. The text comes from outside: nothing in it is trusted to be there or to end.
+// The XML of S3 responses (lists, upload ids, errors) is flat and has no attributes, so elements
+// are found by their tags. The text comes from outside, so an element may be missing or may not
+// end.
 
-// The content of every <name>...</name>, in order, as it stands.
+// Returns the content of every <name>...</name> in order, with references not replaced.
 std::vector<std::string_view> elements(std::string_view xml, std::string_view name);
-// The text of the first, with its references (&amp; &#38;) replaced; "" when there is none.
+// Returns the text of the first such element with its references (&amp; &#38;) replaced, or ""
+// without one.
 std::string element_text(std::string_view xml, std::string_view name);
 
 struct ListedObject {
@@ -52,9 +56,9 @@ struct ListedObject {
 struct ListPage {
   std::vector<ListedObject> objects;
   std::vector<std::string> folders; // common prefixes, with '/' at their end
-  std::string next;                 // the token of the next page; "": it is the last
+  std::string next;                 // token of the next page; "" on the last page
 };
-// The response of ListObjectsV2. data_loss when it is none.
+// Parses a response of ListObjectsV2. Fails with data_loss for any other text.
 ListPage parse_list(std::string_view xml);
 
 } // namespace dllm::store

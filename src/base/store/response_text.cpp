@@ -7,7 +7,7 @@
 namespace dllm::store {
 namespace {
 
-// The character of "amp", "#38" or "#x26"; empty for others.
+// Returns the character that "amp", "#38" or "#x26" names; "" for an unknown or non-ASCII one.
 std::string referenced(std::string_view name) {
   if (name == "amp") return "&";
   if (name == "lt") return "<";
@@ -20,7 +20,7 @@ std::string referenced(std::string_view name) {
   if (base == 16) name.remove_prefix(1);
   uint32_t code = 0;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), code, base);
-  constexpr uint32_t kAscii = 0x80; // others are sent as UTF-8
+  constexpr uint32_t kAscii = 0x80; // servers send other characters as UTF-8
   if (error != std::errc() || end != name.data() + name.size() || code == 0 || code >= kAscii)
     return {};
   return std::string(1, static_cast<char>(code));

@@ -76,7 +76,7 @@ std::map<std::string, std::string> sign(const Unsigned& request, const Credentia
     key = bytes_of(hmac(key, part));
   headers["authorization"] = "AWS4-HMAC-SHA256 Credential=" + credentials.access_key + "/" + scope +
                              ",SignedHeaders=" + names + ",Signature=" + hex(hmac(key, text));
-  headers.erase("host"); // libcurl sends it
+  headers.erase("host"); // libcurl adds it
   return headers;
 }
 

@@ -1,4 +1,4 @@
-// Writing and removing objects.
+// Writes and removes objects.
 #include "base/error.h"
 #include "base/log.h"
 #include "base/store/client.h"
@@ -12,7 +12,7 @@
 namespace dllm::store {
 namespace {
 
-constexpr int64_t kJoinSeconds = 300; // a server may take long to make one object of 10,000 parts
+constexpr int64_t kJoinSeconds = 300; // a server may need long to join 10,000 parts
 
 Client file_client(const std::string& path, std::string* key) {
   Client client = client_of(path, key);
@@ -28,7 +28,8 @@ Call call_of(const char* method, const std::string& key, Query query = {}) {
   return call;
 }
 
-// One multipart upload: begun, filled, joined or given up.
+// One multipart upload. The constructor begins it, run() sends and joins the parts, and the
+// destructor aborts an upload that was not joined.
 class Upload {
 public:
   Upload(const Client& client, const std::string& key, const InputFile& file, const Task* task)
@@ -42,7 +43,7 @@ public:
   }
   ~Upload() {
     if (id_.empty()) return;
-    try { // its parts would be paid for until they are removed
+    try { // the owner of the bucket pays for parts until they are removed
       Call call = call_of("DELETE", key_, {{"uploadId", id_}});
       call.attempts = 1;
       client_.send(call, nullptr);
@@ -53,7 +54,7 @@ public:
   Upload(const Upload&) = delete;
   Upload& operator=(const Upload&) = delete;
 
-  // False when the server has forgotten the upload: it is to be begun again.
+  // Returns false if the server no longer has the upload; the caller begins a new one.
   bool run(const Task* task) {
     std::atomic<bool> is_known{true};
     run_transfers(plan_.count, task, [&](int64_t index, const Task* own) {
@@ -79,8 +80,9 @@ private:
          client_.path_of(key_), index + 1);
   }
 
-  // The object appears here. A repeated request may find that the first one has done it: the upload is unknown then, and is
-  // made again, as the object of that name may be an older one.
+  // Joins the parts; the object appears now. If a retry finds the upload unknown, the first attempt
+  // may have joined it. The result is then false and the upload is repeated, because an existing
+  // object of that name may be an older one.
   bool join(const Task* task) {
     std::string list = "<CompleteMultipartUpload>";
     for (size_t i = 0; i < tags_.size(); ++i) {
@@ -92,7 +94,7 @@ private:
     call.body = list;
     call.silence_seconds = kJoinSeconds;
     const HttpResponse response = client_.send(call, task);
-    const std::string code = error_code(response); // a status of 200 may come with an error
+    const std::string code = error_code(response); // a response with status 200 may be an error
     if (code == "NoSuchUpload" || (response.is_success() && code == "InternalError")) return false;
     if (!response.is_success() || !code.empty()) client_.fail_response("write", key_, response);
     id_.clear();
