@@ -13,9 +13,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kBetweenLooks(1), kEndedEvery(200);
-constexpr std::chrono::seconds kUnderWay(5); // what an ended process has sent may be under way
+constexpr std::chrono::seconds kUnderWay(5); // time for messages that an ended process has sent
 
-// Keys are bytes of another library: only their beginning, without what a terminal would act on.
+// Returns the beginning of a key, with '?' for unprintable bytes, because keys are bytes of another
+// library.
 std::string shown(const std::string& key) {
   std::string text = key.substr(0, 80);
   std::ranges::replace_if(
@@ -73,7 +74,7 @@ void KeyValueStore::abort(const Error& reason) noexcept {
     failure_ = Error(reason.code(), fmt::format("rank {} failed: {}", rank(), reason.text()),
                      reason.hint());
     send(Kind::failed, static_cast<int32_t>(reason.code()), failure_->text(), failure_->hint());
-  } catch (...) { // the transport has ended too
+  } catch (...) { // the transport may have ended too
   }
 }
 
@@ -99,7 +100,7 @@ void KeyValueStore::send(Kind kind, int32_t code, const std::string& key,
   } while (part.offset < part.all_bytes);
 }
 
-// The parts of one rank come in order.
+// Receives all waiting parts. The parts of one rank arrive in order.
 void KeyValueStore::take_parts() {
   Part part;
   while (const auto from =

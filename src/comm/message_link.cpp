@@ -1,4 +1,4 @@
-// Messages of one rank: the exchange with a group, waits, and what becomes of a failure.
+// The messages of one rank: exchanges with a group, waits, and notices of failures.
 #include "comm/message_link.h"
 
 #include <fmt/core.h>
@@ -13,7 +13,8 @@ namespace {
 
 constexpr int32_t kTagsOfChannel = Transport::kTagsOfChannel;
 constexpr int64_t kNoBarrier = -1;
-// With a rank that has ended: what it sent may be under way, on a machine that is busy too.
+// Time that a wait continues after a rank has ended, because messages of that rank may still
+// arrive.
 constexpr std::chrono::seconds kPatience(5);
 constexpr std::chrono::milliseconds kLook(200);
 
@@ -30,7 +31,7 @@ template <size_t N> void put_text(std::array<char, N>& to, const std::string& te
 
 } // namespace
 
-// Messages under way; those that are left are dropped.
+// The messages that are not done yet. The destructor drops them.
 class MessageLink::Requests {
 public:
   explicit Requests(Transport& transport) : transport_(transport) {}
@@ -81,7 +82,7 @@ MessageLink::~MessageLink() {
   notice.round = round_;
   try {
     notify_all(notice);
-  } catch (const std::exception&) { // the transport has ended too
+  } catch (const std::exception&) { // the transport may have ended too
   }
 }
 
@@ -97,7 +98,8 @@ void MessageLink::exchange(Group group, const std::string& what, const std::vect
   meet(lock, group, what, gives, gets, task, kNoBarrier);
 }
 
-// A rank that has sent its heads does not look at its task any more: the others may have passed already.
+// After a rank has sent its heads it ignores its task, because other ranks may already have passed
+// the barrier.
 void MessageLink::barrier(Group group, const Task* task) {
   Lock lock(mutex_);
   take_notices();
@@ -192,8 +194,9 @@ void MessageLink::check_waiting(Lock& lock, const Task* task) {
   lock.lock();
 }
 
-// A rank whose process has ended does not reply; what it sent before may still be under way. One that left after its last
-// call matters where this rank waits for it. open: null, all are waited for.
+// Fails with aborted if this rank waits for a rank that has ended or has made its last call. The
+// failure comes after kPatience, because earlier messages of that rank may still arrive. open: the
+// messages waited for; null means that this rank waits for all ranks.
 void MessageLink::check_others(Clock::time_point since, const Requests* open) {
   const Clock::time_point now = Clock::now();
   if (ended_.empty() && find_ended_ && now - since > kLook && now - looked_at_ > kLook) {
@@ -212,7 +215,8 @@ void MessageLink::check_others(Clock::time_point since, const Requests* open) {
   fail_if_aborted(kNoBarrier);
 }
 
-// First only gives way to others; a long wait sleeps, so that ranks without a processor of their own get on.
+// Yields the processor during the first turns of a wait and sleeps later, so that ranks that share
+// a processor can run.
 void MessageLink::pause(Lock& lock, int64_t turn) const {
   lock.unlock();
   if (turn < yields_)
@@ -283,7 +287,8 @@ void MessageLink::abort_locked(const Error& reason) noexcept {
   }
 }
 
-// In a barrier of all ranks, the number of which is given: a rank that has passed it has met this one there.
+// Throws the failure. Barrier number `barrier` of all ranks ignores a failure of a rank that has
+// passed this barrier, because that rank has met this one there.
 void MessageLink::fail_if_aborted(int64_t barrier) const {
   if (failure_ && (barrier == kNoBarrier || failure_->barriers <= barrier))
     throw Error(failure_->error);

@@ -1,6 +1,6 @@
 #pragma once
-// One exchange of messages in a group: heads that name what each member does, pieces of arrays, news of failures. Private
-// to src/comm.
+// Exchanges messages between the members of a group: heads that name each member's call, pieces of
+// arrays, and notices of failures. Private to src/comm.
 
 #include "base/error.h"
 #include "base/task.h"
@@ -22,7 +22,7 @@
 
 namespace dllm::comm {
 
-// What one member gives to this rank or gets from it.
+// The bytes that this rank sends to a member (`from`) or receives from it (`to`).
 struct Piece {
   const std::byte* from = nullptr;
   std::byte* to = nullptr;
@@ -38,8 +38,8 @@ public:
 
   int64_t rank() const { return rank_; }
   int64_t size() const { return size_; }
-  // Sends gives[m].from to member m and writes gets[m].to from it, for every member but this rank. what: equal on all
-  // members, else all fail.
+  // For every member m but this rank, sends gives[m] to m and receives gets[m] from m. what: names
+  // the call; if it differs between members, all of them fail.
   void exchange(Group group, const std::string& what, const std::vector<Piece>& gives,
                 const std::vector<Piece>& gets, const Task* task);
   // Returns on all members or throws on all members.
@@ -49,17 +49,18 @@ public:
   void watch_processes(std::function<std::string()> find_ended) {
     find_ended_ = std::move(find_ended);
   }
-  // For ranks that share a processor: a wait sleeps almost at once, the rank that it waits for needs the processor.
+  // Makes waits sleep after a few turns, for ranks that share a processor: the awaited rank needs
+  // it.
   void share_processor() { yields_ = kYieldsOfShared; }
   int64_t bytes_sent() const { return bytes_sent_; }
   int64_t waited_us() const { return waited_us_; }
 
 private:
-  // The first message of a call to each member; a short piece travels in it.
+  // The first message of a call to each member. It contains the piece if the piece is short.
   struct Head {
     static constexpr int64_t kTextBytes = 112;
     uint64_t group = 0; // hash of the ranks
-    int64_t bytes = 0;  // of the piece
+    int64_t bytes = 0;  // size of the piece
     std::array<char, kTextBytes> what{};
     std::array<std::byte, Transport::kQuickBytes - 128> piece{};
   };
@@ -68,7 +69,7 @@ private:
     News news = News::failed;
     int32_t round = 0;
     int32_t code = 0;
-    int64_t barriers = 0; // of all ranks, that the sender has passed in this round
+    int64_t barriers = 0; // barriers of all ranks that the sender has passed in this round
     std::array<char, 1200> text{};
     std::array<char, 400> hint{};
   };
@@ -97,19 +98,19 @@ private:
   const std::shared_ptr<Transport> transport_;
   const int32_t channel_;
   const int64_t rank_, size_;
-  std::mutex mutex_;  // of the transport and of what follows
-  int32_t round_ = 0; // restarts so far
+  std::mutex mutex_;  // guards the transport and the members below
+  int32_t round_ = 0; // number of restarts
   std::optional<Failure> failure_;
   std::vector<bool> restarts_;                    // by rank: it has called restart() in this round
-  std::vector<std::pair<int64_t, Notice>> early_; // of the next round
+  std::vector<std::pair<int64_t, Notice>> early_; // sender and notice, of the next round
   std::vector<bool> gone_;                        // by rank: it has made its last call
-  std::string ended_;                             // the process of a rank, as a sentence
+  std::string ended_; // sentence that names a rank whose process has ended; may be empty
   Clock::time_point gone_at_;
-  Clock::time_point looked_at_; // for processes that ended
+  Clock::time_point looked_at_; // time of the last call of find_ended_
   std::function<std::string()> find_ended_;
   static constexpr int64_t kYields = 2000, kYieldsOfShared = 20;
   int64_t yields_ = kYields; // turns of a wait before it sleeps
-  int64_t barriers_ = 0;     // of all ranks, that this rank has passed in this round
+  int64_t barriers_ = 0;     // barriers of all ranks that this rank has passed in this round
   std::vector<std::unique_ptr<Head>> out_, in_;       // by member
   std::atomic<int64_t> bytes_sent_{0}, waited_us_{0}; // read by any thread
 };

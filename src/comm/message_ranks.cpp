@@ -10,8 +10,8 @@
 namespace dllm::comm {
 namespace {
 
-constexpr int64_t kPart = 1 << 20; // elements of a reduction at a time: its parts lie in memory
-constexpr int64_t kGatheredBytes = 1024; // a shorter all_reduce is one gathering, not two exchanges
+constexpr int64_t kPart = 1 << 20;       // elements reduced at a time, which limits scratch_
+constexpr int64_t kGatheredBytes = 1024; // up to this size an all_reduce is one exchange, not two
 
 const std::byte* bytes_of(const void* array, int64_t offset) {
   return static_cast<const std::byte*>(array) + offset;
@@ -86,7 +86,7 @@ void MessageRank::gather(Group group, int64_t to, const void* in, void* out, int
                   task);
 }
 
-// Of each part of the array every member reduces its share, and then all gather the shares.
+// Each member reduces its share of a part of the array; then all members gather the shares.
 void MessageRank::all_reduce(Group group, Reduction reduction, DType dtype, const void* in,
                              void* out, int64_t count, const Task* task) {
   const auto members = static_cast<int64_t>(group.size());

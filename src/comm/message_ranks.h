@@ -1,5 +1,5 @@
 #pragma once
-// A rank that exchanges arrays with the others by messages, over a Transport.
+// Implements the communicator of a rank that exchanges arrays as messages over a Transport.
 
 #include "comm/communicator.h"
 #include "comm/transport.h"
@@ -15,11 +15,12 @@ namespace dllm::comm {
 
 class MessageLink;
 
-// Every pair of a group exchanges its pieces directly. A sum over the ranks is computed in shares, each by one rank in the
-// order of the group (`reduce`), and gathered: the bits are those of thread ranks. Waits look at the task, at failures of
-// other ranks, and leave the processor to others.
+// Every pair of a group exchanges its pieces directly. In a reduction each rank reduces one share
+// of the elements in the order of the group (`reduce`), and then the shares are gathered. The bits
+// are the same as with thread ranks. A wait checks the task and failures of other ranks, and yields
+// the processor.
 //
-// channel: several communicators of one transport have a number each, from 0, the same on all ranks.
+// channel: the number of a communicator on its transport, from 0, the same on all ranks.
 class MessageRank final : public Communicator {
 public:
   MessageRank(std::shared_ptr<Transport> transport, int32_t channel);
@@ -45,14 +46,15 @@ public:
   void abort(const Error& reason) noexcept override;
   void restart(const Task* task) override;
 
-  // Asked several times a second while a call waits: which rank's process does not exist any more, and its name; "": none
-  // is known. A wait then fails when nothing has come for a while.
+  // Sets a function that a waiting call calls several times a second. It returns a sentence that
+  // names a rank whose process has ended, or "" if none is known. A call that waits for several
+  // seconds after that fails.
   void watch_processes(std::function<std::string()> find_ended);
-  void share_processor(); // more ranks than processors: waits sleep soon
+  void share_processor(); // makes waits sleep soon; for more ranks than processors
 
 private:
   const std::unique_ptr<MessageLink> link_;
-  std::vector<std::byte> scratch_; // parts of a reduction
+  std::vector<std::byte> scratch_; // received pieces of a reduction
 };
 
 } // namespace dllm::comm

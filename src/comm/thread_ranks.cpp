@@ -18,7 +18,7 @@
 namespace dllm::comm {
 namespace {
 
-// One member's part of a collective call; lives on the stack of the caller.
+// One member's arguments of a collective call, on the stack of the caller.
 struct RankCall {
   std::string what; // equal on all members
   const std::byte* in;
@@ -26,15 +26,16 @@ struct RankCall {
 };
 using RankCalls = std::vector<const RankCall*>; // by member
 
-// What all ranks share.
+// The state that all ranks share.
 class MeetingPlace {
 public:
   explicit MeetingPlace(int64_t size) : size_(size) {}
 
   int64_t size() const { return size_; }
 
-  // Waits until every member of the group is here, runs `work(calls, member)` of each at the same time, and returns when
-  // all have done theirs. work must not throw. waited_us: how long this member waited for others is added.
+  // Waits until every member of the group has called, runs work(calls, member) of all members at
+  // the same time, and returns when all have finished. Adds the microseconds of the first wait to
+  // waited_us. REQUIRES: work does not throw.
   template <class Work>
   void exchange(int64_t rank, Group group, const RankCall& call, const Task* task,
                 std::atomic<int64_t>& waited_us, Work&& work) {
@@ -63,7 +64,7 @@ public:
     lock.unlock();
     work(meeting.calls, member);
     lock.lock();
-    // A member does not leave early: others may still read or write its arrays.
+    // A member waits for the others, because they may still read or write its arrays.
     const int64_t end = meeting.ended;
     if (++meeting.done == members.size()) {
       meeting.arrived = meeting.done = 0;
@@ -129,7 +130,7 @@ private:
       abort_locked(rank, error);
       throw;
     }
-    // The system clock: ThreadSanitizer does not follow waits on the steady one.
+    // Uses the system clock, because ThreadSanitizer does not follow waits on the steady clock.
     changed_.wait_until(lock, std::chrono::system_clock::now() + std::chrono::milliseconds(2));
   }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Ranks of one process: threads that exchange arrays over shared memory.
+// Makes ranks that are threads of one process and exchange arrays through shared memory.
 
 #include "comm/communicator.h"
 
@@ -9,7 +9,7 @@
 
 namespace dllm::comm {
 
-// The communicators of `size` ranks, by rank. Each is used by one thread at a time.
+// Returns the communicators of `size` ranks, by rank. One thread at a time uses a communicator.
 std::vector<std::shared_ptr<Communicator>> make_thread_ranks(int64_t size);
 
 } // namespace dllm::comm

@@ -1,5 +1,6 @@
 #pragma once
-// Messages between ranks that share no memory: what message_ranks.h needs of MPI or of another library.
+// Sends messages between ranks that do not share memory. MPI, or another library, implements this
+// interface for message_ranks.h.
 
 #include <cstddef>
 #include <cstdint>
@@ -8,26 +9,31 @@
 
 namespace dllm::comm {
 
-// No call blocks; one thread at a time. Two messages of one pair of ranks and one tag arrive in the order in which they
-// were sent. A message of at most kQuickBytes is under way when send() returns: its bytes may change then.
+// Calls do not block; one thread at a time may call. Messages between the same two ranks with the
+// same tag arrive in the order in which they were sent. The bytes of a message of at most
+// kQuickBytes may change as soon as send() has returned.
 class Transport {
 public:
-  using Request = void*; // a message under way
+  using Request = void*; // a message that is not done
   static constexpr int64_t kQuickBytes = 2048, kMostBytes = int64_t{1} << 30;
-  // Those who share a transport have a channel each: the tags from channel * kTagsOfChannel on.
+  // Each user of a transport has a channel, which is kTagsOfChannel consecutive tags. The tags of a
+  // channel begin at channel * kTagsOfChannel.
   static constexpr int32_t kTagsOfChannel = 4096;
 
   virtual ~Transport() = default;
   virtual int64_t rank() const = 0;
   virtual int64_t size() const = 0;
-  // Tags are 0 or more. The bytes stay where they are until done(); count is at most kMostBytes.
+  // Begin to send or receive `count` bytes, at most kMostBytes. The memory must stay valid until
+  // the request is done or dropped. tag: 0 or more.
   virtual Request send(int64_t to, int32_t tag, const void* bytes, int64_t count) = 0;
   virtual Request receive(int64_t from, int32_t tag, void* bytes, int64_t count) = 0;
-  // True when the message is through: its request does not exist any more.
+  // Returns true if the message is done. The request is then released and must not be used again.
   virtual bool done(Request request) = 0;
-  // Forgets a message, which may arrive or not. A dropped receive writes nothing afterwards.
+  // Releases a request. The message may still arrive at its receiver. A dropped receive writes
+  // nothing afterwards.
   virtual void drop(Request request) noexcept = 0;
-  // A message with this tag that is waiting, of room.size() bytes; returns the rank that it is from.
+  // Receives a waiting message of room.size() bytes with this tag, if there is one, and returns its
+  // sender.
   virtual std::optional<int64_t> take(int32_t tag, std::span<std::byte> room) = 0;
 };
 

@@ -6,7 +6,7 @@
 
 namespace dllm::comm {
 
-// Pieces of a gathering have one size: that of the longest word.
+// Pads every string to the longest one, because all pieces of a gather have the same size.
 std::vector<std::string> exchange_words(Communicator& communicator, const std::string& own,
                                         const Task* task) {
   std::vector<int64_t> all(static_cast<size_t>(communicator.size())), sizes(all.size());

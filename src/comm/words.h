@@ -1,5 +1,5 @@
 #pragma once
-// Words of any length between all ranks of a communicator.
+// Exchanges strings of any length between all ranks of a communicator.
 
 #include "comm/communicator.h"
 
@@ -8,7 +8,7 @@
 
 namespace dllm::comm {
 
-// What each rank gives, by rank.
+// Sends `own` to all ranks and returns the strings of all ranks, by rank.
 std::vector<std::string> exchange_words(Communicator& communicator, const std::string& own,
                                         const Task* task);
 

@@ -1,4 +1,5 @@
-// Copies of graphs, and decompose: a copy in which every fused operation is replaced by its definition in other operations.
+// Copies graphs, and decomposes them: in the copy every fused operation is replaced by its
+// definition.
 #include "graph/passes.h"
 
 #include "base/error.h"
@@ -105,7 +106,7 @@ std::shared_ptr<Graph> decompose(const Graph& graph,
     const size_t before = to.nodes().size();
     const std::vector<Value> made = definition(to, node, cloner.at(node.inputs));
     for (size_t i = 0; i < made.size(); ++i) cloner.map(node.outputs[i], made[i]);
-    // A definition may use fused operations itself.
+    // A definition may contain fused operations.
     for (size_t n = before; n < to.nodes().size(); ++n)
       again = again || definition_of(*to.nodes()[n].op) != nullptr;
   };

@@ -1,4 +1,4 @@
-// Why a value has no gradient: a conversion to whole numbers lies between it and the loss.
+// Finds the conversion to whole numbers because of which a value has no gradient.
 
 #include "graph/op.h"
 #include "graph/ops/scan.h"
@@ -13,7 +13,8 @@ namespace {
 
 using ops::ScanPlan;
 
-// How a value depends on the one in question; the larger dependence wins over the smaller.
+// How a value depends on the value x in question: not at all, differentiably, or through a
+// conversion. Of several paths the largest one counts.
 enum Path : uint8_t { kNone, kSmooth, kCut };
 
 class Walk {
@@ -44,7 +45,7 @@ private:
     }
   }
 
-  // Carries are walked until they change no more: each round can only raise one.
+  // Walks the body until the paths of the carries no longer change. A round can only raise them.
   void scan(const Node& node) {
     const Graph& body = *node.bodies[0];
     const ScanPlan plan(node.attributes);

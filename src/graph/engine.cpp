@@ -1,4 +1,4 @@
-// What engines share: options, checks of places, defaults.
+// The options of engines, checks of places, and default implementations.
 
 #include "graph/engine.h"
 
@@ -33,7 +33,7 @@ std::shared_ptr<Program> Engine::compile(std::shared_ptr<const Graph> graph,
 BufferRef Engine::upload(const Tensor& part, bool share, const Placement& place,
                          const Layout& layout) {
   expect_runs(place);
-  layout.whole_shape(part.shape(), place.mesh); // its checks
+  layout.whole_shape(part.shape(), place.mesh); // fails if the layout does not fit the part
   BufferRef made = upload(part, share);
   made->set_layout(layout);
   return made;

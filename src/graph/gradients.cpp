@@ -44,14 +44,15 @@ public:
 private:
   static size_t index(int32_t id) { return static_cast<size_t>(id); }
 
-  // A result depends on a wanted value when an operand does and gradients may pass.
+  // Marks the results that depend on a wanted value: an operand depends on it, and the operation
+  // lets gradients pass.
   void reach(const Node& node) {
     if (node.op->stops_gradient) return;
     bool any = false;
     for (int32_t id : node.inputs) any = any || reached_[index(id)];
     if (!any) return;
     for (int32_t id : node.outputs) {
-      // A value of a widened scan may be newer than this table.
+      // A result added by widen_scan may be newer than this table.
       if (index(id) < reached_.size() && is_differentiable(graph_.type(id).dtype))
         reached_[index(id)] = true;
     }
@@ -59,7 +60,7 @@ private:
 
   void accumulate(Value value, Value grad, const char* from) {
     const ValueType& type = value.type();
-    // What an operation widens (a table, a weight) has its gradient from it in f32.
+    // An operation that widens an operand (a table, a weight) returns its gradient in f32.
     if (is_differentiable(type.dtype)) grad = convert(grad, type.dtype);
     if (!(grad.shape() == type.shape) || grad.dtype() != type.dtype ||
         !type.axes.contains(grad.type().axes)) {
@@ -71,7 +72,8 @@ private:
     sum = sum.defined() ? join(sum, grad) : grad;
   }
 
-  // Rows scattered onto zeros go straight into the sum: the table of an embedding is large.
+  // Adds two gradients. A gradient of rows scattered onto zeros (an embedding) is scattered into
+  // the sum instead, because the table is large.
   Value join(Value sum, Value grad) {
     const int32_t producer = graph_.producer(grad.id);
     if (producer >= 0) {
@@ -95,8 +97,8 @@ private:
   }
 
   void step(int32_t n) {
-    const Node node =
-        graph_.nodes()[static_cast<size_t>(n)]; // a copy: nodes move as the graph grows
+    // A copy, because nodes move as the graph grows.
+    const Node node = graph_.nodes()[static_cast<size_t>(n)];
     if (node.op->stops_gradient) return;
     std::vector<Value> inputs, outputs, grads;
     bool arrives = false, needed = false;
@@ -133,7 +135,7 @@ private:
     const auto plain = node.op->decompose(graph_, node, inputs);
     std::vector<Value> wrt;
     for (size_t i = 0; i < inputs.size(); ++i) {
-      // An operand given twice has its whole gradient once.
+      // An operand that is given twice gets its whole gradient once.
       if (wanted[i] && std::find(wrt.begin(), wrt.end(), inputs[i]) == wrt.end())
         wrt.push_back(inputs[i]);
     }
@@ -181,7 +183,8 @@ std::string name_of(const Graph& graph, Value x) {
   return fmt::format("value {}", x.id);
 }
 
-// No gradient is right for what the loss does not depend on, or through decisions alone: zeros.
+// Fails if x reaches the loss only through a conversion. If the loss does not depend on x, or only
+// through decisions, its gradient is zeros.
 void expect_no_loss(const Graph& graph, Value loss, Value x) {
   const std::string cut = cut_by_conversion(graph, x, loss);
   if (cut.empty()) return;

@@ -1,4 +1,4 @@
-// Graphs: construction and text.
+// Builds graphs and prints them as text.
 #include "graph/graph.h"
 
 #include "base/error.h"
@@ -148,11 +148,11 @@ int32_t Graph::find_output(std::string_view name) const {
   return it == outputs_.end() ? -1 : static_cast<int32_t>(it - outputs_.begin());
 }
 
-// Graph::dump: the text of a graph.
+// The functions below print a graph (Graph::dump).
 
 namespace {
 
-// A literal in a few characters: "2.5", or "{1, 2, ...}" with at most six numbers.
+// Returns a short text of a literal: "2.5", or "{1, 2, ...}" with at most six numbers.
 std::string literal_text(const Tensor& literal) {
   const Tensor wide = literal.to(DType::f64);
   const auto values = wide.as<double>();

@@ -1,4 +1,4 @@
-// Layouts: the part of an array that one rank has, and the whole of all parts.
+// Cuts an array into the parts of the ranks, and joins the parts.
 #include "base/error.h"
 #include "graph/mesh.h"
 #include "tensor/weight_format.h"
@@ -83,7 +83,7 @@ Shape Layout::whole_shape(const Shape& part, const Mesh& mesh) const {
 
 namespace {
 
-// A row of a weight format may be cut between two blocks only.
+// Fails if a cut of the last dimension would split a block of a weight format.
 void expect_whole_blocks(const Tensor& held, int64_t dim, int64_t size) {
   const WeightFormat* format = held.format();
   if (format == nullptr || dim != held.shape().rank() - 1 || size % format->block_bytes == 0)
@@ -121,9 +121,9 @@ Tensor Layout::join(std::span<const Tensor> parts, const Mesh& mesh) const {
   const Tensor& first = parts[0];
   if (is_whole()) return first;
   const Shape shape = whole_shape(first.shape(), mesh);
-  int64_t last = 0; // dimension that is cut
+  int64_t last = 0; // the last dimension that is cut
   for (const int8_t dim : dims_) last = std::max<int64_t>(last, dim);
-  int64_t run = dtype_size(first.dtype()); // bytes that lie together in a part and in the whole
+  int64_t run = dtype_size(first.dtype()); // bytes that are consecutive in part and whole
   for (int64_t d = last; d < shape.rank(); ++d) run *= first.shape().dim(d);
   const int64_t runs = run == 0 ? 0 : first.byte_size() / run;
 
@@ -131,10 +131,11 @@ Tensor Layout::join(std::span<const Tensor> parts, const Mesh& mesh) const {
   whole.set_format(first.format());
   for (size_t r = 0; r < parts.size(); ++r) {
     const Placement place{mesh, static_cast<int64_t>(r)};
-    if (mesh.index(place.rank, mesh.axes().without(axes())) != 0) continue; // a copy of another one
+    // Ranks along axes without a cut have the same part.
+    if (mesh.index(place.rank, mesh.axes().without(axes())) != 0) continue;
     for (int64_t n = 0; n < runs; ++n) {
-      int64_t left = n, to = 0,
-              stride = run; // of the part's dimensions before `last`, innermost first
+      // stride: bytes in the whole array, for the part's dimensions from `last` outwards
+      int64_t left = n, to = 0, stride = run;
       stride *= cut_of(last, place).parts;
       to = cut_of(last, place).index * run;
       for (int64_t d = last - 1; d >= 0; --d) {

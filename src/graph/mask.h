@@ -1,6 +1,7 @@
 #pragma once
-// Attention masks are symbolic: a conjunction of kinds. Only the kinds belong to a program; every parameter is a value
-// given at run time, so moving a block never recompiles. No (query, key) table is stored, `dense` excepted.
+// Defines attention masks as a conjunction of symbolic terms. Only the kinds of the terms are part
+// of a program. The parameters are values of the run, so a new position of a block does not
+// recompile. Except for `dense`, no table of (query, key) pairs is stored.
 
 #include "graph/graph.h"
 
@@ -9,17 +10,29 @@
 
 namespace dllm::graph {
 
+// A query attends to a key if the condition of every term holds.
 enum class MaskKind {
-  causal,       // key <= query
-  block_causal, // key / block <= query / block              params: block i32()
-  two_stream, // [noised | clean], both `length` long, blocks of `block`: noised sees its own noised block and clean
-  // blocks before it, clean sees clean blocks up to its own (BD3LM)   params: length i32(), block i32()
-  key_range, // begin <= key < end, per row               params: begin i32(batch), end i32(batch)
-  window,    // |query - key| <= reach                    params: reach i32()
-  segments, // segment of query == segment of key        params: query i32(batch, queries), key i32(batch, keys)
-  key_limit, // key < limit[query]                        params: limit i32(batch, queries)
-  key_keep,  // keep[key] != 0                            params: keep u8(batch, keys)
-  dense,     // table != 0; given by a caller             params: table u8(batch, queries, keys)
+  // key <= query. No parameters.
+  causal,
+  // key / block <= query / block. Parameter: block i32().
+  block_causal,
+  // The row is [noised | clean], each of `length` positions in blocks of `block` (BD3LM). A noised
+  // query attends to its own noised block and to the clean blocks before it; a clean query attends
+  // to clean blocks up to its own. Parameters: length i32(), block i32().
+  two_stream,
+  // begin <= key < end, per row. Parameters: begin i32(batch), end i32(batch).
+  key_range,
+  // |query - key| <= reach. Parameter: reach i32().
+  window,
+  // The segments of query and key are equal.
+  // Parameters: query i32(batch, queries), key i32(batch, keys).
+  segments,
+  // key < limit[query]. Parameter: limit i32(batch, queries).
+  key_limit,
+  // keep[key] != 0. Parameter: keep u8(batch, keys).
+  key_keep,
+  // table != 0, for a table of the caller. Parameter: table u8(batch, queries, keys).
+  dense,
 };
 const char* mask_kind_name(MaskKind kind);
 
@@ -28,11 +41,11 @@ struct MaskTerm {
   std::vector<Value> params;
 };
 
-// Query i of row b stands at key coordinate query_start[b] + i (0 when query_start is not given), so a window of
-// queries over a longer cache needs no other kind.
+// An attention mask. Query i of row b has the key coordinate query_start[b] + i, so the kinds also
+// serve a window of queries over a longer cache.
 struct Mask {
-  std::vector<MaskTerm> terms; // empty: everything is visible
-  Value query_start;           // i32(batch), or undefined
+  std::vector<MaskTerm> terms; // without terms every key is visible
+  Value query_start;           // i32(batch); undefined means 0
 
   static Mask full() { return {}; }
   static Mask causal();
@@ -45,8 +58,9 @@ struct Mask {
   Mask& and_key_keep(Value keep);
   Mask& and_dense(Value table);
 
-  std::string kinds() const; // "causal+key_range", "full"; an attribute of the attention node
-  std::vector<Value> params() const; // query_start first if given, then the terms' in order
+  std::string kinds() const; // attribute of the attention node: "causal+key_range", "full"
+  // Returns query_start, if defined, and then the parameters of the terms in order.
+  std::vector<Value> params() const;
 };
 
 } // namespace dllm::graph

@@ -1,4 +1,4 @@
-// Names of axes, numbers of ranks and groups.
+// Parses meshes, and computes rank numbers and groups.
 #include "graph/mesh.h"
 
 #include "base/error.h"
@@ -127,7 +127,7 @@ int64_t Mesh::index(int64_t rank, AxisSet axes) const {
 }
 
 std::vector<std::vector<int64_t>> Mesh::groups(AxisSet axes) const {
-  // Ranks of one group agree in the number made of their other coordinates.
+  // The ranks of one group have the same index along all other axes.
   const auto others = [&](int64_t rank) {
     int64_t key = 0;
     for (int i = 0; i < kAxisCount; ++i) {

@@ -1,5 +1,6 @@
 #pragma once
-// Mesh axes, the ranks of a program as a grid of them, the place of one rank, and how an array is laid out on the ranks.
+// Defines mesh axes, meshes of ranks, the place of one rank, and the layout of an array on the
+// ranks.
 
 #include "tensor/tensor.h"
 
@@ -12,8 +13,8 @@
 
 namespace dllm::graph {
 
-// Mesh axes. A value *varies* over an axis when it may differ from rank to rank along it; over the others it is equal.
-
+// A value varies over an axis if it may differ between the ranks along that axis; else it is equal
+// over the axis.
 enum class Axis : uint8_t { data = 0, fsdp = 1, tensor = 2, sequence = 3, expert = 4 };
 inline constexpr int kAxisCount = 5;
 const char* axis_name(Axis axis);
@@ -41,30 +42,30 @@ private:
   uint8_t bits_ = 0;
 };
 
-// The ranks of a program as a grid of named axes. Rank numbers are row-major in the order of Axis: of two axes the later
-// one changes faster, so `tensor` neighbours have neighbouring numbers.
-
 inline constexpr int64_t kMostRanks = 1 << 16;
 
+// The ranks of a program as a grid of named axes. Rank numbers are row-major in the order of Axis:
+// the later of two axes changes faster, so neighbours along `tensor` have consecutive numbers.
 class Mesh {
 public:
   Mesh() { sizes_.fill(1); }
-  // "fsdp=4,tensor=2"; "" is one rank. Fails with invalid_argument for an unknown or repeated axis or a wrong number.
+  // Parses "fsdp=4,tensor=2"; "" is one rank. Fails with invalid_argument for an unknown or
+  // repeated axis or a wrong number.
   static Mesh parse(std::string_view text);
 
   Mesh& set(Axis axis, int64_t size); // fails with invalid_argument below 1
   int64_t size(Axis axis) const { return sizes_[static_cast<size_t>(axis)]; }
   int64_t ranks() const;
-  AxisSet axes() const; // of more than one rank
-  // Where a rank stands along an axis.
+  AxisSet axes() const; // the axes with more than one rank
+  // Returns the index of a rank along an axis.
   int64_t index(int64_t rank, Axis axis) const;
-  // Along several axes together: how many places there are, and which of them a rank has, in the order of a group.
+  // Return the number of places along several axes, and a rank's place, in the order of a group.
   int64_t size(AxisSet axes) const;
   int64_t index(int64_t rank, AxisSet axes) const;
-  // Ranks that differ along `axes` alone, one group a row; in a group the last of the axes changes fastest. Groups are
-  // ordered by their first rank.
+  // Returns the groups of ranks that differ only along `axes`. In a group the last of the axes
+  // changes fastest. Groups are ordered by their first rank.
   std::vector<std::vector<int64_t>> groups(AxisSet axes) const;
-  // The row of groups(axes) that has `rank`.
+  // Returns the group of groups(axes) that contains `rank`.
   std::vector<int64_t> group_of(int64_t rank, AxisSet axes) const;
   std::string text() const; // "2 x 4 ranks (data, tensor)", "1 rank"
   friend bool operator==(const Mesh&, const Mesh&) = default;
@@ -74,7 +75,7 @@ private:
   std::array<int64_t, kAxisCount> sizes_;
 };
 
-// One rank of a mesh. By default the only rank of a mesh of one.
+// One rank of a mesh. The default is the only rank of a mesh of one.
 struct Placement {
   Mesh mesh;
   int64_t rank = 0;
@@ -84,36 +85,35 @@ struct Placement {
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 
-// How one array is laid out on the ranks of a mesh: along each mesh axis it is either equal on all ranks, or one of its
-// dimensions is cut into equal parts. Several mesh axes may cut one dimension; the later axis then changes faster, as in
-// the numbers of ranks.
-
+// The layout of one array on the ranks of a mesh. Along each mesh axis the array is equal on all
+// ranks, or one of its dimensions is cut into equal parts. Several mesh axes may cut one dimension;
+// the later axis then changes faster, as in rank numbers.
 class Layout {
 public:
   Layout() { dims_.fill(-1); } // the whole array on every rank
 
-  // Cuts dimension `dim` over `axis`. Fails with invalid_argument when dim is not in 0..127 or the axis cuts another one.
+  // Cuts dimension `dim` over `axis`. Fails with invalid_argument if dim is not in 0..127 or the
+  // axis already cuts another dimension.
   Layout& cut(Axis axis, int64_t dim);
-  int64_t dim(Axis axis) const {
-    return dims_[static_cast<size_t>(axis)];
-  }                     // -1: equal over the axis
-  AxisSet axes() const; // that cut a dimension
+  // Returns the dimension that the axis cuts, or -1 if the array is equal over the axis.
+  int64_t dim(Axis axis) const { return dims_[static_cast<size_t>(axis)]; }
+  AxisSet axes() const; // the axes that cut a dimension
   bool is_whole() const { return axes().empty(); }
   std::string text() const; // "{fsdp: 0, tensor: 1}", "whole"
 
-  // Shapes of a part and of the whole array. Fail with invalid_argument when a dimension that is cut does not exist or
-  // does not divide by its ranks.
+  // Return the shape of a part, or of the whole array. Fail with invalid_argument if a cut
+  // dimension does not exist or is not a multiple of its ranks.
   Shape part_shape(const Shape& whole, const Mesh& mesh) const;
   Shape whole_shape(const Shape& part, const Mesh& mesh) const;
-  // A copy of the part of one rank; the array itself when nothing is cut.
+  // Returns a copy of one rank's part, or the array itself if the layout cuts no dimension.
   Tensor part(const Tensor& whole, const Placement& place) const;
-  // The opposite: the array of which parts[rank] are the parts.
+  // Returns the whole array, given the part of each rank.
   Tensor join(std::span<const Tensor> parts, const Mesh& mesh) const;
 
   friend bool operator==(const Layout&, const Layout&) = default;
 
 private:
-  // Ranks that cut a dimension, and which of their parts a rank has.
+  // The number of parts of a dimension, and the index of a rank's part.
   struct Cut {
     int64_t parts = 1;
     int64_t index = 0;

@@ -1,5 +1,3 @@
-// The mesh that the options of an engine ask for, and whether there are devices for it.
-
 #include "graph/mesh_options.h"
 
 #include "base/error.h"

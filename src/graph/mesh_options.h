@@ -1,5 +1,5 @@
 #pragma once
-// The mesh that the options of an engine ask for, and whether there are devices for it.
+// Reads the mesh from the options of an engine and checks that there are enough devices.
 
 #include "base/options.h"
 #include "graph/mesh.h"
@@ -9,12 +9,14 @@
 
 namespace dllm::graph {
 
-// Options mesh and ranks of kind "engine": ranks alone is an axis data. Fails with invalid_argument where mesh cannot be
-// read or ranks is another number.
+// Returns the mesh of the engine options `mesh` and `ranks`. Without `mesh`, `ranks` is the size of
+// the axis data. Fails with invalid_argument if `mesh` cannot be parsed or has another number of
+// ranks.
 Mesh mesh_of(const Options& options);
 
-// Where each rank needs a device of its own. owner: what has the devices, as "plugin libtpu.so". more: how to get more of
-// them, for the hint; may be empty. Fails with invalid_argument, naming both numbers, where there are fewer than ranks.
+// Fails with invalid_argument, naming both numbers, if there are fewer devices than ranks. owner:
+// the owner of the devices, such as "plugin libtpu.so". more: how to get more devices, for the
+// hint; may be empty.
 void expect_devices(const Mesh& mesh, int64_t devices, const std::string& owner,
                     const std::string& more);
 

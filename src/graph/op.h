@@ -1,6 +1,6 @@
 #pragma once
-// What an operation is: a name, a shape rule, a gradient, and for fused ones the same thing in plain operations.
-// How an engine runs it is in the engine (cpu/kernels/, pjrt/emit/ops/).
+// Defines an operation: its name, shape rule, gradient and, if it is fused, its definition in plain
+// operations. The engines implement the operations (cpu/kernels/, pjrt/emit/ops/).
 
 #include "graph/graph.h"
 
@@ -9,7 +9,7 @@
 
 namespace dllm::graph {
 
-// What a shape rule sees.
+// The arguments of a shape rule.
 struct OpCall {
   const OpDef& op;
   std::span<const ValueType> inputs;
@@ -18,7 +18,8 @@ struct OpCall {
   const Tensor& literal;
 };
 
-// What a gradient sees. grads has one entry per output; an undefined Value means that output has no gradient.
+// The arguments of a gradient function. grads: one entry per output; undefined if the output has no
+// gradient.
 struct VjpCall {
   Graph& graph;
   const Node& node;
@@ -28,37 +29,46 @@ struct VjpCall {
   std::span<const bool> wanted; // per input: whether a gradient is needed
 };
 
-// Whether a backward pass computes a result of the forward pass again instead of keeping it. Computed again it has the same bits.
+// Whether a backward pass recomputes a result of the forward pass instead of keeping it. A
+// recomputed result has the same bits.
 enum class Repeat : uint8_t {
-  never, // kept, unless recomputation is asked for
-  cheap, // costs a pass over memory and no more (elementwise operations, norms, moves): again where that keeps fewer bytes
-  always, // moves without arithmetic, and gathered weights: kept, they would hold the whole model
+  // The result is kept, unless the scan's option `recompute` selects it.
+  never,
+  // Recomputing costs one pass over memory (elementwise operations, norms, moves). It is done if
+  // fewer bytes are kept then.
+  cheap,
+  // The result is recomputed: moves without arithmetic, and gathered weights, which would need
+  // memory for the whole model.
+  always,
 };
 
 struct OpDef {
   const char* name;
-  // Types of the results. Fails through fail_op() with the shapes it saw.
+  // Returns the types of the results. Fails through fail_op(), which prints the shapes.
   std::vector<ValueType> (*infer)(const OpCall&);
-  // One gradient per input (undefined: none). Null: no gradient exists (integer results, decisions); then gradients stop
-  // here silently only if `stops_gradient`, else asking for one is an error that names the op.
+  // Returns one gradient per input; undefined if the input has none. If null, the gradient of
+  // `decompose` is used.
   std::vector<Value> (*vjp)(const VjpCall&) = nullptr;
+  // True: gradients end at this operation. An operation without vjp, decompose and stops_gradient
+  // (integer results, decisions) fails when a gradient is needed; the error names it.
   bool stops_gradient = false;
-  // The definition in other operations, for fused ops: the gradient's fallback, the test's oracle, PJRT's fallback.
+  // Returns the definition of a fused operation in other operations. Gradients without `vjp`,
+  // tests, and PJRT without a lowering use it.
   std::vector<Value> (*decompose)(Graph&, const Node&, std::span<const Value> inputs) = nullptr;
-  // Mesh and control operations state the axes of their results themselves; elsewhere operands are made varying over
-  // the union of their axes and the results vary over the same.
+  // True for mesh and control operations, whose shape rules set the axes of the results. For other
+  // operations, operands and results vary over the union of the operands' axes.
   bool own_axes = false;
-  // A number of the result depends on the numbers at its place alone: an engine may run several such operations a piece at
-  // a time.
+  // True: each number of the result depends only on the operands' numbers with the same index, so
+  // an engine may run several such operations piece by piece.
   bool is_elementwise = false;
   Repeat repeat = Repeat::never;
 };
 
-// All operations, sorted by name: the lists of graph/ops/, joined by registry.cpp.
+// Returns all operations, sorted by name. registry.cpp joins the lists of graph/ops/.
 std::span<const OpDef* const> all_ops();
 const OpDef& find_op(std::string_view name); // fails with not_found
 
-// "[add] f32(2, 3) and f32(4) do not broadcast"
+// Fails with a text such as "[add] f32(2, 3) and f32(4) do not broadcast".
 [[noreturn]] void fail_op(const OpCall& call, const std::string& what);
 
 } // namespace dllm::graph

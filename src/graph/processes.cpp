@@ -10,10 +10,12 @@
 
 namespace dllm::graph {
 
-// Ranks are row-major: the last axes change fastest, so a process has whole axes from the back, then a share of one.
+// Rank numbers are row-major, so a process has whole axes, beginning with the last one, and then a
+// share of one axis.
 ProcessMesh::ProcessMesh(const Mesh& whole, int64_t count) {
   const int64_t ranks = whole.ranks();
-  int64_t left = count > 0 && ranks % count == 0 ? ranks / count : 0; // of the ranks of a process
+  // left: the ranks of a process that are not assigned to axes yet
+  int64_t left = count > 0 && ranks % count == 0 ? ranks / count : 0;
   for (int i = kAxisCount - 1; i >= 0 && left > 0; --i) {
     const auto axis = static_cast<Axis>(i);
     const int64_t size = whole.size(axis), share = std::min(left, size);
@@ -30,7 +32,7 @@ ProcessMesh::ProcessMesh(const Mesh& whole, int64_t count) {
 
 namespace {
 
-// The error of a process as the others throw it.
+// Returns the error of a process as JSON, from which the other processes throw it.
 Json report_of(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);

@@ -1,5 +1,6 @@
 #pragma once
-// Processes that make the same calls: which ranks of a mesh each of them has, and work that fails on all when it fails on one.
+// Divides the ranks of a mesh among processes, and runs work that fails on all processes if it
+// fails on one.
 
 #include "graph/mesh.h"
 
@@ -10,22 +11,24 @@
 
 namespace dllm::graph {
 
-// The ranks of a mesh shared out between processes: process p has the ranks p * here.ranks() up to the next one's. Along
-// every axis both meshes together make the whole one, and a process has neighbouring places: the part of an array that it
-// has is Layout::part on `processes`, and the part of its rank r is Layout::part of that on `here`.
+// A mesh of processes and a mesh of the ranks inside each process. Process p has the ranks from p *
+// here.ranks() to (p + 1) * here.ranks() - 1. Along every axis the sizes of both meshes multiply to
+// the size of the whole mesh, and the places of a process are consecutive. The process's part of an
+// array is Layout::part on `processes`; the part of its rank r is Layout::part of that part on
+// `here`.
 struct ProcessMesh {
-  // Fails with invalid_argument where the ranks of an axis do not divide so.
+  // Fails with invalid_argument if the axes cannot be divided among `count` processes.
   ProcessMesh(const Mesh& whole, int64_t count);
 
-  Mesh processes; // of `count` ranks
+  Mesh processes; // its ranks are the `count` processes
   Mesh here;      // the ranks of each process
 };
 
-// What each process gives, by process: Engine::exchange.
+// Sends `own` to all processes and returns the strings of all processes: Engine::exchange.
 using WordExchange = std::function<std::vector<std::string>(const std::string& own)>;
 
-// Calls work() if `here`; returns when it has ended on all processes, or throws: its own error, else that of the first
-// process that failed.
+// Calls work() if `here` is true, and returns when it has ended on all processes. Throws this
+// process's error, else the error of the first process that failed.
 void run_together(const WordExchange& exchange, bool here, const std::function<void()>& work);
 
 } // namespace dllm::graph

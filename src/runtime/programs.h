@@ -1,5 +1,5 @@
 #pragma once
-// Compiled programs: the last few of them, by key, and the buffers of one run.
+// Caches compiled programs by key and collects the buffers of one run.
 
 #include "graph/engine.h"
 #include "tensor/batch.h"
@@ -17,13 +17,14 @@
 
 namespace dllm::runtime {
 
-// Key: whatever decides the program (shapes, settings), compared with ==. Entry: a shared_ptr to a program, alone or
-// with what its owner keeps about it. One call at a time.
+// Keeps the programs that were used last. Key: the shapes and settings that determine a program,
+// compared with ==. Entry: a shared_ptr to a program, or a struct with one. One call at a time.
 template <class Key, class Entry = std::shared_ptr<graph::Program>> class ProgramCache {
 public:
   explicit ProgramCache(size_t capacity) : capacity_(capacity) {}
 
-  // make() -> Entry is called where there is none of this key; the entry used longest ago then leaves.
+  // Returns the entry of a key. If the cache lacks it, make() -> Entry is called, and above the
+  // capacity the least recently used entry is removed.
   template <class Make> Entry get(const Key& key, Make make) {
     const auto found = std::ranges::find(entries_, key, &std::pair<Key, Entry>::first);
     if (found != entries_.end()) {
@@ -42,10 +43,13 @@ private:
   std::list<std::pair<Key, Entry>> entries_; // most recently used first
 };
 
-// Every input gets its buffer in one of two ways. Shared: the program reads it. Donated: it is moved out of the variable
-// of its owner, because an engine writes in place only where there is no other holder; the output that takes its place is
-// moved into that variable. It holds a buffer again when run() returns or throws, and when this object is destroyed
-// without a run. After graph::StateLost they hold undefined numbers: their owner must mark them lost.
+// The input buffers of one run. An input is shared or donated. The program only reads a shared
+// buffer. A donated buffer is moved out of its owner's variable, because an engine writes in place
+// only if a buffer has no other holder.
+//
+// The output that takes over a donated buffer is moved into the owner's variable. The variable has
+// a buffer again when run() returns or throws, or when this object is destroyed without a run.
+// After graph::StateLost the buffer holds undefined numbers, and the owner must mark it as lost.
 class Arguments {
 public:
   explicit Arguments(std::shared_ptr<graph::Program> program);
@@ -53,26 +57,30 @@ public:
   Arguments(const Arguments&) = delete;
   Arguments& operator=(const Arguments&) = delete;
 
-  // Index of a named input; fails with internal when the program has none.
+  // Returns the index of a named input. Fails with internal if the program lacks it.
   size_t input(std::string_view name) const;
 
   void share(size_t input, graph::BufferRef buffer);
-  // owner: outlives this object, and is null until the buffer is back. Never fails.
+  // Moves the buffer out of `owner`, which is null until the run ends. Never fails. REQUIRES: owner
+  // outlives this object.
   void donate(size_t input, graph::BufferRef& owner) noexcept;
-  // Shares one buffer with every input that is a parameter, in order. Fails with failed_precondition when the program
-  // was compiled for another number of parameters, or for other types of them.
+  // Shares the buffers with the inputs that are parameters, in order. Fails with
+  // failed_precondition if the program was compiled for another number or other types of
+  // parameters.
   void share_parameters(std::span<const graph::BufferRef> buffers);
-  // Uploads the array of its name for every input that has no buffer yet ("batch:<name>" means <name>). The arrays must
-  // not change until the run is over.
+  // Uploads an array for every input without a buffer: for input "batch:<name>" the array <name>,
+  // else the array with the input's name. The arrays must not change until the run ends.
   void upload(graph::Engine& engine, const Batch& arrays);
-  // Of inputs that vary over `axes`: one set of arrays for each of their places, in the order of Mesh::groups. The first
-  // set gives what does not vary.
+  // Uploads arrays for inputs that vary over `axes`. feeds: one batch per place along the axes, in
+  // the order of Mesh::groups. Inputs that do not vary use the first batch.
   void upload(graph::Engine& engine, std::span<const Batch> feeds, graph::AxisSet axes);
 
-  // Runs once. Outputs in the order of the graph; null where an output went back to the owner of a donated buffer.
+  // Runs once and returns the outputs in the order of the graph. An output that was moved to the
+  // owner of a donated buffer is null.
   std::vector<graph::BufferRef> run(const Task* task = nullptr,
                                     graph::StopRule rule = graph::StopRule::anywhere);
-  // Runs once more to name the first operation that makes NaN or infinity, as graph::Program::find_non_finite.
+  // Runs once more and names the first operation that makes NaN or infinity, as
+  // graph::Program::find_non_finite does.
   std::string find_non_finite(const Task* task = nullptr);
 
 private:
@@ -85,12 +93,12 @@ private:
 
 // --- named arrays as inputs of a graph ---
 
-// Name, type and shape of every array: programs with equal ones can be shared.
+// Returns names, types and shapes of all arrays. Batches with equal signatures can share a program.
 std::string feed_signature(const Batch& feed);
 
-// One graph input for every array, in the order of the batch, called "batch:<name>" so that it cannot be taken for an
-// array of the program's owner. Arguments::upload finds them again.
-// axes: over which they differ from rank to rank.
+// Adds one graph input per array, in the order of the batch, and returns the inputs by name. The
+// input is called "batch:<name>", so that it differs from every array of the program's owner;
+// Arguments::upload finds it. axes: the mesh axes over which the arrays vary.
 std::map<std::string, graph::Value> feed_inputs(graph::Graph& graph, const Batch& feed,
                                                 graph::AxisSet axes = {});
 

@@ -66,10 +66,10 @@ std::pair<int64_t, int64_t> Batch::global_rows(int64_t own_rows) const {
 
 namespace {
 
-// Elements that are looked at together: the inner loops have no branch.
+// Elements that are checked together, so that the inner loops have no branch.
 constexpr int64_t kBlock = 1024;
 
-// Index of the first element that `bad` holds for, or -1.
+// Returns the index of the first element for which `bad` is 1, or -1.
 template <class T, class F> int64_t first_where(const T* x, int64_t count, const F& bad) {
   for (int64_t begin = 0; begin < count; begin += kBlock) {
     const int64_t size = std::min(kBlock, count - begin);
@@ -87,7 +87,7 @@ template <class T, class F> int64_t first_where(const T* x, int64_t count, const
   return -1;
 }
 
-// A float is no number when all bits of its exponent are set.
+// A float is NaN or infinity if all bits of its exponent are set.
 template <class Bits> int64_t first_with_exponent(const Tensor& values, Bits exponent) {
   return first_where(reinterpret_cast<const Bits*>(values.bytes()), values.count(),
                      [exponent](Bits x) -> uint32_t { return (x & exponent) == exponent; });

@@ -6,7 +6,7 @@ namespace dllm {
 
 BoxRuns::BoxRuns(const Shape& whole, const Box& box) {
   int64_t stride = 1;
-  bool together = true; // all dimensions behind this one are whole
+  bool together = true; // the box contains all of every later dimension
   for (int64_t d = whole.rank(); d-- > 0;) {
     const int64_t size = box.shape.dim(d), begin = box.begin[static_cast<size_t>(d)];
     if (together) {

@@ -1,5 +1,5 @@
 #pragma once
-// A part of an array: a range of each of its dimensions.
+// Describes a part of an array by a range of each dimension, and copies such parts.
 
 #include "tensor/tensor.h"
 
@@ -18,25 +18,26 @@ struct Box {
   bool is_all_of(const Shape& whole) const { return shape == whole; }
 };
 
-// The elements of a box that lie together in the whole array: runs of equal length, in the order of the part.
+// Splits a box into runs: elements that are consecutive in the whole array. All runs have the same
+// length and are in the order of the box's elements.
 class BoxRuns {
 public:
-  // REQUIRES: the box lies in the array.
+  // REQUIRES: the box is inside the array.
   BoxRuns(const Shape& whole, const Box& box);
 
   int64_t count() const { return count_; }
   int64_t length() const { return length_; } // in elements
-  int64_t begin(int64_t run) const;          // its first element in the whole array
+  int64_t begin(int64_t run) const;          // index of its first element in the whole array
 
 private:
   struct Dim {
-    int64_t size, begin, stride; // size: of the box
+    int64_t size, begin, stride; // size: extent of the box
   };
-  std::vector<Dim> outer_; // dimensions that runs step through
+  std::vector<Dim> outer_; // the dimensions that count the runs
   int64_t first_ = 0, length_ = 1, count_ = 1;
 };
 
-// A copy of a part; formats stay.
+// Returns a copy of a part. The copy keeps the weight format.
 Tensor part_of(const Tensor& whole, const Box& box);
 
 } // namespace dllm

@@ -11,7 +11,8 @@ namespace dllm {
 
 namespace {
 
-// One thread does not fill the memory channels, and new pages are cleared by the thread that first writes to them.
+// Copies with all threads, because one thread cannot use the full memory bandwidth. The thread that
+// first writes a new page also waits until the kernel has cleared the page.
 void copy_bytes(std::byte* to, const std::byte* from, int64_t bytes, const Workers& workers) {
   constexpr int64_t kPiece = int64_t{1} << 20;
   parallel(workers, (bytes + kPiece - 1) / kPiece, [&](int64_t piece) {
@@ -26,7 +27,7 @@ struct CopyPool::Blocks {
   mutable std::mutex mutex;
   std::multimap<int64_t, Tensor> free; // by bytes; guarded by mutex
 
-  // A free block of exactly so many bytes, else a new one.
+  // Returns a free block of exactly `bytes`, else a new one.
   Tensor take(int64_t bytes) {
     {
       const std::lock_guard lock(mutex);
@@ -34,7 +35,8 @@ struct CopyPool::Blocks {
     }
     return Tensor(DType::u8, {bytes});
   }
-  // A block for which there is no room in the list is freed: an owner's destructor must not throw.
+  // Puts a block into the list. If the list cannot grow, the block is freed instead, because this
+  // runs in a destructor and must not throw.
   void give_back(Tensor block) noexcept {
     try {
       const std::lock_guard lock(mutex);
@@ -49,7 +51,7 @@ CopyPool::CopyPool() : blocks_(std::make_shared<Blocks>()) {}
 
 Tensor CopyPool::copy(const Tensor& from, const Workers& workers) {
   const int64_t bytes = from.byte_size();
-  // Returned by the last owner. A pool that was destroyed meanwhile does not get it.
+  // The last owner returns the block to the pool, if the pool still exists.
   const std::shared_ptr<Tensor> block(new Tensor(blocks_->take(bytes)),
                                       [pool = std::weak_ptr<Blocks>(blocks_)](Tensor* used) {
                                         const std::unique_ptr<Tensor> owned(used);

@@ -1,5 +1,6 @@
 #pragma once
-// Host memory that copies of arrays use again and again: that of a checkpoint's snapshot, made every few hundred steps.
+// Reuses host memory for repeated copies of arrays. A checkpoint copies the weights into a snapshot
+// every few hundred steps.
 
 #include "base/parallel.h"
 #include "tensor/tensor.h"
@@ -9,14 +10,15 @@
 
 namespace dllm {
 
-// The first copy of an array takes new memory, whose pages the kernel clears one by one, which takes longer than the copy.
-// A later copy of as many bytes takes the block that an earlier one gave back. What is free stays until the pool
-// goes. Any thread may drop a copy, also after the pool.
+// The first copy of an array allocates memory, whose pages the kernel clears one by one; that takes
+// longer than the copy. A later copy with the same number of bytes reuses a free block of the pool.
+// Free blocks stay until the pool is destroyed. Any thread may release a copy, also after the pool
+// is destroyed.
 class CopyPool {
 public:
   CopyPool();
-  // Read-only, in storage of its own; the block returns to the pool with the last tensor that shares it. The threads of
-  // `workers` copy pieces of 1 MiB, and its task is checked before each.
+  // Returns a read-only copy. Its block returns to the pool when the last tensor that shares it is
+  // released. The threads of `workers` copy pieces of 1 MiB; the task is checked before each piece.
   Tensor copy(const Tensor& from, const Workers& workers);
   int64_t free_bytes() const;
 
@@ -25,7 +27,7 @@ private:
   std::shared_ptr<Blocks> blocks_;
 };
 
-// The same in new memory. pool: may be null.
+// Copies an array, in new memory if `pool` is null.
 Tensor copy_of(const Tensor& from, const Workers& workers, CopyPool* pool);
 
 } // namespace dllm

@@ -36,7 +36,8 @@ double widen(BF16 value) {
   return bf16_to_f32(value.bits);
 }
 
-// Integers clamp: a cast of a number that does not fit is undefined, and so is one of NaN.
+// Clamps to the range of an integer type, because casting NaN or a number out of range is
+// undefined.
 template <class T> struct Narrow {
   static T from(double value) {
     using Limits = std::numeric_limits<T>;

@@ -1,5 +1,5 @@
 #pragma once
-// Element types, with the numbers of the C ABI, and conversions between them.
+// Defines the element types, numbered as in the C ABI, and converts between them.
 
 #include <cstdint>
 #include <cstring>
@@ -29,7 +29,7 @@ DType dtype_from_name(std::string_view name); // fails with not_found
 DType dtype_from_number(int32_t number);      // fails with invalid_argument
 bool is_float(DType dtype);
 
-// bf16 is the upper half of f32; rounding to nearest, ties to even; NaN stays NaN.
+// bf16 is the upper half of an f32. Conversion rounds to nearest, ties to even, and keeps NaN.
 inline float bf16_to_f32(uint16_t bits) {
   const uint32_t word = static_cast<uint32_t>(bits) << 16;
   float value;
@@ -47,8 +47,9 @@ inline uint16_t f32_to_bf16(float value) {
 float f16_to_f32(uint16_t bits);
 uint16_t f32_to_f16(float value);
 
-// Converts count elements; integers go through double. Floats to integers truncate, what does not fit is clamped, NaN
-// gives 0. dst and src must not overlap. The task is checked every quarter million elements.
+// Converts `count` elements; integers are converted through double. Floats are truncated to
+// integers and clamped to the range of the type; NaN becomes 0. The task is checked every quarter
+// million elements. REQUIRES: dst and src do not overlap.
 void convert(DType from, const void* src, DType to, void* dst, int64_t count,
              const Task* task = nullptr);
 

@@ -19,11 +19,11 @@ constexpr size_t kAlignment = 64; // a cache line, and the widest vector
 
 constexpr int64_t kAddressSpace = int64_t{1} << 47; // bytes that a process of x86-64 can address
 
-// By calloc: the system gives large blocks out as zeros already, so that an array of gigabytes costs nothing before it
-// is written.
+// Uses calloc, because the system returns large blocks as zeros. A large array thus costs nothing
+// before it is written.
 std::shared_ptr<void> allocate_zeroed(size_t size) {
   const size_t rounded = (size + kAlignment - 1) / kAlignment * kAlignment + 2 * kAlignment;
-  std::shared_ptr<MeterCharge> charge; // ends with the bytes
+  std::shared_ptr<MeterCharge> charge; // released together with the bytes
   if (current_meter() != nullptr)
     charge = std::make_shared<MeterCharge>(static_cast<int64_t>(rounded));
   void* const block = std::calloc(rounded, 1);
@@ -157,7 +157,8 @@ Shape checked_shape(std::vector<int64_t> dims, int64_t element_size, const std::
   int64_t bytes = element_size;
   for (int64_t d : dims) {
     if (d < 0) fail(Code::invalid_argument, "{} has the negative extent {}", what, d);
-    // A zero next to huge extents must not hide them: strides and partial products are computed too.
+    // A zero extent must not hide an overflow of the other extents, because strides and partial
+    // products are computed too.
     if (__builtin_mul_overflow(bytes, std::max<int64_t>(d, 1), &bytes)) {
       fail(Code::invalid_argument, "{} of shape ({}) overflows 64 bits", what,
            fmt::join(dims, ", "));

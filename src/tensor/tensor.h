@@ -1,5 +1,5 @@
 #pragma once
-// Shapes, and arrays in the memory of the host. Row-major everywhere.
+// Defines shapes and arrays in host memory. All arrays are row-major.
 
 #include "base/files.h"
 #include "tensor/dtype.h"
@@ -21,13 +21,16 @@ public:
   explicit Shape(std::vector<int64_t> dims) : dims_(std::move(dims)) {}
 
   int64_t rank() const { return static_cast<int64_t>(dims_.size()); }
-  // axis -1 is the last one. Fails with invalid_argument when there is no such axis.
+  // Returns the extent of an axis; -1 is the last axis. Fails with invalid_argument if the axis
+  // does not exist.
   int64_t dim(int64_t axis) const;
   int64_t operator[](int64_t axis) const { return dim(axis); }
-  int64_t count() const; // product; 1 for a scalar. Checked for overflow when made by checked_shape
+  // Returns the number of elements, 1 for a scalar. It cannot overflow if checked_shape made the
+  // shape.
+  int64_t count() const;
   const std::vector<int64_t>& dims() const { return dims_; }
 
-  // The same shape with one axis replaced, dropped or inserted in front.
+  // Return this shape with one axis replaced, dropped, or inserted in front.
   Shape with_dim(int64_t axis, int64_t extent) const;
   Shape without(int64_t axis) const;
   Shape with_front(int64_t extent) const;
@@ -39,11 +42,9 @@ private:
   std::vector<int64_t> dims_;
 };
 
-// For numbers from outside: no negative extent, no overflow of count * element_size.
+// Makes a shape from untrusted numbers. Fails if an extent is negative or count * element_size
+// overflows.
 Shape checked_shape(std::vector<int64_t> dims, int64_t element_size, const std::string& what);
-
-// A host array: type, shape, and shared, contiguous, row-major storage. Copies share the storage (cheap); clone()
-// copies the numbers. Not synchronised: many readers or one writer.
 
 template <class T> constexpr DType dtype_of();
 template <> constexpr DType dtype_of<float>() {
@@ -70,11 +71,14 @@ template <> constexpr DType dtype_of<uint32_t>() {
 
 struct WeightFormat;
 
+// A host array: a type, a shape, and contiguous row-major storage. Copies share the storage, so a
+// copy is cheap; clone() copies the numbers. Many threads may read an array, or one may write it.
 class Tensor {
 public:
   Tensor() = default;               // no array; defined() is false
   Tensor(DType dtype, Shape shape); // zeros, 64-byte aligned
-  // A read-only view of bytes that another object holds (a mapped file). Fails when the size does not fit.
+  // A read-only view of bytes that another object holds (a mapped file). Fails if the number of
+  // bytes does not fit the shape.
   Tensor(DType dtype, Shape shape, Bytes bytes);
 
   template <class T> static Tensor from(Shape shape, std::span<const T> values) {
@@ -95,15 +99,15 @@ public:
   int64_t count() const { return shape_.count(); }
   int64_t byte_size() const { return count() * dtype_size(dtype_); }
   bool writable() const { return writable_; }
-  // Not null: u8(.., rows, bytes of a row) whose rows are blocks of this format (weight_format.h). Copies, reshapes and
-  // rows keep it.
+  // Returns the format of a matrix in blocks, u8(.., rows, bytes of a row) (weight_format.h); null
+  // for an ordinary array. Copies, reshapes and rows keep the format.
   const WeightFormat* format() const { return format_; }
   void set_format(const WeightFormat* format) { format_ = format; }
 
   const std::byte* bytes() const { return data_; }
-  std::byte* mutable_bytes(); // fails with failed_precondition on a view of read-only bytes
+  std::byte* mutable_bytes(); // fails with failed_precondition if the storage is read-only
 
-  // Typed access; fails with invalid_argument when T is not the element type.
+  // Returns the elements. Fails with invalid_argument if T is not the element type.
   template <class T> std::span<const T> as() const {
     check_type(dtype_of<T>());
     return {reinterpret_cast<const T*>(data_), static_cast<size_t>(count())};
@@ -116,7 +120,7 @@ public:
   Tensor reshaped(Shape shape) const;            // same storage, same count
   Tensor row(int64_t index) const;               // view of element `index` of the first axis
   Tensor rows(int64_t begin, int64_t end) const; // view of a range of the first axis
-  // This when the type fits already, else a converted copy.
+  // Returns this array if it has the type already, else a converted copy.
   Tensor to(DType dtype, const Task* task = nullptr) const;
   Tensor clone() const;
 

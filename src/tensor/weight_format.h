@@ -1,9 +1,11 @@
 #pragma once
-// How the numbers of a weight matrix (rows, k) are stored. A table: one format a file in formats/, its name twice
-// in weight_format.cpp. A DType is the element of an ordinary array; a format may pack several numbers into a block of
-// bytes. Blocks lie along k, so a row is whole blocks and rows can be stacked, cut and moved.
+// Describes how the numbers of a weight matrix (rows, k) are stored. A format is one file in
+// formats/ and is listed twice in weight_format.cpp. A DType is the element type of an ordinary
+// array; a format may pack several numbers into a block of bytes. Each block holds consecutive
+// numbers of one row, so rows can be stacked, cut and moved.
 //
-// A matrix in blocks is an array u8(.., rows, bytes of a row) whose Tensor, or graph::ValueType, names the format.
+// A matrix in blocks is an array u8(.., rows, bytes of a row) whose Tensor, or graph::ValueType,
+// names the format.
 
 #include "tensor/dtype.h"
 #include "tensor/tensor.h"
@@ -15,36 +17,38 @@
 
 namespace dllm {
 
-// Arithmetics of a matrix product: what its operands are rounded to. A format that cannot be multiplied in one of them is
-// multiplied in f32.
+// The type to which a matrix product rounds its operands. A format that does not support the
+// requested arithmetic is multiplied in f32.
 enum Arithmetic : uint32_t { kArithmeticF32 = 1, kArithmeticBf16 = 2, kArithmeticInt8 = 4 };
 const char* arithmetic_name(Arithmetic arithmetic); // "f32" "bf16" "int8"
 Arithmetic arithmetic_named(std::string_view name); // fails with not_found
 
 enum class ScalePlace {
-  none,      // numbers are stored as they are
-  row_array, // number = element * scale of its row; the scales are an array f32(.., rows) of their own
-  block,     // inside the block
+  none,      // no scales; the elements are the numbers
+  row_array, // a separate array f32(.., rows); number = element * scale of its row
+  block,     // each block contains its scales
 };
 
-// Rows of a matrix that a product reads together: the width of a panel (cpu/gemm/gemm.h).
+// Width of a panel: the rows that a product reads together (cpu/gemm/gemm.h).
 inline constexpr int64_t kPanelRows = 16;
 
 struct WeightFormat {
   const char* name; // "q8_0"
-  const char* text; // one line for people
-  DType element;    // of the array that holds it; u8: blocks of bytes
-  int64_t block;    // numbers of a block along k; a legal k is a multiple of it
+  const char* text; // description for people
+  DType element;    // element type of the stored array; u8 for blocks of bytes
+  int64_t block;    // numbers in a block along k; k is a multiple of it
   int64_t block_bytes;
   ScalePlace scales;
-  uint32_t arithmetics; // set of Arithmetic it can be multiplied in
+  uint32_t arithmetics; // set of Arithmetic that products support
 
-  // One row of k numbers. scale: of the row, for ScalePlace::row_array. Returns the largest |stored - wanted| over the
-  // largest |wanted| of the row (block scales: of its block).
+  // Stores one row of k numbers. scale: receives the scale of the row for ScalePlace::row_array.
+  // Returns the largest |stored - wanted| of the row divided by the largest |wanted| of the row;
+  // with scales in blocks, the largest such ratio of a block.
   double (*quantize)(const float* row, int64_t k, std::byte* to, float* scale);
   void (*dequantize)(const std::byte* row, float scale, int64_t k, float* to);
-  // Panel blocks: `kPanelRows` rows x one block, kPanelRows * block_bytes. Moves the block of one row (its lane) in and
-  // out, exactly. Null: the panel is [k][kPanelRows] elements of block_bytes.
+  // Copy the block of one row (lane) into and out of a panel block, exactly. A panel block holds
+  // one block of each of kPanelRows rows: kPanelRows * block_bytes bytes. Null: the panel is
+  // [k][kPanelRows] elements of block_bytes.
   void (*to_lane)(const std::byte* block, int64_t lane, std::byte* panel_block);
   void (*from_lane)(const std::byte* panel_block, int64_t lane, std::byte* block);
 
@@ -55,16 +59,19 @@ struct WeightFormat {
 };
 
 std::span<const WeightFormat* const> weight_formats();
-const WeightFormat& weight_format(std::string_view name);      // fails with not_found
-const WeightFormat* find_weight_format(std::string_view name); // or null
-// The format of ordinary arrays: f32, bf16, f16; i8 has scales per row. Fails with invalid_argument for others.
+// Return the format with this name. For an unknown name weight_format fails with not_found, and
+// find_weight_format returns null.
+const WeightFormat& weight_format(std::string_view name);
+const WeightFormat* find_weight_format(std::string_view name);
+// Returns the format of an element type: f32, bf16, f16, or i8 with a scale per row. Fails with
+// invalid_argument for another type.
 const WeightFormat& weight_format(DType element);
 
-// The shape of the array that holds numbers of `shape`. REQUIRES: the last axis fits.
+// Returns the shape of the array that stores numbers of `shape`. REQUIRES: the last extent fits.
 Shape stored_shape(const WeightFormat& format, const Shape& shape);
-// The inverse; null: an ordinary array.
+// Returns the shape of the numbers that an array stores. A null format is an ordinary array.
 Shape number_shape(const WeightFormat* format, const Shape& stored);
-// Bytes of a matrix with its scales.
+// Returns the bytes of a matrix and its scales.
 int64_t weight_bytes(const WeightFormat& format, const Shape& shape);
 
 } // namespace dllm

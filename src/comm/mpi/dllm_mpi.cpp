@@ -1,8 +1,9 @@
-// libdllm_mpi.so: messages over MPI behind a table of functions. Calls take turns (MPI_THREAD_SERIALIZED): none of them
-// blocks, so more threads inside MPI would gain nothing.
+// libdllm_mpi.so: sends messages over MPI through a table of functions. A mutex serialises the
+// calls (MPI_THREAD_SERIALIZED); the calls do not block, so several threads inside MPI would gain
+// nothing.
 #include "comm/mpi/table.h"
 
-#define OMPI_SKIP_MPICXX 1 // the old C++ interface
+#define OMPI_SKIP_MPICXX 1 // leaves out the old C++ interface
 #include <mpi.h>
 #include <unistd.h>
 
@@ -16,7 +17,7 @@
 namespace {
 
 std::mutex calls;
-MPI_Comm world = MPI_COMM_NULL; // messages of the host have their own
+MPI_Comm world = MPI_COMM_NULL; // a duplicate, separate from the messages of the host
 int own_rank = 0, own_size = 1;
 pid_t started_in = 0;
 
@@ -24,7 +25,7 @@ bool is_interrupt(int status) {
   return status == 128 + SIGINT || status == 128 + SIGTERM || status == 128 + SIGHUP;
 }
 
-// A process that ends with an error ends the job: the others would wait for it.
+// Ends the job if this process ends with an error, because other processes would wait for it.
 void at_exit(int status, void*) {
   int over = 0;
   if (getpid() != started_in || MPI_Finalized(&over) != MPI_SUCCESS || over != 0) return;
@@ -101,8 +102,9 @@ int32_t test(void* handle) {
   return status == MPI_SUCCESS ? 1 : -1;
 }
 
-// A receive that cannot be cancelled any more is matched: its bytes come at once, or never, when the sender has ended. A
-// send that is never received stays with MPI.
+// Cancels a message and waits up to 20 ms. A receive that can no longer be cancelled has a matching
+// message, whose bytes arrive at once, or never if the sender has ended. A send without a receive
+// stays in MPI.
 void drop(void* handle) {
   const std::lock_guard lock(calls);
   auto* request = static_cast<MPI_Request*>(handle);

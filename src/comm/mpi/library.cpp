@@ -27,7 +27,7 @@ std::string library_path() {
 
 const dllm_mpi_table& load_table() {
   const std::string path = library_path();
-  // Global: the parts that Open MPI loads by itself look for its symbols there.
+  // RTLD_GLOBAL, because the plugins that Open MPI loads need the symbols of Open MPI.
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) {
     const char* why = ::dlerror();

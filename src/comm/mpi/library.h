@@ -1,5 +1,5 @@
 #pragma once
-// libdllm_mpi.so, loaded when it is wanted.
+// Loads libdllm_mpi.so at run time, because the core is built without MPI.
 
 #include "comm/transport.h"
 
@@ -7,8 +7,8 @@
 
 namespace dllm::comm {
 
-// Loads DLLM_MPI_LIBRARY (a path), else libdllm_mpi.so next to this library, and starts MPI. Fails with unavailable where
-// that is not possible.
+// Loads DLLM_MPI_LIBRARY (a path), else libdllm_mpi.so next to this library, and starts MPI. Fails
+// with unavailable if the library cannot be loaded or MPI does not start.
 std::shared_ptr<Transport> open_mpi();
 
 } // namespace dllm::comm

@@ -20,7 +20,7 @@
 namespace dllm::comm {
 namespace {
 
-// Where a rank runs.
+// The machine, process and processors of a rank.
 struct Place {
   std::array<char, 64> host{};
   int64_t process = 0;
@@ -49,7 +49,8 @@ bool exists(int64_t process) {
   return ::kill(static_cast<pid_t>(process), 0) == 0 || errno != ESRCH;
 }
 
-// Those of this machine; a process that cannot be seen from here (another container) is left out.
+// Returns the other ranks of this machine whose processes are visible. A process in another
+// container is not visible.
 std::vector<size_t> seen_from_here(const std::vector<Place>& places, int64_t rank) {
   std::vector<size_t> seen;
   for (size_t r = 0; r < places.size(); ++r) {

@@ -1,5 +1,5 @@
 #pragma once
-// The ranks of processes that mpirun or srun started.
+// Makes the communicators of processes that mpirun or srun started.
 
 #include "comm/communicator.h"
 #include "comm/key_value_store.h"
@@ -8,18 +8,20 @@
 
 namespace dllm::comm {
 
-// This process's rank among all processes of the job. Every process calls it, the same number of times; it returns when
-// all have. Fails with unavailable where MPI is missing.
+// Returns this process's communicator with all processes of the job. Every process must call it,
+// equally often; a call returns when all processes have called. Fails with unavailable if MPI is
+// missing.
 std::shared_ptr<Communicator> make_process_rank();
 
-// The same with a store of keys and values that the processes share.
+// A communicator and a key-value store of the same processes.
 struct ProcessLink {
   std::shared_ptr<Communicator> communicator;
   std::shared_ptr<KeyValueStore> store;
 };
-ProcessLink make_process_link();
+ProcessLink make_process_link(); // as make_process_rank()
 
-// How many of the processes may run on the processors of this one, itself included: threads are shared out between them.
+// Returns the number of processes with the same processors (affinity mask) as this one, itself
+// included. They divide the threads between them.
 int64_t processes_on_same_processors(Communicator& communicator);
 
 } // namespace dllm::comm

@@ -1,23 +1,26 @@
 #pragma once
-// The functions of libdllm_mpi.so. A C table: that library is built against MPI, the core is not.
+// Declares the functions of libdllm_mpi.so as a C table. That library is built against MPI; the
+// core is not.
 
 #include <cstdint>
 
 extern "C" {
 
-// Any thread may call; calls take turns inside. Counts are at most 2^31 - 1.
+// Any thread may call; a mutex serialises the calls. Counts are at most 2^31 - 1.
 struct dllm_mpi_table {
   int32_t version; // kMpiTable
-  // Starts MPI where the host has not. 0: it runs; else the reason is in `error`.
+  // Starts MPI unless the host has started it. Returns 0, or writes the reason to `error`.
   int32_t (*start)(char* error, int64_t room);
   int32_t (*rank)();
   int32_t (*size)();
-  void* (*send)(int32_t to, int32_t tag, const void* bytes, int64_t count); // NULL: failed
+  // Begin a message and return its request; NULL on failure.
+  void* (*send)(int32_t to, int32_t tag, const void* bytes, int64_t count);
   void* (*receive)(int32_t from, int32_t tag, void* bytes, int64_t count);
-  int32_t (*test)(void* request); // 1: over, and gone; 0: not yet; -1: failed, and gone
+  // Returns 1 if the message is done, 0 if not, -1 on failure. 1 and -1 release the request.
+  int32_t (*test)(void* request);
   void (*drop)(void* request);
-  int32_t (*take)(int32_t tag, void* bytes,
-                  int64_t count); // the sender's rank; -1: none; -2: failed
+  // Receives a waiting message. Returns the sender's rank, -1 without a message, -2 on failure.
+  int32_t (*take)(int32_t tag, void* bytes, int64_t count);
 };
 
 const dllm_mpi_table* dllm_mpi();

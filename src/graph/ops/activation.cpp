@@ -9,7 +9,7 @@ namespace {
 
 using namespace ops;
 
-// Inputs of one shape, called by `names`.
+// Checks that the inputs, called by `names` in errors, have one shape.
 void expect_activation(const OpCall& call, std::initializer_list<const char*> names) {
   expect_inputs(call, names.size());
   size_t i = 0;

@@ -23,15 +23,15 @@ Types attention_types(const OpCall& call) {
           {Shape{q.dim(0), q.dim(2), q.dim(1)}, DType::f32, {}}};
 }
 
-// The gradient of the scores is p (dout v^T - sum(dout out) + dlse). One more column does the last part: 1 in
-// v, dlse in dout, 0 in out.
+// Operands with one more column. The gradient of the scores is p (dout v^T - sum(dout out) + dlse).
+// The column adds dlse: it is 1 in v, dlse in dout, and 0 in out.
 struct WithLse {
   Value v, out, dout;
 };
 
 WithLse with_lse(const VjpCall& call) {
   const Value v = call.inputs[2], out = call.outputs[0], lse = call.outputs[1];
-  // A query that sees nothing has no scores.
+  // A query without a visible key has no scores.
   const Value share = select(is_finite(lse), call.grads[1], full_like(lse, 0));
   const Shape column = out.shape().with_dim(3, 1);
   const Value dout = call.grads[0].defined() ? call.grads[0] : full_like(out, 0);
@@ -57,7 +57,7 @@ std::vector<Value> attention_definition(Graph& graph, const Node& node,
                                         std::span<const Value> inputs) {
   const Scores at = attention_scores(graph, node, inputs, 3);
   const Value s = at.scores, none = full_like(s, 0);
-  // A finite floor keeps rows without a visible key free of NaN.
+  // With a finite floor a row without a visible key does not become NaN.
   const Value floor = full_like(s, -1e30);
   const Value top = max(select(at.visible, s, floor), {3}, true);
   const Value weight = select(at.visible, exp(minimum(subtract(s, top), none)), none);
@@ -76,8 +76,8 @@ std::vector<Value> attention_definition(Graph& graph, const Node& node,
           reshape(lse, Shape{p.dim(0), heads, queries})};
 }
 
-// attention_grad: dq, dk, dv from the saved output and log-sum-exp (Dao 2023); probabilities are
-// made again.
+// attention_grad: dq, dk, dv from the saved output and log-sum-exp (Dao 2023). The probabilities
+// are recomputed.
 
 Types attention_grad_types(const OpCall& call) {
   expect_heads(call);
@@ -92,8 +92,8 @@ Types attention_grad_types(const OpCall& call) {
   return {call.inputs[0], call.inputs[1], call.inputs[2]};
 }
 
-// p = exp(s - lse); dv = p^T dout; ds = p (dout v^T - sum(dout out)); dq = scale ds k; dk = scale
-// ds^T q
+// p = exp(s - lse); dv = p^T dout; ds = p (dout v^T - sum(dout out)); dq = scale ds k;
+// dk = scale ds^T q
 std::vector<Value> attention_grad_definition(Graph& graph, const Node& node,
                                              std::span<const Value> inputs) {
   const Scores at = attention_scores(graph, node, inputs, 6);

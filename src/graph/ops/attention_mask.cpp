@@ -89,8 +89,8 @@ Value at_least_one(Value block) {
   return maximum(block, full_like(block, 1));
 }
 
-// BD3LM's rule (Arriola et al. 2025, section 4): a noised query sees its own noised block and the
-// clean blocks before; a clean query sees clean blocks up to its own.
+// The rule of BD3LM (Arriola et al. 2025, section 4): a noised query attends to its own noised
+// block and to the clean blocks before it; a clean query attends to clean blocks up to its own.
 Value two_stream_visible(Value query, Value key, Value length, Value block) {
   block = at_least_one(block);
   const auto clean = [&](Value at) { return greater_equal(at, length); };

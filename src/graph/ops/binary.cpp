@@ -51,7 +51,7 @@ std::vector<Value> divide_vjp(const VjpCall& call) {
   return {dx, call.wanted[1] ? negate(multiply(dx, call.outputs[0])) : Value{}};
 }
 
-// x - y trunc(x / y); the quotient is constant almost everywhere.
+// remainder = x - y trunc(x / y), whose quotient is constant almost everywhere.
 std::vector<Value> remainder_vjp(const VjpCall& call) {
   const Value g = call.grads[0];
   if (!call.wanted[1]) return {g, {}};
@@ -59,7 +59,7 @@ std::vector<Value> remainder_vjp(const VjpCall& call) {
   return {g, negate(multiply(g, round(quotient)))};
 }
 
-// Equal operands share the gradient, half each.
+// Equal operands get half of the gradient each.
 std::vector<Value> binary_extremum_vjp(const VjpCall& call, Value x_wins) {
   const Value g = call.grads[0], zero = full_like(g, 0);
   const Value tie =
@@ -75,7 +75,7 @@ std::vector<Value> maximum_vjp(const VjpCall& call) {
   return binary_extremum_vjp(call, greater(call.inputs[0], call.inputs[1]));
 }
 
-// d x^y = y x^(y-1) dx + x^y log(x) dy; the second is 0 where x is 0.
+// d x^y = y x^(y-1) dx + x^y log(x) dy. The second term is 0 if x is 0.
 std::vector<Value> power_vjp(const VjpCall& call) {
   const Value g = call.grads[0], x = call.inputs[0], y = call.inputs[1];
   std::vector<Value> grads(2);

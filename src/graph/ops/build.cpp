@@ -1,4 +1,4 @@
-// Checks and building blocks of operations.
+// Implements the checks and building blocks of operations.
 
 #include "graph/ops/build.h"
 

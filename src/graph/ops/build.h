@@ -1,5 +1,6 @@
 #pragma once
-// Shared by the operation files: making nodes by name, checks of operands, undoing a broadcast.
+// Appends nodes by name, checks operands, and undoes broadcasts, for the files that define
+// operations.
 
 #include "graph/op.h"
 #include "graph/ops.h"
@@ -10,12 +11,10 @@
 
 namespace dllm::graph::ops {
 
-// What the operation files share: making nodes by name, checking operands, undoing a broadcast.
-
 using Types = std::vector<ValueType>;
 using Bodies = std::vector<std::shared_ptr<const Graph>>;
 
-// Appends a node to the graph of its first operand.
+// Append a node to the graph of its first operand, and return its results or its only result.
 std::vector<Value> apply_all(const char* op, const std::vector<Value>& inputs,
                              Attributes attributes = {});
 Value apply(const char* op, const std::vector<Value>& inputs, Attributes attributes = {});
@@ -26,12 +25,14 @@ void expect_dtype(const OpCall& call, size_t index, const char* what,
                   std::initializer_list<DType> allowed);
 void expect_rank(const OpCall& call, size_t index, const char* what, int64_t rank);
 void expect_shape(const OpCall& call, size_t index, const char* what, const Shape& wanted);
-// A weight (.., out, in) of `rank` axes in any format: f32, bf16, i8 with its scale f32(.., out), blocks. scale: index
-// of the operand or -1. Gives the shape of its numbers.
+// Checks a weight (.., out, in) of `rank` axes in any format: f32, bf16, i8 with its scale f32(..,
+// out), or blocks. Returns the shape of its numbers. scale: index of the operand, or -1 without
+// one.
 Shape expect_weight(const OpCall& call, size_t index, int64_t rank, int scale);
-// "f32(2, 3) and f32(4)"
+// Returns the types as text: "f32(2, 3) and f32(4)".
 std::string types_text(std::span<const ValueType> types);
-// Optional operands follow in a fixed order; take(flag) returns the next index or -1.
+// Numbers the optional operands, which have a fixed order. take() returns the next index, or -1 for
+// an operand that is not present.
 class OperandOrder {
 public:
   explicit OperandOrder(int next = 0) : next_(next) {}
@@ -43,7 +44,7 @@ private:
 };
 
 // --- building ---
-// Axis -1 is the last one; fails naming the operation and the shape.
+// Returns the axis from 0; -1 is the last axis. Fails, naming the operation and the shape.
 int64_t normal_axis(const char* op, const Shape& shape, int64_t axis);
 Shape broadcast_shape(const char* op, const ValueType& x, const ValueType& y);
 Value full_like(Value x, double value);              // same shape and type
@@ -51,30 +52,31 @@ Value zeros_of(Graph& graph, const ValueType& type); // equal on all ranks
 Value sum_to(Value g, const Shape& shape);           // undoes a broadcast from `shape`
 Value as_rows(Value x);                              // (.., n) -> (rows, n)
 Value swap_last(Value x);                            // (.., m, n) -> (.., n, m)
-// Adds g at `indices` of the last axis of zeros of `shape`; leading axes run along.
+// Returns zeros of `shape` to which g is added at `indices` of the last axis. The leading axes of
+// g, indices and shape are equal.
 Value scatter_along_last(Value g, Value indices, const Shape& shape);
-// f32 of an f32, bf16 or i8 matrix (out, in); scale f32(out). A weight in blocks has no definition in
-// plain operations: unimplemented.
+// Converts an f32, bf16 or i8 matrix (out, in) with scale f32(out) to f32. Fails with unimplemented
+// for a weight in blocks, which has no definition in plain operations.
 Value widen_weight(Value weight, Value scale);
-// Fails when a weight that cannot be trained (i8, blocks) is to have a gradient.
+// Fails if the weight cannot have a gradient (i8, blocks).
 void expect_trainable(const char* op, Value weight);
 
-// What the operations on rows of logits share (linear_cross_entropy, token_statistics): x (rows,
-// in), weight (vocab, in), optional bias and scale, and a run-time number of rows in use.
-
+// The operands of operations on rows of logits (linear_cross_entropy, token_statistics). Operand 0
+// is x (rows, in), operand 1 is weight (vocab, in).
 struct HeadOperands {
-  int bias, scale; // -1: not there. x and weight are operands 0 and 1
-  double softcap;  // 0: none
+  int bias, scale; // index of the operand; -1 without one
+  double softcap;  // 0: no cap
 };
 
 HeadOperands head_operands(const Attributes& attributes, OperandOrder& order);
 void expect_head(const OpCall& call, const HeadOperands& at);
-// Nothing is expected where index is -1.
+// Checks the type and shape of an operand, unless index is -1.
 void expect_row_values(const OpCall& call, int index, const char* what, DType dtype,
                        const Shape& shape);
 
-// For decompositions.
-Value head_logits(const HeadOperands& at, std::span<const Value> inputs); // (rows, vocab), capped
+// Parts of decompositions.
+// Returns the logits (rows, vocab), after the softcap.
+Value head_logits(const HeadOperands& at, std::span<const Value> inputs);
 Value rows_in_use(Graph& graph, int64_t rows, Value count); // u8(rows); count may be undefined
 Value log_sum_exp(Value logits);                            // f32(rows)
 

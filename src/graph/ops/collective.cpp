@@ -1,7 +1,8 @@
-// Mesh operations. vary: equal -> varying (free). all_reduce, all_reduce_max and an `equal` all_gather:
-// varying -> equal. The others keep a value varying. A loss that is equal counts once, whatever the
-// number of ranks, so the gradient of an equal result is the same on all ranks, and each gradient has
-// the type of what it belongs to.
+// Mesh operations. vary turns an equal value into a varying one, without work. all_reduce,
+// all_reduce_max and an `equal` all_gather turn a varying value into an equal one. The other
+// operations keep a value varying. A loss that is equal counts once, whatever the number of ranks.
+// The gradient of an equal result is therefore the same on all ranks, and each gradient has the
+// type of its value.
 
 #include "graph/ops/build.h"
 
@@ -53,7 +54,7 @@ Types all_reduce_types(const OpCall& call) {
   return {y};
 }
 
-// What the operations over one axis have in common; gives the type of x.
+// Checks the operand of an operation over one axis and returns its type.
 ValueType expect_varying(const OpCall& call) {
   expect_inputs(call, 1);
   const ValueType& x = call.inputs[0];
@@ -125,7 +126,7 @@ Types axis_index_types(const OpCall& call) {
   return {{Shape{}, DType::i32, AxisSet(static_cast<Axis>(call.attributes.integer("axis")))}};
 }
 
-// Sums over ranks are made in f32.
+// Converts to f32, in which sums over ranks are computed.
 Value wide(Value x) {
   return convert(x, DType::f32);
 }
@@ -136,15 +137,15 @@ std::vector<Value> vary_vjp(const VjpCall& call) {
 std::vector<Value> all_reduce_vjp(const VjpCall& call) {
   return {vary(call.grads[0], axes_of(call.node.attributes))};
 }
-// Ranks with elements equal to the maximum share the gradient.
+// The ranks whose element equals the maximum share the gradient.
 std::vector<Value> all_reduce_max_vjp(const VjpCall& call) {
   const AxisSet axes = axes_of(call.node.attributes);
   const Value x = call.inputs[0];
   const Value hit = convert(equal(x, call.outputs[0]), x.dtype());
   return {multiply(hit, divide(call.grads[0], all_reduce(hit, axes)))};
 }
-// A rank's part of an equal result came from this rank alone: no exchange. Else every rank used every
-// part.
+// For an equal result a rank's part came from this rank alone, so its gradient needs no exchange.
+// For a varying result every rank used every part, so the gradients are summed over ranks.
 std::vector<Value> all_gather_vjp(const VjpCall& call) {
   const Attributes& a = call.node.attributes;
   if (a.flag("equal"))

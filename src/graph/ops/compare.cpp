@@ -9,7 +9,7 @@ namespace {
 
 using namespace ops;
 
-// Comparisons: u8, 1 where the relation holds. NaN is unequal to everything.
+// Comparisons: u8, 1 if the relation holds. NaN is unequal to every number.
 
 Types compare_types(const OpCall& call) {
   expect_inputs(call, 2);
@@ -30,7 +30,7 @@ Value compare(const char* op, Value x, Value y) {
   return apply(op, {broadcast(x, shape), broadcast(y, shape)});
 }
 
-// select: on_true where predicate != 0, else on_false; clamp: min(max(x, low), high).
+// select: on_true if predicate != 0, else on_false. clamp: min(max(x, low), high).
 
 void expect_compare_equal(const OpCall& call, size_t a, size_t b) {
   const ValueType& x = call.inputs[a];

@@ -1,4 +1,4 @@
-// Functions that are no operations of their own.
+// Functions that are composed of other operations.
 
 #include "graph/ops/build.h"
 
@@ -23,7 +23,7 @@ Value log_softmax(Value x, int64_t axis) {
   return subtract(shifted, log(sum(exp(shifted), {axis}, true)));
 }
 
-// log sum exp = top + log sum exp(x - top). No gradient passes through top: it cancels.
+// log sum exp(x) = top + log sum exp(x - top). The gradients through top cancel.
 Value log_sum_exp(Value x, int64_t axis, AxisSet over) {
   axis = normal_axis("log_sum_exp", x.shape(), axis);
   const Value top = stop_gradient(all_reduce_max(max(x, {axis}), over));

@@ -9,7 +9,7 @@ namespace {
 
 using namespace ops;
 
-// constant, iota, and the values made of them.
+// constant, iota, and functions that are built on them.
 
 Types constant_types(const OpCall& call) {
   expect_inputs(call, 0);
@@ -28,7 +28,7 @@ Types iota_types(const OpCall& call) {
   return {{shape, dtype, {}}};
 }
 
-// random_bits: threefry 2x32 of a key, element i from counter i (partitionable layout).
+// random_bits: threefry 2x32 of a key. Element i is computed from counter i (partitionable layout).
 
 Types random_bits_types(const OpCall& call) {
   expect_inputs(call, 1);

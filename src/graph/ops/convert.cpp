@@ -1,4 +1,4 @@
-// Conversions of type, and values that are passed on as they are.
+// Conversions of type, and operations that return their input unchanged.
 
 #include "graph/ops/build.h"
 
@@ -7,7 +7,8 @@ namespace {
 
 using namespace ops;
 
-// convert: another element type, value kept as far as it can be; bitcast: another type, bits kept.
+// convert: another element type, the numbers rounded or truncated to it. bitcast: another element
+// type, the same bits.
 
 Types convert_types(const OpCall& call) {
   expect_inputs(call, 1);
@@ -27,7 +28,7 @@ std::vector<Value> convert_vjp(const VjpCall& call) {
   return {convert(call.grads[0], call.inputs[0].dtype())};
 }
 
-// stop_gradient and barrier: the value itself, with another meaning to gradients and passes.
+// stop_gradient and barrier: return the value. stop_gradient ends gradients, passes keep a barrier.
 
 Types same_types(const OpCall& call) {
   expect_inputs(call, 1);

@@ -1,6 +1,6 @@
-// expert_linear: y[r, j] = x[r] weight[experts[r, j]]^T, with the two products of its gradient. An
-// expert MLP is three of them (decisions/0004): the choice is data, so one program serves any
-// routing.
+// expert_linear: y[r, j] = x[r] weight[experts[r, j]]^T, and the two products of its gradient. An
+// expert MLP is three expert_linear nodes (docs/decisions/0004-expert-linear.md). The choice of
+// experts is data, so one program serves any routing.
 
 #include "graph/ops/build.h"
 
@@ -11,14 +11,14 @@ namespace {
 
 using namespace ops;
 
-// weight (experts, out, in) and its scale f32(experts, out); scale: operand number or -1.
+// Checks weight (experts, out, in) and its scale f32(experts, out). scale: operand index or -1.
 Shape expect_matrices(const OpCall& call, size_t weight, int scale) {
   const Shape shape = expect_weight(call, weight, 3, scale);
   if (shape.dim(0) < 1) fail_op(call, "weight " + call.inputs[weight].text() + " has no experts");
   return shape;
 }
 
-// experts i32(rows, choices)
+// Checks experts i32(rows, choices).
 Shape expect_experts(const OpCall& call, size_t index) {
   expect_dtype(call, index, "experts", {DType::i32});
   expect_rank(call, index, "experts", 2);
@@ -75,7 +75,8 @@ std::vector<Value> expert_linear_vjp(const VjpCall& call) {
   return grads;
 }
 
-// f32(rows x choices, out, in): the matrix of every choice; zeros where there is no such expert.
+// Returns the matrix of every choice, f32(rows x choices, out, in), with zeros for an expert number
+// out of range.
 Value chosen_matrices(const Node& node, std::span<const Value> inputs) {
   Value wide = widen_weight(inputs[2], {});
   if (node.attributes.flag("has_scale")) {
@@ -90,7 +91,7 @@ Value chosen_matrices(const Node& node, std::span<const Value> inputs) {
   return select(reshape(exists, Shape{experts.dim(0), 1, 1}), matrices, full_like(matrices, 0));
 }
 
-// (rows, choices, n) -> (rows x choices, n, 1); x (rows, n) is repeated for each choice.
+// Reshapes (rows, choices, n) to (rows x choices, n, 1). x (rows, n) is repeated for each choice.
 Value columns(Value x, int64_t choices) {
   if (x.rank() == 2)
     x = broadcast(reshape(x, Shape{x.dim(0), 1, x.dim(1)}), Shape{x.dim(0), choices, x.dim(1)});

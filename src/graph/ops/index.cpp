@@ -1,4 +1,4 @@
-// Rows and elements by index.
+// Operations that read and write rows and elements by index.
 
 #include "graph/ops/build.h"
 
@@ -78,15 +78,16 @@ std::vector<Value> along_vjp(const VjpCall& call) {
   const int64_t axis = call.node.attributes.integer("axis"), last = x.rank() - 1;
   std::vector<int64_t> swap(static_cast<size_t>(x.rank()));
   std::iota(swap.begin(), swap.end(), int64_t{0});
-  std::swap(swap[static_cast<size_t>(axis)], swap[static_cast<size_t>(last)]); // its own inverse
+  // The permutation is its own inverse.
+  std::swap(swap[static_cast<size_t>(axis)], swap[static_cast<size_t>(last)]);
   std::vector<int64_t> dims;
   for (int64_t i : swap) dims.push_back(x.dim(i));
   const Value at = transpose(clamp_rows(call.inputs[1], x.dim(axis)), swap);
   return {transpose(scatter_along_last(transpose(call.grads[0], swap), at, Shape(dims)), swap), {}};
 }
 
-// scatter_add and scatter_set: rows of the first axis, in the order of the indices; an index
-// outside is dropped.
+// scatter_add and scatter_set: update rows of the first axis in the order of the indices. An index
+// out of range is dropped.
 
 Types set_types(const OpCall& call) {
   expect_inputs(call, 3);
@@ -109,7 +110,7 @@ Types add_types(const OpCall& call) {
   return set_types(call);
 }
 
-// Rows of g at the indices; zero where `valid` (m) is 0.
+// Returns the rows of g at the indices, and zeros for rows whose `valid` (m) is 0.
 Value rows_where(Value g, Value indices, Value valid) {
   const Value rows = take(g, indices);
   std::vector<int64_t> dims(static_cast<size_t>(rows.rank()), 1);
@@ -127,7 +128,7 @@ std::vector<Value> index_add_vjp(const VjpCall& call) {
   return {g, {}, call.wanted[2] ? rows_where(g, indices, in_range(indices, g.dim(0))) : Value{}};
 }
 
-// The last update of a row got there: it alone has a gradient, and the row of x below has none.
+// Only the last update of a row has a gradient. A row of x that was replaced has none.
 std::vector<Value> set_vjp(const VjpCall& call) {
   Graph& graph = call.graph;
   const Value g = call.grads[0], indices = call.inputs[1];

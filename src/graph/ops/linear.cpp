@@ -1,4 +1,4 @@
-// Matrix products: with a weight of any format, and of two values.
+// Matrix products with a weight of any format, and of two values.
 
 #include "graph/ops/build.h"
 
@@ -9,7 +9,7 @@ namespace {
 
 using namespace ops;
 
-// linear: y = x w^T + bias, with its two products of the gradient: dx = dy w and dw = dy^T x.
+// linear: y = x w^T + bias, and the two products of its gradient, dx = dy w and dw = dy^T x.
 
 void expect_last(const OpCall& call, size_t index, const char* what, int64_t extent) {
   expect_dtype(call, index, what, {DType::f32});
@@ -101,7 +101,8 @@ std::vector<Value> input_grad_definition(Graph&, const Node& node, std::span<con
   return {reshape(dot(as_rows(dy), weight), dy.shape().with_dim(-1, weight.dim(1)))};
 }
 
-// y = dy w, of which dy and w are inputs: as the mean of embeddings it is a part of a model too.
+// The gradient of y = dy w for its inputs dy and w. A model also uses this operation itself, for a
+// mean of embeddings.
 std::vector<Value> input_grad_vjp(const VjpCall& call) {
   const Value dy = call.inputs[0], weight = call.inputs[1], g = call.grads[0];
   std::vector<Value> grads(call.inputs.size());

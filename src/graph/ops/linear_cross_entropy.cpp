@@ -1,5 +1,5 @@
-// linear_cross_entropy: -log softmax(x w^T + bias)[target] per row; head and loss in one, never
-// (rows, vocab).
+// linear_cross_entropy: computes -log softmax(x w^T + bias)[target] per row, head and loss in one
+// operation, without storing (rows, vocab).
 
 #include "graph/ops/build.h"
 
@@ -15,7 +15,7 @@ struct CrossEntropyOperands {
   int targets, count, lse, dnll, size;
 };
 
-// Operands of the loss, of its gradient, or of both together.
+// The operation whose operands are meant: the loss, its gradient, or both in one operation.
 enum class Part { loss, gradient, both };
 
 CrossEntropyOperands cross_entropy_operands(const Attributes& attributes, Part part) {
@@ -91,8 +91,9 @@ Targets targets_of(Graph& graph, const CrossEntropyOperands& at, std::span<const
           clamp(zero, targets, full_like(targets, vocab - 1))};
 }
 
-// d logits = (softmax - onehot) dnll + softmax dlse = (softmax - onehot) (dnll + dlse) + onehot dlse. The
-// first part is linear_cross_entropy_grad; this adds the second one, which has one id a row.
+// d logits = (softmax - onehot) dnll + softmax dlse = (softmax - onehot) (dnll + dlse) + onehot
+// dlse. linear_cross_entropy_grad computes the first term. This function adds the second term,
+// which has one id per row.
 void add_gradient_of_lse(const VjpCall& call, const CrossEntropyOperands& at,
                          std::vector<Value>& grads) {
   const Value x = call.inputs[0], nll = call.outputs[0], lse = call.outputs[1];
@@ -159,7 +160,7 @@ std::vector<Value> cross_entropy_plain(Graph& graph, const Node& node,
   return {select(at.counts, subtract(lse, hit), none), select(at.counts, lse, none)};
 }
 
-// d logits = (softmax - onehot) dnll, times 1 - (logit / softcap)^2 where logits are capped
+// d logits = (softmax - onehot) dnll, times 1 - (logit / softcap)^2 if logits are capped
 std::vector<Value> cross_entropy_grad_plain(Graph& graph, const Node& node,
                                             std::span<const Value> inputs) {
   const CrossEntropyOperands where = cross_entropy_operands(node.attributes, Part::gradient);
@@ -185,7 +186,7 @@ std::vector<Value> cross_entropy_grad_plain(Graph& graph, const Node& node,
   return results;
 }
 
-// The loss, then its gradient.
+// Returns the results of the loss and then of its gradient.
 std::vector<Value> both_plain(Graph&, const Node& node, std::span<const Value> inputs) {
   const Attributes& all = node.attributes;
   Attributes loss{{"has_bias", all.flag("has_bias")},
@@ -239,8 +240,8 @@ Value linear_cross_entropy(Value x, Value weight, Value bias, Value scale, Value
   return linear_cross_entropy_parts(x, weight, bias, scale, targets, count, softcap).nll;
 }
 
-// Every rank finds the log-sum-exp of its part, and the logit lse - nll where it has the target (id 0 stands
-// for a target of another rank).
+// Every rank computes the log-sum-exp of its part, and the target's logit lse - nll if it has the
+// target. A target of another rank is replaced by id 0.
 Value linear_cross_entropy_over(Axis axis, int64_t ranks, Value x, Value weight, Value bias,
                                 Value scale, Value targets, Value count, float softcap) {
   Graph& graph = *x.graph;

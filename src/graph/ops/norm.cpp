@@ -41,7 +41,7 @@ std::vector<Value> rms_norm_vjp(const VjpCall& call) {
   return apply_all("rms_norm_grad", inputs, call.node.attributes);
 }
 
-// r, with the last axis kept at extent 1
+// Returns r with extent 1 along the last axis.
 Value inverse_rms(Value x, double eps) {
   const Value square = mean(multiply(x, x), {-1}, true);
   return rsqrt(add(square, full_like(square, eps)));
@@ -53,8 +53,8 @@ std::vector<Value> rms_norm_definition(Graph&, const Node& node, std::span<const
   return {inputs.size() > 1 ? multiply(y, inputs[1]) : y};
 }
 
-// dx = r (d - xhat mean(d xhat)) with xhat = x r, d = dy weight; dweight = sum of dy xhat over the
-// rows
+// dx = r (d - xhat mean(d xhat)) with xhat = x r, d = dy weight;
+// dweight = sum of dy xhat over the rows
 std::vector<Value> rms_norm_grad_definition(Graph&, const Node& node,
                                             std::span<const Value> inputs) {
   const Value x = inputs[0], dy = inputs[1];

@@ -1,4 +1,4 @@
-// Operations of optimizers.
+// Operations that optimizers use.
 
 #include "graph/ops/build.h"
 
@@ -27,7 +27,7 @@ std::vector<Value> adamw_update_definition(Graph&, const Node& node,
     return broadcast(reshape(slice(inputs[4], {i}, {i + 1}), Shape{}), p.shape());
   };
   const Value one = full_like(p, 1), b1 = spread(1), b2 = spread(2);
-  // Scale 0 leaves the gradient out, whatever it holds: 0 times a NaN would stay one.
+  // With scale 0 the gradient is not used, because 0 times NaN would be NaN.
   const Value scale = spread(7);
   const Value g =
       select(equal(scale, full_like(scale, 0)), full_like(p, 0), multiply(inputs[1], scale));
@@ -38,7 +38,7 @@ std::vector<Value> adamw_update_definition(Graph&, const Node& node,
   return {subtract(p, multiply(spread(0), move)), first, second};
 }
 
-// sum_of_squares: for gradient norms; partial sums over fixed chunks, added in order.
+// sum_of_squares, for gradient norms: partial sums over fixed chunks, added in order.
 
 Types sum_of_squares_types(const OpCall& call) {
   expect_inputs(call, 1);

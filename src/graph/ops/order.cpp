@@ -1,4 +1,4 @@
-// Order along an axis.
+// Operations that sort or accumulate along an axis.
 
 #include "graph/ops/build.h"
 
@@ -33,7 +33,7 @@ std::vector<Value> order_vjp(const VjpCall& call) {
   return {scatter_along_last(call.grads[0], call.outputs[1], call.inputs[0].shape())};
 }
 
-// argmax: place of the largest element, the lowest index wins.
+// argmax: index of the largest element; of equal elements the lowest index.
 
 Types argmax_types(const OpCall& call) {
   expect_inputs(call, 1);

@@ -48,7 +48,7 @@ Types extremum_types(const OpCall& call) {
   return reduce_types(call);
 }
 
-// The result (or its gradient) spread over the shape of x again.
+// Broadcasts the result, or its gradient, to the shape of x.
 Value spread(Value y, const VjpCall& call) {
   const Shape& shape = call.inputs[0].shape();
   return broadcast(reshape(y, kept_shape(shape, call.node.attributes.list("axes"))), shape);
@@ -58,7 +58,7 @@ std::vector<Value> sum_vjp(const VjpCall& call) {
   return {spread(call.grads[0], call)};
 }
 
-// All elements equal to the extremum share the gradient.
+// The elements that equal the extremum share the gradient.
 std::vector<Value> reduce_extremum_vjp(const VjpCall& call) {
   const Value x = call.inputs[0];
   const Value hit = convert(equal(x, spread(call.outputs[0], call)), x.dtype());

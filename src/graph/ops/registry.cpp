@@ -1,4 +1,4 @@
-// The table of operations: every file of this folder gives a list, found by name in all of them.
+// The table of operations. Every file of this folder has a list; the table joins the lists.
 
 #include "base/error.h"
 #include "base/named_table.h"

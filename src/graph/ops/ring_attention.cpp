@@ -1,6 +1,8 @@
-// Attention of rows whose positions are cut over a mesh axis: keys and values go from rank to rank, and every rank joins what
-// its queries see of each part by the log-sum-exp (Liu et al. 2023, Ring Attention with Blockwise Transformers). A rank holds
-// two parts of the keys at a time. In the gradient keys and values go round once more, and their gradients with them.
+// Attention of rows whose positions are cut over a mesh axis (Liu et al. 2023, Ring Attention with
+// Blockwise Transformers). Keys and values pass from rank to rank. Every rank attends to one part
+// of the keys per step and joins the results by their log-sum-exp. A rank holds two parts of the
+// keys at a time. In the gradient keys and values pass around the ring again, together with their
+// gradients.
 
 #include "graph/ops/build.h"
 
@@ -16,7 +18,8 @@ namespace {
 
 using namespace ops;
 
-// The call as one over all keys: what mask and heads are checked against.
+// Returns the input types with all keys in place of one rank's keys, against which heads and mask
+// are checked.
 std::vector<ValueType> over_all_keys(const OpCall& call) {
   std::vector<ValueType> types(call.inputs.begin(), call.inputs.end());
   if (types.size() < 3) fail_op(call, "takes q, k, v");
@@ -65,7 +68,7 @@ std::vector<Value> ring_vjp(const VjpCall& call) {
   return grads;
 }
 
-// The keys that this rank has after so many steps, and what its queries see of them.
+// Computes which keys this rank has at a step, and the mask of its queries for these keys.
 class Ring {
 public:
   Ring(Graph& graph, const Node& node, std::span<const Value> params, Value keys)
@@ -74,13 +77,13 @@ public:
         ranks_(node.attributes.integer("ranks")), count_(keys.dim(1)), batch_(keys.dim(0)) {}
 
   int64_t ranks() const { return ranks_; }
-  // To the next rank; the last one's to the first.
+  // Sends x to the next rank; the last rank sends to the first.
   Value passed_on(Value x) const {
     std::vector<int64_t> next;
     for (int64_t rank = 0; rank < ranks_; ++rank) next.push_back((rank + 1) % ranks_);
     return permute(x, axis_, next);
   }
-  // Operands of attention and its gradient: inputs, then the mask of this step.
+  // Returns the operands of attention or its gradient: the inputs and then the mask of this step.
   std::vector<Value> with_mask(std::vector<Value> inputs, int64_t step) {
     const Value first = first_key(step), queries = params_[0];
     const auto behind = [&](Value x) { return subtract(x, broadcast(first, x.shape())); };
@@ -90,7 +93,8 @@ public:
     for (const MaskKind kind : plan_.kinds) {
       const char* name = mask_kind_name(kind);
       switch (kind) {
-      case MaskKind::block_causal: // blocks begin at multiples of all positions
+      // A key_limit, because blocks begin at multiples of the position in the whole row.
+      case MaskKind::block_causal:
         inputs.push_back(behind(block_end(queries, inputs[0].dim(1), params_[next++])));
         name = mask_kind_name(MaskKind::key_limit);
         break;
@@ -111,7 +115,7 @@ public:
     }
     return inputs;
   }
-  // REQUIRES: with_mask was called.
+  // Returns the attributes for the operands of with_mask(). REQUIRES: with_mask() was called.
   Attributes attributes() const {
     return {{"kinds", kinds_.empty() ? "full" : kinds_},
             {"has_query_start", true},
@@ -123,7 +127,7 @@ public:
 private:
   Value number(int64_t x) const { return scalar_i32(graph_, static_cast<int32_t>(x)); }
 
-  // After s steps a rank has the keys of the rank s places before it.
+  // Returns the first key of a step: after s steps a rank has the keys of the rank s places before.
   Value first_key(int64_t step) const {
     const Value rank = axis_index(graph_, axis_), behind = subtract(rank, number(step));
     const Value owner = select(less(behind, number(0)), add(behind, number(ranks_)), behind);
@@ -132,7 +136,7 @@ private:
   Value own_keys(Value x, Value first) const {
     return dynamic_slice(x, {number(0), first}, {batch_, count_});
   }
-  // i32(batch, queries): the end of a query's block.
+  // Returns the end of every query's block, i32(batch, queries).
   Value block_end(Value start, int64_t queries, Value block) const {
     block = maximum(block, number(1));
     const Value at = add(iota(graph_, Shape{batch_, queries}, DType::i32, 1),
@@ -143,23 +147,24 @@ private:
   Graph& graph_;
   const Attributes& attributes_;
   MaskPlan plan_;
-  std::span<const Value> params_; // of the whole row's keys; the first one is query_start
+  std::span<const Value> params_; // for the keys of the whole row; the first is query_start
   Axis axis_;
   int64_t ranks_, count_, batch_; // count_: keys of one rank
   std::string kinds_;
 };
 
-// (batch, heads, queries) along the last two dimensions of out.
+// Reshapes x (batch, heads, queries) to (batch, queries, heads, 1), which broadcasts to out.
 Value per_row(Value x, Value out) {
   return reshape(transpose(x, {0, 2, 1}), out.shape().with_dim(3, 1));
 }
 
-// softmax(a, b) of two parts of the keys from those of each: out = sum of exp(lse_i - lse) out_i.
+// Joins the results over two parts of the keys: lse = log(sum of exp(lse_i)), out = sum of
+// exp(lse_i - lse) out_i.
 void join_parts(Value& out, Value& lse, Value other_out, Value other_lse) {
   const Value top = maximum(lse, other_lse), none = full_like(top, 0), one = full_like(top, 1);
-  const Value sees = is_finite(top); // a query may see none of either
+  const Value sees = is_finite(top); // false for a query without a visible key in both parts
   const Value floor = select(sees, top, none);
-  const auto weight = [&](Value part) { // of a part that is not seen: exp(-1e30) = 0
+  const auto weight = [&](Value part) { // 0 for a part without a visible key, by exp(-1e30)
     return exp(subtract(maximum(part, full_like(part, -1e30)), floor));
   };
   const Value own = weight(lse), other = weight(other_lse);
@@ -185,7 +190,8 @@ std::vector<Value> ring_definition(Graph& graph, const Node& node, std::span<con
   return {out, lse};
 }
 
-// Of every part with the log-sum-exp of all keys; the gradients of a part go on with it until they are at home.
+// The gradient of every part uses the log-sum-exp over all keys. The gradients of keys and values
+// pass on with their part until they are back at the part's rank.
 std::vector<Value> ring_grad_definition(Graph& graph, const Node& node,
                                         std::span<const Value> inputs) {
   Value k = inputs[1], v = inputs[2], dq, dk, dv;

@@ -1,5 +1,5 @@
-// rope: pairs of the first `rotary` dims turn by position * inv_freq (Su et al. 2021). The gradient
-// turns back.
+// rope: rotates pairs of the first `rotary` dims by position * inv_freq (Su et al. 2021). The
+// gradient rotates by the negative angle.
 
 #include "graph/ops/build.h"
 
@@ -29,7 +29,7 @@ std::vector<Value> rope_vjp(const VjpCall& call) {
   return {apply("rope", {call.grads[0], call.inputs[1], call.inputs[2]}, attributes), {}, {}};
 }
 
-// Both members of every pair, (batch, seq, heads, half).
+// The two members of every pair, each (batch, seq, heads, half).
 std::pair<Value, Value> pairs(Value turning, int64_t half, bool interleaved) {
   if (!interleaved)
     return {slice_axis(turning, 3, 0, half), slice_axis(turning, 3, half, 2 * half)};

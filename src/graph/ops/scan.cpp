@@ -1,4 +1,5 @@
-// scan: a body run over a range of stacked arrays with values carried along; fixed number of steps.
+// scan: runs a body over a range of stacked arrays, with carried values, for a fixed number of
+// steps.
 
 #include "graph/ops/scan.h"
 #include "graph/ops/build.h"

@@ -1,5 +1,5 @@
 #pragma once
-// Shared by scan, its gradient, and passes that count its steps.
+// Reads the attributes of a scan node, for scan, its gradient, and passes that count its steps.
 
 #include "graph/graph.h"
 #include "graph/op.h"
@@ -8,8 +8,7 @@
 
 namespace dllm::graph::ops {
 
-// The parts of a scan node: where its operands and results are.
-
+// The attributes of a scan node. The operands are carry..., per_layer..., consts....
 struct ScanPlan {
   size_t carry, per_layer, consts;
   int64_t count, begin, end;
@@ -30,8 +29,7 @@ struct ScanPlan {
   bool is_per_layer(size_t input) const { return input >= carry && input < carry + per_layer; }
 };
 
-// The gradient of scan: a scan in the other direction.
-
+// Builds the gradient of scan, which is a scan in the other direction.
 std::vector<Value> scan_vjp(const VjpCall& call);
 
 } // namespace dllm::graph::ops

@@ -1,7 +1,7 @@
-// The gradient of scan. The body is copied and extended by its own gradient; the added nodes become
-// the body of a scan in the other direction. What they need of the forward body is kept as extra
-// per-step results of the forward scan, or with remat only the carries are, and the backward body
-// computes the rest again (scan_kept.h).
+// Builds the gradient of scan. The body is copied and extended by its gradient; the added nodes
+// become the body of a scan in the other direction. The values of the forward body that they need
+// are kept as additional per-step results of the forward scan (scan_kept.h). With remat only the
+// carries are kept, and the backward body recomputes the other values.
 
 #include "base/error.h"
 #include "graph/ops/build.h"
@@ -17,7 +17,7 @@
 namespace dllm::graph::ops {
 namespace {
 
-// The name, with as many primes as it takes to be new.
+// Returns an unused input name: `name`, with primes appended if it is taken.
 std::string free_name(const Graph& graph, std::string name) {
   while (graph.find_input(name) >= 0) name += '\'';
   return name;
@@ -71,11 +71,10 @@ private:
     }
   }
 
-  // Makes every residual a per-step result of the forward scan; one that is a result already is
-  // used as it is.
+  // Makes every residual a per-step result of the forward scan, unless it is a result already.
   void keep_residuals() {
-    // With remat inner scans keep their own bodies: what widened them belongs to the
-    // backward body.
+    // With remat inner scans keep their original bodies, because the backward body contains the
+    // widened copies.
     const Graph& source = work_.plan.remat ? work_.body : work_.work;
     auto wide = std::make_shared<Graph>(work_.body.name());
     Cloner cloner(source, *wide);
@@ -104,7 +103,8 @@ private:
     for (size_t i = 0; i < added.size(); ++i) kept_.residuals[added[i]].outside = kept[i];
   }
 
-  // The body's own id of a value of the work graph; residuals of a remat scan are carries.
+  // Returns the id in the source graph of a value of the work graph. With remat the source is the
+  // body, and residuals are carries.
   int32_t in_source(int32_t work) const {
     if (!work_.plan.remat) return work;
     for (size_t i = 0; i < work_.inputs.size(); ++i) {
@@ -123,7 +123,8 @@ private:
     }
     ValueType type = work_.work.type(value.work);
     const DType computed = type.dtype;
-    if (value.outside.defined()) type.dtype = value.outside.dtype(); // kept as bf16
+    // The type is bf16 if the value is kept rounded.
+    if (value.outside.defined()) type.dtype = value.outside.dtype();
     const Value given = backward_->input(free_name(*backward_, name), type, is_parameter);
     cloner.map(value.work, convert(given, computed));
   }
@@ -163,7 +164,7 @@ private:
     }
   }
 
-  // A node of the forward body is repeated just before the first one that reads it.
+  // Adds a node. A node of the forward body is repeated just before the first node that reads it.
   void add_node(Cloner& cloner, int32_t n) {
     for (int32_t operand : work_.work.nodes()[static_cast<size_t>(n)].inputs)
       add_producer(cloner, operand);
@@ -173,7 +174,7 @@ private:
     if (!cloner.has(id)) add_node(cloner, work_.work.producer(id));
   }
 
-  // A const's gradient is a sum over the steps, in f32.
+  // Returns the type of a const's gradient, which is summed over the steps in f32.
   ValueType sum_type(size_t i) const {
     ValueType type = work_.inputs[wrt_[i]].type();
     type.dtype = DType::f32;
@@ -222,7 +223,7 @@ private:
 
   ScanWork work_;
   ScanKept kept_;
-  std::vector<size_t> wrt_; // operands a gradient is computed of
+  std::vector<size_t> wrt_; // the operands that have a gradient
   std::vector<Passed> carry_seeds_, stacked_seeds_;
   std::shared_ptr<Graph> backward_;
 };

@@ -1,5 +1,5 @@
-// What the backward scan receives: a search over sets of kept values, each followed by a walk from the gradients to what
-// they need.
+// Chooses the values that the backward scan receives. It tries sets of kept values; for each set a
+// walk from the gradients finds the values and nodes that they need.
 
 #include "graph/ops/scan_kept.h"
 
@@ -14,7 +14,7 @@
 namespace dllm::graph::ops {
 namespace {
 
-// Nodes the backward body repeats instead of keeping their result.
+// Returns true for a node that the backward body always repeats instead of keeping its result.
 bool is_repeated(const Graph& graph, const Node& node) {
   if (node.op->repeat == Repeat::always) return true;
   const auto size = [&](int32_t id) { return dtype_size(graph.type(id).dtype); };
@@ -30,9 +30,10 @@ class KeptValues {
 public:
   explicit KeptValues(const ScanWork& work) : work_(work) {}
 
-  // Decides which nodes run in the backward body and which values reach it from outside: first every value of the
-  // forward body that is read is kept, then fewer bytes are, as long as that costs cheap operations alone, then as many
-  // values less as the option says.
+  // Decides which nodes run in the backward body and which values are passed to it. First, every
+  // value of the forward body that the gradient reads is kept. Then kept bytes are reduced as long
+  // as only cheap operations are repeated. Last, as many values as the option `recompute` names are
+  // recomputed.
   ScanKept run() {
     again_.assign(static_cast<size_t>(work_.work.value_count()), false);
     do collect_needed();
@@ -92,7 +93,8 @@ private:
     }
   }
 
-  // Bytes to keep in addition where the value is computed again of what is kept; `path`: the cheap values on the way.
+  // Returns the additional bytes to keep if the value is recomputed from kept values. path:
+  // receives the cheap values that are recomputed on the way.
   int64_t cost_again(int32_t id, std::vector<int32_t>& path) const {
     int64_t cost = 0;
     path.push_back(id);
@@ -121,7 +123,8 @@ private:
     return cost;
   }
 
-  // One residual less, or several smaller ones in its place. False: nothing is gained any more.
+  // Recomputes one residual, from values that need fewer bytes. Returns false if no residual saves
+  // bytes.
   bool keep_less() {
     for (const Passed& kept : made_.residuals) {
       const int32_t producer = work_.work.producer(kept.work);
@@ -135,10 +138,10 @@ private:
     return false;
   }
 
-  // A value of which every number is kept in slices is kept itself: gradients find room in one large stack where they
-  // find none in several small ones (cpu/stack_overlap.h).
+  // Keeps a whole value if all its numbers are kept in slices. Gradients can reuse the memory of
+  // one large stack, but not of several small ones (cpu/stack_overlap.h).
   void keep_whole() {
-    std::map<int32_t, std::vector<int32_t>> slices; // by the value they are of
+    std::map<int32_t, std::vector<int32_t>> slices; // by the value that is sliced
     for (const Passed& kept : made_.residuals) {
       const int32_t producer = work_.work.producer(kept.work);
       if (producer < 0 || work_.kept_already(kept.work).defined()) continue;
@@ -158,13 +161,14 @@ private:
     collect_needed();
   }
 
-  // Of one step: what is kept for it, and the operations of the forward body that the backward body repeats.
+  // The price of a set of kept values: bytes kept per step, and operations that the backward body
+  // repeats per step.
   struct Price {
     int64_t bytes = 0;
     double operations = 0;
   };
   Price price() const {
-    constexpr double kPass = 16; // operations that a pass over one number in memory is worth
+    constexpr double kPass = 16; // a pass over memory counts as this many operations per number
     Price sum;
     for (const Passed& kept : made_.residuals) {
       if (!work_.kept_already(kept.work).defined()) sum.bytes += work_.bytes_of(kept.work);
@@ -179,7 +183,7 @@ private:
     return sum;
   }
 
-  // The value and what it is made of, up to what is kept, will be computed again.
+  // Marks the value, and the values between it and the kept ones, to be recomputed.
   void mark_again(int32_t id) {
     const int32_t producer = work_.work.producer(id);
     if (producer < 0) return;
@@ -190,11 +194,11 @@ private:
     }
   }
 
-  // One way to keep less: what would be computed again, and what that gives.
+  // One way to keep less: the values that would be recomputed, and the bytes saved.
   struct Choice {
     std::vector<bool> again;
     int64_t saved = 0;
-    double ratio = 0; // bytes for an operation
+    double ratio = 0; // bytes saved per operation
   };
   std::vector<Choice> choices() {
     const std::vector<bool> before = again_;
@@ -217,8 +221,9 @@ private:
     return made;
   }
 
-  // Gives up the kept value that saves most bytes for an operation; of about equal ones the smallest, so that no more is
-  // given up than must be. False: none saves any.
+  // Recomputes the kept value that saves most bytes per operation. Among values with about the same
+  // ratio it takes the one that saves least, so that no more than necessary is recomputed. Returns
+  // false if no value saves bytes.
   bool recompute_one() {
     constexpr double kAboutEqual = 0.8;
     const std::vector<Choice> all = choices();
@@ -234,9 +239,6 @@ private:
     collect_needed();
     return true;
   }
-
-  // Makes every residual a per-step result of the forward scan; one that is a result already is
-  // used as it is.
 
   const ScanWork& work_;
   ScanKept made_;

@@ -1,4 +1,4 @@
-// The same elements in another shape or order.
+// Operations that return the same elements in another shape or order.
 
 #include "graph/ops/build.h"
 
@@ -9,7 +9,7 @@ namespace {
 
 using namespace ops;
 
-// broadcast: numpy rules, trailing axes align and extent 1 repeats.
+// broadcast: as in numpy, trailing axes align and extent 1 repeats.
 
 Types broadcast_types(const OpCall& call) {
   expect_inputs(call, 1);
@@ -74,7 +74,7 @@ std::vector<Value> transpose_vjp(const VjpCall& call) {
   return {transpose(call.grads[0], inverse)};
 }
 
-// reverse: the order along one axis turned round.
+// reverse: the opposite order along one axis.
 
 Types reverse_types(const OpCall& call) {
   expect_inputs(call, 1);

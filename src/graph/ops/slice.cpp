@@ -1,4 +1,4 @@
-// Parts of arrays: slice, pad, concat, and slices whose begin is a value of the run.
+// Operations on parts of arrays: slice, pad, concat, and slices whose begin is a value of the run.
 
 #include "graph/ops/build.h"
 
@@ -108,8 +108,8 @@ std::vector<Value> concat_vjp(const VjpCall& call) {
   return grads;
 }
 
-// dynamic_slice and dynamic_update_slice: windows whose place is known at run time; each is the
-// other's gradient.
+// dynamic_slice and dynamic_update_slice: windows whose begin is a value of the run. Each is used
+// in the other's gradient.
 
 void expect_begins(const OpCall& call, size_t first) {
   expect_inputs(call, first + static_cast<size_t>(call.inputs[0].shape.rank()));

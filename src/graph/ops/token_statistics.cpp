@@ -1,5 +1,5 @@
-// token_statistics: the statistics that decoding needs of a row of logits; never (rows, vocab) on the
-// host. A decision: no gradient.
+// token_statistics: computes the statistics of each row of logits that decoding needs, without
+// copying (rows, vocab) to the host. It has no gradient.
 
 #include "graph/ops/build.h"
 
@@ -63,7 +63,7 @@ Value column(Value row) {
   return reshape(row, Shape{row.dim(0), 1});
 }
 
-// u8(rows, vocab): ids the draw may take, after both filters. z: logits / temperature.
+// Returns u8(rows, vocab), 1 for an id that passes both filters. z: logits / temperature.
 Value kept_ids(Graph& graph, Value z, Value top_k_limit, Value top_p_limit, bool nucleus_first) {
   const TopK sorted = sort(z, true);
   const Value place = iota(graph, z.shape(), DType::i32, 1);
@@ -85,7 +85,8 @@ Value kept_ids(Graph& graph, Value z, Value top_k_limit, Value top_p_limit, bool
   return greater(by_id, full_like(by_id, 0.5));
 }
 
-// The first kept id whose running weight exceeds uniform * total, else the last kept one.
+// Returns the first kept id at which the running sum of weights exceeds uniform * total, else the
+// last kept id.
 Value draw_id(Graph& graph, Value z, Value kept, Value uniform) {
   const Value none = full_like(z, 0), id = iota(graph, z.shape(), DType::i32, 1);
   const Value weight = select(kept, exp(subtract(z, max(z, {1}, true))), none);
@@ -98,7 +99,7 @@ Value draw_id(Graph& graph, Value z, Value kept, Value uniform) {
   return select(any, argmax(hit, 1), last);
 }
 
-// The kept id whose logit and noise sum highest.
+// Returns the kept id with the largest sum of logit and noise.
 Value noisy_id(Value z, Value kept, Value noise) {
   const Value lowest = full_like(z, -std::numeric_limits<double>::infinity());
   return argmax(select(kept, add(z, noise), lowest), 1);
@@ -108,7 +109,7 @@ struct Shaped {
   Value prob, margin, entropy; // (rows)
 };
 
-// Of softmax(z) over the kept ids.
+// Returns statistics of softmax(z) over the kept ids.
 Shaped shaped_statistics(Value z, Value kept, Value draw) {
   const Value none = full_like(z, 0);
   const Value weight = select(kept, exp(subtract(z, max(z, {1}, true))), none);
@@ -144,7 +145,7 @@ std::vector<Value> token_statistics_plain(Graph& graph, const Node& node,
       subtract(lse, sum(select(seen, multiply(p, select(seen, logits, none)), none), {1}));
   const TopK tops = top_k(logits, node.attributes.integer("top"));
   const Value top_seen = greater(tops.values, slice_axis(lowest, 1, 0, tops.values.dim(1)));
-  // Of logits (rows, any): softmax by its own formula, or by way of the logarithm.
+  // `probability` takes logits (rows, any). It divides by the sum, or subtracts the log-sum-exp.
   const Value most = max(logits, {1}, true);
   const Value total = sum(exp(subtract(logits, most)), {1}, true);
   const bool as_softmax = node.attributes.has("as_softmax");

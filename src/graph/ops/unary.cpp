@@ -1,5 +1,5 @@
-// Elementwise functions of one value: one shape rule, one row of the table each. g: gradient of the
-// result y = f(x).
+// Elementwise functions of one value. They share one shape rule; each has one row of the table. g:
+// gradient of the result y = f(x).
 
 #include "graph/ops/build.h"
 

@@ -1,5 +1,5 @@
-// while: steps as long as cond(state) holds; the number is decided by data, so there is no
-// gradient.
+// while: repeats a body while cond(state) is not 0. It has no gradient, because data decide the
+// number of steps.
 
 #include "graph/ops/build.h"
 
@@ -10,7 +10,7 @@ namespace {
 
 using namespace ops;
 
-// Axes over which a graph exchanges numbers, bodies included.
+// Returns the axes over which a graph and its bodies exchange arrays.
 AxisSet communication_axes(const Graph& graph) {
   AxisSet axes;
   for (const Node& node : graph.nodes()) {
@@ -76,7 +76,7 @@ Types while_types(const OpCall& call) {
               fmt::format("state {} of loop {} enters as {} and leaves as {}",
                           body.inputs()[i].name, body.name(), call.inputs[i].text(), next.text()));
     }
-    // Ranks that stop at different steps hold different states.
+    // Ranks that stop at different steps have different states, so the state must vary.
     ValueType result = next;
     result.axes = result.axes.with(decision.axes);
     if (!(result == next)) {

@@ -1,6 +1,7 @@
-// count_exchanges: what the collective operations of a graph send. The bytes are those of a ring: of n bytes of a rank over m
-// ranks a sum is 2 n (m - 1) / m, one whose parts stay cut n (m - 1) / m (Thakur et al. 2005, Optimization of Collective
-// Communication Operations in MPICH).
+// count_exchanges: counts the bytes that the collective operations of a graph send, as a ring of
+// ranks sends them (Thakur et al. 2005, Optimization of Collective Communication Operations in
+// MPICH). With n bytes per rank and m ranks, a rank sends 2 n (m - 1) / m bytes in an all-reduce
+// and n (m - 1) / m in a reduce-scatter.
 
 #include "graph/op.h"
 #include "graph/ops/scan.h"
@@ -24,7 +25,7 @@ AxisSet exchanged_axes(const Node& node) {
   return axes;
 }
 
-// How many times its own bytes a rank sends to the others of its group.
+// Returns the bytes that a rank sends to its group, as a multiple of its own bytes.
 double sent_share(std::string_view name, double ranks) {
   const double others = ranks - 1;
   if (name == "all_gather") return others;
@@ -32,7 +33,8 @@ double sent_share(std::string_view name, double ranks) {
   return name == "permute" ? 1 : others / ranks;
 }
 
-// Keys and values are passed on by all ranks but the last; in the gradient their own go all the way round.
+// Returns the exchange of ring attention. Keys and values make ranks - 1 hops; in the gradient
+// their gradients make `ranks` hops in addition.
 Exchange of_ring(const Graph& graph, const Node& node, double ranks) {
   const double hops = node.outputs.size() == 2 ? ranks - 1 : 2 * ranks - 1;
   double bytes = 0;

@@ -1,5 +1,5 @@
-// count_flops: floating-point operations of products and attention in one run; all else is
-// negligible.
+// count_flops: counts the floating-point operations of products and attention in one run. Other
+// operations are negligible.
 
 #include "graph/op.h"
 #include "graph/ops/scan.h"
@@ -18,7 +18,9 @@ double extent(const Graph& graph, int32_t id, int64_t axis) {
   return static_cast<double>(graph.type(id).numbers().dim(axis));
 }
 
-// q (batch, queries, heads, dim), v (batch, keys, kv_heads, vdim); a causal square needs half.
+// Returns two operations per pair of query and key, for q (batch, queries, heads, dim) and v
+// (batch, keys, kv_heads, vdim). A causal or block_causal mask with as many keys as queries needs
+// half of them.
 double attention_pair(const Graph& graph, const Node& node) {
   const Shape& q = graph.type(node.inputs[0]).shape;
   const int32_t v = node.inputs[2];
@@ -44,7 +46,7 @@ double count_flops(const Graph& graph, const Node& node) {
   if (name == "linear_cross_entropy" || name == "token_statistics")
     return 2 * count(0) * last(1, 0);
   if (name == "linear_cross_entropy_grad") {
-    // logits again, dx, and dweight where it is wanted
+    // The logits again, dx, and dweight if it is wanted.
     return 2 * count(0) * last(1, 0) * (node.attributes.flag("want_weight") ? 3 : 2);
   }
   if (name == "linear_cross_entropy_with_grad") // logits once, dx, dweight

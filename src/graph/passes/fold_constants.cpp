@@ -1,5 +1,5 @@
-// fold_constants: exact arithmetic on numbers known when the graph is built. Functions an engine
-// may round in its own way (exp, log, ...) are left to it.
+// fold_constants: computes exact arithmetic on numbers that are known when the graph is built.
+// Functions that engines may round differently (exp, log, ...) are not folded.
 
 #include "graph/op.h"
 #include "graph/ops.h"
@@ -13,7 +13,7 @@
 namespace dllm::graph {
 namespace {
 
-// A value whose elements are all one number.
+// A value whose elements are all the same number.
 struct Uniform {
   DType dtype;
   double number; // exact for every type that is folded
@@ -23,7 +23,7 @@ bool is_folded_type(DType dtype) {
   return dtype == DType::f32 || dtype == DType::i32 || dtype == DType::u8;
 }
 
-// Rounds to the type; nothing when an i32 would wrap.
+// Rounds a number to the type. Returns nothing if an i32 would wrap.
 std::optional<double> in_type(DType dtype, double number) {
   if (dtype == DType::f32) return static_cast<double>(static_cast<float>(number));
   if (dtype == DType::i32 && std::abs(number) > 2147483647.0) return std::nullopt;
@@ -124,7 +124,7 @@ private:
     return Uniform{to, *in_type(to, to == DType::i32 ? std::trunc(x.number) : x.number)};
   }
 
-  // x * 1, x / 1, x - 0, and x + 0 of integers (a float -0 + 0 is +0) are x.
+  // x * 1, x / 1, x - 0, and x + 0 for integers are x. For floats -0 + 0 is +0.
   static std::optional<Value> identity(Cloner& cloner, Graph&, const Node& node,
                                        const Known& known) {
     const std::string_view name = node.op->name;

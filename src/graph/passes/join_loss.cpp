@@ -1,4 +1,5 @@
-// join_loss_gradients: a loss of a head and its gradient as one operation, which computes the logits once.
+// join_loss_gradients: joins the loss of a head and its gradient into one operation, which computes
+// the logits once.
 
 #include "graph/op.h"
 #include "graph/ops/build.h"
@@ -14,7 +15,7 @@ bool is_op(const Node& node, std::string_view name) {
   return std::string_view(node.op->name) == name;
 }
 
-// Copies a graph; each loss whose gradient can be joined takes the place of both.
+// Copies a graph and replaces each loss and its gradient, where possible, by one operation.
 class LossJoiner {
 public:
   explicit LossJoiner(const Graph& graph)
@@ -42,8 +43,8 @@ public:
 private:
   const Node& node(int32_t n) const { return graph_.nodes()[static_cast<size_t>(n)]; }
 
-  // The loss that node `n` is the gradient of, or -1: the same operands, and a weight of the rows that is known before
-  // the loss.
+  // Returns the loss whose gradient node `n` is, or -1 if they cannot be joined. The operands must
+  // be the same, and the row weights must not depend on the loss.
   int32_t loss_of(int32_t n) const {
     const Node& grad = node(n);
     if (!is_op(grad, "linear_cross_entropy_grad")) return -1;
@@ -97,7 +98,7 @@ private:
   const Graph& graph_;
   std::shared_ptr<Graph> made_;
   Cloner cloner_;
-  std::vector<int32_t> partner_; // by node: of a loss the gradient it is joined with, or -1
+  std::vector<int32_t> partner_; // by node: the gradient that joins a loss, or -1
 };
 
 } // namespace

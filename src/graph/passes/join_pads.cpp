@@ -1,5 +1,6 @@
-// join_pads: a sum of arrays that zeros pad to one shape, each in a place of its own, is their concatenation. Gradients of a value
-// that is cut into slices (queries, keys and values of one product) are such sums: five passes over memory in place of one.
+// join_pads: replaces a sum of zero-padded arrays that do not overlap by their concatenation. The
+// gradient of a value that is cut into slices (queries, keys and values of one product) is such a
+// sum. The sum takes five passes over memory, the concatenation one.
 
 #include "graph/op.h"
 #include "graph/ops.h"
@@ -18,16 +19,17 @@ bool has_name(const Node& node, std::string_view name) {
 }
 
 struct Part {
-  int32_t value; // what is padded
-  int64_t begin; // along the axis
+  int32_t value; // the value that is padded
+  int64_t begin; // its first index along the axis
 };
 
-// The parts of one sum, in any order.
+// Collects the parts of one sum.
 class PadSum {
 public:
   explicit PadSum(const Graph& graph) : graph_(graph) {}
 
-  // The parts along axis(), the first one first, where `node` is such a sum of all of its result.
+  // Returns the parts, ordered along axis(), if `node` is a sum of padded arrays that fill its
+  // result without overlap.
   std::optional<std::vector<Part>> parts_of(const Node& node) {
     if (!has_name(node, "add")) return std::nullopt;
     shape_ = graph_.type(node.outputs[0]).shape;
@@ -53,7 +55,7 @@ private:
     return has_name(node, "pad") && is_zero(node.inputs[1]) && take(node);
   }
 
-  // A pad along one axis, the same for all.
+  // Adds a part. Returns false unless it is padded along one axis, the same for all parts.
   bool take(const Node& pad) {
     const auto& low = pad.attributes.list("low");
     const auto& high = pad.attributes.list("high");
@@ -77,7 +79,7 @@ private:
   }
 
   const Graph& graph_;
-  Shape shape_; // of the sum
+  Shape shape_; // shape of the sum
   std::vector<Part> parts_;
   int64_t axis_ = -1;
 };

@@ -1,4 +1,4 @@
-// Nodes that are not needed: dead code, and of nodes that compute the same, all but one. A barrier is never merged.
+// Removes dead code and merges nodes that compute the same values. A barrier is never merged.
 #include "graph/op.h"
 #include "graph/ops/scan.h"
 #include "graph/passes.h"
@@ -11,7 +11,7 @@ namespace dllm::graph {
 
 namespace {
 
-// Values of `graph` that the given ones depend on; one entry per value.
+// Returns, for every value of `graph`, whether `roots` depend on it.
 std::vector<bool> needed_values(const Graph& graph, std::span<const int32_t> roots) {
   std::vector<bool> needed(static_cast<size_t>(graph.value_count()));
   for (int32_t root : roots) needed[static_cast<size_t>(root)] = true;
@@ -28,7 +28,8 @@ struct LiveScan {
   std::vector<bool> inputs;  // operands of the node
 };
 
-// A carry is live when its final value is used or when a live value of a step reads it.
+// Returns the live operands and results of a scan. A carry is live if its final value is used or a
+// live value of a step reads it.
 LiveScan live_scan(const Node& node, const ops::ScanPlan& plan, const std::vector<bool>& used) {
   const Graph& body = *node.bodies[0];
   LiveScan live{used, std::vector<bool>(node.inputs.size())};
@@ -95,7 +96,7 @@ void copy_scan(Cloner& cloner, Graph& to, const Node& node, const LiveScan& live
 } // namespace
 
 std::shared_ptr<Graph> remove_dead_code(const Graph& graph) {
-  // Backward: which values are needed, scans by what is live inside them.
+  // Walks backward and marks the needed values; of a scan only the live parts.
   std::vector<bool> needed(static_cast<size_t>(graph.value_count()));
   std::vector<LiveScan> scans(graph.nodes().size());
   for (const GraphOutput& output : graph.outputs())
@@ -143,7 +144,7 @@ bool same_literal(const Tensor& a, const Tensor& b) {
          std::memcmp(a.bytes(), b.bytes(), static_cast<size_t>(a.byte_size())) == 0;
 }
 
-// A key that equal nodes share; unequal ones may, too.
+// Returns a hash of a node. Equal nodes have equal hashes.
 size_t key_of(const Node& node) {
   size_t key = std::hash<const void*>{}(node.op);
   for (int32_t id : node.inputs) key = key * 1000003u + static_cast<size_t>(id) + 1;
@@ -163,7 +164,7 @@ bool same_node(const Node& a, const Node& b) {
 
 using Table = std::unordered_multimap<size_t, int32_t>;
 
-// The earlier node of `to` that computes what `wanted` would, or -1.
+// Returns the earlier node of `to` that equals `wanted`, or -1.
 int32_t find_same(const Graph& to, const Table& table, size_t key, const Node& wanted) {
   const auto [begin, end] = table.equal_range(key);
   for (auto it = begin; it != end; ++it) {
@@ -176,7 +177,7 @@ int32_t find_same(const Graph& to, const Table& table, size_t key, const Node& w
 
 std::shared_ptr<Graph> merge_common_nodes(const Graph& graph) {
   BodyMemo memo;
-  std::map<const Graph*, Table> tables; // one per graph that is being made
+  std::map<const Graph*, Table> tables; // by graph that is being built
   const Replace replace = [&](Cloner& cloner, Graph& to, int32_t index,
                               std::vector<std::shared_ptr<const Graph>> bodies) {
     Node wanted = cloner.from().nodes()[static_cast<size_t>(index)];

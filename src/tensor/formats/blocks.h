@@ -1,13 +1,15 @@
 #pragma once
-// What the formats of ggml share. A format is a struct:
+// Turns a struct that encodes one block into a WeightFormat; all ggml formats use this header. The
+// struct has:
 //
 //   kBlock, kBytes       numbers and bytes of a block
-//   kHalves              where its f16 numbers lie, an array of offsets
-//   encode(x, block)     kBlock numbers to kBytes bytes
-//   decode(block, x)     the inverse; products are rounded in the order of PyPI gguf, so results are equal bit for bit
+//   kHalves              byte offsets of the block's f16 numbers
+//   encode(x, block)     stores kBlock numbers in kBytes bytes
+//   decode(block, x)     the inverse. It rounds products in the order of the PyPI package gguf,
+//                        so results are equal bit for bit.
 //
-// Panel block: byte b of lane l is at 16 b + l, so that one load gives neighbouring rows at one k. The two bytes of an
-// f16 stay together: 16 of them are a row of 32 bytes.
+// In a panel block byte b of lane l is at 16 b + l, so one load reads neighbouring rows at one k.
+// The two bytes of an f16 stay together: the f16 numbers of 16 lanes are a row of 32 bytes.
 
 #include "tensor/weight_format.h"
 
@@ -23,7 +25,7 @@ inline float load_half(const uint8_t* from) {
   return f16_to_f32(bits);
 }
 
-// Returns the number that is stored.
+// Stores `value` rounded to f16 and returns the rounded number.
 inline float store_half(float value, uint8_t* to) {
   const uint16_t bits = f32_to_f16(value);
   std::memcpy(to, &bits, sizeof bits);
@@ -55,7 +57,7 @@ template <class B> struct BlockFunctions {
       B::decode(block, to + begin);
   }
 
-  // Where byte `at` of a lane lies.
+  // Returns the offset in the panel block of byte `at` of a lane's block.
   static int64_t panel_place(int64_t at, int64_t lane) {
     for (const int64_t half : B::kHalves) {
       if (at == half || at == half + 1) return half * kPanelRows + 2 * lane + (at - half);
@@ -85,7 +87,8 @@ template <class B> struct BlockFunctions {
   }
 };
 
-// --- blocks of 32 with 4 bits a number: the low half of byte i is number i, the high half number 16 + i ---
+// --- blocks of 32 numbers of 4 bits: byte i stores number i in its low half and number 16 + i in
+// its high half ---
 
 inline int nibble(const uint8_t* packed, int i) {
   return i < 16 ? packed[i] & 15 : packed[i - 16] >> 4;
@@ -96,7 +99,7 @@ inline void store_nibbles(const uint8_t* levels, uint8_t* packed) {
     packed[i] = static_cast<uint8_t>((levels[i] & 15) | (levels[i + 16] & 15) << 4);
 }
 
-// The fifth bits of 32 numbers are one word, bit i for number i.
+// Returns 16 if the fifth bit of number i is set, else 0. Bit i of the 32-bit word is for number i.
 inline int fifth_bit(const uint8_t* word, int i) {
   return (word[i / 8] >> (i % 8) & 1) << 4;
 }

@@ -1,4 +1,5 @@
-// f16: IEEE half floats. Graphs compute with no arrays of this type, so a matrix of them is bytes: blocks of one number.
+// f16: IEEE half floats. Graphs do not compute with arrays of this type, so a matrix of f16 is
+// stored as bytes, in blocks of one number.
 
 #include "tensor/weight_format.h"
 

@@ -1,4 +1,4 @@
-// f32: the numbers as they are.
+// f32: every number is stored as one float.
 
 #include "tensor/weight_format.h"
 

@@ -1,7 +1,8 @@
 #pragma once
-// Scales of a group of numbers by least squares. For given levels q the best scale (and offset) of x = scale q + offset
-// is a linear regression; levels follow from a guess of the scale, so several guesses around the one that maps the
-// largest number onto the last level are tried and the one with the smallest squared error is kept.
+// Fits the scale and offset of a group of numbers, x = scale q + offset, by least squares. For
+// given levels q the best scale and offset are a linear regression. The levels follow from a guess
+// of the scale. Several guesses are tried, around the scale that maps the largest number to the
+// last level; the fit with the smallest squared error is kept.
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +11,7 @@
 namespace dllm::formats {
 
 inline int nearest_level(float x, int low, int high) {
-  // A block that holds infinity or NaN gets some level; loading checks for these.
+  // Infinity and NaN get an arbitrary level, because loading a model rejects them.
   const float whole = std::nearbyint(x);
   return whole <= static_cast<float>(low)    ? low
          : whole >= static_cast<float>(high) ? high
@@ -19,10 +20,11 @@ inline int nearest_level(float x, int low, int high) {
 }
 
 inline constexpr int kFitSteps = 12;    // guesses on each side
-inline constexpr float kFitStep = 0.1f; // between guesses, in levels
+inline constexpr float kFitStep = 0.1f; // distance of two guesses, in levels
 
-// x = scale * level(q). `value(x)` is the value of the level nearest to x, `end` the value of the last level, to which
-// the largest |x| is mapped; guesses are `apart`. 0 when all numbers are 0.
+// Returns the scale of x = scale * level(q), or 0 if all numbers are 0. value(x): the level nearest
+// to x. end: the last level, to which the guesses map the largest |x|. apart: distance of two
+// guesses.
 template <class Value>
 float fit_scale(const float* x, int count, float end, float apart, Value value) {
   float top = 0;
@@ -30,7 +32,7 @@ float fit_scale(const float* x, int count, float end, float apart, Value value) 
     if (std::abs(x[i]) > std::abs(top)) top = x[i];
   }
   if (top == 0 || !std::isfinite(top)) return 0;
-  float best_scale = top / end, best = -1; // best: what the squared error decreases by
+  float best_scale = top / end, best = -1; // best: decrease of the squared error
   for (int step = -kFitSteps; step <= kFitSteps; ++step) {
     const float inverse = (end + apart * static_cast<float>(step)) / top;
     float xq = 0, qq = 0;
@@ -51,7 +53,7 @@ struct LineFit {
   float scale, offset;
 };
 
-// x = scale q + offset with q in 0..levels. downward: the offset must not be above 0.
+// Fits x = scale q + offset with q in 0..levels. downward: the offset is at most 0.
 inline LineFit fit_line(const float* x, int count, int levels, bool downward) {
   float low = x[0], high = x[0];
   for (int i = 1; i < count; ++i) {

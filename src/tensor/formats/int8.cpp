@@ -1,5 +1,5 @@
-// int8: q = round(x / s), s = max|x| / 127 of the row, symmetric. The scales are an array of their own, so that they
-// multiply a finished chain: one multiplication per output.
+// int8: q = round(x / s), s = max|x| / 127 of the row, symmetric. The scales are a separate array,
+// so a product multiplies each finished sum by its scale once.
 
 #include "tensor/weight_format.h"
 

@@ -1,5 +1,5 @@
-// iq4_nl of ggml: 32 numbers are an f16 scale d and 32 places of 4 bits in a table of uneven levels; x = d table[q].
-// Bytes: d, 16 bytes of places.
+// iq4_nl of ggml: 32 numbers are an f16 scale d and 32 indices of 4 bits into a table of uneven
+// levels; x = d table[q]. Bytes: d, 16 bytes of indices.
 
 #include "tensor/formats/blocks.h"
 #include "tensor/formats/fit.h"

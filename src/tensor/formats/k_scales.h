@@ -1,7 +1,8 @@
 #pragma once
-// The scales of q4_k and q5_k of ggml: 256 numbers are 8 groups of 32, x = (d scale) q - dmin minimum. A group has a
-// scale and a minimum of 6 bits, packed into 12 bytes: the last four groups keep their upper two bits above the first
-// eight numbers.
+// Encodes and decodes the scales of the ggml formats q4_k and q5_k. A block is 8 groups of 32
+// numbers, x = (d scale) q - dmin minimum. Each group has a scale and a minimum of 6 bits. The 16
+// numbers of 6 bits are packed into 12 bytes: the upper two bits of groups 4 to 7 are stored in the
+// upper two bits of the first eight bytes.
 
 #include "tensor/formats/blocks.h"
 #include "tensor/formats/fit.h"
@@ -27,13 +28,13 @@ inline void store_six_bits(const SixBits (&groups)[8], uint8_t* packed) {
   }
 }
 
-// Fits all groups, stores d, dmin and the 12 bytes, and gives the 256 levels.
+// Fits all groups, stores d, dmin and the 12 bytes, and writes the 256 levels.
 inline void encode_groups(const float* x, int top_level, uint8_t* block, uint8_t* levels) {
   LineFit fits[8];
   float top_scale = 0, top_minimum = 0;
   for (int j = 0; j < 8; ++j) {
     fits[j] = fit_line(x + 32 * j, 32, top_level, true);
-    // Numbers that are all above 0 have a line through 0.
+    // The offset is at most 0, also for a group whose numbers are all positive.
     fits[j].offset = std::min(fits[j].offset, 0.0f);
     top_scale = std::max(top_scale, fits[j].scale);
     top_minimum = std::max(top_minimum, -fits[j].offset);
@@ -52,7 +53,7 @@ inline void encode_groups(const float* x, int top_level, uint8_t* block, uint8_t
   store_six_bits(groups, block + 4);
 }
 
-// Groups 2c and 2c + 1 are the low and the high halves of 32 bytes.
+// Packs the levels: groups 2c and 2c + 1 are the low and the high halves of 32 bytes.
 inline void store_group_nibbles(const uint8_t* levels, uint8_t* packed) {
   for (int i = 0; i < 128; ++i) {
     const uint8_t* pair = levels + i / 32 * 64 + i % 32;
@@ -60,7 +61,7 @@ inline void store_group_nibbles(const uint8_t* levels, uint8_t* packed) {
   }
 }
 
-// fifth: 32 bytes, bit `group` of byte i % 32; or null.
+// fifth: 32 bytes, or null. Bit j of byte i is the fifth bit of number i of group j.
 inline void decode_groups(const uint8_t* block, const uint8_t* fifth, const uint8_t* nibbles,
                           float* x) {
   const float d = load_half(block), dmin = load_half(block + 2);

@@ -1,5 +1,6 @@
-// mxfp4 (OCP Microscaling Formats 1.0; bytes as ggml has them): 32 numbers are a power of two 2^(e - 127) and 32 floats
-// E2M1; x = 2^(e - 128) * (2 E2M1). e = 0 and 1 give denormal scales. Bytes: e, 16 bytes of floats.
+// mxfp4 (OCP Microscaling Formats 1.0; bytes in the order of ggml): 32 numbers are a power of two
+// 2^(e - 127) and 32 floats E2M1; x = 2^(e - 128) * (2 E2M1). The scales of e = 0 and 1 are
+// denormal. Bytes: e, 16 bytes of floats.
 
 #include "tensor/formats/blocks.h"
 #include "tensor/formats/levels.h"
@@ -14,7 +15,7 @@ struct BlockMxfp4 {
   static constexpr int64_t kBlock = 32, kBytes = 17;
   static constexpr std::array<int64_t, 0> kHalves = {};
 
-  // Half of the power of two.
+  // Returns half of the power of two.
   static float scale(int e) {
     const auto power = static_cast<uint32_t>(e);
     return std::bit_cast<float>(e < 2 ? 0x00200000u << power : (power - 1) << 23);
@@ -31,7 +32,7 @@ struct BlockMxfp4 {
     return error;
   }
 
-  // The exponent that brings the largest number to the last level, or a neighbour.
+  // Tries the exponent that maps the largest number to the last level, and its neighbours.
   static void encode(const float* x, uint8_t* block) {
     float top = 0;
     for (int i = 0; i < 32; ++i) top = std::max(top, std::abs(x[i]));

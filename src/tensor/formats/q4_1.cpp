@@ -1,5 +1,5 @@
-// q4_1 of ggml: 32 numbers are an f16 scale d, an f16 minimum m and 32 levels of 4 bits; x = d q + m.
-// Bytes: d, m, 16 bytes of levels.
+// q4_1 of ggml: 32 numbers are an f16 scale d, an f16 minimum m and 32 levels of 4 bits; x = d q +
+// m. Bytes: d, m, 16 bytes of levels.
 
 #include "tensor/formats/blocks.h"
 #include "tensor/formats/fit.h"

@@ -1,5 +1,5 @@
-// q4_k of ggml: 256 numbers are 8 groups of 32 with a scale and a minimum each (k_scales.h) and levels of 4 bits.
-// Bytes: d, dmin, 12 bytes of scales and minimums, 128 bytes of levels.
+// q4_k of ggml: 256 numbers are 8 groups of 32. A group has a scale and a minimum (k_scales.h) and
+// levels of 4 bits. Bytes: d, dmin, 12 bytes of scales and minimums, 128 bytes of levels.
 
 #include "tensor/formats/k_scales.h"
 

@@ -1,5 +1,5 @@
-// q5_1 of ggml: 32 numbers are an f16 scale d, an f16 minimum m and 32 levels of 5 bits; x = d q + m.
-// Bytes: d, m, a word of fifth bits, 16 bytes of the low four bits.
+// q5_1 of ggml: 32 numbers are an f16 scale d, an f16 minimum m and 32 levels of 5 bits; x = d q +
+// m. Bytes: d, m, a word of fifth bits, 16 bytes of the low four bits.
 
 #include "tensor/formats/blocks.h"
 #include "tensor/formats/fit.h"

@@ -1,5 +1,6 @@
-// q5_k of ggml: 256 numbers are 8 groups of 32 with a scale and a minimum each (k_scales.h) and levels of 5 bits.
-// Bytes: d, dmin, 12 bytes of scales and minimums, 32 bytes of fifth bits, 128 bytes of the low four bits.
+// q5_k of ggml: 256 numbers are 8 groups of 32. A group has a scale and a minimum (k_scales.h) and
+// levels of 5 bits. Bytes: d, dmin, 12 bytes of scales and minimums, 32 bytes of fifth bits, 128
+// bytes of the low four bits.
 
 #include "tensor/formats/k_scales.h"
 

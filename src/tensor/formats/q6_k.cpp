@@ -1,6 +1,8 @@
-// q6_k of ggml: 256 numbers are 16 groups of 16 with a scale of 8 bits each, and levels of 6 bits; x = d scale (q - 32).
-// Bytes: 128 of the low four bits, 64 of the upper two bits, 16 scales, d. Halves of 128 numbers are stored apart; a
-// half is four parts of 32 numbers: parts 0 and 2, and 1 and 3, share bytes of the low bits, all four of the upper ones.
+// q6_k of ggml: 256 numbers are 16 groups of 16 with a scale of 8 bits each, and levels of 6 bits;
+// x = d scale (q - 32). Bytes: 128 of the low four bits, 64 of the upper two bits, 16 scales, d.
+// The two halves of 128 numbers are stored one after the other. A half is four parts of 32 numbers.
+// Parts 0 and 2, and 1 and 3, share the bytes of the low bits; all four parts share the bytes of
+// the upper bits.
 
 #include "tensor/formats/blocks.h"
 #include "tensor/formats/fit.h"
@@ -46,7 +48,7 @@ struct BlockQ6_K {
   }
 
 private:
-  // REQUIRES: the bits of the number are 0.
+  // REQUIRES: the bits of the number in `block` are 0.
   static void store(uint8_t* block, int i, int q) {
     const int half = i / 128, part = i % 128 / 32, column = i % 32;
     uint8_t& low = block[half * 64 + part % 2 * 32 + column];

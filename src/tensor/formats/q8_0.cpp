@@ -1,5 +1,6 @@
-// q8_0 of ggml: 32 numbers are an f16 scale d and 32 int8 q; x = d q. The product of 11 and 8 bits is exact in f32.
-// Panel block: 16 scales, then [32][16] integers, so that one load gives neighbouring rows at one k.
+// q8_0 of ggml: 32 numbers are an f16 scale d and 32 int8 q; x = d q. The product of 11 and 8 bits
+// is exact in f32. A panel block is 16 scales, then [32][16] integers, so one load reads
+// neighbouring rows at one k.
 
 #include "tensor/weight_format.h"
 
@@ -12,7 +13,8 @@ namespace {
 
 constexpr int64_t kQ8Block = 32, kQ8Bytes = 34;
 
-// As ggml's reference quantization: d = max|x| / 127 in f32, q = round(x / d) half away from zero, d stored as f16.
+// Quantizes as ggml's reference does: d = max|x| / 127 in f32, q = round(x / d) with halves away
+// from zero, d stored as f16.
 double quantize_q8_0(const float* row, int64_t k, std::byte* to, float*) {
   double error = 0;
   for (int64_t begin = 0; begin < k; begin += kQ8Block, row += kQ8Block, to += kQ8Bytes) {
