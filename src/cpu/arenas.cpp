@@ -1,4 +1,4 @@
-// Arenas of runs, and runs that wait for memory.
+// Implements ArenaStore and RunGate (memory.h).
 
 #include "cpu/memory.h"
 
@@ -12,7 +12,7 @@ namespace dllm::cpu {
 std::unique_ptr<Block> ArenaStore::take(int64_t bytes) {
   std::vector<std::unique_ptr<Block>> too_small;
   std::unique_lock lock(mutex_);
-  // The smallest idle arena that is large enough; a new one replaces those that are too small.
+  // The smallest idle arena that is large enough. If none is, a new arena replaces all idle ones.
   auto best = idle_.end();
   for (auto it = idle_.begin(); it != idle_.end(); ++it) {
     if ((*it)->bytes() >= bytes && (best == idle_.end() || (*it)->bytes() < (*best)->bytes()))
@@ -35,7 +35,7 @@ void ArenaStore::give(std::unique_ptr<Block> arena) {
   if (idle_.size() < most) {
     idle_.push_back(std::move(arena));
   } else if (arena->bytes() > idle_.front()->bytes()) {
-    idle_.front().swap(arena); // the smaller one goes with the argument, after the lock
+    idle_.front().swap(arena); // the argument frees the smaller arena after the lock is released
   }
 }
 
@@ -61,7 +61,7 @@ RunGate::Pass RunGate::enter(int64_t bytes, bool waits, const Task* task) {
   };
   while (waits && !fits()) {
     check_task(task);
-    // The system clock: ThreadSanitizer does not follow waits on the steady one.
+    // Uses the system clock because ThreadSanitizer does not follow waits on the steady clock.
     changed_.wait_until(lock, std::chrono::system_clock::now() + std::chrono::milliseconds(10));
   }
   ++running_;

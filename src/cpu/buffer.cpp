@@ -9,7 +9,7 @@ namespace dllm::cpu {
 namespace {
 
 struct Stack {
-  int64_t matrices, out, in; // in: numbers, also of blocks
+  int64_t matrices, out, in; // `in` counts numbers, also for weights in blocks
 };
 
 Stack stack_of(const Shape& shape, const WeightFormat* format) {
@@ -77,7 +77,7 @@ int64_t CpuBuffer::memory_bytes() const {
   return bytes;
 }
 
-// Only the packed form was kept: undo it, exactly.
+// Returns the plain numbers of a weight that kept only its packed form, with the same bits.
 std::shared_ptr<Block> CpuBuffer::unpacked_locked(const Workers& pool) const {
   const int64_t bytes = shape_.count() * dtype_size(dtype_);
   auto plain = std::make_shared<Block>(ledger_, bytes, "a weight");
@@ -92,8 +92,8 @@ std::shared_ptr<Block> CpuBuffer::unpacked_locked(const Workers& pool) const {
   return plain;
 }
 
-// The plain numbers for one use; a weight that is kept packed stays so. REQUIRES: shared_ is not
-// defined.
+// Returns the plain numbers for one use. A weight that kept only its packed form does not store
+// them. REQUIRES: shared_ is not defined.
 std::shared_ptr<Block> CpuBuffer::plain_block_locked(const Workers& pool) const {
   if (donated_) {
     fail_with_hint("use the output that took it over", Code::failed_precondition,
@@ -103,7 +103,7 @@ std::shared_ptr<Block> CpuBuffer::plain_block_locked(const Workers& pool) const 
   return block_ != nullptr ? block_ : unpacked_locked(pool);
 }
 
-// The plain numbers for as long as the buffer lives.
+// Returns the plain numbers, which the buffer keeps from then on.
 const std::byte* CpuBuffer::plain_locked(const Workers& pool) const {
   if (shared_.defined()) return shared_.bytes();
   block_ = plain_block_locked(pool);
@@ -149,7 +149,8 @@ std::shared_ptr<Block> CpuBuffer::writable_block() const {
   const std::lock_guard lock(mutex_);
   // A second owner is a tensor that read() returned.
   if (block_ == nullptr || block_.use_count() != 1) return nullptr;
-  std::shared_ptr<Block>(block_).reset(); // orders the reads of a former owner before our writes
+  // Orders the reads of a former owner before the writes of the run.
+  std::shared_ptr<Block>(block_).reset();
   return block_;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// An array of the CPU engine: the plain numbers and, for weights, packed forms made at first use
-// and kept.
+// CpuBuffer is an array of the CPU engine. It holds the plain numbers and, for weights, packed
+// forms, which are made at their first use and kept.
 
 #include "cpu/kernel.h"
 #include "cpu/memory.h"
@@ -11,20 +11,24 @@
 
 namespace dllm::cpu {
 
-// Bytes of one form of an array, packed for an arithmetic. Stacked weights (.., out, in) are packed matrix by matrix.
+// Returns the bytes of one form of an array, packed for an arithmetic. Stacked weights (.., out,
+// in) are packed matrix by matrix.
 int64_t form_bytes(const graph::ValueType& type, Arithmetic arithmetic, Form form);
-// True for arrays that have packed forms at all: two axes or more, of f32, bf16 or i8, or weights in
-// blocks (u8), which have kPacked alone.
+// Returns true for arrays that can be packed. They have two axes or more, and their type is f32,
+// bf16 or i8, or u8 for weights in blocks. Weights in blocks have the packed form kPacked only.
 bool has_forms(const Shape& shape, DType dtype);
-// Whether a weight keeps its plain numbers next to the packed ones, which are rounded for the arithmetic.
+// Returns true if a weight keeps its plain numbers next to the packed form. It must where packing
+// rounds the numbers for the arithmetic.
 bool keeps_plain(const graph::ValueType& type, Arithmetic arithmetic);
 
-// Any number of threads may read and request forms; the one that donates it must be its only holder.
+// Any number of threads may read a buffer and request its forms. The thread that donates a buffer
+// must be its only holder.
 class CpuBuffer final : public graph::Buffer {
 public:
-  // Takes the storage of the tensor over as read-only numbers. arithmetic: of the engine, as panels depend on it.
+  // Shares the storage of the tensor, read-only. The packed forms depend on the engine's
+  // arithmetic.
   CpuBuffer(std::shared_ptr<MemoryLedger> ledger, const Tensor& shared, Arithmetic arithmetic);
-  // Owned storage; contents are what the block holds.
+  // Takes ownership of the block, which holds the numbers.
   CpuBuffer(std::shared_ptr<MemoryLedger> ledger, DType dtype, Shape shape,
             std::shared_ptr<Block> block, const WeightFormat* format, Arithmetic arithmetic);
   ~CpuBuffer() override;
@@ -34,16 +38,19 @@ public:
   Tensor read(const Task* task = nullptr) const override;
   int64_t memory_bytes() const override;
 
-  // The pointers of the wanted forms; makes those that are missing. Fails with failed_precondition
+  // Returns pointers to the wanted forms and makes the missing ones. Fails with failed_precondition
   // when the buffer was donated to an earlier run.
   Operand operand(FormSet wanted, const Workers& pool) const;
 
-  // Gives the numbers up to the one that writes them in place; null when the storage is shared (a mapped
-  // file, a tensor that was read out) or there is none. The buffer stays intact until donate().
+  // Returns the plain numbers for a run that overwrites them in place. Returns null when the
+  // storage is shared (a mapped file, a tensor that read() returned) or when there is none. The
+  // buffer stays usable until donate().
   std::shared_ptr<Block> writable_block() const;
-  // After this the buffer is used up. Its packed memory goes to `successor`, stale.
+  // Releases the numbers; the buffer cannot be used afterwards. `successor`, when not null, takes
+  // over the packed memory and refills it before use.
   void donate(CpuBuffer* successor);
-  // Keeps only the packed form (frozen weights), unless that is rounded. REQUIRES: has_forms.
+  // Keeps only the packed form of a frozen weight. Does nothing where packing rounds the numbers.
+  // REQUIRES: has_forms.
   void drop_plain(const Workers& pool);
 
 private:
@@ -60,11 +67,12 @@ private:
   std::shared_ptr<MemoryLedger> ledger_;
   DType dtype_;
   Shape shape_;
-  const WeightFormat* format_ = nullptr; // of a weight in blocks
+  const WeightFormat* format_ = nullptr; // null: not a weight in blocks
   const Arithmetic arithmetic_;
   mutable std::timed_mutex mutex_;
-  Tensor shared_;                        // read-only storage of another holder, or
-  mutable std::shared_ptr<Block> block_; // our own
+  // The plain numbers are in one of the two, or in neither when only a packed form is kept.
+  Tensor shared_;                        // read-only storage of another holder
+  mutable std::shared_ptr<Block> block_; // storage of this buffer
   mutable PackedForm packed_, transposed_;
   bool donated_ = false;
 };

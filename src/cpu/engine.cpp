@@ -72,7 +72,8 @@ void EngineState::fail_run(const Error& reason) noexcept {
 
 namespace {
 
-// What multiplies the weights that can be multiplied in the arithmetic.
+// Returns the name of the kernel that multiplies weights in the arithmetic. Weights in formats that
+// the arithmetic does not support are multiplied in f32.
 std::string product_kernel(Arithmetic arithmetic) {
   if (arithmetic == kArithmeticF32) return "f32";
   return dot_kernel_name(arithmetic == kArithmeticBf16 ? PanelLayout::pairs : PanelLayout::quads);
@@ -111,7 +112,8 @@ public:
   }
 
   graph::BufferRef upload_weight(const Tensor& tensor, bool keep_plain, const Task* task) override {
-    // Read-only bytes (a mapped file) cannot change, so they need no copy.
+    // Read-only bytes (a mapped file) cannot change and need no copy. A tensor needs none either
+    // when only its packed form is kept.
     auto buffer = make_buffer(tensor, !tensor.writable() || !keep_plain, task);
     if (!keep_plain && has_forms(tensor.shape(), tensor.dtype()))
       buffer->drop_plain({state_->pool().get(), task});

@@ -12,7 +12,7 @@
 namespace dllm::cpu {
 namespace {
 
-// Index of the first element that is no finite number, or -1.
+// Returns the index of the first element that is not finite, or -1.
 int64_t first_non_finite(const float* x, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     if ((std::bit_cast<uint32_t>(x[i]) & 0x7F800000u) == 0x7F800000u) return i;
@@ -20,7 +20,7 @@ int64_t first_non_finite(const float* x, int64_t count) {
   return -1;
 }
 
-// Index of the first NaN or +infinity, or -1.
+// Returns the index of the first NaN or +infinity, or -1.
 int64_t first_overflow(const float* x, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     if (!(x[i] < std::numeric_limits<float>::infinity())) return i;
@@ -28,8 +28,9 @@ int64_t first_overflow(const float* x, int64_t count) {
   return -1;
 }
 
-// -infinity is the score of a hidden key: operations that only move or choose numbers pass it on, and the log-sum-exp of a
-// query that sees no key is -infinity. Nodes of a loop's body are checked themselves.
+// Returns true for outputs that may contain -infinity, the score of a hidden key. Operations that
+// only move or choose numbers pass it on. The log-sum-exp of a query that sees no key is -infinity
+// too. The results of a loop are not checked for it, because the nodes of its body are checked.
 bool may_be_minus_infinity(const graph::Node& node, size_t output) {
   constexpr std::string_view kMoves[] = {
       "broadcast", "concat",    "dynamic_slice", "dynamic_update_slice",

@@ -1,4 +1,4 @@
-// Groups of elementwise steps.
+// Finds groups of elementwise steps and replaces each group by one step.
 
 #include "cpu/fused_steps.h"
 
@@ -13,7 +13,8 @@
 namespace dllm::cpu {
 namespace {
 
-constexpr int64_t kFewest = 4 * kTileNumbers; // smaller arrays stay in the cache anyway
+// Smaller arrays stay in the cache without tiles.
+constexpr int64_t kFewest = 4 * kTileNumbers;
 constexpr size_t kMostMembers = 64;
 
 class Fuser {
@@ -23,7 +24,7 @@ public:
         made_in_(frame.places.size(), -1), is_read_outside_(frame.places.size(), false) {}
 
   void run() {
-    std::vector<std::vector<size_t>> groups; // steps; a group runs at the place of its first one
+    std::vector<std::vector<size_t>> groups; // steps; a group runs in place of its first step
     std::vector<int32_t> group_of(frame_.steps.size(), -1);
     for (size_t s = 0; s < frame_.steps.size(); ++s) {
       const int32_t found = is_member(frame_.steps[s]) ? group_for(s, groups) : -1;
@@ -34,7 +35,7 @@ public:
       } else {
         group_of[s] = found;
       }
-      // Results of a member are there where its group runs.
+      // Results of a member exist once its group has run.
       const size_t at = group_of[s] < 0 ? s : groups[static_cast<size_t>(group_of[s])].front();
       for (int32_t value : frame_.steps[s].outputs) {
         made_at_[index(value)] = static_cast<int32_t>(at);
@@ -63,7 +64,8 @@ private:
     });
   }
 
-  // The newest group of the same size that may take the step: its operands are made before the group, or by it.
+  // Returns the newest group that may take the step, or -1. The arrays must have the same size, and
+  // the operands of the step must be made before the group or by it.
   int32_t group_for(size_t s, const std::vector<std::vector<size_t>>& groups) const {
     const Step& step = frame_.steps[s];
     for (size_t g = groups.size(); g-- > 0;) {
@@ -83,7 +85,8 @@ private:
     return made_in_[index(value)] == static_cast<int32_t>(group);
   }
 
-  // Something is gained: the step reads what the group makes or reads.
+  // Returns true if the step reads an array that the group makes or reads. Otherwise joining gains
+  // nothing.
   bool shares(size_t group, const std::vector<size_t>& members, const Step& step) const {
     return std::any_of(step.inputs.begin(), step.inputs.end(), [&](int32_t v) {
       if (count_of(v) == 1) return false;
@@ -96,7 +99,7 @@ private:
     });
   }
 
-  // Marks what a group makes and others read, or the graph gives.
+  // Marks values that a step outside of their group reads, and outputs of the graph.
   void find_outside_readers(const std::vector<int32_t>& group_of) {
     for (const graph::GraphOutput& output : graph_.outputs())
       is_read_outside_[index(root(output.value))] = true;
@@ -127,7 +130,8 @@ private:
           std::max(frame_.most_operands, step.inputs.size() + step.outputs.size());
   }
 
-  // The last member of the group that reads the value, or the end where it leaves the group.
+  // Returns the last member of the group that reads the value. Returns the group's size when the
+  // value is read outside.
   size_t last_use(int32_t value, const std::vector<size_t>& group) const {
     if (is_read_outside_[index(value)]) return group.size();
     size_t last = 0;
@@ -176,7 +180,8 @@ private:
     return step;
   }
 
-  // A slot whose value was read for the last time before member m: its result may lie there.
+  // Returns a slot for the result of member m. Its previous value was read for the last time before
+  // m.
   static size_t free_slot(std::vector<size_t>& busy_until, size_t m) {
     for (size_t i = 0; i < busy_until.size(); ++i) {
       if (busy_until[i] < m) return i;
@@ -195,14 +200,15 @@ private:
     return {scalar ? TileOperand::kScalar : TileOperand::kInput, input};
   }
 
-  static constexpr int64_t kChunks = 16; // does not depend on the threads: nor does the scratch
+  // Constant, so that the scratch bytes do not depend on the number of threads.
+  static constexpr int64_t kChunks = 16;
 
   Frame& frame_;
   const graph::Graph& graph_;
   // By value.
-  std::vector<int32_t> made_at_;      // the step where it is made, -1: before all
-  std::vector<int32_t> made_in_;      // the group that makes it, or -1
-  std::vector<bool> is_read_outside_; // of its group
+  std::vector<int32_t> made_at_;      // the step that makes it; -1: it exists before the run
+  std::vector<int32_t> made_in_;      // the group that makes it; -1: none
+  std::vector<bool> is_read_outside_; // it is read outside of its group
 };
 
 } // namespace

@@ -26,7 +26,7 @@ void FusedTiles::run_tile(const KernelCall& call, int64_t tile, std::byte* space
     const KernelCall part{operands, &result, nullptr, call.pool.serial(), nullptr};
     (numbers == kTileNumbers ? member.whole : member.rest)(part);
   }
-  // Results come last: an output may lie where an operand was.
+  // Outputs are written last, because an output may overwrite an operand.
   for (size_t o = 0; o < outputs.size(); ++o) {
     std::memcpy(call.outputs[o].data + at, space + static_cast<int64_t>(outputs[o]) * kTileBytes,
                 static_cast<size_t>(numbers) * sizeof(float));
@@ -43,7 +43,6 @@ void FusedTiles::run(const KernelCall& call) const {
   });
 }
 
-// The kernel of one operation over `numbers` numbers, some operands scalars.
 std::function<void(const KernelCall&)>
 tile_kernel(const graph::Node& node, const std::vector<bool>& scalars, int64_t numbers) {
   if (numbers == 0) return {};

@@ -1,7 +1,8 @@
 #pragma once
-// Between the executor (plan, arena, scan and while) and the kernels: a factory looks at a node once, when a program is
-// compiled, and gives a Kernel; the executor calls it at every run. Also what kernels share: cutting work over threads and
-// scratch memory into parts.
+// The interface between the executor (plan, arena, scan and while) and the kernels. A factory makes
+// a Kernel from a node when a program is compiled, and the executor calls the kernel in every run.
+// This header also has helpers of kernels, which cut work over threads and scratch memory into
+// parts.
 
 #include "base/parallel.h"
 #include "comm/communicator.h"
@@ -20,7 +21,7 @@
 
 namespace dllm::cpu {
 
-// Forms of a matrix (out, in) in memory. Packed forms are panels of gemm/gemm.h.
+// Forms of a matrix (out, in) in memory. Packed forms consist of panels (gemm/gemm.h).
 enum Form : uint32_t {
   kPlain = 1,
   kPacked = 2,           // for x w^T: panels over `out`, chains over `in`
@@ -28,7 +29,7 @@ enum Form : uint32_t {
 };
 using FormSet = uint32_t;
 
-// One operand or result at run time. A form that is not there is null.
+// The memory of one operand or result in a run. A form that does not exist is null.
 struct Operand {
   std::byte* data = nullptr; // plain, row-major
   const std::byte* packed = nullptr;
@@ -42,32 +43,34 @@ struct KernelCall {
   const Operand* inputs; // in the node's order
   const Operand* outputs;
   std::byte* scratch; // Kernel::scratch_bytes, 64-byte aligned; content is undefined
-  Workers pool;       // threads, and the task that stops the run: kernels leave by its exception
-  // The other ranks; null in a program of one rank. Never called inside a chunk of the pool.
+  Workers pool;       // threads, and the task that stops the run by an exception
+  // Connects to the other ranks; null in a program of one rank. Not used inside a chunk of the
+  // pool.
   comm::Communicator* communicator = nullptr;
-  // Not null: an operation that takes more than a millisecond looks at it between its parts.
+  // Null: the run is never paused. Kernels that take over a millisecond call look() between their
+  // parts.
   RunPause* pause = nullptr;
 };
 
 struct Kernel {
-  // Throws Code::internal, and what check_task throws; then the outputs hold anything. Checks the
-  // task (parallel, split, gemm and pack do) at least every 10 ms of work.
+  // Throws Code::internal and the errors of check_task; the outputs are undefined then. Must check
+  // the task at least every 10 ms of work; parallel, split, gemm and pack do so.
   std::function<void(const KernelCall&)> run;
   int64_t scratch_bytes = 0;
-  // Forms wanted of each input; empty: plain. Given only for inputs where CompileInfo::keeps_forms
-  // is true.
+  // By input: the forms that the kernel reads; empty: plain. Inputs whose CompileInfo::keeps_forms
+  // is false are plain in any case.
   std::vector<FormSet> wants;
-  // Output i may be written over input alias_of[i] when this node is its last reader (-1: never).
-  // Empty: never.
+  // By output: the input whose memory it may overwrite when this node is the last reader; -1: none.
+  // Empty: none for all outputs.
   std::vector<int> may_overwrite;
-  // Output element i depends on element i of every input of that size alone: each may be
-  // overwritten at its last use.
+  // True: element i of the output depends only on element i of every input of the same size. The
+  // output may overwrite each of these inputs at its last use.
   bool elementwise = false;
-  // Values the kernel reads instead of the node's inputs (a factory that looks through
-  // `broadcast`); empty: as they are. may_overwrite and wants count in these.
+  // Values that the kernel reads in place of the node's inputs; empty: the node's inputs. A factory
+  // sets it to skip a `broadcast`. may_overwrite and wants are indices into this list.
   std::vector<int32_t> reads;
-  // The output is the first input with another shape (reshape, barrier): no work, no
-  // memory.
+  // True: the output is the first input with another shape (reshape, barrier). It needs no work and
+  // no memory.
   bool is_view = false;
 };
 
@@ -81,11 +84,11 @@ struct CompileInfo {
   const graph::Graph& graph;
   const graph::Node& node;
   int threads;
-  // True when input i is (a layer of) a parameter, whose packed forms outlive the run.
+  // By input: true for a parameter or a layer of it. Packed forms of such an input outlive the run.
   std::vector<bool> keeps_forms;
-  graph::Placement place;                 // the rank the program is for
+  graph::Placement place;                 // the rank that runs the program
   Arithmetic arithmetic = kArithmeticF32; // of products with weights
-  bool fuses = true;                      // steps of a loop's body (FrameRequest)
+  bool fuses = true;                      // elementwise steps of a loop's body run as one
 
   const graph::ValueType& input(size_t i) const { return graph.type(node.inputs[i]); }
   const graph::ValueType& output(size_t i) const { return graph.type(node.outputs[i]); }
@@ -97,17 +100,17 @@ struct KernelEntry {
   std::string_view op;
   KernelFactory make;
 };
-// Every file of kernels/ gives the list of its operations; kernels/registry.cpp joins them.
+// Every file of kernels/ has a list of its operations; kernels/registry.cpp joins the lists.
 using KernelList = std::span<const KernelEntry>;
 
-// The factory of an operation, or null when only its decomposition runs here.
+// Returns the factory of an operation, or null when the operation must be decomposed first.
 KernelFactory find_kernel(std::string_view op);
 
-// Bytes of a packed form of an (n, k) matrix of `dtype` (f32, bf16, i8).
+// Returns the bytes of a packed form of an (n, k) matrix of `dtype` (f32, bf16, i8).
 int64_t packed_bytes(int64_t n, int64_t k, DType dtype);
 
-// Runs f(begin, end) over [0, count) in at most 4 ranges a thread, each worth `grain` items or
-// more; a long range in pieces, between which the task is checked. Only for work whose items do not
+// Runs f(begin, end) over [0, count) in at most 4 ranges per thread, each of `grain` items or more.
+// A long range runs in pieces, and the task is checked between them. REQUIRES: items do not
 // influence each other.
 template <class F> void split(const Workers& pool, int64_t count, int64_t grain, F&& f) {
   if (count <= 0) return;
@@ -123,12 +126,13 @@ template <class F> void split(const Workers& pool, int64_t count, int64_t grain,
   });
 }
 
-// Items that are worth a chunk when one item costs `operations` simple operations: about 6 us.
+// Returns how many items make a chunk of about 6 us, if one item costs `operations` simple
+// operations.
 inline int64_t grain_of(int64_t operations) {
   return std::max<int64_t>(1, 12500 / std::max<int64_t>(operations, 1));
 }
 
-// Offsets of parts of a scratch block, each 64-byte aligned.
+// Cuts a scratch block into parts. Each part begins at a 64-byte aligned offset.
 class ScratchLayout {
 public:
   int64_t add(int64_t bytes) {

@@ -1,4 +1,4 @@
-// Scan and while: their plan, and their run as one step of a frame.
+// Plans scan and while, and runs them as one step of a frame.
 
 #include "base/error.h"
 #include "cpu/buffer.h"
@@ -15,13 +15,14 @@ namespace dllm::cpu {
 
 namespace {
 
-// Carried values may be written in place; the other operands belong to the frame around the loop.
+// Plans a graph of the loop. With `carries` true the carried values may be written in place. The
+// other operands belong to the frame around the loop and are not written.
 Frame plan_body(const CompileInfo& info, std::shared_ptr<const graph::Graph> graph,
                 const Loop& loop, bool carries) {
   FrameRequest request{std::move(graph), info.threads,    {},        {},
                        info.place,       info.arithmetic, info.fuses};
   for (size_t i = 0; i < request.graph->inputs().size(); ++i) {
-    // Inputs of cond are state and consts; a loop has per-layer operands only when it is a scan.
+    // `cond` has the inputs state and consts. Only a scan has per-layer operands.
     request.keeps_forms.push_back(static_cast<int64_t>(i) >= loop.carry && info.keeps_forms[i]);
   }
   for (size_t o = 0; o < request.graph->outputs().size(); ++o) {
@@ -77,19 +78,21 @@ Kernel loop_kernel(const Loop& loop) {
 
 namespace {
 
-// The values carried from step to step: where they are now, where the next step writes them.
+// The carried values of a loop: the memory that holds them now, and the memory that the next step
+// writes.
 class Carries {
 public:
   Carries(const Loop& loop, const KernelCall& call) : loop_(loop), call_(call) {
     now_.assign(call.inputs, call.inputs + loop.carry);
     next_.resize(now_.size());
     for (size_t c = 0; c < now_.size(); ++c) {
-      if (loop_.spare[c] < 0) move_to(c, call.outputs[c].data); // in place: start in the result
+      // The body works in place, so the start value is copied to the result.
+      if (loop_.spare[c] < 0) move_to(c, call.outputs[c].data);
     }
   }
 
-  // steps_left, this one included, lets the last step write into the result; 0 when it is not
-  // known.
+  // Chooses the memory that the next step writes. steps_left counts that step too, so that the last
+  // step writes into the result. It is 0 when the number of steps is not known.
   void place_next(int64_t steps_left) {
     for (size_t c = 0; c < now_.size(); ++c) {
       std::byte* result = call_.outputs[c].data;
@@ -123,7 +126,7 @@ private:
   std::vector<Operand> now_, next_;
 };
 
-// The operand of element `index` of a stacked array; `element` is the type of one element.
+// Returns the operand of element `index` of a stacked array. `element` is the type of one element.
 Operand element_at(const Operand& stacked, const graph::ValueType& element, int64_t index,
                    Arithmetic arithmetic) {
   Operand operand;

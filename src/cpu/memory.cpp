@@ -1,4 +1,4 @@
-// Blocks and their ledger.
+// Implements Block and MemoryLedger (memory.h).
 
 #include "cpu/memory.h"
 
@@ -15,11 +15,11 @@ namespace dllm::cpu {
 namespace {
 
 constexpr int64_t kHugePage = int64_t{2} << 20;
-constexpr int64_t kLarge =
-    2 * kHugePage; // smaller blocks lie among others, whose pages malloc keeps
+// Pages of smaller blocks stay in the heap of malloc, which shares them with other blocks.
+constexpr int64_t kLarge = 2 * kHugePage;
 
-// Large blocks begin on a huge page and ask for such pages: products that read a matrix in columns touch a page a
-// row, and the kernel clears 2 MB at a time when a block is touched first.
+// Allocates a block. A large block consists of huge pages where the system has them. Then products
+// that read a matrix by columns touch fewer pages, and the system clears 2 MB at each first touch.
 std::byte* allocate_pages(int64_t bytes) {
   const bool large = bytes >= kLarge;
   const int64_t alignment = large ? kHugePage : kAlignment;
@@ -51,7 +51,7 @@ void MemoryLedger::count_locked(int64_t bytes) {
   peak_ = std::max(peak(), used());
 }
 
-// Kept pieces, the oldest first, until `most` bytes are left.
+// Moves kept pieces to `to`, the oldest first, until at most `most` bytes are kept.
 void MemoryLedger::drop_locked(int64_t most, Dropped& to) {
   while (!kept_.empty() && kept() > most) {
     kept_bytes_ -= kept_.front().bytes;
@@ -60,14 +60,16 @@ void MemoryLedger::drop_locked(int64_t most, Dropped& to) {
   }
 }
 
-// coming: bytes that are about to be used.
+// Drops kept pieces until the rule of MemoryLedger holds. `coming` is the number of bytes that will
+// be used next.
 void MemoryLedger::keep_to_bound_locked(int64_t coming, Dropped& to) {
   const int64_t needed = used() + coming;
   const int64_t reached = std::max(peak(), needed);
   drop_locked((limit() == 0 ? reached : std::min(reached, limit())) - needed, to);
 }
 
-// The smallest that is large enough, and not more than an eighth too large.
+// Returns the smallest kept piece that is large enough and at most an eighth too large, or an empty
+// piece.
 MemoryLedger::Piece MemoryLedger::take_kept_locked(int64_t bytes) {
   auto best = kept_.end();
   for (auto it = kept_.begin(); it != kept_.end(); ++it) {

@@ -1,5 +1,6 @@
 #pragma once
-// Memory an engine owns: aligned blocks, counted, with an optional limit; arenas of runs, and runs that wait for memory.
+// The memory that an engine owns. This header has aligned and counted blocks with an optional
+// limit, the arenas of runs, and the gate where runs wait for memory.
 
 #include "base/meter.h"
 #include "base/task.h"
@@ -15,39 +16,40 @@
 
 namespace dllm::cpu {
 
-inline constexpr int64_t kAlignment = 64; // bytes: a cache line, and the widest vector
+inline constexpr int64_t kAlignment = 64; // bytes of a cache line and of the widest vector
 
 inline int64_t align_up(int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// "3.2 MiB"
-
-// Memory of a host in place of malloc. Any thread.
+// Memory that a host provides in place of malloc. Its functions are called from any thread.
 class HostMemory {
 public:
   virtual ~HostMemory() = default;
-  virtual void* allocate(int64_t bytes, int64_t alignment) = 0; // null: refused
-  virtual void free(void* memory, int64_t bytes) = 0;           // bytes: as in allocate
+  // Returns null when the host refuses.
+  virtual void* allocate(int64_t bytes, int64_t alignment) = 0;
+  // `bytes` is the size that was passed to allocate().
+  virtual void free(void* memory, int64_t bytes) = 0;
 };
 
-// What a block is for: large blocks of a run are kept for the next one when they are freed.
+// The use of a block. Large blocks of a run are kept for the next run when they are freed.
 enum class BlockUse : uint8_t { lasting, run };
 
-// Memory of one engine, counted. Any thread.
+// MemoryLedger counts the memory of one engine. Its functions may be called from any thread.
 //
-// A freed large block goes back to the system, and the next one costs its pages anew: 6 to 8 % of a step that writes the logits
-// of 256 rows. So large blocks of runs are kept, within a bound: blocks in use and kept ones together never exceed the
-// peak that blocks in use have reached, nor the limit. So keeping takes no more memory from the machine than the engine has
-// needed already, and no allocation is refused because of it.
+// A large block that malloc returns to the system costs its pages again when the next one is
+// allocated. This took 6 to 8 % of a step that writes the logits of 256 rows. So freed large blocks
+// of runs are kept. Blocks in use and kept blocks together never exceed the limit, nor the peak of
+// the blocks in use. So kept blocks need no more memory than the engine has used already, and no
+// allocation is refused because of them.
 class MemoryLedger {
 public:
   struct Piece {
     std::byte* data = nullptr;
-    int64_t bytes = 0; // counted
+    int64_t bytes = 0; // as counted by the ledger
   };
 
-  // host: where blocks come from; null: malloc.
+  // `host` allocates the blocks. When it is null, malloc does.
   explicit MemoryLedger(std::shared_ptr<HostMemory> host = nullptr) : host_(std::move(host)) {
     kept_.reserve(kMostKept + 1);
   }
@@ -55,29 +57,33 @@ public:
   MemoryLedger(const MemoryLedger&) = delete;
   MemoryLedger& operator=(const MemoryLedger&) = delete;
 
-  // At least `bytes`, a kept piece of about that size where there is one; data null: refused.
+  // Returns a piece of at least `bytes`, which may be a kept piece of about that size. The data is
+  // null when the memory is refused.
   Piece allocate(int64_t bytes, BlockUse use);
   void free(Piece piece, BlockUse use);
-  // Memory that others hold for the engine.
+  // add() and remove() count memory that another owner holds for the engine.
   void add(int64_t bytes);
   void remove(int64_t bytes);
 
-  int64_t used() const { return used_.load(std::memory_order_relaxed); } // without kept blocks
+  // Returns the bytes in use, without kept blocks.
+  int64_t used() const { return used_.load(std::memory_order_relaxed); }
   int64_t peak() const { return peak_.load(std::memory_order_relaxed); }
-  int64_t limit() const { return limit_.load(std::memory_order_relaxed); } // 0: none
+  // Returns the limit in bytes, or 0 for none.
+  int64_t limit() const { return limit_.load(std::memory_order_relaxed); }
   int64_t kept() const { return kept_bytes_.load(std::memory_order_relaxed); }
   void set_limit(int64_t bytes);
   bool fits(int64_t bytes) const { return limit() == 0 || used() + bytes <= limit(); }
-  // Frees what is kept. False: nothing was.
+  // Frees the kept blocks. Returns false when there are none.
   bool drop_kept();
-  // From now on nothing is kept.
+  // Frees the kept blocks and keeps none from now on.
   void close();
 
 private:
-  static constexpr size_t kMostKept = 8; // a run has few large results; the search stays short
+  static constexpr size_t kMostKept = 8; // a run has few large results, and the search stays short
 
-  // Pieces on their way to the system. Declared before the lock, so freed after it: to unmap a large block takes
-  // milliseconds, and others wait for the lock.
+  // Pieces to return to the system. A function declares it before its lock, so it is destroyed
+  // after the lock is released. To unmap a large block takes milliseconds, and other threads wait
+  // for the lock.
   struct Dropped {
     explicit Dropped(const MemoryLedger& ledger) : ledger(ledger) {}
     ~Dropped() {
@@ -99,17 +105,17 @@ private:
   void keep_to_bound_locked(int64_t coming, Dropped& to);
 
   std::shared_ptr<HostMemory> host_;
-  std::mutex mutex_; // of changes
+  std::mutex mutex_; // held while a member changes
   std::atomic<int64_t> used_{0}, peak_{0}, limit_{0}, kept_bytes_{0};
   std::vector<Piece> kept_; // the oldest first
   bool closed_ = false;
 };
 
-// One aligned piece of memory, contents undefined. Keeps its ledger alive.
+// Block owns one aligned piece of memory with undefined contents. It keeps its ledger alive.
 class Block {
 public:
-  // Fails with resource_exhausted when the ledger's limit or the machine's memory is spent; `what`
-  // names the use.
+  // Fails with resource_exhausted when the ledger's limit or the machine's memory is used up.
+  // `what` names the use in the error.
   Block(std::shared_ptr<MemoryLedger> ledger, int64_t bytes, const char* what,
         BlockUse use = BlockUse::lasting);
   ~Block();
@@ -121,15 +127,16 @@ public:
 
 private:
   std::shared_ptr<MemoryLedger> ledger_;
-  MeterCharge charge_; // of the script whose call this is, if any
+  MeterCharge charge_; // counts the bytes for the script that makes the call, if there is one
   MemoryLedger::Piece piece_;
   int64_t bytes_;
   BlockUse use_;
 };
 
-// Arenas between runs: each run takes one and returns it. All programs of an engine share them, so
-// runs one after the other need one arena, of the largest program; runs at the same time need one each. At
-// most four idle ones are kept, one when the ledger has a limit. Any thread.
+// ArenaStore keeps idle arenas, which all programs of an engine share. Each run takes an arena and
+// returns it. Consecutive runs need one arena of the largest program; runs at the same time need
+// one each. At most four idle arenas are kept, or one when the ledger has a limit. Its functions
+// may be called from any thread.
 class ArenaStore {
 public:
   explicit ArenaStore(std::shared_ptr<MemoryLedger> ledger) : ledger_(std::move(ledger)) {}
@@ -145,38 +152,40 @@ private:
   std::vector<std::unique_ptr<Block>> idle_;
 };
 
-// One gate per engine. Without a limit every run enters at once. Any thread.
+// RunGate lets a run enter when its memory fits the limit; an engine has one gate. Without a limit
+// every run enters at once. Its functions may be called from any thread.
 class RunGate {
 public:
-  // arenas: of the same engine; idle ones are free for the next run.
+  // `arenas` is the store of the same engine. The gate counts its idle arenas as free memory.
   RunGate(std::shared_ptr<MemoryLedger> ledger, const ArenaStore& arenas)
       : ledger_(std::move(ledger)), arenas_(arenas) {}
 
-  // A run in progress: leaves the gate when it ends.
+  // Pass is a run in progress. The run leaves the gate when the pass is destroyed.
   class Pass {
   public:
     Pass(RunGate& gate, int64_t bytes) : gate_(gate), bytes_(bytes) {}
     ~Pass() { gate_.leave(bytes_); }
     Pass(const Pass&) = delete;
     Pass& operator=(const Pass&) = delete;
-    // The run holds its memory now: the ledger counts it.
+    // Must be called when the run has allocated its memory, which the ledger counts from then on.
     void has_allocated() {
       gate_.forget(bytes_);
       bytes_ = 0;
     }
-    // A run that is left for a while keeps its memory, but others do not wait for its end: one that is
-    // alone with such runs enters, and fails by itself where its memory is refused.
+    // Called before and after a pause of the run. A paused run keeps its memory, but other runs do
+    // not wait for it. A run that is alone with paused runs enters, and fails if its memory is
+    // refused.
     void pause() { gate_.count(-1); }
     void resume() { gate_.count(1); }
 
   private:
     RunGate& gate_;
-    int64_t bytes_; // still to be allocated
+    int64_t bytes_; // not allocated yet
   };
 
-  // bytes: what the run will allocate. waits false: enters at once (ranks that wait for each other must not
-  // wait here). A run that is alone enters always, and fails by itself where its memory is refused. Checks
-  // the task while it waits.
+  // Waits until `bytes`, which the run will allocate, fit the limit; checks the task meanwhile.
+  // With `waits` false the run enters at once, because ranks that wait for each other must not wait
+  // here. A run that is alone always enters, and fails if its memory is refused.
   Pass enter(int64_t bytes, bool waits, const Task* task);
 
 private:

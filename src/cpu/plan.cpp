@@ -95,7 +95,8 @@ private:
 
   int32_t root(int32_t value) const { return frame_.source[index(value)]; }
 
-  // Kernels that look through other nodes leave those without readers.
+  // Drops steps whose results are not read. They arise where a kernel reads the input of another
+  // node in place of its result.
   void drop_unread_steps() {
     std::vector<bool> read(frame_.places.size(), false);
     for (const graph::GraphOutput& output : graph_.outputs())
@@ -126,7 +127,7 @@ private:
       frame_.input_forms.push_back(forms[index(input.value)]);
   }
 
-  // Donations that are not possible are withdrawn until the rest is consistent.
+  // Assigns storage. Donations that are not possible are withdrawn until the rest is consistent.
   void assign_storage() {
     StoragePlanner storage(frame_, request_.donations);
     while (!storage.assign()) {
@@ -135,7 +136,7 @@ private:
     storage_ = storage.arena_pieces();
   }
 
-  // Stacks that may overlap do where that makes the arena smaller.
+  // Places the pieces of the arena. Stacks overlap where this makes the arena smaller.
   void place_arena() {
     const std::vector<StackPair> pairs = pair_stacks(frame_, storage_);
     std::vector<Piece> apart = arena_of({}), paired = arena_of(pairs);
@@ -153,7 +154,8 @@ private:
     }
   }
 
-  // Storage, then the scratch of each step. The second of a pair has no place of its own.
+  // Returns the pieces of storage, then the scratch of each step. The second piece of a pair has
+  // size 0.
   std::vector<Piece> arena_of(const std::vector<StackPair>& pairs) const {
     std::vector<Piece> pieces;
     for (const ArenaPiece& piece : storage_)

@@ -1,6 +1,7 @@
 #pragma once
-// The memory plan of a graph: the place of every value, decided before anything runs. A frame is the plan of one graph or one loop
-// body; the arena of a body is part of its loop's scratch, so one block holds everything.
+// The memory plan of a graph gives every value a place before the graph runs. A frame is the plan
+// of one graph or one loop body. The arena of a body is part of its loop's scratch, so one block
+// holds all arenas.
 
 #include "cpu/kernel.h"
 #include "graph/graph.h"
@@ -15,24 +16,24 @@ namespace dllm::cpu {
 struct Place {
   enum Kind : uint8_t { kNone, kArena, kConstant, kInput, kOutput };
   Kind kind = kNone;
-  int32_t index = -1;  // input or output number; node of a constant
+  int32_t index = -1;  // number of the input or output, or node of the constant
   int64_t offset = -1; // in the frame's arena
 };
 
 struct Loop;
 
-// One node that does something.
+// One node that runs a kernel or a loop. Constants and views have no step.
 struct Step {
   int32_t node = -1;
   Kernel kernel;
-  std::shared_ptr<Loop> loop;  // of a scan or while; kernel.run is empty then
+  std::shared_ptr<Loop> loop;  // of a scan or while, whose kernel.run is empty; else null
   std::vector<int32_t> inputs; // value ids
   std::vector<int32_t> outputs;
   int64_t scratch_offset = 0; // in the frame's arena
 };
 
-// An output that has no storage of its own (an input, a constant, the same value twice): copied at
-// the end.
+// An output whose value has storage of another kind: an input, a constant, or another output. The
+// value is copied at the end of the run.
 struct Copy {
   int32_t value;
   int32_t output;
@@ -43,29 +44,30 @@ struct Frame {
   std::shared_ptr<const graph::Graph> graph;
   Arithmetic arithmetic = kArithmeticF32;
   std::vector<Place> places;   // by value id
-  std::vector<int32_t> source; // by value id: the value that a view shows, itself otherwise
+  std::vector<int32_t> source; // by value id: the value whose storage it shows, or itself
   std::vector<Step> steps;
   std::vector<Copy> copies;
-  std::vector<FormSet> input_forms;    // wanted of each input
-  std::vector<int32_t> takes_over;     // by output: the input whose storage it is, or -1
-  int32_t first_overwrite = INT32_MAX; // the first step that writes into an input's storage
+  std::vector<FormSet> input_forms;    // by input: the forms that the steps read
+  std::vector<int32_t> takes_over;     // by output: the input whose storage it uses, or -1
+  int32_t first_overwrite = INT32_MAX; // first step that writes into an input's storage
   int64_t arena_bytes = 0;
   int64_t constant_bytes = 0;
-  size_t most_operands = 0; // of one step
+  size_t most_operands = 0; // largest number of inputs and outputs of a step
 };
 
-// How a scan or while runs; operands in the order of its node.
+// The plan of a scan or while. The operands are in the order of the node.
 struct Loop {
   bool is_while = false;
   Frame body;
   Frame cond; // of a while
   int64_t carry = 0, per_layer = 0, consts = 0;
-  int64_t begin = 0, end = 0;
-  bool reverse = false;
-  // Second buffer of each carry in the loop's scratch, or -1 when the body works in place.
+  int64_t begin = 0, end = 0; // elements of a scan
+  bool reverse = false;       // a scan runs from the last element to the first
+  // By carry: offset of its second buffer in the loop's scratch, or -1 when the body works in
+  // place.
   std::vector<int64_t> spare;
   std::vector<int64_t> carry_bytes;
-  int64_t frame_offset = 0; // arena of body (and cond) in the loop's scratch
+  int64_t frame_offset = 0; // of the arena of body and cond in the loop's scratch
   int64_t scratch_bytes = 0;
 };
 
@@ -74,19 +76,21 @@ struct FrameRequest {
   int threads = 1;
   std::vector<bool> keeps_forms;  // by input
   std::vector<int32_t> donations; // by output: the input it should take over, or -1
-  graph::Placement place;         // the rank it is for
+  graph::Placement place;         // the rank that runs the program
   Arithmetic arithmetic = kArithmeticF32;
   bool fuses = true; // elementwise steps run as one (fused_steps.h)
 };
 
-// Fails with unimplemented when an operation has neither kernel nor definition here.
+// Returns the plan of a graph whose operations are lowered already. Fails with unimplemented when
+// an operation has no kernel.
 Frame plan_frame(const FrameRequest& request);
 
-// Scans and whiles have no factory: the plan builds their loops.
+// Returns true for scan and while. They have no factory, because the plan builds their loops.
 bool is_loop(const graph::Node& node);
 
 Loop plan_loop(const CompileInfo& info);
-// Forms wanted of the operands, scratch, and results that may be written over their start values.
+// Returns the kernel record of a loop. It has the wanted forms, the scratch bytes, and the carries,
+// whose results may overwrite their start values. Its `run` is empty.
 Kernel loop_kernel(const Loop& loop);
 
 } // namespace dllm::cpu

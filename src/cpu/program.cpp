@@ -17,7 +17,7 @@ namespace {
 
 using graph::BufferRef;
 
-// Definitions of the fused operations that have no kernel here take their place.
+// Replaces fused operations that have no kernel by their definitions, and simplifies the graph.
 std::shared_ptr<const graph::Graph> lower(const graph::Graph& source) {
   std::vector<std::string> kept;
   for (const graph::OpDef* op : graph::all_ops()) {
@@ -36,7 +36,8 @@ Frame plan_source(const graph::Graph& source, int threads, const graph::Placemen
     request.donations.push_back(output.donated_input);
     if (output.donated_input >= 0) donated[static_cast<size_t>(output.donated_input)] = true;
   }
-  // A parameter that changes in every run gains nothing from forms that outlive the run.
+  // A donated parameter changes in every run, so packed forms that outlive the run are useless for
+  // it.
   for (size_t i = 0; i < source.inputs().size(); ++i) {
     request.keeps_forms.push_back(source.inputs()[i].is_parameter && !donated[i]);
   }
@@ -53,8 +54,9 @@ CpuBuffer& cpu_buffer(const BufferRef& buffer, const std::string& name) {
   return *mine;
 }
 
-// There is no other holder of the buffer. The count alone orders nothing: a holder in another thread may have
-// read the numbers just before it let go, and the release of a copy of our own comes after that.
+// Returns true if the buffer has no other holder. The count alone does not order memory accesses.
+// Another thread may have read the numbers just before it released the buffer. Releasing a copy
+// here orders this thread after the reads.
 bool is_sole(const BufferRef& buffer) {
   if (buffer.use_count() != 1) return false;
   BufferRef(buffer).reset();
@@ -131,7 +133,8 @@ void CpuProgram::check_inputs(std::span<const BufferRef> inputs) const {
   }
 }
 
-// Forms first: they may need memory, and nothing is written yet.
+// Gets the wanted forms of all inputs. This comes first because it may fail for lack of memory, and
+// no input is written yet.
 void CpuProgram::bind_inputs(Binding& binding, const Workers& pool) const {
   for (size_t i = 0; i < binding.inputs.size(); ++i) {
     binding.in.push_back(buffer_at(binding, i).operand(frame_.input_forms[i], pool));
@@ -142,8 +145,8 @@ CpuBuffer& CpuProgram::buffer_at(const Binding& binding, size_t input) const {
   return cpu_buffer(binding.inputs[input], source_->inputs()[input].name);
 }
 
-// The storage of one output: that of the input it takes over, a copy of it when another one holds
-// the numbers, or fresh.
+// Returns the storage of one output. An output that takes over an input gets the input's storage,
+// or a copy of it when the input has another holder. Other outputs get a new block.
 std::shared_ptr<Block> CpuProgram::output_block(Binding& binding, size_t output,
                                                 const Workers& pool) const {
   const int64_t bytes = type_bytes(frame_.graph->type(frame_.graph->outputs()[output].value));
@@ -171,8 +174,8 @@ void CpuProgram::bind_outputs(Binding& binding, const Workers& pool) const {
   }
 }
 
-// Whatever stops a run that has begun to write over its inputs loses them. One with another holder was
-// copied, and its numbers may be read right now.
+// Throws StateLost after an error in a run that has begun to overwrite its inputs, and releases
+// these inputs. An input with another holder was copied, so it stays valid and may be in use.
 void CpuProgram::fail_run(const Binding& binding, const Error& error) const {
   for (int32_t donor : frame_.takes_over) {
     if (donor < 0 || binding.inputs[static_cast<size_t>(donor)].use_count() != 1) continue;
@@ -186,7 +189,7 @@ std::vector<BufferRef> CpuProgram::execute(Binding& binding, const RunContext& c
   std::unique_ptr<Block> arena = state_->arenas().take(frame_.arena_bytes);
   pass.has_allocated();
   int32_t step = -1;
-  // Whether an input is overwritten or copied may differ from rank to rank; all meet all the same.
+  // One rank may overwrite an input that another rank copies. All ranks meet in both cases.
   const bool keeps =
       rule == graph::StopRule::before_overwrite && (binding.overwrites || communicator_ != nullptr);
   const int32_t stops_before = keeps ? frame_.first_overwrite : INT32_MAX;
@@ -210,7 +213,7 @@ std::vector<BufferRef> CpuProgram::execute(Binding& binding, const RunContext& c
   }
 }
 
-// Donors are used up only when every output is there.
+// Makes the buffers of the outputs. Donated inputs are released only when all outputs exist.
 std::vector<BufferRef> CpuProgram::results(Binding& binding) const {
   std::vector<std::shared_ptr<CpuBuffer>> buffers;
   std::vector<BufferRef> made(binding.blocks.size());
@@ -253,7 +256,7 @@ template <class F> auto CpuProgram::with_other_ranks(const Task* task, F&& work)
 
 namespace {
 
-// The pause point of the task, while the run is inside of the gate.
+// Pauses a run at the pause point of its task. During the pause the gate does not count the run.
 class GatedPause final : public RunPause {
 public:
   GatedPause(PausePoint& point, RunGate::Pass& pass, const Task* task)

@@ -1,5 +1,5 @@
 #pragma once
-// A run of a frame, step by step, and a graph with its plan as a program.
+// FrameRun runs a frame step by step. CpuProgram is a graph with its plan.
 
 #include "base/task.h"
 #include "cpu/buffer.h"
@@ -15,25 +15,25 @@ namespace dllm::cpu {
 struct RunContext {
   Workers pool;
   bool check_finite = false;
-  // Not null: gets the first operation that makes NaN or infinity, and the run goes on. -infinity
-  // is left out: masks are made of it.
+  // When not null it receives a text about the first operation that makes NaN or +infinity, and the
+  // run goes on. -infinity is allowed, because masks consist of it.
   std::string* finding = nullptr;
-  int64_t index = -1;                         // of the element a scan is at; -1: outside of one
-  comm::Communicator* communicator = nullptr; // of a program of several ranks
-  std::span<const int64_t> all_ranks = {};    // with a communicator: 0, 1, ..
-  RunPause* pause = nullptr;                  // of a run that may be left for a while
+  int64_t index = -1;                         // element of the scan that runs; -1: no scan
+  comm::Communicator* communicator = nullptr; // null: one rank
+  std::span<const int64_t> all_ranks = {};    // 0, 1, .. where there is a communicator
+  RunPause* pause = nullptr;                  // null: the run is never paused
 };
 
 class FrameRun {
 public:
-  // arena: frame.arena_bytes, aligned. The frame outlives the run.
+  // `arena` has frame.arena_bytes and is 64-byte aligned. REQUIRES: the frame outlives the run.
   FrameRun(const Frame& frame, std::byte* arena);
 
-  // Operands in the order of the graph's inputs and outputs. An output that takes over an input has
-  // the input's operand and ignores its own. May be called again with other operands (a loop does).
-  // *step, when given, counts the steps that were started: after an exception it shows whether
-  // inputs were written. From step `stops_before` on the task is not checked; with a communicator all
-  // ranks meet there first.
+  // Runs all steps. The operands are in the order of the graph's inputs and outputs. An output that
+  // takes over an input uses the input's operand and ignores its own. A loop calls run() again with
+  // other operands. *step, when not null, is the number of the step that was started last. After an
+  // exception it shows whether inputs were written. From step `stops_before` on, the task is not
+  // checked. With a communicator all ranks meet before that step.
   void run(std::span<const Operand> inputs, std::span<const Operand> outputs,
            const RunContext& context, int32_t* step = nullptr, int32_t stops_before = INT32_MAX);
 
@@ -53,7 +53,7 @@ void run_loop(const Loop& loop, const graph::Node& node, const KernelCall& call,
 
 class CpuProgram final : public graph::Program {
 public:
-  // Plans; fails with resource_exhausted when the peak is over the engine's limit.
+  // Plans the graph. Fails with resource_exhausted when its peak is above the engine's limit.
   CpuProgram(std::shared_ptr<EngineState> state, std::shared_ptr<const graph::Graph> source,
              const graph::Placement& place, bool fuses = true);
 
@@ -65,13 +65,13 @@ public:
   std::string find_non_finite(std::span<const graph::BufferRef> inputs, const Task* task) override;
 
 private:
-  // One run: the places of its operands. The program itself does not change in a run, so that several threads
-  // may run it at once; each run has a binding, a FrameRun and an arena of its own.
+  // The operands of one run. A run does not change the program, so several threads may run it at
+  // the same time. Each run has a binding, a FrameRun and an arena of its own.
   struct Binding {
     std::span<const graph::BufferRef> inputs;
     std::vector<Operand> in, out;
     std::vector<std::shared_ptr<Block>> blocks; // by output
-    bool overwrites = false;                    // an input's own storage will be written
+    bool overwrites = false;                    // the run writes into the storage of an input
   };
   void fill_report();
   void check_inputs(std::span<const graph::BufferRef> inputs) const;
@@ -84,7 +84,7 @@ private:
                                         graph::StopRule rule, RunGate::Pass& pass) const;
   std::vector<graph::BufferRef> run_bound(std::span<const graph::BufferRef> inputs,
                                           RunContext context, graph::StopRule rule) const;
-  // Runs `work`; in a program of several ranks a failure of any kind ends the run of the other ranks.
+  // Runs `work`. In a program of several ranks any failure ends the run of the other ranks.
   template <class F> auto with_other_ranks(const Task* task, F&& work) const;
   [[noreturn]] void fail_run(const Binding& binding, const Error& error) const;
   std::vector<graph::BufferRef> results(Binding& binding) const;
@@ -92,8 +92,8 @@ private:
   std::shared_ptr<EngineState> state_;
   std::shared_ptr<const graph::Graph> source_;
   const graph::Placement place_;
-  const bool fuses_; // elementwise steps run as one: not where each result is looked at
-  comm::Communicator* const communicator_; // null for a mesh of one
+  const bool fuses_; // elementwise steps run as one; false where each result is checked
+  comm::Communicator* const communicator_; // null for a mesh of one rank
   std::vector<int64_t> all_ranks_;         // of place_.mesh
   Frame frame_;
   graph::PlanReport report_;

@@ -2,13 +2,14 @@
 
 namespace dllm::cpu {
 
-// Leaves a run for a while where its caller's budget is used up (Decoder::step_for). Asked between two operations, and by
-// an operation that takes long between its parts, on the thread that runs the program and outside of a job of its pool:
-// then the run holds nothing that others wait for.
+// RunPause pauses a run when the time budget of its caller is used up (Decoder::step_for). look()
+// is called between two operations, and between the parts of a long operation. The caller is the
+// thread that runs the program, outside of a job of its pool. So a paused run holds no lock or
+// worker that others wait for.
 class RunPause {
 public:
   virtual ~RunPause() = default;
-  virtual void look() = 0; // throws when the run was cancelled meanwhile
+  virtual void look() = 0; // throws when the run was cancelled during the pause
 };
 
 } // namespace dllm::cpu

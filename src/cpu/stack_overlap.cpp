@@ -1,4 +1,4 @@
-// Which stacks of a scan may overlap.
+// Finds the stacks of a scan that may overlap.
 
 #include "cpu/stack_overlap.h"
 
@@ -24,7 +24,7 @@ public:
     const graph::Node& node = frame_.graph->nodes()[static_cast<size_t>(step.node)];
     const Loop& loop = *step.loop;
     const int64_t count = node.attributes.integer("count");
-    // Rows outside of the range are cleared before the first step.
+    // A scan over part of its range clears the other rows before its first step.
     if (!loop.reverse || loop.begin != 0 || loop.end != count || count < 2) return;
     std::vector<size_t> kept = used_up(step, loop, time), made = made_by(step, loop, time);
     const auto larger = [&](size_t a, size_t b) { return pieces_[a].bytes > pieces_[b].bytes; };
@@ -40,7 +40,7 @@ private:
     return piece_of_[static_cast<size_t>(frame_.source[static_cast<size_t>(value)])];
   }
 
-  // Pieces that nothing reads after the step, and the step element by element.
+  // Returns the pieces that the step reads only element by element and that no later step reads.
   std::vector<size_t> used_up(const Step& step, const Loop& loop, int32_t time) const {
     std::vector<size_t> found;
     const auto first = static_cast<size_t>(loop.carry);
@@ -70,8 +70,9 @@ private:
     return found;
   }
 
-  // Element i of the new stack is written while elements 0..i of the old one are there:
-  // shift + i new >= (i + 1) old for every i.
+  // Records a pair. Elements 0..i of the old stack still exist while element i of the new stack is
+  // written. With element sizes `old` and `fresh` this requires shift + i fresh >= (i + 1) old for
+  // every i.
   void pair(size_t kept, size_t made, int64_t count) {
     const int64_t all_old = pieces_[kept].bytes, all_new = pieces_[made].bytes;
     if (all_old % count != 0 || all_new % count != 0) return;
@@ -94,7 +95,7 @@ std::vector<StackPair> pair_stacks(const Frame& frame, const std::vector<ArenaPi
     const Step& step = frame.steps[s];
     if (step.loop != nullptr && !step.loop->is_while) found.add(static_cast<int32_t>(s));
   }
-  // A stack that two scans share stays with the first.
+  // A stack that occurs in pairs of two scans stays in the first pair.
   std::vector<bool> taken(pieces.size(), false);
   std::vector<StackPair> pairs;
   for (const StackPair& pair : found.pairs) {

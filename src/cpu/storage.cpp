@@ -1,4 +1,4 @@
-// Storage of values, and offsets in the arena.
+// Implements StoragePlanner and place_pieces() (storage.h).
 
 #include "cpu/storage.h"
 
@@ -82,13 +82,14 @@ bool StoragePlanner::may_take(int32_t time, size_t input, size_t output,
     return frame_.graph->type(value).shape.count() ==
            frame_.graph->type(step.outputs[output]).shape.count();
   }
-  // Another operand of a kernel that looks around must not change under it.
+  // The kernel may read other elements of its operands, so the value must not be a second operand
+  // too.
   return std::count_if(step.inputs.begin(), step.inputs.end(),
                        [&](int32_t v) { return root(v) == value; }) == 1;
 }
 
-// The storage of an input this output may be written over, or -1. The storage the output will take
-// over in the end comes first, then the arena, then storage of other donated inputs.
+// Returns the storage of an input that the output may overwrite, or -1. It prefers the donated
+// input that the output takes over, then storage in the arena, then other donated inputs.
 int32_t StoragePlanner::storage_to_overwrite(int32_t time, size_t output,
                                              const std::vector<int32_t>& taken) const {
   const Step& step = frame_.steps[static_cast<size_t>(time)];
@@ -134,7 +135,8 @@ void StoragePlanner::assign_step(int32_t time) {
   }
 }
 
-// Gives output its storage; false when it was to take over an input and cannot.
+// Assigns the storage of an output. Returns false when the output should take over an input and
+// cannot.
 bool StoragePlanner::claim_output(size_t o) {
   const int32_t value = frame_.graph->outputs()[o].value;
   const int32_t donor = o < donations_.size() ? donations_[o] : -1;

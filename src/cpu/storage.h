@@ -1,6 +1,6 @@
 #pragma once
-// Which values share storage (in-place results, outputs written to their destination, donated inputs), and offsets in one
-// block for pieces of memory.
+// Decides which values share storage: results in place, outputs, and donated inputs. It also
+// assigns offsets in one block to pieces of memory.
 
 #include "cpu/plan.h"
 
@@ -13,14 +13,14 @@ namespace dllm::cpu {
 struct Piece {
   int64_t bytes = 0;
   int32_t begin = 0, end = 0; // first and last step that needs it, both included
-  int64_t offset = -1;        // answer
+  int64_t offset = -1;        // set by place_pieces()
 };
 
-// Fills the offsets (64-byte aligned) and returns the size of the block. Largest first, best
-// fit.
+// Sets the offsets, 64-byte aligned, and returns the size of the block. The largest piece is placed
+// first; each piece goes to the smallest gap that fits.
 int64_t place_pieces(std::span<Piece> pieces);
 
-// Storage in the arena and the values that use it one after the other.
+// Storage in the arena, the steps that need it, and the values that use it in turn.
 struct ArenaPiece {
   int64_t bytes;
   int32_t begin, end;
@@ -31,9 +31,11 @@ class StoragePlanner {
 public:
   StoragePlanner(Frame& frame, std::vector<int32_t> donations);
 
-  // Tries the donations that are left. False: some did not work out and are withdrawn; try again.
+  // Assigns storage with the remaining donations. Returns false when some donations are not
+  // possible; these are withdrawn, and assign() must be called again.
   bool assign();
-  // After assign() was true: places of inputs and outputs, copies, takes_over, first_overwrite.
+  // Writes the places, copies, takes_over and first_overwrite into the frame. REQUIRES: assign()
+  // has returned true.
   void write_places();
   std::vector<ArenaPiece> arena_pieces() const;
 

@@ -1,19 +1,22 @@
-// Products of pairs and quads on a unit that multiplies tiles: 16 rows x 64 bytes of activations with 16 lines of a panel. T is
-// the unit:
+// Products of pairs and quads on a unit that multiplies tiles. It multiplies 16 rows x 64 bytes of
+// activations by 16 lines of a panel. The template parameter T is the unit:
 //
-//   Configure(shape), Release()    tiles and their sizes, of the calling thread
-//   Load<t>, Zero<t>, Store<t>     a tile from and to rows that lie `stride` bytes apart
-//   LoadOnce<t>                    as Load, of what is not needed again soon: it leaves the first-level cache to others
-//   Dot<kInteger, c, a, b>         tile c += tile a x tile b: f32 sums of bf16 pairs, or int32 sums of i8 x u8
+//   Configure(shape), Release()  set and release the tiles of the calling thread
+//   Load<t>, Zero<t>, Store<t>   load, clear or store a tile, whose rows are `stride` bytes apart
+//   LoadOnce<t>                  as Load, for data that is not read again soon; it does not
+//                                replace other data in the first-level cache
+//   Dot<kInteger, c, a, b>       tile c += tile a x tile b, f32 sums of bf16 pairs
+//                                or int32 sums of i8 x u8
 //
-// dot_amx.cpp has the instructions, tests/unit/cpu/emulated_tiles.h the same in plain C++. Tiles 0 to 3 are sums, 4 and 5 rows
-// of activations, 6 and 7 lines of panels.
+// dot_amx.cpp has the unit with AMX instructions, tests/unit/cpu/emulated_tiles.h a unit in plain
+// C++. Tiles 0 to 3 are sums, 4 and 5 are rows of activations, 6 and 7 are lines of panels.
 //
-// Include after cpu/gemm/dot.h, where the instructions are switched on. Everything depends on T, so that a program may hold both.
+// Include this header after cpu/gemm/dot.h, where the instructions are switched on. The loops are
+// templates over T, so a program may contain both units.
 
 namespace dllm::cpu::amx {
 
-// What ldtilecfg reads.
+// The configuration that the instruction ldtilecfg reads.
 struct TileShape {
   uint8_t palette = 1, start_row = 0, reserved[14] = {};
   uint16_t row_bytes[16] = {};
@@ -21,7 +24,8 @@ struct TileShape {
 };
 static_assert(sizeof(TileShape) == 64);
 
-// The tiles of one thread during a part of a product: shaped when the number of rows changes, given back at the end.
+// TileUse configures the tiles of the calling thread during a part of a product. It configures them
+// when the number of rows changes, and releases them in its destructor.
 template <class T> class TileUse {
 public:
   TileUse() = default;
@@ -31,7 +35,7 @@ public:
   TileUse(const TileUse&) = delete;
   TileUse& operator=(const TileUse&) = delete;
 
-  // Rows of activations in the first tile, 1 to 16, and in the second one.
+  // Sets the rows of activations in the first tile, 1 to 16, and in the second tile.
   void shape(int64_t first, int64_t second) {
     second = std::max<int64_t>(1, second);
     if (first == first_ && second == second_) return;
@@ -50,14 +54,15 @@ private:
   int64_t first_ = 0, second_ = 0;
 };
 
-// Lines that are read soon, brought into the second-level cache meanwhile: `size` bytes from `from` and as many from `then`.
+// Ahead prefetches lines into the second-level cache that are read soon. They are `size` bytes at
+// `from` and `size` bytes at `then`.
 class Ahead {
 public:
   Ahead() = default;
   Ahead(const uint8_t* from, const uint8_t* then, int64_t size, int64_t lines)
       : at_(from), end_(from + size), then_(then), size_(size), lines_(lines) {}
 
-  // A part of them: in each step of a chain.
+  // Prefetches the next lines. It is called in each step of a chain.
   HWY_INLINE void step() {
     for (int64_t i = 0; i < lines_; ++i, at_ += kLineBytes) {
       if (at_ == end_) {
@@ -75,9 +80,10 @@ private:
   int64_t size_ = 0, lines_ = 0;
 };
 
-// Rows of C come into the second-level cache before they are stored, four in each step of a chain. A store waits for its line
-// else, and all later ones behind it: 2048 x 4864 x 896 in int8 took 2.3 times as long. Not into the first-level cache: the
-// loads of tiles need its buffers for lines (256 x 896 x 896 in int8: 6 %).
+// RowsOfC prefetches rows of C into the second-level cache before they are stored, four in each
+// step of a chain. Without it a store waits for its line, and all later stores wait too. Then 2048
+// x 4864 x 896 in int8 took 2.3 times as long. The first-level cache is not the target, because the
+// loads of tiles need its line buffers (6 % of 256 x 896 x 896 in int8).
 class RowsOfC {
 public:
   RowsOfC(const float* c, int64_t stride, int64_t rows)
@@ -95,14 +101,14 @@ private:
   int64_t stride_;
 };
 
-// Sums of up to 32 rows and P panels over `steps` tiles of k.
+// The operands of sums of up to 32 rows and P panels over `steps` tiles of k.
 struct TileSums {
-  const uint8_t* x; // of the first row, in its tile
-  int64_t x_step;   // bytes to the tile of the rows below
+  const uint8_t* x; // the first row, in its tile
+  int64_t x_step;   // bytes to the tile of the next 16 rows
   const uint8_t* b;
   int64_t panel_step;
   int64_t steps;
-  int64_t lines; // of the panels in all; the last tile may have fewer than 16
+  int64_t lines; // lines left in the panels; the last tile may have fewer than 16
 };
 
 template <class T, bool kInteger, int R, int P>
@@ -117,30 +123,30 @@ HWY_INLINE void TileStep(const uint8_t* x, int64_t x_step, const uint8_t* b, int
   if constexpr (R == 2 && P == 2) T::template Dot<kInteger, 3, 5, 7>();
 }
 
-// Where the sums of a block go: up to 32 rows of C, and columns of up to two panels.
+// The destination of the sums of a block, up to 32 rows of C and the columns of up to two panels.
 struct BlockPlace {
   float* c;
   int64_t c_stride, rows, columns;
-  const float *scale, *bias; // of its first column, or null
-  const int32_t* start;      // int8: of its first row
-  const float* row_scale;    // int8
-  bool load;                 // the sums begin with C: f32, or the integers of a part of k
-  bool last;                 // the chain ends: else C takes the sums as they are
+  const float *scale, *bias; // at the first column, or null
+  const int32_t* start;      // at the first row; int8 only
+  const float* row_scale;    // at the first row; int8 only
+  bool load; // the sums begin with C, which has f32 or the integers of the earlier part of k
+  bool last; // the chain ends; otherwise C takes the sums without further operations
 };
 
-// Whether C takes the sums as they are.
+// Returns true if C takes the sums without further operations.
 template <bool kInteger> HWY_INLINE bool IsPlain(const BlockPlace& p) {
   return !p.last || (!kInteger && p.scale == nullptr && p.bias == nullptr);
 }
 
-// A line of a tile of sums.
+// Lines of a tile of sums.
 using FloatLine = float __attribute__((vector_size(64)));
 using WordLine = uint32_t __attribute__((vector_size(64)));
 using IntegerLine = int32_t __attribute__((vector_size(64)));
 
 template <class Line> HWY_INLINE void LoadLine(const void* from, int64_t columns, Line& line) {
   line = Line{};
-  // The size of a whole line is a constant, so that this is one instruction.
+  // The size of a whole line is constant, so the copy is one instruction.
   if (columns >= kPanel)
     std::memcpy(&line, from, sizeof line);
   else
@@ -153,17 +159,18 @@ template <class Line> HWY_INLINE void StoreLine(const Line& line, int64_t column
     std::memcpy(to, &line, static_cast<size_t>(columns) * 4);
 }
 
-// The sums of a block on their way to C. The operations behind the sums are left to the chain of the next block, a few rows in
-// each of its steps: vectors work there while tiles are multiplied.
+// BlockEnd finishes the sums of a block and writes them to C. It works during the chain of the next
+// block, a few rows in each step. So vector instructions run while the unit multiplies tiles.
 template <bool kInteger> class BlockEnd {
 public:
   static constexpr int64_t kColumns = 2 * kPanel, kRows = 2 * kAmxTileRows;
   static constexpr int64_t kStride = kColumns * static_cast<int64_t>(sizeof(float)); // bytes
 
-  // Where the sums go, rows kStride apart. The block before is done.
+  // Returns memory for the sums, whose rows are kStride bytes apart. REQUIRES: the previous block
+  // is finished.
   float* sums() { return sums_; }
 
-  // They are there; the next chain has `steps`.
+  // Begins to finish the sums that were written to sums(). The next chain has `steps` steps.
   void begin(const BlockPlace& place, int64_t steps) {
     place_ = place;
     next_ = 0;
@@ -173,7 +180,7 @@ public:
     for (const int64_t end = std::min(place_.rows, next_ + share_); next_ < end; ++next_)
       finish(next_);
   }
-  // What is left.
+  // Finishes the remaining rows.
   HWY_INLINE void end() {
     for (; next_ < place_.rows; ++next_) finish(next_);
   }
@@ -188,14 +195,15 @@ private:
     }
   }
 
-  // The f32 operations behind the sums, in the order of DotTile (dot-inl.h).
+  // Applies the f32 operations that follow the sums, in the order of DotTile (dot-inl.h).
   HWY_INLINE void end_line(int64_t r, int64_t j, int64_t columns, FloatLine& y) const {
     FloatLine factor;
     if (!kInteger || IsPlain<kInteger>(place_)) {
       LoadLine(sums_ + r * kColumns + j, kPanel, y);
       if (IsPlain<kInteger>(place_)) return;
     } else {
-      // Sums of u8 weights may pass 32 bits; with the start they are those of i8 weights, which do not.
+      // Sums of u8 weights may wrap in 32 bits. With the start added they are sums of i8 weights,
+      // which fit.
       WordLine exact;
       LoadLine(sums_ + r * kColumns + j, kPanel, exact);
       exact += static_cast<uint32_t>(place_.start[r]);
@@ -216,12 +224,15 @@ private:
   int64_t next_ = 0, share_ = 0;
 };
 
-// R tiles of rows x P panels. What is left of k comes through a copy of the panels with zeros behind; rows end with zeros.
+// Adds the products of R tiles of rows and P panels over a part of k. An incomplete last tile is
+// read from a copy of the panels that is padded with zeros. Rows of activations end with zeros
+// already.
 template <class T, bool kInteger, int R, int P>
 HWY_INLINE void TileChain(const TileSums& t, Ahead& ahead, RowsOfC c_rows,
                           BlockEnd<kInteger>& before) {
-  // A store of a tile takes 250 ns more where none was in the last 600 ns (Xeon 6, measured): one that is not needed now and
-  // then keeps it awake. Chains of 28 steps: 0.52 of the peak without, 0.68 with it.
+  // A store of a tile takes 250 ns more if there was no such store in the last 600 ns (measured on
+  // Xeon 6). An unused store every few steps avoids it. Chains of 28 steps reach 0.52 of the peak
+  // without and 0.68 with it.
   constexpr int64_t kStepsAwake = 8;
   alignas(64) uint8_t unused[kLineBytes];
   const uint8_t *x = t.x, *b = t.b;
@@ -241,7 +252,7 @@ HWY_INLINE void TileChain(const TileSums& t, Ahead& ahead, RowsOfC c_rows,
   TileStep<T, kInteger, R, P>(x, t.x_step, panels, kAmxTileBytes);
 }
 
-// A tile of sums that begins `row` rows and `column` columns into its block, as C has it or zero.
+// Sets a tile of sums to C or to zero. It begins `row` rows and `column` columns into its block.
 template <class T, int kTile>
 HWY_INLINE void BeginTile(const BlockPlace& p, int64_t row, int64_t rows, int64_t column) {
   if (!p.load) return T::template Zero<kTile>();
@@ -255,7 +266,8 @@ HWY_INLINE void BeginTile(const BlockPlace& p, int64_t row, int64_t rows, int64_
   T::template Load<kTile>(c, kLineBytes);
 }
 
-// A part of k of up to 32 rows, of which `first` are in the first tile, and P panels, the last of which may have fewer columns.
+// Computes a part of k for up to 32 rows and P panels. `first` rows are in the first tile. The last
+// panel may have fewer than 16 columns.
 template <class T, bool kInteger, int P>
 HWY_INLINE void TileBlock(const TileSums& t, const BlockPlace& place, int64_t first, Ahead& ahead,
                           BlockEnd<kInteger>& end) {
@@ -280,15 +292,15 @@ HWY_INLINE void TileBlock(const TileSums& t, const BlockPlace& place, int64_t fi
   if (second > 0 && P == 2) T::template Store<3>(to + first * numbers + kPanel, stride);
   if (straight) return;
   end.begin(place, t.steps);
-  if (!place.last) end.end(); // the next part of k begins with it
+  if (!place.last) end.end(); // the next part of k begins with these sums
 }
 
-// A part of k: tiles [begin, end).
+// A part of k, the tiles [begin, end) of `all` tiles.
 struct TileSpan {
   int64_t begin, end, all;
 };
 
-// Rows [row_begin, row_end) and one or two panels.
+// Computes a part of k for the rows [row_begin, row_end) and one or two panels.
 template <class T, bool kInteger>
 void TileRows(const Gemm& g, const RoundedRows& x, TileUse<T>& use, TileSpan span,
               int64_t row_begin, int64_t row_end, int64_t p, int64_t panels, Ahead ahead,
@@ -314,7 +326,8 @@ void TileRows(const Gemm& g, const RoundedRows& x, TileUse<T>& use, TileSpan spa
     if (kInteger) place.start = x.start + row, place.row_scale = x.scale + row;
     t.x =
         x.data + row / kAmxTileRows * t.x_step + span.begin * kAmxTileBytes + in_tile * kLineBytes;
-    // A second tile begins with the rows below, whatever the first one has.
+    // The second tile begins at the next 16 rows, even if the first tile begins in the middle of 16
+    // rows.
     TileSums below = t;
     below.x_step -= in_tile * kLineBytes;
     use.shape(first, place.rows - first);
@@ -325,10 +338,12 @@ void TileRows(const Gemm& g, const RoundedRows& x, TileUse<T>& use, TileSpan spa
   }
 }
 
-// As DotKernel::part. Weights with a scale per block are not for it: their sums end every 32 numbers.
+// Computes a part of C, as DotKernel::part. REQUIRES: no scale per block, because such sums end
+// every 32 numbers.
 //
-// A block of rows stays in the second-level cache, of which it takes half, and meets the panels of a stripe two at a time. The
-// next two are brought there meanwhile: what comes from farther away arrives at an eighth of the rate of the tiles.
+// A block of rows takes half of the second-level cache. It stays there while it is multiplied by
+// the panels of a stripe, two panels at a time. The next two panels are prefetched into this cache
+// meanwhile. Farther caches deliver only an eighth of the rate of the tiles.
 template <class T, bool kInteger>
 void TilePart(const Gemm& g, int64_t row_begin, int64_t row_end, int64_t panel_begin,
               int64_t panel_end) {
@@ -365,7 +380,7 @@ void TilePart(const Gemm& g, int64_t row_begin, int64_t row_end, int64_t panel_b
   block_end.end();
 }
 
-// Four independent sums. Returns the multiply-adds done.
+// Computes four independent sums and returns the multiply-adds done.
 template <class T, bool kInteger> int64_t TileChains(int64_t rounds, float* sink) {
   alignas(64) uint8_t numbers[kAmxTileBytes];
   std::fill_n(numbers, sizeof numbers, static_cast<uint8_t>(*sink));

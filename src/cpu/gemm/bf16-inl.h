@@ -1,4 +1,4 @@
-// Per-target: rounding of vectors to bf16.
+// Rounding of vectors to bf16. The header is included once per target.
 
 #if defined(DLLM_CPU_GEMM_BF16_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DLLM_CPU_GEMM_BF16_INL_H_
@@ -12,7 +12,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace dllm::cpu::HWY_NAMESPACE {
 
-// To the nearest bf16, ties to even, as f32; NaN stays NaN.
+// Returns the bits of the nearest bf16 in the upper halves, with ties to even. NaN stays NaN.
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<F32>> RoundToBf16(hn::Vec<F32> x) {
   const hn::RebindToUnsigned<F32> d;
   const auto bits = hn::BitCast(d, x);

@@ -1,13 +1,15 @@
-// Tiles and loops of bf16 and int8 products. S is a set of instructions:
+// Tiles and loops of bf16 and int8 products. The template parameter S is a set of instructions:
 //
-//   kLanes            columns of a vector; 16 is a multiple
-//   kInteger          sums are int32, of bytes; else f32, of pairs
-//   kTallest, kGroup  rows and panels of a tile; kTallestBlocks with a scale per block
-//   kWideRows, kWide  up to so many rows a tile takes kWide panels instead; kWidest for one row
+//   kLanes            columns of a vector, a divisor of 16
+//   kInteger          true: int32 sums of bytes; false: f32 sums of pairs
+//   kTallest, kGroup  most rows and panels of a tile; kTallestBlocks: rows with a scale per block
+//   kWideRows, kWide  a tile of at most kWideRows rows has kWide panels
+//   kWidest           panels of a tile of one row
 //   Sum, Weight, Input, F, with Load, Spread, Dot and arithmetic on F
 //
-// Included where the instructions are switched on, each time into another DLLM_DOT_NAMESPACE: once per target of Highway
-// (dot_vector.cpp) and per set of dot_x86.cpp. So it has no include guard.
+// The header is included where the instructions are switched on, each time with another
+// DLLM_DOT_NAMESPACE. dot_vector.cpp includes it once per target of Highway, and dot_x86.cpp once
+// per set of instructions. So it has no include guard.
 
 namespace DLLM_DOT_NAMESPACE {
 
@@ -22,17 +24,17 @@ struct DotCall {
   float* c;
   int64_t c_stride;
   int64_t steps; // lines of a panel, or of one of its blocks
-  const uint8_t*
-      next; // what later tiles read, brought nearer meanwhile: next_step bytes for every line
+  // Weights of later tiles, which this tile prefetches, next_step bytes per line.
+  const uint8_t* next;
   int64_t next_step;
-  bool load; // go on from C; f32 sums only
+  bool load; // the sums begin with C; f32 only
   const float* scale;
   const float* bias;
 };
 
-template <class S> inline constexpr int kVectorsOf = kPanel / S::kLanes; // of a line
+template <class S> inline constexpr int kVectorsOf = kPanel / S::kLanes; // vectors of a line
 
-// Lines ahead of their use that are prefetched: 3 KB, as in gemm-inl.h.
+// Distance in lines between a prefetch and its use, 3 KB as in tile-inl.h.
 constexpr int64_t kLinesAhead = 48;
 
 // Adds `steps` lines of P panels to the sums of R rows.
@@ -43,7 +45,8 @@ HWY_INLINE void Dots(const DotCall& t, const uint8_t* x, const uint8_t* b, const
   constexpr int kBytes = S::kLanes * 4;
   for (int64_t i = 0; i < steps; ++i, x += S::kInputBytes, b += kLineBytes, next += t.next_step) {
     typename S::Weight w[J];
-    // Low tiles have no time for it; wide ones read their panels once.
+    // Tiles of few rows have no time to prefetch for later tiles. Wide tiles read their panels
+    // once.
     if constexpr (R >= 4 && P <= S::kGroup) __builtin_prefetch(next, 0, 2);
     DLLM_UNROLL for (int p = 0; p < P; ++p)
         __builtin_prefetch(b + p * t.panel_step + kLinesAhead * kLineBytes);
@@ -57,7 +60,8 @@ HWY_INLINE void Dots(const DotCall& t, const uint8_t* x, const uint8_t* b, const
   }
 }
 
-// y = sum over blocks, in order, of (integer sum) * (scale of the activations) * (scale of the weight).
+// Adds (integer sum) * (scale of the activations) * (scale of the weight) of each block to y, in
+// the order of the blocks.
 template <class S, int R, int P>
 HWY_INLINE void BlockDots(const DotCall& t, typename S::F (&y)[R][P * kVectorsOf<S>]) {
   constexpr int J = P * kVectorsOf<S>;
@@ -133,7 +137,7 @@ inline constexpr int kMostRows = kBlocks ? S::kTallestBlocks : S::kTallest;
 template <class S, bool kBlocks>
 inline constexpr int kMostWideRows = kBlocks ? S::kWideRows / 2 : S::kWideRows;
 
-// A tile of `rows`; it exists up to kLimit rows.
+// Runs a tile of `rows` rows, which is 1, 2, 4 or kLimit.
 template <class S, int P, bool kBlocks, int kLimit>
 HWY_INLINE void DotRows(int64_t rows, const DotCall& t) {
   switch (rows) {
@@ -144,7 +148,7 @@ HWY_INLINE void DotRows(int64_t rows, const DotCall& t) {
   }
 }
 
-// The height of the next tile.
+// Returns the height of the next tile.
 template <int kLimit> HWY_INLINE int64_t NextDotRows(int64_t left) {
   if (left >= kLimit) return kLimit;
   return left >= 4 ? 4 : left >= 2 ? 2 : 1;
@@ -156,8 +160,8 @@ HWY_INLINE void SkipRows(int64_t rows, DotCall& t) {
   if (t.start != nullptr) t.start += rows * t.blocks, t.row_scale += rows * t.blocks;
 }
 
-// more: the next group of P panels follows. Its bytes are shared out among the tiles, which bring them into the second-level
-// cache (gemm-inl.h).
+// Computes all rows of one group of P panels. With `more` another group of P panels follows. Each
+// tile prefetches a part of that group into the second-level cache (gemm-inl.h).
 template <class S, int P, bool kBlocks, int kLimit = kMostRows<S, kBlocks>>
 void DotColumns(int64_t rows, bool more, DotCall t) {
   const int64_t lines = t.steps * (kBlocks ? t.blocks : 1);
@@ -177,7 +181,8 @@ void DotColumns(int64_t rows, bool more, DotCall t) {
   }
 }
 
-// The last panel when n is not a multiple of 16: through a full-width copy of C, scale and bias.
+// Computes the last panel when n is not a multiple of 16. It uses full-width copies of C, scale and
+// bias.
 template <class S, bool kBlocks> void LastDotColumns(int64_t rows, int64_t columns, DotCall t) {
   constexpr int kLimit = kMostRows<S, kBlocks>;
   float c[kLimit * kPanel], scale[kPanel] = {}, bias[kPanel] = {};
@@ -204,10 +209,10 @@ template <class S, bool kBlocks> void LastDotColumns(int64_t rows, int64_t colum
   }
 }
 
-// C rows x panels [begin, end).
+// Computes `rows` rows of C in the panels [begin, end).
 template <class S, bool kBlocks>
 void DotPanels(const Gemm& g, int64_t rows, int64_t begin, int64_t end, DotCall base) {
-  base.next = base.b; // in the cache: no more than a busy load
+  base.next = base.b; // a prefetch of lines in the cache costs only a load
   base.next_step = 0;
   for (int64_t p = begin; p < end;) {
     DotCall t = base;
@@ -236,22 +241,23 @@ void DotPanels(const Gemm& g, int64_t rows, int64_t begin, int64_t end, DotCall 
   }
 }
 
-// Rows of A stay in the second-level cache, stripes of panels in the third-level one, as in gemm-inl.h. Chains of bf16 are
-// stored and taken up again, exactly; sums of integers are not, so long ones take fewer rows.
+// Rows of A stay in the second-level cache and stripes of panels in the third-level cache, as in
+// gemm-inl.h. Long chains of bf16 are stored in C and continued exactly. Integer sums are not
+// stored, so a block has fewer rows when k is long.
 constexpr int64_t kDotRowBlock = 128;
 constexpr int64_t kDotStripe = 64;
 constexpr int64_t kDotRowBytes = int64_t{1} << 19;
 constexpr int64_t kDotChain = 2048;             // even
-constexpr int64_t kDotCheckFlops = 200'000'000; // between two checks of the task: below 2 ms
+constexpr int64_t kDotCheckFlops = 200'000'000; // between two checks of the task, below 2 ms
 
-// Whole tiles.
+// Returns the rows of a block, a multiple of the rows of a tile.
 template <class S, bool kBlocks> int64_t DotRowBlock(int64_t k) {
   constexpr int64_t kStep = kMostRows<S, kBlocks>;
   const int64_t fit = S::kInteger ? kDotRowBytes / std::max<int64_t>(1, k) : kDotRowBlock;
   return std::clamp<int64_t>(fit, 32, kDotRowBlock) / kStep * kStep;
 }
 
-// Rows x panels [begin, end), all k.
+// Computes `rows` rows from `row` on in the panels [begin, end), for all k.
 template <class S, bool kBlocks>
 void DotStripe(const Gemm& g, const RoundedRows& x, int64_t row, int64_t rows, int64_t begin,
                int64_t end) {
@@ -273,7 +279,7 @@ void DotStripe(const Gemm& g, const RoundedRows& x, int64_t row, int64_t rows, i
     const int64_t numbers = !S::kInteger && left > kDotChain + kDotChain / 2 ? kDotChain : left;
     const bool last = k + numbers == g.k;
     t.steps = S::kInteger ? (g.k / x.blocks + 3) / 4 : (numbers + 1) / 2;
-    t.x = x.data + row * x.stride + k / 2 * S::kInputBytes; // k > 0: pairs
+    t.x = x.data + row * x.stride + k / 2 * S::kInputBytes; // k is 0 except for pairs
     t.b = static_cast<const uint8_t*>(g.b) + k / 2 * kLineBytes;
     t.load = g.accumulate || k > 0;
     t.scale = last ? g.scale : nullptr;
@@ -298,7 +304,8 @@ void DotPartOf(const Gemm& g, int64_t row_begin, int64_t row_end, int64_t panel_
   }
 }
 
-// Sixteen independent chains cover latency x throughput.
+// Runs independent chains and returns the multiply-adds done. Sixteen chains cover latency x
+// throughput with 16 lanes.
 template <class S> int64_t DotChains(int64_t rounds, float* sink) {
   constexpr int kChains = S::kLanes == 16 ? 16 : S::kLanes == 1 ? 4 : 10;
   alignas(64) uint8_t line[kLineBytes];

@@ -1,4 +1,4 @@
-// Where rounded activations lie, and the check of the integer kernel.
+// Computes the places of rounded activations, and checks the int8 kernel.
 
 #include "cpu/gemm/dot.h"
 
@@ -33,12 +33,12 @@ RoundedRows rounded_rows(const Gemm& g) {
     rows.scale = reinterpret_cast<float*>(place(4 * g.m * rows.blocks));
     rows.start = reinterpret_cast<int32_t*>(place(4 * g.m * rows.blocks));
     rows.plane = align_up(g.k);
-    rows.stride = 2 * rows.plane + kLine; // not a power of two: rows fall on all sets of a cache
+    rows.stride = 2 * rows.plane + kLine; // not a power of two, so rows use all sets of a cache
   } else {
     rows.stride = align_up(4 * g.k) + kLine;
   }
-  const int64_t whole =
-      (g.m + kAmxTileRows - 1) / kAmxTileRows * kAmxTileRows; // tiles need less for each row
+  // Tiles need no more bytes per row than `stride`.
+  const int64_t whole = (g.m + kAmxTileRows - 1) / kAmxTileRows * kAmxTileRows;
   rows.data = reinterpret_cast<uint8_t*>(place(whole * rows.stride));
   rows.bytes = at;
   return rows;
@@ -85,7 +85,7 @@ const char* dot_kernel_name(PanelLayout layout) {
 }
 
 bool same_products(const DotKernel& one, const DotKernel& other, PanelLayout layout) {
-  constexpr int64_t m = 53, n = 43, k = 203; // parts of tiles in every direction
+  constexpr int64_t m = 53, n = 43, k = 203; // incomplete tiles in every direction
   const bool integer = layout == PanelLayout::quads;
   uint32_t state = 1;
   const auto random = [&] { return (state = state * 1664525u + 1013904223u) >> 8; };
@@ -118,7 +118,7 @@ void check_int8_kernel() {
   constexpr int64_t m = 11, n = 37, k = 83;
   std::vector<float> x(m * k), y(m * n), expected(m * n);
   std::vector<int8_t> w(n * k);
-  // The largest number of every row is 127, so that activations are their own levels.
+  // The largest number of every row is 127, so rounding does not change the activations.
   for (int64_t i = 0; i < m * k; ++i)
     x[static_cast<size_t>(i)] = static_cast<float>(i % k == 0 ? 127 : i * 89 % 255 - 127);
   for (int64_t i = 0; i < n * k; ++i)

@@ -1,11 +1,13 @@
-// bf16 and int8 products on AMX (tdpbf16ps, tdpbsud): the panels of pairs and quads are its tiles of 16 lines. The loops also
-// run in the tests over a unit in plain C++. The first use compares the instructions with the AVX-512 kernels, and they are
-// left out where they differ.
+// bf16 and int8 products on AMX (tdpbf16ps, tdpbsud). Its tiles are 16 lines of the panels of pairs
+// and quads. The tests run the loops with a unit in plain C++. The first use compares the products
+// with the products of the AVX-512 kernels, and AMX is not used where they differ.
 //
-// Within a process the choice is made once: sums of bf16 have another order than vdpbf16ps (32 numbers of k at a time, even
-// and odd ones apart), so all products of a run take the same one. DLLM_AMX=0 in the environment leaves AMX out.
+// A process makes this choice once. Sums of bf16 have another order than with vdpbf16ps: 32 numbers
+// of k at a time, even and odd numbers separately. So all products of a run must use the same
+// kernel. DLLM_AMX=0 in the environment switches AMX off.
 //
-// Tiles are loaded by assembler: GCC 12 may move stores to memory behind the loads of its intrinsics.
+// Tiles are loaded in assembler, because GCC 12 may move stores to memory after the loads of its
+// intrinsics.
 
 #include "cpu/gemm/dot.h"
 
@@ -53,7 +55,9 @@ struct Instructions {
   }
 };
 
-// Few rows are bound by reading weights, which the vectors do as well; and blocks of weights are theirs. The same bits.
+// Returns true for products that the AVX-512 kernel computes, with the same bits. Products of few
+// rows are limited by reading weights, where vectors are as fast. Weights in blocks have no AMX
+// kernel.
 bool is_for_vectors(const Gemm& g) {
   constexpr int64_t kFewest = 4;
   return g.b_format != nullptr || g.m < kFewest;
@@ -79,7 +83,8 @@ HWY_POP_ATTRIBUTES
 namespace dllm::cpu {
 namespace {
 
-// The kernel lets a process use the 8 KB of tile registers once it has asked, and counts them into its signal frames.
+// Requests permission for the 8 KB of tile registers, which Linux then saves in signal frames too.
+// Returns false when it is refused.
 bool system_permits_tiles() {
   constexpr long kRequestPermission = 0x1023, kTileData = 18; // ARCH_REQ_XCOMP_PERM
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
@@ -90,7 +95,8 @@ bool is_switched_off() {
   return value != nullptr && std::string_view(value) == "0";
 }
 
-// CPUID leaf 7, sub-leaf 0, EDX: bit 22 AMX-BF16, 24 AMX-TILE, 25 AMX-INT8.
+// Returns true if AMX can be used. In EDX of CPUID leaf 7, sub-leaf 0, bit 22 is AMX-BF16, bit 24
+// is AMX-TILE and bit 25 is AMX-INT8.
 bool has_amx() {
   constexpr unsigned kAll = 1u << 22 | 1u << 24 | 1u << 25;
   unsigned a = 0, b = 0, c = 0, d = 0;

@@ -1,4 +1,4 @@
-// Machines other than x86-64: Highway's targets alone.
+// Machines other than x86-64 have only the kernels of Highway's targets.
 
 #include "cpu/gemm/dot.h"
 

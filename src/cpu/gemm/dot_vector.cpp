@@ -1,8 +1,10 @@
-// bf16 and int8 products in the instructions of Highway's targets, rounding of activations, and the choice of a kernel.
+// bf16 and int8 products in the instructions of Highway's targets, rounding of activations, and the
+// choice of a kernel.
 //
-// int8 without a dot product of bytes: pairs of bytes are widened to 16 bits and multiplied and added in 32 (vpmaddwd). The
-// instruction for pairs of bytes (vpmaddubsw) adds in 16 bits and saturates, so it is not used.
-// bf16 without its dot product: the same rounded numbers, multiplied and added as f32.
+// These targets have no dot product of bytes. So pairs of bytes are widened to 16 bits, and
+// multiplied and added in 32 bits (vpmaddwd). The instruction for pairs of bytes (vpmaddubsw) adds
+// in 16 bits and saturates, so it is not used. They have no dot product of bf16 either, so the
+// rounded numbers are multiplied and added as f32.
 
 #include "cpu/gemm/dot.h"
 
@@ -26,7 +28,8 @@ HWY_BEFORE_NAMESPACE();
 
 namespace dllm::cpu::HWY_NAMESPACE {
 
-// What the sets of instructions share: f32 vectors, and tiles that fit the registers.
+// The common part of the sets of instructions, with f32 vectors and tile sizes that fit the
+// registers.
 struct FloatLanes {
   static constexpr int kLanes = static_cast<int>(HWY_NAMESPACE::kLanes);
   static constexpr int kTallest = kLanes == 16 ? 8 : kLanes == 1 ? 1 : 4;
@@ -44,7 +47,7 @@ struct FloatLanes {
   static HWY_INLINE F Fma(F a, F b, F c) { return HWY_NAMESPACE::Fma(a, b, c); }
 };
 
-// Pairs of bf16 as f32; inputs are widened when they are rounded.
+// Multiplies pairs of bf16 as f32. Inputs are widened when they are rounded.
 struct WidenedPairs : FloatLanes {
   static constexpr bool kInteger = false;
   static constexpr int64_t kInputBytes = 8;
@@ -87,7 +90,7 @@ inline int32_t load_i32(const uint8_t* p) {
   return value;
 }
 
-// Bytes widened to 32 bits: on every target.
+// Multiplies bytes after widening them to 32 bits. It works on every target.
 struct WideBytes : IntegerLanes {
   static constexpr bool kPlanes = false;
   using Weight = hn::Vec<U32>;
@@ -113,7 +116,8 @@ struct WideBytes : IntegerLanes {
 };
 
 #if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
-// Pairs of 16 bits: the even and the odd numbers of four, two products and a sum at a time. Only x86 adds neighbours.
+// Multiplies pairs of 16 bits, first the even and then the odd numbers of four, with two products
+// and a sum at a time. Only x86 adds neighbouring products.
 struct PairedBytes : IntegerLanes {
   static constexpr bool kPlanes = true;
   using I16 = hn::Repartition<int16_t, I32>;
@@ -137,7 +141,8 @@ struct PairedBytes : IntegerLanes {
   }
 };
 
-// Bytes x0 x1 x2 x3 .. of the odd plane become pairs (x0, x2) in the even and (x1, x3) in the odd one.
+// Splits the bytes x0 x1 x2 x3 .. of the odd plane into pairs (x0, x2) in the even plane and (x1,
+// x3) in the odd plane.
 void SplitPlanes(uint8_t* even, int64_t plane) {
   const PairedBytes::I16 d;
   for (int64_t i = 0; i < plane; i += 4 * kLanes) {
@@ -174,7 +179,7 @@ void RoundBytes(const Gemm& g, int64_t begin, int64_t end) {
 }
 void RoundByteTiles(const Gemm& g, int64_t begin, int64_t end) {
   const RoundedRows rows = rounded_rows(g);
-  // The scale of the next row is found while this one waits for its own.
+  // The scale of the next row is computed before this row is rounded, so the two overlap.
   if (begin < end) rows.scale[begin] = RowScale(g.a + begin * g.a_stride, g.k);
   for (int64_t r = begin; r < end; ++r) {
     const float* x = g.a + r * g.a_stride;
@@ -258,7 +263,8 @@ void round_to_byte_tiles(const Gemm& gemm, int64_t begin, int64_t end) {
 
 namespace {
 
-// Those of this chip, the fastest first; returns how many. No memory is allocated: every product asks.
+// Finds the kernels that run on this chip, the fastest first, and returns their number. It
+// allocates no memory, because every product calls it.
 constexpr int kMostKernels = 5;
 int find_kernels(PanelLayout layout, DotKernel (&found)[kMostKernels]) {
   int count = 0;

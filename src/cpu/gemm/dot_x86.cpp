@@ -1,7 +1,9 @@
-// bf16 and int8 products in instructions that Highway's targets do not have: AVX-512 BF16 (vdpbf16ps), AVX-512 VNNI and
-// AVX-VNNI (vpdpbusd). Compiled with them switched on for these functions alone, called only on chips that have them.
+// bf16 and int8 products in instructions that Highway's targets do not have. They are AVX-512 BF16
+// (vdpbf16ps), AVX-512 VNNI and AVX-VNNI (vpdpbusd). The instructions are switched on only for
+// these functions, which are called only on chips that have them.
 //
-// The dot products are written as assembler: GCC 12 copies every sum before and after their intrinsics (60 % of peak).
+// The dot products are written in assembler, because GCC 12 copies every sum before and after their
+// intrinsics (60 % of peak).
 
 #include "cpu/gemm/dot.h"
 
@@ -30,13 +32,13 @@ bool has_avx512() {
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
 
-// CPUID leaf 7, sub-leaf 0, ECX: bit 11 AVX512-VNNI, which clang 14 has no name for.
+// AVX512-VNNI is bit 11 of ECX in CPUID leaf 7, sub-leaf 0. clang 14 has no name for it.
 bool has_avx512_vnni() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (c >> 11 & 1) != 0;
 }
 
-// CPUID leaf 7, sub-leaf 1, EAX: bit 4 AVX-VNNI, bit 5 AVX512-BF16.
+// Returns a bit of EAX in CPUID leaf 7, sub-leaf 1. Bit 4 is AVX-VNNI, bit 5 is AVX512-BF16.
 bool has_leaf_bit(int bit) {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> bit & 1) != 0;
@@ -205,7 +207,7 @@ const DotKernel* avx512_vnni_kernel() {
   return has ? &kernel : nullptr;
 }
 const DotKernel* avx_vnni_kernel() {
-  // F16C came long before.
+  // Every chip with AVX-VNNI has F16C.
   static const bool has =
       __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_leaf_bit(4);
   static constexpr DotKernel kernel{"avx_vnni", round_to_bytes, avx_vnni::part,

@@ -1,4 +1,5 @@
-// Per-target (included once per target, inside foreach_target): the loops around the tiles of tile-inl.h.
+// The loops of f32 products around the tiles of tile-inl.h. The header is included once per target,
+// inside foreach_target.
 
 #if defined(DLLM_CPU_GEMM_GEMM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DLLM_CPU_GEMM_GEMM_INL_H_
@@ -19,23 +20,25 @@
 HWY_BEFORE_NAMESPACE();
 namespace dllm::cpu::HWY_NAMESPACE {
 
-// Tile heights that exist. Eight rows x three panels want 32 vector registers of 16 lanes (twelve
-// rows were slower: their broadcasts fall on one set of the first-level cache when K is a power of
-// two); six fit 16 registers of 8 lanes.
+// Largest height of a tile. Eight rows x three panels need 32 vector registers of 16 lanes. Six
+// rows fit 16 registers of 8 lanes. Twelve rows were slower, because their broadcasts fall on one
+// set of the first-level cache when k is a power of two.
 constexpr int kTallest = kLanes == 16 ? 8 : kLanes == 1 ? 1 : 6;
-// Neighbouring panels in tall tiles. With three, 24 multiply-adds share 11 loads and 4 prefetches; with two, 16 share 10 and 3,
-// which is what the two load ports of an Intel core deliver (92 and 86 % of its peak). Blocks need registers for their scales.
-// Few rows read a group too fast for its successor to be prefetched: pairs then (32 x 1536 x 512 from memory: 63 %, threes 60).
+// Panels of a tall tile. With three panels, 24 multiply-adds share 11 loads and 4 prefetches. With
+// two panels, 16 share 10 loads and 3 prefetches. An Intel core with two load ports reaches 92 and
+// 86 % of its peak. Blocks have two panels, because their scales need registers. With fewer than
+// kRowsOfThree rows a group of three ends before the next group is prefetched, so groups have two
+// panels. 32 x 1536 x 512 from memory reach 63 % with two and 60 % with three panels.
 template <class W> inline constexpr int kGroup = kLanes != 16 ? 1 : kIsBlocks<W> ? 2 : 3;
 constexpr int64_t kRowsOfThree = 40;
-constexpr int kFewRows = kLanes == 16  ? 4
-                         : kLanes == 1 ? 0
-                                       : 3; // up to here tiles are wide instead
+// Products of at most kFewRows rows have tiles of kWide panels, and products of one row have tiles
+// of kWidest panels.
+constexpr int kFewRows = kLanes == 16 ? 4 : kLanes == 1 ? 0 : 3;
 constexpr int kWide = kLanes == 16 ? 4 : 2;
-constexpr int kWidest = kLanes == 16 ? 8 : kLanes == 1 ? 1 : 4; // for one row
+constexpr int kWidest = kLanes == 16 ? 8 : kLanes == 1 ? 1 : 4;
 
-// The height of the next tile when `left` rows are to be done: avoids leaving one or two for the
-// end.
+// Returns the height of the next tile when `left` rows remain. It avoids a last tile of one or two
+// rows.
 template <class W> HWY_INLINE int64_t NextRows(int64_t left) {
   if constexpr (kTallest == 1) return 1;
   if constexpr (kFewTiles<W>) return left >= kTallest ? kTallest : left >= 2 ? 2 : 1;
@@ -62,7 +65,7 @@ template <int P, class W> HWY_INLINE void AnyRows(int64_t rows, const TileCall<W
     case 4: return Tile<std::min(4, kTallest), P, W>(t);
     case 6: return Tile<std::min(6, kTallest), P, W>(t);
     case 8: return Tile<std::min(8, kTallest), P, W>(t);
-    default: return; // NextRows gives no other count
+    default: return; // NextRows returns no other height
     }
   }
 }
@@ -75,8 +78,9 @@ template <int P, class W> HWY_INLINE void FewRows(int64_t rows, const TileCall<W
   }
 }
 
-// Shares the weights after `after` out among the tiles of `rows` rows: how many bytes each of them prefetches for every k,
-// and where the part of tile `index` begins. `bytes`: of one panel in this part of the chain.
+// NextWeights divides the prefetches of the next panels among the tiles of `rows` rows. Each tile
+// prefetches `step` bytes per k. share() sets the part of tile `index`. `bytes` is the size of one
+// panel in this part of the chain.
 struct NextWeights {
   const char* after;
   size_t panel_step, bytes, panels, step;
@@ -95,7 +99,8 @@ struct NextWeights {
   }
 };
 
-// Rows x one group of P panels, all columns real. following: panels of the next group.
+// Computes `rows` rows of one group of P whole panels. `following` is the number of panels in the
+// next group.
 template <int P, class W> HWY_INLINE void Columns(int64_t rows, int64_t following, TileCall<W> t) {
   using L = Lanes<W>;
   constexpr size_t kUnit = sizeof(typename L::Unit);
@@ -113,7 +118,8 @@ template <int P, class W> HWY_INLINE void Columns(int64_t rows, int64_t followin
   }
 }
 
-// The last panel when n is not a multiple of 16: through a full-width copy of C, scale and bias.
+// Computes the last panel when n is not a multiple of 16. It uses full-width copies of C, scale and
+// bias.
 template <class W> void LastColumns(int64_t rows, int64_t columns, TileCall<W> t) {
   float c[8 * kPanel], scale[kPanel] = {}, bias[kPanel] = {};
   if (t.scale != nullptr) {
@@ -141,17 +147,18 @@ template <class W> void LastColumns(int64_t rows, int64_t columns, TileCall<W> t
   }
 }
 
-// Panels of the next tiles when `full` are to be done: four are two pairs.
+// Returns the panels of the next group when `full` panels remain. Four panels become two groups of
+// two.
 template <class W> inline int64_t next_group(int64_t rows, int64_t full) {
   const int64_t most = rows < kRowsOfThree || full == 4 ? std::min(2, kGroup<W>) : kGroup<W>;
   return std::min(full, most);
 }
 
-// C rows x panels [begin, end), k elements of the chains.
+// Computes `rows` rows of C in the panels [begin, end), over t.k elements of the chains.
 template <class W>
 void Panels(const Gemm& g, int64_t rows, int64_t begin, int64_t end, TileCall<W> t) {
   const auto* const b = t.b;
-  t.next = reinterpret_cast<const char*>(b); // in the cache: no more than a busy load
+  t.next = reinterpret_cast<const char*>(b); // a prefetch of lines in the cache costs only a load
   t.next_step = 0;
   const TileCall<W> base = t;
   for (int64_t p = begin; p < end;) {
@@ -189,9 +196,11 @@ void Panels(const Gemm& g, int64_t rows, int64_t begin, int64_t end, TileCall<W>
   }
 }
 
-// Rows x numbers of A that stay in the second-level cache with the panels that pass by: longer chains are stored and taken
-// up again, exactly; below kNumbers they may be longer. Stripes of panels stay in the third-level cache until all rows have met them, so that
-// weights come from memory once; a stripe is also what is done between two checks of the task, 1 ms or less.
+// A block of kRowBlock rows x a chain of k stays in the second-level cache while panels are read. A
+// block has at most kNumbers numbers, with chains of kLeastChain to kMostChain. Longer chains are
+// stored in C and continued exactly. A stripe of panels stays in the third-level cache until all
+// rows are multiplied by it, so weights are read from memory once. The task is checked after each
+// stripe, that is, after 1 ms or less.
 constexpr int64_t kRowBlock = kLanes == 16 ? 160 : 96;
 constexpr int64_t kStripe = 36;
 constexpr int64_t kLeastChain = 1024, kMostChain = 4096,
@@ -202,13 +211,13 @@ inline int64_t chain_block(int64_t rows) {
   return std::clamp<int64_t>(kNumbers / std::max<int64_t>(1, rows) / 256 * 256, kLeastChain,
                              kMostChain);
 }
-// A multiple of the widest group.
+// Returns the panels of a stripe, a multiple of the widest group.
 inline int64_t stripe_panels(int64_t rows, int64_t k) {
   if (rows >= 2 * kTallest) return kStripe;
   return std::max<int64_t>(8, kCheckFlops / (2 * kPanel * rows * std::max<int64_t>(1, k)) / 8 * 8);
 }
 
-// Rows x a stripe of panels, all k.
+// Computes `rows` rows from `row` on in a stripe of panels, for all k.
 template <class W>
 void Stripe(const Gemm& g, int64_t row, int64_t rows, int64_t panel_begin, int64_t panel_end) {
   using L = Lanes<W>;
@@ -237,7 +246,8 @@ void Stripe(const Gemm& g, int64_t row, int64_t rows, int64_t panel_begin, int64
   } while (k < g.k);
 }
 
-// Rows are cut into equal blocks: few rows left over would pass all weights by again.
+// Computes a part of C. The rows are cut into equal blocks, because a small last block would read
+// all weights again.
 template <class W>
 void Part(const Gemm& g, int64_t row_begin, int64_t row_end, int64_t panel_begin,
           int64_t panel_end) {
@@ -255,7 +265,7 @@ template <class... L>
 void BlockPart(const Gemm& g, int64_t row_begin, int64_t row_end, int64_t panel_begin,
                int64_t panel_end, std::tuple<L...>) {
   const std::string_view name = g.b_format->name;
-  // The one whose name it is; WeightOperand lets no format without a loader through.
+  // Calls the loader of this name. WeightOperand rejects formats without a loader.
   static_cast<void>(
       ((name == L::kFormat && (Part<L>(g, row_begin, row_end, panel_begin, panel_end), true)) ||
        ...));
@@ -270,7 +280,7 @@ void GemmPart(const Gemm& g, int64_t row_begin, int64_t row_end, int64_t panel_b
   case DType::f32: return Part<float>(g, row_begin, row_end, panel_begin, panel_end);
   case DType::bf16: return Part<uint16_t>(g, row_begin, row_end, panel_begin, panel_end);
   case DType::i8: return Part<int8_t>(g, row_begin, row_end, panel_begin, panel_end);
-  default: return; // the shape rules of the products let no other type through
+  default: return; // the shape rules of the products reject other types
   }
 }
 
@@ -286,8 +296,8 @@ int64_t TargetId() {
   return HWY_TARGET;
 }
 
-// Twelve independent chains cover latency x throughput of every chip so far. Returns the
-// multiply-adds done.
+// Computes independent chains and returns the multiply-adds done. Twelve chains cover latency x
+// throughput of all chips so far.
 int64_t FmaChains(int64_t rounds, float* sink) {
   const D d;
   constexpr int64_t kChains = kLanes == 1 ? 8 : 12;

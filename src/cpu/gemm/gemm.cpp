@@ -21,35 +21,37 @@ HWY_EXPORT(FmaChains);
 
 namespace {
 
-// A chunk below this is not worth waking a thread for: 16 us of arithmetic in f32, or 30 us of
+// A smaller chunk is not worth waking a thread. These are 16 us of arithmetic in f32, or 30 us of
 // reading panels from memory.
 constexpr double kChunkFlops = 3e6;
 constexpr double kChunkBytes = 6e5;
 constexpr int64_t kChunksPerThread = 3;
-// Chunks of more than this many times that are cut further: threads of unequal speed end together, and a stripe of panels
-// (gemm-inl.h) stays whole.
+// Chunks above this multiple of the smallest chunk are cut further. Then threads of unequal speed
+// end at about the same time, and a stripe of panels (gemm-inl.h) is not cut.
 constexpr double kLargeChunk = 128;
-// Chunks of this many times between two looks at a pause: about half a millisecond.
+// Smallest chunks between two calls of RunPause::look(), about half a millisecond.
 constexpr double kPauseChunks = 8;
 
-// Whole tiles: 8 rows of vectors, two times 16 of a unit that multiplies tiles.
+// Returns the rows of a whole tile, 8 for vectors and 2 x 16 for a unit that multiplies tiles.
 int64_t row_step(int64_t rows) {
   return rows >= 64 ? 32 : 8;
 }
 
-// Border `index` of `count` nearly equal parts of `size`, at a multiple of `step`.
+// Returns the border `index` of `count` nearly equal parts of `size`. It is a multiple of `step` or
+// `size`.
 int64_t border(int64_t size, int64_t index, int64_t count, int64_t step) {
   return index == count ? size : size * index / count / step * step;
 }
 
-// Panels that stay together, so that the wide tiles of few rows and pairs of panels stay whole. Arrays of elements have tiles of
-// two and three panels, which fill any even share: threads that end together are worth more than groups of three.
+// Returns the panels that are not separated, so that the wide tiles of few rows and pairs of panels
+// are not cut. With many rows, arrays of elements have tiles of two and three panels, which fit any
+// share. There an equal load of the threads matters more than groups of three.
 int64_t panel_step(const Gemm& gemm) {
   if (gemm.m <= 4) return gemm.m == 1 ? 8 : 4;
   return gemm.layout == PanelLayout::elements && gemm.b_format == nullptr && gemm.m >= 40 ? 1 : 2;
 }
 
-// Over f32, about.
+// Returns about the speed relative to f32.
 double speed_of(PanelLayout layout) {
   return layout == PanelLayout::quads ? 4 : layout == PanelLayout::pairs ? 2 : 1;
 }
@@ -74,14 +76,17 @@ void gemm_part(const Gemm& gemm, int64_t row_begin, int64_t row_end, int64_t pan
 
 namespace {
 
-// Chunks of a product: `across` parts of its panels times `down` parts of its rows.
+// A cut of a product into chunks, `across` parts of its panels times `down` parts of its rows.
 struct Cut {
   int64_t across = 1, down = 1;
 };
 
-// The time of a cut in panels x rows of one thread, to compare cuts: that of the thread with most chunks. Three factors, measured
-// about: panels go by threes or pairs, and a single one has half of the speed; a chunk of few rows waits for its weights; threads
-// differ in speed, so one round of chunks takes a quarter longer than an even share, three rounds a twelfth.
+// Estimates the time of a cut to compare cuts. It is the time of the thread with most chunks, in
+// panels x rows. Three measured effects make it longer:
+// - Tiles have two or three panels, and a single panel runs at half the speed.
+// - A chunk of few rows waits for its weights.
+// - Threads differ in speed, so one round of chunks takes a quarter longer than an even share, and
+// three rounds a twelfth.
 double cost_of(const Cut& cut, const Gemm& gemm, int64_t panels, int64_t threads) {
   const int64_t chunks = cut.across * cut.down, rounds = (chunks + threads - 1) / threads;
   const int64_t rows = (gemm.m + cut.down - 1) / cut.down, least = panels / cut.across;
@@ -93,8 +98,8 @@ double cost_of(const Cut& cut, const Gemm& gemm, int64_t panels, int64_t threads
          static_cast<double>(rows + 4) * (1 + 0.25 / static_cast<double>(rounds));
 }
 
-// At most `wanted` chunks. Panels are cut first, so that every weight is read once, and rows where many threads would get unequal
-// shares of panels.
+// Returns a cut into at most `wanted` chunks. Panels are cut first, so that every weight is read
+// once. Rows are cut too where many threads would get unequal shares of panels.
 Cut cut_of(const Gemm& gemm, int64_t panels, int64_t wanted, int64_t threads) {
   if (wanted <= 1) return {};
   const int64_t widest = std::max<int64_t>(1, panels / panel_step(gemm));
@@ -113,7 +118,8 @@ Cut cut_of(const Gemm& gemm, int64_t panels, int64_t wanted, int64_t threads) {
   return best;
 }
 
-// Of a product that may be left between chunks: a chunk for each thread at a time, `slices` times.
+// Returns the cut of a product that may be paused between chunks. It has about `slices` chunks, and
+// at least one per thread; each thread runs one chunk between two pauses.
 Cut slices_of(const Gemm& gemm, int64_t panels, double slices, int64_t threads) {
   const int64_t widest = std::max<int64_t>(1, panels / panel_step(gemm));
   const int64_t tallest = std::max<int64_t>(1, gemm.m / row_step(gemm.m));

@@ -1,6 +1,5 @@
 #pragma once
-// C = A B^T with B in panels. Every element of C is one chain of fused multiply-adds over k = 0..K-1, then times scale,
-// then plus bias: the same bits for any cut into rows, panels and threads, and on every instruction set.
+// Matrix products C = A B^T where B is packed into panels. The header has packing and products.
 
 #include "base/parallel.h"
 #include "cpu/run_pause.h"
@@ -12,9 +11,9 @@
 
 namespace dllm::cpu {
 
-// Panels: an (n, k) matrix as [ceil(n / 16)][k][16], columns of the last panel beyond n are zero. A
-// product streams one panel from front to back, whatever the instruction set, and every output is
-// one chain over k.
+// A panel has 16 rows of an (n, k) matrix, whose panels are [ceil(n / 16)][k][16]. The columns of
+// the last panel beyond n are zero. A product reads a panel from start to end on every instruction
+// set. Every output is one chain over k.
 
 inline constexpr int64_t kPanel = kPanelRows;
 
@@ -22,73 +21,79 @@ inline int64_t panel_count(int64_t n) {
   return (n + kPanel - 1) / kPanel;
 }
 
-// dtype: f32, bf16 or i8. `destination` holds packed_bytes(n, k, dtype) (cpu/kernel.h). source (n,
-// k), rows `stride` elements apart.
+// Packs `source` (n, k), whose rows are `stride` elements apart. `dtype` is f32, bf16 or i8.
+// `destination` has packed_bytes(n, k, dtype) bytes (cpu/kernel.h).
 void pack(DType dtype, const void* source, int64_t stride, int64_t n, int64_t k, void* destination,
           const Workers& pool);
-// source (k, n), rows `stride` elements apart: packs its transpose, the matrix (n, k).
+// Packs the transpose (n, k) of `source` (k, n), whose rows are `stride` elements apart.
 void pack_transposed(DType dtype, const void* source, int64_t stride, int64_t n, int64_t k,
                      void* destination, const Workers& pool);
-// The exact inverse of pack: destination (n, k), dense.
+// Unpacks a matrix exactly. `destination` is (n, k), dense.
 void unpack(DType dtype, const void* packed, int64_t n, int64_t k, void* destination,
             const Workers& pool);
 
-// --- matrices in blocks: (n, k) numbers are n rows of format.row_bytes(k) ---
+// --- Matrices in blocks. An (n, k) matrix has n rows of format.row_bytes(k) bytes. ---
 
 int64_t packed_bytes(const WeightFormat& format, int64_t n, int64_t k);
 void pack(const WeightFormat& format, const void* source, int64_t n, int64_t k, void* destination,
           const Workers& pool);
-// The exact inverse of pack.
+// Unpacks a matrix exactly.
 void unpack(const WeightFormat& format, const void* packed, int64_t n, int64_t k, void* destination,
             const Workers& pool);
-// The numbers of one row of a packed matrix. `to`: k of them.
+// Writes the k numbers of one row of a packed matrix.
 void packed_row(const WeightFormat& format, const void* packed, int64_t k, int64_t row, float* to);
-// f32 panels of the transpose (k, n): what pack_transposed makes of the dequantized matrix.
+// Writes f32 panels of the transpose (k, n), as pack_transposed() of the dequantized matrix.
 void pack_dequantized(const WeightFormat& format, const void* packed, int64_t n, int64_t k,
                       float* destination, const Workers& pool);
 
-// --- matrices of weights, in the layout that the arithmetic of the engine reads ---
+// --- Weights in the layout that the arithmetic of the engine reads. ---
 
 enum class PanelLayout : uint8_t {
-  elements, // as above: f32 products
+  elements, // [k][16], for f32 products
   pairs,    // bf16, two k of a column together (dot.h)
   quads,    // int8, four k of a column together (dot.h)
 };
 
-// How a weight (out, in) lies in panels: for x w^T, or transposed for dy w.
+// The panels of a weight (out, in), for the product x w^T, or transposed for dy w.
 struct PanelForm {
-  DType dtype;                // of its elements
-  const WeightFormat* format; // of a weight in blocks, or null; REQUIRES: not transposed
+  DType dtype;                // of the weight's elements
+  const WeightFormat* format; // null: not in blocks. REQUIRES: null when transposed
   PanelLayout layout;
   bool transposed;
 
-  // Pairs are rounded from f32, so that the weight itself has to be kept as well.
+  // Returns true if the panels have the exact numbers. Pairs are rounded from f32, so such a weight
+  // must be kept as well.
   bool is_exact() const { return layout != PanelLayout::pairs || dtype == DType::bf16; }
-  int64_t line_bytes(int64_t k) const; // of one row of a panel
+  int64_t line_bytes(int64_t k) const; // bytes of one of a panel's 16 rows, with k numbers
   int64_t bytes(int64_t out, int64_t in) const;
 };
-// The layout of the arithmetic, or that of f32 where the format cannot be multiplied in it.
+// Returns the panel form of the arithmetic. Its layout is `elements` when the arithmetic cannot
+// multiply the weight.
 PanelForm panel_form(Arithmetic arithmetic, DType dtype, const WeightFormat* format, int64_t in,
                      bool transposed);
-// source (out, in), dense.
+// Packs `source` (out, in), dense.
 void pack(const PanelForm& form, const void* source, int64_t out, int64_t in, void* destination,
           const Workers& pool);
-// The exact inverse. REQUIRES: form.is_exact().
+// Unpacks a weight exactly. REQUIRES: form.is_exact(), not form.transposed.
 void unpack(const PanelForm& form, const void* packed, int64_t out, int64_t in, void* destination,
             const Workers& pool);
-// The numbers of one row of a weight in blocks. `to`: in of them.
+// Writes the `in` numbers of one row of a weight in blocks.
 void packed_row(const PanelForm& form, const void* packed, int64_t in, int64_t row, float* to);
 
+// Writes f32 panels of the transpose (in, out) of a weight in blocks.
 void pack_dequantized(const PanelForm& form, const void* packed, int64_t out, int64_t in,
                       float* destination, const Workers& pool);
 
-// C = A B^T with B in panels. Every element of C is one chain of fused multiply-adds over
-// k = 0..K-1, then times scale, then plus bias: the same bits for any cut into rows, panels and
-// threads, and on every instruction set.
+// A product C = A B^T with B in panels. In f32 every element of C is one chain of fused
+// multiply-adds over k = 0..K-1, then times scale, then plus bias. The bits are the same for any
+// cut into rows, panels and threads, and on every instruction set.
 //
-// In the arithmetics bf16 and int8 the rows of A are rounded first, into `rounded`. bf16: one chain of f32 sums over pairs
-// of k; the bits are those of one kind of chip (with AMX: of chains that are cut at multiples of 32). int8: exact integer sums, times the scale of the row, then as above; with
-// blocks one chain of sums times their two scales. Also there no cut changes a bit.
+// In the arithmetics bf16 and int8 the rows of A are rounded first, into `rounded`. In these
+// arithmetics, too, a cut into rows, panels and threads changes no bits.
+// - bf16: one chain of f32 sums over pairs of k. The bits depend on the kind of chip. With AMX the
+// chains are cut at multiples of 32.
+// - int8: exact integer sums, times the scale of the row, then scale and bias as above. With
+// blocks, one chain of the sums of the blocks times their two scales.
 
 struct Gemm {
   const float* a = nullptr;  // (m, k)
@@ -96,47 +101,52 @@ struct Gemm {
   int64_t a_step = 1;        // elements between k and k + 1: a transposed A is read in place
   const void* b = nullptr;   // panels of an (n, k) matrix
   DType b_type = DType::f32; // f32, bf16, i8
-  const WeightFormat* b_format = nullptr; // not null: panels of blocks; REQUIRES: k is whole blocks
-  int64_t b_chain = 0; // chain length the panels were packed with, when `b` points into it; 0: k
+  const WeightFormat* b_format = nullptr; // not null: panels of blocks. REQUIRES: k is whole blocks
+  int64_t b_chain = 0; // k of the packed panels, when `b` points into a longer chain; 0: k
   float* c = nullptr;  // (m, n)
   int64_t c_stride = 0;
   int64_t m = 0, n = 0, k = 0;
-  bool accumulate = false;      // the chain starts at C instead of 0; REQUIRES: no scale, not int8
+  bool accumulate = false;      // the chain begins with C, not 0. REQUIRES: no scale, not int8
   const float* scale = nullptr; // f32(n), or none
   const float* bias = nullptr;  // f32(n), or none
   PanelLayout layout = PanelLayout::elements;
-  // Other layouts: rounded_bytes() of work space, 64-byte aligned. quads REQUIRE a_step = 1.
+  // Work space of rounded_bytes(), 64-byte aligned; unused with `elements`. REQUIRES: a_step = 1
+  // with `quads`.
   std::byte* rounded = nullptr;
-  // Checked every few ms of arithmetic; gemm_parallel takes that of its workers.
+  // Checked every few ms of arithmetic. gemm_parallel uses the task of its workers in place of it.
   const Task* task = nullptr;
 };
 
-// The panels' row in bytes of k numbers. `k` of a part of a chain: even for pairs.
+// Returns the bytes of k numbers in one of a panel's 16 rows. For a part of a chain of pairs k must
+// be even.
 int64_t line_bytes(const Gemm& gemm, int64_t k);
-// Work space of gemm.m rows of gemm.k numbers; 0 in f32.
+// Returns the bytes of work space for gemm.m rows of gemm.k numbers; 0 in f32.
 int64_t rounded_bytes(const Gemm& gemm);
-// The first rows of A into gemm.rounded, where the layout needs it: before gemm_part; gemm_parallel does it itself.
+// Rounds the first `rows` rows of A into gemm.rounded, unless the layout is `elements`. It must be
+// called before gemm_part. gemm_parallel calls it itself.
 void round_activations(const Gemm& gemm, int64_t rows, const Workers& pool);
-// What multiplies panels of this layout on this chip: "avx512_vnni".
+// Returns the name of the kernel for this layout on this chip, such as "avx512_vnni".
 const char* dot_kernel_name(PanelLayout layout);
-// Whether products read panels of this block format: it has a lane loader (lanes-inl.h).
+// Returns true if products can read panels of this block format, that is, if it has a lane loader
+// (lanes-inl.h).
 bool gemm_reads(const WeightFormat& format);
 
-// On the calling thread. Rows [row_begin, row_end) and panels [panel_begin, panel_end) of C.
+// Computes the rows [row_begin, row_end) and the panels [panel_begin, panel_end) of C on the
+// calling thread.
 void gemm_part(const Gemm& gemm, int64_t row_begin, int64_t row_end, int64_t panel_begin,
                int64_t panel_end);
 inline void gemm_serial(const Gemm& gemm) {
   gemm_part(gemm, 0, gemm.m, 0, panel_count(gemm.n));
 }
-// Cut over the pool's threads.
-// pause, when given, is looked at about every half a millisecond. Bits do not depend on it.
+// Computes C on the threads of the pool. `pause`, when not null, is called about every half a
+// millisecond and does not change bits.
 void gemm_parallel(const Gemm& gemm, const Workers& pool, RunPause* pause = nullptr);
 
-// f32 multiply-adds x 2 per second of all threads together, from independent chains in registers.
-// About 50 ms.
+// Measures the peak of all threads together, in f32 operations per second. A multiply-add counts as
+// two operations. The measurement runs independent chains in registers for about 60 ms.
 double measure_peak_flops(const Workers& pool, int threads);
 
-// The name of the instruction set in use: "AVX3", "AVX2", "SCALAR".
+// Returns the name of the instruction set in use, such as "AVX3", "AVX2" or "SCALAR".
 const char* simd_target();
 
 } // namespace dllm::cpu

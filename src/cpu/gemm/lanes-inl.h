@@ -1,5 +1,5 @@
-// Per-target: lane loaders, one per weight format. A loader gives one vector of weights as f32: those of neighbouring
-// rows at one k, from a panel (gemm.h).
+// Lane loaders, one per weight format. A loader reads one vector of weights as f32 from a panel
+// (gemm.h), for neighbouring rows at one k. The header is included once per target.
 
 #if defined(DLLM_CPU_GEMM_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DLLM_CPU_GEMM_LANES_INL_H_
@@ -21,7 +21,7 @@ namespace dllm::cpu::HWY_NAMESPACE {
 using D = F32;
 using V = hn::Vec<D>;
 
-// Arrays of elements, widened (exact for bf16 and i8).
+// Load elements of an array and widen them to f32, exactly for bf16 and i8.
 HWY_INLINE V LoadWeights(const float* p) {
   return hn::LoadU(D(), p);
 }
@@ -40,15 +40,17 @@ HWY_INLINE V LoadHalves(const uint8_t* p) {
   return hn::PromoteTo(D(), hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(p)));
 }
 
-// What a tile reads. W is the element of an array, or one of the block formats below.
+// The weights that a tile reads. W is the element type of an array, or one of the block formats
+// below.
 template <class W> struct Lanes {
   using Unit = W;
   static constexpr int64_t kBlock = 1;          // numbers of a chain in one panel block
   static constexpr int64_t kUnits = kPanelRows; // units of a panel block
 };
 
-// A block format. Its block is cut into groups of kGroup numbers: what stays in registers during a group (State), then
-// the vector at the i-th k of the group. `lane` is the first row of the vector.
+// Loaders of block formats. A block is cut into groups of kGroup numbers. Begin() returns the State
+// of a group, which stays in registers during the group. At() returns the vector at the i-th k of
+// the group. `lane` is the first row of the vector.
 struct F16Lanes {
   static constexpr const char* kFormat = "f16";
   static constexpr int64_t kBlock = 1, kGroup = 1, kBytes = 2 * kPanelRows;
@@ -100,7 +102,8 @@ template <> struct Lanes<Q6_KLanes> : BlockUnits<Q6_KLanes> {};
 template <> struct Lanes<Iq4NlLanes> : BlockUnits<Iq4NlLanes> {};
 template <> struct Lanes<Mxfp4Lanes> : BlockUnits<Mxfp4Lanes> {};
 template <class W> inline constexpr bool kIsBlocks = std::is_class_v<W>;
-// Formats of fewer than 8 bits have a tile of every second kind: all of them together take minutes to compile.
+// True for formats of fewer than 8 bits. They have only some of the tile sizes, because compiling
+// all sizes takes minutes.
 template <class W>
 inline constexpr bool kFewTiles =
     kIsBlocks<W> && !std::is_same_v<W, F16Lanes> && !std::is_same_v<W, Q8_0Lanes>;

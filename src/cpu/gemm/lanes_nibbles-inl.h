@@ -1,5 +1,6 @@
-// Per-target: lane loaders of the formats of ggml with 4 to 6 bits a number (tensor/formats). A number is scale * q, or
-// scale * q plus an offset: the product is exact in f32, so a fused multiply-add gives the bits of the two steps.
+// Lane loaders of the formats of ggml with 4 to 6 bits per number (tensor/formats). A number is
+// scale * q, or scale * q plus an offset. The product is exact in f32, so a fused multiply-add
+// gives the bits of the two steps. The header is included once per target.
 
 #if defined(DLLM_CPU_GEMM_LANES_NIBBLES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DLLM_CPU_GEMM_LANES_NIBBLES_INL_H_
@@ -16,46 +17,47 @@
 HWY_BEFORE_NAMESPACE();
 namespace dllm::cpu::HWY_NAMESPACE {
 
-// The f16 at byte `at`.
+// Returns the f16 at byte `at` of the block as f32.
 HWY_INLINE V LoadHalvesAt(const uint8_t* block, int64_t at, int64_t lane) {
   return LoadHalves(block + at * kPanelRows + 2 * lane);
 }
 
-// Bits are cut while they are bytes: a vector of bytes is a quarter of one of numbers.
+// Bits are extracted from bytes before the numbers are widened, because vectors of bytes are four
+// times shorter.
 using D8 = hn::Rebind<uint8_t, D>;
 using V8 = hn::Vec<D8>;
 
-// `count` bits, from bit `shift` on, of byte `at` of the block, of neighbouring rows.
+// Returns `count` bits from bit `shift` on of byte `at` of the block, for neighbouring rows.
 HWY_INLINE V8 LoadBits(const uint8_t* block, int64_t at, int64_t lane, int64_t shift, int count) {
   const uint8_t* from = block + at * kPanelRows + lane;
 #if HWY_TARGET == HWY_SCALAR
   return hn::Set(D8(), static_cast<uint8_t>(*from >> shift & ((1 << count) - 1)));
 #else
-  // Bits of the byte above that come in are cut off.
+  // The mask removes the bits that the 16-bit shift moves in from the next byte.
   const hn::Repartition<uint16_t, D8> d16;
   const auto pairs = hn::BitCast(d16, hn::LoadU(D8(), from));
   const V8 moved = hn::BitCast(D8(), hn::ShiftRightSame(pairs, static_cast<int>(shift)));
   return hn::And(moved, hn::Set(D8(), static_cast<uint8_t>((1 << count) - 1)));
 #endif
 }
-// bits << 4, to stand above four low bits.
+// Returns low | bits << 4, where `low` has four bits.
 HWY_INLINE V8 Above(V8 low, V8 bits) {
   return hn::Or(low, hn::ShiftLeft<4>(bits));
 }
-// 16 where the bit of byte `at` is set.
+// Returns 16 where bit `bit` of byte `at` is set, else 0.
 HWY_INLINE V8 FifthBit(const uint8_t* block, int64_t at, int64_t lane, int64_t bit) {
   const V8 bytes = hn::LoadU(D8(), block + at * kPanelRows + lane);
   const V8 one = hn::Set(D8(), static_cast<uint8_t>(1u << bit));
   return hn::IfThenElseZero(hn::TestBit(bytes, one), hn::Set(D8(), uint8_t{16}));
 }
-// Levels less `zero` as floats.
+// Returns levels - zero as floats.
 HWY_INLINE V Numbers(V8 levels, int zero = 0) {
   const hn::Rebind<int8_t, D> d8;
   const auto moved = hn::Sub(hn::BitCast(d8, levels), hn::Set(d8, static_cast<int8_t>(zero)));
   return hn::ConvertTo(D(), hn::PromoteTo(hn::RebindToSigned<D>(), moved));
 }
 
-// The levels at the places of 4 bits in byte `at`. group: 0 the low half, 1 the high one.
+// Returns table[4 bits of byte `at`]. Group 0 is the low half of the byte, group 1 the high half.
 HWY_INLINE V LookUp(const int8_t (&table)[16], const uint8_t* block, int64_t at, int64_t group,
                     int64_t lane) {
 #if HWY_TARGET == HWY_SCALAR
@@ -67,7 +69,7 @@ HWY_INLINE V LookUp(const int8_t (&table)[16], const uint8_t* block, int64_t at,
 #endif
 }
 
-// Blocks of 32: two groups of 16, the low and the high half of the same bytes.
+// Blocks of 32 numbers. They have two groups of 16, in the low and the high half of the same bytes.
 
 struct ScaleAndOffset {
   V scale, offset;
@@ -101,7 +103,8 @@ struct Q4_1Lanes : NibbleBlock<20> {
   }
 };
 
-// The word of fifth bits begins at byte kWord, the low bits follow it.
+// Returns five bits of a number. The word of fifth bits begins at byte kWord, and the low bits
+// follow the word.
 template <int64_t kWord>
 HWY_INLINE V8 FiveBits(const uint8_t* block, int64_t group, int64_t i, int64_t lane) {
   const V8 low = LoadBits(block, kWord + 4 + i, lane, 4 * group, 4);
@@ -145,7 +148,7 @@ struct Iq4NlLanes : NibbleBlock<18> {
 
 struct Mxfp4Lanes : NibbleBlock<17> {
   static constexpr const char* kFormat = "mxfp4";
-  using State = V; // half of the power of two
+  using State = V; // half of the scale, because the levels are doubled
   static HWY_INLINE State Begin(const uint8_t* block, int64_t, int64_t lane) {
     const hn::RebindToSigned<D> d32;
     const auto e = hn::PromoteTo(d32, LoadBits(block, 0, lane, 0, 8));
@@ -160,9 +163,10 @@ struct Mxfp4Lanes : NibbleBlock<17> {
   }
 };
 
-// Blocks of 256.
+// Blocks of 256 numbers.
 
-// Group j of 32 numbers; six-bit numbers from byte 4 on (tensor/formats/k_scales.h).
+// Returns the scale and the offset of group j of 32 numbers. They are stored as six-bit numbers
+// from byte 4 on (tensor/formats/k_scales.h).
 HWY_INLINE ScaleAndOffset GroupLine(const uint8_t* block, int64_t j, int64_t lane) {
   V8 scale, minimum;
   if (j < 4) {

@@ -1,4 +1,4 @@
-// Packing: matrices and blocks of weight formats into panels, and back.
+// Packs matrices and blocks of weight formats into panels, and unpacks them.
 
 #include "base/error.h"
 #include "base/parallel.h"
@@ -17,7 +17,8 @@ namespace {
 
 constexpr int64_t kTile = 64; // rows of a transposition that stay in the first-level cache
 
-// Panels of one chunk: enough bytes that handing it out costs nothing.
+// Returns the panels of one chunk, about 256 KB, so that the cost of starting a chunk does not
+// matter.
 int64_t panels_per_chunk(int64_t k, int64_t element) {
   return std::max<int64_t>(1, (int64_t{1} << 18) / std::max<int64_t>(1, k * kPanel * element));
 }
@@ -130,11 +131,12 @@ void unpack(DType dtype, const void* packed, int64_t n, int64_t k, void* destina
   with_storage(dtype, [&](auto t) { unpack_typed<decltype(t)>(packed, n, k, destination, pool); });
 }
 
-// Panels of block formats: 16 rows x one block are a panel block, [panel][block of k][panel block].
+// Panels of block formats are [panel][block of k][panel block]. A panel block is 16 rows x one
+// block.
 
 namespace {
 
-// A format whose panels are [k][16] elements has no functions of its own.
+// A format without functions to_lane and from_lane has panels of [k][16] elements.
 void element_to_lane(const WeightFormat& format, const std::byte* block, int64_t lane,
                      std::byte* panel_block) {
   if (format.to_lane != nullptr) return format.to_lane(block, lane, panel_block);
@@ -149,7 +151,7 @@ void element_from_lane(const WeightFormat& format, const std::byte* panel_block,
               static_cast<size_t>(format.block_bytes));
 }
 
-// Calls f(panel) for all of them, some a chunk.
+// Calls f(panel) for all panels, several in a chunk.
 template <class F>
 void each_panel(int64_t panels, int64_t panel_bytes, const Workers& pool, const F& f) {
   const int64_t step = std::max<int64_t>(1, (int64_t{1} << 18) / std::max<int64_t>(1, panel_bytes));

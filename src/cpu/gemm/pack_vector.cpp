@@ -20,8 +20,9 @@ namespace dllm::cpu::HWY_NAMESPACE {
 
 using U32 = hn::RebindToUnsigned<F32>;
 
-// Rows are read along all panels before the next: they lie pages apart, and no chip follows so many of them by itself. Those
-// after the next are asked for meanwhile.
+// One row is read along all panels before the next row. Rows are pages apart, and the hardware
+// prefetcher of a chip follows only a few pages. So a row is prefetched kRowsAhead rows before its
+// use.
 constexpr int64_t kRowsAhead = 4;
 
 void PackRows(const float* source, int64_t stride, int64_t k, int64_t panels, float* to,
@@ -63,13 +64,15 @@ void PairRows(const float* source, int64_t stride, int64_t k, int64_t panels, ui
 }
 
 #if DLLM_HAS_LINES
-// Sixteen rows are more than a chip follows by itself.
+// Prefetches a later part of the row. The hardware prefetcher of a chip follows fewer than sixteen
+// rows.
 HWY_INLINE void PrefetchLine(const float* row) {
   constexpr int64_t kNumbersAhead = 128;
   __builtin_prefetch(row + kNumbersAhead);
 }
 
-// 16 numbers, or 32 as pairs, of 16 rows: one kilobyte of the panel each. Return how many numbers are done.
+// Pack blocks of 16 rows and return the number of k that are done. A block has 16 numbers per row,
+// or 32 as pairs, and fills one kilobyte of the panel.
 int64_t PackBlocks(const float* source, int64_t stride, int64_t k, float* panel) {
   int64_t begin = 0;
   for (; begin + kPanel <= k; begin += kPanel) {
@@ -92,7 +95,7 @@ int64_t PairBlocks(const float* source, int64_t stride, int64_t k, uint16_t* pan
       PrefetchLine(row + kPanel);
       const auto low = hn::BitCast(d16, RoundToBf16(hn::LoadU(d, row)));
       const auto high = hn::BitCast(d16, RoundToBf16(hn::LoadU(d, row + kPanel)));
-      const auto pairs = hn::ConcatOdd(d16, high, low); // the upper halves
+      const auto pairs = hn::ConcatOdd(d16, high, low); // takes the upper halves
       std::memcpy(&lines[j], &pairs, sizeof pairs);
     }
     Transpose(lines);
@@ -109,8 +112,8 @@ int64_t PairBlocks(const float*, int64_t, int64_t, uint16_t*) {
 }
 #endif
 
-// What is left, or everything where vectors are shorter. Four rows at a time: sixteen that are a page apart would push each
-// other out of the near cache.
+// Packs 16 rows with PackBlocks, and the remaining numbers in pieces of four rows. Sixteen rows
+// that are a page apart would evict each other from the first-level cache.
 int64_t PackColumns(const float* source, int64_t stride, int64_t k, float* panel) {
   const int64_t end = k / 4 * 4, begin = PackBlocks(source, stride, k, panel);
   for (int64_t j = 0; j < kPanel; j += 4) {
@@ -120,7 +123,8 @@ int64_t PackColumns(const float* source, int64_t stride, int64_t k, float* panel
   return end;
 }
 
-// Pairs of a piece of every row, then transposed.
+// Packs 16 rows with PairBlocks. The remaining numbers are rounded to pairs in pieces, which are
+// then transposed.
 int64_t PairColumns(const float* source, int64_t stride, int64_t k, uint16_t* panel) {
   constexpr int64_t kPairs = 32;
   const int64_t end = k / 8 * 8;
@@ -146,7 +150,7 @@ int64_t PairColumns(const float* source, int64_t stride, int64_t k, uint16_t* pa
   return end;
 }
 
-// Squares first, then what is left of rows and columns.
+// Transposes whole squares first, then the remaining rows and columns.
 void TransposeRows(const float* from, int64_t stride, int64_t rows, int64_t columns, float* to,
                    int64_t to_stride) {
   constexpr int64_t kSquare = 16;
@@ -176,8 +180,8 @@ HWY_EXPORT(TransposeRows);
 
 namespace {
 
-// Calls f(first panel, panels, first row, rows) for pieces of about 40 us: some panels, so that a row is read a while, and an
-// even number of rows.
+// Calls f(first panel, panels, first row, rows) for pieces of about 40 us. A piece has up to 32
+// panels, so that long parts of a row are read, and an even number of rows before the last.
 template <class F> void each_piece(int64_t panels, int64_t k, const Workers& pool, const F& f) {
   constexpr int64_t kPanels = 32, kRows = 256;
   const int64_t across = (panels + kPanels - 1) / kPanels, down = (k + kRows - 1) / kRows;

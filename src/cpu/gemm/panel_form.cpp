@@ -1,4 +1,5 @@
-// Weights in the layout of an arithmetic: pairs of bf16, quads of int8 (dot.h), or elements (pack.cpp).
+// Packs weights into the layout of an arithmetic, which is pairs of bf16, quads of int8 (dot.h), or
+// elements (pack.cpp).
 
 #include "base/error.h"
 #include "base/parallel.h"
@@ -14,12 +15,14 @@
 namespace dllm::cpu {
 namespace {
 
-// k beyond this: a sum of products of 127 and 128 might not fit 32 bits.
+// The largest k of int8 products. With a larger k a sum of products of 127 and 128 might not fit 32
+// bits.
 constexpr int64_t kLongestInt8 = int64_t{1} << 17;
-constexpr uint8_t kOffset = 0x80; // w + 128 as u8 is w with its sign bit turned
+constexpr uint8_t kOffset = 0x80; // w + 128 as u8 is w with an inverted sign bit
 constexpr int64_t kScaleBytes = 2 * kPanel;
 
-// Blocks that are f16 scales and bytes, [16 scales][k][16].
+// Returns true for q8_0. Its panel block is an f16 scale per row and then bytes, [16
+// scales][k][16].
 bool has_byte_blocks(const WeightFormat& format) {
   return std::string_view(format.name) == "q8_0";
 }
@@ -38,7 +41,8 @@ uint16_t rounded(uint16_t bits) {
   return bits;
 }
 
-// Element (i, column) of the product's matrix, of `columns` x k, is source[column * column_step + i * step].
+// Packs a matrix of n columns into pairs over k. Number i of a column is source[column *
+// column_step + i * step].
 template <class T>
 void pack_pairs(const T* source, int64_t column_step, int64_t step, int64_t n, int64_t k,
                 uint16_t* to, const Workers& pool) {
@@ -63,7 +67,7 @@ void pack_pairs(const T* source, int64_t column_step, int64_t step, int64_t n, i
     }
     if (columns < kPanel || line != k)
       std::memset(panel, 0, static_cast<size_t>(kPanel * line * 2));
-    constexpr int64_t kTile = 64; // of a transposition that stays in the first-level cache
+    constexpr int64_t kTile = 64; // a tile of a transposition stays in the first-level cache
     for (int64_t begin = 0; begin < k; begin += kTile) {
       const int64_t end = std::min(k, begin + kTile);
       if (column_step == 1) {
@@ -103,7 +107,7 @@ void unpack_pairs(const uint16_t* packed, int64_t n, int64_t k, uint16_t* to, co
   });
 }
 
-// Byte i of a lane of 16 rows in quads.
+// Returns the offset of byte i of row `lane` in a panel of quads.
 int64_t quad_at(int64_t i, int64_t lane) {
   return i / 4 * kLineBytes + lane * 4 + i % 4;
 }
@@ -139,7 +143,7 @@ void unpack_quads(const uint8_t* packed, int64_t n, int64_t k, uint8_t* to, cons
   });
 }
 
-// A block of one row into quads, and back. `scales` and `quads`: of the block of a panel.
+// Convert one block of a row to quads and back. `scales` and `quads` belong to the panel block.
 void block_to_quads(const WeightFormat& format, const uint8_t* block, int64_t lane, uint8_t* scales,
                     uint8_t* quads) {
   std::memcpy(scales + 2 * lane, block, 2);
@@ -151,7 +155,7 @@ void block_from_quads(const WeightFormat& format, const uint8_t* scales, const u
   for (int64_t i = 0; i < format.block; ++i) block[2 + i] = quads[quad_at(i, lane)] ^ kOffset;
 }
 
-// Calls f(row's block, lane, scales, quads) for all.
+// Calls f(block of a row, lane, scales, quads) for all blocks of all rows.
 template <class Row, class Panel, class F>
 void each_block(const WeightFormat& format, Row* rows, Panel* panels, int64_t n, int64_t k,
                 const Workers& pool, const F& f) {

@@ -1,5 +1,6 @@
 #pragma once
-// Four numbers of 32 bits in one register, on every target without dispatch: packing is bound by memory, not by width.
+// Quad is a register of four numbers of 32 bits, which every target has without dispatch. Packing
+// is limited by memory bandwidth, so wider registers gain little.
 
 #include "cpu/gemm/gemm.h"
 
@@ -16,7 +17,8 @@ inline Quad load_quad(const void* from) {
   return quad;
 }
 
-// Four numbers of four rows become a column piece of four lines, `to_stride` apart: those of a panel of 16.
+// Transposes four numbers of four rows, `stride` numbers apart, into four lines, `to_stride`
+// numbers apart. The default `to_stride` is that of a panel.
 inline void transpose_quad(const void* source, int64_t stride, void* to,
                            int64_t to_stride = kPanel) {
   const auto* from = static_cast<const uint32_t*>(source);
@@ -34,7 +36,8 @@ inline void transpose_quad(const void* source, int64_t stride, void* to,
     std::memcpy(static_cast<uint32_t*>(to) + i * to_stride, &lines[i], sizeof lines[i]);
 }
 
-// f32 rounded to bf16 (nearest, ties to even, NaN stays NaN: the bits of f32_to_bf16) in the upper halves.
+// Rounds f32 to bf16 and returns it in the upper halves. It rounds to nearest with ties to even and
+// keeps NaN, with the bits of f32_to_bf16.
 inline Quad upper_halves(Quad words) {
   using Signed = int32_t __attribute__((vector_size(16)));
   const Quad nearest = words + 0x7FFFu + (words >> 16 & 1u);
@@ -42,7 +45,7 @@ inline Quad upper_halves(Quad words) {
   return (is_nan & (words | 0x400000u)) | (~is_nan & nearest);
 }
 
-// Pairs of bf16: the first number in the lower half.
+// Returns pairs of bf16, with the number of `low` in the lower half.
 inline Quad bf16_pairs(Quad low, Quad high) {
   return upper_halves(low) >> 16 | (upper_halves(high) & 0xFFFF0000u);
 }

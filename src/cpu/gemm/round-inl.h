@@ -1,4 +1,5 @@
-// Per-target: activations in the forms of the kernels of bf16 and int8 (dot.h).
+// Rounds activations to the forms that the kernels of bf16 and int8 read (dot.h). The header is
+// included once per target.
 
 #if defined(DLLM_CPU_GEMM_ROUND_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DLLM_CPU_GEMM_ROUND_INL_H_
@@ -25,7 +26,7 @@ namespace dllm::cpu::HWY_NAMESPACE {
 using I32 = hn::RebindToSigned<F32>;
 using U32 = hn::RebindToUnsigned<F32>;
 
-// x[0..lanes) of k left, zero beyond.
+// Returns one vector of x. The lanes after the first `left` numbers are zero.
 HWY_INLINE hn::Vec<F32> LoadSome(const float* x, int64_t left) {
   if (left >= kLanes) return hn::LoadU(F32(), x);
   float some[kLanes] = {};
@@ -33,8 +34,9 @@ HWY_INLINE hn::Vec<F32> LoadSome(const float* x, int64_t left) {
   return hn::LoadU(F32(), some);
 }
 
-// s = max|x| / 127; NaN when a number is not finite, 0 where all are (nearly) zero. Bits without the sign are ordered as the
-// numbers are, with infinity and NaN above all; several maxima at a time.
+// Returns s = max|x| / 127. It is NaN when a number is not finite, and 0 when max|x| is at most
+// 1e-30. The bits of |x| as integers have the order of |x|, with infinity and NaN above all
+// numbers. Several maxima are computed at the same time.
 float RowScale(const float* x, int64_t k) {
   constexpr int kChains = 4;
   using V = hn::Vec<I32>;
@@ -51,12 +53,13 @@ float RowScale(const float* x, int64_t k) {
   for (; i < k; i += kLanes) add(0, LoadSome(x + i, k - i));
   DLLM_UNROLL for (int j = 1; j < kChains; ++j) most[0] = hn::Max(most[0], most[j]);
   const float top = std::bit_cast<float>(hn::GetLane(hn::MaxOfLanes(I32(), most[0])));
-  constexpr float kLeast = 1e-30f; // 127 / top stays finite
+  constexpr float kLeast = 1e-30f; // 127 / top is finite
   if (!std::isfinite(top)) return std::numeric_limits<float>::quiet_NaN();
   return top > kLeast ? top / 127.0f : 0.0f;
 }
 
-// Integers of one vector, `to` as bytes; beyond 127 are only those of numbers that are not finite.
+// Rounds one vector to integers, which are returned and written to `to` as bytes. Only numbers that
+// are not finite are clamped to +-127.
 HWY_INLINE hn::Vec<I32> QuantizeVector(hn::Vec<F32> v, hn::Vec<F32> inverse, uint8_t* to) {
   const hn::Rebind<int8_t, F32> d8;
   auto q = hn::NearestInt(hn::Mul(v, inverse));
@@ -66,7 +69,7 @@ HWY_INLINE hn::Vec<I32> QuantizeVector(hn::Vec<F32> v, hn::Vec<F32> inverse, uin
 }
 
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-// 64 numbers at once: narrowed in pairs, put in order at the end, and added up as 16 bits.
+// Rounds 64 numbers. They are narrowed in pairs, added as 16 bits, and put in order at the end.
 HWY_INLINE void QuantizeLine(const float* x, hn::Vec<F32> inverse, uint8_t* to, hn::Vec<I32>& sum,
                              hn::Vec<I32>& other) {
   const auto whole = [&](int i) HWY_ATTR {
@@ -91,8 +94,8 @@ HWY_INLINE void QuantizeLine(const float* x, hn::Vec<F32> inverse, uint8_t* to, 
 }
 #endif
 
-// q = round(x / s), padded with 0 to whole vectors; 64 of them lie together, `step` bytes before the next. Returns what the
-// sums begin with.
+// Writes q = round(x / s), padded with 0 to whole vectors. 64 numbers are stored together, `step`
+// bytes before the next 64. Returns the start of the sums (RoundedRows).
 int32_t QuantizeRow(const float* x, int64_t k, float scale, uint8_t* to,
                     int64_t step = kLineBytes) {
   const auto inverse = hn::Set(F32(), scale > 0 ? 1.0f / scale : 0.0f);
@@ -106,10 +109,10 @@ int32_t QuantizeRow(const float* x, int64_t k, float scale, uint8_t* to,
   return static_cast<int32_t>(0u - 128u * all); // may wrap where a number is not finite
 }
 
-// How rounded numbers of a row lie: bf16, bf16 with 32 of them in a tile, or as f32.
+// The form of a rounded row: bf16, bf16 in tiles of 32 numbers, or bf16 widened to f32.
 enum class RowForm { pairs, pair_tiles, widened };
 
-// k numbers, padded with 0 to whole vectors.
+// Writes k rounded numbers, padded with 0 to whole vectors.
 void RoundRow(const float* x, int64_t k, RowForm form, uint8_t* to) {
   const hn::Rebind<uint16_t, F32> d16;
   constexpr int64_t kTogether = kLineBytes / 2;
@@ -126,14 +129,15 @@ void RoundRow(const float* x, int64_t k, RowForm form, uint8_t* to) {
   }
 }
 
-// Where row r begins, and number k of it (a multiple of 32).
+// Returns the place of number k of row r. REQUIRES: k is a multiple of 32.
 uint8_t* RowPlace(const Gemm& g, const RoundedRows& rows, int64_t r, int64_t k, RowForm form) {
   if (form == RowForm::pair_tiles) return tile_row(g, rows, r) + k / 32 * kAmxTileBytes;
   return rows.data + r * rows.stride + k * (form == RowForm::widened ? 4 : 2);
 }
 
 #if DLLM_HAS_LINES
-// 32 numbers of 16 rows of a transposed A whose rows are neighbours. `to`: rows of pairs.
+// Rounds 32 numbers of 16 rows of a transposed A, in which the rows are neighbours, to rows of
+// pairs.
 HWY_INLINE void RoundSquare(const float* from, int64_t step, uint8_t* to, int64_t to_stride) {
   Line lines[16];
   DLLM_UNROLL for (int i = 0; i < 16; ++i) {
@@ -146,8 +150,8 @@ HWY_INLINE void RoundSquare(const float* from, int64_t step, uint8_t* to, int64_
   DLLM_UNROLL for (int i = 0; i < 16; ++i) std::memcpy(to + i * to_stride, &lines[i], sizeof(Line));
 }
 
-// Whole squares. The source is read along its rows, 32 of them at a time. Returns how many numbers of the whole 16s of rows
-// are done.
+// Rounds whole squares of a transposed A. The source is read along its rows, 32 of them at a time.
+// Returns the number of k that are done in each whole group of 16 rows.
 int64_t RoundSquares(const Gemm& g, const RoundedRows& rows, int64_t begin, int64_t end,
                      RowForm form) {
   constexpr int64_t kNumbers = 32, kAhead = 64;
@@ -170,7 +174,8 @@ int64_t RoundSquares(const Gemm&, const RoundedRows&, int64_t, int64_t, RowForm)
 }
 #endif
 
-// What RoundSquares leaves comes through a copy of 16 rows x 256 numbers.
+// Rounds a transposed A. The part that RoundSquares does not cover is copied in pieces of 16 rows x
+// 256 numbers.
 void RoundTransposed(const Gemm& g, const RoundedRows& rows, int64_t begin, int64_t end,
                      RowForm form) {
   constexpr int64_t kRows = 16, kNumbers = 256;

@@ -1,4 +1,5 @@
-// Per-target (included once per target, inside foreach_target): the micro-kernel, a tile of rows x panels in registers.
+// The micro-kernel of f32 products, which computes a tile of rows x panels in registers. The header
+// is included once per target, inside foreach_target.
 
 #if defined(DLLM_CPU_GEMM_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DLLM_CPU_GEMM_TILE_INL_H_
@@ -20,9 +21,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace dllm::cpu::HWY_NAMESPACE {
 
-constexpr int kVectors = static_cast<int>(kPanel / kLanes); // of one panel row
+constexpr int kVectors = static_cast<int>(kPanel / kLanes); // vectors of one panel line
 
-// What one call of a tile needs; k elements of every chain.
+// The operands of one tile, over k elements of every chain.
 template <class W> struct TileCall {
   const float* a; // (rows, k)
   size_t a_stride;
@@ -32,30 +33,32 @@ template <class W> struct TileCall {
   float* c;
   size_t c_stride;
   size_t k;
-  const char* next; // what later tiles read, brought nearer meanwhile: next_step bytes for every k
+  const char* next; // weights of later tiles, which this tile prefetches, next_step bytes per k
   size_t next_step;
-  bool load; // go on from C
+  bool load; // the chains begin with C
   const float* scale;
   const float* bias;
 };
 
-// Rows of a panel prefetched ahead of their use: 3 KB, what the third-level cache needs to deliver
-// (AVX2, 16 rows x 4864 from there: 55 % of peak without, 75 % with).
+// Distance in lines of a panel between a prefetch and its use. It is 3 KB in f32, which hides the
+// latency of the third-level cache. AVX2 with 16 rows x 4864 from that cache reaches 55 % of peak
+// without and 75 % with it.
 constexpr int64_t kAhead = 48;
 
-// Brings weights that later tiles read into the second-level cache. A panel that is read for the first time comes from memory;
-// without this the first of the tiles that share it waits (256 rows x 32768 x 896: 86 % of peak without, 93 % with).
+// Prefetches weights of later tiles into the second-level cache. A panel that is read for the first
+// time comes from memory, and without the prefetch the first tile that reads it waits. 256 rows x
+// 32768 x 896 reach 86 % of peak without and 93 % with it.
 HWY_INLINE void PrefetchNext(const char* next) {
   __builtin_prefetch(next, 0, 2);
 }
-// Wide tiles read their panels once: no later tile shares the work.
+// False for wide tiles. They read their panels once, so no later tile could share the prefetches.
 template <int P> inline constexpr bool kPrefetchesNext = P* kVectors <= 3;
 
-// The chains of a tile over weights in blocks.
+// Computes the chains of a tile over weights in blocks.
 template <int R, int P, class L>
 HWY_INLINE void BlockChains(const TileCall<L>& t, V (&acc)[R][P * kVectors]) {
   constexpr int J = P * kVectors;
-  constexpr int64_t kLine = L::kBytes / L::kBlock; // bytes of one k, about
+  constexpr int64_t kLine = L::kBytes / L::kBlock; // about the bytes of one k
   const D d;
   const float* a = t.a;
   const uint8_t* b = t.b;
@@ -85,7 +88,7 @@ HWY_INLINE void BlockChains(const TileCall<L>& t, V (&acc)[R][P * kVectors]) {
   }
 }
 
-// R rows x P panels held in registers; the scalar target uses one row and one panel.
+// Computes R rows x P panels in registers. The scalar target has tiles of one row and one panel.
 template <int R, int P, class W> HWY_NOINLINE void Tile(const TileCall<W>& t) {
   constexpr int J = P * kVectors;
   const D d;

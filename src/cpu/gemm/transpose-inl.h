@@ -1,5 +1,6 @@
-// Per-target: squares of 16 x 16 numbers of 32 bits, transposed in registers where vectors hold 16 (DLLM_HAS_LINES), else four
-// by four.
+// Transposes squares of 16 x 16 numbers of 32 bits. Vectors of 16 numbers (DLLM_HAS_LINES)
+// transpose a square in registers; other targets use pieces of 4 x 4. The header is included once
+// per target.
 
 #if defined(DLLM_CPU_GEMM_TRANSPOSE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DLLM_CPU_GEMM_TRANSPOSE_INL_H_
@@ -22,30 +23,31 @@ namespace dllm::cpu::HWY_NAMESPACE {
 #if DLLM_HAS_LINES
 using Line = uint32_t __attribute__((vector_size(64)));
 
-// Columns a and b of every four, each with those of the other operand.
+// Takes columns a and b of every four numbers of x and y, and puts x and y of a column side by
+// side.
 template <int a, int b> HWY_INLINE Line Mix(Line x, Line y) {
   return __builtin_shufflevector(x, y, a, 16 + a, b, 16 + b, 4 + a, 20 + a, 4 + b, 20 + b, 8 + a,
                                  24 + a, 8 + b, 24 + b, 12 + a, 28 + a, 12 + b, 28 + b);
 }
-// Halves of every four: the first ones (0) or the second ones (2).
+// Joins halves of every four numbers of x and y, the first half (h = 0) or the second half (h = 2).
 template <int h> HWY_INLINE Line Halves(Line x, Line y) {
   return __builtin_shufflevector(x, y, h, h + 1, h + 16, h + 17, h + 4, h + 5, h + 20, h + 21,
                                  h + 8, h + 9, h + 24, h + 25, h + 12, h + 13, h + 28, h + 29);
 }
-// Fours 0 and 2 (b = 0), or 1 and 3 (4), of x and of y.
+// Joins groups of four of x and y, groups 0 and 2 (b = 0), or groups 1 and 3 (b = 4).
 template <int b> HWY_INLINE Line Fours(Line x, Line y) {
   return __builtin_shufflevector(x, y, b, b + 1, b + 2, b + 3, b + 8, b + 9, b + 10, b + 11, b + 16,
                                  b + 17, b + 18, b + 19, b + 24, b + 25, b + 26, b + 27);
 }
 
-// 16 rows of 16 numbers become 16 lines of 16.
+// Transposes 16 rows of 16 numbers in place.
 HWY_INLINE void Transpose(Line (&v)[16]) {
   Line w[16];
   DLLM_UNROLL for (int i = 0; i < 16; i += 2) {
     w[i] = Mix<0, 1>(v[i], v[i + 1]);
     w[i + 1] = Mix<2, 3>(v[i], v[i + 1]);
   }
-  // v[4 g + c]: columns c, 4 + c, 8 + c, 12 + c of rows 4 g to 4 g + 3.
+  // v[4 g + c] has the columns c, 4 + c, 8 + c and 12 + c of the rows 4 g to 4 g + 3.
   DLLM_UNROLL for (int i = 0; i < 16; i += 4) {
     v[i] = Halves<0>(w[i], w[i + 2]);
     v[i + 1] = Halves<2>(w[i], w[i + 2]);
@@ -63,7 +65,8 @@ HWY_INLINE void Transpose(Line (&v)[16]) {
   DLLM_UNROLL for (int i = 0; i < 16; ++i) v[i] = w[i];
 }
 
-// Rows of 16 numbers, `stride` apart, become lines, `to_stride` apart.
+// Transposes 16 rows of 16 numbers, `stride` numbers apart, into 16 lines, `to_stride` numbers
+// apart.
 HWY_INLINE void TransposeSquare(const float* from, int64_t stride, float* to, int64_t to_stride) {
   Line lines[16];
   DLLM_UNROLL for (int i = 0; i < 16; ++i) std::memcpy(&lines[i], from + i * stride, sizeof(Line));

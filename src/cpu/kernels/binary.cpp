@@ -1,5 +1,5 @@
-// z = x op y, elementwise over f32, i32, u32 and u8; operands made by `broadcast` are read in
-// place.
+// z = x op y, elementwise over f32, i32, u32 and u8. The sources of `broadcast` operands are read
+// in place.
 
 #include "base/error.h"
 #include "cpu/kernel.h"
@@ -18,7 +18,7 @@ template <class T>
 using Bits =
     std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>;
 
-// Integers wrap: signed overflow is computed on the unsigned bits.
+// Computes op on unsigned bits, so integers wrap.
 template <class T, class F> T wrapping(T x, T y, F op) {
   using U = typename Bits<T>::type;
   return static_cast<T>(op(static_cast<U>(x), static_cast<U>(y)));
@@ -51,7 +51,7 @@ struct Divide {
 struct Remainder {
   template <class T> T operator()(T x, T y) const {
     if constexpr (std::is_floating_point_v<T>)
-      return std::fmod(x, y); // exact, so the same everywhere
+      return std::fmod(x, y); // exact, so the same on every machine
     else {
       if (y == T{0}) return x;
       if (std::is_signed_v<T> && y == static_cast<T>(-1)) return T{0};
@@ -59,7 +59,7 @@ struct Remainder {
     }
   }
 };
-// NaN of either operand is passed on.
+// Minimum and Maximum return NaN if an operand is NaN.
 struct Minimum {
   template <class T> T operator()(T x, T y) const {
     return x != x ? x : (y != y ? y : (y < x ? y : x));

@@ -1,5 +1,6 @@
-// Exchanges between ranks. Along axes of one rank they are views; else the communicator of the run moves
-// whole pieces, and a dimension that is not the outermost one is packed into pieces and put together here.
+// Collective operations between ranks. Along axes of one rank they are views. Otherwise the
+// communicator of the run moves whole pieces. A dimension that is not the outermost one is packed
+// into pieces before the exchange and joined after it.
 
 #include "base/error.h"
 #include "cpu/kernel.h"
@@ -14,15 +15,15 @@ namespace {
 using graph::Axis;
 using graph::AxisSet;
 
-// A dimension that is made of one piece per rank: (outer, ranks, piece) in memory.
+// A dimension of one piece per rank, stored as (outer, ranks, piece).
 struct RankPieces {
   int64_t outer = 1;
   int64_t ranks = 1;
   int64_t piece = 0;                              // bytes
-  int64_t bytes() const { return outer * piece; } // of one rank
+  int64_t bytes() const { return outer * piece; } // bytes of one rank
 };
 
-// `shape`: that of one rank's piece.
+// Returns the pieces of dimension `dim`. `shape` is the shape of one rank's piece.
 RankPieces pieces_of(const Shape& shape, DType dtype, int64_t dim, int64_t ranks) {
   RankPieces pieces{1, ranks, dtype_size(dtype)};
   for (int64_t i = 0; i < dim; ++i) pieces.outer *= shape.dim(i);

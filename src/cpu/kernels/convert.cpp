@@ -1,6 +1,6 @@
-// convert: between f32, bf16, i32, u32, u8 and i8. Floats go to integers toward zero, saturating,
-// NaN to 0; integers to narrower ones keep the low bits; f32 to bf16 rounds to nearest, ties to
-// even.
+// convert between f32, bf16, i32, u32, u8 and i8. Floats are rounded toward zero to integers,
+// saturate, and NaN becomes 0. Narrower integers keep the low bits. f32 is rounded to the nearest
+// bf16, with ties to even.
 
 #include "base/error.h"
 #include "cpu/kernel.h"
@@ -40,7 +40,8 @@ template <class To, class From> To convert_one(From value) {
   }
 }
 
-// Activations that are kept for a gradient go both ways in every step.
+// These two use vectors, because activations that are kept for a gradient are converted to bf16 and
+// back in every step.
 void convert_range(const float* x, Bf16* y, int64_t count) {
   rows().round_bf16(x, count, &y->bits);
 }

@@ -1,5 +1,5 @@
-// Cross entropy of a head and its gradient in one pass: the logits of some rows at a time, over the whole vocabulary,
-// computed once. Three products in place of four, and the same bits.
+// Cross entropy of a head and its gradient in one pass. It computes the logits of some rows over
+// the whole vocabulary, once. So it needs three products in place of four and gives the same bits.
 
 #include "cpu/kernel.h"
 #include "cpu/kernels/loss_rows.h"
@@ -15,16 +15,16 @@
 namespace dllm::cpu {
 namespace {
 
-constexpr int64_t kLogitFloats = int64_t{22}
-                                 << 20;            // of all logits that are there at a time: 88 MiB
-constexpr int64_t kBlockFloats = int64_t{1} << 22; // of the packed part of a weight: 16 MiB
-constexpr int64_t kPieceFloats = 512;              // of OnlineSoftmax; block borders are multiples
+constexpr int64_t kLogitFloats = int64_t{22} << 20; // logits that exist at a time, 88 MiB
+constexpr int64_t kBlockFloats = int64_t{1} << 22;  // packed part of a weight, 16 MiB
+constexpr int64_t kPieceFloats = 512; // a piece of OnlineSoftmax; blocks begin at multiples of it
 
-// The weight in both forms, a block of the vocabulary at a time. A trained one is packed block by block, as often as
-// there are chunks of rows: two packed copies of a head are more than the logits.
+// The weight in both packed forms, one block of the vocabulary at a time. A trained weight is
+// packed block by block for every chunk of rows. Two packed copies of a head would need more memory
+// than the logits.
 class HeadBlocks {
 public:
-  // rows: most of a chunk
+  // `rows` is the largest number of rows of a chunk.
   HeadBlocks(const CompileInfo& info, int64_t rows, ScratchLayout& layout)
       : whole_(info.input(1).format != nullptr ||
                (info.keeps_forms.size() > 1 && info.keeps_forms[1])),
@@ -42,7 +42,8 @@ public:
   int64_t block() const { return block_; }
   FormSet wants() const { return whole_ ? head_.wants() | transposed_.wants() : FormSet{kPlain}; }
 
-  // Panels of a whole weight, made once per run: null for one that is packed in blocks.
+  // Panels of a whole weight, made once per run. They are null for a weight that is packed in
+  // blocks.
   struct Panels {
     const std::byte* forward = nullptr;
     const std::byte* transposed = nullptr;
@@ -63,7 +64,7 @@ public:
     head_.block_logits(call, block, x, rows, begin, begin + width, z + begin, stride);
   }
 
-  // dx (+)= g w, over the ids of one block
+  // Adds g w over the ids of one block to dx; the first block overwrites dx.
   void input_grad(const KernelCall& call, const Panels& panels, const float* g, int64_t stride,
                   int64_t rows, int64_t begin, int64_t width, float* dx) const {
     Gemm gemm = transposed_.product(panels.transposed);
@@ -104,7 +105,8 @@ private:
   int64_t scratch_ = -1;
 };
 
-// One run: rows in chunks; of a chunk all logits, the loss, then the gradients.
+// One run, which goes through the rows in chunks. For a chunk it computes all logits, then the
+// loss, then the gradients.
 struct LossPass {
   const KernelCall& call;
   const HeadBlocks& blocks;
@@ -122,7 +124,7 @@ struct LossPass {
       run(begin, std::min(blocks.block(), vocab - begin));
   }
 
-  // The same pieces as a loss alone has: the same bits.
+  // Computes the loss of a row in the pieces of linear_cross_entropy, so the bits are the same.
   void row_loss(int64_t active_row, const float* logits) const {
     const int64_t vocab = blocks.head().vocab();
     OnlineSoftmax state;
@@ -165,20 +167,21 @@ struct LossPass {
   }
 };
 
-// Most rows of a chunk.
+// Returns the largest number of rows of a chunk.
 int64_t chunk_rows(int64_t capacity, int64_t stride) {
   constexpr int64_t kFewest = 64;
   const int64_t wanted = std::max(kFewest, kLogitFloats / std::max<int64_t>(stride, 1));
   return std::max<int64_t>(1, std::min(capacity, wanted / kPanel * kPanel));
 }
 
-// x, weight, [bias], [scale], targets, [count], dnll -> nll, lse, dx, [dweight], [dbias]. dx is one chain over the
-// vocabulary, dweight one over the rows, as in linear_cross_entropy_grad.
+// x, weight, [bias], [scale], targets, [count], dnll -> nll, lse, dx, [dweight], [dbias]. dx is one
+// chain over the vocabulary and dweight one chain over the rows, as in linear_cross_entropy_grad.
 Kernel make_linear_cross_entropy_with_grad(const CompileInfo& info) {
   const graph::Attributes& attributes = info.node.attributes;
   ScratchLayout layout;
   const int64_t vocab = info.input(1).numbers().dim(0);
-  // Not a power of two: columns of the logits are read in the product for the weight.
+  // The stride is not a power of two, because the product for the weight reads columns of the
+  // logits.
   const int64_t stride = (vocab + kPanel - 1) / kPanel * kPanel + kPanel;
   const int64_t most = chunk_rows(info.input(0).shape.dim(0), stride);
   const HeadBlocks blocks(info, most, layout);

@@ -14,7 +14,7 @@ namespace {
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 constexpr int64_t kPieceIds = 512;
 
-// Larger logit first, lower id first.
+// Orders ids by larger logit first, then by lower id first.
 struct Better {
   const float* logits;
   bool operator()(int32_t a, int32_t b) const {
@@ -31,8 +31,9 @@ int64_t allowed_ids(const float* logits, int64_t vocab, int32_t* ids) {
   return count;
 }
 
-// Of ids (count, in no order) keeps in front those whose better ones, and `before`, weigh less than
-// limit; at least one when nothing came before. Sorts only as far as it must.
+// Moves the best of `count` unordered ids to the front and returns their number. An id is kept if
+// `before` plus the weights of all better ids is below `limit`. At least one id is kept when
+// `before` is 0. Sorts only as many ids as necessary.
 int64_t nucleus(const Better& better, const float* weights, double before, double limit,
                 int32_t* ids, int64_t count) {
   const bool must_keep = before == 0;
@@ -48,13 +49,14 @@ int64_t nucleus(const Better& better, const float* weights, double before, doubl
   return count;
 }
 
-// The same for all allowed ids of a vocabulary, answered in ascending order. Ids fall into buckets of equal steps of the
-// logit, so that only the bucket where the limit lies is sorted.
+// Writes the nucleus of all allowed ids of a vocabulary in ascending order and returns its size.
+// Ids are put into buckets of equal steps of the logit, so that only the bucket that contains the
+// limit is sorted.
 int64_t wide_nucleus(const Better& better, const float* weights, float top_p, float maximum,
                      float factor, int64_t vocab, int32_t* ids) {
   constexpr int kBuckets = 2048;
   constexpr float kPerNat = 64.0f; // 2048 buckets reach e^-32 of the largest weight
-  int32_t buckets[kPieceIds]; // of one piece; an id that is not allowed falls into the last one
+  int32_t buckets[kPieceIds];      // of one piece; an id that is not allowed gets the last bucket
   const auto fill_buckets = [&](const float* logits, int64_t size) {
     constexpr float kLast = kBuckets - 1;
     for (int64_t j = 0; j < size; ++j) {
@@ -79,7 +81,7 @@ int64_t wide_nucleus(const Better& better, const float* weights, float top_p, fl
   for (int64_t i = 0; i < vocab; i += kPieceIds) {
     const int64_t size = std::min(kPieceIds, vocab - i);
     fill_buckets(better.logits + i, size);
-    for (int64_t j = 0; j < size; ++j) { // no branch: what is kept is hard to predict
+    for (int64_t j = 0; j < size; ++j) { // without a branch, which would be hard to predict
       ids[kept] = static_cast<int32_t>(i + j);
       kept += buckets[j] < cut;
       if (buckets[j] == cut && better.logits[i + j] > kNever)
@@ -94,10 +96,10 @@ int64_t wide_nucleus(const Better& better, const float* weights, float top_p, fl
   return kept + more;
 }
 
-// Ids in ascending order; the first whose running weight exceeds uniform of the total, else the
-// last.
+// Returns the first id whose running weight exceeds uniform * total, or the last id. `ids` is in
+// ascending order.
 int32_t invert(const float* weights, const int32_t* ids, int64_t count, float uniform) {
-  std::vector<double> before; // the running weight in front of every piece
+  std::vector<double> before; // the running weight before every piece
   double total = 0;
   for (int64_t i = 0; i < count; ++i) {
     if (i % kPieceIds == 0) before.push_back(total);
@@ -116,7 +118,7 @@ int32_t invert(const float* weights, const int32_t* ids, int64_t count, float un
 } // namespace
 
 int64_t best_ids(const float* logits, int64_t vocab, int64_t count, int32_t* ids) {
-  // A heap of the best so far, worst on top: most ids fail one comparison.
+  // A heap of the best ids so far, with the worst on top. Most ids need only one comparison.
   const Better better{logits};
   int64_t size = 0;
   for (int64_t i = 0; i < vocab && count > 0; ++i) {
@@ -137,7 +139,8 @@ int64_t best_ids(const float* logits, int64_t vocab, int64_t count, int32_t* ids
 
 namespace {
 
-// No filter: sums of pieces find the piece, then ids are tried one by one.
+// Draws without filters. Sums of pieces find the piece, then the ids of that piece are tried in
+// order.
 int32_t draw_unfiltered(const float* logits, int64_t vocab, float factor, float maximum,
                         float uniform, float* weights) {
   constexpr int64_t kPiece = 512;
@@ -151,7 +154,7 @@ int32_t draw_unfiltered(const float* logits, int64_t vocab, float factor, float 
   }
   const double limit = static_cast<double>(uniform) * total;
   double running = 0;
-  int64_t last = 0; // of positive weight
+  int64_t last = 0; // last id of positive weight
   for (size_t p = 0; p < pieces.size(); ++p) {
     const int64_t begin = static_cast<int64_t>(p) * kPiece, end = std::min(vocab, begin + kPiece);
     const bool here = running + pieces[p] > limit;
@@ -161,7 +164,7 @@ int32_t draw_unfiltered(const float* logits, int64_t vocab, float factor, float 
       if (weights[i] > 0) last = i;
       if (inside > limit && weights[i] > 0) return static_cast<int32_t>(i);
     }
-    if (here) break; // the piece's own sum was rounded up
+    if (here) break; // the sum of the piece was rounded up
     running += pieces[p];
   }
   return static_cast<int32_t>(last);
@@ -175,7 +178,8 @@ bool has_filter(const DrawRequest& request, int64_t vocab) {
   return (request.top_k > 0 && request.top_k < vocab) || request.top_p < 1.0f;
 }
 
-// The ids a draw may take, ascending; weights: exp((logit - maximum) * factor) of all.
+// Writes the ids that a draw may return, in ascending order, and returns their number. `weights`
+// has exp((logit - maximum) * factor) of all ids.
 int64_t kept_ids(const DrawRequest& request, const float* logits, int64_t vocab, float maximum,
                  float factor, const float* weights, int32_t* ids) {
   const Better better{logits};
@@ -233,7 +237,7 @@ ShapedRow shaped_row(const DrawRequest& request, const float* logits, int64_t vo
   for (int64_t i = 0; i < count; ++i) {
     const float weight = weights[ids[i]];
     total += static_cast<double>(weight);
-    // p log p = p (z - maximum - log total); the logarithms are the logits themselves.
+    // p log p = p (z - maximum - log total), where z is the logit / temperature.
     products += static_cast<double>(weight) *
                 (weight > 0 ? static_cast<double>((logits[ids[i]] - maximum) * factor) : 0.0);
     if (weight > first) {

@@ -1,6 +1,6 @@
 #pragma once
-// What the products with one matrix per row share: pairs (row, choice) brought into the order of
-// their experts, so that each expert's rows lie together, and the experts' panels.
+// The common part of products with one matrix per row. Pairs (row, choice) are sorted by expert, so
+// the rows of an expert are neighbours. The header also has the panels of the experts.
 
 #include "cpu/gemm/gemm.h"
 #include "cpu/kernel.h"
@@ -8,8 +8,8 @@
 
 namespace dllm::cpu {
 
-// pairs = rows x choices; pair p belongs to row p / choices. A pair whose expert does not exist
-// belongs to no group.
+// The pairs are rows x choices, and pair p belongs to row p / choices. A pair whose expert does not
+// exist is in no group.
 struct ExpertShape {
   int64_t rows, choices, experts;
   int64_t pairs() const { return rows * choices; }
@@ -17,23 +17,24 @@ struct ExpertShape {
 
 class ExpertGroups {
 public:
-  // Part of a kernel's scratch.
+  // Adds the groups to a kernel's scratch and returns their offset.
   static int64_t add(const ExpertShape& shape, ScratchLayout& layout) {
     return layout.add(4 * (shape.pairs() + 2 * shape.experts + 1));
   }
-  // Sorts; `scratch` is the part made by add(). Pairs of one expert keep their order.
+  // Sorts the pairs; pairs of one expert keep their order. `scratch` is the part that add() added.
   ExpertGroups(const ExpertShape& shape, const int32_t* chosen, std::byte* scratch);
 
   const ExpertShape& shape() const { return shape_; }
   int64_t begin(int64_t expert) const { return begins_[expert]; }
   int64_t size(int64_t expert) const { return begins_[expert + 1] - begins_[expert]; }
-  int64_t active() const { return active_; }                  // experts that have rows
-  int64_t place(int64_t pair) const { return places_[pair]; } // among the sorted pairs, or -1
+  int64_t active() const { return active_; }                  // number of experts with rows
+  int64_t place(int64_t pair) const { return places_[pair]; } // index when sorted, or -1
 
-  // to (sorted pairs, n) = from[pair / repeat].
+  // Copies from[pair / repeat] (n) of each pair to its place in `to` (sorted pairs, n).
   void gather(const float* from, int64_t n, int64_t repeat, float* to, const Workers& pool) const;
-  // f(expert, panel_begin, panel_end) for every expert that has rows, cut over `panels` where there
-  // are fewer experts than threads; inline when `flops` of work are not worth a thread.
+  // Calls f(expert, panel_begin, panel_end) for every expert with rows. Where there are few active
+  // experts for the threads, the panels of an expert are cut. Runs on the calling thread when
+  // `flops` are too few for threads.
   template <class F>
   void each(const Workers& pool, double flops, int64_t panels, const F& f) const {
     const Workers used = flops < 2e6 ? pool.serial() : pool;
@@ -54,8 +55,8 @@ private:
   int64_t active_ = 0;
 };
 
-// A stack of weights (experts, out, in) as an operand: packed for good when the engine keeps its
-// forms, else the matrices that have rows are packed per call.
+// A stack of weights (experts, out, in) as an operand. If the engine keeps its packed form, that
+// form is used. Otherwise each call packs the matrices of experts with rows.
 class ExpertWeights {
 public:
   ExpertWeights(const CompileInfo& info, size_t input, Form form, ScratchLayout& layout);
@@ -64,9 +65,9 @@ public:
   int64_t experts() const { return experts_; }
   int64_t out() const { return out_; }
   int64_t in() const { return in_; }
-  // Panels of all experts, one after the other.
+  // Returns the panels of all experts, expert after expert. It packs them where necessary.
   const std::byte* panels(const KernelCall& call, const ExpertGroups& groups) const;
-  // b, its type, n, k of one expert's product.
+  // Returns the product of one expert with b, its type, n and k set.
   Gemm gemm(const std::byte* panels, int64_t expert) const;
 
 private:
@@ -74,10 +75,10 @@ private:
   Form form_;
   bool kept_;
   int64_t experts_, out_, in_;
-  PanelForm stored_;        // as they are kept, or packed in a call
-  PanelForm panels_;        // as the product reads them
-  int64_t scratch_ = -1;    // packed here when no form is kept
-  int64_t transposed_ = -1; // blocks, transposed: f32 panels
+  PanelForm stored_;        // form that is kept, or packed in a call
+  PanelForm panels_;        // form that the product reads
+  int64_t scratch_ = -1;    // offset of the packed form when none is kept
+  int64_t transposed_ = -1; // offset of f32 panels, for transposed weights in blocks
 };
 
 } // namespace dllm::cpu

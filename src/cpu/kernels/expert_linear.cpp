@@ -1,4 +1,4 @@
-// Linear maps of experts: a matrix per row, chosen by number.
+// Linear maps of experts. Each row is multiplied by the matrices of its chosen experts.
 
 #include "cpu/kernel.h"
 #include "cpu/kernels/expert_groups.h"
@@ -7,15 +7,16 @@
 namespace dllm::cpu {
 namespace {
 
-// The product of all pairs, in the order of their experts; each expert takes its rows of it.
+// Returns the product over all pairs in the order of their experts. Each expert computes its rows
+// of it.
 Gemm all_pairs(const ExpertWeights& weights, const ExpertShape& shape) {
   Gemm gemm = weights.gemm(nullptr, 0);
   gemm.m = shape.pairs();
   return gemm;
 }
 
-// y (rows, choices, out) = x[row] (in) w[experts[row, choice]]^T, times scale. Each expert's rows
-// are one product; a row is the same chain whichever rows share its group.
+// y (rows, choices, out) = x[row] (in) w[experts[row, choice]]^T, times scale. The rows of an
+// expert are one product. The chain of a row does not depend on the other rows of its expert.
 Kernel make_expert_linear(const CompileInfo& info) {
   const bool has_scale = info.node.attributes.flag("has_scale");
   ScratchLayout layout;
@@ -128,7 +129,7 @@ Kernel make_expert_linear_input_grad(const CompileInfo& info) {
   return kernel;
 }
 
-// dw (experts, out, in): of each expert the sum over its pairs, in order, of dy[pair]^T x[row]
+// dw (experts, out, in) = for each expert, the sum over its pairs, in order, of dy[pair]^T x[row]
 Kernel make_expert_linear_weight_grad(const CompileInfo& info) {
   const Shape& made = info.output(0).shape;
   const ExpertShape shape{info.input(1).shape.dim(0), info.input(1).shape.dim(1), made.dim(0)};
@@ -137,7 +138,7 @@ Kernel make_expert_linear_weight_grad(const CompileInfo& info) {
   const int64_t groups_at = ExpertGroups::add(shape, layout);
   const int64_t gathered_x = layout.add_floats(shape.pairs() * in);
   const int64_t gathered_dy = layout.add_floats(shape.pairs() * out);
-  const int64_t pair_bytes = packed_bytes(in, 1, DType::f32); // of one pair in the panels
+  const int64_t pair_bytes = packed_bytes(in, 1, DType::f32); // bytes of one pair in the panels
   const int64_t packed = layout.add(shape.pairs() * pair_bytes);
 
   Kernel kernel;

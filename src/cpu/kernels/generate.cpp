@@ -1,4 +1,4 @@
-// Views, and values without operands.
+// Views, iota and random bits.
 
 #include "base/random.h"
 #include "cpu/kernel.h"
@@ -7,9 +7,7 @@
 namespace dllm::cpu {
 namespace {
 
-// Operations whose result is their operand, and those that make values out of nothing.
-
-// reshape, bitcast, stop_gradient, barrier, vary.
+// reshape, bitcast, stop_gradient, barrier and vary return their operand.
 Kernel make_view(const CompileInfo&) {
   return view_kernel();
 }
@@ -36,7 +34,7 @@ Kernel make_iota(const CompileInfo& info) {
   return kernel;
 }
 
-// random_bits: element i depends on the key and i alone.
+// Element i of random_bits depends only on the key and i.
 
 Kernel make_random_bits(const CompileInfo& info) {
   const int64_t count = info.output(0).shape.count();

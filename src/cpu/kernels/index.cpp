@@ -1,4 +1,4 @@
-// Rows by index: take, scatter_add, scatter_set.
+// Operations over rows by index: take, scatter_add and scatter_set.
 
 #include "cpu/gemm/gemm.h"
 #include "cpu/kernel.h"
@@ -10,8 +10,8 @@
 namespace dllm::cpu {
 namespace {
 
-// take: rows of a table (an embedding). bf16 and i8 tables and those in blocks are widened to f32,
-// i8 times its row's scale.
+// take reads rows of a table, such as an embedding. Tables of bf16, i8 or blocks are widened to
+// f32; rows of i8 are multiplied by the scale of the row.
 
 void copy_row(const float* row, float* to, int64_t width, float) {
   std::memcpy(to, row, static_cast<size_t>(width) * sizeof(float));
@@ -26,7 +26,7 @@ void copy_row(const int8_t* row, float* to, int64_t width, float scale) {
   for (int64_t i = 0; i < width; ++i) to[i] = static_cast<float>(row[i]) * scale;
 }
 
-// table (n, width) T -> (m, width) R
+// table (n, width) of type T, indices (m) -> (m, width) of type R
 template <class T, class R> Kernel make(const CompileInfo& info) {
   const int64_t n = info.input(0).shape.dim(0), m = info.input(1).shape.count();
   const int64_t width = n == 0 ? 0 : info.input(0).shape.count() / n;
@@ -45,7 +45,8 @@ template <class T, class R> Kernel make(const CompileInfo& info) {
   return kernel;
 }
 
-// A table in blocks is read where its product reads it: kept packed, there is no second form.
+// Makes take for a table in blocks. A table that is kept packed is read from its panels, so it
+// needs no second form.
 Kernel make_blocks(const CompileInfo& info) {
   const graph::ValueType& table = info.input(0);
   const WeightFormat& format = *table.format;
@@ -77,13 +78,13 @@ Kernel make_take(const CompileInfo& info) {
   case DType::bf16: return make<uint16_t, float>(info);
   case DType::i8: return make<int8_t, float>(info);
   case DType::u8: return make<uint8_t, uint8_t>(info);
-  default: return make<float, float>(info); // f32, i32, u32: four bytes moved as they are
+  default: return make<float, float>(info); // f32, i32 and u32 are copied as four bytes
   }
 }
 
-// scatter_add and scatter_set: rows of the first axis, in the order of the indices. Each thread
-// owns a range of the destination's rows and walks all indices, so the order of additions never
-// depends on the threads.
+// scatter_add and scatter_set write rows of the first axis in the order of the indices. Each chunk
+// has a range of the destination's rows and goes through all indices, so the order of additions
+// does not depend on the threads.
 
 struct RowShape {
   int64_t n, m, row_bytes;
@@ -125,7 +126,7 @@ template <class T> Kernel make_add(const RowShape& rows) {
 }
 
 Kernel make_scatter_add(const CompileInfo& info) {
-  // Integers are added as unsigned: they wrap.
+  // Integers are added as unsigned numbers, so they wrap.
   return info.output(0).dtype == DType::i32 ? make_add<uint32_t>(rows_of(info))
                                             : make_add<float>(rows_of(info));
 }

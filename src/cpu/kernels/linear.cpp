@@ -1,4 +1,4 @@
-// Matrix products: with a weight, its two gradients, and of two values.
+// Matrix products with a weight, their two gradients, and products of two values.
 
 #include "cpu/kernel.h"
 #include "cpu/kernels/weight.h"
@@ -70,8 +70,9 @@ Kernel make_linear_input_grad(const CompileInfo& info) {
   return kernel;
 }
 
-constexpr int64_t kBlock =
-    1024; // rows packed at a time, even: bounds the scratch memory, changes no chain
+// Rows that are packed at a time, an even number. It limits the scratch memory and changes no
+// chain.
+constexpr int64_t kBlock = 1024;
 
 // dw (out, in) = sum over rows, in order, of dy[row]^T x[row]
 Kernel make_linear_weight_grad(const CompileInfo& info) {
@@ -98,8 +99,8 @@ Kernel make_linear_weight_grad(const CompileInfo& info) {
   return kernel;
 }
 
-// z (.., m, n) = x (.., m, k) y (.., k, n). Few large products share the threads; many small ones
-// take one each.
+// z (.., m, n) = x (.., m, k) y (.., k, n). Few products use all threads each. Many products run on
+// one thread each.
 Kernel make_dot(const CompileInfo& info) {
   const Shape& x_shape = info.input(0).shape;
   const int64_t m = x_shape.dim(-2), k = x_shape.dim(-1), n = info.output(0).shape.dim(-1);

@@ -1,4 +1,5 @@
-// Cross entropy of a head, and its gradient; the logits are never whole.
+// Cross entropy of a head, and its gradient. Only the logits of one block of the vocabulary exist
+// at a time.
 
 #include "cpu/kernel.h"
 #include "cpu/kernels/loss_rows.h"
@@ -13,8 +14,8 @@
 namespace dllm::cpu {
 namespace {
 
-// x, weight, [bias], [scale], targets, [count] -> nll f32(capacity), lse f32(capacity). The
-// vocabulary streams by in blocks; each row keeps its running maximum and sum.
+// x, weight, [bias], [scale], targets, [count] -> nll f32(capacity), lse f32(capacity). The blocks
+// of the vocabulary are computed in order, and each row keeps its running maximum and sum.
 Kernel make_linear_cross_entropy(const CompileInfo& info) {
   ScratchLayout layout;
   const Head head(info, layout);
@@ -68,7 +69,7 @@ Kernel make_linear_cross_entropy(const CompileInfo& info) {
 }
 
 // x, weight, [bias], [scale], targets, [count], lse, dnll -> dx, [dweight], [dbias]. Logits are
-// computed again, block by block of the vocabulary: dx is one chain over the vocabulary, dweight
+// computed again for each block of the vocabulary. dx is one chain over the vocabulary, dweight is
 // one chain over the rows.
 Kernel make_linear_cross_entropy_grad(const CompileInfo& info) {
   const graph::Attributes& attributes = info.node.attributes;

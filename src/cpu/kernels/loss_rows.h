@@ -1,5 +1,6 @@
 #pragma once
-// What the kernels of a cross entropy share: the rows that count, and gradients of their logits.
+// The common part of the kernels of a cross entropy: the rows with targets, and the gradients of
+// their logits.
 
 #include "cpu/kernel.h"
 #include "cpu/kernels/rows/rows.h"
@@ -10,12 +11,12 @@
 
 namespace dllm::cpu {
 
-// The rows of a cross entropy that count: row < count and 0 <= target < vocab. Only they are
+// The active rows of a cross entropy, with row < count and 0 <= target < vocab. Only these rows are
 // gathered and computed.
 
 struct LossRows {
   std::vector<int32_t> rows;    // indices in x, ascending
-  std::vector<int32_t> targets; // of those rows
+  std::vector<int32_t> targets; // by active row
 
   LossRows(const int32_t* targets_in, int64_t count, int64_t vocab) {
     for (int64_t row = 0; row < count; ++row) {
@@ -26,11 +27,11 @@ struct LossRows {
   }
   int64_t size() const { return static_cast<int64_t>(rows.size()); }
 
-  // to (size, n) = the rows of x (capacity, n).
+  // Copies the active rows of x (capacity, n) to `to` (size, n).
   void gather(const float* x, int64_t n, float* to, const Workers& pool) const {
     gather(x, n, 0, size(), to, pool);
   }
-  // `count` of them from the active row `from` on.
+  // Copies `count` active rows from the active row `from` on to `to` (count, n).
   void gather(const float* x, int64_t n, int64_t from, int64_t count, float* to,
               const Workers& pool) const {
     split(pool, count, grain_of(n), [&](int64_t begin, int64_t end) {
@@ -40,17 +41,17 @@ struct LossRows {
   }
 };
 
-// Everything the blocks share; pointers are valid during one run.
+// The operands that all blocks of a gradient share. The pointers are valid during one run.
 struct LossGrad {
   const KernelCall& call;
   const LossRows& active;
   const float* lse;
   const float* dnll;
-  const float* scale; // or null
+  const float* scale; // null: none
   float softcap;      // 0: none
 
-  // z (count, width), rows `stride` apart: logits of the active rows from `from` on at ids [begin, begin + width) ->
-  // gradients of the logits
+  // Replaces logits in z (count, width) by their gradients. The rows of z are `stride` numbers
+  // apart. They belong to the active rows from `from` on and to the ids [begin, begin + width).
   void logit_grads(float* z, int64_t stride, int64_t from, int64_t count, int64_t begin,
                    int64_t width) const {
     split(call.pool, count, grain_of(width), [&](int64_t first, int64_t last) {
@@ -58,7 +59,8 @@ struct LossGrad {
     });
   }
 
-  // Of one active row: (softmax - onehot(target)) * dnll, of the logits before the cap where there is one.
+  // Replaces the logits g of one active row by (softmax - onehot(target)) * dnll. With a softcap
+  // these are the gradients of the logits before the cap.
   void row_grads(float* g, int64_t active_row, int64_t begin, int64_t width) const {
     const Rows& math = rows();
     const size_t at = static_cast<size_t>(active_row);
@@ -76,7 +78,7 @@ struct LossGrad {
   }
 
   static constexpr int64_t kSlopes = 512;
-  // d capped / d logit = 1 - (capped / softcap)^2
+  // Writes d capped / d logit = 1 - (capped / softcap)^2.
   void cap_slopes(const float* capped, int64_t count, float* slopes) const {
     for (int64_t j = 0; j < count; ++j) {
       const float t = capped[j] / softcap;
@@ -84,7 +86,7 @@ struct LossGrad {
     }
   }
 
-  // dbias = sum over rows, in order; `more`: added to what is there.
+  // Writes the sum of g over the rows, in order, to dbias. With `more` it adds to dbias.
   void add_bias(const float* g, int64_t stride, int64_t count, int64_t width, bool more,
                 float* dbias) const {
     const Rows& math = rows();

@@ -22,8 +22,8 @@ int64_t offset_of(const Extents& at, const Extents& strides) {
   return offset;
 }
 
-// Begins of a dynamic slice, clamped so that `size` fits into `extents`; operands first, first + 1,
-// ... are i32().
+// Returns the begin of a dynamic slice, clamped so that `size` fits into `extents`. The operands
+// first, first + 1, .. are i32(), one per axis.
 Extents clamped_begin(const KernelCall& call, size_t first, const Extents& extents,
                       const Extents& size) {
   Extents begin(extents.size());

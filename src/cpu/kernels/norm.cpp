@@ -10,8 +10,8 @@
 namespace dllm::cpu {
 namespace {
 
-// Sums over rows (gradients of norm weights and biases) with borders that depend on the number of
-// rows only: each block of rows adds up in order, then the blocks in order. So the bits do not
+// Adds over rows for the gradients of norm weights and biases. The blocks depend only on the number
+// of rows. The rows of a block are added in order, then the blocks in order. So the bits do not
 // depend on the threads.
 
 class RowBlocks {
@@ -21,7 +21,7 @@ public:
 
   int64_t blocks() const { return (count_ + size_ - 1) / size_; }
 
-  // body(row, block) for every row, the rows of a block in order.
+  // Calls body(row, block) for every row; the rows of a block are called in order.
   template <class F> void each(const Workers& pool, const F& body) const {
     parallel(pool, blocks(), [&](int64_t block) {
       for (int64_t row = block * size_; row < std::min(count_, (block + 1) * size_); ++row)
@@ -29,7 +29,7 @@ public:
     });
   }
 
-  // total (n) = sum of partial (blocks, n) over blocks, in order.
+  // Writes the sum of partial (blocks, n) over the blocks, in order, to total (n).
   void add_up(const float* partial, int64_t n, float* total) const {
     std::fill_n(total, n, 0.0f);
     for (int64_t block = 0; block < blocks(); ++block) rows().add_to(partial + block * n, n, total);

@@ -6,8 +6,8 @@
 namespace dllm::cpu {
 namespace {
 
-// parameter, gradient, first, second, scalars f32(8) -> parameter, first, second; in place when the
-// executor allows.
+// parameter, gradient, first, second, scalars f32(8) -> parameter, first, second. It works in place
+// when the inputs may be overwritten.
 Kernel make_adamw_update(const CompileInfo& info) {
   const bool decay = info.node.attributes.flag("decay");
   const int64_t count = info.input(0).shape.count();
@@ -29,8 +29,9 @@ Kernel make_adamw_update(const CompileInfo& info) {
   return kernel;
 }
 
-constexpr int64_t kChunk =
-    65536; // part of the operation's meaning: another number gives other bits
+// Numbers that are added together. It is part of the meaning of the operation, because another
+// value gives other bits.
+constexpr int64_t kChunk = 65536;
 
 Kernel make_sum_of_squares(const CompileInfo& info) {
   const int64_t count = info.input(0).shape.count();

@@ -1,4 +1,4 @@
-// Order along an axis, and other walks along one.
+// Operations along an axis: top_k, sort, argmax, cumsum and take_along.
 
 #include "cpu/kernel.h"
 
@@ -9,8 +9,8 @@
 namespace dllm::cpu {
 namespace {
 
-// top_k and sort along the last axis. Order: larger (or smaller) value first, then lower index; NaN
-// counts as largest.
+// top_k and sort order the last axis. The larger value comes first (the smaller one in ascending
+// order), then the lower index. NaN counts as the largest value.
 
 template <class T> bool greater_value(T x, T y) {
   if (y != y) return false;
@@ -32,8 +32,8 @@ template <class Number> struct SmallestFirst {
   }
 };
 
-// The first `kept` of every row of `length`, in order. Each chunk of rows has its own index row in
-// the scratch.
+// Makes a kernel that writes the first `kept` elements of every row in order. Each chunk of rows
+// has its own row of indices in the scratch.
 template <class Before> Kernel make_ordered(const CompileInfo& info, int64_t kept) {
   using T = typename Before::T;
   const int64_t length = info.input(0).shape.dim(-1);
@@ -76,7 +76,7 @@ Kernel make_sort(const CompileInfo& info) {
                                            : make_sort_of<float>(info);
 }
 
-// argmax, cumsum and take_along: one pass along an axis of (outer, length, inner).
+// argmax, cumsum and take_along go once along an axis of (outer, length, inner).
 
 struct Lines {
   int64_t outer = 1, length = 1, inner = 1;
@@ -92,7 +92,7 @@ Lines lines_of(const Shape& shape, int64_t axis) {
   return lines;
 }
 
-// True when x comes before the best so far: larger, or the first NaN.
+// Returns true if x is larger than the best so far, or is the first NaN.
 template <class T> bool beats(T x, T best) {
   return x > best || (x != x && best == best);
 }

@@ -1,6 +1,7 @@
-// sum, max and min over any axes, in an order that depends on the extents alone. Axes are joined
-// into groups and the groups reduced from the last to the first. Rows (the group is innermost) are
-// added in 16 lanes and a fixed tree, long ones in chunks; columns are added in blocks of rows.
+// sum, max and min over any axes, in an order that depends only on the extents. Neighbouring axes
+// are joined into groups, and the groups are reduced from the last to the first. An innermost group
+// consists of rows, which are added in 16 lanes and a fixed tree; long rows are added in chunks.
+// Other groups consist of columns, which are added in blocks of rows.
 
 #include "base/error.h"
 #include "cpu/kernel.h"
@@ -14,15 +15,15 @@
 namespace dllm::cpu {
 namespace {
 
-constexpr int64_t kRowChunk = 65536; // elements of a long row added as one
-constexpr int64_t kColumnBlock = 64; // rows of a column added before they join the total
+constexpr int64_t kRowChunk = 65536; // elements of a chunk of a long row
+constexpr int64_t kColumnBlock = 64; // rows that are added before their sum is added to the total
 
-// (outer, length, inner) -> (outer, inner)
+// A reduction (outer, length, inner) -> (outer, inner).
 struct Group {
   int64_t outer, length, inner;
 };
 
-// The groups in the order in which they are reduced.
+// Returns the groups in the order of their reductions.
 std::vector<Group> groups_of(const Shape& shape, const std::vector<int64_t>& axes) {
   std::vector<bool> reduced(static_cast<size_t>(shape.rank()), false);
   for (int64_t axis : axes) reduced[static_cast<size_t>(axis)] = true;
@@ -101,8 +102,9 @@ void reduce_rows(const Group& group, const T* x, T* y, T* partial, const Workers
   }
 }
 
-// Columns [begin, end) of one outer index. Rows are prefetched: each one is a short run, often in a page of its own, which the
-// processor does not follow by itself (2048 x 3072 floats: 5 GB/s of one thread without, 12 with).
+// Reduces the columns [begin, end) of one outer index. Rows are prefetched. Each row is a short
+// run, often in a page of its own, which the hardware prefetcher does not follow. With 2048 x 3072
+// floats one thread reads 5 GB/s without and 12 GB/s with it.
 template <class T, class Op>
 void reduce_columns(const T* x, T* y, int64_t length, int64_t inner, int64_t begin, int64_t end) {
   constexpr int64_t kWidth = 256, kAheadRows = 6, kLine = 64 / sizeof(T);
@@ -126,7 +128,7 @@ void reduce_columns(const T* x, T* y, int64_t length, int64_t inner, int64_t beg
 template <class T, class Op>
 void reduce_group(const Group& group, const T* x, T* y, T* partial, const Workers& pool) {
   if (group.inner == 1) return reduce_rows<T, Op>(group, x, y, partial, pool);
-  // Cut along both outer and inner; each output belongs to one piece.
+  // The work is cut along outer and inner, and each output belongs to one piece.
   constexpr int64_t kPiece = 256;
   const int64_t pieces = (group.inner + kPiece - 1) / kPiece;
   split(pool, group.outer * pieces, grain_of(group.length * std::min(group.inner, kPiece)),
@@ -143,8 +145,8 @@ template <class T, class Op> Kernel make_reduce_of(const CompileInfo& info) {
   const std::vector<Group> groups =
       groups_of(info.input(0).shape, info.node.attributes.list("axes"));
   if (groups.empty()) return view_kernel();
-  // Results between groups alternate between two halves of the scratch; partial sums of long rows
-  // come last.
+  // Results between groups alternate between two halves of the scratch. Partial sums of long rows
+  // are stored after them.
   int64_t between = 0, partials = 0;
   for (size_t g = 0; g < groups.size(); ++g) {
     if (g + 1 < groups.size()) between = std::max(between, groups[g].outer * groups[g].inner);

@@ -1,5 +1,5 @@
-// Which kernel runs which operation: every file of this folder gives a list. scan and while are planned (cpu/loop.cpp),
-// constants are read where they are.
+// Finds the kernel of an operation in the lists of the files of this folder. The operations scan
+// and while have no kernels here (cpu/loop.cpp), and constants are read in place.
 
 #include "cpu/kernel.h"
 

@@ -4,8 +4,8 @@
 namespace dllm::cpu {
 namespace {
 
-// x (batch, seq, heads, dim), positions i32(batch, seq), inv_freq (half): dims from 2 half on pass
-// through.
+// x (batch, seq, heads, dim), positions i32(batch, seq), inv_freq (half) -> y like x. Numbers of a
+// head from 2 half on are copied.
 Kernel make_rope(const CompileInfo& info) {
   const bool interleaved = info.node.attributes.flag("interleaved");
   const bool inverse = info.node.attributes.flag("inverse");

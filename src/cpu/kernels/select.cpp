@@ -7,7 +7,7 @@
 namespace dllm::cpu {
 namespace {
 
-// z = op(a, b, c) where A may differ from T.
+// z = op(a, b, c), elementwise. The type A of a may differ from the type T of the others.
 template <class A, class T, class Op> Kernel make_blend(const CompileInfo& info, Op op) {
   Kernel kernel;
   const Broadcasting layout(info, kernel);
@@ -31,7 +31,7 @@ template <class T> Kernel make_select_of(const CompileInfo& info) {
   return make_blend<uint8_t, T>(info, [](uint8_t p, T yes, T no) { return p != 0 ? yes : no; });
 }
 
-// min(max(x, low), high); NaN is passed on.
+// min(max(x, low), high). The result is NaN if an operand is NaN.
 template <class T> Kernel make_clamp_of(const CompileInfo& info) {
   return make_blend<T, T>(info, [](T low, T x, T high) {
     const T raised = x != x ? x : (low != low ? low : (x < low ? low : x));

@@ -1,4 +1,4 @@
-// Strided copies and broadcasting operands.
+// Implements strided copies and broadcast operands (strides.h).
 
 #include "cpu/kernels/strides.h"
 
@@ -93,7 +93,8 @@ void StridedCopy::run(std::byte* to, const std::byte* from, const Workers& pool)
 
 namespace {
 
-// Row-major strides of `from` seen as `to`; 0 along repeated axes.
+// Returns the strides of a row-major array of shape `from` that is read with shape `to`. They are 0
+// along repeated axes.
 std::vector<int64_t> strides_as(const Shape& from, const Shape& to) {
   std::vector<int64_t> strides(static_cast<size_t>(to.rank()), 0);
   int64_t step = 1;

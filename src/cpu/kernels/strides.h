@@ -1,5 +1,6 @@
 #pragma once
-// Steps through memory: blocks copied between arrays with any strides, and operands that broadcast.
+// Walks through memory with strides. The header has copies between arrays with any strides, and
+// operands that are broadcast.
 
 #include "base/parallel.h"
 #include "cpu/kernel.h"
@@ -11,12 +12,12 @@
 
 namespace dllm::cpu {
 
-// Copies an n-dimensional block between two arrays with any strides: transpose, slice, pad, concat,
-// reverse.
+// Copies an n-dimensional block between two arrays with any strides. It runs transpose, slice, pad,
+// concat and reverse.
 
 class StridedCopy {
 public:
-  // Strides in elements, negative ones allowed; element_size 1, 2 or 4.
+  // Strides are in elements and may be negative. `element_size` is 1, 2 or 4 bytes.
   StridedCopy(const std::vector<int64_t>& extents, const std::vector<int64_t>& to_strides,
               const std::vector<int64_t>& from_strides, int64_t element_size);
 
@@ -28,36 +29,36 @@ private:
   };
   void copy_rows(std::byte* to, const std::byte* from, int64_t begin, int64_t end) const;
 
-  std::vector<Axis> axes_; // joined where both sides step alike; the last is the innermost
+  std::vector<Axis> axes_; // joined where both strides allow it; the last is the innermost
   int64_t element_size_;
   int64_t rows_ = 1; // product of all extents but the last
 };
 
-// Row-major strides in elements.
+// Returns row-major strides in elements.
 std::vector<int64_t> row_major(const std::vector<int64_t>& extents);
 
-// memcpy over the pool's threads.
+// Copies bytes on the threads of the pool.
 void parallel_copy(std::byte* to, const std::byte* from, int64_t bytes, const Workers& pool);
 
-// How the operands of an elementwise kernel step through memory. A `broadcast` that makes an
-// operand is looked through: its source is read with stride 0, so nothing is copied.
-
-// The node that makes a value when it is a broadcast, else the value itself.
+// Returns the operand of the `broadcast` that makes a value, or the value itself when no broadcast
+// makes it.
 int32_t broadcast_source(const graph::Graph& graph, int32_t value);
 
+// The steps of the operands of an elementwise kernel through memory. A kernel reads the source of a
+// `broadcast` with stride 0, so the broadcast array is not made.
 class Broadcasting {
 public:
   static constexpr size_t kMostOperands = 3;
 
-  // Operands are the node's inputs; their sources go to kernel.reads.
+  // The operands are the node's inputs. Writes their broadcast sources to kernel.reads.
   Broadcasting(const CompileInfo& info, Kernel& kernel);
-  // One operand of shape `from` (numpy rules) read as `to`.
+  // One operand of shape `from` that is read with shape `to`, by the rules of numpy.
   Broadcasting(const Shape& from, const Shape& to);
 
   int64_t count() const { return count_; }
 
-  // Calls run(out, in, length) for pieces of [begin, end): `out` is the first output element,
-  // in[i].offset the operand's first element and in[i].step 1 or 0.
+  // Calls run(out, in, length) for pieces of [begin, end). `out` is the first output element,
+  // in[i].offset is the first element of operand i, and in[i].step is 1 or 0.
   struct In {
     int64_t offset;
     int64_t step;
@@ -86,7 +87,7 @@ private:
   void build(const std::vector<Shape>& shapes, const Shape& to);
 
   int64_t count_ = 0;
-  std::vector<int64_t> extents_;              // axes that step alike are joined
+  std::vector<int64_t> extents_;              // joined where the strides of all operands allow it
   std::vector<std::vector<int64_t>> strides_; // per operand and axis, in elements
 };
 

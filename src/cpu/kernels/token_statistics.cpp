@@ -13,8 +13,8 @@ namespace dllm::cpu {
 namespace {
 
 constexpr float kBanned = -std::numeric_limits<float>::infinity();
-constexpr int64_t kTileFloats =
-    int64_t{1} << 23; // logits of one tile of rows: 32 MB at most, unless one row is longer
+// Logits of one tile of rows, 32 MB. A tile has at least 8 rows, even if their logits need more.
+constexpr int64_t kTileFloats = int64_t{1} << 23;
 
 struct Inputs {
   const float* temperature;
@@ -56,7 +56,7 @@ struct Outputs {
     std::fill_n(top_ids + row * top, top, 0);
     std::fill_n(top_probs + row * top, top, 0.0f);
   }
-  // Probabilities of NaN; the ids have no meaning then.
+  // Sets the statistics of a row to NaN. The ids have no meaning then.
   void set_nan(int64_t row) const {
     constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
     max_prob[row] = log_sum_exp[row] = entropy[row] = draw_prob[row] = kNone;
@@ -73,7 +73,7 @@ std::vector<int32_t> ids_of(const uint8_t* flags, int64_t vocab) {
   return ids;
 }
 
-// Everything about one row of logits (vocab); weights and ids (vocab) are work space.
+// Computes all statistics of one row of logits (vocab). `weights` and `ids` (vocab) are work space.
 void row_statistics(const Inputs& in, const Outputs& out, int64_t row, float* logits, int64_t vocab,
                     float* weights, int32_t* ids) {
   out.clear(row);
@@ -95,7 +95,7 @@ void row_statistics(const Inputs& in, const Outputs& out, int64_t row, float* lo
   out.argmax[row] = static_cast<int32_t>(best);
   out.max_prob[row] = probability(best);
   int64_t found = 1;
-  ids[0] = static_cast<int32_t>(best); // one: without a second walk over the vocabulary
+  ids[0] = static_cast<int32_t>(best); // for top = 1 no second pass over the vocabulary is needed
   if (out.top != 1) found = best_ids(logits, vocab, out.top, ids);
   for (int64_t i = 0; i < found; ++i) {
     out.top_ids[row * out.top + i] = ids[i];
@@ -119,7 +119,8 @@ void row_statistics(const Inputs& in, const Outputs& out, int64_t row, float* lo
   out.shaped_entropy[row] = shaped.entropy;
 }
 
-// work(row, slot) of every row, with slots of work space. A run that may be left looks at its pause after a row of each thread.
+// Calls work(row, slot) for every row; each slot has its own work space. A run that may be paused
+// calls look() after each thread has finished a row.
 template <class Work>
 void for_rows(const KernelCall& call, int64_t rows, int64_t slots, const Work& work) {
   if (call.pause == nullptr) {
@@ -140,9 +141,9 @@ void for_rows(const KernelCall& call, int64_t rows, int64_t slots, const Work& w
   }
 }
 
-// x, weight, [bias], [scale], [count], temperature, top_k, top_p, uniform, [noise],
-// [banned] -> TokenStatistics. Logits exist for one tile of rows at a time; a row is worked on by one thread,
-// alone.
+// x, weight, [bias], [scale], [count], temperature, top_k, top_p, uniform, [noise], [banned] ->
+// TokenStatistics. Logits exist for one tile of rows at a time. One thread computes the statistics
+// of a row.
 Kernel make_token_statistics(const CompileInfo& info) {
   ScratchLayout layout;
   const Head head(info, layout);

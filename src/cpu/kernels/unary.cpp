@@ -1,4 +1,4 @@
-// y = f(x), elementwise: the functions of simd/functions.h and the exact ones.
+// y = f(x), elementwise, for the functions of simd/functions.h and for exact functions.
 
 #include "cpu/kernel.h"
 #include "cpu/simd/functions.h"
@@ -39,7 +39,7 @@ Kernel make_function(const CompileInfo& info) {
   return kernel;
 }
 
-// Integers wrap: the negative of the smallest one is itself.
+// Returns -x. Integers wrap, so the negative of the smallest integer is itself.
 template <class T> T negative_of(T x) {
   if constexpr (std::is_floating_point_v<T>)
     return -x;
@@ -55,10 +55,10 @@ template <class T> T size_of(T x) {
 template <class T> T sign_of(T x) {
   if (x > T{0}) return T{1};
   if (x < T{0}) return static_cast<T>(-1);
-  return x; // zeros keep their sign, NaN stays
+  return x; // keeps NaN and the sign of zero
 }
 float round_even(float x) {
-  if (!(std::fabs(x) < 8388608.0f)) return x; // whole already
+  if (!(std::fabs(x) < 8388608.0f)) return x; // whole, infinite or NaN
   const float magic = std::copysign(8388608.0f, x);
   return std::copysign((x + magic) - magic, x);
 }
@@ -105,7 +105,7 @@ std::vector<KernelEntry> unary_entries() {
 
 } // namespace
 
-// The exact ones above, and every function of simd/functions.cpp.
+// Returns the exact functions above and every function of simd/functions.cpp.
 KernelList unary_kernels() {
   static const std::vector<KernelEntry> entries = unary_entries();
   return entries;

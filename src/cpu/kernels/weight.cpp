@@ -1,4 +1,4 @@
-// Weight operands and heads.
+// Implements weight operands and heads (weight.h).
 
 #include "cpu/kernels/weight.h"
 

@@ -1,24 +1,24 @@
 #pragma once
-// Weights as operands of products: a matrix, and the head of a language model.
+// Weights as operands of products. WeightOperand is a matrix, and Head is the head of a language
+// model.
 
 #include "cpu/gemm/gemm.h"
 #include "cpu/kernel.h"
 
 namespace dllm::cpu {
 
-// A weight matrix as an operand of a product: packed for good when the engine keeps its forms, else
-// packed per call.
-
-// A weight that is multiplied a block of `out` at a time.
+// The blocks of a weight that is multiplied one block of `out` at a time.
 struct WeightBlocks {
   int64_t most = 0;         // ids of a block; even
-  bool packs_itself = true; // false: the caller that multiplies packs each block
+  bool packs_itself = true; // false: the caller packs each block
 };
 
-// How one weight (out, in) enters x w^T (kPacked) or dy w (kPackedTransposed).
+// A weight (out, in) as an operand of x w^T (kPacked) or dy w (kPackedTransposed). If the engine
+// keeps its packed form, that form is used. Otherwise each call packs the weight.
 class WeightOperand {
 public:
-  // input: index in the node. rows: the most that are multiplied. Adds the scratch it needs to `layout`.
+  // `input` is the index in the node, `rows` the most rows that are multiplied. Adds its scratch
+  // memory to `layout`.
   WeightOperand(const CompileInfo& info, size_t input, Form form, int64_t rows,
                 ScratchLayout& layout);
   WeightOperand(const CompileInfo& info, size_t input, Form form, int64_t rows,
@@ -28,16 +28,17 @@ public:
   FormSet wants() const;
   int64_t out() const { return out_; }
   int64_t in() const { return in_; }
-  // How a block that the caller packs lies.
+  // Returns the form of a block that the caller packs.
   const PanelForm& form() const { return stored_; }
-  // Bytes of one panel of the packed form: 16 rows, whole chains.
+  // Returns the bytes of one panel of the packed form, which has 16 rows and whole chains.
   int64_t panel_bytes() const;
-  // The panels; packs them first when the operand has only its plain form.
+  // Returns the panels. Packs them first when the operand has only its plain form.
   const std::byte* panels(const KernelCall& call) const;
-  // All of a product but A and C.
+  // Returns the product with all members set but A, C and m.
   Gemm gemm(const KernelCall& call) const;
-  // Without work space for rounded activations, rounded().
+  // Returns the product as gemm() for these panels, without the work space for rounded activations.
   Gemm product(const std::byte* panels) const;
+  // Returns the work space for rounded activations.
   std::byte* rounded(const KernelCall& call) const { return call.scratch + rounded_; }
 
 private:
@@ -48,45 +49,47 @@ private:
   Form form_;
   bool kept_;
   int64_t out_, in_;
-  PanelForm stored_;        // as it is kept, or packed in a call
-  PanelForm panels_;        // as the product reads it
-  int64_t scratch_ = -1;    // packed here when no form is kept
-  int64_t transposed_ = -1; // blocks, transposed: f32 panels
-  int64_t rounded_ = 0;     // activations, in arithmetics other than f32
+  PanelForm stored_;        // form that is kept, or packed in a call
+  PanelForm panels_;        // form that the product reads
+  int64_t scratch_ = -1;    // offset of the packed form when none is kept
+  int64_t transposed_ = -1; // offset of f32 panels, for transposed weights in blocks
+  int64_t rounded_ = 0;     // offset of rounded activations
 };
 
-// The packed form kept for an operand; blocks have no transposed one, theirs is made from kPacked.
+// Returns the packed form that is kept for an operand. Weights in blocks keep only kPacked, from
+// which the transposed panels are made.
 inline Form kept_form(Form form, const WeightFormat* format) {
   return format != nullptr ? kPacked : form;
 }
-// Fails when products cannot read the format.
+// Fails with unimplemented when products cannot read the format of the weight.
 void expect_lanes(const char* op, const graph::ValueType& weight);
 
-// The head of a language model as an operand: logits = x w^T * scale + bias, then softcap * tanh(./
-// softcap) when the model has one, for a block of rows and of the vocabulary. Inputs 0 x (capacity,
-// in), 1 weight (vocab, in), then bias and scale where the attributes have them.
+// The head of a language model as an operand. It computes logits z = x w^T * scale + bias for a
+// block of rows and of the vocabulary. A model with a softcap has the logits softcap * tanh(z /
+// softcap). The inputs are 0 x (capacity, in), 1 weight (vocab, in), then bias and scale where the
+// attributes have them.
 
 class Head {
 public:
   Head(const CompileInfo& info, ScratchLayout& layout);
-  // Logits of at most `rows` rows and a block of ids at a time.
+  // A head that computes logits of at most `rows` rows and one block of ids at a time.
   Head(const CompileInfo& info, int64_t rows, const WeightBlocks& blocks, ScratchLayout& layout);
 
   int64_t capacity() const { return capacity_; }
   int64_t vocab() const { return weight_.out(); }
   int64_t in() const { return weight_.in(); }
-  size_t next_input() const { return next_input_; } // the first one after scale
-  const float* scale(const KernelCall& call) const; // or null
+  size_t next_input() const { return next_input_; } // first input after those of the head
+  const float* scale(const KernelCall& call) const; // null: none
   float softcap() const { return softcap_; }        // 0: none
   FormSet wants() const { return weight_.wants(); }
 
   const std::byte* panels(const KernelCall& call) const { return weight_.panels(call); }
   const PanelForm& form() const { return weight_.form(); }
-  // to (rows, end - begin) = logits of x (rows, in) at ids [begin, end). REQUIRES: begin is a
-  // multiple of 16.
+  // Writes the logits of x (rows, in) at ids [begin, end) to `to` (rows, end - begin). `panels` are
+  // the panels of the whole weight. REQUIRES: begin is a multiple of 16.
   void logits(const KernelCall& call, const std::byte* panels, const float* x, int64_t rows,
               int64_t begin, int64_t end, float* to, int64_t to_stride) const;
-  // The same with the panels of these ids alone.
+  // Writes the same logits; `block` has the panels of these ids only.
   void block_logits(const KernelCall& call, const std::byte* block, const float* x, int64_t rows,
                     int64_t begin, int64_t end, float* to, int64_t to_stride) const;
   int64_t panel_bytes() const { return weight_.panel_bytes(); }
@@ -100,11 +103,12 @@ private:
   size_t next_input_ = 2;
 };
 
-// min(max(count, 0), capacity); input -1: capacity.
+// Returns min(max(count, 0), capacity), where `input` is the index of count i32(). Returns capacity
+// when `input` is -1.
 int64_t rows_in_use(const KernelCall& call, int input, int64_t capacity);
 
-// Ids of a vocabulary block such that rows x block stays near 16 MB: a multiple of 512. Bits do not
-// depend on it.
+// Returns the ids of a vocabulary block, a multiple of 512 such that rows x block is near 16 MB.
+// Bits do not depend on it.
 int64_t vocab_block(int64_t rows, int64_t vocab);
 
 } // namespace dllm::cpu

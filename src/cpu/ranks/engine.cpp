@@ -1,4 +1,4 @@
-// The engine of the ranks that this process has: all of a mesh, or one.
+// Implements the engine of the ranks in this process, which are all ranks of a mesh or one of them.
 #include "cpu/engine.h"
 #include "base/error.h"
 #include "comm/mpi/process_ranks.h"
@@ -15,7 +15,8 @@
 namespace dllm::cpu {
 namespace {
 
-// What one of `ranks` gets of a number that all share; 0 means any.
+// Returns the share of one of `ranks` ranks, at least 1. A whole of 0 means the default and stays
+// 0.
 int64_t share_of(int64_t whole, int64_t ranks) {
   return whole == 0 ? 0 : std::max<int64_t>(1, whole / ranks);
 }
@@ -122,7 +123,7 @@ public:
   }
   int64_t i64(std::string_view key) const override {
     const bool summed = key == "threads" || key == "bytes_sent" || key.starts_with("memory_");
-    if (key == "rank_wait_us") { // the longest
+    if (key == "rank_wait_us") { // the longest wait of a rank
       int64_t longest = 0;
       for (const auto& engine : ranks_->engines) longest = std::max(longest, engine->i64(key));
       return longest;
@@ -133,7 +134,7 @@ public:
         [&](int64_t total, const auto& engine) { return total + engine->i64(key); });
   }
 
-  // Ranks beyond the processors share them.
+  // Counts only ranks that run at the same time. More ranks than processors share the processors.
   double peak_flops() override {
     const int64_t threads = std::max<int64_t>(1, first().i64("threads"));
     const int64_t at_once = std::clamp<int64_t>(allowed_cpus() / threads, 1, ranks_->count());
@@ -157,7 +158,8 @@ private:
   std::shared_ptr<Ranks> ranks_;
 };
 
-// The mesh of so many processes; without one they share the rows of a batch.
+// Returns the mesh of the options for `processes` processes. Without the options mesh and ranks,
+// all processes are on the data axis and share the rows of a batch.
 graph::Mesh mesh_of_processes(const Options& options, int64_t processes) {
   const graph::Mesh mesh = graph::mesh_of(options);
   const bool is_free = options.str("mesh").empty() && options.i64("ranks") == 0;

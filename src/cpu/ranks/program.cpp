@@ -1,4 +1,4 @@
-// Arrays and programs of several ranks.
+// Implements arrays and programs of several ranks (ranks.h).
 #include "base/error.h"
 #include "cpu/ranks/ranks.h"
 
@@ -12,7 +12,7 @@
 namespace dllm::cpu {
 namespace {
 
-// What a rank throws because another one failed: comm::Communicator.
+// Returns true for an error that a communicator throws on one rank because another rank failed.
 bool is_echo(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
@@ -64,7 +64,7 @@ void Ranks::each(const std::function<void(size_t here)>& fn) const {
                                   std::string("a thread cannot be started: ") + error.what()));
   }
   call(0);
-  // Ranks without a thread take part too, one after the other: all must have seen the failure.
+  // Ranks without a thread are called here in turn, because every rank must see the failure.
   for (size_t rank = started; rank < engines.size(); ++rank) call(rank);
   for (std::thread& thread : threads) thread.join();
   if (std::ranges::any_of(failures, [](const auto& f) { return bool(f); })) rethrow_cause(failures);
@@ -127,7 +127,7 @@ std::vector<Tensor> RanksBuffer::read_dealt(std::span<const int64_t> owners,
   return rows;
 }
 
-// Ranks that hold copies of the parts of `process` send nothing to it.
+// The group has one rank for each part; ranks with copies of these parts send nothing.
 Tensor RanksBuffer::gathered(const Tensor& own, int64_t process, const Task* task) const {
   const graph::Mesh& mesh = ranks_->mesh;
   const bool everywhere = process == kEverywhere;
@@ -188,8 +188,9 @@ RanksProgram::PartLists RanksProgram::parts_of(std::span<const graph::BufferRef>
   return parts;
 }
 
-// A donated buffer without another holder leaves its parts to the run, which writes in place only where there is one
-// holder. They go back when the run fails and has lost nothing.
+// Runs the program on all ranks of this process. A run writes in place only into parts with one
+// holder, so a donated buffer without another holder moves its parts to the run. When the run fails
+// without StateLost, the buffer gets its parts again.
 std::vector<graph::BufferRef> RanksProgram::run(std::span<const graph::BufferRef> inputs,
                                                 const Task* task, graph::StopRule rule) {
   const auto turn = lock_with_task(ranks_->running, task);

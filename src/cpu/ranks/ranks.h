@@ -1,6 +1,7 @@
 #pragma once
-// The ranks of a mesh that this process has, all or one of them: an engine each, that meet in collective operations. Seen
-// from outside they are one engine, which takes whole arrays in, cuts them, and gives whole arrays back.
+// The ranks of a mesh that run in this process, all of them or one. Each rank has an engine, and
+// the engines meet in collective operations. To a caller they are one engine, which takes whole
+// arrays, cuts them, and returns whole arrays.
 
 #include "base/task.h"
 #include "comm/communicator.h"
@@ -15,26 +16,27 @@
 
 namespace dllm::cpu {
 
-// Shared by the engine of several ranks and its programs.
+// The state that the engine of several ranks shares with its programs and buffers.
 struct Ranks {
   graph::Mesh mesh;
   int64_t first = 0;                                   // rank of engines[0]
-  std::vector<std::shared_ptr<graph::Engine>> engines; // of the ranks here, in their order
+  std::vector<std::shared_ptr<graph::Engine>> engines; // of this process's ranks, in order
   std::vector<std::shared_ptr<comm::Communicator>> communicators;
-  mutable std::timed_mutex running; // runs take turns: ranks must meet in one order
+  mutable std::timed_mutex running; // held during a run, because ranks must meet in one order
 
   int64_t count() const { return static_cast<int64_t>(engines.size()); }
-  // True when the other ranks are in other processes.
+  // Returns true when other ranks run in other processes.
   bool is_part() const { return count() < mesh.ranks(); }
   graph::Placement place(size_t here) const { return {mesh, first + static_cast<int64_t>(here)}; }
-  // fn(index into engines), each on a thread, the first on that of the caller. Throws the failure that the others follow
-  // from.
+  // Calls fn(index into engines) for each engine, index 0 on the caller's thread and the others on
+  // threads of their own. When calls fail it throws the failure that caused the others.
   void each(const std::function<void(size_t here)>& fn) const;
 };
 
 class RanksBuffer final : public graph::Buffer {
 public:
-  // readable: the parts make the array of layout(); else they have nothing to do with each other.
+  // `readable` is true when the parts together are one array with layout(). Otherwise the parts are
+  // unrelated arrays, and reading fails.
   RanksBuffer(std::shared_ptr<const Ranks> ranks, std::vector<graph::BufferRef> parts,
               bool readable = true);
 
@@ -44,13 +46,14 @@ public:
   Tensor read_part(const Task* task = nullptr) const override;
   std::vector<Tensor> read_dealt(std::span<const int64_t> owners,
                                  const Task* task = nullptr) const override;
-  int64_t memory_bytes() const override;                    // of the ranks here
-  std::vector<graph::BufferRef>& parts() { return parts_; } // of the ranks here
+  int64_t memory_bytes() const override;                    // of this process's ranks
+  std::vector<graph::BufferRef>& parts() { return parts_; } // of this process's ranks
 
 private:
   void expect_readable() const;
-  // The whole of which `own` is this rank's part, from the ranks that hold the others: on all processes, or on one.
   static constexpr int64_t kEverywhere = -1;
+  // Gathers the parts of an array from all ranks and returns the whole, on one process or on all
+  // (kEverywhere). `own` is this rank's part. Other processes get an undefined tensor.
   Tensor gathered(const Tensor& own, int64_t process, const Task* task) const;
 
   std::shared_ptr<const Ranks> ranks_;
@@ -60,7 +63,7 @@ private:
   bool readable_;
 };
 
-// One graph, compiled for every rank.
+// A graph that is compiled for every rank of this process.
 class RanksProgram final : public graph::Program {
 public:
   RanksProgram(std::shared_ptr<Ranks> ranks, std::shared_ptr<const graph::Graph> graph);
@@ -77,7 +80,7 @@ private:
   PartLists parts_of(std::span<const graph::BufferRef> inputs) const;
 
   std::shared_ptr<Ranks> ranks_;
-  std::vector<std::shared_ptr<graph::Program>> programs_; // of the ranks here
+  std::vector<std::shared_ptr<graph::Program>> programs_; // of this process's ranks
   std::vector<bool> donated_;                             // by input
 };
 

@@ -9,7 +9,8 @@
 
 #include "cpu/simd/math-inl.h"
 
-// Every function: the name of its operation, its name here, its value at a vector v.
+// One line per function: the name of its operation, its name in this file, and its value at a
+// vector v.
 #undef DLLM_FUNCTIONS
 #define DLLM_FUNCTIONS(X)                                                                          \
   X("exp", Exp, Exp(d, v))                                                                         \
@@ -58,7 +59,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace dllm::cpu {
 
-// One exported table and one entry per function: the entry picks the instruction set at each call.
+// Defines one exported table and one entry per function. The entry chooses the instruction set at
+// each call.
 #define DLLM_ENTRY(NAME, FUNCTION, EXPRESSION)                                                     \
   HWY_EXPORT(Map##FUNCTION);                                                                       \
   static void Call##FUNCTION(const float* x, float* y, int64_t count) {                            \

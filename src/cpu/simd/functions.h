@@ -1,5 +1,6 @@
 #pragma once
-// Elementary functions over arrays, on the best instruction set of the chip; the same bits on all of them.
+// Elementary functions over arrays. They run on the best instruction set of the chip and have the
+// same bits on every instruction set.
 
 #include <cstdint>
 #include <span>
@@ -9,27 +10,29 @@
 
 namespace dllm::cpu {
 
-// y[i] = f(x[i]); y may be x.
+// Computes y[i] = f(x[i]) for i < count; y may be x.
 using MapFn = void (*)(const float* x, float* y, int64_t count);
 
 struct Function {
-  std::string_view name; // of its operation
+  std::string_view name; // of the graph operation
   MapFn map;
 };
-// The table of functions.cpp. rsqrt is 1 / sqrt, both exact.
+// Returns the table of functions.cpp. rsqrt is 1 / sqrt(x), where both operations round correctly.
 std::span<const Function> functions();
-// Null for a name that is not in the table.
+// Returns null for a name that is not in the table.
 MapFn find_function(std::string_view name);
 
-// The instruction sets that vector code is compiled for, the best first: those of simd/targets.h, on every compiler.
+// Returns the instruction sets that vector code is compiled for, the best first. simd/targets.h
+// selects the same sets with every compiler.
 std::vector<std::string> compiled_targets();
 
-// Sum in 16 virtual lanes and one fixed tree; largest element (-infinity when empty, NaN passed
-// over).
+// Returns the sum, added in 16 virtual lanes and one fixed tree.
 float sum16(const float* x, int64_t count);
+// Returns the largest element, or -infinity for no elements. NaN is ignored.
 float max16(const float* x, int64_t count);
 
-// x^y through double precision, written out so that every machine gives the same bits. Special cases as C's pow.
+// Returns x^y. It is computed by series in double precision, so every machine gives the same bits.
+// Special cases are those of pow() in C.
 float power(float x, float y);
 
 } // namespace dllm::cpu

@@ -1,9 +1,11 @@
-// Vector mathematics with the same bits on every instruction set: only additions, products,
+// Vector mathematics with the same bits on every instruction set. It uses only additions, products,
 // divisions, square roots, explicit fused multiply-adds and integer operations, each rounded once.
-// Included once per target (Highway style). Errors in units in the last place over the whole f32
-// range, checked by tests/unit/cpu/math_test.cpp: Exp 1, Log 1, Log1p 2, Expm1 2, Tanh 3, Logistic
-// 2, Erf 2, Sin and Cos 2 (1e-7 absolute near their zeros). Polynomials: minimax fits of our own
-// (Remez); argument reduction after Cody & Waite 1980.
+// The header is included once per target of Highway.
+//
+// Largest errors over the whole f32 range in units in the last place: Exp 1, Log 1, Log1p 2, Expm1
+// 2, Tanh 3, Logistic 2, Erf 2, Sin and Cos 2 (1e-7 absolute near their zeros).
+// tests/unit/cpu/math_test.cpp checks them. The polynomials are minimax fits by the method of
+// Remez. Argument reduction follows Cody & Waite 1980.
 
 #if defined(DLLM_CPU_SIMD_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DLLM_CPU_SIMD_MATH_INL_H_
@@ -27,11 +29,11 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// 1, 4, 8 or 16 lanes. Sums are kept in 16 virtual lanes whatever the width.
+// Vectors have 1, 4, 8 or 16 lanes. Sums always have 16 virtual lanes.
 using F32 = hn::CappedTag<float, 16>;
 inline constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(F32()));
 
-// a * b + c, rounded once.
+// Returns a * b + c, rounded once.
 template <class V> HWY_INLINE V Fma(V a, V b, V c) {
 #if HWY_TARGET == HWY_SCALAR
   return V(std::fma(a.raw, b.raw, c.raw));
@@ -41,7 +43,7 @@ template <class V> HWY_INLINE V Fma(V a, V b, V c) {
   return hn::MulAdd(a, b, c);
 #endif
 }
-// c - a * b, rounded once.
+// Returns c - a * b, rounded once.
 template <class V> HWY_INLINE V Fnma(V a, V b, V c) {
 #if HWY_TARGET == HWY_SCALAR
   return V(std::fma(-a.raw, b.raw, c.raw));
@@ -50,7 +52,8 @@ template <class V> HWY_INLINE V Fnma(V a, V b, V c) {
 #endif
 }
 
-// Horner's rule; coefficients from the highest power down to the constant.
+// Evaluates a polynomial by Horner's rule. The coefficients go from the highest power to the
+// constant.
 template <class D, class V> HWY_INLINE V Polynomial(D, V, V sum) {
   return sum;
 }
@@ -59,23 +62,24 @@ HWY_INLINE V Polynomial(D d, V x, V sum, float next, Rest... rest) {
   return Polynomial(d, x, Fma(sum, x, hn::Set(d, next)), rest...);
 }
 
-// Nearest integer (ties to even) of |x| < 2^22, as a float and in *integer.
+// Returns the nearest integer of x (ties to even) as a float, and writes it to *integer. REQUIRES:
+// |x| < 2^22.
 template <class D, class V>
 HWY_INLINE V NearestWhole(D d, V x, hn::Vec<hn::RebindToSigned<D>>* integer) {
   const hn::RebindToSigned<D> di;
-  const V magic = hn::Set(d, 12582912.0f); // 1.5 * 2^23: the sum's last bit is worth 1
+  const V magic = hn::Set(d, 12582912.0f); // 1.5 * 2^23, so the last bit of the sum is worth 1
   const V sum = hn::Add(x, magic);
   *integer = hn::Sub(hn::BitCast(di, sum), hn::BitCast(di, magic));
   return hn::Sub(sum, magic);
 }
 
-// 2^n for -126 <= n <= 127.
+// Returns 2^n. REQUIRES: -126 <= n <= 127.
 template <class D, class VI> HWY_INLINE hn::Vec<D> PowerOfTwo(D d, VI n) {
   const hn::RebindToSigned<D> di;
   return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(n, hn::Set(di, 127))));
 }
 
-// x = n ln 2 + r with |r| <= ln 2 / 2; returns exp(r) - 1 = r + r^2 p(r).
+// Returns exp(r) - 1 = r + r^2 p(r), where x = n ln 2 + r and |r| <= ln 2 / 2.
 template <class D, class V> HWY_INLINE V ReducedExpm1(D d, V x, hn::Vec<hn::RebindToSigned<D>>* n) {
   const V whole = NearestWhole(d, hn::Mul(x, hn::Set(d, 1.44269502f)), n);
   V r = Fnma(whole, hn::Set(d, 0.693147182f), x);
@@ -85,7 +89,8 @@ template <class D, class V> HWY_INLINE V ReducedExpm1(D d, V x, hn::Vec<hn::Rebi
   return Fma(hn::Mul(r, r), p, r);
 }
 
-// Exactly 0 where exp(x) is no normal number (x < -87.3365), infinity above 88.7228, NaN of NaN.
+// Returns exp(x). The result is exactly 0 where exp(x) is not a normal number (x < -87.3365),
+// infinity above 88.7228, and NaN for NaN.
 template <class D, class V> HWY_INLINE V Exp(D d, V x) {
   const hn::RebindToSigned<D> di;
   const V lowest = hn::Set(d, -87.3365402f), highest = hn::Set(d, 89.0f);
@@ -93,19 +98,20 @@ template <class D, class V> HWY_INLINE V Exp(D d, V x) {
   clamped = hn::IfThenElse(hn::Gt(x, highest), highest, clamped);
   hn::Vec<decltype(di)> n;
   const V grown = hn::Add(hn::Set(d, 1.0f), ReducedExpm1(d, clamped, &n));
-  const auto half = hn::ShiftRight<1>(n); // in two steps: 2^128 is no float
+  const auto half = hn::ShiftRight<1>(n); // two factors, because 2^128 is not a float
   const V y = hn::Mul(hn::Mul(grown, PowerOfTwo(d, half)), PowerOfTwo(d, hn::Sub(n, half)));
   return hn::IfThenZeroElse(hn::Lt(x, lowest), y);
 }
 
-// The same bits for x <= 0, with a third of the operations less: 2^n is a float there.
+// Returns the bits of Exp with a third fewer operations, because 2^n is a float for x <= 0.
+// REQUIRES: x <= 0.
 template <class D, class V> HWY_INLINE V ExpBelowOne(D d, V x) {
   hn::Vec<hn::RebindToSigned<D>> n;
   const V grown = hn::Add(hn::Set(d, 1.0f), ReducedExpm1(d, x, &n));
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.3365402f)), hn::Mul(grown, PowerOfTwo(d, n)));
 }
 
-// exp(x) - 1 without cancellation near 0.
+// Returns exp(x) - 1 without cancellation near 0.
 template <class D, class V> HWY_INLINE V Expm1(D d, V x) {
   const hn::RebindToSigned<D> di;
   const V one = hn::Set(d, 1.0f), lowest = hn::Set(d, -18.0f), large = hn::Set(d, 18.0f);
@@ -120,15 +126,16 @@ template <class D, class V> HWY_INLINE V Expm1(D d, V x) {
   return hn::IfThenElse(hn::Gt(x, large), Exp(d, x), y);
 }
 
-// -infinity at 0, NaN below 0. Subnormal arguments are exact.
+// Returns the natural logarithm, -infinity at 0, and NaN below 0. Subnormal arguments are scaled
+// exactly.
 template <class D, class V> HWY_INLINE V Log(D d, V x) {
   const hn::RebindToSigned<D> di;
   const V one = hn::Set(d, 1.0f);
   const auto tiny = hn::Lt(x, hn::Set(d, 1.17549435e-38f));
   const V scaled = hn::IfThenElse(tiny, hn::Mul(x, hn::Set(d, 8388608.0f)), x);
   const auto bits = hn::BitCast(di, scaled);
-  const auto n = hn::ShiftRight<23>(
-      hn::Sub(bits, hn::Set(di, 0x3F3504F3))); // mantissa in [sqrt(1/2), sqrt(2))
+  // The mantissa is in [sqrt(1/2), sqrt(2)).
+  const auto n = hn::ShiftRight<23>(hn::Sub(bits, hn::Set(di, 0x3F3504F3)));
   const V f = hn::Sub(hn::BitCast(d, hn::Sub(bits, hn::ShiftLeft<23>(n))), one);
   V e = hn::ConvertTo(d, n);
   e = hn::Sub(e, hn::IfThenElseZero(tiny, hn::Set(d, 23.0f)));
@@ -141,17 +148,18 @@ template <class D, class V> HWY_INLINE V Log(D d, V x) {
   y = Fma(e, hn::Set(d, 1.42860677e-6f), y);
   y = Fma(e, hn::Set(d, 0.693145752f), hn::Add(f, y));
   const V infinity = hn::Set(d, HUGE_VALF);
-  y = hn::IfThenElse(hn::Lt(x, infinity), y, x); // infinity and NaN stay
+  y = hn::IfThenElse(hn::Lt(x, infinity), y, x); // keeps infinity and NaN
   y = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), hn::Neg(infinity), y);
   return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Set(d, NAN), y);
 }
 
-// log(1 + x): the logarithm of the rounded sum, corrected by what rounding lost.
+// Returns log(1 + x), the logarithm of the rounded sum with a correction for the rounding error.
 template <class D, class V> HWY_INLINE V Log1p(D d, V x) {
   const V one = hn::Set(d, 1.0f);
   const V u = hn::Add(one, x);
   const V lost = hn::Sub(x, hn::Sub(u, one));
-  // Above 2^24 the correction is below half a unit; and infinity minus infinity must not get in.
+  // Above 2^24 the correction is below half a unit. Without the bound, infinity - infinity would
+  // give NaN.
   const V correction = hn::IfThenElseZero(hn::Lt(x, hn::Set(d, 16777216.0f)), hn::Div(lost, u));
   V y = hn::Add(Log(d, u), correction);
   y = hn::IfThenElse(hn::Eq(u, hn::Zero(d)), hn::Set(d, -HUGE_VALF), y);
@@ -166,7 +174,7 @@ template <class D, class V> HWY_INLINE V Tanh(D d, V x) {
   return hn::CopySign(y, x);
 }
 
-// 1 / (1 + exp(-x)), accurate on both sides.
+// Returns 1 / (1 + exp(-x)), accurate for both signs of x.
 template <class D, class V> HWY_INLINE V Logistic(D d, V x) {
   const V one = hn::Set(d, 1.0f);
   const V z = Exp(d, hn::Neg(hn::Abs(x)));
@@ -180,7 +188,7 @@ template <class D, class V> HWY_INLINE V Erf(D d, V x) {
   const V near_zero = Polynomial(d, s, hn::Set(d, 8.39729328e-5f), -0.000814968895f, 0.0052017062f,
                                  -0.0268596988f, 0.112837017f, -0.376126349f, 0.128379166f);
   const V small = Fma(near_zero, size, size);
-  // 1 - exp(-p(|x|)) where p = -log(erfc)
+  // erf = 1 - exp(-p(|x|)) where p = -log(erfc)
   const V t = hn::IfThenElse(hn::Gt(size, hn::Set(d, 3.95f)), hn::Set(d, 3.95f), size);
   const V p =
       Polynomial(d, t, hn::Set(d, 5.22286712e-7f), 1.43060179e-5f, -0.000396677002f, 0.00405340455f,
@@ -191,7 +199,8 @@ template <class D, class V> HWY_INLINE V Erf(D d, V x) {
   return hn::IfThenElse(hn::Eq(x, x), hn::CopySign(y, x), x);
 }
 
-// Giles 2012, "Approximating the erfinv function", the single-precision form. NaN outside [-1, 1].
+// Returns the inverse of erf, and NaN outside [-1, 1]. It is the single-precision form of Giles
+// 2012, "Approximating the erfinv function".
 template <class D, class V> HWY_INLINE V ErfInv(D d, V x) {
   const V one = hn::Set(d, 1.0f);
   const V w = hn::Neg(Log(d, hn::Mul(hn::Sub(one, x), hn::Add(one, x))));
@@ -206,8 +215,8 @@ template <class D, class V> HWY_INLINE V ErfInv(D d, V x) {
   return hn::IfThenElse(hn::Eq(hn::Abs(x), one), ends, y);
 }
 
-// sin and cos of |x| < 2^18 after three-part reduction by pi/2; larger angles go through integers,
-// lane by lane.
+// Writes sin(x) and cos(x). For |x| < 2^18 the angle is reduced by pi/2 in three parts. Larger
+// angles are reduced in integers, lane by lane.
 template <class D, class V> HWY_INLINE void SinCos(D d, V x, V* sine, V* cosine) {
   const hn::RebindToSigned<D> di;
   using VI = hn::Vec<decltype(di)>;
@@ -262,7 +271,7 @@ template <class D, class V> HWY_INLINE V Cos(D d, V x) {
   return cosine;
 }
 
-// One number of all lanes: halves onto halves.
+// Joins all lanes to one number by joining the lower and the upper half repeatedly.
 template <class D, class V, class F>
 HWY_INLINE float Fold(D, V lanes, [[maybe_unused]] const F& join) {
 #if HWY_TARGET != HWY_SCALAR
@@ -274,7 +283,8 @@ HWY_INLINE float Fold(D, V lanes, [[maybe_unused]] const F& join) {
   return hn::GetLane(lanes);
 }
 
-// The one order in which 16 lanes are added: halves onto halves.
+// Adds 16 virtual lanes in the one order that all sums use, the lower half to the upper half
+// repeatedly.
 HWY_INLINE float Tree16(hn::Vec<F32>* sums) {
   for (int64_t count = 16 / kLanes / 2; count > 0; count /= 2) {
     for (int64_t j = 0; j < count; ++j) sums[j] = hn::Add(sums[j], sums[j + count]);
@@ -282,8 +292,9 @@ HWY_INLINE float Tree16(hn::Vec<F32>* sums) {
   return Fold(F32(), sums[0], [](auto a, auto b) HWY_ATTR { return hn::Add(a, b); });
 }
 
-// The sum of value(0..n-1): element i goes to virtual lane i modulo 16, then Tree16. value(d, i)
-// gives the lanes i, i + 1, ... of tag d; it is also called with a tag of one lane for the tail.
+// Returns the sum of value(0..n-1). Element i is added to virtual lane i modulo 16, then Tree16
+// adds the lanes. value(d, i) returns elements i, i + 1, ... for the lanes of tag d. For the last
+// elements it is called with a tag of one lane.
 template <class F> HWY_INLINE float Sum16(int64_t n, const F& value) {
   const F32 d;
   const hn::CappedTag<float, 1> one;
@@ -304,7 +315,7 @@ template <class F> HWY_INLINE float Sum16(int64_t n, const F& value) {
   return Tree16(sums);
 }
 
-// The largest of value(0..n-1), -infinity when n is 0. NaN elements are passed over.
+// Returns the largest of value(0..n-1), or -infinity when n is 0. NaN elements are ignored.
 template <class F> HWY_INLINE float Max16(int64_t n, const F& value) {
   const F32 d;
   const hn::CappedTag<float, 1> one;

@@ -7,10 +7,11 @@
 namespace dllm::cpu {
 namespace {
 
-// log2 of a positive, finite x: the series of atanh around 1, 12 terms leave less than 2^-60.
+// Returns log2 of a positive, finite number by 13 terms of the series of atanh around 1. The other
+// terms are below 2^-60.
 double log2_of(float value) {
-  const auto bits =
-      std::bit_cast<uint64_t>(static_cast<double>(value)); // subnormal floats are normal doubles
+  // Subnormal floats are normal doubles.
+  const auto bits = std::bit_cast<uint64_t>(static_cast<double>(value));
   auto exponent = static_cast<int64_t>(bits >> 52) - 1023;
   double mantissa = std::bit_cast<double>((bits & 0xFFFFFFFFFFFFFull) | 0x3FF0000000000000ull);
   if (mantissa > 1.4142135623730951) {

@@ -11,36 +11,37 @@ namespace dllm::cpu {
 namespace {
 
 constexpr int64_t kColumns = 32;      // queries that are computed together
-constexpr int64_t kBlocksPerTask = 8; // share one packed tile of values, at most
+constexpr int64_t kBlocksPerTask = 8; // most blocks that share one packed tile of values
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
 
 // A tile of keys and values of one (batch, kv head).
 struct Tile {
   const float* keys = nullptr; // (width, dim), rows `stride` apart
   int64_t stride = 0, width = 0;
-  const std::byte* values = nullptr; // in panels of (vdim, width): chains over keys
+  const std::byte* values = nullptr; // panels of (vdim, width), with chains over keys
 };
 
-// Work space of a task.
+// The work space of a task. `keys` and `plain` hold rows that are not contiguous f32 rows in
+// memory.
 struct TaskSpace {
-  std::byte* values;
-  float* keys;       // (64, dim), and
-  float* plain;      // (64, vdim): for rows that are not evenly spaced
+  std::byte* values; // panels of (vdim, 64)
+  float* keys;       // (64, dim)
+  float* plain;      // values (64, vdim)
   float* scores;     // (64, 32)
-  std::byte* blocks; // of each block: queries in panels of (32, dim), then sums (32, vdim)
+  std::byte* blocks; // for each block: queries in panels of (32, dim), then sums (32, vdim)
 };
 
-// The keys and values of the next tile, which are prefetched while this one is computed: rows of a cache lie pages apart, and
-// no chip follows them by itself.
+// The keys and values of the next tile, which are prefetched while a tile is computed. Rows of a KV
+// cache are pages apart, and the hardware prefetcher of a chip does not follow them.
 class TileAhead {
 public:
-  // `shares`: calls of next() in all.
+  // `shares` is the number of calls of next().
   TileAhead(const KeyRows& k, const KeyRows& v, int64_t b, int64_t head, int64_t first,
             int64_t last, int64_t shares)
       : k_(k), v_(v), b_(b), head_(head), next_(first), last_(last),
         share_((last - first + shares - 1) / std::max<int64_t>(1, shares)) {}
 
-  // The next share; good until the next call.
+  // Returns the next share of the rows, valid until the next call.
   RowsAhead next() {
     RowsAhead ahead{rows_, 0, std::max(k_.row_bytes(), v_.row_bytes())};
     for (const int64_t end = std::min(last_, next_ + share_); next_ < end; ++next_) {
@@ -58,13 +59,14 @@ private:
   const std::byte* rows_[2 * kKeyTile];
 };
 
-// Up to 32 queries of the heads that share a kv head, head after head: Milakov & Gimelshein 2018 (online softmax), Dao et
-// al. 2022 (tiles). Scores lie key by key: the keys are read where they are, and only the queries are packed, once. A masked
-// score gives exactly 0 and a dead tile leaves maximum, sum and result as they are, so a query does not depend on its
-// block.
+// A block of up to 32 queries of the heads that share a kv head, head after head. It uses an online
+// softmax (Milakov & Gimelshein 2018) over tiles of keys (Dao et al. 2022). Scores are stored key
+// by key, so keys are read in place and only the queries are packed, once. A masked score gives
+// exactly 0, and a tile that a query does not see leaves its maximum, sum and result unchanged. So
+// the bits of a query do not depend on its block.
 class QueryBlock {
 public:
-  // `space`: work space of this block; `plain`: (32, dim) for the moment.
+  // `space` is the work space of this block. `plain` (32, dim) is used only by the constructor.
   QueryBlock(const AttentionShape& shape, const MaskView& mask, const KernelCall& call, int64_t b,
              int64_t kv_head, int64_t first, std::byte* space, float* plain)
       : s_(shape), call_(call), b_(b), kv_head_(kv_head), first_(first),
@@ -86,7 +88,7 @@ public:
 
   int64_t first_tile() const { return mask_.first_tile(); }
   int64_t last_tile() const { return mask_.last_tile(); }
-  // True when a query of the block sees a key of the tile; add_tile must follow.
+  // Returns true when a query of the block sees a key of the tile. add_tile must be called next.
   bool sees(int64_t tile) {
     return tile >= first_tile() && tile < last_tile() && mask_.bits(tile, bits_);
   }
@@ -139,7 +141,7 @@ public:
       if (sum_[c] > 0.0f) { // false for NaN
         lse = maximum_[c] + exact_log(sum_[c]);
         math_.scale(1.0f / sum_[c], s_.vdim, sums);
-      } else if (seen_[c] || std::isnan(sum_[c])) { // no score is a number
+      } else if (seen_[c] || std::isnan(sum_[c])) { // scores are NaN, or all are -infinity
         lse = std::numeric_limits<float>::quiet_NaN();
         std::fill_n(sums, s_.vdim, lse);
       } else if (s_.empty_average) {
@@ -153,17 +155,17 @@ public:
 private:
   int64_t head(int64_t c) const { return kv_head_ * s_.group() + (first_ + c) / s_.queries; }
   int64_t query(int64_t c) const { return (first_ + c) % s_.queries; }
-  int64_t columns() const { return panel_count(count_) * kPanel; } // those beyond count_ are unused
+  // Returns the columns in whole panels. Columns from count_ on are not used.
+  int64_t columns() const { return panel_count(count_) * kPanel; }
 
   const KeyRanges* find_ranges(const MaskView& mask) {
     for (int64_t c = 0; c < count_; ++c) ranges_[c] = mask.ranges(b_, query(c));
     return ranges_;
   }
 
-  // Scores of a tile -> weights relative to the running maximum of each query.
+  // Replaces the scores of a tile by weights relative to the running maximum of each query.
   void weigh(int64_t width, float* scores) {
-    // Without a cap the scale waits for the exponential; a product with it keeps the order (scale >
-    // 0).
+    // Without a cap the exponential applies the scale. A positive scale keeps the order of scores.
     const bool late = s_.softcap <= 0.0f && s_.scale > 0.0f;
     const float factor = late ? s_.scale : 1.0f;
     for (int64_t key = 0; key < width && !late; ++key)
@@ -176,7 +178,7 @@ private:
     for (int64_t c = 0; c < count_; ++c) {
       seen_[c] = seen_[c] || bits_[c] != 0;
       raise(c, highest[c] * factor);
-      // Every seen score is -infinity or NaN: weights of 0, or a sum of NaN.
+      // If every seen score is -infinity or NaN, the weights are 0 or the sum is NaN.
       shift[c] = maximum_[c] == kMasked ? -kMasked : maximum_[c];
     }
     math_.column_exp(scores, factor, shift, width, kColumns, columns(), sum_);
@@ -192,7 +194,7 @@ private:
     maximum_[c] = highest;
   }
 
-  // The plain mean of the values of all keys, in order.
+  // Writes the mean of the values of all keys, added in order.
   void average_values(float* sums, const KeyRows& v, float* buffer) const {
     call_.pool.check();
     for (int64_t key = 0; key < s_.keys; ++key)
@@ -210,7 +212,7 @@ private:
   const BlockMask mask_;
   uint64_t bits_[kColumns];
   float maximum_[kColumns], sum_[kColumns];
-  bool seen_[kColumns]; // a key that the mask lets through
+  bool seen_[kColumns]; // the mask allows at least one key so far
 };
 
 int64_t block_bytes(const AttentionShape& s) {
@@ -218,8 +220,8 @@ int64_t block_bytes(const AttentionShape& s) {
          kColumns * s.vdim * static_cast<int64_t>(sizeof(float));
 }
 
-// Blocks [first, last) of one (batch, kv head): every tile is read and packed once for all of them and stays in the near
-// caches.
+// Computes the blocks [first, last) of one (batch, kv head). Every tile is read and packed once for
+// all blocks and stays in the near caches.
 void run_task(const AttentionShape& s, const MaskView& mask, const KernelCall& call,
               const KeyRows& k, const KeyRows& v, int64_t b, int64_t kv_head, int64_t first,
               int64_t last, const TaskSpace& space) {
@@ -234,12 +236,12 @@ void run_task(const AttentionShape& s, const MaskView& mask, const KernelCall& c
     end = std::max(end, made.last_tile());
   }
   for (int64_t number = begin; number < end; ++number) {
-    call.pool.check(); // a tile of all these blocks: about 1 ms
+    call.pool.check(); // a tile takes about 1 ms for all blocks
     const int64_t at = number * kKeyTile, next = std::min(at + kKeyTile, s.keys);
     Tile tile;
     TileAhead ahead(k, v, b, kv_head, next,
                     number + 1 < end && k.plan.gathered ? std::min(next + kKeyTile, s.keys) : next,
-                    (s.vdim % kPanel == 0 ? 2 : 1) * (last - first)); // as add_tile() asks
+                    (s.vdim % kPanel == 0 ? 2 : 1) * (last - first)); // calls in add_tile()
     for (QueryBlock& block : blocks) {
       if (!block.sees(number)) continue;
       if (tile.keys == nullptr) {
@@ -256,7 +258,7 @@ void run_task(const AttentionShape& s, const MaskView& mask, const KernelCall& c
   for (const QueryBlock& block : blocks) block.finish(v, space.plain);
 }
 
-// q, k, v, mask params -> out, lse. A k or v that is gathered is read in its table.
+// q, k, v, mask params -> out, lse. If a `take` gathers k or v, the table is read in place.
 Kernel make_attention(const CompileInfo& info) {
   const AttentionShape s(info);
   const MaskPlan plan(info, 3);

@@ -8,15 +8,15 @@
 namespace dllm::cpu {
 namespace {
 
-constexpr int64_t kBlock = 64; // queries; counted from query 0
+constexpr int64_t kBlock = 64; // queries of a block; blocks begin at multiples of 64
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
 
-// Offsets of the scratch memory of one (batch, kv head) at work.
+// Offsets in the scratch memory of one (batch, kv head).
 struct GradScratch {
   ScratchLayout layout;
   int64_t keys, keys_transposed, values; // panels of (keys, dim), (dim, keys), (keys, vdim)
-  int64_t queries_transposed,
-      douts_transposed;    // panels of (dim, block), (vdim, block): chains over queries
+  // Panels of (dim, block) and (vdim, block), with chains over queries.
+  int64_t queries_transposed, douts_transposed;
   int64_t scores, dscores; // (block, 64)
 
   explicit GradScratch(const AttentionShape& s) {
@@ -30,9 +30,9 @@ struct GradScratch {
   }
 };
 
-// The gradient of one kv head: its query heads, their queries and the key tiles in order, so that
-// every element of dq, dk and dv is one chain. Probabilities are computed again from lse (Dao et
-// al. 2022, algorithm 4).
+// Computes the gradient of one kv head. It goes through its query heads, their queries and the key
+// tiles in order, so every element of dq, dk and dv is one chain. Probabilities are computed again
+// from lse (Dao et al. 2022, algorithm 4).
 class HeadGrad {
 public:
   HeadGrad(const AttentionShape& shape, const MaskView& mask, const KernelCall& call,
@@ -88,7 +88,7 @@ private:
     }
   }
 
-  // A query that sees nothing averages all values: each gets dout / keys.
+  // Adds dout / keys to the gradient of every value. A query that sees no key averages all values.
   void average_grad(const float* dout) const {
     call_.pool.check();
     float* dv = call_.outputs[2].out<float>() + s_.v_at(b_, kv_);
@@ -125,7 +125,8 @@ private:
                    call_.outputs[2].out<float>() + s_.v_at(b_, kv_), key);
   }
 
-  // p <- exp(score - lse), ds <- p (dp - sum dout out) scale; both exactly 0 where masked.
+  // Computes p = exp(score - lse) and ds = p (dp - sum dout out) scale in place. Both are exactly 0
+  // where masked.
   void weights(int64_t r, int64_t width, float* p, float* ds) const {
     if (bits_[r] == 0 || lse_[r] == kMasked) {
       std::fill_n(p, width, 0.0f);
@@ -137,8 +138,8 @@ private:
     math_.score_grads(lse_[r], shift_[r], s_.scale, s_.softcap, width, p, ds);
   }
 
-  // to (keys, n) rows [key, key + width) += a^T b, a (count, 64), b the panels of the block at
-  // `panels`.
+  // Adds a^T b to the rows [key, key + width) of `to` (keys, n). a is (count, 64), and b are the
+  // panels of the block at offset `panels`.
   void add_transposed(const float* a, int64_t width, int64_t panels, int64_t n, float* to,
                       int64_t key) const {
     Gemm gemm;

@@ -10,7 +10,7 @@
 namespace dllm::cpu {
 namespace {
 
-// Cuts `ranges` down to [begin, end).
+// Cuts `ranges` to [begin, end).
 void keep(KeyRanges& ranges, int64_t begin, int64_t end) {
   for (KeyRange& range : ranges.part) {
     range.begin = std::max(range.begin, begin);
@@ -18,8 +18,9 @@ void keep(KeyRanges& ranges, int64_t begin, int64_t end) {
   }
 }
 
-// Two streams of `length` positions, noised then clean (BD3LM, Arriola et al. 2025): noised sees
-// its own noised block and the clean blocks before it, clean sees clean blocks up to its own.
+// Applies two_stream to the ranges of position `at`. A row has `length` noised positions, then
+// `length` clean positions (BD3LM, Arriola et al. 2025). A noised position sees its own noised
+// block and the clean blocks before it. A clean position sees the clean blocks up to its own.
 void keep_two_stream(KeyRanges& ranges, int64_t at, int64_t length, int64_t block) {
   const bool noised = at < length;
   const int64_t own = (noised ? at : at - length) / block * block;
@@ -29,7 +30,7 @@ void keep_two_stream(KeyRanges& ranges, int64_t at, int64_t length, int64_t bloc
   keep(ranges, whole.begin, whole.end);
 }
 
-// Bits [begin, end) of a tile.
+// Returns the bits [begin, end) of a tile.
 uint64_t range_bits(int64_t begin, int64_t end) {
   begin = std::clamp<int64_t>(begin, 0, kKeyTile);
   end = std::clamp<int64_t>(end, 0, kKeyTile);
@@ -70,7 +71,8 @@ MaskPlan::MaskPlan(const CompileInfo& info, size_t first_input)
     input += entry->params;
     at = plus + 1;
   }
-  // two_stream replaces the first range by two: it must come before the others cut them.
+  // two_stream replaces the first range by two ranges, so it must come before the terms that cut
+  // ranges.
   std::stable_partition(terms_.begin(), terms_.end(),
                         [](const Term& term) { return term.kind == Kind::two_stream; });
 }
@@ -161,7 +163,7 @@ BlockMask::BlockMask(const MaskView& mask, int64_t batch, int64_t first, int64_t
       if (range.begin >= range.end) continue;
       any_ = {std::min(any_.begin, range.begin), std::max(any_.end, range.end)};
     }
-    // A second range leaves a gap: then the per-row bits decide.
+    // With a second range there is a gap, so the bits of each query are tested.
     const bool one = ranges[r].part[1].begin >= ranges[r].part[1].end;
     all_ = {std::max(all_.begin, ranges[r].part[0].begin),
             one ? std::min(all_.end, ranges[r].part[0].end) : 0};

@@ -1,4 +1,4 @@
-// Shapes, keys and values of attention.
+// Implements shapes, keys and values of attention (attention.h).
 
 #include "cpu/kernels/attention/attention.h"
 
@@ -20,8 +20,9 @@ const graph::Node* producer_of(const graph::Graph& graph, int32_t value, std::st
   return std::string_view(node.op->name) == op ? &node : nullptr;
 }
 
-// The take(table (rows, kv_heads * dim), indices (batch, keys)) behind a reshape, the take(table i8(rows, dim), indices
-// (batch, keys, kv_heads), scales), or null.
+// Returns the `take` that makes the value, directly or before a reshape, or null. It is take(table
+// (rows, kv_heads * dim), indices (batch, keys)), or take(table i8(rows, dim), indices (batch,
+// keys, kv_heads), scales).
 const graph::Node* gather_of(const graph::Graph& graph, int32_t value) {
   if (const graph::Node* reshape = producer_of(graph, value, "reshape")) value = reshape->inputs[0];
   const graph::Node* take = producer_of(graph, value, "take");
@@ -69,7 +70,7 @@ const float* KeyRows::row(int64_t batch, int64_t key, int64_t head, float* buffe
 const float* KeyRows::tile(int64_t batch, int64_t first, int64_t count, int64_t head, float* buffer,
                            int64_t* stride) const {
   const int64_t begin = row_of(batch, first);
-  // Keys of one request are usually contiguous; then nothing is copied.
+  // Keys of one request are usually contiguous, and then they are not copied.
   if (plan.dtype == DType::f32 && row_of(batch, first + count - 1) == begin + count - 1) {
     bool dense = true;
     for (int64_t i = 1; i < count && dense; ++i) dense = row_of(batch, first + i) == begin + i;
@@ -111,7 +112,7 @@ Gemm AttentionShape::score_product(const float* q, int64_t q_stride, int64_t row
   gemm.c = scores;
   gemm.c_stride = kKeyTile;
   gemm.m = rows;
-  // Whole panels: columns beyond the last key are zero and masked by the caller.
+  // The product has whole panels. Columns after the last key are zero, and the caller masks them.
   gemm.n = panel_count(std::min(kKeyTile, keys - tile * kKeyTile)) * kPanel;
   gemm.k = dims;
   return gemm;

@@ -1,4 +1,4 @@
-// Per-target: act(x), act(gate) * up, and their gradients.
+// act(x) and act(gate) * up over rows, and their gradients. The header is included once per target.
 
 #if defined(DLLM_CPU_KERNELS_ROWS_ACTIVATION_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DLLM_CPU_KERNELS_ROWS_ACTIVATION_INL_H_
@@ -17,7 +17,7 @@ namespace dllm::cpu::HWY_NAMESPACE {
 template <class V> struct ValueSlope { V value, slope; };
 
 struct Silu {
-  // x s(x); s + x s (1 - s)
+  // Value x s with s = logistic(x); slope s + x s (1 - s).
   template <class D, class V> static HWY_INLINE ValueSlope<V> Both(D d, V x) {
     const V s = Logistic(d, x), value = hn::Mul(x, s);
     return {value, Fma(value, hn::Sub(hn::Set(d, 1.0f), s), s)};
@@ -25,7 +25,7 @@ struct Silu {
 };
 
 struct Gelu {
-  // x P(x) with the normal distribution P; P + x density
+  // Value x P with P the normal distribution at x; slope P + x times the normal density.
   template <class D, class V> static HWY_INLINE ValueSlope<V> Both(D d, V x) {
     const V half = hn::Set(d, 0.5f);
     const V p = Fma(half, Erf(d, hn::Mul(x, hn::Set(d, 0.707106781f))), half);
@@ -36,7 +36,8 @@ struct Gelu {
 };
 
 struct GeluTanh {
-  // x/2 (1 + t), t = tanh(c (x + a x^3)); (1 + t)/2 + x/2 (1 - t^2) c (1 + 3 a x^2)
+  // Value x/2 (1 + t) with t = tanh(c (x + a x^3)); slope (1 + t)/2 + x/2 (1 - t^2) c (1 + 3 a
+  // x^2).
   template <class D, class V> static HWY_INLINE ValueSlope<V> Both(D d, V x) {
     const V one = hn::Set(d, 1.0f), half = hn::Set(d, 0.5f);
     const V c = hn::Set(d, 0.797884561f), a = hn::Set(d, 0.044715f);
@@ -51,7 +52,7 @@ struct GeluTanh {
 
 struct Relu {
   template <class D, class V> static HWY_INLINE ValueSlope<V> Both(D d, V x) {
-    const auto cut = hn::Le(x, hn::Zero(d)); // not a number stays one
+    const auto cut = hn::Le(x, hn::Zero(d)); // false for NaN, which stays NaN
     return {hn::IfThenZeroElse(cut, x), hn::IfThenZeroElse(cut, hn::Set(d, 1.0f))};
   }
 };

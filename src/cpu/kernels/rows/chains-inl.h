@@ -1,6 +1,8 @@
-// Per-target: the small products of attention. The chains of gemm_part, so the same bits; but operands lie in the near caches,
-// so panels are not prefetched, nothing is decided anew for every few rows, and what later calls read is prefetched evenly: a
-// core has few buffers for lines on their way, and behind a burst of prefetches its loads wait.
+// The small products of attention. They have the chains of gemm_part and so the same bits. Their
+// operands are in the near caches, so panels are not prefetched and the tile size is not chosen
+// again for every few rows. Rows of later calls are prefetched at an even rate, because a core has
+// few line buffers and its loads wait after a burst of prefetches. The header is included once per
+// target.
 
 #if defined(DLLM_CPU_KERNELS_ROWS_CHAINS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DLLM_CPU_KERNELS_ROWS_CHAINS_INL_H_
@@ -17,9 +19,9 @@ namespace dllm::cpu::HWY_NAMESPACE {
 
 constexpr int kChainPanels = kLanes == 16 ? 2 : 1;
 constexpr int kChainRows = kLanes == 16 ? 8 : kLanes == 1 ? 1 : 4;
-constexpr int64_t kChainStep = 4; // numbers of a chain between two looks at what lies ahead
+constexpr int64_t kChainStep = 4; // numbers of a chain between two prefetches
 
-// The lines of the rows ahead, one after the other.
+// Prefetches the lines of the rows ahead in order.
 class LinesAhead {
 public:
   explicit LinesAhead(const RowsAhead& rows)
@@ -42,7 +44,8 @@ private:
   int64_t bytes_;
 };
 
-// R rows x P panels; kLines are prefetched in every four steps. kTransposed: a_stride is 1, else a_step.
+// Computes R rows x P panels. kLines lines are prefetched in every four steps. With kTransposed
+// a_stride is 1, otherwise a_step is 1.
 template <int R, int P, int kLines, bool kTransposed>
 HWY_NOINLINE void ChainTile(const ChainCall& t, int64_t row, int64_t column, LinesAhead& lines) {
   constexpr int kVectors = static_cast<int>(kPanel / kLanes), J = P * kVectors;
@@ -108,7 +111,7 @@ template <bool kTransposed> void ChainLines(const ChainCall& t) {
       t.rows / kChainRows * (t.columns / (kChainPanels * kPanel)) * (t.k / kChainStep);
   if (lines == 0) return ChainRows<0, kTransposed>(t);
   if (lines <= steps) return ChainRows<1, kTransposed>(t);
-  ChainRows<2, kTransposed>(t); // what does not fit is not prefetched
+  ChainRows<2, kTransposed>(t); // further lines are not prefetched
 }
 
 void Chains(const ChainCall& t) {

@@ -1,4 +1,4 @@
-// Per-target: rows of rms_norm, layer_norm and their gradients.
+// Rows of rms_norm, layer_norm and their gradients. The header is included once per target.
 
 #if defined(DLLM_CPU_KERNELS_ROWS_NORM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DLLM_CPU_KERNELS_ROWS_NORM_INL_H_
@@ -28,7 +28,8 @@ void RmsNorm(const float* x, const float* weight, int64_t n, float eps, float* y
   });
 }
 
-// With r = 1 / rms and g = dy w: dx = r g - x r^3 / n sum(g x); dw = sum over rows of dy x r.
+// Computes dx = r g - x r^3 / n sum(g x) with r = 1 / rms and g = dy w, and dw = sum over rows of
+// dy x r.
 void RmsNormGrad(const float* x, const float* dy, const float* weight, int64_t n, float eps,
                  float* dx, float* dweight_sum) {
   const float r = InverseRms(x, n, eps);
@@ -71,8 +72,8 @@ void LayerNorm(const float* x, const float* weight, const float* bias, int64_t n
   });
 }
 
-// With h = (x - mean) r and g = dy w: dx = r (g - mean(g) - h mean(g h)); dw = sum dy h; db = sum
-// dy.
+// Computes dx = r (g - mean(g) - h mean(g h)) with r = 1 / sqrt(variance + eps), h = (x - mean) r
+// and g = dy w. Over the rows, dw = sum dy h and db = sum dy.
 void LayerNormGrad(const float* x, const float* dy, const float* weight, int64_t n, float eps,
                    float* dx, float* dweight_sum, float* dbias_sum) {
   const Moments m = RowMoments(x, n, eps);

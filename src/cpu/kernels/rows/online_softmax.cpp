@@ -9,8 +9,8 @@
 namespace dllm::cpu {
 namespace {
 
-// Of a piece without a largest element: -infinity weighs nothing, and what is no number makes the
-// sum none.
+// Returns the sum of a piece that has no number above -infinity. It is 0 if all elements are
+// -infinity, and NaN if one is NaN.
 double sum_of_nothing(const float* x, int64_t n) {
   const bool number = std::none_of(x, x + n, [](float value) { return std::isnan(value); });
   return number ? 0.0 : std::numeric_limits<double>::quiet_NaN();
@@ -78,7 +78,7 @@ float OnlineSoftmax::log_sum_exp() const {
 float OnlineSoftmax::entropy() const {
   const float value = static_cast<float>(static_cast<double>(maximum) - weighted / sum) +
                       exact_log(static_cast<float>(sum));
-  return value < 0.0f ? 0.0f : value; // NaN stays
+  return value < 0.0f ? 0.0f : value; // keeps NaN
 }
 
 } // namespace dllm::cpu

@@ -1,4 +1,5 @@
-// Per-target: loops over the elements of a row, rotary positions, the optimizer.
+// Loops over the elements of a row, rotary positions, and the optimizer. The header is included
+// once per target.
 
 #if defined(DLLM_CPU_KERNELS_ROWS_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DLLM_CPU_KERNELS_ROWS_ROWS_INL_H_
@@ -15,7 +16,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace dllm::cpu::HWY_NAMESPACE {
 
-// Calls f(tag, i) for i = 0, lanes, 2 lanes..., then with a tag of one lane for the rest.
+// Calls f(tag, i) for i = 0, lanes, 2 lanes.., then with a tag of one lane for the remaining
+// elements.
 template <class F> HWY_INLINE void Each(int64_t n, const F& f) {
   const F32 d;
   const hn::CappedTag<float, 1> one;
@@ -65,13 +67,14 @@ void Rope(const float* x, const float* cosine, const float* sine, int64_t half, 
 
 // --- optimizer ---
 
-// Loshchilov & Hutter 2019, algorithm 2. True square root and division: equal bits on every chip.
+// Computes one step of AdamW (Loshchilov & Hutter 2019, algorithm 2). Square root and division
+// round correctly, so the bits are the same on every chip.
 void AdamW(const float* parameter, const float* gradient, const float* first, const float* second,
            const AdamWScalars& s, int64_t n, float* parameter_out, float* first_out,
            float* second_out) {
   const float rest1 = 1.0f - s.beta1, rest2 = 1.0f - s.beta2;
-  const bool off =
-      s.gradient_scale == 0.0f; // the gradient is left out, even where it is not finite
+  // A scale of 0 leaves out the gradient, even where it is not finite.
+  const bool off = s.gradient_scale == 0.0f;
   Each(n, [=, &s](auto d, int64_t i) HWY_ATTR {
     const auto set = [d](float value) HWY_ATTR { return hn::Set(d, value); };
     const auto g = off ? hn::Zero(d) : hn::Mul(hn::LoadU(d, gradient + i), set(s.gradient_scale));

@@ -1,5 +1,5 @@
-// Per-target: the row pieces of softmax that attention, cross entropy and token statistics are made
-// of.
+// Functions over pieces of a row for the softmax of attention, cross entropy and token statistics.
+// The header is included once per target.
 
 #if defined(DLLM_CPU_KERNELS_ROWS_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DLLM_CPU_KERNELS_ROWS_SOFTMAX_INL_H_
@@ -44,7 +44,8 @@ float ExpSum(const float* x, float factor, float shift, int64_t n, float* y) {
   });
 }
 
-// Two chains of every column: a comparison waits for the one before.
+// Writes the maximum of each column. It uses two chains per column, because a comparison waits for
+// the previous one.
 void ColumnMax(const float* x, int64_t n, int64_t stride, int64_t columns, float* highest) {
   const F32 d;
   const auto larger = [](hn::Vec<F32> v, hn::Vec<F32> most)
@@ -61,7 +62,7 @@ void ColumnMax(const float* x, int64_t n, int64_t stride, int64_t columns, float
   }
 }
 
-// Sum16 and Tree16 of every column.
+// Writes exponentials and adds their sum per column, in the order of Sum16 and Tree16.
 void ColumnExp(float* x, float factor, const float* shift, int64_t n, int64_t stride,
                int64_t columns, float* sums) {
   const F32 d;
@@ -134,7 +135,7 @@ uint64_t EqualBits(const int32_t* x, int32_t value, int64_t n) {
       uint8_t bytes[8] = {};
       uint64_t lanes;
       hn::StoreMaskBits(d, hn::Eq(hn::LoadU(d, x + i), hn::Set(d, value)), bytes);
-      hwy::CopyBytes<8>(bytes, &lanes); // little endian, as every target here
+      hwy::CopyBytes<8>(bytes, &lanes); // all targets are little endian
       bits |= lanes << i;
     }
   }
@@ -163,8 +164,7 @@ void ScoreGrads(float lse, float shift, float factor, float cap, int64_t n, floa
     auto ds =
         hn::Mul(hn::Mul(p, hn::Sub(hn::LoadU(d, dp + i), hn::Set(d, shift))), hn::Set(d, factor));
     if (cap > 0.0f) {
-      // d (cap tanh(z / cap)) / dz = 1 - (s / cap)^2; a masked score is -infinity and weighs
-      // nothing.
+      // d (cap tanh(z / cap)) / dz = 1 - (s / cap)^2. A masked score is -infinity and gets 0.
       const auto t = hn::Div(score, hn::Set(d, cap));
       ds = hn::IfThenElseZero(hn::Gt(p, hn::Zero(d)), hn::Mul(ds, Fnma(t, t, hn::Set(d, 1.0f))));
     }
