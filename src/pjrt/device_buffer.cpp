@@ -1,4 +1,4 @@
-// Arrays of the engine: their parts on the devices, and the way back.
+// The arrays of an engine, and how they are read.
 
 #include "base/error.h"
 #include "pjrt/engine_state.h"
@@ -13,7 +13,7 @@ namespace dllm::pjrt {
 
 namespace {
 
-constexpr int64_t kSmall = 1 << 20; // bytes of a result that is fetched along with another
+constexpr int64_t kSmall = 1 << 20; // most bytes of a result that is read together with another
 } // namespace
 
 graph::AxisSet differing(const graph::Mesh& mesh, graph::AxisSet axes) {
@@ -63,7 +63,7 @@ void DeviceBuffer::check_run() const {
   }
 }
 
-// One rank here for each part that differs.
+// Returns one rank here for each different part.
 std::vector<size_t> DeviceBuffer::ranks_to_read() const {
   const graph::Mesh& mesh = state_->processes().here();
   const graph::AxisSet copies = mesh.axes().without(layout().axes());
@@ -80,7 +80,7 @@ DeviceBuffer::Fetch DeviceBuffer::start_fetch() const {
   for (const size_t rank : ranks_to_read()) {
     Tensor& part = fetch.parts[rank] = Tensor(content_.dtype, content_.shape);
     fetch.done.push_back(content_.parts[rank].copy_to(part));
-    // The plugin writes into the tensor until then, whether a caller waits or not.
+    // The plugin writes into the tensor until the event happens, even if no caller waits for it.
     hold_until(fetch.done.back(), part);
   }
   return fetch;
@@ -92,7 +92,7 @@ void DeviceBuffer::prefetch() const noexcept {
   if (fetch_) return;
   try {
     fetch_ = start_fetch();
-  } catch (const std::exception&) { // the next read fails with it again
+  } catch (const std::exception&) { // the next read fails with the same error
   }
 }
 
@@ -145,7 +145,7 @@ Tensor DeviceBuffer::read_part(const Task*) const {
         if (result.get() != this) result->prefetch();
       }
     }
-    run_->wait(); // its failure explains more than that of the transfer
+    run_->wait(); // the error of the run explains more than the error of the transfer
     check_run();
   }
   for (const EventHandle& done : fetch.done) await(done);

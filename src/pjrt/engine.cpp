@@ -1,4 +1,4 @@
-// The engine of every PJRT plugin, and the plugins of this machine.
+// The engine of kind pjrt, and the list of plugins.
 
 #include "pjrt/engine.h"
 
@@ -32,7 +32,7 @@ public:
   graph::BufferRef upload(const Tensor& tensor, bool share) override {
     return pjrt::upload(state_, tensor, share);
   }
-  // Compilers choose the forms of weights by themselves.
+  // The compiler chooses the form of weights, so keep_plain has no effect.
   graph::BufferRef upload_weight(const Tensor& tensor, bool, const Task*) override {
     return pjrt::upload(state_, tensor, !tensor.writable());
   }
@@ -77,7 +77,7 @@ public:
   double peak_flops() override {
     const std::lock_guard lock(measuring_);
     if (peak_flops_ == 0) peak_flops_ = measure_peak_flops(*state_);
-    // Devices of a CPU plugin share the processors, and one of them uses all.
+    // The devices of a CPU plugin share the processors; one device uses all of them.
     return peak_flops_ * static_cast<double>(state_->on_cpu() ? 1 : mesh().ranks());
   }
   void trim() override { state_->runs().drain(); }
@@ -91,7 +91,8 @@ private:
   double peak_flops_ = 0;
 };
 
-// Of the ranks here. The devices' own counts where there are some, else those of the arrays that are alive.
+// Returns the memory of the ranks here: the devices' own counts if they count, else the bytes of
+// the arrays that are alive.
 MemoryUse PjrtEngine::memory() const {
   MemoryUse all;
   for (size_t here = 0; here < state_->ranks_here(); ++here) {

@@ -1,5 +1,6 @@
 #pragma once
-// The engine of every PJRT plugin, and the plugins of this machine.
+// An engine of kind pjrt compiles and runs graphs through any PJRT plugin. The plugins of this
+// machine can be listed.
 
 #include "base/json.h"
 #include "base/options.h"
@@ -11,15 +12,15 @@
 
 namespace dllm::pjrt {
 
-// Options of kind "engine". Fails with unavailable when the plugin cannot be loaded or has no
-// device, with failed_precondition when it is too old.
+// Makes an engine from options of kind "engine". Fails with unavailable when the plugin cannot be
+// loaded or has no device, with failed_precondition when it is too old.
 std::shared_ptr<graph::Engine> make_engine(const Options& options);
-// The same of processes that are connected already: every one of them makes one.
+// Makes the engine of one of several processes that `link` connects. Every process must call it.
 std::shared_ptr<graph::Engine> make_engine(const Options& options, comm::ProcessLink link);
 
-// [{platform, paths, packages, missing}]; loads nothing.
+// Returns [{platform, paths, packages, missing}] and loads nothing.
 Json list_plugins();
-// Loads the plugin (a path or a platform's name): {path, api, attributes}.
+// Loads the plugin (a path or a platform's name) and returns {path, api, stablehlo, attributes}.
 Json describe_plugin(const std::string& plugin);
 
 } // namespace dllm::pjrt

@@ -1,4 +1,4 @@
-// Shared by an engine, its programs and its arrays: counts, runs in progress, programs.
+// The state of an engine: its devices on all processes, and how it builds programs.
 
 #include "pjrt/engine_state.h"
 
@@ -18,8 +18,9 @@ namespace dllm::pjrt {
 
 namespace {
 
-// Options that name the process to a plugin, and how many there are. Those that find the others by themselves (libtpu) or have one
-// process (CPUs) have none of that name.
+// Adds the options by which a plugin gets the index of the process and their number. Plugins do not
+// have these options if they find the other processes themselves (libtpu) or support only one
+// (CPUs).
 NamedValues with_process(NamedValues values, const Processes& processes) {
   values.try_emplace("node_id", processes.index());
   values.try_emplace("num_nodes", processes.count());
@@ -44,13 +45,13 @@ std::shared_ptr<const Client> create_client(const Plugin& plugin, const NamedVal
   return Client::create(plugin, values, processes.store());
 }
 
-// Plugins report missing hardware in different words.
+// Creates a client. Plugins report missing hardware with different codes, which become unavailable.
 std::shared_ptr<const Client> make_client(const Plugin& plugin, const NamedValues& values,
                                           const Processes& processes) {
   try {
     return create_client(plugin, values, processes);
   } catch (const Error& error) {
-    // The others may wait for a key of this process.
+    // The other processes may wait for a key of this process.
     if (processes.are_several()) processes.store()->abort(error);
     if (error.code() != Code::not_found && error.code() != Code::failed_precondition) throw;
     fail_with_hint("set target to compile for hardware that is not there", Code::unavailable,
@@ -78,7 +79,8 @@ CompileOptions read_compile_options(const Options& options, const std::string& p
   return compile;
 }
 
-// The first device of the ranks here.
+// Returns the index of the first rank's device. Fails with out_of_range for a wrong index, and when
+// there are too few devices.
 size_t checked_device(const Client& client, int64_t index, const Processes& processes) {
   const graph::Mesh& mesh = processes.here();
   const size_t count = client.devices().size();
@@ -105,7 +107,8 @@ std::vector<int64_t> ids_of(const std::string& word) {
   return ids;
 }
 
-// By rank. A plugin without the others' processes makes a client of its own in each of them.
+// Returns the device ids of the ranks of all processes, by rank. Fails with unimplemented if the
+// plugin does not join processes but makes a separate client in each.
 std::vector<int64_t> exchange_ids(const Client& client, const std::vector<int64_t>& own,
                                   const Processes& processes) {
   const std::string word(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(int64_t));
@@ -148,7 +151,8 @@ EngineState::EngineState(const Options& options, std::optional<comm::ProcessLink
   if (cache_.enabled()) library_ = library_identity(client().plugin().path());
 }
 
-// Processes meet before a client is made, since a plugin may wait for all of them, and after it.
+// Processes exchange errors before they create clients, because a plugin may wait for all
+// processes, and again afterwards.
 EngineState::Devices EngineState::open_devices(const Options& options, const Processes& processes) {
   NamedValues values;
   const Plugin* plugin = nullptr;
@@ -183,15 +187,15 @@ std::string EngineState::key(std::string_view program, const CompileOptions& opt
     for (const auto& [name, value] : device(here).facts().attributes)
       identity.devices.push_back(name + "=" + value_text(value));
   }
-  if (processes_.are_several()) // each has the code of its own devices
+  if (processes_.are_several()) // each process has the code of its own devices
     identity.devices.push_back(fmt::format("{} of {}", processes_.index(), processes_.count()));
   identity.environment = plugin.environment();
   identity.host = on_cpu() ? host_identity() : "";
   return cache_key(identity);
 }
 
-// A program that does not load any more (another CPU, a plugin that changed its mind) is compiled
-// again.
+// Returns null for a program that is not in the cache or cannot be loaded (on another CPU, or by
+// another plugin). The caller compiles it.
 std::shared_ptr<const Executable> EngineState::load_cached(const std::string& key) {
   const std::optional<std::string> bytes = cache_.load(key);
   if (!bytes) return nullptr;
@@ -215,7 +219,7 @@ Built EngineState::build_with(std::string_view program, const CompileOptions& op
   const std::string name = cache_.enabled() ? key(program, options) : "";
   Built built;
   if (cache_.enabled()) built.executable = load_cached(name);
-  // Compilers of several processes work together: all of them compile, or none.
+  // Compilers of several processes work together, so either all processes compile or none.
   built.from_cache = options.replicas > 1 ? processes_.all(built.executable != nullptr)
                                           : built.executable != nullptr;
   if (!built.from_cache) {
@@ -227,7 +231,7 @@ Built EngineState::build_with(std::string_view program, const CompileOptions& op
   if (cache_.enabled() && !built.from_cache) {
     try {
       cache_.store(name, built.executable->compiled().serialize());
-    } catch (const Error& error) { // plugins without serialisation
+    } catch (const Error& error) { // the plugin cannot serialise programs
       log(LogLevel::info, "pjrt: the program cannot be kept: {}", error.text());
     }
   }

@@ -1,4 +1,4 @@
-// How fast one device multiplies.
+// Measures how fast one device multiplies matrices.
 
 #include "pjrt/engine_state.h"
 
@@ -13,7 +13,7 @@ namespace {
 constexpr int kRuns = 3;
 
 struct Chain {
-  int64_t size; // of the square matrices
+  int64_t size; // rows of the square matrices
   int products; // one after the other
 };
 
@@ -36,7 +36,7 @@ std::string chain_text(const Chain& chain, const EmitOptions& options) {
   return text + fmt::format(" return %x{} : {}\n}}\n", chain.products, type);
 }
 
-// Products of this matrix with itself are the matrix again.
+// Returns a matrix whose product with itself is the matrix again.
 Tensor averaging_matrix(int64_t size, DType dtype) {
   Tensor made(DType::f32, {size, size});
   std::ranges::fill(made.mutable_as<float>(), 1.0f / static_cast<float>(size));

@@ -10,7 +10,7 @@
 namespace dllm::pjrt {
 namespace {
 
-// Without a mesh the processes share the rows of a batch.
+// Returns the mesh that the options name. Without one the processes share the rows of a batch.
 graph::Mesh mesh_of(const Options& options, int64_t processes) {
   const bool is_free = options.str("mesh").empty() && options.i64("ranks") == 0;
   return is_free ? graph::Mesh().set(graph::Axis::data, processes) : graph::mesh_of(options);
@@ -41,7 +41,7 @@ bool Processes::are_cut(const graph::Layout& layout) const {
   return cut_.processes.size(layout.axes()) > 1;
 }
 
-// Processes that hold copies of the part of `to` send nothing to it.
+// Only the processes in the group of `to` send. They hold each part once.
 Tensor Processes::gathered(const Tensor& part, const graph::Layout& layout, int64_t to,
                            const Task* task) const {
   const bool everywhere = to == kEverywhere, wanted = everywhere || to == index();

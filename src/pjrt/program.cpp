@@ -1,4 +1,4 @@
-// A graph compiled by a plugin, and its runs.
+// Programs: checks after compiling, and runs.
 
 #include "pjrt/engine_state.h"
 
@@ -40,8 +40,7 @@ std::string PjrtProgram::text(std::string_view form) const {
                  form);
 }
 
-// Results must have the types of the graph: a program of the cache is checked no less
-// than a new one.
+// Checks that the results have the types of the graph, also for a program from the cache.
 void PjrtProgram::check_results() const {
   const std::vector<DType> types = executable_->compiled().output_types();
   const std::vector<Shape> shapes = executable_->compiled().output_shapes();
@@ -57,7 +56,7 @@ void PjrtProgram::check_results() const {
   }
 }
 
-// Arguments are given by rank here: replica r must run on the device of rank r.
+// Checks that replica r runs on the device of rank r, because arguments are passed by rank.
 void PjrtProgram::check_devices() const {
   const std::vector<abi::Device*>& devices = executable_->devices();
   bool same = devices.size() == state_->ranks_here();
@@ -69,8 +68,8 @@ void PjrtProgram::check_devices() const {
        source_->name(), state_->ranks_here());
 }
 
-// Plugins compare the bytes of an argument and nothing else: type, shape, device and liveness are
-// checked here.
+// Checks an input. Plugins compare only the number of bytes, so engine, type, shape, parts and
+// donation are checked here.
 DeviceBuffer& PjrtProgram::checked_input(const BufferRef& buffer, size_t index) const {
   const graph::GraphInput& input = source_->inputs()[index];
   const graph::ValueType& type = source_->type(input.value);
@@ -141,7 +140,7 @@ std::vector<BufferRef> PjrtProgram::launch(const Binding& binding) const {
   }
 }
 
-// Whether a launch that failed took its inputs is up to the plugin.
+// Throws the error of a launch. It is a StateLost if the plugin has deleted donated inputs.
 void PjrtProgram::fail_launch(const Binding& binding, const Error& error) const {
   bool lost = false;
   for (DeviceBuffer* buffer : binding.taken) {
@@ -156,7 +155,7 @@ void PjrtProgram::fail_launch(const Binding& binding, const Error& error) const 
   throw named;
 }
 
-// results: by rank here, by output.
+// Makes buffers of results, which are given by rank here and by output.
 std::vector<BufferRef> PjrtProgram::wrap(std::vector<std::vector<Array>> results,
                                          const Binding& binding) const {
   const auto& outputs = source_->outputs();
@@ -167,7 +166,8 @@ std::vector<BufferRef> PjrtProgram::wrap(std::vector<std::vector<Array>> results
   const auto run = std::make_shared<Run>(std::move(finished), state_->processes().first_rank(),
                                          source_->name(), !binding.taken.empty());
   std::vector<BufferRef> made;
-  std::vector<std::weak_ptr<DeviceBuffer>> plain; // state is read rarely and never with the rest
+  // Results that are read together. Outputs that take over an input (state) are read rarely.
+  std::vector<std::weak_ptr<DeviceBuffer>> plain;
   for (size_t o = 0; o < outputs.size(); ++o) {
     const graph::ValueType& type = source_->type(outputs[o].value);
     const int32_t donated = outputs[o].donated_input;
@@ -192,10 +192,10 @@ std::vector<BufferRef> PjrtProgram::run(std::span<const BufferRef> inputs, const
                                         graph::StopRule) {
   const std::lock_guard lock(running_);
   check_task(task);
-  bind(inputs); // wrong inputs fail before the wait
+  bind(inputs); // so that wrong inputs fail before the wait
   state_->runs().make_room();
   check_task(task);
-  const Binding binding = bind(inputs); // what was waited for may have failed
+  const Binding binding = bind(inputs); // again, because a run that was waited for may have failed
   return launch(binding);
 }
 

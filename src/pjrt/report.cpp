@@ -1,4 +1,4 @@
-// Reports on compiled programs, and the check that state changes in place.
+// Reports on compiled programs and checks that their state changes in place.
 
 #include "pjrt/engine_state.h"
 

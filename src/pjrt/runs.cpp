@@ -1,4 +1,4 @@
-// Runs that were started: how they end, and how many may be under way.
+// Waiting for runs, their errors, and the queue of runs.
 
 #include "pjrt/runs.h"
 

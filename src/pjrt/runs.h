@@ -1,5 +1,6 @@
 #pragma once
-// Runs that were started: how they end, and how many may be under way.
+// A Run waits for a run that was started and keeps its error; a RunQueue limits how many are under
+// way.
 
 #include "base/error.h"
 #include "graph/engine.h"
@@ -18,24 +19,24 @@ namespace dllm::pjrt {
 
 class DeviceBuffer;
 
-// The failure of a run that took donated arguments with it.
+// Returns the error of a failed run that had taken over donated inputs.
 graph::StateLost lost_state(const Error& error);
 
-// Shared by the results of the launch. Any thread.
+// One run of a program, shared by its results. Any thread.
 class Run {
 public:
-  // finished: an event of each device here, from that of rank first_rank on. took_state: arguments were donated, so a run
-  // that fails has lost them.
+  // finished: an event of each device here, by rank, beginning with rank first_rank. took_state:
+  // inputs were donated, so they are lost if the run fails.
   Run(std::vector<EventHandle> finished, int64_t first_rank, std::string program, bool took_state);
 
-  // Blocks until the run is over on every device. Never throws: check() throws how it ended.
+  // Blocks until the run has ended on every device. Does not throw; check() throws the error.
   void wait();
-  // Throws what the run failed with, of the first rank that failed; nothing when it went well or is not known to be over.
+  // Throws the error of the first rank that failed. Does nothing after a success, and before wait()
+  // has returned.
   void check() const;
-  // True for the first caller: the results of one run cost one trip to the device, however many are
-  // read.
+  // Returns true for the first caller. All results of one run count as one trip to the device.
   bool begin_trip();
-  // Results that may be fetched together. REQUIRES: called before others see the results.
+  // Sets the results that may be fetched together. REQUIRES: no other thread has the results yet.
   void set_results(std::vector<std::weak_ptr<DeviceBuffer>> results);
   std::vector<std::shared_ptr<DeviceBuffer>> results() const;
 
@@ -45,20 +46,20 @@ private:
   bool took_state_;
   std::mutex waiting_; // one waiter at a time; guards finished_
   std::vector<EventHandle> finished_;
-  mutable std::mutex mutex_; // guards what follows
+  mutable std::mutex mutex_; // guards failure_ and trip_begun_
   std::optional<Error> failure_;
   bool trip_begun_ = false;
   std::vector<std::weak_ptr<DeviceBuffer>> results_;
 };
 
-// Runs of one engine that are started and perhaps not finished, at most so many. Any thread.
+// The runs of one engine that may not have ended, at most `limit` of them. Any thread.
 class RunQueue {
 public:
   explicit RunQueue(size_t limit) : limit_(limit) {}
   void set_limit(size_t limit);
   size_t limit() const;
-  // Waits for the oldest runs until one more fits. How they ended is reported by the reads of their
-  // results.
+  // Waits for the oldest runs until one more fits. Ignores their errors, which reads of the results
+  // report.
   void make_room();
   void add(std::shared_ptr<Run> run);
   void drain(); // waits for all

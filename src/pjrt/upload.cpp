@@ -1,4 +1,4 @@
-// Arrays of the host on their way to the devices.
+// Uploads of arrays from the host to the devices.
 
 #include "base/error.h"
 #include "pjrt/engine_state.h"
@@ -11,7 +11,7 @@ namespace dllm::pjrt {
 
 namespace {
 
-constexpr uintptr_t kLendable = 64; // alignment below which plugins copy
+constexpr uintptr_t kLendable = 64; // plugins copy a tensor with less alignment
 
 abi::HostBufferSemantics host_use(const EngineState& state, const Tensor& tensor, bool share) {
   if (!share && tensor.writable()) return abi::HostBufferSemantics::during_call;
@@ -20,7 +20,8 @@ abi::HostBufferSemantics host_use(const EngineState& state, const Tensor& tensor
   return abi::HostBufferSemantics::until_transfer_completes;
 }
 
-// piece(i) for each place i along `axes` where this process has ranks: they get it. One piece at a time is made.
+// Uploads piece(i) to the ranks of this process that are at place i along `axes`. Holds one piece
+// at a time.
 template <class Piece>
 std::vector<Array> upload_parts(const EngineState& state, graph::AxisSet axes, bool share,
                                 const Piece& piece) {

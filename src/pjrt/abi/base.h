@@ -1,15 +1,15 @@
 #pragma once
-// The C interface of PJRT plugins, written from its description: what the structs below have in
-// common. Layouts are those of API 0.114 on 64-bit systems (0.115 and 0.116 have the same); older
-// plugins read a shorter part of them. Everything is zeroed before use, a field left zero means the
-// default. layout.cpp pins sizes and offsets.
+// This folder declares the C interface of PJRT plugins, written from its description; this header
+// has the common types. The layouts belong to API 0.114 to 0.116 on 64-bit systems. An older plugin
+// reads a shorter part of a struct. Every struct is zeroed before use, and 0 in a field means the
+// default. layout.cpp checks sizes and offsets.
 
 #include <cstddef>
 #include <cstdint>
 
 namespace dllm::pjrt::abi {
 
-// Objects of the plugin; only their addresses are used here.
+// Objects of the plugin. This library uses only their addresses.
 struct AsyncTrackingEvent;
 struct Buffer;
 struct Client;
@@ -22,16 +22,16 @@ struct LoadedExecutable;
 struct Memory;
 struct TopologyDescription;
 
-using Unused = void (*)(); // a function this library never calls
+using Unused = void (*)(); // a function that this library never calls
 
 struct ExtensionBase {
-  size_t struct_size; // of the whole derived struct
-  int32_t type;       // unknown ones are skipped
+  size_t struct_size; // bytes of the whole derived struct
+  int32_t type;       // extensions of an unknown type are skipped
   ExtensionBase* next;
 };
 
-// What most structs begin with. struct_size ends at the last field: padding behind it is not
-// counted.
+// The first field of most structs. struct_size counts the bytes up to the end of the last field,
+// without padding after it.
 struct Head {
   size_t struct_size;
   ExtensionBase* extension_start;
@@ -43,7 +43,7 @@ struct ApiVersion {
   int32_t minor;
 };
 
-// The number that goes into struct_size, and the function a struct of arguments belongs to.
+// The value of struct_size of a type, and the name of the function that takes it.
 template <class T> inline constexpr size_t kSize = 0;
 template <class T> inline constexpr const char* kFunction = "";
 
@@ -51,12 +51,12 @@ template <class T> inline constexpr const char* kFunction = "";
   template <> inline constexpr size_t kSize<type> = offsetof(type, last) + sizeof(type::last);     \
   template <> inline constexpr const char* kFunction<type> = function
 
-// The numbers of dllm::Code, 0 to 16.
+// A code has the number of dllm::Code, 0 to 16.
 using ErrorCode = int32_t;
 
 enum class NamedValueType : int32_t { string = 0, i64 = 1, i64_list = 2, f32 = 3, boolean = 4 };
 
-// Not the numbers of XLA's own PrimitiveType.
+// Element types. XLA's own PrimitiveType has other numbers.
 enum class BufferType : int32_t {
   invalid = 0,
   pred = 1,
@@ -74,8 +74,8 @@ enum class BufferType : int32_t {
   bf16 = 13,
 };
 
-// Until when the host's memory is read. With the last two the buffer shares it: their event fires when
-// the buffer is released.
+// How long the plugin reads the host's memory. With the last two the buffer shares the memory, and
+// done_with_host_buffer happens when the buffer is released.
 enum class HostBufferSemantics : int32_t {
   during_call = 0,
   until_transfer_completes = 1,
@@ -97,7 +97,7 @@ struct NamedValue {
     float float_value;
     bool bool_value;
   };
-  size_t value_size; // length of the string, elements of the list, 1 for a scalar
+  size_t value_size; // length of the string, number of list elements, or 1 for a scalar
 };
 DLLM_PJRT_STRUCT(NamedValue, "PJRT_NamedValue", value_size);
 

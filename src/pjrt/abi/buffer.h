@@ -1,5 +1,5 @@
 #pragma once
-// Arrays on devices, their way there and back.
+// Arguments of the functions that create, read, copy and destroy arrays on devices.
 
 #include "pjrt/abi/base.h"
 

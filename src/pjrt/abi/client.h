@@ -1,13 +1,14 @@
 #pragma once
-// Errors, the plugin itself, events, and clients.
+// Arguments of the functions on errors, plugins, events and clients.
 
 #include "pjrt/abi/base.h"
 
 namespace dllm::pjrt::abi {
 
-// Errors, the plugin itself, and events.
+// Errors, plugins and events.
 
-// Owns `error` (may be null); runs on any thread, or before the call that was given it returns.
+// The callback owns `error`, which may be null. It runs on any thread, maybe before the call that
+// sets it returns.
 using EventOnReadyCallback = void (*)(Error* error, void* user_arg);
 
 struct ErrorDestroyArgs {
@@ -91,14 +92,16 @@ struct EventSetArgs {
 };
 DLLM_PJRT_STRUCT(EventSetArgs, "PJRT_Event_Set", error_message_size);
 
-// Clients. The three callbacks of the key-value store are ours, called by the plugin, on several of its threads at once.
-// Plugins fill in neither heads nor, of a client of one process, anything else.
+// Clients. This library implements the three callbacks of the key-value store. The plugin calls
+// them on several of its threads at once. It does not set the heads of the arguments; for a client
+// of one process it sets no field.
 
-// Makes an error of the plugin; what a callback that fails returns.
+// Makes an error of the plugin, which a callback returns when it fails.
 using CallbackError = Error* (*)(ErrorCode code, const char* message, size_t message_size);
 using KeyValueDeleter = void (*)(char* value);
 
-// Waits for the key. On success `value` is ours, and the plugin passes it to the deleter at the end.
+// Waits for the key. On success the callback allocates `value`, and the plugin passes it to
+// `deleter` when it has copied the value.
 struct KeyValueGetCallbackArgs {
   Head head;
   const char* key;
@@ -112,7 +115,7 @@ struct KeyValueGetCallbackArgs {
 };
 DLLM_PJRT_STRUCT(KeyValueGetCallbackArgs, "PJRT_KeyValueGetCallback", deleter);
 
-// Does not wait: not_found.
+// Returns not_found for an absent key instead of waiting.
 struct KeyValueTryGetCallbackArgs {
   Head head;
   const char* key;

@@ -1,11 +1,11 @@
 #pragma once
-// Programs: compiling them, loading them on devices, running them.
+// Arguments of the functions that compile, load and run programs.
 
 #include "pjrt/abi/base.h"
 
 namespace dllm::pjrt::abi {
 
-// Programs, compiling them, and what is known of the result.
+// Compiling, and reports on compiled programs.
 
 struct SerializedExecutable;
 
@@ -167,7 +167,7 @@ struct ExecutableSerializeArgs {
 DLLM_PJRT_STRUCT(ExecutableSerializeArgs, "PJRT_Executable_Serialize",
                  serialized_executable_deleter);
 
-// Executables that are loaded on devices, and running them.
+// Loading of executables on devices, and runs.
 
 struct ExecuteContext;
 struct MultiSliceConfig;

@@ -1,5 +1,5 @@
 #pragma once
-// Devices, their descriptions and memories, and hardware that may not be there.
+// Arguments of the functions on devices, their memories, and topologies.
 
 #include "pjrt/abi/base.h"
 
@@ -165,7 +165,7 @@ struct MemoryAddressableByDevicesArgs {
 };
 DLLM_PJRT_STRUCT(MemoryAddressableByDevicesArgs, "PJRT_Memory_AddressableByDevices", num_devices);
 
-// Hardware that may not be there.
+// Topologies describe hardware that may not be on this machine.
 
 struct SerializedTopology;
 

@@ -1,5 +1,5 @@
-// The numbers of the C interface, written down a second time: a struct that changes by accident
-// does not compile.
+// These assertions repeat the sizes and offsets of the C interface, so that a struct that changes
+// by accident does not compile.
 
 #include "pjrt/abi/table.h"
 

@@ -1,7 +1,7 @@
 #pragma once
-// The table of functions of a plugin: slot k lies at offset 40 + 8k, slots are only ever
-// appended. A plugin that is older has a shorter table (struct_size), a newer one a longer. Slots
-// this library has no use for are Unused.
+// Api is the table of functions of a plugin. Slot k is at offset 40 + 8k. New versions only append
+// slots, so an older plugin has a shorter table (struct_size) and a newer one a longer table. Slots
+// that this library does not call have the type Unused.
 
 #include "pjrt/abi/buffer.h"
 #include "pjrt/abi/client.h"
@@ -157,7 +157,7 @@ struct Api {
   Unused topology_description_get_memory_space_kind_ids;                        // 137, since 0.110
 };
 
-// The one symbol of a plugin.
+// A plugin exports one function, which returns the table.
 using GetPjrtApi = const Api* (*)();
 inline constexpr const char* kEntrySymbol = "GetPjrtApi";
 

@@ -1,4 +1,4 @@
-// Compiled programs on disk, and the keys they are found by.
+// Files of the cache: reading, writing, and removing the ones beyond the limit.
 
 #include "pjrt/cache/executable_cache.h"
 
@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::string_view kEnding = ".program";
 constexpr std::string_view kPartial = ".partial";
-// A partial file this old has lost its writer: one hour.
+// After one hour a partial file counts as abandoned by its writer.
 constexpr int64_t kAbandoned = int64_t{3600} * 1'000'000'000;
 
 struct Entry {
@@ -43,14 +43,14 @@ int64_t now() {
   return nanoseconds(time);
 }
 
-// A name no other writer has, in this process or another, on this machine or another with the same
-// folder.
+// Returns a name that no other writer uses, also in other processes and on other machines that
+// share the folder.
 std::string partial_name(const std::string& key) {
   static std::atomic<uint64_t> count{0};
   return fmt::format("{}.{}-{}-{}{}", key, ::getpid(), count.fetch_add(1), unique_word(), kPartial);
 }
 
-// Only names that cache_key() makes: never a path to elsewhere.
+// Returns true for a name such as cache_key() returns, which cannot be a path to another folder.
 bool is_key(const std::string& key) {
   const auto plain = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z'); };
   return !key.empty() && key.size() <= 128 && std::all_of(key.begin(), key.end(), plain);
@@ -62,15 +62,17 @@ std::vector<Entry> entries_of(const std::string& folder, std::string_view ending
     if (!name.ends_with(ending)) continue;
     struct stat info {};
     const std::string path = join_path(folder, name);
-    if (::lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue; // gone, or not ours
+    // Another process may have removed the file. The cache writes only regular files.
+    if (::lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
     const int64_t used = std::max(nanoseconds(info.st_mtim), nanoseconds(info.st_atim));
     entries.push_back({path, info.st_size, used});
   }
   return entries;
 }
 
-// Sets the time of the last access, as "noatime" mounts do not. The time of the last write stays: other processes may
-// be reading the file, and a change of it is an error to them. A file we may not write to stays as it is.
+// Sets the time of the last access, which "noatime" mounts do not set. Keeps the time of the last
+// write, because a process that is reading the file would take another time for a changed file.
+// Does nothing without permission to write.
 void mark_used(const std::string& path) {
   const timespec times[2] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
   ::utimensat(AT_FDCWD, path.c_str(), times, 0);
@@ -91,7 +93,7 @@ ExecutableCache::ExecutableCache(std::string folder, int64_t limit) : limit_(lim
 std::string ExecutableCache::default_folder() {
   const std::string cache = environment("XDG_CACHE_HOME");
   if (cache.starts_with('/'))
-    return join_path(cache, "dllm/pjrt"); // a relative one is to be ignored
+    return join_path(cache, "dllm/pjrt"); // the XDG specification ignores a relative path
   const std::string home = environment("HOME");
   return home.starts_with('/') ? join_path(home, ".cache/dllm/pjrt") : "";
 }
@@ -119,7 +121,7 @@ std::optional<std::string> ExecutableCache::load(const std::string& key) {
     mark_used(path);
     file.erase(0, static_cast<size_t>(program->data() - file.data()));
     return file;
-  } catch (const Error&) { // removed meanwhile, or not readable: then it is not there
+  } catch (const Error&) { // the file was removed meanwhile, or cannot be read
     return {};
   } catch (const std::bad_alloc&) {
     return {};
@@ -138,7 +140,7 @@ void ExecutableCache::store(const std::string& key, std::string_view bytes) {
 void ExecutableCache::write(const std::string& key, std::string_view bytes) {
   const std::string head = cache_file_head(key, bytes);
   const auto size = static_cast<int64_t>(head.size() + bytes.size());
-  if (limit_ > 0 && size > limit_) return; // it would push out all else
+  if (limit_ > 0 && size > limit_) return; // the file would displace all others
   make_directories(folder_);
   const std::string partial = join_path(folder_, partial_name(key));
   try {
@@ -154,7 +156,7 @@ void ExecutableCache::write(const std::string& key, std::string_view bytes) {
   trim(path_of(key));
 }
 
-// Several processes may do this at once: removing what another has removed is fine.
+// Several processes may trim at once; a file that is removed already is not an error.
 void ExecutableCache::trim(const std::string& newest) const {
   const int64_t time = now();
   for (const Entry& left : entries_of(folder_, kPartial)) {
@@ -192,7 +194,7 @@ uint64_t number(std::string_view bytes) {
   return value;
 }
 
-// The lengths are hashed by way of the key's: what follows it is the program.
+// Hashes the key's length, the key and the program. The length separates the key from the program.
 Sha256::Digest checksum(std::string_view key, std::string_view program) {
   std::string length;
   put(length, key.size(), 8);

@@ -1,4 +1,4 @@
-// Keys of compiled programs.
+// The key of a compiled program, and the fields that the key hashes.
 
 #include "base/error.h"
 #include "base/files.h"
@@ -20,11 +20,11 @@ namespace {
 
 void add(Sha256& hash, std::string_view part) {
   const uint64_t size = part.size();
-  hash.add(&size, sizeof(size)); // so that no part runs into the next
+  hash.add(&size, sizeof(size)); // the length separates a part from the next one
   hash.add(part);
 }
 
-// A T at `offset`, or nothing past the end.
+// Returns the T at `offset`, or nothing past the end.
 template <class T> std::optional<T> read_at(const Bytes& file, uint64_t offset) {
   if (offset > file.size() || file.size() - offset < sizeof(T)) return {};
   T value;
@@ -32,7 +32,8 @@ template <class T> std::optional<T> read_at(const Bytes& file, uint64_t offset) 
   return value;
 }
 
-// The note named GNU of type NT_GNU_BUILD_ID within [begin, begin + size), as hexadecimal digits.
+// Returns the note named GNU of type NT_GNU_BUILD_ID within [begin, begin + size) as hexadecimal
+// digits, or "".
 std::string build_id_in(const Bytes& file, uint64_t begin, uint64_t size) {
   const auto padded = [](uint64_t bytes) { return (bytes + 3) / 4 * 4; };
   for (uint64_t at = begin; at < begin + size;) {
@@ -51,7 +52,7 @@ std::string build_id_in(const Bytes& file, uint64_t begin, uint64_t size) {
   return "";
 }
 
-// "" where there is none, in a 32-bit file, or in no ELF file at all.
+// Returns the build id, or "" for a file without one, a 32-bit file or a file that is not ELF.
 std::string build_id(const Bytes& file) {
   const auto header = read_at<Elf64_Ehdr>(file, 0);
   if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return "";
@@ -71,7 +72,7 @@ std::string build_id(const Bytes& file) {
 
 std::string cache_key(const CompileIdentity& identity) {
   Sha256 hash;
-  add(hash, "dllm pjrt 1"); // the form of keys
+  add(hash, "dllm pjrt 1"); // version of the keys
   for (const std::string* part :
        {&identity.program, &identity.options, &identity.plugin, &identity.platform,
         &identity.library, &identity.environment, &identity.host}) {

@@ -1,4 +1,4 @@
-// A graph as one module, the scope of a function, and how operations are written: every file of ops/ gives a list.
+// The module of a graph, the values of its function, and the table that joins the emitters of ops/.
 #include "pjrt/emit/emit.h"
 
 #include "base/error.h"
@@ -15,14 +15,15 @@ namespace {
 
 using namespace hlo;
 
-// Names of modules show in profiles; MLIR allows letters, digits and _.
+// Returns the graph's name with _ for characters that MLIR does not allow in names of modules.
+// Profiles show the name.
 std::string module_name(const std::string& name) {
   std::string safe;
   for (const char c : name) safe += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
   return safe.empty() || std::isdigit(static_cast<unsigned char>(safe[0])) ? "graph_" + safe : safe;
 }
 
-// The output whose memory is an argument's, or -1.
+// Returns the index of the output that takes over the memory of an input, or -1.
 int64_t aliased_output(const graph::Graph& graph, size_t input) {
   for (size_t i = 0; i < graph.outputs().size(); ++i) {
     if (graph.outputs()[i].donated_input == static_cast<int32_t>(input))

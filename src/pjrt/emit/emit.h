@@ -1,5 +1,5 @@
 #pragma once
-// A graph as the text of one StableHLO module: the input of every plugin's compiler.
+// emit() writes a graph as the text of one StableHLO module, which every plugin's compiler reads.
 
 #include "graph/graph.h"
 #include "graph/mesh.h"
@@ -19,31 +19,29 @@
 namespace dllm::pjrt {
 
 struct EmitOptions {
-  graph::Mesh mesh;                  // ranks the program runs on, one replica each
-  DType compute = DType::f32;        // of products: bf16 rounds their operands, sums stay f32
-  std::string precision = "highest"; // of f32 products: highest, high or default
+  graph::Mesh mesh;                  // one replica of the program runs on each rank
+  DType compute = DType::f32;        // type of the operands of products, f32 or bf16; sums stay f32
+  std::string precision = "highest"; // precision of f32 products: highest, high or default
 };
 
-// One module with one public function, main: its arguments are graph.inputs(), its results
-// graph.outputs(), both in order; an output that takes over an input is tied to it by
-// tf.aliasing_output. Equal graphs and options give equal bytes. Fails with unimplemented for an
-// operation that has no form here (lower the graph first), with invalid_argument when collectives
-// do not fit the mesh.
+// Returns one module with one public function, main. Its arguments are graph.inputs() and its
+// results graph.outputs(), both in order. The attribute tf.aliasing_output of an argument names the
+// output that takes it over. Equal graphs and options give equal bytes. Fails with unimplemented
+// for an operation without a StableHLO form (lower the graph first), with invalid_argument when
+// collectives do not fit the mesh.
 std::string emit(const graph::Graph& graph, const EmitOptions& options);
 
 } // namespace dllm::pjrt
 
 namespace dllm::pjrt::hlo {
 
-// Types, values and lines of StableHLO text.
-
-// i1 is what comparisons give; graphs have u8 in its place.
+// Element types of StableHLO. Comparisons result in i1, for which graphs have u8.
 enum class Element : uint8_t { i1, ui8, i8, i32, ui32, ui64, bf16, f32 };
 
-Element element_of(DType dtype); // fails with internal for types graphs do not compute with
+Element element_of(DType dtype); // fails with internal for types that graphs do not compute with
 const char* element_name(Element element);
 int64_t element_size(Element element);
-bool is_signed(Element element); // of integers
+bool is_signed(Element element); // true for signed integers
 bool is_floating(Element element);
 
 struct Type {
@@ -54,7 +52,7 @@ struct Type {
   friend bool operator==(const Type&, const Type&) = default;
 };
 
-// One value in static single assignment form: %number.
+// One value in static single assignment form, written as %number.
 struct Ssa {
   int64_t number = -1;
   Type type;
@@ -66,19 +64,20 @@ struct Ssa {
 
 using Ssas = std::vector<Ssa>;
 
-// Attributes as text.
+// These functions write attributes as text.
 std::string array_text(const std::vector<int64_t>& values); // "array<i64: 1, 2>"
 std::string list_text(const std::vector<int64_t>& values);  // "[1, 2]"
-// "dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>"; rows of equal length
+// "dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>"; all rows have the same length.
 std::string table_text(const std::vector<std::vector<int64_t>>& rows);
 
-// A nested block: its arguments, and what it returns given them. Values of the enclosing regions
-// may be used inside those of `while`, but not inside the small functions of reduce, sort, scatter.
+// A nested block of an operation. The regions of `while` may use values of the enclosing regions;
+// the small functions of reduce, sort and scatter may not.
 struct Region {
   std::vector<Type> arguments;
-  std::function<Ssas(const Ssas&)> body;
+  std::function<Ssas(const Ssas&)> body; // writes the block and returns its results
 };
 
+// Appends operations to the text of one function.
 class Writer {
 public:
   Ssas op(std::string_view name, const Ssas& operands, const std::vector<Type>& results,
@@ -86,14 +85,15 @@ public:
   Ssa op1(std::string_view name, const Ssas& operands, const Type& result,
           const std::string& attributes = {}, const std::vector<Region>& regions = {});
 
-  // The same number everywhere, from the bit pattern of one element. Written once per region.
+  // Writes a constant whose elements all have the bit pattern `bits`, once per region.
   Ssa splat(const Type& type, uint64_t bits);
-  Ssa number(const Type& type, double value); // as the element type rounds it
+  // The same for a number, which is rounded to the element type.
+  Ssa number(const Type& type, double value);
   Ssa constant(const Tensor& literal);
-  // This replica's number, ui32(). Written once per region.
+  // Writes the number of this replica, ui32(), once per region.
   Ssa replica();
 
-  // A function's arguments and its end.
+  // Declares an argument of the function; end_function() returns the results.
   Ssa argument(const Type& type);
   void end_function(const Ssas& results);
 
@@ -108,34 +108,31 @@ private:
   std::string text_;
   int64_t next_ = 0;
   int depth_ = 4; // inside a module and a function
-  // What is written once per region: a captured constant would be carried by the loop.
+  // The constants of each open region. A loop would carry a constant that it captured, so every
+  // region writes its own.
   std::vector<std::map<std::string, Ssa>> known_{1};
 };
 
-// What the emitter of an operation sees: its node, its operands, and ways to write lines.
-
-// The values of one graph while its nodes are written into one region, and what an emitter sees of
-// a node.
-
-// One graph value. A truth value (u8 in graphs) that came from a comparison is kept as i1 and
-// becomes 0 or 1 only where the number is needed.
+// The forms in which one value of a graph has been written. The result of a comparison (u8 in
+// graphs) is kept as i1 and converted to 0 or 1 only where the number is needed.
 struct Slot {
-  Ssa plain;  // of the value's own type
-  Ssa truth;  // i1, exactly the value: u8 0 or 1
-  Ssa test;   // i1: value != 0, of a u8 value
-  Ssa narrow; // bf16 of which an f32 value is the widening
+  Ssa plain;  // the value in its own type
+  Ssa truth;  // i1 form of a u8 value that is 0 or 1
+  Ssa test;   // i1: value != 0, for any u8 value
+  Ssa narrow; // the bf16 value that was widened to this f32 value
 };
 
+// The values of one graph while its nodes are written into one region.
 class Scope {
 public:
   Scope(const graph::Graph& graph, Writer& writer, const EmitOptions& options)
       : graph_(graph), w_(writer), options_(options),
         slots_(static_cast<size_t>(graph.value_count())) {}
 
-  // Writes every node; inputs in the order of graph.inputs().
+  // Writes every node. `inputs` has the order of graph.inputs().
   void write(const std::vector<Slot>& inputs);
 
-  Ssa plain(int32_t value);     // the value itself, made from i1 if need be
+  Ssa plain(int32_t value);     // the value in its own type; converts the i1 form if necessary
   Ssa predicate(int32_t value); // i1: value != 0
   Slot& slot(int32_t value) { return slots_[static_cast<size_t>(value)]; }
   Ssas plain_outputs();
@@ -151,7 +148,7 @@ private:
   std::vector<Slot> slots_;
 };
 
-// A node about to be written.
+// What an emitter gets: the node to write, its operands, and the writer.
 class EmitCall {
 public:
   EmitCall(Scope& scope, const graph::Node& node)
@@ -163,88 +160,93 @@ public:
 
   Ssa in(size_t index) { return scope_.plain(node.inputs[index]); }
   Ssa predicate(size_t index) { return scope_.predicate(node.inputs[index]); }
-  // i1 where the operand is known to be 0 or 1 and is not there as a number: for operations that
-  // only move elements.
+  // Returns the operand for an operation that only moves elements: in its i1 form if it has no
+  // other, else in its own type.
   Ssa moved(size_t index);
   bool is_truth(size_t index) { return slot(index).truth.defined(); }
   Slot& slot(size_t index) { return scope_.slot(node.inputs[index]); }
   Type out_type(size_t index = 0) const;
-  // i1 is taken as the truth form of a u8 result.
+  // Sets a result. An i1 value becomes the truth form of a u8 result.
   void out(size_t index, const Ssa& value);
   void out(const Ssa& value) { out(0, value); }
   Slot& out_slot(size_t index) { return scope_.slot(node.outputs[index]); }
 
   const EmitOptions& options() const { return scope_.options(); }
   Scope& scope() { return scope_; }
-  // The node that makes an operand, or null for an input of the graph.
+  // Returns the node that computes an operand, or null for an input of the graph.
   const graph::Node* producer(size_t index) const;
-  // The one number an integer operand consists of, when it is written in the graph.
+  // Returns the number in all elements of an i32 or u32 operand, if the operand is a constant of
+  // the graph.
   std::optional<int64_t> same_integer(size_t index) const;
 
 private:
   Scope& scope_;
 };
 
-// Short names for the operations of StableHLO that emitters use all the time. Binary functions take
-// operands of one type; `like` versions make the number they need themselves.
+// Short names for the operations of StableHLO that emitters use most. The operands of a binary
+// function have the same type.
 
 namespace build {
 
 enum class Order { eq, ne, lt, le, gt, ge };
 
-Ssa unary(Writer& w, std::string_view name, const Ssa& x);                // "negate"
-Ssa binary(Writer& w, std::string_view name, const Ssa& x, const Ssa& y); // "add"
-Ssa number_like(Writer& w, const Ssa& x, double value);                   // splat of x's type
-Ssa with(Writer& w, std::string_view name, const Ssa& x, double value);   // x op value
+// name: "negate", "add", ...
+Ssa unary(Writer& w, std::string_view name, const Ssa& x);
+Ssa binary(Writer& w, std::string_view name, const Ssa& x, const Ssa& y);
+// Writes `value` in the type and shape of x.
+Ssa number_like(Writer& w, const Ssa& x, double value);
+// Writes binary(name, x, number_like(x, value)).
+Ssa with(Writer& w, std::string_view name, const Ssa& x, double value);
 
-Ssa compare(Writer& w, Order order, const Ssa& x, const Ssa& y); // i1
+// The results of comparisons are i1.
+Ssa compare(Writer& w, Order order, const Ssa& x, const Ssa& y);
 Ssa compare_with(Writer& w, Order order, const Ssa& x, double value);
 Ssa is_nan(Writer& w, const Ssa& x);
 Ssa select(Writer& w, const Ssa& predicate, const Ssa& yes, const Ssa& no);
 
-Ssa convert(Writer& w, const Ssa& x, Element element); // x itself when it is that already
+// convert() and reshape() return x itself if it has the element type or shape already.
+Ssa convert(Writer& w, const Ssa& x, Element element);
 Ssa bitcast(Writer& w, const Ssa& x, Element element);
 
 Ssa iota(Writer& w, const Type& type, int64_t axis);
-Ssa reshape(Writer& w, const Ssa& x, const Shape& shape); // x itself when it has it already
+Ssa reshape(Writer& w, const Ssa& x, const Shape& shape);
 Ssa broadcast(Writer& w, const Ssa& x, const Shape& shape, const std::vector<int64_t>& axes);
 Ssa slice(Writer& w, const Ssa& x, const std::vector<int64_t>& begin,
           const std::vector<int64_t>& end);
 Ssa slice_axis(Writer& w, const Ssa& x, int64_t axis, int64_t begin, int64_t end);
 Ssa pad(Writer& w, const Ssa& x, const Ssa& fill, const std::vector<int64_t>& low,
         const std::vector<int64_t>& high);
-// `name` joins two elements; init: the bits it starts from.
+// Reduces x over `axes` with the binary operation `name`. init: bit pattern of the start value.
 Ssa reduce(Writer& w, std::string_view name, const Ssa& x, uint64_t init,
            const std::vector<int64_t>& axes);
-// The region {(a, b): a op b} of reductions, scatters and collectives.
+// Returns the region (a, b) -> name(a, b) of a reduction, scatter or collective.
 Region joining(Writer& w, std::string_view name, Element element);
 
 } // namespace build
 
-// Writes one operation.
-
+// Writes one node.
 using Emitter = void (*)(EmitCall&);
 
-// Null: the operation has no StableHLO form and must be lowered first.
+// Returns null for an operation that has no StableHLO form and must be lowered first.
 Emitter find_emitter(std::string_view op);
 
 struct EmitterEntry {
   std::string_view op;
   Emitter emit;
 };
-// Every file of ops/ gives the list of its operations; emit.cpp joins them.
+// Every file of ops/ has one or more lists of its operations; emit.cpp joins the lists.
 using EmitterList = std::span<const EmitterEntry>;
 
-// Pieces that some emitters share.
+// Functions that several emitters share.
 namespace ops {
 
-// Rows of the first axis, and elements along one: indices are clamped.
+// Read rows of the first axis, and elements along `axis`. Indices are clamped.
 Ssa take_rows(Writer& w, const Ssa& table, const Ssa& indices);
 Ssa take_along(Writer& w, const Ssa& x, const Ssa& indices, int64_t axis);
-// One row of the first axis, read and replaced; index i32().
+// Read and replace one row of the first axis; index i32().
 Ssa read_row(Writer& w, const Ssa& stacked, const Ssa& index);
 Ssa write_row(Writer& w, const Ssa& stacked, const Ssa& row, const Ssa& index);
-void emit_same(EmitCall& call); // the operand itself
+void emit_same(EmitCall& call); // passes the operand on as the result
 
 } // namespace ops
 

@@ -92,7 +92,7 @@ std::string types(const Ssas& values) {
   return text;
 }
 
-// One element inside dense<...>.
+// Returns the text of one element inside dense<...>.
 std::string element_text(Element element, uint64_t bits) {
   switch (element) {
   case Element::i1: return bits != 0 ? "true" : "false";

@@ -1,4 +1,4 @@
-// Attention and its gradient, whole or in chunks.
+// Lowers attention and its gradient, whole or in chunks.
 
 #include "graph/ops/build.h"
 #include "pjrt/lower/attention_chunks.h"
@@ -8,9 +8,9 @@
 
 namespace dllm::pjrt {
 
-// attention: dense where the table of scores is small, else a scan over chunks of queries whose
-// scores exist inside the body alone. Query heads of a group are more rows of one product with the
-// keys of their head, so keys and values are never repeated.
+// attention is dense where the table of scores is small, else a scan over chunks of queries. The
+// scores of a chunk exist only inside the body. The query heads of a group are rows of one product
+// with the keys of their head, so keys and values are not repeated.
 
 using graph::Value;
 using namespace graph::ops;
@@ -22,11 +22,11 @@ struct Attended {
   Value lse; // (batch, kv_heads, group * queries, 1)
 };
 
-// v (batch, kv_heads, keys, vdim); average (batch, kv_heads, 1, vdim): of queries that see nothing,
-// undefined: they give 0.
+// Computes the result of some queries. v (batch, kv_heads, keys, vdim); average (batch, kv_heads,
+// 1, vdim) is the result of queries that see no key, 0 if undefined.
 Attended attend(const ChunkScores& at, Value v, Value average) {
   const Value s = at.scores, none = full_like(s, 0);
-  // A finite floor keeps rows without a visible key free of NaN.
+  // The floor is finite so that rows without a visible key do not become NaN.
   const Value top = max(select(at.visible, s, full_like(s, -1e30)), {4}, true);
   const Value weight = select(at.visible, exp(minimum(subtract(s, top), none)), none);
   const Shape rows{s.dim(0), s.dim(1), s.dim(2) * s.dim(3), 1};
@@ -34,8 +34,8 @@ Attended attend(const ChunkScores& at, Value v, Value average) {
   const Value empty = equal(total, full_like(total, 0));
   const Value divisor = select(empty, full_like(total, 1), total);
   const Value by_head = reshape(weight, rows.with_dim(3, s.dim(4)));
-  Value out = divide(dot(by_head, v),
-                     divisor); // dividing (queries, vdim) is less work than (queries, keys)
+  // Dividing (queries, vdim) is less work than dividing (queries, keys).
+  Value out = divide(dot(by_head, v), divisor);
   if (average.defined()) {
     out = select(broadcast(empty, out.shape()), broadcast(average, out.shape()), out);
   }
@@ -83,26 +83,30 @@ Results lower_attention(graph::Graph& graph, const graph::Node& node, Operands i
   return {chunks.to_heads(graph::concat(outs, 0)), chunks.to_rows(graph::concat(lses, 0))};
 }
 
-// attention_grad: the chunks of attention once more. Probabilities are made again from the saved
-// log-sum-exp (Dao 2023) and exist inside the body; dk and dv are carried from chunk to chunk.
+// attention_grad has the same chunks. Probabilities are computed again from the saved log-sum-exp
+// (Dao 2023) and exist only inside the body. dk and dv are carried from chunk to chunk.
 
 using graph::Value;
 using namespace graph::ops;
 
 namespace {
 
-// Of some queries: dout (batch, kv_heads, group * queries, vdim), lse and delta (.., 1).
+// Operands of some queries: q (batch, kv_heads, group * queries, dim), dout (.., vdim), lse and
+// delta (.., 1).
 struct Pulled {
   Value q, lse, delta, dout;
 };
 
 struct Slopes {
   Value dq, dk, dv;
-  Value unseen; // (batch, kv_heads, 1, vdim): dout of queries that see nothing, summed
+  Value unseen; // (batch, kv_heads, 1, vdim): sum of dout over queries that see no key
 };
 
-// p = exp(s - lse); dv = p^T dout; ds = p (dout v^T - delta), times the slope of the cap; dq =
-// scale ds k; dk = scale ds^T q. An lse of -infinity is a query that sees nothing, or none at all.
+// Computes the gradients of some queries:
+//   p = exp(s - lse), dv = p^T dout
+//   ds = p (dout v^T - delta) times the slope of the cap
+//   dq = scale ds k, dk = scale ds^T q
+// An lse of -infinity marks a query that sees no key, or padding after the last query.
 Slopes pull(const ChunkScores& at, const graph::Attributes& attributes, const Pulled& in, Value k,
             Value v) {
   const Shape table = at.scores.shape();
@@ -129,7 +133,7 @@ Slopes pull(const ChunkScores& at, const graph::Attributes& attributes, const Pu
   return made;
 }
 
-// Queries that see nothing took the mean of all values.
+// Adds the gradient of queries that see no key, whose result is the mean of all values.
 Value with_unseen(Value dv, Value unseen) {
   if (!unseen.defined()) return dv;
   return add(dv, multiply(unseen, full_like(unseen, 1.0 / static_cast<double>(dv.dim(2)))));
@@ -142,7 +146,7 @@ Value longer(Value x, int64_t keys) {
   return pad(x, {0, 0, 0, 0}, {0, 0, keys - x.dim(2), 0}, graph::scalar(*x.graph, 0));
 }
 
-// All chunks.
+// Operands of all chunks.
 struct Whole {
   Value k, v;                // (batch, kv_heads, keys, ..)
   Value q, lse, delta, dout; // (chunks, ..)
@@ -150,8 +154,8 @@ struct Whole {
   NodeMask mask;
 };
 
-// Adds what the chunks of an extent give to dk, dv and unseen, which are as long as the extent's
-// keys; answers their dq (chunks of the extent, ..).
+// Adds the chunks of an extent to dk, dv and unseen of `sums`, where dk and dv have as many keys as
+// the extent. Returns dq (chunks of the extent, ..).
 Value pull_extent(const Chunks& chunks, const Whole& at, const graph::Attributes& attributes,
                   const KeyExtent& extent, int64_t rows, graph::AxisSet axes, Slopes& sums) {
   ScanBody body("attention gradient chunk", axes);
@@ -185,7 +189,7 @@ Results lower_attention_grad(graph::Graph& graph, const graph::Node& node, Opera
   const ChunkPlan plan = plan_chunks(s, node.attributes);
   const Chunks chunks(s, plan);
   const Value out = inputs[3], dout = inputs[5];
-  const Value delta = transpose(sum(multiply(dout, out), {3}), {0, 2, 1}); // as lse
+  const Value delta = transpose(sum(multiply(dout, out), {3}), {0, 2, 1}); // in the shape of lse
   const double nothing = -std::numeric_limits<double>::infinity();
   const Whole at{by_kv_head(inputs[1], s.kv_heads), by_kv_head(inputs[2], s.kv_heads),
                  chunks.of_heads(inputs[0]),        chunks.of_rows(inputs[4], nothing),
@@ -208,7 +212,7 @@ Results lower_attention_grad(graph::Graph& graph, const graph::Node& node, Opera
   if (node.attributes.flag("empty_average"))
     sums.unseen = zeros(graph, Shape{s.batch, s.kv_heads, 1, s.vdim});
   std::vector<Value> dqs;
-  for (const KeyExtent& extent : plan.extents) { // of growing lengths
+  for (const KeyExtent& extent : plan.extents) { // extents are sorted by their number of keys
     sums.dk = longer(sums.dk, extent.keys);
     sums.dv = longer(sums.dv, extent.keys);
     dqs.push_back(

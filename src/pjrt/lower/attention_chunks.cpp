@@ -15,13 +15,13 @@ namespace {
 constexpr int64_t kChunk = 256; // queries
 constexpr int64_t kLeastChunk = 32;
 constexpr int64_t kDenseBelow = 1024;               // keys
-constexpr int64_t kScoreBytes = int64_t{128} << 20; // of one table of scores
-// Causal chunks are done in so many groups, each with the keys of its last chunk: with many chunks
-// (1 + 2 + 3 + 4) / 16 = 0.63 of the table is computed where 0.5 is seen; each group is one more
-// loop for the compiler.
+constexpr int64_t kScoreBytes = int64_t{128} << 20; // most bytes of one table of scores
+// Causal chunks form this number of groups. Each group computes the keys of its last chunk and is
+// one more loop for the compiler. With many chunks (1 + 2 + 3 + 4) / 16 = 0.63 of the table is
+// computed, of which 0.5 is visible.
 constexpr int64_t kExtents = 4;
 
-// Which axes of a mask's parameter run along queries and keys; -1: none does.
+// The axes of queries and keys in a parameter of a mask; -1 for a parameter without the axis.
 struct ParamAxes {
   int64_t query, key;
 };
@@ -63,7 +63,7 @@ ChunkPlan plan_chunks(const AttentionShape& s, const graph::Attributes& attribut
   if (s.queries <= rows) return all();
   ChunkPlan plan{rows, (s.queries + rows - 1) / rows, {}};
   const MaskPlan mask = mask_plan(attributes);
-  // From coordinate 0 on, causal chunk i sees the keys before (i + 1) * rows.
+  // Causal chunk i sees the keys before (i + 1) * rows, if queries begin at coordinate 0.
   const bool grows = has_kind(mask, MaskKind::causal) && !mask.has_query_start;
   const int64_t groups = grows ? std::min(kExtents, plan.chunks) : 1;
   for (int64_t g = 0; g < groups; ++g) {

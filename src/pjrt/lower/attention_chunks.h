@@ -1,6 +1,6 @@
 #pragma once
-// What attention and its gradient share: queries cut into chunks, the part of the mask that belongs
-// to a chunk, scores of a chunk.
+// Attention and its gradient share these functions. They cut queries and the mask into chunks and
+// compute the scores of a chunk.
 
 #include "graph/ops/attention_mask.h"
 #include "pjrt/lower/lower.h"
@@ -18,19 +18,19 @@ struct AttentionShape {
   explicit AttentionShape(std::span<const graph::Value> q_k_v);
 };
 
-// Chunks [begin, end) see no key from `keys` on.
+// Chunks [begin, end) see only the first `keys` keys.
 struct KeyExtent {
   int64_t begin, end, keys;
 };
 
 struct ChunkPlan {
   int64_t rows = 0;   // queries of a chunk
-  int64_t chunks = 1; // 1: everything at once
+  int64_t chunks = 1; // 1: all queries are computed at once
   std::vector<KeyExtent> extents;
 };
 ChunkPlan plan_chunks(const AttentionShape& shape, const graph::Attributes& attributes);
 
-// The mask of a node, apart from where the queries and keys are.
+// The mask of a node. The coordinates of queries and keys are not part of it.
 struct NodeMask {
   graph::ops::MaskPlan plan;
   graph::Value query_start; // i32(batch, 1, 1) or undefined
@@ -45,12 +45,13 @@ struct ChunkScores {
   graph::Value visible;      // u8, same shape
   graph::Value capped_ratio; // tanh(s / softcap); undefined without a cap
 };
-// q (batch, kv_heads, group * queries, dim), k (batch, kv_heads, keys, dim); first: coordinate of
-// the first query without query_start, i32(); the mask's params are those of these queries.
+// Computes the scores of q (batch, kv_heads, group * queries, dim) and k (batch, kv_heads, keys,
+// dim). first: coordinate i32() of the first query, to which query_start is added. mask.params
+// belong to these queries and keys.
 ChunkScores chunk_scores(const NodeMask& mask, const graph::Attributes& attributes, graph::Value q,
                          graph::Value k, graph::Value first, int64_t queries);
 
-// The chunks of an operand, and back.
+// Cuts operands into chunks and joins the chunks of results.
 class Chunks {
 public:
   Chunks(const AttentionShape& shape, const ChunkPlan& plan) : s_(shape), plan_(plan) {}
@@ -58,20 +59,22 @@ public:
   // (batch, queries, heads, n) -> (chunks, batch, kv_heads, group * rows, n)
   graph::Value of_heads(graph::Value x) const;
   graph::Value to_heads(graph::Value x) const;
-  // (batch, heads, queries) -> (chunks, batch, kv_heads, group * rows, 1); fill: of queries beyond
+  // (batch, heads, queries) -> (chunks, batch, kv_heads, group * rows, 1). fill: value after the
+  // last query
   graph::Value of_rows(graph::Value x, double fill) const;
   graph::Value to_rows(graph::Value x) const;
-  // i32(chunks): coordinate of each first query.
+  // Returns i32(chunks): the coordinate of the first query of each chunk.
   graph::Value first_queries(graph::Graph& graph) const;
 
-  // Declares the mask inside the body of a scan over the chunks of an extent: what runs along the
-  // queries as elements, then, with share_mask, the rest as it is.
+  // Declare the mask inside the body of a scan over the chunks of an extent. cut_mask() declares
+  // parameters with an axis of queries, as elements. share_mask(), called after it, declares the
+  // other parameters, which every chunk gets whole.
   NodeMask cut_mask(ScanBody& body, const NodeMask& mask, const KeyExtent& extent) const;
   NodeMask share_mask(ScanBody& body, NodeMask cut, const NodeMask& mask,
                       const KeyExtent& extent) const;
 
 private:
-  // Axis `axis` of `queries` -> (chunks, .., rows, ..)
+  // Cuts axis `axis` of queries: (.., queries, ..) -> (chunks, .., rows, ..).
   graph::Value stack(graph::Value x, int64_t axis, double fill) const;
 
   const AttentionShape& s_;

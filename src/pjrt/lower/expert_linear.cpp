@@ -1,4 +1,4 @@
-// Linear maps of experts: rows grouped by expert.
+// Lowers expert_linear and its gradients.
 
 #include "graph/ops/build.h"
 #include "pjrt/lower/lower.h"
@@ -7,34 +7,33 @@
 
 namespace dllm::pjrt {
 
-// Pairs (row, choice) grouped by expert: groups are cut into tiles of equal size, so that a loop
-// over tiles reads the matrix of one expert a step and computes no expert for rows of another.
-
-// Fixed capacity: rows x choices pairs fill at most pairs / tile + experts tiles; how many are
-// filled is known at run time.
+// Pairs (row, choice) grouped by expert. Each group is cut into tiles of equal size. A loop over
+// tiles reads the matrix of one expert in each step and multiplies only rows of this expert. The
+// pairs fill at most pairs / tile + experts tiles; the number in use is known only at run time.
 struct ExpertGroups {
   int64_t choices, pairs, experts, tile, most_tiles;
-  graph::Value tiles;  // i32(): in use
-  graph::Value order;  // i32(pairs + tile): pairs by expert, those without one last
-  graph::Value expert; // i32(most_tiles): of each tile
-  graph::Value first;  // i32(most_tiles): where the tile begins in `order`
-  graph::Value last;   // i32(most_tiles): where the group of the tile ends
-  graph::Value slot;   // i32(pairs): where each pair's result is, tile by tile
-  graph::Value exists; // u8(pairs): the pair has an expert
+  graph::Value tiles;  // i32(): number of tiles in use
+  graph::Value order;  // i32(pairs + tile): pairs by expert; pairs without an expert are last
+  graph::Value expert; // i32(most_tiles): the expert of each tile
+  graph::Value first;  // i32(most_tiles): index in `order` at which the tile begins
+  graph::Value last;   // i32(most_tiles): index in `order` at which the group of the tile ends
+  graph::Value slot;   // i32(pairs): row of the pair's result, where rows are stored tile by tile
+  graph::Value exists; // u8(pairs): 1 if the pair has an expert
 
-  // numbers i32(rows, choices); outside of 0..experts-1: no expert
+  // numbers: i32(rows, choices), the experts of each row. A number outside of 0..experts-1 means no
+  // expert.
   ExpertGroups(graph::Value numbers, int64_t experts);
 };
 
 // One tile inside a loop over `groups`.
 struct ExpertTile {
   graph::Value expert; // i32()
-  graph::Value pair;   // i32(tile): which pairs; beyond the group any
-  graph::Value valid;  // u8(tile)
+  graph::Value pair;   // i32(tile): the pairs; any pairs after the end of the group
+  graph::Value valid;  // u8(tile): 1 for a pair of the group
 };
 ExpertTile tile_at(CountedLoop& loop, const ExpertGroups& groups);
 
-// Rows of a result stored tile by tile -> (pairs, n); zeros where there is no expert.
+// Returns rows (pairs, n) from rows stored tile by tile; 0 for pairs without an expert.
 graph::Value by_pair(const ExpertGroups& groups, graph::Value tiled);
 
 using graph::Value;
@@ -44,15 +43,15 @@ namespace {
 
 constexpr int64_t kLeastTile = 8, kMostTile = 256; // pairs
 
-// About the size of a mean group: smaller tiles read a matrix more than once, larger ones are
-// mostly padding.
+// Returns about the size of a mean group. Smaller tiles would read a matrix several times; larger
+// tiles would be mostly padding.
 int64_t tile_of(int64_t pairs, int64_t experts) {
   int64_t tile = kLeastTile;
   while (tile < kMostTile && tile * experts < pairs) tile *= 2;
   return tile;
 }
 
-// i32(n) known at run time -> running sum before each, (n)
+// Returns for each element of x i32(n) the sum of the elements before it.
 Value sum_before(Value x) {
   return subtract(cumsum(x, 0), x);
 }
@@ -72,7 +71,7 @@ ExpertGroups::ExpertGroups(Value numbers, int64_t expert_count)
   const Value by_expert = graph::sort(key, false).indices;
   order = pad_rows(by_expert, pairs + tile, 0);
 
-  // Of each expert: pairs, tiles, and where they begin.
+  // For each expert: the number of its pairs and tiles, and where they begin.
   const Value own = equal(column(key), iota(graph, Shape{1, experts}, DType::i32, 1));
   const Value count = sum(convert(own, DType::i32), {0}); // (experts)
   const Value tile_count = divide(add(count, i32(tile - 1)), i32(tile));
@@ -80,14 +79,14 @@ ExpertGroups::ExpertGroups(Value numbers, int64_t expert_count)
   const Value tile_end = add(first_tile, tile_count);
   tiles = sum(tile_count, {0});
 
-  // Of each tile: its expert is the number of experts whose tiles end before.
+  // For each tile: its expert is the number of experts whose tiles end before it.
   const Value number = iota(graph, Shape{most_tiles}, DType::i32, 0);
   const Value passed = less_equal(reshape(tile_end, Shape{1, experts}), column(number));
   expert = minimum(sum(convert(passed, DType::i32), {1}), i32(experts - 1));
   first = add(take(group, expert), times(subtract(number, take(first_tile, expert)), tile));
   last = add(take(group, expert), take(count, expert));
 
-  // Of each pair: its place among the sorted, then in its group, then in the tiles.
+  // For each pair: its index in the sorted order, then in its group, then in the tiles.
   const Value place = iota(graph, Shape{pairs}, DType::i32, 0);
   const Value rank = scatter_set(zeros_of(graph, {Shape{pairs}, DType::i32, {}}), by_expert, place);
   const Value in_group =
@@ -110,15 +109,15 @@ Value by_pair(const ExpertGroups& groups, Value tiled) {
   return select(column(groups.exists), rows, full_like(rows, 0));
 }
 
-// expert_linear and its two gradients: a loop over tiles of pairs that share an expert. The matrix
-// of the expert is cut out of the stack and widened right at the product.
+// expert_linear and its two gradients are loops over tiles of pairs that share an expert. The
+// matrix of the expert is sliced from the stack and widened right at the product.
 
 using graph::Value;
 using namespace graph::ops;
 
 namespace {
 
-// Matrix (out, in) of one expert out of (experts, out, in); in the stored form.
+// Returns the matrix (out, in) of one expert of (experts, out, in), in its stored form.
 Value matrix_of(Value stack, Value expert) {
   return reshape(rows_at(stack, expert, 1), stack.shape().without(0));
 }

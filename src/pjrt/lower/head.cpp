@@ -1,4 +1,4 @@
-// Rows of logits: the head of a language model, rows of a loss, rows of token statistics.
+// Rows of logits, and searches in rows of weights.
 #include "pjrt/lower/head.h"
 
 #include "graph/ops/build.h"
@@ -13,8 +13,8 @@ using namespace graph::ops;
 
 namespace {
 
-constexpr int64_t kLogits = int64_t{1} << 24; // of one part: 64 MiB
-constexpr int64_t kLanes = 128;               // widths are multiples of it
+constexpr int64_t kLogits = int64_t{1} << 24; // logits of one part, 64 MiB
+constexpr int64_t kLanes = 128;               // widths of parts are multiples of it
 
 } // namespace
 
@@ -122,12 +122,12 @@ namespace {
 
 constexpr int64_t kPiece = 512; // ids
 
-// The first place whose running sum exceeds the limit, else the last of positive weight, else 0.
-// weight (rows, n), limit (rows, 1); before (rows, 1): sum of what comes first.
 struct Place {
   Value index;  // i32(rows)
-  Value before; // f32(rows, 1): sum before it
+  Value before; // f32(rows, 1): sum of the weights before it
 };
+// Returns the first index at which the running sum exceeds the limit, else the last index of
+// positive weight, else 0. weight (rows, n), limit (rows, 1).
 Place search(Value weight, Value limit) {
   const Value running = cumsum(weight, 1), none = full_like(weight, 0);
   const Value positive = greater(weight, none);
@@ -158,8 +158,9 @@ Value before_cut(Value key, const Cut& cut) {
 
 namespace {
 
-// Sums of pieces find the piece, then only its ids are summed one by one: no running sum over the
-// whole vocabulary, and fewer roundings.
+// Weights cut into pieces of kPiece ids. A search finds the piece by the sums of pieces, then the
+// id inside it. Compared with a running sum over the whole vocabulary this is less work and rounds
+// less often.
 struct Pieces {
   Value weight; // (rows, pieces, kPiece)
   Value sums;   // (rows, pieces)
@@ -191,7 +192,7 @@ Value first_beyond(Value weight, Value limit) {
 Value invert(Value weight, Value share) {
   const Pieces pieces(weight);
   const int64_t count = pieces.sums.dim(1);
-  // The total is the sum that the search compares with.
+  // The total is the running sum that the search compares with the limit, not another rounding.
   const Value total = slice_axis(cumsum(pieces.sums, 1), 1, count - 1, count);
   return pieces.first_beyond(multiply(column(share), total));
 }

@@ -1,4 +1,4 @@
-// Cross entropy of a head, and its gradient.
+// Lowers the cross entropy of a head, and its gradient.
 
 #include "graph/ops/build.h"
 #include "pjrt/lower/head.h"
@@ -6,8 +6,8 @@
 
 namespace dllm::pjrt {
 
-// linear_cross_entropy: the vocabulary streams by in parts, each row keeps its running maximum, sum
-// and the logit of its target.
+// linear_cross_entropy reads the vocabulary in parts. For each row it keeps the running maximum,
+// the sum, and the logit of the target.
 
 using graph::Value;
 using namespace graph::ops;
@@ -68,8 +68,8 @@ Results lower_linear_cross_entropy(graph::Graph& graph, const graph::Node& node,
   return {slice_axis(done[0], 0, 0, capacity), slice_axis(done[1], 0, 0, capacity)};
 }
 
-// linear_cross_entropy_grad: logits of a tile of rows are made again, part by part of the
-// vocabulary; every part adds to dx and has its own rows of dweight.
+// linear_cross_entropy_grad computes the logits of a tile of rows again, in parts of the
+// vocabulary. Every part adds to dx and to its own rows of dweight.
 
 using graph::Value;
 using namespace graph::ops;
@@ -81,7 +81,8 @@ struct TileRows {
   Value counts;                // u8(rows)
 };
 
-// Gradient of the logits before the cap: (softmax - onehot) dnll (1 - (logit / softcap)^2)
+// Returns the gradient of the logits before the cap: (softmax - onehot) dnll (1 - (logit /
+// softcap)^2).
 Value logits_grad(const VocabularyPart& part, const TileRows& rows) {
   const Value logits = part.head.logits(rows.x), used = column(rows.counts);
   const Value none = full_like(logits, 0);
@@ -99,7 +100,8 @@ Value add_rows(Value sums, Value rows, Value begin) {
   return put_rows(sums, add(rows_at(sums, begin, rows.dim(0)), rows), begin);
 }
 
-// Adds the tile's share to `sums` (dweight, dbias, those that are wanted); the first result is dx.
+// Adds the gradients of a tile to `sums`, which are dweight and dbias as far as wanted. Returns dx
+// and the new sums.
 std::vector<Value> tile_grad(const Head& head, const TileRows& rows, const std::vector<Value>& sums,
                              bool want_weight, bool want_bias) {
   std::vector<Value> state{zeros(*rows.x.graph, rows.x.shape())};

@@ -1,4 +1,4 @@
-// The table of fused operations that are lowered, and what their definitions share: bodies of loops.
+// The table of fused operations that are lowered, linear, and the bodies of loops.
 #include "pjrt/lower/lower.h"
 
 #include "base/error.h"
@@ -43,9 +43,9 @@ std::shared_ptr<const graph::Graph> lower(const graph::Graph& source) {
   return graph::simplify(*graph::decompose(source, definition_of));
 }
 
-// linear and its input gradient: one product of flat rows; a narrow weight is widened right at the
-// product and its scale goes to the smaller side, so that no wide matrix has to be stored.
-// (linear_weight_grad is one product by its definition.)
+// linear and its input gradient are one product of flat rows each. A narrow weight is widened right
+// at the product, and its scale multiplies the smaller side. So no wide matrix is stored.
+// linear_weight_grad is one product by its definition.
 
 using graph::Value;
 using namespace graph::ops;
@@ -130,7 +130,7 @@ CountedLoop::CountedLoop(const std::string& name, graph::AxisSet axes, Value lim
     : LoopBody(name, axes), limit_(limit), step_(state(graph::scalar_i32(*limit.graph, 0))) {}
 
 std::vector<Value> CountedLoop::run(const std::vector<Value>& next) {
-  outside(limit_); // the last operand
+  outside(limit_); // declared as the last operand, which run_while compares
   const Value after = add(step_, graph::scalar_i32(*body_, 1));
   return run_while(after, next, [](Value step, Value limit) { return less(step, limit); });
 }

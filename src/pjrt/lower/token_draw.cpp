@@ -1,4 +1,4 @@
-// Draws of tokens: filters, and the draw.
+// Filters ids and draws tokens from rows of logits.
 
 #include "graph/ops/build.h"
 #include "pjrt/lower/head.h"
@@ -7,24 +7,26 @@
 
 namespace dllm::pjrt {
 
-// top_k and top_p without sorting the vocabulary: both keep a beginning of the order (z descending,
-// id ascending), and where it ends is found bit by bit. Every bit costs one sum over the row, which
-// a compiler fuses with the comparison; sorting 150000 ids of a row costs several times that on
-// CPUs and keeps every id twice in memory. Nothing of this runs unless a row needs it.
+// top_k and top_p do not sort the vocabulary. Both keep a beginning of the order by z descending,
+// then id ascending. A search finds the end bit by bit, and each bit costs one sum over the row,
+// which compilers fuse with the comparison. Sorting 150000 ids of a row costs several times as much
+// on CPUs and holds every id twice in memory. The search runs only if a row needs it.
 
 using graph::Value;
 using namespace graph::ops;
 
 namespace {
 
-// Sum of the weights whose key is at least `floor` (rows), f32(rows).
+// Returns f32(rows): the sum of the weights whose key is at least `floor` (rows).
 Value sum_from(Value key, Value weight, Value floor) {
   return sum(select(greater_equal(key, column(floor)), weight, full_like(weight, 0)), {1});
 }
 
-// The largest key such that the ids from it on weigh at least `limit` f32(rows).
+// Returns the largest key for which the ids of this and larger keys weigh at least `limit`
+// f32(rows).
 Value search_key(Value key, Value weight, Value limit) {
-  std::vector<int32_t> bits{std::numeric_limits<int32_t>::min()}; // adding it flips the sign: exact
+  // Adding the smallest i32 flips the sign bit, which is exact.
+  std::vector<int32_t> bits{std::numeric_limits<int32_t>::min()};
   for (int bit = 30; bit >= 0; --bit) bits.push_back(int32_t{1} << bit);
   graph::Graph& graph = *key.graph;
   const auto steps = static_cast<int64_t>(bits.size());
@@ -41,7 +43,7 @@ Value search_key(Value key, Value weight, Value limit) {
   return body.run({select(enough, next, found)}, {}, steps).carry[0];
 }
 
-// Ids are kept while those before them weigh less than `limit` > 0.
+// Returns the cut after the last id before which the ids weigh less than `limit` > 0.
 Cut cut_where(Value key, Value weight, Value limit) {
   Cut cut{search_key(key, weight, limit), {}};
   const Value tie = equal(key, column(cut.key)), none = full_like(weight, 0);
@@ -56,7 +58,7 @@ Cut cut_where(Value key, Value weight, Value limit) {
   return cut;
 }
 
-// Filters that leave everything.
+// Returns a cut that keeps every id.
 Cut no_cut(graph::Graph& graph, int64_t rows, int64_t vocab) {
   const auto all = [&](int32_t value) {
     return broadcast(graph::scalar_i32(graph, value), Shape{rows});
@@ -64,8 +66,8 @@ Cut no_cut(graph::Graph& graph, int64_t rows, int64_t vocab) {
   return {all(std::numeric_limits<int32_t>::min()), all(static_cast<int32_t>(vocab))};
 }
 
-// `cut`, and where the demand is positive what make(demand, operands) answers; it is not run when
-// no row has any.
+// Returns make(demand, operands) for rows whose demand is positive, `cut` for the others. make does
+// not run if no demand is positive.
 template <class Make>
 Cut cut_on_demand(Cut cut, Value demand, const std::vector<Value>& operands, Make make) {
   std::vector<Value> all = operands;
@@ -110,8 +112,8 @@ Value kept_ids(const DrawRequest& ask, Value z, Value weight, Value active) {
   return logical_and(allowed, logical_and(in_k, before_cut(key, nucleus)));
 }
 
-// The draw of token_statistics: by the inverse distribution function or the largest noisy logit, of
-// what temperature and filters leave.
+// token_statistics draws from the ids that the filters leave, by the inverse distribution function
+// or as the largest noisy logit.
 
 using graph::Value;
 using namespace graph::ops;
@@ -120,7 +122,7 @@ namespace {
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
-// Rows that draw: temperature > 0 and large enough to divide by.
+// Returns which rows draw: the ones whose temperature is > 0 and large enough to divide by.
 Value draws(Value temperature) {
   const Value positive = greater(temperature, full_like(temperature, 0));
   const Value one = full_like(temperature, 1);
@@ -131,7 +133,8 @@ struct Shaped {
   Value prob, margin, entropy;
 };
 
-// Of weight / its sum over the kept ids; z - largest in `gap`.
+// Returns statistics of the distribution weight / sum(weight), where weight is 0 for ids that are
+// not kept. gap: z - largest z.
 Shaped shaped_statistics(Value weight, Value gap, Value id) {
   const Value none = full_like(weight, 0);
   const Value total = sum(weight, {1}), most = max(weight, {1});

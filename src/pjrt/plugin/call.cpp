@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kLongestText = 8000; // bytes of a plugin's message that are kept
 
-// One line, without a trailing full stop: our messages are lines.
+// Returns the text as one line without a full stop at the end, the form of our messages.
 std::string one_line(const char* text, size_t size) {
   std::string line;
   for (char c : std::string_view(text, std::min(size, kLongestText))) {

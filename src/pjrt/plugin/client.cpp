@@ -96,8 +96,8 @@ Array Client::upload(const Tensor& tensor, const Device& device,
   args.device = device.get();
   call(plugin_->api(), &abi::Api::client_buffer_from_host_buffer, args);
   Array made(shared_from_this(), args.buffer);
-  // The plugin reads the storage until then. Of shared storage that is the array's end: never wait
-  // for it while the array lives.
+  // The plugin reads the storage until `done` happens. For shared storage that is when the array
+  // is destroyed, so nothing may wait for `done` while the array lives.
   const EventHandle done(plugin_->api(), args.done_with_host_buffer);
   try {
     when_ready(done, [held = tensor] {});
@@ -184,8 +184,6 @@ compile_text(const Client& client, std::string_view program, CompileOptions opti
   return compile_text(client, program, std::move(options), needed);
 }
 
-// Arrays on a device.
-
 Array::Array(std::shared_ptr<const Client> client, abi::Buffer* buffer)
     : client_(std::move(client)), handle_(client_->plugin().api(), buffer) {}
 
@@ -246,7 +244,7 @@ uintptr_t Array::unsafe_pointer() const {
 }
 
 EventHandle Array::copy_to(Tensor& into) const {
-  // Always given: without it the order is the device's own, which need not be row-major.
+  // Without a layout the copy has the order of the device, which may not be row-major.
   std::vector<int64_t> minor_to_major(static_cast<size_t>(into.shape().rank()));
   std::iota(minor_to_major.rbegin(), minor_to_major.rend(), 0);
   auto layout = sized<abi::BufferMemoryLayout>();
@@ -270,7 +268,7 @@ void hold_until(const EventHandle& event, const Tensor& tensor) {
   } catch (const Error&) {
     try {
       await(event);
-    } catch (const Error&) { // over either way
+    } catch (const Error&) { // the event has happened, which is enough
     }
     throw;
   }

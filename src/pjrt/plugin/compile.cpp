@@ -1,4 +1,4 @@
-// Compilers: their options, and reports on the programs they make.
+// The options of compilers as a protobuf message, and the reports of plugins on programs.
 
 #include "pjrt/plugin/compile.h"
 
@@ -9,9 +9,9 @@ namespace dllm::pjrt {
 
 namespace {
 
-constexpr int64_t kNoOrdinal = -1; // the proto's default 0 would be taken as device 0
+constexpr int64_t kNoOrdinal = -1; // the message's default of 0 would mean device 0
 
-// Fields of one message, appended in order.
+// Appends the fields of one protobuf message.
 class Message {
 public:
   void number(uint32_t field, int64_t value) {
@@ -42,7 +42,8 @@ private:
   std::string text_;
 };
 
-// DeviceAssignmentProto: one list a partition, with the device of every replica.
+// Returns a DeviceAssignmentProto, which has one list per partition with the device of every
+// replica.
 Message assignment(const CompileOptions& options) {
   Message made;
   made.number(1, options.replicas);
@@ -58,8 +59,8 @@ Message assignment(const CompileOptions& options) {
   return made;
 }
 
-// ExecutableBuildOptionsProto. Its debug_options stay absent: an empty one would reset the plugin's
-// defaults.
+// Returns an ExecutableBuildOptionsProto without debug_options. Empty debug_options would reset the
+// plugin's defaults.
 Message build_options(const CompileOptions& options) {
   Message made;
   made.number(1, kNoOrdinal);
@@ -72,7 +73,7 @@ Message build_options(const CompileOptions& options) {
   return made;
 }
 
-// An entry of map<string, OptionOverrideProto>.
+// Returns an entry of a map<string, OptionOverrideProto>.
 Message flag_entry(const std::string& name, const FlagValue& value) {
   Message content;
   if (const bool* flag = std::get_if<bool>(&value)) {
@@ -107,7 +108,7 @@ std::pair<std::string, FlagValue> parse_flag(const std::string& text) {
 
 namespace {
 
-// Calls; false when the plugin does not offer the fact.
+// Calls a function of the plugin. Returns false if the plugin does not have it.
 template <class Args> bool ask(const abi::Api& api, abi::Call<Args> abi::Api::*slot, Args& args) {
   try {
     call(api, slot, args);

@@ -1,4 +1,4 @@
-// Devices: of a client, and those that a plugin compiles for without having one.
+// Devices of a client, and topologies of devices that a plugin compiles for.
 
 #include "pjrt/plugin/client.h"
 

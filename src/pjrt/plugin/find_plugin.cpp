@@ -1,4 +1,4 @@
-// Where plugins are, and the environment they read while they are loaded.
+// The search for plugins, and the environment that they read while they are loaded.
 
 #include "base/error.h"
 #include "base/files.h"
@@ -18,7 +18,8 @@ namespace dllm::pjrt {
 
 namespace {
 
-// files: as in a folder of Python packages, the preferred one first.
+// files: paths inside a folder of Python packages, the preferred one first. packages: names for
+// errors.
 struct Platform {
   std::string_view name;
   std::vector<std::string> files;
@@ -43,7 +44,7 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// The folders of packages under a prefix such as /usr/local: lib/python3*/site-packages.
+// Adds the folders of packages under a prefix such as /usr/local: lib/python3*/site-packages.
 void add_package_folders(const std::string& prefix, std::vector<std::string>& folders) {
   const std::string lib = join_path(prefix, "lib");
   if (prefix.empty() || !is_directory(lib)) return;
@@ -56,7 +57,7 @@ void add_package_folders(const std::string& prefix, std::vector<std::string>& fo
   }
 }
 
-// The folders that a variable such as PATH names.
+// Returns the folders that a variable such as PATH names.
 std::vector<std::string> folders_of(const char* name) {
   std::vector<std::string> folders;
   const std::string list = variable(name);
@@ -72,7 +73,8 @@ std::vector<std::string> own_folders() {
   return folders_of("DLLM_PLUGINS");
 }
 
-// The Pythons that pip may belong to: the environment's, each python3 on PATH, pyenv's, the user's, the system's.
+// Returns the folders of packages of every Python that pip may belong to. These are the Pythons of
+// the environment, the user, PATH, pyenv and the system.
 std::vector<std::string> package_folders() {
   const std::string home = variable("HOME");
   std::vector<std::string> prefixes = {variable("VIRTUAL_ENV"), variable("CONDA_PREFIX"),
@@ -103,7 +105,8 @@ std::vector<std::string> candidates(const Platform& platform) {
   for (const std::string& folder : own_folders()) {
     for (const std::string& file : platform.files) {
       paths.push_back(join_path(folder, file));
-      paths.push_back(join_path(folder, file_name(file))); // unpacked without its package
+      // A plugin may have been unpacked without the folder of its package.
+      paths.push_back(join_path(folder, file_name(file)));
     }
   }
   if (platform.name == "tpu" && !variable("TPU_LIBRARY_PATH").empty())
@@ -164,7 +167,7 @@ std::vector<PluginSearch> find_plugins() {
 namespace {
 
 constexpr const char* kVendor = "0x1ae0";
-// v2 and v3, v4, v5p, v5e, v6e, 7x
+// PCI ids of v2 and v3, v4, v5p, v5e, v6e, 7x.
 constexpr std::array<std::string_view, 6> kChips{"0x0027", "0x005e", "0x0062",
                                                  "0x0063", "0x006f", "0x0076"};
 
@@ -194,12 +197,13 @@ bool has_tpu(const std::string& root) {
 
 void prepare_environment(bool compile_only) {
   set_default("TF_CPP_MIN_LOG_LEVEL", "2");
-  // Without a TPU the question for its metadata is repeated for most of a minute.
+  // Without a TPU the plugin would repeat requests for its metadata for most of a minute.
   if (compile_only || !has_tpu()) set_default("TPU_SKIP_MDS_QUERY", "1");
   if (compile_only) {
-    set_default("ALLOW_MULTIPLE_LIBTPU_LOAD", "1"); // else a second process at the same time fails
+    // Without it a second process at the same time would fail.
+    set_default("ALLOW_MULTIPLE_LIBTPU_LOAD", "1");
     set_default("TPU_WORKER_HOSTNAMES", "localhost");
-    set_default("TPU_ACCELERATOR_TYPE", "v5e-8"); // any: without one it complains
+    set_default("TPU_ACCELERATOR_TYPE", "v5e-8"); // any type avoids an error message
   }
 }
 

@@ -1,4 +1,4 @@
-// HLO modules as text: the wire format of protobuf, and instructions.
+// Reads HLO modules from protobuf's wire format and writes them as text.
 
 #include "base/error.h"
 #include "pjrt/plugin/compile.h"
@@ -12,15 +12,15 @@
 
 namespace dllm::pjrt {
 
-// Reading of protobuf's wire format: fields in their order; callers skip unknown ones.
-
-// for (WireReader reader(bytes); reader.next();) switch (reader.field()) { case 1:
-// use(reader.bytes()); ... }
+// Reads the fields of a protobuf message in their order. The caller skips unknown fields:
+//   for (WireReader reader(bytes); reader.next();)
+//     if (reader.field() == 1) use(reader.bytes());
 class WireReader {
 public:
   explicit WireReader(std::string_view bytes) : rest_(bytes) {}
 
-  // Moves to the next field; false at the end. Fails with data_loss where the bytes are no message.
+  // Moves to the next field and returns false at the end. Fails with data_loss for bytes that are
+  // not a message.
   bool next() {
     if (rest_.empty()) return false;
     const uint64_t tag = varint();
@@ -38,9 +38,10 @@ public:
 
   int64_t field() const { return field_; }
   int64_t number() const { return static_cast<int64_t>(number_); }
-  std::string_view bytes() const { return bytes_; } // of a message, a text or packed numbers
+  // Returns the content of a field that is a message, a text or packed numbers.
+  std::string_view bytes() const { return bytes_; }
 
-  // Repeated numbers come packed into bytes or one by one: calls use(number) for each.
+  // Calls use(number) for each repeated number, which are packed into bytes or one field each.
   template <class F> void numbers(F&& use) const {
     if (bytes_.empty()) return use(number());
     for (WireReader packed(bytes_); !packed.rest_.empty();) {
@@ -76,7 +77,7 @@ private:
 
 namespace {
 
-// Numbers of XLA's element types.
+// Returns the name of one of XLA's element types.
 const char* element_name(int64_t type) {
   constexpr std::array kNames = {"invalid", "pred",   "s8",       "s16", "s32",  "s64",
                                  "u8",      "u16",    "u32",      "u64", "f16",  "f32",
@@ -96,10 +97,10 @@ std::string joined(const std::vector<int64_t>& numbers) {
   return text;
 }
 
-// Tuples in tuples; compilers write one or two levels.
+// The most levels of nested tuples. Compilers write one or two.
 constexpr int kDeepestShape = 64;
 
-// ShapeProto: element_type 2, dimensions 3, tuple_shapes 4, layout 5 (minor_to_major 1).
+// Fields of ShapeProto: element_type 2, dimensions 3, tuple_shapes 4, layout 5 (minor_to_major 1).
 std::string shape_text(std::string_view bytes, int depth = 0) {
   if (depth > kDeepestShape)
     fail(Code::data_loss, "a shape in a message of a plugin nests deeper than {}", kDeepestShape);
@@ -122,7 +123,8 @@ std::string shape_text(std::string_view bytes, int depth = 0) {
   return std::string(element_name(type)) + "[" + joined(dimensions) + "]" + laid;
 }
 
-// {{0,1},{2,3}} of messages that hold lists (ReplicaGroup 1) or pairs (SourceTarget 1 and 2).
+// Returns one group, {0,1}, of a message with a list (ReplicaGroup, field 1) or a pair
+// (SourceTarget, fields 1 and 2).
 std::string group_text(std::string_view bytes) {
   std::vector<int64_t> members;
   for (WireReader group(bytes); group.next();) {
@@ -131,8 +133,8 @@ std::string group_text(std::string_view bytes) {
   return "{" + joined(members) + "}";
 }
 
-// CollectiveDeviceListProto: groups 1 one by one, or 2 a grid of all ranks: number 1, size 2, dims
-// 3, order 4.
+// Fields of CollectiveDeviceListProto: 1 a group, repeated; or 2 a grid of all ranks with the
+// fields number 1, size 2, dims 3, order 4.
 std::string device_list_text(std::string_view bytes) {
   std::string groups;
   for (WireReader list(bytes); list.next();) {
@@ -156,7 +158,7 @@ struct Instruction {
   int64_t id = 0, parameter = -1;
 };
 
-// HloInstructionProto: name 1, opcode 2, shape 3, parameter_number 9, dimensions 14,
+// Fields of HloInstructionProto: name 1, opcode 2, shape 3, parameter_number 9, dimensions 14,
 // custom_call_target 28, id 35, operand_ids 36, called_computation_ids 38, replica_groups 49,
 // source_target_pairs 52, collective_device_list 87 (newer compilers, in place of 49).
 Instruction read_instruction(std::string_view bytes) {
@@ -208,7 +210,7 @@ std::string line_of(const Instruction& made, const Names& instructions, const Na
   return line;
 }
 
-// HloComputationProto: name 1, instructions 2, id 5, root_id 6.
+// Fields of HloComputationProto: name 1, instructions 2, id 5, root_id 6.
 std::string computation_text(std::string_view bytes, const Names& computations) {
   std::string name;
   std::vector<Instruction> body;
@@ -230,8 +232,8 @@ std::string computation_text(std::string_view bytes, const Names& computations) 
 
 } // namespace
 
-// HloModuleProto: name 1, computations 3, id of the entry computation 6; with a configuration it is
-// field 1 of another message.
+// Fields of HloModuleProto: name 1, computations 3, id of the entry computation 6. A module with a
+// configuration is field 1 of another message.
 std::string hlo_text(std::string_view bytes, std::string_view format) {
   if (format == "hlo_with_config") {
     for (WireReader field(bytes); field.next();) {

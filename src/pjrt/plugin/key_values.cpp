@@ -14,13 +14,13 @@ void delete_value(char* value) {
 }
 
 template <class Args> void give_value(const std::string& value, Args& args) {
-  args.value = new char[value.size() + 1]; // never empty: plugins may take null for a failure
+  args.value = new char[value.size() + 1]; // not null, which a plugin may take for a failure
   std::memcpy(args.value, value.data(), value.size());
   args.value_size = value.size();
   args.deleter = delete_value;
 }
 
-// work(store, key); an exception becomes an error of the plugin, which is C below.
+// Calls work(store, key) and returns its exception as an error of the plugin, whose interface is C.
 template <class Args, class Work> abi::Error* answer(Args* args, const Work& work) noexcept {
   const auto failed = [&](Code code, const std::string& text) {
     return (*args->callback_error)(static_cast<abi::ErrorCode>(code), text.data(), text.size());
@@ -60,7 +60,7 @@ abi::Error* put(abi::KeyValuePutCallbackArgs* args) {
 
 } // namespace
 
-// A plugin that misses one of the three behaves as if there were none.
+// Sets all three callbacks. A plugin ignores the store if one is missing.
 void give_store(comm::KeyValueStore& store, abi::ClientCreateArgs& args) {
   args.kv_get_callback = get;
   args.kv_get_user_arg = &store;

@@ -1,4 +1,4 @@
-// Plugins: where they are, checks before one is loaded, the loaded one.
+// Loading of plugins, and the checks before it.
 
 #include "pjrt/plugin/plugin.h"
 
@@ -26,7 +26,7 @@ namespace dllm::pjrt {
 
 namespace {
 
-constexpr int32_t kBrokenMinor = 56; // a function stood in the middle of the table for two days
+constexpr int32_t kBrokenMinor = 56; // has an extra function in the middle of the table
 
 std::string last_load_error() {
   const char* text = ::dlerror();
@@ -42,7 +42,8 @@ std::string real_path(const std::string& path) {
 const abi::Api* open_table(const std::string& path) {
   if (!file_exists(path)) fail(Code::not_found, "plugin {} does not exist", path);
   check_plugin_file(path, abi::kEntrySymbol);
-  // By its real name: plugins look for their libraries next to the file, not next to a link to it.
+  // A plugin looks for its libraries next to the file by whose name it was loaded. Next to a link
+  // there are none.
   void* library = ::dlopen(real_path(path).c_str(), RTLD_LAZY | RTLD_LOCAL);
   if (library == nullptr) {
     fail_with_hint("try ldd on the file: a library it needs may be missing", Code::unavailable,
@@ -86,7 +87,8 @@ Plugin::Plugin(std::string path, const abi::Api* api)
 
 const Plugin& Plugin::load(const std::string& path, bool compile_only) {
   static std::mutex mutex;
-  // Never destroyed: buffers of a host that exits without releasing them still point here.
+  // The map is never destroyed, because a host may exit without releasing buffers, which point to
+  // plugins.
   static auto& loaded = *new std::map<std::string, std::unique_ptr<Plugin>>;
   const std::lock_guard lock(mutex);
   std::unique_ptr<Plugin>& plugin = loaded[real_path(path)];

@@ -1,5 +1,6 @@
 #pragma once
-// Plugins: where they are, checks before one is loaded, the loaded one, the calls into it and values in its form.
+// A Plugin is a loaded PJRT plugin. This header also has the calls into its table, its errors,
+// events and values, and the search for plugins.
 
 #include "base/error.h"
 #include "pjrt/abi/base.h"
@@ -17,11 +18,11 @@
 
 namespace dllm::pjrt {
 
-// The one place that calls into a plugin's table. A plugin's error becomes a dllm::Error of the same code (the numbers are
-// the same) with the plugin's text in it. Also events: what a plugin will have done later.
+// All calls into a plugin's table go through the functions below. They turn a plugin's error into a
+// dllm::Error with the same code (PJRT has the same numbers) and the plugin's text.
 
-// True when the plugin's table is long enough to hold the slot and the slot is filled. The minor
-// version is no proof: numbers were used twice.
+// Returns true if the plugin's table is long enough to hold the slot and the slot is filled. The
+// minor version does not prove it, because numbers were used twice.
 template <class Slot> bool has_slot(const abi::Api& api, Slot abi::Api::*slot) {
   const auto* begin = reinterpret_cast<const std::byte*>(&api);
   const auto* entry = reinterpret_cast<const std::byte*>(&(api.*slot));
@@ -29,11 +30,11 @@ template <class Slot> bool has_slot(const abi::Api& api, Slot abi::Api::*slot) {
          api.*slot != nullptr;
 }
 
-// Copies code and text of a plugin's error and destroys it. REQUIRES: error is not null.
+// Copies the code and text of a plugin's error and destroys it. REQUIRES: error is not null.
 Error take_error(const abi::Api& api, abi::Error* error, const char* function);
 [[noreturn]] void fail_missing(const abi::Api& api, const char* function);
 
-// A zeroed struct with its size written in.
+// Returns a zeroed struct with its size set.
 template <class Args> Args sized() {
   Args args{};
   if constexpr (requires { args.head; }) {
@@ -44,15 +45,15 @@ template <class Args> Args sized() {
   return args;
 }
 
-// call(api, &abi::Api::client_destroy, args): fails with the plugin's error, or with unimplemented
-// when the plugin lacks the function.
+// Calls a function of the table, as in call(api, &abi::Api::client_destroy, args). Fails with the
+// plugin's error, or with unimplemented if the plugin does not have the function.
 template <class Args> void call(const abi::Api& api, abi::Call<Args> abi::Api::*slot, Args& args) {
   args.head.struct_size = abi::kSize<Args>;
   if (!has_slot(api, slot)) fail_missing(api, abi::kFunction<Args>);
   if (abi::Error* error = (api.*slot)(&args)) throw take_error(api, error, abi::kFunction<Args>);
 }
 
-// For destructors: what goes wrong is logged and forgotten.
+// Calls a function and ignores its error, which is logged. Destructors need this.
 template <class Args>
 void call_quietly(const abi::Api& api, abi::Call<Args> abi::Api::*slot, Args& args) noexcept {
   try {
@@ -61,9 +62,8 @@ void call_quietly(const abi::Api& api, abi::Call<Args> abi::Api::*slot, Args& ar
   }
 }
 
-// An object of a plugin that is destroyed with its last owner.
-// Handle<abi::Event, abi::EventDestroyArgs, &abi::EventDestroyArgs::event,
-// &abi::Api::event_destroy>
+// Owns an object of a plugin and destroys it. The template arguments name the function that
+// destroys it, as in EventHandle below.
 template <class T, class DestroyArgs, T* DestroyArgs::*member,
           abi::Call<DestroyArgs> abi::Api::*destroy>
 class Handle {
@@ -98,97 +98,91 @@ private:
 using EventHandle = Handle<abi::Event, abi::EventDestroyArgs, &abi::EventDestroyArgs::event,
                            &abi::Api::event_destroy>;
 
-// Blocks until it happened; fails with the error it ended with. An empty event has happened.
+// An event of a plugin happens when work has ended. An empty handle is an event that has happened.
+
+// Blocks until the event has happened. Fails with the error that the work ended with.
 void await(const EventHandle& event);
 bool is_ready(const EventHandle& event);
-// Calls `done` once, on any thread or before this returns; it must be short and must not call the
-// plugin. The event may be destroyed at once. Errors of the event are dropped.
+// Calls `done` once when the event has happened, on any thread or before this returns. Ignores the
+// error of the event. The handle may be destroyed meanwhile. REQUIRES: `done` is short and does not
+// call the plugin.
 void when_ready(const EventHandle& event, std::function<void()> done);
 
-// Values in the form of plugins: named ones (attributes, properties, options) and element types of arrays.
-
-// Named values that plugins give (attributes, properties) and take (options).
-
+// Named values: attributes and properties that a plugin has, options that it takes.
 using NamedValue = std::variant<std::string, int64_t, std::vector<int64_t>, float, bool>;
 using NamedValues = std::map<std::string, NamedValue, std::less<>>;
 
-// Copies of a plugin's values. Unknown types are left out.
+// Copies a plugin's values. Leaves out values of an unknown type.
 NamedValues read_named_values(const abi::NamedValue* values, size_t count);
 
-// Views of the values in the form of a plugin. REQUIRES: `values` outlives the result and does not
-// change.
+// Returns views of the values as structs of the plugin. REQUIRES: `values` outlives the result and
+// does not change.
 std::vector<abi::NamedValue> named_value_views(const NamedValues& values);
 
-// Null when there is no such value or it has another type.
+// Returns null if there is no such value or it has another type.
 template <class T> const T* find_value(const NamedValues& values, std::string_view name) {
   const auto found = values.find(name);
   return found == values.end() ? nullptr : std::get_if<T>(&found->second);
 }
 
-// "4" "true" "[0, 1, 0]" as in a log
+// Returns a value as in a log: "4", "true", "[0, 1, 0]".
 std::string value_text(const NamedValue& value);
 
-// Options of a plugin's client from name=value texts. A known option of a wrong type aborts older
-// plugins and an unknown one is ignored by them, so names and types are checked here.
-
-// "cpu_device_count=8", "visible_devices=0:1" (a list), or with a type for names this library does
-// not know: "name:i64=8", of string, i64, list, f32, bool. Fails with not_found for an unknown name
-// without a type, with invalid_argument for a value that is not of its type.
+// Parses options of a plugin's client: "cpu_device_count=8", "visible_devices=0:1" (a list), or
+// with a type for a name that this library does not have: "name:i64=8". Types are string, i64,
+// list, f32, bool. Fails with not_found for an unknown name without a type, with invalid_argument
+// for a value of another type. Older plugins ignore an unknown option and abort on a wrong type, so
+// both are checked here.
 NamedValues parse_client_options(const std::vector<std::string>& texts);
 
-// Element types of arrays as plugins number them.
-
+// Convert element types to and from the numbers of plugins. dtype_of() fails with unimplemented for
+// a type that a Tensor cannot have.
 abi::BufferType buffer_type(DType dtype);
-DType dtype_of(
-    abi::BufferType type); // fails with unimplemented for types that arrays here cannot have
+DType dtype_of(abi::BufferType type);
 
-// Where plugins are: a path, or a platform's name that is looked up.
-
-// The path of a plugin. `name` is a path (holds a slash or ends in .so), or cpu, tpu or cuda,
-// looked for in the folders of DLLM_PLUGINS (separated by colons), in TPU_LIBRARY_PATH, and among
-// the Python packages of VIRTUAL_ENV, CONDA_PREFIX, the user and the system. Fails with not_found
-// naming what was tried and the package to get, with invalid_argument when `name` is none of these.
+// Returns the path of a plugin. `name` is a path (with a slash or the ending .so), or cpu, tpu or
+// cuda. Searches the folders of DLLM_PLUGINS (separated by colons), TPU_LIBRARY_PATH, and the
+// Python packages of VIRTUAL_ENV, CONDA_PREFIX, the user, PATH, pyenv and the system. Fails with
+// not_found, naming the files, the folders and the package to install, and with invalid_argument
+// for another name.
 std::string find_plugin(const std::string& name);
 
-// Every platform that has a name, with all its plugins that are found; nothing is loaded.
+// The plugins of one platform that were found.
 struct PluginSearch {
-  std::string platform;           // "cpu" "tpu" "cuda"
-  std::vector<std::string> paths; // the first is what find_plugin answers
-  std::string packages;           // that hold one: "lammps-jax-pjrt-cpu or xla-cpu-pjrt"
-  std::string looked_in;          // folders
+  std::string platform;           // "cpu", "tpu", "cuda"
+  std::vector<std::string> paths; // find_plugin returns the first one
+  std::string packages;           // packages with a plugin: "lammps-jax-pjrt-cpu or xla-cpu-pjrt"
+  std::string looked_in;          // folders that were searched
 };
+// Searches plugins of every platform and loads none.
 std::vector<PluginSearch> find_plugins();
 
-// Looking at a plugin's file before it is loaded: loading runs the constructors of whatever is in it.
-
-// Fails with unavailable, saying what is missing, unless `path` is a regular ELF shared library for
-// this machine whose dynamic symbols define `symbol`. Nothing in the file runs.
+// Checks a file before it is loaded, because loading runs code of the file. Fails with unavailable,
+// naming what is missing, unless `path` is a regular ELF shared library for this machine whose
+// dynamic symbols define `symbol`.
 void check_plugin_file(const std::string& path, const char* symbol);
 
-// Variables that plugins read while they are loaded.
-
-// Sets what a plugin should find unless the user set it: less logging, no question to a metadata
-// server that is not there, and, for compile_only, no lock on chips. Call before the plugin is
-// loaded; not while other threads read the environment.
+// Sets environment variables that plugins read while they are loaded. They reduce logging, prevent
+// requests to an absent metadata server and, for compile_only, a lock on chips. Keeps variables
+// that are set already. REQUIRES: the plugin is not loaded yet, and no other thread reads the
+// environment.
 void prepare_environment(bool compile_only);
 
-// True when a TPU sits on this machine's PCI bus; tests give another `root`.
+// Returns true if this machine has a TPU on its PCI bus. Tests pass another `root`.
 bool has_tpu(const std::string& root = "/sys/bus/pci/devices");
-
-// A loaded PJRT plugin: its table of functions and its attributes. A
-// plugin is loaded once per path and process and never unloaded (its threads outlive everything),
-// so references stay valid.
 
 inline constexpr int32_t kOldestMinor = 54;
 
-// Safe from any thread.
+// A loaded PJRT plugin: its table of functions and its attributes. A plugin is loaded once per path
+// and process. It is never unloaded, because its threads go on, so references stay valid. Any
+// thread.
 class Plugin {
 public:
-  // compile_only: no device will be used. Fails with not_found when there is no
-  // file, with unavailable when it cannot be loaded or is no plugin, with failed_precondition when
-  // it is too old.
+  // Loads the plugin at `path`. compile_only: no device will be used. Fails with not_found if the
+  // file does not exist, with unavailable if it is not a plugin or cannot be loaded. Fails with
+  // failed_precondition if the plugin is too old.
   static const Plugin& load(const std::string& path, bool compile_only = false);
-  // The checks of load() on a table that is here already.
+  // Checks a table that is loaded already in the same way.
   Plugin(std::string path, const abi::Api* api);
   Plugin(const Plugin&) = delete;
   Plugin& operator=(const Plugin&) = delete;
@@ -197,14 +191,15 @@ public:
   const abi::Api& api() const { return *api_; }
   int32_t minor() const { return api_->version.minor; }
   template <class Slot> bool has(Slot abi::Api::*slot) const { return has_slot(*api_, slot); }
-  // Null when the plugin does not offer it.
+  // Returns null if the plugin does not offer the extension.
   const abi::ExtensionBase* extension(int32_t type) const;
 
   const NamedValues& attributes() const { return attributes_; }
-  // compiler_environment() when it was loaded: plugins read it once.
+  // Returns compiler_environment() of the time when the plugin was loaded, which is when it reads
+  // the environment.
   const std::string& environment() const { return environment_; }
-  // "1.20.0", or "" when the plugin has no such attribute: "stablehlo_current_version",
-  // "stablehlo_minimum_version"
+  // Returns a version such as "1.20.0" from an attribute ("stablehlo_current_version",
+  // "stablehlo_minimum_version"), or "" if the plugin does not have the attribute.
   std::string version(std::string_view attribute) const;
 
 private:

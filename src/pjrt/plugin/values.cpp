@@ -1,4 +1,4 @@
-// Values in the form of plugins: named ones (attributes, properties, options) and element types of arrays.
+// Converts named values and element types to and from the structs and numbers of plugins.
 
 #include "pjrt/plugin/plugin.h"
 

@@ -1,4 +1,4 @@
-// Hardware to compile for that is not there: its names, what its plugin must be given, its engine.
+// Names of targets, and what plugins need to compile for them.
 
 #include "pjrt/target/target.h"
 
@@ -30,7 +30,7 @@ bool is_letter_or_digit(char c) {
   return is_letter(c) || is_digit(c);
 }
 
-// Takes the characters that fit from the front of `text`.
+// Removes and returns the characters at the front of `text` that fit.
 std::string_view take(std::string_view& text, bool (*fits)(char)) {
   const auto end = std::find_if_not(text.begin(), text.end(), fits);
   const std::string_view taken = text.substr(0, static_cast<size_t>(end - text.begin()));
@@ -54,7 +54,8 @@ bool begins_as_tpu(std::string_view text) {
   return text.starts_with("tpu") || (text.size() > 1 && text[0] == 'v' && is_digit(text[1]));
 }
 
-// "v5e:2x4", "v4:2x2x4/cores": generation, a grid of two or three axes, cut into cores or not.
+// Reads "v5e:2x4" or "v4:2x2x4/cores": a generation, a grid of two or three axes, and whether a
+// device is a core.
 bool read_tpu(std::string_view text, Target& target) {
   std::string_view rest = text;
   if (!begins_as_tpu(text)) return false;
@@ -73,7 +74,7 @@ bool read_tpu(std::string_view text, Target& target) {
   return axes >= 2 && rest.empty();
 }
 
-// "h100", "rtx-6000:8": words and a count.
+// Reads "h100" or "rtx-6000:8": words and a number of devices.
 bool read_gpu(std::string_view text, Target& target) {
   std::string_view rest = text;
   if (text.empty() || !is_letter(text[0])) return false;
@@ -107,7 +108,7 @@ Target parse_target(std::string_view text) {
     }
     return target;
   }
-  // A word such as v5e alone is a TPU without its grid, v5e-8 a name of the cloud's.
+  // v5e alone is a TPU without its grid, and v5e-8 is a name of the cloud. Neither is a GPU.
   if (begins_as_tpu(text) || !read_gpu(text, target)) {
     fail_with_hint(kNames, Code::invalid_argument, "[target] there is no hardware named \"{}\"",
                    text);
@@ -132,7 +133,7 @@ NamedValues Target::topology_options(const std::string& path) const {
           {"topology", "1x1x" + std::to_string(devices)}};
 }
 
-// TPUs that libtpu compiles for without one.
+// libtpu compiles for a TPU that this machine does not have.
 
 namespace {
 
@@ -145,14 +146,14 @@ std::vector<int64_t> sides_of(const std::string& grid) {
 
 } // namespace
 
-// A v4 or v5p chip has two cores that work as one device on real machines ("megacore"). libtpu
-// makes a device of each core of v4 and of each chip of v5p without options; "legacy" is
-// its word for devices that are cores. The other generations have one form.
+// A chip of v4 or v5p has two cores that work as one device on real machines ("megacore"). Without
+// options libtpu makes a device of each core of v4, but of each chip of v5p. Its word for devices
+// that are cores is "legacy". The other generations have one form.
 NamedValues tpu_options(const Target& target) {
   const bool v4 = target.chip == "v4", v5p = target.chip == "v5p" || target.chip == "v5";
   if (!(v4 && !target.cores) && !(v5p && target.cores)) return {};
   const std::vector<int64_t> sides = sides_of(target.grid);
-  // Only cubes of 4 x 4 x 4 chips and larger close into a torus.
+  // Only grids of whole cubes of 4 x 4 x 4 chips close into a torus.
   const bool torus = sides.size() == 3 && std::all_of(sides.begin(), sides.end(),
                                                       [](int64_t side) { return side % 4 == 0; });
   return {{"chip_config_name", std::string(v4 ? "megacore" : "legacy")},
@@ -161,7 +162,8 @@ NamedValues tpu_options(const Target& target) {
           {"wrap", std::vector<int64_t>(3, torus ? 1 : 0)}};
 }
 
-// GPUs that the CUDA plugin compiles for without one: it carries descriptions of many as text.
+// The CUDA plugin compiles for a GPU that this machine does not have. The plugin's file holds
+// descriptions of GPUs as text.
 
 namespace {
 
@@ -173,7 +175,7 @@ std::string lower_case(std::string_view text) {
   return result;
 }
 
-// Words of letters and digits: "nvidia h100 80gb hbm3".
+// Returns the words of letters and digits in lower case: "nvidia h100 80gb hbm3".
 std::vector<std::string> words_of(std::string_view text) {
   std::vector<std::string> words;
   std::string word;
@@ -187,7 +189,7 @@ std::vector<std::string> words_of(std::string_view text) {
   return words;
 }
 
-// The rest of the line behind `key: `, without quotes; "" where there is none.
+// Returns the rest of the line after `key: ` without quotes, or "".
 std::string value_of(std::string_view text, std::string_view key) {
   const size_t found = text.find(std::string("\n") + std::string(key) + ": ");
   if (found == std::string_view::npos) return {};
@@ -202,7 +204,7 @@ struct Description {
   double bandwidth = 0;
 };
 
-// Each is readable text up to a zero byte.
+// Returns the descriptions of GPUs in the plugin's file. Each is text that ends at a zero byte.
 std::vector<Description> descriptions_in(const std::string& path) {
   const Bytes file = map_file(path);
   const std::string_view all(reinterpret_cast<const char*>(file.data()),
@@ -251,7 +253,7 @@ std::string cuda_folder(const std::string& path) {
 
 namespace {
 
-// Where XLA looks by itself: the search path, and the toolkit's usual folder.
+// The folders in which XLA looks by itself: PATH and the usual folder of the toolkit.
 bool has_own_cuda_tools() {
   const char* search = std::getenv("PATH");
   std::string folders = search == nullptr ? "" : search;

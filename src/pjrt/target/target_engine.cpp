@@ -1,4 +1,4 @@
-// An engine of hardware that is not there.
+// The engine of a target compiles and plans for hardware that this machine does not have.
 
 #include "base/error.h"
 #include "base/files.h"
@@ -106,7 +106,7 @@ public:
   explicit TargetEngine(std::shared_ptr<TargetState> state) : state_(std::move(state)) {}
 
   std::string kind() const override { return "pjrt"; }
-  bool runs_ahead() const override { return true; } // graphs are made as for a device
+  bool runs_ahead() const override { return true; } // so graphs are the same as for a device
   const graph::Mesh& mesh() const override { return state_->emit.mesh; }
   std::shared_ptr<graph::Program> compile(std::shared_ptr<const graph::Graph> graph) override {
     return std::make_shared<TargetProgram>(state_, std::move(graph));
@@ -173,7 +173,7 @@ int64_t TargetEngine::i64(std::string_view key) const {
   fail(Code::not_found, "an engine of a target has no number {}", key);
 }
 
-// The plugin's path: named by option plugin, else the target's own.
+// Returns the path of the plugin that option plugin names, else of the target's own.
 std::string plugin_of(const Target& target, const Options& options) {
   if (!options.str("plugin").empty()) return find_plugin(options.str("plugin"));
   try {
@@ -210,11 +210,11 @@ std::shared_ptr<graph::Engine> make_target_engine(const Options& options) {
   return std::make_shared<TargetEngine>(std::move(state));
 }
 
-// The numbers in messages of compilers for programs that are too big.
+// Compilers report the sizes of a program that is too big only in their messages.
 
 namespace {
 
-// A walk over a text whose pieces are taken from its front, each of a bounded length.
+// Reads pieces of limited length from the front of a text.
 class Words {
 public:
   explicit Words(std::string_view text) : text_(text) {}
@@ -230,7 +230,7 @@ public:
     text_.remove_prefix(end);
     return taken;
   }
-  // "48.00G" "512.5M" "1024": powers of 1024.
+  // Reads "48.00G", "512.5M" or "1024". Units are powers of 1024.
   std::optional<int64_t> take_bytes() {
     const std::string_view number = take("0123456789.", 24);
     if (number.empty()) return std::nullopt;
@@ -252,7 +252,7 @@ struct Room {
   int64_t needs, has;
 };
 
-// "(48.00G) exceeds available HBM (15.75G)"
+// Reads "(48.00G) exceeds available HBM (15.75G)".
 std::optional<Room> read_exceeds(Words words) {
   constexpr const char* kLetters =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
@@ -265,7 +265,7 @@ std::optional<Room> read_exceeds(Words words) {
   return Room{*needs, *has};
 }
 
-// "Used 20.5G of 15.75G"
+// Reads "Used 20.5G of 15.75G".
 std::optional<Room> read_used(Words words) {
   if (!words.skip("Used ") && !words.skip("used ")) return std::nullopt;
   const std::optional<int64_t> needs = words.take_bytes();
@@ -276,8 +276,8 @@ std::optional<Room> read_used(Words words) {
 
 } // namespace
 
-// libtpu: "... required for HLO temporaries (48.00G) exceeds available HBM (15.75G)", older
-// "Used 20.5G of 15.75G hbm".
+// libtpu reports "... required for HLO temporaries (48.00G) exceeds available HBM (15.75G)"; older
+// ones report "Used 20.5G of 15.75G hbm".
 std::string explain_no_room(const std::string& text) {
   for (const auto read : {read_exceeds, read_used}) {
     for (size_t at = 0; at < text.size(); ++at) {

@@ -1,5 +1,6 @@
-// Collectives in replica mode: replica_groups from the mesh and never a channel handle, which kills
-// compilers here. Over axes of one rank they copy.
+// Emitters of collectives in replica mode: replica_groups come from the mesh, and there is no
+// channel handle, because compilers crash on one in this mode. Over axes of one rank a collective
+// copies.
 
 #include "pjrt/emit/emit.h"
 
@@ -23,7 +24,8 @@ Axis axis_of(const EmitCall& call) {
   return static_cast<Axis>(call.a.integer("axis"));
 }
 
-// Ranks along the node's axis; the graph must have been made for this mesh.
+// Returns the ranks along the node's axis. Fails with invalid_argument if the graph was made for
+// another number.
 int64_t ranks_of(const EmitCall& call, int64_t wanted) {
   const int64_t ranks = call.options().mesh.size(axis_of(call));
   if (ranks != wanted) {
@@ -82,7 +84,7 @@ static void emit_all_to_all(EmitCall& call) {
                   groups_text(call.options().mesh, AxisSet(axis_of(call))))));
 }
 
-// Rank r of every group sends to target_of_rank[r] of the same group.
+// Rank r of every group sends to rank target_of_rank[r] of the same group.
 static void emit_permute(EmitCall& call) {
   const auto& target = call.a.list("target_of_rank");
   if (ranks_of(call, static_cast<int64_t>(target.size())) == 1) return emit_same(call);
@@ -95,7 +97,7 @@ static void emit_permute(EmitCall& call) {
                       "source_target_pairs = " + table_text(pairs)));
 }
 
-// replica / stride % size; replicas are numbered as ranks are.
+// The index is replica / stride % size. Replicas have the numbers of ranks.
 static void emit_axis_index(EmitCall& call) {
   Writer& w = call.w;
   const Mesh& mesh = call.options().mesh;

@@ -1,5 +1,6 @@
-// Operations that sum: dot, batched products (.., m, k) x (.., k, n), and sum, max, min, argmax along an axis. With compute
-// bf16 the operands of dot are rounded to bf16 and summed in f32; else they are multiplied with the chosen precision.
+// Emitters of reductions: dot, a batched product (.., m, k) x (.., k, n), and sum, max, min and
+// argmax along axes. With compute bf16 the operands of dot are rounded to bf16 and the products
+// summed in f32; else option precision decides.
 #include "pjrt/emit/emit.h"
 
 #include "graph/op.h"
@@ -15,7 +16,7 @@ namespace {
 
 struct Factor {
   Ssa value;
-  int64_t contracted; // axis that is summed over
+  int64_t contracted; // the axis that is summed over
 };
 
 bool swaps_last_two(const std::vector<int64_t>& permutation) {
@@ -27,7 +28,8 @@ bool swaps_last_two(const std::vector<int64_t>& permutation) {
   return rank >= 2;
 }
 
-// An operand; one that is the transpose of another array is read where that stands.
+// Returns an operand of dot. For a transposed array it returns the array before transposing and the
+// contracted axis of that array.
 Factor factor(EmitCall& call, size_t index, int64_t contracted) {
   Slot* slot = &call.slot(index);
   Ssa value = call.in(index);
@@ -77,7 +79,7 @@ namespace {
 
 using build::Order;
 
-// Bit patterns that change nothing under max and min.
+// Bit patterns of the numbers from which max and min start.
 uint64_t lowest(Element element) {
   return element == Element::f32 ? 0xFF800000u : element == Element::i32 ? 0x80000000u : 0u;
 }
@@ -100,8 +102,8 @@ static void emit_reduce(EmitCall& call) {
   call.out(build::reshape(call.w, y, call.out_type().shape));
 }
 
-// The lowest index of those that hold the largest value; the largest is NaN where there is one. Two
-// plain reductions: compilers make better code of them than of one over pairs.
+// Writes the lowest index of the largest value, where NaN counts as the largest. Uses two plain
+// reductions, because compilers make worse code of one reduction over pairs.
 static void emit_argmax(EmitCall& call) {
   Writer& w = call.w;
   const Ssa x = call.in(0);

@@ -1,4 +1,4 @@
-// Functions of one array, and of two: comparisons, select and clamp too.
+// Emitters of elementwise operations: functions of one and two arrays, comparisons, select, clamp.
 #include "pjrt/emit/emit.h"
 
 #include "graph/op.h"
@@ -15,7 +15,7 @@ namespace {
 
 using build::Order;
 
-// Horner's rule, highest power first.
+// Writes a polynomial by Horner's rule. `factors` begins with the highest power.
 template <size_t N> Ssa polynomial(Writer& w, const Ssa& x, const std::array<float, N>& factors) {
   Ssa y = build::number_like(w, x, static_cast<double>(factors[0]));
   for (size_t i = 1; i < N; ++i) {
@@ -25,7 +25,7 @@ template <size_t N> Ssa polynomial(Writer& w, const Ssa& x, const std::array<flo
   return y;
 }
 
-// Ours, and the StableHLO operation of the same meaning.
+// Names of operations in graphs and in StableHLO.
 constexpr std::pair<std::string_view, std::string_view> kNames[] = {
     {"absolute", "abs"},       {"cos", "cosine"},
     {"exp", "exponential"},    {"expm1", "exponential_minus_one"},
@@ -52,7 +52,8 @@ void emit_erf(EmitCall& call) {
   call.out(call.w.op1("chlo.erf", {call.in(0)}, call.out_type()));
 }
 
-// Giles 2012, "Approximating the erfinv function", the single-precision form; as cpu/simd/math-inl.
+// Writes the single-precision form of Giles 2012, "Approximating the erfinv function", as does
+// cpu/simd/math-inl.h.
 void emit_erf_inv(EmitCall& call) {
   Writer& w = call.w;
   const Ssa x = call.in(0), one = build::number_like(w, x, 1);
@@ -89,9 +90,8 @@ EmitterList unary_emitters() {
   return entries;
 }
 
-// Functions of two arrays that are one StableHLO operation each, comparisons, select and clamp.
-
-// add subtract multiply minimum maximum power: same names. minimum and maximum pass NaN on.
+// Writes add, subtract, multiply, minimum, maximum or power, which StableHLO names the same.
+// minimum and maximum of a NaN are NaN.
 static void emit_binary(EmitCall& call) {
   const Ssa x = call.in(0), y = call.in(1);
   call.out(build::binary(call.w, call.node.op->name, x, y));
@@ -108,7 +108,7 @@ static void emit_compare(EmitCall& call) {
   }
 }
 
-// Bitwise on numbers; of two truth values on i1.
+// Writes a bitwise operation; on i1 if both operands are truth values.
 static void emit_logical(EmitCall& call) {
   const std::string_view name = std::string_view(call.node.op->name).substr(8); // "and" "or" "xor"
   const bool truths = call.is_truth(0) && call.is_truth(1);
@@ -135,17 +135,17 @@ static void emit_clamp(EmitCall& call) {
   call.out(call.w.op1("stablehlo.clamp", {call.in(0), call.in(1), call.in(2)}, call.out_type()));
 }
 
-// divide, remainder and shifts: what compilers leave open for integers is written out. x / 0 = 0,
-// x % 0 = x, the smallest number divided by -1 wraps, a shift by 32 or more gives 0. A divisor or
-// distance that stands in the graph as a number needs none of it.
+// divide, remainder and shifts of integers have results that StableHLO leaves undefined. Emitters
+// write them out: x / 0 = 0, x % 0 = x, the smallest number / -1 wraps, a shift by 32 or more is 0.
+// The extra operations are left out if the divisor or distance is a harmless constant of the graph.
 
 namespace {
 
 struct Division {
   Ssa x, y;
-  Ssa divisor;  // y, 1 where y is 0 or -1
-  Ssa by_zero;  // i1
-  Ssa by_minus; // i1; of signed numbers
+  Ssa divisor;  // y, or 1 where y is 0 or -1
+  Ssa by_zero;  // i1: y is 0
+  Ssa by_minus; // i1: y is -1; undefined for unsigned numbers
 };
 
 Division guarded(Writer& w, const Ssa& x, const Ssa& y) {
@@ -181,7 +181,7 @@ static void emit_remainder(EmitCall& call) {
   Writer& w = call.w;
   const Ssa x = call.in(0), y = call.in(1);
   if (is_plain_division(call, x)) return call.out(build::binary(w, "remainder", x, y));
-  const Division d = guarded(w, x, y); // by 1 nothing remains, as by -1
+  const Division d = guarded(w, x, y); // x % 1 = x % -1 = 0
   call.out(build::select(w, d.by_zero, x, build::binary(w, "remainder", x, d.divisor)));
 }
 
@@ -191,7 +191,7 @@ static void emit_shift(EmitCall& call) {
   const Ssa z = build::binary(w, call.node.op->name, x, y);
   const auto distance = call.same_integer(1);
   if (distance.has_value() && *distance >= 0 && *distance < 32) return call.out(z);
-  const Ssa bits = build::bitcast(w, y, Element::ui32); // a negative distance is a large one
+  const Ssa bits = build::bitcast(w, y, Element::ui32); // makes a negative distance a large one
   const Ssa fits = build::compare_with(w, Order::lt, bits, 32);
   call.out(build::select(w, fits, z, build::number_like(w, z, 0)));
 }

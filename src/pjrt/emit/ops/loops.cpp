@@ -1,5 +1,5 @@
-// scan and while: both become stablehlo.while. What a body takes as consts is used where it stands
-// outside and not carried.
+// Emitters of scan and while, which both become stablehlo.while. The body uses values that do not
+// change from step to step directly from outside, so the loop does not carry them.
 
 #include "pjrt/emit/emit.h"
 
@@ -24,7 +24,7 @@ Slot plain_slot(const Ssa& value) {
   return {value, {}, {}, {}};
 }
 
-// Index of a row, then zeros.
+// Returns the begin of a row in every axis: the index of the row, then zeros.
 Ssas row_begin(Writer& w, const Ssa& index, const Shape& stacked) {
   Ssas begin{index};
   for (int64_t i = 1; i < stacked.rank(); ++i) begin.push_back(w.splat(kCounter, 0));
@@ -50,12 +50,12 @@ Ssa write_row(Writer& w, const Ssa& stacked, const Ssa& row, const Ssa& index) {
 
 namespace {
 
-// One step: values of the loop are step number, carries, stacked results.
+// Writes one step. The values of the loop are the step number, the carries, the stacked results.
 Ssas scan_step(EmitCall& call, const ScanPlan& plan, const Ssas& values) {
   Writer& w = call.w;
   const Graph& body = *call.node.bodies[0];
   const Ssa& step = values[0];
-  // Rows go up from begin, or down from end - 1.
+  // The index of the row goes up from begin, or down from end - 1.
   const Ssa index =
       plan.reverse      ? build::binary(w, "subtract",
                                         w.number(kCounter, static_cast<double>(plan.end - 1)), step)
@@ -92,7 +92,7 @@ static void emit_scan(EmitCall& call) {
     start.push_back(i < plan.carry ? call.in(i) : w.splat(call.out_type(i), 0));
   Ssas made = start;
   if (plan.end > plan.begin) {
-    // Stacked operands are made plain out here: inside it would be done at every step.
+    // Operands in i1 form are converted before the loop; inside, every step would convert them.
     for (size_t i = 0; i < plan.inputs(); ++i) {
       if (plan.is_per_layer(i)) call.in(i);
     }

@@ -1,12 +1,13 @@
-// Operations that only move elements, truth values as i1; rows and elements by index.
+// Emitters of operations that only move elements (truth values stay i1), and of reads and writes of
+// rows and elements by index.
 #include "pjrt/emit/emit.h"
 
 #include <fmt/format.h>
 
 namespace dllm::pjrt::hlo::ops {
 
-// numpy's rule: trailing axes align, an extent of 1 repeats. StableHLO does the same, given where
-// each axis goes.
+// Graphs broadcast by numpy's rule: trailing axes align, an extent of 1 repeats. StableHLO also
+// needs the axis of the result that each axis of x becomes.
 static void emit_broadcast(EmitCall& call) {
   const Ssa x = call.moved(0);
   const Shape shape = call.out_type().shape;
@@ -52,7 +53,7 @@ static void emit_reverse(EmitCall& call) {
                       "dimensions = " + array_text({call.a.integer("axis")})));
 }
 
-// Begins are clamped so that the window fits, here as in the graph.
+// StableHLO clamps the begins so that the window fits, as graphs do.
 static void emit_dynamic_slice(EmitCall& call) {
   Ssas operands;
   for (size_t i = 0; i < call.node.inputs.size(); ++i) operands.push_back(call.in(i));
@@ -81,7 +82,7 @@ EmitterList movement_emitters() {
   return kMovementEmitters;
 }
 
-// take and take_along. StableHLO's gather clamps what it reads, as the graph does.
+// take and take_along use StableHLO's gather, which clamps indices as graphs do.
 
 namespace {
 
@@ -93,7 +94,7 @@ std::vector<int64_t> range(int64_t begin, int64_t end) {
 
 } // namespace
 
-// Rows of the first axis: indices.shape + table.shape[1:].
+// The result has the shape indices.shape + table.shape[1:].
 Ssa take_rows(Writer& w, const Ssa& table, const Ssa& indices) {
   const int64_t rank = indices.shape().rank();
   std::vector<int64_t> sizes = table.shape().dims(), dims = indices.shape().dims();
@@ -121,7 +122,7 @@ Ssa take_along(Writer& w, const Ssa& x, const Ssa& indices, int64_t axis) {
                            array_text(std::vector<int64_t>(static_cast<size_t>(rank), 1))));
 }
 
-// bf16 and i8 rows are widened after they are read; an i8 row times its scale.
+// Rows of bf16 and i8 are widened after they are read. A row of i8 is multiplied by its scale.
 static void emit_take(EmitCall& call) {
   Writer& w = call.w;
   const Ssa table = call.in(0), indices = call.in(1);
@@ -142,17 +143,17 @@ static void emit_take_along(EmitCall& call) {
   call.out(take_along(call.w, call.in(0), call.in(1), call.a.integer("axis")));
 }
 
-// scatter_add and scatter_set: rows of the first axis. StableHLO drops an index that is outside, as
-// the graph does, but gives equal indices no order.
+// scatter_add and scatter_set write rows of the first axis. StableHLO drops an index out of range,
+// as graphs do, but does not order equal indices.
 
 namespace {
 
 using build::Order;
 
-// Below this many rows comparing all pairs costs less than a table over the destination.
+// Up to this number of rows, comparing all pairs costs less than a table over the destination.
 constexpr int64_t kPairs = 256;
 
-// Rows `updates` (m, ...) joined into rows of x at indices (m).
+// Joins the rows of `updates` (m, ...) into the rows of x at `indices` (m).
 Ssa scatter(Writer& w, const Ssa& x, const Ssa& indices, const Ssa& updates, bool unique,
             const Region& join) {
   std::vector<int64_t> window;
@@ -165,7 +166,7 @@ Ssa scatter(Writer& w, const Ssa& x, const Ssa& indices, const Ssa& updates, boo
                {join});
 }
 
-// i1 (m): a later row has the same index. All pairs.
+// Returns i1 (m): whether a later row has the same index. Compares all pairs.
 Ssa overtaken_by_pairs(Writer& w, const Ssa& indices) {
   const int64_t m = indices.shape().dim(0);
   const Shape square{m, m};
@@ -178,7 +179,7 @@ Ssa overtaken_by_pairs(Writer& w, const Ssa& indices) {
   return build::reduce(w, "or", build::binary(w, "and", later, same), 0, {1});
 }
 
-// The same through a table: the number of the last row that goes to each place.
+// Returns the same by a table that has, for each row of x, the number of the last update to it.
 Ssa overtaken_by_table(Writer& w, const Ssa& indices, int64_t rows) {
   const Type table{Element::i32, Shape{rows}};
   const Ssa order = build::iota(w, indices.type, 0);
@@ -195,8 +196,9 @@ static void emit_scatter_add(EmitCall& call) {
                    build::joining(call.w, "add", x.element())));
 }
 
-// Rows that a later one overtakes get places of their own behind the end and are dropped there. So
-// no two indices are equal, and the work is that of the rows: a cache is not rewritten.
+// A row that a later row with the same index overwrites gets an index of its own after the end,
+// where it is dropped. So all indices are unique, and the cost depends on the updates alone, not on
+// the size of x (a KV cache).
 static void emit_scatter_set(EmitCall& call) {
   Writer& w = call.w;
   const Ssa x = call.in(0), updates = call.in(2);

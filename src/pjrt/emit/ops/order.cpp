@@ -1,4 +1,4 @@
-// Order along an axis.
+// Emitters of operations that depend on the order along an axis: top_k, sort, cumsum.
 
 #include "pjrt/emit/emit.h"
 
@@ -6,22 +6,22 @@
 
 namespace dllm::pjrt::hlo::ops {
 
-// top_k and sort along the last axis: larger (or smaller) value first, then lower index; NaN counts
-// as the largest.
+// top_k and sort order the last axis: larger (or smaller) values first, then lower indices. NaN
+// counts as the largest value.
 
 namespace {
 
 using build::Order;
 
-// x[.., indices[.., i]] along the last axis.
+// Returns x[.., indices[.., i]] along the last axis.
 Ssa pick(Writer& w, const Ssa& x, const Ssa& indices) {
   return take_along(w, x, indices, x.shape().rank() - 1);
 }
 
 } // namespace
 
-// chlo.top_k orders by bits: NaN by its sign, -0 below +0. So it sees keys in which every NaN is
-// the same and zero has no sign, and the values are picked by index.
+// chlo.top_k orders by bits: NaN by its sign, -0 before +0. So it gets keys in which all NaN are
+// equal and zero has no sign. The values are then read at the indices that it finds.
 static void emit_top_k(EmitCall& call) {
   Writer& w = call.w;
   const Ssa x = call.in(0);
@@ -41,7 +41,7 @@ static void emit_sort(EmitCall& call) {
   const int64_t axis = x.shape().rank() - 1;
   const bool descending = call.a.flag("descending");
   const Ssa index = build::iota(w, {Element::i32, x.shape()}, axis);
-  // Pairs of values, then pairs of indices.
+  // Arguments of the comparison: two values, then two indices.
   const Type value{x.element(), Shape{}}, number{Element::i32, Shape{}};
   const Region before{{value, value, number, number}, [&](const Ssas& a) {
                         const Ssa& larger = descending ? a[0] : a[1];
@@ -61,19 +61,20 @@ static void emit_sort(EmitCall& call) {
   call.out(1, made[1]);
 }
 
-// cumsum: running sums inside blocks of 64, then over the sums of the blocks. Inside a block every
-// sum is made on its own where the table of all of them is small, else one after the other:
-// doubling (x += x shifted by 1, 2, 4, ..) is what compilers make slow code of, by repeating the
-// steps before.
+// cumsum computes running sums inside blocks of 64, then running sums of the blocks' totals. Inside
+// a block each sum is computed separately where the table of all terms is small, else one after the
+// other. Doubling (x += x shifted by 1, 2, 4, ..) is not used: compilers repeat the steps before
+// and make slow code of it.
 
 namespace {
 
 using build::Order;
 
 constexpr int64_t kBlock = 64;
-constexpr int64_t kTable = 4 << 20; // elements
+constexpr int64_t kTable = 4 << 20; // most elements of a table
 
-// y[i] = sum over j of x[j] where j <= i. x (outer, length, inner), summed as (outer, i, j, inner).
+// Returns y[i] = sum over j <= i of x[j] for x (outer, length, inner). Sums a table (outer, i, j,
+// inner) over j.
 Ssa by_table(Writer& w, const Ssa& x) {
   const int64_t length = x.shape().dim(1);
   const Shape table{x.shape().dim(0), length, length, x.shape().dim(2)};
@@ -91,7 +92,8 @@ Ssa swap_first(Writer& w, const Ssa& x) {
                "permutation = " + array_text({1, 0, 2}));
 }
 
-// A loop along the axis, which comes first: each step adds one row.
+// Computes the running sums in a loop that adds one row in each step. The axis is moved to the
+// front for it.
 Ssa by_steps(Writer& w, const Ssa& given) {
   const Ssa x = swap_first(w, given);
   const Type row{x.element(), x.shape().without(0)}, counter{Element::i32, Shape{}};
@@ -109,7 +111,7 @@ Ssa by_steps(Writer& w, const Ssa& given) {
   return swap_first(w, w.op("stablehlo.while", start, types, {}, {cond, body})[2]);
 }
 
-// Running sums of x (outer, length, inner) along axis 1.
+// Returns the running sums of x (outer, length, inner) along axis 1.
 Ssa running(Writer& w, const Ssa& x) {
   const int64_t outer = x.shape().dim(0), length = x.shape().dim(1), inner = x.shape().dim(2);
   if (length <= 1) return x;
@@ -122,7 +124,7 @@ Ssa running(Writer& w, const Ssa& x) {
   const Ssa inside = running(w, rows);
   const Ssa last = build::slice_axis(w, inside, 1, kBlock - 1, kBlock);
   const Ssa sums = running(w, build::reshape(w, last, Shape{outer, blocks, inner}));
-  // What stands before a block: the sums shifted by one.
+  // The sum of everything before a block is the sum up to the previous block.
   const Ssa kept = build::slice_axis(w, sums, 1, 0, blocks - 1);
   const Ssa earlier = build::pad(w, kept, zero, {0, 1, 0}, {0, 0, 0});
   const Ssa before = build::reshape(w, earlier, Shape{outer * blocks, inner});

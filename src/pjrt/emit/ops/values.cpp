@@ -1,9 +1,7 @@
-// Values without operands, values passed on, random bits, and the type of a value: convert, bitcast.
+// Emitters of operations that create a value, pass it on, or change its type.
 #include "pjrt/emit/emit.h"
 
 namespace dllm::pjrt::hlo::ops {
-
-// constant, iota, stop_gradient, vary, barrier: values made, or passed on as they are.
 
 static void emit_constant(EmitCall& call) {
   call.out(call.w.constant(call.node.literal));
@@ -21,8 +19,8 @@ static void emit_barrier(EmitCall& call) {
   call.out(call.w.op1("stablehlo.optimization_barrier", {call.in(0)}, call.out_type()));
 }
 
-// random_bits: threefry 2x32 with 20 rounds of (key, index of the element), as base/random: the
-// same bits on every engine. Plugins' own generators differ and are not used.
+// random_bits is threefry 2x32 with 20 rounds of (key, index of the element), as in base/random.h.
+// So every engine draws the same bits; the generators of plugins differ from each other.
 
 namespace {
 
@@ -35,7 +33,7 @@ Ssa rotate(Writer& w, const Ssa& x, int distance) {
   return build::binary(w, "or", up, down);
 }
 
-// The number of every element, in two words.
+// Returns the high and low word of the index of every element.
 std::pair<Ssa, Ssa> counters(Writer& w, const Shape& flat) {
   const Type word{Element::ui32, flat};
   if (flat.dim(0) <= int64_t{1} << 32) return {w.splat(word, 0), build::iota(w, word, 0)};
@@ -81,15 +79,15 @@ EmitterList constant_emitters() {
   return kConstantEmitters;
 }
 
-// convert: between the types of graphs; bitcast. Floats go to integers toward zero, saturating, NaN
-// to 0: StableHLO leaves what does not fit to the compiler, so it is written out.
+// convert and bitcast. A conversion of floats to integers rounds toward zero and saturates; NaN
+// becomes 0. The emitter writes this out, because StableHLO leaves values out of range undefined.
 
 namespace {
 
 using build::Order;
 
-// First float above the largest integer (or the largest itself where a float holds it), and the
-// smallest.
+// The range of an integer type. high is the largest integer, or the first float above it if no
+// float equals it; low is the smallest integer. high_bits and low_bits are the integers themselves.
 struct Limits {
   double high, low;
   uint64_t high_bits, low_bits;
@@ -111,7 +109,7 @@ Ssa to_integer(Writer& w, const Ssa& given, Element element) {
   const Ssa x = build::select(w, build::is_nan(w, wide), zero, wide);
   const Ssa above = build::compare_with(w, Order::ge, x, limits.high);
   const Ssa below = build::compare_with(w, Order::le, x, limits.low);
-  // What is outside is replaced before it is converted, and put right after.
+  // Values out of range are converted as 0 and replaced by the limit afterwards.
   const Ssa inside = build::select(w, above, zero, build::select(w, below, zero, x));
   const Ssa y = build::convert(w, inside, element);
   const Ssa lifted = build::select(w, below, w.splat(y.type, limits.low_bits), y);
