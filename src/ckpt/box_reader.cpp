@@ -6,8 +6,8 @@
 namespace dllm::ckpt {
 namespace {
 
-// Fewer bytes between two runs are cheaper to read over than a second call is. An object store keeps what lies around a
-// small read by itself.
+// A gap of fewer bytes between two runs costs less to read than a second call. The value is small,
+// because an object store itself caches the bytes around a small read.
 constexpr int64_t kGap = int64_t{1} << 10;
 
 // Runs [first, last) of a box, and the range of the file that holds them.
@@ -16,7 +16,8 @@ struct Window {
   int64_t begin, end;
 };
 
-// As many runs as are read together best.
+// Returns the runs from `first` on that one read covers. The gaps between these runs are small, and
+// the read has at most the size of a piece.
 Window window_from(const Content& content, int64_t at, int64_t unit, const BoxRuns& runs,
                    int64_t first) {
   const int64_t length = runs.length() * unit, begin = at + runs.begin(first) * unit;

@@ -1,6 +1,6 @@
 #pragma once
-// Reading a part of an array that lies in a file: the bytes of the part, and gaps between them that are cheaper to read over
-// than to leave out.
+// read_box() reads a part of an array that is stored in a file. It also reads small gaps between
+// the runs of the part, which costs less than separate reads.
 
 #include "base/files.h"
 #include "base/task.h"
@@ -10,8 +10,9 @@
 
 namespace dllm::ckpt {
 
-// at: where the whole array begins; unit: bytes of an element. `to` has room for the elements of the box. The task is checked
-// every piece.
+// Reads the elements of `box` to `to`. at: byte of the file at which the whole array begins. unit:
+// bytes of an element. Checks the task before every read. REQUIRES: `to` has room for the elements
+// of the box.
 void read_box(const Content& content, int64_t at, int64_t unit, const Shape& whole, const Box& box,
               std::byte* to, const Task* task);
 

@@ -14,13 +14,13 @@ namespace {
 
 constexpr std::string_view kPartial = ".partial";
 constexpr std::string_view kTrash = ".trash";
-// Stands in a folder from its first moment until COMMIT takes its place, so that the next writer
-// distinguishes what a killed one left from a folder of the user's. It is the name under which COMMIT is
-// written.
+// A folder holds the mark from its creation until COMMIT replaces it. By the mark the next writer
+// distinguishes a folder that a killed writer left from a folder of the user. COMMIT is written
+// under this name and renamed.
 constexpr const char* kMark = "COMMIT.partial";
 
-// Lists every file below `folder` in `files`, and every folder, deepest first, in `folders`. A link
-// is a file, whatever its target.
+// Appends every file below `folder` to `files`, and every folder to `folders`, deepest first. A
+// link counts as a file, whatever its target is.
 void walk(const std::string& folder, const std::string& relative, std::vector<std::string>* files,
           std::vector<std::string>* folders) {
   for (const std::string& name : list_directory(folder)) {
@@ -34,7 +34,7 @@ void walk(const std::string& folder, const std::string& relative, std::vector<st
   folders->push_back(folder);
 }
 
-// What another process wrote and described, compared with what is there.
+// Compares a file with the description of the process that wrote it. Fails with data_loss.
 void check_described(const CommitEntry& entry, const std::string& path) {
   const int64_t size = file_size(path);
   if (size == entry.size) return;
@@ -42,7 +42,7 @@ void check_described(const CommitEntry& entry, const std::string& path) {
        entry.size);
 }
 
-// Makes all content durable and describes it.
+// Makes all files and folders durable and returns their description.
 Commit seal(const std::string& folder, int64_t step, const std::vector<CommitEntry>& described,
             const Task* task) {
   std::vector<std::string> files, folders;
@@ -74,8 +74,8 @@ Commit seal(const std::string& folder, int64_t step, const std::vector<CommitEnt
   return commit;
 }
 
-// Removes a folder that a save wrote. COMMIT and the mark go last, so that a kill halfway leaves a
-// folder that is still known for what it is.
+// Removes a folder that a save wrote. Removes COMMIT and the mark last, so that after a kill the
+// next writer recognizes the folder.
 void remove_save(const std::string& folder) {
   for (const std::string& name : list_directory(folder)) {
     if (name != kCommitName && name != kMark) remove_all(join_path(folder, name));
@@ -83,14 +83,15 @@ void remove_save(const std::string& folder) {
   remove_all(folder);
 }
 
-// A folder that a save began, or that another save was removing: empty, marked or committed.
+// Returns true for a folder that a save began or was removing: it is empty or has the mark or
+// COMMIT.
 bool is_leftover(const std::string& folder) {
   if (is_link(folder) || !is_directory(folder)) return false;
   return list_directory(folder).empty() || file_exists(join_path(folder, kMark)) ||
          file_exists(join_path(folder, kCommitName));
 }
 
-// Of "step_000500.partial" and "step_000500.trash".
+// Returns true for "step_000500.partial" and "step_000500.trash".
 bool is_leftover_name(const std::string& name) {
   for (const std::string_view end : {kPartial, kTrash}) {
     if (!name.ends_with(end)) continue;
@@ -111,8 +112,8 @@ void clean_leftovers(const std::string& root) {
   }
 }
 
-// The first file below `folder` that its COMMIT does not name; "" when there is none. No COMMIT:
-// the first file.
+// Returns the first file below `folder` that its COMMIT does not name, or "". Without a COMMIT
+// every file counts, except the mark.
 std::string foreign_file(const std::string& folder) {
   std::vector<std::string> files, folders;
   if (is_link(folder) || !is_directory(folder)) return "(it is no folder)";
@@ -126,7 +127,7 @@ std::string foreign_file(const std::string& folder) {
         own.insert(std::move(entry.path));
       own.insert(kCommitName);
     } catch (const Error&) {
-      return kCommitName; // damaged: what the folder holds is not known
+      return kCommitName; // a damaged COMMIT does not show whose the files are
     }
   }
   own.insert(kMark);
@@ -136,7 +137,8 @@ std::string foreign_file(const std::string& folder) {
   return "";
 }
 
-// Renamed first: a kill halfway leaves a folder that no reader takes for a checkpoint.
+// Deletes a checkpoint, or logs why not. Renames the folder first, so that after a kill no reader
+// takes it for a checkpoint.
 void delete_checkpoint(const std::string& folder) {
   const std::string foreign = foreign_file(folder);
   const std::string trash = folder + std::string(kTrash);
@@ -150,7 +152,8 @@ void delete_checkpoint(const std::string& folder) {
   remove_save(trash);
 }
 
-// Puts `partial` in the place of `final`, which may hold an older checkpoint of the same step.
+// Renames `partial` to `final` and replaces an older checkpoint of the same step. Fails with
+// already_exists if the file system cannot replace a folder in one step.
 void publish(const std::string& partial, const std::string& final) {
   if (!file_exists(final)) return rename_path(partial, final);
   if (swap_paths(partial, final)) {
@@ -162,7 +165,8 @@ void publish(const std::string& partial, const std::string& final) {
                  final);
 }
 
-// A folder without a COMMIT holds files that no save finished: a model folder of that name, notes.
+// Fails with already_exists if `folder` holds files that no save wrote, such as a user's model
+// folder or notes.
 void check_replaceable(const std::string& folder) {
   if (!file_exists(folder) && !is_link(folder)) return;
   const std::string foreign = foreign_file(folder);
@@ -195,7 +199,7 @@ CheckpointWriter::CheckpointWriter(std::string root, int64_t step, const Task* t
   final_ = join_path(root_, checkpoint_name(step));
   check_replaceable(final_);
   partial_ = partial_folder(root_, step);
-  check_replaceable(partial_); // ours was removed above
+  check_replaceable(partial_); // a folder that a save left was removed above
   make_directories(partial_);
   FileWriter(join_path(partial_, kMark)).close();
 }
@@ -223,7 +227,7 @@ std::string CheckpointWriter::commit(int64_t keep_last, const Task* task,
   if (committed_) fail(Code::failed_precondition, "checkpoint {} is committed already", final_);
   const Commit commit = seal(partial_, step_, described, task);
   check_task(task);
-  if (objects_ != nullptr) { // the destructor removes the local files
+  if (objects_ != nullptr) { // the destructor will remove the local files
     objects_->begin(task);
     objects_->upload(partial_, task);
     objects_->seal(commit_text(commit), keep_last, task);
@@ -234,8 +238,8 @@ std::string CheckpointWriter::commit(int64_t keep_last, const Task* task,
   committed_ = true;
   if (keep_last <= 0) return final_;
   std::vector<CheckpointEntry> all = list_checkpoints(root_);
-  // A run that was set back to an earlier step keeps what it has just written, whatever lies ahead
-  // of it.
+  // This checkpoint is kept even if later steps exist, because the run may have been set back to an
+  // earlier step.
   std::erase_if(all, [&](const CheckpointEntry& entry) { return entry.step == step_; });
   for (size_t i = 0; i + static_cast<size_t>(keep_last) < all.size() + 1; ++i)
     delete_checkpoint(all[i].folder);

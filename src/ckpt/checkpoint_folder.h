@@ -1,9 +1,10 @@
 #pragma once
-// Checkpoints of a run: folders step_000500 under a root. One is written as step_000500.partial, made durable, sealed by
-// COMMIT and renamed in one step, so that a kill at any moment leaves the former checkpoint or the new one. COMMIT is the
-// last file, with every other file's path, size and CRC-32 (zlib's). A folder without a valid one is no checkpoint.
+// The checkpoints of a run are folders step_000500 in a root folder. A save writes the folder
+// step_000500.partial, makes it durable, writes COMMIT last and renames the folder in one step. So
+// a kill at any moment leaves the old checkpoint or the new one. COMMIT lists the path, size and
+// CRC-32 (of zlib) of every other file. A folder without a valid COMMIT is not a checkpoint.
 //
-// root may be a place in an object store ("s3://bucket/runs/first"): object_checkpoint.h.
+// The root may be a folder of an object store ("s3://bucket/runs/first"), see object_checkpoint.h.
 
 #include "base/files.h"
 #include "base/task.h"
@@ -19,7 +20,7 @@
 namespace dllm::ckpt {
 
 struct CommitEntry {
-  std::string path; // relative to the checkpoint, '/' between parts
+  std::string path; // relative to the checkpoint, with '/' between parts
   int64_t size = 0;
   uint32_t crc32 = 0;
 };
@@ -32,16 +33,17 @@ struct Commit {
 inline constexpr const char* kCommitName = "COMMIT";
 inline constexpr int64_t kMaxCommitBytes = int64_t{64} << 20;
 
+// Returns the content of the file COMMIT, a JSON object.
 std::string commit_text(const Commit& commit);
-// `what` names the file in errors. data_loss for anything that is not exactly what commit_text
-// writes: paths must stay inside the folder and be named once.
+// Parses a COMMIT. `what` names the file in errors. Fails with data_loss for a text of another
+// form, a path that leaves the folder and a path that is listed twice. Fails with unimplemented for
+// another version of the format.
 Commit parse_commit(std::string_view text, std::string_view what);
 
-// File names that come from inside a file (an index, a COMMIT): they must stay in the folder they
-// were read from.
+// File names that are read from a file (an index, a COMMIT) must stay in the folder of this file.
 
-// Relative, '/' between parts, no empty, "." or ".." part, no backslash, no control character, at
-// most 1024 bytes.
+// Returns true for a relative path of at most 1024 bytes with '/' between parts. It must not
+// contain an empty, "." or ".." part, a backslash or a control character.
 inline bool is_safe_path(std::string_view path) {
   constexpr size_t kMaxLength = 1024;
   if (path.empty() || path.size() > kMaxLength) return false;
@@ -58,16 +60,17 @@ inline bool is_safe_path(std::string_view path) {
   return true;
 }
 
-// The same without a folder: shards lie in the folder of their index.
+// Returns true for a safe path without a folder. Shards are stored in the folder of their index.
 inline bool is_safe_name(std::string_view name) {
   return is_safe_path(name) && name.find('/') == std::string_view::npos;
 }
 
-// Writes one checkpoint. Of a root in an object store the files are written to its local staging folder, and commit()
-// uploads them. The constructor waits until no other writer of `root`, in any process, is left (FolderLock),
-// then removes what a killed one left (step_000500.partial, step_000500.trash) and nothing else. It fails with
-// already_exists when the place of this step holds a file that no save wrote. Without commit() the destructor removes
-// everything again. Not synchronised.
+// Writes one checkpoint. For a root in an object store it writes the files to a local staging
+// folder, and commit() uploads them. The constructor waits for all other writers of `root`, in any
+// process (FolderLock). Then it removes folders that a killed writer left (step_000500.partial,
+// step_000500.trash) and nothing else. It fails with already_exists if the folder of this step
+// holds a file that no save wrote. Without commit() the destructor removes all files. Not
+// synchronised.
 class CheckpointWriter {
 public:
   CheckpointWriter(std::string root, int64_t step, const Task* task = nullptr);
@@ -75,22 +78,23 @@ public:
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
-  // Where to write the file `relative` ("model/config.json"); its folders are made. Use
-  // base/files.h or the writers of this folder. A name that leaves the checkpoint is
-  // invalid_argument.
+  // Returns the path at which to write the file `relative` ("model/config.json"), and makes its
+  // folders. The caller may use base/files.h or the writers of src/ckpt. Fails with
+  // invalid_argument for a name that leaves the checkpoint.
   std::string path(const std::string& relative) const;
-  // The folder while it is being written, for code that fills a whole folder.
+  // Returns the folder that is being written, for code that fills a whole folder.
   const std::string& folder() const { return partial_; }
-  // Syncs every file and folder, writes COMMIT and renames. A committed checkpoint of the same step
-  // is replaced. Then deletes all but the newest `keep_last` committed checkpoints of the root (0
-  // or less keeps all; one that holds other files is kept). Returns the final folder. A cancelled task leaves the root as it was.
-  // described: files of other processes, durable and described by them (checkpoint_parts.h).
+  // Syncs every file and folder, writes COMMIT, renames the folder and returns its final path.
+  // Replaces a committed checkpoint of the same step. Then deletes all but the newest `keep_last`
+  // committed checkpoints of the root; 0 or less keeps all. Keeps a checkpoint that holds other
+  // files. A cancelled task leaves the root unchanged. described: files that other processes made
+  // durable and described (checkpoint_parts.h).
   std::string commit(int64_t keep_last, const Task* task = nullptr,
                      const std::vector<CommitEntry>& described = {});
 
 private:
-  std::unique_ptr<ObjectCheckpoint> objects_; // null: root is a local folder
-  std::string root_;                          // local; of objects the folder they come from
+  std::unique_ptr<ObjectCheckpoint> objects_; // null for a local root
+  std::string root_;                          // a local folder; the staging folder of objects
   std::unique_ptr<FolderLock> lock_;
   std::string final_;
   std::string partial_;
@@ -99,35 +103,35 @@ private:
 };
 
 std::string checkpoint_name(int64_t step); // "step_000500"
-// Where a checkpoint is while it is being written: CheckpointWriter::folder() of a local root.
+// Returns the folder in which a checkpoint of a local root is written, CheckpointWriter::folder().
 std::string partial_folder(const std::string& root, int64_t step);
-// The step of such a name; empty for other names.
+// Returns the step of a name such as "step_000500"; empty for other names.
 std::optional<int64_t> checkpoint_step(std::string_view name);
-// CRC-32 of a file, with a check of the task every 4 MB.
+// Returns the CRC-32 of a file. Checks the task before every piece (Content::piece()).
 uint32_t file_checksum(const Content& file, const Task* task);
 
-// Reads COMMIT and compares the size of every file. data_loss names the file, expected and found,
-// or a symbolic link inside the folder; not_found when there is no COMMIT.
+// Reads COMMIT and compares the size of every file. Fails with not_found without a COMMIT, with
+// data_loss for a missing file, another size or a symbolic link in the folder.
 Commit open_checkpoint(const std::string& folder);
-// open_checkpoint, and reads every byte to compare the checksums. Of `parts` processes that share the work, this one reads
-// the files that are its part.
+// Does what open_checkpoint() does, then reads every byte to compare the checksums. If several
+// processes share the work, process `part` of `parts` reads its share of the files.
 void verify_checkpoint(const std::string& folder, Task* task, int64_t part = 0, int64_t parts = 1);
 
 struct CheckpointEntry {
   int64_t step = 0;
   std::string folder;
 };
-// Valid checkpoints of `root`, oldest first. Anything without a valid COMMIT is passed over. No
-// root: none. An object store that cannot be reached is an error, not an empty list.
+// Returns the valid checkpoints of `root`, oldest first; none if there is no root. Leaves out
+// folders without a valid COMMIT. Fails when an object store cannot be reached.
 std::vector<CheckpointEntry> list_checkpoints(const std::string& root);
 std::optional<CheckpointEntry> latest_checkpoint(const std::string& root);
 
-// What a path stands for where a model is wanted.
-
-// The folder or file that holds the model of `path`: of a run folder its latest checkpoint's model folder, of a
-// checkpoint folder its model folder, any other path as it is. Fails with not_found for a run without a whole checkpoint.
+// Returns the folder or file of the model that `path` names. For a run this is the model folder of
+// the latest checkpoint, for a checkpoint its model folder, else `path` itself. Fails with
+// not_found for a run without a valid checkpoint.
 std::string model_folder(const std::string& path);
-// The same for a tokenizer: a run without a whole checkpoint still has its own tokenizer.json.
+// Returns the same for a tokenizer. If the model folder has none, or the run no valid checkpoint,
+// it is the tokenizer in `path` itself.
 std::string tokenizer_folder(const std::string& path);
 
 } // namespace dllm::ckpt

@@ -14,8 +14,8 @@
 namespace dllm::ckpt {
 namespace {
 
-constexpr std::chrono::milliseconds kLook(10); // how often a waiting process looks at the folder
-constexpr std::chrono::seconds kLate(5); // within which a network file system shows what is there
+constexpr std::chrono::milliseconds kLook(10); // time between two looks at the folder
+constexpr std::chrono::seconds kLate(5); // time after which a network file system shows a new file
 
 std::string mark(const std::string& folder, int64_t process, const char* how) {
   return join_path(folder, fmt::format("part_{:03}.{}", process, how));
@@ -30,7 +30,7 @@ bool shows_up(const std::function<bool()>& is_there) {
   return true;
 }
 
-// The report `how` of a process for this save; null: there is none.
+// Returns the report `how` ("done", "failed") of a process for this save, or null.
 Json report_of(const std::string& folder, int64_t process, const char* how, const std::string& id) {
   const std::string path = mark(folder, process, how);
   if (!file_exists(path)) return nullptr;
@@ -39,7 +39,8 @@ Json report_of(const std::string& folder, int64_t process, const char* how, cons
   return is_ours ? report : Json(nullptr);
 }
 
-// Waits for one process. Its mark is the last file that it touches.
+// Waits for one process and returns its report. Removing part_NNN.open is the last thing that the
+// process does.
 Json wait_for_part(const std::string& folder, int64_t process, const std::string& id,
                    const Task* task) {
   while (file_exists(mark(folder, process, "open"))) {
@@ -127,12 +128,12 @@ void CheckpointPart::fail(const Error& reason) noexcept {
                        {"error", reason.text()},
                        {"hint", reason.hint()}}
                       .dump());
-  } catch (const std::exception&) { // the first process has given up, and removed the folder
+  } catch (const std::exception&) { // the first process has failed and removed the folder
   }
 }
 
-// The mark of another save is left alone: this process is one of a former job. Where the disk is full no report can be
-// written; the mark goes all the same.
+// Writes the report and removes part_NNN.open, even if the disk is too full for the report. Does
+// nothing if part_NNN.open belongs to another save, because this process is then of a former job.
 void CheckpointPart::end(const char* how, const std::string& content) {
   const std::string open = mark(folder_, process_, "open");
   if (!file_exists(open) || read_text(open) != id_) return;

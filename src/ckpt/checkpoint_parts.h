@@ -1,11 +1,12 @@
 #pragma once
-// One checkpoint that several processes write into a folder they all see. The first holds the CheckpointWriter; each of the
-// others writes files of its own there and describes them, and the first waits for all before it commits. They speak through
-// files of the folder, so that the writing may go on in the background, apart from what the processes exchange in a step:
-//   part_003.open    made by the first process: process 3 has not ended yet. It holds the id of this save.
-//   part_003.done    id, and path, size and CRC-32 of each file of process 3, which are durable
-//   part_003.failed  id, and why
-// None of them is left in a checkpoint.
+// Several processes can write one checkpoint into a folder that they all see. The first process has
+// the CheckpointWriter. Each other process writes and describes files of its own, and the first
+// process waits for all before it commits. The processes exchange messages as files of the folder.
+// So a save can run in the background, independent of the messages of a training step:
+//   part_003.open    the id of the save; the first process writes it, process 3 removes it last
+//   part_003.done    the id, and path, size and CRC-32 of each file of process 3, which are durable
+//   part_003.failed  the id and the error of process 3
+// A finished checkpoint contains none of these files.
 
 #include "base/error.h"
 #include "base/task.h"
@@ -17,18 +18,22 @@
 
 namespace dllm::ckpt {
 
-// For the first process: makes the marks of processes 1 .. processes-1 in the folder of a writer; returns the id of the
-// save, a new one each time: what a process of a former job still writes there is not taken for a part.
+// The first process calls open_parts() and wait_for_parts().
+
+// Writes part_NNN.open for processes 1 .. processes - 1 and returns the id of the save. The id is
+// new for each save, so files from a process of a former job are ignored.
 std::string open_parts(const CheckpointWriter& writer, int64_t processes);
-// Waits until all have ended and removes the marks. Fails as the first of them did, with its number.
+// Waits until all processes have ended and removes their messages. Returns the described files.
+// Fails with the error of the first failed process and names its rank.
 std::vector<CommitEntry> wait_for_parts(const CheckpointWriter& writer, int64_t processes,
                                         const std::string& id, const Task* task = nullptr);
 
-// For another process. True when it sees the mark that the first one made; waits a moment for it, as a network file system
-// may show it late.
+// Returns true if this process sees its file part_NNN.open of save `id`. Waits up to 5 seconds,
+// because a network file system may show the file late.
 bool sees_part(const std::string& folder, int64_t process, const std::string& id);
 
-// The part of one process. The destructor of one that neither finished nor failed reports a failure. Not synchronised.
+// The part of one other process. The destructor reports a failure if neither finish() nor fail()
+// was called. Not synchronised.
 class CheckpointPart {
 public:
   CheckpointPart(std::string folder, int64_t process, std::string id);
@@ -37,7 +42,7 @@ public:
   CheckpointPart& operator=(const CheckpointPart&) = delete;
 
   const std::string& folder() const { return folder_; }
-  // files: what was written, relative to the folder.
+  // Makes the files durable and describes them. files: paths relative to the folder.
   void finish(const std::vector<std::string>& files, const Task* task = nullptr);
   void fail(const Error& reason) noexcept;
 

@@ -1,4 +1,4 @@
-// Reading: COMMIT, the checkpoints of a run, and which folder of a run holds its model.
+// Reads COMMIT, lists the checkpoints of a run and finds the folder of its model.
 #include "ckpt/checkpoint_folder.h"
 
 #include "base/error.h"
@@ -80,7 +80,6 @@ Commit parse_commit(std::string_view text, std::string_view what) {
   return commit;
 }
 
-// CRC-32 of a file, with a check of the task every 4 MB.
 uint32_t file_checksum(const Content& file, const Task* task) {
   const int64_t chunk = file.piece();
   const auto room = static_cast<size_t>(std::min(chunk, file.size()));
@@ -107,7 +106,7 @@ std::optional<int64_t> checkpoint_step(std::string_view name) {
 
 namespace {
 
-// The path as a file inside the checkpoint that no link leads out of.
+// Fails with data_loss if the path or one of its folders is a symbolic link.
 void check_no_link(const std::string& folder, const std::string& relative) {
   for (size_t end = 0; end != std::string::npos;) {
     end = relative.find('/', end + 1);
@@ -119,7 +118,7 @@ void check_no_link(const std::string& folder, const std::string& relative) {
   }
 }
 
-// Sizes of the files of a checkpoint, of an object store by one list.
+// The sizes of the files of a checkpoint. In an object store one request lists all of them.
 class FileSizes {
 public:
   explicit FileSizes(const std::string& folder)
@@ -128,7 +127,7 @@ public:
     for (store::Object& object : store::list_objects(folder, store::TransferTask::current()))
       listed_[std::move(object.path)] = object.size;
   }
-  // Empty when there is no such file.
+  // Returns nothing if the file does not exist.
   std::optional<int64_t> find(const std::string& relative) const {
     if (!is_local_) {
       const auto found = listed_.find(relative);
@@ -145,7 +144,8 @@ private:
   std::map<std::string, int64_t> listed_;
 };
 
-// Whether a folder that cannot be read for this reason is no checkpoint. An object store that does not answer leaves that open.
+// Returns true if the error shows that the folder is not a checkpoint. Other errors of an object
+// store, such as a lost connection, do not show it.
 bool is_no_checkpoint(const std::string& folder, const Error& error) {
   return !is_store_path(folder) || error.code() == Code::data_loss ||
          error.code() == Code::not_found || error.code() == Code::unimplemented ||
@@ -177,7 +177,7 @@ Commit open_checkpoint(const std::string& folder) {
 
 namespace {
 
-// Each file goes to the part that has the fewest bytes so far.
+// Returns the files of one part. Each file goes to the part that has the fewest bytes so far.
 std::vector<CommitEntry> files_of_part(const Commit& commit, int64_t part, int64_t parts) {
   std::vector<CommitEntry> own;
   std::vector<int64_t> bytes(static_cast<size_t>(parts));
@@ -211,7 +211,7 @@ void verify_checkpoint(const std::string& folder, Task* task, int64_t part, int6
 
 namespace {
 
-// Valid checkpoints, newest first; no more than `most`.
+// Returns the valid checkpoints, newest first, at most `most`.
 std::vector<CheckpointEntry> newest_checkpoints(const std::string& root, size_t most) {
   std::vector<CheckpointEntry> found;
   if (!is_directory(root)) return found;

@@ -1,7 +1,7 @@
-// Block types of ggml to f32: those of the table of weight formats (tensor/formats) and three more. In every type a block holds small integers and one or two f16
-// scales; the K formats cut 256 numbers into sub-blocks whose own scales are integers again
-// (layouts: ggml-common.h, "block_*"). Products are rounded in the order the names below show,
-// which is the order of PyPI gguf: results are equal bit for bit.
+// Converts block types of ggml to f32: the types of the table of weight formats (tensor/formats)
+// and three more. A block holds small integers and one or two f16 scales. The K formats cut 256
+// numbers into sub-blocks whose scales are integers too (layouts: ggml-common.h, "block_*").
+// Products are rounded in the same order as in PyPI gguf, so results are equal bit for bit.
 #include "ckpt/gguf.h"
 #include "tensor/formats/levels.h"
 
@@ -23,7 +23,7 @@ float q(int value) {
   return static_cast<float>(value);
 }
 
-// scales[16] (4 bits scale, 4 bits minimum), two bits of 256 numbers in 64 bytes, d, dmin.
+// Layout: scales[16] (4 bits scale, 4 bits minimum), 2 bits of 256 numbers in 64 bytes, d, dmin.
 void q2_k(const Byte* block, float* y) {
   const Byte* bits = block + 16;
   const float d = half_at(block + 80), dmin = half_at(block + 82);
@@ -35,8 +35,8 @@ void q2_k(const Byte* block, float* y) {
   }
 }
 
-// hmask[32], two bits in 64 bytes, 16 scales of 6 bits in 12 bytes, d. A missing mask bit
-// subtracts 4.
+// Layout: hmask[32], 2 bits of 256 numbers in 64 bytes, 16 scales of 6 bits in 12 bytes, d. A mask
+// bit of 0 subtracts 4.
 void q3_k(const Byte* block, float* y) {
   const Byte *mask = block, *bits = block + 32, *packed = block + 96;
   const float d = half_at(block + 108);
@@ -54,7 +54,8 @@ void q3_k(const Byte* block, float* y) {
   }
 }
 
-// d, two upper bits of 8 scales in a word, their low four bits in 4 bytes, places in the table of iq4_nl.
+// Layout: d, upper 2 bits of 8 scales in a word, their low 4 bits in 4 bytes, 256 indices of 4 bits
+// into the table of iq4_nl.
 void iq4_xs(const Byte* block, float* y) {
   const float d = half_at(block);
   uint16_t high;
@@ -72,7 +73,7 @@ void iq4_xs(const Byte* block, float* y) {
 
 using BlockFn = void (*)(const Byte* block, float* y);
 
-// Of types that are no weight format.
+// Returns the function of a type that is not in the table of weight formats.
 BlockFn block_function(GgmlType type) {
   switch (type) {
   case GgmlType::q2_k: return q2_k;
@@ -113,8 +114,8 @@ void dequantize_blocks(uint32_t type, const std::byte* src, float* dst, int64_t 
   for (int64_t i = 0; i < count; i += info.block, from += info.bytes) block(from, dst + i);
 }
 
-// Block sizes of the ggml types (ggml.h, ggml-common.h; checked against GGML_QUANT_SIZES of PyPI
-// gguf).
+// Block sizes of the ggml types, from ggml.h and ggml-common.h. They agree with GGML_QUANT_SIZES of
+// PyPI gguf.
 
 namespace {
 
@@ -154,7 +155,7 @@ namespace {
 
 struct FormatRow {
   GgmlType type;
-  const char* format; // of the table of weight formats
+  const char* format; // name in the table of weight formats
 };
 
 constexpr FormatRow kFormats[] = {

@@ -45,7 +45,7 @@ std::string name_of(const PartName& part, int number) {
   return fmt::format("{}-{:05}-of-{:05}.gguf", part.base, number, part.count);
 }
 
-// All parts of the model that `name` is one of; the name itself where it is whole.
+// Returns all parts of the model that `name` is a part of; `name` alone if it is not a part.
 std::vector<std::string> with_siblings(const std::string& name) {
   const auto part = part_name(name);
   if (!part) return {name};
@@ -54,7 +54,7 @@ std::vector<std::string> with_siblings(const std::string& name) {
   return names;
 }
 
-// Of a model next to others: every file that could be one, by its first part.
+// Returns the files of every model that could be in the source, ordered by the first file.
 std::vector<std::vector<std::string>> candidates(const Source& source) {
   std::map<std::string, std::vector<std::string>> by_first;
   for (const std::string& name : source.names()) {
@@ -67,7 +67,7 @@ std::vector<std::vector<std::string>> candidates(const Source& source) {
   return found;
 }
 
-// "clip", "adapter", ... for a file that is no model; empty for a model.
+// Returns "clip", "adapter", ... for a file that is not a model; "" for a model.
 std::string other_kind(const GgufFile& file) {
   constexpr std::string_view kTypes[] = {"mmproj", "adapter", "imatrix", "vocab"};
   const auto text = [&](const char* key) {
@@ -86,7 +86,7 @@ std::string listed(const std::vector<std::vector<std::string>>& groups) {
   return groups.size() > kShown ? text + fmt::format(" and {} more", groups.size() - kShown) : text;
 }
 
-// Some files of a folder.
+// A source that has only some files of a folder.
 class PartSource final : public Source {
 public:
   PartSource(std::unique_ptr<Source> folder, std::vector<std::string> names, std::string path)
@@ -125,7 +125,7 @@ GgufParts find_gguf(const Source& source) {
   std::vector<std::vector<std::string>> groups = candidates(source);
   if (groups.size() > 1) {
     std::erase_if(groups, [&](const std::vector<std::string>& files) {
-      if (!source.has(files.front())) return false; // a part without the first: named below
+      if (!source.has(files.front())) return false; // the missing first part is reported below
       const std::string kind = other_kind(GgufFile(source.content(files.front()), files.front()));
       if (!kind.empty()) parts.left_out.push_back(files.front() + " (" + kind + ")");
       return !kind.empty();

@@ -1,6 +1,7 @@
 #pragma once
-// Which .gguf files of a source are the model: one file, or the parts that gguf-split made of it,
-// "name-00001-of-00003.gguf". Projectors, adapters and tables of importance lie next to models and are none.
+// These functions find the .gguf files of a model in a source. A model is one file, or the parts
+// "name-00001-of-00003.gguf" that gguf-split made of it. Projectors, adapters and tables of
+// importance in the same folder are not models.
 
 #include "base/files.h"
 #include "ckpt/gguf.h"
@@ -11,19 +12,21 @@
 
 namespace dllm::ckpt {
 
+// Returns true if the source has a .gguf file.
 bool holds_gguf(const Source& source);
 
 struct GgufParts {
-  std::vector<std::string> files;    // in order; the first has the metadata
-  std::vector<std::string> left_out; // "a-mmproj.gguf (clip)"
+  std::vector<std::string> files;    // parts in their order; the first has the metadata
+  std::vector<std::string> left_out; // files that are not the model: "a-mmproj.gguf (clip)"
 };
-// Fails with not_found for a part that is missing, with failed_precondition naming the files where several could be the
-// model. REQUIRES: holds_gguf().
+// Finds the files of the model. Fails with not_found for a missing part, with failed_precondition,
+// naming the files, if several or none of them could be the model. REQUIRES: holds_gguf().
 GgufParts find_gguf(const Source& source);
-// One model of all its parts; data_loss where they do not belong together.
+// Opens all parts as one file. Fails with data_loss for parts that do not belong together.
 std::shared_ptr<const GgufFile> open_gguf(const Source& source, const GgufParts& parts);
 
-// As open_source; for one part of a model the source holds all parts that lie next to it.
+// Opens a source as open_source() does. If `path` is one part of a model, the source has all parts
+// in the folder.
 std::unique_ptr<Source> open_model_source(const std::string& path);
 
 } // namespace dllm::ckpt

@@ -1,4 +1,4 @@
-// Reading from a GGUF file that is open: metadata by key, tensors by name.
+// Reads metadata by key and tensors by name from an open GGUF file.
 #include "base/error.h"
 #include "base/named_table.h"
 #include "base/task.h"
@@ -21,7 +21,7 @@ template <class T> T load(const std::byte* from) {
   return value;
 }
 
-// Element `index` of an integer value; empty for other types and for u64 beyond i64.
+// Returns element `index` of an integer value; empty for other types and for a u64 beyond i64.
 std::optional<int64_t> integer_at(const GgufValue& value, int64_t index) {
   const std::byte* raw = value.raw.data();
   switch (value.type) {
@@ -68,7 +68,7 @@ template <class Map>
   fail_unnamed({what, "in " + file}, name, names_of(map, kEntryName));
 }
 
-// Types that a Tensor holds as they are.
+// Returns the element type of a Tensor with the same bytes; empty for quantized types.
 std::optional<DType> plain_dtype(uint32_t type) {
   switch (static_cast<GgmlType>(type)) {
   case GgmlType::f32: return DType::f32;
@@ -188,7 +188,7 @@ void GgufFile::dequantize(std::string_view name, std::span<float> dst, int64_t r
          name, dst.size());
   }
   if (count == 0) return;
-  // Some rows at a time: the file's bytes are in memory for a moment only.
+  // Reads a few rows at a time, so that the bytes of the file need little memory.
   constexpr int64_t kChunk = int64_t{1} << 20;
   const int64_t row_bytes = row / type.block * type.bytes;
   const int64_t step = std::max<int64_t>(1, kChunk / row_bytes);
@@ -262,7 +262,7 @@ std::optional<bool> flag(const GgufFile& file, const char* key) {
 std::optional<int64_t> token_id(const GgufFile& file, const char* key, size_t tokens) {
   if (!file.has(key)) return std::nullopt;
   const int64_t id = file.integer(key);
-  constexpr int64_t kNone = 0xFFFFFFFF; // -1 as some converters write "no such token"
+  constexpr int64_t kNone = 0xFFFFFFFF; // some converters write -1 as u32 for a missing token
   if (id == kNone || id == -1) return std::nullopt;
   if (id < 0 || id >= static_cast<int64_t>(tokens)) {
     fail(Code::data_loss, "{}: {} is {}, the vocabulary has {} tokens", file.name(), key, id,

@@ -1,4 +1,4 @@
-// Opening a GGUF file: everything is checked here, once.
+// Opens GGUF files and checks everything once.
 
 #include "base/error.h"
 #include "ckpt/gguf.h"
@@ -31,8 +31,8 @@ int64_t scalar_size(GgufType type) {
   }
 }
 
-// Reads front to back and never past the end: a length is compared with what is left before it is
-// used. Holds a window of the content.
+// Reads from front to back, and holds a window of the content. Compares every length with the bytes
+// that are left before using it, so it never reads past the end.
 class Cursor {
 public:
   Cursor(const Content& content, const std::string& file) : content_(content), file_(file) {}
@@ -81,7 +81,7 @@ private:
   const Content& content_;
   const std::string& file_;
   int64_t at_ = 0;
-  int64_t begin_ = 0; // of the window
+  int64_t begin_ = 0; // byte at which the window begins
   Bytes window_;
 };
 
@@ -95,7 +95,7 @@ GgufType read_type(Cursor& cursor, std::string_view key) {
 }
 
 void skip_elements(Cursor& cursor, GgufType type, uint64_t count, std::string_view key, int depth) {
-  constexpr uint64_t kSmallestText = 8, kSmallestArray = 12; // bytes of an empty one
+  constexpr uint64_t kSmallestText = 8, kSmallestArray = 12; // bytes of an empty text and array
   const int64_t size = scalar_size(type);
   const uint64_t smallest = size > 0                 ? static_cast<uint64_t>(size)
                             : type == GgufType::text ? kSmallestText
@@ -136,7 +136,8 @@ GgufValue read_value(Cursor& cursor, std::string_view key) {
   return value;
 }
 
-// begin is still an offset into the data section; end its size.
+// Reads an entry of the tensor table. In the result `begin` is an offset into the data section and
+// `end` the number of bytes.
 GgufTensor read_tensor(Cursor& cursor, const std::string& name) {
   GgufTensor tensor;
   const auto axes = cursor.read<uint32_t>("a tensor rank");
@@ -168,7 +169,8 @@ GgufTensor read_tensor(Cursor& cursor, const std::string& name) {
     fail(Code::data_loss, "{}: {}", cursor.file(), e.text());
   }
   if (type == nullptr) {
-    // No buffer may be sized by a shape that the file cannot hold, whatever the type is.
+    // A shape that the file cannot hold is refused even for an unknown type, because readers
+    // allocate buffers by it.
     constexpr int64_t kMostPerByte = 8;
     const int64_t bytes = cursor.content().size();
     if (tensor.shape.count() / kMostPerByte > bytes) {

@@ -7,7 +7,7 @@
 namespace dllm::ckpt {
 namespace {
 
-constexpr int64_t kGgufAlignment = 32; // what readers expect when no key names another
+constexpr int64_t kGgufAlignment = 32; // the alignment of files without the key general.alignment
 constexpr uint32_t kGgufVersion = 3;
 
 template <class T> void put_number(std::string& bytes, T value) {
@@ -124,7 +124,7 @@ GgufWriter::~GgufWriter() {
   try {
     remove_all(path_ + ".partial");
   } catch (const Error&) {
-    // the next writer of this path overwrites it
+    // The next writer of this path will overwrite the file.
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// Writing GGUF (version 3): metadata and the table of tensors first, then the tensors one after the other, some rows at
-// a time. The same input gives the same bytes.
+// A GgufWriter writes GGUF version 3. It writes metadata and the table of tensors first, then the
+// tensors one after the other, some rows at a time. The same input gives the same bytes.
 
 #include "base/files.h"
 #include "ckpt/gguf.h"
@@ -16,12 +16,13 @@ namespace dllm::ckpt {
 class GgufMetadata {
 public:
   void text(const std::string& key, std::string_view value);
-  void u32(const std::string& key, int64_t value); // fails when it does not fit
+  // Fails with out_of_range for a value that does not fit in u32.
+  void u32(const std::string& key, int64_t value);
   void f32(const std::string& key, double value);
   void boolean(const std::string& key, bool value);
   void texts(const std::string& key, const std::vector<std::string>& values);
-  void integers(const std::string& key, const std::vector<int32_t>& values); // i32
-  // As in another file.
+  void integers(const std::string& key, const std::vector<int32_t>& values);
+  // Copies a value of another file.
   void copy(const std::string& key, const GgufValue& value);
 
   int64_t count() const { return count_; }
@@ -37,13 +38,13 @@ private:
 
 struct GgufTensorSpec {
   std::string name;
-  const WeightFormat* format; // one with a type of ggml
+  const WeightFormat* format; // a format for which ggml has a type
   Shape shape;                // row-major
   int64_t bytes() const { return weight_bytes(*format, shape); }
 };
 
-// The file appears under its name at close(), durable and whole; before that, and after a failure, only `path`.partial
-// exists, which the destructor removes.
+// Writes one file. close() makes the file appear under its name, durable and complete. Before
+// close(), and after a failure, only `path`.partial exists, which the destructor removes.
 class GgufWriter {
 public:
   GgufWriter(std::string path, const GgufMetadata& metadata, std::vector<GgufTensorSpec> tensors);
@@ -51,9 +52,9 @@ public:
   GgufWriter(const GgufWriter&) = delete;
   GgufWriter& operator=(const GgufWriter&) = delete;
 
-  // The next bytes of the tensors, in their order. A tensor may come in pieces.
+  // Writes the next bytes of the tensors, which come in their order. A tensor may come in pieces.
   void write(const void* data, int64_t size, const Task* task = nullptr);
-  void close(); // failed_precondition when bytes are missing
+  void close(); // fails with failed_precondition when bytes are missing
   int64_t file_bytes() const { return written_; }
 
 private:
@@ -61,8 +62,8 @@ private:
 
   std::string path_;
   std::vector<GgufTensorSpec> tensors_;
-  size_t next_ = 0;  // the tensor that is being written
-  int64_t left_ = 0; // of its bytes
+  size_t next_ = 0;  // index of the tensor that is being written
+  int64_t left_ = 0; // bytes of this tensor that are still missing
   int64_t written_ = 0;
   std::unique_ptr<FileWriter> file_;
 };

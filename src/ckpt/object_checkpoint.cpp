@@ -15,17 +15,17 @@
 namespace dllm::ckpt {
 namespace {
 
-constexpr const char* kObjectMark = "COMMIT.partial"; // of the same name as in a local folder
+constexpr const char* kObjectMark = "COMMIT.partial"; // the mark has this name in local folders too
 
 std::string absolute_variable(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr && value[0] == '/' ? value : "";
 }
 
-// Below a checkpoint's folder.
+// Names of objects, relative to the folder of a checkpoint.
 using Names = std::set<std::string>;
 
-// The objects of every folder step_000500 below root.
+// Returns the objects of every folder step_000500 below root, by step.
 std::map<int64_t, Names> steps_of(const std::string& root, const Task* task) {
   std::map<int64_t, Names> steps;
   for (const store::Object& object : store::list_objects(root, task)) {
@@ -38,7 +38,8 @@ std::map<int64_t, Names> steps_of(const std::string& root, const Task* task) {
   return steps;
 }
 
-// The first object that COMMIT does not name; "" when there is none.
+// Returns the first object that COMMIT does not name, or "". Every object of a folder with the mark
+// and without COMMIT belongs to a save.
 std::string foreign_object(const std::string& folder, const Names& names, const Task* task) {
   if (names.contains(kObjectMark) && !names.contains(kCommitName)) return "";
   if (!names.contains(kCommitName)) return *names.begin();
@@ -49,7 +50,7 @@ std::string foreign_object(const std::string& folder, const Names& names, const 
   try {
     for (const CommitEntry& entry : parse_commit(text, path).files) own.insert(entry.path);
   } catch (const Error&) {
-    return kCommitName; // damaged: what the folder holds is not known
+    return kCommitName; // a damaged COMMIT does not show whose the objects are
   }
   for (const std::string& name : names) {
     if (!own.contains(name)) return name;
@@ -57,7 +58,8 @@ std::string foreign_object(const std::string& folder, const Names& names, const 
   return "";
 }
 
-// The mark comes first and goes last: a kill halfway leaves what the next save removes.
+// Deletes a checkpoint. Writes the mark first and removes it last, so that after a kill the next
+// save removes the rest.
 void delete_objects(const std::string& folder, Names names, const Task* task) {
   const std::string mark = join_path(folder, kObjectMark), commit = join_path(folder, kCommitName);
   if (names.erase(kCommitName) > 0) {
@@ -139,7 +141,7 @@ void ObjectCheckpoint::upload(const std::string& local, const Task* task) {
 
 void ObjectCheckpoint::seal(const std::string& commit, int64_t keep_last, const Task* task) {
   store::put_text(join_path(folder_, kCommitName), commit, task);
-  try { // what fails from here on leaves a whole checkpoint
+  try { // from here on the checkpoint is complete, even after an error
     store::remove_objects({join_path(folder_, kObjectMark)});
     if (keep_last > 0) delete_older(keep_last);
   } catch (const Error& error) {
@@ -149,7 +151,8 @@ void ObjectCheckpoint::seal(const std::string& commit, int64_t keep_last, const 
 
 void ObjectCheckpoint::delete_older(int64_t keep_last) {
   std::map<int64_t, Names> steps = steps_of(root_, nullptr);
-  // A run that was set back to an earlier step keeps what it has just written, whatever lies ahead of it.
+  // This checkpoint is kept even if later steps exist, because the run may have been set back to an
+  // earlier step.
   steps.erase(step_);
   std::erase_if(steps, [](const auto& entry) { return !entry.second.contains(kCommitName); });
   for (auto it = steps.begin(); it != steps.end(); ++it) {

@@ -10,11 +10,11 @@
 namespace dllm::ckpt {
 namespace {
 
-// What a pickle builds. Values lie in one list and name each other by index: a list that holds itself needs no care, and
-// a value that is used many times is one.
+// A value that a pickle builds. All values are stored in one list and refer to each other by index.
+// So a list may contain itself, and a value may be used several times.
 struct PickleValue {
   enum class Kind {
-    none, // None, True, False and fractions: never used
+    none, // None, True, False and fractions, which are not used
     integer,
     text,
     tuple,
@@ -30,11 +30,11 @@ struct PickleValue {
 };
 using Kind = PickleValue::Kind;
 
-// Limits that no file of weights comes near. They bound the memory of a pickle that is made to fill it.
-constexpr size_t kMaxValues = size_t{1} << 22; // 100,000 tensors have 2 million
+// Limits far above every file of weights. They bound the memory that a malicious pickle can fill.
+constexpr size_t kMaxValues = size_t{1} << 22; // 100,000 tensors need 2 million values
 constexpr size_t kMaxText = 4096, kMaxKey = 64, kMaxArguments = 8, kMaxTensorAxes = 16;
 
-// Names of opcodes that are refused, for errors: what evil or unusual pickles have.
+// Returns the name of an opcode that malicious or unusual pickles have, for errors.
 const char* refused_name(uint8_t opcode) {
   switch (opcode) {
   case 'i': return " (INST)";
@@ -61,7 +61,7 @@ const char* refused_name(uint8_t opcode) {
   }
 }
 
-// What a state_dict of tensors names. Storages are torch.<kind>.
+// The globals that a state_dict of tensors names. A storage is torch.<kind>.
 constexpr std::string_view kDictName = "collections.OrderedDict";
 constexpr std::string_view kTensorName = "torch._utils._rebuild_tensor_v2";
 constexpr std::string_view kParameterName = "torch._utils._rebuild_parameter";
@@ -141,7 +141,7 @@ private:
   const PickledTensor& tensor_of(const PickleValue& value) const {
     return tensors_[static_cast<size_t>(value.integer)];
   }
-  // Reaches nothing below the last mark.
+  // Removes and returns the top value. Fails at the last mark.
   uint32_t pop() {
     if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) broken("takes from an empty stack");
     const uint32_t top = stack_.back();
@@ -165,7 +165,7 @@ private:
     push(Kind::tuple);
     values_[stack_.back()].items = std::move(items);
   }
-  // The last `count` values, oldest first.
+  // Removes and returns the last `count` values, oldest first.
   std::vector<uint32_t> pop_some(size_t count) {
     std::vector<uint32_t> items(count);
     for (size_t i = count; i-- > 0;) items[i] = pop();
@@ -180,7 +180,7 @@ private:
   }
 
   void remember(uint64_t slot) {
-    // Slots are numbered from 0 as they are used; a gap is legal but no writer leaves a large one.
+    // Writers number the slots from 0. A gap is legal, but no writer leaves a large one.
     if (slot > bytes_.size()) broken("remembers a value at an impossible place");
     if (memo_.size() <= slot) memo_.resize(slot + 1, kNothing);
     memo_[slot] = top();
@@ -215,7 +215,7 @@ private:
     return numbers;
   }
 
-  // ("storage", <storage type>, key, device, elements)
+  // Reads the tuple ("storage", <storage type>, key, device, elements).
   void push_storage() {
     const PickleValue& id = value(pop());
     const auto is_storage = [&] {
@@ -233,7 +233,7 @@ private:
     push_tensor(Kind::storage, std::move(made));
   }
 
-  // _rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks[, metadata])
+  // Does _rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks[, metadata]).
   void make_tensor(const std::vector<uint32_t>& arguments) {
     if (arguments.size() < 4 || value(arguments[0]).kind != Kind::storage)
       broken("makes a tensor without a storage");
@@ -264,7 +264,7 @@ private:
          arguments.size(), opcode_at_);
   }
 
-  // Attributes of an OrderedDict: the versions of modules (_metadata). They are dropped.
+  // Drops the attributes of an OrderedDict (_metadata, which has the versions of modules).
   void build() {
     pop();
     if (value(top()).kind != Kind::dict)
@@ -358,8 +358,8 @@ private:
     return tensors;
   }
 
-  static constexpr uint32_t kUnused = 0, kEmptyTuple = 1; // values that all of their kind share
-  static constexpr uint32_t kNothing = 0xFFFFFFFF;        // of the memo
+  static constexpr uint32_t kUnused = 0, kEmptyTuple = 1; // indices of shared values
+  static constexpr uint32_t kNothing = 0xFFFFFFFF;        // an unused slot of the memo
 
   std::string_view bytes_;
   const std::string& file_;
@@ -368,7 +368,7 @@ private:
   std::vector<PickleValue> values_;
   std::vector<PickledTensor> tensors_; // and storages
   std::vector<uint32_t> stack_, memo_;
-  std::vector<size_t> marks_; // sizes of the stack
+  std::vector<size_t> marks_; // sizes of the stack at the open marks
 };
 
 } // namespace

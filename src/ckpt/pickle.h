@@ -1,7 +1,8 @@
 #pragma once
-// Pickles that hold tensors and nothing else. A pickle is a program for a machine with a stack: this one has the opcodes that
-// torch.save writes for a state_dict, and builds plain data; no name of a pickle is ever looked up or called. Opcodes:
-// Lib/pickletools.py of CPython.
+// parse_tensor_pickle() reads pickles that hold only tensors. A pickle is a program for a stack
+// machine. This machine has the opcodes that torch.save writes for a state_dict (see
+// Lib/pickletools.py of CPython) and builds plain data. It never imports or calls a name of the
+// pickle.
 
 #include <cstdint>
 #include <string>
@@ -13,15 +14,16 @@ namespace dllm::ckpt {
 // A tensor as a pickle describes it: a view of a storage, which is an entry of the ZIP file.
 struct PickledTensor {
   std::string name;
-  std::string storage;  // its key: entry data/<key>
-  std::string kind;     // "FloatStorage"
-  int64_t elements = 0; // of the storage
-  int64_t offset = 0;   // of the first element; this and the strides count elements
-  std::vector<int64_t> shape, strides;
+  std::string storage;                 // key of the storage, in the entry data/<key>
+  std::string kind;                    // "FloatStorage"
+  int64_t elements = 0;                // number of elements of the storage
+  int64_t offset = 0;                  // index of the first element in the storage
+  std::vector<int64_t> shape, strides; // strides in elements
 };
 
-// The tensors of a dict of names and tensors, in its order. data_loss for a broken pickle; unimplemented, with the
-// opcode or the global, for anything that is no dict of tensors. `file` names it in errors.
+// Returns the tensors of a dict of names and tensors, in the order of the dict. Fails with
+// data_loss for a broken pickle, with unimplemented, naming the opcode or the global, for a pickle
+// with other content. `file` names the pickle in errors.
 std::vector<PickledTensor> parse_tensor_pickle(std::string_view pickle, const std::string& file);
 
 } // namespace dllm::ckpt

@@ -1,7 +1,8 @@
 #pragma once
-// The safetensors format: 8 bytes of header length (little-endian), a JSON header, then the numbers
-// of every tensor without gaps. https://github.com/huggingface/safetensors (README, "Format").
-// Little-endian hosts only.
+// WeightFile reads one file of weights, and WeightFiles the weights of a model in one file or many.
+// A safetensors file has 8 bytes of header length (little-endian), a JSON header, and the numbers
+// of all tensors without gaps. Source: https://github.com/huggingface/safetensors (README,
+// "Format"). Little-endian hosts only.
 
 #include "base/files.h"
 #include "tensor/box.h"
@@ -20,13 +21,12 @@
 
 namespace dllm::ckpt {
 
-// One tensor as a file describes it. `type` is the file's word ("BF16"); `dtype` is empty for types
-// that dllm does not hold (their bytes are there, only tensor() refuses them). BOOL is held as u8.
+// One tensor as a file describes it.
 struct TensorInfo {
-  std::string type;
-  std::optional<DType> dtype;
+  std::string type;           // the word of the file, "BF16"
+  std::optional<DType> dtype; // u8 for BOOL; empty for types that dllm cannot read
   Shape shape;
-  std::string file;  // name of the file inside its source
+  std::string file;  // name of the file in its source
   int64_t begin = 0; // byte range in the file
   int64_t end = 0;
 };
@@ -34,9 +34,10 @@ struct TensorInfo {
 using TensorTable = std::map<std::string, TensorInfo, std::less<>>;
 using Metadata = std::map<std::string, std::string>;
 
-// A file of tensors (safetensors here, PyTorch in torch_file.h) that was checked whole when it was opened: header, names,
-// shapes and ranges. Reads are lock-free from any thread. Errors name the file and the tensor, with
-// expected and found numbers; a file on disk that changed since it was opened is data_loss.
+// A file of tensors: safetensors here, PyTorch in torch_file.h. The constructor checks the header,
+// names, shapes and ranges. Reads are lock-free from any thread. Errors name the file, the tensor,
+// and the expected and found numbers. Reads fail with data_loss if the file on disk has changed
+// since it was opened.
 class WeightFile {
 public:
   virtual ~WeightFile() = default;
@@ -44,26 +45,29 @@ public:
   const TensorTable& tensors() const { return tensors_; }
   const Metadata& metadata() const { return metadata_; }
   bool has(std::string_view tensor) const { return tensors_.find(tensor) != tensors_.end(); }
-  const TensorInfo& info(std::string_view tensor) const; // not_found with the nearest name
-  // Read-only. Over bytes in memory a view where they are aligned for the type, else a copy.
+  // Fails with not_found and the nearest name.
+  const TensorInfo& info(std::string_view tensor) const;
+  // Returns a read-only tensor: a view of bytes in memory if they are aligned for the type, else a
+  // copy.
   virtual Tensor tensor(std::string_view tensor) const = 0;
-  // The same read into `to`, which has room for info(tensor).end - begin bytes and outlives the view.
-  // The task is checked every 4 MB.
+  // Reads a tensor into `to` and returns a view of it. Checks the task between pieces. REQUIRES:
+  // `to` has room for info(tensor).end - begin bytes and outlives the view.
   virtual Tensor tensor_to(std::string_view tensor, std::byte* to,
                            const Task* task = nullptr) const = 0;
-  // The same into memory of its own.
+  // Reads a tensor into its own memory.
   Tensor tensor_copy(std::string_view tensor, const Task* task = nullptr) const;
-  // A part of it, read into `to`, which has room for the part: of the file no more than the part and small gaps.
+  // Read a part of a tensor, into `to` or into its own memory. They read no more of the file than
+  // the part and small gaps. REQUIRES: `to` has room for the part.
   virtual Tensor part_to(std::string_view tensor, const Box& box, std::byte* to,
                          const Task* task = nullptr) const;
   Tensor part_copy(std::string_view tensor, const Box& box, const Task* task = nullptr) const;
 
 protected:
-  // name: for error texts, and TensorInfo::file.
+  // name: used in errors and as TensorInfo::file.
   WeightFile(ContentRef content, std::string name)
       : content_(std::move(content)), name_(std::move(name)) {}
-  const TensorInfo&
-  readable(std::string_view tensor) const; // unimplemented: a type without a dtype
+  // Fails with unimplemented for a type without a dtype.
+  const TensorInfo& readable(std::string_view tensor) const;
 
   ContentRef content_;
   std::string name_;
@@ -80,33 +84,30 @@ public:
                    const Task* task = nullptr) const override;
 };
 
-// What will be written, before any number of it exists.
+// A tensor that will be written. Its numbers need not exist yet.
 struct TensorSpec {
   std::string name;
   DType dtype = DType::f32;
   Shape shape;
-  int64_t writer = 0; // of several processes that write the files of one model together: its number
+  int64_t writer = 0; // index of the process that writes it, if several write one model
 };
 
-// Largest elements first, then by name: every tensor is aligned and the same tensors always give
-// the same file.
+// Sorts tensors by element size, largest first, then by name. So every tensor is aligned, and the
+// same tensors always give the same file.
 std::vector<TensorSpec> file_order(std::vector<TensorSpec> specs);
 
-// The JSON header of a safetensors file, read without building a JSON tree and before anything is
-// allocated for it.
-
-// Size in bytes of one element of a type word, 0 for unknown words.
+// Returns the bytes of one element of a type such as "BF16"; 0 for an unknown type.
 int64_t safetensors_type_size(std::string_view type);
 std::optional<DType> safetensors_dtype(std::string_view type);
 const char* safetensors_type(DType dtype);
 
-// Fills the tables; begin and end are counted from the start of the data. Fails with data_loss.
+// Parses a header into the tables, without building a JSON tree. begin and end of a tensor count
+// from the start of the data. Fails with data_loss.
 void parse_safetensors_header(std::string_view json, const std::string& file, TensorTable* tensors,
                               Metadata* metadata);
 
-// A tensor over bytes, without a copy where the address allows it.
-
-// REQUIRES: bytes.size() fits the type and shape.
+// Returns a tensor over bytes; a copy if the address is not aligned for the type. REQUIRES:
+// bytes.size() fits the type and shape.
 inline Tensor view_or_copy(DType dtype, Shape shape, const Bytes& bytes) {
   const auto address = reinterpret_cast<uintptr_t>(bytes.data());
   if (address % static_cast<uintptr_t>(dtype_size(dtype)) == 0)
@@ -116,19 +117,20 @@ inline Tensor view_or_copy(DType dtype, Shape shape, const Bytes& bytes) {
   return copy;
 }
 
-// The weights of a model, whether they lie in one file or in many with an index.
-
-// Looks for <base>.safetensors, then <base>.safetensors.index.json, then the only *.safetensors of
-// the source; without any, for pytorch_model.bin, its index, or the .bin file that is all of the source. Every file is opened and checked at once; numbers are read by the functions that return them. Reads are
-// lock-free from any thread.
+// The weights of a model, in one file or in several with an index. Searches <base>.safetensors,
+// then <base>.safetensors.index.json, then the only *.safetensors file of the source. Without these
+// it searches pytorch_model.bin, then its index, then a source that is a single .bin file. The
+// constructor opens and checks every file; numbers are read later, by the functions that return
+// them. Reads are lock-free from any thread.
 class WeightFiles {
 public:
   explicit WeightFiles(const Source& source, const std::string& base = "model");
 
   bool has(std::string_view name) const { return where_.find(name) != where_.end(); }
-  std::vector<std::string> names() const;              // sorted
-  const TensorInfo& info(std::string_view name) const; // not_found with the nearest name
-  Tensor tensor(std::string_view name) const;          // as SafetensorsFile::tensor
+  std::vector<std::string> names() const; // sorted
+  // The functions below do what the functions of WeightFile do.
+  const TensorInfo& info(std::string_view name) const;
+  Tensor tensor(std::string_view name) const;
   Tensor tensor_to(std::string_view name, std::byte* to, const Task* task = nullptr) const {
     return file_of(name).tensor_to(name, to, task);
   }
@@ -142,7 +144,8 @@ public:
   Tensor part_copy(std::string_view name, const Box& box, const Task* task = nullptr) const {
     return file_of(name).part_copy(name, box, task);
   }
-  const Metadata& metadata() const { return files_.front()->metadata(); } // of the first file
+  // Returns the metadata of the first file.
+  const Metadata& metadata() const { return files_.front()->metadata(); }
   size_t file_count() const { return files_.size(); }
   const char* format() const { return is_torch_ ? "pytorch" : "safetensors"; }
 
@@ -156,7 +159,7 @@ private:
   std::string described_;
   bool is_torch_ = false;
   std::vector<std::unique_ptr<const WeightFile>> files_;
-  std::map<std::string, size_t, std::less<>> where_; // tensor name to index in files_
+  std::map<std::string, size_t, std::less<>> where_; // index in files_, by name of the tensor
 };
 
 } // namespace dllm::ckpt

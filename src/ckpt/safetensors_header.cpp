@@ -14,8 +14,8 @@ struct TypeRow {
   std::optional<DType> dtype;
 };
 
-// Types of the format (safetensors 0.6). Those without a dtype can stand in a file but not be
-// loaded.
+// Types of the format (safetensors 0.6). A tensor of a type without a dtype may be in a file but
+// cannot be read.
 const TypeRow kTypes[] = {{"F32", 4, DType::f32}, {"F16", 2, DType::f16}, {"BF16", 2, DType::bf16},
                           {"F64", 8, DType::f64}, {"I32", 4, DType::i32}, {"I64", 8, DType::i64},
                           {"U8", 1, DType::u8},   {"I8", 1, DType::i8},   {"U32", 4, DType::u32},
@@ -30,8 +30,8 @@ const TypeRow* find_type(std::string_view word) {
   return nullptr;
 }
 
-// {"__metadata__": {text: text}, name: {"dtype": text, "shape": [n...], "data_offsets": [begin,
-// end]}}
+// Reads {"__metadata__": {text: text}, name: {"dtype": text, "shape": [n...], "data_offsets":
+// [begin, end]}}.
 class HeaderReader final : public nlohmann::json_sax<Json> {
 public:
   HeaderReader(const std::string& file, TensorTable* tensors, Metadata* metadata)

@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kLengthBytes = 8;
 constexpr uint64_t kMaxHeader = 100'000'000; // the limit of the format's own reader
 
-// Length of the header, checked against the size of the file before it is used.
+// Returns the length of the header. Compares it with the size of the file.
 int64_t header_length(const Content& content, const std::string& file) {
   if (content.size() < kLengthBytes) {
     fail_with_hint("is the download complete?", Code::data_loss,
@@ -37,7 +37,7 @@ int64_t header_length(const Content& content, const std::string& file) {
   return static_cast<int64_t>(length);
 }
 
-// The tensors must tile the data: no gap, no overlap, nothing left over.
+// Checks that the tensors cover the data without a gap, an overlap or bytes left over.
 void check_ranges(const TensorTable& tensors, int64_t data_size, const std::string& file) {
   std::vector<TensorTable::const_iterator> order;
   for (auto it = tensors.begin(); it != tensors.end(); ++it) order.push_back(it);

@@ -32,7 +32,7 @@ void check_specs(const std::vector<TensorSpec>& specs) {
     fail(Code::invalid_argument, "tensor {} would be written twice", *twice);
 }
 
-// Names may be any bytes in memory, but JSON takes UTF-8 only.
+// Returns JSON text. Fails with invalid_argument for names that are not UTF-8.
 std::string dump_json(const Json& value) {
   try {
     return value.dump();
@@ -86,7 +86,7 @@ SafetensorsWriter::~SafetensorsWriter() {
   try {
     remove_all(path_ + ".partial");
   } catch (const Error&) {
-    // the next writer of this path overwrites it
+    // The next writer of this path will overwrite the file.
   }
 }
 
@@ -124,7 +124,7 @@ WeightWriter::WeightWriter(std::string folder, const std::string& base,
   open_next();
 }
 
-// Which tensors stand in which file: the same on every writer.
+// Deals the tensors to files. Every writer gets the same result.
 void WeightWriter::deal(std::vector<TensorSpec> specs, int64_t max_bytes) {
   check_specs(specs);
   std::stable_sort(specs.begin(), specs.end(),
@@ -155,7 +155,7 @@ void WeightWriter::open_next() {
   if (next_shard_ == shards_.size()) return; // this writer has no more
   const Shard& shard = shards_[next_shard_++];
   Metadata metadata = metadata_;
-  metadata.emplace("format", "pt"); // other readers take it as the layout of the tensors: PyTorch's
+  metadata.emplace("format", "pt"); // other readers expect it for tensors in PyTorch's layout
   file_ =
       std::make_unique<SafetensorsWriter>(join_path(folder_, shard.name), shard.specs, metadata);
   shard_left_ = shard.specs.size();
@@ -199,7 +199,7 @@ void WeightWriter::write_index() const {
   Json index;
   index["metadata"]["total_size"] = total_bytes_;
   Json& map = index["weight_map"] = Json::object();
-  // Sorted already, so the linear look-up of operator[] is left out.
+  // The names are sorted and unique, so the linear search of operator[] is not needed.
   auto& members = static_cast<Json::object_t::Container&>(map.get_ref<Json::object_t&>());
   for (const auto& [name, file] : where) members.emplace_back(name, file);
   write_file_atomic(join_path(folder_, base_ + ".safetensors.index.json"), index.dump(2) + "\n");

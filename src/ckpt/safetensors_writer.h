@@ -1,6 +1,6 @@
 #pragma once
-// Writing safetensors: the header first, then one tensor at a time, so that no second copy of a
-// model is ever in memory. The same tensors, metadata and limit give the same bytes.
+// These classes write safetensors files. They write the header first, then one tensor at a time, so
+// no second copy of a model is in memory. The same tensors, metadata and limit give the same bytes.
 
 #include "base/files.h"
 #include "ckpt/safetensors.h"
@@ -12,9 +12,9 @@
 
 namespace dllm::ckpt {
 
-// One file. Tensors come in the order of order(). The file appears under its name at close(),
-// durable and whole; before that, and after a failure, only `path`.partial exists, which the
-// destructor removes.
+// Writes one file. The tensors come in the order of order(). close() makes the file appear under
+// its name, durable and complete. Before close(), and after a failure, only `path`.partial exists,
+// which the destructor removes.
 class SafetensorsWriter {
 public:
   SafetensorsWriter(std::string path, std::vector<TensorSpec> specs, const Metadata& metadata = {});
@@ -23,9 +23,9 @@ public:
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
 
   const std::vector<TensorSpec>& order() const { return order_; }
-  // name must be the next of order(), with its type and shape; else invalid_argument.
+  // Writes the next tensor of order(). Fails with invalid_argument for another name, type or shape.
   void write(std::string_view name, const Tensor& tensor, const Task* task = nullptr);
-  void close(); // failed_precondition when a tensor is missing
+  void close(); // fails with failed_precondition when a tensor is missing
 
 private:
   std::string path_;
@@ -34,20 +34,22 @@ private:
   std::unique_ptr<FileWriter> file_;
 };
 
-// The weights of a model in a folder: <base>.safetensors, or <base>-00001-of-0000N.safetensors with
-// <base>.safetensors.index.json when they are larger than max_bytes (a single larger tensor gets a
-// file of its own). Several processes may write one folder: each gives the specs of all tensors and writes the files of its
-// own; the first, 0, writes the index.
+// Writes the weights of a model into a folder: <base>.safetensors, or
+// <base>-00001-of-0000N.safetensors with <base>.safetensors.index.json if there is more than one
+// file. A tensor larger than max_bytes gets its own file. Several processes may write one folder:
+// each passes the specs of all tensors and writes its own files, and process 0 writes the index.
 class WeightWriter {
 public:
-  // max_bytes <= 0: one file a writer.
+  // max_bytes: most bytes of the tensors in a file; 0 or less means one file per writer. writer:
+  // index of this process.
   WeightWriter(std::string folder, const std::string& base, std::vector<TensorSpec> specs,
                int64_t max_bytes, Metadata metadata = {}, int64_t writer = 0);
 
-  const std::vector<TensorSpec>& order() const { return order_; } // of this writer, over its files
+  // Returns the tensors of this writer in the order of its files.
+  const std::vector<TensorSpec>& order() const { return order_; }
   void write(std::string_view name, const Tensor& tensor, const Task* task = nullptr);
   void close();
-  std::vector<std::string> files() const; // names of those that this writer makes
+  std::vector<std::string> files() const; // names of the files that this writer writes
 
 private:
   void deal(std::vector<TensorSpec> specs, int64_t max_bytes);
@@ -66,17 +68,17 @@ private:
   Metadata metadata_;
   int64_t writer_;
   std::vector<TensorSpec> order_;
-  std::vector<Shard> shards_; // of all writers
-  int64_t total_bytes_ = 0;
-  size_t written_ = 0;    // tensors so far
-  size_t next_shard_ = 0; // the one to open next, if it is this writer's
-  size_t shard_left_ = 0; // tensors the open file still waits for
+  std::vector<Shard> shards_; // files of all writers
+  int64_t total_bytes_ = 0;   // bytes of the tensors of all writers
+  size_t written_ = 0;        // tensors written so far
+  size_t next_shard_ = 0;     // index from which to search the next file of this writer
+  size_t shard_left_ = 0;     // tensors that are missing in the open file
   std::unique_ptr<SafetensorsWriter> file_;
 };
 
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
-// Everything at once, for arrays that are in memory anyway.
+// Writes one file of tensors that are all in memory.
 void write_safetensors(const std::string& path, const NamedTensors& tensors,
                        const Metadata& metadata = {});
 

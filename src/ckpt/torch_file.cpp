@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kMaxPickle = int64_t{32} << 20;
 constexpr std::string_view kPickleName = "data.pkl";
 
-// Names of torch's storages as safetensors writes the type.
+// Returns the type of one of torch's storages, in the words of safetensors.
 const char* type_of_storage(std::string_view kind) {
   constexpr std::pair<std::string_view, const char*> kTypes[] = {
       {"FloatStorage", "F32"},  {"HalfStorage", "F16"}, {"BFloat16Storage", "BF16"},
@@ -32,7 +32,7 @@ int64_t size_of_type(const std::string& type) {
   return type == "I16" ? 2 : safetensors_type_size(type);
 }
 
-// The folder of the archive ("pytorch_model/"): where its one data.pkl lies.
+// Returns the folder of the archive ("pytorch_model/"), which holds data.pkl.
 std::string archive_folder(const ZipDirectory& zip, const std::string& file) {
   for (const auto& [name, entry] : zip.entries()) {
     if (name == kPickleName) return "";
@@ -77,7 +77,8 @@ bool lie_together(const Shape& shape, const std::vector<int64_t>& strides) {
   return true;
 }
 
-// Elements from the first number to behind the last; -1 above `most`. REQUIRES: no extent is 0.
+// Returns the number of elements from the first to the last, both included; -1 if it is larger than
+// `most`. REQUIRES: no extent is 0.
 int64_t span_of(const Shape& shape, const std::vector<int64_t>& strides, int64_t most) {
   int64_t last = 0;
   for (size_t axis = 0; axis < strides.size(); ++axis) {
@@ -90,7 +91,7 @@ int64_t span_of(const Shape& shape, const std::vector<int64_t>& strides, int64_t
   return last + 1;
 }
 
-// The numbers of a view in row order.
+// Copies the numbers of a view in row-major order. size: bytes of a number.
 void gather(const std::byte* from, const Shape& shape, const std::vector<int64_t>& strides,
             int64_t size, std::byte* to, const Task* task) {
   const auto axes = static_cast<size_t>(shape.rank());
@@ -149,7 +150,7 @@ TorchFile::TorchFile(Bytes bytes, std::string name)
 void TorchFile::compare(const Storage& storage, const Task* task) const {
   constexpr int64_t kPiece = int64_t{4} << 20;
   const ZipEntry& entry = storage.entry;
-  if (entry.checksum == 0) return; // the writer left it out
+  if (entry.checksum == 0) return; // the writer of the file left the checksum out
   uLong found = 0;
   in_pieces(entry.size, kPiece, task, [&](int64_t begin, int64_t end) {
     const Bytes piece = content_->read(entry.begin + begin, end - begin);
@@ -192,7 +193,7 @@ void TorchFile::add(const PickledTensor& tensor, const ZipEntry& storage) {
     fail(Code::data_loss, "{}: tensor {} {} reaches beyond its storage of {} numbers", name_,
          tensor.name, info.shape.text(), elements);
   }
-  // Otherwise a small file could describe an array of any size.
+  // Without this check a small file could describe an array of any size.
   if (count > elements) {
     fail_with_hint("save a contiguous copy of it", Code::unimplemented,
                    "{}: tensor {} {} repeats the numbers of a storage of {}", name_, tensor.name,

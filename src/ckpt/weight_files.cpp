@@ -1,4 +1,4 @@
-// The weights of a model in one file or many, of either format.
+// Reads the weights of a model in one file or several, of safetensors or PyTorch.
 
 #include "base/error.h"
 #include "base/json.h"
@@ -55,7 +55,7 @@ namespace {
 
 constexpr std::string_view kSuffix = ".safetensors";
 
-// The only *.safetensors file of a source; "" when there is none or more than one.
+// Returns the only *.safetensors file of a source; "" if there is none or more than one.
 std::string lone_file(const Source& source) {
   std::string found;
   for (const std::string& name : source.names()) {
@@ -75,7 +75,7 @@ std::string lone_file(const Source& source) {
 constexpr const char* kTorchFile = "pytorch_model.bin";
 constexpr const char* kIndex = ".index.json";
 
-// tensor -> file, as an index says.
+// Returns the object {tensor: file} of an index.
 Json weight_map(const Source& source, const std::string& name) {
   Json index = parse_json(source.open(name).text(), name);
   const auto map = index.find("weight_map");
@@ -84,7 +84,8 @@ Json weight_map(const Source& source, const std::string& name) {
   return *map;
 }
 
-// A folder that was written twice has the weights of two models. An index of the one file is another matter.
+// Fails with failed_precondition if a folder has a single file and an index of other files. Such a
+// folder was written twice and holds two models.
 void expect_one_model(const Source& source, const std::string& single) {
   const std::string index = single + kIndex;
   if (!source.has(index)) return;
@@ -98,7 +99,8 @@ void expect_one_model(const Source& source, const std::string& single) {
   }
 }
 
-// A source that is one .bin file, whatever its name. Folders hold others: training_args.bin.
+// Returns the .bin file of a source that has no other file, or "". A folder may have .bin files
+// that are not weights, such as training_args.bin.
 std::string lone_torch_file(const Source& source) {
   const std::vector<std::string> names = source.names();
   return names.size() == 1 && names[0].ends_with(".bin") ? names[0] : "";
@@ -150,7 +152,7 @@ void WeightFiles::add_file(const Source& source, const std::string& name) {
   for (const auto& entry : files_.back()->tensors()) where_.emplace(entry.first, files_.size() - 1);
 }
 
-// {"metadata": {...}, "weight_map": {tensor: file}}
+// Reads an index, {"metadata": {...}, "weight_map": {tensor: file}}, and opens its files.
 void WeightFiles::read_index(const Source& source, const std::string& name) {
   const Json map = weight_map(source, name);
   std::map<std::string, size_t> opened;

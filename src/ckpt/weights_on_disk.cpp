@@ -10,7 +10,7 @@
 
 namespace dllm::ckpt {
 
-// Either of the two formats, seen the same way.
+// The interface to weights of either format.
 class WeightsOnDisk::Content {
 public:
   virtual ~Content() = default;
@@ -26,7 +26,7 @@ Json tensor_row(const std::string& name, const std::string& type, const Shape& s
   return {{"name", name}, {"dtype", type}, {"shape", shape.dims()}, {"bytes", bytes}};
 }
 
-// Of long lists (a vocabulary) only the length is printed.
+// Returns a metadata value as JSON; only the length of a list, which may be a vocabulary.
 Json value_of(const GgufFile& file, const std::string& key, const GgufValue& value) {
   if (value.is_array) return "list of " + std::to_string(value.count);
   if (value.type == GgufType::text) return file.text(key);
@@ -85,7 +85,8 @@ private:
 
 namespace {
 
-// A file, or a folder without config.json: those are models of safetensors, whatever lies next to them.
+// Returns true for a .gguf file, and for a folder with one and without config.json. A folder with
+// config.json is a model of safetensors or PyTorch.
 bool is_gguf(const std::string& path, const Source& source) {
   return is_directory(path) ? !source.has("config.json") && holds_gguf(source)
                             : path.ends_with(".gguf");

@@ -1,6 +1,7 @@
 #pragma once
-// Weights on disk, to inspect: a checkpoint of dllm, a run (its latest checkpoint), a model folder, one
-// safetensors or GGUF file. Read-only; reads may run together.
+// WeightsOnDisk opens weights to inspect them. The path may be a checkpoint of dllm, a run (its
+// latest checkpoint), a model folder, or a file of safetensors, PyTorch or GGUF. Read-only; several
+// threads may read.
 
 #include "base/json.h"
 #include "base/task.h"
@@ -16,10 +17,12 @@ public:
   explicit WeightsOnDisk(const std::string& path);
   ~WeightsOnDisk();
 
-  // {"kind", "path", "step", "parameters", "bytes", "metadata", "tensors": [{"name", "dtype", "shape", "bytes"}]}
+  // Returns {"kind", "path", "step", "parameters", "bytes", "metadata", "tensors": [{"name",
+  // "dtype", "shape", "bytes"}]}; "step" only for a checkpoint.
   Json describe() const;
-  Tensor tensor(const std::string& name) const; // not_found with the nearest name
-  // Checksums of a checkpoint; elsewhere everything was checked when it was opened.
+  // Fails with not_found and the nearest name.
+  Tensor tensor(const std::string& name) const;
+  // Compares the checksums of a checkpoint. Does nothing for other weights.
   void verify(Task* task) const;
 
 private:
@@ -27,7 +30,7 @@ private:
   class Files;
   class Gguf;
   std::string kind_, path_;
-  int64_t step_ = -1; // of a checkpoint
+  int64_t step_ = -1; // step of a checkpoint; -1 for other weights
   std::unique_ptr<Content> content_;
 };
 

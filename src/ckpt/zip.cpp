@@ -12,10 +12,10 @@ constexpr uint32_t kLocalMark = 0x04034b50, kEntryMark = 0x02014b50, kEndMark = 
 constexpr uint32_t kEnd64Mark = 0x06064b50, kLocator64Mark = 0x07064b50;
 constexpr int64_t kLocalSize = 30, kEntrySize = 46, kEndSize = 22;
 constexpr int64_t kEnd64Size = 56, kLocator64Size = 20;
-constexpr uint32_t kInZip64 = 0xFFFFFFFF;             // the number stands in the zip64 field
-constexpr int64_t kMaxDirectory = int64_t{256} << 20; // of a million tensors
+constexpr uint32_t kInZip64 = 0xFFFFFFFF;             // the number is stored in the zip64 field
+constexpr int64_t kMaxDirectory = int64_t{256} << 20; // enough for a million tensors
 
-// Little-endian. REQUIRES: at + sizeof(T) <= bytes.size().
+// Reads a little-endian number. REQUIRES: at + sizeof(T) <= bytes.size().
 template <class T> T number_at(const Bytes& bytes, int64_t at) {
   T value;
   std::memcpy(&value, bytes.data() + at, sizeof value);
@@ -30,7 +30,7 @@ class ZipReader {
 public:
   ZipReader(const Content& content, const std::string& file) : content_(content), file_(file) {}
 
-  // The end record stands behind everything else, in front of a comment of at most 64 KiB.
+  // Searches the end record, after which only a comment of at most 64 KiB follows.
   DirectoryPlace find_directory() const {
     const int64_t tail_size = std::min<int64_t>(content_.size(), kEndSize + 0xFFFF);
     const int64_t tail_begin = content_.size() - tail_size;
@@ -58,7 +58,8 @@ public:
     return content_.read(static_cast<int64_t>(begin), static_cast<int64_t>(size));
   }
 
-  // The bytes of an entry begin behind a header of its own, whose fields may be longer than those of the directory.
+  // Returns the byte at which the content of an entry begins. It comes after a local header, whose
+  // fields may be longer than the fields of the directory.
   int64_t data_begin(const std::string& name, uint64_t header) const {
     const Bytes local = read(header, kLocalSize, "the header of an entry");
     if (number_at<uint32_t>(local, 0) != kLocalMark)
@@ -87,14 +88,15 @@ private:
   const std::string& file_;
 };
 
-// One record of the directory, as far as it is used.
+// The fields of a directory record that are used.
 struct DirectoryRecord {
   std::string name;
   uint64_t stored = 0, size = 0, header = 0;
   uint16_t flags = 0, method = 0;
 };
 
-// Sizes and offsets that do not fit 32 bits stand in field 1 of the extra fields, in this order.
+// Reads the sizes and the offset that do not fit 32 bits. Extra field 1 has them in the order size,
+// stored size, offset.
 void read_zip64_field(const Bytes& extra, DirectoryRecord& record, const std::string& file) {
   const auto size = static_cast<int64_t>(extra.size());
   for (int64_t at = 0; at + 4 <= size;) {
