@@ -1,4 +1,4 @@
-// Messages to ids, and which of the ids the assistant says.
+// A Chat encodes messages to ids and marks the ids that the assistant writes.
 #include "text/chat.h"
 
 #include "base/error.h"
@@ -73,7 +73,7 @@ void add(Entries& entries, const std::string& name, jinja::Value value) {
   entries.emplace_back(jinja::Value(name), std::move(value));
 }
 
-// Tokens with a job are the template's own words.
+// Adds the special tokens, which the template may write as its own text.
 void add_special(Entries& entries, const Tokenizer& tokenizer) {
   const SpecialIds& special = tokenizer.special();
   const std::pair<const char*, int32_t> rows[] = {{"bos_token", special.bos},
@@ -120,7 +120,7 @@ Chat::Chat(std::shared_ptr<const Tokenizer> tokenizer, const Options& options)
 
 MarkedText Chat::render(const Entries& variables, bool opens, int64_t bytes,
                         const Task* task) const {
-  // Room that grows with the conversation: texts are copied a few times on their way.
+  // Limits grow with the conversation, because its texts are copied a few times.
   jinja::Limits limits;
   limits.steps += 64 * bytes;
   limits.bytes += 256 * bytes;
@@ -133,7 +133,8 @@ MarkedText Chat::render(const Entries& variables, bool opens, int64_t bytes,
   return template_->render(all, limits);
 }
 
-// What the template writes when the assistant is to speak next: "<|im_start|>assistant\n".
+// Returns the text that the template writes before an answer of the assistant:
+// "<|im_start|>assistant\n".
 std::string Chat::opening(const Entries& variables, const MarkedText& text, int64_t bytes,
                           const Task* task) const {
   try {
@@ -143,7 +144,7 @@ std::string Chat::opening(const Entries& variables, const MarkedText& text, int6
     if (longer.starts_with(shorter)) return longer.substr(shorter.size());
   } catch (const Error&) {
     check_task(task);
-    // Some templates refuse to let the assistant speak twice.
+    // Some templates refuse two messages of the assistant in a row.
   }
   return {};
 }
@@ -182,7 +183,7 @@ struct SpokenPart {
   size_t begin, end; // bytes
 };
 
-// Every byte of [begin, end) was written by the template.
+// Returns true when the template wrote every byte of [begin, end).
 bool is_template(const MarkedText& text, size_t begin, size_t end) {
   const auto& runs = text.runs();
   auto run = std::upper_bound(runs.begin(), runs.end(), begin,
@@ -209,8 +210,8 @@ std::vector<SpokenPart> marked_by_template(const MarkedText& text) {
   return stretches;
 }
 
-// The end of the answer: the first special token of the template behind `end`, when no other message
-// comes before it.
+// Returns the end of the answer: the end of the template's first special token after `end`, unless
+// another message comes before it.
 size_t extend(const Tokenizer& tokenizer, const std::vector<TextPart>& parts,
               const MarkedText& text, size_t end) {
   const auto first = std::lower_bound(parts.begin(), parts.end(), end,
@@ -222,7 +223,8 @@ size_t extend(const Tokenizer& tokenizer, const std::vector<TextPart>& parts,
   return end;
 }
 
-// Where the answer begins: after the first opening behind `floor`.
+// Returns the beginning of the answer, which is the end of the last opening between `floor` and
+// `begin`.
 size_t retreat(const MarkedText& text, const std::string& opening, size_t floor, size_t begin) {
   if (opening.empty() || begin - floor < opening.size()) return begin;
   const std::string_view before = std::string_view(text.bytes()).substr(floor, begin - floor);
@@ -230,12 +232,13 @@ size_t retreat(const MarkedText& text, const std::string& opening, size_t floor,
   return found == std::string_view::npos ? begin : floor + found + opening.size();
 }
 
-// The bytes of each answer's message, with what the template wrote between and around them.
+// Returns the bytes of each answer: its message, and the template's text between and around its
+// parts.
 std::vector<SpokenPart> answers(const Tokenizer& tokenizer, const std::vector<TextPart>& parts,
                                 const MarkedText& text, const MaskRules& rules) {
   std::vector<SpokenPart> stretches;
   size_t begin = 0;
-  size_t floor = 0;           // behind the last message with text
+  size_t floor = 0;           // end of the last message with text
   int32_t last = Mark::kData; // the message of the last run since a role or another message
   for (const MarkedText::Run& run : text.runs()) {
     const int32_t message = run.mark.message;
@@ -257,8 +260,8 @@ std::vector<SpokenPart> answers(const Tokenizer& tokenizer, const std::vector<Te
   return stretches;
 }
 
-// Tokens of `whole` that lie before byte `border` of the part: those that the text up to there
-// gives too. A token across the border lies behind it.
+// Returns the number of tokens of `whole` before byte `border` of the part. It counts the tokens
+// that the text up to `border` also has; a token across the border is not counted.
 size_t tokens_before(const Tokenizer& tokenizer, std::string_view part, size_t border,
                      bool at_start, const std::vector<int32_t>& whole, const Task* task) {
   if (border == 0) return 0;

@@ -1,6 +1,7 @@
 #pragma once
-// Conversations as token rows: a chat template writes the text, the template's own special tokens
-// count, those a message spells do not, and the messages of the assistant are marked.
+// A Chat turns conversations into token rows. A chat template writes the text; special tokens count
+// where the template wrote them, not where a message spells them. A row marks the tokens of the
+// assistant.
 
 #include "base/json.h"
 #include "base/options.h"
@@ -14,26 +15,26 @@
 
 namespace dllm::text {
 
-// template, name, add_generation_prompt, tools, variables.
+// Options of a chat: template, name, add_generation_prompt, tools, variables.
 const Schema& chat_schema();
 
 struct ChatRow {
   std::string text;
   std::vector<int32_t> ids;
-  std::vector<uint8_t> spoken; // one per id; 1: of the assistant, 0: given
+  std::vector<uint8_t> spoken; // one per id; 1: written by the assistant, 0: given
 
-  std::vector<uint8_t> keep() const; // one per id; 1: given, as rows of a dataset mark it
+  std::vector<uint8_t> keep() const; // one per id, the opposite of spoken: 1: given
 };
 
-// A tokenizer with one of its templates. Many threads may render at once.
+// A tokenizer with one of its templates. Several threads may call row() at once.
 class Chat {
 public:
   // Fails with failed_precondition when there is no template, else as jinja::Template.
   Chat(std::shared_ptr<const Tokenizer> tokenizer, const Options& options);
 
-  // A list of messages in any form of text/messages.h, or an object with "messages" and perhaps "tools". Fails with
-  // invalid_argument for anything else and for messages the template refuses.
-  // The task is checked every few milliseconds.
+  // Renders and encodes a conversation: a list of messages in any form of text/messages.h, or an
+  // object with "messages" and optionally "tools". Fails with invalid_argument for other JSON and
+  // for messages that the template refuses. Checks the task every few milliseconds.
   ChatRow row(const Json& conversation, const Task* task = nullptr) const;
 
 private:
@@ -45,20 +46,20 @@ private:
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::unique_ptr<const jinja::Template> template_;
   Json tools_, variables_;
-  bool opens_; // the row ends where the assistant begins to speak
+  bool opens_; // the row ends where the answer of the assistant begins
 };
 
-// From a marked text to ids, and which of them are the assistant's.
-
+// How encode_chat() finds the tokens of the assistant.
 struct MaskRules {
-  std::vector<bool> assistants; // by message
-  bool by_generation = false;   // the template marks the answers itself
-  std::string opening;          // the text before an answer: "<|im_start|>assistant\n"; or ""
+  std::vector<bool> assistants; // by message; true: a message of the assistant
+  bool by_generation = false;   // the template has {% generation %} around answers
+  std::string opening;          // the text before an answer, "<|im_start|>assistant\n", or ""
 };
 
-// Special tokens count where all their bytes are the template's. Without {% generation %} an
-// answer goes from the end of the opening to the special token that ends it (templates add thoughts
-// and calls around the content, and the model has to write those and the end too).
+// Encodes a marked text and marks the assistant's tokens. A special token counts where the template
+// wrote all its bytes. Without {% generation %} an answer begins after the opening and includes the
+// special token that ends it. An answer therefore also includes thoughts and calls that the
+// template writes around the content, because the model must write them too.
 ChatRow encode_chat(const Tokenizer& tokenizer, const jinja::MarkedText& text,
                     const MaskRules& rules, const Task* task = nullptr);
 

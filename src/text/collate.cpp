@@ -52,7 +52,8 @@ void cut_columns(std::vector<Example>& rows, int64_t count, PadSide side) {
 
 namespace {
 
-// Copies `values` into row `row` of `out`. What is too long loses the columns on the padded side.
+// Copies `values` into row `row` of `out`. Values that are too long lose the columns on the padded
+// side.
 template <class T>
 void put_row(std::span<const T> values, size_t row, size_t width, PadSide side,
              std::vector<T>& out) {
@@ -181,7 +182,8 @@ private:
   uint32_t at_ = kSize;
 };
 
-// 0 <= result < limit, as Random._randbelow: bits are drawn until they make a number below the limit.
+// Returns a number in [0, limit) as Random._randbelow does, which draws bits until they make a
+// number below the limit.
 uint64_t draw_below(Twister& twister, uint64_t limit) {
   int bits = 0;
   while (limit >> bits != 0) ++bits;

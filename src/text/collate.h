@@ -1,6 +1,6 @@
 #pragma once
-// Rows of different lengths into one batch, as the collators of dllm-jax (github.com/Beomi/dllm-jax) and dLLM
-// (github.com/ZHZisZZ/dllm) do it: what is cut off, what is added, and padding on either side.
+// These functions cut, extend and pad rows of different lengths to make one batch, as the collators
+// of dllm-jax (github.com/Beomi/dllm-jax) and dLLM (github.com/ZHZisZZ/dllm) do.
 
 #include <cstdint>
 #include <span>
@@ -11,10 +11,11 @@ namespace dllm::text {
 
 struct Example {
   std::vector<int32_t> ids;
-  std::vector<uint8_t>
-      keep; // one per id; 1: given (a prompt), not learned: label -100 of the originals
-  std::vector<uint8_t> seen; // empty: every token is seen. Else one per id: attention_mask
-  // Of DMax: ids that training starts from instead of drawn noise. Empty: none.
+  // One per id. 1: given (a prompt) and not learned, which is label -100 in dllm-jax and dLLM.
+  std::vector<uint8_t> keep;
+  // The attention mask, one per id; empty when every token is attended to.
+  std::vector<uint8_t> seen;
+  // DMax: ids from which training starts in place of drawn noise. Empty: not used.
   std::vector<int32_t> noisy;
   bool flag = false;
 
@@ -26,14 +27,15 @@ struct Example {
 
 enum class PadSide { right, left };
 
-// Every row ends with learned eos tokens, up to the next multiple of `block` (AppendEOSBlockWrapper). A row that
-// has `seen` keeps it, so pad_rows() refuses what became longer: set `seen` after this.
+// Appends learned eos tokens to every row up to the next multiple of `block`
+// (AppendEOSBlockWrapper). It does not extend `seen`, so set `seen` after this call: pad_rows()
+// refuses rows whose `seen` is shorter than their ids.
 void extend_with_eos(std::vector<Example>& rows, int64_t block, int32_t eos);
 
-// Dream: of a response longer than `length` the tail goes.
+// Cuts every response to at most `length` tokens (Dream).
 void cut_responses(std::vector<Example>& rows, int64_t length);
-// Dream: the last `count` columns of the batch go. With padding on the right the longest rows lose their tail, with
-// padding on the left every row does.
+// Removes the last `count` columns of the batch (Dream). With padding on the right only rows that
+// reach into these columns get shorter; with padding on the left every row does.
 void cut_columns(std::vector<Example>& rows, int64_t count, PadSide side);
 
 // A batch of equal length, row after row.
@@ -44,26 +46,31 @@ struct PaddedRows {
   std::vector<int32_t> noisy; // empty: no row has `noisy` or a flag
   std::vector<uint8_t> flags; // one a row, with `noisy`
 };
-// width 0: that of the longest row. A padded place has the id `pad`, keep 1, seen 0. Rows without `noisy` start from
-// their own ids; of a `noisy` that is too long the columns on the padded side go. Fails with invalid_argument
-// naming the row when it is longer than width, or keep or seen have another length than ids.
+// Pads rows to `width` tokens; width 0 means the length of the longest row. Padding has the id
+// `pad`, keep 1 and seen 0. For a row without `noisy`, `noisy` is its ids; a `noisy` longer than
+// `width` loses its tokens on the padded side. Fails with invalid_argument naming the row when the
+// row is longer than `width`, or keep or seen differ in length from ids.
 PaddedRows pad_rows(std::span<const Example> rows, int64_t width, int32_t pad, PadSide side);
 
-// The two ends of an edit flow: training goes from `from` to `to` by insertions, deletions and substitutions.
+// The two ends of an edit flow, which turns `from` into `to` by insertions, deletions and
+// substitutions.
 struct EditPair {
   std::vector<int32_t> from, to;
 };
-// What a flow starts from: nothing, or a row of mask tokens.
+// The start of an edit flow: `masks` mask tokens after the prompt.
 struct EditStart {
   int64_t masks = 0;
-  // "empty", "masks" (128) or "masks[length:N]". invalid_argument naming what was read.
+  // Parses "empty" (0), "masks" (128) or "masks[length:N]". Fails with invalid_argument naming
+  // the text.
   static EditStart parse(std::string_view text);
 };
-// prompt: tokens that both ends begin with; -1: a bos token, which is put in front of ids where it is missing.
+// Makes the pair for `ids`. prompt is the number of tokens with which both ends begin; -1 means one
+// bos token, which is added before `ids` when it is missing there.
 EditPair make_edit_pair(std::span<const int32_t> ids, int64_t prompt, int32_t bos, int32_t mask,
                         const EditStart& start);
 
-// The order of random.Random(seed).shuffle(range(count)) of Python 3 (Mersenne Twister, Matsumoto and Nishimura 1998).
+// Returns 0..count-1 in the order of random.Random(seed).shuffle() in Python 3 (Mersenne Twister,
+// Matsumoto and Nishimura 1998).
 std::vector<int64_t> python_order(int64_t count, uint64_t seed);
 
 } // namespace dllm::text

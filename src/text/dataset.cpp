@@ -65,7 +65,7 @@ Dataset::Dataset(std::shared_ptr<const Tokenizer> tokenizer, const Options& opti
 
 namespace {
 
-// Null for a folder in which each file has a format of its own.
+// Returns the reader of `path`, or null for a folder, in which each file may have another format.
 const Reader* reader_of(const std::string& path, const Options& options, const ReaderTable& readers,
                         const Task* task) {
   const std::string& format = options.str("format");
@@ -186,7 +186,7 @@ uint64_t vocabulary_hash(const Tokenizer& tokenizer) {
   return hash;
 }
 
-// All documents or none. What is damage in a file is a wrong argument here.
+// Adds all rows or none. An error that is data_loss in a file is invalid_argument here.
 void Dataset::add(std::string_view json) {
   const std::string where = fmt::format("row {}", size());
   std::vector<Record> records;
@@ -210,7 +210,7 @@ void Dataset::add(std::string_view json) {
 
 namespace {
 
-// To train a tokenizer from: the contents of the messages, without what a template writes around them.
+// Returns the contents of the messages without the text of a template, for training a tokenizer.
 std::string contents_of(const Json& conversation) {
   std::string text;
   const auto messages = conversation.find("messages");

@@ -56,7 +56,8 @@ std::vector<std::string> paths_of(const std::string& path, const std::string& pa
   fail_with_hint(kGrammarHint, Code::not_found, "{}: there is no file or folder {}", part, path);
 }
 
-// "[train:100]" and not "[10:100]": what stands before the first colon is the name of something.
+// Returns true for "[train:100]" and false for "[10:100]": words have a name before the first
+// colon.
 bool has_words(std::string_view brackets) {
   const size_t colon = brackets.find(':');
   const size_t first = brackets.find_first_not_of(' ');
@@ -64,7 +65,7 @@ bool has_words(std::string_view brackets) {
          std::string_view("+-.0123456789").find(brackets[first]) == std::string_view::npos;
 }
 
-// One part for each split that is named.
+// Makes one part for each named split.
 std::vector<SpecPart> chosen_splits(const SpecPart& whole, const std::string& words) {
   const SpecWords parsed = parse_spec_words(words);
   std::vector<SpecPart> made;

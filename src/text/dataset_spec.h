@@ -1,17 +1,18 @@
 #pragma once
-// What a dataset is made of, as one line names it:
+// A SPEC names in one line the files and rows of a dataset:
 //
 //   SPEC   = PART, or PART + PART + ...
 //   PART   = PATH [SLICE or WORDS] [* TIMES]
 //   PATH   = a file, a folder, or a pattern of the shell: data/*.jsonl
-//   SLICE  = [A:B], rows A to B of the part; A and B are numbers or percents, negative ones count from the end
-//   WORDS  = [name:FOLDER,SPLIT:ROWS,...], of a folder laid out as model hubs publish data (spec_words.h): the first
-//            ROWS rows of each split that is named, all files without one
-//   TIMES  = how often its rows come in an epoch, above 0 and up to 100: 0.5 takes every second row
+//   SLICE  = [A:B], rows A to B - 1 of the part; A and B are numbers or percents, and negative
+//            values count from the end
+//   WORDS  = [name:FOLDER,SPLIT:ROWS,...], the first ROWS rows of each named split, or all files
+//            without a split; the folder has the layout of model hubs (spec_words.h)
+//   TIMES  = how often the rows come in an epoch, above 0 and up to 100; 0.5 takes every second row
 //
 //   web.jsonl*0.3+books/[:90%]+chat.jsonl[:1000]*2.5
 //
-// What exists under the whole text is that file or folder, whatever characters its name has.
+// A SPEC or PART that is the path of a file or folder means that path, whatever characters it has.
 
 #include "text/readers/readers.h"
 
@@ -30,7 +31,7 @@ struct SliceEnd {
 };
 
 struct SpecPart {
-  std::string text; // as it was written
+  std::string text; // the PART as the caller wrote it
   std::vector<std::string> paths;
   std::optional<SliceEnd> begin, end;
   double times = 1;
@@ -38,23 +39,24 @@ struct SpecPart {
   bool is_sliced() const { return begin.has_value() || end.has_value(); }
 };
 
-// not_found or invalid_argument naming the part.
+// Fails with not_found or invalid_argument naming the part.
 std::vector<SpecPart> parse_spec(const std::string& spec);
-// One file or folder, whole and once.
+// Returns true for one file or folder without slice and TIMES.
 bool is_plain(const std::vector<SpecPart>& parts);
 
-// Rows [begin, end) of `count`; not_found when there are none.
+// Rows [begin, end).
 struct RowRange {
   int64_t begin = 0, end = 0;
 };
+// Returns the slice of a part that has `count` rows. Fails with not_found for an empty slice.
 RowRange rows_of_slice(const SpecPart& part, int64_t count);
 
-// True when row `index` comes in round `round` of a part whose rows come `times` times.
+// Returns true when row `index` comes in round `round` of a part whose rows come `times` times.
 bool comes_in_round(double times, int64_t round, int64_t index);
 
-// Gives the rows of every part in the order of the parts, each round of a part after the one before. Files are read once a
-// round, and once more to count the rows where a percent or a number from the end needs the count. A text counts as
-// many rows as it has parts of 4 KiB. Progress counts bytes of all rounds.
+// Passes the rows of every part to `sink`, part after part and round after round. It reads files
+// once per round, and once more when a percent or negative number in a slice needs the number of
+// rows. Each 4 KiB of a text file count as one row. Progress counts the bytes of all rounds.
 std::vector<ReadFile> read_parts(const std::vector<SpecPart>& parts, const ReadSettings& settings,
                                  const RecordSink& sink);
 

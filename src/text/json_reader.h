@@ -1,6 +1,7 @@
 #pragma once
-// Two ways to read JSON: as a tree (tokenizer files: objects of 150,000 keys, lookups whose errors name the place), and
-// by walking over the text (rows of data, where a tree would be many times the line).
+// This header reads JSON in two ways. parse_tree() makes a tree, which serves lookups in tokenizer
+// files (objects of 150,000 keys). JsonScanner walks over the text, which serves rows of data: a
+// tree would take many times the memory of the row.
 
 #include <nlohmann/json.hpp>
 
@@ -11,16 +12,18 @@
 
 namespace dllm::text {
 
-// Sorted keys: dllm::Json keeps the order of keys in a list and would look through all of them for
-// each new one.
+// JSON with sorted keys. dllm::Json keeps keys in a list and searches all of it for each new key.
 using TreeJson = nlohmann::json;
 
-// `what` names the document in errors. Refuses nesting deeper than 64.
+// Fails with data_loss for invalid JSON and for nesting deeper than 64; `what` names the document
+// in errors.
 TreeJson parse_tree(std::string_view text, std::string_view what);
 
-// Reads of object members; `where` is the path in the file ("tokenizer.json: decoder.decoders[1]").
-// A member that is absent or null gives the fallback; one of a wrong type fails with data_loss
-// naming it.
+// The functions below read a member of an object. A member that is absent or null yields the
+// fallback, and fails with data_loss where a function has no fallback. A member of a wrong type
+// fails with data_loss. `where` is the path in the file ("tokenizer.json: decoder.decoders[1]").
+
+// Returns null when the member is absent or null, or `object` is not an object.
 const TreeJson* find_member(const TreeJson& object, const char* key);
 std::string string_member(const TreeJson& object, const char* key, const std::string& where);
 std::string string_member(const TreeJson& object, const char* key, const std::string& where,
@@ -29,40 +32,45 @@ bool bool_member(const TreeJson& object, const char* key, const std::string& whe
 int64_t int_member(const TreeJson& object, const char* key, const std::string& where,
                    int64_t fallback);
 const TreeJson& array_member(const TreeJson& object, const char* key, const std::string& where);
-// The text as a JSON string; bytes that are no UTF-8 become U+FFFD.
+// Returns the text as a JSON string; bytes that are not UTF-8 become U+FFFD.
 std::string json_string(std::string_view text);
-// "type" of a component; fails unless `object` is an object with a string "type".
+// Returns member "type" of a component. Fails with data_loss unless `object` is an object with a
+// string "type".
 std::string type_of(const TreeJson& object, const std::string& where);
 
-// Strict: RFC 8259, UTF-8, at most 64 deep. Fails with data_loss, "<where> is not valid JSON near byte N".
+// Walks over a JSON text and accepts only RFC 8259 in UTF-8, at most 64 levels deep. Fails with
+// data_loss, "<where> is not valid JSON near byte N".
 class JsonScanner {
 public:
   // text and where outlive the scanner.
   JsonScanner(std::string_view text, const std::string& where);
 
-  // What comes next: '{' '[' '"' 't' 'f' 'n', '0' for a number, 0 for the end of the text.
+  // Returns the kind of the next value: '{' '[' '"' 't' 'f' 'n', '0' for a number, or 0 at the end
+  // of the text.
   char next();
-  const char* next_type();          // "object" ... for an error
+  const char* next_type();          // the next value's type, "object" ..., for an error
   size_t at() const { return at_; } // bytes walked over
 
-  // Members of the object that comes next: after each key its value is taken with string(), skip() or another walk.
-  // Until it returns false.
+  // open_object() enters the next object. Each next_key() reads a key; the caller then reads its
+  // value with string(), skip() or another walk. next_key() returns false at the object's end.
   void open_object() { open('{'); }
   bool next_key(std::string& key);
+  // The same for arrays: the caller reads one item after each next_item() that returns true.
   void open_array() { open('['); }
-  bool next_item(); // the item comes next; until it returns false
+  bool next_item();
 
   std::string string(); // REQUIRES: next() == '"'
-  // REQUIRES: next() == '0'. False when it is not a whole number that fits; it is skipped then too.
+  // Reads a number. Returns false when it is not a whole number that fits, and skips it then.
+  // REQUIRES: next() == '0'.
   bool integer(int64_t& value);
-  void skip(); // the value that comes next, checked
-  void end();  // nothing may come any more
+  void skip(); // checks and skips the next value
+  void end();  // fails unless the text ends here
 
 private:
   [[noreturn]] void bad() const;
   void open(char c);
   bool more(char close);
-  // The string's bytes between the quotes, escapes unchanged.
+  // Returns the string's bytes between the quotes, with escapes unchanged.
   std::string_view raw_string();
   std::string_view number();
   uint32_t hex4(std::string_view raw, size_t at) const;
@@ -71,7 +79,7 @@ private:
   std::string_view text_;
   const std::string& where_;
   size_t at_ = 0;
-  // Open objects and arrays; true: nothing of it was read yet.
+  // One entry per open object or array; true: none of its members was read yet.
   std::vector<bool> fresh_;
 };
 

@@ -17,8 +17,9 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-// The first byte from `at` on that does not stand for itself in a string: a quote, a backslash or a control character.
-// Eight bytes at a time (Mycroft 1987: (v - 0x01...) & ~v has the high bit of each byte that is zero).
+// Returns the offset of the first quote, backslash or control character from `at` on. It tests
+// eight bytes at a time (Mycroft 1987: (v - 0x01...) & ~v has the high bit of each byte that is
+// zero).
 size_t plain_end(std::string_view text, size_t at) {
   constexpr uint64_t kOnes = 0x0101010101010101u, kHigh = 0x80 * kOnes;
   for (uint64_t word; at < text.size() && text.size() - at >= sizeof word; at += sizeof word) {
@@ -77,7 +78,7 @@ void JsonScanner::open(char c) {
   ++at_;
 }
 
-// Walks over the comma before another member, or over the end.
+// Reads the comma before another member, or the end of the object or array.
 bool JsonScanner::more(char close) {
   const char c = next();
   const bool first = fresh_.back();

@@ -74,7 +74,7 @@ int32_t pad_id(const Dataset& data, const Options& options) {
   return special.pad >= 0 ? special.pad : std::max(special.eos, 0);
 }
 
-// Rows of which every token is given teach nothing: their answers lie behind the cut, or are empty.
+// Warns about rows whose tokens are all given, because their answers are cut away or empty.
 void warn_of_silence(const RowIndex& index, const RowIndexSettings& settings) {
   const int64_t silent = index.count_silent();
   if (silent == 0) return;
@@ -203,7 +203,7 @@ void Loader::fill_packed(int64_t place, Tensor& ids, Tensor& keep, Tensor& segme
 
 void Loader::cut(std::vector<Example>& rows, int64_t place) const {
   if (collation_.cut == Collation::Cut::none) return;
-  // Keyed by the place of the batch in the stream of rows: seeking there draws the same.
+  // The key is the position of the batch in the stream, so that a seek draws the same numbers.
   const Key key = stream_key(seed_, Stream::shuffle, 0, static_cast<uint64_t>(place) + 1);
   const auto [first, second] = threefry2x32(key, 0, 0);
   if (collation_.cut == Collation::Cut::responses)
@@ -296,11 +296,11 @@ void Loader::seek(int64_t position) {
 int64_t permuted(int64_t index, int64_t count, Key key) {
   constexpr uint32_t kRounds = 6;
   const int bits = std::max(2, static_cast<int>(std::bit_width(static_cast<uint64_t>(count - 1))));
-  const int half =
-      (bits + 1) / 2; // both halves are this wide: the domain is at most 4 times `count`
+  // Bits of each half; the domain has at most 4 times `count` values.
+  const int half = (bits + 1) / 2;
   const uint64_t mask = (uint64_t{1} << half) - 1;
   auto x = static_cast<uint64_t>(index);
-  do { // a value outside 0..count-1 is permuted again: its cycle comes back inside
+  do { // a value outside 0..count-1 is permuted again until it is inside
     uint64_t left = x >> half, right = x & mask;
     for (uint32_t round = 0; round < kRounds; ++round) {
       const auto [hi, lo] = threefry2x32(key, static_cast<uint32_t>(right), round);

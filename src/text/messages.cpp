@@ -12,7 +12,7 @@
 namespace dllm::text {
 namespace {
 
-// Words that data sets have for the roles of templates.
+// Other names of roles in data sets, and the names in templates.
 constexpr std::pair<std::string_view, std::string_view> kRoleWords[] = {
     {"user", "user"},           {"human", "user"},          {"prompter", "user"},
     {"assistant", "assistant"}, {"gpt", "assistant"},       {"chatgpt", "assistant"},
@@ -28,7 +28,7 @@ std::string plain_role(const std::string& role) {
   return role;
 }
 
-// The texts of the parts, one behind the other.
+// Returns the concatenated texts of the parts.
 std::string joined_parts(const Json& parts, size_t message) {
   std::string text;
   for (size_t i = 0; i < parts.size(); ++i) {

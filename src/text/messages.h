@@ -1,5 +1,5 @@
 #pragma once
-// The messages of a conversation in the one form that chat templates are written for.
+// plain_messages() converts the messages of a conversation to the form that chat templates expect.
 
 #include "base/json.h"
 
@@ -7,12 +7,12 @@
 
 namespace dllm::text {
 
-// A copy of the list in which
-//   members that are null are left out, as transformers does;
-//   content in parts, [{"type": "text", "text": "hi"}], is one text;
-//   roles have the names of templates: human is user, gpt and model are assistant; upper case counts as lower case.
-// Other roles stay. Fails with invalid_argument for a part that is not a text, naming message and type.
-// What is not a list of objects is returned as it is.
+// Returns a copy of the list with three changes:
+//   Members that are null are left out, as transformers does.
+//   Content in parts, [{"type": "text", "text": "hi"}], becomes one text.
+//   The role human becomes user, and gpt and model become assistant, in any case of letters.
+// Other roles stay. Fails with invalid_argument for a part that is not a text, naming message and
+// type. Returns `messages` unchanged when it is not a list of objects.
 Json plain_messages(const Json& messages);
 
 } // namespace dllm::text

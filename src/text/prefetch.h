@@ -1,5 +1,5 @@
 #pragma once
-// Batches made ahead of their use, on a thread of its own.
+// Prefetch makes batches ahead of their use, on its own thread.
 
 #include "tensor/batch.h"
 
@@ -17,16 +17,17 @@
 
 namespace dllm::text {
 
-// What was made at a position: a batch with its rows (over all ranks), the end of the data (neither), or an error.
+// The result of make(): a batch, an error, or neither at the end of the data.
 struct MadeBatch {
   std::optional<Batch> batch;
-  int64_t rows = 0;
+  int64_t rows = 0; // rows of the step, over all ranks
   std::exception_ptr error;
 };
 
-// Calls make(position) for one position after the other, at most `depth` batches ahead of take() and `most` in all; it ends at
-// the end of the data and at an error. The destructor cancels: it waits for the batch that is being made.
-// take() and the destructor come from one thread at a time; while this lives only its thread calls `make`.
+// Calls make(position) for consecutive positions, at most `depth` batches ahead of take(). It makes
+// at most `most` batches and stops at the end of the data and at an error. The destructor waits for
+// the batch that is being made. One thread at a time may call take() or the destructor, and only
+// the thread of this object may call `make` while the object lives.
 class Prefetch {
 public:
   using Make = std::function<MadeBatch(int64_t position)>;
@@ -36,8 +37,8 @@ public:
   Prefetch(const Prefetch&) = delete;
   Prefetch& operator=(const Prefetch&) = delete;
 
-  // The next one in order; waits for it. An error comes at its turn, in MadeBatch::error. Nothing: no more are made, and the
-  // thread uses `make` no more.
+  // Waits for the next batch and returns it; an error is in MadeBatch::error. Returns nothing when
+  // no batch is left, after which the thread does not call `make` any more.
   std::optional<MadeBatch> take();
 
 private:
@@ -52,7 +53,7 @@ private:
   void run(const Make& make, int64_t position, int64_t most, size_t depth);
   bool is_forked() const;
 
-  // Not destroyed in a forked child: the thread does not exist there, and may have held the mutex.
+  // A forked child does not destroy it: there the thread does not exist, and the mutex may be held.
   std::unique_ptr<Shared> shared_;
   pid_t process_;
 };

@@ -10,7 +10,7 @@
 namespace dllm::text {
 namespace {
 
-constexpr uint64_t kKeySeed = 0x524F'574B'4559u; // fixed: keys stand in files
+constexpr uint64_t kKeySeed = 0x524F'574B'4559u; // fixed, because keys are stored in files
 
 bool is_reserved(const std::string& name) {
   return std::ranges::any_of(reserved_arrays(),

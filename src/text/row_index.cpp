@@ -1,4 +1,4 @@
-// Which rows are used, and the sequences made of them.
+// A RowIndex chooses the rows of a split and makes sequences of them.
 
 #include "text/loader.h"
 
@@ -78,7 +78,7 @@ void RowIndex::fill(int64_t index, std::span<int32_t> ids, std::span<uint8_t> ke
   size_t from = static_cast<size_t>(begin - begins_[place]);
   size_t at = 0;
   int32_t segment = 0;
-  // Rows that follow each other in the data lie end to end: one read serves them all.
+  // Consecutive rows of the data are stored without gaps, so one read returns several rows.
   TokenRow held;
   int64_t held_begin = 0, held_end = 0;
   for (; at < ids.size() && place < rows_.size(); ++place, from = 0) {

@@ -19,7 +19,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t\n") - first + 1);
 }
 
-// Digits with single underscores between them.
+// Parses digits with single underscores between them.
 std::optional<int64_t> whole_number(std::string_view word) {
   std::string digits;
   bool after_digit = false;
@@ -34,8 +34,8 @@ std::optional<int64_t> whole_number(std::string_view word) {
   return after_digit && read.ec == std::errc() ? std::optional(value) : std::nullopt;
 }
 
-// Calls each(key, value) for "k:v,k:v" with this sign between key and value. Empty entries are left out, and behind "="
-// those without a sign.
+// Calls each(key, value) for "k:v,k:v" with this sign between key and value. Skips empty entries.
+// With "=" it also skips entries without the sign.
 template <class Each> void each_pair(std::string_view list, char sign, const Each& each) {
   for (size_t begin = 0; begin <= list.size();) {
     const size_t end = std::min(list.find(',', begin), list.size());
@@ -52,7 +52,8 @@ template <class Each> void each_pair(std::string_view list, char sign, const Eac
   }
 }
 
-// The name of a file or folder is that of the split, or goes on behind it with a sign: "train-00000-of-00002".
+// Returns true when `name` is the split's name, or continues it with a sign:
+// "train-00000-of-00002".
 bool belongs_to(const std::string& name, const std::string& split) {
   return name.starts_with(split) &&
          (name.size() == split.size() ||

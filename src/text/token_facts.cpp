@@ -14,7 +14,7 @@ namespace {
 constexpr const char* kTokensFile = "tokenizer.json";
 constexpr const char* kVocabularyFile = "vocab.json";
 
-// Ids by text: of the texts that can end an answer.
+// Ids of the texts that can end an answer, by text.
 class Walk {
 public:
   explicit Walk(const SpecialFiles& files) {
@@ -25,7 +25,7 @@ public:
   }
 
   void add(std::string_view text, int64_t id, bool is_added) {
-    constexpr int64_t kMost = int64_t{1} << 26; // ids beyond are not those of a vocabulary
+    constexpr int64_t kMost = int64_t{1} << 26; // larger ids are not in a vocabulary
     if (id < 0 || id >= kMost || text.empty()) return;
     if (id >= static_cast<int64_t>(facts.used.size()))
       facts.used.resize(static_cast<size_t>(id + 1));
@@ -49,7 +49,7 @@ private:
   std::set<std::string> added_;
 };
 
-// The token with the role eos, by the order of Tokenizer.
+// Finds the token with the role eos in the same order as Tokenizer.
 int64_t find_eos(const SpecialFiles& files, const Walk& walk) {
   for (auto entry = files.named.rbegin(); entry != files.named.rend(); ++entry) {
     const int64_t id = entry->first == "eos_token" ? walk.id_of(entry->second) : -1;

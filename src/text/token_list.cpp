@@ -15,7 +15,7 @@ namespace {
 
 const std::string kListFile = "tokenizer.json";
 
-// A token as it stands in added_tokens; its id is -1 when it has none.
+// A token of added_tokens; id -1: the token has no id.
 struct ListedToken {
   std::string text;
   int64_t id = -1;
@@ -42,7 +42,8 @@ ListedToken read_listed(JsonScanner& json) {
   return token;
 }
 
-// visit(text, id) for each token of a vocabulary: {"token": id} of BPE and WordPiece, [["token", score]] of Unigram.
+// Calls visit(text, id) for each token of a vocabulary: {"token": id} of BPE and WordPiece, or
+// [["token", score]] of Unigram.
 template <class Visit> void visit_vocabulary(JsonScanner& json, const Visit& visit) {
   std::string token;
   int64_t id = 0;
@@ -89,16 +90,17 @@ template <class Visit> void visit_model(JsonScanner& json, const Visit& visit) {
   }
 }
 
-// Where "added_tokens" stands in the text: its value is [begin, end).
+// The position of the value of "added_tokens" in the text, [begin, end).
 struct AddedPlace {
-  size_t begin = 0, end = 0; // both 0: there is none
+  size_t begin = 0, end = 0; // both 0: no such member
   bool is_array = false;
   bool has_items = false;
-  size_t first_member = 0;  // behind the brace of the whole object
-  bool has_members = false; // of the whole object
+  size_t first_member = 0;  // after the brace of the whole object
+  bool has_members = false; // the whole object has members
 };
 
-// visit(text, id, added) for every token; an id below 0 is none. added: it stands in added_tokens.
+// Calls visit(text, id, added) for every token. An id below 0 means that the token has no id.
+// added: the token is in added_tokens.
 template <class Visit> AddedPlace visit_tokens(std::string_view text, const Visit& visit) {
   JsonScanner json(text, kListFile);
   AddedPlace place;
@@ -142,7 +144,8 @@ Json mask_entry(int64_t id) {
 
 std::optional<int64_t> find_token(std::string_view tokenizer_json,
                                   std::span<const std::string> names) {
-  // A tokenizer.json has ten megabytes: it is walked over only when one of the names stands in it.
+  // A tokenizer.json has some ten megabytes, so it is walked over only when it contains one of the
+  // names.
   const bool named = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
     return tokenizer_json.find(name) != std::string_view::npos;
   });

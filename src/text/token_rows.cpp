@@ -1,4 +1,5 @@
-// Rows of token numbers: in memory, in a file, and on their way into one.
+// This file has rows of token ids in memory and in files (TokenRows), and rows that are written to
+// a file (TokenSpill).
 
 #include "base/error.h"
 #include "base/files.h"
@@ -15,7 +16,7 @@ namespace dllm::text {
 
 namespace {
 
-// u16 as i32.
+// Converts u16 to i32.
 Bytes widened(const Bytes& narrow) {
   const std::span from(reinterpret_cast<const uint16_t*>(narrow.data()), narrow.size() / 2);
   const auto wide = std::make_shared<std::vector<int32_t>>(from.begin(), from.end());

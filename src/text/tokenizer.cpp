@@ -153,7 +153,7 @@ int32_t Tokenizer::add_special_token(const std::string& content) {
   return id;
 }
 
-// One encode call: where the ids go and which cache it may use.
+// One call of encode, which collects ids and uses the shared cache or its own.
 class Tokenizer::Encoder {
 public:
   Encoder(const Tokenizer& tokenizer, bool parse_special, const Task* task)
@@ -178,7 +178,7 @@ public:
   }
 
 private:
-  // Stretches of characters, and between them bytes that are none.
+  // Encodes runs of characters, and single bytes that are not part of a character.
   void bytes(std::string_view text, bool at_start) {
     for (size_t at = 0; at < text.size();) {
       check_task(task_);
@@ -221,8 +221,8 @@ private:
   const Tokenizer& t_;
   bool parse_special_;
   const Task* task_;
-  std::unique_lock<std::mutex>
-      lock_; // a second caller at the same time does without the shared cache
+  // The lock of the shared caches. A second caller at the same time uses own_cache_.
+  std::unique_lock<std::mutex> lock_;
   WordCache own_cache_;
   WordCache& cache_;
   std::vector<int32_t> ids_;
@@ -247,7 +247,7 @@ Encoding Tokenizer::encode_pair(std::string_view first, std::string_view second,
 }
 
 std::string Tokenizer::decode(std::span<const int32_t> ids, const DecodeOptions& options) const {
-  // The parts of tokens, their joined text and a copy that is valid.
+  // Memory of the parts of tokens, their joined text and a copy that is valid.
   int64_t bytes = static_cast<int64_t>(ids.size() * sizeof(std::string));
   for (int32_t id : ids) bytes += id < 0 ? 0 : 4 * static_cast<int64_t>(token(id).size());
   const MeterCharge charge(bytes);

@@ -35,7 +35,7 @@ bool continues(unsigned char lead, int index, unsigned char byte) {
   return byte >= low && byte <= high;
 }
 
-// Bytes from `at` that are a correct beginning of a character, and how many it needs.
+// The number of bytes that correctly begin a character, and the number of bytes that it needs.
 struct Prefix {
   int good;
   int wanted;
@@ -97,7 +97,7 @@ std::string to_utf8(char32_t code) {
   return out;
 }
 
-// Bytes from `begin` up to the first one that is not ASCII, eight at a time.
+// Returns the end of the ASCII bytes from `begin` on; tests eight bytes at a time.
 static size_t ascii_end(std::string_view text, size_t begin) {
   constexpr uint64_t kHigh = 0x8080808080808080u;
   for (uint64_t word; text.size() - begin >= sizeof word; begin += sizeof word) {

@@ -1,5 +1,6 @@
 #pragma once
-// UTF-8 and the few character properties that tokenizers need, over utf8proc.
+// These functions read and write UTF-8 and return the character properties that tokenizers need
+// (with utf8proc).
 
 #include <cstdint>
 #include <string>
@@ -7,33 +8,34 @@
 
 namespace dllm::text {
 
-// One decoded character, or one byte that is not part of any.
+// One decoded character, or one byte that is not part of a character.
 struct Char {
   char32_t code = 0;
   int size = 0; // bytes used, 1 to 4; 1 when not valid
   bool valid = false;
 };
 
-// REQUIRES: at < text.size(). Strict: no surrogates, no overlong forms, nothing above U+10FFFF.
+// Decodes the character at byte `at`. Surrogates, overlong forms and codes above U+10FFFF are not
+// valid. REQUIRES: at < text.size().
 Char char_at(std::string_view text, size_t at);
-// The character that ends at `end`. REQUIRES: 0 < end <= text.size() and valid UTF-8 before it.
+// Returns the character before byte `end`. REQUIRES: 0 < end <= text.size(), valid UTF-8 before it.
 Char char_before(std::string_view text, size_t end);
 void append_utf8(std::string& out, char32_t code);
 std::string to_utf8(char32_t code);
 
 bool is_valid_utf8(std::string_view text);
-// Bytes from `begin` up to the first byte that is no character.
+// Returns the end of the valid characters that follow byte `begin`.
 size_t valid_utf8_end(std::string_view text, size_t begin);
-// Each maximal broken piece becomes one U+FFFD (the practice of the Unicode standard, chapter 3.9).
+// Replaces each maximal broken piece by one U+FFFD (Unicode standard, chapter 3.9).
 std::string replace_invalid(std::string_view text);
-// Bytes at the end that begin a character and wait for more bytes: 0 to 3.
+// Returns the number of bytes at the end that begin an incomplete character, 0 to 3.
 size_t unfinished_tail(std::string_view text);
 
 enum class Form { nfc, nfd, nfkc, nfkd };
-// REQUIRES: valid UTF-8. Linear in the size of the text, whatever stands in it.
+// Takes time linear in the size of any text. REQUIRES: valid UTF-8.
 std::string normalize(std::string_view text, Form form);
-// One character after another with its full mapping (U+0130 gives two), without the context of the
-// final sigma.
+// Maps every character on its own, with its full mapping (U+0130 becomes two characters). A final
+// sigma is not treated differently.
 std::string lowercase(std::string_view text);
 
 bool is_whitespace(char32_t code);  // White_Space

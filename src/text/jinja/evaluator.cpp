@@ -75,7 +75,7 @@ Value Evaluator::evaluate(const Expression& node, const Scope& scope) {
   const Budget::Level level(budget);
   budget.step();
   Value made = compute(node, scope);
-  // What was just made counts; what others hold too was counted when it was made.
+  // Only a new value is charged; a value that others share was charged when it was made.
   if (node.kind != Kind::constant && node.kind != Kind::name && made.is_fresh()) {
     const size_t bytes = made.footprint();
     budget.step(bytes / 16);
@@ -127,8 +127,8 @@ Value Evaluator::compute(const Expression& node, const Scope& scope) {
   fail(Code::internal, "an expression of an unknown kind");
 }
 
-// The filters of a chain from the inside out. `input` stands where a filter block has no
-// expression.
+// Applies the filters of a chain from the inside out. `input` is the text of a filter block, whose
+// innermost filter has no expression.
 Value Evaluator::apply_filters(const Expression& node, const Value& input, const Scope& scope) {
   const Expression* inner = node.parts[0].get();
   Value value = input;
@@ -289,7 +289,7 @@ Value Evaluator::slice(const Expression& node, const Scope& scope) {
     } else {
       items.push_back(of.items()[index]);
     }
-    // A huge step leaves at once, without passing 2^63.
+    // A huge step ends the loop before the index exceeds 2^63.
     if (step > count || step < -count) break;
     at += step;
   }

@@ -1,5 +1,5 @@
 #pragma once
-// Runs a parsed template. One evaluator is one rendering.
+// An Evaluator runs a parsed template once. This header also declares its filters and functions.
 
 #include "text/jinja/parser.h"
 #include "text/jinja/template.h"
@@ -12,14 +12,14 @@
 
 namespace dllm::text::jinja {
 
-// The arguments of a call. A function takes those it has; done() refuses the rest.
+// The arguments of a call. A function takes its parameters one by one and then calls done().
 struct Arguments {
   Items positional;
   std::vector<std::pair<std::string, Value>> named;
 
-  // By place or by name, null when neither is given.
+  // Returns positional argument `index`, else argument `name`, else null.
   const Value* take(size_t index, std::string_view name);
-  // Fails with invalid_argument when `who` was given more than it took.
+  // Fails with invalid_argument when the call has arguments that function `who` did not take.
   void done(std::string_view who) const;
 
 private:
@@ -27,8 +27,8 @@ private:
   std::vector<std::string> used_;
 };
 
-// Variables by name; looks into the scopes around it. Scopes live on the stack, and nothing that
-// refers to one (macros, loops) can get out of it: a namespace holds plain values only.
+// Variables by name; find() also searches the enclosing scopes. Scopes live on the stack. Macros
+// and loops point to a scope and cannot outlive it, because a namespace holds only plain values.
 class Scope {
 public:
   explicit Scope(const Scope* parent) : parent_(parent) {}
@@ -45,7 +45,7 @@ public:
   explicit Evaluator(const Limits& limits) : budget(limits) {}
 
   MarkedText run(const Body& body, const Entries& variables);
-  // The tag that is being run, for errors.
+  // Returns the tag that is running, for errors.
   const Statement* current() const { return current_; }
 
   Value evaluate(const Expression& node, const Scope& scope);
@@ -54,14 +54,15 @@ public:
   Value call(const Value& callee, Arguments arguments);
   Value attribute(const Value& of, const std::string& name);
   Value item(const Value& of, const Value& key);
-  // "a.b.0" as filters like map(attribute=...) take it.
+  // Returns the value at a path like "a.b.0", which filters take as map(attribute=...).
   Value path(const Value& of, const Value& name);
   Value filter(const std::string& name, const Value& input, Arguments arguments);
   bool test(const std::string& name, const Value& input, Arguments arguments);
-  // What a loop runs over; fails with invalid_argument for a value that cannot be iterated.
+  // Returns the items over which a loop runs. Fails with invalid_argument for a value that cannot
+  // be iterated.
   Items items_of(const Value& value);
   MarkedText text_of(const Value& value) { return to_text(budget, value); }
-  // A new list, its size counted.
+  // Makes a list and charges its size to the budget.
   Value list(Items items);
 
   Budget budget;
@@ -93,24 +94,23 @@ Value apply_binary(Evaluator& evaluator, const std::string& sign, const Value& l
                    const Value& right);
 Value apply_unary(const std::string& sign, const Value& value);
 bool contains(Evaluator& evaluator, const Value& item, const Value& in);
-// methods.cpp: a method of a text, list or dict as a function; undefined when there is none.
+// Returns a method of a text, list or dict as a function, or undefined (methods.cpp).
 Value find_method(const Value& of, const std::string& name);
-// globals.cpp: range, namespace, dict, joiner, raise_exception.
+// Returns range, namespace, dict, joiner, raise_exception or strftime_now, or null (globals.cpp).
 const Value* find_global(std::string_view name);
-// A macro, or the caller() of a call block.
+// Makes a macro, or the caller() of a call block.
 Value make_macro(const Statement& node, const Scope& scope, std::string name);
 // json.cpp
 MarkedText to_json(Budget& budget, const Value& value, Arguments& arguments);
-// format.cpp: "%s" % values, and "{}".format(values).
+// "%s" % values, and "{}".format(values) (format.cpp).
 MarkedText format_percent(Evaluator& evaluator, const MarkedText& format, const Value& values);
 MarkedText format_braces(Evaluator& evaluator, const MarkedText& format, Arguments& arguments);
 
-// A whole number an argument must be.
+// These functions return the value of an argument `what`, and fail when it has another type.
 int64_t need_integer(const Value& value, std::string_view what);
 const MarkedText& need_text(const Value& value, std::string_view what);
 
-// Filters by name. Each file of filters_*.cpp has one table; filters.cpp looks through them.
-
+// A filter and its name. filters.cpp searches the tables of all files filters*.cpp.
 struct Filter {
   const char* name;
   Value (*run)(Evaluator&, const Value& input, Arguments&);
@@ -121,25 +121,26 @@ std::span<const Filter> list_filters();
 std::span<const Filter> choice_filters();
 std::span<const Filter> number_filters();
 
-// Shared: white space off both ends, or the characters given.
+// The functions below serve filters and methods.
+
+// Removes white space, or `characters`, from the ends.
 MarkedText strip(const MarkedText& text, const Value* characters, bool left, bool right);
 MarkedText replace(Evaluator& evaluator, const MarkedText& text, const MarkedText& from,
                    const MarkedText& to, int64_t most);
 enum class Case { upper, lower, title, capitalize };
 MarkedText change_case(Evaluator& evaluator, const MarkedText& text, Case to);
 MarkedText join(Evaluator& evaluator, const Items& items, const MarkedText& separator);
-// Items in order; stable. key: what is compared.
+// Returns the items in the order of their keys; equal keys keep their order.
 Items sort_items(Evaluator& evaluator, const Items& items, const Items& keys, bool reverse);
-// Texts in lower case unless case_sensitive, everything else as it is.
+// Returns a text in lower case unless case_sensitive, and other values unchanged.
 Value sort_key(Evaluator& evaluator, const Value& value, bool case_sensitive);
-// The truth of an argument, or the fallback when it is not given.
+// Returns the truth of an argument, or the fallback when it is absent.
 bool flag(Arguments& arguments, size_t index, std::string_view name, bool fallback);
 
 // The variable `loop` of a for statement.
-
 class Loop final : public Function {
 public:
-  // statement: null unless the loop is recursive.
+  // statement: the loop to run again in loop(items), or null when the loop is not recursive.
   Loop(Items over, int depth, const Statement* statement, const Scope* scope)
       : items(std::move(over)), depth_(depth), statement_(statement), scope_(scope) {}
 
@@ -156,7 +157,7 @@ private:
   int depth_;
   const Statement* statement_;
   const Scope* scope_;
-  mutable std::shared_ptr<Function> changed_; // remembers what it saw last
+  mutable std::shared_ptr<Function> changed_; // loop.changed, which stores its last argument
 };
 
 } // namespace dllm::text::jinja

@@ -1,4 +1,5 @@
-// Filters by name: the tables of all files, then filters of choice and of numbers.
+// This file finds filters by name in the tables of all files, and has the filters that choose items
+// and the filters of numbers.
 #include "base/error.h"
 #include "base/named_table.h"
 #include "base/number.h"
@@ -41,7 +42,7 @@ bool flag(Arguments& arguments, size_t index, std::string_view name, bool fallba
   return given != nullptr ? given->truth() : fallback;
 }
 
-// Filters that choose items or change each of them, and those that test whether there is a value.
+// Filters that choose or change items, and filters that test whether a value exists.
 
 namespace {
 
@@ -60,7 +61,7 @@ Value attribute(Evaluator& e, const Value& input, Arguments& arguments) {
   return input.is(Type::map) ? Value::undefined(bytes) : e.attribute(input, bytes); // no member
 }
 
-// The arguments behind the first `count`: they belong to the test or filter that is named.
+// Takes the arguments after the first `count`, which belong to the named test or filter.
 Arguments rest_of(Arguments& arguments, size_t count) {
   Arguments rest;
   for (size_t i = count; i < arguments.positional.size(); ++i) {
@@ -72,7 +73,8 @@ Arguments rest_of(Arguments& arguments, size_t count) {
   return rest;
 }
 
-// select, reject: the test, or the item's own truth. With an attribute: that of the item.
+// Implements select and reject, which test each item, or with an attribute the item's attribute.
+// Without a test they use the truth of the value.
 template <bool kWanted, bool kByAttribute>
 Value choose(Evaluator& e, const Value& input, Arguments& arguments) {
   const Value* path = kByAttribute ? arguments.take(0, "attribute") : nullptr;
@@ -133,7 +135,8 @@ std::span<const Filter> choice_filters() {
 
 namespace {
 
-// A number's text without white space around it and single "_" inside; "" for a misplaced one.
+// Returns the text of a number without white space around it and single "_" inside, or "" for a
+// misplaced "_".
 std::string plain_number(const MarkedText& text) {
   const std::string bytes = strip(text, nullptr, true, true).bytes();
   const auto is_digit = [&](size_t at) {
@@ -149,7 +152,7 @@ std::string plain_number(const MarkedText& text) {
   return plain;
 }
 
-// A number written in a text, as Python's float() reads it; nothing when there is none.
+// Parses a number as Python's float() does; returns nothing when the text is not a number.
 std::optional<double> parse_real(const MarkedText& text) {
   const std::string bytes = plain_number(text);
   if (bytes.empty() || bytes.size() > 100) return std::nullopt;
@@ -172,7 +175,7 @@ const Value& need_defined(const Value& value) {
   fail(Code::invalid_argument, "{} is undefined: a number is needed", value.undefined_name());
 }
 
-// Nothing where Python raises an error that int() catches.
+// Returns nothing for a value at which Python raises an error that int() catches.
 std::optional<Value> whole_part(double value) {
   if (!std::isfinite(value)) return std::nullopt;
   const auto whole = truncated(value);
@@ -180,7 +183,7 @@ std::optional<Value> whole_part(double value) {
   return Value(*whole);
 }
 
-// As Python's int() reads it in a base, which may stand in front: 0x1F.
+// Parses a number as Python's int() does in a base; the text may begin with the base (0x1F).
 std::optional<Value> parse_whole(std::string bytes, int64_t base) {
   const bool negative = bytes.starts_with("-");
   if (negative || bytes.starts_with("+")) bytes.erase(0, 1);
@@ -244,7 +247,7 @@ Value round_number(Evaluator&, const Value& input, Arguments& arguments) {
   if (method == "common") {
     if (number.is_whole() && places >= 0) return Value(number.integer());
     if (places >= 0) {
-      // The decimal digits, correctly rounded, are what Python rounds to.
+      // Python rounds to the correctly rounded decimal digits.
       const auto rounded = parse_number(fmt::format("{:.{}f}", number.real(), places));
       return Value(rounded.value_or(number.real())); // inf and nan stay
     }

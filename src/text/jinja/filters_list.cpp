@@ -1,4 +1,4 @@
-// Filters of lists and dicts.
+// This file has the filters of lists and dicts.
 
 #include "text/jinja/evaluator.h"
 #include "text/jinja/template.h"
@@ -17,7 +17,7 @@ const Entries& need_entries(const Value& value, const char* who) {
   return value.entries();
 }
 
-// What is compared of each item: itself, or what `attribute` names.
+// Returns the values by which items are compared: the items, or their attribute.
 Items keys_of(Evaluator& e, const Items& items, const Value* attribute, bool case_sensitive) {
   Items keys;
   for (const Value& item : items) {
@@ -183,7 +183,7 @@ Value batch(Evaluator& e, const Value& input, Arguments& arguments) {
   return e.list(std::move(lines));
 }
 
-// `count` lists of nearly the same length.
+// Makes `count` lists of nearly equal length.
 Value slices(Evaluator& e, const Value& input, Arguments& arguments) {
   const Value* given = arguments.take(0, "slices");
   const Value* fill = arguments.take(1, "fill_with");

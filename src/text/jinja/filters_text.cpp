@@ -1,4 +1,4 @@
-// Filters of texts.
+// This file has the filters of texts.
 
 #include "text/jinja/evaluator.h"
 #include "text/jinja/template.h"
@@ -7,7 +7,7 @@ namespace dllm::text::jinja {
 
 namespace {
 
-// Small enough to reckon with.
+// Returns a length that is limited to 2^40, so that arithmetic with it cannot overflow.
 int64_t need_length(const Value& value, std::string_view what) {
   return std::clamp<int64_t>(need_integer(value, what), -(int64_t{1} << 40), int64_t{1} << 40);
 }

@@ -1,4 +1,4 @@
-// "%02d" % 5 and "{:>8}".format(x): the part of both that templates use.
+// This file implements "%02d" % 5 and "{:>8}".format(x), as far as templates use them.
 
 #include "text/jinja/evaluator.h"
 #include "text/jinja/template.h"
@@ -18,7 +18,7 @@ struct Spec {
 
 constexpr int kWidest = 10'000;
 
-// Digits at `at`; fails beyond kWidest.
+// Reads the digits at `at`; fails for a number above kWidest.
 int read_number(std::string_view text, size_t& at) {
   int value = 0;
   while (at < text.size() && text[at] >= '0' && text[at] <= '9') {
@@ -79,7 +79,7 @@ void put(Evaluator& e, const Value& value, Spec spec, MarkedText& out) {
   out.append(std::string(room - before, spec.fill));
 }
 
-// "%-05.2f" from behind the % on.
+// Parses "-05.2f", the part of "%-05.2f" after the %.
 Spec read_percent(std::string_view text, size_t& at) {
   Spec spec;
   spec.align = '>';
@@ -101,7 +101,7 @@ Spec read_percent(std::string_view text, size_t& at) {
   return spec;
 }
 
-// ":*>8.2f" from behind the colon on.
+// Parses "*>8.2f", the part of ":*>8.2f" after the colon.
 Spec read_braces(std::string_view text) {
   Spec spec;
   size_t at = 0;

@@ -1,4 +1,5 @@
-// Functions that every template has, the variable `loop` of a for statement, and macros.
+// This file has the functions of every template, the variable `loop` of a for statement, and
+// macros.
 #include "text/jinja/evaluator.h"
 
 #include <locale.h>
@@ -28,7 +29,7 @@ private:
   Run body_;
 };
 
-// Answers "" the first time, then the separator.
+// Returns "" at the first call and then the separator.
 class Joiner final : public Function {
 public:
   explicit Joiner(Value separator) : separator_(std::move(separator)) {}
@@ -108,7 +109,7 @@ Value raise_exception(Evaluator& evaluator, Arguments& arguments) {
                           : std::string("the template refuses these messages"));
 }
 
-// As Python's datetime has it: a time of now without a zone, and %f for its microseconds.
+// Python's datetime.now() has no time zone, and its %f is microseconds.
 std::string without_zone(std::string_view format, int64_t microseconds) {
   std::string out;
   for (size_t at = 0; at < format.size(); ++at) {
@@ -125,7 +126,7 @@ std::string without_zone(std::string_view format, int64_t microseconds) {
   return out;
 }
 
-// The time of now by a format of strftime(3), in English whatever locale the host has set.
+// Formats the current time by a format of strftime(3), in English in every locale of the host.
 Value strftime_now(Evaluator&, Arguments& arguments) {
   const Value* given = arguments.take(0, "format");
   if (given == nullptr) fail(Code::invalid_argument, "strftime_now takes a format");
@@ -144,7 +145,7 @@ Value strftime_now(Evaluator&, Arguments& arguments) {
   return Value(std::string(text, size - 1));
 }
 
-// Gives the same text whatever it is asked.
+// A function that returns the same text for all arguments.
 class FixedText final : public Function {
 public:
   explicit FixedText(std::string text) : text_(std::move(text)) {}
@@ -194,7 +195,7 @@ private:
   size_t index_;
 };
 
-// loop.changed(x): true when x is not what it was the last time.
+// loop.changed(x) returns true when x differs from the x of the last call.
 class Loop::Changed final : public Function {
 public:
   Value call(Evaluator& evaluator, Arguments& arguments) override {
@@ -233,7 +234,7 @@ Value Loop::attribute(std::string_view name) const {
 
 namespace {
 
-// Reads the variables of the scope it is defined in, at the time of the call.
+// A macro. It reads the variables of the scope of its definition at the time of the call.
 class Macro final : public Function {
 public:
   Macro(const Statement& node, const Scope& scope, std::string name)

@@ -1,5 +1,5 @@
-// Values to JSON and back. The filter tojson writes plain JSON, as chat templates expect it: no HTML escapes, keys in their
-// order.
+// This file converts values to JSON and back. The filter tojson writes plain JSON, as chat
+// templates expect it: without HTML escapes, and with keys in their order.
 #include "base/error.h"
 #include "text/jinja/evaluator.h"
 #include "text/jinja/template.h"
@@ -108,7 +108,7 @@ private:
     put("]");
   }
 
-  // Names of members are texts; numbers and the like are written as one.
+  // Writes the name of a member. Numbers and None become texts.
   void name(const Value& key) {
     if (key.is_text()) return string(key.text());
     if (!key.is_number() && !key.is_none()) {
@@ -222,7 +222,7 @@ Value from_messages(const Json& messages) {
     Entries entries;
     for (const auto& [key, value] : message.items()) {
       const Mark mark{key == "role" ? Mark::kData : index, false};
-      // Names of members belong to no role, but stay untrusted.
+      // Names of members have no role and are not trusted.
       entries.emplace_back(Value(MarkedText(key, {Mark::kData, false})), from_json(value, mark));
     }
     items.push_back(Value::map(std::move(entries)));

@@ -44,7 +44,7 @@ private:
   }
 
   int line_of(size_t at) {
-    // Offsets only grow: count on from the last one.
+    // Offsets only grow, so lines are counted from the last offset.
     if (at < counted_) {
       counted_ = 0;
       line_ = 1;
@@ -74,8 +74,8 @@ private:
     if (begin < end) add(TokenKind::text, std::string(source_.substr(begin, end - begin)), begin);
   }
 
-  // The text before a tag at `open`: "-" takes all white space, a statement that stands first on
-  // its line takes the white space before it.
+  // Adds the text before a tag at `open`. Sign "-" removes all white space before the tag. A
+  // statement that is first on its line loses the white space before it.
   void text_before(size_t open, char sign, bool is_statement) {
     size_t end = open;
     if (sign == '-') {
@@ -89,7 +89,8 @@ private:
     text(at_, end);
   }
 
-  // Behind a tag that ends at `end`: "-" takes all white space, a statement one line end.
+  // Continues after a tag that ends at `end`. Sign "-" skips all white space, and a statement skips
+  // one line end.
   void leave(size_t end, char sign, bool is_statement) {
     at_ = end;
     if (sign == '-') {
@@ -106,7 +107,7 @@ private:
     const char kind = source_[open + 1];
     const char sign = sign_of(peek(open + 2));
     text_before(open, kind == '{' && sign == '+' ? '\0' : sign, kind != '{');
-    // {{+ is no sign: it is a plus.
+    // The + of {{+ is the operator, not a sign.
     const size_t inside = open + 2 + (sign == '-' || (sign == '+' && kind != '{') ? 1 : 0);
     if (kind == '#') return comment(open, inside);
     if (kind == '%' && raw(open, inside)) return;
@@ -126,7 +127,7 @@ private:
     return at;
   }
 
-  // {% word -%} at `inside`: the offset behind it, and its sign.
+  // Finds {% word -%} at `inside`; sets the offset after it and its sign.
   bool closes(size_t inside, std::string_view word, size_t& end, char& sign) const {
     size_t at = skip_blanks(inside);
     if (source_.substr(at, word.size()) != word) return false;
@@ -240,7 +241,8 @@ private:
     return at + 1;
   }
 
-  // The character after a backslash; returns where the text continues. Unknown ones stay as written.
+  // Adds the character after a backslash and returns the offset of the rest. Unknown escapes are
+  // kept as written.
   size_t escape(size_t at, std::string& value) {
     const char c = source_[at];
     constexpr std::string_view kFrom = "abfnrtv\\'\"", kTo = "\a\b\f\n\r\t\v\\'\"";

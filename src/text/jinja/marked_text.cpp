@@ -1,4 +1,4 @@
-// Text with a mark for each byte, and values printed as such texts, as Python prints them.
+// This file has marked texts, and prints values to marked texts as Python prints them.
 #include "text/jinja/template.h"
 
 #include "text/jinja/evaluator.h"
@@ -56,7 +56,7 @@ void MarkedText::mark_spoken() {
   for (Run& run : runs_) run.mark.spoken = true;
 }
 
-// What filters and methods of texts have in common. Every piece keeps its mark.
+// The functions below serve filters and methods of texts. Every piece keeps its mark.
 
 namespace {
 
@@ -65,7 +65,8 @@ bool taken(const Char& c, std::string_view raw, const std::string* characters) {
   return characters->find(raw) != std::string::npos;
 }
 
-// The capitals of a letter; of its first part alone for a title. Some have several: "ﬁ" is "FI".
+// Returns the capitals of a letter, or for a title the capital of its first part. A letter may have
+// several capitals: "ﬁ" is "FI".
 std::string capitals(char32_t letter, bool whole) {
   const auto code = static_cast<utf8proc_int32_t>(letter);
   const auto upper = [](utf8proc_int32_t part) {
@@ -133,7 +134,7 @@ MarkedText replace(Evaluator& evaluator, const MarkedText& text, const MarkedTex
     out.append(piece, begin, end);
   };
   for (int64_t done = 0; most < 0 || done < most; ++done) {
-    // An empty text stands before every character and at the end.
+    // An empty text is found before every character and at the end.
     const size_t found = from.empty() ? at : bytes.find(from.bytes(), at);
     if (found == std::string::npos || found > bytes.size()) break;
     put(text, at, found);
@@ -155,7 +156,7 @@ MarkedText change_case(Evaluator& evaluator, const MarkedText& text, Case to) {
   evaluator.budget.grow(3 * bytes.size());
   MarkedText out;
   size_t at = 0;
-  bool inside = false; // of a word; for capitalize: behind the first character
+  bool inside = false; // inside a word; for capitalize: after the first character
   for (const MarkedText::Run& run : text.runs()) {
     std::string changed;
     while (at < run.end) {
@@ -185,7 +186,7 @@ MarkedText join(Evaluator& evaluator, const Items& items, const MarkedText& sepa
 
 namespace {
 
-// One character of a text in quotes.
+// Appends one character of a text in quotes.
 void append_quoted(std::string_view bytes, size_t at, const Char& c, char quote, Mark mark,
                    MarkedText& out) {
   const std::string_view raw = bytes.substr(at, static_cast<size_t>(c.size));
@@ -200,7 +201,8 @@ void append_quoted(std::string_view bytes, size_t at, const Char& c, char quote,
   if (first == '\r') return out.append("\\r", mark);
   if (first == '\t') return out.append("\\t", mark);
   if (c.code == ' ' || (!is_other(c.code) && !is_whitespace(c.code))) return out.append(raw, mark);
-  // Python escapes what it does not print: controls, formats, private ones and other blanks.
+  // Python escapes characters that it does not print: controls, formats, private characters and
+  // blanks other than the space.
   const auto code = static_cast<uint32_t>(c.code);
   out.append(code < 0x100     ? fmt::format("\\x{:02x}", code)
              : code < 0x10000 ? fmt::format("\\u{:04x}", code)
@@ -249,7 +251,8 @@ void append_entries(Budget& budget, const Entries& entries, MarkedText& out) {
 std::string number_text(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  // The shortest digits that read back the same; Python writes exponents below -4 and from 16 on.
+  // Python prints the shortest digits that read back as the same number, with an exponent below -4
+  // and from 16 on.
   char buffer[64];
   const auto end =
       std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::scientific);

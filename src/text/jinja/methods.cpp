@@ -1,4 +1,4 @@
-// Methods of texts, lists and dicts: those of Python that change nothing.
+// This file has the methods of texts, lists and dicts in Python that do not change their object.
 
 #include "text/jinja/evaluator.h"
 #include "text/jinja/template.h"
@@ -37,7 +37,7 @@ const Value& need(Arguments& arguments, size_t index, std::string_view name) {
   return *given;
 }
 
-// A limit that may be left out: -1.
+// Returns a limit, or -1 for an absent limit.
 int64_t limit(Arguments& arguments, size_t index, std::string_view name) {
   const Value* given = arguments.take(index, name);
   return given == nullptr || given->is_none() ? -1 : need_integer(*given, name);
@@ -58,7 +58,7 @@ bool is_space(const Char& c) {
   return c.valid && is_whitespace(c.code);
 }
 
-// Words between white space; what is left over after `most` cuts stays whole.
+// Splits a text at white space; after `most` cuts the rest stays whole.
 Spans split_spaces(const std::string& bytes, int64_t most) {
   Spans spans;
   size_t at = 0;
@@ -95,7 +95,7 @@ Spans split_at(const std::string& bytes, const std::string& separator, int64_t m
   return spans;
 }
 
-// From the end on.
+// Splits from the end.
 Spans split_back(const std::string& bytes, const std::string& separator, int64_t most) {
   Spans spans;
   size_t end = bytes.size();
@@ -189,7 +189,7 @@ template <bool kStart> Value remove_end(Evaluator&, const Value& self, Arguments
   return self;
 }
 
-// The index of a character, -1 when there is none.
+// Returns the index of the first character of `sub`, or -1 when the text lacks it.
 template <bool kLast> Value find(Evaluator& e, const Value& self, Arguments& arguments) {
   const std::string& text = need_text(need(arguments, 0, "sub"), "what is looked for").bytes();
   const size_t at = kLast ? self.bytes().rfind(text) : self.bytes().find(text);
@@ -215,7 +215,7 @@ Value format(Evaluator& e, const Value& self, Arguments& arguments) {
   return Value(format_braces(e, self.text(), arguments));
 }
 
-// Every character is of a class, and there is one.
+// Returns true when the text has a character and all characters are of the class.
 template <bool (*kIs)(char32_t)> Value all_are(Evaluator&, const Value& self, Arguments&) {
   const std::string& bytes = self.bytes();
   for (size_t at = 0; at < bytes.size();) {
@@ -226,7 +226,7 @@ template <bool (*kIs)(char32_t)> Value all_are(Evaluator&, const Value& self, Ar
   return Value(!bytes.empty());
 }
 
-// A digit, also a small or a circled one: "²" and "⑴", but no "½".
+// Returns true for digits, also small and circled digits ("²" and "⑴"), but not for "½".
 bool is_digit_sign(char32_t code) {
   if (!is_numeric(code)) return false;
   if (is_decimal(code)) return true;

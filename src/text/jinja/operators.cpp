@@ -1,4 +1,4 @@
-// Arithmetic, joining and membership, as Python has them.
+// This file implements arithmetic, joining, membership and tests as Python does.
 #include "base/named_table.h"
 #include "text/jinja/evaluator.h"
 
@@ -56,7 +56,7 @@ Value whole(std::string_view sign, int64_t a, int64_t b) {
   return Value(a - floor_divide(a, b) * b);
 }
 
-// Rounded down, and what is left, which has the sign of b.
+// Returns the quotient, rounded down, and the rest, which has the sign of b.
 std::pair<double, double> divide(double a, double b) {
   double rest = std::fmod(a, b), quotient = (a - rest) / b;
   if (rest == 0) {
@@ -90,7 +90,8 @@ Value repeat(Evaluator& evaluator, const Value& value, int64_t count) {
   const auto times = static_cast<size_t>(std::max<int64_t>(count, 0));
   const size_t size =
       value.is_text() ? value.text().footprint() : value.items().size() * sizeof(Value);
-  // Not one byte before it is paid for; the product cannot wrap: both are below 2^63 / 2^20.
+  // The bytes are charged before they are made. The product cannot wrap, because both numbers are
+  // below 2^63 / 2^20.
   if (size > 0 && times > (size_t{1} << 40) / size) evaluator.budget.grow(SIZE_MAX / 2);
   evaluator.budget.grow(size * times);
   evaluator.budget.step(size == 0 ? 0 : times);
@@ -206,7 +207,7 @@ constexpr SimpleTest kSimple[] = {
     {"escaped", [](const Value&) { return false; }},
 };
 
-// Both names of a comparison, and the order (or equality) it requires.
+// The two names of a comparison, and the order or equality that it requires.
 struct Comparison {
   const char* names[3];
   bool (*holds)(Evaluator&, const Value&, const Value&);
@@ -239,7 +240,7 @@ constexpr Comparison kComparisons[] = {
      }},
 };
 
-// All letters are of one case, and there is one.
+// Returns true when the text has a letter and all letters have the case.
 bool is_cased(Evaluator& e, const Value& value, Case wanted) {
   const MarkedText text = e.text_of(value);
   const Case other = wanted == Case::upper ? Case::lower : Case::upper;

@@ -17,7 +17,7 @@ ExpressionPtr Parser::make(Kind kind, std::string text) {
 }
 
 void Parser::hold(Expression& node, ExpressionPtr part) {
-  // Long chains (a + b + ...) nest without the parser recursing: evaluating them does.
+  // The parser does not recurse for a long chain (a + b + ...), but evaluation does.
   constexpr int kDeepest = 200;
   if (part != nullptr) node.depth = std::max(node.depth, part->depth + 1);
   if (node.depth > kDeepest) {

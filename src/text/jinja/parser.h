@@ -1,6 +1,6 @@
 #pragma once
-// From the source of a template to its tree: tokens (lexer.cpp), statements (parser.cpp), expressions
-// (parse_expression.cpp). Which members of a node mean something depends on its kind, as noted.
+// The Parser turns the source of a template into a tree. lexer.cpp makes tokens, parser.cpp
+// statements, and parse_expression.cpp expressions.
 
 #include "base/error.h"
 #include "text/jinja/template.h"
@@ -19,6 +19,7 @@ struct Expression;
 using ExpressionPtr = std::unique_ptr<Expression>;
 
 struct Expression {
+  // The comment names the members that a node of this kind uses.
   enum class Kind {
     constant,  // value
     name,      // text
@@ -27,7 +28,7 @@ struct Expression {
     map,       // parts: key, value, key, value ...
     attribute, // parts[0].text
     item,      // parts[0][parts[1]]
-    slice,     // parts[0][parts[1]:parts[2]:parts[3]]; those left out are null
+    slice,     // parts[0][parts[1]:parts[2]:parts[3]]; absent parts are null
     call,      // parts[0](parts[1..], named)
     filter,    // parts[0] | text(parts[1..], named); parts[0] null in a filter block
     test,      // parts[0] is text(parts[1..], named)
@@ -51,10 +52,11 @@ using Body = std::vector<StatementPtr>;
 
 struct Parameter {
   std::string name;
-  ExpressionPtr fallback; // null: undefined when not given
+  ExpressionPtr fallback; // null: an absent argument is undefined
 };
 
 struct Statement {
+  // The comment names the members that a node of this kind uses.
   enum class Kind {
     text,         // text
     output,       // value
@@ -72,10 +74,10 @@ struct Statement {
   };
   Kind kind;
   int line = 1;
-  std::string source; // of the tag, for errors
+  std::string source; // source of the tag, for errors
   std::string text;
   std::vector<std::string> targets;
-  std::string attribute; // of set: the target is text.attribute
+  std::string attribute; // kind set: the target is text.attribute
   ExpressionPtr value, test, filter;
   std::vector<ExpressionPtr> values;
   std::vector<Parameter> parameters;
@@ -83,9 +85,8 @@ struct Statement {
   bool recursive = false;
 };
 
-// Cuts a template into text and tags, and tags into words. White space around tags goes here:
-// trim_blocks and lstrip_blocks are on, as every chat template expects, and - and + are obeyed.
-
+// The kinds of tokens into which tokenize() cuts a template: text outside of tags, and the words of
+// tags.
 enum class TokenKind {
   text,      // outside of tags
   open,      // {{
@@ -95,7 +96,7 @@ enum class TokenKind {
   name,
   integer,
   real,
-  string, // value: what it stands for, without quotes
+  string, // value: the text without quotes and escapes
   sign,   // value: "(", "//", "==" ...
   end,
 };
@@ -107,14 +108,15 @@ struct Token {
   size_t begin = 0; // offset in the source
 };
 
-// The source as the lexer sees it: "\n" line ends, without the last one.
+// Returns the source with line ends "\n", and without the last line end.
 std::string clean_source(std::string_view source);
-// source: from clean_source. Fails with invalid_argument naming the line.
+// Cuts the result of clean_source() into tokens. Removes white space around tags as every chat
+// template expects: trim_blocks and lstrip_blocks are on, and the signs - and + are supported.
+// Fails with invalid_argument naming the line.
 std::vector<Token> tokenize(std::string_view source);
 
-// What both halves of the parser share.
-
-// One level of recursion while it lives: a template from elsewhere may hold a million brackets.
+// Counts one level of recursion while it lives, because an untrusted template may hold a million
+// brackets.
 class Nested {
 public:
   explicit Nested(int& depth) : depth_(depth) {
@@ -132,18 +134,18 @@ private:
   int& depth_;
 };
 
-// The tag that begins at `begin`, on one line, for errors.
+// Returns the tag that begins at `begin`, on one line, for errors.
 std::string tag_source(std::string_view source, size_t begin);
 
-// Words to trees, by recursive descent. parser.cpp: statements; parse_expression.cpp: expressions.
-
+// A parser by recursive descent.
 class Parser {
 public:
-  // source: from clean_source, outlives the parser.
+  // source: result of clean_source(), which outlives the parser.
   explicit Parser(std::string_view source);
 
-  // Fails with invalid_argument naming the line, unimplemented for what templates of other kinds
-  // use (include, extends ...), resource_exhausted when tags nest too deep.
+  // Parses the source. Fails with invalid_argument naming the line, and with resource_exhausted
+  // when tags nest too deep. Fails with unimplemented for statements that chat templates do not use
+  // (include, extends ...).
   Body run();
   bool has_generation() const { return has_generation_; }
 
@@ -208,7 +210,7 @@ private:
   size_t at_ = 0;
   int depth_ = 0;
   int loops_ = 0;
-  size_t tag_ = 0; // where the tag being parsed begins
+  size_t tag_ = 0; // offset of the tag that is parsed
   bool has_generation_ = false;
 };
 

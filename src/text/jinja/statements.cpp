@@ -1,4 +1,4 @@
-// A template from its source, and the statements of one that runs.
+// This file makes a Template from its source and runs statements.
 #include "base/error.h"
 #include "text/jinja/evaluator.h"
 #include "text/jinja/parser.h"
@@ -122,7 +122,7 @@ Evaluator::Flow Evaluator::execute(const Statement& node, Scope& scope, MarkedTe
 
 namespace {
 
-// One value into one name, or the items of one into several.
+// Assigns a value to one name, or its items to several names.
 void unpack(Evaluator& evaluator, const std::vector<std::string>& names, Value value,
             Scope& scope) {
   if (names.size() == 1) return scope.set(names[0], std::move(value));
@@ -174,8 +174,8 @@ Evaluator::Flow Evaluator::run_loop(const Statement& node, const Value& over, Sc
   }
   const auto loop =
       std::make_shared<Loop>(std::move(items), depth, node.recursive ? &node : nullptr, &scope);
-  bool ended =
-      false; // a round came to its end; Jinja2's else is for loops without one, also after break or continue
+  // True after a round that ended without break or continue. Jinja2 runs `else` when no round did.
+  bool ended = false;
   for (loop->index = 0; loop->index < loop->items.size(); ++loop->index) {
     budget.step();
     Scope inner(&scope);
@@ -189,7 +189,7 @@ Evaluator::Flow Evaluator::run_loop(const Statement& node, const Value& over, Sc
   return ended ? Flow::on : execute(node.otherwise, scope, out);
 }
 
-// loop(...) of a recursive loop: the same loop over other items.
+// Runs loop(...) of a recursive loop, which is the same loop over other items.
 Value Loop::call(Evaluator& evaluator, Arguments& arguments) {
   if (statement_ == nullptr) fail(Code::invalid_argument, "the loop is not recursive");
   const Value* over = arguments.take(0, "iterable");

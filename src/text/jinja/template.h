@@ -1,7 +1,8 @@
 #pragma once
-// A chat template, the values it is given and the text it makes: the part of the Jinja language that published templates
-// use, with trim_blocks, lstrip_blocks, loop controls and {% generation %}. Nothing is escaped; undefined values print
-// nothing. A template cannot read files, call out, or change what it is given.
+// A Template renders a chat template to text. It supports the part of the Jinja language that
+// published templates use, with trim_blocks, lstrip_blocks, loop controls and {% generation %}.
+// Nothing is escaped; undefined values print nothing. A template cannot read files, start programs
+// or change its variables.
 
 #include "base/error.h"
 #include "base/json.h"
@@ -20,20 +21,22 @@
 
 namespace dllm::text::jinja {
 
-// Limits on the work of a rendering: a template is a program from elsewhere.
+// Limits of one rendering, because a template is an untrusted program.
 struct Limits {
-  int64_t steps = 5'000'000; // expressions, statements, items and 16 bytes of text looked at
-  int64_t bytes = int64_t{64} << 20; // of all values and texts ever made, not only those alive
-  int depth = 250;                   // expressions in expressions, through macro calls too
+  // Expressions, statements, items, and pieces of 16 bytes of text that are read.
+  int64_t steps = 5'000'000;
+  int64_t bytes = int64_t{64} << 20; // sum over all values and texts that were ever made
+  int depth = 250;                   // expressions in expressions, also through macro calls
   const Task* task = nullptr;        // checked every few thousand steps
 };
 
+// Counts the work of one rendering and fails with resource_exhausted above its limits.
 class Budget {
 public:
   explicit Budget(const Limits& limits) : limits_(limits) {}
 
   void step(size_t count = 1) {
-    // A count is the size of something that is there, far below 2^63.
+    // A count is the size of an object in memory, which is far below 2^63.
     steps_ += static_cast<int64_t>(count);
     if (steps_ >= next_check_) {
       check_task(limits_.task);
@@ -54,7 +57,7 @@ public:
     bytes_ += static_cast<int64_t>(bytes);
   }
 
-  // One level of nesting while it lives.
+  // Counts one level of nesting while it lives.
   class Level {
   public:
     explicit Level(Budget& budget) : budget_(budget) {
@@ -78,17 +81,18 @@ private:
   int depth_ = 0;
 };
 
-// Text with a mark for each byte that says who wrote it: the template's author or a message. What a template
-// does to a text (slices, joins, replaces) keeps the marks, so that special tokens are looked for
-// only in what the template itself writes, and the loss counts only the messages of the assistant.
+// The author of a byte of text: the template or a message. Slices, joins and replacements keep the
+// marks. Special tokens are therefore found only in text that the template wrote, and the loss
+// counts only messages of the assistant.
 struct Mark {
-  static constexpr int32_t kTemplate = -1; // written by the template's author: trusted
-  static constexpr int32_t kData = -2;     // roles, tools, variables: given, of no role
-  int32_t message = kTemplate;             // 0 and up: of this message
+  static constexpr int32_t kTemplate = -1; // written by the template, which is trusted
+  static constexpr int32_t kData = -2;     // roles, tools, variables: not trusted, without a role
+  int32_t message = kTemplate;             // 0 or larger: the number of the message
   bool spoken = false;                     // inside a {% generation %} block
   bool operator==(const Mark&) const = default;
 };
 
+// Text with a mark for each byte.
 class MarkedText {
 public:
   struct Run {
@@ -103,14 +107,14 @@ public:
   size_t size() const { return bytes_.size(); }
   bool empty() const { return bytes_.empty(); }
   size_t footprint() const { return bytes_.size() + runs_.size() * sizeof(Run); } // bytes of memory
-  // In order, without gaps, neighbours differ.
+  // Returns the runs in order; they have no gaps, and neighbours have different marks.
   const std::vector<Run>& runs() const { return runs_; }
   // REQUIRES: at < size().
   Mark mark_at(size_t at) const;
 
   void append(std::string_view bytes, Mark mark = {});
   void append(const MarkedText& other) { append(other, 0, other.size()); }
-  // Bytes [begin, end) of another text.
+  // Appends bytes [begin, end) of another text.
   void append(const MarkedText& other, size_t begin, size_t end);
   MarkedText slice(size_t begin, size_t end) const;
   void mark_spoken();
@@ -122,9 +126,8 @@ private:
   std::vector<Run> runs_;
 };
 
-// The characters of a text by index: Python counts characters, not bytes.
-
-// The text outlives it.
+// The characters of a text by index, because Python counts characters and not bytes. The text
+// outlives this object.
 class Characters {
 public:
   Characters() = default;
@@ -155,8 +158,6 @@ private:
   std::vector<size_t> starts_;
 };
 
-// Values of the template language, with Python's types and its way of printing them.
-
 class Budget;
 class Evaluator;
 class Value;
@@ -178,17 +179,18 @@ enum class Type {
   function
 };
 
-// A thing with parentheses behind it: macro, method, loop, global function.
+// A value that can be called: a macro, method, loop or global function.
 class Function {
 public:
   virtual ~Function() = default;
   virtual Value call(Evaluator& evaluator, Arguments& arguments) = 0;
   virtual std::string describe() const = 0; // "<function range>"
-  // Attributes, as the loop variable has them. Undefined when there is none.
+  // Returns an attribute, as the variable `loop` has attributes, or undefined.
   virtual Value attribute(std::string_view name) const;
 };
 
-// Cheap to copy. Texts, lists and maps never change once made; a namespace does.
+// A value of the template language, with Python's types and formats. It is cheap to copy. Texts,
+// lists and maps never change after they are made; a namespace may change.
 class Value {
 public:
   struct List;
@@ -203,12 +205,12 @@ public:
   explicit Value(std::string text) : Value(MarkedText(std::move(text))) {}
   explicit Value(std::shared_ptr<Function> function);
   static Value none();
-  // what: for the error that comes when it is used ("messages[0].name").
+  // what: name in the error when the value is used ("messages[0].name").
   static Value undefined(std::string what);
-  // Fail with resource_exhausted when they nest deeper than 100.
+  // These functions fail with resource_exhausted when values nest deeper than 100.
   static Value list(Items items);
   static Value tuple(Items items);
-  static Value map(Entries entries); // of equal keys the first one counts
+  static Value map(Entries entries); // of entries with equal keys only the first is kept
   static Value space(Entries entries);
 
   Type type() const { return type_; }
@@ -221,13 +223,14 @@ public:
     return type_ == Type::integer || type_ == Type::real || type_ == Type::boolean;
   }
   bool is_whole() const { return type_ == Type::integer || type_ == Type::boolean; }
-  // Nothing in it can change or be called: such values may be put into a namespace.
+  // Returns true when no part of the value can change or be called. A namespace takes only such
+  // values.
   bool is_plain() const;
   bool truth() const;
 
-  // REQUIRES: the type.
-  int64_t integer() const { return std::get<int64_t>(data_); } // boolean too
-  double real() const;                                         // any number
+  // REQUIRES: a type that the comment names.
+  int64_t integer() const { return std::get<int64_t>(data_); } // integer, boolean
+  double real() const;                                         // integer, boolean, real
   const MarkedText& text() const { return *std::get<std::shared_ptr<const MarkedText>>(data_); }
   const std::string& bytes() const { return text().bytes(); }
   const Items& items() const;     // list, tuple
@@ -239,9 +242,9 @@ public:
     return std::get<std::shared_ptr<Function>>(data_);
   }
   const std::string& undefined_name() const;
-  // The text or list has no other holder: it was just made.
+  // Returns true when no other Value shares the text or list.
   bool is_fresh() const;
-  size_t footprint() const; // bytes, without what items hold
+  size_t footprint() const; // bytes, without the memory of items
 
   const char* type_name() const;
 
@@ -255,41 +258,43 @@ private:
       data_;
 };
 
-// As Python's ==: numbers by value, nothing equals another type. Items are counted as steps.
+// Compares as Python's ==: numbers by value, other values of different types are not equal. Charges
+// each compared item as a step.
 bool equal(Budget& budget, const Value& a, const Value& b);
-// Negative, 0, positive. Fails with invalid_argument for types without an order.
+// Returns a negative number, 0 or a positive number. Fails with invalid_argument for types without
+// an order.
 int compare(Budget& budget, const Value& a, const Value& b);
 int compare_texts(std::string_view a, std::string_view b);
 
-// str(): what {{ value }} prints. The text itself for a text, nothing for an undefined value.
+// Returns Python's str(), which {{ value }} prints; "" for an undefined value.
 MarkedText to_text(Budget& budget, const Value& value);
-// repr(): texts in quotes.
+// Appends Python's repr(), which puts texts in quotes.
 void append_repr(Budget& budget, const Value& value, MarkedText& out);
 std::string number_text(double value);
 
-// JSON from outside as values of the template language.
-
-// Every text in it bears the mark.
+// Converts JSON to a value in which every text has this mark.
 Value from_json(const Json& json, Mark mark);
-// A function that answers this text: in place of strftime_now, for a date that does not change.
+// Returns a function that returns this text. It replaces strftime_now for a fixed date.
 Value fixed_text_function(std::string text);
-// A list of messages: message i's texts bear the mark of message i, its role that of data. Fails
-// with invalid_argument for anything but a list of objects with a "role" that is a string.
+// Converts a list of messages. The texts of message i have the mark of message i; its role has the
+// mark kData. Fails with invalid_argument unless `messages` is a list of objects with a string
+// "role".
 Value from_messages(const Json& messages);
 
+// A parsed chat template.
 class Template {
 public:
-  // name: for errors ("qwen3/tokenizer_config.json: chat_template"). Fails with invalid_argument
-  // naming line and tag, unimplemented for statements of other kinds of templates,
-  // resource_exhausted when it nests too deep.
+  // name: name in errors ("qwen3/tokenizer_config.json: chat_template"). Fails with
+  // invalid_argument naming line and tag, with unimplemented for statements that chat templates do
+  // not use, and with resource_exhausted when the template nests too deep.
   Template(std::string_view source, std::string name);
   ~Template();
   Template(Template&&) noexcept;
 
-  // Many threads may render at once. Fails as above, naming the tag that runs; resource_exhausted
-  // when it passes a limit.
+  // Renders the template; several threads may render at once. Fails as above, naming the running
+  // tag, and with resource_exhausted above a limit.
   MarkedText render(const Entries& variables, const Limits& limits = {}) const;
-  // The template marks the text of the assistant itself.
+  // Returns true when the template marks the assistant's text with {% generation %}.
   bool has_generation() const { return has_generation_; }
 
 private:

@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::array<const char*, 8> kCodecNames = {"uncompressed", "snappy", "gzip", "lzo",
                                                     "brotli",       "lz4",    "zstd", "lz4_raw"};
-constexpr int kAnyHeader =
-    15 + 32; // zlib's code for the largest window, and a header of zlib or gzip
+// zlib's code for the largest window, and a header of zlib or gzip.
+constexpr int kAnyHeader = 15 + 32;
 
 std::string codec_name(int64_t codec) {
   const auto index = static_cast<size_t>(codec);
@@ -60,7 +60,7 @@ bool decompress_gzip(std::string_view from, char* to, size_t size, const Task* t
   } end{stream};
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(from.data())); // zlib only reads it
   stream.avail_in = static_cast<uInt>(from.size());
-  // One byte more than the page has: data that hold more are found.
+  // Room for one byte more than the page, to find data that hold more.
   char more = 0;
   for (size_t made = 0;;) {
     check_task(task);

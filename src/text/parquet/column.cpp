@@ -13,7 +13,7 @@
 
 namespace dllm::text::parquet {
 
-// Of a page; the numbers of the kinds of pages that are read.
+// The header of a page.
 struct PageHeader {
   int64_t type = -1, size = -1, stored = -1, values = 0, encoding = 0;
   int64_t repetition_encoding = kRle, definition_encoding = kRle; // version 1
@@ -98,7 +98,7 @@ PageHeader parse_header(ThriftReader& in) {
   return page;
 }
 
-// Bits of a number up to `most`.
+// Returns the number of bits of numbers up to `most`.
 int width_of(int most) {
   return std::bit_width(static_cast<unsigned>(most));
 }
@@ -178,7 +178,7 @@ PageHeader ColumnReader::read_header() {
       at_ += static_cast<int64_t>(in.at());
       break;
     } catch (const Error&) {
-      // More of the chunk is read only where the header goes on behind what was.
+      // Read more of the chunk only when the header is longer than the bytes that were read.
       if (!in.ran_out() || available == end_ - at_ || size >= kMaxHeader) throw;
     }
   }
@@ -274,7 +274,7 @@ void ColumnReader::begin_v1(const PageHeader& header, std::string_view body) {
                        where_, task_);
 }
 
-// The levels stand in front and are never compressed.
+// In pages of version 2 the levels precede the values and are never compressed.
 void ColumnReader::begin_v2(const PageHeader& header, std::string_view body) {
   const int64_t levels = header.repetition_bytes + header.definition_bytes;
   if (levels > std::min<int64_t>(header.size, static_cast<int64_t>(body.size())))

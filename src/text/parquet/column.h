@@ -1,5 +1,6 @@
 #pragma once
-// The values of one column in one row group, from its pages: one page and the dictionary are in memory.
+// A ColumnReader reads the values of one column in one row group. It keeps one page and the
+// dictionary in memory.
 
 #include "text/parquet/encodings.h"
 #include "text/parquet/footer.h"
@@ -13,35 +14,37 @@
 
 namespace dllm::text::parquet {
 
-constexpr int64_t kMaxPage = int64_t{256} << 20; // bytes, compressed and not
+constexpr int64_t kMaxPage = int64_t{256} << 20; // bytes, both compressed and decompressed
 constexpr int64_t kMaxPageValues = int64_t{16} << 20;
 
 struct PageHeader;
 
 class ColumnReader {
 public:
-  // REQUIRES: leaf.type is Physical::bytes. File, leaf and task outlive it. at: null, or holds the byte of the file that was
-  // read last. Fails naming file, column and row group: data_loss, unimplemented, resource_exhausted for a page above
-  // kMaxPage.
+  // File, leaf and task outlive the reader. at: null, or gets the last byte of the file that was
+  // read. Reading fails with data_loss, unimplemented, or resource_exhausted for a page above
+  // kMaxPage, naming file, column and row group. REQUIRES: leaf.type is Physical::bytes.
   ColumnReader(const InputFile& file, const Leaf& leaf, const RowGroup& group, const Chunk& chunk,
                const Task* task, int64_t* at);
 
-  // False at the end of the row group. True: the levels are those of the next value.
+  // Moves to the next value and sets its levels. Returns false at the end of the row group.
   bool more();
-  int repetition() const { return repetition_; } // 0: a row begins
+  int repetition() const { return repetition_; } // 0: the value begins a row
   int definition() const { return definition_; }
-  // Nothing for a null, or for a list without items. REQUIRES: more() was true. Valid until the next more().
+  // Returns the value, or nothing for a null or a list without items. Valid until the next more().
+  // REQUIRES: more() returned true.
   std::optional<std::string_view> take();
 
 private:
-  struct Block { // memory that is not filled before use, so that a size alone costs nothing
+  // Memory that is not initialized, so that a large size in a damaged file costs nothing.
+  struct Block {
     std::unique_ptr<char[]> data;
     size_t capacity = 0;
     char* make(size_t size);
   };
 
   void load_page();
-  // Parses the header at at_ and goes behind it.
+  // Parses the page header at at_ and moves at_ to its end.
   PageHeader read_header();
   std::string_view read_body(int64_t size);
   void check_crc(const PageHeader& header, std::string_view body) const;
@@ -49,7 +52,7 @@ private:
   void begin_dictionary(const PageHeader& header, std::string_view body);
   void begin_v1(const PageHeader& header, std::string_view body);
   void begin_v2(const PageHeader& header, std::string_view body);
-  // Levels with their length in front, as in pages of version 1.
+  // Takes levels that follow their length, as in pages of version 1.
   HybridReader take_levels(std::string_view& bytes, int most, int64_t encoding);
 
   const InputFile& file_;
@@ -58,10 +61,10 @@ private:
   std::string where_;
   const Task* task_;
   int64_t* reported_;
-  int64_t at_, end_;      // bytes of the file that are left
+  int64_t at_, end_;      // bytes [at_, end_) of the file are unread
   int64_t left_;          // values of the column after this page
-  int64_t page_left_ = 0; // values of the page that were not looked at
-  bool loaded_ = false;   // the levels are of a value that was not taken
+  int64_t page_left_ = 0; // values of this page that more() did not reach
+  bool loaded_ = false;   // more() returned true and take() was not called
   int repetition_ = 0, definition_ = 0;
   Block body_, page_, dictionary_page_;
   std::optional<Dictionary> dictionary_;

@@ -90,7 +90,8 @@ Dictionary read_dictionary(std::string_view bytes, int64_t count, const std::str
 
 namespace {
 
-// DELTA_BINARY_PACKED: lengths, `count` of them at most. Leaves what follows them in `bytes`.
+// Reads at most `count` lengths with the encoding DELTA_BINARY_PACKED. Leaves the bytes after them
+// in `bytes`.
 std::vector<int32_t> take_lengths(std::string_view& bytes, int64_t count, const std::string& where,
                                   const Task* task) {
   const uint64_t block = take_varint(bytes, where), minis = take_varint(bytes, where);

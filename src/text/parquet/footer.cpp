@@ -19,7 +19,7 @@ constexpr int64_t kMost = INT64_MAX / 4;          // of rows and bytes: sums of 
 constexpr int kListType = 9;                      // of Thrift
 constexpr int64_t kRequired = 0, kRepeated = 2;   // enum FieldRepetitionType
 
-// One entry of the schema, a list that has the tree of columns in depth-first order.
+// One entry of the schema, which lists the tree of columns in depth-first order.
 struct Element {
   std::string name;
   int64_t type = -1; // -1: a group
@@ -90,7 +90,7 @@ private:
   std::vector<Leaf>& leaves_;
 };
 
-// What the file says of one part of a column.
+// The description of one part of a column.
 struct RawChunk {
   bool here = false; // its description is in this file
   bool encrypted = false, elsewhere = false;
@@ -137,7 +137,7 @@ Chunk checked(const RawChunk& raw, const std::string& where, const Leaf& column,
     fail_with_hint("write the data and its description into one file", Code::unimplemented,
                    "{} is in another file", at);
   if (!raw.here) fail_with_hint(kCopyHint, Code::data_loss, "{} has no description", at);
-  // The dictionary comes before the data where there is one; 0 stands for none.
+  // The dictionary, if any, precedes the data; offset 0 means no dictionary.
   const int64_t begin = raw.dictionary > 0 ? std::min(raw.dictionary, raw.data) : raw.data;
   if (begin < static_cast<int64_t>(kMagic.size()) || raw.size > data_end - begin) {
     fail_with_hint(kCopyHint, Code::data_loss,

@@ -1,4 +1,4 @@
-// A build without libzstd: files that it compressed are refused by check_codec().
+// A build without libzstd uses this file; check_codec() then refuses Zstandard.
 #include "text/parquet/codecs.h"
 
 namespace dllm::text::parquet {

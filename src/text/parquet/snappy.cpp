@@ -1,4 +1,5 @@
-// Decompression of Snappy's raw format: the length, then literal bytes and copies of what was made before.
+// This file decompresses Snappy's raw format, which is the length, then literal bytes and copies of
+// earlier output.
 // https://github.com/google/snappy/blob/main/format_description.txt
 #include "base/task.h"
 #include "text/parquet/codecs.h"
@@ -11,7 +12,7 @@ namespace {
 
 constexpr size_t kUnchecked = size_t{256} << 10; // bytes between two checks of the task
 
-// `size` little-endian bytes; they are there.
+// Reads `size` little-endian bytes. REQUIRES: the bytes exist.
 uint32_t little(const char* from, size_t size) {
   uint32_t value = 0;
   for (size_t i = 0; i < size; ++i)
@@ -19,7 +20,7 @@ uint32_t little(const char* from, size_t size) {
   return value;
 }
 
-// The length in front of the data; false where there is none.
+// Reads the length before the data; returns false without a length.
 bool read_length(std::string_view& from, uint64_t& length) {
   length = 0;
   for (int shift = 0; shift < 35 && !from.empty(); shift += 7) {
@@ -31,7 +32,7 @@ bool read_length(std::string_view& from, uint64_t& length) {
   return false;
 }
 
-// A copy may read bytes that it writes: it repeats them then.
+// Copies bytes of the output. The copy may overlap its own output, which repeats these bytes.
 void copy_back(char* to, size_t offset, size_t length) {
   const char* from = to - offset;
   if (offset >= length) {

@@ -98,7 +98,8 @@ void ThriftReader::structure(const Field& field) {
 void ThriftReader::skip(const Field& field, int depth) {
   if (depth > kMaxDepth) bad("structs nested too deep");
   if (++steps_ % kStepsUnchecked == 0) check_task(task_);
-  // In a list a truth value has a byte of its own; in a struct it is in the type. Items have the id 0.
+  // A boolean in a list has its own byte; a boolean in a struct is in the type. Items of a list
+  // have the id 0.
   if (field.type == kTrue || field.type == kFalse) {
     if (field.id == 0) byte();
   } else if (field.type == kByte) {

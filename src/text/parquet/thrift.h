@@ -1,6 +1,6 @@
 #pragma once
-// Thrift's compact protocol, in which Parquet writes its footer and the headers of its pages. The bytes are walked over;
-// every number of them may be wrong.
+// A ThriftReader walks over bytes in Thrift's compact protocol, in which Parquet writes its footer
+// and page headers. It checks every number, because the bytes may be damaged.
 // https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
 
 #include <cstddef>
@@ -22,26 +22,26 @@ public:
     int type = 0;
   };
   struct List {
-    int64_t count = 0; // at most the bytes that are left
+    int64_t count = 0; // at most the number of bytes that are left
     Field item;
   };
 
-  // where: names the bytes in errors (data_loss); it outlives the reader.
+  // where: names the bytes in errors (data_loss), and outlives the reader.
   ThriftReader(std::string_view bytes, const std::string& where, const Task* task, size_t at = 0)
       : bytes_(bytes), where_(where), task_(task), at_(at) {}
 
   size_t at() const { return at_; }
-  // The error came from the end of the bytes: with more of them it may be read.
+  // Returns true when the last error was the end of the bytes, so that more bytes may help.
   bool ran_out() const { return ran_out_; }
 
-  // The next field of a struct; nothing at its end. last: the id of the field before, 0 at first. Each value is taken with
-  // one of the calls below.
+  // Returns the next field of a struct, or nothing at its end. last: the id of the field before, at
+  // first 0. After field() the caller reads the value with one of the calls below.
   std::optional<Field> field(int64_t& last);
   int64_t integer(const Field& field, int64_t least, int64_t most);
   bool boolean(const Field& field);
   std::string_view binary(const Field& field);
   List list(const Field& field);
-  void structure(const Field& field); // its fields come next
+  void structure(const Field& field); // enters a struct; field() then reads its fields
   void skip(const Field& field, int depth = 0);
 
 private:

@@ -1,4 +1,4 @@
-// Zstandard, where libzstd is installed. no_zstd.cpp is for builds without it.
+// This file decompresses Zstandard with libzstd. Builds without libzstd use no_zstd.cpp.
 #include "base/task.h"
 #include "text/parquet/codecs.h"
 
@@ -19,7 +19,7 @@ bool decompress_zstd(std::string_view from, char* to, size_t size, const Task* t
   const std::unique_ptr<ZSTD_DStream, size_t (*)(ZSTD_DStream*)> stream(ZSTD_createDStream(),
                                                                         ZSTD_freeDStream);
   if (stream == nullptr) throw std::bad_alloc();
-  // A frame may ask for a window of any size: 128 MiB is what the zstd program accepts.
+  // A frame may request a window of any size; the zstd program accepts up to 128 MiB.
   ZSTD_DCtx_setParameter(stream.get(), ZSTD_d_windowLogMax, 27);
   ZSTD_inBuffer in{from.data(), from.size(), 0};
   size_t made = 0, left = 1; // left: 0 at the end of a frame

@@ -1,4 +1,4 @@
-// Formats that are read line by line: plain text, JSON lines, files of fortune(6).
+// This file reads the formats of lines: plain text, JSON lines, and files of fortune(6).
 #include "base/error.h"
 #include "base/files.h"
 #include "base/task.h"
@@ -14,8 +14,8 @@ namespace {
 
 constexpr size_t kPart = 4096; // bytes of a part of a long text
 
-// Where a part that begins at `begin` ends: after a blank line, else after a line, else after a
-// character.
+// Returns the end of a part that begins at `begin`: after a blank line, else after a line, else
+// after a character.
 size_t part_end(std::string_view text, size_t begin) {
   if (text.size() - begin <= kPart + kPart / 4) return text.size();
   const std::string_view window = text.substr(begin, kPart);
@@ -30,7 +30,7 @@ size_t part_end(std::string_view text, size_t begin) {
   return end;
 }
 
-// One text in parts of some kilobytes, each marked as the continuation of the one before.
+// Passes one text in parts of some kilobytes; each part continues the part before it.
 void read_parts(TextWindow& text, const RecordSink& sink) {
   constexpr int64_t kAhead = 16 * kPart; // more than part_end() looks at
   for (bool starts = true;; starts = false) {
@@ -90,7 +90,7 @@ Reader text_reader() {
           .read = read_text_file};
 }
 
-// JSON lines: a row is one object (readers.h); blank lines are passed over.
+// Reads JSON lines: each row is one object (readers.h), and blank lines are skipped.
 
 namespace {
 
@@ -122,7 +122,8 @@ Reader jsonl_reader() {
   return {.name = "jsonl", .endings = {".jsonl", ".ndjson"}, .read = read_jsonl};
 }
 
-// Files of fortune(6): texts between lines that hold a single "%", with an index NAME.dat next to them (strfile(1)).
+// Reads files of fortune(6): texts between lines that hold a single "%", with an index NAME.dat
+// next to the file (strfile(1)).
 
 namespace {
 

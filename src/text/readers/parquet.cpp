@@ -1,5 +1,5 @@
-// Parquet, the format that datasets are published in on model hubs: columns of text, and conversations in a column of lists.
-// src/text/parquet reads the columns; here they become rows.
+// This file makes rows of Parquet files, the usual format of model hubs: columns of text, or
+// conversations in a column of lists. src/text/parquet reads the columns.
 #include "base/error.h"
 #include "base/task.h"
 #include "text/json_reader.h"
@@ -26,7 +26,7 @@ constexpr size_t kMaxMembers = 16;     // of a message
 constexpr size_t kColumnsShown = 20;   // in an error
 constexpr int64_t kRowsUnchecked = 64; // between two checks of the task
 
-// The columns that rows are made of.
+// The columns from which rows are made.
 struct Columns {
   Record::Kind kind = Record::Kind::text;
   std::vector<const Leaf*> leaves; // the text; prompt and response; the members of a message
@@ -58,7 +58,7 @@ void check_text(const Leaf& leaf, int lists, const std::string& file,
                  Code::unimplemented, "{}: column {} holds no texts", file, leaf.path);
 }
 
-// The members of the structs in the list `messages`.
+// Returns the columns of the members of the structs in the list `messages`.
 std::vector<const Leaf*> message_members(const std::vector<Leaf>& leaves, const std::string& file) {
   std::vector<const Leaf*> members;
   for (const Leaf& leaf : leaves) {
@@ -77,7 +77,7 @@ std::vector<const Leaf*> message_members(const std::vector<Leaf>& leaves, const 
   return members;
 }
 
-// The first of those that JSON rows are looked through for (record.cpp).
+// Chooses text, else prompt and response, else messages, in the order of JSON rows (record.cpp).
 Columns choose_columns(const std::vector<Leaf>& leaves, const std::string& file,
                        const RecordKeys& keys) {
   Columns chosen;
@@ -148,7 +148,7 @@ private:
     fail_with_hint(parquet::kCopyHint, Code::data_loss, "{}: column {}, row group {}: {}",
                    job_.file->path(), columns_.leaves[column]->path, group_.number + 1, what);
   }
-  // The row cannot be used; its first fault is named.
+  // Marks the row as unusable; only its first fault is kept.
   void fault(Code code, std::string what) {
     if (!fault_.empty()) return;
     fault_code_ = code;
@@ -174,7 +174,7 @@ private:
     return text && check(*text, column) ? std::string(*text) : std::string();
   }
 
-  // The row as JSON, as chat templates take it. Members that are null are left out.
+  // Returns the row as JSON, the form that chat templates take. Members that are null are left out.
   void read_messages(Record& record) {
     record.where = where_;
     record.text = "{\"messages\": [";
@@ -191,7 +191,7 @@ private:
     }
     record.text += "]}";
   }
-  // Whether the list has one more message.
+  // Returns true when the list has one more message.
   bool goes_on() {
     const bool on = readers_[0].more() && readers_[0].repetition() != 0;
     for (size_t i = 1; i < readers_.size(); ++i) {
@@ -200,7 +200,7 @@ private:
     }
     return on;
   }
-  // False when the list has no message, or is null.
+  // Returns false when the list has no message, or is null.
   bool add_message(std::string& json, bool first) {
     bool any = false, is_there = false;
     if (++messages_ % kRowsUnchecked == 0) check_task(job_.task);

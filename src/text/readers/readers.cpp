@@ -14,7 +14,7 @@
 
 namespace dllm::text {
 
-// One maker a format, in its own file.
+// One function per format, each in the file of the format.
 Reader token_file_reader();
 Reader parquet_reader();
 Reader jsonl_reader();
@@ -22,7 +22,7 @@ Reader fortunes_reader();
 Reader text_reader();
 
 const ReaderTable& record_readers() {
-  // In the order of detection; `text` takes what no other format recognizes.
+  // The order of detection. `text` takes files that no other format recognizes.
   static const ReaderTable table({
       token_file_reader(),
       parquet_reader(),
@@ -50,7 +50,7 @@ std::string_view without_space(std::string_view text) {
   return text;
 }
 
-// An array of objects, whatever the file is called.
+// Returns true for an array of objects, with any file name.
 bool is_json_array(std::string_view head) {
   head = without_space(head);
   if (!head.starts_with("[")) return false;
@@ -59,7 +59,8 @@ bool is_json_array(std::string_view head) {
   return without_space(head.substr(1)).starts_with("\"");
 }
 
-// Tables and arrays are data in a form that is not read here; as text they would be learned with braces and commas.
+// Fails for tables and JSON arrays, which are not supported: read as text they would be learned
+// with braces and commas.
 void refuse_tables(const FileHead& file) {
   std::string_view head = file.head;
   if (head.starts_with("\xEF\xBB\xBF")) head.remove_prefix(3);
@@ -129,7 +130,7 @@ namespace {
 constexpr int kMaxFolders = 16;           // folders in folders
 constexpr int64_t kRecordsUnchecked = 64; // between two checks of the task
 
-// Rows of a token file as records: they have their ends already.
+// Passes the rows of a token file as records, which already have their end tokens.
 void give_tokens(const std::shared_ptr<const InputFile>& file, const Reader& reader,
                  const ReadSettings& settings, const RecordSink& sink) {
   if (!settings.check_tokens) {

@@ -1,7 +1,8 @@
 #pragma once
-// Formats of files with rows to train on, in one table, and what they read with. A new format is readers/NAME.cpp with
-// a function that makes its Reader, and that function in the table of readers.cpp. The names that the option `format`
-// takes, the options of a format, detection and the lists in errors come from the table.
+// A Reader reads the rows of one file format for training; a ReaderTable lists the formats. A new
+// format needs readers/NAME.cpp with a function that makes its Reader, and an entry for the
+// function in the table of readers.cpp. Names of option `format`, options of a format, detection
+// and the lists in errors come from the table.
 
 #include "base/files.h"
 #include "base/options.h"
@@ -30,24 +31,24 @@ struct RecordKeys {
   std::string response = "response";
 };
 
-// As text_key, prompt_key and response_key of dataset_schema() have them.
+// Returns the options text_key, prompt_key and response_key of dataset_schema().
 RecordKeys record_keys(const Options& options);
 
 struct Record {
   enum class Kind { text, answer, ids, chat } kind = Kind::text;
-  std::string text;          // kind text; of an answer: the response; of a chat: the row's JSON
+  std::string text;          // kind text: the text; answer: the response; chat: the row's JSON
   std::string where;         // kind chat: file and line, for errors of the template
   std::string prompt;        // kind answer
   std::vector<int32_t> ids;  // kind ids
   std::vector<uint8_t> keep; // kind ids: empty or one per id
-  bool starts = true;        // false: goes on where the record before it ends
-  bool ends = true;          // false: the next one goes on here
+  bool starts = true;        // false: this record continues the record before it
+  bool ends = true;          // false: the next record continues this one
 };
 
-// {"text"}, {"prompt", "response"}, {"ids", "keep"?} or {"messages", "tools"?}. Fails with data_loss; `where` names file
-// and line.
+// Parses {"text"}, {"prompt", "response"}, {"ids", "keep"?} or {"messages", "tools"?}. Fails with
+// data_loss; `where` names file and line.
 Record parse_record(std::string_view json, const std::string& where, const RecordKeys& keys);
-// The same from one object or an array of them.
+// Parses one object or an array of objects.
 std::vector<Record> parse_records(std::string_view json, const std::string& where,
                                   const RecordKeys& keys);
 
@@ -55,41 +56,42 @@ class TokenRows;
 struct TokenFileInfo;
 
 constexpr int64_t kMaxRecord = int64_t{64} << 20; // bytes of a row of text, and of a line
-constexpr int64_t kHeadBytes = 64; // of the content that a format may be recognized by
+constexpr int64_t kHeadBytes = 64;                // bytes of FileHead::head
 
 using RecordSink = std::function<void(Record&&)>;
 
-// One file as detection sees it.
+// The parts of a file from which its format is detected.
 struct FileHead {
-  std::string name; // its path, without ".gz" where it is compressed
-  std::string_view
-      head; // the first kHeadBytes of its content, decompressed; fewer where it is shorter
+  std::string name;      // path of the file, without ".gz" where it is compressed
+  std::string_view head; // the first kHeadBytes bytes of the decompressed content, or all of it
 };
 
-// One file to read. Formats that are read from front to back take open_bytes(), which decompresses;
-// formats with an index at the end read `file` itself.
+// One file to read. A format that is read from front to back calls open_bytes(), which
+// decompresses; a format with an index at the end reads `file`.
 struct ReadJob {
   std::shared_ptr<const InputFile> file;
-  const Options&
-      options; // of dataset_schema(): those of every format, and text_key, prompt_key, response_key
-  Task* task;  // may be null
-  // Takes a row that cannot be read, with the reason; empty: the error ends the reading.
+  const Options& options; // of dataset_schema()
+  Task* task;             // may be null
+  // Gets the error of each row that cannot be read. Empty: such an error ends the reading.
   std::function<void(const Error&)> reject = {};
-  int64_t* at = nullptr; // for open_bytes()
+  int64_t* at = nullptr; // argument of open_bytes()
 };
 
 struct Reader {
-  std::string name; // what the option `format` takes
-  // A file is of the first format of the table that has the ending of its name, or that recognizes it (may be null).
+  std::string name; // value of option `format`
+  // A file has the first format of the table that lists the ending of its name, or whose
+  // recognizes() returns true.
   std::vector<std::string> endings = {};
-  bool (*recognizes)(const FileHead&) = nullptr;
-  // Keys of kind "dataset" that this format alone reads.
+  bool (*recognizes)(const FileHead&) = nullptr; // may be null
+  // Options of kind "dataset" that only this format reads.
   std::vector<OptionSpec> options = {};
 
-  // One of the two. read: gives each row to the sink; at most 10 ms of work without a record or a check of the task.
-  // Fails with data_loss naming file, line and what was expected, resource_exhausted for a row above kMaxRecord.
+  // A reader sets either `read` or `open`.
+  // read: passes each row to the sink. It works at most 10 ms without a record or a check of the
+  // task. Fails with data_loss naming file, line and what was expected, and with
+  // resource_exhausted for a row above kMaxRecord.
   void (*read)(const ReadJob&, const RecordSink&) = nullptr;
-  // open: rows of token numbers that stay in the file.
+  // open: returns rows of token ids, which stay in the file.
   TokenRows (*open)(std::shared_ptr<const InputFile>, TokenFileInfo&, const Task*) = nullptr;
 };
 
@@ -99,9 +101,10 @@ public:
 
   const std::vector<Reader>& all() const { return readers_; }
   std::vector<std::string> names() const;
-  // not_found with the names that there are.
+  // Fails with not_found naming the formats.
   const Reader& find(std::string_view name) const;
-  // By the name of the file and its first bytes. invalid_argument, with the names, when no format fits.
+  // Chooses the format by the name and the first bytes of the file. Fails with invalid_argument
+  // naming the formats when no format fits.
   const Reader& detect(const std::shared_ptr<const InputFile>& file, const Task* task) const;
 
 private:
@@ -111,13 +114,13 @@ private:
 // The formats of this library.
 const ReaderTable& record_readers();
 
-// The option `format` with the names of a table.
+// Returns the option `format`, whose choices are the formats of a table.
 OptionSpec format_option(const ReaderTable& readers);
 
-// A row that is one text; nothing when it is blank.
+// Passes a record of kind text to the sink, unless the text is blank.
 void give_text(std::string_view text, const RecordSink& sink);
 
-// A file as it was when it was read.
+// A file, with its stamp at the time of reading.
 struct ReadFile {
   std::string path;
   FileStamp stamp;
@@ -128,38 +131,38 @@ struct ReadSettings {
   const ReaderTable& readers;
   Task* task = nullptr;
   std::function<void(const Error&)> reject = {}; // as in ReadJob
-  // Looks at a token file whose rows are added to others, and may throw. Empty: such a file is refused.
+  // Checks a token file whose rows are mixed with other rows, and may throw. Empty: such a file is
+  // refused.
   std::function<void(const std::string& path, const TokenFileInfo&)> check_tokens = {};
 };
 
-// Bytes on disk over all files that are to be read.
+// Bytes on disk of all files to read.
 struct ReadProgress {
   int64_t done = 0, total = 0;
 };
 
-// The file, or every file of a folder and its folders in order of name. Skipped there: hidden files, symbolic links,
-// `.dat` indices of fortunes. not_found when there are none.
+// Returns `path` when it is a file, else every file in the folder and its folders, in order of
+// name. In folders it skips hidden files, symbolic links and `.dat` indices of fortunes. Fails with
+// not_found when there is no file.
 std::vector<std::string> list_record_files(const std::string& path);
-// One file, of the format of option `format` or of the one detected for it. Fails as the reader of the format does. A file
-// is read through a window: a row is in memory, never a whole file. Adds its bytes to progress.done and reports them to
-// the task.
+// Reads one file with the format of option `format`, or with the detected format. It keeps one row
+// in memory, never the whole file. Adds the bytes of the file to progress.done and reports them to
+// the task. Fails as the reader of the format does.
 ReadFile read_record_file(const std::string& path, const ReadSettings& settings,
                           ReadProgress& progress, const RecordSink& sink);
-// Each file of list_record_files().
+// Reads each file of list_record_files().
 std::vector<ReadFile> read_records(const std::string& path, const ReadSettings& settings,
                                    const RecordSink& sink);
 
-// The text of a file from front to back: bytes, decompressed where they are gzip, seen through a window that moves, so
-// that a file larger than memory can be read; and what readers of lines share.
-
-// The content of a file from front to back, decompressed in bounded memory: readers of records see the text alone.
+// The content of a file, read from front to back and decompressed in bounded memory.
 class ByteSource {
 public:
-  // at: null, or holds the bytes of the file that were read.
+  // at: null, or gets the number of bytes of the file that were read.
   ByteSource(std::shared_ptr<const InputFile> file, int64_t* at)
       : file_(std::move(file)), at_(at) {}
   virtual ~ByteSource() = default;
-  // The next `size` bytes of the content; fewer only where the content ends. data_loss when the file changed.
+  // Copies the next `size` bytes of the content and returns their number, which is smaller only at
+  // the end of the content. Fails with data_loss when the file changed.
   virtual int64_t read(char* to, int64_t size) = 0;
   const std::string& path() const { return file_->path(); }
 
@@ -174,41 +177,42 @@ private:
   int64_t* at_;
 };
 
-// True for content that begins with the magic bytes of gzip, and for every file called NAME.gz: a damaged one is an
-// error then, not text.
+// Returns true for content that begins with the magic bytes of gzip, and for every file NAME.gz. A
+// damaged NAME.gz is therefore an error and is not read as text.
 bool is_gzip(const InputFile& file);
-// The name that the content had before it was compressed: without ".gz".
+// Returns the path without ".gz".
 std::string content_name(const std::string& path);
 
-// `task` is checked between pieces of decompressed bytes; it and `at` (bytes of the file that were read, for progress)
-// outlive the source and may be null.
+// Opens a file, and decompresses it when is_gzip(). `task` is checked between pieces of
+// decompressed bytes. `at` gets the number of bytes of the file that were read. Both may be null
+// and must outlive the source.
 std::unique_ptr<ByteSource> open_bytes(std::shared_ptr<const InputFile> file, const Task* task,
                                        int64_t* at = nullptr);
-// The implementation for gzip (RFC 1952), also of several members in a row. Fails with data_loss naming the file and
-// the byte near which it is damaged or cut.
+// Opens a gzip file (RFC 1952), also one of several members. Reading fails with data_loss naming
+// the file and the byte near which it is damaged or cut.
 std::unique_ptr<ByteSource> open_gzip(std::shared_ptr<const InputFile> file, const Task* task,
                                       int64_t* at = nullptr);
 
-// The text of a file seen through a window that moves from front to back, so that a file larger than memory can be
-// read; and what readers of lines share.
-
+// A window over the text of a file that moves from front to back, so that the file may be larger
+// than memory.
 class TextWindow {
 public:
-  // longest_line: bytes of a line that next_line() takes.
+  // longest_line: most bytes of a line, without its end.
   TextWindow(std::unique_ptr<ByteSource> source, int64_t longest_line);
 
   const std::string& path() const { return source_->path(); }
   bool at_end() { return look(1).empty(); }
   int64_t line() const { return line_; } // number of the line that was read last, from 1
 
-  // At least `size` bytes from here on, or all that are left. Valid until the next call.
+  // Returns at least `size` bytes from the current position, or all bytes that are left. Valid
+  // until the next call.
   std::string_view look(int64_t size) {
     if (end_ - begin_ < size && !ended_) fill(size);
     return {window_.get() + begin_, static_cast<size_t>(end_ - begin_)};
   }
-  void skip(int64_t size) { begin_ += size; } // REQUIRES: at most what the last look() gave
-  // The next line with its end; nothing at the end of the text. Valid until the next call.
-  // resource_exhausted when it is longer than longest_line.
+  void skip(int64_t size) { begin_ += size; } // REQUIRES: size <= bytes that look() returned last
+  // Returns the next line with its end, or nothing at the end of the text. Valid until the next
+  // call. Fails with resource_exhausted for a line longer than longest_line.
   std::optional<std::string_view> next_line();
 
 private:
@@ -216,30 +220,30 @@ private:
     void operator()(char* memory) const { std::free(memory); }
   };
   void resize(int64_t capacity);
-  // Reads until `size` bytes are held, or the text ends.
+  // Reads until the window holds `size` bytes, or the text ends.
   void fill(int64_t size);
-  void skip_mark(); // at the begin of the text
-  // Bytes up to and with the next line end, or to the end of the text.
+  void skip_mark(); // skips a byte order mark at the beginning of the text
+  // Returns the number of bytes up to and including the next line end, or to the end of the text.
   int64_t find_line_end();
 
   std::unique_ptr<ByteSource> source_;
   int64_t longest_line_;
   std::unique_ptr<char, Free> window_;
   int64_t capacity_ = 0;
-  int64_t begin_ = 0, end_ = 0; // of the held bytes, in the window
-  bool begun_ = false;          // something was read
-  bool ended_ = false;          // the source gives no more
+  int64_t begin_ = 0, end_ = 0; // offsets of the unread bytes in the window
+  bool begun_ = false;          // the source was read
+  bool ended_ = false;          // the source is at its end
   int64_t line_ = 0;
 };
 
-// A raw line without its end.
+// Returns the line without "\n" or "\r\n".
 inline std::string_view without_end(std::string_view line) {
   if (!line.empty() && line.back() == '\n') line.remove_suffix(1);
   if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
   return line;
 }
 
-// White space of ASCII alone, or nothing.
+// Returns true when the text has only ASCII white space, or is empty.
 inline bool is_blank(std::string_view text) {
   for (const char c : text) {
     if (c != ' ' && (c < 9 || c > 13)) return false;
@@ -247,13 +251,13 @@ inline bool is_blank(std::string_view text) {
   return true;
 }
 
-// Lines that make one row, up to kMaxRecord bytes.
+// Collects lines that make one row of at most kMaxRecord bytes.
 class LineGroup {
 public:
-  // what: the name of the row in an error. `text` is where the lines come from, for their number.
+  // text: the window that the lines come from, for line numbers. what: name of the row in errors.
   LineGroup(const TextWindow& text, const char* what) : text_(text), what_(what) {}
-  void add(std::string_view raw); // fails with resource_exhausted
-  std::string take();             // leaves the group empty
+  void add(std::string_view raw); // fails with resource_exhausted above kMaxRecord bytes
+  std::string take();             // returns the lines and leaves the group empty
 
 private:
   const TextWindow& text_;

@@ -11,7 +11,7 @@ namespace dllm::text {
 
 namespace {
 
-// A member as it was found: absent, of a wrong type, or read.
+// A member of a row: absent, of a wrong type, or read.
 struct Member {
   bool present = false;
   const char* wrong_type = nullptr; // the type that was found
@@ -43,7 +43,7 @@ void read_numbers(JsonScanner& json, std::string_view text, int64_t largest,
                   NumbersMember<T>& member) {
   member = {};
   if (!begin_member(json, '[', member)) return;
-  // Memory for what is there and no more: a list that grows would need three times that.
+  // Reserve exactly the memory of the numbers; a list that grows would need three times as much.
   const size_t end = std::min(text.find(']', json.at()), text.size());
   member.values.reserve(
       1 + static_cast<size_t>(std::count(text.begin() + static_cast<std::ptrdiff_t>(json.at()),
@@ -70,7 +70,7 @@ void need(const Member& member, std::string_view key, const char* type, const st
   fail(Code::data_loss, "{}: \"{}\" must be {}, found {}", where, key, type, member.wrong_type);
 }
 
-// The members of a row that mean something.
+// The members of a row that have a meaning.
 struct Row {
   TextMember text, prompt, response;
   NumbersMember<int32_t> ids;
@@ -137,7 +137,7 @@ void take_ids(Row& row, const std::string& where, Record& record) {
 
 Record record_of(Row row, const std::string& where, const RecordKeys& keys) {
   Record record;
-  // A table with rows of several kinds has null where a row has nothing.
+  // In a table with rows of several kinds, absent members are null.
   const bool answered = has(row.prompt) && has(row.response);
   const bool any = has(row.text) || answered || has(row.ids) || row.messages;
   const auto is = [&](bool has_it, bool names_it) { return any ? has_it : names_it; };
@@ -162,8 +162,8 @@ Record record_of(Row row, const std::string& where, const RecordKeys& keys) {
   return record;
 }
 
-// The object that comes next; alone: nothing may follow it. A chat keeps its text unchanged:
-// templates print members in the order they were written in.
+// Reads the next object. alone: fails when anything follows it. A chat keeps its text unchanged,
+// because templates print members in their written order.
 Record next_record(JsonScanner& json, std::string_view text, const std::string& where,
                    const RecordKeys& keys, bool alone) {
   const char* type = json.next_type();

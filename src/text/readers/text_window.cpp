@@ -1,4 +1,5 @@
-// What readers see of a file: its bytes, decompressed where they are gzip, and a window over the text that moves.
+// This file reads the bytes of a file, decompressed if they are gzip, and moves a window over the
+// text.
 #include "text/readers/readers.h"
 
 #include "base/error.h"
@@ -18,8 +19,8 @@ namespace dllm::text {
 namespace {
 
 constexpr std::string_view kGzipEnding = ".gz";
-constexpr std::string_view kGzipMagic =
-    "\x1F\x8B\x08"; // and the only method of compression, deflate
+// The magic bytes of gzip, and deflate, its only compression method.
+constexpr std::string_view kGzipMagic = "\x1F\x8B\x08";
 
 class PlainSource final : public ByteSource {
 public:
@@ -81,7 +82,7 @@ void TextWindow::fill(int64_t size) {
     std::memmove(window_.get(), window_.get() + begin_, static_cast<size_t>(held));
   begin_ = 0;
   end_ = held;
-  // A window that grew for one long line is cut again.
+  // A window that grew for one long line shrinks again.
   const bool is_far_too_large = capacity_ > 4 * kWindow && std::max(size, held) <= kWindow;
   if (size > capacity_ || is_far_too_large) resize(std::max(size, kWindow));
   const int64_t room = capacity_ - held;
@@ -91,7 +92,7 @@ void TextWindow::fill(int64_t size) {
   if (!begun_) skip_mark();
 }
 
-// Editors of Windows put a byte order mark in front of UTF-8.
+// Editors of Windows write a byte order mark before UTF-8.
 void TextWindow::skip_mark() {
   begun_ = true;
   const std::string_view head(window_.get() + begin_, static_cast<size_t>(end_ - begin_));
@@ -145,14 +146,14 @@ std::string LineGroup::take() {
   return std::exchange(gathered_, {});
 }
 
-// Decompression of gzip (RFC 1952): members one after another, each with its own checksum, which zlib compares.
+// Decompresses gzip (RFC 1952). Members follow one another, and zlib checks the checksum of each.
 
 namespace {
 
 constexpr int64_t kGzipInput = int64_t{64} << 10; // bytes of the file in memory
-constexpr int64_t kGzipOutput = int64_t{256}
-                                << 10; // decompressed between two checks of the task: under 2 ms
-constexpr int kGzipFormat = 15 + 16;   // zlib's code for the largest window and gzip's header
+// Bytes that are decompressed between two checks of the task, in less than 2 ms.
+constexpr int64_t kGzipOutput = int64_t{256} << 10;
+constexpr int kGzipFormat = 15 + 16; // zlib's code for the largest window and gzip's header
 constexpr const char* kGzipHint = "test it with gzip -t, copy it again";
 
 class GzipSource final : public ByteSource {
@@ -204,7 +205,8 @@ private:
     return true;
   }
 
-  // False at the end of the file. Zeros may follow the last member: tape blocks are filled up with them.
+  // Begins the next member; returns false at the end of the file. Zeros may follow the last member,
+  // because tape blocks are filled with zeros.
   bool begin_member() {
     if (in_member_) return true;
     const bool first = read_ == 0;

@@ -89,7 +89,7 @@ private:
   }
 };
 
-// Hash of the arrays as they lie in the file, and the first id outside the vocabulary.
+// The hash of the arrays of a file, and the first id outside the vocabulary.
 struct Scanned {
   uint64_t hash = 0;
   std::optional<int32_t> bad_id;

@@ -42,8 +42,8 @@ struct Word {
   int64_t count;
 };
 
-// Words of all texts with their counts, in order of their bytes: the order must not depend on a
-// hash.
+// Returns the words of all texts with their counts, in order of their bytes, because the order must
+// not depend on a hash.
 std::vector<std::pair<std::string, int64_t>> count_words(const Dataset& texts,
                                                          const TreeJson& pre_tokenizer,
                                                          const Normalizer* normalizer, Task* task) {
@@ -63,7 +63,7 @@ std::vector<std::pair<std::string, int64_t>> count_words(const Dataset& texts,
     }
   }
   std::vector<std::pair<std::string, int64_t>> words(counts.begin(), counts.end());
-  // A comparison may throw: whatever order is left behind is thrown away with the list.
+  // A comparison may throw; the list is then discarded.
   size_t compared = 0;
   std::sort(words.begin(), words.end(), [&](const auto& a, const auto& b) {
     if (compared++ % kWords == 0) check_task(task);
@@ -72,7 +72,7 @@ std::vector<std::pair<std::string, int64_t>> count_words(const Dataset& texts,
   return words;
 }
 
-// The state of one training run. Tokens are numbered as in the vocabulary to be.
+// The state of one training run. Ids of tokens are the ids of the new vocabulary.
 class Trainer {
 public:
   Trainer(std::vector<std::string> special, int64_t min_count, int64_t max_bytes)
@@ -97,13 +97,13 @@ public:
   void run(int64_t size, Task* task) {
     push_changed(task);
     const int64_t from = vocabulary_->size();
-    // A merge leaves many candidates with old counts: the task is checked while they are passed over.
+    // A merge leaves many candidates with old counts; the task is checked while they are skipped.
     for (size_t turn = 0; vocabulary_->size() < size && !queue_.empty(); ++turn) {
       if (turn % kWords == 0) check_task(task);
       const Candidate best = queue_.top();
       queue_.pop();
       const int64_t count = pairs_.find(best.pair)->count;
-      if (count != best.count) { // it has changed since: put it where it belongs now
+      if (count != best.count) { // the count is old: queue the pair with its current count
         push(best.pair);
         continue;
       }
@@ -139,8 +139,8 @@ private:
     if (count >= min_count_) queue_.push({count, pair});
   }
 
-  // Adds (sign 1) or takes back (-1) the pairs of a word. made: the token that is new in it, -1:
-  // all of them are.
+  // Adds (sign 1) or subtracts (-1) the pairs of a word. made: only pairs with this token are new;
+  // -1: all pairs are new.
   void count_pairs(int32_t index, int64_t sign, int32_t made) {
     const Word& word = words_[static_cast<size_t>(index)];
     for (size_t i = 0; i + 1 < word.symbols.size(); ++i) {

@@ -37,8 +37,8 @@ public:
   }
 };
 
-// <0x0A> becomes its byte. Neighbouring bytes are one text; when that is no UTF-8, every byte of it
-// is broken.
+// Replaces <0x0A> by its byte. Neighbouring bytes make one text; when it is not UTF-8, every byte
+// of it is broken.
 class ByteFallbackDecoder final : public TokenDecoder {
 public:
   void apply(std::vector<std::string>& tokens, bool raw) const override {

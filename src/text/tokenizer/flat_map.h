@@ -1,5 +1,6 @@
 #pragma once
-// Hash table and trie of the tokenizers: merge pairs, pair counts, added tokens, Unigram pieces. Nothing is ever removed.
+// FlatMap and Trie are the hash table and trie of the tokenizers, for merge pairs, pair counts,
+// added tokens and Unigram pieces. Entries are never removed.
 
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +9,7 @@
 
 namespace dllm::text {
 
-// 64-bit keys, open addressing.
+// A hash table of 64-bit keys with open addressing.
 template <class Value> class FlatMap {
 public:
   // REQUIRES: key is not all ones.
@@ -23,7 +24,8 @@ public:
     return const_cast<Value*>(static_cast<const FlatMap*>(this)->find(key));
   }
 
-  // The value of `key`, made from Value{} when it is new. Valid until the next insertion.
+  // Returns the value of `key`, and inserts Value{} for a new key. The reference is valid until the
+  // next insertion.
   Value& operator[](uint64_t key) {
     if (2 * (count_ + 1) > slots_.size()) grow();
     size_t i = start(key);
@@ -68,12 +70,12 @@ inline uint64_t pair_key(int32_t left, int32_t right) {
   return (static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32) | static_cast<uint32_t>(right);
 }
 
-// Byte strings with a number each, found by prefix: added tokens and Unigram pieces.
-
+// A map from byte strings to numbers that finds all words at a position of a text. Added tokens and
+// Unigram pieces are stored in it.
 class Trie {
 public:
   bool empty() const { return values_.size() == 1; }
-  // Replaces the value of a word that is there already. REQUIRES: word not empty, value >= 0.
+  // Adds a word, or replaces its value. REQUIRES: word not empty, value >= 0.
   void add(std::string_view word, int32_t value) {
     int32_t node = 0;
     for (char c : word) {

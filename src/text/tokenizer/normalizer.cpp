@@ -19,7 +19,8 @@ bool is_ascii(std::string_view text) {
   return true;
 }
 
-// Replacements in a row can multiply a text; far above what real normalizers do.
+// Fails when a text grows too much, because repeated replacements can multiply it. Known
+// normalizers stay far below the limit.
 void check_growth(size_t before, size_t after) {
   constexpr size_t kFree = size_t{64} << 20;
   if (after > 16 * before + kFree) {
@@ -30,8 +31,8 @@ void check_growth(size_t before, size_t after) {
 
 constexpr size_t kPiece = size_t{1} << 16; // bytes between two checks of the task
 
-// Where a piece that begins at `begin` ends: before an ASCII character or a CJK ideograph. Neither
-// combines with what stands before it, so that the pieces may be normalized one by one.
+// Returns the end of a piece that begins at `begin`, before an ASCII character or a CJK ideograph.
+// These do not combine with the character before them, so pieces may be normalized one by one.
 size_t piece_end(std::string_view text, size_t begin) {
   for (size_t at = begin + kPiece; at < text.size(); ++at) {
     const auto byte = static_cast<unsigned char>(text[at]);
@@ -42,8 +43,8 @@ size_t piece_end(std::string_view text, size_t begin) {
   return text.size();
 }
 
-// How far the first character reaches. head: what it is by itself. A mark behind it may have
-// made another character of it.
+// Returns the size of the first character. head: the character normalized alone. A mark after it
+// may have changed it.
 size_t head_size(std::string_view text, std::string_view head) {
   return text.starts_with(head) ? head.size() : static_cast<size_t>(char_at(text, 0).size);
 }
@@ -188,7 +189,8 @@ public:
   }
 };
 
-// What NMT models of SentencePiece do to text: control characters go, and what counts as white space becomes a space.
+// Normalizes as SentencePiece's NMT models do: control characters are removed, and white space
+// becomes a space.
 class NmtNormalizer final : public Normalizer {
 public:
   void apply_at(std::string& text, size_t& first, const Task* task) const override {
@@ -204,7 +206,7 @@ public:
   }
 };
 
-// What BERT does to text: clean, space out Chinese characters, drop accents, lower-case.
+// Normalizes as BERT does: clean, put spaces around Chinese characters, remove accents, lower-case.
 class BertNormalizer final : public Normalizer {
 public:
   BertNormalizer(bool clean, bool chinese, bool accents, bool lower)

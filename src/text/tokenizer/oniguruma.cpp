@@ -17,10 +17,10 @@ namespace {
 // White_Space as ranges. PCRE2's own \s also takes U+180E.
 constexpr std::string_view kSpace =
     R"(\t-\r\x20\x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
-// \w holds marks, letter numbers and connectors; PCRE2's only L, N and "_".
+// \w has marks, letter numbers and connectors; PCRE2's \w has only L, N and "_".
 constexpr std::string_view kWord =
     R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169}\x{1F170}-\x{1F189})";
-// Outside brackets \w takes six signs of Latin-1 too, and so do \W, \b, \B and \p{Word}.
+// Outside brackets \w also has six signs of Latin-1, and so do \W, \b, \B and \p{Word}.
 constexpr std::string_view kWordSigns = R"(\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE})";
 constexpr std::string_view kHex = "0-9A-Fa-f";
 constexpr std::string_view kAny = "(?s:.)";
@@ -43,7 +43,7 @@ constexpr std::pair<std::string_view, std::string_view> kPosix[] = {
     {"word", kWord},
     {"xdigit", kHex}};
 
-// General categories by their long names; PCRE2 has the short ones alone.
+// Long names of general categories, because PCRE2 has only the short names.
 constexpr std::pair<std::string_view, std::string_view> kCategories[] = {
     {"letter", "L"},
     {"casedletter", "L&"},
@@ -86,7 +86,7 @@ constexpr std::pair<std::string_view, std::string_view> kCategories[] = {
     {"privateuse", "Co"},
     {"unassigned", "Cn"}};
 
-// Letters that differ in case alone from several: "ss" and "ß". The longer ones come first.
+// Letters that differ from several letters only in case: "ss" and "ß". Longer texts come first.
 constexpr std::pair<std::string_view, std::string_view> kFolds[] = {
     {"ffi", "ﬃ"},     {"ffl", "ﬄ"},     {"ff", "ﬀ"},      {"fi", "ﬁ"},      {"fl", "ﬂ"},
     {"ss", "ßẞ"},     {"st", "ﬅﬆ"},     {"ʼn", "ŉ"},      {"i\u0307", "İ"}, {"j\u030C", "ǰ"},
@@ -124,13 +124,13 @@ bool compiles(const std::string& pattern) {
   return code != nullptr;
 }
 
-// A set of characters: members of a PCRE2 class, and sets that only an expression can say.
+// A set of characters: members of a PCRE2 class, and sets that need an expression of their own.
 struct Members {
-  std::string plain;               // what stands between the brackets
+  std::string plain;               // the text between the brackets
   std::vector<std::string> others; // each matches one character
 };
 
-// An expression that matches one character.
+// Returns an expression that matches one character of the set.
 std::string expression_of(Members members, bool negated) {
   if (members.plain.starts_with("^")) members.plain.insert(0, "\\");
   if (members.others.empty()) {
@@ -205,7 +205,8 @@ private:
       character(c);
   }
 
-  // One letter or several where case does not count; false: something else comes next.
+  // Translates one or several letters when case is ignored; returns false when something else
+  // follows.
   bool folded() {
     const std::string_view rest = in_.substr(at_);
     for (const auto& [several, single] : kFolds) {
@@ -217,7 +218,7 @@ private:
         if (rest.starts_with(single.substr(at, one))) size = one;
         at += one;
       }
-      // A quantifier takes the last of several letters away from the others.
+      // A quantifier applies only to the last of several letters.
       const bool is_cut = is_several && rest.size() > size &&
                           std::string_view("*+?{").find(rest[size]) != std::string_view::npos;
       if (size == 0 || is_cut) continue;
@@ -228,7 +229,7 @@ private:
     return false;
   }
 
-  // One character with all its bytes: a quantifier belongs to all of them.
+  // Copies one character with all its bytes, because a quantifier applies to all of them.
   void character(char first) {
     atom(std::string(1, first));
     while (at_ < in_.size() && (static_cast<unsigned char>(in_[at_]) & 0xC0) == 0x80)
@@ -263,7 +264,7 @@ private:
     groups_.push_back({out_.size(), 0, false, groups_.back().ignores_case});
     out_.push_back('(');
     ++at_;
-    // What follows "(?" is no quantifier: (?: (?= (?! (?> (?<= (?<! (?<name>
+    // The sign after "(?" is not a quantifier: (?: (?= (?! (?> (?<= (?<! (?<name>
     if (at_ < in_.size() && in_[at_] == '?') {
       out_.push_back(in_[at_++]);
       if (at_ < in_.size() && in_[at_] != '(') out_.push_back(in_[at_++]);
@@ -300,7 +301,7 @@ private:
     at_ = behind;
   }
 
-  // {n,m} as a quantifier; false: the brace is a character.
+  // Translates {n,m} as a quantifier; returns false when the brace is a character.
   bool interval() {
     size_t at = at_ + 1;
     const auto digits = [&] {
@@ -382,7 +383,7 @@ private:
              : expression_of(members, false));
   }
 
-  // Where \p{Word} or \P{^Word} ends; 0: another escape comes next.
+  // Returns the end of \p{Word} or \P{^Word}, or 0 before another escape.
   size_t word_property_end() const {
     if (!next_is("\\p{") && !next_is("\\P{")) return 0;
     const size_t end = in_.find('}', at_);
@@ -392,7 +393,8 @@ private:
     return lower_name(name) == "word" ? end + 1 : 0;
   }
 
-  // The escape that comes next as members of a class. is_set_: it may be more than one character.
+  // Returns the next escape as members of a class. Sets is_set_ when it may match more than one
+  // character.
   void take_escape(Members& members) {
     if (at_ + 1 >= in_.size()) damaged("a backslash at the end");
     const char c = in_[at_ + 1];
@@ -422,7 +424,7 @@ private:
       members.plain += set;
   }
 
-  // A single character.
+  // Translates an escape of a single character.
   std::string character_escape(char c) {
     switch (c) {
     case 'v': return "\\x0B";
@@ -465,7 +467,7 @@ private:
         whole.push_back(in_[at_++]);
       return whole;
     }
-    // A letter without a meaning is itself.
+    // An escaped letter without a meaning is the letter.
     return std::isalnum(static_cast<unsigned char>(c)) != 0 ? std::string(1, c)
                                                             : std::string{'\\', c};
   }
@@ -504,7 +506,7 @@ private:
     const std::string_view category = category_of(lower);
     if (category.empty() && !posix_members(lower).empty())
       return take_set(members, posix_members(lower), negated);
-    // PCRE2 takes the name of a script for all characters that are used with it.
+    // In PCRE2 the name of a script also means characters that are used with the script.
     const std::string script = "{sc:" + std::string(name) + "}";
     const std::string plain = "{" + std::string(name) + "}";
     members.plain += negated ? "\\P" : "\\p";
@@ -514,7 +516,8 @@ private:
       members.plain += name.size() > 2 && compiles("\\p" + script) ? script : plain;
   }
 
-  // Behind "[": up to and with its "]". Operands of && are unions of members; the class negates all of them together.
+  // Translates a class after its "[", including its "]". Operands of && are unions of members; ^
+  // negates the whole class.
   std::string char_class() {
     constexpr int kDeepest = 64;
     if (++depth_ > kDeepest) damaged("classes are nested too deep");
@@ -559,7 +562,7 @@ private:
     }
   }
 
-  // [:alpha:] and [:^alpha:]; false: a class that begins with a colon.
+  // Translates [:alpha:] and [:^alpha:]; returns false for a class that begins with a colon.
   bool take_posix(Members& members) {
     const size_t end = in_.find(":]", at_ + 2);
     if (end == std::string_view::npos) return false;

@@ -1,5 +1,6 @@
-// The template that puts bos before a text and eos behind it, for files that say so in a flag: add_bos_token and add_eos_token
-// of tokenizer_config.json, tokenizer.ggml.add_bos_token of GGUF.
+// This file makes the template that adds bos before and eos after a text. Files request it with a
+// flag: add_bos_token and add_eos_token of tokenizer_config.json, tokenizer.ggml.add_bos_token of
+// GGUF.
 
 #include "text/json_reader.h"
 #include "text/tokenizer/parts.h"
@@ -25,7 +26,7 @@ TreeJson template_around(const std::string& bos, const std::string& eos) {
 
 namespace {
 
-// Whether a post-processor puts tokens anywhere, or says that it puts none.
+// Returns true when a post-processor decides which tokens are added, which may be none.
 bool places_tokens(const TreeJson& post_processor) {
   const TreeJson* type = find_member(post_processor, "type");
   if (type == nullptr || !type->is_string()) return false;

@@ -16,7 +16,8 @@ using Spans = std::vector<std::pair<size_t, size_t>>;
 
 constexpr size_t kPiece = size_t{1} << 16; // bytes between two checks of the task
 
-// Cuts every piece; find(piece, stretches, task) lists matches and gaps inside one piece.
+// Cuts every piece. find(piece, stretches, task) lists the matches of one piece and the text
+// between them.
 template <class F> void cut_pieces(Pieces& pieces, Behavior behavior, bool invert, F&& find) {
   Spans out;
   out.reserve(pieces.spans.size() * 2);
@@ -32,8 +33,8 @@ template <class F> void cut_pieces(Pieces& pieces, Behavior behavior, bool inver
   pieces.spans = std::move(out);
 }
 
-// Runs of characters with the same answer. merge = false: every matching character is a stretch of
-// its own.
+// Finds runs of characters that match or do not match. merge = false: every matching character is
+// its own stretch.
 template <class P>
 void find_chars(std::string_view text, bool merge, std::vector<Stretch>& out, const Task* task,
                 P&& matches) {
@@ -251,7 +252,8 @@ std::unique_ptr<PreTokenizer> read_metaspace(const TreeJson& json, const std::st
                                                  bool_member(json, "split", where, true));
 }
 
-// Scripts of Unicode as PCRE2 names them, without Common, Han and what counts as Han.
+// Scripts of Unicode by their names in PCRE2, without Common, Han and the scripts that count as
+// Han.
 constexpr std::string_view kScripts =
     "adlam ahom anatolianhieroglyphs arabic armenian avestan balinese bamum bassavah batak "
     "bengali bhaiksuki bopomofo brahmi braille buginese buhid canadianaboriginal carian "
@@ -272,8 +274,9 @@ constexpr std::string_view kScripts =
     "tamil tangsa tangut telugu thaana thai tibetan tifinagh tirhuta toto ugaritic vaii "
     "vithkuqi wancho warangciti yezidi yiii zanabazarsquare";
 
-// Runs of one script. Hiragana, katakana and U+30FC count as Han; spaces and characters without a script belong to the run
-// before them, and to none at the begin of a text.
+// Returns a pattern for runs of one script. Hiragana, katakana and U+30FC count as Han. Spaces and
+// characters without a script belong to the run before them, and to no run at the beginning of a
+// text.
 std::string script_runs() {
   const std::string any = R"( \p{sc:unknown})";
   const std::string han = R"(\p{sc:han}\p{sc:hiragana}\p{sc:katakana}\x{30FC})";

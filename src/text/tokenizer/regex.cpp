@@ -43,7 +43,7 @@ Regex::Regex(std::string_view pattern, std::string_view what) : impl_(std::make_
   const std::string translated = oniguruma_to_pcre2(pattern, what);
   int error = 0;
   PCRE2_SIZE offset = 0;
-  // No lookbehind surprises in libraries that allow \C: it would cut a character.
+  // \C is refused, because it would cut a character.
   impl_->code =
       pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
                     PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
@@ -124,7 +124,8 @@ bool Regex::Search::next(size_t& begin, size_t& end) {
       s.former_end = end;
       return true;
     }
-    // Nothing directly behind a match: go on one character further.
+    // An empty match directly after a match does not count; the search continues after one
+    // character.
     if (s.at >= s.text.size()) return false;
     s.at += static_cast<size_t>(char_at(s.text, s.at).size);
   }
@@ -185,7 +186,7 @@ void find_stretches(const Regex& regex, std::string_view text, std::vector<Stret
 void cut(const std::vector<Stretch>& stretches, Behavior behavior,
          std::vector<std::pair<size_t, size_t>>& out) {
   const size_t first = out.size();
-  bool joins_next = false; // the last piece waits for what follows
+  bool joins_next = false; // the last piece joins the next stretch
   bool former_match = false;
   for (const Stretch& s : stretches) {
     const bool have = out.size() > first;

@@ -31,7 +31,8 @@ constexpr RoleKeys kRoleKeys[] = {{"bos_token", "bos_token_id", &SpecialIds::bos
                                   {"eos_token", "eos_token_id", &SpecialIds::eos},
                                   {"pad_token", "pad_token_id", &SpecialIds::pad},
                                   {"mask_token", "mask_token_id", &SpecialIds::mask}};
-// Special in transformers too, without a job here. eot and eom end an answer (Tokenizer::ends).
+// Tokens that are special in transformers and have no role here. eot and eom end an answer
+// (Tokenizer::ends).
 constexpr const char* kOtherKeys[] = {"eot_token", "eom_token", "unk_token", "sep_token",
                                       "cls_token"};
 
@@ -95,7 +96,8 @@ void read_decoder(const TreeJson& config, const std::string& where, SpecialFiles
   }
 }
 
-// {"token": id}: the form of before added_tokens_decoder, which goes before it.
+// Reads {"token": id}, an older form of added_tokens_decoder. Tokens of the newer form have
+// priority.
 void read_added_tokens(const TreeJson& object, SpecialFiles& files) {
   for (const auto& [text, id] : object.items()) {
     const bool known = std::any_of(files.added.begin(), files.added.end(),
@@ -121,7 +123,7 @@ std::string shown(const std::string& text) {
   return replace_invalid(std::string_view(text).substr(0, 40));
 }
 
-// A token of the vocabulary that a file names is found whole in a text, as tokenizer.json's added tokens are.
+// Makes a named token of the vocabulary an added token, so that it is found whole in a text.
 void mark_special(const std::string& key, const std::string& text, const std::string& where,
                   TokenizerParts& parts) {
   if (AddedToken* token = find_added(parts, text)) {

@@ -1,6 +1,7 @@
 #pragma once
-// What the files next to a tokenizer.json say about special tokens: tokenizer_config.json, special_tokens_map.json,
-// added_tokens.json, generation_config.json and config.json. A token or its role may stand in any of them.
+// Special files are stored next to a tokenizer.json and may name special tokens and their roles:
+// tokenizer_config.json, special_tokens_map.json, added_tokens.json, generation_config.json and
+// config.json.
 
 #include "base/files.h"
 #include "text/tokenizer/parts.h"
@@ -12,24 +13,25 @@
 
 namespace dllm::text {
 
-// Spellings of an end token in use, which count where no file names one.
+// Usual spellings of an end token, which are used when no file names an end token.
 inline constexpr const char* kUsualEnds[] = {"<|eos|>",         "</s>",  "<|endoftext|>",
                                              "<|end_of_text|>", "<eos>", "[SEP]"};
 
 struct SpecialFiles {
-  std::vector<AddedToken> added; // of added_tokens_decoder and added_tokens.json, by id
-  // (key, text) of tokens with a role, and of others that are special wherever they stand. Of two with one key the
-  // last counts.
+  std::vector<AddedToken> added; // from added_tokens_decoder and added_tokens.json, by id
+  // (key, text) of tokens with a role and of other special tokens. The last entry of a key counts.
   std::vector<std::pair<std::string, std::string>> named;
-  SpecialIds ids;            // of generation_config.json, else of config.json
-  std::vector<int64_t> ends; // all end tokens that these two files number, each once
+  SpecialIds ids;            // from generation_config.json, else from config.json
+  std::vector<int64_t> ends; // ids of all end tokens in these two files, each once
 };
 
-// Files that the source does not have say nothing. Fails with data_loss for one that does not hold a JSON object.
+// Reads the files; a file may be absent. Fails with data_loss for a file that does not hold a JSON
+// object.
 SpecialFiles read_special_files(const Source& source);
 
-// Adds what the files say to the parts that tokenizer.json gave; tokenizer.json has priority. A named text that is not
-// a token is reported in the log. Fails with data_loss where two files give a number to different tokens.
+// Adds the tokens and roles of the files to the parts of tokenizer.json, which have priority. Logs
+// each named text that is not a token. Fails with data_loss when two files assign one id to
+// different tokens.
 void add_special_files(const SpecialFiles& files, const std::string& where, TokenizerParts& parts);
 
 } // namespace dllm::text

@@ -1,4 +1,5 @@
-// Special tokens: added tokens, which are found in a text, and the post-processor, which puts some around it.
+// This file has the added tokens, which are found in a text, and the post-processor, which adds
+// tokens around a text.
 #include "text/tokenizer/parts.h"
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-// The vocabulary, and the models Unigram and WordPiece (bpe.cpp has BPE).
+// This file has the vocabulary and the models Unigram, WordPiece and WordLevel (bpe.cpp has BPE).
 #include "text/tokenizer/token_model.h"
 
 #include "base/error.h"

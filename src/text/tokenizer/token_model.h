@@ -1,6 +1,6 @@
 #pragma once
-// How one word becomes token numbers: the vocabulary and the "model" part of tokenizer.json (Unigram,
-// WordPiece, byte pair encoding).
+// A TokenModel turns one word into token ids: it is the "model" part of tokenizer.json (Unigram,
+// WordPiece, WordLevel, byte pair encoding). This header also declares the vocabulary.
 
 #include "base/task.h"
 #include "text/tokenizer/flat_map.h"
@@ -15,21 +15,22 @@
 
 namespace dllm::text {
 
-// Tokens and their numbers. Numbers may have holes; a token may have several numbers, then the last one added counts.
+// Tokens and their ids. Some ids may be unused. A token may have several ids, of which find()
+// returns the last that was added.
 class Vocabulary {
 public:
-  // Fails with data_loss when the number is taken by another token or far above what `expected`
-  // tokens need.
+  // Fails with data_loss when another token has the id, or the id is far above `expected`, the
+  // number of tokens.
   void add(std::string_view token, int64_t id, int64_t expected);
-  // -1 when there is none.
+  // Returns the id, or -1 for an unknown token.
   int32_t find(std::string_view token) const;
   bool has(int32_t id) const {
     return id >= 0 && static_cast<size_t>(id) < tokens_.size() && used_[static_cast<size_t>(id)];
   }
   // REQUIRES: has(id).
   const std::string& token(int32_t id) const { return tokens_[static_cast<size_t>(id)]; }
-  int64_t size() const { return static_cast<int64_t>(tokens_.size()); } // highest number + 1
-  int64_t count() const { return count_; }                              // numbers in use
+  int64_t size() const { return static_cast<int64_t>(tokens_.size()); } // largest id + 1
+  int64_t count() const { return count_; }                              // ids in use
 
 private:
   void rebuild(size_t slots);
@@ -42,21 +43,20 @@ private:
 };
 
 struct WordOptions {
-  bool allow_special = false; // false: special tokens are never made out of plain text
-  const Task* task = nullptr; // checked inside long words
+  bool allow_special = false; // true: plain text may become special tokens
+  const Task* task = nullptr; // checked inside long words; may be null
 };
 
-// Immutable after set_special; any number of threads may encode.
+// After set_special() a model does not change, and any number of threads may encode.
 class TokenModel {
 public:
   virtual ~TokenModel() = default;
-  // Appends the numbers of one word, valid UTF-8 and not empty. `vocabulary` is the one it was made
-  // with.
+  // Appends the ids of one word. REQUIRES: word is valid UTF-8 and not empty.
   virtual void encode(std::string_view word, const WordOptions& options,
                       std::vector<int32_t>& out) const = 0;
-  // The "model" object of tokenizer.json, with vocabulary.
+  // Returns the "model" object of tokenizer.json, with vocabulary.
   virtual std::string to_json() const = 0;
-  // Which numbers are special tokens, by id.
+  // special: by id; true: a special token.
   void set_special(std::vector<bool> special) { special_ = std::move(special); }
 
 protected:
@@ -68,19 +68,18 @@ private:
   std::vector<bool> special_;
 };
 
-// "<0x0A>", the spelling of byte tokens in SentencePiece vocabularies.
+// Returns "<0x0A>" for byte 10, the spelling of byte tokens in SentencePiece vocabularies.
 std::string byte_token(unsigned char byte);
-// The byte that such a token stands for, -1: none.
+// Returns the byte of a byte token, or -1 for other tokens.
 int byte_of_token(std::string_view token);
-// {"token": id, ...} of the tokens below `end`, in order of id.
+// Returns {"token": id, ...} in order of id.
 std::string vocabulary_json(const Vocabulary& vocabulary);
 
-// Remembers the tokens of short words: text repeats itself, merging need not.
-
-// Not synchronised: who encodes holds it alone.
+// Stores the tokens of short words, because words repeat and merging takes long. It is not
+// synchronised: one thread at a time may use it.
 class WordCache {
 public:
-  // Null when the word is not known yet.
+  // Returns the ids of the word, or null when they are not stored.
   const std::vector<int32_t>* find(std::string_view word) const {
     const auto found = words_.find(word);
     return found == words_.end() ? nullptr : &found->second;
@@ -101,12 +100,11 @@ private:
   std::unordered_map<std::string, std::vector<int32_t>, Hash, std::equal_to<>> words_;
 };
 
-// Unigram language model (Kudo 2018): of all ways to cut a word into pieces, the one with the
-// greatest sum of log probabilities (Viterbi).
-
+// The Unigram language model (Kudo 2018) cuts a word into the pieces with the greatest sum of log
+// probabilities, which it finds with the Viterbi algorithm.
 class Unigram final : public TokenModel {
 public:
-  // scores: by id, natural logarithms. unk: -1 when the vocabulary has none.
+  // scores: by id, natural logarithms of probabilities. unk: -1 without an unknown token.
   Unigram(std::shared_ptr<const Vocabulary> vocabulary, std::vector<double> scores, int32_t unk,
           bool byte_fallback);
 
@@ -123,12 +121,10 @@ private:
   Trie trie_;
 };
 
-// WordPiece as BERT uses it: the longest token from the front, then the longest of the rest, and so
-// on.
-
+// WordPiece (BERT) repeatedly takes the longest token that begins the rest of the word.
 class WordPiece final : public TokenModel {
 public:
-  // A word of more characters than `limit`, or one that cannot be covered, is `unk`.
+  // A word of more than `limit` characters, or a word that tokens cannot cover, becomes `unk`.
   WordPiece(std::shared_ptr<const Vocabulary> vocabulary, std::string unk, std::string prefix,
             int64_t limit);
 
@@ -145,8 +141,7 @@ private:
   size_t longest_ = 0; // bytes of the longest token
 };
 
-// A word is a token as it stands, or unknown.
-
+// WordLevel looks up the whole word, which is one token or unknown.
 class WordLevel final : public TokenModel {
 public:
   WordLevel(std::shared_ptr<const Vocabulary> vocabulary, std::string unk);
@@ -162,25 +157,24 @@ private:
   int32_t unk_id_; // -1: none
 };
 
-// Byte pair encoding (Sennrich et al. 2016): a word starts as characters, and the pair with the
-// lowest rank is merged until none is left.
-
 struct BpeSettings {
-  std::string unk;            // "": characters without a token vanish
+  std::string unk;            // token of unknown characters; "": they are left out
   std::string subword_prefix; // before each character but the first ("##")
   std::string word_suffix;    // after the last character ("</w>")
-  bool fuse_unk = false;      // neighbouring unknown characters give one token
+  bool fuse_unk = false;      // neighbouring unknown characters make one token
   bool byte_fallback = false; // unknown characters become <0xXX> tokens where these exist
-  bool ignore_merges = false; // a word that is a token is taken whole
+  bool ignore_merges = false; // a word that is a token becomes this token without merges
 };
 
 struct Merge {
   int32_t left;
   int32_t right;
   int32_t result;
-  int32_t rank; // lower merges first
+  int32_t rank; // the merge with the lowest rank comes first
 };
 
+// Byte pair encoding (Sennrich et al. 2016) begins with the characters of a word and merges the
+// pair with the lowest rank until no pair of the list is left.
 class Bpe final : public TokenModel {
 public:
   Bpe(std::shared_ptr<const Vocabulary> vocabulary, std::vector<Merge> merges,
@@ -200,7 +194,8 @@ private:
   void start(std::string_view word, std::vector<Symbol>& symbols) const;
   void merge_short(std::vector<Symbol>& symbols) const;
   void merge_long(std::vector<Symbol>& symbols, const Task* task) const;
-  // The character as the vocabulary spells it at its place in a word; may be written to `buffer`.
+  // Returns the character with the prefix or suffix of its place in the word. The text may be
+  // stored in `buffer`.
   std::string_view with_affixes(std::string_view piece, bool first, bool last,
                                 std::string& buffer) const;
   const Step* step(int32_t left, int32_t right) const {
@@ -211,20 +206,22 @@ private:
   std::vector<Merge> merges_;
   BpeSettings settings_;
   FlatMap<Step> steps_;
-  std::array<int32_t, 0x250> small_{}; // token of each character up to Latin Extended-B
-  std::array<int32_t, 256> bytes_{};   // token of <0xXX>
+  std::array<int32_t, 0x250> small_{}; // ids of the characters up to Latin Extended-B
+  std::array<int32_t, 256> bytes_{};   // ids of <0xXX>
   int32_t unk_ = -1;
 };
 
-// The byte alphabet of GPT-2: every byte has one printable character, so that a vocabulary is text.
-// 188 bytes are themselves; the other 68 become U+0100 onwards, in order.
+// The functions below use the byte alphabet of GPT-2, in which every byte has one printable
+// character, so that a vocabulary is text. The characters of 188 bytes have the code of the byte;
+// the other 68 bytes have U+0100 and the following codes, in order.
 
 char32_t byte_char(unsigned char byte);
-// -1: the character stands for no byte.
+// Returns the byte of a character, or -1 outside the alphabet.
 int char_byte(char32_t code);
 // Appends the characters of all bytes.
 void append_byte_chars(std::string& out, std::string_view bytes);
-// The bytes of a token; false (and nothing appended) when a character stands for none.
+// Appends the bytes of a token. Returns false, and appends nothing, when the token has a character
+// outside the alphabet.
 bool append_bytes(std::string& out, std::string_view token);
 
 // The word pattern of GPT-2.

@@ -1,4 +1,4 @@
-// Loading and saving of a Tokenizer: which files, and which tokens have a job.
+// This file loads and saves a Tokenizer: it finds the files and the tokens with a role.
 #include "base/error.h"
 #include "base/files.h"
 #include "ckpt/checkpoint_folder.h"
@@ -20,7 +20,7 @@ constexpr const char* kConfigJson = "tokenizer_config.json";
 constexpr const char* kChatTemplate = "chat_template.jinja";
 constexpr std::string_view kGgufEnding = ".gguf";
 
-// Spellings in use, looked for when no option and no file names a token.
+// Usual spellings of tokens, which are used when no option and no file names a token.
 constexpr const char* kUsualBegins[] = {"<|bos|>", "<s>", "<|begin_of_text|>", "<bos>", "[CLS]"};
 constexpr const char* kUsualPads[] = {"<|pad|>", "<pad>", "[PAD]"};
 constexpr const char* kUsualMasks[] = {"<|mask|>", "<mask>", "[MASK]", "<|mdm_mask|>", "<|MASK|>"};
@@ -37,7 +37,7 @@ const Role kRoles[] = {{"bos", "bos_token", &SpecialIds::bos, kUsualBegins},
                        {"pad", "pad_token", &SpecialIds::pad, kUsualPads},
                        {"mask", "mask_token", &SpecialIds::mask, kUsualMasks}};
 
-// "chat_template" of tokenizer_config.json: a text, or a list of texts with names.
+// Reads "chat_template" of tokenizer_config.json, which is a text or a list of texts with names.
 std::vector<ChatSource> read_chat_templates(const TreeJson& config, const std::string& where) {
   const TreeJson* value = find_member(config, "chat_template");
   if (value == nullptr) return {};
@@ -55,7 +55,7 @@ std::vector<ChatSource> read_chat_templates(const TreeJson& config, const std::s
   return sources;
 }
 
-// What to_json() begins with: no other program writes these members in one line.
+// The beginning of to_json(); no other program writes these members in one line.
 constexpr std::string_view kOwnBegin =
     R"({"version":"1.0","truncation":null,"padding":null,"added_tokens":[)";
 
@@ -65,7 +65,7 @@ bool is_own_tokenizer(const std::string& path) {
   return file.read(0, static_cast<int64_t>(kOwnBegin.size())).text() == kOwnBegin;
 }
 
-// config_json() names roles and templates, and nothing else.
+// config_json() has only roles and templates.
 bool is_own_config(const std::string& path) {
   const TreeJson config = parse_tree(read_text(path), path);
   if (!config.is_object() || !config.contains("tokenizer_class")) return false;
@@ -103,7 +103,8 @@ bool names_one_of(std::string text, std::initializer_list<const char*> words) {
                      [&](const char* word) { return text.find(word) != std::string::npos; });
 }
 
-// How the tokenizer of vocab.json and merges.txt cuts words: its class says it, else the family of the model next to it.
+// Returns the scheme in which the tokenizer of vocab.json and merges.txt cuts words. Its class
+// names the scheme, else the family of the model next to it.
 std::string scheme_of(const Source& source) {
   const std::string own = member_of(source, kConfigJson, "tokenizer_class");
   const std::string family = member_of(source, "config.json", "model_type");
@@ -119,8 +120,8 @@ std::string scheme_of(const Source& source) {
                  family.empty() ? "unknown" : family);
 }
 
-// add_prefix_space of tokenizer_config.json: every word that the pre-tokenizer gives its last step
-// begins with a space.
+// Applies add_prefix_space of tokenizer_config.json: every word that the pre-tokenizer passes to
+// its last step begins with a space.
 void read_prefix_space(const Source& source, TreeJson& pre_tokenizer) {
   if (!source.has(kConfigJson)) return;
   const std::string where = source.describe() + "/" + kConfigJson;
@@ -139,7 +140,7 @@ std::shared_ptr<Tokenizer> Tokenizer::load(const std::string& path, const Option
     fail(Code::not_found, "there is no file or folder {}", from);
   if (is_directory(from) || from.ends_with(kGgufEnding))
     return load(*ckpt::open_model_source(from), options);
-  // A file of any name; tokenizer_config.json in the same folder counts.
+  // A file of any name; tokenizer_config.json in the same folder is read too.
   TokenizerParts parts = read_tokenizer_json(read_bytes(from).text(), from);
   const std::string folder = parent_path(from);
   return finish(std::move(parts), *open_source(folder.empty() ? "." : folder), options);
@@ -180,7 +181,7 @@ std::shared_ptr<Tokenizer> Tokenizer::finish(TokenizerParts parts, const Source&
     parts.chat_templates = read_chat_templates(config, where);
     read_template_flags(config, where, parts);
   }
-  // The newer of the two places wins, as it does where these files come from.
+  // The newer of the two places has priority, as in transformers.
   if (source.has(kChatTemplate)) {
     parts.chat_templates = {{"default", std::string(source.open(kChatTemplate).text())}};
   }

@@ -1,4 +1,4 @@
-// A tokenizer from the vocabulary that a GGUF file carries.
+// This file makes a tokenizer from the vocabulary of a GGUF file.
 #include "base/error.h"
 #include "base/log.h"
 #include "base/named_table.h"
@@ -54,8 +54,8 @@ std::vector<Merge> byte_level_merges(const GgufVocabulary& v, const Vocabulary& 
   return make_merges(vocabulary, pairs, "", v.name);
 }
 
-// SentencePiece's BPE merges the pair whose token has the best score: every way to cut a token in
-// two tokens is a merge with the rank of its score.
+// SentencePiece's BPE merges the pair whose token has the best score. Every way to cut a token into
+// two tokens is therefore a merge, with the rank of the token's score.
 std::vector<Merge> merges_by_score(const GgufVocabulary& v, const Vocabulary& vocabulary) {
   std::vector<int32_t> order(v.tokens.size());
   std::iota(order.begin(), order.end(), 0);
@@ -110,7 +110,7 @@ void use_sentence_piece(const GgufVocabulary& v, TokenizerParts& parts,
   parts.decoder = {{"type", "Sequence"}, {"decoders", decoders}};
 }
 
-// Where a file does not say it, llama.cpp begins texts of SentencePiece and Llama 3 with bos.
+// Without a flag in the file, llama.cpp begins texts of SentencePiece and Llama 3 with bos.
 bool begins_with_bos(const GgufVocabulary& v) {
   return v.add_bos.value_or(v.model == "llama" || v.pre == "llama-bpe" || v.pre == "llama3" ||
                             v.pre == "llama-v3");
@@ -127,7 +127,7 @@ TreeJson around(const GgufVocabulary& v) {
 
 namespace {
 
-// Converters write [PAD7] for rows of the model beyond its tokenizer: these ids have no token.
+// Converters write [PAD7] for rows of the model that its tokenizer lacks; these ids have no token.
 bool fills_up(const GgufVocabulary& v, size_t id) {
   const std::string& token = v.tokens[id];
   return !v.types.empty() && v.types[id] == kUnused && token.starts_with("[PAD") &&

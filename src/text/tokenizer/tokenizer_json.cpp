@@ -87,7 +87,7 @@ void read_unigram(const TreeJson& json, const std::string& where, TokenizerParts
 void read_model(const TreeJson& json, const std::string& where, TokenizerParts& parts) {
   if (!json.is_object())
     fail(Code::data_loss, "{} must be an object, found {}", where, json.type_name());
-  // Old files leave the type out.
+  // Old files have no type.
   std::string type = string_member(json, "type", where, "");
   if (type.empty()) type = find_member(json, "merges") != nullptr ? "BPE" : "WordPiece";
   if (type == "Unigram") return read_unigram(json, where, parts);
