@@ -5,7 +5,7 @@
 namespace dllm::lua {
 namespace {
 
-// Words between spaces.
+// Returns true when `words`, a list with spaces, contains `word`.
 bool lists(std::string_view words, std::string_view word) {
   if (word.empty()) return false;
   for (size_t at = words.find(word); at != std::string_view::npos; at = words.find(word, at + 1)) {
@@ -61,7 +61,8 @@ constexpr Row kFunctions[] = {
 
 constexpr std::string_view kNotSafe = "dllm_trainer_add_sink";
 
-// Text parameters that are names in a registry, keys of an object, or text. Every other one is a path.
+// Text parameters that are names in a registry, keys of an object, roles or values. Every other
+// text parameter is a path.
 constexpr std::string_view kNames = "name key kind role value";
 
 // ---- options, by kind ----
@@ -71,7 +72,7 @@ constexpr std::string_view kNumberKinds = "chat checkpoint dataset decoder forwa
                                           "objective plan quantize save schedule sink slot "
                                           "tokenizer tokenizer_train trainer";
 
-// Texts, lists and choices that reach nothing; of kind engine also numbers.
+// Texts, lists and choices that do not reach files or native code; for kind engine also numbers.
 constexpr Row kPlain[] = {
     {"chat", "template name tools variables"},
     {"checkpoint", "script_state"},
@@ -106,8 +107,8 @@ FunctionUse function_use(std::string_view name) {
   const std::string_view expert = "dllmx_", usual = "dllm_";
   const bool is_expert = name.starts_with(expert);
   if (!is_expert && !name.starts_with(usual)) return FunctionUse::full_only;
-  const size_t begin =
-      is_expert ? 0 : usual.size(); // the noun of an expert function has its prefix
+  // The noun of an expert function has its prefix.
+  const size_t begin = is_expert ? 0 : usual.size();
   const size_t end = name.find('_', is_expert ? expert.size() : begin);
   if (end == std::string_view::npos) return FunctionUse::full_only;
   const bool allowed =

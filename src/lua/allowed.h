@@ -1,6 +1,7 @@
 #pragma once
-// What a script may use below level full: lists of what is allowed, so that a new function or option is refused until
-// someone has decided what it reaches. tests/unit/lua/allowed_test.cpp finds what is in no list.
+// These lists name the functions and options that a script may use below level full. A new function
+// or option is refused until it is added to a list; tests/unit/lua/allowed_test.cpp finds functions
+// and options that no list names.
 
 #include "lua/state.h"
 
@@ -9,22 +10,27 @@
 
 namespace dllm::lua {
 
+// The levels at which a script may call a function.
 enum class FunctionUse {
   every_level,
-  not_safe, // writes to files, or to the host's standard error: from level files on
-  full_only // loads native code, or looks at the whole machine
+  not_safe, // levels files and full: it writes to files or to the host's standard error
+  full_only // level full: it loads native code or reads facts about the machine
 };
-FunctionUse function_use(std::string_view name); // in no list: full_only
+// Returns full_only for a function that no list names.
+FunctionUse function_use(std::string_view name);
 
-// Is this parameter of a function a path? Texts are, unless their name says that they are a name.
+// Returns true for a parameter that is a path. Every text is a path unless its name is listed as a
+// name, key, kind, role or value.
 bool is_path(const Param& param);
 
+// The values that an option may have below level full.
 enum class OptionUse {
   plain,   // any value
-  path,    // a file or folder, checked against the level
-  default_ // its default value alone: it loads native code, or is in no list
+  path,    // a file or folder that the level allows
+  default_ // only its default value: it loads native code, or no list names it
 };
-// is_number: a whole or real number, or a yes or no. A number is plain in a kind whose numbers are sizes, seeds and rates.
+// is_number: the value is a number or a boolean. In kinds whose numbers are sizes, seeds and rates
+// every number is plain.
 OptionUse option_use(std::string_view kind, std::string_view key, bool is_number);
 
 } // namespace dllm::lua

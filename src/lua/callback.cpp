@@ -7,7 +7,8 @@
 namespace dllm::lua {
 namespace {
 
-// Stack: function, buffer with the event's text. Runs protected, so that nothing Lua throws crosses the library's frames.
+// Stack: function, buffer with the event's text. It runs protected, so that Lua exceptions do not
+// cross the library's frames.
 int call_with_event(lua_State* L) {
   const auto* text = static_cast<const dllm_buffer*>(lua_touserdata(L, 2));
   push_json(L, {static_cast<const char*>(dllm_buffer_data(text)),
@@ -32,7 +33,7 @@ void Callback::set(lua_State* L, int index) {
   lua_pushvalue(L, index);
   function_ = luaL_ref(L, LUA_REGISTRYINDEX);
   lua_pushboolean(L, 0);
-  error_ = luaL_ref(L, LUA_REGISTRYINDEX); // a place that is there when memory is not
+  error_ = luaL_ref(L, LUA_REGISTRYINDEX); // a reserved slot, usable when memory is exhausted
 }
 
 int32_t Callback::trampoline(const dllm_event* event, void* user_data) {

@@ -12,7 +12,8 @@ namespace {
 
 // ---- pcall, xpcall ----
 
-// After the protected call, at once or when a coroutine goes on. extra: values below the results to skip.
+// Runs after the protected call, also when a coroutine continues. extra: number of values below the
+// results to skip.
 int finish(lua_State* L, int status, lua_KContext extra) {
   pass_stop_on(L);
   if (status == LUA_OK || status == LUA_YIELD) return lua_gettop(L) - static_cast<int>(extra);
@@ -28,7 +29,8 @@ int protected_call(lua_State* L) {
   return finish(L, lua_pcallk(L, lua_gettop(L) - 2, LUA_MULTRET, 0, 0, finish), 0);
 }
 
-// The handler of xpcall: a script's own runs where the error was raised, and not at all when the call must stop.
+// The handler of xpcall. It calls the script's handler where the error was raised, but not when the
+// call must stop.
 int guarded_handler(lua_State* L) {
   if (shared(L).stop != DLLM_OK) return 1;
   lua_settop(L, 1);
@@ -87,7 +89,7 @@ const char* next_piece_of_function(lua_State* L, void*, size_t* size) {
   return piece;
 }
 
-// Text chunks only below level full: bytecode can crash the interpreter.
+// Below level full only text chunks are loaded, because bytecode can crash the interpreter.
 const char* mode_of(lua_State* L) {
   return shared(L).level == Level::full ? luaL_optstring(L, 3, "bt") : "t";
 }
@@ -120,7 +122,7 @@ int load(lua_State* L) {
 
 // ---- coroutines ----
 
-// `co` is the running coroutine in this scope. A stopped call starts none.
+// Makes `co` the running coroutine in this scope. A stopped call does not start a coroutine.
 class Running {
 public:
   Running(lua_State* L, lua_State* co) : own_(shared(L)), before_(own_.running) {
@@ -138,7 +140,7 @@ private:
   lua_State* before_;
 };
 
-// The results of a resume are moved to L; -1: one error value was.
+// Moves the results of a resume to L and returns their number, or -1 for one error value.
 int resume_here(lua_State* L, lua_State* co, int arguments) {
   if (!lua_checkstack(co, arguments)) {
     lua_pushliteral(L, "too many arguments to resume");
@@ -198,7 +200,7 @@ int coroutine_wrap(lua_State* L) {
   return 1;
 }
 
-// Lua's own function (the upvalue), which may run functions that close variables.
+// Calls Lua's function (the upvalue), which may run functions that close variables.
 int coroutine_close(lua_State* L) {
   int results = 0;
   if (lua_State* co = lua_tothread(L, 1); co != nullptr) {
@@ -221,7 +223,8 @@ int resume(lua_State* L, lua_State* co, int arguments, int* results) {
 
 void reset(lua_State* L, lua_State* co) {
   const Running running(L, co);
-  // Lua leaves hooks off in a coroutine that a hook's error ended, so that nothing could stop what closes its variables.
+  // Lua turns hooks off in a coroutine that an error of a hook ended. Without hooks the functions
+  // that close its variables could not be stopped.
   co->allowhook = 1;
   lua_resetthread(co);
 }

@@ -7,12 +7,13 @@
 namespace dllm::lua {
 namespace {
 
-// A table with a finalizer owns a userdata that only it reaches: registry[kGuards][table] = guard, weak by key. The
-// guard's own finalizer, which Lua calls when the table is garbage, runs the table's.
+// A table with a finalizer owns a guard, a userdata that only the table reaches:
+// registry[kGuards][table] = guard, with weak keys. Lua calls the guard's own finalizer when the
+// table is garbage, and it runs the finalizer of the table.
 constexpr const char* kGuards = "dllm.finalizers";
 constexpr const char* kGuardType = "dllm.finalizer";
 
-// In the coroutine: table -> its metatable's __gc is called with it.
+// Runs in the coroutine: calls the metatable's __gc with the table.
 int call_finalizer(lua_State* L) {
   if (lua_getmetatable(L, 1) == 0) return 0;
   lua_pushliteral(L, "__gc");
@@ -53,14 +54,14 @@ void guard_table(lua_State* L, int table) {
 
 int run_guard(lua_State* L) {
   const Shared& own = shared(L);
-  if (own.closing || own.stop != DLLM_OK) return 0; // a stopped call runs no more of the script
+  if (own.closing || own.stop != DLLM_OK) return 0; // a stopped call does not run the script
   lua_settop(L, 1);
   lua_getiuservalue(L, 1, 1);
   lua_getfield(L, LUA_REGISTRYINDEX, kGuards);
   lua_pushvalue(L, 2);
   lua_pushnil(L);
   lua_rawset(L, -3);  // the finalizer may set a new one
-  if (!own.in_call) { // the host's own work: a later collection finds the table again
+  if (!own.in_call) { // no script runs: a later collection finds the table again
     guard_table(L, 2);
     return 0;
   }
@@ -89,7 +90,8 @@ int set_metatable(lua_State* L) {
     lua_pushliteral(L, "__gc");
     if (lua_rawget(L, 2) != LUA_TNIL) {
       guard_table(L, 1);
-      // Lua marks an object for finalization when its metatable has __gc now; the guard does that instead.
+      // Lua marks an object for finalization when its metatable has __gc at this call. The guard
+      // replaces this, so __gc is absent during the call.
       lua_pushliteral(L, "__gc");
       lua_pushnil(L);
       lua_rawset(L, 2);

@@ -20,7 +20,7 @@ constexpr int64_t kStepsPerValue = 2;
   raise(L, "invalid_argument", message);
 }
 
-// Counts what both directions count.
+// Counts values and depth in both directions.
 class Count {
 public:
   explicit Count(lua_State* L) : L_(L) {}
@@ -105,7 +105,7 @@ private:
     open_.pop_back();
     return placed();
   }
-  // The value on top goes into the innermost table: below it is that table, or its key.
+  // Stores the value on top in the innermost table, which is below it, or below its key.
   bool placed() {
     if (open_.empty()) return true;
     if (open_.back() == kObject)
@@ -121,7 +121,8 @@ private:
   size_t byte_ = 0;
 };
 
-// Bytes of the longest part between quotes, commas and brackets: no text or number is longer.
+// Returns the bytes of the longest part between quotes, commas and brackets. No text or number is
+// longer.
 size_t longest_word(lua_State* L, std::string_view text) {
   constexpr size_t kPiece = size_t{1} << 16;
   size_t longest = 0, begin = 0;
@@ -194,7 +195,7 @@ private:
     out_ += Json(std::string(data, size)).dump(-1, ' ', false, Json::error_handler_t::replace);
   }
 
-  // The length of a table with keys 1..n and no other, or 0.
+  // Returns n for a table with only the keys 1..n, else 0.
   lua_Integer sequence_length(int index) {
     const auto length = static_cast<lua_Integer>(lua_rawlen(L_, index));
     lua_Integer keys = 0;

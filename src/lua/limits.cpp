@@ -74,7 +74,7 @@ void start_budget(lua_State* L, dllm_task* task) {
 
 namespace {
 
-// old_size of a new block is the type of the object it is for.
+// Checks the limits of a block. For a new block lua_Alloc's old_size is the type of its object.
 bool is_allowed(const Shared& own, bool is_new_text, size_t size, int64_t after) {
   if (own.level != Level::full && size > (is_new_text ? kMostText : kMostBlock)) return false;
   if (own.limit == 0 || after <= own.heap) return true;
@@ -110,10 +110,11 @@ void* allocate(void* data, void* block, size_t old_size, size_t new_size) {
 
 namespace {
 
-// Bytes of what an object keeps that are no arrays: a made one by its arguments, a tokenizer also by its tokens.
+// Returns the bytes of a new object without its arrays. They are estimated from the arguments of
+// the call, and for a tokenizer also from its tokens.
 int64_t bytes_of_made(const Call& call, const Param& p, void* handle) {
   constexpr int64_t kBytesPerByte = 4, kBytesPerToken = 256, kCopies = 2;
-  if (p.noun == "batch" || p.noun == "tensor") return 0; // arrays alone
+  if (p.noun == "batch" || p.noun == "tensor") return 0; // has only arrays
   int64_t bytes = call.text_bytes * kBytesPerByte + call.option_bytes;
   for (size_t i = 0; i < call.storage.size(); ++i) {
     if (call.function.params[i].kind == ParamKind::array)
@@ -129,7 +130,7 @@ void charge_box(Shared& own, Box& box, int64_t bytes) {
   own.library->add(bytes);
 }
 
-// The whole charge of an object that grows and shrinks.
+// Sets the charge of an engine, which grows and shrinks.
 void charge_engine(Shared& own, Box& box) {
   constexpr int64_t kBytes = 1024, kBytesPerThread = int64_t{1} << 20;
   int64_t threads = 0;
@@ -161,9 +162,8 @@ void collect_before(lua_State* L, const Function& function) {
 }
 
 void charge_library(lua_State* L, const Call& call) {
-  constexpr int64_t kBytesPerByte = 4,
-                    kBytesPerOption =
-                        24; // "1," of a list may become a text of 32 bytes, and a number
+  // "1," of a list may become a text of 32 bytes, and a number.
+  constexpr int64_t kBytesPerByte = 4, kBytesPerOption = 24;
   const Function& f = call.function;
   Shared& own = shared(L);
   if (own.library == nullptr) return;

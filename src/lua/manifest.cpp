@@ -15,7 +15,8 @@ namespace {
 
 using ManifestJson = nlohmann::json;
 
-// This library itself: a host may have loaded another one with the same names.
+// Returns the handle of this library, because a host may have loaded another one with the same
+// names.
 void* own_library() {
   static void* const handle = [] {
     Dl_info info{};
@@ -76,7 +77,7 @@ bool is_derived(ParamKind kind) {
          kind == ParamKind::error || kind == ParamKind::dst || kind == ParamKind::length;
 }
 
-// Nothing for a function that cannot be called from a script.
+// Returns nothing for a function that scripts cannot call.
 std::optional<Function> read_function(const ManifestJson& json) {
   const auto result = result_of(json.at("returns").at("kind"));
   if (json.at("header") == "dllm/lua.h" || !result) return std::nullopt;
@@ -105,7 +106,7 @@ std::optional<Function> read_function(const ManifestJson& json) {
     for (size_t j = 0; j < function.params.size() && !length.empty(); ++j) {
       if (function.params[j].name == length) function.params[i].length = static_cast<int>(j);
     }
-    // Room of raw bytes: the caller passes the size.
+    // The caller passes the size of an array of raw bytes.
     if (function.params[i].kind == ParamKind::dst && function.params[i].element == Element::byte) {
       function.params[static_cast<size_t>(function.params[i].length)].derived = false;
     }

@@ -33,7 +33,7 @@ bool in_class(int c, int name) {
   return std::isupper(name) != 0 ? !is_member : is_member;
 }
 
-// Depth of recursion, also when an error leaves.
+// Counts the depth of recursion, also when an exception ends it.
 struct Deeper {
   explicit Deeper(int& depth) : depth(depth) { ++depth; }
   ~Deeper() { --depth; }
@@ -63,7 +63,7 @@ const char* Pattern::item_end(const char* p) {
   if (*p != '[') return p + 1;
   ++p;
   if (p < pattern_end_ && *p == '^') ++p;
-  do { // a ']' right after the opening stands for itself
+  do { // a ']' right after the opening is an ordinary character
     if (p >= pattern_end_) luaL_error(L_, "malformed pattern (missing ']')");
     tick();
     const char c = *p++;
@@ -165,7 +165,7 @@ const char* Pattern::repeat_least(const char* s, const char* p, const char* next
   }
 }
 
-// %b %f %1: what they match ends at the result.
+// Matches %b %f %1 and returns the end of the match.
 const char* Pattern::match_escape(const char* s, const char* p, bool& handled) {
   const char name = p[1];
   handled = name == 'b' || name == 'f' || std::isdigit(byte(p + 1)) != 0;
@@ -222,7 +222,7 @@ int Pattern::closed_capture(char digit) {
 
 const char* Pattern::same_as_capture(const char* s, char digit) {
   const Capture& capture = captures_[closed_capture(digit)];
-  if (capture.size < 0) return nullptr; // a position is no text
+  if (capture.size < 0) return nullptr; // a position is not a text
   until_charge_ -= capture.size / 64;
   tick();
   if (end_ - s < capture.size ||

@@ -1,6 +1,6 @@
 #pragma once
-// Lua's patterns, matched in bounded steps: every character compared is charged to the script's budget, so that
-// backtracking can be stopped. The language is that of Lua 5.4 (reference manual, 6.4.1).
+// A Pattern matches the patterns of Lua 5.4 (reference manual, 6.4.1). Every compared character is
+// charged to the script's budget, so that backtracking can be stopped.
 
 #include <lua.h>
 
@@ -12,18 +12,20 @@ namespace dllm::lua {
 
 class Pattern {
 public:
-  // The texts must outlive the object. A leading ^ belongs to the caller.
+  // The texts must outlive the object. The caller removes a leading ^ and handles it.
   Pattern(lua_State* L, std::string_view subject, std::string_view pattern)
       : L_(L), begin_(subject.data()), end_(subject.data() + subject.size()),
         pattern_(pattern.data()), pattern_end_(pattern.data() + pattern.size()) {}
 
-  // The end of a match that starts at `at`, or null. Raises for a malformed pattern and when the call must stop.
+  // Returns the end of a match that starts at `at`, or null. Raises for a malformed pattern and
+  // when the call must stop.
   const char* match(const char* at);
-  // Pushes capture i; the whole match begin..end when the pattern has no captures.
+  // Pushes capture i, or the whole match begin..end when the pattern has no captures.
   void push_capture(int i, const char* begin, const char* end);
-  // Pushes all: at least one value when `begin` is not null.
+  // Pushes all captures and returns their number. Without captures it pushes the whole match,
+  // unless `begin` is null.
   int push_captures(const char* begin, const char* end);
-  // Charges what was compared and not charged yet. Errors are raised in this coroutine from now on.
+  // Charges the compared characters that are not charged yet. Later errors are raised in L.
   void charge_rest(lua_State* L);
 
 private:
@@ -36,7 +38,8 @@ private:
     ptrdiff_t size;
   };
 
-  // p: a place in the pattern. Every function returns the end of the match of what follows p, or null.
+  // s: position in the subject; p: position in the pattern. Every function returns the end of a
+  // match of the pattern from p on, or null.
   const char* match_here(const char* s, const char* p);
   const char* match_escape(const char* s, const char* p, bool& handled);
   const char* repeat_most(const char* s, const char* p, const char* next);
@@ -47,8 +50,8 @@ private:
   const char* same_as_capture(const char* s, char digit);
   int closed_capture(char digit);
 
-  const char* item_end(const char* p);                          // behind a single character class
-  bool fits(const char* s, const char* p, const char* next);    // one character against one class
+  const char* item_end(const char* p);                          // end of a single character class
+  bool fits(const char* s, const char* p, const char* next);    // *s is in class [p, next)
   bool in_set(int c, const char* set, const char* close) const; // set: at '[', close: at ']'
   void tick() {
     if (--until_charge_ < 0) charge_rest(L_);

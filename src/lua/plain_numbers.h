@@ -1,6 +1,6 @@
 #pragma once
-// Numbers that Lua writes have a decimal point in every locale of the host. Included by the changed files of Lua alone
-// (scripts/cmake/Lua.cmake).
+// print_plain() writes numbers with a decimal point in every locale of the host. Only the changed
+// files of Lua include this header (scripts/cmake/Lua.cmake).
 
 #include <locale.h>
 #include <stdio.h>

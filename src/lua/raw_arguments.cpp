@@ -48,7 +48,7 @@ void append_number(lua_State* L, std::vector<std::byte>& bytes, Element element)
   }
 }
 
-// A flat list of numbers, or a string of their bytes.
+// Reads a flat list of numbers, or a string of their bytes.
 int64_t read_elements(lua_State* L, const Function& f, const Param& p, int index, Element element,
                       std::vector<std::byte>& bytes) {
   if (lua_type(L, index) == LUA_TSTRING) {
@@ -76,7 +76,7 @@ int64_t read_elements(lua_State* L, const Function& f, const Param& p, int index
   return count;
 }
 
-// Elements of a shaped array, whose type is the value of the parameter dtype.
+// Reads the elements of a shaped array, whose type is the value of parameter dtype.
 Element element_of_dtype(int32_t dtype) {
   switch (dtype) {
   case DLLM_F32: return Element::f32;
@@ -90,7 +90,8 @@ Element element_of_dtype(int32_t dtype) {
   }
 }
 
-// What the parameters before a shaped array say of it. bytes: -1 when no memory holds that much.
+// The type and size of a shaped array, from the parameters before it. bytes: -1 for a negative
+// extent and for a size that does not fit.
 struct Shaped {
   int32_t dtype = 0;
   int64_t bytes = 0;
@@ -143,7 +144,7 @@ dllm_options* options_from_table(lua_State* L, Call& call, const Param& p, int i
   return options;
 }
 
-// What a run with a callback allows its own object meanwhile.
+// Raises when a run with a callback uses the object and the function may change it.
 void check_idle(lua_State* L, const Call& call, const Param& p, const Box& box) {
   if (box.busy == 0 || p.is_const || call.function.name == "dllm_trainer_set_f64") return;
   raise(L, "failed_precondition",
@@ -168,7 +169,7 @@ void* read_handle(lua_State* L, Call& call, size_t i, int index) {
   if (takes) call.taken = box;
   call.hold(box, i == 0);
   if (p.noun == "options") call.option_bytes += box->bytes;
-  // At its use, when all its keys are set; the schema is that of the parameter.
+  // Options are checked at their use, when all keys are set, with the schema of the parameter.
   if (p.noun == "options" && !p.schema.empty())
     check_options(L, p.schema, static_cast<dllm_options*>(box->handle));
   return box->handle;
@@ -183,7 +184,7 @@ const char* read_text(lua_State* L, Call& call, const Param& p, int index) {
   if (!is_path(p)) return text;
   if (std::strlen(text) != size)
     fail_argument(L, call.function, p, "a path without zero bytes", index);
-  // A sink may have no target; elsewhere it would be the host's current folder.
+  // A sink may have no target. Elsewhere an empty path would mean the host's current folder.
   if (size == 0 && call.function.name != "dllm_trainer_add_sink")
     check_path_given(L, call.function.name + ": " + p.name);
   call.paths.push_back(check_path(L, call.function.name + ": " + p.name, text));
@@ -210,7 +211,7 @@ void Call::hold(Box* box, bool as_self) {
   box->busy += busy;
 }
 
-// One argument of the script into its slot.
+// Reads one argument of the script into its slot.
 void read_argument(lua_State* L, Call& call, size_t i, int index) {
   const Param& p = call.function.params[i];
   Slot& slot = call.values[i];

@@ -35,14 +35,15 @@ ffi_type* ffi_type_of(ResultKind kind) {
   }
 }
 
-// An empty box on the stack: a handle that the call gives never waits for memory.
+// Pushes an empty box before the call, so that no memory is needed for a handle that the call
+// returns.
 void make_box(lua_State* L, Call& call, const std::string& noun) {
   luaL_checkstack(L, 8, "too many results");
   push_box(L, noun, nullptr);
   call.made.push_back(lua_gettop(L));
 }
 
-// Zeros for `count` elements; raises when they are more than the call may take.
+// Fills an array with `count` zeros; raises when the call may not allocate as much.
 void fill_room(lua_State* L, Call& call, size_t i, int64_t count) {
   const int64_t size = element_size(call.function.params[i].element), room = room_left(shared(L));
   if (count > room / size) {
@@ -55,7 +56,8 @@ void fill_room(lua_State* L, Call& call, size_t i, int64_t count) {
   call.values[i].pointer = data_or_null(call.storage[i]);
 }
 
-// Everything the script does not give: outs, rooms, the error.
+// Prepares the parameters that are not arguments of the script: outs, arrays for results, the
+// error.
 void prepare_derived(lua_State* L, Call& call) {
   for (const Param& p : call.function.params) {
     if (p.kind == ParamKind::out_handle) make_box(L, call, p.noun);
@@ -153,7 +155,7 @@ void push_elements(lua_State* L, const std::byte* data, int64_t count, Element e
   }
 }
 
-// The box at a stack index, which was made before the call.
+// Pushes the box at a stack index, which was made before the call, with the handle.
 void push_filled(lua_State* L, int index, void* handle) {
   fill_box(L, *static_cast<Box*>(lua_touserdata(L, index)), handle);
   lua_pushvalue(L, index);
@@ -188,7 +190,8 @@ int push_results(lua_State* L, Call& call, Slot result) {
   return lua_gettop(L) - before;
 }
 
-// Arrays whose size the library returns in out_count: called without room first, then filled.
+// Makes room for an array whose size the library returns in out_count. The function is called once
+// without room and again with room; returns true when it must be called again.
 bool make_room(lua_State* L, Call& call, dllm_status status) {
   if (status != DLLM_OUT_OF_RANGE && status != DLLM_OK) return false;
   int out_count = -1, room = -1;
@@ -234,7 +237,7 @@ int call_checked(lua_State* L, const Function& function) {
     check_engine_value(L, static_cast<const Box*>(lua_touserdata(L, 1))->is_hosts, key,
                        call.values[2].i64);
   }
-  // It is made into tokens at once, which no task ends.
+  // The row is tokenized in one call, which a task cannot stop.
   constexpr int64_t kMostRow = int64_t{1} << 20;
   if (function.name == "dllm_dataset_add" && shared(L).level != Level::full &&
       call.text_bytes > kMostRow) {
@@ -267,8 +270,8 @@ int call_function(lua_State* L) {
   std::string failed;
   try {
     return call_checked(L, function);
-  } catch (const std::exception&
-               e) { // no memory for an argument; Lua's own exceptions are no std::exception
+    // No memory for an argument; Lua's own exceptions are not of type std::exception.
+  } catch (const std::exception& e) {
     failed = function.name + ": " + e.what();
   }
   raise(L, "resource_exhausted", failed);
@@ -286,13 +289,14 @@ void push_raw(lua_State* L) {
   for (const Function& function : manifest().functions) {
     if (function.result == ResultKind::array)
       continue; // arrays of events: Lua gets events as tables
-    // The error and the task of a call are the runner's: a script gets tables, and cannot cancel its host.
+    // The runner owns the error and the task of a call. A script gets errors as tables and cannot
+    // cancel its host.
     if (function.name.starts_with("dllm_error_") || function.name.starts_with("dllm_task_"))
       continue;
     lua_pushlightuserdata(L, const_cast<Function*>(&function));
     lua_pushcclosure(L, call_function, 1);
-    lua_setfield(L, -2,
-                 function.name.c_str() + function.name.find('_') + 1); // without "dllm_", "dllmx_"
+    // The name without "dllm_" or "dllmx_".
+    lua_setfield(L, -2, function.name.c_str() + function.name.find('_') + 1);
   }
   for (const Constant& constant : manifest().constants) {
     lua_pushinteger(L, constant.value);

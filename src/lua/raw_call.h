@@ -1,5 +1,5 @@
 #pragma once
-// Every function of the C ABI as a Lua function, made from the manifest and libffi: no glue by hand.
+// push_raw() makes a Lua function of every function of the C ABI, with the manifest and libffi.
 
 #include "dllm/dllm.h"
 #include "dllm/event.h"
@@ -12,23 +12,25 @@
 
 namespace dllm::lua {
 
-// Pushes a table: function names without "dllm_" and constants without "DLLM_". A Lua function takes the parameters that
-// are not derived, in order, and gives the results in order: value of the call, then outs. Failures raise. Options may be
-// tables; a task that is not given is the one of the running call.
+// Pushes a table with functions, by names without "dllm_", and constants, by names without "DLLM_".
+// A Lua function takes the parameters that are not derived, in order. It returns the value of the
+// call, then the outs in order, and raises failures. Options may be tables. An absent task is the
+// task of the running call.
 void push_raw(lua_State* L);
 
 // ---- callbacks (callback.cpp) ----
-// A C callback that calls a Lua function with the event as a table.
 
+// A C callback that calls a Lua function with the event as a table.
 class Callback {
 public:
   ~Callback();
-  // Keeps the function at `index`.
+  // Keeps the function at stack `index`.
   void set(lua_State* L, int index);
-  // What dllm_*_run calls; user_data is the Callback. An answer of false or DLLM_STOP stops the run; an error parks
-  // itself and returns DLLM_FAIL.
+  // dllm_*_run calls this function; user_data is the Callback. It returns DLLM_STOP when the Lua
+  // function returns false or DLLM_STOP. When the Lua function raises an error, it stores the error
+  // and returns DLLM_FAIL.
   static int32_t trampoline(const dllm_event* event, void* user_data);
-  // Pushes the parked error, the very same object; false when there is none.
+  // Pushes the stored error, the same Lua object, and returns true; false without an error.
   bool rethrow(lua_State* L);
 
 private:
@@ -47,8 +49,8 @@ union Slot {
   double f64;
 };
 
-// A running call: its arguments, what they point at, and what is released after it. Lua errors are C++ exceptions here,
-// so these members are always released.
+// A running call: its arguments, the memory that they point to, and the objects to release after
+// the call. Lua errors are C++ exceptions here, so the destructor always runs.
 struct Call {
   explicit Call(const Function& f)
       : function(f), values(f.params.size()), storage(f.params.size()) {}
@@ -56,20 +58,21 @@ struct Call {
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
-  // The box cannot be closed until the call ends; `as_self`: it runs the call.
+  // Prevents the box from being closed until the call ends. as_self: the call is a function of this
+  // object.
   void hold(Box* box, bool as_self);
 
   const Function& function;
   std::vector<Slot> values;
-  std::vector<std::vector<std::byte>> storage; // arrays, outs and rooms, by parameter
-  std::vector<std::string> paths;              // resolved; reserved, so that their texts stay
+  std::vector<std::vector<std::byte>> storage; // by parameter: arrays, outs, memory for results
+  std::vector<std::string> paths; // resolved paths; reserved, so that the texts do not move
   std::vector<dllm_options*> made_options;
-  std::vector<dllm_buffer*> buffers; // by order of out_buffer parameters
-  std::vector<int> made;             // stack indices of the boxes for handles that the call gives
+  std::vector<dllm_buffer*> buffers; // in the order of the out_buffer parameters
+  std::vector<int> made;             // stack indices of the boxes for handles that the call returns
   Callback callback;
-  Box* taken = nullptr;     // released by the call
-  int64_t text_bytes = 0;   // of bytes and text arguments
-  int64_t option_bytes = 0; // an estimate of what the options take
+  Box* taken = nullptr;     // the box whose handle the call releases
+  int64_t text_bytes = 0;   // bytes of arguments of kinds bytes and text
+  int64_t option_bytes = 0; // estimated bytes of the options
 
 private:
   struct Held {
@@ -79,20 +82,22 @@ private:
   std::vector<Held> held_;
 };
 
-// Reads the argument at stack `index` into parameter i; raises with the function's and the parameter's name.
+// Reads the argument at stack `index` into parameter i. Raises errors that name the function and
+// the parameter.
 void read_argument(lua_State* L, Call& call, size_t i, int index);
-// Null for an empty array.
+// Returns the data, or null for an empty array.
 inline void* data_or_null(std::vector<std::byte>& bytes) {
   return bytes.empty() ? nullptr : bytes.data();
 }
 
 // ---- memory of library objects (limits.cpp) ----
 
-// Collects garbage before a call that makes objects: Lua's collector does not count their memory.
+// Collects garbage before a call that makes objects, because Lua's collector does not count their
+// memory.
 void collect_before(lua_State* L, const Function& function);
-// Charges memory of objects other than arrays to the script.
+// Charges the memory of objects, without arrays, to the script.
 void charge_library(lua_State* L, const Call& call);
-// Raises when the script and its objects are over the limit.
+// Raises when the memory of the script and its objects is above the limit.
 void check_memory(lua_State* L, const Call& call);
 
 } // namespace dllm::lua

@@ -31,7 +31,8 @@ bool is_below(const fs::path& path, const std::vector<std::string>& roots) {
   raise(L, "permission_denied", what, hint);
 }
 
-// The real path of what is there, followed by what is not there yet.
+// Returns the real path of the existing part of a path, followed by the part that does not exist
+// yet.
 fs::path resolve(const fs::path& path, bool& dangling) {
   std::error_code error;
   fs::path there = fs::absolute(path, error).lexically_normal(), rest;
@@ -46,7 +47,7 @@ fs::path resolve(const fs::path& path, bool& dangling) {
   return rest.empty() ? real : real / rest;
 }
 
-// Links inside a folder that lead out of the roots.
+// Checks that no link inside a folder leads out of the roots.
 void check_links(lua_State* L, const fs::path& folder, const std::vector<std::string>& roots,
                  const std::string& where) {
   constexpr int kMostEntries = 100000;
@@ -71,7 +72,7 @@ bool is_empty(const Json& value) {
          (value.is_array() && value.empty());
 }
 
-// Effective values. dllm_options_to_json cannot fail for a living handle and buffer.
+// Returns the effective values. dllm_options_to_json cannot fail for a valid handle and buffer.
 Json values_of(const dllm_options* options) {
   dllm_buffer* out = dllm_buffer_new();
   dllm_options_to_json(options, out, nullptr);

@@ -32,7 +32,7 @@ std::string field(lua_State* L, const char* key) {
 }
 
 std::string read_file(const std::string& path) {
-  // A pipe without a writer hangs, a device never ends.
+  // Only regular files are read: a pipe without a writer blocks, and a device never ends.
   std::error_code ignored;
   const auto status = std::filesystem::status(path, ignored);
   if (std::filesystem::is_directory(status)) {
@@ -51,7 +51,7 @@ std::string read_file(const std::string& path) {
 
 } // namespace
 
-// A script's call. The task is the host's: it is not kept beyond the call.
+// A call of a script. The host owns the task, which is not kept after the call.
 class ScriptCall {
 public:
   explicit ScriptCall(Shared& shared) : shared_(shared) { shared.in_call = true; }
@@ -66,7 +66,7 @@ private:
   Shared& shared_;
 };
 
-// What a host sets is not limited by the steps of its scripts, and runs no finalizer of theirs.
+// While the host sets a value, no step limit applies and no finalizer of a script runs.
 class HostsWork {
 public:
   HostsWork(Shared& shared, lua_State* L)
@@ -91,7 +91,7 @@ struct Runner::State {
     dllm_error_release(shared.error);
   }
 
-  // Runs `body` protected; throws what it raised.
+  // Runs `body` protected and throws its error.
   template <class F> void guarded(F&& body);
   template <class F>
   std::string run(std::string_view args_json, dllm_task* task, F&& push_function);
@@ -100,7 +100,7 @@ struct Runner::State {
   [[noreturn]] void fail_with_top();
 };
 
-// Boxes release their handles; nothing of a script runs.
+// Boxes release their handles; no code of a script runs.
 void Runner::State::close() {
   if (L == nullptr) return;
   shared.closing = true;
@@ -108,7 +108,7 @@ void Runner::State::close() {
   L = nullptr;
 }
 
-// The error table (or the allocator's message) on top of the stack becomes an exception.
+// Throws the error table (or the allocator's message) on top of the stack as an exception.
 void Runner::State::fail_with_top() {
   dllm_status status = DLLM_SCRIPT_FAILED;
   std::string message = "unknown error", hint, trace;
@@ -152,7 +152,8 @@ void Runner::State::open(const RunnerSettings& settings) {
   open_libraries(L, full);
   open_searchers(L, full, settings.path);
   open_boxes(L);
-  // The friendly layer is the embedded module; the raw layer reaches it as an argument and nothing else does.
+  // The module "dllm" is an embedded file. It gets the raw functions as its argument, and no other
+  // code does.
   lua_getglobal(L, "require");
   lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
   push_raw(L);
@@ -178,7 +179,8 @@ void Runner::State::open(const RunnerSettings& settings) {
   lua_setfield(L, -2, "dllm.raw");
 }
 
-// Calls what push_function pushes with the elements of args_json; returns a JSON array of its results.
+// Calls the function that push_function pushes with the elements of args_json. Returns the results
+// as a JSON array.
 template <class F>
 std::string Runner::State::run(std::string_view args_json, dllm_task* task, F&& push_function) {
   start_budget(L, task);
@@ -203,7 +205,7 @@ std::string Runner::State::run(std::string_view args_json, dllm_task* task, F&& 
   };
   const ScriptCall call(shared);
   guarded(body);
-  // It does not matter which handler caught the error that reported it.
+  // A stopped call fails, even if a handler caught the error.
   if (shared.stop != DLLM_OK) throw ScriptError(shared.stop, stop_message(shared));
   return json + "]";
 }
@@ -246,7 +248,7 @@ std::string Runner::run_file(const std::string& path, std::string_view args_json
   const std::string code = read_file(path);
   lua_State* L = state_->L;
   return state_->run(args_json, task, [&] {
-    // Modules in the folder of the script, at the level that may read files.
+    // At level full `require` also finds modules in the folder of the script.
     if (state_->shared.level == Level::full) {
       const size_t slash = path.rfind('/');
       const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash);

@@ -10,7 +10,7 @@
 namespace dllm::lua {
 namespace {
 
-// An allow-list: what a later Lua adds is not there until it is listed.
+// An allow-list, so that globals of a later version of Lua are absent until they are listed.
 constexpr const char* kSafeGlobals[] = {
     "_G",     "_VERSION",  "assert",   "error",    "getmetatable", "ipairs",
     "math",   "next",      "os",       "pairs",    "pcall",        "rawequal",
@@ -44,7 +44,7 @@ template <size_t N> void keep_only(lua_State* L, const char* const (&list)[N]) {
   lua_pop(L, 1);
 }
 
-// A library writes nothing to standard output: at the safe level what is printed goes nowhere.
+// print() discards its text at the safe level, because a library does not write to standard output.
 int print_nothing(lua_State* L) {
   const int count = lua_gettop(L);
   for (int i = 1; i <= count; ++i) {

@@ -16,7 +16,7 @@ const char* level_name(Level level) {
 
 Shared& shared(lua_State* L) {
   void* data = nullptr;
-  lua_getallocf(L, &data); // the allocator's user data is the one pointer that is always at hand
+  lua_getallocf(L, &data); // every coroutine has the allocator's user data
   return *static_cast<Shared*>(data);
 }
 
@@ -43,7 +43,8 @@ int error_to_string(lua_State* L) {
 } // namespace
 
 void push_error(lua_State* L, const char* code, const char* message, const char* hint) {
-  // Copies: the texts may be the shared error's, and memory taken here may run a finalizer whose calls fail too.
+  // The texts are copied, because they may belong to the shared error: allocating may run a
+  // finalizer, whose calls may overwrite the error.
   const std::string kept_code = code, kept_message = message, kept_hint = hint;
   lua_createtable(L, 0, 3);
   for (const auto& [key, value] : {std::pair<const char*, const std::string&>{"code", kept_code},
@@ -52,7 +53,7 @@ void push_error(lua_State* L, const char* code, const char* message, const char*
     lua_pushlstring(L, value.data(), value.size());
     lua_setfield(L, -2, key);
   }
-  // Not "dllm.error": that is the metatable of boxed handles of the noun error.
+  // The name is not "dllm.error", which is the metatable of boxed handles of the noun error.
   if (luaL_newmetatable(L, "dllm.failure")) {
     lua_pushcfunction(L, error_to_string);
     lua_setfield(L, -2, "__tostring");
@@ -74,7 +75,7 @@ void raise(lua_State* L, const char* code, const std::string& message, const std
 
 namespace {
 
-// The text of an error value: its message; what it prints itself as; a plain table's content.
+// Returns the text of an error value: its message, its __tostring, or the content of a plain table.
 std::string text_of_error(lua_State* L) {
   if (lua_istable(L, 1)) {
     if (lua_getfield(L, 1, "message") == LUA_TSTRING) return lua_tostring(L, -1);
@@ -127,7 +128,8 @@ Box& own_box(lua_State* L) {
   return *static_cast<Box*>(luaL_checkudata(L, 1, lua_tostring(L, lua_upvalueindex(1))));
 }
 
-// Through libffi: each release function has a parameter type of its own, and a call by another type is undefined.
+// Calls the release function with libffi, because each has its own parameter type and a call with
+// another type is undefined.
 void call_release(const Box& box) {
   if (box.release == nullptr) return;
   ffi_cif cif;
@@ -142,7 +144,7 @@ int close_box(lua_State* L) {
   Box& box = own_box(L);
   if (box.handle == nullptr) return 0;
   if (box.uses > 0) {
-    const std::string noun = lua_tostring(L, lua_upvalueindex(1)) + 5; // behind "dllm."
+    const std::string noun = lua_tostring(L, lua_upvalueindex(1)) + 5; // after "dllm."
     raise(L, "failed_precondition", "the " + noun + " is in use by a call that is under way",
           "close it after that call, or stop the call with dllm.STOP");
   }
@@ -206,7 +208,7 @@ void push_box(lua_State* L, const std::string& noun, void* handle) {
 }
 
 void fill_box(lua_State* L, Box& box, void* handle) {
-  constexpr int64_t kBytes = 512; // of the handle and its small parts
+  constexpr int64_t kBytes = 512; // estimate for the handle and its small parts
   box.handle = handle;
   if (handle == nullptr || shared(L).library == nullptr) return;
   box.bytes = kBytes;

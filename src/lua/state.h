@@ -1,6 +1,6 @@
 #pragma once
-// The state of a script: its failures, what belongs to the Lua state (task, budget, heap, level), and library objects
-// and JSON as Lua values.
+// This header declares the state of a script: the manifest of the C ABI, the data of a Lua state
+// (task, budget, heap, level), its errors, and library objects and JSON as Lua values.
 
 #include "dllm/base.h"
 #include "dllm/dllm.h"
@@ -16,8 +16,7 @@
 
 namespace dllm::lua {
 
-// The functions of the C ABI as data, from abi/manifest.json, which is embedded in the library.
-
+// The kinds of parameters in abi/manifest.json.
 enum class ParamKind {
   handle,
   out_buffer,
@@ -42,13 +41,13 @@ enum class Element { i32, i64, u8, f32, f64, byte };
 struct Param {
   std::string name;
   ParamKind kind;
-  std::string noun; // handles: "model"; of options also the schema's kind in `schema`
-  std::string schema;
+  std::string noun;   // handles: "model"
+  std::string schema; // handles of options: the kind of the schema
   Element element = Element::i32;
-  int length = -1; // index of the parameter that counts it
+  int length = -1; // arrays: index of the parameter that is their length
   bool nullable = false;
   bool derived = false;  // not an argument of the Lua function
-  bool is_const = false; // handles: the call only reads it
+  bool is_const = false; // handles: the call only reads the object
 };
 
 struct Function {
@@ -56,7 +55,7 @@ struct Function {
   ResultKind result;
   std::string result_noun;
   Element result_element = Element::i32;
-  std::string takes; // the parameter that the call releases
+  std::string takes; // name of the parameter that the call releases
   std::vector<Param> params;
   void (*address)() = nullptr;
 };
@@ -72,45 +71,48 @@ struct Manifest {
   std::vector<std::string> nouns;
 };
 
-// Parsed once. Functions that scripts cannot use are left out: those of dllm/lua.h, and those that return pointers to bytes.
+// Returns the functions of the C ABI from abi/manifest.json, which is embedded in the library. It
+// leaves out functions that scripts cannot use: functions of dllm/lua.h, and functions that return
+// pointers to bytes.
 const Manifest& manifest();
 
 int64_t element_size(Element element);
 
 enum class Level { safe, files, full };
 
-// Memory of the library's own objects that this state's scripts made (runner.h).
+// Counts the memory of the library objects that scripts of one runner made (runner.h).
 struct LibraryBytes {
   virtual ~LibraryBytes() = default;
-  virtual int64_t used() const = 0;
-  // Bytes that the library does not count itself, or, when negative, that were freed.
+  virtual int64_t used() const = 0; // bytes
+  // Adds bytes that the library does not count itself; a negative number subtracts freed bytes.
   virtual void add(int64_t bytes) = 0;
-  // Counts the heap towards the same limit.
+  // Counts the heap, in bytes, towards the same limit.
   virtual void watch(const int64_t* heap) = 0;
 };
 
+// The data of a Lua state, which all its coroutines share.
 struct Shared {
-  // ---- the call under way ----
+  // ---- the running call ----
   dllm_task* task = nullptr; // may be null
-  dllm_status (*task_status)(const dllm_task*) =
-      nullptr;                  // DLLM_OK, DLLM_CANCELLED or DLLM_DEADLINE_EXCEEDED
-  dllm_status stop = DLLM_OK;   // why the call must end; once set it stays set until the next call
+  // Returns DLLM_OK, DLLM_CANCELLED or DLLM_DEADLINE_EXCEEDED.
+  dllm_status (*task_status)(const dllm_task*) = nullptr;
+  dllm_status stop = DLLM_OK;   // why the call must end; stays set until the next call
   lua_State* running = nullptr; // the coroutine that runs
-  bool in_call = false;         // a script's call is under way: its finalizers may run
-  bool closing = false;
+  bool in_call = false;         // a script's call runs, so finalizers may run
+  bool closing = false;         // the state is being closed, so finalizers do not run
 
-  // ---- steps: instructions, and what library functions charge (sandbox.h) ----
-  int64_t credit = 0;                // until the next look at task and limit
-  int64_t steps = 0, step_limit = 0; // 0: none
+  // ---- steps: instructions, and steps that library functions charge (sandbox.h) ----
+  int64_t credit = 0;                // steps until the next check of task and limit
+  int64_t steps = 0, step_limit = 0; // steps of the call so far; step_limit 0: no limit
 
   // ---- memory ----
-  int64_t heap = 0, limit = 0;     // bytes; limit 0: none
-  int64_t collect_at = 0;          // library bytes that make the next call collect garbage first
-  int64_t big_blocks = 0;          // blocks of kBigBlock or more
-  int64_t huge_blocks = 0;         // blocks of kHugeBlock or more
+  int64_t heap = 0, limit = 0;     // bytes; limit 0: no limit
+  int64_t collect_at = 0;          // library bytes from which a call collects garbage first
+  int64_t big_blocks = 0;          // blocks of kBigBlock bytes or more
+  int64_t huge_blocks = 0;         // blocks of kHugeBlock bytes or more
   LibraryBytes* library = nullptr; // may be null
 
-  // ---- what scripts may reach ----
+  // ---- access of scripts ----
   Level level = Level::safe;
   std::vector<std::string> roots; // real paths of folders, for Level::files
 
@@ -118,22 +120,24 @@ struct Shared {
 };
 
 Shared& shared(lua_State* L);
-// Bytes that a call may still take: until the limit, and below level full no more than one block of a table may have.
+// Returns the bytes that a call may still allocate: up to the limit, and below level full at most
+// kMostBlock.
 int64_t room_left(const Shared& own);
 const char* level_name(Level level);
 
-// Raises {code, message, hint}: a table that prints itself.
+// Raises the table {code, message, hint}; tostring() of the table returns message and hint.
 [[noreturn]] void raise(lua_State* L, const char* code, const char* message, const char* hint);
 [[noreturn]] void raise(lua_State* L, const char* code, const std::string& message,
                         const std::string& hint = {});
 // Pushes the same table.
 void push_error(lua_State* L, const char* code, const char* message, const char* hint);
-// Turns any error value into the table form, with a traceback. Runs where the error was raised.
+// Replaces any error value by such a table with a member traceback. It is a message handler, so it
+// runs where the error was raised.
 int with_traceback(lua_State* L);
 inline constexpr std::string_view kNoMemory = "not enough memory"; // Lua's message
 
-// How failures leave a script: the core's exception type is not visible here, so this folder has its own.
-
+// The exception for a failed script. This folder has its own type, because it does not see the
+// exceptions of the core.
 class ScriptError : public std::runtime_error {
 public:
   ScriptError(dllm_status status, const std::string& message, std::string hint = {})
@@ -146,38 +150,40 @@ private:
   std::string hint_;
 };
 
-// Handles as Lua values: full userdata with their noun, released by __gc, __close or :close().
-
-// uses: calls under way that hold the handle, below on the stack when a callback runs. It cannot be closed meanwhile.
-// busy: one of them is a run with a callback, so that only functions that read it may be called.
+// A handle as a Lua value, which is a full userdata. __gc, __close or :close() releases the handle.
 struct Box {
   void* handle;
-  void (*release)(); // dllm_<noun>_release, each has its own type
-  int uses;
-  int busy;
-  int64_t bytes; // what it was charged for in addition to its arrays
-  bool is_hosts; // handed over, not made by the script
+  void (*release)(); // dllm_<noun>_release; call it with the type of its noun
+  int uses;          // running calls that use the handle; above 0 the box cannot be closed
+  int busy;          // running calls with a callback; above 0 only reading functions may be called
+  int64_t bytes;     // bytes charged for the object, without its arrays
+  bool is_hosts;     // the host made the object, not the script
 };
 
-// Makes the metatable "dllm.<noun>" of every noun; its __index is the (empty) table the friendly layer fills.
+// Makes the metatable "dllm.<noun>" of every noun. Its __index is an empty table, which the Lua
+// module "dllm" fills.
 void open_boxes(lua_State* L);
-// Pushes a box that owns the handle; null: an empty one, for fill_box, which cannot fail.
+// Pushes a box that owns the handle, or an empty box for null.
 void push_box(lua_State* L, const std::string& noun, void* handle);
+// Stores the handle in an empty box; never fails.
 void fill_box(lua_State* L, Box& box, void* handle);
-// The box at `index`, open; raises when it is closed or of another noun. nil gives null when nullable.
+// Returns the open box at `index`. Raises when the box is closed or of another noun. Returns null
+// for nil when nullable.
 Box* check_box(lua_State* L, int index, const std::string& noun, bool nullable, const char* what);
 bool is_box(lua_State* L, int index, const std::string& noun);
 
-// Lua values as JSON and back. Tables with keys 1..n are arrays, an empty table is an empty object. Both ways refuse
-// what is nested deeper or has more values than the limits, and charge the script's budget by value.
+// ---- JSON ----
+// Tables with keys 1..n are arrays; an empty table is an empty object. Both directions raise above
+// the limits and charge every value to the script's budget.
 
-inline constexpr int kMostJsonDepth = 64; // as base/json.h: what passes here passes there
+inline constexpr int kMostJsonDepth = 64; // as in base/json.h
 inline constexpr int64_t kMostJsonValues = int64_t{1} << 22;
-inline constexpr size_t kMostJsonBytes = size_t{256} << 20; // of a text that is written
+inline constexpr size_t kMostJsonBytes = size_t{256} << 20; // bytes of a text that is written
 
-// Pushes one value; raises when the text is no JSON or over a limit.
+// Pushes one value; raises when the text is not JSON or above a limit.
 void push_json(lua_State* L, std::string_view json);
-// The value at `index`; raises for functions, handles, and what is over a limit, tables in themselves among it.
+// Returns the value at `index` as JSON. Raises for functions, handles, and values above a limit,
+// which includes tables that contain themselves.
 std::string to_json(lua_State* L, int index);
 // Installs json.encode and json.decode into the table on top of the stack.
 void open_json(lua_State* L);

@@ -7,7 +7,7 @@
 namespace dllm::lua {
 namespace {
 
-// Anything that can be indexed is a table here; what cannot fails where it is touched.
+// Every value that can be indexed is a table here; other values fail when they are indexed.
 void check_table(lua_State* L, int index) {
   if (lua_istable(L, index)) return;
   const bool indexed = luaL_getmetafield(L, index, "__index") != LUA_TNIL;
@@ -117,7 +117,7 @@ int unpack(lua_State* L) {
 
 // ---- sort: a heap, so that the cost is n log n for any order function ----
 
-// Is the value at stack index a less than that at b?
+// Returns true when the value at stack index a is less than the value at b.
 bool is_less(lua_State* L, int a, int b) {
   charge(L, 2);
   if (lua_isnil(L, 2)) return lua_compare(L, a, b, LUA_OPLT) != 0;
@@ -132,7 +132,8 @@ bool is_less(lua_State* L, int a, int b) {
   return less;
 }
 
-// The value on top of the stack moves down from `root` until its children are not larger; it is popped.
+// Pops the value on top of the stack and moves it down from `root` until its children are not
+// larger.
 void sift_down(lua_State* L, lua_Integer root, lua_Integer count) {
   const int value = lua_gettop(L);
   while (root <= count / 2) {

@@ -22,7 +22,8 @@ std::string_view check_text(lua_State* L, int index) {
   return {text, size};
 }
 
-// Position 1 is the first byte, -1 the last; the index of the byte to start at, which may be the size or larger.
+// Converts a Lua position (1: the first byte, -1: the last) to the index of the byte to start at.
+// The index may be the size or larger.
 size_t start_at(lua_Integer position, size_t size) {
   if (position > 0) return static_cast<size_t>(position) - 1;
   if (position == 0 || position < -static_cast<lua_Integer>(size)) return 0;
@@ -36,7 +37,7 @@ size_t find_plain(lua_State* L, std::string_view text, std::string_view wanted, 
   int64_t uncharged = 0;
   for (size_t at = from; at <= text.size() - wanted.size();) {
     if (wanted.empty()) return at;
-    // The first byte is looked for in pieces, then the rest is compared.
+    // The first byte is searched in pieces, then the other bytes are compared.
     const size_t last = std::min(text.size() - wanted.size() + 1, at + kPiece);
     const void* hit = std::memchr(text.data() + at, wanted[0], last - at);
     const size_t found =
@@ -107,7 +108,8 @@ struct Walk {
   const char *at, *end, *last_match;
 };
 
-static_assert(std::is_trivially_destructible_v<Walk>); // it lies in a userdata without a finalizer
+// A Walk is stored in a userdata without a finalizer.
+static_assert(std::is_trivially_destructible_v<Walk>);
 
 int next_match(lua_State* L) {
   auto& walk = *static_cast<Walk*>(lua_touserdata(L, lua_upvalueindex(3)));
@@ -135,7 +137,7 @@ int gmatch(lua_State* L) {
 
 // ---- gsub ----
 
-// What replaces one match is added to the buffer; the third argument selects it.
+// Adds the replacement of one match to the buffer; the third argument of gsub selects it.
 void add_replacement_text(lua_State* L, Pattern& state, luaL_Buffer& out, std::string_view news,
                           const char* begin, const char* end) {
   for (size_t at = 0; at < news.size();) {
@@ -159,7 +161,7 @@ void add_replacement_text(lua_State* L, Pattern& state, luaL_Buffer& out, std::s
   }
 }
 
-// True when something else than the match itself was added.
+// Returns true when it added another text than the match.
 bool add_replacement(lua_State* L, Pattern& state, luaL_Buffer& out, const char* begin,
                      const char* end) {
   switch (lua_type(L, 3)) {
@@ -246,7 +248,7 @@ int rep(lua_State* L) {
   const size_t total = static_cast<size_t>(times) * each - between.size();
   luaL_Buffer out;
   char* to = luaL_buffinitsize(L, &out, total);
-  // One period, then what is there already, doubled: pieces of bytes between looks.
+  // Writes one period, then repeatedly copies the written bytes, in pieces between two checks.
   std::copy(text.begin(), text.end(), to);
   if (times > 1) std::copy(between.begin(), between.end(), to + text.size());
   for (size_t filled = std::min(each, total); filled < total;) {
@@ -262,7 +264,8 @@ int rep(lua_State* L) {
 
 // ---- functions of Lua that walk their arguments ----
 
-// Charges all texts among the arguments, then calls Lua's function (upvalue 1). Upvalue 2: most bytes of the first.
+// Charges all texts among the arguments, then calls Lua's function (upvalue 1). Upvalue 2: most
+// bytes of the first argument.
 int charged(lua_State* L) {
   const int count = lua_gettop(L);
   int64_t bytes = 0;
@@ -276,8 +279,8 @@ int charged(lua_State* L) {
                       static_cast<LUAI_UACINT>(lua_rawlen(L, 1)), static_cast<LUAI_UACINT>(most));
   }
   charge(L, bytes / kBytesPerStep + count);
-  return lua_tocfunction(L, lua_upvalueindex(1))(
-      L); // in this frame, so that messages name the script's call
+  // It runs in this frame, so that messages name the script's call.
+  return lua_tocfunction(L, lua_upvalueindex(1))(L);
 }
 
 void charge_functions(lua_State* L, const char* library, std::initializer_list<const char*> names,
