@@ -1,4 +1,4 @@
-// From command line words and --config to the option handles of a command.
+// This file parses the command line and --config to the option handles of a command.
 
 #include "names.h"
 #include "option_list.h"
@@ -106,7 +106,8 @@ private:
     std::string shown, word;
   };
 
-  // The value of `--name VALUE` or `--name=VALUE` before the real parse: which options there are depends on it.
+  // Returns the value of `--name VALUE` or `--name=VALUE` before the real parse, because the set of
+  // options depends on it.
   static std::string peek(int argc, char** argv, const std::string& name) {
     const std::string plain = "--" + name, joined = plain + "=";
     std::string value;
@@ -118,7 +119,8 @@ private:
     return value;
   }
 
-  // "decoder:policy" is the kind decoder with the schema of what --policy, --decoder.policy or --config chooses.
+  // Chooses the schema of each kind. "decoder:policy" is the kind decoder with the schema of the
+  // value of --policy, --decoder.policy or --config.
   std::map<std::string, std::string> choose_kinds(int argc, char** argv) const {
     std::map<std::string, std::string> kinds;
     for (const std::string& kind : command_.kinds) {
@@ -164,7 +166,7 @@ private:
     }
   }
 
-  // How many words behind it belong to it.
+  // Reads an option and returns the number of the words after it that belong to it.
   int read_option(const std::string& word, const char* next) {
     const size_t equals = word.find('=');
     const std::string name = word.substr(0, equals);
@@ -224,7 +226,8 @@ private:
     take_words(context);
   }
 
-  // Words without dashes fill the positional arguments, then those of Command::words that no option has filled.
+  // Assigns words without dashes to the positional arguments, then to the arguments of
+  // Command::words that no option has set.
   void take_words(Context& context) {
     std::vector<std::string> places;
     std::set<std::string> by_option;

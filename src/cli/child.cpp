@@ -60,7 +60,8 @@ struct Pipe {
   }
 };
 
-// A file in memory needs no thread that feeds it, and a child that does not read costs no broken pipe.
+// Returns a file in memory for standard input. It needs no thread that writes, and a child that
+// does not read it causes no broken pipe.
 Descriptor input_of(const std::string& text) {
   Descriptor file(memfd_create("dllm_input", MFD_CLOEXEC));
   if (file.get() < 0) cannot("memfd_create", errno);
@@ -90,7 +91,8 @@ std::vector<std::string> environment_of(const ChildRequest& request) {
   return all;
 }
 
-// Its own process group, so that what it starts (assemblers, linkers) ends with it.
+// Starts the child in its own process group, so that processes that it starts (assemblers, linkers)
+// end with it.
 pid_t start(const ChildRequest& request, int input, int output, int errors) {
   std::vector<std::string> arguments = request.arguments;
   arguments.insert(arguments.begin(), "dllm");
@@ -112,7 +114,7 @@ pid_t start(const ChildRequest& request, int input, int output, int errors) {
   return pid;
 }
 
-// Takes what is there; false at the end of the stream.
+// Reads the available bytes; returns false at the end of the stream.
 bool take(int from, std::string& into) {
   std::array<char, 65536> block;
   const ssize_t count = read(from, block.data(), block.size());
@@ -128,10 +130,10 @@ public:
       : request_(request), result_(result), output_(std::move(output)), errors_(std::move(errors)) {
   }
 
-  // Waits a tenth of a second at most; false when nothing came.
+  // Waits for output, at most `milliseconds`; returns false when no output came.
   bool read_some(int milliseconds) {
     pollfd files[] = {{output_.get(), POLLIN, 0},
-                      {errors_.get(), POLLIN, 0}}; // closed ones are -1: left alone
+                      {errors_.get(), POLLIN, 0}}; // a closed stream is -1, which poll ignores
     if (poll(files, 2, milliseconds) <= 0) return false;
     if (files[0].revents != 0 && !take(output_.get(), result_.output)) output_.close();
     if (files[1].revents != 0 && !take(errors_.get(), result_.errors)) errors_.close();
@@ -191,7 +193,7 @@ ChildResult run_child(const ChildRequest& request) {
     result.cpu_seconds +=
         static_cast<double>(part.tv_sec) + static_cast<double>(part.tv_usec) * 1e-6;
   }
-  kill(-pid, SIGKILL); // whatever it left behind
+  kill(-pid, SIGKILL); // ends processes that the child started
   while (result.how == How::exited && streams.open() && streams.read_some(1000)) {
   }
   if (result.how == How::exited && WIFSIGNALED(status)) result.how = How::crashed;

@@ -1,5 +1,6 @@
 #pragma once
-// A command of the program: its options and its function. Its options are the schemas of the library.
+// A Command of the program has a name, options and a function. Most options are keys of the
+// library's schemas. This header also declares functions that several commands use.
 
 #include "dllm/dllm.hpp"
 
@@ -14,7 +15,7 @@
 
 namespace dllm::cli {
 
-// The C++ classes of the library, by the names that this program uses.
+// Names of this program for classes and functions of the library.
 using Failure = dllm::api::Error;
 using dllm::api::call;
 using dllm::api::make;
@@ -25,10 +26,10 @@ using dllm::api::text;
 struct Argument {
   enum class Kind { text, number, flag, positional, real } kind;
   std::string name;     // without dashes
-  std::string fallback; // "" : none
-  std::string sentence;
+  std::string fallback; // default value; "": none
+  std::string sentence; // description in the help
   bool required = false;
-  // Names that stand behind the sentence; looked up when the help of the command is made.
+  // Returns names that follow the sentence in the help. Called when the help is made; may be null.
   std::vector<std::string> (*names)() = nullptr;
 };
 
@@ -37,25 +38,26 @@ class Context;
 struct Command {
   std::string name;
   std::string summary; // one line
-  std::string example; // one command that works, for --help
+  std::string example; // a command line that works, for --help
   std::vector<Argument> arguments;
-  // Kinds of options whose keys become --<kind>.<key> and, where only one kind has it, --<key>. A kind "decoder:policy"
-  // takes the schema of the value of --policy ("decoder:low_confidence").
+  // Kinds of options. Each key becomes --<kind>.<key>, and also --<key> when only one kind has the
+  // key. Kind "decoder:policy" has the schema of the value of --policy ("decoder:low_confidence").
   std::vector<std::string> kinds;
-  int (*run)(Context&);
-  // The first word without a dash is the last one parsed; what follows belongs to the script.
+  int (*run)(Context&); // returns the exit code
+  // Parsing ends after the first word without a dash; the words after it belong to the script.
   bool passes_rest = false;
-  // Where the program's default is not the library's.
+  // A default of the program that differs from the library's default.
   struct Preset {
     std::string kind, key, value;
   };
   std::vector<Preset> presets = {};
-  // Arguments that a word without dashes fills, in this order, where their option was not typed:
+  // Arguments that take the words without dashes, in this order, unless their option was typed:
   // {"model", "prompt"} for dllm generate MODEL PROMPT.
   std::vector<std::string> words = {};
 };
 
-// What was typed cannot be used: a wrong flag, a wrong value. The program ends with kUsage.
+// The error for a wrong command line, such as an unknown option or a wrong value. The program ends
+// with kUsage.
 class UsageFailure : public Failure {
 public:
   explicit UsageFailure(const std::string& message, std::string hint = {})
@@ -65,35 +67,37 @@ public:
 // A value for a key of a kind, from the command line or from --config.
 struct Setting {
   std::string kind, key; // key "": word is a JSON object with several keys
-  std::string type;      // of the key: i64 f64 bool str list; "json": word is JSON
-  std::string word;
-  std::string shown;   // for messages: "--slot.seed", "run.json: trainer"
-  bool shared = false; // the option stands for keys of several kinds, as --seed does
+  std::string type;      // type of the key: i64 f64 bool str list; "json": word is JSON
+  std::string word;      // the value
+  std::string shown;     // name in messages: "--slot.seed", "run.json: trainer"
+  bool shared = false;   // the option sets keys of several kinds, as --seed does
 };
 
-// What the user typed, checked.
+// The checked arguments and options of one command line.
 class Context {
 public:
   std::string text(const std::string& name) const;
-  bool has(const std::string& name) const; // typed, or with a fallback
+  bool has(const std::string& name) const; // typed, or has a fallback
   bool flag(const std::string& name) const;
   int64_t number(const std::string& name) const; // fails with a Failure naming the argument
-  double real(const std::string& name) const;    // likewise
-  // Options of one kind with what was typed and what --config held; never null.
+  double real(const std::string& name) const;    // fails with a Failure naming the argument
+  // Returns the options of one kind with the settings of command line and --config; never null.
   dllm_options* options(const std::string& kind) const;
-  // The value a key of a kind was given on the command line or in --config, else its default, as JSON.
+  // Returns the value of a key on the command line or in --config, else its default, as JSON.
   std::string option(const std::string& kind, const std::string& key) const;
-  // True when the user gave it, on the command line or in --config.
+  // Returns true when the command line or --config has the argument or key.
   bool typed(const std::string& name) const { return typed_.count(name) != 0; }
   bool typed(const std::string& kind, const std::string& key) const;
-  // The same, but not by an option that other kinds have too: --model.seed, not --seed.
+  // Returns true when the key was set by an option of this kind only: --model.seed, not --seed.
   bool typed_alone(const std::string& kind, const std::string& key) const;
-  // Options of `kind` follow another schema from here on ("decoder:autoregressive"), with what the user gave.
+  // Makes the options of `kind` again with schema `full` ("decoder:autoregressive") and the user's
+  // settings.
   void change_kind(const std::string& kind, const std::string& full);
-  // True when standard input is this command's to read: not at the prompt of dllm repl.
+  // Returns true when the command may read standard input, which is false at the prompt of dllm
+  // repl.
   bool has_input() const { return has_input_; }
   void give_input() { has_input_ = true; }
-  // Cancelled by Ctrl-C.
+  // Returns the task of the command, which Ctrl-C cancels.
   dllm_task* task() const { return task_.get(); }
   bool json() const { return flag("json"); }
   const std::vector<std::string>& rest() const { return rest_; }
@@ -103,23 +107,23 @@ private:
   void apply(const Setting& setting);
 
   std::map<std::string, std::string> values_;
-  std::set<std::string> typed_;   // own arguments
-  std::vector<Setting> settings_; // the command's presets first; the last one of a key wins
-  size_t presets_ = 0;            // how many of them are presets
+  std::set<std::string> typed_;   // arguments of the command that were typed
+  std::vector<Setting> settings_; // presets of the command first; the last setting of a key wins
+  size_t presets_ = 0;            // number of presets in settings_
   std::map<std::string, Owned<dllm_options>> options_;
   std::vector<std::string> rest_;
   bool has_input_ = false;
   Owned<dllm_task> task_{dllm_task_new()};
 };
 
-// Parses argv of one command. Prints --help itself: then `done` holds the exit code.
 struct Parsed {
   Context context;
-  std::optional<int> done;
+  std::optional<int> done; // the exit code, after --help
 };
-Parsed parse(const Command& command, int argc, char** argv); // throws UsageFailure
+// Parses argv of one command, and prints the help for --help. Throws UsageFailure.
+Parsed parse(const Command& command, int argc, char** argv);
 
-// One function per command, each in its file of commands/; the table is in main.cpp.
+// One function per command, in the files of commands/. main.cpp has the table.
 Command bench_command();
 Command chat_command();
 Command compile_command();
@@ -142,36 +146,40 @@ Command train_command();
 Command verify_command();
 const std::vector<Command>& commands();
 
-// Exit codes: 0 fine, 1 failed, 2 wrong usage, 130 interrupted by Ctrl-C (143, 129: by SIGTERM, SIGHUP).
+// Exit codes: 0 success, 1 failed, 2 wrong usage, 130 interrupted by Ctrl-C (SIGTERM 143, SIGHUP
+// 129).
 inline constexpr int kFailed = 1, kUsage = 2, kInterrupted = 130;
 
-// What several commands need: an engine, a model from a folder, a file or a run, its tokenizer.
-
-// No option is accepted and ignored: one that a command never uses is refused, one that has no effect together with the
-// others is named on standard error.
+// No option is ignored silently. refuse_typed() fails for a typed option that the command never
+// uses. note_typed() reports, on standard error, a typed option that has no effect with the others.
 void refuse_typed(const Context& context, const std::string& kind, const std::string& key,
                   const std::string& reason);
 void note_typed(const Context& context, const std::string& kind, const std::string& key,
                 const std::string& reason);
 
-// An argument of this command that is a key of a kind under another name: errors name the argument.
+// Sets a key of a kind from an argument of the command with another name. Errors name the argument.
 void set_from_argument(Context& context, const std::string& kind, const char* key,
                        const std::string& argument);
 
 // Refuses options of one kind of engine that the chosen kind ignores.
 void check_engine(const Context& context);
-// Started by mpirun: option processes of the engine is mpi, unless it was typed. Refuses commands that would do the same
-// work in every process.
+// In a job of mpirun, sets option processes of the engine to mpi unless it was typed. Refuses
+// commands that would do the same work in every process.
 void join_processes(const Command& command, Context& context);
+
+// The functions below open the objects that options and arguments describe. `path` is a folder, a
+// file or a run.
 Owned<dllm_engine> open_engine(const Context& context);
 Owned<dllm_model> open_model(const Context& context, dllm_engine* engine, const std::string& path);
 Owned<dllm_checkpoint> open_checkpoint(const Context& context, const std::string& path);
 Owned<dllm_tokenizer> open_tokenizer(const Context& context, const std::string& path);
-// The same for prompts: encode begins a text as the model's files say, with bos or with nothing.
+// Opens a tokenizer for prompts: it begins a text with the tokens that the model's files require
+// (bos, or none).
 Owned<dllm_tokenizer> open_prompt_tokenizer(const Context& context, const std::string& path);
 
 std::vector<int32_t> encode(const dllm_tokenizer* tokenizer, const std::string& text);
-// Ids that the model has and the tokenizer has not (rows that fill up a vocabulary, an added mask token) have no text.
+// Ids that the tokenizer lacks have no text. A model may have such ids, as rows that fill up a
+// vocabulary, or an added mask token.
 std::string decode(const dllm_tokenizer* tokenizer, const std::vector<int32_t>& ids);
 int64_t model_number(const dllm_model* model, const char* key); // "vocab" "mask_id"
 
@@ -183,6 +191,7 @@ struct Canvas {
 Canvas canvas_of(const dllm_decoder* decoder, int64_t slot);
 double decoder_metric(const dllm_decoder* decoder, int64_t slot, const char* key);
 
-std::string read_all(const std::string& path); // "-": standard input
+// Returns the content of a regular file, or of standard input for "-".
+std::string read_all(const std::string& path);
 
 } // namespace dllm::cli

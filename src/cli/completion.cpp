@@ -1,4 +1,5 @@
-// Completion of commands and options for shells, made from the commands' own tables of options.
+// This file makes the shell scripts that complete commands and options, from the option lists of
+// the commands.
 
 #include "option_list.h"
 
@@ -17,7 +18,7 @@ std::string command_names() {
   return joined(names);
 }
 
-// Text between single quotes of a shell; `more` are other characters that get a backslash.
+// Quotes a text with single quotes of a shell; the characters of `more` get a backslash.
 std::string quoted(const std::string& text, const std::string& quote,
                    const std::string& more = "") {
   std::string out = "'";

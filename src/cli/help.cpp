@@ -31,7 +31,7 @@ std::string names_of(const Option& option) {
                                          : " TEXT");
 }
 
-// Words in lines that begin at a column; the first line has `begin` in front.
+// Wraps words to lines that begin at a column; the first line begins with `begin`.
 std::string wrapped(const std::string& begin, const std::string& sentence, size_t column) {
   std::string out = begin, line;
   if (begin.size() + 2 > column)
@@ -58,7 +58,7 @@ std::string usage_line(const Command& command) {
   return line + " [OPTIONS]" + (command.passes_rest ? " [WORDS OF THE SCRIPT]" : "");
 }
 
-// The groups in the order in which they come first.
+// Returns the groups in the order of their first options.
 std::vector<std::string> groups_of(const OptionList& list) {
   std::vector<std::string> groups;
   for (const char* first : {"Arguments", "Options"}) groups.emplace_back(first);
@@ -69,7 +69,7 @@ std::vector<std::string> groups_of(const OptionList& list) {
   return groups;
 }
 
-// man(7): a dash is \-, a line may not begin with a dot.
+// Escapes text for man(7): a dash is \-, and a line may not begin with a dot.
 std::string roff(const std::string& text) {
   std::string out;
   for (char c : text) {

@@ -1,4 +1,5 @@
-// Started by mpirun or srun: which process of the job this is, and what only the first one prints.
+// This file finds the rank of this process in a job of mpirun or srun, and prints only in the first
+// process.
 
 #include "process.h"
 
@@ -28,7 +29,8 @@ int64_t number_of(const char* variable, int64_t fallback) {
   return end == text || number < 0 ? fallback : number;
 }
 
-// Open MPI's mpirun sets the first pair. srun --mpi=pmix sets the second one, in which a job of one task counts as none.
+// Open MPI's mpirun sets the first pair of variables, srun --mpi=pmix the second pair. A job of one
+// task does not count as a job.
 const Job& job() {
   static const Job made = [] {
     Job job;
@@ -65,7 +67,7 @@ void quiet_unless_first() {
 }
 
 void print_failure_of_rank(const std::string& text) {
-  // A failure of which another rank notified this one is printed there.
+  // A failure that begins with "rank " comes from another rank, which prints it.
   if (own_errors == nullptr || text.rfind("rank ", 0) == 0) return;
   std::fprintf(own_errors, "dllm: rank %lld: %s\n", static_cast<long long>(job().rank),
                text.c_str());

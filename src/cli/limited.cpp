@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kProgramName = "program.py";
 
-// A folder of its own for each program, removed behind it.
+// A temporary folder for one program, which the destructor removes.
 class OwnFolder {
 public:
   OwnFolder() : path_((fs::temp_directory_path() / "dllm_eval_XXXXXX").string()) {
@@ -39,8 +39,8 @@ private:
   std::string path_;
 };
 
-// "python3" may be a script that looks for the interpreter: the real one is what Python itself says, and where its
-// library lies.
+// Returns the real path of the interpreter and the folders of its library, as Python reports them.
+// "python3" may be a script that starts another interpreter.
 std::vector<std::string> where_python_is(const std::string& python) {
   ChildRequest request;
   request.program = "/usr/bin/env";

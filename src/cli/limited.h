@@ -1,5 +1,6 @@
 #pragma once
-// Programs that have not been read by anyone, in a child with limits: what dllm eval makes of generated code.
+// A ProgramRunner runs untrusted programs in a child process with limits. dllm eval runs generated
+// code with it.
 
 #include "process.h"
 
@@ -9,28 +10,31 @@
 
 namespace dllm::cli {
 
-// What a program may use. One process; threads share its memory.
+// Limits of one program, which is one process with any number of threads.
 struct ProgramLimits {
-  double seconds = 10;       // on the clock and of the processor, each
-  int64_t memory_mib = 1024; // address space
-  int64_t output_kib = 256;  // standard output; one that writes more is ended
-  int64_t files_mib = 16;    // the largest file
+  double seconds = 10;       // elapsed time, and processor time
+  int64_t memory_mib = 1024; // MiB of address space
+  int64_t output_kib = 256;  // KiB of standard output; a program that writes more is ended
+  int64_t files_mib = 16;    // MiB of one file
 };
 
-// Runs programs of one interpreter. What holds, without rights of any kind (Linux 5.13 and later):
-//   files      it reads the interpreter, /usr, /lib and its own folder, and writes to its own folder alone, which is removed
-//              behind it (Landlock). Names, sizes and times of other files can be looked at.
-//   network    no sockets (seccomp), and where the system allows it a network of its own that is empty (unshare)
-//   processes  it starts none, signals none and traces none (seccomp)
-//   limits     processor time, memory, size of a file, open files (setrlimit); time and output are cut by this program
-// Its environment is empty but for PATH, HOME, LANG.
+// Runs programs of one interpreter. It needs Linux 5.13 or later, and no privileges:
+//   files      The program reads the interpreter, /usr, /lib and its own folder. It writes only to
+//              its own folder, which is removed after the run (Landlock). It can read names, sizes
+//              and times of other files.
+//   network    It has no sockets (seccomp), and where the system allows it an empty network
+//              namespace (unshare).
+//   processes  It cannot start, signal or trace processes (seccomp).
+//   limits     setrlimit limits processor time, memory, file size and open files. This class
+//              limits elapsed time and output.
+// The environment holds only PATH, HOME and LANG.
 class ProgramRunner {
 public:
-  // python: a name on PATH or a path. Runs an empty program: fails with a Failure when the interpreter or one of the
-  // above is not there.
+  // python: a name on PATH or a path. Runs an empty program, and fails with a Failure when the
+  // interpreter or one of the protections above is not available.
   ProgramRunner(const std::string& python, const ProgramLimits& limits);
 
-  // How it ended; output holds standard output.
+  // Runs a program and returns how it ended; output holds its standard output.
   ChildResult run(const std::string& program, dllm_task* task) const;
 
 private:
@@ -39,8 +43,9 @@ private:
   ProgramLimits limits_;
 };
 
-// The hidden word of main() that takes the limits on and becomes the interpreter. Returns only on failure.
+// main() calls become_limited() for this hidden first argument.
 inline constexpr const char* kLimitedWord = "--limited-program";
+// Sets the limits for this process and replaces it by the interpreter. Returns only on failure.
 int become_limited(int argc, char** argv);
 
 } // namespace dllm::cli

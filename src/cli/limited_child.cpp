@@ -1,5 +1,5 @@
-// The child's side: gives rights up one after the other, then becomes the interpreter. Landlock: Documentation/userspace-api/
-// landlock.rst of Linux; seccomp: seccomp(2).
+// In the child this file gives up rights one after the other and then becomes the interpreter.
+// Sources: Documentation/userspace-api/landlock.rst of Linux, seccomp(2).
 
 #include "limited.h"
 
@@ -35,7 +35,7 @@ void limit(__rlimit_resource_t what, int64_t most, const char* name) {
   if (setrlimit(what, &both) != 0) give_up(name);
 }
 
-// ---- files: Landlock, by number, as older headers lack it ----
+// ---- files: Landlock, with numbers, because older headers lack it ----
 
 constexpr long kCreateRuleset = 444, kAddRule = 445, kRestrictSelf = 446;
 constexpr uint64_t kExecute = 1, kReadFile = 1 << 2, kReadFolder = 1 << 3;
@@ -51,7 +51,7 @@ struct __attribute__((packed)) FolderRule {
 
 void allow(int ruleset, const std::string& path, uint64_t rights) {
   const int fd = open(path.c_str(), O_PATH | O_CLOEXEC);
-  if (fd < 0) return; // not there: nothing to allow
+  if (fd < 0) return; // the path does not exist
   const FolderRule rule{rights, fd};
   const long failed = syscall(kAddRule, ruleset, 1, &rule, 0);
   if (failed != 0) give_up(path.c_str());
@@ -78,7 +78,7 @@ void limit_files(const std::string& own, const std::vector<std::string>& readabl
   close(ruleset);
 }
 
-// ---- network, processes and what Landlock does not cover: seccomp ----
+// ---- network, processes and rights that Landlock does not cover: seccomp ----
 
 #if defined(__x86_64__)
 constexpr uint32_t kMachine = AUDIT_ARCH_X86_64;
@@ -163,7 +163,7 @@ public:
   void load(uint32_t offset) { add(BPF_LD | BPF_W | BPF_ABS, offset, 0, 0); }
   void answer(uint32_t what) { add(BPF_RET | BPF_K, what, 0, 0); }
   void refuse(int number) { answer(SECCOMP_RET_ERRNO | static_cast<uint32_t>(number)); }
-  // The next `count` instructions run only when the loaded number has this relation.
+  // Makes the next `count` instructions run only when the loaded number has this relation.
   void when_equal(uint32_t value, uint8_t count) {
     add(BPF_JMP | BPF_JEQ | BPF_K, value, 0, count);
   }
@@ -205,7 +205,7 @@ void limit_calls() {
     filter.when_equal(static_cast<uint32_t>(number), 1);
     filter.refuse(EPERM);
   }
-  filter.when_equal(435, 1); // clone3, whose flags lie in memory: the C library uses clone then
+  filter.when_equal(435, 1); // clone3, whose flags are in memory: the C library then uses clone
   filter.refuse(ENOSYS);
   filter.when_equal(SYS_clone, 4);
   filter.load(Filter::kFirst);
@@ -237,7 +237,8 @@ std::vector<std::string> parts_of(const std::string& text) {
 
 } // namespace
 
-// FOLDER SECONDS MEMORY_MIB FILES_MIB READABLE (one folder a line) INTERPRETER PROGRAM
+// Arguments: FOLDER SECONDS MEMORY_MIB FILES_MIB READABLE (one folder per line) INTERPRETER
+// PROGRAM.
 int become_limited(int argc, char** argv) {
   if (argc != 7) {
     std::fprintf(stderr, "limits: this word is for dllm eval itself\n");
@@ -249,7 +250,8 @@ int become_limited(int argc, char** argv) {
   constexpr int64_t kMib = int64_t{1} << 20;
   if (syscall(436 /* close_range */, 3, ~0u, 0) != 0) give_up("close_range");
   if (chdir(own.c_str()) != 0) give_up(own.c_str());
-  // Where the system allows it: a network without devices, and no right that root has outside.
+  // Where the system allows it, the program gets a network without devices and loses the rights of
+  // root.
   if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) unshare(CLONE_NEWNET);
   limit(RLIMIT_CPU, seconds, "processor time");
   limit(RLIMIT_AS, std::atoll(argv[2]) * kMib, "memory");

@@ -1,6 +1,6 @@
 #pragma once
-// Reads lines at a prompt, with editing, history and completion where a library for it was found at build time
-// (libedit), and plainly elsewhere. One object per process.
+// A LineEditor reads lines at a prompt. With libedit, when the build found it, it has editing,
+// history and completion. A process may have one LineEditor.
 
 #include <functional>
 #include <memory>
@@ -10,27 +10,24 @@
 namespace dllm::cli {
 
 struct Completion {
-  std::string word;               // the end of the line that is completed
-  std::vector<std::string> items; // what it may become, sorted
+  std::string word;               // the part at the end of the line that is completed
+  std::vector<std::string> items; // possible completions, sorted
 };
 
 struct Line {
-  enum class Kind {
-    text,
-    interrupted,
-    end
-  } kind;           // interrupted: Ctrl-C; end: Ctrl-D or the end of a file
+  // interrupted: Ctrl-C; end: Ctrl-D or the end of a file.
+  enum class Kind { text, interrupted, end } kind;
   std::string text; // without its line break
 };
 
 class LineEditor {
 public:
-  // complete gets the line up to the cursor. history: a file to keep lines in, "" keeps none.
+  // complete: gets the line up to the cursor. history: the file that stores lines; "": none.
   LineEditor(std::function<Completion(const std::string&)> complete, const std::string& history);
   ~LineEditor();
 
   Line read(const std::string& prompt);
-  bool completes() const; // false: plain lines
+  bool completes() const; // false for plain lines without completion
 
 private:
   struct Impl;

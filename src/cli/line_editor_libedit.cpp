@@ -1,4 +1,4 @@
-// The line editor made on libedit (BSD licence), its native interface.
+// This file implements the line editor with the native interface of libedit (BSD licence).
 
 #include "line_editor.h"
 
@@ -40,14 +40,14 @@ struct LineEditor::Impl {
   }
   static char* prompt_of(EditLine* editor) { return of(editor).prompt.data(); }
 
-  // Ctrl-C gives the line up. The terminal sends no signal while a line is edited.
+  // Ctrl-C discards the line. The terminal sends no signal while a line is edited.
   static unsigned char cancel(EditLine* editor, int) {
     of(editor).interrupted = true;
     std::fputs("^C\n", stdout);
     return CC_NEWLINE;
   }
 
-  // Completes as far as all candidates agree; when that is nothing, lists them.
+  // Completes as far as all candidates agree; lists the candidates when this adds no character.
   static unsigned char complete_word(EditLine* editor, int) {
     const LineInfo* line = el_line(editor);
     Completion found;
@@ -69,7 +69,7 @@ struct LineEditor::Impl {
   }
 
   void open() {
-    // Only the reading of characters: numbers keep their point.
+    // Only characters depend on the locale; numbers keep their decimal point.
     const char* locale = std::setlocale(LC_CTYPE, "");
     if (locale == nullptr || MB_CUR_MAX == 1) std::setlocale(LC_CTYPE, "C.UTF-8");
     editor = el_init("dllm", stdin, stdout, stderr);

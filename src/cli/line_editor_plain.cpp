@@ -1,4 +1,5 @@
-// The line editor of a build without libedit: the terminal's own editing, no history, no completion.
+// This file is the line editor of a build without libedit. It has the editing of the terminal, no
+// history and no completion.
 
 #include "line_editor.h"
 

@@ -1,4 +1,4 @@
-// The program `dllm`: a client of the shared library like any other.
+// The program `dllm` uses the shared library through its C ABI, like any other client.
 
 #include "command.h"
 #include "limited.h"
@@ -24,7 +24,7 @@ const std::vector<Command>& commands() {
 }
 namespace {
 
-// "dllm generate: ..." for errors of the command line, "dllm: ..." for all else.
+// Errors of the command line begin with "dllm generate: ", other errors with "dllm: ".
 int report(const Failure& failure, bool json, const std::string& who, int code) {
   if (json) {
     const nlohmann::ordered_json line = {{"error", dllm_status_name(failure.status())},

@@ -7,8 +7,8 @@
 namespace dllm::cli {
 namespace {
 
-// Letters to insert, delete, replace, or swap with the next one (optimal string alignment
-// distance).
+// Returns the number of letters to insert, delete, replace, or swap with the next letter (optimal
+// string alignment distance).
 size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::vector<size_t>> rows(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i) rows[i][0] = i;

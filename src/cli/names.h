@@ -1,5 +1,6 @@
 #pragma once
-// Names that a user types: the nearest known one, the error for an unknown one, lists of names.
+// These functions find the nearest known name for a typed name, make the error for an unknown name,
+// and list names.
 
 #include <string>
 #include <string_view>
@@ -7,21 +8,21 @@
 
 namespace dllm::cli {
 
-// The known name with the fewest changed letters. "": more than a third of the letters of every
-// name differ.
+// Returns the known name with the fewest changed letters, or "" when more than a third of the
+// letters of every name differ.
 std::string nearest(std::string_view typed, const std::vector<std::string>& known);
-// `there is no <kind> named "<name>"; did you mean <nearest>?`, without the question where no name
-// is near.
+// Returns `there is no <kind> named "<name>"; did you mean <nearest>?`, without the question when
+// nearest() returns "".
 std::string no_such(std::string_view kind, const std::string& name,
                     const std::vector<std::string>& known);
-// An option as it is printed: "--save-every" and "--save_every" are the same, keys of options have
-// "_".
+// Returns the printed name of an option, with "-" for "_". "--save-every" and "--save_every" are
+// the same option.
 std::string dashed(std::string name);
-// "--decoder.block-length": the full name of the option for a key of a kind.
+// Returns the full name of the option for a key of a kind: "--decoder.block-length".
 std::string option_name(const std::string& kind, const std::string& key);
-// "a, b, c"
+// Returns "a, b, c".
 std::string listed(const std::vector<std::string>& names);
-// The names of a registry of the library: "policy", "objective", ...
+// Returns the names in a registry of the library ("policy", "objective", ...).
 std::vector<std::string> registry_names(const std::string& registry);
 
 } // namespace dllm::cli

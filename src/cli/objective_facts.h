@@ -1,6 +1,6 @@
 #pragma once
-// What the library says of an objective: its rows, the model that it trains and the decoder of such
-// models (dllm_options_schema). The program compares no objective by name.
+// ObjectiveFacts describe the rows, the model and the decoder of an objective. They come from the
+// library (dllm_options_schema), so that the program does not compare names of objectives.
 
 #include <nlohmann/json.hpp>
 
@@ -12,23 +12,23 @@ namespace dllm::cli {
 struct ObjectiveFacts {
   std::string rows = "masked";         // as in dllm/options.h
   bool packs = true;                   // several texts may share a row
-  std::string model = "bidirectional"; // a model from scratch: bidirectional, causal or canvas
-  std::string heads;                   // option heads of such a model
-  std::string policy;                  // the one policy for its models; "": any of masked diffusion
-  nlohmann::ordered_json sample;       // options of a decoder that shows what a model learned
-  bool sample_at_end = false;          // such a sample is printed when a training ends
+  std::string model = "bidirectional"; // kind of a new model: bidirectional, causal or canvas
+  std::string heads;                   // option heads of a new model
+  std::string policy;                  // policy of its models; "": any policy of masked diffusion
+  nlohmann::ordered_json sample;       // decoder options for a sample of a trained model
+  bool sample_at_end = false;          // a sample is printed at the end of a training
   bool likelihood = false;             // the loss bounds -log p in nats per token
 
-  // Every draw of the noise gives the same rows.
+  // Returns true when rows do not depend on the noise.
   bool is_noiseless() const { return rows == "clean"; }
-  // Rows of text are enough; other batches are made by scripts.
+  // Returns true when the objective trains on rows of text; scripts make the batches of others.
   bool reads_text() const { return rows != "given" && rows != "sampled"; }
 };
 
-// An objective that the library does not have, as the one of an older run, has the facts of masked
-// diffusion.
+// Returns the facts of an objective. An objective that the library lacks, for example of an older
+// run, has the facts of masked diffusion.
 ObjectiveFacts facts_of(const std::string& objective);
-// The objectives that train on rows of text.
+// Returns the names of the objectives that train on rows of text.
 std::vector<std::string> text_objectives();
 
 } // namespace dllm::cli

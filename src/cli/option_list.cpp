@@ -14,8 +14,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A bare key that several kinds have goes where a user who types it means it: to the first of these lists of which the
-// command takes a kind. A request (kind slot) without a temperature of its own has the decoder's.
+// A bare key of several kinds sets the kind that a user means: the first of these lists of which
+// the command has a kind. A request (kind slot) without its own temperature uses the decoder's.
 struct BareKey {
   const char* key;
   std::vector<std::vector<std::string>> kinds;
@@ -44,7 +44,7 @@ std::string describe_key(const Json& key) {
   return line;
 }
 
-// "decoder.steps" of an option made from a key.
+// Returns the key of an option that sets a key, or "".
 std::string bare_of(const Option& option) {
   return option.targets.empty() ? "" : option.targets[0].key;
 }
@@ -99,7 +99,8 @@ void OptionList::add_kind(const Command& command, const std::string& base,
   }
 }
 
-// A key of one kind alone has a bare name; one of several kinds only where bare_keys() has the kind that is meant.
+// Adds a bare name for each key of only one kind, and for each key of several kinds that is in
+// bare_keys().
 void OptionList::add_bare_names() {
   std::map<std::string, std::vector<Option*>> owners;
   for (Option& option : options_) {
@@ -138,7 +139,7 @@ void OptionList::add_bare_names() {
       shared.push_back(std::move(all));
     }
   }
-  // Behind the command's own options, before the kinds'.
+  // They come after the command's own options and before the options of kinds.
   const auto first = std::find_if(options_.begin(), options_.end(),
                                   [](const Option& o) { return !o.targets.empty(); });
   options_.insert(first, shared.begin(), shared.end());
@@ -166,7 +167,7 @@ std::string OptionList::no_such_option(const std::string& name) const {
 
 namespace {
 
-// "3:14" of a byte of a text.
+// Returns line and column of a byte of a text: "3:14".
 std::string place_of(const std::string& text, size_t byte) {
   const size_t end = std::min(byte, text.size());
   const auto begin = text.begin(), at = begin + static_cast<std::ptrdiff_t>(end);

@@ -1,5 +1,6 @@
 #pragma once
-// The options of a command: its own arguments and the keys of its kinds, with their names; --config files; help texts.
+// An OptionList holds the options of a command, which are its arguments and the keys of its kinds.
+// This header also declares --config files, help texts and shell completion.
 
 #include "command.h"
 
@@ -11,30 +12,30 @@
 
 namespace dllm::cli {
 
-// A key that a value goes to.
+// A key that an option sets.
 struct Target {
   std::string kind, key, type;
 };
 
 struct Option {
-  std::vector<std::string> names; // "--decoder.top-k", "--top-k"; a positional has none
-  std::string type;               // text, number, flag, or the key's: i64 f64 bool str list
+  std::vector<std::string> names; // "--decoder.top-k", "--top-k"; empty for a positional argument
+  std::string type;               // text, number, flag, or the key's type: i64 f64 bool str list
   std::string help;               // sentence, choices, [default]
   std::string group;              // heading in --help
-  std::string argument;           // the command's own argument of this name; "": keys of options
+  std::string argument;           // name of the command's argument; "": the option sets `targets`
   std::vector<Target> targets;
 };
 
 class OptionList {
 public:
-  // kinds: base to full name, {"decoder": "decoder:spd"}.
+  // kinds: base name to full name, {"decoder": "decoder:spd"}.
   OptionList(const Command& command, const std::map<std::string, std::string>& kinds);
 
   const std::vector<Option>& all() const { return options_; }
-  // With its dashes; "_" in a name is "-". Null: there is none.
+  // Returns the option with this name, or null. The name has its dashes; "_" counts as "-".
   const Option* find(std::string_view name) const;
-  // The error for an unknown name, with the nearest one or the full names that a bare key stands
-  // for.
+  // Returns the error for an unknown name. It names the nearest option, or the full names of the
+  // options with this bare key.
   std::string no_such_option(const std::string& name) const;
 
 private:
@@ -46,18 +47,20 @@ private:
 };
 
 // ---- files of --config ----
-// --config FILE: options as JSON. A member is a kind with its keys ({"trainer": {"lr": 1e-3}}), or any option of the
-// command by the name that it has on the command line ({"steps": 100, "model": "runs/first"}).
 
+// A file of --config, which holds options as JSON. A member is a kind with its keys
+// ({"trainer": {"lr": 1e-3}}), or an option of the command by its name on the command line
+// ({"steps": 100, "model": "runs/first"}).
 class ConfigFile {
 public:
-  // "": no file. Throws UsageFailure with line and column for what is no JSON.
+  // path "": no file. Throws UsageFailure with line and column when the file is not JSON.
   explicit ConfigFile(const std::string& path);
 
   const std::string& path() const { return path_; }
-  // The text of key `key` of a kind, or of the top-level member of that name; "" without it.
+  // Returns the text of the top-level member `key`, else of the key in the member `kind`, else "".
   std::string text(const std::string& kind, const std::string& key) const;
-  // In the order of the file. An argument of the command's own has an empty kind and its name as key.
+  // Returns the settings in the order of the file. An argument of the command has an empty kind and
+  // its name as key.
   std::vector<Setting> settings(const OptionList& list,
                                 const std::map<std::string, std::string>& kinds) const;
 
@@ -68,15 +71,15 @@ private:
 
 // ---- help.cpp ----
 
-// What a command takes, with the options of its kinds.
+// Returns the options of a command before a command line is parsed.
 OptionList options_of(const Command& command);
 std::string help_text(const Command& command, const OptionList& list);
-// All commands with one line each.
+// Returns a list of all commands, one line each.
 std::string usage_text();
-// The manual page dllm(1), in man(7)'s macros.
+// Returns the manual page dllm(1) with the macros of man(7).
 std::string manual_page();
 
-// ---- completion.cpp: scripts for shells that complete commands and options ----
+// ---- completion.cpp: shell scripts that complete commands and options ----
 
 std::string bash_completion();
 std::string zsh_completion();

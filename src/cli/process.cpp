@@ -1,4 +1,4 @@
-// Signals, standard output, and the lock of a run folder.
+// This file handles signals, standard output, and the lock of a run folder.
 
 #include "process.h"
 
@@ -21,12 +21,13 @@ namespace {
 
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
 
-dllm_task* interrupted_task = nullptr; // what a signal cancels
+dllm_task* interrupted_task = nullptr; // the task that a signal cancels
 volatile std::sig_atomic_t last_signal = SIGINT;
 volatile std::sig_atomic_t is_cancelled = 0; // by a signal, within the scope of this Interrupt
 std::atomic<int64_t> first_at{-1};           // milliseconds of the last signal that cancelled
 
-// `timeout` sends its signal to the child and then to the child's group: both are one request.
+// `timeout` sends its signal to the child and then to the child's group; both signals are one
+// request.
 constexpr int64_t kSameSignal = 1000; // milliseconds
 
 int64_t milliseconds() {
@@ -56,14 +57,14 @@ Interrupt::Interrupt(dllm_task* task) : before_(interrupted_task) {
   is_cancelled = 0;
   for (int i = 0; i < kCount; ++i) {
     handlers_before_[i] = std::signal(kSignals[i], on_interrupt);
-    // nohup: the end of the terminal is nothing to this process. (A shell's background job ignores SIGINT as well, but
-    // one sent by hand is meant.)
+    // Under nohup SIGHUP stays ignored. (A shell's background job ignores SIGINT as well, but a
+    // SIGINT that a user sends is meant.)
     if (kSignals[i] == SIGHUP && handlers_before_[i] == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
   }
 }
 
 Interrupt::~Interrupt() {
-  // The second signal of `timeout` may come when the first has ended the work already.
+  // The second signal of `timeout` may come after the first has ended the work.
   for (int i = 0; i < kCount; ++i) {
     const bool waits = is_cancelled != 0 && handlers_before_[i] == SIG_DFL;
     std::signal(kSignals[i], waits ? on_interrupt : handlers_before_[i]);
@@ -87,8 +88,8 @@ void on_size_limit(int) {}
 
 } // namespace
 
-// A closed pipe and a file above the size limit are errors of the failing write. Handlers, not SIG_IGN: programs
-// that this one starts have the defaults again.
+// A closed pipe and a file above the size limit are errors of the failing write. Handlers are used
+// in place of SIG_IGN, because programs that this one starts then have the default actions.
 void watch_standard_output() {
   struct sigaction action = {};
   action.sa_handler = on_broken_pipe;
@@ -142,7 +143,7 @@ bool RunLock::take() {
   fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd_ < 0)
     throw Failure(DLLM_PERMISSION_DENIED, "cannot write " + path_ + ": " + std::strerror(errno));
-  // Where a file system has no locks the run goes on without one.
+  // On a file system without locks the run continues without a lock.
   if (flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     const std::string pid = first_line(fd_);
     throw Failure(DLLM_FAILED_PRECONDITION,
@@ -150,7 +151,8 @@ bool RunLock::take() {
                       " trains there",
                   "wait until it ends, or name another folder with --out");
   }
-  // The one before may have removed the file between open and flock: then the lock is on a file without a name.
+  // The former owner may have removed the file between open and flock; the lock is then on a file
+  // without a name.
   struct stat own {
   }, named{};
   if (fstat(fd_, &own) != 0 || stat(path_.c_str(), &named) != 0 || own.st_ino != named.st_ino) {

@@ -1,6 +1,6 @@
 #pragma once
-// Processes: a child for what may crash, signals, standard output, a line that shows progress, and the lock of a run
-// folder.
+// This header declares processes: child processes, signals, standard output, a progress line, the
+// lock of a run folder, and jobs of several processes.
 
 #include "dllm/task.h"
 
@@ -14,52 +14,53 @@
 
 namespace dllm::cli {
 
-// ---- a child (child.cpp) ----
-// A separate process for what may crash, hang or print anything: a plugin, a compiler. Its output comes back through
-// pipes; the processes that it started are ended with it.
+// ---- child processes (child.cpp) ----
+// A plugin or compiler runs in a child process, because it may crash, hang or print anything. Pipes
+// return its output. Processes that the child started end with it.
 
 struct ChildRequest {
-  std::string program = "/proc/self/exe"; // this program
-  std::vector<std::string> arguments;     // without the program's own name
-  std::string input;                      // what it finds on its standard input
-  std::vector<std::string>
-      environment;       // NAME=VALUE added to ours; a name that is set already keeps its value
-  double time_limit = 0; // seconds, 0: none
-  size_t most_output = size_t{256} << 20; // bytes of standard output; one that writes more is ended
-  size_t errors_kept = 4096;              // bytes: the end of standard error
-  // Called about ten times a second with the seconds passed; false ends the child.
+  std::string program = "/proc/self/exe"; // default: this program
+  std::vector<std::string> arguments;     // without the name of the program
+  std::string input;                      // content of standard input
+  // NAME=VALUE, added to the environment of this process. A name that is set there keeps its value.
+  std::vector<std::string> environment;
+  double time_limit = 0;                  // seconds; 0: no limit
+  size_t most_output = size_t{256} << 20; // bytes of standard output; with more the child is ended
+  size_t errors_kept = 4096;              // bytes kept from the end of standard error
+  // Called about ten times a second with the seconds since the start; returning false ends the
+  // child.
   std::function<bool(double)> waiting = nullptr;
 };
 
 struct ChildResult {
   enum class How { exited, crashed, timed_out, flooded, stopped } how = How::exited;
   int code = 0;           // exited: exit status; crashed: the signal
-  double seconds = 0;     // it ran
-  double cpu_seconds = 0; // it and what it started used, of all cores
+  double seconds = 0;     // elapsed time of the child
+  double cpu_seconds = 0; // processor time of the child and its own children
   std::string output;
   std::string errors; // the last errors_kept bytes of standard error
 
   bool ok() const { return how == How::exited && code == 0; }
-  // "was ended by signal 11 (Segmentation fault) after 0.2 s"; "" when ok().
+  // Returns "was ended by signal 11 (Segmentation fault) after 0.2 s", or "" when ok().
   std::string story() const;
-  // The last lines of standard error that are not empty, at most `count`.
+  // Returns the last lines of standard error that are not empty, at most `count`.
   std::vector<std::string> last_lines(size_t count) const;
 };
 
-// Fails with a Failure when the process cannot be started.
+// Runs a child and waits for its end. Fails with a Failure when the child cannot be started.
 ChildResult run_child(const ChildRequest& request);
 
-// In the child: die when the process that started this one does.
+// Makes this process end when the process that started it ends. A child calls it.
 void end_with_parent();
 
 // ---- this process (process.cpp) ----
 
-// While one exists, the first Ctrl-C, SIGTERM or SIGHUP requests the running call to finish its step;
-// another one, a second or more later, ends the process.
+// While an Interrupt exists, the first Ctrl-C, SIGTERM or SIGHUP cancels the task. A signal that
+// follows a second or more later ends the process.
 class Interrupt {
 public:
-  explicit Interrupt(dllm_task* task); // not NULL, outlives this object
-  ~Interrupt();                        // back to what was before
+  explicit Interrupt(dllm_task* task); // task is not null and outlives this object
+  ~Interrupt();                        // restores the former task and signal handlers
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
 
@@ -69,21 +70,22 @@ private:
   void (*handlers_before_[kCount])(int);
 };
 
-// Exit code of a program that a signal ended: 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
+// Returns the exit code after the last signal: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP.
 int interrupted_code();
 
-// A line on standard error that shows how far a command is: on a terminal only, gone when it is destroyed.
+// A line on standard error that shows the progress of a command, on a terminal only. The destructor
+// removes the line.
 class StatusLine {
 public:
-  explicit StatusLine(bool quiet = false); // quiet: shows nothing
+  explicit StatusLine(bool quiet = false); // quiet: never shows a line
   ~StatusLine();
   StatusLine(const StatusLine&) = delete;
   StatusLine& operator=(const StatusLine&) = delete;
 
-  void show(const std::string& text); // replaces what stands there
+  void show(const std::string& text); // replaces the line
   void clear();
-  // While a call works on `task`: ten times a second what `text` makes of its progress (done, of how much; 0: unknown),
-  // by a thread, until stop() or the next show. The task outlives this object.
+  // Starts a thread that shows text(done, total) of the task's progress ten times a second, until
+  // stop() or the next show(). total 0 means unknown. The task outlives this object.
   void follow(dllm_task* task, std::function<std::string(int64_t, int64_t)> text);
   void stop();
 
@@ -93,25 +95,27 @@ private:
   std::thread thread_;
 };
 
-// Standard output is a result: when it cannot be written, the command fails.
+// A command fails when it cannot write standard output, because standard output is its result.
 
-// From here on a closed reader ends writing, not the program: a training run still saves its state.
+// Makes a closed pipe an error of the write. The pipe then does not end the program, so that a
+// training run can still save its state.
 void watch_standard_output();
-// Writes what is left. code, or kFailed where something could not be written; quietly when the reader went away.
+// Flushes standard output and returns the exit code, which is kFailed when code is 0 and a write
+// failed, else code. Prints an error for a failed write unless the reader closed the pipe.
 int finish_standard_output(int code);
 
-// Holds folder/LOCK, with this process's number in it, until destroyed: one training at a time in a run's folder. The system
-// releases it when the process ends in any way, so that a killed run blocks nothing.
+// Locks a run's folder with the file LOCK, which holds the id of this process, so that only one
+// training runs there. The system releases the lock when the process ends in any way.
 class RunLock {
 public:
-  // Makes the folder when it is not there. Throws Failure when another process holds the lock, naming it.
+  // Makes the folder when it does not exist. Throws Failure naming the process that holds the lock.
   explicit RunLock(const std::string& folder);
-  ~RunLock(); // removes a folder that was created here and is still empty
+  ~RunLock(); // removes the folder if the constructor made it and it is empty
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 
 private:
-  bool take(); // false: the file was removed meanwhile
+  bool take(); // returns false when the file was removed meanwhile
 
   std::string folder_, path_;
   bool made_folder_ = false;
@@ -119,13 +123,14 @@ private:
 };
 
 // ---- a job of several processes (launched.cpp) ----
-// mpirun and srun start this program once for every rank. The first process prints and writes files for all.
+// mpirun and srun start this program once for every rank. Only the first process prints and writes
+// files.
 
-int64_t job_rank(); // 0 where there is one process
-int64_t job_size();
-// From here on a process that is not the first prints nothing, on both outputs.
+int64_t job_rank(); // 0 for a single process
+int64_t job_size(); // 1 for a single process
+// Discards both outputs of this process from now on, unless it is the first.
 void quiet_unless_first();
-// The exception: a failure of this rank alone.
+// Prints a failure that only this rank has, in spite of quiet_unless_first().
 void print_failure_of_rank(const std::string& text);
 
 } // namespace dllm::cli

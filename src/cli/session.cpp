@@ -35,7 +35,8 @@ void check_regular(const struct stat& info, const std::string& path) {
                 S_ISDIR(info.st_mode) ? "name a file in it" : "write its content to a file first");
 }
 
-// Fails when it is no regular file: a pipe without a writer hangs, a device never ends.
+// Fails when the path is not a regular file: a pipe without a writer blocks, and a device never
+// ends.
 std::string read_file(const std::string& path) {
   struct stat info {};
   const auto cannot = [&] {

@@ -1,4 +1,4 @@
-// A line on standard error that shows how far a command is.
+// A StatusLine shows the progress of a command on standard error.
 
 #include "process.h"
 

@@ -1,4 +1,5 @@
-// The canvas of a decoder as text: the texts of tokens, open positions, repetition, the end of an answer.
+// This file turns the canvas of a decoder into text: the texts of tokens, open positions,
+// repetition, and the end of an answer.
 
 #include "decoding.h"
 
@@ -16,13 +17,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kBroken = "\xEF\xBF\xBD"; // U+FFFD: bytes that are no whole character
+constexpr const char* kBroken = "\xEF\xBF\xBD"; // U+FFFD, for bytes that are not a whole character
 
 bool is_whole(const std::string& text) {
   return text.find(kBroken) == std::string::npos;
 }
 
-// Tokens that begin every text (bos) are no part of what is printed: how many of them the ids begin with.
+// Returns the number of leading ids that begin every text (bos). They are not printed.
 ptrdiff_t count_start(const dllm_tokenizer* tokenizer, const std::vector<int32_t>& ids) {
   const std::vector<int32_t> start = encode(tokenizer, "");
   const bool there =
@@ -119,7 +120,7 @@ std::vector<int32_t> choose_ends(Context& context, const Session& session,
     if (std::ranges::find(ends, id) == ends.end()) ends.push_back(id);
   };
   const Json wanted = Json::parse(context.option("slot", "stop"));
-  for (const Json& word : wanted) { // the decoder refuses what is not an id
+  for (const Json& word : wanted) { // the decoder refuses a word that is not an id
     const auto text = word.get<std::string>();
     int32_t id = -1;
     std::from_chars(text.data(), text.data() + text.size(), id);
@@ -166,7 +167,7 @@ std::string Ending::text(const Canvas& canvas) const {
   ids.erase(std::find_first_of(begin, ids.end(), ends_.begin(), ends_.end()), ids.end());
   std::string all = decode(tokenizer_, ids);
   if (until_.empty()) return all;
-  // Where the prompt's own text ends does not matter to the tokenizer's decoder: search behind it.
+  // --until counts only in the answer, so it is searched after the text of the prompt.
   ids.resize(static_cast<size_t>(prompt_ - start));
   const size_t found = all.find(until_, std::min(all.size(), decode(tokenizer_, ids).size()));
   return all.substr(0, found);

@@ -1,4 +1,4 @@
-// dllm chat: talk with a model; its input is the whole conversation.
+// dllm chat talks with a model, whose input is the whole conversation.
 
 #include "../command.h"
 #include "../process.h"
@@ -17,7 +17,7 @@
 namespace dllm::cli {
 namespace {
 
-// A conversation with a model: the messages so far, and the next answer.
+// An answer of the model.
 struct Answer {
   std::string text;
   int64_t prompt_tokens = 0, steps = 0, nfe = 0;
@@ -25,11 +25,11 @@ struct Answer {
 
 class Conversation {
 public:
-  // Options of kinds chat, decoder and slot come from the context. Fails when there is no chat template.
+  // Uses the options of kinds chat, decoder and slot of the context. Fails without a chat template.
   Conversation(Context& context, Session& session);
 
-  // Renders all that was said with `message` behind it and decodes what the assistant says. A failure, Ctrl-C too,
-  // leaves the conversation as it was.
+  // Adds `message` to the conversation, renders it and decodes the answer. A failure, also Ctrl-C,
+  // leaves the conversation unchanged.
   Answer say(const std::string& message);
   void reset(); // keeps the system message
 
@@ -45,7 +45,7 @@ private:
   Context& context_;
   Session& session_;
   nlohmann::ordered_json messages_ = nlohmann::ordered_json::array();
-  std::vector<int32_t> ends_; // the tokens that end an answer, that of the template too
+  std::vector<int32_t> ends_; // ids of the tokens that end an answer, with the template's end token
 };
 
 using Json = nlohmann::ordered_json;
@@ -99,7 +99,7 @@ Conversation::Row Conversation::render(const Json& messages, bool opens) const {
           read_row<uint8_t>(batch.get(), "keep", DLLM_U8)};
 }
 
-// The last token of an answer of one word, unless it is the word itself.
+// Returns the last token of an answer of one word, or -1 when that token is the word.
 int32_t Conversation::find_end() const {
   const std::string word = "word";
   const Row row = render({turn("user", word), turn("assistant", word)}, false);
@@ -177,7 +177,7 @@ void print(const Context& context, const Answer& answer) {
   std::fflush(stdout);
 }
 
-// False to leave.
+// Returns false when the command ends the chat.
 bool obey(Conversation& conversation, const std::string& word) {
   if (word == "/quit" || word == "/exit") return false;
   if (word == "/reset")
@@ -205,7 +205,7 @@ int talk(Context& context, Conversation& conversation) {
     try {
       print(context, conversation.say(line));
     } catch (const Failure& failure) {
-      // A person goes on with another message; a script has to know.
+      // At a prompt the conversation continues after an error; a script must fail.
       const bool stopped = failure.status() == DLLM_CANCELLED;
       if (!stopped && !interactive) throw;
       std::fprintf(stderr, "%s\n", stopped ? "(stopped)" : failure.what());

@@ -1,4 +1,4 @@
-// dllm compile: have a compiler look at a model's program for hardware that need not be there.
+// dllm compile compiles a model's program for hardware that may be absent.
 
 #include "../command.h"
 #include "../process.h"
@@ -25,14 +25,14 @@ std::string line_of(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// A config.json is enough for the shapes.
+// The shapes need only a config.json.
 std::string shapes_path(const std::string& path) {
   const std::filesystem::path file(path);
   if (file.filename() != "config.json") return path;
   return file.has_parent_path() ? file.parent_path().string() : ".";
 }
 
-// In the child: one line of JSON, {"plan": {...}} or {"status", "message", "hint"}.
+// Runs in the child and prints one line of JSON, {"plan": {...}} or {"status", "message", "hint"}.
 int compile_here(Context& context) {
   end_with_parent();
   try {
@@ -95,7 +95,7 @@ Json compile_for(const Context& context, const std::string& target) {
                  {"state", "ok"},
                  {"seconds", child.seconds},
                  {"cpu_seconds", child.cpu_seconds}};
-  // What a plugin prints comes before; our line is the last.
+  // Output of a plugin precedes the line of this program, which is the last.
   const size_t last =
       child.output.rfind('\n', child.output.size() < 2 ? 0 : child.output.size() - 2);
   const Json line =
@@ -114,7 +114,7 @@ Json compile_for(const Context& context, const std::string& target) {
   return result;
 }
 
-// --stablehlo FILE and --optimized FILE; of several targets each has a file of its own.
+// Writes --stablehlo FILE and --optimized FILE, with one file per target.
 void write_text(const Context& context, const char* argument, bool several, const Json& result) {
   if (!context.has(argument) || !result.contains("plan") || !result["plan"].contains(argument))
     return;

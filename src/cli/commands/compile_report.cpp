@@ -19,7 +19,7 @@ double number(const Json& object, const char* key) {
   return found != object.end() && found->is_number() ? found->get<double>() : 0;
 }
 
-// The number between `before` and " bytes"; 0 where there is none.
+// Returns the number between `before` and " bytes", or 0 without it.
 double bytes_after(const std::string& message, std::string_view before) {
   const size_t found = message.find(before);
   return found == std::string::npos ? 0
@@ -49,7 +49,7 @@ std::string collectives_text(const Json& result) {
   return text.empty() ? "none" : text;
 }
 
-// Bytes that a rank sends in one run; 0 on one device.
+// Returns the bytes that a rank sends in one run; 0 on one device.
 double sent_bytes(const Json& plan) {
   double sent = 0;
   const Json exchanges = plan.value("exchanges", Json());
@@ -74,7 +74,7 @@ void row(const char* name, const std::string& value) {
   std::printf("  %-14s %s\n", name, value.c_str());
 }
 
-// What the arguments of the program are, as far as we know them.
+// Returns a text about the arguments of the program.
 std::string parts_text(const Json& plan) {
   std::string text;
   for (const char* part : {"weights", "moments", "cache"}) {
@@ -114,7 +114,7 @@ std::map<std::string, int64_t> count_collectives(const std::string& optimized) {
       "all-gather",        "all-reduce",           "reduce-scatter",    "all-to-all",
       "ragged-all-to-all", "collective-broadcast", "collective-permute"};
   std::map<std::string, int64_t> counts;
-  // An instruction is "%name = shape opcode(operands)": the opcode stands between a blank and a
+  // An instruction is "%name = shape opcode(operands)", with the opcode between a blank and a
   // parenthesis.
   for (size_t open = optimized.find('('); open != std::string::npos;
        open = optimized.find('(', open + 1)) {
@@ -136,7 +136,7 @@ std::map<std::string, int64_t> count_collectives(const std::string& optimized) {
 Room room_of(const Json& compiled) {
   Room room;
   room.has = number(compiled, "device");
-  // The peak of some plugins leaves the temporaries out.
+  // The peak of some plugins does not include the temporaries.
   room.needs = std::max(number(compiled, "peak"),
                         number(compiled, "argument") + number(compiled, "output") -
                             number(compiled, "alias") + number(compiled, "temporary"));

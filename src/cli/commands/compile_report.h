@@ -1,6 +1,6 @@
 #pragma once
-// The result of a compiler for a model's program, as text: {"target", "state", "plan" or "message",
-// ...} from compile.cpp.
+// These functions print the result of a compiler for a model's program. compile.cpp makes results:
+// {"target", "state", "plan" or "message", ...}.
 
 #include <nlohmann/json.hpp>
 
@@ -13,21 +13,20 @@ namespace dllm::cli {
 
 std::string bytes_text(double bytes); // "1.53 GiB" "12.0 MiB" "512 B"
 
-// How often each collective stands in an optimized program, async pairs counted once:
-// {"all-reduce": 3}.
+// Counts each collective in an optimized program, an async pair as one: {"all-reduce": 3}.
 std::map<std::string, int64_t> count_collectives(const std::string& optimized);
 
-// Bytes a program needs and its device has; 0: not reported. They come from the compiler's statistics,
-// of a program that is too big from its message ("does not fit: needs 68719476736 bytes, has
-// 16911433728 bytes: ...").
+// Bytes that a program needs, and bytes that its device has; 0: not reported.
 struct Room {
   double needs = 0, has = 0;
 };
+// Reads the bytes from the compiler's statistics, or from its message for a program that is too big
+// ("does not fit: needs 68719476736 bytes, has 16911433728 bytes: ...").
 Room room_of(const nlohmann::ordered_json& compiled);
 
-// One target on its own: everything, a line each.
+// Prints all facts about one target, one line each.
 void print_result(const nlohmann::ordered_json& result);
-// Several: a table, a row each.
+// These functions print several targets as a table with one row each.
 void print_table_head();
 void print_table_row(const nlohmann::ordered_json& result);
 

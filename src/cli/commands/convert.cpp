@@ -1,4 +1,4 @@
-// dllm convert and dllm export: the same weights in another form.
+// dllm convert and dllm export write the same weights in another form.
 
 #include "../command.h"
 #include "../process.h"
@@ -46,7 +46,7 @@ int convert(Context& context) {
   return write_form(context, context.text("model"), context.text("out"));
 }
 
-// A folder for other programs: Hugging Face's transformers reads it.
+// Writes a folder for other programs, which Hugging Face's transformers reads.
 int export_folder(Context& context) {
   const std::string to = context.text("out");
   if (to.ends_with(".gguf"))

@@ -36,7 +36,7 @@ struct Decoding {
   }
 };
 
-// False when Ctrl-C stopped it.
+// Steps until all requests are done; returns false after Ctrl-C.
 bool step_until_done(Context& context, const Decoding& run, TokenTexts& texts, LiveView* view) {
   const int64_t shown = run.slots[0];
   const int64_t planned = planned_steps(context, progress_of(run.decoder, shown).open);
@@ -60,7 +60,7 @@ bool step_until_done(Context& context, const Decoding& run, TokenTexts& texts, L
   return true;
 }
 
-// A trace with the texts of its tokens: what dllm replay needs to draw it without the model.
+// Writes a trace with the texts of its tokens, so that dllm replay needs no model.
 void save_trace(Context& context, const Session& session, const Decoding& run, TokenTexts& texts) {
   std::string lines;
   for (int64_t slot : run.slots) {
@@ -80,8 +80,8 @@ void save_trace(Context& context, const Session& session, const Decoding& run, T
   for (const TraceSlot& slot : trace.slots) {
     for (const TraceStep& step : slot.steps) {
       for (int32_t id : step.ids) use(id);
-      texts.cells(
-          {step.ids, step.states, step.confidence}); // puts characters of several tokens together
+      // Finds characters of several tokens.
+      texts.cells({step.ids, step.states, step.confidence});
     }
   }
   if (job_rank() > 0) return;
@@ -97,7 +97,7 @@ void print_results(const Context& context, const Decoding& run, const dllm_token
     const int64_t slot = run.slots[i], own_seed = seed + static_cast<int64_t>(i);
     const Canvas canvas = canvas_of(run.decoder, slot);
     const Progress progress = progress_of(run.decoder, slot);
-    // --until may end a text before all of it is decided: what is open behind it does not matter.
+    // --until may end a text before all positions are decided; later open positions do not matter.
     const bool whole = progress.open == 0 || run.ending.reached(canvas);
     const std::string text = whole ? run.ending.text(canvas) : text_with_holes(tokenizer, canvas);
     if (!context.json()) {
@@ -116,7 +116,7 @@ void print_results(const Context& context, const Decoding& run, const dllm_token
   std::fflush(stdout);
 }
 
-// A greedy small model often decides for its commonest token everywhere.
+// Warns when most tokens are equal, which is usual for a small model that decodes greedily.
 void warn_about_collapse(const Context& context, const Decoding& run) {
   if (word_of(context, "decoder", "temperature") != "0" &&
       word_of(context, "decoder", "temperature") != "0.0")
@@ -167,7 +167,7 @@ void use_policy(Context& context, const std::string& policy) {
   });
 }
 
-// The objective that a run was started with; "" for other models.
+// Returns the objective of a run, or "" for other models.
 std::string objective_of_run(const std::string& path) {
   std::ifstream file(path + "/run.json");
   const Json start = Json::parse(file, nullptr, false);
@@ -191,7 +191,7 @@ void choose_policy(Context& context, const Session& session) {
     std::fprintf(stderr, "%s was trained with %s: --policy %s is made for it\n",
                  context.text("model").c_str(), trained.c_str(), made_for.c_str());
   }
-  // A causal model with a canvas: no other policy decodes it.
+  // Only its own policy decodes a causal model with a canvas.
   if (objective.model == "canvas") return use_policy(context, made_for);
   if (other || session.about.value("attention", "") != "causal") return;
   use_policy(context, "autoregressive");
@@ -277,7 +277,7 @@ int run_requests(Context& context, Session& session, const std::vector<Request>&
   LiveView view;
   const bool shown = !context.flag("quiet") && !context.json() && view.is_terminal();
   const bool finished = step_until_done(context, run, texts, shown ? &view : nullptr);
-  if (isatty(STDOUT_FILENO) != 0) view.clear(); // the text stands there once
+  if (isatty(STDOUT_FILENO) != 0) view.clear(); // the text is printed only once
   print_results(context, run, session.tokenizer.get(), seed);
   if (context.has("trace")) save_trace(context, session, run, texts);
   if (finished) {

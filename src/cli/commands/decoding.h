@@ -1,5 +1,6 @@
 #pragma once
-// Runs requests on a model, shows them and prints the results; the canvas as text. Shared by generate, infill and chat.
+// These functions decode requests, show them and print the results, for the commands generate,
+// infill and chat. This header also turns a canvas into text.
 
 #include "../command.h"
 #include "../pictures/pictures.h"
@@ -17,59 +18,65 @@ struct Session {
   explicit Session(Context& context);
   Owned<dllm_engine> engine;
   Owned<dllm_model> model;
-  Owned<dllm_tokenizer> tokenizer; // begins texts as the model's files say
-  nlohmann::ordered_json about;    // dllm_model_describe
+  Owned<dllm_tokenizer> tokenizer; // of open_prompt_tokenizer()
+  nlohmann::ordered_json about;    // of dllm_model_describe
 };
 
-// fixed empty: all of canvas is given and gen_length open positions follow.
 struct Request {
   std::vector<int32_t> canvas;
+  // One per position. Empty: the whole canvas is fixed, and gen_length open positions follow it.
   std::vector<uint8_t> fixed;
 };
 
-// A causal model for which no policy was chosen decodes with the policy autoregressive and prints a line about it.
+// Chooses a policy when the user did not. A causal model gets the policy autoregressive, and a line
+// about it is printed.
 void choose_policy(Context& context, const Session& session);
-// Options that this command ignores are refused or named; `holes`: the open positions are those of the canvas.
+// Refuses or names options that this command ignores. holes: the open positions are in the canvas.
 void check_decoding(const Context& context, bool holes);
-// A decoder with the options of kind decoder. It keeps a trace only on request.
+// Makes a decoder with the options of kind decoder, with a trace when `trace` is set.
 Owned<dllm_decoder> open_decoder(Context& context, const Session& session, bool trace);
 // Adds a request with the options of kind slot; --length replaces gen_length. Returns the slot.
 int64_t add_request(Context& context, dllm_decoder* decoder, const Request& request);
-// For --help: what the option policy chooses, and its names.
+// Returns the description of option policy for --help, with the names of all policies.
 std::string policy_sentence();
 Progress progress_of(const dllm_decoder* decoder, int64_t slot);
-// Steps that the policy needs for so many open positions; 0: it depends on the predictions.
+// Returns the number of steps that the policy takes for `open` open positions, or 0 when it depends
+// on the predictions.
 int64_t planned_steps(const Context& context, int64_t open);
-// Steps until all is decided, with a picture of request 0 (option quiet: none), then prints the texts. The requests
-// have the seeds seed, seed + 1, ... of the option. Ctrl-C: what was decided so far is printed, kInterrupted.
+// Decodes the requests, whose seeds are seed, seed + 1, ... of option seed, and prints the texts.
+// Shows a picture of request 0 unless option quiet is set. Returns the exit code. After Ctrl-C it
+// prints the tokens decided so far and returns kInterrupted.
 int run_requests(Context& context, Session& session, const std::vector<Request>& requests);
 
 // ---- the canvas as text (canvas.cpp) ----
 
-// The text of a canvas with open positions; a run of N of them is written <mask:N>, as dllm infill reads it.
+// Returns the text of a canvas, with N consecutive open positions as <mask:N>. dllm infill reads
+// this form.
 std::string text_with_holes(const dllm_tokenizer* tokenizer, const Canvas& canvas);
 
-// The number of decided tokens up to the first end token, and of the most frequent one among them.
+// The number of final tokens up to the first end token, and the number of them that are the most
+// frequent token.
 struct Repeats {
   int64_t tokens = 0, same = 0;
 };
 Repeats most_repeated(const Canvas& canvas, const std::vector<int32_t>& end_tokens);
 
-// The tokens that end an answer: the ids of slot option stop, else every end token that the model's files name and `more`,
-// which the option becomes.
+// Returns the ids of the tokens that end an answer: slot option stop, else the end tokens of the
+// model's files and `more`. In the second case it sets option stop to these ids.
 std::vector<int32_t> choose_ends(Context& context, const Session& session,
                                  const std::vector<int32_t>& more = {});
 
-// Where an answer ends: at any end token (choose_ends), and at the text of --until.
+// The end of an answer: an end token of choose_ends(), or the text of --until.
 class Ending {
 public:
-  // Option "until" of the command is the text. prompt: ids in front of the answer; -1: a canvas with holes, which nothing
-  // ends.
+  // prompt: number of ids before the answer. -1: a canvas with holes, in which no token or text
+  // ends an answer.
   Ending(Context& context, const Session& session, int64_t prompt);
 
-  // True when all that comes before the text `until` is decided: the rest need not be.
+  // Returns true when the decided tokens at the beginning of the answer contain the text of
+  // --until, so that later positions need not be decided.
   bool reached(const Canvas& canvas) const;
-  // Without the first end token and what comes behind it, without `until` and what comes behind it.
+  // Returns the text up to the first end token and up to the text of --until.
   std::string text(const Canvas& canvas) const;
   const std::vector<int32_t>& end_tokens() const { return ends_; }
 
@@ -80,25 +87,27 @@ private:
   std::string until_;
 };
 
-// The texts of single tokens, for pictures: never half a character.
+// The texts of single tokens, for pictures.
 class TokenTexts {
 public:
-  explicit TokenTexts(const dllm_tokenizer* tokenizer); // outlives this object
+  explicit TokenTexts(const dllm_tokenizer* tokenizer); // tokenizer outlives this object
 
-  // As inside a sentence, with the leading space that a tokenizer drops at the begin of a text. Special tokens
-  // without text are shown by name ("<eos>"); "" when nothing is known.
+  // Returns the text of a token inside a sentence, with the leading space that a tokenizer drops at
+  // the beginning of a text. A special token without text has its name ("<eos>"). Returns "" for an
+  // unknown id.
   const std::string& of(int32_t id);
-  // One cell per position. A character spread over several decided tokens stands in the first one's cell.
+  // Returns one cell per position. A character of several decided tokens is in the cell of the
+  // first token.
   std::vector<TokenCell> cells(const Canvas& canvas);
-  // The characters that cells() has put together so far, as a trace keeps them.
+  // Returns the characters of several tokens that cells() has found so far, in the form of a trace.
   const std::map<std::string, std::string>& joined() const { return joined_; }
 
 private:
   std::string read(std::span<const int32_t> ids) const;
 
   const dllm_tokenizer* tokenizer_;
-  std::vector<int32_t> before_; // a token in front, and its text
-  std::string text_before_;
+  std::vector<int32_t> before_; // a token that read() puts before the others
+  std::string text_before_;     // the text of before_
   std::map<int32_t, std::string> known_;
   std::map<std::string, std::string> joined_;
 };

@@ -1,4 +1,4 @@
-// dllm devices: what can compute here, this library's engine and other people's plugins.
+// dllm devices lists the devices of this machine: the library's engine and installed plugins.
 
 #include "../command.h"
 #include "../process.h"
@@ -21,15 +21,15 @@ void say(const Json& line) {
   std::fflush(stdout); // the next stage may be the last
 }
 
-// A model as small as they get: two layers, every operation of a transformer.
+// The config of a tiny model: two layers with every operation of a transformer.
 constexpr const char* kConfig =
     R"({"model_type": "llama", "vocab_size": 64, "hidden_size": 32, "intermediate_size": 64,
         "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
         "max_position_embeddings": 64, "tie_word_embeddings": true,
         "dllm": {"attention": "bidirectional", "mask_token_id": 63}})";
 
-// Logits of one row of 16 tokens; the weights are drawn from a seed, so they are the same on every
-// engine.
+// Returns the logits of one row of 16 tokens. The weights come from a seed, so they are equal on
+// every engine.
 std::vector<float> logits_on(dllm_engine* engine) {
   const auto model = make<dllm_model>([&](dllm_model** out, dllm_error* err) {
     const std::string config = kConfig;
@@ -70,14 +70,14 @@ void run_small_model(dllm_engine* engine) {
     const double apart = std::fabs(static_cast<double>(theirs[i]) - ours[i]);
     difference = std::isfinite(apart) ? std::max(difference, apart) : INFINITY;
   }
-  // A number that is not finite has no JSON.
+  // JSON cannot hold a number that is not finite.
   say({{"stage", "ran"},
        {"seconds", seconds},
        {"difference", std::isfinite(difference) ? Json(difference) : Json()}});
 }
 
-// Runs in a child process that a plugin may end.
-// Writes a line of JSON for each stage that was reached, so that what came before a crash is known:
+// Runs in a child process, which a plugin may crash. It writes a line of JSON for each stage before
+// the next begins:
 //   {"stage": "loaded", "plugin": {...}}        dllm_plugin_describe
 //   {"stage": "client", "engine": {...}}        dllm_engine_describe, with --probe
 //   {"stage": "ran", "seconds": 1.2, "difference": 1e-7}   a small model, against the cpu engine
@@ -132,7 +132,7 @@ Json own_engine(const Context& context) {
   }));
 }
 
-// The plugins to test: the requested one, or all that are found.
+// Returns the plugins to test: the requested plugin, or all plugins that are found.
 Json plugins_here(const Context& context) {
   const auto wanted = Json::parse(context.option("engine", "plugin")).get<std::string>();
   if (!wanted.empty())
@@ -147,7 +147,7 @@ Json plugins_here(const Context& context) {
   }
 }
 
-// One plugin in a child: its result at each stage, and how it ended when it failed.
+// Tests one plugin in a child. Returns its result at each stage, and how it failed.
 Json look_at(const Context& context, const std::string& path) {
   Json settings = Json::parse(text([&](dllm_buffer* out, dllm_error* err) {
     return dllm_options_to_json(context.options("engine"), out, err);
@@ -192,7 +192,7 @@ void print_engine(const Json& engine) {
   row("simd", word(engine.at("simd")));
 }
 
-// Devices of one kind and size on one line: "4 x cpu", "8 x NVIDIA H200, 139.8 GiB each".
+// Prints devices of one kind and size on one line: "4 x cpu", "8 x NVIDIA H200, 139.8 GiB each".
 void print_devices(const Json& engine) {
   row("platform", word(engine.at("platform")));
   std::vector<std::pair<std::string, int>> kinds;
@@ -269,8 +269,7 @@ int devices(Context& context) {
   }
   if (context.json())
     std::printf("%s\n", all.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
-  // A requested plugin has to work; of all that are installed some may need hardware that is not
-  // there.
+  // A requested plugin must work; other installed plugins may need absent hardware.
   return failed && context.option("engine", "plugin") != "\"\"" ? kFailed : 0;
 }
 

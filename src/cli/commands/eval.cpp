@@ -1,4 +1,4 @@
-// dllm eval: scores of a model, or of given completions.
+// dllm eval computes scores of a model, or of given completions.
 
 #include "../eval/eval.h"
 #include "decoding.h"
@@ -8,7 +8,7 @@
 namespace dllm::cli {
 namespace {
 
-// Every key of a kind.
+// Refuses every key of a kind.
 void refuse_kind(const Context& context, const std::string& kind, const std::string& why) {
   const EvalJson keys = EvalJson::parse(text([&](dllm_buffer* out, dllm_error* err) {
     return dllm_options_to_json(context.options(kind), out, err);
@@ -16,7 +16,7 @@ void refuse_kind(const Context& context, const std::string& kind, const std::str
   for (const auto& [key, value] : keys.items()) refuse_typed(context, kind, key, why);
 }
 
-// Options that only other tasks use.
+// Fails for options that only other tasks use.
 void refuse_others(const Context& context) {
   const std::string task = context.text("task");
   const bool scores = task == "text" || task == "choices";
@@ -61,7 +61,7 @@ void refuse_others(const Context& context) {
   if (context.number("limit") < 0) throw UsageFailure("--limit takes 0 and more");
 }
 
-// For reading: --json has every digit.
+// Rounds numbers for printing; --json has every digit.
 std::string shown(const EvalJson& value) {
   if (value.is_string()) return value.get<std::string>();
   if (!value.is_number_float()) return value.dump();

@@ -1,4 +1,5 @@
-// dllm generate and dllm infill: the same decoding, with open positions after the prompt or anywhere.
+// dllm generate and dllm infill decode in the same way; open positions follow the prompt, or are
+// anywhere.
 
 #include "../command.h"
 #include "../process.h"
@@ -21,7 +22,7 @@ bool are_digits(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-// The open positions of what stands between "<mask" and ">"; 0: it is not a hole.
+// Returns the number of open positions for the text between "<mask" and ">"; 0: it is not a hole.
 int64_t open_positions(std::string_view inside) {
   constexpr size_t kMostDigits = 6;
   if (inside.empty()) return 1;
@@ -35,7 +36,7 @@ struct Hole {
   int64_t length;    // open positions
 };
 
-// Every <mask:N> and <mask> of a text. What looks like a hole and is none is an error.
+// Returns every <mask:N> and <mask> of a text. Fails for a text like a hole that is not a hole.
 std::vector<Hole> find_holes(const std::string& text) {
   constexpr size_t kLongest = 20; // between "<mask" and ">": more is text
   std::vector<Hole> holes;
@@ -56,7 +57,7 @@ std::vector<Hole> find_holes(const std::string& text) {
   return holes;
 }
 
-// "<mask>" or "<mask:" with digits and ">" stands in a text.
+// Returns true when a text contains "<mask>", or "<mask:" with digits and ">".
 bool shows_hole(const std::string& text) {
   for (size_t at = text.find(kHole); at != std::string::npos; at = text.find(kHole, at + 1)) {
     const size_t inside = at + kHole.size(), close = text.find('>', inside);
@@ -68,7 +69,8 @@ bool shows_hole(const std::string& text) {
   return false;
 }
 
-// Text with <mask:N> or <mask> in it becomes given ids and N (or 1) open positions.
+// Makes a request with fixed ids for the text, and N (or 1) open positions for each <mask:N> or
+// <mask>.
 Request parse_holes(const dllm_tokenizer* tokenizer, const std::string& text, int32_t mask_id) {
   const std::vector<Hole> holes = find_holes(text);
   Request request;
@@ -93,7 +95,8 @@ Request parse_holes(const dllm_tokenizer* tokenizer, const std::string& text, in
   return request;
 }
 
-// Text that another program or a file hands over; an editor's or echo's last line break is not part of it.
+// Reads a prompt from standard input or a file, without the last line break, which editors and echo
+// add.
 std::string read_prompt(const std::string& path) {
   if (path == "-" && job_size() > 1) {
     throw UsageFailure("standard input reaches only the first of " + std::to_string(job_size()) +
@@ -110,7 +113,7 @@ bool is_piped(int descriptor) {
   return fstat(descriptor, &about) == 0 && (S_ISFIFO(about.st_mode) || S_ISREG(about.st_mode));
 }
 
-// The argument `name`, a file, or standard input.
+// Returns the argument `name`, or the content of a file or of standard input.
 std::string text_of(const Context& context, const std::string& name) {
   if (context.has("file") && context.typed(name))
     throw UsageFailure("--" + name + " and --file are two " + name + "s: give one");

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A key of decoder options, the keys that files have for it, and the argument that sets it too.
+// A key of decoder options, its names in files, and the argument that also sets it.
 struct Taken {
   const char* key;
   std::initializer_list<const char*> names;
@@ -32,7 +32,8 @@ const Taken kTaken[] = {
     {"alg_temp", {"alg_temp"}},
 };
 
-// Settings of other programs that change a text and that no policy has; the value at which they change nothing.
+// Settings of other programs that change the text and that no policy supports. At `neutral` a
+// setting changes nothing.
 struct Lacking {
   const char* name;
   double neutral;
@@ -95,7 +96,7 @@ private:
            (taken.argument != nullptr && context_.typed(taken.argument));
   }
 
-  // Policies that do not go by a number of steps, or not block after block.
+  // Some policies have no number of steps, or no blocks.
   bool ignores(std::string_view key) const {
     if (key == "steps") return policy_ == "autoregressive" || policy_ == "multi_block";
     return key == "block_length" && policy_ == "autoregressive";

@@ -1,4 +1,4 @@
-// dllm graph: the program of a model and the memory it needs, before anything is loaded.
+// dllm graph prints the program of a model and the memory it needs, without loading weights.
 
 #include "../command.h"
 #include "compile_report.h"

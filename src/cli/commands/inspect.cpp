@@ -1,4 +1,4 @@
-// dllm inspect: what a model, a checkpoint or a run holds; nothing is changed.
+// dllm inspect prints the contents of a model, a checkpoint or a run without changing it.
 
 #include "../command.h"
 #include "compile_report.h"
@@ -24,7 +24,7 @@ std::string dump(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// One line of it: a chat template has many.
+// Cuts a text to one line, because a chat template has many.
 std::string short_text(const Json& value) {
   const std::string text = value.is_string() ? value.get<std::string>() : dump(value);
   const size_t end = std::min(text.find('\n'), size_t{100});
@@ -32,7 +32,7 @@ std::string short_text(const Json& value) {
   return text.substr(0, end) + " ... (" + std::to_string(text.size()) + " bytes)";
 }
 
-// "model.layers.3.mlp.up_proj.weight" as "model.layers.*.mlp.up_proj.weight".
+// Replaces the number in "model.layers.3.mlp.up_proj.weight": "model.layers.*.mlp.up_proj.weight".
 std::string without_numbers(const std::string& name) {
   std::string out;
   std::istringstream parts(name);
@@ -70,7 +70,7 @@ void print_tensors(const Json& tensors, bool all) {
   }
 }
 
-// The token that stands for a masked one: the config's, else the tokenizer's own.
+// Returns the text of the mask token of the config, else of the tokenizer.
 std::string mask_text(const Json& model, const dllm_tokenizer* tokenizer) {
   int64_t id = model.value("mask_token_id", int64_t{-1});
   int32_t own = -1;
@@ -99,7 +99,7 @@ void print_model(const Json& model, const dllm_tokenizer* tokenizer) {
   row("length", dump(model.at("max_length")) + " positions at most");
 }
 
-// The last losses that a run wrote down; half a last line is passed over.
+// Prints the last losses of a run; skips an incomplete last line.
 void print_losses(const std::string& path) {
   if (!std::filesystem::is_regular_file(path + "/metrics.jsonl")) return;
   std::istringstream lines(read_all(path + "/metrics.jsonl"));
@@ -125,7 +125,7 @@ Owned<dllm_tokenizer> tokenizer_of(const Context& context, const std::string& pa
     return open_tokenizer(context, path);
   } catch (const Failure& failure) {
     if (failure.status() == DLLM_CANCELLED) throw;
-    return nullptr; // weights without a tokenizer; dllm verify prints what is wrong with one
+    return nullptr; // weights without a tokenizer; dllm verify reports a damaged one
   }
 }
 

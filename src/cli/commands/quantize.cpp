@@ -1,4 +1,4 @@
-// dllm quantize: a model file in another weight format.
+// dllm quantize writes a model file in another weight format.
 
 #include "../command.h"
 #include "../process.h"

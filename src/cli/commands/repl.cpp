@@ -1,4 +1,4 @@
-// dllm repl: a Lua prompt with the library at hand. What is Lua about it is scripts/lib/dllm/repl.lua.
+// dllm repl is a Lua prompt with the library. Its Lua part is scripts/lib/dllm/repl.lua.
 
 #include "../command.h"
 #include "../line_editor.h"
@@ -192,7 +192,7 @@ private:
     }
   }
 
-  // False when the chunk goes on in the next line.
+  // Returns false when the chunk continues in the next line.
   bool run_chunk(const std::string& source) {
     const Owned<dllm_task> task(dllm_task_new());
     const Interrupt interrupt(task.get());
@@ -240,7 +240,7 @@ private:
     }));
   }
 
-  // The message and the hint; of a traceback only the caller's own frames.
+  // Prints the message and the hint, and of a traceback only the caller's own frames.
   void report(const Failure& failure) const {
     std::fflush(stdout);
     std::fprintf(stderr, "%s\n", failure.what());
@@ -279,7 +279,7 @@ Command repl_command() {
           {"lua"},
           repl,
           false,
-          {{"lua", "sandbox", "full"}}}; // who types a command may use the machine
+          {{"lua", "sandbox", "full"}}}; // a user who types a command may use the machine
 }
 
 } // namespace dllm::cli

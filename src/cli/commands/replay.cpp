@@ -1,4 +1,4 @@
-// dllm replay: a saved trace again, in the terminal or as a picture. Needs no model.
+// dllm replay shows a saved trace in the terminal or as a picture, without a model.
 
 #include "../command.h"
 #include "../pictures/pictures.h"

@@ -1,4 +1,4 @@
-// dllm report: what a training run recorded, as one page and as pictures. Needs no model.
+// dllm report draws the record of a training run as one page and as pictures, without a model.
 
 #include "../pictures/report.h"
 #include "../command.h"

@@ -1,4 +1,4 @@
-// dllm run: a Lua script that drives the library.
+// dllm run runs a Lua script that uses the library.
 
 #include "../command.h"
 
@@ -35,16 +35,16 @@ int run_script(Context& context) {
 
 Command run_script_command() {
   using Kind = Argument::Kind;
-  return {
-      "run",
-      "run a Lua script",
-      "dllm run scripts/recipes/train_from_scratch.lua --data corpus.txt",
-      {{Kind::positional, "script", "", "the script", true},
-       {Kind::text, "root", "", "folder that a script at --sandbox files may reach", false}},
-      {"lua"},
-      run_script,
-      true,
-      {{"lua", "sandbox", "full"}}}; // who types a command may use the machine; a library may not
+  // Level full: a user who types a command may use the machine; a library may not.
+  return {"run",
+          "run a Lua script",
+          "dllm run scripts/recipes/train_from_scratch.lua --data corpus.txt",
+          {{Kind::positional, "script", "", "the script", true},
+           {Kind::text, "root", "", "folder that a script at --sandbox files may reach", false}},
+          {"lua"},
+          run_script,
+          true,
+          {{"lua", "sandbox", "full"}}};
 }
 
 } // namespace dllm::cli

@@ -1,4 +1,4 @@
-// dllm tokenize, dllm tokenizer-train.
+// dllm tokenize and dllm tokenizer-train.
 
 #include "../command.h"
 #include "../process.h"
@@ -29,7 +29,7 @@ std::string reading_text(double seconds, int64_t done, int64_t total) {
   return text;
 }
 
-// dllm tokenize IN OUT --model MODEL: the words are other arguments then.
+// In dllm tokenize IN OUT --model MODEL the words are other arguments.
 int write_token_file(Context& context) {
   if (context.typed("file") || !context.has("tokenizer") || !context.has("text"))
     throw UsageFailure("--model takes two words: dllm tokenize IN OUT --model MODEL");
@@ -111,7 +111,7 @@ int tokenizer_train(Context& context) {
                                 err);
   });
   const std::filesystem::path folder = std::filesystem::path(context.text("out")).parent_path();
-  std::error_code ignored; // the save names what is wrong
+  std::error_code ignored; // the save reports the error
   if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
   call([&](dllm_error* err) {
     return dllm_tokenizer_save(tokenizer.get(), context.text("out").c_str(), err);

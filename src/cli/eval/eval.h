@@ -1,5 +1,6 @@
 #pragma once
-// The parts of dllm eval: results that outlive an interrupted call, and one function per kind of task.
+// dllm eval stores results so that an interrupted evaluation can be continued, and has one function
+// per kind of task.
 
 #include "../command.h"
 #include "../limited.h"
@@ -17,18 +18,20 @@ namespace dllm::cli {
 
 using EvalJson = nlohmann::ordered_json;
 
-// Results, one JSON object with an "id" a line, behind a line with the settings they belong to. With a path they are
-// appended to a file as they come, and what is there already is not computed again.
+// The results of an evaluation, each a JSON object with an "id". With a path each result is
+// appended to a file as one line. The first line of the file has the settings, and results of the
+// file are not computed again.
 class EvalResults {
 public:
-  // path "": nothing is kept. Fails when the file holds results of other settings, naming the first that differs.
+  // path "": results are kept only in memory. total: expected number of results; 0: unknown. Fails
+  // when the file has results of other settings, naming the first setting that differs.
   EvalResults(std::string path, const EvalJson& settings, int64_t total, bool quiet);
 
   bool has(const std::string& id) const { return by_id_.count(id) != 0; }
   void add(const EvalJson& line);
   const std::vector<EvalJson>& lines() const { return lines_; }
-  int64_t resumed() const { return resumed_; } // results that were there already
-  // "31 of 164, 2 min left" where standard error is a terminal.
+  int64_t resumed() const { return resumed_; } // results that the file had before
+  // Shows "31 of 164, 2 min left" when standard error is a terminal.
   void show_progress();
 
 private:
@@ -45,83 +48,88 @@ private:
 
 // ---- rows of files (eval_files.cpp) ----
 
-// A JSON object a line, of a file or a .gz file; at most `limit` (0: all). Names file and line of a bad one.
+// Reads JSON objects, one per line, from a file or a .gz file; at most `limit` (0: all). Fails
+// naming file and line of a line that is not a JSON object.
 std::vector<EvalJson> read_rows(const std::string& path, int64_t limit);
-// The value of a key, or a Failure with the row.
+// Returns the text of a key. Fails naming the row.
 std::string text_of(const EvalJson& row, const char* key, const std::string& path, size_t index);
-// The field's "task_id" (text or number), else the number of the row.
+// Returns the value of "task_id" (text or number), else `index`.
 std::string id_of(const EvalJson& row, size_t index);
-// A mean of numbers with its standard error.
+// The mean of numbers, and its standard error.
 struct Mean {
   double value = 0, error = 0;
 };
 Mean mean_of(const std::vector<double>& numbers);
-// Unbiased probability that one of k samples passes when c of n did: 1 - C(n - c, k) / C(n, k) (Chen et al. 2021).
+// Returns an unbiased estimate of the probability that one of k samples passes, when c of n samples
+// passed: 1 - C(n - c, k) / C(n, k) (Chen et al. 2021).
 double pass_at_k(int64_t n, int64_t c, int64_t k);
 
 // ---- kinds of tasks: each adds to the results and returns its part of the report ----
 
-// The loss of a text: nats and bits per byte with standard errors, perplexity (eval_text.cpp).
+// Computes the loss of a text: nats and bits per byte with standard errors, and perplexity
+// (eval_text.cpp).
 EvalJson evaluate_text(Context& context);
-// Which choice is most probable after its prompt (eval_choices.cpp).
+// Finds the choice that is most probable after its prompt (eval_choices.cpp).
 EvalJson evaluate_choices(Context& context);
-// Programs that pass their tests, and answers that a Lua checker accepts (eval_answers.cpp).
+// Counts programs that pass their tests, or answers that a Lua checker accepts (eval_answers.cpp).
 EvalJson evaluate_answers(Context& context);
 
 // ---- scores of rows (eval_scores.cpp) ----
 
-// A model under an objective. Answers are scored behind the interface that another estimate of the likelihood may take.
+// Scores the answers of a task. Every estimate of the likelihood implements this interface.
 class AnswerScorer {
 public:
   virtual ~AnswerScorer() = default;
-  // log p(answer | prompt) in nats: a number, or a bound with its standard error.
+  // Returns log p(answer | prompt) in nats, or a bound of it with its standard error.
   virtual Mean score(const std::vector<int32_t>& prompt, const std::vector<int32_t>& answer,
                      int64_t seed) = 0;
 };
 
+// A model and the objective that scores it.
 struct ScoredModel {
   explicit ScoredModel(Context& context);
-  std::string objective_name; // "auto" resolved
-  bool noiseless = false;     // one draw of the objective is all of them
+  std::string objective_name; // option objective, with "auto" resolved
+  bool noiseless = false;     // the objective has no noise, so one draw is exact
   Owned<dllm_engine> engine;
   Owned<dllm_model> model;
   Owned<dllm_tokenizer> tokenizer;
   Owned<dllm_objective> objective;
 };
-// Sums and counts of the rows of a batch.
+// The sum of the losses, and the number of counted tokens, of each row of a batch.
 struct RowSums {
   std::vector<double> sums, counts;
 };
 RowSums row_sums(const Context& context, const ScoredModel& scored, const dllm_batch* batch,
                  int64_t seed);
-// The bound of the objective over `draws` draws of noise (exact for ar).
+// Returns a scorer that computes the bound of the objective with `draws` draws of noise (exact for
+// ar).
 std::unique_ptr<AnswerScorer> bound_scorer(const Context& context, const ScoredModel& scored,
                                            int64_t draws);
 
 // ---- programs (eval_programs.cpp) ----
 
-// A task whose answers are programs. Formats by their keys: HumanEval (prompt, entry_point, test), the same with a suffix
-// (infilling), MBPP (text, test_list).
+// A task whose answers are programs. Its keys select the format: HumanEval (prompt, entry_point,
+// test), HumanEval with a suffix (infilling), or MBPP (text, test_list).
 struct ProgramTask {
   std::string id;
-  std::string prompt, suffix;     // for the model
-  std::string before, after;      // of the completion in the program
+  std::string prompt, suffix;     // texts for the model
+  std::string before, after;      // parts of the program before and after the completion
   std::vector<std::string> stops; // texts that end a completion
 };
 ProgramTask program_task(const EvalJson& row, const std::string& path, size_t index);
-// The completion as far as it counts: a fenced block's code, up to the first stop.
+// Returns the part of a completion that counts: the code of a fenced block, up to the first stop.
 std::string trimmed(const ProgramTask& task, const std::string& completion);
-// {"passed": bool, "result": "passed" or how it ended}
+// Runs the program and returns {"passed": bool, "result": "passed" or how the program ended}.
 EvalJson run_tests(const ProgramRunner& runner, const ProgramTask& task,
                    const std::string& completion, dllm_task* cancel);
 
 // ---- completions (eval_completions.cpp) ----
 
-// Where completions come from: a file of them, or the model.
+// The source of completions, which is a file or the model.
 class Completions {
 public:
   virtual ~Completions() = default;
-  virtual bool from_model() const = 0; // then they are trimmed
+  virtual bool from_model() const = 0; // true: the caller trims completions
   virtual int64_t count(const std::string& id) const = 0;
   virtual std::string get(const std::string& id, const std::string& prompt,
                           const std::string& suffix, int64_t sample) = 0;

@@ -1,4 +1,4 @@
-// dllm eval --task programs and --task answers: several completions of a prompt, each right or wrong.
+// dllm eval --task programs and --task answers judge whether completions of a prompt are right.
 
 #include "eval.h"
 
@@ -8,12 +8,12 @@
 namespace dllm::cli {
 namespace {
 
-// Says of a completion whether it is right.
+// Judges whether a completion is right.
 class Judge {
 public:
   virtual ~Judge() = default;
   virtual ProgramTask task(const EvalJson& row, const std::string& path, size_t index) const = 0;
-  // {"passed", "result"}
+  // Returns {"passed", "result"}.
   virtual EvalJson judge(const EvalJson& row, const ProgramTask& task,
                          const std::string& completion, dllm_task* cancel) const = 0;
 };
@@ -35,7 +35,8 @@ private:
   ProgramRunner runner_;
 };
 
-// A Lua script in the sandbox "safe": globals row (of the file) and text (the completion); it returns a boolean.
+// A judge that runs a Lua script at level safe. The script has the globals row (of the file) and
+// text (the completion), and returns a boolean.
 class LuaJudge final : public Judge {
 public:
   explicit LuaJudge(std::string checker) : checker_(std::move(checker)) {}
@@ -98,7 +99,8 @@ std::vector<int64_t> wanted_ks(const Context& context) {
   return ks;
 }
 
-// Of the tasks with k samples and more: their mean, and its standard error over tasks.
+// Returns for each k the mean of pass@k over the tasks with at least k samples, and its standard
+// error.
 EvalJson pass_rates(const EvalResults& results, const std::vector<int64_t>& ks) {
   std::map<std::string, std::pair<int64_t, int64_t>> counts; // samples, passed
   for (const EvalJson& line : results.lines()) {
@@ -142,7 +144,7 @@ EvalJson settings_of(const Context& context) {
   return settings;
 }
 
-// The policy that was chosen for the model, where the user chose none.
+// Copies the decoder options to the settings when a policy was chosen for the model.
 void take_policy(const Context& context, EvalJson* settings) {
   EvalJson decoder = EvalJson::parse(dllm::api::text([&](dllm_buffer* out, dllm_error* err) {
     return dllm_options_to_json(context.options("decoder"), out, err);

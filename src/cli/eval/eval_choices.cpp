@@ -1,4 +1,4 @@
-// dllm eval --task choices: questions with several answers.
+// dllm eval --task choices scores questions with several choices.
 
 #include "eval.h"
 
@@ -46,7 +46,8 @@ size_t best_of(const std::vector<double>& scores) {
   return static_cast<size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
 }
 
-// Tokens may span the border of prompt and choice: the answer is what differs from the prompt's own tokens.
+// Scores the choices of a question. A token may span the border of prompt and choice, so the answer
+// begins at the first token that differs from the prompt's tokens.
 EvalJson ask(const Question& question, const ScoredModel& scored, AnswerScorer& scorer,
              int64_t seed) {
   const std::vector<int32_t> prompt = encode(scored.tokenizer.get(), question.prompt);

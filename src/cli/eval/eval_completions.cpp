@@ -7,7 +7,7 @@
 namespace dllm::cli {
 namespace {
 
-// {"task_id", "completion"} a line; several lines of one task are its samples.
+// Reads {"task_id", "completion"} lines; several lines of one task are its samples.
 class FileCompletions final : public Completions {
 public:
   explicit FileCompletions(const std::string& path) {
@@ -50,7 +50,7 @@ public:
       behind = encode(session_.tokenizer.get(), suffix);
       const size_t start = encode(session_.tokenizer.get(), "").size();
       behind.erase(behind.begin(), behind.begin() + static_cast<std::ptrdiff_t>(start));
-      // Fails for a model without one, which cannot fill a hole.
+      // Fails for a model without a mask token, which cannot fill a hole.
       const auto mask = static_cast<int32_t>(model_number(session_.model.get(), "mask_id"));
       const auto hole = static_cast<size_t>(
           context_.has("length")
@@ -75,7 +75,8 @@ public:
   }
 
 private:
-  // The text of [begin, end) as it reads behind what is in front of it, up to the first end token.
+  // Returns the text of positions [begin, end), decoded after the positions before them, up to the
+  // first end token.
   std::string text_between(const Canvas& canvas, size_t begin, size_t end) const {
     const auto first = canvas.ids.begin();
     const auto from = first + static_cast<std::ptrdiff_t>(begin);

@@ -10,7 +10,8 @@
 namespace dllm::cli {
 namespace {
 
-// Printed behind the tests: a program that ends early, or leaves them out by exit(0), does not print it.
+// Returns a random text that the program prints after its tests. A program that ends early, or
+// skips the tests with exit(0), does not print it.
 std::string new_mark() {
   std::array<uint32_t, 4> words{};
   if (::getentropy(words.data(), sizeof words) != 0) {
@@ -22,7 +23,7 @@ std::string new_mark() {
   return mark;
 }
 
-// A completion of a function ends where the next top-level statement begins (Chen et al. 2021, 3.1).
+// A completion of a function ends before the next top-level statement (Chen et al. 2021, 3.1).
 const std::vector<std::string> kStops = {"\nclass ", "\ndef ", "\n#", "\nif ", "\nprint("};
 
 std::string lines_of(const EvalJson& list) {

@@ -12,7 +12,8 @@ std::string dumped(const EvalJson& value) {
   return value.dump(-1, ' ', false, EvalJson::error_handler_t::replace);
 }
 
-// name: of the object that holds both, with a dot; empty: the settings.
+// Fails when the settings differ. name: the path of the two objects, which ends with a dot; "" for
+// the settings.
 void check_same(const EvalJson& there, const EvalJson& here, const std::string& path,
                 const std::string& name = "") {
   for (const auto& [key, value] : here.items()) {
@@ -50,7 +51,8 @@ EvalResults::EvalResults(std::string path, const EvalJson& settings, int64_t tot
   resumed_ = static_cast<int64_t>(lines_.size());
 }
 
-// A last line without an end is what an interrupted call left: it is computed again.
+// Reads the results. A last line without a line break comes from an interrupted call; its result is
+// computed again.
 void EvalResults::read(const EvalJson& settings) {
   const std::string text = read_all(path_);
   size_t whole = 0;
@@ -73,7 +75,7 @@ void EvalResults::read(const EvalJson& settings) {
   }
   if (whole == 0 && !text.empty())
     throw Failure(DLLM_ALREADY_EXISTS, path_ + " is no file of results", "choose another --out");
-  if (!lines_.empty()) check_same(there, settings, path_); // without a result it is begun anew
+  if (!lines_.empty()) check_same(there, settings, path_); // a file without results is begun again
   std::filesystem::resize_file(path_, whole);
   if (lines_.empty()) std::filesystem::resize_file(path_, 0);
 }

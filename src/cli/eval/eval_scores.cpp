@@ -24,7 +24,7 @@ public:
   BoundScorer(const Context& context, const ScoredModel& scored, int64_t draws)
       : context_(context), scored_(scored), draws_(scored.noiseless ? 1 : draws) {}
 
-  // Equal rows draw different noise: one batch is all draws.
+  // Equal rows of a batch draw different noise, so one batch has all draws.
   Mean score(const std::vector<int32_t>& prompt, const std::vector<int32_t>& answer,
              int64_t seed) override {
     if (answer.empty()) return {};
@@ -56,7 +56,7 @@ private:
   int64_t draws_;
 };
 
-// What the checkpoint of a run says of the objective it was trained with; empty for other models.
+// Returns the objective in the checkpoint of a run; empty for other models.
 EvalJson recorded_objective(const Context& context, const std::string& path) {
   const Owned<dllm_buffer> latest(dllm_buffer_new());
   std::string folder = path;
@@ -71,8 +71,8 @@ EvalJson recorded_objective(const Context& context, const std::string& path) {
   return objective.is_object() ? objective : EvalJson::object();
 }
 
-// Options of an objective that say how rows are laid out. Those of weights and times are not taken:
-// the bound has its own.
+// Options of an objective that lay out the rows. Options for weights and times are not used,
+// because the bound sets them itself.
 constexpr const char* kLayout[] = {"attention", "shift", "block_length", "mask_id"};
 
 void set_json(dllm_options* options, const EvalJson& values) {
@@ -113,7 +113,7 @@ std::string objective_for(const Context& context, const dllm_model* model,
   const std::string asked = context.text("objective");
   if (asked != "auto") return asked;
   const std::string trained = recorded.value("name", "");
-  // Losses that do not bound the likelihood count or weigh tokens in other ways: such models are
+  // A loss that does not bound the likelihood counts or weighs tokens differently; its model is
   // scored as masked diffusion.
   if (facts_of(trained).likelihood) return trained;
   const EvalJson about = EvalJson::parse(text(

@@ -1,4 +1,4 @@
-// dllm eval --task text: the loss of a text.
+// dllm eval --task text computes the loss of a text.
 
 #include "eval.h"
 
@@ -14,13 +14,13 @@ namespace {
 
 constexpr int64_t kMostBatchRows = 8;
 
-// --limit rows are whole batches.
+// Returns the rows of a batch, a divisor of --limit, so that --limit rows are whole batches.
 int64_t batch_rows(const Context& context) {
   const int64_t limit = context.number("limit");
   return limit == 0 ? kMostBatchRows : std::gcd(limit, kMostBatchRows);
 }
 
-// What run.json of a training run says of its data, in the keys that the user left out.
+// Sets the dataset options of a training run's run.json, unless the user set them.
 void read_as_the_run_did(const Context& context) {
   std::ifstream file(context.text("model") + "/run.json");
   const EvalJson start = EvalJson::parse(file, nullptr, false);
@@ -59,7 +59,7 @@ Owned<dllm_loader> open_rows_of(const Context& context, const ScoredModel& score
   });
 }
 
-// Null at the end of the data.
+// Returns the next batch, or null at the end of the data.
 Owned<dllm_batch> next_batch(dllm_loader* loader) {
   try {
     return make<dllm_batch>(
@@ -76,7 +76,8 @@ int64_t rows_of(const dllm_batch* batch) {
   return dllm_tensor_dim(array.get(), 0);
 }
 
-// Noise is drawn by the number of a row: that within the whole text, so that no two rows have the same.
+// Numbers the rows within the whole text. Noise depends on the number of a row, so that no two rows
+// have the same noise.
 void number_rows(dllm_batch* batch, int64_t first) {
   const int64_t numbers[] = {first, first + rows_of(batch)}, dims[] = {2};
   call([&](dllm_error* err) {
@@ -97,8 +98,8 @@ std::vector<T> values_of(const dllm_batch* batch, const char* name, int32_t dtyp
   return values;
 }
 
-// Of the text that the counted tokens stand for. counted: tokens of the loss; where it predicts a token from the state before
-// it there are fewer than in the rows, and the first of each text in a row is not counted.
+// Returns the bytes of the text of the counted tokens. counted: number of tokens in the loss. A
+// loss that predicts a token from the state before it does not count the first token of each text.
 int64_t text_bytes(const ScoredModel& scored, const dllm_batch* batch, double counted) {
   const auto ids = values_of<int32_t>(batch, "ids", DLLM_I32);
   const auto keep = values_of<uint8_t>(batch, "keep", DLLM_U8);
@@ -114,7 +115,8 @@ int64_t text_bytes(const ScoredModel& scored, const dllm_batch* batch, double co
   return static_cast<int64_t>(decode(scored.tokenizer.get(), is_shifted ? predicted : all).size());
 }
 
-// The mean over tokens with the standard error of a ratio of two sums over independent rows.
+// Returns the mean over tokens, with the standard error of a ratio of two sums over independent
+// rows.
 EvalJson summary(const EvalResults& results) {
   double sum = 0, count = 0, bytes = 0, rows = 0;
   for (const EvalJson& line : results.lines()) {
@@ -140,7 +142,8 @@ EvalJson summary(const EvalResults& results) {
 
 } // namespace
 
-// The loss of a text under a model that was taught conversations is seldom what was meant.
+// Notes that the model was trained on conversations, for which the loss of a plain text is seldom
+// meant.
 void note_chat_template(const Context& context, const ScoredModel& scored) {
   constexpr std::string_view kTalk = R"([{"role": "user", "content": "a"}])";
   dllm_batch* batch = nullptr;

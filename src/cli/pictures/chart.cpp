@@ -15,7 +15,7 @@ constexpr double kLogFrom = 30; // largest over smallest number, from which the 
 constexpr size_t kMostHits = 150; // places that show their numbers under the pointer
 constexpr double kMeanKept = 0.9; // of the moving mean: about 10 points
 
-// Numbers of one axis as pixels.
+// Converts numbers of one axis to pixels.
 class Axis {
 public:
   Axis(double from, double to, double pixel_from, double pixel_to, bool logarithmic)
@@ -38,7 +38,7 @@ public:
   double scaled(double value) const { return logarithmic_ ? std::log10(value) : value; }
   double unscaled(double place) const { return logarithmic_ ? std::pow(10.0, place) : place; }
 
-  // At round numbers, about `count` of them.
+  // Returns about `count` round numbers.
   std::vector<double> ticks(double count) const {
     return logarithmic_ && to_ - from_ > 1.2 ? decades(count) : steps(count);
   }
@@ -202,7 +202,7 @@ private:
     }
   }
 
-  // From the least to the most of what a point stands for.
+  // Draws the band between the least and the largest number of each point.
   void band(const ChartSeries& series) {
     put("<polygon class=\"band fill-{}\" points=\"", series.kind);
     for (const ChartPoint& point : series.points)
@@ -212,7 +212,7 @@ private:
     out_ += "\"/>\n";
   }
 
-  // The numbers of a place, shown when the pointer rests on it.
+  // Adds the numbers that are shown when the pointer rests on a place.
   void hits() {
     if (chart_.series.empty() || chart_.share_axis) return;
     const std::vector<ChartPoint>& points = chart_.series.front().points;

@@ -13,8 +13,8 @@ namespace dllm::cli {
 namespace {
 
 constexpr int kShades = 10; // of confidence
-constexpr size_t kWordColumns =
-    48; // up to so many positions the final tokens stand under their columns
+// Most positions at which the final tokens are written under their columns.
+constexpr size_t kWordColumns = 48;
 constexpr int kLeft = 62, kTop = 64, kRight = 24;
 
 // Classes: m open, p provisional, f given, c0..c9 decided by confidence.
@@ -44,7 +44,8 @@ std::string class_of(uint8_t state, double confidence) {
   }
 }
 
-// What positions [begin, end) of a step look like together: the most frequent state, its mean confidence.
+// Returns the class of positions [begin, end) of a step: the most frequent state, and its mean
+// confidence.
 std::string class_of(const TraceStep& step, size_t begin, size_t end) {
   std::array<int, 4> count{};
   std::array<double, 4> sum{};
@@ -57,7 +58,7 @@ std::string class_of(const TraceStep& step, size_t begin, size_t end) {
   return count[state] == 0 ? "" : class_of(static_cast<uint8_t>(state), sum[state] / count[state]);
 }
 
-// The first of 1, 2, 5, 10, 20, 50, ... that is not below `least`.
+// Returns the first of 1, 2, 5, 10, 20, 50, ... that is not below `least`.
 double round_number(double least) {
   double number = 1;
   for (int i = 0; number < least; ++i) number *= i % 3 == 1 ? 2.5 : 2;
@@ -116,7 +117,7 @@ private:
 
   int gap(int cell) const { return cell >= 6 ? 1 : 0; }
 
-  // Neighbours of one colour are one rectangle when there is no gap between cells.
+  // Neighbouring cells of one colour are one rectangle when no gap separates cells.
   void cells() {
     for (size_t row = 0; row < rows_.size(); ++row) {
       const TraceStep& step = slot_.steps[rows_[row]];

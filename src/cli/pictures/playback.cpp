@@ -1,4 +1,4 @@
-// Pictures that move: a live view of a decoder, and the replay of a trace.
+// This file has the live view of a decoder, and the replay of a trace.
 #include "pictures.h"
 
 #include <nlohmann/json.hpp>
@@ -38,7 +38,8 @@ bool can_draw(std::FILE* to) {
 LiveView::LiveView(std::FILE* to)
     : to_(to), terminal_(can_draw(to)), colour_(terminal_ && !is_set("NO_COLOR")) {}
 
-// "step 12/64 · 20 open · confidence ▃▅▆▇ 0.81 · 14 evaluations": the bars are the means of the last steps, the highest is full.
+// Returns "step 12/64 · 20 open · confidence ▃▅▆▇ 0.81 · 14 evaluations". The bars are the means of
+// the last steps; the highest mean is a full bar.
 std::string LiveView::status(const std::vector<TokenCell>& cells, const Progress& progress) {
   const char* between = terminal_ ? " \u00b7 " : ", ";
   std::string line = "step " + std::to_string(progress.step);
@@ -52,7 +53,7 @@ std::string LiveView::status(const std::vector<TokenCell>& cells, const Progress
     char number[16];
     std::snprintf(number, sizeof number, "%.2f", static_cast<double>(mean));
     line += "confidence ";
-    // The bars compare the steps with each other: a small model is never sure.
+    // The bars are relative to the highest mean, because a small model is never sure.
     const float most = *std::max_element(means_.begin(), means_.end());
     std::vector<float> heights(means_.begin() + static_cast<std::ptrdiff_t>(first), means_.end());
     for (float& height : heights) height /= most;
@@ -69,7 +70,7 @@ void LiveView::show(const std::vector<TokenCell>& cells, const Progress& progres
     return;
   }
   const winsize size = size_of(to_);
-  // A full row makes some terminals begin a new one: the last column stays free.
+  // The last column stays free, because some terminals begin a new row after a full row.
   const auto rows = visible_rows(draw_rows(cells, size.ws_col - 1, colour_),
                                  static_cast<size_t>(std::max(size.ws_row - 3, 1)));
   std::string frame;
@@ -94,7 +95,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kPlace = "@TRACE@";
 
-// [position, id, state, confidence in thousandths, ...] of the positions where `now` differs from `before`.
+// Returns [position, id, state, confidence in thousandths, ...] of the positions where `now`
+// differs from `before`.
 Json changes(const TraceStep* before, const TraceStep& now) {
   Json flat = Json::array();
   for (size_t i = 0; i < now.ids.size(); ++i) {
@@ -154,7 +156,7 @@ std::vector<size_t> thinned(size_t count, size_t most) {
   std::vector<size_t> kept;
   most = std::max<size_t>(most, 1);
   const size_t stride = (count + most - 1) / most;
-  // Counted from the end, so that the last step is always one of them.
+  // Indices are counted from the end, so that the last step is always included.
   for (size_t back = 0; back < count; back += stride) kept.push_back(count - 1 - back);
   std::reverse(kept.begin(), kept.end());
   return kept;

@@ -1,8 +1,12 @@
 #pragma once
-// Pictures of a training run, without a model: what it recorded, charts of it, and one HTML page of all.
+// These functions read the record of a training run and draw charts and one HTML page of it,
+// without a model.
 //
-// A run's folder has metrics.jsonl (events of dllm_trainer_run, a line each) and examples.jsonl (dllm train: a line at each
-// held-out loss: {"step", "share", "loss", "right": one number a row, "strips": [{"texts", "guesses", "states"}], "sample"}).
+// A run's folder has two files of JSON lines:
+//   metrics.jsonl   events of dllm_trainer_run
+//   examples.jsonl  {"step", "share", "loss", "right", "strips": [{"texts", "guesses", "states"}],
+//                   "sample"}, which dllm train writes at each held-out loss; share, loss and right
+//                   have one number per row
 
 #include <cstdint>
 #include <istream>
@@ -12,23 +16,24 @@
 
 namespace dllm::cli {
 
-// ---- what a run recorded (run_record.cpp) ----
+// ---- the record of a run (run_record.cpp) ----
 
 // Some consecutive points of a curve.
 struct Bucket {
-  int64_t step = 0; // the last one
+  int64_t step = 0; // step of the last point
   double mean = 0, least = 0, most = 0;
   int64_t count = 0;
 };
 
-// Numbers by step. A long curve is kept as means of equally many points, so memory has a limit.
+// Numbers by step. The memory of a curve is limited, so a long curve stores means of equally many
+// points.
 class Curve {
 public:
-  // A step that was there before replaces it and those after it: training went back.
+  // Adds a point. It replaces points at the same and at later steps, because training went back.
   void add(int64_t step, double value);
   const std::vector<Bucket>& points() const { return points_; }
   bool empty() const { return points_.empty(); }
-  // At most `most` points.
+  // Returns at most `most` points, each a mean of consecutive points.
   std::vector<Bucket> thinned(size_t most) const;
 
 private:
@@ -43,80 +48,83 @@ struct StripToken {
 
 struct Examples {
   int64_t step = 0;
-  std::vector<double> share, loss, right; // one number a row
+  std::vector<double> share, loss, right; // one number per row
   std::vector<std::vector<StripToken>> strips;
-  std::string sample, no_predictions, no_sample; // no_...: why there are none
+  std::string sample, no_predictions, no_sample; // no_...: reason for their absence
   bool has_sample = false;
 };
 
 struct RunRecord {
   std::string name, objective;               // "": not recorded
-  int64_t layers = 0, hidden = 0, vocab = 0; // of run.json; 0: not recorded
+  int64_t layers = 0, hidden = 0, vocab = 0; // from run.json; 0: not recorded
   Curve loss, held_out, bits_per_byte, gradient, rate, speed;
   int64_t steps = 0, tokens = 0, skipped = 0;
   std::vector<Examples> examples; // by step
-  // Lines that are not read: no JSON object (one cut at the end of a file is not counted), too long. Numbers that are not drawn: not finite.
+  // Lines that are not JSON objects or are too long; an incomplete last line is not counted.
+  // Numbers that are not drawn, because they are not finite or above kMostNumber.
   int64_t bad_lines = 0, bad_numbers = 0;
-  bool cut = false; // the last line of a file was not whole
+  bool cut = false; // the last line of a file is incomplete
 };
 
-// Fills the record from lines of the two files. Never fails: what cannot be read is counted.
+// These functions fill the record from the lines of a file. They never fail; they count lines and
+// numbers that cannot be read.
 void read_metrics(std::istream& lines, RunRecord* record);
 void read_examples(std::istream& lines, RunRecord* record);
-// A run's folder, or its metrics file. Throws Failure where there is none, or no event in it.
+// Reads a run's folder, or its metrics file. Throws Failure when there is no file or no event.
 RunRecord read_run(const std::string& path);
 
-inline constexpr size_t kMostLine = size_t{4} << 20; // bytes
+inline constexpr size_t kMostLine = size_t{4} << 20; // most bytes of a line
 inline constexpr size_t kMostExamples = 2000;
-inline constexpr double kMostNumber = 1e30; // larger ones are not drawn
+inline constexpr double kMostNumber = 1e30; // largest absolute value that is drawn
 
 // ---- charts (chart.cpp) ----
 
 struct ChartPoint {
-  double x, y, low, high; // low = high = y: one number
+  double x, y, low, high; // low = high = y for a single number
 };
 
 struct ChartSeries {
   std::string name;
   std::string kind; // class of its colour: "a" (blue), "b" (orange), "s0" .. "s4" (light to strong)
   std::vector<ChartPoint> points;
-  bool noisy = false; // drawn faint, with a moving mean
-  bool marks = false; // a dot for each point
+  bool noisy = false; // drawn faintly, with a moving mean
+  bool marks = false; // a dot is drawn for each point
 };
 
 struct Chart {
   std::string title, x_label, y_label;
   std::vector<ChartSeries> series;
   int width = 500, height = 270;
-  bool share_axis = false; // x from 0 to 1
-  bool zero = false;       // y from 0
+  bool share_axis = false; // the x axis goes from 0 to 1
+  bool zero = false;       // the y axis begins at 0
 };
 
-// A whole SVG picture. with_style: with its colours, for a file of its own.
+// Returns a complete SVG picture. with_style: with its colours, as a separate file needs them.
 std::string chart_svg(const Chart& chart, bool with_style);
-// 1, 0.25, 12.3k, 4e-05.
+// Returns texts like 1, 0.25, 12.3k, 4e-05.
 std::string short_number(double value);
 
 // ---- text as pictures (strips.cpp) ----
 
-// One held-out row: its text with the corrupted tokens marked, below it the predictions of some steps.
+// Draws one held-out row: its text with the corrupted tokens marked, and below it the predictions
+// at some steps.
 std::string strips_svg(const RunRecord& record, size_t row, bool with_style);
 std::string samples_svg(const RunRecord& record, bool with_style);
 size_t strip_rows(const RunRecord& record);
-// First and last, and some between.
+// Returns at most `most` of the indices 0..count-1, with the first and the last.
 std::vector<size_t> some_of(size_t count, size_t most);
 
 // ---- the page (report_page.cpp) ----
 
 struct Picture {
-  std::string name; // of its file, without .svg
-  std::string svg;  // with its style; "": there is nothing to draw
+  std::string name; // name of the file, without .svg
+  std::string svg;  // the picture with its style; "": it has no data
 };
-// All pictures of a run, in the order of the page.
+// Returns all pictures of a run in the order of the page.
 std::vector<Picture> report_pictures(const RunRecord& record);
 std::string report_html(const RunRecord& record);
 
-extern const std::string_view kReportPage;  // report.html
+extern const std::string_view kReportPage;  // content of report.html
 extern const std::string_view kReportStyle; // colours of the pictures
 
 } // namespace dllm::cli

@@ -24,7 +24,7 @@ ChartSeries series_of(const Curve& curve, const std::string& name, const std::st
   return made;
 }
 
-// The mean of the last tenth of a curve.
+// Returns the mean of the last tenth of a curve.
 double end_of(const Curve& curve) {
   const std::vector<Bucket>& points = curve.points();
   const size_t count = std::max<size_t>(points.size() / 10, 1);
@@ -36,7 +36,7 @@ double end_of(const Curve& curve) {
   return weight > 0 ? sum / weight : 0;
 }
 
-// One picture of the page, or the sentence about why there is none.
+// One picture of the page, or a sentence about its absence.
 struct Section {
   std::string name, title, caption, missing;
   std::vector<ChartSeries> series; // of a chart; for the table
@@ -91,7 +91,7 @@ Section loss_section(const RunRecord& record) {
   return chart_section("loss", std::move(chart), caption, "The metrics hold no loss.");
 }
 
-// Dots for rows, a line through the means of equally wide parts of the axis.
+// Draws dots for rows, and a line through the means of equally wide parts of the axis.
 Section ratio_section(const RunRecord& record) {
   std::vector<const Examples*> all;
   for (const Examples& one : record.examples) {
@@ -246,7 +246,7 @@ void replace_all(std::string* text, std::string_view mark, const std::string& wi
     text->replace(at, mark.size(), with);
 }
 
-// Without a mark of the page in it.
+// Returns the text without the marks of the page.
 std::string page_text(const std::string& text) {
   std::string safe = xml_text(text);
   replace_all(&safe, "@", "&#64;");

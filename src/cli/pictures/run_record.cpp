@@ -39,7 +39,7 @@ std::vector<Bucket> joined_by(const std::vector<Bucket>& points, size_t count) {
   return made;
 }
 
-// One line, without its end. Longer ones are read over: `too_long`.
+// One line without its end. too_long: the line has more than kMostLine bytes, which are skipped.
 struct Line {
   std::string text;
   bool too_long = false, whole = false;
@@ -81,7 +81,8 @@ std::optional<int64_t> whole_number(const RunJson& object, const char* key) {
   return found->get<int64_t>();
 }
 
-// A number that can be drawn. null (a loss that is not finite) and huge ones are counted.
+// Returns a number that can be drawn. Counts null (a loss that is not finite) and huge numbers as
+// bad.
 std::optional<double> real_number(const RunJson& value, RunRecord* record) {
   const double number =
       value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
@@ -118,7 +119,7 @@ bool read_event(const RunJson& object, RunRecord* record) {
   return true;
 }
 
-// Three lists of equal length; false where they are not.
+// Reads three lists of equal length; returns false when their lengths differ.
 bool read_rows(const RunJson& object, RunRecord* record, Examples* made) {
   const auto share = object.find("share"), loss = object.find("loss");
   if (share == object.end() || loss == object.end()) return true; // none were predicted

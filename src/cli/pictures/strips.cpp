@@ -1,4 +1,4 @@
-// Tokens and samples of a run as pictures, in columns of equal width.
+// This file draws tokens and samples of a run in columns of equal width.
 
 #include "pictures.h"
 #include "report.h"
@@ -56,7 +56,8 @@ std::string shown(const std::string& text) {
   return cut_to(visible_text(text), kMostWidth);
 }
 
-// Spaces in front and behind are part of a token; one that is nothing else is shown as a mark.
+// Returns the text of a cell, without spaces at both ends. A token that has only spaces is shown as
+// a mark.
 std::string cell_text(const std::string& text) {
   std::string made = shown(text);
   if (made.find_first_not_of(' ') == std::string::npos) return made.empty() ? "" : "\u2423";
@@ -74,7 +75,8 @@ struct Cell {
   size_t line = 0;
 };
 
-// Where each token stands: as wide as the widest of what is shown there, with a gap where a word begins.
+// Returns the cell of each token. It is as wide as the widest text in it, with a gap before each
+// word.
 std::vector<Cell> places(const std::vector<const std::vector<StripToken>*>& strips) {
   const std::vector<StripToken>& first = *strips.front();
   std::vector<Cell> cells(first.size());
@@ -122,7 +124,7 @@ void key(TextPicture* picture) {
   picture->put("<text class=\"small\" x=\"{}\" y=\"{}\">plain: given</text>\n", x, picture->y());
 }
 
-// The examples that have this strip, of the same text.
+// Returns the examples that have this strip with the same text.
 std::vector<const Examples*> steps_of(const RunRecord& record, size_t row) {
   std::vector<const Examples*> all;
   for (const Examples& one : record.examples) {
@@ -143,7 +145,7 @@ std::vector<const Examples*> steps_of(const RunRecord& record, size_t row) {
   return some;
 }
 
-// Lines of at most so many columns, cut between words where there are some.
+// Wraps a text to lines of at most `columns` columns, between words where possible.
 std::vector<std::string> wrapped(const std::string& text, int columns) {
   std::vector<std::string> lines(1);
   std::string word;

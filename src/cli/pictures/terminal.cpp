@@ -9,7 +9,7 @@
 namespace dllm::cli {
 namespace {
 
-constexpr const char* kOpen = "\u2591"; // a light shade block stands for one open position
+constexpr const char* kOpen = "\u2591"; // a light shade block, for one open position
 constexpr const char* kReset = "\x1b[0m";
 constexpr const char* kFixed = "\x1b[1m";        // bold: given
 constexpr const char* kSure = "\x1b[32m";        // green: decided with a confidence of 0.9 and more
@@ -32,7 +32,7 @@ void append_utf8(std::string& out, utf8proc_int32_t code) {
   out.append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(count));
 }
 
-// Calls f(code point) for each character; what is no UTF-8 is U+FFFD.
+// Calls f(code point) for each character; bytes that are not UTF-8 are U+FFFD.
 template <class F> void each_character(std::string_view text, F&& f) {
   const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
   auto left = static_cast<utf8proc_ssize_t>(text.size());
@@ -49,7 +49,8 @@ template <class F> void each_character(std::string_view text, F&& f) {
   }
 }
 
-// Control and format characters (right-to-left overrides) would move the cursor or reorder the row.
+// Replaces control and format characters (right-to-left overrides), which would move the cursor or
+// reorder the row.
 utf8proc_int32_t harmless(utf8proc_int32_t code) {
   if (code == '\n') return 0x23CE;
   if (code < 0x20) return 0x2400 + code;
@@ -123,7 +124,8 @@ std::vector<std::string> visible_rows(const Rows& rows, size_t height) {
   height = std::max<size_t>(height, 1);
   const size_t count = rows.text.size();
   if (count <= height) return rows.text;
-  // A quarter of the window above the first open position: what was just decided stays visible.
+  // A quarter of the window is above the first open position, so that recently decided tokens stay
+  // visible.
   const size_t above = height / 4;
   const size_t first =
       std::min(rows.first_open > above ? rows.first_open - above : 0, count - height);
@@ -184,7 +186,7 @@ std::string common_begin(const std::vector<std::string>& items) {
     while (same < begin.size() && same < item.size() && begin[same] == item[same]) ++same;
     begin.resize(same);
   }
-  // Items that part inside a character share its first bytes only.
+  // Items may differ inside a character and share only its first bytes.
   const auto goes_on = [&](const std::string& item) {
     return item.size() > begin.size() &&
            (static_cast<unsigned char>(item[begin.size()]) & 0xC0) == 0x80;

@@ -75,7 +75,7 @@ private:
     return *found;
   }
 
-  // Whole numbers from 0 to most.
+  // Reads whole numbers from 0 to `most`.
   template <class T>
   std::vector<T> numbers(const Json& object, const char* key, int64_t most) const {
     std::vector<T> values;

@@ -1,4 +1,5 @@
-// dllm bench: how fast this machine computes a model, next to the best that its arithmetic allows.
+// dllm bench measures how fast this machine computes a model, and compares it with the peak of its
+// arithmetic.
 
 #include "../../command.h"
 #include "../../names.h"
@@ -19,9 +20,9 @@ using BenchClock = std::chrono::steady_clock;
 using BenchJson = nlohmann::ordered_json;
 
 constexpr int64_t kLeastRepeats = 5, kMostRepeats = 1000, kUsualSeconds = 8;
-constexpr double kPeakSeconds = 0.03; // of one look at the peak
+constexpr double kPeakSeconds = 0.03; // seconds of one measurement of the peak
 
-// How long a work is repeated: at least kLeastRepeats times.
+// The most repetitions and seconds of a work, which is repeated at least kLeastRepeats times.
 struct Budget {
   int64_t repeats = kMostRepeats;
   double seconds = kUsualSeconds;
@@ -49,7 +50,8 @@ std::string repetition_text(const std::string& what, const BenchSeries& series) 
   return what + ": " + std::to_string(series.samples.size()) + ", last one " + last;
 }
 
-// The first repetition compiles and packs: it is not counted. False when Ctrl-C ended it.
+// Repeats a work. The first repetition compiles and packs, so it is not counted. Returns false
+// after Ctrl-C.
 bool measure(BenchWork& work, const PeakLoop* peak, const Budget& budget, BenchSeries& series) {
   StatusLine status;
   try {
@@ -80,7 +82,7 @@ double engine_number(const BenchSubject& subject, const char* key) {
   return static_cast<double>(value);
 }
 
-// One work as the line of --json: sizes, figures, and what they were measured on.
+// Returns the line of --json for one work: sizes, figures, and the machine.
 BenchJson line_of(const Context& context, const BenchSubject& subject, const BenchWork& work,
                   const BenchSeries& series, const std::string& peak_of) {
   BenchJson line = {{"what", work.what},

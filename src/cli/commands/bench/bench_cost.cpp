@@ -8,7 +8,7 @@ namespace {
 
 using CostJson = nlohmann::ordered_json;
 
-// Bytes of one weight in a format; `mean` for a format that is not listed here.
+// Returns the bytes of one weight in a format, or `mean` for a format that is not listed here.
 double weight_bytes(const std::string& format, double mean) {
   if (format == "f32") return 4;
   if (format == "bf16" || format == "f16") return 2;
@@ -32,8 +32,8 @@ double ModelCost::bytes(double rows, double logits) const {
   return layer_bytes + experts + (logits > 0 ? head_bytes : 0);
 }
 
-// Stacks of layers have the layer as their first dimension: matrices (layers, out, in), experts
-// (layers, experts, out, in). The table of tokens is the head too where there is no other.
+// The first dimension of a stack of layers is the layer: matrices (layers, out, in), experts
+// (layers, experts, out, in). Without a head of its own the model uses the token embedding as head.
 ModelCost cost_of(const CostJson& description, int64_t experts_per_token) {
   ModelCost cost;
   const double params = description.value("params", 0.0);
@@ -57,7 +57,7 @@ ModelCost cost_of(const CostJson& description, int64_t experts_per_token) {
       cost.layer_flops += 2 * count * cost.expert_share;
       cost.expert_bytes += bytes;
     }
-    // Scores and their product with the values, over the width of the queries.
+    // Counts the scores and their product with the values, over the width of the queries.
     if (shape.size() == 3 && ends_with(name, ".out"))
       cost.attention_flops += 4 * shape[0] * shape[2];
   }

@@ -1,4 +1,5 @@
-// The works of dllm bench that need a decoder: a prompt into the cache, a step of a block.
+// This file has the works of dllm bench that need a decoder: the prefill of a prompt, and a step of
+// a block.
 
 #include "bench_work.h"
 
@@ -7,7 +8,8 @@
 namespace dllm::cli {
 namespace {
 
-// A causal model decodes as it is; every other one in blocks, which an exact cache needs.
+// Makes a decoder with an exact cache. A causal model keeps its attention; other models attend
+// block by block, which an exact cache needs.
 Owned<dllm_decoder> decoder_of(const BenchSubject& subject, int64_t length, int64_t block) {
   const bool causal = subject.about.value("attention", "") == "causal";
   const auto options =
@@ -36,7 +38,7 @@ void predict(const Context& context, dllm_decoder* decoder) {
 
 } // namespace
 
-// The pass that fills the cache: a prompt of rows - 1 tokens, and one open position behind it.
+// Makes the work of a prefill: a prompt of rows - 1 tokens, followed by one open position.
 BenchWork make_prefill(Context& context, BenchSubject& subject) {
   const int64_t rows = size_of_work(context, subject, "rows", "prefill");
   if (rows < 2)
@@ -50,7 +52,8 @@ BenchWork make_prefill(Context& context, BenchSubject& subject) {
           rows,
           subject.cost.bytes(count, 1),
           [&context, &subject, decoder, turn, rows, flops] {
-            // Another prompt each time: the cache of a known beginning is used again.
+            // Each repetition has another prompt, because the cache of a known beginning would be
+            // reused.
             const int64_t slot = add_prompt(decoder.get(), made_up_ids(subject, rows - 1, ++*turn));
             const double seconds = seconds_of([&] { predict(context, decoder.get()); });
             call([&](dllm_error* err) { return dllm_decoder_remove(decoder.get(), slot, err); });
@@ -58,8 +61,8 @@ BenchWork make_prefill(Context& context, BenchSubject& subject) {
           }};
 }
 
-// A denoising step of one block whose context is in the cache. It decides nothing, so that every
-// repetition has the same work.
+// Makes the work of a denoising step of one block whose context is in the cache. The step decides
+// nothing, so that all repetitions are equal.
 BenchWork make_decode(Context& context, BenchSubject& subject) {
   const int64_t rows = size_of_work(context, subject, "rows", "decode");
   const int64_t cached = size_of_work(context, subject, "context", "decode");

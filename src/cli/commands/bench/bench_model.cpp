@@ -26,7 +26,7 @@ ModelJson engine_options(const Context& context) {
   }));
 }
 
-// --arithmetic is the engine's option of that name. An engine without it computes in f32.
+// Sets the engine's option of this name. An engine without the option computes in f32.
 void choose_arithmetic(Context& context) {
   if (!context.has("arithmetic")) return;
   if (context.text("arithmetic") == "f32" && !engine_options(context).contains("arithmetic"))
@@ -34,7 +34,8 @@ void choose_arithmetic(Context& context) {
   set_from_argument(context, "engine", "arithmetic", "arithmetic");
 }
 
-// A shape without a mask token gets its last one: decoding and training need one.
+// Makes the last token the mask token of a shape without one, because decoding and training need
+// one.
 std::string with_mask(const std::string& config, const std::string& path) {
   ModelJson object = ModelJson::parse(config, nullptr, false);
   if (!object.is_object()) throw Failure(DLLM_DATA_LOSS, path + " is no JSON object");
@@ -46,7 +47,7 @@ std::string with_mask(const std::string& config, const std::string& path) {
   return object.dump();
 }
 
-// The same for a model with weights: its file names no mask token where it is an autoregressive one.
+// Does the same for a model with weights; the files of an autoregressive model name no mask token.
 Owned<dllm_model> load_weights(const Context& context, dllm_engine* engine,
                                const std::string& path) {
   const auto checkpoint = open_checkpoint(context, path);

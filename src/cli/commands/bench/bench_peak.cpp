@@ -12,7 +12,7 @@
 #include <arm_neon.h>
 #endif
 
-// Loops over accumulators are unrolled: GCC keeps them in memory otherwise.
+// Loops over accumulators are unrolled, because GCC would keep the accumulators in memory.
 #define DLLM_PEAK_UNROLL _Pragma("GCC unroll 16")
 
 namespace dllm::cli {
@@ -104,7 +104,7 @@ double peak_f32_neon(int64_t rounds, float start) {
 
 #endif
 
-// Any chip: a product and a sum, of four numbers at once.
+// The loop for any chip: a product and a sum of four numbers at once.
 double peak_f32_plain(int64_t rounds, float start) {
   using Four = float __attribute__((vector_size(16)));
   const Four x = {start, start, start, start}, y = 1 - x;
@@ -152,7 +152,7 @@ double PeakLoop::measure_at_clock() const {
   return best_of(4, 4e-4, 1 << 11);
 }
 
-// rounds: between looks at the clock.
+// rounds: rounds between two readings of the clock.
 double PeakLoop::best_of(int looks, double seconds, int64_t rounds) const {
   std::vector<double> rates(static_cast<size_t>(threads_), 0.0);
   std::atomic<double> sink{0};

@@ -1,4 +1,4 @@
-// Multiply-adds of tiles (AMX), where the chip and the system have them.
+// This file measures multiply-adds of AMX tiles, where the chip and the system have them.
 
 #include "bench_peak.h"
 
@@ -15,14 +15,15 @@
 namespace dllm::cli {
 namespace {
 
-// What ldtilecfg reads: eight tiles of 16 rows of 64 bytes.
+// The memory that ldtilecfg reads: eight tiles of 16 rows of 64 bytes.
 struct PeakTiles {
   uint8_t palette = 1, start_row = 0, reserved[14] = {};
   uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
   uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
-// Numbers that differ: a chip multiplies equal ones, or zeros, at a higher clock.
+// Fills a tile with different numbers, because a chip multiplies equal numbers and zeros at a
+// higher clock.
 struct PeakNumbers {
   alignas(64) uint16_t tile[512];
   explicit PeakNumbers(float start) {

@@ -1,5 +1,5 @@
 #pragma once
-// Times of repetitions as figures: one JSON object per work, a table of several.
+// These functions turn the times of repetitions into figures: a JSON object per work, and a table.
 
 #include "bench_work.h"
 
@@ -10,24 +10,26 @@
 
 namespace dllm::cli {
 
-// The middle one; of an even number the mean of the two in the middle. 0 for none.
+// Returns the median; of an even number of values the mean of the two middle values. 0 for none.
 double median_of(std::vector<double> values);
 
 struct BenchSeries {
   std::vector<BenchSample> samples;
-  // Operations per second in registers, before each repetition and right after it; empty: not measured.
+  // Operations per second of a PeakLoop before each repetition (peaks) and right after it
+  // (clock_peaks); empty: not measured.
   std::vector<double> peaks, clock_peaks;
 };
 
-// repeats median_seconds min_seconds rows_per_second flops gflops peak_gflops peak_share clock_peak_gflops clock_peak_share
-// weight_bytes_read weight_bytes_per_second, of a work with at least one repetition.
+// Returns repeats median_seconds min_seconds rows_per_second flops gflops peak_gflops peak_share
+// clock_peak_gflops clock_peak_share weight_bytes_read weight_bytes_per_second. REQUIRES: at least
+// one repetition.
 nlohmann::ordered_json summary_of(const BenchSeries& series, double rows, double bytes);
 
-std::string chip_name();  // of /proc/cpuinfo; "" where there is none
-double load_average();    // of the last minute, 0 where it is not known
-double peak_of_process(); // bytes this process had in memory at most
+std::string chip_name();  // from /proc/cpuinfo; "" when unknown
+double load_average();    // of the last minute; 0 when unknown
+double peak_of_process(); // most bytes that this process had in memory
 
-// A column for each object of summary_of with the members that dllm bench adds.
+// Returns a table with a column for each object of summary_of(), to which dllm bench added members.
 std::string bench_table(const std::vector<nlohmann::ordered_json>& works);
 
 } // namespace dllm::cli

@@ -14,7 +14,7 @@ using WorkJson = nlohmann::ordered_json;
 
 constexpr int64_t kUsualLength = 256; // positions that the defaults need at most
 
-// Which sizes each work has, with their defaults; a model of fewer positions has smaller ones.
+// The sizes of each work and their defaults, which are smaller for a model of fewer positions.
 struct SizeOption {
   const char* name;
   const char* work;
@@ -75,7 +75,7 @@ Owned<dllm_options> options_with(const char* kind, const WorkJson& values) {
 
 namespace {
 
-// One forward pass of all rows: a step of a model that keeps no cache.
+// Makes the work of one forward pass of all rows, which is a step of a model without a cache.
 BenchWork make_step(Context& context, BenchSubject& subject) {
   const int64_t rows = size_of_work(context, subject, "rows", "step");
   const bool logits = context.text("logits") != "none";
@@ -108,7 +108,7 @@ struct Training {
   int64_t step = 0;
 };
 
-// Rows with a target: the head computes these alone.
+// Counts the rows with a target, for which alone the head is computed.
 double count_targets(const dllm_batch* batch, int64_t tokens) {
   const auto targets = make<dllm_tensor>([&](dllm_tensor** out, dllm_error* err) {
     return dllm_batch_array(batch, "targets", out, err);
@@ -122,7 +122,8 @@ double count_targets(const dllm_batch* batch, int64_t tokens) {
       std::count_if(ids.begin(), ids.end(), [](int32_t id) { return id >= 0; }));
 }
 
-// Noise, forward pass, gradients and update. The backward pass has twice the products of the forward one.
+// A training step: noise, forward pass, gradients and update. The backward pass has twice the
+// products of the forward pass.
 BenchWork make_train(Context& context, BenchSubject& subject) {
   const int64_t rows = size_of_work(context, subject, "batch", "train");
   const int64_t length = size_of_work(context, subject, "length", "train");

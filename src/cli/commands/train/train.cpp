@@ -1,4 +1,5 @@
-// dllm train: from text to a checkpoint, from scratch or from a pretrained model; started again, it resumes.
+// dllm train trains a new or pretrained model on text and writes checkpoints; a second start
+// resumes the run.
 
 #include "../../command.h"
 #include "../../objective_facts.h"
@@ -14,14 +15,14 @@
 namespace dllm::cli {
 namespace {
 
-// The sample in one line.
+// Returns the sample in one line.
 std::string one_line_sample(const Context& context, const Run& run) {
   std::string text = sample_text(context, run);
   std::replace(text.begin(), text.end(), '\n', ' ');
   return text;
 }
 
-// What decodes a model of this objective.
+// Returns the options that decode a model of this objective.
 std::string decoder_of(const ObjectiveFacts& objective) {
   if (!objective.policy.empty()) return " --policy " + objective.policy;
   if (!objective.sample_at_end) return "";
@@ -29,7 +30,7 @@ std::string decoder_of(const ObjectiveFacts& objective) {
          " --decoder.temperature " + objective.sample.at("temperature").dump();
 }
 
-// The last output: a sample of the model, and the command to continue with.
+// Prints the last output: a sample of the model, and the command to continue with.
 void print_next(Context& context, const Run& run) {
   if (context.json()) return;
   const ObjectiveFacts objective = facts_of(context.text("objective"));
@@ -51,7 +52,7 @@ void put_json_line(const std::string& json) {
   std::fflush(stdout);
 }
 
-// What happens between steps: held-out loss, events for --json. The library saves.
+// Runs between steps: held-out loss, and events for --json. The library saves checkpoints.
 class Watch {
 public:
   Watch(Context& context, Run& run)
@@ -92,7 +93,8 @@ private:
   std::optional<Failure> failure_;
 };
 
-// Why a run ended: "steps", "budget" (--minutes, --tokens), "data" or "interrupted".
+// Runs the steps and returns the reason for their end: "steps", "budget" (--minutes, --tokens),
+// "data" or "interrupted".
 std::string run_steps(Context& context, Run& run, int64_t done) {
   Watch watch(context, run);
   const int64_t steps =
@@ -125,7 +127,7 @@ void print_end(Context& context, const Run& run, const std::string& reason) {
     return;
   }
   const double stall = trainer_metric(run, "checkpoint_stall_seconds");
-  constexpr double kWorthALine = 1; // second; shorter ones stand behind each save
+  constexpr double kWorthALine = 1; // second; shorter stalls are printed at each save
   if (!run.saved.empty() && stall >= kWorthALine)
     std::fprintf(stderr, "training stood still for %.1f s to save checkpoints\n", stall);
   if (reason == "interrupted")

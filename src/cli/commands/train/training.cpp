@@ -56,10 +56,11 @@ Owned<dllm_trainer> new_trainer(dllm_model* model, const Run& run, const dllm_op
   });
 }
 
-// Training a tokenizer may take minutes: what a trainer refuses is found before, on a model of one layer.
+// Makes a trainer for a model of one layer, to find options that a trainer refuses before minutes
+// are spent on the tokenizer.
 void try_trainer(const Context& context, const Run& run) {
   constexpr int64_t kFewTokens = 8;
-  // Patterns name layers.
+  // Patterns may name layers.
   const bool names_layers =
       context.typed("trainer", "freeze") || context.typed("trainer", "groups");
   const int64_t layers = names_layers ? context.number("layers") : 1;
@@ -67,7 +68,8 @@ void try_trainer(const Context& context, const Run& run) {
   config["dllm"]["mask_token_id"] = kFewTokens - 1;
   const auto model = new_model(run.engine.get(), config, nullptr, context.task());
   Json values = Json::parse(options_json(context, "trainer"));
-  // Only the given options: those of another optimizer are refused even at their default.
+  // Only the user's options are set: options of another optimizer are refused even at their
+  // default.
   for (auto it = values.begin(); it != values.end();)
     it = context.typed("trainer", it.key()) ? std::next(it) : values.erase(it);
   if (values.value("steps", 0) == 0 && values.value("minutes", 0.0) == 0) {
@@ -100,7 +102,7 @@ void set_cadence(Context& context, const std::string& out) {
   });
 }
 
-// Held-out losses belong to the step at which they are computed.
+// Sets sync_every so that held-out losses are computed at their own step.
 void set_sync(Context& context, int64_t steps) {
   const int64_t own =
       interval_steps("--sync-every", std::stod(context.option("trainer", "sync_every")), steps);
@@ -142,7 +144,7 @@ void open_model_and_rows(Context& context, Run& run) {
 void add_sinks(const Context& context, const Run& run, const std::string& out) {
   const auto options = make<dllm_options>(
       [](dllm_options** made, dllm_error* err) { return dllm_options_new("sink", made, err); });
-  // Metrics of an attempt without a checkpoint are of steps that did not last.
+  // The metrics of a start without a checkpoint are replaced, because its steps are lost.
   const int64_t append = run.resumed_from.empty() ? 0 : 1;
   call([&](dllm_error* err) { return dllm_options_set_i64(options.get(), "append", append, err); });
   const auto add = [&](const char* kind, const std::string& target) {
@@ -171,7 +173,7 @@ Run open_run(Context& context) {
     if (fresh) remove_checkpoints(out);
     if (in_store) std::fprintf(stderr, "metrics and settings of the run: %s\n", out.c_str());
   }
-  // Of several processes none goes on before the first has come here: then all find the same folder.
+  // No process continues before the first has arrived here, so that all find the same folder.
   if (job_size() > 1) run.engine = open_engine(context);
   run.resumed_from = latest_checkpoint(context, root);
   if (!run.resumed_from.empty()) check_resumed(context, out);

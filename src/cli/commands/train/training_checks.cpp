@@ -30,7 +30,7 @@ Json all_options(const Context& context, const std::string& kind) {
   }));
 }
 
-// What a loader, a trainer or a model would take and this command decides by itself.
+// Fails for options of loader, trainer and model that this command sets itself.
 void check_decided_here(const Context& context) {
   if (context.typed("trainer", "root")) {
     throw UsageFailure("--trainer.root: the folder of the run is --out " + context.text("out"));
@@ -57,7 +57,8 @@ void check_decided_here(const Context& context) {
   }
 }
 
-// A model that exists has its shape, its first weights and its vocabulary.
+// Fails for options of a new model when --from is set: an existing model has its shape, weights and
+// vocabulary.
 void check_from(const Context& context) {
   if (!context.has("from")) return;
   for (const char* name : {"layers", "hidden"}) {
@@ -107,7 +108,8 @@ void check_values(Context& context) {
   check_from(context);
 }
 
-// Parts, slices and patterns of --data are read by the library, which names what it does not find.
+// Fails when --data does not exist. The library reads parts, slices and patterns of --data and
+// reports errors.
 void check_data(const Context& context) {
   const std::string& data = context.text("data");
   if (fs::exists(data) || data.find_first_of("+[*?") != std::string::npos) return;
@@ -126,7 +128,8 @@ void check_sources(const Context& context) {
 
 void check_resumed(const Context& context, const std::string& out) {
   check_data(context);
-  // A run in an object store goes on on any machine; its settings are where it began.
+  // A run in an object store may continue on any machine; its settings are on the machine where it
+  // began.
   if (is_in_store(context.text("out")) && !fs::exists(out + "/run.json")) return;
   std::ifstream file(out + "/run.json");
   const Json start = Json::parse(file, nullptr, false);
@@ -155,8 +158,8 @@ void check_resumed(const Context& context, const std::string& out) {
 
 namespace {
 
-// Options by which a run goes on differently: its rows, their order, its updates. Those of how long
-// it goes, and of when it saves, change at every start.
+// Options that change the rows of a run, their order, or its updates. Options for the length of a
+// run and for its saves may change at every start.
 constexpr const char* kCompared[] = {"dataset", "loader", "objective", "schedule", "trainer"};
 constexpr const char* kOfLength[] = {"steps",     "minutes",   "tokens",     "root",   "save_every",
                                      "save_wait", "keep_last", "sync_every", "epochs", "memory"};

@@ -18,7 +18,8 @@ void set_token_file(Context& context, const std::string& path) {
   });
 }
 
-// A token file of an attempt before is read as it is. Texts (no tokenizer) are never written to one.
+// Opens the data. An existing token file is read unchanged. Texts (without a tokenizer) are never
+// written to a token file.
 Owned<dllm_dataset> open_data(Context& context, const dllm_tokenizer* tokenizer) {
   std::string path = context.text("data");
   const std::string word = context.option("dataset", "token_file"); // JSON
@@ -39,7 +40,8 @@ Owned<dllm_dataset> open_data(Context& context, const dllm_tokenizer* tokenizer)
   return data;
 }
 
-// Bytes that no text has: control characters, and what is not UTF-8. A character cut at the end counts for nothing much.
+// Counts bytes that are unusual in text: control characters, and bytes that are not UTF-8. A
+// character that is cut at the end counts too.
 size_t strange_bytes(const std::string& bytes) {
   size_t strange = 0;
   for (size_t i = 0; i < bytes.size();) {
@@ -59,7 +61,8 @@ size_t strange_bytes(const std::string& bytes) {
   return strange;
 }
 
-// The share of such bytes at the begin of a file, in percent; 0 for a file whose form a reader recognizes by its first bytes.
+// Returns the percentage of such bytes at the beginning of a file; 0 for a file with known magic
+// bytes.
 size_t strange_percent(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string bytes(size_t{1} << 16, '\0');
@@ -72,7 +75,7 @@ size_t strange_percent(const std::string& path) {
   return bytes.empty() ? 0 : 100 * strange_bytes(bytes) / bytes.size();
 }
 
-// The files of a folder that the readers look into; at most so many.
+// Returns at most kMost files of a folder that the readers read.
 std::vector<std::string> files_of(const std::string& path) {
   constexpr size_t kMost = 1000;
   if (!fs::is_directory(path)) return {path};
@@ -105,7 +108,8 @@ void warn_of_no_text(const std::string& path) {
                  path.c_str());
 }
 
-// A model that exists has its own tokens: other ones make other words of its weights.
+// Warns when --tokenizer has other tokens than the model of --from, whose weights belong to its own
+// tokens.
 void warn_of_other_tokens(const Context& context, const dllm_tokenizer* tokenizer) {
   if (!context.has("from") || !context.has("tokenizer")) return;
   dllm_tokenizer* found = nullptr;
@@ -129,7 +133,8 @@ void warn_of_other_tokens(const Context& context, const dllm_tokenizer* tokenize
   }
 }
 
-// A split needs several documents: one short text is cut at its blank lines, else at its line ends.
+// Opens the rows. A split needs several rows, so one short text is cut at its blank lines, else at
+// its line ends.
 Owned<dllm_dataset> open_documents(Context& context, const dllm_tokenizer* tokenizer) {
   auto data = open_data(context, tokenizer);
   for (const char* rows : {"paragraph", "line"}) {
@@ -146,7 +151,7 @@ Owned<dllm_dataset> open_documents(Context& context, const dllm_tokenizer* token
   return data;
 }
 
-// Null when the split is empty.
+// Opens the rows of a split; returns null for an empty split.
 Owned<dllm_loader> open_split(Context& context, const Run& run, const char* split) {
   call([&](dllm_error* err) {
     return dllm_options_set_str(context.options("loader"), "split", split, err);
@@ -162,7 +167,7 @@ Owned<dllm_loader> open_split(Context& context, const Run& run, const char* spli
   return Owned<dllm_loader>(made);
 }
 
-// Where a loader's data ends: the last position it can stand at. A huge number: without end.
+// Returns the last position to which a loader can seek, which is huge for data without end.
 int64_t end_of(dllm_loader* loader) {
   int64_t low = 0, high = std::numeric_limits<int64_t>::max();
   while (low < high) {

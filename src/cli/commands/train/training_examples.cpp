@@ -1,5 +1,6 @@
-// What a run records for dllm report, a line of examples.jsonl at each held-out loss: the loss of tokens by the share of a
-// row that is corrupted, some of these predictions, and a sample. The rows and their noise are the same every time.
+// A run records a line of examples.jsonl for dllm report at each held-out loss. It has the loss of
+// tokens by the corrupted fraction of a row, some predictions, and a sample. The rows and their
+// noise are the same every time.
 
 #include "../../objective_facts.h"
 #include "training.h"
@@ -41,7 +42,7 @@ Json token_texts(const Run& run, const std::vector<int32_t>& ids) {
   return texts;
 }
 
-// Objectives whose prepared rows are not the rows of the text with some tokens replaced.
+// Fails for objectives whose prepared rows are not rows of text with some tokens replaced.
 void check_rows(const std::string& objective) {
   const std::string rows = facts_of(objective).rows;
   const char* reason = rows == "two_streams" ? " makes rows of two streams"
@@ -52,7 +53,7 @@ void check_rows(const std::string& objective) {
   if (reason != nullptr) throw Failure(DLLM_UNIMPLEMENTED, "objective " + objective + reason);
 }
 
-// Rows r of n at the times (r + 1/2) / n.
+// Adds the predictions of n rows; row r has the time (r + 1/2) / n.
 void add_predictions(const Context& context, const Run& run, Json* line) {
   check_rows(context.text("objective"));
   const int64_t wanted = context.number("examples");
@@ -88,7 +89,7 @@ void add_predictions(const Context& context, const Run& run, Json* line) {
   (*line)["strips"] = strips;
 }
 
-// Runs `add`; where it fails, the line has the reason under `key`. Does not hide that the run was stopped.
+// Runs `add` and stores the reason of a failure under `key`. Throws when the run was stopped.
 template <class F> void attempt_part(const char* key, Json* line, F&& add) {
   try {
     add();
@@ -100,7 +101,7 @@ template <class F> void attempt_part(const char* key, Json* line, F&& add) {
 
 } // namespace
 
-// Behind the token that ends a text: the model begins a new one.
+// The prompt is the token that ends a text, after which the model begins a new text.
 std::string sample_text(const Context& context, const Run& run) {
   Json policy = facts_of(context.text("objective")).sample;
   const std::string name = policy["policy"];
@@ -135,7 +136,7 @@ void record_examples(const Context& context, const Run& run, int64_t step) {
     attempt_part("no_predictions", &line, [&] { add_predictions(context, run, &line); });
     attempt_part("no_sample", &line, [&] { line["sample"] = sample_text(context, run); });
   } catch (const Failure&) {
-    return; // the run was stopped: it ends behind this step
+    return; // the run was stopped and ends after this step
   }
   if (job_rank() > 0) return; // all ranks predict together, the first writes
   line["seconds"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -1,4 +1,4 @@
-// The folder of a run: where it lies, and what an earlier run left there.
+// This file finds the folder of a run, and the files of earlier starts in it.
 
 #include "training.h"
 
@@ -10,7 +10,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A folder that a save wrote or began: step_000500, with the file by which it is known.
+// Returns true for a folder step_000500 that a save wrote or began, which has a COMMIT or
+// COMMIT.partial.
 bool is_checkpoint(const fs::directory_entry& entry) {
   std::error_code ignored;
   const bool folder = entry.is_directory(ignored) && !entry.is_symlink(ignored);
@@ -34,7 +35,7 @@ std::string run_folder(const Context& context) {
   const std::string out = context.text("out");
   if (!is_in_store(out)) return out;
   std::string folder = environment("DLLM_STAGING");
-  if (folder.empty()) { // where the library writes checkpoints before they are uploaded
+  if (folder.empty()) { // the folder in which the library stages checkpoints
     const std::string cache = environment("XDG_CACHE_HOME");
     folder = (cache.empty() ? environment("HOME") + "/.cache" : cache) + "/dllm/staging";
   }
@@ -43,7 +44,7 @@ std::string run_folder(const Context& context) {
 
 std::string latest_checkpoint(const Context& context, const std::string& root) {
   const Owned<dllm_buffer> dir(dllm_buffer_new());
-  try { // a store that does not answer is not an empty one: a run would begin again
+  try { // an unreachable store must not look empty: the run would begin again
     call([&](dllm_error* err) {
       return dllm_checkpoint_latest_task(root.c_str(), context.task(), dir.get(), err);
     });

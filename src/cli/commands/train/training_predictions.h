@@ -1,5 +1,6 @@
 #pragma once
-// Rows of a batch with some tokens hidden, as the objective of a run does it, and what its model predicts there.
+// predict_row() corrupts a row of a batch with the objective of a run and returns the predictions
+// of the model at the corrupted positions.
 
 #include "training.h"
 
@@ -10,15 +11,17 @@ namespace dllm::cli {
 
 Owned<dllm_tensor> ids_array(const dllm_batch* batch); // (rows, length)
 
-// The first `width` tokens of one row, to be corrupted at time t; its noise is that of row `number`.
+// Returns a batch with the first `width` tokens of one row, to be corrupted at time t. `number`
+// selects the noise, as the number of the row.
 Owned<dllm_batch> row_of(const dllm_batch* batch, int64_t row, int64_t width, float t,
                          int64_t number);
 
-// Tokens of one row: 0 given, 1 wrong, 2 right. Losses are of the corrupted ones.
 struct PredictedRow {
-  std::vector<int32_t> ids, guesses, states;
-  double loss = 0, share = 0, right = 0; // mean; corrupted of those that may be; right of these
-  bool counts = false;                   // one token is corrupted
+  std::vector<int32_t> ids, guesses, states; // states: 0 given, 1 predicted wrong, 2 right
+  // Mean loss of the corrupted tokens in nats, corrupted fraction of the tokens that are not given,
+  // and rightly predicted fraction of the corrupted tokens.
+  double loss = 0, share = 0, right = 0;
+  bool counts = false; // at least one token is corrupted
 };
 
 // Fails with DLLM_UNIMPLEMENTED where the objective makes rows of another length.

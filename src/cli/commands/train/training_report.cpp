@@ -1,4 +1,4 @@
-// What a training run prints about itself: what it starts with, what changes in a model, held-out losses.
+// This file prints the start of a training run, changes of a model, and held-out losses.
 
 #include "../../objective_facts.h"
 #include "training.h"
@@ -97,7 +97,8 @@ std::string describe_run(Context& context, const Run& run) {
 
 namespace {
 
-// Far above what a guess among all tokens costs. Of objectives whose loss is nats of a token.
+// Warns once when the loss is far above that of a random guess. Only for objectives whose loss is
+// nats per token.
 void warn_about_divergence(const Context& context, Run& run, double loss) {
   if (!facts_of(context.text("objective")).likelihood) return;
   const double guess = std::log(static_cast<double>(model_number(run.model.get(), "vocab")));

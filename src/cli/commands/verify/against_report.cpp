@@ -1,4 +1,4 @@
-// What dllm verify --against prints.
+// This file prints the result of dllm verify --against.
 
 #include "../compile_report.h"
 #include "against_model.h"

@@ -18,7 +18,8 @@ double log_sum_exp(std::span<const float> logits) {
   return most + std::log(sum);
 }
 
-// Positions of the largest, the largest first; of equal ones the first.
+// Returns the indices of the kTop largest logits, largest first; of equal logits the first comes
+// first.
 std::array<size_t, kTop> largest(std::span<const float> logits) {
   std::array<size_t, kTop> top{};
   size_t count = 0;
@@ -32,7 +33,7 @@ std::array<size_t, kTop> largest(std::span<const float> logits) {
   return top;
 }
 
-// The number below which a share of the sorted ones lies.
+// Returns the quantile at `share`, interpolated.
 double quantile(const std::vector<double>& sorted, double share) {
   const double at = share * static_cast<double>(sorted.size() - 1);
   const auto low = static_cast<size_t>(at);

@@ -1,4 +1,4 @@
-// dllm verify: is what lies on the disk whole? A line per check; nothing is changed.
+// dllm verify checks files for damage without changing them, and prints a line per check.
 
 #include "../../command.h"
 #include "../train/training.h"
@@ -22,7 +22,7 @@ using Json = nlohmann::ordered_json;
 enum class Verdict { ok, note, bad };
 constexpr const char* kVerdicts[] = {"ok", "note", "bad"};
 
-// Says each check as it is made, and keeps them for --json.
+// Prints each check when it is made, and collects the checks for --json.
 class Report {
 public:
   explicit Report(bool json)
@@ -71,7 +71,8 @@ std::string mib(double bytes) {
   return text;
 }
 
-// A check that fails with the library's message is bad, and so is one that finds what no file should hold.
+// Runs a check. A failure of the library, JSON of another shape and an error of the file system are
+// bad.
 template <class F> void attempt(Report& report, const std::string& what, F&& f) {
   try {
     f();
@@ -89,7 +90,7 @@ void stop_when_cancelled(const Context& context) {
   if (dllm_task_is_cancelled(context.task()) != 0) throw Failure(DLLM_CANCELLED, "interrupted");
 }
 
-// COMMIT of a checkpoint names every file with its size and CRC-32.
+// Checks COMMIT of a checkpoint, which names every file with its size and CRC-32.
 void check_commit(const Context& context, Report& report, const fs::path& folder) {
   const std::string shown = folder.filename().string() + "/";
   attempt(report, shown + "COMMIT", [&] {
@@ -135,7 +136,7 @@ Figures figures_of(const dllm_tensor* tensor) {
   return figures;
 }
 
-// Headers, ranges and the numbers themselves.
+// Checks headers, ranges and the numbers.
 void check_weights(const Context& context, Report& report, const std::string& path) {
   attempt(report, "weights", [&] {
     const auto file = open_checkpoint(context, path);
@@ -195,7 +196,7 @@ void check_tokenizer(const Context& context, Report& report, const std::string& 
         std::to_string(size) + " tokens, a sample of " + std::to_string(ids.size()) + " tokens ";
     if (once.find(kSample) != std::string::npos)
       return report.ok("tokenizer", figures + "is decoded unchanged");
-    // Lower-casing or accent-stripping tokenizers change a text once, and never again.
+    // A tokenizer that lower-cases or strips accents changes a text only the first time.
     if (decode(tokenizer.get(), encode(tokenizer.get(), once)) == once)
       return report.note("tokenizer",
                          figures + "is decoded normalized: " +
@@ -215,7 +216,7 @@ bool is_model(const fs::path& path) {
                      [&](const auto& entry) { return is_gguf(entry.path()); });
 }
 
-// Loading compares every tensor's shape with config.json and misses none.
+// Loads the model, which compares every tensor's shape with config.json and finds missing tensors.
 int64_t check_model(const Context& context, Report& report, const std::string& path) {
   int64_t vocab = -1;
   if (!is_model(path)) {
@@ -239,7 +240,7 @@ void check_model_folder(const Context& context, Report& report, const std::strin
     check_tokenizer(context, report, path, vocab);
 }
 
-// The step_* folders of a run, oldest first.
+// Returns the step_* folders of a run, oldest first.
 std::vector<fs::path> checkpoints_of(const fs::path& run) {
   std::vector<fs::path> found;
   for (const auto& entry : fs::directory_iterator(run)) {

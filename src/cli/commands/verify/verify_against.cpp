@@ -13,7 +13,7 @@ namespace {
 
 using AgainstJson = nlohmann::ordered_json;
 
-// What is compared where no --data is given: enough for a first look.
+// The text that is compared without --data.
 constexpr const char* kText =
     "The harbour was quiet in the morning. Two boats had come back before the storm, and their "
     "crews were mending nets on the quay while the third was still somewhere behind the island. An "
@@ -47,11 +47,11 @@ AgainstJson options_of_kind(const Context& context, const std::string& kind) {
   }));
 }
 
-// The text in windows of equal length, each behind the tokens that every text begins with.
+// The text in windows of equal length. Each window begins with the tokens that begin every text.
 struct Windows {
   std::vector<std::vector<int32_t>> rows;
-  std::vector<std::vector<int32_t>> prompts; // short pieces, for what both generate
-  size_t start = 0;                          // tokens of that beginning
+  std::vector<std::vector<int32_t>> prompts; // short pieces that both models continue
+  size_t start = 0;                          // number of tokens that begin every text
 };
 
 Windows windows_of(const Context& context, const dllm_tokenizer* tokenizer, int64_t longest) {
@@ -64,7 +64,8 @@ Windows windows_of(const Context& context, const dllm_tokenizer* tokenizer, int6
   const auto room = static_cast<size_t>(std::min(context.number("length"), longest));
   const size_t longest_piece = std::max<size_t>(1, room - std::min(room, start.size()));
   const size_t count = std::max<size_t>(1, (ids.size() + longest_piece - 1) / longest_piece);
-  const size_t step = std::max<size_t>(1, ids.size() / count); // equal ones: one program
+  // Windows of equal length need only one program.
+  const size_t step = std::max<size_t>(1, ids.size() / count);
   Windows windows;
   windows.start = start.size();
   const auto piece = [&](size_t at, size_t size) {
@@ -83,7 +84,7 @@ Windows windows_of(const Context& context, const dllm_tokenizer* tokenizer, int6
   return windows;
 }
 
-// The row with a part of its tokens masked: which ones depends on the key alone.
+// Masks a part of the row's tokens, which depends only on the key.
 std::vector<int32_t> masked(const Context& context, const dllm_objective* objective,
                             const Side& side, const Windows& windows, size_t row, size_t ratio) {
   const auto batch = row_batch(windows.rows[row]);
@@ -105,7 +106,7 @@ std::vector<int32_t> masked(const Context& context, const dllm_objective* object
   return ids_of(noised.get());
 }
 
-// Differences of the positions of `row` at which `counts` answers true.
+// Adds the differences of the positions i of `row` for which counts(i) is true.
 template <class F>
 void compare_row(const Context& context, Side& model, Side& reference,
                  const std::vector<int32_t>& input, const std::vector<int32_t>& row, F&& counts,
