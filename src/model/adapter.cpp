@@ -17,7 +17,7 @@ std::string adapter_name(const std::string& weight, const char* part) {
   return weight.substr(0, cut) + "." + part + weight.substr(cut);
 }
 
-// One half for a stack: rows x columns per matrix.
+// The stack of one half of an adapter; each matrix has rows x columns numbers.
 ParamSpec half_of(const std::string& adapter, const ParamSpec& base, const char* suffix,
                   const char* part, int64_t rows, int64_t columns) {
   ParamSpec spec = base;
@@ -35,7 +35,7 @@ ParamSpec half_of(const std::string& adapter, const ParamSpec& base, const char*
   return spec;
 }
 
-// Uniform in +-1/sqrt(columns), by name and element.
+// Returns first values of A: uniform in +-1/sqrt(columns), keyed by name and element.
 Tensor first_down(const Shape& shape, const std::string& name, uint64_t seed) {
   Tensor values(DType::f32, shape);
   const double bound = 1.0 / std::sqrt(static_cast<double>(shape[-1]));
@@ -48,7 +48,7 @@ Tensor first_down(const Shape& shape, const std::string& name, uint64_t seed) {
   return values;
 }
 
-// Indices of the stacks that the patterns name, each whole.
+// Returns the indices of the stacks that the patterns name. A stack is named as a whole.
 std::vector<size_t> chosen_stacks(const ParamStore& params,
                                   const std::vector<std::string>& patterns) {
   std::vector<size_t> chosen;
@@ -81,10 +81,11 @@ std::vector<size_t> chosen_stacks(const ParamStore& params,
 
 struct Half {
   ParamSpec spec;
-  bool is_zero_at_first; // B, so that a new adapter changes nothing
+  // true for B, so that a new adapter changes nothing.
+  bool is_zero_at_first;
 };
 
-// A and B of each chosen stack.
+// Makes A and B of each chosen stack.
 std::vector<Half> halves_of(const ParamStore& params, const std::string& adapter,
                             const AdapterOptions& options) {
   std::vector<Half> halves;
@@ -108,14 +109,15 @@ void fill_half(ParamForm& form, const StackPart& part, const Half& half, uint64_
       const Shape& whole = part.whole[piece];
       const Box& box = part.boxes[piece];
       Tensor values = read ? read(name, whole, box) : Tensor();
-      if (!values.defined() && half.is_zero_at_first) continue; // as the form is
+      // The form is already filled with zeros.
+      if (!values.defined() && half.is_zero_at_first) continue;
       if (!values.defined()) values = part_of(first_down(whole, name, seed), box);
       form.put(part.spec, piece, layer, values, task);
     }
   }
 }
 
-// base (out, in) += factor * up (out, rank) down (rank, in)
+// Adds a product: base (out, in) += factor * up (out, rank) down (rank, in).
 void add_product(Tensor& base, const Tensor& down, const Tensor& up, float factor) {
   const int64_t out = base.shape()[0], in = base.shape()[1], rank = down.shape()[0];
   float* w = base.mutable_as<float>().data();

@@ -14,7 +14,7 @@ namespace {
 
 using enum AdapterKeyUse;
 
-// PeftConfigMixin, PeftConfig and LoraConfig of PEFT 0.21.2, in their order.
+// The keys of PeftConfigMixin, PeftConfig and LoraConfig of PEFT 0.21.2, in their order.
 constexpr AdapterKey kKeys[] = {
     {"task_type", harmless},
     {"peft_type", used},
@@ -28,8 +28,8 @@ constexpr AdapterKey kKeys[] = {
     {"exclude_modules", used},
     {"lora_alpha", used},
     {"lora_dropout", harmless}, // of training
-    {"fan_in_fan_out",
-     harmless}, // how the base stores its matrix: PEFT sets it by the base's class
+    // Storage of the base's matrix. PEFT sets it from the class of the base.
+    {"fan_in_fan_out", harmless},
     {"bias", used},
     {"use_rslora", used},
     {"modules_to_save", off},
@@ -70,7 +70,8 @@ bool is_off(const Json& value) {
          (value.is_string() && value.get_ref<const std::string&>().empty());
 }
 
-// Keys of later versions: what is switched on may change numbers, a number or a word belongs to something else.
+// Checks a key of a later version of PEFT. A flag or an object may change numbers and fails. Other
+// values are ignored with a warning.
 void check_unknown(const std::string& key, const Json& value, const std::string& file) {
   if (is_off(value)) return;
   const std::string shown = shown_value(value);
@@ -95,7 +96,8 @@ void check_keys(const Json& json, const std::string& file) {
   }
 }
 
-// Some first values are taken out of the base, so the adapter belongs to another base than the published one.
+// Fails where the first values were taken out of the base. Such an adapter belongs to another base
+// than the published one.
 void check_start(const ConfigReader& reader) {
   constexpr const char* kKey = "init_lora_weights";
   constexpr std::string_view kOfTheBase[] = {"pissa", "olora", "corda", "loftq", "lora_ga"};
@@ -126,7 +128,8 @@ bool is_plain_word(const std::string& text) {
   });
 }
 
-// The words of a list or the one word; fails for anything else. Absent or null: none.
+// Returns the words of a list, or the one word; none when the key is absent or null. Fails for any
+// other value.
 std::vector<std::string> word_list(const ConfigReader& reader, const char* key) {
   if (!reader.has(key)) return {};
   const Json& value = reader.object().at(key);
@@ -197,7 +200,7 @@ AdapterConfig::AdapterConfig(const Json& json, const std::string& file) {
   read_layers(reader);
 }
 
-// The layer is the last number behind "<anything>.<word>.", the word one of layers_pattern.
+// The layer is the last number after "<anything>.<word>.", where <word> is one of layers_pattern.
 bool AdapterConfig::has_layer(const std::string& module) const {
   if (!layers_) return true;
   std::vector<std::string> parts;

@@ -1,5 +1,6 @@
 #pragma once
-// adapter_config.json of PEFT: each key is used, refused, or without effect on what an adapter computes.
+// Reads adapter_config.json of PEFT. Each key is used, is refused, or has no effect on the numbers
+// of an adapter.
 
 #include "base/json.h"
 #include "text/tokenizer/parts.h"
@@ -17,32 +18,38 @@ class ConfigReader;
 
 enum class AdapterKeyUse {
   used,    // read, and checked against the tensors
-  off,     // refused unless it is null, false or empty: it changes numbers
-  harmless // any value: of training, or of a part that `off` refuses
+  off,     // changes numbers: refused unless the value is null, false or empty
+  harmless // any value: the key is for training, or for a part that `off` refuses
 };
 struct AdapterKey {
   const char* name;
   AdapterKeyUse use;
 };
-std::span<const AdapterKey> adapter_keys(); // every key of LoraConfig in PEFT 0.21
+// Returns every key of LoraConfig in PEFT 0.21.
+std::span<const AdapterKey> adapter_keys();
 
 class AdapterConfig {
 public:
-  // Fails with unimplemented for settings that compute something else, naming the key, and with invalid_argument for values
-  // that no adapter has. Warns of a number or word under a key that PEFT 0.21 does not have.
+  // Reads the keys. Fails with unimplemented, naming the key, for a setting that computes something
+  // else. Fails with invalid_argument for a value that no adapter has. Warns of a number or text
+  // under a key that PEFT 0.21 does not have.
   AdapterConfig(const Json& json, const std::string& file);
 
   int64_t rank() const { return rank_; }
-  double alpha() const { return alpha_; } // the product is multiplied by alpha / rank
-  // Whether the file chooses the modules that it adapts. Without it, PEFT has a list by family.
+  double alpha() const { return alpha_; } // a product is multiplied by alpha / rank
+  // Returns true when the file names the modules that it adapts. Otherwise PEFT takes them from a
+  // list by family.
   bool chooses() const { return all_linear_ || targets_.given(); }
-  bool is_all_linear() const { return all_linear_; } // all matrices of layers
-  // Whether "model.layers.0.self_attn.q_proj" is adapted: target_modules, exclude_modules and layers_to_transform by PEFT's
-  // rules. target_modules that is absent or all-linear names every module.
+  // Returns true when the adapter is for all matrices of layers.
+  bool is_all_linear() const { return all_linear_; }
+  // Returns true when `module`, such as "model.layers.0.self_attn.q_proj", is adapted. The rules of
+  // PEFT apply to target_modules, exclude_modules and layers_to_transform. When target_modules is
+  // absent or all-linear, every module passes it.
   bool names(const std::string& module) const;
 
 private:
-  // Of a list each word is a module's name or its end behind a dot; one string is a regular expression of the whole name.
+  // The words of target_modules or exclude_modules. Each word of a list is the whole name of a
+  // module, or its end after a dot. A single string is a regular expression for the whole name.
   struct Words {
     std::vector<std::string> list;
     std::optional<text::Regex> pattern;
@@ -58,8 +65,8 @@ private:
   bool all_linear_ = false;
   Words targets_, excluded_;
   std::optional<std::set<int64_t>> layers_;
-  std::vector<std::string>
-      layer_words_; // "layers": the word in front of a layer's number; empty: any
+  // "layers": the words before the number of a layer. An empty list allows any word.
+  std::vector<std::string> layer_words_;
 };
 
 } // namespace dllm::model

@@ -1,5 +1,5 @@
-// LoRA adapters as PEFT saves them: adapter_config.json, and adapter_model.safetensors with the tensors
-// "base_model.model.<module>.lora_A.weight" (r, in) and "...lora_B.weight" (out, r).
+// Reads LoRA adapters as PEFT saves them: adapter_config.json, and adapter_model.safetensors with
+// the tensors "base_model.model.<module>.lora_A.weight" (r, in) and "...lora_B.weight" (out, r).
 
 #include "model/adapter_file.h"
 
@@ -21,7 +21,8 @@ constexpr std::string_view kPrefix = "base_model.model.", kDown = ".lora_A.weigh
                            kUp = ".lora_B.weight", // as long as kDown
     kWeight = ".weight";
 
-// "a.layers.12.b" -> "a.layers.*.b": a stack is adapted whole.
+// Replaces the number of the layer: "a.layers.12.b" -> "a.layers.*.b". A stack is adapted as a
+// whole.
 std::string all_layers(const std::string& name) {
   std::string made;
   for (size_t begin = 0; begin <= name.size();) {
@@ -40,7 +41,7 @@ std::string module_of(const std::string& tensor) {
   return tensor.substr(kPrefix.size(), tensor.size() - kPrefix.size() - kDown.size());
 }
 
-// The module under its name or with "model." in front.
+// Returns the name of the module in the model, which may have "model." before it.
 std::string name_in_model(const ParamStore& params, const std::string& module,
                           const std::string& file) {
   for (const std::string& front : {std::string(), std::string("model.")}) {
@@ -62,7 +63,8 @@ void expect_matrix(const ckpt::TensorInfo& info, const std::string& tensor, cons
   }
 }
 
-// Whether target_modules = "all-linear" means this matrix: routers and experts are left to what each base calls them.
+// Returns true when target_modules = "all-linear" includes this matrix. It does not include routers
+// and gates, whose names differ from base to base.
 bool is_linear(const ParamSpec& spec, const std::string& module) {
   return spec.role == ParamRole::weight && spec.layers > 0 && spec.element.rank() == 2 &&
          !module.ends_with(".gate") && !module.ends_with("_gate");
@@ -124,7 +126,8 @@ int64_t AdapterFile::bytes() const {
   return bytes;
 }
 
-// Modules that the config chooses and no layer of the file has. kinds: those that it has, "model.layers.*.mlp.up_proj".
+// Warns of modules that the config chooses and no layer of the file has. `kinds` lists the modules
+// that the file has, such as "model.layers.*.mlp.up_proj".
 void AdapterFile::warn_of_absent(const Model& model, const std::set<std::string>& kinds) const {
   if (!config_.chooses()) return;
   std::set<std::string> warned = kinds;

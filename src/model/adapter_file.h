@@ -1,5 +1,5 @@
 #pragma once
-// A LoRA adapter in the files of PEFT, opened and checked before there is a model for it.
+// Opens a LoRA adapter in the files of PEFT and checks it before a model for it exists.
 
 #include "ckpt/safetensors.h"
 #include "model/adapter_config.h"
@@ -16,8 +16,9 @@ namespace dllm::model {
 class AdapterFile {
 public:
   explicit AdapterFile(const std::string& folder);
-  int64_t bytes() const; // of its tensors
-  // As load_adapters. done: bytes that the task has counted before, of the model's own weights.
+  int64_t bytes() const; // bytes of its tensors
+  // Adds the adapter as load_adapters does. `done` is the number of bytes that the task has counted
+  // before, for the model's own weights.
   void add_to(Model& model, Task* task, int64_t done) const;
 
 private:

@@ -12,8 +12,8 @@
 namespace dllm::model {
 namespace {
 
-// "model.layers.3.self_attn.q_proj.lora_A.weight" -> "self_attn.q_proj": the end of the module's name behind the number
-// of its layer, by which PEFT finds the module in every layer.
+// Returns the end of a module's name after the number of its layer, by which PEFT finds the module
+// in every layer: "model.layers.3.self_attn.q_proj.lora_A.weight" -> "self_attn.q_proj".
 std::string module_end(const std::string& tensor) {
   std::string module = tensor.substr(0, tensor.rfind(".lora_"));
   for (size_t at = module.find('.'); at != std::string::npos; at = module.find('.', at + 1)) {

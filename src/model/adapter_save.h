@@ -8,12 +8,13 @@
 
 namespace dllm::model {
 
-// What PEFT puts before the name of a tensor.
+// The prefix that PEFT puts before the name of a tensor.
 inline constexpr const char* kAdapterPrefix = "base_model.model.";
 
-// The files of an adapter in a folder that belongs to this save alone; base: what the config calls the model that it is
-// for. Of several processes each writes its tensors, the first the config too. Returns the names of the files that this
-// process wrote. Uses the snapshot up. REQUIRES: the snapshot is one of an adapter.
+// Writes the files of an adapter into `folder`, which no other save may use. `base` is the name of
+// the base model in the config. With several processes each one writes its own tensors, and the
+// first one also writes the config. Returns the names of the files that this process wrote.
+// Consumes the snapshot. REQUIRES: the snapshot is one of an adapter.
 std::vector<std::string> write_adapter_files(ModelSnapshot& snapshot, const std::string& folder,
                                              const std::string& base, Task* task = nullptr);
 

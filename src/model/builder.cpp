@@ -33,7 +33,7 @@ Builder::Builder(const Builder& outer, const ModelConfig& config, const PartList
   find_inputs(parts);
 }
 
-// parts: the network, then its adapters.
+// `parts` lists the network, then its adapters.
 void Builder::find_inputs(const PartList& parts) {
   network_ = parts.names().front();
   adapters_.assign(parts.names().begin() + 1, parts.names().end());
@@ -83,7 +83,8 @@ graph::Value Builder::parameter(const std::string& physical_name) {
   return found == index_.end() ? graph::Value{} : inputs_[found->second].value;
 }
 
-// Of a table whose vocabulary is cut, each rank looks up the rows that it has; the others are 0.
+// Looks up rows of a table whose vocabulary is cut. Each rank looks up the rows that it has, and
+// the other rows are 0.
 graph::Value Builder::embed(graph::Value ids) {
   const Linear table = gathered(linear("embedding"), ids);
   graph::Value rows;
@@ -178,8 +179,8 @@ graph::Value embedding_mix(Builder& builder, const EmbeddingMix& mix) {
       graph::broadcast(graph::scalar_i32(graph, mask_id), Shape{1, 1})); // (1, 1, hidden)
   const graph::Value zero = graph::scalar(graph, 0.0f), one = graph::scalar(graph, 1.0f);
   const auto rounded = [&](graph::Value x) { return builder.rounded_embedding(x); };
-  // dllm-jax takes one token's weight in the type of the embeddings, several as they are; it rounds
-  // each factor of the mixture, but nothing of its length.
+  // dllm-jax rounds the weight of one token to the type of the embeddings, and leaves the weights
+  // of several tokens as they are. It rounds each factor of the mixture, but not its length.
   const graph::Value weights = width == 1 ? rounded(mix.weights) : mix.weights;
   const graph::Value rest = graph::maximum(graph::subtract(one, graph::sum(weights, {2}, true)),
                                            zero); // (batch, seq, 1)

@@ -1,4 +1,4 @@
-// The layers of a forward pass: every run of equal layers is one scan over its parameters.
+// Builds the layers of a forward pass. Every run of equal layers is one scan over its parameters.
 
 #include "model/builder.h"
 
@@ -16,7 +16,8 @@
 namespace dllm::model {
 namespace {
 
-// The body of a scan has its inputs only: every outer value that it needs becomes a constant of the loop.
+// Makes outer values available in the body of a scan. The body has only its inputs, so every outer
+// value becomes a constant of the loop.
 class BodyConstants {
 public:
   explicit BodyConstants(graph::Graph& body) : body_(body) {}
@@ -48,8 +49,8 @@ private:
   std::vector<graph::Value> outer_, inner_;
 };
 
-// Embedding of the noise level u = t / steps (nano-dlm, src/model.py): sinusoid, then two layers with silu
-// between.
+// Returns the embedding of the noise level u = t / steps (nano-dlm, src/model.py): a sinusoid, then
+// two layers with silu between them.
 graph::Value time_embedding(Builder& builder, graph::Value timesteps) {
   const ModelConfig& config = builder.config();
   const int64_t size = config.hidden_size, half = size / 2;
@@ -82,19 +83,23 @@ graph::Value default_positions(graph::Graph& graph, int64_t batch, int64_t seq) 
 struct Builder::SharedInputs {
   graph::Value positions, time, inv_freq;
   float amplitude = 1;
-  graph::Value inv_freqs; // f32(layers, rotary / 2) instead of inv_freq, where layers differ
-  graph::Value reaches;   // i32(layers): of each layer's window; undefined: no layer has one
-  // Of each stack of the state, i32(its layers): the first row of a layer. Stacks of equal layout share one value.
+  // f32(layers, rotary / 2), in place of inv_freq where layers differ.
+  graph::Value inv_freqs;
+  // i32(layers): the reach of each layer's window; undefined: no layer has a window.
+  graph::Value reaches;
+  // For each stack of the state, i32(its layers): the first row of a layer. Stacks of equal layout
+  // share one value.
   std::vector<graph::Value> first_rows;
   graph::Mask mask;
-  graph::Value on_canvas, canvas_window; // of models with a canvas
+  graph::Value on_canvas, canvas_window; // for models with a canvas
   bool empty_average = false, round_kv = false;
 };
 
 namespace {
 
-// A window narrows causal attention, an encoder's any. Other masks are used as they are, and so is a table of a caller: Hugging Face's 4-D
-// masks replace the window, and so does every published conversion to diffusion.
+// Returns true when windows narrow the mask. A window narrows causal attention; a window to both
+// sides narrows any attention. Other masks stay as they are. A dense table of a caller replaces the
+// window, as Hugging Face's 4-D masks and every published conversion to diffusion do.
 bool slides(const ModelConfig& config, const graph::Mask& mask) {
   const auto has = [&](graph::MaskKind kind) {
     return std::any_of(mask.terms.begin(), mask.terms.end(),
@@ -115,7 +120,8 @@ Tensor window_reaches(const ModelConfig& config) {
   return reaches;
 }
 
-// One row of frequencies per layer: `all` where a layer attends to everything, its own where it slides.
+// Returns one row of frequencies per layer: `all` where a layer attends to everything, its own
+// where the layer slides.
 Tensor layer_frequencies(const ModelConfig& config, const Tensor& all, int64_t seq) {
   ModelConfig local = config;
   local.rope = RopeConfig();
@@ -135,7 +141,7 @@ Tensor layer_frequencies(const ModelConfig& config, const Tensor& all, int64_t s
 
 } // namespace
 
-// The first row of each of `layers` layers in stacks of `rows` rows.
+// Returns the index of the first row of each layer, for `layers` layers of `rows` rows.
 graph::Value Builder::first_rows(int64_t layers, int64_t rows) {
   return graph::multiply(graph::iota(graph_, {layers}, DType::i32, 0),
                          graph::scalar_i32(graph_, static_cast<int32_t>(rows / layers)));
@@ -188,7 +194,7 @@ Builder::SharedInputs Builder::shared_inputs(const ForwardInputs& inputs, graph:
 
 namespace {
 
-// Numbers that differ from layer to layer run along with the parameters of a scan.
+// Adds numbers that differ from layer to layer to the stacks that a scan iterates over.
 struct PerLayer {
   graph::Graph& body;
   std::vector<graph::Value>& stacks;
@@ -201,7 +207,7 @@ struct PerLayer {
   }
 };
 
-// The part of the state that the layers of a run have, inside the body of its scan.
+// The part of the state that belongs to the layers of a run, inside the body of its scan.
 class RunState {
 public:
   RunState(graph::Graph& body, const ModelConfig& config, const LayerRun& run,
@@ -267,21 +273,21 @@ public:
     for (const size_t number : numbers_) values.push_back(state.stacks[number]);
     return values;
   }
-  // result: of the scan, behind the hidden states.
+  // `result` is the result of the scan. The states follow the hidden states.
   void replace(StateValues& state, const graph::ScanResult& result) const {
     for (size_t i = 0; i < numbers_.size(); ++i) state.stacks[numbers_[i]] = result.carry[1 + i];
   }
 
 private:
-  std::vector<size_t> numbers_;  // of the stacks; entries in the same order
-  std::vector<int64_t> offsets_; // of the run's first layer among those of the stack
+  std::vector<size_t> numbers_;  // indices of the stacks; entries are in the same order
+  std::vector<int64_t> offsets_; // place of the run's first layer in each stack
   std::vector<LayerState::Entry> entries_;
   std::vector<graph::Value> outer_rows_, first_rows_;
 };
 
 } // namespace
 
-// The run's stacks of parameters, one layer of each as inputs of the body.
+// Returns the run's stacks of parameters, and makes one layer of each an input of the body.
 std::vector<graph::Value> Builder::layer_params(const LayerRun& run, graph::Graph& body,
                                                 LayerInputs& layer) {
   std::vector<graph::Value> stacks;
@@ -322,7 +328,7 @@ graph::ScanResult Builder::run_layers(const LayerRun& run, const SharedInputs& s
   layer.time = constants.inner(shared.time, "time");
   layer.mask = constants.inner(shared.mask);
   if (reach.defined()) layer.mask.and_window(reach);
-  // Layers of a run slide all or none where the heads of the two differ.
+  // Where the heads of sliding and other layers differ, all layers of a run slide or none does.
   if (shared.canvas_window.defined() && config_.sliding[static_cast<size_t>(run.first)])
     layer.mask.and_dense(constants.inner(shared.canvas_window, "canvas_window"));
   layer.on_canvas = constants.inner(shared.on_canvas, "on_canvas");

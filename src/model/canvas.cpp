@@ -1,5 +1,5 @@
-// Models that read a prefix causally and behind it a canvas whose positions see each other (DiffusionGemma): one set of
-// weights, and one pass over both.
+// Models that read a prefix causally, then a canvas whose positions see each other
+// (DiffusionGemma). Both have the same weights, and one pass computes both.
 
 #include "graph/ops.h"
 #include "graph/ops/build.h" // the product with a matrix that is not transposed
@@ -27,7 +27,8 @@ graph::Value Builder::on_canvas(const ForwardInputs& inputs, int64_t batch, int6
   return graph::greater_equal(places(inputs, graph_, batch, seq), start);
 }
 
-// The prefix is causal, the canvas sees itself and the prefix before its context.
+// Returns the mask: the prefix is causal, and the canvas sees itself and the prefix before its
+// context.
 graph::Value Builder::canvas_table(const ForwardInputs& inputs, int64_t batch, int64_t seq) {
   const Shape table{batch, seq, seq};
   const auto wide = [&](graph::Value x) { return graph::broadcast(x, table); };
@@ -41,7 +42,8 @@ graph::Value Builder::canvas_table(const ForwardInputs& inputs, int64_t batch, i
                        graph::less_equal(key, last));
 }
 
-// A position of the prefix sees window - 1 keys before it, all of the canvas see those before the canvas.
+// Returns the windows. A position of the prefix sees the window - 1 keys before it. All positions
+// of the canvas see the window - 1 keys before the canvas.
 graph::Value Builder::canvas_window(const ForwardInputs& inputs, int64_t batch, int64_t seq) {
   const graph::Value keys = inputs.state.read_at;
   const int64_t count = keys.defined() ? keys.dim(1) : seq;
@@ -60,8 +62,8 @@ graph::Value Builder::canvas_window(const ForwardInputs& inputs, int64_t batch, 
       graph::broadcast(first, table));
 }
 
-// rms(z + network(rms(s))) of the embedding z and the mean embedding s that the step before expects; of zeros the network
-// makes zeros.
+// Returns rms(z + network(rms(s))), where z is the embedding and s the mean embedding that the step
+// before predicts. For s = 0 the network returns 0.
 graph::Value Builder::canvas_input(graph::Value embedded, graph::Value conditioning) {
   graph::Value mixed = embedded;
   if (conditioning.defined()) {

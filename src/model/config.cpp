@@ -19,7 +19,8 @@ constexpr AttentionKind kKinds[] = {AttentionKind::automatic, AttentionKind::cau
                                     AttentionKind::bidirectional, AttentionKind::block_causal,
                                     AttentionKind::two_stream};
 
-// "mixers": ["attention", ...]: which layer kind stands where. Names are checked with the other numbers.
+// Reads "mixers": ["attention", ...], the layer kind of each layer. Names are checked later,
+// together with the numbers.
 std::vector<std::string> parse_mixers(const ConfigReader& own, int64_t layers) {
   std::vector<std::string> mixers;
   const std::string expected = fmt::format("a list of {} layer kinds", layers);
@@ -58,7 +59,7 @@ Json print_head(const HeadConfig& head) {
   return object;
 }
 
-// The settings other than the family; a file's own win over the family's.
+// Reads the settings outside of the family. Settings of the file replace the family's.
 void parse_settings(const ConfigReader& reader, ModelConfig& config) {
   config.mask_token_id = reader.integer("mask_token_id", -1, kMaxVocab, config.mask_token_id);
   if (!reader.has("dllm")) return;
@@ -94,7 +95,7 @@ std::vector<LayerRun> layer_runs(const ModelConfig& config, const std::set<int64
     const bool sparse = !config.sparse.empty() && config.sparse[at];
     const LayerKind* network = !sparse ? &kMlp : config.experts.with_mlp ? &kMlpExperts : &kExperts;
     const bool alike = config.first_norm || layer != 1; // the first layer lacks a parameter
-    // Windows next to a canvas are a mask of the whole run (canvas_window).
+    // With a canvas windows are a mask of the whole run (canvas_window).
     const bool slides_alike =
         !config.canvas || runs.empty() ||
         config.sliding[at] == config.sliding[static_cast<size_t>(runs.back().first)];
@@ -135,7 +136,7 @@ ModelConfig config_from_json(const Json& object, const std::string& file) {
   if (!reader.has("model_type")) reader.bad("model_type", "the name of a family");
   ModelConfig config;
   config.model_type = reader.text("model_type", "");
-  // "editflow-qwen3" (ZHZisZZ/dllm): a family with the heads of edit flows.
+  // "editflow-qwen3" (ZHZisZZ/dllm): the family after the prefix, with the heads of edit flows.
   const bool edits = config.model_type.starts_with(kEditPrefix);
   const std::string own_type =
       edits ? config.model_type.substr(std::string_view(kEditPrefix).size()) : config.model_type;
@@ -208,7 +209,7 @@ void check_config(const ModelConfig& config, const std::string& file) {
   if (config.global_attention.head_dim > 0) check_heads(with_global_heads(config), file);
   const ExpertConfig& experts = config.experts;
   if (experts.count > 0) {
-    // Each is a tensor with a name: a small file must not ask for a list of billions.
+    // Each of these is a tensor with a name, and a small file must not request a list of billions.
     constexpr int64_t kMaxExperts = int64_t{1}
                                     << 18; // of all layers; models of 10^12 numbers have 3 * 10^4
     const int64_t layers =

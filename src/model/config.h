@@ -1,6 +1,6 @@
 #pragma once
-// What a model is, apart from its numbers: read from Hugging Face's config.json or GGUF metadata,
-// checked, printed back.
+// A model without its numbers: the config that is read from Hugging Face's config.json or GGUF
+// metadata, checked, and printed again.
 
 #include "base/json.h"
 #include "base/options.h"
@@ -19,28 +19,29 @@ class GgufFile;
 
 namespace dllm::model {
 
-// What an error shows of a value: those of a hostile file may be large.
+// Returns the text of a value for an error. Large values of a hostile file are shortened.
 std::string shown_value(const Json& value);
 
-// Typed, checked access to the keys of a config: errors name file, key, found and expected.
+// Reads keys of a config and checks their types and ranges. Errors name file, key, found and
+// expected.
 class ConfigReader {
 public:
   // `object` outlives the reader.
   ConfigReader(const Json& object, std::string file);
 
   const std::string& file() const { return file_; }
-  bool has(const char* key) const; // there and not null
+  bool has(const char* key) const; // the key exists and is not null
   const Json& object() const { return object_; }
 
-  // Without a fallback a missing key fails.
+  // Return the value of a key. A missing key fails unless `otherwise` is given.
   int64_t integer(const char* key, int64_t low, int64_t high) const;
   int64_t integer(const char* key, int64_t low, int64_t high, int64_t otherwise) const;
   double number(const char* key, double low, double high, double otherwise) const;
   bool flag(const char* key, bool otherwise) const;
   std::string text(const char* key, const std::string& otherwise) const;
-  ConfigReader child(const char* key) const; // an object; fails when it is none
+  ConfigReader child(const char* key) const; // fails when it is not an object
 
-  // Fails with unimplemented when the key is there and is none of these (null counts as absent).
+  // Fail with unimplemented when the key has a value other than `wanted`. null counts as absent.
   void require_flag(const char* key, bool wanted) const;
   void require_text(const char* key, std::initializer_list<const char*> wanted) const;
 
@@ -52,30 +53,30 @@ private:
   std::string path_; // "rope_scaling." inside a child
 };
 
-// Numbers a model may have: large enough for any real one, small enough that products do not
+// Limits of a model's numbers. Any real model is smaller, and products of the numbers do not
 // overflow.
 constexpr int64_t kMaxVocab = int64_t{1} << 24;
 constexpr int64_t kMaxSize = int64_t{1} << 20; // hidden, intermediate, heads x head_dim
 constexpr int64_t kMaxLayers = 4096;
 constexpr int64_t kMaxPositions = int64_t{1} << 30;
 
-// What a query attends to. automatic: the model's own (options only; a config never holds it after
-// parsing).
+// The keys that a query attends to. automatic: as the model's config has it. Only options use it; a
+// parsed config never holds it.
 enum class AttentionKind { automatic, causal, bidirectional, block_causal, two_stream };
 const char* attention_name(AttentionKind kind); // "auto", "causal", ...
-AttentionKind
-attention_from_name(std::string_view name); // fails with invalid_argument and the choices
+// Fails with invalid_argument and the choices.
+AttentionKind attention_from_name(std::string_view name);
 
 enum class NormKind { rms, layer };
 enum class PositionKind { rotary, learned };
 
-// Rotary positions; numbers as in config.json ("rope_theta" and "rope_scaling", or
+// Rotary positions, in the numbers of config.json ("rope_theta" and "rope_scaling", or
 // "rope_parameters").
 struct RopeConfig {
   std::string type = "default"; // default linear dynamic yarn llama3 proportional
   double theta = 10000.0;
-  double partial =
-      1.0; // part of head_dim that turns; proportional: by angles counted over all of it
+  // Part of head_dim that rotates. For proportional the angles are counted over all of head_dim.
+  double partial = 1.0;
   double factor = 1.0;
   double low_freq_factor = 1.0, high_freq_factor = 4.0; // llama3
   double beta_fast = 32.0, beta_slow = 1.0;             // yarn
@@ -87,28 +88,31 @@ struct RopeConfig {
   double query_beta = 0;
 };
 
-// Experts: many small networks of which a router picks a few for every token.
+// Experts: many small networks. A router chooses a few of them for every token.
 struct ExpertConfig {
   int64_t count = 0; // 0: the model has none
   int64_t per_token = 0;
   int64_t intermediate = 0; // width of one expert
-  bool joined = false;      // its gate and up are one matrix, the gate first
-  int64_t shared = 0;       // width of the network that every token passes as well; 0: none
-  bool shared_gate = false; // ... times the sigmoid of a number that each token has of it
-  bool sigmoid = false;     // scores are sigmoids of the router's logits, else their softmax
-  bool normalize = false;   // the scores of the chosen are divided by their sum
-  double scale = 1;         // and multiplied by this
-  int64_t groups = 1;       // neighbouring experts form groups ...
-  int64_t kept_groups = 1;  // ... and only those of the best groups may be chosen
-  bool bias = false;        // a stored bias per expert enters the choice, not the scores
-  // Positions in blocks of `block` may choose among `capacity` experts alone, those that any of the block's tokens
-  // scores highest (LLaDA2.2); 0: every token chooses by itself.
+  bool joined = false;      // gate and up of an expert are one matrix, the gate first
+  int64_t shared = 0;       // width of the network that every token also passes; 0: none
+  // The result of the shared network is multiplied by a sigmoid of one number per token.
+  bool shared_gate = false;
+  bool sigmoid = false;    // scores: sigmoid of the router's logits; false: softmax
+  bool normalize = false;  // the scores of chosen experts are divided by their sum
+  double scale = 1;        // factor of the scores after that
+  int64_t groups = 1;      // number of groups of neighbouring experts
+  int64_t kept_groups = 1; // only experts of this number of best groups may be chosen
+  bool bias = false;       // a stored bias per expert changes the choice, not the scores
+  // The positions of a block of `block` choose among `capacity` experts, the ones with the highest
+  // score of any token of the block (LLaDA2.2). 0: every token chooses by itself.
   int64_t block = 0, capacity = 0;
-  bool with_mlp =
-      false; // every token passes a dense network too, each behind its own norm (layer kind mlp_experts)
+  // Every token also passes a dense network; each network has its own norm (layer kind
+  // mlp_experts).
+  bool with_mlp = false;
 };
 
-// Layers of kind global_attention: heads of another size, and values that are the keys before their norm.
+// Layers of kind global_attention have heads of another size. Their values are the keys before the
+// key norm.
 struct GlobalAttentionConfig {
   int64_t kv_heads = 0, head_dim = 0; // 0: the model has none
 };
@@ -126,27 +130,29 @@ struct GatedDeltaConfig {
 
 struct LayerKind; // layers/layer_kind.h
 
-// Neighbouring layers of the same kinds: one stack of parameters and one scan.
+// Consecutive layers of the same kinds. They share one stack of parameters and one scan.
 struct LayerRun {
   int64_t first = 0, count = 0;
   const LayerKind* mixer = nullptr;   // attention ...
   const LayerKind* network = nullptr; // mlp, experts
-  std::string prefix() const; // of the names of its stacks: "layers.", later runs "layers@<first>."
+  // Returns the prefix of the names of its stacks: "layers.", in later runs "layers@<first>.".
+  std::string prefix() const;
 };
 
-// A matrix (rows, hidden) over the hidden states after the last norm.
+// A head: a matrix (rows, hidden) that is applied to the hidden states after the last norm.
 struct HeadConfig {
   std::string name;
   int64_t rows = 0;
-  std::string weight; // its parameter: "head"; "embedding" where it is tied
-  double softcap = 0; // of its results; 0: none
+  std::string weight; // its parameter: "head", or "embedding" when it is tied
+  double softcap = 0; // of the results; 0: none
   bool bias = false;  // the parameter "<weight>.bias"
-  std::string file;   // of its tensors, "<file>.weight"; empty: "<weight>.weight"
+  // Name of its tensors: "<file>.weight". An empty name means "<weight>.weight".
+  std::string file;
 };
 
 struct ModelConfig {
   std::string family;     // name in the family table: "llama"
-  std::string model_type; // as the file says: "a2d-qwen3"
+  std::string model_type; // as in the file: "a2d-qwen3"
   int64_t vocab_size = 0; // rows of the embedding and of the head
   int64_t hidden_size = 0;
   int64_t layers = 0;
@@ -167,80 +173,94 @@ struct ModelConfig {
   bool out_bias = false; // of the attention's output projection
   bool mlp_bias = false;
   bool qk_norm = false;
-  bool attention_gate =
-      false; // what attention gives is multiplied by a sigmoid, of rows behind each head's q
-  double embedding_scale = 1;     // of the rows that are looked up
-  bool centered_norms = false;    // norms multiply by 1 + weight
-  bool post_norms = false;        // what a block adds to the residual stream is normed before
-  double query_scalar = 0;        // scores are divided by its square root; 0: head_dim
-  double attention_softcap = 0;   // of scores, 0: none
-  double logit_softcap = 0;       // of logits, 0: none
-  int64_t window = 0;             // tokens that a sliding layer sees, its own included
-  bool window_both_sides = false; // it sees as many behind it; no kind of attention turns that off
-  std::vector<bool> sliding;      // by layer; empty: no layer slides
-  double sliding_theta = 0;       // rope of the sliding layers; 0: `rope`
-  // Of encoders.
-  bool embedding_norm = false; // what goes into the first layer is normed
-  int64_t token_types = 0; // rows of a table of which the first is added to every position; 0: none
-  bool norm_after = false; // a block's sum is normed, not what it reads; no last norm then
-  bool first_norm = true;  // the first layer's mixer has a norm
-  bool prediction_layer =
-      false; // heads read norm(activation(dense(hidden))) of the last norm's hidden
-  bool prediction_bias = false;      // of dense
+  // The result of attention is multiplied by a sigmoid. Its logits are rows of the q matrix, after
+  // the rows of each head's q.
+  bool attention_gate = false;
+  double embedding_scale = 1;  // factor of looked-up rows
+  bool centered_norms = false; // norms multiply by 1 + weight
+  // The result of a block is normed before it is added to the residual stream.
+  bool post_norms = false;
+  double query_scalar = 0;      // scores are divided by its square root; 0: head_dim
+  double attention_softcap = 0; // of scores; 0: none
+  double logit_softcap = 0;     // of logits; 0: none
+  int64_t window = 0;           // tokens that a sliding layer sees, itself included
+  // The window reaches as far to the right as to the left, under any kind of attention.
+  bool window_both_sides = false;
+  std::vector<bool> sliding; // by layer; empty: no layer slides
+  double sliding_theta = 0;  // theta of the sliding layers; 0: as in `rope`
+  // Settings of encoders.
+  bool embedding_norm = false; // the input of the first layer is normed
+  // Rows of a token-type table, whose first row is added to every position; 0: none.
+  int64_t token_types = 0;
+  // The sum after a block is normed, not the block's input. The model then has no last norm.
+  bool norm_after = false;
+  bool first_norm = true; // the first layer's mixer has a norm
+  // Heads read norm(activation(dense(hidden))), with the hidden states after the last norm.
+  bool prediction_layer = false;
+  bool prediction_bias = false;      // dense has a bias
   std::string prediction_activation; // empty: `activation`
-  bool norm_bias = false;            // of layer norms of families whose norms may lack it
-  bool head_bias = false;            // of the tied head
+  bool norm_bias = false;            // layer norms have a bias, in families where it is optional
+  bool head_bias = false;            // the tied head has a bias
   ExpertConfig experts;
   GatedDeltaConfig gated_delta;
   GlobalAttentionConfig global_attention;
-  bool value_norm = false; // v of every head is normed, without a weight
-  // The model reads a prefix causally and behind it a canvas whose positions see each other (ForwardInputs::canvas_start):
-  // layers are followed by a factor for each of the two, and the canvas is conditioned on earlier predictions of it.
+  bool value_norm = false; // v of every head is normed without a weight
+  // The model reads a prefix causally, then a canvas whose positions see each other
+  // (ForwardInputs::canvas_start). Each layer is followed by a factor, one for the prefix and one
+  // for the canvas. The canvas is conditioned on earlier predictions of the canvas.
   bool canvas = false;
-  // The pattern of layer kinds, by layer.
+  // The layer kinds of each layer.
   std::vector<std::string> mixers; // empty: attention in every layer
-  std::vector<bool> sparse;        // network is experts, else mlp; empty: no layer has experts
-  // Heads other than "lm"; each a parameter "heads.<name>" and a tensor HeadConfig::file.
+  // true: the network of the layer is experts, else mlp. An empty list means no experts.
+  std::vector<bool> sparse;
+  // Heads other than "lm". Each has a parameter "heads.<name>" and a tensor HeadConfig::file.
   std::vector<HeadConfig> other_heads;
   bool time_conditioning = false; // adaptive norms fed by a time embedding
-  int64_t time_steps = 0;         // the model is fed t / time_steps
-  // Settings other than the family, kept under "dllm" in config.json.
+  int64_t time_steps = 0;         // the time input is t / time_steps
+  // Settings that do not come from the family. config.json keeps them under "dllm".
   AttentionKind attention = AttentionKind::causal;
-  int shift = 0;                  // 1: the hidden state before a token predicts it
-  int64_t mask_token_id = -1;     // -1: none
-  int64_t delete_token_id = -1;   // a position predicted to be it is removed (LLaDA2.2); -1: none
-  int64_t split_token_id = -1;    // ... gets a mask in front of it; -1: none
-  int64_t block_length = 0;       // of block_causal; 0: none
-  DType cache_dtype = DType::f32; // of K and V kept between decoding steps: f32, bf16 or i8
-  std::string source;             // the file's JSON object: keys we do not read are kept for saving
-  // Rows may be longer than max_positions: what the file names is the length of training alone.
+  int shift = 0;              // 1: the hidden state of position i predicts token i + 1
+  int64_t mask_token_id = -1; // -1: none
+  // A position that is predicted to be this token is removed (LLaDA2.2); -1: none.
+  int64_t delete_token_id = -1;
+  // A position that is predicted to be this token gets a mask before it; -1: none.
+  int64_t split_token_id = -1;
+  int64_t block_length = 0; // for block_causal; 0: none
+  // Type of K and V that are kept between decoding steps: f32, bf16 or i8.
+  DType cache_dtype = DType::f32;
+  // JSON object of the file. Saving writes its unread keys again.
+  std::string source;
+  // Rows may be longer than max_positions, because the file names only the length of training.
   bool allows_longer_rows = false;
 
   int64_t query_size() const { return heads * head_dim; }
   int64_t kv_size() const { return kv_heads * head_dim; }
-  // Positions a row of forward or training may have; rope of type dynamic stretches to any.
+  // Returns the most positions of a row in forward() or training. Rope of type dynamic has no
+  // limit.
   int64_t position_limit() const {
     const bool stretches = positions == PositionKind::rotary && rope.type == "dynamic";
     return stretches || allows_longer_rows ? INT32_MAX : max_positions;
   }
 };
 
-// Fails with data_loss (not JSON), invalid_argument (a number that makes no model: key, found,
-// expected), or unimplemented for a family or feature that is not there yet. file: for error texts.
+// Parses a config. `file` is named in errors. Fails with data_loss for text that is not JSON. Fails
+// with invalid_argument for a number that no model has (key, found, expected). Fails with
+// unimplemented for an unknown family or feature.
 ModelConfig config_from_json(const Json& object, const std::string& file);
 ModelConfig config_from_text(std::string_view text, const std::string& file);
-// The architectures of the families' gguf_names.
+// Reads the architectures of the families' gguf_names.
 ModelConfig config_from_gguf(const ckpt::GgufFile& file);
-// The words of the family's config.json, plus "dllm".
+// Returns the family's config.json and the key "dllm".
 Json config_to_json(const ModelConfig& config);
-// Checks every number against the others.
+// Checks every number against the others. `file` is named in errors.
 void check_config(const ModelConfig& config, const std::string& file);
 
-// Overwrites the model's own attention and shift by options of kind "model" that are set.
-// mask_token is handled by load.
+// Replaces the model's own attention and shift by options of kind "model" that are set. Loading
+// handles mask_token.
 void apply_model_options(ModelConfig& config, const Options& options);
 
-// In order, at least one. cuts: layers at which a run ends although the next layer is of its kind.
+// Returns the runs of layers in order, at least one. `cuts` lists layers after which a run ends
+// even if the next layer is of the same kinds.
 std::vector<LayerRun> layer_runs(const ModelConfig& config, const std::set<int64_t>& cuts = {});
 std::vector<HeadConfig> model_heads(const ModelConfig& config); // "lm" first
 
@@ -253,13 +273,16 @@ struct RopeTable {
   float amplitude = 1; // of cos and sin
 };
 
-// seq: length of the rows, for "dynamic" (Hugging Face's NTK rule looks at the longest position).
+// Returns the frequencies. `seq` is the length of the rows, which "dynamic" depends on (Hugging
+// Face's NTK rule uses the longest position).
 RopeTable rope_table(const ModelConfig& config, int64_t seq);
-int64_t rotary_size(const ModelConfig& config); // dims of a head that turn
-// The config as layers of kind global_attention read it; the same where there are none.
+// Returns the dimensions of a head that rotate.
+int64_t rotary_size(const ModelConfig& config);
+// Returns the config for layers of kind global_attention. It is unchanged when the model has none.
 ModelConfig with_global_heads(const ModelConfig& config);
 
-// "rope_theta", "rope_scaling", "partial_rotary_factor", or the 5.x framework's "rope_parameters".
+// Reads "rope_theta", "rope_scaling", "partial_rotary_factor", or "rope_parameters" of transformers
+// 5.
 RopeConfig parse_rope(const ConfigReader& reader);
 void print_rope(const ModelConfig& config, Json& object);
 

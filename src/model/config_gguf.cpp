@@ -1,4 +1,4 @@
-// A config from the metadata of a GGUF file (ggml docs, gguf.md; gguf-py constants.py).
+// Reads a config from the metadata of a GGUF file (ggml docs, gguf.md; gguf-py constants.py).
 
 #include "base/error.h"
 #include "ckpt/gguf.h"
@@ -27,14 +27,15 @@ const Family& family_of_architecture(const std::string& name) {
                  "family {} is not supported yet", name.substr(0, 60));
 }
 
-// The config.json that would say the same, so that both ways go through one parser and one check.
+// Builds the config.json with the same content, so that both formats go through one parser and one
+// check.
 class Translation {
 public:
   Translation(const ckpt::GgufFile& file, std::string prefix)
       : file_(file), prefix_(std::move(prefix)) {}
 
   bool has(const char* key) const { return file_.has(prefix_ + key); }
-  // A list has a number per layer: they must be equal.
+  // A list has one number per layer; all of them must be equal.
   int64_t integer(const char* key) const {
     const std::string whole = prefix_ + key;
     if (!file_.value(whole).is_array) return file_.integer(whole);
@@ -61,8 +62,8 @@ private:
   std::string prefix_;
 };
 
-// Llama 3.1 and later are written with the divisor of every frequency instead of the rule. Finds
-// the rule.
+// Finds the rule of Llama 3.1 and later, whose files hold the divisor of every frequency in place
+// of the rule.
 void recognise_rope_divisors(const ckpt::GgufFile& file, Json& object) {
   constexpr const char* kTensor = "rope_freqs.weight";
   if (!file.has_tensor(kTensor)) return;
@@ -114,7 +115,7 @@ void translate_rope(const ckpt::GgufFile& file, Translation& from, int64_t head_
       scaling["beta_fast"] = from.number("rope.scaling.yarn_beta_fast");
     if (from.has("rope.scaling.yarn_beta_slow"))
       scaling["beta_slow"] = from.number("rope.scaling.yarn_beta_slow");
-    // The file's factor multiplies YaRN's own.
+    // The file's factor is multiplied by YaRN's own factor.
     const double factor = scaling["factor"].get<double>();
     if (from.has("rope.scaling.attn_factor") && from.number("rope.scaling.attn_factor") != 1)
       scaling["attention_factor"] =
@@ -124,8 +125,8 @@ void translate_rope(const ckpt::GgufFile& file, Translation& from, int64_t head_
   recognise_rope_divisors(file, from.object);
 }
 
-// Numbers of attention that only Gemma has. Where a file leaves the divisor of the scores out it follows from the
-// number of layers, as in llama.cpp: the 27B models divide by another number.
+// Reads the numbers of attention that only Gemma has. A divisor of the scores that the file lacks
+// follows from the number of layers, as in llama.cpp: the 27B models divide by another number.
 void translate_gemma(Translation& from, bool is_gemma3) {
   from.copy_integer("attention.sliding_window", "sliding_window");
   from.copy_number("attn_logit_softcapping", "attn_logit_softcapping");
@@ -171,7 +172,7 @@ void translate_experts(const ckpt::GgufFile& file, Translation& from, const std:
             : dense;
 }
 
-// LLaDA's config has words of its own.
+// Converts to the keys of LLaDA's config.
 void rename_for_llada(Json& object) {
   const std::pair<const char*, const char*> words[] = {
       {"hidden_size", "d_model"},
@@ -188,8 +189,8 @@ void rename_for_llada(Json& object) {
   }
 }
 
-// What makes a network a diffusion model: what a token sees, the shift, the mask. Files of the four architectures of
-// llama.cpp that name no mask have the one their model was published with.
+// Reads the settings of a diffusion model: attention, shift, mask token. Files of the four
+// architectures of llama.cpp without a mask get the mask token that their model was published with.
 void translate_diffusion(const ckpt::GgufFile& file, const Translation& from,
                          const std::string& architecture, Json& object) {
   const bool is_llada = architecture.starts_with("llada");

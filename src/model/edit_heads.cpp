@@ -24,7 +24,7 @@ bool is_edit_head(const std::string& parameter) {
   return false;
 }
 
-// A file without edit heads, read as if it had them.
+// Reads a file without edit heads as if it had them.
 class FirstEditHeads final : public WeightSource {
 public:
   FirstEditHeads(std::unique_ptr<WeightSource> file, const ModelConfig& config, uint64_t seed)
@@ -95,7 +95,8 @@ private:
   std::unique_ptr<WeightSource> file_;
   ModelConfig config_;
   uint64_t seed_;
-  std::map<std::string, std::string> copied_; // by tensor: that of the model's own head
+  // For each tensor, the tensor of the model's own head that it copies.
+  std::map<std::string, std::string> copied_;
   std::map<std::string, ParamSpec> drawn_;
 };
 

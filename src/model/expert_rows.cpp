@@ -12,7 +12,8 @@ bool has_some_experts(const Linear& matrices) {
   return matrices.partition.cuts() && matrices.partition.kind == PartitionKind::experts;
 }
 
-// In decoding all ranks have the same rows; in training each has its own.
+// Returns true when each rank has its own rows, as in training. In decoding all ranks have the same
+// rows.
 bool rows_are_cut(const ExpertRows& own) {
   return own.rows.type().axes.has(Axis::expert);
 }
@@ -22,7 +23,8 @@ bool rows_are_cut(const ExpertRows& own) {
 ExpertRows send_to_experts(const Linear& matrices, const ExpertRows& own) {
   if (!has_some_experts(matrices)) return own;
   const int64_t ranks = matrices.partition.ranks;
-  // Once for all products, so that their gradients are added before the one sum over the ranks.
+  // One exchange serves all products, so that their gradients are added before the one sum over the
+  // ranks.
   const auto sent = [&](graph::Value x) {
     return rows_are_cut(own) ? graph::all_gather(x, Axis::expert, 0, ranks)
                              : graph::vary(x, AxisSet(Axis::expert));

@@ -19,7 +19,7 @@ std::string mask_line(const ModelConfig& config) {
 
 std::string logits_line(const ModelConfig& config) {
   constexpr const char* kLogits = "logits = model(ids, attention_mask=mask).logits";
-  // The hidden state before a token predicts it.
+  // With shift 1 the hidden state before a token predicts it.
   return config.shift == 0
              ? kLogits
              : fmt::format("{}; logits = torch.cat([logits[:, :1], logits[:, :-1]], 1)", kLogits);

@@ -1,5 +1,5 @@
 #pragma once
-// A folder for transformers whose class computes causally, of a model that does not.
+// Explains how to compute a model's logits with transformers, whose class for the family is causal.
 
 #include "model/config.h"
 
@@ -7,8 +7,9 @@
 
 namespace dllm::model {
 
-// What attention and shift the model has and its class has not, with lines of Python that compute its logits; empty: the
-// class computes what the model does. path: of the folder. REQUIRES: transformers has a class for the family.
+// Returns a text that names the model's attention and shift, with lines of Python that compute its
+// logits. Returns an empty text when the class of transformers computes the same logits. `path` is
+// the saved folder. REQUIRES: transformers has a class for the family.
 std::string export_note(const ModelConfig& config, const std::string& path);
 
 } // namespace dllm::model

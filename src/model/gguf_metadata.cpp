@@ -18,7 +18,7 @@ namespace {
                  "a GGUF file of family {} cannot hold {}", config.family, what);
 }
 
-// rnd1 is qwen3moe where every token sees every token.
+// rnd1 has the layers of qwen3moe, and every token sees every token.
 std::string architecture_of(const ModelConfig& config) {
   const Family& family = find_family(config.family);
   if (family.gguf_names[0] == nullptr) {
@@ -29,7 +29,7 @@ std::string architecture_of(const ModelConfig& config) {
   return family.gguf_names[is_rnd1 ? 1 : 0];
 }
 
-// What has no key of GGUF.
+// Fails for settings that have no key in GGUF.
 void check_writable(const ModelConfig& config) {
   if (!config.other_heads.empty()) refuse(config, "the head " + config.other_heads[0].name);
   if (!config.mixers.empty()) refuse(config, "layers of other kinds");
@@ -72,7 +72,7 @@ void put_gemma(const ModelConfig& config, const std::string& prefix, ckpt::GgufM
   if (config.attention_softcap > 0)
     to.f32(prefix + "attn_logit_softcapping", config.attention_softcap);
   if (config.logit_softcap > 0) to.f32(prefix + "final_logit_softcapping", config.logit_softcap);
-  // Files name one number: every so many layers one has no window.
+  // The file holds one number n: every n-th layer has no window.
   const auto full = std::find(config.sliding.begin(), config.sliding.end(), false);
   const int64_t pattern = full - config.sliding.begin() + 1;
   for (size_t layer = 0; layer < config.sliding.size(); ++layer) {
@@ -130,12 +130,12 @@ void put_gguf_config(const ModelConfig& config, ckpt::GgufMetadata& to) {
 
 namespace {
 
-// The name of a rule for cutting words; "" when none of those with names is the same.
+// Returns the name of a pre-tokenizer scheme; "" when no named scheme is equal.
 std::string scheme_of(const Json& pre_tokenizer) {
   for (const std::string& name : text::pre_tokenizer_schemes()) {
     const Json scheme = parse_json(text::pre_tokenizer_scheme(name).dump(), "scheme");
     if (scheme == pre_tokenizer) return name;
-    // Qwen's files state what is the default of the split: compare patterns only.
+    // Qwen's files write out the default of the split, so only the patterns are compared.
     const auto pattern = [](const Json& json) {
       const Json first = json.contains("pretokenizers") && !json["pretokenizers"].empty()
                              ? json["pretokenizers"][0]
@@ -181,7 +181,8 @@ TokenLists token_lists(const Json& tokenizer, const ModelConfig& config) {
   return lists;
 }
 
-// Whether the template of tokenizer.json puts a token before the text, as gguf-py reads it; -1: there is no template.
+// Returns the token that the template of tokenizer.json puts before the text, as gguf-py reads it;
+// -1: no template.
 int starts_with_token(const Json& post_processor) {
   if (!post_processor.is_object()) return -1;
   if (post_processor.value("type", "") == "Sequence" && post_processor.contains("processors")) {
@@ -194,7 +195,7 @@ int starts_with_token(const Json& post_processor) {
   return !single.empty() && single[0].contains("SpecialToken") ? 1 : 0;
 }
 
-// GGUF has three keys for tokens that end an answer; llama.cpp stops at each.
+// GGUF has three keys for tokens that end an answer, and llama.cpp stops at each of them.
 void put_ends(const text::Tokenizer& tokenizer, ckpt::GgufMetadata& to) {
   const text::SpecialIds& special = tokenizer.special();
   std::vector<std::string> keys = {"eom_token_id", "eot_token_id"};

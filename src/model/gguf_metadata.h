@@ -1,5 +1,6 @@
 #pragma once
-// The metadata of a GGUF file for a model: the inverse of config_from_gguf, and the tokenizer of its folder.
+// Writes the metadata of a GGUF file: the config of a model, as config_from_gguf reads it, and the
+// tokenizer of its folder.
 
 #include "ckpt/gguf_writer.h"
 #include "model/config.h"
@@ -11,13 +12,15 @@
 
 namespace dllm::model {
 
-// Fails with unimplemented for a family, or a setting, that no architecture of GGUF has.
+// Writes the config. Fails with unimplemented for a family or a setting that no architecture of
+// GGUF has.
 void put_gguf_config(const ModelConfig& config, ckpt::GgufMetadata& to);
-// What the tensor rope_freqs.weight holds: the divisor of every angle, as Llama 3.1 and later have them. Undefined when
-// there are none.
+// Returns the content of the tensor rope_freqs.weight: the divisor of every angle, as Llama 3.1 and
+// later have them. Returns an undefined tensor when the model has no divisors.
 Tensor rope_divisors(const ModelConfig& config);
-// A byte-level BPE tokenizer; settings: the text of tokenizer_config.json, "" when there is none. False, and the reason in
-// `why`, for other tokenizers, which are left out.
+// Writes a byte-level BPE tokenizer and returns true. `settings` is the text of
+// tokenizer_config.json, or "" when there is none. For other tokenizers it writes nothing, returns
+// false and puts the reason into `why`.
 bool put_gguf_tokenizer(const text::Tokenizer& tokenizer, std::string_view settings,
                         const ModelConfig& config, ckpt::GgufMetadata& to, std::string* why);
 

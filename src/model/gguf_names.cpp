@@ -16,7 +16,7 @@ struct GgufName {
   std::string_view logical; // after the prefix of the layer or whole, without ".weight" and ".bias"
 };
 
-// gguf-py, tensor_mapping.py: names of Llama, Qwen and their relatives.
+// Names of Llama, Qwen and their relatives (gguf-py, tensor_mapping.py).
 constexpr GgufName kLayerNames[] = {
     {"attn_norm", "input_layernorm"},
     {"attn_q", "self_attn.q_proj"},
@@ -35,7 +35,7 @@ constexpr GgufName kLayerNames[] = {
     {"ffn_down_shexp", "mlp.shared_expert.down_proj"},
     {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"},
 };
-// Of models with norms after a block as well, before the names above.
+// Names of models with norms after a block, which take precedence over the names above.
 constexpr GgufName kPostNormNames[] = {
     {"post_attention_norm", "post_attention_layernorm"},
     {"ffn_norm", "pre_feedforward_layernorm"},
@@ -69,7 +69,7 @@ std::string_view layer_name(std::string_view logical, bool llada, const ModelCon
   return found.empty() ? look_up(kLayerNames, logical) : found;
 }
 
-// "mlp.experts.3.gate_proj": the expert's number, and "ffn_gate_exps".
+// Splits "mlp.experts.3.gate_proj" into the number of the expert and "ffn_gate_exps".
 std::string_view expert_name(std::string_view middle, int64_t* expert) {
   constexpr std::string_view kExperts = "mlp.experts.";
   if (!middle.starts_with(kExperts)) return {};

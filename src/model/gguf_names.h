@@ -1,5 +1,6 @@
 #pragma once
-// Where the logical tensors of a model lie in a GGUF file: gguf-py's names, rows and their order.
+// Maps the logical tensors of a model to the tensors of a GGUF file: their gguf-py names, their
+// rows, and the order of the rows.
 
 #include "ckpt/gguf.h"
 #include "model/config.h"
@@ -9,31 +10,35 @@
 
 namespace dllm::model {
 
-// Rows [row, row + rows) of a tensor of the file; rows count over all axes but the last. Experts of a layer are one
-// tensor (experts, out, in); q, k and v may be one as well.
+// The location of a logical tensor in the file. It begins at row `row` of the tensor `name`. Rows
+// count over all axes but the last. The experts of a layer are one tensor (experts, out, in), and
+// q, k and v may share one tensor.
 struct GgufPlace {
-  std::string name; // "blk.0.attn_q.weight"; empty: GGUF has no name for it
+  std::string name; // "blk.0.attn_q.weight"; empty: GGUF has no name for the tensor
   int64_t row = 0;
   int64_t expert = -1;
 };
 
 GgufPlace gguf_place(const std::string& logical, const ModelConfig& config);
-// q, k and v of `place` in the tensor blk.N.attn_qkv, which some files have instead.
+// Returns the location of q, k or v in the tensor blk.N.attn_qkv, which some files have in place of
+// the three tensors. `place` is the location in a tensor of its own.
 GgufPlace fused_place(const GgufPlace& place, const ModelConfig& config);
 
-// Names of general.architecture that are read, sorted.
+// Returns the sorted names of general.architecture that can be read.
 std::string gguf_architectures();
 
-// ggml turns neighbouring pairs in files of llama and llada, Hugging Face halves: row (head, i, j) of the file is row
-// (head, j, i) of dllm's, i < dim / 2, j < 2. Whether the rows of a logical tensor are in that order.
+// Returns true when the file stores the rows of a logical tensor in pairs. Files of llama and llada
+// rotate neighbouring rows, as ggml does; Hugging Face rotates row i with row i + dim / 2. Row
+// (head, i, j) of the file is row (head, j, i) in dllm, with i < dim / 2 and j < 2.
 bool turns_pairs(const std::string& logical, const ModelConfig& config);
 Tensor halves_from_pairs(const Tensor& pairs, int64_t head_dim);
 Tensor pairs_from_halves(const Tensor& halves, int64_t head_dim);
 
-// A matrix of one row, which files hold as a vector: the gate of a shared expert.
+// Returns true for a matrix of one row that files store as a vector. The gate of a shared expert is
+// one.
 bool is_single_row(const std::string& logical);
 
-// Files of Gemma hold 1 + weight. Whether a logical tensor is such a norm.
+// Returns true for a norm whose tensor in the file is 1 + weight, as files of Gemma have it.
 bool is_centered_norm(const std::string& logical, const ModelConfig& config);
 
 } // namespace dllm::model

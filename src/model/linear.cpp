@@ -31,8 +31,9 @@ Linear gathered(const Linear& linear, graph::Value x) {
   const Partition& cut = linear.partition;
   if (cut.gathered_ranks <= 1) return linear;
   Linear made = linear;
-  // Where x differs from rank to rank, so do the gradients of the weight: they are summed as they are cut. Else every
-  // rank makes the same of the whole weight.
+  // Where x differs between ranks, the gradients of the weight differ too, and the sum over the
+  // ranks leaves each rank its part. Where x is equal, every rank computes the same gradient of the
+  // whole weight.
   const bool equal = !x.type().axes.has(graph::Axis::fsdp);
   made.weight = graph::all_gather(linear.weight, graph::Axis::fsdp, cut.gathered_dim,
                                   cut.gathered_ranks, equal);
@@ -78,7 +79,7 @@ graph::Value expert_product(const Linear& given, graph::Value x, graph::Value ex
     fail(Code::unimplemented, "products of experts have no bias and are not cut over axis tensor");
   graph::Value y = graph::expert_linear(x, experts, linear.weight, linear.scale);
   for (const Adapter& adapter : linear.adapters) {
-    // Each choice of a row is a row of its own for the second product.
+    // For the second product each choice of a row is a row.
     const int64_t rows = experts.dim(0), choices = experts.dim(1), rank = adapter.down.dim(1);
     const graph::Value inner =
         graph::expert_linear(x, experts, adapter.down); // (rows, choices, rank)

@@ -1,6 +1,6 @@
 #pragma once
-// A product with a parameter. Attention, MLP, experts, head and time conditioning build theirs here, so that weight
-// formats, adapters and partitions are met in one place.
+// Multiplies with a parameter. Attention, MLP, experts, head and time conditioning build their
+// products here, so weight formats, adapters and partitions are handled in one place.
 
 #include "graph/graph.h"
 #include "model/param_map.h"
@@ -11,7 +11,8 @@
 
 namespace dllm::model {
 
-// LoRA (Hu et al. 2021): y += factor (x down^T) up^T. For experts both have a leading axis.
+// LoRA (Hu et al. 2021): y += factor (x down^T) up^T. For experts both matrices have a leading
+// axis.
 struct Adapter {
   graph::Value down; // (rank, in)
   graph::Value up;   // (out, rank)
@@ -26,29 +27,30 @@ struct Linear {
   Partition partition;
 };
 
-// One parameter of a graph with what its ParamSpec says of it.
+// One parameter of a graph, with the factor and partition of its ParamSpec.
 struct NamedParam {
-  graph::Value value; // undefined: there is none of that name
+  graph::Value value; // undefined: no parameter has the name
   float factor = 1;
   Partition partition;
 };
 using ParamLookup = std::function<NamedParam(const std::string& name)>;
 
-// The parameters "q", "q.bias" and "q.scale" as one, with "<adapter>/q.lora_a" and "<adapter>/q.lora_b" of each of
-// `adapters`; weight is undefined when there is no "q".
+// Combines the parameters "q", "q.bias" and "q.scale", and "<adapter>/q.lora_a" and
+// "<adapter>/q.lora_b" of each of `adapters`. The weight is undefined when there is no "q".
 Linear find_linear(const ParamLookup& find, const std::string& name,
                    const std::vector<std::string>& adapters);
 
-// The same with its weight put together over axis fsdp, as products with x want it.
+// Returns the linear with its weight gathered over axis fsdp, as products with x need it.
 Linear gathered(const Linear& linear, graph::Value x);
-// The same with weight, bias and scale put together over all axes: for uses that need every output on every rank.
-// REQUIRES: no adapters, not cut along the inputs.
+// Returns the linear with weight, bias and scale gathered over all axes, for uses that need every
+// output on every rank. REQUIRES: no adapters, not cut along the inputs.
 Linear whole(const Linear& linear, graph::Value x);
 
-// x (.., in) -> (.., out); of a linear cut by columns this rank's part of the outputs.
+// Returns x (.., in) -> (.., out). Of a linear that is cut by columns it returns this rank's
+// outputs.
 graph::Value product(const Linear& linear, graph::Value x);
-// x (rows, in), experts i32(rows, choices) -> (rows, choices, out); zeros where `experts` is none of the
-// matrices here. REQUIRES: no bias, not cut over axis tensor.
+// Returns x (rows, in), experts i32(rows, choices) -> (rows, choices, out). The result is 0 for
+// experts whose matrix is not on this rank. REQUIRES: no bias, not cut over axis tensor.
 graph::Value expert_product(const Linear& linear, graph::Value x, graph::Value experts);
 
 } // namespace dllm::model

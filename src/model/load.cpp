@@ -28,7 +28,7 @@ namespace dllm::model {
 namespace {
 
 constexpr const char* kConfig = kConfigFile;
-// Above it a quantized GGUF becomes int8 where an engine does not multiply its format.
+// Size above which a quantized GGUF becomes int8 on an engine that does not multiply its format.
 constexpr int64_t kLargestF32 = int64_t{1} << 30;
 
 } // namespace
@@ -81,7 +81,7 @@ int64_t f32_bytes(const std::vector<ParamSpec>& specs) {
   return bytes;
 }
 
-// Whether some tensor of a stack holds floats as they are.
+// Returns true when a tensor of the stack holds plain floats.
 bool is_float(const WeightSource& weights, const ParamSpec& spec) {
   for (int64_t layer = 0; layer < spec.copies(); ++layer) {
     for (const ParamPiece& piece : spec.pieces) {
@@ -92,17 +92,17 @@ bool is_float(const WeightSource& weights, const ParamSpec& spec) {
   return false;
 }
 
-// Option dtype: "keep" is the older word for auto.
+// Option dtype: "keep" is another word for auto.
 bool as_in_file(const std::string& dtype) {
   return dtype == "auto" || dtype == "keep";
 }
 
-// The form a stack is kept in: asked for, or what its tensors are in the file.
+// Returns the format of a stack: the option's, or the format of its tensors in the file.
 const WeightFormat& wanted_format(const std::string& option, const ParamSpec& spec,
                                   const WeightSource& weights, const graph::Engine& engine,
                                   bool shrink) {
   if (!as_in_file(option)) return storage_format(spec, weight_format(option));
-  const WeightFormat* own = nullptr; // of all its tensors
+  const WeightFormat* own = nullptr; // the common format of its tensors
   bool same = true;
   for (int64_t layer = 0; layer < spec.copies(); ++layer) {
     for (const ParamPiece& piece : spec.pieces) {
@@ -113,7 +113,8 @@ const WeightFormat& wanted_format(const std::string& option, const ParamSpec& sp
   }
   const bool known = same && own != nullptr;
   if (known && engine_reads(engine, *own)) return storage_format(spec, *own);
-  // Layers of one stack in several types, and types without a lane loader: 8 bits lose little of them.
+  // The layers of the stack have several types, or a type without a lane loader. 8 bits lose little
+  // of such types.
   if (weights.quantized() && !is_float(weights, spec)) {
     const WeightFormat& packed = weight_format("q8_0");
     if (engine_reads(engine, packed)) return storage_format(spec, packed);
@@ -122,7 +123,8 @@ const WeightFormat& wanted_format(const std::string& option, const ParamSpec& sp
   return storage_format(spec, weight_format(DType::f32));
 }
 
-// Says once what an engine that does not multiply the file's formats makes of them, and what that costs.
+// Reports once into which formats an engine converts formats that it does not multiply, and the
+// memory that it costs.
 void report_converted(const graph::Engine& engine, const std::vector<ParamSpec>& specs,
                       const WeightSource& weights,
                       const std::function<const WeightFormat&(const ParamSpec&)>& form_of) {
@@ -154,13 +156,13 @@ void report_converted(const graph::Engine& engine, const std::vector<ParamSpec>&
       memory_text(static_cast<double>(after)), memory_text(static_cast<double>(before)));
 }
 
-// Where a number of a part stands in the whole tensor.
+// Returns the text of a number's place in the whole tensor, from its index in the part.
 std::string whole_place(const Shape& whole, const Box& box, int64_t at) {
   const BoxRuns runs(whole, box);
   return place_text(whole, runs.begin(at / runs.length()) + at % runs.length());
 }
 
-// Blocks as they stand in the file, some rows at a time.
+// Checks blocks as they are in the file, a few rows at a time.
 void check_blocks(const std::string& name, const Tensor& blocks, const Shape& whole, const Box& box,
                   const Task* task) {
   const Shape numbers = number_shape(blocks.format(), blocks.shape());
@@ -176,7 +178,8 @@ void check_blocks(const std::string& name, const Tensor& blocks, const Shape& wh
   }
 }
 
-// Of a part of a tensor of the file, in its own type: one pass that the conversion then finds in the cache.
+// Checks a part of a tensor in the type of the file. The conversion after it finds the numbers in
+// the cache.
 void check_weight(const std::string& name, const Tensor& tensor, const Shape& whole, const Box& box,
                   const Task* task) {
   constexpr int64_t kPiece = int64_t{1} << 20; // numbers between two checks of the task
@@ -193,10 +196,10 @@ void check_weight(const std::string& name, const Tensor& tensor, const Shape& wh
                  "tensor {} holds {} at {}", name, value, whole_place(whole, box, at));
 }
 
-// Parts of the tensors of one model, read into the forms that are uploaded.
+// Reads parts of the tensors of one model into the forms that are uploaded.
 class TensorReader {
 public:
-  // later: bytes that the task counts after these tensors.
+  // `later` is the number of bytes that the task counts after these tensors.
   TensorReader(const WeightSource& weights, bool checks, int64_t later, Task* task)
       : weights_(weights), checks_(checks), task_(task), later_(later) {}
 
@@ -229,7 +232,7 @@ private:
     return static_cast<int64_t>(share * static_cast<double>(weights_.file_bytes(name)));
   }
 
-  // Most tensors lie as in the file: they are read into their place.
+  // Most tensors have the layout of the file and are read into their location directly.
   void read_tensor(ParamForm& form, const StackPart& part, const std::string& name, size_t piece,
                    int64_t layer) {
     const Box& box = part.boxes[piece];
@@ -256,7 +259,7 @@ private:
   int64_t total_ = 0, done_ = 0; // bytes of the files
 };
 
-// Returns the bytes of the files that the task counted; it counts `later` more.
+// Returns the bytes of the files that the task counted. The task counts `later` more.
 int64_t load_parameters(Model& model, const std::vector<ParamSpec>& specs,
                         const WeightSource& weights, const Options& options, int64_t later,
                         Task* task) {
@@ -285,7 +288,7 @@ Origin origin_of(const ModelConfig& config, const Options& options) {
   return origin;
 }
 
-// auto, keep, and the table of formats.
+// Returns auto, keep, and the formats of the table.
 std::vector<std::string> format_names() {
   std::vector<std::string> names = {"auto", "keep"};
   for (const WeightFormat* format : weight_formats()) names.emplace_back(format->name);
@@ -354,7 +357,7 @@ std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const S
                       options.str("heads") == "edit", static_cast<uint64_t>(options.i64("seed")));
   const std::vector<ParamSpec> specs = partitioned_params(opened.config, engine->mesh());
   weights->check(specs);
-  std::optional<AdapterFile> adapter; // before the weights, which take longer
+  std::optional<AdapterFile> adapter; // checked before the weights, which take longer
   if (const std::string& folder = options.str("adapter"); !folder.empty()) adapter.emplace(folder);
 
   const auto model = std::make_shared<Model>(std::move(engine), opened.config);

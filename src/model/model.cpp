@@ -1,4 +1,4 @@
-// A model's words and counts, and its forward pass for a host.
+// The side files and numbers of a model, and its forward pass for a host.
 #include "model/model.h"
 
 #include "base/error.h"
@@ -206,7 +206,7 @@ std::shared_ptr<Model> clone_model(const Model& model,
 
 namespace {
 
-// The options of one call, resolved against the model.
+// The options of one call, completed by the model's own settings.
 struct Call {
   AttentionKind attention;
   int shift = 0;
@@ -247,7 +247,7 @@ std::string key_of(const ModelConfig& config, const ParamStore& params, const Pa
   return key;
 }
 
-// Row i of the result predicts token i: with shift 1 it comes from the state before it.
+// Shifts rows so that row i predicts token i. With shift 1 it is the row of the token before.
 graph::Value shifted(graph::Value logits) {
   const int64_t seq = logits.dim(1);
   if (seq == 1) return logits;

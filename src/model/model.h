@@ -1,5 +1,5 @@
 #pragma once
-// A model: a config and parameters on an engine. Shared by trainer, decoder and host.
+// A model: a config and parameters on an engine. Trainers, decoders and hosts share it.
 
 #include "base/files.h"
 #include "base/options.h"
@@ -24,15 +24,15 @@
 
 namespace dllm::model {
 
-// The origin of a model's settings, in addition to its weights.
+// The source of a model's settings, in addition to its weights.
 struct Origin {
-  // Set by options of kind "model": training leaves these as they are.
+  // Settings that options of kind "model" chose. Training does not change them.
   bool attention_chosen = false, shift_chosen = false, mask_chosen = false;
-  // Weights of a next-token model: causal, and its file says nothing of a shift or a mask token.
+  // Weights of a next-token model: it is causal, and its file names no shift and no mask token.
   bool next_token = false;
 };
 
-// One call at a time but for const members. Keeps its engine alive.
+// One call at a time, except for const members. The model keeps its engine alive.
 class Model {
 public:
   using SideFiles = std::vector<std::pair<std::string, Bytes>>;
@@ -47,66 +47,73 @@ public:
   const ParamStore& params() const { return params_; }
   int64_t version() const { return params_.version(); }
 
-  // The parts; names and list may be read from any thread.
+  // The parts. Any thread may read names and list.
   const PartTable& parts() const { return parts_; }
-  // The parts that a pass reads: the base, its adapters and `others`. Fails with not_found.
+  // Returns the parts that a pass reads: the base, its adapters and `others`. Fails with not_found.
   PartList reading(const std::vector<std::string>& others = {}) const {
     return parts_.reading(others);
   }
-  // A part without parameters yet; fails as PartTable::add. Then `fill` adds the parameters; where
-  // it fails the model is what it was. Version + 1.
+  // Adds a part without parameters, then calls `fill`, which adds the parameters. Fails as
+  // PartTable::add. When `fill` fails, the model is unchanged. Version + 1.
   void add_part(Part part, const std::function<void()>& fill);
-  // The base of another model as a part that nothing trains. The arrays are shared with that model,
-  // and stay as they are when it is trained. Fails with invalid_argument for a model on another
-  // engine. Version + 1.
+  // Adds the base of another model as a part that no trainer trains. The arrays are shared with
+  // that model; training the other model does not change them. Fails with invalid_argument for a
+  // model on another engine. Version + 1.
   void add_network(const std::string& name, const Model& other);
-  void drop_part(const std::string& name); // and its parameters; version + 1
-  // The place whose numbers the part has now.
+  // Removes the part and its parameters. Version + 1.
+  void drop_part(const std::string& name);
+  // Sets the place that holds the current numbers of the part.
   void set_origin_of(const std::string& part, PartOrigin origin);
-  // Whether that place is known and holds the numbers of the part.
+  // Returns true when that place is known and still holds the numbers of the part.
   bool has_origin(const std::string& part) const;
 
-  // tokenizer.json, generation_config.json ...: carried from load to save. A copy, from any thread.
+  // Returns a copy of tokenizer.json, generation_config.json and others, which are kept from load
+  // to save. Any thread may call it.
   SideFiles side_files() const;
-  void set_side_file(const std::string& name, Bytes content); // replaces
-  // What these files and config.json say of the model's tokens; read when it is asked for, then kept. From any thread.
+  void set_side_file(const std::string& name, Bytes content); // adds or replaces a file
+  // Returns the facts about the model's tokens in these files and config.json. The first call reads
+  // them. Any thread may call it.
   std::shared_ptr<const text::TokenFacts> token_facts() const;
-  // generation_config.json; an empty object where there is none.
+  // Returns generation_config.json, or an empty object when there is none.
   Json generation() const;
-  // config() for threads that may meet a change of the mask token.
+  // Returns config() for threads that may run while the mask token changes.
   ModelConfig config_now() const;
 
-  // Returns the mask token; a model without one gets one: an unused row past the
-  // tokenizer's last id, else a new row; embedding (and head) = mean of the rows; tokenizer.json and
-  // tokenizer_config.json get "<|mask|>". Version + 1 when something changed.
+  // Returns the mask token, and adds one to a model without one. The new token is an unused row
+  // after the tokenizer's last id, else a new row. Its embedding, and its row of the head, is the
+  // mean of all rows. tokenizer.json and tokenizer_config.json get "<|mask|>". Version + 1 when
+  // something changed.
   int64_t ensure_mask_token();
   void set_mask_token(int64_t id); // fails with out_of_range
 
   const Origin& origin() const { return origin_; }
   void set_origin(const Origin& origin) { origin_ = origin; }
-  // What a token sees and which state predicts it, from here on: in forward(), in decoding and in
-  // every save. block_length: 0 keeps the model's own. Version + 1 when something changed.
+  // Sets which tokens a token sees and which hidden state predicts it. forward(), decoding and
+  // every save then use this. block_length 0 keeps the model's own. Version + 1 when something
+  // changed.
   void set_attention(AttentionKind attention, int shift, int64_t block_length);
 
-  int64_t i64(const std::string& key) const; // vocab hidden layers max_length mask_id params bytes
-  // family, attention, shift, runs, storage forms, bytes, end_tokens, generation
+  // Keys: vocab hidden layers max_length mask_id params bytes.
+  int64_t i64(const std::string& key) const;
+  // Returns family, attention, shift, runs, storage forms, bytes, end_tokens and generation.
   Json describe() const;
 
-  // What a trainer without option freeze trains: the adapters where the model has some, else all.
+  // Returns the selection of a trainer without option freeze: the adapters if the model has any,
+  // else the base.
   Selection default_selection() const;
-  // The selection of a trainer that lives as long as it. From any thread.
+  // Adds the selection of a trainer. It counts while the trainer lives. Any thread may call it.
   void add_selection(const std::shared_ptr<const Selection>& selection);
-  // Accepts the parameters that a living trainer changes; without a trainer, those of the default
-  // selection. From any thread.
+  // Returns a test for the parameters that a living trainer changes. Without a trainer it accepts
+  // the parameters of the default selection. Any thread may call it.
   ParamStore::Test trained() const;
 
-  // The programs of forward(), by shapes and options.
+  // The programs of forward(), keyed by shapes and options.
   using ForwardCache = runtime::ProgramCache<std::string>;
   ForwardCache& forward_cache() { return forward_cache_; }
-  // After a change of the list of parameters. Version + 1.
+  // Call it after a change of the list of parameters. Version + 1.
   void forget_programs();
 
-  // Config, words and parameters, to be brought back when a call that changes them fails.
+  // The config, side files and parameters, which restore() brings back when a call fails halfway.
   struct Backup {
     ModelConfig config;
     SideFiles side_files;
@@ -119,82 +126,94 @@ private:
   std::shared_ptr<graph::Engine> engine_;
   PartTable parts_;
   ParamStore params_;
-  // Guards side_files_, token_facts_, selections_, and the config where it is written.
+  // Guards side_files_, token_facts_, selections_, and writes of the config.
   mutable std::mutex words_;
   SideFiles side_files_;
   mutable std::shared_ptr<const text::TokenFacts> token_facts_; // null: not read yet
   Origin origin_;
-  std::vector<std::weak_ptr<const Selection>> selections_; // of trainers
+  std::vector<std::weak_ptr<const Selection>> selections_; // selections of trainers
   ForwardCache forward_cache_;
 };
 
-Origin chosen_by(const Options& options); // of kind "model"
-const Schema& model_schema();             // "model": dtype attention shift mask_token seed
-const Schema& save_schema();              // "save": dtype max_shard_bytes overwrite
-const Schema& forward_schema(); // "forward": attention shift block_length outputs empty_average
+Origin chosen_by(const Options& options); // options of kind "model"
+// The schema "model": dtype attention shift mask_token seed.
+const Schema& model_schema();
+// The schema "save": dtype max_shard_bytes overwrite.
+const Schema& save_schema();
+// The schema "forward": attention shift block_length outputs empty_average.
+const Schema& forward_schema();
 
-// A Hugging Face folder (config.json, safetensors or PyTorch files, whole or sharded), one .gguf file, or the same in
-// memory; a checkpoint folder of dllm is found by its model/ folder. Progress in bytes. Fails with
-// not_found, data_loss (file, tensor, expected, found), unimplemented (family, tensor type,
-// a pickle of more than tensors), resource_exhausted, cancelled.
+// Loads a Hugging Face folder (config.json, safetensors or PyTorch files, whole or sharded), one
+// .gguf file, or the same files in memory. In a checkpoint folder of dllm it loads the folder
+// model/. Progress counts bytes. Fails with not_found, data_loss (file, tensor, expected, found),
+// unimplemented (family, tensor type, a pickle of more than tensors), resource_exhausted,
+// cancelled.
 std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const Source& source,
                                   const Options& options, Task* task = nullptr);
 std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const std::string& path,
                                   const Options& options, Task* task = nullptr);
-// Random weights: normal(0, init_std), norms 1, biases 0, drawn by (seed, logical name, element):
-// the same on any machine.
+// Makes a model with random weights: normal(0, init_std), norms 1, biases 0. Weights depend on
+// (seed, logical name, element) alone, so they are equal on any machine.
 std::shared_ptr<Model> new_model(std::shared_ptr<graph::Engine> engine, const Json& config,
                                  const Options& options, Task* task = nullptr);
-// A model without numbers, for plans: shapes and types as load_model would keep them (auto: f32).
-// Programs can be built from it and compiled; what needs the numbers fails with
+// Makes a model without numbers, for plans. Shapes and types are as load_model would keep them
+// (auto: f32). Programs can be built from it and compiled; a use of the numbers fails with
 // failed_precondition. Nothing is uploaded.
 std::shared_ptr<Model> sketch_model(std::shared_ptr<graph::Engine> engine, ModelConfig config,
                                     const WeightFormat& format);
-// A copy with its own parameters on the same engine. instead(index) returns the numbers of a physical
-// parameter of type f32 where they are not the model's own; undefined: they are.
+// Copies a model with its parameters on the same engine. instead(index) returns other numbers for a
+// physical parameter of type f32; an undefined tensor keeps the model's numbers.
 std::shared_ptr<Model> clone_model(const Model& model,
                                    const std::function<Tensor(size_t index)>& instead = nullptr);
-// A Hugging Face folder that appears whole or not at all.
+// Writes a Hugging Face folder that appears complete or not at all.
 void save_model(const Model& model, const std::string& folder, const Options& options,
                 Task* task = nullptr);
 
-// Batch: ids i32(batch, seq), or embeddings f32(batch, seq, hidden); optional positions i32,
-// segments i32, keys u8 (1: may be seen), mask u8(batch or 1, queries, keys), timesteps f32(batch).
-// (`keep` marks given tokens and changes nothing here.) Returns the arrays of option outputs:
-// logits f32(batch, seq, vocab), hidden (after the last norm), layers f32(layers + 1, batch, seq,
-// hidden): the embedding and what every layer leaves, before the last norm.
+// Runs the model on a batch. The batch holds ids i32(batch, seq), or embeddings f32(batch, seq,
+// hidden). Optional arrays are positions i32, segments i32, keys u8 (1: may be seen), mask u8(batch
+// or 1, queries, keys) and timesteps f32(batch). `keep`, which marks given tokens, changes nothing
+// here.
+// Returns the arrays of option outputs: logits f32(batch, seq, vocab), hidden (after the last
+// norm), and layers f32(layers + 1, batch, seq, hidden). The last one holds the embedding and the
+// result of every layer before the last norm.
 Batch forward(Model& model, const Batch& batch, const Options& options, Task* task = nullptr);
 Batch forward(Model& model, const Batch& batch, Task* task = nullptr);
 
-// The config of a source without its weights.
+// Returns the config of a source without reading its weights.
 ModelConfig read_config(const Source& source);
 
-// LoRA adapters of a model: two small matrices for each chosen one. The base is frozen, A and B are trained.
+// LoRA adapters of a model: each chosen matrix gets two small matrices A and B. The base is frozen,
+// A and B are trained.
 
 struct AdapterOptions {
-  std::vector<std::string> targets; // patterns of logical names, '*' stands for any text
+  std::vector<std::string> targets; // patterns of logical names; '*' stands for any text
   int64_t rank = 8;
   double alpha = 16; // the product is multiplied by alpha / rank
   uint64_t seed = 0;
-  std::string name = "default"; // the part is "adapter:<name>"
+  std::string name = "default"; // makes the part "adapter:<name>"
 };
 
-// "model.layers.0.self_attn.q_proj.weight" gets "model.layers.0.self_attn.q_proj.lora_A.weight" (rank, in), uniform in
-// +-1/sqrt(in), and lora_B.weight (out, rank), zero: the model computes what it did. They are a part of the model. A pass
-// that reads several adapters adds all their products. Version + 1. Fails with not_found when a pattern matches nothing,
-// with unimplemented for embeddings, the head and part of a stack, with already_exists when the model has an adapter of
-// that name. Where it fails later, or is cancelled, the model is what it was.
-// read: the numbers of a matrix by its logical name, of `whole` shape, the part in `box`; an undefined tensor, or no
-// function: the first values. It may be called on each process of an engine for the parts of that process.
+// Adds an adapter as a part of the model. "model.layers.0.self_attn.q_proj.weight" gets
+// "model.layers.0.self_attn.q_proj.lora_A.weight" (rank, in), uniform in +-1/sqrt(in), and
+// lora_B.weight (out, rank), zero. So the results of the model do not change. A pass that reads
+// several adapters adds all their products. Version + 1.
+// Fails with not_found when a pattern matches nothing. Fails with unimplemented for embeddings, the
+// head and part of a stack, and with already_exists when the model has an adapter of that name.
+// When the call fails or is cancelled, the model is unchanged.
+// `read` returns the numbers of a matrix: its logical name, its `whole` shape, and the part in
+// `box`. Without `read`, or for an undefined tensor, the matrix gets first values. Each process of
+// an engine may call it for its parts.
 using ReadAdapter =
     std::function<Tensor(const std::string& name, const Shape& whole, const Box& box)>;
 void add_adapters(Model& model, const AdapterOptions& options, const ReadAdapter& read = nullptr,
                   const Task* task = nullptr);
-// The same with the numbers of a folder as PEFT saves it (adapter_config.json, adapter_model.safetensors): LoRA, plain or
-// rank-stabilised. Fails as add_adapters, with not_found for a matrix that the model lacks, with unimplemented for other
-// adapters and settings. The task is checked inside of every tensor; its progress counts bytes of the file.
+// Adds an adapter with the numbers of a PEFT folder (adapter_config.json,
+// adapter_model.safetensors): LoRA, plain or rank-stabilised. Fails as add_adapters, with not_found
+// for a matrix that the model lacks, and with unimplemented for other adapters and settings. The
+// task is checked inside of every tensor; its progress counts bytes of the file.
 void load_adapters(Model& model, const std::string& folder, Task* task = nullptr);
-// W += alpha / rank B A of every adapter, in the format of W; the adapters are removed. Version + 1.
+// Adds the products of every adapter to the weights, W += alpha / rank B A, in the format of W.
+// Removes the adapters. Version + 1.
 void merge_adapters(Model& model);
 
 } // namespace dllm::model

@@ -17,12 +17,12 @@ namespace dllm::model {
 
 namespace {
 
-// The middle of one of 2^24 equal steps of (0, 1): never 0 or 1.
+// Returns the middle of one of 2^24 equal steps of (0, 1), which is never 0 or 1.
 double uniform_at(const Key& key, size_t i) {
   return (static_cast<double>(random_bits_at(key, i) >> 8) + 0.5) / 16777216.0;
 }
 
-// Which number of the whole array a number of a part is: each has its own random key.
+// Returns the index in the whole array of a number of a part. Each number has its own random key.
 class Numbering {
 public:
   Numbering(const Shape& whole, const Box& box) : runs_(whole, box) {}
@@ -34,8 +34,8 @@ private:
   BoxRuns runs_;
 };
 
-// Evenly from -1 / sqrt(width) to it, as PyTorch begins convolutions; logarithms of rates evenly from 0.01 to 16, as
-// Gated DeltaNet does.
+// Returns uniform first values. For convolutions they are in +-1 / sqrt(width), as in PyTorch. For
+// decay rates they are logarithms of uniform numbers from 0.01 to 16, as in Gated DeltaNet.
 Tensor even_values(const ParamSpec& spec, Tensor values, const Numbering& number, const Key& key) {
   const bool is_rate = spec.role == ParamRole::decay_rate;
   const double reach = is_rate ? 0 : 1 / std::sqrt(static_cast<double>(spec.element[1]));

@@ -12,7 +12,8 @@
 namespace dllm::model {
 namespace {
 
-// The largest number that is kept. mxfp4 has powers of two for scales, int8 a scale in f32.
+// Returns the largest number that a format holds. mxfp4 has scales that are powers of two, int8 has
+// a scale in f32.
 float limit_of(const WeightFormat& format) {
   constexpr float kF16 = 65504, kBf16 = std::bit_cast<float>(0x7F7F0000u);
   if (format.element == DType::bf16) return kBf16;

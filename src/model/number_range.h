@@ -1,5 +1,6 @@
 #pragma once
-// Numbers that a weight format cannot hold: f16 ends at 65504, and makes infinity of what is larger.
+// Finds numbers that a weight format cannot hold. The range of f16 ends at 65504; larger numbers
+// become infinite.
 
 #include "base/task.h"
 #include "tensor/tensor.h"
@@ -9,8 +10,9 @@
 
 namespace dllm::model {
 
-// Fails with out_of_range for a number of tensor `name` that `format` would make infinite; also for NaN and infinity, where
-// the format ends before f32 does. Formats in blocks have scales in f16: their limit is its.
+// Fails with out_of_range for a number of tensor `name` that `format` would make infinite. NaN and
+// infinity pass. Formats in blocks have the limit of f16, because their scales are f16; mxfp4 is an
+// exception.
 void check_number_range(const std::string& name, const Tensor& numbers, const WeightFormat& format,
                         const Task* task = nullptr);
 

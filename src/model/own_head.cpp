@@ -1,4 +1,5 @@
-// A head of its own in a file whose config ties head and table: what fine-tuning with a trained head writes.
+// Finds a head in a file whose config ties head and table. Fine-tuning with a trained head writes
+// such files.
 
 #include "base/error.h"
 #include "base/log.h"
@@ -11,7 +12,7 @@
 namespace dllm::model {
 namespace {
 
-// The tensor of a stack that is one matrix of the whole model; empty: the family has none.
+// Returns the tensor of a stack that is one matrix of the whole model; "": the family has none.
 std::string tensor_of(const std::vector<ParamSpec>& specs, const char* stack) {
   const auto found = std::ranges::find(specs, stack, &ParamSpec::name);
   return found == specs.end() ? std::string() : found->logical_name(found->pieces.front(), 0);
@@ -19,7 +20,8 @@ std::string tensor_of(const std::vector<ParamSpec>& specs, const char* stack) {
 
 bool same_numbers(const WeightSource& weights, const std::string& a, const std::string& b,
                   const Shape& shape, const Task* task) {
-  constexpr int64_t kNumbers = int64_t{1} << 20; // at a time: most heads differ in the first rows
+  // Numbers that are compared at one time. Most heads differ in their first rows.
+  constexpr int64_t kNumbers = int64_t{1} << 20;
   const int64_t rows = shape[0], step = std::max<int64_t>(1, kNumbers / shape[1]);
   for (int64_t row = 0; row < rows; row += step) {
     check_task(task);
@@ -48,7 +50,7 @@ void untie_own_head(ModelConfig& config, const WeightSource& weights, const std:
   const std::string table = tensor_of(find_family(config.family).params(config), "embedding");
   const Shape shape{config.vocab_size, config.hidden_size};
   const bool comparable = weights.has(table) && weights.shape(table) == shape;
-  if (!comparable) return; // WeightSource::check names the table
+  if (!comparable) return; // WeightSource::check reports the table
   if (weights.shape(head) == shape && same_numbers(weights, head, table, shape, task)) return;
   log(LogLevel::warn,
       "{}: {} differs from {}, so the head of the file counts, although the config ties the two",

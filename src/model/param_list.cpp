@@ -1,6 +1,6 @@
-// The list of parameters: cuts of stacks, adapters that go, and the list before a change of it. A trainer trains or
-// freezes a stack as a whole. Where a pattern names some layers of a stack, the run of layers is cut there, so that each
-// part is a stack, and a scan, of its own.
+// Changes the list of parameters: cuts of stacks, removal of parts, and the list before a change. A
+// trainer trains or freezes a stack as a whole. Where a pattern names only some layers of a stack,
+// the run of layers is cut. Each part is then a stack and a scan of its own.
 
 #include "model/param_store.h"
 
@@ -17,7 +17,8 @@ std::string name_from(int64_t first_layer, const std::string& name) {
   return "layers@" + std::to_string(first_layer) + name.substr(name.find('.'));
 }
 
-// Layers at which a pattern begins or ends to match inside a stack. Fails when it names a part of one layer.
+// Returns the layers where matches of a pattern begin or end inside of a stack. Fails when the
+// pattern names a part of one layer.
 std::vector<int64_t> borders_in(const std::string& pattern, const ParamSpec& spec) {
   std::vector<int64_t> borders;
   bool before = false;
@@ -45,7 +46,7 @@ void ParamStore::cut_at(const std::set<int64_t>& borders) {
   std::vector<Physical> made;
   std::map<size_t, double> rounding;
   for (size_t i = 0; i < before.size();) {
-    // The entries of one run, which stand together, are written part by part.
+    // Entries of one run are consecutive. They are written part by part.
     const ParamSpec& run = before[i].spec;
     size_t end = i + 1;
     while (end < before.size() && run.layers > 0 && before[end].spec.part == run.part &&
@@ -80,7 +81,7 @@ void ParamStore::cut_at(const std::set<int64_t>& borders) {
   ++version_;
 }
 
-// Layers [begin, end) of an entry as an entry of its own.
+// Turns an entry into one for its layers [begin, end).
 void ParamStore::cut_entry(Physical& entry, int64_t begin, int64_t end) const {
   ParamSpec& spec = entry.spec;
   spec.first_layer += begin;
@@ -93,7 +94,7 @@ void ParamStore::cut_entry(Physical& entry, int64_t begin, int64_t end) const {
   entry.shape = entry.shape.with_dim(0, end - begin);
   set_layout(entry);
   if (sketch_) return;
-  // Of its own storage: the rest of the stack may go.
+  // The buffer has its own storage, so that the rest of the stack may be freed.
   entry.buffer = upload(entry, entry.buffer->read().rows(begin, end).clone(), false, nullptr);
 }
 

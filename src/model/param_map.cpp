@@ -10,7 +10,7 @@ namespace dllm::model {
 
 namespace {
 
-// out (columns, rows) = in (rows, columns), in tiles that stay in the cache.
+// Transposes in (rows, columns) to out (columns, rows), in tiles that stay in the cache.
 template <class T>
 void transpose_into(const std::byte* in, std::byte* out, int64_t rows, int64_t columns,
                     const Task* task) {
@@ -165,7 +165,7 @@ const WeightFormat& storage_format(const ParamSpec& spec, const WeightFormat& wa
   if (spec.role == ParamRole::positions && quantized) return plain;
   const int64_t width = spec.element.dim(-1);
   if (wanted.fits(width)) return wanted;
-  // Rows that are no whole blocks of 256 often are whole blocks of 32.
+  // Rows that are not whole blocks of 256 often are whole blocks of 32.
   const WeightFormat& smaller = weight_format("q8_0");
   return wanted.block > smaller.block && smaller.fits(width) ? smaller : plain;
 }
@@ -190,7 +190,7 @@ void ParamForm::put(const ParamSpec& spec, size_t piece, int64_t layer, const Te
                     const Task* task) {
   if (!format->is_blocks() && format->scales == ScalePlace::none)
     return write_piece(spec, piece, layer, logical, values, task);
-  // The rows of one piece, in physical order, as f32.
+  // Holds the rows of one piece as f32, in physical order.
   const int64_t width = spec.element[-1];
   const int64_t deep = spec.element.count() / spec.element[0] / width; // rows of one expert, or 1
   ParamSpec own = spec;

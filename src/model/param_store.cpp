@@ -61,12 +61,11 @@ NamedTensors ParamStore::to_logical(size_t physical_index, const Tensor& tensor)
   return split_physical(physical_[physical_index].spec, tensor);
 }
 
-// The plain form is kept where rows are looked up, or will be trained.
+// Uploads an entry, as a plain array or in the form that products read.
 graph::BufferRef ParamStore::upload(const Physical& entry, const Tensor& tensor, bool is_part,
                                     const Task* task) const {
   const ParamRole role = entry.spec.role;
-  // The head of a tied model is this very table: both forms. An untied one is never multiplied. Blocks have one
-  // form for both uses.
+  // Scales, vectors and tables are plain. A table in blocks has one form for lookups and products.
   const bool is_plain = entry.scale_of >= 0 || is_vector(role) || role == ParamRole::positions ||
                         (role == ParamRole::embedding && !entry.format->is_blocks());
   if (is_plain)
@@ -122,7 +121,8 @@ size_t ParamStore::append(const ParamSpec& spec, const WeightFormat& format) {
   return index;
 }
 
-// A weight that cannot be gathered (rows of 8 bits, blocks) is whole over axis fsdp. Scales go with the rows.
+// Sets the layout. A weight that cannot be gathered (8-bit rows, blocks) is whole over axis fsdp.
+// Scales follow their rows.
 void ParamStore::set_layout(Physical& entry) const {
   Partition& cut = entry.spec.partition;
   if (entry.scale_of >= 0 || entry.is_quantized()) {
@@ -174,7 +174,7 @@ void ParamStore::reshape(size_t index, const ParamSpec& spec, const ParamForm& f
 
 void ParamStore::make_masters(const Test& trained) {
   bool changed = false;
-  std::set<std::string> widened_from; // formats in blocks or with scales
+  std::set<std::string> widened_from; // names of formats in blocks or with scales
   int64_t before = 0, after = 0;
   if (!sketch_) entries(); // waits for a step, uploads what was written
   std::vector<Physical> kept;
@@ -191,7 +191,7 @@ void ParamStore::make_masters(const Test& trained) {
     else if (!trained(entry) && rounding_.contains(i))
       rounding[kept.size()] = rounding_.at(i);
     if (trained(entry)) {
-      // A copy of our own: the optimizer writes in place.
+      // Its own copy, because the optimizer writes in place.
       const bool is_quantized = entry.is_quantized();
       const Tensor master = sketch_ || !is_quantized ? Tensor() : widened(i);
       changed = changed || entry.dtype != DType::f32;

@@ -1,4 +1,4 @@
-// Readers and writers of the numbers of a ParamStore, and the turn of a training step.
+// Reads and writes the numbers of a ParamStore, and takes the turn of a training step.
 
 #include "model/param_store.h"
 
@@ -11,7 +11,7 @@
 
 namespace dllm::model {
 
-// REQUIRES: a quantized entry; scales of rows are the entry behind it.
+// REQUIRES: a quantized entry. Scales of rows are the next entry.
 Tensor ParamStore::dequantized(size_t index, const std::vector<Physical>& entries,
                                const Task* task) const {
   const bool scaled = entries[index].format->scales == ScalePlace::row_array;
@@ -30,7 +30,7 @@ Tensor ParamStore::read(const std::string& name, const Task* task) const {
   Place where{};
   Physical entry, scale;
   Tensor values;
-  bool again = false; // the reader before read the same stack: a loop over its layers
+  bool again = false; // the last reader read the same stack: this is a loop over its layers
   {
     Lock lock(mutex_);
     where = place(name);
@@ -142,8 +142,8 @@ void ParamStore::wait(Lock& lock, const Task* task, const std::function<bool()>&
   }
 }
 
-// A step takes the buffers it writes out of the store: readers wait for the new ones. The next step
-// lets those that wait go first.
+// Waits until no step has buffers. A step takes the buffers that it writes out of the store, and
+// readers wait for the new ones. The next step lets waiting readers go first.
 void ParamStore::wait_until_whole(Lock& lock, const Task* task) const {
   const auto is_ready = [this] { return !taken_ && (written_.empty() || !turn_); };
   check_lost();
@@ -172,7 +172,7 @@ void ParamStore::end_turn() const {
   moved_.notify_all();
 }
 
-// REQUIRES: no writer has its turn. The lock is open during the uploads.
+// REQUIRES: no writer has its turn. The lock is released during the uploads.
 void ParamStore::upload_written(Lock& lock, const Task* task) const {
   turn_ = true;
   try {
@@ -257,8 +257,8 @@ std::vector<graph::BufferRef> ParamStore::take(std::span<const size_t> donated, 
   std::vector<graph::BufferRef> buffers;
   buffers.reserve(physical_.size());
   for (const Physical& entry : physical_) buffers.push_back(entry.buffer);
-  if (donated.empty()) return buffers; // a run that reads needs no turn
-  last_read_ = {};                     // or the step could not write in place
+  if (donated.empty()) return buffers; // a run that only reads needs no turn
+  last_read_ = {};                     // else the step could not write in place
   turn_ = taken_ = true;
   taken_bytes_ = 0;
   for (const size_t index : donated) {

@@ -1,6 +1,7 @@
 #pragma once
-// The parts of a model: sets of parameters with a name and an origin. "base" is the network itself; an adapter adds to
-// the matrices of the base; another network ("teacher", "encoder") has a config of its own.
+// The parts of a model: sets of parameters with a name and an origin. "base" is the network itself.
+// An adapter adds products to matrices of the base. Another network ("teacher", "encoder") has a
+// config of its own.
 
 #include "model/config.h"
 #include "model/part_origin.h"
@@ -23,7 +24,7 @@ enum class PartKind {
   adapter, // low-rank products that are added to matrices of the base
 };
 
-// What the matrices of an adapter were made from.
+// The settings that an adapter was made with.
 struct AdapterSettings {
   std::vector<std::string> targets; // patterns of logical names of the base
   int64_t rank = 0;
@@ -33,18 +34,18 @@ struct AdapterSettings {
 struct Part {
   std::string name; // "base" "adapter:math" "teacher"
   PartKind kind = PartKind::network;
-  ModelConfig config;       // of a network
-  AdapterSettings settings; // of an adapter
-  PartOrigin origin;        // what is not known: the part has its numbers by value alone
+  ModelConfig config;       // for a network
+  AdapterSettings settings; // for an adapter
+  PartOrigin origin;        // unknown: the numbers of the part are stored by value only
 };
 
-// "model.norm.weight" of the base, "teacher/model.norm.weight" of another part.
+// Returns "model.norm.weight" for the base, "teacher/model.norm.weight" for another part.
 std::string qualified_name(std::string_view part, std::string_view name);
-// The part and the name inside of it.
+// Returns the part and the name inside of the part.
 std::pair<std::string, std::string> split_name(std::string_view qualified);
 
-// The parts that a program reads, in the order of its inputs, the network of its forward pass first. Two programs of one
-// model with unequal lists are not the same program.
+// The parts that a program reads, in the order of its inputs, beginning with the network of its
+// forward pass. Programs of one model with different lists are different programs.
 class PartList {
 public:
   PartList() : names_({kBasePart}) {}
@@ -59,8 +60,8 @@ private:
   std::vector<std::string> names_;
 };
 
-// The parts of one model, the base first. May be called from any thread. A part that was added stays as it is, but for its
-// origin, and for the config of the base, which the model guards.
+// The parts of one model, beginning with the base. Any thread may call it. An added part does not
+// change, except for its origin. The model guards the config of the base.
 class PartTable {
 public:
   explicit PartTable(ModelConfig base);
@@ -71,17 +72,17 @@ public:
   bool has(std::string_view name) const;
   bool has_adapters() const;
   std::vector<std::string> names() const;
-  // Fails with not_found and the nearest name.
+  // Returns the part. Fails with not_found and the nearest name.
   std::shared_ptr<const Part> find(const std::string& name) const;
-  // Fails with invalid_argument for a name with other characters than letters, digits and : _ -, and with
-  // already_exists for a name that is taken.
+  // Adds a part. Fails with invalid_argument when the name has characters other than letters,
+  // digits and : _ -, and with already_exists when the name is taken.
   void add(Part part);
   void drop(const std::string& name);
-  // The base, its adapters, and the parts of these names. Fails with not_found as find() does.
+  // Returns the base, its adapters and the parts `others`. Fails with not_found as find() does.
   PartList reading(const std::vector<std::string>& others) const;
 
 private:
-  mutable std::mutex mutex_; // of the list
+  mutable std::mutex mutex_; // guards the list
   std::vector<std::shared_ptr<Part>> parts_;
 };
 

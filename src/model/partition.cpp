@@ -12,7 +12,7 @@ namespace {
 
 using graph::Axis;
 
-// What is cut together, or not at all.
+// Parameters of one group are cut together or not at all.
 enum class CutGroup { attention, network, vocabulary, experts };
 
 struct CutRule {
@@ -21,8 +21,9 @@ struct CutRule {
   CutGroup group;
 };
 
-// Column parallel, then row parallel, so that one sum over the ranks ends each half of a layer (Shoeybi et al. 2019,
-// Megatron-LM, section 3); the vocabulary is cut in table and head.
+// The table cuts one matrix by columns and the next by rows, so that one sum over the ranks ends
+// each half of a layer (Shoeybi et al. 2019, Megatron-LM, section 3). The vocabulary is cut in
+// table and head.
 constexpr CutRule kRules[] = {
     {"attention.q", PartitionKind::columns, CutGroup::attention},
     {"attention.k", PartitionKind::columns, CutGroup::attention},
@@ -56,7 +57,7 @@ Axis axis_of(PartitionKind kind) {
   return kind == PartitionKind::experts ? Axis::expert : Axis::tensor;
 }
 
-// The number that must divide by the ranks of the axis.
+// Returns the number that must divide by the ranks of the axis.
 int64_t extent(const ParamSpec& spec, const CutRule& rule) {
   return rule.kind == PartitionKind::rows ? spec.element[-1] : spec.element[0];
 }
@@ -64,14 +65,15 @@ int64_t extent(const ParamSpec& spec, const CutRule& rule) {
 bool divides(const std::vector<ParamSpec>& specs, const ModelConfig& config, CutGroup group,
              int64_t ranks) {
   if (group == CutGroup::attention) {
-    // Queries, keys and values in one matrix are not cut: the parts would lie apart.
+    // A matrix of queries, keys and values is not cut, because a rank's parts would not be
+    // consecutive.
     const bool apart =
         std::ranges::any_of(specs, [](const ParamSpec& spec) { return spec.use == "attention.q"; });
     return apart && config.heads % ranks == 0 && config.kv_heads % ranks == 0;
   }
   const bool joined =
       std::ranges::any_of(specs, [](const ParamSpec& spec) { return spec.use == "mlp.gate_up"; });
-  if (group == CutGroup::network && joined) return false; // as above
+  if (group == CutGroup::network && joined) return false; // for the same reason
   return std::ranges::all_of(specs, [&](const ParamSpec& spec) {
     const CutRule* rule = rule_of(spec);
     if (rule == nullptr || rule->group != group) return true;
@@ -80,7 +82,8 @@ bool divides(const std::vector<ParamSpec>& specs, const ModelConfig& config, Cut
   });
 }
 
-// The dimension of a matrix that FSDP cuts: one that no other axis does; -1: none divides.
+// Returns the dimension of a matrix that FSDP cuts and no other axis cuts; -1: no dimension
+// divides.
 int64_t gathered_dim(const ParamSpec& spec, PartitionKind kind, int64_t ranks) {
   if (is_vector(spec.role) || spec.element.rank() < 2) return -1;
   const int64_t last = spec.element.rank() - 1, first = last == 2 ? 0 : last - 1;
@@ -104,7 +107,7 @@ Partition partition_of(const ParamSpec& spec, const CutRule* rule, const graph::
   return made;
 }
 
-// Fails where a layer, or the whole model, needs the positions of a row on one rank.
+// Fails where a layer, or the whole model, needs all positions of a row on one rank.
 void expect_cut_positions(const ModelConfig& config) {
   constexpr const char* kHint = "use the axes data, fsdp, tensor and expert";
   const char* axis = graph::axis_name(Axis::sequence);

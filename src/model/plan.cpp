@@ -16,8 +16,8 @@
 namespace dllm::model {
 namespace {
 
-// What the program takes at the same time, as the compiler reports it. Some call the peak of the
-// arguments and results alone a peak (plugins for CPUs): such a one is not taken for it.
+// Returns the bytes that the program needs at one time, from the compiler's report. Some plugins
+// for CPUs report the peak of arguments and results alone; such a peak is not used.
 int64_t needed_bytes(const graph::CompiledReport& report) {
   const bool whole = report.peak_bytes >= report.argument_bytes &&
                      report.peak_bytes >= report.temporary_bytes && report.peak_bytes > 0;
@@ -62,7 +62,7 @@ void add_texts(const graph::Program& program, Json& made) {
   }
 }
 
-// By operation; null on a mesh of one rank.
+// Counts exchanges by operation; null on a mesh of one rank.
 Json exchanges_json(const graph::Graph& graph, const graph::Mesh& mesh) {
   Json made;
   for (const auto& [name, exchange] : graph::count_exchanges(graph, mesh))
@@ -85,7 +85,7 @@ Json plan_json(graph::Engine& engine, const Job& job, const Options& options) {
   try {
     program = engine.compile(job.graph);
   } catch (const Error& error) {
-    // An engine that runs graphs by itself has no compiler to ask.
+    // An engine that runs graphs by itself has no compiler.
     if (error.code() != Code::resource_exhausted || !engine.runs_ahead()) throw;
     graph::CompiledReport none;
     none.known = true;
@@ -175,7 +175,8 @@ int64_t parameter_bytes(const Model& model) {
 }
 
 int64_t loading_bytes(const Model& model) {
-  std::vector<std::pair<int64_t, int64_t>> stacks; // what stays, what its panels are made from
+  // Pairs: bytes that stay, and bytes that panels are made from.
+  std::vector<std::pair<int64_t, int64_t>> stacks;
   for (const ParamStore::Physical& entry : model.params().physical()) {
     const int64_t bytes = entry.part.count() * dtype_size(entry.dtype);
     const ParamRole role = entry.spec.role;
@@ -224,7 +225,7 @@ std::string plan_text(graph::Engine& engine, const Job& job, const Options& opti
 
 namespace {
 
-// A config of 600 bytes can ask for 2^70 numbers.
+// Wide, because a config of 600 bytes can request 2^70 numbers.
 __extension__ using Wide = unsigned __int128;
 
 Wide numbers_of(const ParamSpec& spec) {
@@ -233,7 +234,7 @@ Wide numbers_of(const ParamSpec& spec) {
   return count;
 }
 
-// With a scale of 4 bytes for every row where the format has them.
+// Includes a scale of 4 bytes per row where the format has scales of rows.
 Wide bytes_of(const ParamSpec& spec, const WeightFormat& format) {
   const Wide numbers = numbers_of(spec);
   const Wide bytes =
@@ -243,7 +244,7 @@ Wide bytes_of(const ParamSpec& spec, const WeightFormat& format) {
                                                 : bytes;
 }
 
-// "embed 64.0 GiB, layers.q 12.0 GiB, ...": where the bytes are.
+// Lists the largest stacks: "embed 64.0 GiB, layers.q 12.0 GiB, ...".
 std::string largest(std::vector<std::pair<Wide, std::string>> stacks) {
   constexpr size_t kShown = 3;
   std::stable_sort(stacks.begin(), stacks.end(),

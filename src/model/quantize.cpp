@@ -72,7 +72,7 @@ std::string side_text(const Source& source, const char* name) {
   return source.has(name) ? std::string(source.open(name).text()) : std::string();
 }
 
-// The rule of Llama 3.1 is a tensor of its own.
+// The rule of Llama 3.1 is written as a tensor.
 void add_rope_divisors(const ModelConfig& config, std::vector<QuantizeTensor>& tensors) {
   const Tensor divisors = rope_divisors(config);
   if (!divisors.defined()) return;
@@ -102,7 +102,7 @@ void to_gguf(const OpenedModel& opened, const Source& source,
              Quantizer& work) {
   ckpt::GgufMetadata metadata;
   std::vector<QuantizeTensor> tensors;
-  if (opened.gguf != nullptr) { // its own metadata, tensors by the names they have
+  if (opened.gguf != nullptr) { // copies its metadata, and its tensors under their names
     for (const auto& [key, value] : opened.gguf->metadata()) {
       if (key != "general.file_type" && key != "general.alignment") metadata.copy(key, value);
     }
@@ -140,7 +140,8 @@ void put_side_files(const OpenedModel& opened, const Source& source, const std::
   }
 }
 
-// The class of transformers that reads a family of its own; null for models whose code lies in their repository.
+// Returns the class of transformers that reads the family; null for models whose code is in their
+// own repository.
 const char* class_of(const std::string& model_type) {
   const std::pair<const char*, const char*> classes[] = {
       {"llama", "LlamaForCausalLM"},        {"qwen2", "Qwen2ForCausalLM"},
@@ -153,7 +154,7 @@ const char* class_of(const std::string& model_type) {
   return nullptr;
 }
 
-// As other programs look for it: the class, and the type of the numbers.
+// Returns config.json for other programs, with the class and the type of the numbers.
 std::string config_text(const ModelConfig& config, const std::string& path, Quantizer& work) {
   Json object = config_to_json(config);
   const char* name = class_of(config.model_type);
@@ -199,7 +200,8 @@ void check_target(const std::string& path, const WeightFormat& format, bool is_g
                    Code::already_exists, "{} is there already", path);
 }
 
-// "auto": the float type that most numbers of the input have; bf16 for an input of quantized matrices.
+// Resolves "auto": the float type of most numbers of the input, or bf16 for an input of quantized
+// matrices.
 const WeightFormat& chosen_format(const std::string& name, const OpenedModel& opened,
                                   const WeightSource& weights) {
   if (name != "auto") return weight_format(name);
@@ -217,7 +219,7 @@ const WeightFormat& chosen_format(const std::string& name, const OpenedModel& op
   return weight_format(most == DType::f64 ? "f32" : dtype_name(most));
 }
 
-// Of formats that a file can hold, in the order people ask for them.
+// Lists formats that a file can hold, the most used ones first.
 std::vector<std::string> target_names() {
   std::vector<std::string> names = {"q8_0", "q4_k", "q6_k", "q4_0", "auto"};
   for (const WeightFormat* format : weight_formats()) {

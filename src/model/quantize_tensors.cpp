@@ -14,7 +14,8 @@
 namespace dllm::model {
 namespace {
 
-// "blk.3.attn_q.weight", "model.layers.3.self_attn.q_proj.weight": what follows the number of the layer.
+// Returns the name after the number of the layer, in "blk.3.attn_q.weight" or
+// "model.layers.3.self_attn.q_proj.weight".
 std::string kind_of(const std::string& name) {
   size_t begin = 0;
   for (size_t at = 0; at < name.size();) {
@@ -118,7 +119,7 @@ Json Quantizer::report() const {
           {"bytes_after", after},   {"kinds", kinds},     {"notes", notes_}};
 }
 
-// --- input: a GGUF file, by its own names ---
+// --- input: a GGUF file, under its own names ---
 
 std::vector<QuantizeTensor> tensors_of_gguf(const std::shared_ptr<const ckpt::GgufFile>& file,
                                             Quantizer& work) {
@@ -160,7 +161,7 @@ std::vector<QuantizeTensor> tensors_of_gguf(const std::shared_ptr<const ckpt::Gg
 
 namespace {
 
-// The numbers as the output has them: in its order of rows.
+// Returns the numbers in the output's order of rows.
 Tensor read_logical(const WeightSource& weights, const std::string& name, const ModelConfig& config,
                     bool to_gguf, const Task* task) {
   Tensor numbers = weights.read(name, task).to(DType::f32, task);

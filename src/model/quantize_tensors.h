@@ -1,5 +1,6 @@
 #pragma once
-// What dllm quantize moves: the tensors of the output, where their numbers come from, and what is reported of them.
+// The tensors that `dllm quantize` writes: the source of their numbers, their formats, and the
+// report.
 
 #include "base/json.h"
 #include "base/parallel.h"
@@ -13,11 +14,11 @@
 
 namespace dllm::model {
 
-// A tensor of the output: its rows come from parts, one after the other.
+// A tensor of the output and its parts, whose rows follow one another.
 struct QuantizePart {
   int64_t bytes_before;
   std::function<Tensor(const Task*)> read; // f32 (rows, k) or (k)
-  // Its bytes in the format of the output, when the input has that format; else null.
+  // Writes the bytes of the part unchanged; null unless the input has the format of the output.
   std::function<void(std::byte*, const Task*)> stored;
 };
 struct QuantizeTensor {
@@ -27,7 +28,8 @@ struct QuantizeTensor {
   std::vector<QuantizePart> parts;
 };
 
-int64_t total_bytes(const std::vector<QuantizeTensor>& tensors); // before
+// Returns the sum of bytes_before.
+int64_t total_bytes(const std::vector<QuantizeTensor>& tensors);
 
 class Quantizer {
 public:
@@ -36,11 +38,11 @@ public:
   const WeightFormat& format() const { return format_; }
   Task* task() const { return task_; }
   void set_total(int64_t bytes) { total_ = bytes; }
-  // Each is shown once.
+  // Adds a note to the report. Each text is added once.
   void note(const std::string& text);
-  // The format of a tensor, and a note when it is not the one asked for.
+  // Returns the format of a tensor, and adds a note when it is not format().
   const WeightFormat& fitting(const std::string& name, const Shape& shape, bool is_matrix);
-  // The bytes of one part.
+  // Returns the bytes of one part in the format of the tensor.
   std::vector<std::byte> encode(const QuantizeTensor& tensor, const QuantizePart& part);
   Json report() const;
 
@@ -63,7 +65,7 @@ private:
 
 std::vector<QuantizeTensor> tensors_of_gguf(const std::shared_ptr<const ckpt::GgufFile>& file,
                                             Quantizer& work);
-// By the names of a GGUF file, or of a Hugging Face folder.
+// Lists the tensors under the names of a GGUF file, or of a Hugging Face folder.
 std::vector<QuantizeTensor> tensors_of_model(const std::shared_ptr<const WeightSource>& weights,
                                              const ModelConfig& config, bool to_gguf,
                                              Quantizer& work);

@@ -13,7 +13,8 @@ namespace {
 
 constexpr double kMaxFactor = 1e6;
 
-// Frequencies below low wavelengths stay, above high ones are divided, a ramp between (Llama 3.1).
+// Divides frequencies (Llama 3.1). Short wavelengths stay, long ones are divided, and a ramp
+// connects the two.
 double llama3_frequency(double frequency, const RopeConfig& rope, double original) {
   const double wavelength = 2 * std::numbers::pi / frequency;
   if (wavelength < original / rope.high_freq_factor) return frequency;
@@ -23,8 +24,8 @@ double llama3_frequency(double frequency, const RopeConfig& rope, double origina
   return (1 - smooth) * frequency / rope.factor + smooth * frequency;
 }
 
-// YaRN (Peng et al. 2023, eq. 17 and 18, 23): dims that turn often keep their frequency, slow ones
-// are interpolated.
+// YaRN (Peng et al. 2023, eq. 17 and 18, 23). Dimensions that rotate often keep their frequency,
+// slow ones are interpolated.
 void apply_yarn(std::vector<double>& frequencies, const RopeConfig& rope, double original) {
   const double size = 2.0 * static_cast<double>(frequencies.size());
   const auto correction = [&](double turns) {
@@ -147,7 +148,7 @@ void print_rope(const ModelConfig& config, Json& object) {
   if (rope.original_max_positions > 0)
     scaling["original_max_position_embeddings"] = rope.original_max_positions;
 
-  // A file keeps the spelling it came with.
+  // A file keeps its spelling.
   if (object.contains("rope_parameters")) {
     if (!scaling.contains("rope_type")) scaling["rope_type"] = rope.type;
     scaling["rope_theta"] = rope.theta;

@@ -10,7 +10,7 @@ namespace {
 
 using graph::Axis;
 
-// Of the mask of whole rows, what this rank's queries see of all keys.
+// Returns the mask of this rank's queries over all keys, from the mask of whole rows.
 graph::Mask of_own_queries(const graph::Mask& mask, int64_t batch, int64_t queries, int64_t ranks,
                            graph::Graph& graph) {
   if (mask.query_start.defined())
@@ -45,7 +45,8 @@ graph::Value all_positions(graph::Value own, int64_t ranks) {
   return ranks == 1 ? own : graph::all_gather(own, Axis::sequence, 1, ranks, true);
 }
 
-// Whether keys can be passed on from rank to rank: what a query sees of a part does not depend on other parts.
+// Returns true when keys can be passed from rank to rank, because the mask over one part does not
+// depend on other parts.
 bool may_pass_on(const graph::Mask& mask, const graph::AttentionOptions& options) {
   return !options.empty_average && std::ranges::none_of(mask.terms, [](const auto& term) {
     return term.kind == graph::MaskKind::two_stream || term.kind == graph::MaskKind::dense;

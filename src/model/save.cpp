@@ -16,7 +16,8 @@ namespace dllm::model {
 
 namespace {
 
-// A read of an engine that runs ahead is a transfer, one of an array that is cut joins its parts: no other caller has the result.
+// Returns true when reads may share the buffer's memory. A read from an engine that runs ahead is a
+// transfer, and a read of a cut array joins its parts; such results have no other owner.
 bool reads_are_shared(const graph::Buffer& buffer, const graph::Engine& engine) {
   return !engine.runs_ahead() && buffer.layout().is_whole();
 }
@@ -110,7 +111,7 @@ ModelSnapshot::ModelSnapshot(const Model& model, const std::string& part, Snapsh
   }
 }
 
-// Processes take their tensors later without the others: frozen stacks are read now too.
+// Processes take their tensors later without the others, so frozen stacks are read now too.
 void ModelSnapshot::deal(Stack& stack, const graph::BufferRef& values, const graph::Engine& engine,
                          WriterShares& shares, const Task* task, CopyPool* pool) {
   const std::vector<int64_t> writers = shares.writers_of(stack.spec);
@@ -160,7 +161,7 @@ Tensor ModelSnapshot::take(const std::string& name, const Task* task) {
 
 namespace {
 
-// torch's name of the type most numbers have, as config.json says it.
+// Returns torch's name of the type of most numbers, for config.json.
 const char* torch_name(DType dtype) {
   switch (dtype) {
   case DType::bf16: return "bfloat16";
@@ -169,7 +170,7 @@ const char* torch_name(DType dtype) {
   }
 }
 
-// Returns the names of the files; config gets the type that most numbers have.
+// Returns the names of the files. `config` gets the type of most numbers.
 std::vector<std::string> write_weights(ModelSnapshot& snapshot, const std::string& folder,
                                        const Options& options, Json& config, Task* task) {
   const std::string& wanted = options.str("dtype");

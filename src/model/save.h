@@ -1,6 +1,6 @@
 #pragma once
-// The files of a saved model: its folder and how a new one takes its place, the snapshot that is written there, and the
-// tokenizer's files.
+// Saves a model: the folder and its replacement, the snapshot that is written, and the tokenizer's
+// files.
 
 #include "base/files.h"
 #include "ckpt/gguf.h"
@@ -16,11 +16,11 @@
 
 namespace dllm::model {
 
-// The folder a model is saved in: what a save writes there, and how a new one takes its place. Only what a save wrote
-// is ever removed.
+// The folder of a saved model: its files, and how a new folder replaces it. A save removes only
+// files that a save wrote.
 
 inline constexpr const char* kConfigFile = "config.json";
-// Files of a model folder that are not read here but written back.
+// Files of a model folder that load keeps as bytes and save writes again.
 inline constexpr const char* kSideFiles[] = {"tokenizer.json",
                                              "tokenizer_config.json",
                                              "special_tokens_map.json",
@@ -30,20 +30,23 @@ inline constexpr const char* kSideFiles[] = {"tokenizer.json",
                                              "merges.txt",
                                              "chat_template.jinja"};
 
-// A folder that is filled next to its place. It is `folder`.partial until move_into_place(); what is not moved is
-// removed. config.json is its last file: until then it holds the mark config.json.partial, by which the next save
-// finds what a killed one left. Of two saves to one place, in any two processes, the second waits.
+// A folder that is filled before it replaces the folder at its final path. Its path is
+// `folder`.partial until move_into_place(); a folder that is not moved is removed. config.json is
+// its last file. Until then the folder holds the mark config.json.partial, so that the next save
+// recognizes the remains of a killed one. Of two saves to one path, in any processes, the second
+// one waits.
 class FolderSave {
 public:
-  // already_exists when something is at `folder` and overwrite is off, or when it or `folder`.partial holds a file
-  // that no save wrote; names the file.
+  // Fails with already_exists when something is at `folder` and overwrite is off. Fails with the
+  // same code, naming the file, when `folder` or `folder`.partial holds a file that no save wrote.
   FolderSave(std::string folder, bool overwrite, const Task* task = nullptr);
   ~FolderSave();
   FolderSave(const FolderSave&) = delete;
   FolderSave& operator=(const FolderSave&) = delete;
 
   const std::string& partial() const { return partial_; }
-  // Durable; what was there is removed only when the new folder stands.
+  // Moves the folder to its path durably. The old folder is removed only after the new one is in
+  // place.
   void move_into_place(const std::string& config_text);
 
 private:
@@ -51,63 +54,66 @@ private:
   void lock_replaced(const Task* task);
 
   std::string folder_, partial_;
-  std::unique_ptr<FolderLock> lock_;     // of `partial`; held until the folder is in its place
-  std::unique_ptr<FolderLock> replaced_; // of the folder that was there before
+  std::unique_ptr<FolderLock> lock_;     // of `partial`, until the folder is moved
+  std::unique_ptr<FolderLock> replaced_; // of the folder that is replaced
   bool moved_ = false;
 };
 
-// What a save writes of a model: everything of one moment, so that the model may change while it is being written.
+// The data that a save writes, all from one moment, so that the model may change during the write.
 
-// Trained parameters keep_shared: their numbers may share storage with the engine's arrays. A step that follows then
-// copies an array before it writes over it. copied: they are copied now. Frozen parameters are never written over and
-// stay shared.
+// Decides when the numbers of trained parameters are copied. copied: now. keep_shared: the snapshot
+// may share storage with the engine's arrays, and a later step copies an array before it writes to
+// it. Frozen parameters are never written to and stay shared.
 enum class SnapshotMode { keep_shared, copied };
 
-// Which of several processes writes an array: the one that has the fewest bytes so far. All processes ask for the same
-// arrays in the same order.
+// Assigns arrays to the processes that write them: each array goes to the process with the fewest
+// bytes. All processes assign the same arrays in the same order.
 class WriterShares {
 public:
   explicit WriterShares(int64_t writers) : bytes_(static_cast<size_t>(writers)) {}
   int64_t writers() const { return std::ssize(bytes_); }
   int64_t writer_of(int64_t bytes);
-  // The writers of the layers of a stack, or of an array that is none: of one.
+  // Returns the writer of each layer of a stack; an array that is not a stack has one writer.
   std::vector<int64_t> writers_of(const ParamSpec& spec);
 
 private:
   std::vector<int64_t> bytes_; // by writer
 };
 
-// One part of a model. Of an engine in several processes all make it, as copied, and each holds the layers of stacks that
-// it writes.
+// One part of a model at one moment. With several processes all of them make the snapshot together;
+// it is copied, and each process holds the layers of stacks that it writes.
 class ModelSnapshot {
 public:
-  // pool: of the copies; null: new memory.
+  // `pool` provides the memory of the copies; null: new memory.
   ModelSnapshot(const Model& model, const std::string& part, SnapshotMode mode,
                 WriterShares& shares, const Task* task, CopyPool* pool = nullptr);
 
   const Part& part() const { return part_; }
   const ModelConfig& config() const { return part_.config; }
   const Model::SideFiles& side_files() const { return side_files_; } // of the base
-  const std::vector<std::string>& names() const { return names_; }   // as files have them
-  DType dtype(const std::string& name) const; // as a save with dtype auto writes it
+  // Names as files have them.
+  const std::vector<std::string>& names() const { return names_; }
+  // Returns the type that a save with dtype auto writes.
+  DType dtype(const std::string& name) const;
   Shape shape(const std::string& name) const;
-  int64_t writer(const std::string& name) const; // the process that has it
-  int64_t process() const { return process_; }   // this one
-  // One logical tensor that this process writes. The last tensor of a stack gives the memory of the stack back: each is
-  // taken once.
+  int64_t writer(const std::string& name) const; // the process that holds it
+  int64_t process() const { return process_; }   // this process
+  // Returns one logical tensor that this process writes. Each tensor can be taken once. The last
+  // tensor of a stack frees the memory of the stack.
   Tensor take(const std::string& name, const Task* task);
 
 private:
-  // What is on the host of a stack: all of it, or of several processes one layer.
+  // The host copy of a stack: the whole stack, or one layer with several processes.
   struct Piece {
     Tensor values;
     int64_t writer = 0;
-    int64_t left = 0; // tensors that were not taken yet
+    int64_t left = 0; // tensors that are not taken yet
   };
   struct Stack {
     ParamSpec spec;
     std::vector<Piece> parts;
-    graph::BufferRef frozen, scale; // of a frozen one that is read later; scale: of int8 rows
+    // Buffers of a frozen stack, which is read later. `scale` is for int8 rows.
+    graph::BufferRef frozen, scale;
     DType dtype = DType::f32;
     bool is_quantized = false;
 
@@ -129,40 +135,42 @@ private:
   std::map<std::string, Place> places_;
 };
 
-// A Hugging Face folder that appears whole or not at all. Uses the snapshot up.
+// Writes a Hugging Face folder that appears complete or not at all. Consumes the snapshot.
 void save_model(ModelSnapshot& snapshot, const std::string& folder, const Options& options,
                 Task* task = nullptr);
 
-// The same files in a folder that belongs to this save alone: of several processes each writes its weights, the first
-// everything else too. Returns the names of those that this process wrote. Uses the snapshot up.
+// Writes the same files into a folder that no other save may use. With several processes each one
+// writes its weights, and the first one writes all other files too. Returns the names of the files
+// that this process wrote. Consumes the snapshot.
 std::vector<std::string> write_model_files(ModelSnapshot& snapshot, const std::string& folder,
                                            const Options& options, Task* task = nullptr);
 
-// The numbers of a buffer on the host, in storage of their own: of the pool, or new (null, or parts that were joined).
-// The engine's threads copy them.
+// Returns a copy of a buffer's numbers on the host. The memory comes from the pool; it is new when
+// the pool is null or the parts of the buffer were joined. The engine's threads copy.
 Tensor read_copy(const graph::Buffer& buffer, const graph::Engine& engine, const Task* task,
                  CopyPool* pool);
-// The same of several processes: rows that were dealt out (Buffer::read_dealt), those of this process in storage of their
-// own.
+// Returns copies of the rows that Buffer::read_dealt gives to this process, for an engine in
+// several processes.
 std::vector<Tensor> read_dealt_copies(const graph::Buffer& buffer, const graph::Engine& engine,
                                       std::span<const int64_t> owners, const Task* task,
                                       CopyPool* pool);
-// A logical tensor of a stack of which `rows` holds all, or one layer.
+// Returns a logical tensor of a stack. `rows` holds the whole stack, or one layer.
 Tensor read_piece_of(const ParamSpec& spec, size_t piece, int64_t layer, const Tensor& rows,
                      const Task* task);
 
-// The tokenizer's files that every save of a model writes.
+// The files of the tokenizer, which every save of a model writes.
 
-// Replaces tokenizer.json. Fails with invalid_argument for more tokens than the model's vocabulary has rows.
+// Replaces tokenizer.json. Fails with invalid_argument when the tokenizer has more tokens than the
+// model's vocabulary has rows.
 void set_tokenizer(Model& model, const text::Tokenizer& tokenizer);
 
-// The same for the tokenizer inside a .gguf file. A model whose tokenizer cannot be used still loads: the reason is
-// logged, and loading the tokenizer alone fails with the same message.
+// Takes the tokenizer inside of a .gguf file. A model whose tokenizer cannot be used still loads.
+// The reason is logged, and loading the tokenizer alone fails with the same message.
 void set_gguf_tokenizer(Model& model, const Source& source);
 
-// wanted: option mask_token, a token's text or id; "": the config's, else a token with a usual name
-// in the tokenizer files or the GGUF vocabulary (may be null). Fails with not_found for a text that
-// is no token.
+// Sets the mask token. `wanted` is option mask_token: the text or the id of a token. With "" the
+// config decides, then a usual name in the tokenizer files or in the GGUF vocabulary (`gguf` may be
+// null). Fails with not_found for a text that is not a token.
 void resolve_mask_token(Model& model, const std::string& wanted, const ckpt::GgufFile* gguf);
 
 } // namespace dllm::model

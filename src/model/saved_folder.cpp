@@ -18,7 +18,7 @@ constexpr std::string_view kPartial = ".partial";
 constexpr const char* kMark = "config.json.partial"; // the name under which config.json is written
 constexpr int64_t kMaxConfigBytes = int64_t{64} << 20;
 
-// model.safetensors, model-00001-of-00004.safetensors, model.safetensors.index.json.
+// Matches model.safetensors, model-00001-of-00004.safetensors and model.safetensors.index.json.
 bool is_weights_name(std::string_view name) {
   constexpr std::string_view kBase = "model";
   if (!name.starts_with(kBase)) return false;
@@ -38,7 +38,8 @@ bool is_own_name(std::string_view name) {
          std::any_of(std::begin(kSideFiles), std::end(kSideFiles), same);
 }
 
-// A config.json of a save has a member "dllm"; those of other programs have none.
+// Returns true for a config.json that a save wrote: it has a member "dllm", which files of other
+// programs lack.
 bool is_own_config(const std::string& path) {
   try {
     const Json config = parse_json(read_text(path, kMaxConfigBytes), path);
@@ -48,7 +49,7 @@ bool is_own_config(const std::string& path) {
   }
 }
 
-// The first file of `folder` that no save wrote; "" when a save wrote all of it.
+// Returns the first file of `folder` that no save wrote; "" when a save wrote all of them.
 std::string foreign_file(const std::string& folder) {
   const std::vector<std::string> names = list_directory(folder);
   for (const std::string& name : names) {
@@ -83,7 +84,8 @@ void check_overwrite(const std::string& folder, bool overwrite) {
                  "{} is there already", folder);
 }
 
-// config.json and the mark go last, so that a kill halfway leaves what is recognized as a save.
+// Empties a save. config.json and the mark go last, so that the remains of a killed call are still
+// recognized as a save.
 void empty_save(const std::string& folder) {
   for (const std::string& name : list_directory(folder)) {
     if (name != kConfigFile && name != kMark) remove_all(join_path(folder, name));
@@ -123,7 +125,8 @@ FolderSave::FolderSave(std::string folder, bool overwrite, const Task* task)
   }
 }
 
-// The lock is on a folder, not on its name: who waited for it may find that it has become `folder`.
+// The lock is on a folder, not on its name. A caller that waited for the lock may find that the
+// folder has become `folder`.
 void FolderSave::lock_partial(const Task* task) {
   do {
     if (is_link(partial_) || (file_exists(partial_) && !is_directory(partial_)))
@@ -134,7 +137,7 @@ void FolderSave::lock_partial(const Task* task) {
   } while (!lock_->at_path());
 }
 
-// A save that has just put this folder into place holds its lock until it has removed what was there before.
+// A save that has put this folder into place holds its lock until the old folder is removed.
 void FolderSave::lock_replaced(const Task* task) {
   while (is_directory(folder_) && !is_link(folder_)) {
     replaced_.reset();

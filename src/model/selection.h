@@ -1,6 +1,6 @@
 #pragma once
-// Which parameters of a model a trainer changes. A trainer owns its selection; the model only looks at the selections
-// of living trainers.
+// Chooses the parameters of a model that a trainer changes. A trainer owns its selection. The model
+// only reads the selections of living trainers.
 
 #include "model/param_store.h"
 
@@ -11,8 +11,9 @@ namespace dllm::model {
 
 class Selection {
 public:
-  // Trains the parameters of the base, or where `adapters` is true of its adapters alone, but those that a pattern of
-  // `frozen` names ('*' stands for any text). Other networks of the model are never trained.
+  // Trains the parameters of the base, or with `adapters` only the parameters of its adapters.
+  // Parameters whose names match a pattern of `frozen` ('*' stands for any text) are not trained.
+  // Other networks of the model are never trained.
   Selection(bool adapters, std::vector<std::string> frozen)
       : adapters_(adapters), frozen_(std::move(frozen)) {}
 

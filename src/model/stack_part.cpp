@@ -13,8 +13,8 @@ struct Range {
   int64_t begin, size;
 };
 
-// The part of one logical tensor, whose rows of the physical matrix are `rows` of it. element: where the part lies in one
-// layer.
+// Returns the box of a part in one logical tensor. The part has `rows` of the tensor's rows.
+// `element` is the box of the part in one layer.
 Box logical_box(const ParamPiece& piece, const Range& rows, const Box& element) {
   const std::vector<int64_t>& begin = element.begin;
   const Shape& size = element.shape;
@@ -26,7 +26,7 @@ Box logical_box(const ParamPiece& piece, const Range& rows, const Box& element) 
   return {{rows.begin, begin[1]}, {rows.size, size[1]}};
 }
 
-// box: the part of the stack.
+// Returns the part of a stack in `box`.
 StackPart part_at(const ParamSpec& spec, const Box& box) {
   Box element = box;
   if (spec.layers > 0) {
@@ -51,7 +51,7 @@ StackPart part_at(const ParamSpec& spec, const Box& box) {
   return part;
 }
 
-// What this process has of a whole array.
+// Returns this process's box of a whole array.
 Box own_box(const graph::Engine& engine, const graph::Layout& layout, const Shape& shape) {
   if (engine.processes() == 1) return Box::whole(shape);
   const graph::Placement place = engine.place();
@@ -74,7 +74,8 @@ ParamSpec one_layer(const ParamSpec& spec, int64_t layer) {
   return one;
 }
 
-// Rows of 8 bits have a scale of all their numbers: a part that has some columns is cut from whole rows, layer by layer.
+// Reads a part with some columns of 8-bit rows. A row has one scale for all its numbers, so the
+// part is cut from whole rows, layer by layer.
 ParamForm form_of_columns(const ParamStore::Physical& entry, Box box, const ReadStack& read) {
   const int64_t last = entry.shape.rank() - 1;
   const Box columns{{box.begin.back()}, {box.shape[-1]}};

@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kSameVocabulary = "the tokenizer and the model must have the same vocabulary";
 
-// One array of this shape, converted; not defined when the batch does not have it.
+// Returns one array of this shape, converted; undefined when the batch does not have it.
 Tensor optional_array(const Batch& batch, const char* name, DType dtype, const Shape& shape) {
   const Tensor* found = batch.find(name);
   if (found == nullptr) return {};
@@ -39,12 +39,12 @@ void need(const Batch& batch, const char* name) {
   batch.at(name);
 }
 
-// Sets batch and seq.
+// Parses ids or embeddings, and sets batch and seq.
 void parse_input(const Batch& batch, const TokenRules& rules, TokenBatch& made) {
   const bool embedded = rules.use == TokenUse::model_input && batch.has("embeddings");
   const char* name = embedded ? "embeddings" : "ids";
   const Shape& shape = batch.at(name).shape();
-  // Rows without tokens would still cost their number.
+  // Rows without tokens would still take memory per row.
   if (shape.rank() != (embedded ? 3 : 2) || shape.count() == 0) {
     fail(Code::invalid_argument, "array {} has shape {}, expected {} and no empty axis", name,
          shape.text(), embedded ? "(batch, seq, hidden)" : "(batch, seq)");
@@ -97,7 +97,7 @@ void parse_training(const Batch& batch, const TokenRules& rules, TokenBatch& mad
   made.normalizer = optional_finite(batch, "normalizer", {made.batch});
 }
 
-// A table for each row.
+// Repeats the mask for each row.
 Tensor repeated(const Tensor& mask, int64_t batch) {
   if (mask.shape()[0] == batch) return mask;
   Tensor all(DType::u8, mask.shape().with_dim(0, batch));

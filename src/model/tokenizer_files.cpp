@@ -29,8 +29,8 @@ Bytes owned(std::string text) {
   return Bytes(holder->data(), holder->size(), holder);
 }
 
-// The end tokens of a tokenizer, where transformers looks for them; other settings stay. Without a file that
-// names some, eos of tokenizer_config.json says it where there is one alone.
+// Sets the end tokens where transformers reads them; other settings stay. When no file lists end
+// tokens and there is only one, eos of tokenizer_config.json is enough.
 void put_ends(Model& model, const std::vector<int32_t>& ends) {
   Json settings = model.generation();
   if (ends.empty() || (ends.size() == 1 && !settings.contains("eos_token_id"))) return;
@@ -49,12 +49,12 @@ void set_tokenizer(Model& model, const text::Tokenizer& tokenizer) {
     model.set_side_file(name, owned(std::move(content)));
   };
   put("tokenizer.json", tokenizer.to_json());
-  // A chat template and the like of a loaded model stay.
+  // Settings of a loaded model, such as a chat template, stay.
   const Model::SideFiles files = model.side_files();
   const auto is_config = [](const auto& file) { return file.first == "tokenizer_config.json"; };
   if (std::none_of(files.begin(), files.end(), is_config))
     put("tokenizer_config.json", tokenizer.config_json());
-  // Several templates with names stay where they came from, in tokenizer_config.json.
+  // Several named templates stay in tokenizer_config.json.
   if (tokenizer.chat_templates().size() == 1)
     put("chat_template.jinja", tokenizer.chat_templates()[0].text);
   put_ends(model, tokenizer.ends());
@@ -90,7 +90,7 @@ std::optional<int64_t> parse_id(const std::string& text) {
                                                                   : std::nullopt;
 }
 
-// Row `id` of a table becomes the mean of the first `count` rows; the table grows when it is
+// Sets row `id` of a table to the mean of the first `count` rows. The table grows when it is
 // shorter.
 void set_mean_row(ParamStore& params, size_t index, int64_t id, int64_t count) {
   const ParamStore::Physical& entry = params.physical()[index];
@@ -110,7 +110,7 @@ void set_mean_row(ParamStore& params, size_t index, int64_t id, int64_t count) {
         static_cast<float>(sum / static_cast<double>(count));
   }
   ParamForm form(spec, *entry.format);
-  // The form wants the logical tensor: as it stands in the file.
+  // The form needs the logical tensor in the layout of the file.
   ParamSpec plain = spec;
   plain.pieces.front().transpose = false;
   form.put(plain, 0, 0, table);
@@ -171,7 +171,7 @@ int64_t Model::ensure_mask_token() {
   const int64_t used = std::min(
       file.has_value() ? text::count_tokens(file->text()) : config.vocab_size, config.vocab_size);
   if (used < 1) fail(Code::failed_precondition, "{} holds no tokens", kTokenizer);
-  // What fails does so before anything changed.
+  // Calls that can fail come before any change.
   std::optional<std::string> new_tokenizer, new_config;
   if (file) new_tokenizer = text::add_mask_token(file->text(), used);
   if (config_file) new_config = text::name_mask_token(config_file->text(), used);

@@ -10,12 +10,13 @@
 namespace dllm::model {
 namespace {
 
-// What checkpoints of real models have in addition to their weights: in old ones tables that follow from the config.
+// Returns true for tensors that checkpoints of real models have in addition to their weights. In
+// old ones these are tables that follow from the config.
 bool is_leftover(std::string_view name) {
   constexpr std::string_view kEndings[] = {".rotary_emb.inv_freq", ".attn.bias",
                                            ".attn.masked_bias", "embeddings.position_ids"};
-  // Parts of folders that are not the language model. Qwen3.5: the vision tower, a second head of several tokens; BERT: heads
-  // over whole texts; DiffusionGemma: the vision tower.
+  // Parts of folders outside of the language model. Qwen3.5: the vision tower and a head for
+  // several tokens. BERT: heads over whole texts. DiffusionGemma: the vision tower.
   constexpr std::string_view kOtherParts[] = {
       "model.visual.",         "mtp.",
       "bert.pooler.",          "cls.seq_relationship.",
@@ -27,11 +28,11 @@ bool is_leftover(std::string_view name) {
                      [&](std::string_view end) { return name.ends_with(end); });
 }
 
-// One vector of BERT under two names: since version 5 the framework's head reads the second, and saves both.
+// Two names of one vector of BERT. transformers 5 reads the second name and saves both.
 constexpr const char *kBertBias = "cls.predictions.bias",
                      *kBertHeadBias = "cls.predictions.decoder.bias";
 
-// Old files of BERT have TensorFlow's words.
+// Returns the name in old files of BERT, which have TensorFlow's words.
 std::string old_norm_word(std::string name) {
   constexpr const char* kWords[][2] = {{"LayerNorm.weight", "LayerNorm.gamma"},
                                        {"LayerNorm.bias", "LayerNorm.beta"}};
@@ -95,7 +96,7 @@ public:
   }
 
 private:
-  // Some checkpoints leave the name of the whole model out: "h.0.ln_1.weight" for
+  // Some checkpoints leave out the name of the whole model: "h.0.ln_1.weight" for
   // "transformer.h.0.ln_1.weight".
   std::string find(const std::string& logical) const {
     if (logical == kBertBias && files_.has(kBertHeadBias)) return kBertHeadBias;

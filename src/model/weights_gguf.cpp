@@ -138,10 +138,11 @@ private:
     }
   };
 
-  // What has to be read for some rows and columns: whole blocks, and all rows of the heads that are turned together.
+  // The box to read for some rows and columns: whole blocks, and all rows of heads that rotate
+  // together.
   struct MatrixPart {
     Box file;   // rows of the file's tensor, in numbers
-    Box inside; // the part in what was read
+    Box inside; // the part in the box that was read
 
     MatrixPart(const Rows& rows, const Box& box, int64_t together) {
       const int64_t block = ckpt::ggml_type_info(rows.info->type)->block;
@@ -156,7 +157,7 @@ private:
     }
   };
 
-  // Vectors are read whole.
+  // Returns true for a part of a matrix. Vectors are read as a whole.
   static bool is_matrix(const Rows& rows, const Box& box) {
     return box.shape.rank() == 2 && rows.info->shape.rank() > 1;
   }
@@ -194,7 +195,7 @@ private:
            type == ckpt::GgmlType::bf16;
   }
 
-  // The place of a logical tensor; its own, or in a fused one.
+  // Returns the location of a logical tensor, in its own tensor or in a fused one.
   GgufPlace place(const std::string& logical) const {
     const GgufPlace own = gguf_place(logical, config_);
     if (own.name.empty() || file_->has_tensor(own.name)) return own;
@@ -223,7 +224,7 @@ private:
   }
   const ckpt::GgufTensor& info(const std::string& logical) const { return *find(logical).info; }
 
-  // f32, some rows at a time.
+  // Reads rows as f32, a few at a time.
   Tensor numbers(const Rows& rows, const Task* task) const {
     Tensor made(DType::f32, rows.shape());
     const int64_t width = rows.width();
@@ -254,7 +255,7 @@ private:
     return made;
   }
 
-  // The shape that the file's tensor must have.
+  // Returns the shape that the file's tensor must have.
   Shape file_shape(const GgufPlace& at, const std::string& logical, const Shape& expected,
                    const Shape& found) const {
     if (is_single_row(logical) && found.rank() == 1) return Shape{expected.dim(-1)};

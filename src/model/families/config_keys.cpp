@@ -14,7 +14,7 @@ namespace {
 
 using enum ConfigKeyUse;
 
-// PreTrainedConfig of transformers 4 and 5, and what tools add to files.
+// Keys of PreTrainedConfig in transformers 4 and 5, and keys that tools add.
 constexpr ConfigKey kEvery[] = {
     {"model_type", used},
     {"vocab_size", used},
@@ -67,7 +67,7 @@ constexpr ConfigKey kEvery[] = {
     {"router_aux_loss_coef", harmless},
 };
 
-// Llama and its relatives.
+// Keys of Llama and its relatives.
 constexpr ConfigKey kLlamaKeys[] = {
     {"hidden_size", used},
     {"intermediate_size", used},
@@ -104,7 +104,7 @@ constexpr ConfigKey kHybridKeys[] = {
 constexpr ConfigKey kBlockSize[] = {{"block_size", used}, {"fuse_cross_entropy", harmless}};
 constexpr ConfigKey kFastDllmKeys[] = {{"bd_size", used}};
 constexpr ConfigKey kWedlmKeys[] = {{"qk_norm", used}};
-// A window without a flag that turns it on.
+// The key of a window without a flag for it.
 constexpr ConfigKey kNemotronKeys[] = {{"sliding_window", plain, "[]"},
                                        {"dlm_paradigm", used},
                                        {"block_size", used},
@@ -136,7 +136,7 @@ constexpr ConfigKey kDiffusionGemmaKeys[] = {
     {"attention_k_eq_v", used},
     {"per_layer_config", used},
     {"canvas_length", used}};
-// Of folders that hold a vision tower.
+// Keys of folders that hold a vision tower.
 constexpr ConfigKey kNestedKeys[] = {{"text_config", used},
                                      {"vision_config", harmless},
                                      {"boi_token_id", harmless},
@@ -215,7 +215,7 @@ using Keys = std::span<const ConfigKey>;
 
 struct TypeKeys {
   std::vector<std::string> model_types;
-  std::vector<Keys> keys; // later ones count first
+  std::vector<Keys> keys; // later lists take precedence
 };
 
 const std::vector<TypeKeys>& type_keys() {
@@ -256,7 +256,7 @@ const ConfigKey* find_key(Keys keys, const std::string& name) {
   return found == keys.end() ? nullptr : &*found;
 }
 
-// A list is plain when each of its values is.
+// Returns true for a plain value. A list is plain when each of its values is.
 bool is_plain(const Json& value, const Json& plain) {
   if (value.is_null()) return true;
   if (value.is_array() || value.is_object()) {
@@ -278,7 +278,7 @@ const ConfigKey* find_config_key(const std::string& model_type, const std::strin
 }
 
 void check_config_keys(const ConfigReader& reader, const std::string& model_type) {
-  const bool listed = keys_of(model_type) != nullptr; // others have switches of their own code
+  const bool listed = keys_of(model_type) != nullptr; // other families check their switches in code
   std::string unknown;
   for (const auto& [name, value] : reader.object().items()) {
     const ConfigKey* key = find_config_key(model_type, name);

@@ -1,6 +1,7 @@
-// DiffusionGemma (Google 2026; Hugging Face "diffusion_gemma"), text: Gemma 4's layers, full ones with wider heads and keys
-// for values, and experts next to a dense network. A prefix is read causally (the encoder), behind it a canvas of tokens that
-// see each other (the decoder); both have the same weights. The vision tower is not read.
+// The text model of DiffusionGemma (Google 2026; Hugging Face "diffusion_gemma"). It has Gemma 4's
+// layers: full layers have wider heads and use keys as values, and a dense network works next to
+// the experts. A prefix is read causally (the encoder), then a canvas of tokens that see each other
+// (the decoder). Both have the same weights. The vision tower is not read.
 
 #include "base/error.h"
 #include "model/families/keys.h"
@@ -28,7 +29,8 @@ void parse_layers(const ConfigReader& reader, ModelConfig& config) {
   }
 }
 
-// Heads of the full layers: "global_head_dim" and "num_global_key_value_heads", or by layer in "per_layer_config".
+// Reads the heads of full layers: "global_head_dim" and "num_global_key_value_heads", or
+// "per_layer_config" by layer.
 void parse_global_heads(const ConfigReader& reader, ModelConfig& config) {
   GlobalAttentionConfig& heads = config.global_attention;
   reader.require_flag("attention_k_eq_v", true);

@@ -1,5 +1,5 @@
-// dllm-jax's decoder with experts and one shared network per layer ("dllm_moe"): the chosen scores
-// are always divided by their sum, every token sees every token.
+// dllm-jax's decoder with experts and one shared network per layer ("dllm_moe"). The scores of
+// chosen experts are always divided by their sum. Every token sees every token.
 
 #include "model/families/keys.h"
 

@@ -1,5 +1,5 @@
-// Dream 7B (Ye et al. 2025): Qwen2's layers, every token sees every token, the hidden state before
-// a token predicts it.
+// Dream 7B (Ye et al. 2025). It has Qwen2's layers, every token sees every token, and the hidden
+// state before a token predicts it.
 
 #include "model/families/keys.h"
 

@@ -1,5 +1,6 @@
-// Encoders with a head that predicts masked tokens: every token sees every token, and what the head reads passes one more
-// layer first. BERT, ModernBERT, and dllm-jax's own, which has BERT's parts around pre-norm layers.
+// Encoders with a head that predicts masked tokens. Every token sees every token, and one more
+// layer comes before the head. The families are BERT, ModernBERT, and dllm-jax's own, which has
+// BERT's parts around pre-norm layers.
 
 #include "base/error.h"
 #include "model/families/keys.h"
@@ -11,7 +12,7 @@
 namespace dllm::model {
 namespace {
 
-// Keys and kinds that all of them share.
+// Keys and layer kinds that all encoders share.
 void parse_encoder_keys(const ConfigReader& reader, ModelConfig& config, const char* eps,
                         double usual_eps, const char* activation) {
   config.vocab_size = reader.integer("vocab_size", 1, kMaxVocab);
@@ -46,13 +47,14 @@ void print_encoder_keys(const ModelConfig& config, Json& object, const char* eps
   object["tie_word_embeddings"] = config.tie_embeddings;
 }
 
-// A norm's weight and bias: "model.norm" gives model.norm.weight and model.norm.bias.
+// Adds the weight and the bias of a norm: "model.norm" gives model.norm.weight and model.norm.bias.
 void name_norm(TensorNames& names, const std::string& name, const std::string& file) {
   names[name] = file + ".weight";
   names[name + ".bias"] = file + ".bias";
 }
 
-// --- BERT (Devlin et al. 2019): learned positions, every block's sum is normed; of a pair of segments only the first. ---
+// --- BERT (Devlin et al. 2019): learned positions; the sum after every block is normed; of a pair
+// of segments only the first is used. ---
 
 void parse_bert(const ConfigReader& reader, ModelConfig& config) {
   reader.require_text("position_embedding_type", {"absolute"});
@@ -95,13 +97,14 @@ std::vector<ParamSpec> bert_params(const ModelConfig& config) {
   return transformer_params(config, names);
 }
 
-// --- ModernBERT (Warner et al. 2024): rotary positions, gated networks, no biases; every third layer sees everything, the
-// others a window around each token and turn by another theta. ---
+// --- ModernBERT (Warner et al. 2024): rotary positions, gated networks, no biases. Every third
+// layer sees everything; the others have a window around each token and another theta. ---
 
 constexpr const char *kLocal = "sliding_attention", *kGlobal = "full_attention";
 constexpr double kGlobalTheta = 160000, kLocalTheta = 10000;
 
-// By layer: it has a window. The 5.x framework lists the layers, before it was every n-th.
+// Returns by layer whether it has a window. transformers 5 lists the layers. In transformers 4
+// every n-th layer has no window.
 std::vector<bool> local_layers(const ConfigReader& reader, int64_t layers) {
   std::vector<bool> local;
   const int64_t every = reader.integer("global_attn_every_n_layers", 1, kMaxLayers, 3);
@@ -135,7 +138,7 @@ void parse_modernbert(const ConfigReader& reader, ModelConfig& config) {
   config.mlp_bias = reader.flag("mlp_bias", false);
   config.prediction_bias = reader.flag("classifier_bias", false);
   config.head_bias = reader.flag("decoder_bias", true);
-  config.first_norm = false; // it would norm the normed embedding again
+  config.first_norm = false; // a first norm would norm the normed embedding again
   config.sliding = local_layers(reader, config.layers);
   config.window = reader.integer("local_attention", 0, kMaxPositions, 128) / 2 + 1;
   config.window_both_sides = true;
@@ -146,7 +149,7 @@ void parse_modernbert(const ConfigReader& reader, ModelConfig& config) {
 void print_modernbert(const ModelConfig& config, Json& object) {
   object["architectures"] = {"ModernBertForMaskedLM"};
   print_encoder_keys(config, object, "norm_eps");
-  // Several spellings mean one function: the file's own stay.
+  // Several spellings mean one function; the spelling of the file stays.
   if (!object.contains("hidden_activation"))
     object["hidden_activation"] = print_activation(config.activation);
   if (!object.contains("classifier_activation"))
@@ -201,7 +204,7 @@ void parse_dllm_bert(const ConfigReader& reader, ModelConfig& config) {
   const int64_t kv_heads = reader.integer("num_key_value_heads", -kMaxSize, kMaxSize, 0);
   if (kv_heads > 0) config.kv_heads = kv_heads;
   config.qk_norm = reader.flag("use_qk_norm", reader.flag("qk_layernorm", false));
-  if (config.activation == "gelu") config.activation = "gelu_tanh"; // as jax.nn.gelu is by default
+  if (config.activation == "gelu") config.activation = "gelu_tanh"; // the default of jax.nn.gelu
   config.positions = PositionKind::learned;
   config.gated_mlp = false;
   config.qkv_bias = config.out_bias = reader.flag("use_bias", reader.flag("attention_bias", true));

@@ -1,6 +1,7 @@
 #pragma once
-// A family: the words of its config.json and the names of its tensors, one file per family. What its layers compute is
-// in layers/; what many families share is in keys.h.
+// A family: the keys of its config.json and the names of its tensors. Each family has one file.
+// Layer kinds in layers/ define the computation, and keys.h has the functions that many families
+// share.
 
 #include "ckpt/gguf.h"
 #include "model/config.h"
@@ -16,22 +17,23 @@ namespace dllm::model {
 
 struct Family {
   const char* name;           // "llama"
-  const char* model_types[4]; // of config.json; unused places are null
+  const char* model_types[4]; // of config.json; unused entries are null
   const char* gguf_names[2];  // general.architecture
-  // Fills a config whose family, model_type and source are set; settings other than the family
-  // already hold the defaults for "all others".
+  // Fills a config whose family, model_type and source are set. Settings outside of the family hold
+  // their defaults already.
   void (*parse)(const ConfigReader& reader, ModelConfig& config);
-  // Writes the family's words into `object`, which holds the keys of the source file.
+  // Writes the family's keys into `object`, which holds the keys of the source file.
   void (*print)(const ModelConfig& config, Json& object);
   std::vector<ParamSpec> (*params)(const ModelConfig& config);
 };
 
 std::span<const Family* const> all_families();
-const Family& find_family(const std::string& name); // by family name; internal when unknown
-const Family&
-family_of_model_type(const std::string& type); // unimplemented, naming the type and what there is
+// Returns the family of this name. Fails with internal for an unknown name.
+const Family& find_family(const std::string& name);
+// Fails with unimplemented, and names the type and all known types.
+const Family& family_of_model_type(const std::string& type);
 
-// One per file in families/.
+// Each of these is defined in one file of families/.
 extern const Family kBert, kDiffusionGemma, kDllmBert, kDllmMoe, kDream, kGemma2, kGemma3, kGpt2,
     kLlada, kLlada2, kLladaMoe, kLlama, kModernBert, kNanoDlm, kNemotronLabs, kQwen2, kQwen2Moe,
     kQwen3, kQwen35, kQwen3Moe, kQwen3Next, kWedlm;

@@ -1,5 +1,5 @@
-// Gemma 2 and Gemma 3 (text): norms around every block that multiply by 1 + weight, scaled embeddings, layers with a
-// sliding window between layers without.
+// Gemma 2 and Gemma 3 (text). Norms around every block multiply by 1 + weight, embeddings are
+// scaled, and layers with a sliding window alternate with layers without one.
 
 #include "base/error.h"
 #include "model/config.h"
@@ -33,7 +33,8 @@ std::vector<bool> sliding_layers(const ConfigReader& reader, int64_t layers, int
   return sliding;
 }
 
-// A cap of 0 is written as null. Absent: `otherwise`; null: none.
+// Reads a cap. null means no cap, and an absent key means `otherwise`. A cap of 0 is written as
+// null.
 double parse_softcap(const ConfigReader& reader, const char* key, double otherwise) {
   const bool null = reader.object().contains(key) && !reader.has(key);
   return null ? 0 : reader.number(key, 1e-3, 1e6, otherwise);
@@ -43,7 +44,7 @@ Json print_softcap(double cap) {
   return cap > 0 ? Json(cap) : Json(nullptr);
 }
 
-// pattern: where the file does not list its layers, every pattern-th one has no window.
+// `pattern`: every pattern-th layer has no window, where the file does not list its layers.
 void parse_gemma_keys(const ConfigReader& reader, ModelConfig& config, int64_t pattern) {
   parse_llama_keys(reader, config);
   config.head_dim = reader.integer("head_dim", 1, kMaxSize, 256);
@@ -61,7 +62,7 @@ void parse_gemma_keys(const ConfigReader& reader, ModelConfig& config, int64_t p
 void print_gemma_keys(const ModelConfig& config, Json& object) {
   const bool old_word = object.contains("hidden_act");
   print_llama_keys(config, object);
-  if (!old_word) object.erase("hidden_act"); // Gemma's word is another
+  if (!old_word) object.erase("hidden_act"); // Gemma uses another key
   if (!object.contains("hidden_activation"))
     object["hidden_activation"] = config.activation == "gelu_tanh"
                                       ? "gelu_pytorch_tanh"
@@ -98,12 +99,12 @@ void print_gemma2(const ModelConfig& config, Json& object) {
   print_gemma_keys(config, object);
 }
 
-// --- Gemma 3 ("gemma3_text"): every sixth layer has no window, the others turn by another theta; an RMSNorm on every
-// head of q and k. ---
+// --- Gemma 3 ("gemma3_text"): every sixth layer has no window; the other layers have another
+// theta; every head of q and k has an RMSNorm. ---
 
 constexpr double kTheta = 1e6, kSlidingTheta = 1e4;
 
-// The 5.x framework keeps one set of numbers per kind of layer.
+// transformers 5 keeps one set of numbers per kind of layer.
 bool has_both(const Json& object) {
   const auto found = object.find("rope_parameters");
   return found != object.end() && found->is_object() && found->contains("full_attention");

@@ -1,5 +1,5 @@
-// GPT-2 (Radford et al. 2019; Hugging Face "gpt2"): LayerNorm, learned positions, one matrix for q,
-// k and v, matrices stored (in, out), tied head.
+// GPT-2 (Radford et al. 2019; Hugging Face "gpt2"). It has LayerNorm, learned positions, one matrix
+// for q, k and v, matrices stored as (in, out), and a tied head.
 
 #include "base/error.h"
 #include "model/families/keys.h"
@@ -69,7 +69,7 @@ std::vector<ParamSpec> gpt2_params(const ModelConfig& config) {
   names.transpose = true;
   std::vector<ParamSpec> specs = transformer_params(config, names);
   for (ParamSpec& spec : specs) {
-    // The head, when it is not tied, is an ordinary linear layer: (out, in).
+    // An untied head is an ordinary linear layer: (out, in).
     if (spec.name == "head") spec.pieces.front().transpose = false;
     spec.residual_out = spec.name == "layers.out" || spec.name == "layers.down";
   }

@@ -59,7 +59,7 @@ void parse_llama_keys(const ConfigReader& reader, ModelConfig& config) {
   config.init_std = reader.number("initializer_range", 0, 100, 0.02);
   config.activation = parse_activation(reader, "hidden_act", "silu");
   config.rope = parse_rope(reader);
-  // Families with windows name them by layer.
+  // Families with windows list the kind of each layer.
   reader.require_flag("use_sliding_window", false);
 }
 
@@ -79,7 +79,7 @@ void print_llama_keys(const ModelConfig& config, Json& object) {
   object["max_position_embeddings"] = config.max_positions;
   object["rms_norm_eps"] = config.norm_eps;
   object["initializer_range"] = config.init_std;
-  // Several spellings mean one function: the file's own stays.
+  // Several spellings mean one function; the spelling of the file stays.
   if (!object.contains("hidden_act")) object["hidden_act"] = print_activation(config.activation);
   object["tie_word_embeddings"] = config.tie_embeddings;
   print_rope(config, object);

@@ -1,5 +1,5 @@
-// LLaDA 8B (Nie et al. 2025): Llama's layers with the tensor names of OLMo; every token sees every
-// token.
+// LLaDA 8B (Nie et al. 2025). It has Llama's layers with the tensor names of OLMo, and every token
+// sees every token.
 
 #include "base/error.h"
 #include "model/config.h"
@@ -12,7 +12,7 @@
 namespace dllm::model {
 namespace {
 
-// Switches of the original code that its published models leave as they are here.
+// Switches of the original code. Its published models have these values.
 void require_llada_published_form(const ConfigReader& reader) {
   reader.require_text("block_type", {"llama"});
   reader.require_text("layer_norm_type", {"rms"});
@@ -29,7 +29,7 @@ void require_llada_published_form(const ConfigReader& reader) {
 void parse_llada(const ConfigReader& reader, ModelConfig& config) {
   require_llada_published_form(reader);
   const int64_t tokens = reader.integer("vocab_size", 1, kMaxVocab);
-  // Rows beyond vocab_size are padding of the tables; logits have them too.
+  // Rows beyond vocab_size are padding of the tables; logits have these rows too.
   config.vocab_size = reader.integer("embedding_size", tokens, kMaxVocab, tokens);
   config.hidden_size = reader.integer("d_model", 1, kMaxSize);
   config.layers = reader.integer("n_layers", 1, kMaxLayers);

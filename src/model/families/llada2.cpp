@@ -1,6 +1,7 @@
-// LLaDA2.0, 2.1 and 2.2 (inclusionAI 2025, 2026): blocks that see each other causally; experts by sigmoid, the
-// choice limited to the best groups (2.2: to as many experts per block as expert_capacity says) and shifted by a stored
-// bias; a shared network; q, k and v in one tensor.
+// LLaDA2.0, 2.1 and 2.2 (inclusionAI 2025, 2026). Blocks see earlier blocks. Experts have sigmoid
+// scores and a stored bias for the choice. The choice is limited to the best groups; in 2.2 it is
+// limited to expert_capacity experts per block. The layers have a shared network, and one tensor
+// holds q, k and v.
 
 #include "model/families/keys.h"
 
@@ -11,7 +12,7 @@
 namespace dllm::model {
 namespace {
 
-constexpr int64_t kBlock = 32; // of training and of the published decoding loops
+constexpr int64_t kBlock = 32; // block length of training and of the published decoding loops
 
 void parse_llada2(const ConfigReader& reader, ModelConfig& config) {
   reader.require_text("score_function", {"sigmoid"});
@@ -30,14 +31,14 @@ void parse_llada2(const ConfigReader& reader, ModelConfig& config) {
   experts.count = reader.integer("num_experts", 1, kMaxSize);
   experts.per_token = reader.integer("num_experts_per_tok", 1, experts.count);
   experts.intermediate = reader.integer("moe_intermediate_size", 1, kMaxSize);
-  // Several shared networks are stored as one that is as wide as all of them.
+  // Several shared networks are stored as one network with their total width.
   experts.shared = experts.intermediate * reader.integer("num_shared_experts", 0, 1024, 0);
   experts.sigmoid = true;
   experts.normalize = experts.per_token > 1;
   experts.scale = reader.number("routed_scaling_factor", 0, 1e6, 1.0);
   experts.capacity = reader.integer("expert_capacity", 0, experts.count, 0);
   if (experts.capacity > 0) {
-    // Files of 2.2 still have the words of groups.
+    // Files of 2.2 still have the keys of groups.
     experts.block = config.block_length;
     if (experts.capacity < experts.per_token)
       reader.bad("expert_capacity",

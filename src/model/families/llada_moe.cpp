@@ -1,5 +1,5 @@
-// LLaDA-MoE 7B-A1B: Llama's names, an RMSNorm on every head of q and k, experts by softmax without
-// dividing by the sum; every token sees every token.
+// LLaDA-MoE 7B-A1B. It has Llama's names, an RMSNorm on every head of q and k, and experts with
+// softmax scores that are not divided by their sum. Every token sees every token.
 
 #include "model/families/keys.h"
 
@@ -8,7 +8,7 @@
 namespace dllm::model {
 namespace {
 
-// Switches of the original code that its published models leave as they are here.
+// Switches of the original code. Its published models have these values.
 void require_llada_moe_published_form(const ConfigReader& reader) {
   reader.require_flag("moe_router_enable_expert_bias", false);
   reader.require_text("moe_router_score_function", {"softmax"});
@@ -19,7 +19,7 @@ void require_llada_moe_published_form(const ConfigReader& reader) {
     reader.bad("routed_scaling_factor", "1, as in the published models");
 }
 
-// The original code divides hidden_size by the heads and never looks at head_dim.
+// The original code divides hidden_size by the heads and does not read head_dim.
 void require_whole_heads(const ConfigReader& reader, const ModelConfig& config) {
   if (config.head_dim * config.heads == config.hidden_size) return;
   reader.bad("head_dim", fmt::format("hidden_size {} / num_attention_heads {}", config.hidden_size,
@@ -30,12 +30,12 @@ void parse_llada_moe(const ConfigReader& reader, ModelConfig& config) {
   require_llada_moe_published_form(reader);
   ExpertConfig& experts = config.experts;
   experts.intermediate = reader.integer("expert_intermediate_size", 1, kMaxSize);
-  // Dense layers have a width of their own; parse_llama_keys wants one even where there is none.
+  // Dense layers have their own width; parse_llama_keys needs one even where there are none.
   Json words = reader.object();
   const char* dense =
       reader.has("dense_intermediate_size") ? "dense_intermediate_size" : "intermediate_size";
   words["intermediate_size"] = reader.integer(dense, 1, kMaxSize, experts.intermediate);
-  // Its own defaults where they are not those of Llama.
+  // Defaults that differ from Llama's.
   if (!reader.has("rms_norm_eps")) words["rms_norm_eps"] = 1e-5;
   if (!reader.has("max_position_embeddings")) words["max_position_embeddings"] = 4096;
   parse_llama_keys(ConfigReader(words, reader.file()), config);
@@ -47,7 +47,7 @@ void parse_llada_moe(const ConfigReader& reader, ModelConfig& config) {
   experts.count = reader.integer("num_experts", 1, kMaxSize);
   experts.per_token = reader.integer("num_experts_per_tok", 1, experts.count);
   experts.shared = reader.integer("shared_expert_intermediate_size", 1, kMaxSize, 0);
-  // The original code stores the key and never divides by the sum, whatever the config holds.
+  // The original code stores the key, but never divides by the sum.
   reader.flag("norm_topk_prob", false);
   experts.normalize = false;
   config.sparse = reader.has("moe_layer_freq")

@@ -1,5 +1,5 @@
-// Llama 1 to 3 (Touvron et al. 2023; Hugging Face "llama"), and "a2d-llama", the same turned into a
-// diffusion model.
+// Llama 1 to 3 (Touvron et al. 2023; Hugging Face "llama"), and "a2d-llama", a diffusion model that
+// was made from Llama.
 
 #include "model/families/keys.h"
 

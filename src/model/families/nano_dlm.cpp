@@ -1,6 +1,6 @@
-// jaisidhsingh/nano-dlm, src/model.py: RMSNorm blocks without time, or adaptive LayerNorm blocks fed by an
-// embedding of the noise level; matrices stored (in, out); untied head; every token sees every
-// token.
+// nano-dlm (jaisidhsingh/nano-dlm, src/model.py). Its blocks have RMSNorm without time, or adaptive
+// LayerNorm with an embedding of the noise level. Matrices are stored as (in, out), the head is
+// untied, and every token sees every token.
 
 #include "base/error.h"
 #include "model/families/keys.h"
@@ -54,7 +54,7 @@ ParamSpec spec(const std::string& name, const std::string& logical, ParamRole ro
   return made;
 }
 
-// norm -> (gamma, beta) = split(time W + b): y = layer_norm * (1 + gamma) + beta
+// An adaptive norm: (gamma, beta) = split(time W + b), y = layer_norm * (1 + gamma) + beta.
 void use_adaptive_norm(std::vector<ParamSpec>& specs, const ModelConfig& config,
                        const std::string& name, const std::string& logical) {
   const int64_t hidden = config.hidden_size, layers = config.layers;

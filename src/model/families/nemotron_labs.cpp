@@ -1,5 +1,6 @@
-// Nemotron-Labs-Diffusion (NVIDIA 2026): Llama's layers under names of their own, YaRN, and queries that grow with their
-// position. One model for three ways of decoding: as a diffusion model, from left to right, and as its own draft model.
+// Nemotron-Labs-Diffusion (NVIDIA 2026). It has Llama's layers under other names, YaRN, and queries
+// that grow with their position. One model decodes in three ways: by diffusion, from left to right,
+// and as its own draft model.
 
 #include "model/families/keys.h"
 

@@ -1,5 +1,6 @@
-// Qwen2 and Qwen2.5: Llama with biases on q, k and v (Hugging Face "qwen2"), and diffusion models made of them: "a2d-qwen2",
-// and Fast-dLLM v2 (Wu et al. 2025, arXiv 2509.26328) in blocks of "bd_size" positions.
+// Qwen2 and Qwen2.5: Llama with biases on q, k and v (Hugging Face "qwen2"). Diffusion models made
+// from it are "a2d-qwen2", and Fast-dLLM v2 (Wu et al. 2025, arXiv 2509.26328) with blocks of
+// "bd_size" positions.
 
 #include "model/families/keys.h"
 

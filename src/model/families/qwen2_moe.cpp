@@ -1,5 +1,5 @@
-// Qwen1.5-MoE and Qwen2-MoE (Hugging Face "qwen2_moe"): Qwen2's attention; experts, and a shared one that each token
-// takes as much of as a sigmoid says.
+// Qwen1.5-MoE and Qwen2-MoE (Hugging Face "qwen2_moe"). They have Qwen2's attention, experts, and a
+// shared expert whose result is multiplied by a sigmoid of each token.
 
 #include "model/families/keys.h"
 

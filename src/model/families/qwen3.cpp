@@ -1,5 +1,6 @@
-// Qwen3, dense: an RMSNorm on every head of q and k before they turn (Hugging Face "qwen3"), and diffusion models made
-// of it: "a2d-qwen3", where every token sees every token, and "sdar" (Cheng et al. 2025), in blocks.
+// Qwen3, dense (Hugging Face "qwen3"), with an RMSNorm on every head of q and k before the
+// rotation. Diffusion models made from it are "a2d-qwen3", where every token sees every token, and
+// "sdar" (Cheng et al. 2025), in blocks.
 
 #include "model/families/keys.h"
 

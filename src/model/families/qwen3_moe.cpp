@@ -1,5 +1,6 @@
-// Qwen3-MoE (Hugging Face "qwen3_moe"): Qwen3's attention, experts instead of the network of most layers. Diffusion models
-// made of it: "sdar_moe" (Cheng et al. 2025), in blocks, and "rnd1" (Radical Numerics 2025), where every token sees every token.
+// Qwen3-MoE (Hugging Face "qwen3_moe"). It has Qwen3's attention, and experts in place of the
+// network of most layers. Diffusion models made from it are "sdar_moe" (Cheng et al. 2025), in
+// blocks, and "rnd1" (Radical Numerics 2025), where every token sees every token.
 
 #include "model/families/keys.h"
 
@@ -14,7 +15,7 @@ void parse_qwen3_moe(const ConfigReader& reader, ModelConfig& config) {
   config.qkv_bias = config.out_bias = reader.flag("attention_bias", false);
   config.qk_norm = true;
   ExpertConfig& experts = config.experts;
-  // The 5.x framework has another word for the same number.
+  // transformers 5 has another key for the same number.
   const char* count = reader.has("num_local_experts") ? "num_local_experts" : "num_experts";
   experts.count = reader.integer(count, 1, kMaxSize, 128);
   experts.per_token = reader.integer("num_experts_per_tok", 1, experts.count, 8);

@@ -1,6 +1,7 @@
-// Qwen3-Next (Hugging Face "qwen3_next") and the text models of Qwen3.5, dense ("qwen3_5_text") or with experts
-// ("qwen3_5_moe_text"), also from folders that hold a vision tower, which is not read ("qwen3_5", "qwen3_5_moe"): layers of
-// kind gated_delta, every fourth one attention with a gate and a partial rotary position; norms multiply by 1 + weight.
+// Qwen3-Next (Hugging Face "qwen3_next") and the text models of Qwen3.5, dense ("qwen3_5_text") or
+// with experts ("qwen3_5_moe_text"). They are also read from folders with a vision tower
+// ("qwen3_5", "qwen3_5_moe"), which is not read. Layers are of kind gated_delta; every fourth layer
+// is attention with a gate and partial rotary positions. Norms multiply by 1 + weight.
 
 #include "model/families/keys.h"
 
@@ -80,7 +81,8 @@ void add_delta_names(TensorNames& names, const std::string& layer) {
   names["delta_out"] = delta + "out_proj.weight";
 }
 
-// --- Qwen3-Next: experts in every layer, the projections of linear layers in one matrix. ---
+// --- Qwen3-Next: every layer has experts, and one matrix holds the projections of a linear layer.
+// ---
 
 void parse_qwen_hybrid_experts(const ConfigReader& reader, ModelConfig& config, int64_t count,
                                int64_t per_token) {
@@ -124,7 +126,8 @@ std::vector<ParamSpec> qwen3_next_params(const ModelConfig& config) {
   return transformer_params(config, names);
 }
 
-// --- Qwen3.5: a matrix for each projection of linear layers; gate and up of all experts of a layer in one tensor. ---
+// --- Qwen3.5: each projection of a linear layer has a matrix, and one tensor holds gate and up of
+// all experts of a layer. ---
 
 bool is_nested(const ModelConfig& config) {
   return config.model_type == "qwen3_5" || config.model_type == "qwen3_5_moe";
@@ -138,7 +141,7 @@ void parse_qwen3_5(const ConfigReader& reader, ModelConfig& config) {
   const ConfigReader words = is_nested(config) ? reader.child("text_config") : reader;
   if (!has_experts(config)) return parse_hybrid_keys(words, config);
   Json all = words.object();
-  // The width of a dense layer, which these models do not have.
+  // The width of a dense layer. These models have no dense layers.
   if (!all.contains("intermediate_size"))
     all["intermediate_size"] = words.integer("moe_intermediate_size", 1, kMaxSize, 512);
   parse_hybrid_keys(ConfigReader(all, words.file()), config);

@@ -1,5 +1,5 @@
-// WeDLM (Tencent 2025): Qwen2's or Qwen3's layers. Every token sees those before it in the order in which they are given;
-// decoding gives decided tokens first (src/decode/policies/wedlm.cpp).
+// WeDLM (Tencent 2025), with Qwen2's or Qwen3's layers. Every token sees the tokens before it in
+// the order of the input; decoding puts decided tokens first (src/decode/policies/wedlm.cpp).
 
 #include "model/families/keys.h"
 

@@ -1,5 +1,6 @@
-// Attention of query heads over key and value heads (Vaswani et al. 2017; grouped: Ainslie et al. 2023), with rotary
-// positions, a norm on every head of q and k, a cap of the scores and a sliding window where the config says so.
+// Attention of query heads over key and value heads (Vaswani et al. 2017; grouped: Ainslie et al.
+// 2023). The config adds rotary positions, a norm on every head of q and k, a cap of the scores and
+// a sliding window.
 
 #include "graph/ops.h"
 #include "model/layers/layer_kind.h"
@@ -10,7 +11,7 @@
 namespace dllm::model {
 namespace {
 
-// has_values: false: the values are the keys before their norm, and have no matrix.
+// With has_values = false the values are the keys before their norm and have no matrix.
 void add_heads(ParamTable& table, const ModelConfig& config, bool has_values) {
   const int64_t hidden = config.hidden_size, q = config.query_size(), kv = config.kv_size();
   if (table.has("qkv")) {
@@ -49,7 +50,7 @@ AttentionHeads project(const LayerInputs& inputs, const ModelConfig& config, gra
     heads = {linear_param(inputs, x, "q"), linear_param(inputs, x, "k"), {}, {}};
     heads.v = inputs.param("v").defined() ? linear_param(inputs, x, "v") : heads.k;
   }
-  // Heads cut over ranks: a rank has some of them.
+  // Where heads are cut over ranks, this rank has some of them.
   const int64_t batch = x.dim(0), seq = x.dim(1), dim = config.head_dim;
   const auto by_head = [&](graph::Value rows, int64_t size) {
     return graph::reshape(rows, {batch, seq, rows.dim(2) / size, size});
@@ -66,8 +67,8 @@ AttentionHeads project(const LayerInputs& inputs, const ModelConfig& config, gra
   return heads;
 }
 
-// 1 + beta ln(1 + floor(position / length)), f32(batch, seq, 1, 1): queries far behind the length of training get
-// sharper (RopeConfig::query_beta).
+// Returns 1 + beta ln(1 + floor(position / length)) as f32(batch, seq, 1, 1). Queries far beyond
+// the length of training get sharper (RopeConfig::query_beta).
 graph::Value query_factor(const RopeConfig& rope, int64_t length, graph::Value positions) {
   graph::Graph& graph = *positions.graph;
   const graph::Value turns = graph::divide(
@@ -79,20 +80,20 @@ graph::Value query_factor(const RopeConfig& rope, int64_t length, graph::Value p
                         {positions.dim(0), positions.dim(1), 1, 1});
 }
 
-// Where layers differ in their heads, all have as many frequencies as the widest.
+// Where layers differ in their heads, all have as many frequencies as the widest heads.
 graph::Value frequencies(const LayerInputs& inputs, const ModelConfig& config) {
   const int64_t count = rotary_size(config) / 2;
   if (inputs.inv_freq.dim(0) == count) return inputs.inv_freq;
   return graph::slice_axis(inputs.inv_freq, 0, 0, count);
 }
 
-// RMSNorm, also where the norms of blocks are another kind.
+// Applies RMSNorm to heads, also where blocks have another kind of norm.
 graph::Value head_norm(const LayerInputs& inputs, graph::Value x, const char* name) {
   return graph::rms_norm(x, norm_weight(inputs.config, inputs.param(name)),
                          static_cast<float>(inputs.config.norm_eps));
 }
 
-// config: with the heads of this layer.
+// `config` has the heads of this layer.
 graph::Value build_heads(const LayerInputs& inputs, const ModelConfig& config, graph::Value x) {
   AttentionHeads heads = project(inputs, config, x);
   if (config.value_norm)
@@ -148,7 +149,7 @@ std::vector<StateSlot> attention_state(const ModelConfig& config) {
   return slots;
 }
 
-// Of layers whose heads have a size of their own: no rank has a part of them.
+// Attention of layers with their own head size. Every rank has all heads.
 
 void global_params(ParamTable& table, const ModelConfig& config) {
   add_heads(table, with_global_heads(config), false);

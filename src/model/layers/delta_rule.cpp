@@ -1,5 +1,6 @@
-// The chunked form: within a chunk of T positions the writes of all positions solve a unit triangular system, between
-// chunks the state goes on. With G the running sum of g and D_ij = exp(G_i - G_j) for j <= i,
+// Computes the gated delta rule in chunks of T positions. Within a chunk the writes of all
+// positions solve a unit triangular system, and the state is carried from chunk to chunk. Let G be
+// the running sum of g, and D_ij = exp(G_i - G_j) for j <= i. Then
 //   A = I + strictly lower part of (beta K K' * D),  N = A^-1 beta (V - exp(G) K S),
 //   O = exp(G) Q S + (Q K' * D) N,  S <- exp(G_T) S + (exp(G_T - G) K)' N.
 
@@ -17,7 +18,7 @@ namespace {
 
 using graph::Value;
 
-// A table of 0 and 1, f32(size, size).
+// Returns a table of 0 and 1, f32(size, size).
 Value square_mask(graph::Graph& graph, int64_t size,
                   const std::function<bool(int64_t row, int64_t column)>& is_on) {
   Tensor table(DType::f32, {size, size});
@@ -36,8 +37,10 @@ Value turned(Value x) { // last two axes
   return graph::transpose(x, axes);
 }
 
-// (I + lower)^-1 for a strictly lower (.., size, size): blocks on the diagonal are joined in pairs,
-// [[P, 0], [C, R]]^-1 = [[P^-1, 0], [-R^-1 C P^-1, R^-1]]. Powers of `lower` would cancel where keys repeat.
+// Returns (I + lower)^-1 for a strictly lower (.., size, size). Blocks on the diagonal are joined
+// in pairs:
+//   [[P, 0], [C, R]]^-1 = [[P^-1, 0], [-R^-1 C P^-1, R^-1]].
+// A sum of powers of `lower` would cancel where keys repeat.
 Value inverse_of_unit_lower(Value lower) {
   graph::Graph& graph = *lower.graph;
   const int64_t size = lower.dim(lower.rank() - 1);
@@ -53,7 +56,7 @@ Value inverse_of_unit_lower(Value lower) {
   return inverse;
 }
 
-// One chunk. Without segments and length the last three are undefined.
+// The inputs of one chunk. Without segments and length the last three are undefined.
 struct DeltaChunk {
   Value q, k, v;          // (batch, heads, T, dim)
   Value g, beta;          // (batch, heads, T)
@@ -62,14 +65,16 @@ struct DeltaChunk {
 };
 
 struct ChunkStates {
-  Value state, kept; // of all positions; of those that are valid: undefined where none is asked for
+  // `state` is after all positions, `kept` after the valid ones. `kept` is undefined where it is
+  // not needed.
+  Value state, kept;
 };
 
 Value equal_segments(Value x, Value y) {
   return graph::convert(graph::equal(x, y), DType::f32);
 }
 
-// The result of a chunk; states go on.
+// Returns the result of a chunk and updates the states.
 Value run_chunk(const DeltaChunk& in, ChunkStates& states) {
   graph::Graph& graph = *in.q.graph;
   const int64_t batch = in.q.dim(0), heads = in.q.dim(1), size = in.q.dim(2);
@@ -77,14 +82,14 @@ Value run_chunk(const DeltaChunk& in, ChunkStates& states) {
   const auto column = [&](Value x) { return graph::reshape(x, {batch, heads, size, 1}); };
   const Value sums = graph::cumsum(in.g, 2);
   const Value last = graph::slice_axis(sums, 2, size - 1, size); // (batch, heads, 1)
-  // Above the diagonal differences are positive: they are cut before exp, then masked.
+  // Above the diagonal the differences are positive. They are set to 0 before exp, then masked.
   Value decay = graph::exp(graph::minimum(
       graph::subtract(column(sums), graph::reshape(sums, {batch, heads, 1, size})), zero));
   decay =
       graph::multiply(decay, square_mask(graph, size, [](int64_t i, int64_t j) { return j <= i; }));
   Value from_start = graph::exp(sums), to_end = graph::exp(graph::subtract(last, sums)),
         through = graph::exp(last);
-  if (in.segments.defined()) { // what another text left is not seen
+  if (in.segments.defined()) { // a text does not see the state of another text
     const Value rows = graph::reshape(in.segments, {batch, 1, size});
     const Value end = graph::slice_axis(rows, 2, size - 1, size),
                 before = graph::reshape(in.before, {batch, 1, 1});
@@ -109,9 +114,9 @@ Value run_chunk(const DeltaChunk& in, ChunkStates& states) {
     const Value added = graph::dot(turned(graph::multiply(in.k, column(shares))), written);
     return graph::add(graph::multiply(state, graph::reshape(whole, {batch, heads, 1, 1})), added);
   };
-  if (in.valid.defined()) { // positions that count come first, so `written` is theirs too
+  if (in.valid.defined()) { // valid positions come first, so `written` is theirs too
     const Value valid = graph::reshape(in.valid, {batch, 1, size});
-    // A running sum: its bits do not depend on how many positions follow.
+    // A running sum, so that its bits do not depend on the number of positions after it.
     const Value end =
         graph::slice_axis(graph::cumsum(graph::multiply(in.g, valid), 2), 2, size - 1, size);
     const Value shares =
@@ -122,7 +127,8 @@ Value run_chunk(const DeltaChunk& in, ChunkStates& states) {
   return out;
 }
 
-// x (batch, seq, ...) -> (chunks, batch, ..., size, ...): positions of a chunk stand behind the heads.
+// Cuts x (batch, seq, ...) into (chunks, batch, ..., size, ...); the positions of a chunk come
+// after the heads.
 class Chunks {
 public:
   Chunks(int64_t batch, int64_t seq, int64_t size)
@@ -133,7 +139,7 @@ public:
     std::vector<int64_t> low(static_cast<size_t>(x.rank()), 0), high = low;
     high[1] = count_ * size_ - seq_;
     if (high[1] == 0) return x;
-    if (x.dtype() == DType::i32) { // segments: the last text goes on
+    if (x.dtype() == DType::i32) { // segments: the padding continues the last text
       const Value last = graph::slice_axis(x, 1, seq_ - 1, seq_);
       return graph::concat({x, graph::broadcast(last, Shape{batch_, high[1]})}, 1);
     }
@@ -160,7 +166,7 @@ private:
   int64_t batch_, seq_, size_, count_;
 };
 
-// f32(batch, seq): 1 for the first length[b] positions.
+// Returns f32(batch, seq): 1 for the first length[b] positions.
 Value first_positions(Value length, int64_t seq) {
   const int64_t batch = length.dim(0);
   const Value at =
@@ -168,7 +174,8 @@ Value first_positions(Value length, int64_t seq) {
   return graph::convert(graph::less(at, graph::reshape(length, {batch, 1})), DType::f32);
 }
 
-// Of the position before each chunk, i32(chunks, batch); the first chunk goes on with its own text.
+// Returns the segment of the position before each chunk, i32(chunks, batch). The first chunk
+// continues its own text.
 Value segments_before(Value rows) {
   const int64_t count = rows.dim(0), batch = rows.dim(1), size = rows.dim(2);
   const auto positions = [&](int64_t chunk, int64_t end, int64_t position) {
@@ -225,7 +232,7 @@ DeltaOutputs delta_rule(const DeltaInputs& inputs, int64_t chunk) {
     return {chunks.joined(graph::reshape(out, out.shape().with_front(1))), after(states)};
   }
   const auto body = std::make_shared<graph::Graph>("delta_chunk");
-  graph::AxisSet axes; // states vary over the ranks over which any part does
+  graph::AxisSet axes; // a state varies over the ranks over which any input varies
   for (const auto& [part, name] : parts) {
     if ((all.*part).defined()) axes = axes.with((all.*part).type().axes);
   }
@@ -263,7 +270,7 @@ graph::Value causal_convolution(graph::Value x, graph::Value weight, graph::Valu
   for (int64_t tap = 0; tap < width; ++tap) {
     Value rows = graph::slice_axis(x, 1, tap, tap + seq);
     const int64_t back = width - 1 - tap;
-    if (segments.defined() && back > 0) { // rows of another text are zeros
+    if (segments.defined() && back > 0) { // rows of another text are 0
       const int64_t own = std::max<int64_t>(seq - back, 0);
       std::vector<Value> seen = {graph::full(*x.graph, {batch, seq - own}, 1.0f)};
       if (own > 0) {

@@ -1,6 +1,6 @@
-// Linear attention of Qwen3-Next and Qwen3.5: a short convolution, then the gated delta rule (delta_rule.h), then a norm
-// that is gated. value_heads / key_heads neighbouring heads of v share one of q and k. Under any mask of attention a
-// position sees those before it alone.
+// Linear attention of Qwen3-Next and Qwen3.5: a short convolution, the gated delta rule
+// (delta_rule.h), then a gated norm. value_heads / key_heads neighbouring heads of v share one head
+// of q and k. A position sees only the positions before it, under any mask of attention.
 
 #include "base/error.h"
 #include "graph/ops.h"
@@ -43,7 +43,8 @@ struct DeltaProjections {
   Value b, a; // (batch, seq, value_heads)
 };
 
-// Qwen3-Next stores the rows of one key head together: q, k, then v and z of its value heads.
+// Reorders the rows of Qwen3-Next, which stores the rows of one key head together: q, k, then v and
+// z of its value heads.
 DeltaProjections split_by_key_head(const GatedDeltaConfig& delta, Value qkvz, Value ba) {
   const int64_t batch = qkvz.dim(0), seq = qkvz.dim(1), group = delta.value_heads / delta.key_heads,
                 values = group * delta.value_dim;
@@ -70,10 +71,10 @@ DeltaProjections delta_projections(const LayerInputs& inputs, Value x) {
           linear_param(inputs, x, "delta_b"), linear_param(inputs, x, "delta_a")};
 }
 
-// What the mask of attention says about the rows themselves.
+// The facts about rows in the mask of attention.
 struct RowTerms {
   Value segments; // i32(batch, seq)
-  Value keep;     // u8(batch, seq): 0 for padding, which is taken as zeros
+  Value keep;     // u8(batch, seq): 0 for padding, whose inputs become 0
 };
 
 RowTerms row_terms(const LayerInputs& inputs, int64_t seq) {
@@ -91,7 +92,7 @@ RowTerms row_terms(const LayerInputs& inputs, int64_t seq) {
   return made;
 }
 
-// Heads of q and k, each repeated for the value heads that share it.
+// Returns heads of q or k, each repeated for the value heads that share it.
 Value repeated_heads(const GatedDeltaConfig& delta, Value x) {
   const int64_t batch = x.dim(0), seq = x.dim(1), group = delta.value_heads / delta.key_heads;
   const Value heads = unit_rows(graph::reshape(x, {batch, seq, delta.key_heads, 1, delta.key_dim}));

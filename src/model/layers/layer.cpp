@@ -78,8 +78,8 @@ graph::Value norm(const LayerInputs& inputs, graph::Value x, const std::string& 
 
 namespace {
 
-// Where the model is conditioned on time, (gamma, beta) = split(time W + b): y = layer_norm(x) (1 + gamma) + beta
-// (DiT, Peebles and Xie 2023).
+// Applies the norm of a block. In models with time conditioning, with (gamma, beta) = split(time W
+// + b): y = layer_norm(x) (1 + gamma) + beta (DiT, Peebles and Xie 2023).
 graph::Value block_norm(const LayerInputs& inputs, graph::Value x, const std::string& name) {
   if (!inputs.param(name).defined()) return x; // ModelConfig::first_norm
   if (!inputs.time.defined()) return norm(inputs, x, name);
@@ -95,7 +95,8 @@ graph::Value block_norm(const LayerInputs& inputs, graph::Value x, const std::st
                     beta);
 }
 
-// Of what the layer leaves, f32(batch, seq, 1) or (1): one number on the canvas, another before it.
+// Returns the factor of the layer's result, f32(batch, seq, 1) or (1): one number on the canvas,
+// another before it.
 graph::Value layer_factor(const LayerInputs& inputs) {
   const graph::Value before = inputs.param("encoder_factor");
   if (!inputs.on_canvas.defined()) return before;

@@ -47,13 +47,13 @@ graph::Value mlp_block(const LayerInputs& inputs, graph::Value x) {
 
 const LayerKind kMlp = {"mlp", LayerPart::network, mlp_params, mlp_block, mlp_cost, nullptr};
 
-// Layers with experts: a router scores every expert for every token, a few are chosen, and the
-// token gets the weighted sum of what they make of it. All rows of one expert are one product.
+// Layers with experts. A router scores every expert for every token, and a few experts are chosen.
+// The token gets the weighted sum of their results. One product computes all rows of one expert.
 
 namespace {
 
-// f32(rows, experts) -> the same, with -inf for the experts of all but the best groups; a group is
-// as good as its two best experts together (DeepSeek-V3).
+// Returns f32(rows, experts) with -inf for the experts outside of the best groups. The merit of a
+// group is the sum of its two best experts (DeepSeek-V3).
 graph::Value keep_best_groups(const ExpertConfig& experts, graph::Value merit) {
   const int64_t rows = merit.dim(0), groups = experts.groups, size = experts.count / groups;
   const graph::Value grouped = graph::reshape(merit, {rows, groups, size});
@@ -71,8 +71,9 @@ graph::Value keep_best_groups(const ExpertConfig& experts, graph::Value merit) {
                         merit.shape());
 }
 
-// The same, with -inf for the experts that a row's block of positions may not choose: all but the `capacity` that one of the
-// block's rows scores highest. A window may begin inside a block, and padding stands behind it at position 0.
+// Returns the scores with -inf for experts that a row's block of positions may not choose. A block
+// may choose the `capacity` experts with the highest score of any of its rows. A window may begin
+// inside of a block, and the padding after it has position 0.
 graph::Value keep_capacity(const ExpertConfig& experts, graph::Value merit,
                            graph::Value positions) {
   graph::Graph& graph = *merit.graph;
@@ -86,7 +87,7 @@ graph::Value keep_capacity(const ExpertConfig& experts, graph::Value merit,
       graph::subtract(first, graph::multiply(graph::divide(first, number(block)), number(block)));
   const graph::Value row = graph::multiply(graph::iota(graph, {batch, 1}, DType::i32, 0),
                                            number(seq)); // of the window's first position
-  // Rows in slots of whole blocks, (batch, slots).
+  // Puts the rows into slots of whole blocks, (batch, slots).
   const graph::Value place = graph::subtract(graph::iota(graph, {1, slots}, DType::i32, 1), lead);
   const graph::Value inside = graph::minimum(graph::maximum(place, number(0)), number(seq - 1));
   const graph::Value source = graph::add(row, inside);
@@ -126,7 +127,7 @@ ExpertChoice choose_experts(const ExpertConfig& experts, graph::Value logits, gr
   choice.experts = graph::top_k(merit, experts.per_token).indices;
   choice.shares = graph::take_along(scores, choice.experts, 1);
   if (experts.normalize) {
-    // Scores can be 0 together only where all sigmoids underflow.
+    // All scores are 0 only where all sigmoids underflow.
     const graph::Value least = graph::scalar(*logits.graph, 1e-20f);
     choice.shares =
         graph::divide(choice.shares, graph::add(graph::sum(choice.shares, {1}, true), least));
@@ -165,7 +166,7 @@ void expert_params(ParamTable& table, const ModelConfig& config) {
   if (experts.shared_gate) table.add("shared_router", ParamRole::router, {1, hidden});
 }
 
-// Blocks of a row's positions, which choose together, must be positions that count on.
+// Experts that a block chooses together need consecutive positions.
 void check_rows(const LayerInputs& inputs) {
   if (inputs.config.experts.capacity == 0) return;
   for (const graph::MaskTerm& term : inputs.mask.terms) {
@@ -177,14 +178,14 @@ void check_rows(const LayerInputs& inputs) {
   }
 }
 
-// Of Qwen2-MoE: what the shared network makes, times sigmoid(w x).
+// Returns the result of the shared network times sigmoid(w x), as in Qwen2-MoE.
 graph::Value build_shared(const LayerInputs& inputs, graph::Value x) {
   const graph::Value made = mlp_block(inputs, x);
   if (!inputs.config.experts.shared_gate) return made;
   return graph::multiply(graph::logistic(linear_param(inputs, x, "shared_router")), made);
 }
 
-// act(gate) * up of every chosen expert: (rows, chosen, intermediate).
+// Returns act(gate) * up of every chosen expert: (rows, chosen, intermediate).
 graph::Value expert_inner(const LayerInputs& inputs, const ExpertRows& sent) {
   const auto each = [&](const char* name) {
     return expert_product(inputs.linear(name), sent.rows, sent.experts);
@@ -222,7 +223,7 @@ graph::Value build_experts(const LayerInputs& inputs, graph::Value x) {
   const ExpertConfig& experts = inputs.config.experts;
   const graph::Value tokens = graph::reshape(x, {x.dim(0) * x.dim(1), x.dim(2)});
   Linear router = inputs.linear("router");
-  router.bias = {}; // it is added to the scores of the choice, not to the logits
+  router.bias = {}; // the bias is added to the scores of the choice, not to the logits
   const ExpertChoice choice = choose_experts(experts, product(router, tokens),
                                              inputs.param("router.bias"), inputs.positions);
   const graph::Value mixed = mix_experts(inputs, x, choice);

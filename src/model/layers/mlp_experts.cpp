@@ -1,5 +1,6 @@
-// The network of Gemma 4's layers with experts: a dense one that every token passes, and experts, each behind a norm of its
-// own and normed before the two are added. The router reads the residual stream.
+// The network of Gemma 4's layers with experts: a dense network that every token passes, and
+// experts. Each has its own norm before it, and each result is normed before the two are added. The
+// router reads the residual stream.
 
 #include "graph/ops.h"
 #include "model/layers/layer_kind.h"
@@ -23,7 +24,8 @@ void mlp_experts_params(ParamTable& table, const ModelConfig& config) {
   add_expert_stacks(table, config);
 }
 
-// softmax(W (rms(r) scale / sqrt(hidden))); the shares of the chosen add up to 1, then times a factor of each expert.
+// Routes by softmax(W (rms(r) scale / sqrt(hidden))). The shares of the chosen experts add up to 1
+// and are then multiplied by a factor per expert.
 ExpertChoice route(const LayerInputs& inputs, graph::Value residual) {
   const int64_t hidden = residual.dim(2);
   graph::Graph& graph = *residual.graph;

@@ -80,7 +80,7 @@ bool has_saved(const std::vector<StateStack>& stacks) {
 
 namespace {
 
-// x (batch, n, ...) -> (batch, count, ...): rows first[b] + i of every b.
+// Takes rows first[b] + i of every b: x (batch, n, ...) -> (batch, count, ...).
 graph::Value rows_from(graph::Value x, graph::Value first, int64_t count) {
   const int64_t batch = x.dim(0), n = x.dim(1);
   graph::Graph& graph = *x.graph;
@@ -105,7 +105,7 @@ const LayerState::Entry& LayerState::entry(const std::string& name) const {
   fail(Code::internal, "the layer has no state slot named {}", name);
 }
 
-// One gather per layer: the keys are copied, not the whole cache.
+// One gather per layer copies the keys, not the whole cache.
 graph::Value LayerState::keep(const std::string& name, graph::Value rows) {
   Entry& own = entry(name);
   if (own.slot.dtype == DType::i8) return keep_rounded(own, rows);
@@ -120,13 +120,13 @@ graph::Value LayerState::keep(const std::string& name, graph::Value rows) {
                         row.with_front(own.read_at.dim(1)).with_front(own.read_at.dim(0)));
 }
 
-// rows (batch, seq, heads, dim). A head of a row is one row of the table that is read.
+// `rows` is (batch, seq, heads, dim). Each head of a row is one row of the table to read.
 graph::Value LayerState::keep_rounded(Entry& own, graph::Value rows) {
   if (!own.stack.defined() && !rounds_) return rows;
   graph::Graph& graph = *rows.graph;
   const graph::Value scale = graph::multiply(graph::max(graph::absolute(rows), {3}, true),
                                              graph::scalar(graph, 1.0f / 127));
-  // Of zeros the scale is 0; so is what is divided.
+  // A row of zeros has scale 0, and its numbers stay 0.
   const graph::Value divisor = graph::maximum(scale, graph::scalar(graph, 1e-37f));
   const graph::Value whole = graph::round(graph::divide(rows, divisor));
   if (!own.stack.defined()) return graph::multiply(whole, scale);

@@ -1,6 +1,6 @@
 #pragma once
-// What layers keep of a request between two passes of decoding. Each layer kind declares its slots; the slots of one
-// form in all layers are one buffer, a stack.
+// The state that layers keep of a request between two passes of decoding. Each layer kind declares
+// its slots. All layers that have a slot in the same form share one buffer, a stack.
 
 #include "graph/graph.h"
 #include "model/config.h"
@@ -14,12 +14,15 @@ namespace dllm::model {
 class ParamStore;
 
 enum class StateKind {
-  // A row of numbers per position, as K and V: a pass writes the rows of its window and reads those of all keys.
+  // One row of numbers per position, such as K and V. A pass writes the rows of its window and
+  // reads the rows of all keys.
   positional,
-  // Of fixed size: the state of a recurrence after the final tokens. A pass starts from it and may save the state
-  // after its own final tokens in another place, so the open positions can be computed as often as a policy wants.
+  // A state of fixed size: a recurrence after the final tokens. A pass starts from one snapshot and
+  // may save the state after its own final tokens to another one. So a policy may compute the open
+  // positions as often as it needs.
   snapshot,
-  // As snapshot: the last shape[0] rows before that place, as a convolution over time needs them.
+  // As snapshot: the last shape[0] rows before the window, as a convolution over positions needs
+  // them.
   rolling
 };
 
@@ -28,39 +31,43 @@ struct StateSlot {
   StateKind kind = StateKind::positional;
   Shape shape; // of one position (positional) or of one request
   DType dtype = DType::f32;
-  bool by_heads = false; // shape[0] counts heads: cut where the heads of attention are
+  // shape[0] counts heads, and the slot is cut where the heads of attention are cut.
+  bool by_heads = false;
 
   bool is_saved() const { return kind != StateKind::positional; }
 };
 
-// The axes of a mesh that share out requests, those of several ranks: each place along them computes its own requests,
-// and keeps their state.
+// Returns the axes of a mesh that share out requests and have several ranks. The ranks at each
+// place along these axes compute their own requests and keep the state of these requests.
 graph::AxisSet request_axes(const graph::Mesh& mesh);
 
-// Requests (of the mesh, or of one rank), and positions of each.
+// The number of requests (of the mesh or of one rank) and the number of positions of each.
 struct StateSize {
   int64_t rows = 0, capacity = 0;
 };
 
-// Snapshots a request has at a time. Two are needed: the one a pass starts from, the one it saves.
+// Snapshots that a request may have at one time. A pass needs two: one to start from and one to
+// save.
 constexpr int64_t kSnapshots = 4;
 
 // One slot of all layers that have it in the same form.
 struct StateStack {
-  std::string name; // "keys"; further forms "keys@<first layer>"
+  std::string name; // "keys"; other forms of the slot "keys@<first layer>"
   StateSlot slot;
   std::vector<int64_t> layers; // ascending
 
-  // The rows of a layer follow one another: rows * capacity, or rows * kSnapshots.
+  // Returns the number of rows of a layer, which are consecutive: rows * capacity, or rows *
+  // kSnapshots.
   int64_t layer_rows(const StateSize& size) const {
     return size.rows * (slot.is_saved() ? kSnapshots : size.capacity);
   }
-  Shape shape(const StateSize& size) const; // (layers * layer_rows, numbers of the slot)
+  // Returns (layers * layer_rows, numbers of the slot).
+  Shape shape(const StateSize& size) const;
   int64_t bytes(const StateSize& size) const;
-  // On the mesh of a model's engine, with parameters cut as `params` says: the state of all requests, those of the first
-  // place along request_axes() first.
+  // Returns the layout on the mesh of a model's engine; `params` has the cuts of the parameters.
+  // The array holds the state of all requests, in the order of the places along request_axes().
   graph::Layout layout(const ParamStore& params) const;
-  // Of the input that stands for the part of one rank in a graph; size: of its requests.
+  // Returns the type of the graph input for one rank's part; `size` is the size of that part.
   graph::ValueType type(const StateSize& size, const ParamStore& params) const;
 };
 
@@ -68,45 +75,54 @@ std::vector<StateStack> state_stacks(const ModelConfig& config);
 bool has_positional(const std::vector<StateStack>& stacks);
 bool has_saved(const std::vector<StateStack>& stacks);
 
-// The state as values of a graph. Indices are those of a layer's rows.
+// The state as values of a graph. Indices count the rows of one layer.
 struct StateValues {
-  std::vector<graph::Value> stacks; // one per state_stacks(), in that order; empty: nothing is kept
-  // Positional slots. i32(batch * seq): the row of each position; all rows of all layers or more: nowhere.
+  // One per stack of state_stacks(), in that order. An empty list means that no state is kept.
+  std::vector<graph::Value> stacks;
+  // Positional slots. i32(batch * seq): the row that each position is written to. An index that is
+  // at least the number of rows of all layers writes nothing.
   graph::Value write_at;
-  graph::Value read_at; // i32(batch, keys): the row of every key
-  // Saved slots, i32(batch): the place of the snapshot a pass starts from, -1: the beginning of the request; the place
-  // of the one it saves, out of range: none; after how many positions of the window.
+  graph::Value read_at; // i32(batch, keys): the row of each key
+  // Saved slots, all i32(batch). `from` is the place of the snapshot that a pass starts from; -1:
+  // the request begins. `to` is the place of the snapshot to save; out of range: none. `length` is
+  // the number of positions of the window before the saved state.
   graph::Value from, to, length;
   bool defined() const { return !stacks.empty(); }
 };
 
-// The slots of one layer inside the body of a scan. Where nothing is kept, a request begins with its window.
+// The slots of one layer in the body of a scan. Where no state is kept, a request begins with its
+// window.
 class LayerState {
 public:
   struct Entry {
     StateSlot slot;
-    graph::Value stack;             // undefined: nothing is kept
+    graph::Value stack;             // undefined: no state is kept
     graph::Value write_at, read_at; // positional: rows of the stack
-    graph::Value from, to;          // saved: places of the stack, from >= 0 as `starts` says
+    // Saved: places in the stack. `from` is 0 where a request begins.
+    graph::Value from, to;
   };
   LayerState() = default;
-  // begun: u8(batch): a pass starts from a snapshot; length as in StateValues; both undefined where nothing is saved.
-  // rounds: positional rows are rounded to the slot's type as if they were kept.
+  // `begun` is u8(batch): 1: the pass starts from a snapshot. `length` is as in StateValues. Both
+  // are undefined where no state is saved. With `rounds` positional rows are rounded to the type of
+  // the slot as if they were stored.
   LayerState(std::vector<Entry> entries, graph::Value begun, graph::Value length, bool rounds)
       : entries_(std::move(entries)), begun_(begun), length_(length), rounds_(rounds) {}
 
-  // Positional: rows (batch, seq, ...) of the window are written; answers those of all keys (batch, keys, ...). A slot of
-  // i8 (heads, dim) has a slot "<name>.scale" of f32 (heads) next to it: numbers are rounded to multiples of the largest / 127.
+  // Positional: writes the rows (batch, seq, ...) of the window and returns the rows of all keys
+  // (batch, keys, ...). A slot of type i8 (heads, dim) has a slot "<name>.scale" of f32 (heads):
+  // numbers are rounded to multiples of the largest / 127.
   graph::Value keep(const std::string& name, graph::Value rows);
 
-  // Saved: (batch, shape...), zeros at the beginning of a request.
+  // Saved: returns the state before the window (batch, shape...), zeros where a request begins.
   graph::Value before(graph::Graph& graph, const std::string& name, int64_t batch) const;
-  // The state after every position of the window (batch, seq, shape...).
+  // Saves the state from the states after every position of the window (batch, seq, shape...).
   void after_each(const std::string& name, graph::Value states);
-  // The state after the first length() positions (batch, shape...); needed only where length() is defined.
+  // Saves the state after the first length() positions (batch, shape...). The call is needed only
+  // where length() is defined.
   void after(const std::string& name, graph::Value states);
   graph::Value length() const { return length_; }
-  // rolling: rows (batch, seq, ...) of the window behind the shape[0] rows before it (batch, shape[0] + seq, ...).
+  // Rolling: returns the shape[0] rows before the window, then the rows (batch, seq, ...) of the
+  // window: (batch, shape[0] + seq, ...).
   graph::Value roll(const std::string& name, graph::Value rows);
 
   const std::vector<Entry>& entries() const { return entries_; }
