@@ -7,7 +7,7 @@
 namespace dllm::noise {
 namespace {
 
-// The rows of x, then those of y.
+// Returns the rows of x, then the rows of y.
 Tensor stacked(const Tensor& x, const Tensor& y) {
   Tensor made(x.dtype(), x.shape().with_dim(0, x.shape()[0] + y.shape()[0]));
   std::memcpy(made.mutable_bytes(), x.bytes(), static_cast<size_t>(x.byte_size()));
@@ -28,7 +28,7 @@ Halves complement_of(const Batch& prepared, const TokenRows& rows, int32_t mask,
   const auto ids = made.ids.mutable_as<int32_t>(), targets = made.targets.mutable_as<int32_t>();
   std::ranges::fill(targets, -1);
   for (int64_t b = 0; b < rows.batch; ++b) {
-    int64_t shown = 0; // tokens that the first mask shows
+    int64_t shown = 0; // tokens that the first mask leaves visible
     for (int64_t i = first_is_given ? 1 : 0; i < rows.seq; ++i) {
       if (!rows.trainable(b * rows.seq + i)) continue;
       const auto at = static_cast<size_t>(2 * b * rows.seq + i);

@@ -1,4 +1,4 @@
-// The random numbers of a batch that objectives share: keys, draws, and draws that the batch brings along.
+// The random numbers of a batch that objectives share: keys, draws, and draws that the batch holds.
 
 #include "base/error.h"
 #include "noise/objectives/table.h"

@@ -8,19 +8,19 @@ namespace {
 
 enum class Move : uint8_t { pair, remove, insert };
 
-// The column of a gap [first, end) that is there before the others.
+// Returns the column of a gap [first, end) that is inserted first.
 size_t first_of(size_t first, size_t end, InsertOrder order) {
   return order == InsertOrder::middle ? first + (end - first - 1) / 2 : first;
 }
 
-// The end of the gap that begins at `first`.
+// Returns the end of the gap that begins at `first`.
 size_t gap_end(size_t first, std::span<const int32_t> now, std::span<const int32_t> to) {
   while (first < now.size() && now[first] == kBlank && to[first] != kBlank) ++first;
   return first;
 }
 
-// absent: the part of kappa in which nothing of the gap was there, 1 at first. With u uniform the least of m uniform
-// numbers is 1 - u^(1 / m).
+// `absent` is the part of kappa in which no column of the gap is inserted, 1 at first. With u
+// uniform, the least of m uniform numbers is 1 - u^(1 / m).
 void order_gap(size_t first, size_t end, InsertOrder order, double absent, std::span<float> times) {
   while (first < end) {
     const size_t own = first_of(first, end, order);

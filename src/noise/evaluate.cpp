@@ -21,7 +21,8 @@ LossRunner::LossRunner(std::shared_ptr<model::Model> model, ObjectiveRef objecti
 
 namespace {
 
-// Inputs: parameters, then the feed; one output: sum and normalizer, f32(2).
+// Builds the graph. Its inputs are parameters, then the feed. Its one output is sum and normalizer,
+// f32(2).
 std::shared_ptr<graph::Program> compile_loss(const model::Model& model, const Objective& objective,
                                              const Batch& feed) {
   auto graph = std::make_shared<graph::Graph>("loss");
@@ -89,7 +90,7 @@ double RowLosses::mean() const {
   return count > 0 ? std::accumulate(sums.begin(), sums.end(), 0.0) / count : 0.0;
 }
 
-// Of a ratio of two sums over independent rows.
+// The standard error of a ratio of two sums over independent rows.
 double RowLosses::standard_error() const {
   const auto rows = static_cast<double>(sums.size());
   const double count = std::accumulate(counts.begin(), counts.end(), 0.0);

@@ -1,6 +1,6 @@
 #pragma once
-// The loss of batches without an update: dllm_objective_loss, held-out loss, finite differences in
-// tests.
+// Computes the loss of batches without an update: for dllm_objective_loss, held-out losses, and
+// finite differences in tests.
 
 #include "noise/objective.h"
 #include "runtime/programs.h"
@@ -13,29 +13,30 @@ namespace dllm::noise {
 struct LossValue {
   double sum = 0;        // unnormalized
   double normalizer = 0; // 0 when nothing is trained
-  double mean() const {
-    return sum / (normalizer > 1 ? normalizer : 1);
-  } // max(1, n): an empty batch gives 0
+  // Returns the loss. The divisor is max(1, normalizer), so that an empty batch gives 0.
+  double mean() const { return sum / (normalizer > 1 ? normalizer : 1); }
 };
 
-// What each row of a batch gives, each for itself: a bound, how sure it is, and what people compare it by. In the norm
-// token of an objective a row counts its trainable tokens.
+// The loss of each row of a batch on its own. From the rows follow a bound, its standard error, and
+// numbers to compare models by. When an objective has the norm `token`, a row counts its trainable
+// tokens.
 struct RowLosses {
-  std::vector<double> sums, counts; // one of each row, nats and normalizer
+  std::vector<double> sums, counts; // by row: nats, and normalizer
   double mean() const;              // sum of sums / sum of counts; 0 when nothing is trained
-  double standard_error() const;    // of the mean, over rows; 0 for less than two
+  double standard_error() const;    // of the mean, over rows; 0 for fewer than two rows
   double perplexity() const;        // exp(mean)
-  double bits_per_byte(int64_t bytes) const; // of the text that all rows stand for
+  // `bytes` is the size of the text of all rows.
+  double bits_per_byte(int64_t bytes) const;
 };
 
-// Keeps the last few compiled programs, one per shape of feed. One call at a time; keeps model and
-// objective alive.
+// Computes losses. It keeps the last few compiled programs, one per shape of feed. One call at a
+// time. It keeps model and objective alive.
 class LossRunner {
 public:
   LossRunner(std::shared_ptr<model::Model> model, ObjectiveRef objective);
-  // Prepares the batch with (seed, step) unless it is prepared already.
+  // Prepares the batch with (seed, step) unless it is prepared already, and returns its loss.
   LossValue run(const Batch& batch, uint64_t seed, int64_t step, const Task* task);
-  // The same noise, one pass a row. Progress in rows.
+  // Returns the loss of each row under the same noise, with one pass per row. Progress counts rows.
   RowLosses run_rows(const Batch& batch, uint64_t seed, int64_t step, Task* task);
 
 private:
@@ -46,7 +47,7 @@ private:
   runtime::ProgramCache<std::string> programs_; // by parts and feed_signature
 };
 
-// The loss and its gradient by every trainable parameter (f32), divided by the normalizer; for
+// The loss and its gradients by every trainable parameter (f32), divided by the normalizer. For
 // checks and tests.
 struct LossGradients {
   LossValue loss;

@@ -23,7 +23,8 @@ double gaussian_alpha(double gamma, int64_t tokens) {
 
 namespace {
 
-// The index-th smallest of 0, 1, ... that is not in `taken`, which is sorted; it is added.
+// Returns the index-th smallest of 0, 1, ... that is not in `taken`, which is sorted, and adds it
+// to `taken`.
 int64_t take_free(std::vector<int64_t>& taken, int64_t index) {
   auto place = taken.begin();
   for (; place != taken.end() && *place <= index; ++place) ++index;
@@ -46,9 +47,9 @@ SoftToken draw_soft_token(Key key, uint64_t number, int64_t clean, int64_t token
   values[0] = a + s * normal_quantile(uniform());
   const int64_t others = std::min(kSoftTokens - 1, tokens - 1);
   std::vector<int64_t> taken{clean};
-  double largest = 1; // of the uniform numbers that the normal ones are quantiles of
+  double largest = 1; // the last drawn of the uniform numbers, in falling order
   for (int64_t i = 1; i <= others; ++i) {
-    const int64_t left = tokens - i; // numbers that are not larger than those before
+    const int64_t left = tokens - i; // numbers that are not larger than the earlier ones
     largest *= std::pow(uniform(), 1 / static_cast<double>(left));
     const auto place = static_cast<size_t>(i);
     values[place] = s * normal_quantile(std::min(largest, 1 - 0x1p-53));

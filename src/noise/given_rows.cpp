@@ -9,7 +9,7 @@ namespace {
 
 constexpr const char* kEveryObjectiveReads[] = {"ids",    "keep",     "prompt_length",
                                                 "labels", "segments", "rows"};
-// Arrays that prepare() makes: one of them alone says that the caller wants to choose them.
+// Arrays that prepare() makes. A caller who gives one of them chooses all of them.
 constexpr const char* kMade[] = {"targets", "weights", "normalizer"};
 // Arrays of model inputs that are not reserved. Some objectives make their own.
 constexpr const char* kModelInputs[] = {"mask", "keys"};
@@ -38,7 +38,7 @@ void refuse_unread(const GivenRules& rules, std::string_view name) {
                  "objective {} does not read array {}", rules.objective, name);
 }
 
-// Of prepared rows: a token that is given cannot have a target that counts.
+// Fails where a given token of prepared rows has a target that counts.
 void check_given(const Batch& batch) {
   const Tensor* keep = batch.find("keep");
   const Tensor &targets = batch.at("targets"), &weights = batch.at("weights");
@@ -57,7 +57,7 @@ void check_given(const Batch& batch) {
   }
 }
 
-// keep with the first prompt_length tokens of each row.
+// Returns keep with the first prompt_length tokens of each row.
 Tensor keep_with_prompts(const Batch& batch, const Tensor& given) {
   const Shape shape = batch.at("ids").shape();
   if (shape.rank() != 2 || given.shape() != Shape{shape[0]} || is_float(given.dtype())) {

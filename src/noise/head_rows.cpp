@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kRowsAtATime = 128;
 
-// The logits of these rows, all of them.
+// Returns all logits of these rows.
 graph::Value row_logits(const model::Head& head, graph::Value hidden, int32_t banned) {
   graph::Graph& graph = *hidden.graph;
   const graph::Value logits =
@@ -21,7 +21,7 @@ graph::Value row_logits(const model::Head& head, graph::Value hidden, int32_t ba
                        graph::full(graph, logits.shape(), -1e30f), logits);
 }
 
-// (rows, ...) as (parts, rows of a part, ...), filled up with zeros.
+// Reshapes (rows, ...) to (parts, rows of a part, ...), padded with zeros.
 graph::Value in_parts(graph::Value x, int64_t part) {
   graph::Graph& graph = *x.graph;
   const int64_t parts = (x.dim(0) + part - 1) / part;

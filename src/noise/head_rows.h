@@ -1,6 +1,6 @@
 #pragma once
-// What a loss makes of the logits of its head rows, some rows at a time, so that no (rows, vocab) is kept. The backward
-// pass computes the logits of a part again.
+// Runs a function of a loss on the logits of a few head rows at a time, so that no (rows, vocab)
+// array is kept. The backward pass computes the logits of each part again.
 
 #include "graph/ops.h"
 #include "model/builder.h"
@@ -12,13 +12,14 @@
 
 namespace dllm::noise {
 
-// logits (part, vocab) of the first of the rows; rows: the parts (part, ...) of the arrays. Results (part / n, ...) for a
-// part of even length, n = 1 or 2.
+// The function for one part. `logits` is (part, vocab), computed from the first of the rows; the
+// span has the parts (part, ...) of the other arrays. The results are (part / n, ...) for a part of
+// even length, n = 1 or 2.
 using HeadRowsBody =
     std::function<std::vector<graph::Value>(graph::Value logits, std::span<const graph::Value>)>;
 
-// rows: arrays of as many rows; the first holds hidden states (rows, hidden), the others i32 or f32. Each result of the
-// body for all rows. banned: a token whose logit is -1e30; -1: none.
+// Returns each result of the body for all rows. `rows` has arrays of equal length: hidden states
+// (rows, hidden), then i32 or f32 arrays. `banned` is a token whose logit becomes -1e30; -1: none.
 std::vector<graph::Value> over_head_rows(const std::string& name, const model::Head& head,
                                          std::span<const graph::Value> rows, int32_t banned,
                                          const HeadRowsBody& body);

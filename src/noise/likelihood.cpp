@@ -22,7 +22,7 @@ std::vector<int64_t> spread_counts(int64_t first, int64_t tokens, int64_t sample
   std::vector<int64_t> counts;
   const double step = static_cast<double>(tokens) / static_cast<double>(samples);
   for (int64_t j = 0; j < samples; ++j) {
-    // Ties to even, as the reference rounds.
+    // Ties are rounded to even, as in the reference.
     const double count = std::nearbyint(static_cast<double>(first) + step * static_cast<double>(j));
     counts.push_back((static_cast<int64_t>(count) - 1) % tokens + 1);
   }

@@ -92,7 +92,7 @@ model::AttentionKind MaskingObjective::attention(const model::ModelConfig& confi
 }
 
 GivenRules Objective::given_rules() const {
-  // A mask token of the text counts for compat = nano, given or not.
+  // With compat = nano a mask token of the text counts, given or not.
   return {name(), raw_arrays(), prepared_arrays(), options_.str("compat") != "nano"};
 }
 
@@ -134,7 +134,7 @@ Batch Objective::feed(const Batch& prepared, const model::ModelConfig& config) c
 
 Loss Objective::loss(model::Builder& builder,
                      const std::map<std::string, graph::Value>& arrays) const {
-  // dllm-jax: a query that sees nothing averages all values.
+  // dllm-jax: a query that sees no key averages all values.
   const bool empty_average = options_.str("compat") == "dllm-jax";
   LossInputs inputs;
   inputs.tokens = model::forward_inputs(arrays, attention(builder.config()), empty_average);

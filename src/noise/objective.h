@@ -1,7 +1,7 @@
 #pragma once
-// What is corrupted and how the loss counts it. `prepare` makes named arrays on the host; `loss`
-// builds a graph that reads them. Nearly all objectives share one loss graph, token_ce, and differ
-// only in prepare.
+// An objective: how a batch is corrupted and how the loss counts it. `prepare` makes named arrays
+// on the host, and `loss` builds a graph that reads them. Nearly all objectives share one loss
+// graph, token_ce, and differ only in prepare.
 
 #include "base/options.h"
 #include "base/random.h"
@@ -23,26 +23,26 @@
 namespace dllm::noise {
 
 struct PrepareContext {
-  int64_t vocab = 0;    // ids must be below; 0: not checked
+  int64_t vocab = 0;    // ids are less than it; 0: not checked
   int64_t mask_id = -1; // -1: none; objectives that corrupt fail with failed_precondition
-  int64_t bos_id = -1;  // used by compat = dllm-jax | dllm with shift = 1 only
-  int shift =
-      0; // the resolved shift: an objective that always has a first position untrained needs it
+  // Used by compat = dllm-jax | dllm with shift = 1 only.
+  int64_t bos_id = -1;
+  // 1: position i predicts token i + 1.
+  int shift = 0;
   int64_t block_length = 0; // 0: none; objectives in blocks fail with failed_precondition
-  int64_t time_steps =
-      0; // of a time-conditioned model: timesteps are t times this; 0: no such model
-  bool held_out =
-      false; // a held-out loss: what changes with the step is as at the end of a training
-  std::optional<Key> batch_key; // compat = dllm-jax | nano: the key of this batch, in place of the
-                                // one of (seed, step)
+  // For a time-conditioned model: timesteps are t times this; 0: other models.
+  int64_t time_steps = 0;
+  // true: values that are scheduled over training take their final value.
+  bool held_out = false;
+  // compat = dllm-jax | nano: the key of this batch, in place of the key of (seed, step).
+  std::optional<Key> batch_key;
 };
 class Objective;
 struct TokenCeSettings; // token_ce.h
-// What the model says, where the objective's options do not.
+// Returns the context of a model, where options of the objective have priority.
 PrepareContext prepare_context(const Objective& objective, const model::ModelConfig& config);
 
-// A loss as the trainer wants it: sum / normalizer is the loss, each may be summed over
-// micro-batches and ranks.
+// A loss for the trainer: sum / normalizer. Both may be summed over micro-batches and ranks.
 struct Loss {
   graph::Value sum;        // f32 scalar, unnormalized
   graph::Value normalizer; // f32 scalar
@@ -53,15 +53,16 @@ struct Loss {
   std::vector<Part> parts;
 };
 
-// What a loss reads, as values of its graph. What its feed does not hold is undefined: a loss over vectors has no rows
-// of a head.
+// The inputs of a loss, as values of its graph. An array that the feed does not hold is undefined:
+// a loss over vectors has no head rows.
 struct LossInputs {
-  model::ForwardInputs tokens;             // ids, positions, mask, ...
-  graph::Value head_rows, head_targets;    // i32(capacity)
-  graph::Value head_weights;               // f32(capacity)
-  graph::Value head_count;                 // i32(): entries of these in use
-  graph::Value normalizer;                 // f32(batch)
-  std::map<std::string, graph::Value> all; // by name: also what an objective adds in feed()
+  model::ForwardInputs tokens;          // ids, positions, mask, ...
+  graph::Value head_rows, head_targets; // i32(capacity)
+  graph::Value head_weights;            // f32(capacity)
+  graph::Value head_count;              // i32(): number of head entries in use
+  graph::Value normalizer;              // f32(batch)
+  // All inputs by name, also the arrays that an objective adds in feed().
+  std::map<std::string, graph::Value> all;
 };
 
 class Objective {
@@ -69,63 +70,72 @@ public:
   virtual ~Objective() = default;
   virtual const std::string& name() const = 0;
   virtual bool needs_mask_id() const = 0;
-  // True when noise is keyed by the number of prepared batches, not of updates and rows (compat
-  // quirks).
+  // Returns true when noise is keyed by the number of prepared batches in place of updates and rows
+  // (for compat).
   virtual bool keyed_by_batch() const { return false; }
-  // True when a draw depends on how many rows the whole update has (array rows, its second number).
+  // Returns true when a draw depends on the number of rows of the whole update (second number of
+  // array rows).
   virtual bool spreads_over_rows() const { return false; }
 
-  // Adds to the arrays of `batch` (ids i32(batch, seq); optional keep, prompt_length, labels,
-  // segments, rows, and those of raw_arrays()):
-  //   ids i32 with masks, targets i32 (negative: none), weights f32, all (batch, seq); normalizer
-  //   f32(batch); t f32(batch).
-  // Depends on (seed, step, global row) alone, so any cut of a batch draws the same noise.
-  // A batch that is prepared already is returned as it is. Fails with invalid_argument, naming
-  // the array, for a batch that holds some of the arrays of the loss but not all, and for a
-  // reserved array (tensor/batch.h) that the objective does not read. Thread-safe.
+  // Adds the arrays of the loss to `batch`: ids i32 with masks, targets i32 (negative: none) and
+  // weights f32 are (batch, seq), normalizer and t are f32(batch). The batch has ids i32(batch,
+  // seq), optionally keep, prompt_length, labels, segments, rows, and the arrays of raw_arrays().
+  // The noise depends on (seed, step, global row) alone, so any cut of a batch draws the same
+  // noise. A prepared batch is returned unchanged.
+  // Fails with invalid_argument, naming the array, for a batch that holds only some arrays of the
+  // loss. Fails in the same way for a reserved array (tensor/batch.h) that the objective does not
+  // read. Thread-safe.
   Batch prepare(const Batch& batch, uint64_t seed, int64_t step,
                 const PrepareContext& context) const;
-  // True when the arrays of the loss are there already (scripts, tests). Fails as prepare does.
+  // Returns true when the batch already has the arrays of the loss (scripts, tests). Fails as
+  // prepare does.
   bool is_prepared(const Batch& batch) const;
 
-  // The arrays the graph of loss() reads, from a prepared batch, which is checked here. Programs depend on their names,
-  // types and shapes only. An objective may add arrays to those of the base class.
+  // Checks a prepared batch and returns the arrays that the graph of loss() reads. Programs depend
+  // on their names, types and shapes only. An objective may add arrays to those of the base class.
   virtual Batch feed(const Batch& prepared, const model::ModelConfig& config) const;
-  // arrays: one value per array of feed(), by name.
+  // Builds the loss. `arrays` has one value per array of feed(), by name.
   Loss loss(model::Builder& builder, const std::map<std::string, graph::Value>& arrays) const;
 
-  // Parts of the model that the loss reads in addition to the base and its adapters: "teacher" of an objective that
-  // compares with one. Builder::part() gives the loss such a network, Builder::without_adapters() the base alone.
+  // Returns the parts of the model that the loss reads in addition to the base and its adapters,
+  // such as "teacher". Builder::part() gives the loss such a network, and
+  // Builder::without_adapters() gives the base alone.
   virtual std::vector<std::string> other_parts() const { return {}; }
 
-  // What the loss uses for a model: option > the objective's need > the model's own.
+  // Return the setting of the loss for a model: the option, else the objective's need, else the
+  // model's own.
   virtual model::AttentionKind attention(const model::ModelConfig& config) const;
   virtual int shift(const model::ModelConfig& config) const;
-  int64_t block_length(const model::ModelConfig& config) const; // option > the model's own
+  // Returns the option, else the model's own length.
+  int64_t block_length(const model::ModelConfig& config) const;
 
-  // True when the loss, in the form of these options, bounds -log p of a text in nats per token.
+  // Returns true when the loss, with these options, bounds -log p of a text in nats per token.
   virtual bool bounds_likelihood() const { return false; }
 
-  virtual Json describe() const; // name, effective options, schedule, active quirks
+  // Returns name, effective options, schedule and active quirks.
+  virtual Json describe() const;
   const Options& options() const { return options_; }
   const ScheduleRef& schedule() const { return schedule_; }
 
 protected:
-  // The work of prepare(). The batch holds no array of the loss, and prompt_length is part of keep.
+  // Does the work of prepare(). The batch holds no array of the loss, and prompt_length is merged
+  // into keep.
   virtual Batch prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
                              const PrepareContext& context) const = 0;
-  // Arrays of a prepared batch that the loss needs in addition to targets and weights.
+  // Returns the arrays that a prepared batch must have in addition to targets and weights.
   virtual std::vector<std::string> prepared_arrays() const { return {}; }
-  // Arrays of raw rows that the objective reads in addition to those that every objective reads.
+  // Returns the arrays of raw rows that the objective reads in addition to those of every
+  // objective.
   virtual std::vector<std::string> raw_arrays() const {
     return {"positions", "limit", "mask", "keys"};
   }
 
-  // The graph: cross entropy of the targets (token_ce) unless an objective has another one.
+  // Builds the graph: the cross entropy of the targets (token_ce), or the objective's own loss.
   virtual Loss build_loss(model::Builder& builder, const LossInputs& inputs) const;
 
-  // Which hidden states predict the targets, for feed() of objectives with arrays of their own. Array "block_length", i32(),
-  // of the prepared rows has priority over the objective's.
+  // Returns the settings that choose the hidden states for the targets, for feed() of objectives
+  // with their own arrays. Array "block_length", i32(), of the prepared rows has priority over the
+  // objective's block length.
   TokenCeSettings token_ce_settings(const Batch& prepared, const model::ModelConfig& config) const;
 
   Objective(ScheduleRef schedule, Options options)
@@ -140,11 +150,12 @@ private:
 using ObjectiveRef = std::shared_ptr<const Objective>;
 
 std::vector<std::string> objective_names(); // "ar", "bd3lm", ...
-// "objective:<name>"; name "" gives the keys all share ("objective").
+// Returns the schema "objective:<name>". The name "" gives the keys of all objectives
+// ("objective").
 const Schema& objective_schema(const std::string& name);
 const ObjectiveFacts& objective_facts(const std::string& name);
-// schedule null: the objective's default ("linear"; nano: "nano_cosine"). Fails with not_found and
-// the nearest name.
+// Makes an objective. A null schedule means the objective's default ("linear"; nano:
+// "nano_cosine"). Fails with not_found and the nearest name.
 ObjectiveRef make_objective(const std::string& name, ScheduleRef schedule, const Options& options);
 ObjectiveRef make_objective(const std::string& name, ScheduleRef schedule = nullptr);
 

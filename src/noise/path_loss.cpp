@@ -8,7 +8,8 @@
 namespace dllm::noise {
 namespace {
 
-// Rows 0, 1, 1, 2, 2, 3, ...: each row and the next one; the last row stands in for the one behind it.
+// Returns rows 0, 1, 1, 2, 2, 3, ...: each row and the next one. After the last row comes the last
+// row again.
 graph::Value with_next(graph::Value rows) {
   const int64_t count = rows.dim(0), width = rows.dim(1);
   const graph::Value next = graph::concat(
@@ -18,7 +19,7 @@ graph::Value with_next(graph::Value rows) {
   return graph::reshape(both, {2 * count, width});
 }
 
-// sum_k p_r(k) p_{r+1}(k), f32(rows).
+// Returns sum_k p_r(k) p_{r+1}(k), f32(rows).
 graph::Value agreement(const model::Head& head, graph::Value hidden) {
   const graph::Value arrays[] = {with_next(hidden)};
   const auto body = [](graph::Value logits, std::span<const graph::Value>) {
@@ -32,7 +33,8 @@ graph::Value agreement(const model::Head& head, graph::Value hidden) {
   return over_head_rows("row_pairs", model::whole(head, hidden), arrays, -1, body)[0];
 }
 
-// Margin of the two largest logits of both rows of a pair, and 1 where their likeliest tokens are the same; f32(rows) each.
+// Returns two f32(rows): the margins of the two largest logits, summed over both rows of a pair;
+// and 1 where their likeliest tokens are equal.
 std::vector<graph::Value> collisions(const model::Head& head, graph::Value hidden) {
   const graph::Value arrays[] = {with_next(hidden)};
   const auto body = [](graph::Value logits, std::span<const graph::Value>) {
@@ -61,7 +63,7 @@ graph::Value hard_repetition(const model::Head& head, const PathRows& rows) {
   const graph::Value wanted =
       graph::convert(graph::greater(rows.pairs, graph::full(graph, {count}, 0.0f)), DType::f32);
   const graph::Value meet = graph::multiply(graph::stop_gradient(found[1]), wanted);
-  // Pairs that collide in each row of the batch, one at least.
+  // The number of pairs that collide in each row of the batch, at least 1.
   const graph::Value counts =
       graph::scatter_add(graph::full(graph, {rows.batch}, 0.0f), rows.owners, meet);
   const graph::Value among =

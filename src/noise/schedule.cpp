@@ -132,7 +132,8 @@ public:
   }
 
 private:
-  // Index of the segment that holds t; times outside use the first or last one's end.
+  // Returns the index of the segment that holds t. Times outside belong to the first or the last
+  // segment.
   size_t segment(double t) const {
     const auto after = std::upper_bound(t_.begin(), t_.end(), t);
     const auto index = static_cast<size_t>(std::max<ptrdiff_t>(after - t_.begin() - 1, 0));

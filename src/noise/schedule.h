@@ -1,6 +1,6 @@
 #pragma once
-// How much is masked at time t in [0, 1], and how much that weighs in the loss. A schedule never
-// changes after it is made: many threads may use one.
+// A schedule: the share of masked tokens at time t in [0, 1] and its weight in the loss. A schedule
+// never changes after it is made, so many threads may use one.
 
 #include "base/options.h"
 
@@ -16,35 +16,40 @@ class Schedule {
 public:
   virtual ~Schedule() = default;
   virtual const std::string& name() const = 0;
-  virtual double alpha(double t) const = 0; // probability that a token is kept: 1 at t = 0, falling
+  // Returns the probability that a token is clean: 1 at t = 0, then falling.
+  virtual double alpha(double t) const = 0;
   virtual double dalpha(double t) const = 0; // d alpha / dt
-  // Factor of the loss. Default: -dalpha / (1 - alpha), the NELBO's (MDLM, Sahoo et al. 2024).
+  // Returns the factor of the loss. Default: -dalpha / (1 - alpha), as in the NELBO (MDLM, Sahoo et
+  // al. 2024).
   virtual double weight(double t) const;
   virtual double mask_prob(double t) const { return 1.0 - alpha(t); }
-  // A token masked at t is still masked at s < t with this probability: (1 - alpha(s)) / (1 -
-  // alpha(t)).
+  // Returns the probability that a token masked at t is still masked at s < t: (1 - alpha(s)) / (1
+  // - alpha(t)).
   virtual double reverse_mask_prob(double s, double t) const;
-  // Number of discrete times, 0 when time is continuous. Then only t = i / steps are meaningful.
+  // Returns the number of discrete times, 0 when time is continuous. With discrete times only t = i
+  // / steps have a meaning.
   virtual int64_t steps() const { return 0; }
   virtual Json describe() const = 0; // {"name", options...}
 };
 using ScheduleRef = std::shared_ptr<const Schedule>;
 
-// "cosine", "kappa_cosine", ... sorted; without "table", which needs numbers.
+// Returns the sorted names "cosine", "kappa_cosine", ... without "table", which needs numbers.
 std::vector<std::string> schedule_names();
-// The schema of one schedule ("schedule:linear"); name "" gives the keys all share ("schedule").
+// Returns the schema "schedule:<name>". The name "" gives the keys of all schedules ("schedule").
 const Schema& schedule_schema(const std::string& name);
-// Options of schema "schedule" or "schedule:<name>". Fails with not_found and the nearest name.
+// Makes a schedule from options of schema "schedule" or "schedule:<name>". Fails with not_found and
+// the nearest name.
 ScheduleRef make_schedule(const std::string& name, const Options& options);
 ScheduleRef make_schedule(const std::string& name);
-// Linear between points; dalpha and weight may be empty: derived from alpha. Fails with
-// invalid_argument naming the first bad point.
+// Makes a schedule that is linear between points. An empty dalpha or weight is derived from alpha.
+// Fails with invalid_argument and the first bad point.
 ScheduleRef table_schedule(std::span<const double> t, std::span<const double> alpha,
                            std::span<const double> dalpha, std::span<const double> weight);
 
-// What a schedule is made from: a new one is a class and a function in schedules.cpp, and the function's name twice here.
+// Base classes and table of schedules. A new schedule is a class and a function in schedules.cpp,
+// and the function's name twice here.
 
-// What schedules share: a name, options, the quirks of `compat`.
+// The parts that all schedules share: a name, options, the quirks of `compat`.
 class NamedSchedule : public Schedule {
 public:
   const std::string& name() const override { return name_; }
@@ -55,21 +60,26 @@ public:
 protected:
   NamedSchedule(std::string name, const Options& options);
 
-  // t' = (1 - eps) t: the noisiest end of the schedule is cut off, so that alpha(1) stays above 0.
+  // Returns t' = (1 - eps) t. This leaves out the noisiest end of the schedule, so that alpha(1)
+  // stays above 0.
   double scaled(double t) const { return (1.0 - eps_) * t; }
   double eps() const { return eps_; }
-  // The denominator of a weight or of reverse_mask_prob with the reference's guard, where compat has it.
+  // Returns the denominator of a weight or of reverse_mask_prob, with the reference's guard where
+  // compat has it.
   double guarded_weight(double denominator) const { return denominator + weight_guard_; }
 
 private:
   std::string name_;
   Options options_;
   double eps_;
-  double weight_guard_;  // dllm-jax, schedulers: 1e-6 under compat = dllm-jax | dllm, else 0
-  double reverse_guard_; // dllm-jax, schedulers: 1e-6 under compat = dllm-jax only
+  // dllm-jax, schedulers: 1e-6 under compat = dllm-jax | dllm, else 0.
+  double weight_guard_;
+  // dllm-jax, schedulers: 1e-6 under compat = dllm-jax, else 0.
+  double reverse_guard_;
 };
 
-// One schedule: its name, the rows of its schema "schedule:<name>", and a maker that takes options of that schema.
+// A row of the table: the name, the rows of its schema "schedule:<name>", and a maker that takes
+// options of that schema.
 struct ScheduleEntry {
   std::string name;
   std::vector<OptionSpec> options;
@@ -78,7 +88,7 @@ struct ScheduleEntry {
 template <class T> ScheduleRef new_schedule(const Options& options) {
   return std::make_shared<T>(options);
 }
-// eps, compat: every schedule has them.
+// Returns eps and compat, which every schedule has.
 std::vector<OptionSpec> shared_schedule_options(double eps = 0.0);
 
 namespace schedule_files {

@@ -1,4 +1,5 @@
-// Every schedule: a class over NamedSchedule, and a function that returns its entries for the table of schedule.h.
+// The schedules. Each is a class over NamedSchedule, and a function that returns its entries for
+// the table of schedule.h.
 #include "noise/schedule.h"
 
 #include <algorithm>
@@ -9,7 +10,8 @@ namespace dllm::noise {
 
 namespace {
 
-// The log-linear schedule of MDLM (Sahoo et al. 2024): alpha = 1 - t', weight 1/t for every eps.
+// The log-linear schedule of MDLM (Sahoo et al. 2024): alpha = 1 - t', and the weight is 1/t for
+// every eps.
 class Linear final : public NamedSchedule {
 public:
   explicit Linear(const Options& options) : NamedSchedule("linear", options) {}
@@ -42,7 +44,8 @@ std::vector<ScheduleEntry> schedule_files::sqrt() {
 
 namespace {
 
-// SEDD's geometric schedule (Lou et al. 2024): sigma = sigma_min^(1 - t) sigma_max^t, alpha = exp(-sigma).
+// SEDD's geometric schedule (Lou et al. 2024): sigma = sigma_min^(1 - t) sigma_max^t, alpha =
+// exp(-sigma).
 class Geometric final : public NamedSchedule {
 public:
   explicit Geometric(const Options& options)
@@ -87,8 +90,8 @@ std::vector<ScheduleEntry> schedule_files::cosine() {
 
 namespace {
 
-// Edit flows (Havasi et al. 2025) count time the other way: kappa rises from 0 to 1. As a Schedule
-// alpha = 1 - kappa, and the weight is that of a rate, kappa' / (1 - kappa).
+// Edit flows (Havasi et al. 2025) count time in the other direction: kappa rises from 0 to 1. The
+// schedule has alpha = 1 - kappa, and its weight is the weight of a rate, kappa' / (1 - kappa).
 class Kappa : public NamedSchedule {
 public:
   double alpha(double t) const final { return 1.0 - kappa(t); }
@@ -151,9 +154,9 @@ std::vector<ScheduleEntry> schedule_files::kappa() {
 
 namespace {
 
-// Tables of T + 1 entries, index 0 the clean end, u = index / T (nano-dlm, src/schedules.py). Kept
-// probabilities are clamped, so the ends are flat; the loss weight alpha / (1 - alpha) is not the
-// NELBO's (nano-dlm, src/training.py).
+// Tables of T + 1 entries; index 0 is the clean end, u = index / T (nano-dlm, src/schedules.py).
+// Kept probabilities are clamped, so the ends are flat. The loss weight alpha / (1 - alpha) is not
+// the weight of the NELBO (nano-dlm, src/training.py).
 class NanoSchedule : public NamedSchedule {
 public:
   double alpha(double t) const final { return std::clamp(raw(u(t)), low_, high_); }

@@ -1,5 +1,5 @@
 #pragma once
-// Times of an update: how they are drawn, and what a drawn time weighs. Objectives with continuous times share this.
+// Draws the times of an update and weighs them. Objectives with continuous times share it.
 
 #include "base/options.h"
 
@@ -9,7 +9,8 @@
 
 namespace dllm::noise {
 
-// time_epsilon, time_limit, time_sampling. limit: the default of time_limit.
+// Returns the options time_epsilon, time_limit and time_sampling. `limit` is the default of
+// time_limit.
 std::vector<OptionSpec> time_options(double limit = 1.0);
 
 class TimeSampler {
@@ -17,16 +18,20 @@ public:
   // Fails with invalid_argument for options that exclude each other.
   explicit TimeSampler(const Options& options);
 
-  // True when a time depends on how many rows the whole update has.
+  // Returns true when a time depends on the number of rows of the whole update.
   bool spreads() const { return spreads_; }
-  // Uniform numbers (rows, times), `times` of each row, from (seed, step, global row) alone. global: number of the first
-  // row within the update and rows of the update. Spread numbers fall one into each of n = times * rows parts:
-  // (u / n + i / n) mod 1, i the number of the time within the update (nano-dlm; MDLM's low-discrepancy sampler).
+  // Returns uniform numbers (rows, times) that depend on (seed, step, global row) alone. `global`
+  // is the number of the first row in the update, and the number of rows of the update. Spread
+  // numbers fall one into each of n = times * rows parts of [0, 1]:
+  //   (u / n + i / n) mod 1, with i the number of the time in the update
+  // (nano-dlm; MDLM's low-discrepancy sampler).
   std::vector<float> draws(int64_t rows, int64_t times, std::pair<int64_t, int64_t> global,
                            uint64_t seed, int64_t step) const;
-  // The time of a uniform number: epsilon + (limit - epsilon) u, or log-uniform (importance).
+  // Returns the time of a uniform number: epsilon + (limit - epsilon) u, or a log-uniform time
+  // (importance).
   float time(float uniform) const;
-  // Density of uniform times by that of the drawn ones: 1, and t ln(limit / epsilon) / (limit - epsilon) for importance.
+  // Returns the density of uniform times divided by the density of drawn times: 1, or for
+  // importance t ln(limit / epsilon) / (limit - epsilon).
   double density(double t) const;
 
 private:

@@ -25,7 +25,7 @@ Batch padding_trained(const Batch& batch) {
   for (size_t at = 0; at < ids.size(); ++at) {
     if (ids[at] != 0 || at % seq == 0) continue;
     ids[at] = ids[at - 1];
-    if (ids[at] == 0) continue; // a row of padding alone
+    if (ids[at] == 0) continue; // a row with padding only
     padding.mutable_as<uint8_t>()[at] = 1;
     if (has_keep) keep.mutable_as<uint8_t>()[at] = 0;
   }
@@ -40,7 +40,7 @@ void feed_padding(const Batch& prepared, Batch& feed) {
   if (given == nullptr) return;
   const Tensor padding = given->to(DType::u8), targets = prepared.at("targets").to(DType::i32),
                weights = prepared.at("weights").to(DType::f32);
-  // Of two streams the first half is the noised text.
+  // The first half of two streams is the noised text.
   const int64_t batch = targets.shape()[0], width = targets.shape()[1];
   if (padding.shape() != Shape{batch, width} && padding.shape() != Shape{batch, width / 2}) {
     fail(Code::invalid_argument, "array {} has shape {}, targets have {}", kPadding,

@@ -10,7 +10,7 @@
 namespace dllm::noise {
 namespace {
 
-// Each row of `first`, then the same row of `second`.
+// Returns each row of `first` with the same row of `second` after it.
 template <class T> Tensor side_by_side(const Tensor& first, const Tensor& second) {
   const int64_t batch = first.shape()[0], seq = first.shape()[1];
   Tensor made(first.dtype(), {batch, 2 * seq});
@@ -64,7 +64,7 @@ Batch two_streams(const TokenCeArrays& made, const Batch& source, bool padding_h
 void add_next_tokens(Batch& prepared, const Batch& source, double weight, int shift) {
   const TokenRows rows = token_rows(source, 0);
   const int64_t seq = prepared.at("ids").shape()[1] / 2;
-  const int64_t first = seq - rows.seq + 1; // a column in front (compat) is not the source's
+  const int64_t first = seq - rows.seq + 1; // compat: the source lacks the first column
   Tensor limit(DType::i32, {rows.batch, 2 * seq});
   Tensor targets = prepared.at("targets").clone(), weights = prepared.at("weights").clone();
   const auto limits = limit.mutable_as<int32_t>(), target = targets.mutable_as<int32_t>();
@@ -80,7 +80,8 @@ void add_next_tokens(Batch& prepared, const Batch& source, double weight, int sh
         return rows.segments.empty() ? 1 : rows.segments[static_cast<size_t>(at)];
       };
       if (segment(token) != segment(token - 1)) continue;
-      const auto place = static_cast<size_t>(clean - 1 + shift); // whose state predicts the token
+      // The hidden state that predicts the token.
+      const auto place = static_cast<size_t>(clean - 1 + shift);
       target[place] = rows.ids[static_cast<size_t>(token)];
       of_target[place] = static_cast<float>(weight);
     }

@@ -14,12 +14,12 @@ UniformTerms uniform_terms(double alpha, int64_t tokens, bool kept) {
   const double c = k * alpha / (1 - alpha);
   UniformTerms terms;
   terms.odds = static_cast<float>(c);
-  if (kept) { // xb_z = K alpha + 1 - alpha, the others are 1 / (1 + c) of it
+  if (kept) { // xb_z = K alpha + 1 - alpha; each other entry is xb_z / (1 + c)
     terms.kept = 1;
     terms.ratio = static_cast<float>(k * c / ((1 - alpha) * (1 + c)));
     terms.sum = static_cast<float>(1 / (1 + c));
     terms.base = static_cast<float>((k - 1) * std::log1p(c) / (1 + c));
-  } else { // xb_z = 1 - alpha, and that of x is 1 + c times it
+  } else { // xb_z = 1 - alpha; the entry of x is (1 + c) xb_z
     terms.ratio = static_cast<float>(k * c / (1 - alpha));
     terms.sum = 1;
     terms.clean = static_cast<float>(c);

@@ -5,8 +5,8 @@
 namespace dllm::noise {
 namespace {
 
-// Next-token prediction: nothing is corrupted, the hidden state before a token predicts it, each
-// counts the same.
+// Next-token prediction. No token is corrupted, the hidden state before a token predicts it, and
+// all tokens count equally.
 class Ar final : public Objective {
 public:
   Ar(ScheduleRef schedule, const Options& options) : Objective(std::move(schedule), options) {
@@ -17,7 +17,7 @@ public:
   }
   const std::string& name() const override { return name_; }
   bool needs_mask_id() const override { return false; }
-  bool bounds_likelihood() const override { return true; } // it is the likelihood
+  bool bounds_likelihood() const override { return true; } // the loss is the likelihood
 
   Batch prepare_rows(const Batch& batch, uint64_t, int64_t,
                      const PrepareContext& context) const override {

@@ -1,10 +1,14 @@
-// Block diffusion (Arriola et al. 2025, BD3-LM): blocks in order, masked diffusion inside of a block, given the clean
-// blocks before it. A row is [noised | clean]; a noised token sees its own noised block and clean blocks before it, so
-// one pass computes every block as if it ran alone. Each block has a time of its own:
-//   loss = 1 / tokens * sum over blocks of -alpha'(t_b) / (1 - alpha(t_b)) * sum over masked i of CE_i.
-// With ar_weight the clean half is causal and predicts its next tokens in the same pass (Nemotron-Labs-Diffusion):
-//   loss += ar_weight / tokens * sum over i of -log p(x_i | x_<i). A held-out loss leaves this term out.
-// With complementary every row comes a second time with the other tokens masked (Fast-dLLM v2, noise/complement.h).
+// Block diffusion (Arriola et al. 2025, BD3-LM): blocks in order, and masked diffusion inside of a
+// block, given the clean blocks before it. A row is [noised | clean]. A noised token sees its own
+// noised block and the clean blocks before it, so one pass computes every block as if it ran alone.
+// Each block has its own time:
+//   loss = 1 / tokens * sum over blocks of -alpha'(t_b) / (1 - alpha(t_b))
+//          * sum over masked i of CE_i.
+// With ar_weight the clean half is causal and predicts its next tokens in the same pass
+// (Nemotron-Labs-Diffusion). A held-out loss leaves this term out:
+//   loss += ar_weight / tokens * sum over i of -log p(x_i | x_<i).
+// With complementary every row comes a second time with the other tokens masked (Fast-dLLM v2,
+// noise/complement.h).
 
 #include "base/error.h"
 #include "noise/complement.h"
@@ -50,7 +54,7 @@ public:
   }
 
 protected:
-  // Rows of two streams have an attention mask of their own.
+  // Rows of two streams have their own attention mask.
   std::vector<std::string> raw_arrays() const override { return {"positions", "keys", "t"}; }
   int64_t tokens_per_time(int64_t seq, const PrepareContext& context) const override {
     const bool per_row = reference() || options_.str("time_per") == "row";

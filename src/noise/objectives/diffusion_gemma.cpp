@@ -1,10 +1,14 @@
-// DiffusionGemma (Google 2026; the published scheme, NVIDIA NeMo Automodel): a causal prefix and a canvas of one block that sees
-// itself and the clean text before it. A row is [clean text | canvas]; the canvas holds one block of the answer, drawn at random,
-// whose tokens are uniform noise with probability t. The loss is the cross entropy of all tokens of the block, noise or not,
-// without a weight of t, and in the same pass that of the next tokens of the clean text:
-//   1 / tokens of the block * sum CE_block + ar_weight / next tokens * sum CE_next,  per row, rows by their tokens.
-// With probability `conditioned` the canvas is computed twice: first without a gradient, then with the mean embedding of
-// what the first pass predicts (self-conditioning, Chen et al. 2022), as decoding does from its second step on.
+// DiffusionGemma (Google 2026; the published scheme, NVIDIA NeMo Automodel). A row is [clean text |
+// canvas]. The clean text is causal. The canvas is one block that sees itself and the clean text
+// before it. It holds a randomly chosen block of the answer, whose tokens are uniform noise with
+// probability t.
+// The loss is the cross entropy of all tokens of the block, noise or not, without a weight of t.
+// The same pass adds the cross entropy of the next tokens of the clean text. Per row it is
+//   1 / tokens of the block * sum CE_block + ar_weight / next tokens * sum CE_next,
+// and rows are weighted by their tokens.
+// With probability `conditioned` the canvas is computed twice. The second pass reads the mean
+// embedding of the first pass's predictions, which has no gradient (self-conditioning, Chen et al.
+// 2022). Decoding does the same from its second step on.
 
 #include "base/error.h"
 #include "graph/ops.h"
@@ -19,8 +23,9 @@ namespace {
 // Arrays of a prepared batch and of the graph.
 constexpr const char* kContext = "canvas_context";  // i32(batch): clean tokens that the canvas sees
 constexpr const char* kConditioned = "conditioned"; // f32(batch): 1: the canvas is computed twice
-constexpr const char* kStart = "canvas_start";      // i32(batch): the place of the canvas
-constexpr const char* kRows = "canvas_rows";        // i32(batch * block): its places in all rows
+constexpr const char* kStart = "canvas_start";      // i32(batch): first position of the canvas
+// i32(batch * block): the positions of the canvas in all rows.
+constexpr const char* kRows = "canvas_rows";
 
 class DiffusionGemma final : public Objective {
 public:
@@ -36,7 +41,7 @@ public:
 
 protected:
   std::vector<std::string> prepared_arrays() const override { return {kContext, kConditioned}; }
-  // Rows have an attention mask and positions of their own.
+  // Rows have their own attention mask and positions.
   std::vector<std::string> raw_arrays() const override { return {"t"}; }
   Loss build_loss(model::Builder& builder, const LossInputs& inputs) const override;
 
@@ -122,11 +127,11 @@ Loss DiffusionGemma::build_loss(model::Builder& builder, const LossInputs& input
                    "objective diffusion_gemma does not cut positions over ranks");
   }
   model::ForwardInputs tokens = inputs.tokens;
-  tokens.mask = graph::Mask::full(); // who sees whom follows from the canvas
+  tokens.mask = graph::Mask::full(); // the mask follows from the canvas
   tokens.mask.and_key_keep(inputs.all.at("keys"));
   tokens.canvas_start = inputs.all.at(kStart);
   tokens.canvas_context = inputs.all.at(kContext);
-  // The first pass: what the canvas predicts without conditioning.
+  // The first pass predicts the canvas without conditioning.
   const graph::Value hidden = builder.forward(tokens).hidden;
   const int64_t batch = hidden.dim(0), seq = hidden.dim(1), width = hidden.dim(2);
   const graph::Value canvas = inputs.all.at(kRows);

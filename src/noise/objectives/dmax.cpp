@@ -1,9 +1,11 @@
-// On-policy uniform training (DMax; czg1225/DMax, OPUT): block diffusion at one high noise level, where the masked tokens
-// of some rows are replaced by what the model itself predicts for them, without gradient. The loss counts every trainable
-// token, masked or not, so the model learns to correct its own mistakes, as soft parallel decoding (policy spd) needs:
+// On-policy uniform training (DMax; czg1225/DMax, OPUT): block diffusion at one high noise level.
+// In some rows the model's own predictions, without a gradient, replace the masked tokens. The loss
+// counts every trainable token, masked or not, so the model learns to correct its own mistakes, as
+// soft parallel decoding (policy spd) needs:
 //   x~ = argmax p(. | x_t) where masked in a row that is on policy, else x_t;
 //   loss = 1 / tokens * sum over i of -log p(x_i | x~), in [x~ | x_0] as bd3lm.
-// A batch costs one forward pass more when on_policy is above 0 (or its own flags put a row on policy).
+// A batch costs one more forward pass when on_policy is above 0 (or its own flags put a row on
+// policy).
 
 #include "base/error.h"
 #include "graph/ops.h"
@@ -19,9 +21,10 @@
 namespace dllm::noise {
 namespace {
 
-constexpr const char* kRollout = "rollout";      // u8(batch, 2 seq): tokens that the model replaces
-constexpr const char* kRolloutAt = "rollout_at"; // i32(capacity): where; behind count: nowhere
-constexpr const char* kRolloutRow = "rollout_row";     // i32(capacity): the row that predicts it
+constexpr const char* kRollout = "rollout"; // u8(batch, 2 seq): tokens that the model replaces
+// i32(capacity): indices of these tokens. Entries after the count are not used.
+constexpr const char* kRolloutAt = "rollout_at";
+constexpr const char* kRolloutRow = "rollout_row"; // i32(capacity): the row that predicts the token
 constexpr const char* kRolloutCount = "rollout_count"; // i32()
 
 class DMax final : public MaskingObjective {
@@ -51,7 +54,7 @@ protected:
 
 private:
   bool jax() const { return options_.str("compat") == "dllm-jax"; }
-  struct Draws {                    // uniform
+  struct Draws {                    // uniform random numbers
     std::vector<float> noise, flag; // (batch)
     std::vector<float> mask;        // (batch, seq)
   };
@@ -82,7 +85,7 @@ DMax::Draws DMax::own_draws(const TokenRows& rows, int64_t first_row, uint64_t s
   return draws;
 }
 
-// compat = dllm-jax: the key of the batch splits into those of noise, masks and flags.
+// compat = dllm-jax: the key of the batch is split into keys of noise, masks and flags.
 DMax::Draws DMax::jax_draws(const TokenRows& rows, Key batch_key) const {
   const std::vector<Key> keys = split(batch_key, 3);
   const auto batch = static_cast<size_t>(rows.batch);
@@ -100,13 +103,14 @@ float DMax::noise_level(float uniform) const {
   return low == high ? low : uniform * (high - low) + low;
 }
 
-// Where the trained tokens of a row end: rows are padded with the token that ends texts, and of that run the first
-// tail_labels are trained (czg1225/DMax: 32), so that the model learns to end a block with it.
+// Returns the end of the trained tokens of a row. Rows are padded with the token that ends texts.
+// The first tail_labels tokens of this padding are trained (czg1225/DMax: 32), so that the model
+// learns to end a block with it.
 int64_t DMax::trained_end(const TokenRows& rows, int64_t row) const {
   const int64_t most = options_.i64("tail_labels"), begin = row * rows.seq;
   const auto id = [&](int64_t i) { return rows.ids[static_cast<size_t>(begin + i)]; };
   if (most == 0 || rows.seq == 0) return rows.seq;
-  int64_t first = rows.seq - 1; // of the run
+  int64_t first = rows.seq - 1; // first token of the padding
   while (first > 0 && id(first - 1) == id(rows.seq - 1)) --first;
   return std::min(rows.seq, first + most);
 }
@@ -142,7 +146,7 @@ Batch DMax::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
     const float level = levels[row];
     int64_t trained = 0;
     const int64_t last = trained_end(rows, b);
-    // With shift 1 nothing stands before position 0: it is given.
+    // With shift 1 no state predicts position 0, so the token there is given.
     for (int64_t i = context.shift; i < rows.seq; ++i) {
       const auto at = static_cast<size_t>(b * rows.seq + i);
       if (noisy.defined()) ids[at] = noisy.as<int32_t>()[at];
@@ -172,7 +176,7 @@ Batch DMax::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
 
 Batch DMax::feed(const Batch& prepared, const model::ModelConfig& config) const {
   Batch made = Objective::feed(prepared, config);
-  if (!prepared.has(kRollout)) return made; // a caller's own rows: none is on policy
+  if (!prepared.has(kRollout)) return made; // rows of a caller: none is on policy
   const TokenCeSettings settings = token_ce_settings(prepared, config);
   const Tensor replaced = prepared.at(kRollout).to(DType::u8);
   const Shape shape = made.at("ids").shape();
@@ -203,7 +207,8 @@ Batch DMax::feed(const Batch& prepared, const model::ModelConfig& config) const 
   return made;
 }
 
-// What the model predicts for the rows, i32(rows); the mask token is no prediction unless a reference makes it one.
+// Returns the model's predictions for the rows, i32(rows). The mask token is not predicted unless a
+// reference allows it.
 graph::Value predicted(model::Builder& builder, graph::Value rows, graph::Value count,
                        int64_t mask_id) {
   graph::Graph& graph = builder.graph();

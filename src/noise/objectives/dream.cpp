@@ -1,7 +1,8 @@
-// Dream (Ye et al. 2025): masked diffusion with shift 1, from a next-token model, where a masked token counts by the
-// context it has (CART, context-adaptive rescheduling): with p = geo_p and m = 1 for masked tokens,
+// Dream (Ye et al. 2025): masked diffusion with shift 1, from a next-token model. The weight of a
+// masked token depends on its context (CART, context-adaptive rescheduling). With p = geo_p and m =
+// 1 for masked tokens it is
 //   w_j = m_j * sum over i != j with m_i = 0 of 0.5 p (1 - p)^(|i - j| - 1).
-// Padding and other segments are no context; compat = dllm | dllm-jax counts them too.
+// Padding and other segments are not context; compat = dllm | dllm-jax counts them too.
 
 #include "noise/objectives/masked.h"
 
@@ -25,7 +26,8 @@ protected:
   }
 
 private:
-  // One running sum: what all unmasked tokens before (or behind) a token add to its weight.
+  // One running sum holds the terms that all unmasked tokens before (or after) a token add to its
+  // weight.
   void add_one_side(const TokenRows& rows, int64_t row, std::span<const int32_t> targets,
                     bool backward, std::vector<double>& weights) const {
     const double p = options_.f64("geo_p");

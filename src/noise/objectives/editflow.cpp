@@ -1,13 +1,17 @@
-// Edit flows (Havasi et al. 2025; ZHZisZZ/dllm): a row is noised by undoing edits, and the model learns the rates of the
-// edits that lead back. x_1 is the row, x_0 a start (the prompt with mask tokens behind it, or without), both aligned with
-// blanks. At time s in [0, 1), 0 the start, each column of x_s is that of x_1 with probability kappa(s), else that of x_0.
-// With rates r and distributions q of the heads, w = kappa' / (1 - kappa) and the edits E left from x_s to x_1:
-//   loss = mean over rows of w / n (sum over tokens (r_sub + r_del + r_ins) - sum over E of log(r_kind q_kind(token))),
+// Edit flows (Havasi et al. 2025; ZHZisZZ/dllm). A row is noised by undoing edits, and the model
+// learns the rates of the edits that lead back. x_1 is the row. x_0 is a start: the prompt, with or
+// without mask tokens after it. Both are aligned with blanks. Time s is in [0, 1), and 0 is the
+// start. Each column of x_s is the column of x_1 with probability kappa(s), else the column of x_0.
+// With rates r and distributions q of the heads, w = kappa' / (1 - kappa), and E the edits that are
+// left from x_s to x_1:
+//   loss = mean over rows of w / n (sum over tokens (r_sub + r_del + r_ins)
+//                                   - sum over E of log(r_kind q_kind(token))),
 //   n = tokens of x_1 (loss_norm sequence) or 1 (batch).
-// insert_order middle and left: columns that are all to be inserted do not come independently (InsertOrder), and E has the
-// first of each gap alone, as often as the gap has columns.
-// The array t is the noise level 1 - s, as in other objectives. The decoding policy of the same name samples it. The heads of
-// a token read its own hidden state, whatever the shift of the model.
+// With insert_order middle and left the columns of a gap are not inserted independently
+// (InsertOrder). E then has only the first column of each gap, as often as the gap has columns.
+// The array t is the noise level 1 - s, as in other objectives. The decoding policy of the same
+// name samples the model. The heads of a token read its own hidden state, whatever the shift of the
+// model.
 
 #include "base/error.h"
 #include "graph/ops.h"
@@ -22,12 +26,14 @@
 namespace dllm::noise {
 namespace {
 
-// Of a prepared batch. Substitutions are `targets`; weights are w / n of every token of x_s, 0 behind it.
+// Arrays of a prepared batch. Substitutions are `targets`. `weights` are w / n of every token of
+// x_s, and 0 after it.
 constexpr const char* kInsertAt = "insert_at"; // i32(batch, width): the token to its left; -1: none
-constexpr const char* kInsertIds = "insert_ids";       // i32(batch, width)
-constexpr const char* kInsertCounts = "insert_counts"; // i32(batch, width): edits it stands for
-constexpr const char* kDeletes = "deletes";            // u8(batch, width)
-// Of a feed; capacity = batch * width.
+constexpr const char* kInsertIds = "insert_ids"; // i32(batch, width)
+// i32(batch, width): the number of edits that the entry represents.
+constexpr const char* kInsertCounts = "insert_counts";
+constexpr const char* kDeletes = "deletes"; // u8(batch, width)
+// Arrays of a feed; capacity = batch * width.
 constexpr const char* kInsertRows = "edit_insert_rows";       // i32(capacity)
 constexpr const char* kInsertTargets = "edit_insert_targets"; // i32(capacity)
 constexpr const char* kInsertWeights = "edit_insert_weights"; // f32(capacity)
@@ -36,7 +42,7 @@ constexpr const char* kRateWeights = "edit_rate_weights";     // f32(capacity, 1
 constexpr const char* kRateEvents =
     "edit_rate_events"; // f32(capacity, 3): weight times edits of a kind
 
-constexpr float kLeastRate = 1e-12f; // inside of the logarithm
+constexpr float kLeastRate = 1e-12f; // least rate inside of the logarithm
 
 struct EditArrays {
   EditArrays(int64_t batch, int64_t width)
@@ -48,7 +54,8 @@ struct EditArrays {
     std::ranges::fill(targets.mutable_as<int32_t>(), -1);
     std::ranges::fill(insert_at.mutable_as<int32_t>(), -1);
   }
-  // Of `raw` what does not belong to its tokens, whose places have changed, and these.
+  // Arrays of `raw` that do not belong to its tokens, whose positions have changed, and the arrays
+  // of this struct.
   Batch with(const Batch& raw) const {
     Batch made;
     for (const auto& [name, array] : raw) {
@@ -70,7 +77,7 @@ struct EditArrays {
   Tensor ids, keys, targets, weights, insert_at, insert_ids, insert_counts, deletes, normalizer, t;
 };
 
-// The tokens of a row of start_ids; negative numbers are padding.
+// Returns the tokens of a row of start_ids; negative numbers are padding.
 std::vector<int32_t> given_start(const Tensor& starts, int64_t row) {
   const auto width = static_cast<size_t>(starts.shape()[1]);
   std::vector<int32_t> made;
@@ -125,7 +132,7 @@ private:
   InsertOrder order_;
 };
 
-// The text of a row without padding.
+// Returns the text of a row without padding.
 std::vector<int32_t> clean_tokens(const TokenRows& rows, int64_t row) {
   std::vector<int32_t> clean;
   int32_t segment = 0;
@@ -146,7 +153,8 @@ std::vector<int32_t> clean_tokens(const TokenRows& rows, int64_t row) {
   return clean;
 }
 
-// x_0: the tokens that are given, one at least, and masks as far as the row goes.
+// Returns x_0: the given tokens, at least one, then up to start_length masks, as many as the row
+// has room for.
 std::vector<int32_t> EditFlow::first_row(const TokenRows& rows, int64_t row,
                                          const std::vector<int32_t>& clean,
                                          const PrepareContext& context) const {
@@ -170,7 +178,8 @@ std::vector<int32_t> EditFlow::first_row(const TokenRows& rows, int64_t row,
   return made;
 }
 
-// draws: one uniform number of each column; becomes the kappa from which on it is that of the text.
+// `draws` has one uniform number per column, which becomes the kappa from which on the column is
+// the text's.
 void EditFlow::add_row(EditArrays& made, int64_t row, const Alignment& aligned,
                        std::span<float> draws) const {
   const int64_t width = made.ids.shape()[1];
@@ -217,8 +226,8 @@ void EditFlow::add_row(EditArrays& made, int64_t row, const Alignment& aligned,
   made.normalizer.mutable_as<float>()[static_cast<size_t>(row)] = tokens > 0 ? 1.0f : 0.0f;
 }
 
-// Optional arrays of a batch: start_ids i32(batch, any), x_0 of every row, negative behind its end; t; u_t; u_mask, the
-// uniform number of each column.
+// Optional arrays of a batch are start_ids i32(batch, any), t, u_t and u_mask. start_ids has x_0 of
+// every row and negative numbers after its end. u_mask has the uniform number of each column.
 Batch EditFlow::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
                              const PrepareContext& context) const {
   const TokenRows rows = token_rows(batch, context.vocab);
@@ -230,7 +239,8 @@ Batch EditFlow::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
   const Tensor starts = start != nullptr ? start->to(DType::i32) : Tensor{};
   if (start != nullptr && context.vocab > 0)
     check_between("start_ids", starts, INT32_MIN, context.vocab - 1, "the vocabulary");
-  // No alignment is longer: both rows begin with the same token, or with a pair of tokens.
+  // The longest alignment fits, because both rows begin with the same token or with a pair of
+  // tokens.
   const int64_t width = rows.seq + (start != nullptr ? starts.shape()[1] : 0);
   EditArrays made(rows.batch, width);
   const std::pair<int64_t, int64_t> global = batch.global_rows(rows.batch);

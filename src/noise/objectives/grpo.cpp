@@ -1,12 +1,15 @@
-// Policy gradients of answers that a diffusion model sampled (diffu-GRPO; Zhao et al. 2025, d1, arXiv 2504.12216). The
-// probability of a token is that of one pass over the row with the whole answer masked, and each prompt token with
-// probability mask_prompt: log p_i = log softmax(logits)[x_i]. With the advantage A of a row, r_i = p_i / p_i of the sampling model:
-//   loss = mean over answer tokens of -min(r_i A, clip(r_i, 1 - clip_low, 1 + clip_high) A) + kl_weight k_i,
-//   k_i = q - log q - 1 with q = (p_i of the reference model) / p_i (GRPO, Shao et al. 2024, equations 3 and 4).
-// guidance g: logits u + (g + 1) (c - u), u those of the row whose prompt is masked too.
+// Policy gradients of answers that a diffusion model sampled (diffu-GRPO; Zhao et al. 2025, d1,
+// arXiv 2504.12216). One pass over the row gives the probability of every token. In this pass the
+// whole answer is masked, and each prompt token with probability mask_prompt: log p_i = log
+// softmax(logits)[x_i]. With A the advantage of a row and r_i = p_i / p_i of the sampling model:
+//   loss = mean over answer tokens of
+//          -min(r_i A, clip(r_i, 1 - clip_low, 1 + clip_high) A) + kl_weight k_i,
+//   k_i = q - log q - 1 with q = (p_i of the reference model) / p_i
+// (GRPO, Shao et al. 2024, equations 3 and 4). With guidance g the logits are u + (g + 1) (c - u),
+// where u are those of the row whose prompt is masked too.
 //
-// Arrays of the batch: advantages f32(batch); old_log_probs f32(batch, seq), absent: r = 1 with the gradient of log p;
-// reference_log_probs f32(batch, seq), needed where kl_weight is not 0.
+// Arrays of the batch: advantages f32(batch); old_log_probs f32(batch, seq), without which r = 1
+// with the gradient of log p; reference_log_probs f32(batch, seq), needed where kl_weight is not 0.
 
 #include "base/error.h"
 #include "graph/ops.h"
@@ -45,7 +48,7 @@ private:
   std::string name_ = "grpo";
 };
 
-// draws (seq): uniform numbers of the row.
+// `draws` (seq) are uniform numbers of the row.
 void Grpo::mask_row(const TokenRows& rows, int64_t row, int32_t mask, std::span<const float> draws,
                     TokenCeArrays* made, Tensor* unconditional) const {
   const auto share = static_cast<float>(options_.f64("mask_prompt"));
@@ -88,7 +91,7 @@ Batch Grpo::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
   return prepared;
 }
 
-// Numbers of each head entry: of its row (advantages), or of its row and position.
+// Returns the number of each head entry: of its row (advantages), or of its row and position.
 Tensor of_entries(const Batch& prepared, const char* name, const Batch& feed, int shift) {
   const Shape rows = prepared.at("ids").shape();
   const Tensor values = prepared.at(name).to(DType::f32);
@@ -102,7 +105,7 @@ Tensor of_entries(const Batch& prepared, const char* name, const Batch& feed, in
   Tensor made(DType::f32, {static_cast<int64_t>(entries.size())});
   const auto count = static_cast<size_t>(feed.at(kHeadCount).as<int32_t>()[0]);
   for (size_t k = 0; k < count; ++k) {
-    const int64_t at = entries[k] + shift; // the target's place
+    const int64_t at = entries[k] + shift; // position of the target
     made.mutable_as<float>()[k] =
         values.as<float>()[static_cast<size_t>(per_row ? at / rows[1] : at)];
   }

@@ -1,7 +1,8 @@
-// Supervised fine-tuning of masked diffusion (Nie et al. 2025, LLaDA, section 2.3): prompts stay as they are (`keep`,
-// labels -100), answers are masked, and each row's loss is divided by the length of its own answer:
+// Supervised fine-tuning of masked diffusion (Nie et al. 2025, LLaDA, section 2.3). Prompts do not
+// change (`keep`, labels -100), answers are masked, and each row's loss is divided by the length of
+// its own answer:
 //   loss = 1 / rows * sum over rows of 1 / length * sum over masked i of CE_i / t.
-// With answer_padding the padding behind an answer is part of it: the model learns where to stop.
+// With answer_padding the padding after an answer is part of it, so the model learns where to stop.
 
 #include "noise/objectives/masked.h"
 #include "noise/trained_padding.h"

@@ -39,8 +39,8 @@ MaskedDiffusion::Draws MaskedDiffusion::own_draws(const TokenRows& rows, int64_t
           mask_draws(rows.batch, rows.seq, global.first, seed, step)};
 }
 
-// compat = dllm-jax: the trainer's key splits once per prepared batch, the
-// batch's key splits into those of times and masks; the draws cover the local batch.
+// compat = dllm-jax: the trainer's key is split once per prepared batch. The batch's key is split
+// into keys of times and masks. The draws cover the local batch.
 MaskedDiffusion::Draws MaskedDiffusion::jax_draws(const TokenRows& rows, int64_t times,
                                                   uint64_t seed, int64_t step,
                                                   const PrepareContext& context) const {
@@ -111,8 +111,8 @@ void MaskedDiffusion::corrupt_row(const TokenRows& rows, int64_t row, const Nois
 
 namespace {
 
-// compat = dllm-jax | dllm with shift 1: unless every row starts
-// untrained, one BOS column is put in front of the whole batch.
+// compat = dllm-jax | dllm with shift 1: adds one BOS column before the whole batch, unless every
+// row starts untrained.
 Batch with_bos_column(const Batch& batch, int64_t bos_id) {
   if (bos_id < 0)
     fail(Code::failed_precondition,
@@ -142,7 +142,7 @@ Batch with_bos_column(const Batch& batch, int64_t bos_id) {
   return wider;
 }
 
-// Array t: a time for each row, or for each of its blocks. Undefined: the batch has none.
+// Returns array t: one time per row, or one per block of a row. Undefined when the batch has none.
 Tensor given_times(const Batch& batch, const Shape& shape) {
   const Tensor* given = batch.find("t");
   if (given == nullptr) return {};
@@ -191,7 +191,7 @@ Batch MaskedDiffusion::prepare_rows(const Batch& batch, uint64_t seed, int64_t s
   if (noise.times > 1) made.t = Tensor(DType::f32, {rows.batch, noise.times});
   const Tensor times = given_times(source, made.t.shape());
   if (times.defined()) noise.given = times.as<float>();
-  // With shift 1 nothing stands before position 0: it is given.
+  // With shift 1 no state predicts position 0, so the token there is given.
   noise.first_is_given = context.shift == 1 && !reference();
   for (int64_t b = 0; b < rows.batch; ++b) corrupt_row(rows, b, noise, &made);
   if (noise.times == 1) set_timesteps(source, made.t, context);

@@ -1,6 +1,7 @@
 #pragma once
-// Masked diffusion with random times, as mdlm, llada_sft, bd3lm and dream share it: every trainable token is masked with
-// probability 1 - alpha(t), the loss counts masked tokens. They differ in who has a time of its own, in weights and rows.
+// Masked diffusion with random times, the base of mdlm, llada_sft, bd3lm and dream. Every trainable
+// token is masked with probability 1 - alpha(t), and the loss counts masked tokens. The objectives
+// differ in the tokens that share a time, in weights and in rows.
 
 #include "noise/objectives/table.h"
 #include "noise/times.h"
@@ -29,29 +30,31 @@ protected:
   // Fails with invalid_argument for options that exclude each other.
   MaskedDiffusion(std::string name, ScheduleRef schedule, const Options& options);
 
-  // The weights and the norm of the NELBO.
+  // Returns true when the weights and the norm are those of the NELBO.
   bool is_nelbo() const;
   bool jax() const { return options_.str("compat") == "dllm-jax"; }
   bool reference() const { return jax() || options_.str("compat") == "dllm"; }
 
-  // Neighbouring tokens of one time: the whole row, unless an objective has shorter blocks.
+  // Returns the number of consecutive tokens that share a time: the whole row, unless an objective
+  // has shorter blocks.
   virtual int64_t tokens_per_time(int64_t seq, const PrepareContext& /*context*/) const {
     return seq;
   }
-  // Weights (seq) of the row's tokens, of which the masked ones (target 0 or more) count; empty: those of their times.
+  // Returns weights (seq) of the row's tokens. Masked tokens (target 0 or more) count. An empty
+  // list means the weights of their times.
   virtual std::vector<double> row_weights(const TokenRows& /*rows*/, int64_t /*row*/,
                                           std::span<const int32_t> /*targets*/) const {
     return {};
   }
-  // Least and largest probability of a mask at this step.
+  // Returns the least and the largest mask probability of this step.
   virtual std::pair<double, double> mask_ratio_bounds(int64_t /*step*/,
                                                       const PrepareContext& /*context*/) const {
     return {options_.f64("min_mask_ratio"), options_.f64("max_mask_ratio")};
   }
   double mask_probability(double t, std::pair<double, double> bounds) const;
-  // False: a row without trainable tokens is not counted where loss_norm counts rows.
+  // Returns false when loss_norm does not count a row without trainable tokens as a row.
   virtual bool counts_empty_rows() const { return true; }
-  // The last step of prepare: `source` with the arrays of the loss.
+  // Finishes prepare(): returns `source` with the arrays of the loss.
   virtual Batch finished(const TokenCeArrays& made, const Batch& source) const {
     return made.added_to(source);
   }
@@ -61,12 +64,12 @@ private:
     std::vector<float> time; // uniform, (batch, times)
     std::vector<float> mask; // uniform, (batch, seq)
   };
-  // Where the noise of a batch comes from, and how its rows are cut.
+  // The source of the noise of a batch, and the division of its rows.
   struct Noise {
     Draws draws;
-    std::span<const float> given; // times of the batch itself; empty: none
-    int64_t times = 1;            // of a row
-    int64_t tokens = 1;           // of one time
+    std::span<const float> given; // times that the batch holds; empty: none
+    int64_t times = 1;            // times per row
+    int64_t tokens = 1;           // tokens per time
     int32_t mask = 0;
     bool first_is_given = false;
     std::pair<double, double> bounds; // mask_ratio_bounds
@@ -83,9 +86,11 @@ private:
   TimeSampler times_;
 };
 
-// time_options(), loss_weight, max_weight, loss_norm, min_mask_ratio, max_mask_ratio, and those that every objective has.
+// Returns time_options(), loss_weight, max_weight, loss_norm, min_mask_ratio, max_mask_ratio, and
+// the options of every objective.
 std::vector<OptionSpec> masked_options();
-// The same row of options with another default. Fails with internal for a key that is not there.
+// Returns the option `key` of `rows`, to change its default. Fails with internal for an unknown
+// key.
 OptionSpec& option_of(std::vector<OptionSpec>& rows, const std::string& key);
 
 } // namespace dllm::noise

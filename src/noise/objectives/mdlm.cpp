@@ -1,6 +1,7 @@
-// Masked diffusion (Sahoo et al. 2024, MDLM; Nie et al. 2025, LLaDA): a time per row, every trainable token masked with
-// probability 1 - alpha(t), the loss on masked tokens weighted by -alpha' / (1 - alpha). The token norm divides by the
-// trainable tokens, masked or not: then the loss is the NELBO per token.
+// Masked diffusion (Sahoo et al. 2024, MDLM; Nie et al. 2025, LLaDA). Each row has a time, and
+// every trainable token is masked with probability 1 - alpha(t). The loss on masked tokens has the
+// weight -alpha' / (1 - alpha). The token norm divides by the trainable tokens, masked or not; the
+// loss is then the NELBO per token.
 
 #include "noise/objectives/masked.h"
 

@@ -9,8 +9,8 @@
 namespace dllm::noise {
 namespace {
 
-// nano-dlm's loss (jaisidhsingh/nano-dlm, src/training.py): a discrete time 1..T per row, the schedule's own weight
-// alpha / (1 - alpha), divided by the masked tokens of the batch.
+// nano-dlm's loss (jaisidhsingh/nano-dlm, src/training.py): a discrete time 1..T per row, the
+// schedule's weight alpha / (1 - alpha), divided by the masked tokens of the batch.
 class Nano final : public MaskingObjective {
 public:
   Nano(ScheduleRef schedule, const Options& options)
@@ -31,7 +31,7 @@ private:
   bool compat() const { return options_.str("compat") == "nano"; }
   struct Draws {
     std::vector<int32_t> time; // 1..T
-    std::vector<float> keep;   // uniform: a token is kept iff below alpha
+    std::vector<float> keep;   // uniform: a token is kept if its number is less than alpha
   };
   Draws own_draws(const TokenRows& rows, int64_t first_row, uint64_t seed, int64_t step) const;
   Draws reference_draws(const TokenRows& rows, uint64_t seed, int64_t step,
@@ -58,7 +58,7 @@ Nano::Draws Nano::own_draws(const TokenRows& rows, int64_t first_row, uint64_t s
   return draws;
 }
 
-// compat = nano: a running key splits three ways a batch: next, times, masks.
+// compat = nano: per batch a running key is split into three: the next key, times, masks.
 Nano::Draws Nano::reference_draws(const TokenRows& rows, uint64_t seed, int64_t step,
                                   const PrepareContext& context) const {
   Key running = context.batch_key ? *context.batch_key : make_key(seed);
@@ -71,7 +71,7 @@ Nano::Draws Nano::reference_draws(const TokenRows& rows, uint64_t seed, int64_t 
   return draws;
 }
 
-// Times of the batch itself, 1..T, replace the drawn ones.
+// Times 1..T of the batch itself replace the drawn ones.
 void Nano::inject_times(const Tensor& given, Draws* draws) const {
   const Tensor times = given.to(DType::i32);
   if (times.count() != static_cast<int64_t>(draws->time.size())) {
@@ -110,8 +110,7 @@ Batch Nano::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
       const bool hit = rows.trainable(static_cast<int64_t>(at)) &&
                        !(draws.keep[at] < static_cast<float>(schedule_->alpha(t)));
       if (hit) ids[at] = mask;
-      // The reference looks at the noised ids, so a mask token of the text counts
-      // too.
+      // The reference reads the noised ids, so a mask token of the text counts too.
       if (!hit && !(compat() && ids[at] == mask)) continue;
       targets[at] = rows.ids[at];
       weights[at] = static_cast<float>(schedule_->weight(t));

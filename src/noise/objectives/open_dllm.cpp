@@ -1,6 +1,7 @@
-// Masked diffusion as Open-dLLM trains it (github.com/pengzhangzhi/Open-dLLM): the mean over masked tokens without the weight
-// of the schedule, twice: once as it is, once counting a token more that the model finds already (noise/path_loss.h). One
-// mask ratio a row, r ~ U(time_epsilon, 1) within min_mask_ratio and max_mask_ratio.
+// Masked diffusion as Open-dLLM trains it (github.com/pengzhangzhi/Open-dLLM). The loss has two
+// means over masked tokens without the weight of the schedule. The second mean raises the weight of
+// tokens that the model already predicts (noise/path_loss.h). Each row has one mask ratio r ~
+// U(time_epsilon, 1), limited to min_mask_ratio and max_mask_ratio.
 
 #include "base/error.h"
 #include "noise/objectives/masked.h"
@@ -28,7 +29,7 @@ public:
 protected:
   Loss build_loss(model::Builder& builder, const LossInputs& inputs) const override;
 
-  // From 0.15 to 0.85 at the first step they open to the bounds of the options at step `curriculum`.
+  // The range begins as 0.15 to 0.85 and reaches the options' range at step `curriculum`.
   std::pair<double, double> mask_ratio_bounds(int64_t step,
                                               const PrepareContext& context) const override {
     const auto [low, high] = MaskedDiffusion::mask_ratio_bounds(step, context);
@@ -39,7 +40,8 @@ protected:
   }
 
 private:
-  // Min-SNR (Hang et al. 2023, arXiv 2303.09556): every sum of a row is weighed by min(1 / ratio, gamma).
+  // Min-SNR (Hang et al. 2023, arXiv 2303.09556): every sum of a row has the weight min(1 / ratio,
+  // gamma).
   double row_weight(double ratio) const {
     const double gamma = options_.f64("min_snr_gamma");
     return gamma > 0 ? std::min(1.0 / std::max(ratio, 1e-3), gamma) : 1.0;
@@ -66,15 +68,16 @@ Batch OpenDllm::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
   return made;
 }
 
-// A pair: masked neighbours of one row with different targets. Their weights make the mean over the pairs of each row (in the
-// hard form the graph divides, by pairs that collide), counted as often as the row's tokens are.
+// Returns the weights of pairs: masked neighbours of one row with different targets. The weights
+// make the mean over the pairs of each row, times the weight of the row's tokens. In the hard form
+// the graph divides by the pairs that collide.
 Tensor OpenDllm::pairs(const Batch& prepared, const Batch& feed, int64_t shift) const {
   const auto rows = feed.at(kHeadRows).as<int32_t>(), targets = feed.at(kHeadTargets).as<int32_t>();
   const auto normalizer = feed.at(kNormalizer).as<float>();
   const auto batch = static_cast<int64_t>(normalizer.size());
   const auto seq = prepared.at("targets").shape()[1];
   const auto count = static_cast<size_t>(feed.at(kHeadCount).as<int32_t>()[0]);
-  // The reference takes 128 predictions at a time and leaves out pairs over an edge.
+  // The reference takes 128 predictions at a time and leaves out pairs across an edge.
   const int32_t chunk = options_.str("compat") == "open-dllm" ? 128 : 0;
   const Tensor* ratios = prepared.find(kMaskRatio);
   const auto row_of = [&](size_t k) { return (rows[k] + shift) / seq; };

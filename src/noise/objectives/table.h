@@ -1,5 +1,6 @@
 #pragma once
-// What objectives share, and the table of all: a new one is its file in this folder, and its name twice here.
+// The parts that objectives share, and the table of all objectives. A new one is its file in this
+// folder, and its name twice here.
 
 #include "noise/objective.h"
 
@@ -7,10 +8,10 @@
 
 namespace dllm::noise {
 
-// attention, shift, block_length, mask_id, compat: every objective has them.
+// Returns attention, shift, block_length, mask_id and compat, which every objective has.
 std::vector<OptionSpec> shared_objective_options();
 
-// What corrupting objectives share: the loss token_ce, and a mask token.
+// The base of corrupting objectives: it has the loss token_ce and needs a mask token.
 class MaskingObjective : public Objective {
 public:
   bool needs_mask_id() const override { return true; }
@@ -18,40 +19,41 @@ public:
 
 protected:
   using Objective::Objective;
-  // The mask token of a batch, or failed_precondition with the choices a caller has.
+  // Returns the mask token of a batch. Fails with failed_precondition and the ways to set one.
   int32_t mask_id(const PrepareContext& context) const;
 };
 
-// compat = dllm-jax: the trainer's key splits once for every prepared batch. The key of this one.
+// Returns the key of this batch for compat = dllm-jax, where the trainer's key splits once per
+// prepared batch.
 Key reference_batch_key(uint64_t seed, int64_t step, const PrepareContext& context);
 
-// For a time-conditioned model: timesteps (batch), the times t (batch) in its steps.
+// Sets timesteps (batch) of a time-conditioned model: the times t (batch) in its steps.
 void set_timesteps(Batch& batch, const Tensor& t, const PrepareContext& context);
 
-// One uniform number for each of `width` columns of each row; the first row of all has number first_row. Each has a key of its
-// own (seed, stream, step, global row), so a batch may be cut anywhere.
+// Returns one uniform number for each of `width` columns of each row. The first row has the global
+// number first_row. Each row has a key of its own (seed, stream, step, global row), so a batch may
+// be cut anywhere.
 std::vector<float> mask_draws(int64_t batch, int64_t width, int64_t first_row, uint64_t seed,
                               int64_t step);
 
-// Random numbers of the batch itself (array `name`, f32, as many) replace the drawn ones: so tests and scripts choose the
-// noise.
+// Replaces drawn numbers by array `name` of the batch, f32 of the same length, so that tests and
+// scripts choose the noise.
 void inject_draws(const Batch& batch, const char* name, std::vector<float>& draws);
 
-// Fails with invalid_argument unless 0 <= x <= 1 for all of an f32 array.
+// Fails with invalid_argument unless 0 <= x <= 1 for every x of an f32 array.
 void check_unit(const char* name, const Tensor& values);
 
-// Arrays that prepare adds, all zero but targets, which are -1.
+// The arrays that prepare adds. All are 0, except that targets are -1.
 struct TokenCeArrays {
   TokenCeArrays(int64_t batch, int64_t seq, std::span<const int32_t> clean);
-  // `batch` with these in place of its own.
+  // Returns `batch` with these arrays in place of its own.
   Batch added_to(const Batch& batch) const;
 
   Tensor ids, targets, weights, normalizer, t;
 };
 
-// One objective: its name, the schedule it has by default, the rows of its schema
-// "objective:<name>", a maker that takes options of that schema, and what a program must know of
-// it.
+// A row of the table: the name, the default schedule, the rows of the schema "objective:<name>", a
+// maker for options of that schema, and the facts for programs.
 struct ObjectiveEntry {
   std::string name;
   std::string schedule;

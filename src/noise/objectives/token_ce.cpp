@@ -8,7 +8,7 @@
 namespace dllm::noise {
 namespace {
 
-// One entry per target: where the hidden state lies that predicts it.
+// One entry per target, with the index of the hidden state that predicts it.
 struct PackedRows {
   Tensor rows, targets, weights;
   int64_t count = 0;
@@ -46,7 +46,7 @@ PackedRows pack_rows(const Tensor& targets, const Tensor& weights,
   return packed;
 }
 
-// Rows of a batch that gives no normalizer count their targets.
+// Rows of a batch without a normalizer count their targets.
 Tensor default_normalizer(const Tensor& targets) {
   const int64_t batch = targets.shape()[0], seq = targets.shape()[1];
   Tensor counts(DType::f32, {batch});
@@ -86,7 +86,7 @@ Batch token_ce_feed(const model::TokenBatch& rows, const TokenCeSettings& settin
 Loss token_ce_loss(model::Builder& builder, const LossInputs& inputs) {
   const graph::Value hidden = builder.forward(inputs.tokens).hidden; // (batch, seq, hidden)
   const graph::Value flat = graph::reshape(hidden, {hidden.dim(0) * hidden.dim(1), hidden.dim(2)});
-  // Over axis sequence all ranks have the same rows, and share them out.
+  // Over axis sequence all ranks have the same rows and divide them.
   const int64_t ranks = builder.sequence_ranks();
   const auto own = [&](graph::Value x) { return model::dealt_rows(x, ranks); };
   const auto total = [&](graph::Value of_rows) {
@@ -122,7 +122,8 @@ TokenRows token_rows(const Batch& batch, int64_t vocab) {
 
 namespace {
 
-// For scripts and tests: the batch has ids, targets and weights, the objective only the loss.
+// For scripts and tests: the batch has ids, targets and weights, and the objective has only the
+// loss.
 class TokenCe final : public Objective {
 public:
   TokenCe(ScheduleRef schedule, const Options& options) : Objective(std::move(schedule), options) {}

@@ -1,8 +1,10 @@
-// Diffusion with uniform noise (Schiff et al. 2024, UDLM; Sahoo et al. 2025, Duo): with probability 1 - alpha(t) a token
-// becomes any of the vocabulary, so an id does not show whether it is noise, and every position is predicted and may change
-// again. The loss is the continuous-time bound (noise/uniform_nelbo.h), in nats per trainable token. The mask token, where
-// a model has one, is neither noise nor prediction. The decoding policy of the same name samples it. In the updates of
-// `curriculum` noise is the argmax of Gaussian noise, and the model reads its softmax (noise/gaussian_noise.h).
+// Diffusion with uniform noise (Schiff et al. 2024, UDLM; Sahoo et al. 2025, Duo). With probability
+// 1 - alpha(t) a token becomes any token of the vocabulary. An id does not show whether it is
+// noise, so every position is predicted and may change again. The loss is the continuous-time bound
+// (noise/uniform_nelbo.h), in nats per trainable token. The mask token of a model is never noise or
+// a prediction. The decoding policy of the same name samples the model.
+// In the updates of `curriculum` noise is the argmax of Gaussian noise, and the model reads its
+// softmax (noise/gaussian_noise.h).
 
 #include "base/error.h"
 #include "graph/ops.h"
@@ -62,7 +64,7 @@ public:
   Batch feed(const Batch& prepared, const model::ModelConfig& config) const override;
 
 protected:
-  // The noised tokens of prepared rows are the ids.
+  // The ids of prepared rows are the noised tokens.
   std::vector<std::string> prepared_arrays() const override { return {"t"}; }
   std::vector<std::string> raw_arrays() const override {
     return {"positions", "limit", "mask", "keys", "t"};
@@ -70,13 +72,13 @@ protected:
   Loss build_loss(model::Builder& builder, const LossInputs& inputs) const override;
 
 private:
-  // Inside of (0, 1): the bound divides by both ends.
+  // Inside of (0, 1), because the bound divides by both ends.
   static double inside(double alpha) { return std::clamp(alpha, 1e-6, 1.0 - 1e-6); }
   double alpha(double t) const { return inside(schedule_->alpha(t)); }
   double gamma(double t) const {
     return options_.f64("gamma_low") + t * (options_.f64("gamma_high") - options_.f64("gamma_low"));
   }
-  // alpha(t) and its derivative, by the schedule or by Gaussian noise.
+  // alpha(t) and its derivative, of the schedule or of Gaussian noise.
   struct Level {
     double kept = 0, slope = 0;
   };
@@ -105,7 +107,8 @@ private:
   TimeSampler times_;
 };
 
-// The noised token of a clean one; in the curriculum the mixture that stands for it too.
+// Returns the noised token of a clean one. In the curriculum it also sets the mixture that the
+// model reads.
 int32_t Uniform::noised(const RowNoise& noise, int64_t place, int32_t clean, SoftRows& soft) const {
   const auto uniform = [&](int64_t index) {
     return uniform_from_bits(random_bits_at(noise.key, static_cast<uint64_t>(index)));
@@ -152,7 +155,7 @@ Batch Uniform::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
                            static_cast<uint64_t>(global.first + b));
     if (noise.soft) soft.set_alpha(row, noise.level.kept);
     int64_t trained = 0;
-    // With shift 1 nothing stands before position 0: it is given.
+    // With shift 1 no state predicts position 0, so the token there is given.
     for (int64_t i = context.shift; i < rows.seq; ++i) {
       const auto at = static_cast<size_t>(b * rows.seq + i);
       if (!rows.trainable(static_cast<int64_t>(at))) continue;
