@@ -18,26 +18,27 @@ namespace dllm::train {
 
 enum class SaveState { running, written, failed };
 
-// One write at a time. One thread calls; the write runs on another one and shares nothing with the trainer.
+// Runs one write at a time. One thread calls this object. The write runs on another thread and
+// shares nothing with the trainer.
 class BackgroundSave {
 public:
   using Outcome = std::atomic<SaveState>;
 
   BackgroundSave() = default;
-  // Waits. An error that was not reported before goes to the log.
+  // Waits for the write. An unreported error goes to the log.
   ~BackgroundSave();
   BackgroundSave(const BackgroundSave&) = delete;
   BackgroundSave& operator=(const BackgroundSave&) = delete;
 
-  // Waits as wait() does, then starts. what: "checkpoint step_000500", for errors. The thread drops its copy
-  // of `write` before the outcome changes.
+  // Waits as wait() does, then starts `write`. `what` names the write in errors: "checkpoint
+  // step_000500". The thread destroys its copy of `write` before the outcome changes.
   std::shared_ptr<const Outcome> start(std::string what, std::function<void()> write);
-  // Waits until nothing is being written. Fails with the error of the write, once; with that of the task when it is
-  // stopped: the write goes on then.
+  // Waits for the end of the write. Fails with the error of the write, once. A stopped task ends
+  // the wait with the task's error; the write continues.
   void wait(const Task* task = nullptr);
-  // The same; returns the error, null: there is none.
+  // Waits as wait() does, but returns the error of the write; null: no error.
   std::exception_ptr take_error(const Task* task = nullptr);
-  // The same; the error is kept for the next call.
+  // Waits as wait() does, but keeps the error of the write for the next call.
   void wait_until_idle(const Task* task = nullptr);
 
 private:
@@ -46,10 +47,11 @@ private:
   std::mutex mutex_;
   std::condition_variable ended_;
   bool running_ = false;     // guarded by mutex_
-  std::exception_ptr error_; // of the last write, not reported yet; guarded by mutex_
+  std::exception_ptr error_; // unreported error of the last write; guarded by mutex_
   std::string what_;         // of the last write
   std::thread thread_;
-  pid_t process_ = 0; // that started the thread: a forked child has none
+  // The process that started the thread. A forked child does not have the thread.
+  pid_t process_ = 0;
 };
 
 } // namespace dllm::train

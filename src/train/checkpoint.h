@@ -1,6 +1,6 @@
 #pragma once
-// A training run on disk: model in HF form, the optimizer's arrays under HF names,
-// trainer.json, COMMIT last.
+// Saves and restores a training run: the model in Hugging Face form, the optimizer's arrays under
+// Hugging Face names, trainer.json, and COMMIT last.
 
 #include "base/options.h"
 #include "base/task.h"
@@ -10,30 +10,33 @@
 
 namespace dllm::train {
 
-const Schema&
-checkpoint_schema(); // "checkpoint": keep_last, script_state (JSON text), wait, overwrite
+// The schema "checkpoint": keep_last, script_state (JSON text), wait, overwrite.
+const Schema& checkpoint_schema();
 
-// Saves everything a run needs to go on bit for bit into root/step_<n>; returns that path. source may be null. Fails
-// with already_exists when this step is saved already, unless option overwrite is set or gradients are accumulated. Safe
-// to call between any two calls of the trainer, also while gradients are accumulated.
+// Saves a run into root/step_<n>, so that it can continue bit for bit, and returns that path.
+// `source` may be null. Fails with already_exists when this step is saved already, unless option
+// overwrite is set or gradients are accumulated. The call is safe between any two calls of the
+// trainer, also while gradients are accumulated.
 //
-// Option wait = false: returns when a copy of everything is made, and writes it on a thread of its own while training
-// goes on. One such write at a time: the next save waits for it. Until it ends it holds the copy: 4 bytes for each number
-// of the trained weights, the optimizer's arrays, averages and sums (12 a parameter with AdamW); what is written is given
-// back early. Where the engine's memory_limit has no room for that, the save waits all the same. The task stops the copy,
-// not the write. An error of the write is reported once, by the next save, Trainer::sync, the run that started it, or
-// the log when the trainer is destroyed.
+// With option wait = false the call copies everything and returns; a thread writes the copy while
+// training continues. One such write runs at a time, and the next save waits for it.
+// The copy takes 4 bytes per number of trained weights, optimizer arrays, averages and sums (12
+// bytes per parameter with AdamW). Written parts are freed early. Where the engine's memory_limit
+// has no room for the copy, the save waits for the write as with wait = true.
+// The task stops the copy, not the write. An error of the write is reported once: by the next save,
+// by Trainer::sync, by the run that started it, or in the log when the trainer is destroyed.
 std::string save_checkpoint(Trainer& trainer, const BatchSource* source, const std::string& root,
                             const Options& options, Task* task = nullptr);
 
-// Everything is read and checked before anything is changed. Fails with data_loss for a checkpoint
-// that is not whole, with failed_precondition naming what differs when it belongs to another model,
-// objective or optimizer. Options that only shape the rest of the run (lr, schedule, steps, ...)
-// are those of `trainer`; lr, weight_decay and clip changed by set_f64 come back when the options
-// they started from are the same.
+// Restores a trainer and its model. Everything is read and checked before anything changes. Fails
+// with data_loss for an incomplete checkpoint. Fails with failed_precondition, naming the
+// difference, when it belongs to another model, objective or optimizer.
+// Options that only shape the rest of the run (lr, schedule, steps, ...) are those of `trainer`.
+// Values of lr, weight_decay and clip that set_f64 changed are restored when the options that they
+// started from are the same.
 struct Restored {
   int64_t step = 0;
-  std::string script_state; // JSON text, empty when none was saved
+  std::string script_state; // JSON text; empty: none was saved
 };
 Restored restore_checkpoint(Trainer& trainer, BatchSource* source, const std::string& dir,
                             Task* task = nullptr);

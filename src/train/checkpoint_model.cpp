@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char* kBaseFolder = "model";
 
-// "adapter:math", the second part -> "part1_adapter-math".
+// Returns the folder of a part: "adapter:math", the second part -> "part1_adapter-math".
 std::string folder_of(const std::string& part, size_t index) {
   if (part == model::kBasePart) return kBaseFolder;
   std::string name = part;
@@ -42,7 +42,8 @@ bool same_bytes(const Tensor& x, const Tensor& y) {
          std::memcmp(x.bytes(), y.bytes(), static_cast<size_t>(x.byte_size())) == 0;
 }
 
-// A config that cannot be read is damage of the checkpoint, not a mistake of the caller.
+// Reads the config. A config that cannot be read means a damaged checkpoint, not a mistake of the
+// caller.
 model::ModelConfig saved_config(const Source& folder) {
   try {
     return model::read_config(folder);
@@ -154,7 +155,7 @@ void SavedModel::open(const Json& row, const std::string& checkpoint) {
 void SavedModel::check_reference(const Json& row) const {
   const auto name = member<std::string>(row, "name"), address = member<std::string>(row, "address"),
              digest = member<std::string>(row, "digest");
-  if (!model_.parts().has(name)) return; // the list of parts differs, which has an error of its own
+  if (!model_.parts().has(name)) return; // the lists of parts differ, which has its own error
   const std::string hint =
       "load " + address + " as it was, in the same formats, and make the trainer again";
   const bool known = model_.has_origin(name);
@@ -205,7 +206,7 @@ SavedModel::read(const std::vector<size_t>& trained, const Task* task) const {
       made.emplace_back(index, model::upload_joined(engine, entry.spec, read, task));
       continue;
     }
-    // In the form that it has here.
+    // Converts to the type of this model.
     const Tensor saved = model::joined_part(engine, entry.spec, read, task).to(entry.dtype, task);
     const Tensor own =
         engine.processes() == 1 ? entry.buffer->read(task) : entry.buffer->read_part(task);

@@ -1,10 +1,12 @@
 #pragma once
-// The model in a checkpoint: each part by value (a folder) or by reference (the place that it was loaded from). Private
-// to src/train.
+// Stores and reads the model in a checkpoint. Each part is stored by value (a folder) or by
+// reference (the place that it was loaded from). Private to src/train.
 //
-// trainer.json lists the parts: {"name": "base", "stored": "value", "folder": "model"} or {"name": "base", "stored":
-// "reference", "address": "/models/qwen", "digest": "9f86...", "formats": ["f32", "int8"]}. A checkpoint without the list
-// holds the base by value in "model".
+// trainer.json lists the parts:
+//   {"name": "base", "stored": "value", "folder": "model"}
+//   {"name": "base", "stored": "reference", "address": "/models/qwen", "digest": "9f86...",
+//    "formats": ["f32", "int8"]}
+// A checkpoint without the list holds the base by value in "model".
 
 #include "base/json.h"
 #include "model/model.h"
@@ -21,17 +23,19 @@ namespace dllm::train {
 // The model at one moment, as a checkpoint stores it. A part by value has a snapshot.
 class StoredModel {
 public:
-  // A part that `trained` leaves alone and that has an origin is stored by reference.
+  // Stores a part by reference when the part has an origin and `trained` contains none of its
+  // parameters. Stores other parts by value.
   StoredModel(const model::Model& model, const model::Selection& trained, model::SnapshotMode mode,
               model::WriterShares& shares, const Task* task, CopyPool* pool);
 
-  Json list() const; // of the parts, for trainer.json
-  // Files of this process under `folder`; returns their names there. Uses the snapshots up.
+  Json list() const; // the list of parts in trainer.json
+  // Writes the files of this process under `folder` and returns their names there. Consumes the
+  // snapshots.
   std::vector<std::string> write(const std::string& folder, Task* task);
 
 private:
   struct Stored {
-    std::string name, folder; // folder: empty for a reference
+    std::string name, folder; // `folder` is empty for a reference
     model::PartOrigin origin;
     std::vector<std::string> formats; // of the parameters, each once
     std::optional<model::ModelSnapshot> snapshot;
@@ -42,25 +46,26 @@ private:
 // The parts of a checkpoint, opened for reading and compared with the parts of a model.
 class SavedModel {
 public:
-  // Fails with failed_precondition when the model has other parts, other tensors, or when a part by reference has
-  // another origin here; with data_loss for a damaged list.
+  // Opens the parts. Fails with failed_precondition when the model has other parts or tensors, or
+  // another origin of a part by reference. Fails with data_loss for a damaged list.
   SavedModel(const Json& trainer, const std::string& checkpoint, const model::Model& model);
   ~SavedModel();
   SavedModel(SavedModel&&) noexcept;
 
-  // The config of the base; nothing where it is stored by reference.
+  // Returns the config of the base; nothing when the base is stored by reference.
   const std::optional<model::ModelConfig>& config() const { return config_; }
-  // The numbers of parameters, by physical index, where they differ from those of the model. Trained ones come back as
-  // the masters they were, to the bit. Of several processes each reads its parts.
+  // Returns the numbers of parameters to replace, by physical index. These are all trained
+  // parameters, as the f32 masters that they were, and the other parameters whose numbers differ.
+  // With several processes each one reads its parts.
   std::vector<std::pair<size_t, graph::BufferRef>> read(const std::vector<size_t>& trained,
                                                         const Task* task) const;
-  // Fails with failed_precondition where a quantized parameter holds other numbers than the checkpoint: rounding its
-  // numbers again might change them.
+  // Fails with failed_precondition where a quantized parameter holds other numbers than the
+  // checkpoint. Quantizing the saved numbers again could change them.
   void check_quantized(const Task* task) const;
 
 private:
   struct Opened;
-  const Opened* find(const std::string& part) const; // null: by reference
+  const Opened* find(const std::string& part) const; // null: the part is stored by reference
   void open(const Json& row, const std::string& checkpoint);
   void check_reference(const Json& row) const;
   void check_tensors(const Opened& part) const;

@@ -1,5 +1,6 @@
 #pragma once
-// Members of the JSON in a checkpoint, and the error of a checkpoint that is not for this trainer. Private to src/train.
+// Reads members of the JSON in a checkpoint, and fails for a checkpoint of another trainer. Private
+// to src/train.
 
 #include "base/error.h"
 #include "base/json.h"
@@ -12,7 +13,8 @@
 
 namespace dllm::train {
 
-// A member of trainer.json. The file is ours, so a member that is missing or of another type means damage.
+// Returns a member of trainer.json. Only dllm writes the file, so a member that is missing or has
+// another type means damage.
 template <class T> T member(const Json& record, const char* key) {
   const bool there = record.is_object() && record.contains(key);
   const bool fits = there && (!std::is_same_v<T, int64_t> || record.at(key).is_number_integer()) &&

@@ -16,12 +16,14 @@
 namespace dllm::train {
 namespace {
 
-// The value of an option in a checkpoint. One that the option is newer than ran with its default.
+// Returns the value of an option in a checkpoint. An option that is newer than the checkpoint had
+// its default.
 Json saved_value(const Json& saved, const std::string& key, const Json& defaults) {
   return saved.value(key, defaults.value(key, Json(nullptr)));
 }
 
-// A schedule in a checkpoint, with the defaults of options that are newer than it.
+// Returns a schedule of a checkpoint, with the defaults of options that are newer than the
+// checkpoint.
 Json saved_schedule(const Json& saved) {
   const std::string name = saved.is_object() ? saved.value("name", "") : "";
   const std::vector<std::string> known = noise::schedule_names();
@@ -41,7 +43,8 @@ void check_objective(const Json& saved, const noise::Objective& objective) {
   }
 }
 
-// What must be equal for the run to go on bit for bit, the optimizer's own options among it.
+// Checks the values that must be equal for the run to continue bit for bit, including the
+// optimizer's options.
 void check_options(const Json& record, const StepRunner& runner) {
   const Json saved = member<Json>(record, "options"), here = runner.options().to_json();
   const Json defaults = Options(trainer_schema()).to_json();
@@ -58,8 +61,8 @@ void check_options(const Json& record, const StepRunner& runner) {
   check_objective(member<Json>(record, "objective"), *runner.objective());
 }
 
-// What a token sees, which state predicts it, and which token is the mask: the objective made the
-// model so when the run began.
+// Restores attention, shift and mask token, which the objective set in the model when the run
+// began.
 void check_config(const model::ModelConfig& saved, const model::ModelConfig& here) {
   const std::string before = model::attention_name(saved.attention),
                     now = model::attention_name(here.attention);
@@ -102,7 +105,7 @@ Counters read_counters(const Json& record) {
   return counters;
 }
 
-// Values changed by set_f64 come back, unless the options they started from were changed on
+// Restores values that set_f64 changed, unless the options that they started from were changed on
 // purpose.
 Hyper read_hyper(const Json& record, const StepRunner& runner) {
   const Json saved = member<Json>(record, "options");
@@ -130,7 +133,7 @@ void seek(BatchSource* source, const Json& record) {
   }
 }
 
-// The restore is done by then: a file of metrics that cannot be written does not undo it.
+// The restore is complete at this point. A file of metrics that cannot be written does not undo it.
 void rewind_sinks(const Trainer::State& state) {
   const int64_t step = state.runner.counters().step;
   for (const auto& sink : state.sinks) {
@@ -142,7 +145,7 @@ void rewind_sinks(const Trainer::State& state) {
   }
 }
 
-// trainer.json in numbers, compared with the trainer it is for.
+// The numbers of trainer.json, compared with the trainer that is restored.
 struct Record {
   Json json;
   Counters counters;
@@ -183,7 +186,7 @@ Restored restore_checkpoint(Trainer& trainer, BatchSource* source, const std::st
   Trainer::State& state = trainer.state();
   StepRunner& runner = state.runner;
   runner.check_list();
-  // It may be the one that is wanted.
+  // The checkpoint that is still being written may be the one to restore.
   graph::run_on_first(runner.engine(), [&] { state.save.wait_until_idle(task); });
   const store::TransferTask transfers(task);
   graph::Engine& engine = runner.engine();
@@ -194,7 +197,7 @@ Restored restore_checkpoint(Trainer& trainer, BatchSource* source, const std::st
   const Record record = read_record(json, runner);
   if (saved.config()) check_config(*saved.config(), runner.model()->config());
   RestoredState restored;
-  graph::run_on_all(engine, [&] { // each reads its parts
+  graph::run_on_all(engine, [&] { // each process reads its parts
     restored.arrays = read_state(runner, dir, record.accumulated.batches > 0, task);
     restored.weights = saved.read(runner.spec().trained, task);
   });
@@ -204,7 +207,7 @@ Restored restore_checkpoint(Trainer& trainer, BatchSource* source, const std::st
   restored.hyper = record.hyper;
   seek(source, record.json);
 
-  // From here on nothing fails.
+  // The calls after this point do not fail.
   runner.restore(std::move(restored));
   state.restored = true;
   rewind_sinks(state);

@@ -1,4 +1,4 @@
-// Saves a checkpoint: the snapshot, and its write on this thread or on one of its own.
+// Saves a checkpoint: makes the snapshot, and writes it on this thread or on a background thread.
 #include "train/checkpoint.h"
 
 #include "base/error.h"
@@ -75,15 +75,15 @@ Json trainer_json(const StepRunner& runner, const BatchSource* source,
   return made;
 }
 
-// The place of a save that several processes write together; empty: one process writes.
+// The place of a save that several processes write together. Both are null when one process writes.
 struct SharedPlace {
   std::unique_ptr<ckpt::CheckpointWriter> writer; // of the first process
-  std::unique_ptr<ckpt::CheckpointPart> part;     // of another one
+  std::unique_ptr<ckpt::CheckpointPart> part;     // of another process
   std::string id;
   int64_t writers = 1;
 };
 
-// A run at one moment: nothing of it is shared with the trainer when it was copied.
+// A run at one moment. A copied one shares nothing with the trainer.
 struct RunSnapshot {
   std::string root;
   int64_t step = 0;
@@ -101,7 +101,7 @@ struct RunSnapshot {
         state(snapshot_state(runner, mode, shares, task, copies)) {}
 };
 
-// Weights and state of this process; returns the names of the files.
+// Writes weights and state of this process, and returns the names of the files.
 std::vector<std::string> write_arrays(RunSnapshot& run, const std::string& folder, Task* task) {
   make_directories(join_path(folder, "state"));
   std::vector<std::string> names = run.model.write(folder, task);
@@ -110,7 +110,8 @@ std::vector<std::string> write_arrays(RunSnapshot& run, const std::string& folde
   return names;
 }
 
-// What it could not write the first process fails with.
+// Writes the arrays of this process. An error is passed to the first process, whose save fails
+// then.
 void write_part(RunSnapshot& run, Task* task) {
   ckpt::CheckpointPart& part = *run.place.part;
   try {
@@ -136,7 +137,8 @@ std::string write_checkpoint(RunSnapshot& run, Task* task) {
   return writer->commit(run.keep_last, task, parts);
 }
 
-// All processes call it. In an object store, or in a folder that some process does not see, the first one writes alone.
+// Opens the place of a save; all processes call it. In an object store, or in a folder that some
+// process does not see, the first process writes alone.
 SharedPlace open_place(const StepRunner& runner, const std::string& root, const Task* task) {
   graph::Engine& engine = runner.engine();
   SharedPlace place;
@@ -163,7 +165,7 @@ SharedPlace open_place(const StepRunner& runner, const std::string& root, const 
   return place;
 }
 
-// Adds the seconds of its life to the time that training stood still.
+// Adds the seconds of its life to the seconds that training stood still.
 class StallClock {
 public:
   explicit StallClock(Trainer::State& state) : state_(state) {}
@@ -188,7 +190,8 @@ void check_is_new(const StepRunner& runner, const std::string& folder, const Opt
                  folder);
 }
 
-// Whether the engine's limit has room for the copy that a background save holds, a share of each process.
+// Returns true when the engine's limit has room for the copy of a background save, divided by the
+// processes.
 bool has_room_for_copy(const StepRunner& runner, int64_t writers) {
   const int64_t limit = runner.engine().i64("memory_limit");
   if (limit <= 0 || runner.engine().runs_ahead()) return true; // copies are host memory then
@@ -198,7 +201,8 @@ bool has_room_for_copy(const StepRunner& runner, int64_t writers) {
   return runner.engine().i64("memory_used") + bytes / writers <= limit;
 }
 
-// Without it the writer has no copy of what the other processes hold.
+// With several processes the copy is needed, because a writer has no other access to the other
+// processes' arrays.
 model::SnapshotMode mode_of(const StepRunner& runner, bool in_background) {
   return in_background || runner.engine().processes() > 1 ? model::SnapshotMode::copied
                                                           : model::SnapshotMode::keep_shared;
@@ -225,7 +229,7 @@ SaveStart start_save(Trainer& trainer, const BatchSource* source, const std::str
   SharedPlace place = open_place(runner, root, task);
   const bool waits = options.boolean("wait"),
              in_background = !waits && has_room_for_copy(runner, place.writers);
-  if (!waits && !in_background) state.copies = CopyPool(); // nor for the memory of an earlier copy
+  if (!waits && !in_background) state.copies = CopyPool(); // no room for an earlier copy either
   const auto run =
       std::make_shared<RunSnapshot>(runner, std::move(place), mode_of(runner, in_background),
                                     in_background ? &state.copies : nullptr, task);

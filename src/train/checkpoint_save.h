@@ -1,5 +1,5 @@
 #pragma once
-// The start of a save and its end, for runs. Private to src/train.
+// Starts and ends a save, for runs. Private to src/train.
 
 #include "train/background_save.h"
 #include "train/trainer.h"
@@ -13,14 +13,14 @@ namespace dllm::train {
 // A save that was started.
 struct SaveStart {
   int64_t step = 0;
-  std::string dir;                                        // where it is, or will be
-  std::shared_ptr<const BackgroundSave::Outcome> outcome; // null: it is on disk
+  std::string dir;                                        // the folder of the checkpoint
+  std::shared_ptr<const BackgroundSave::Outcome> outcome; // null: it is on disk already
   double stall_seconds = 0;
 };
-// As save_checkpoint.
+// Starts a save. Fails as save_checkpoint does.
 SaveStart start_save(Trainer& trainer, const BatchSource* source, const std::string& root,
                      const Options& options, Task* task = nullptr);
-// Waits for the save before; its error, or null.
+// Waits for the last save and returns its error, or null.
 std::exception_ptr finish_save(Trainer& trainer);
 
 } // namespace dllm::train

@@ -53,7 +53,7 @@ std::string other_line(const Event& event) {
   return {};
 }
 
-// Of the terminal of standard error at this moment: it may have been resized.
+// Returns the width of the terminal of standard error now, because it may have been resized.
 int terminal_columns() {
   constexpr int kUsual = 80;
   winsize size{};
@@ -63,7 +63,8 @@ int terminal_columns() {
   return columns > 0 ? columns : kUsual;
 }
 
-// Mean of the last steps, the latest weighing most: the loss of one batch is mostly noise.
+// A mean over the last steps with the largest weight on the latest. The loss of one batch is mostly
+// noise.
 class MovingMean {
 public:
   double add(double value) {
@@ -96,8 +97,8 @@ public:
     const bool last = progress.total > 0 && progress.done == progress.total;
     if (count_++ % every_ != 0 && !last) return;
     if (terminal_) {
-      // Back to the left edge, line erased. The last column stays free: a full row makes some
-      // terminals begin a new one.
+      // Moves to the left edge and erases the line. The last column stays free, because some
+      // terminals begin a new row after a full one.
       put("\r\x1b[2K" + progress_line(shown, progress, std::max(terminal_columns() - 1, 1)));
       open_ = true;
     } else if (last || progress.seconds >= next_plain_) {
@@ -130,7 +131,7 @@ private:
 
 namespace {
 
-// The larger of the shares of steps and of minutes; negative when nothing is known.
+// Returns the larger of the shares of steps and of minutes; negative: unknown.
 double part_done(const Progress& progress) {
   double part = -1;
   if (progress.total > 0)
@@ -139,7 +140,8 @@ double part_done(const Progress& progress) {
   return std::min(part, 1.0);
 }
 
-// Seconds until the first of steps and minutes is used up; negative when nothing is known.
+// Returns the seconds until the steps or the minutes are used up, whichever comes first; negative:
+// unknown.
 double seconds_left(const Progress& progress) {
   double left = -1;
   if (progress.total > 0 && progress.taken > 0) {
@@ -153,7 +155,8 @@ double seconds_left(const Progress& progress) {
   return left;
 }
 
-// A part of the line. rank: 0 is never left out, then the highest goes first.
+// A part of the line. Parts with rank 0 are never left out; of the others the highest rank is left
+// out first.
 struct Field {
   int rank;
   std::string text;

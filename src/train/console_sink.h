@@ -1,5 +1,5 @@
 #pragma once
-// The progress of a training on standard error. Private to src/train.
+// Prints the progress of a training run on standard error. Private to src/train.
 
 #include "train/sink.h"
 
@@ -11,8 +11,9 @@ namespace dllm::train {
 
 std::unique_ptr<Sink> make_console_sink(int64_t every);
 
-// "step 120 [####....]  24 %  loss 3.214  eta 1:05  12.3k tok/s  lr 2.9e-04": at most `columns`
-// wide; what does not fit is left out, the least important first. columns 0: any width, no bar.
+// Returns a line such as "step 120 [####....]  24 %  loss 3.214  eta 1:05  12.3k tok/s  lr 2.9e-04"
+// of at most `columns` columns. The least important items are left out first when the line is too
+// long. With 0 columns the width is not limited and there is no bar.
 std::string progress_line(const Event& event, const Progress& progress, int columns);
 
 } // namespace dllm::train

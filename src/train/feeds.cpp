@@ -44,8 +44,8 @@ Batch as_part_of_update(const noise::Objective& objective, const Batch& batch,
   return moved;
 }
 
-// Rows [begin, end) of every array that has a row for each of `batch`. "rows" numbers the whole batch, and a mask may
-// be one table for all.
+// Returns rows [begin, end) of every array with one row per row of the batch. "rows" numbers the
+// whole batch, and a mask may be one table for all rows.
 Batch rows_of(const Batch& prepared, int64_t batch, int64_t begin, int64_t end) {
   Batch made;
   for (const auto& [name, array] : prepared) {

@@ -1,5 +1,6 @@
 #pragma once
-// The arrays that the loss of one step reads: noise drawn, rows shared out to the ranks. Private to src/train.
+// Makes the arrays that the loss of one step reads: it draws the noise and divides the rows among
+// the ranks. Private to src/train.
 
 #include "graph/mesh.h"
 #include "model/config.h"
@@ -11,26 +12,29 @@
 
 namespace dllm::train {
 
-// One batch of arrays for each place along the axes that the rows of a batch are cut over, all of equal shapes.
+// One batch of arrays for each place along the axes that cut the rows of a batch. All have equal
+// shapes.
 using Feeds = std::vector<Batch>;
-graph::AxisSet batch_axes(const graph::Mesh& mesh); // data, fsdp and expert, those of several ranks
+// Returns those of the axes data, fsdp and expert that have several ranks.
+graph::AxisSet batch_axes(const graph::Mesh& mesh);
 
-// Where the noise of a batch starts, in an update of several micro-batches: they are rows of one large batch, and draw
-// what that would.
+// The place of a micro-batch in its update. The micro-batches of an update are rows of one large
+// batch and draw the noise of that batch.
 struct UpdatePart {
-  int64_t batches = 0;    // before this one
-  int64_t rows = 0;       // global rows of these
+  int64_t batches = 0;    // micro-batches before this one
+  int64_t rows = 0;       // global rows of the micro-batches before this one
   int64_t of_batches = 1; // option accumulate
 };
 
-// Keys of the noise: it depends on these and on the global row alone.
+// The key of the noise, which depends on the key and the global row alone.
 struct NoiseKey {
   uint64_t seed = 0;
   int64_t step = 0;
 };
 
-// Noise is drawn for the whole batch unless it is prepared, then its rows are cut. part: null for a whole update. Fails with
-// invalid_argument when the rows do not divide by the ranks.
+// Draws noise for the whole batch, unless it is prepared, then cuts its rows. A null `part` means
+// that the batch is a whole update. Fails with invalid_argument when the rows do not divide by the
+// ranks.
 Feeds make_feeds(const noise::Objective& objective, const model::ModelConfig& config,
                  const Batch& batch, const NoiseKey& key, const UpdatePart* part,
                  const graph::Mesh& mesh);

@@ -1,4 +1,4 @@
-// A step that fits the memory it may take: what the backward pass computes again is found by planning.
+// Finds a step that fits its memory. Planning decides which values the backward pass recomputes.
 
 #include "base/error.h"
 #include "graph/engine.h"
@@ -9,7 +9,7 @@
 namespace dllm::train {
 namespace {
 
-// More than any layer keeps.
+// More values than any layer keeps.
 constexpr int64_t kMostRecomputed = 24;
 
 StepGraph build_step_graph(const ProgramSpec& spec, ProgramKind kind, const Batch& feed) {
@@ -50,7 +50,7 @@ FittedStep fitted_step(const ProgramSpec& spec, ProgramKind kind, const Batch& f
     FittedStep step = step_with(tried, kind, feed);
     if (step.peak_bytes <= spec.memory) return step;
     least = std::min(least, step.peak_bytes);
-    if (kind == ProgramKind::apply) break; // has no layers
+    if (kind == ProgramKind::apply) break; // apply has no layers
   }
   fail_with_hint(
       "use a smaller batch or length, accumulate, or optimizer = sgd", Code::resource_exhausted,

@@ -1,4 +1,4 @@
-// Groups of parameters with a learning rate or a weight decay of their own: option groups.
+// Parses option groups: groups of parameters with their own learning rate or weight decay.
 
 #include "train/optimizer.h"
 

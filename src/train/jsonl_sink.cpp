@@ -23,7 +23,7 @@ bool is_undone(std::string_view line, int64_t step) {
   return found != object.end() && found->is_number_integer() && found->get<int64_t>() > step;
 }
 
-// The whole lines of `text` that are not of a step after `step`.
+// Returns the whole lines of `text`, without lines of steps after `step`.
 std::string without_undone_lines(std::string_view text, int64_t step) {
   std::string kept;
   for (size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string_view::npos;
@@ -33,15 +33,17 @@ std::string without_undone_lines(std::string_view text, int64_t step) {
   return kept;
 }
 
-// Drops the lines of steps after `step`, and a last line that a kill cut. The file is replaced in one step: a kill leaves
-// it as it was or without these lines. True when it was replaced: what was open writes into the old one. A link stays one,
-// anything but a regular file is left alone.
+// Removes lines of steps after `step`, and a last line that a kill cut. The file is replaced at
+// once, so a kill leaves the old or the new file. Returns true when the file was replaced; an open
+// handle then writes to the old one. A link stays a link. Anything but a regular file is left
+// alone.
 bool drop_undone_lines(const std::string& path, int64_t step) {
   std::error_code failed;
   if (!std::filesystem::is_regular_file(path, failed)) return false;
   const std::string file = std::filesystem::canonical(path, failed).string();
   if (failed) return false;
-  const std::string text = read_text(file, INT64_MAX); // ours, and as long as the run was
+  // No limit of the size, because dllm wrote this file and a run may be long.
+  const std::string text = read_text(file, INT64_MAX);
   const std::string kept = without_undone_lines(text, step);
   if (kept.size() == text.size()) return false;
   write_file_atomic(file, kept);
@@ -53,8 +55,9 @@ public:
   JsonlSink(const std::string& path, int64_t every, bool append)
       : every_(every), file_(std::make_unique<AppendFile>(path, append)) {}
 
-  // Where the file keeps the front of a cut line, the rest of it stays the first that waits; where that
-  // front is dropped, the whole line waits again.
+  // After a write that was cut in a line, the rest of that line stays first in `waiting_` if the
+  // file keeps its beginning. If the file was replaced without the beginning, the whole line waits
+  // again.
   void rewind(int64_t step) override {
     flush();
     drop_waiting(step);
@@ -87,7 +90,7 @@ public:
 private:
   static constexpr size_t kMostWaiting = size_t{16} << 20; // some 100,000 lines
 
-  // Writes what waits; a line that was cut goes on where it was cut. Answers errno.
+  // Writes the waiting text and returns errno. A line that was cut is continued where it was cut.
   int flush() {
     errno = 0;
     const size_t written = file_->write(waiting_);
@@ -101,7 +104,7 @@ private:
     return number;
   }
 
-  // Lines of steps after `step`; not the rest of a line that is begun.
+  // Removes waiting lines of steps after `step`, but not the rest of a line that is partly written.
   void drop_waiting(int64_t step) {
     const size_t rest = begun_.empty() ? 0 : waiting_.find('\n') + 1;
     const std::string kept = without_undone_lines(std::string_view(waiting_).substr(rest), step);
@@ -120,10 +123,10 @@ private:
   int64_t every_;
   int64_t count_ = 0;
   std::unique_ptr<AppendFile> file_;
-  std::string begun_;   // of the first line that waits: what stands in the file
-  std::string waiting_; // whole lines, but for that
-  int64_t lost_ = 0;    // lines for which there was no room here either
-  bool failed_ = false; // and that was reported
+  std::string begun_;   // the part of the first waiting line that is in the file
+  std::string waiting_; // whole lines, except for that part
+  int64_t lost_ = 0;    // lines that did not fit into waiting_
+  bool failed_ = false; // the last write failed, and its error was reported
 };
 
 } // namespace

@@ -1,5 +1,5 @@
 #pragma once
-// Events as one JSON object a line, appended to a file and written at once. Private to src/train.
+// Appends events to a file, one JSON object per line, without buffering. Private to src/train.
 
 #include "train/sink.h"
 

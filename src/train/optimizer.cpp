@@ -90,7 +90,8 @@ std::vector<OptionSpec> optimizer_options() {
 const Optimizer& optimizer_of(const Options& options) {
   const Optimizer& chosen = find_optimizer(options.str("optimizer"));
   const Json given = options.to_json(), defaults = Options(options.schema()).to_json();
-  // Options that were copied with to_json and set_json have every key: of other optimizers then at its default.
+  // Options that were copied with to_json and set_json have every key. Keys of other optimizers
+  // then have their defaults.
   const bool copied = std::ranges::all_of(
       given.items(), [&](const auto& row) { return options.is_set(row.key()); });
   for (const Optimizer& other : optimizers()) {
@@ -122,10 +123,10 @@ graph::Value at_least_one(graph::Value count) {
 
 namespace {
 
-// 2-norm of all gradients together.
+// Returns the 2-norm of all gradients together.
 graph::Value global_norm(graph::Graph& graph, const std::vector<ParameterInputs>& parameters) {
   graph::Value squares = graph::scalar(graph, 0.0f);
-  std::vector<graph::Value> cut; // sums over the parts of one rank, one for each set of axes
+  std::vector<graph::Value> cut; // sums over the parts of one rank, one sum per set of axes
   for (const ParameterInputs& in : parameters) {
     const graph::Value own = graph::sum_of_squares(in.gradient);
     const graph::AxisSet axes = own.type().axes;
@@ -144,7 +145,7 @@ graph::Value global_norm(graph::Graph& graph, const std::vector<ParameterInputs>
   return graph::sqrt(squares);
 }
 
-// Those of an update that changes nothing.
+// Returns the scalars of an update that changes nothing.
 Tensor neutral_scalars(const Optimizer& optimizer) {
   std::vector<float> neutral;
   for (const StepScalar& scalar : optimizer.scalars) neutral.push_back(scalar.neutral);
@@ -156,7 +157,7 @@ Tensor neutral_scalars(const Optimizer& optimizer) {
 
 namespace {
 
-// The scalars of an optimizer with the rate and weight decay of a group.
+// Returns the scalars of an optimizer with the rate and weight decay of a group.
 graph::Value scalars_of_group(const Optimizer& optimizer, graph::Value scalars,
                               const GroupRate& rate) {
   if (rate == GroupRate{}) return scalars;
@@ -173,7 +174,7 @@ graph::Value scalars_of_group(const Optimizer& optimizer, graph::Value scalars,
   return graph::concat(made, 0);
 }
 
-// What the optimizer makes of the parameters, group by group; results in the order of the parameters.
+// Updates the parameters group by group. The results are in the order of the parameters.
 std::vector<ParameterOutputs> update_groups(const UpdateContext& context,
                                             const Optimizer& optimizer, graph::Value changes,
                                             const std::vector<ParameterInputs>& parameters) {
@@ -205,9 +206,10 @@ std::vector<ParameterOutputs> update_groups(const UpdateContext& context,
 
 } // namespace
 
-// An update that is not finite, or that no target asks for (loss and gradients are 0: every token of the batch is given),
-// runs with neutral scalars and gradient scale 0, which makes every array its own
-// successor: leaving it out costs no second copy of the state.
+// An update is left out when a number is not finite. It is also left out when no target counts:
+// every token of the batch is given, so loss and gradients are 0. The update then runs with neutral
+// scalars and gradient scale 0, which leaves every array unchanged. So no second copy of the state
+// is needed.
 Updated clipped_update(graph::Graph& graph, const Optimizer& optimizer, const Options& options,
                        const UpdateValues& update) {
   const graph::Value one = graph::scalar(graph, 1.0f), zero = graph::scalar(graph, 0.0f);
@@ -218,7 +220,7 @@ Updated clipped_update(graph::Graph& graph, const Optimizer& optimizer, const Op
   if (update.halted.defined())
     next.finite = graph::logical_and(next.finite, graph::equal(update.halted, zero));
 
-  // Weight decay and moments must not move weights that nothing was learned for.
+  // Without a target, weight decay and moments must not move the weights.
   const graph::Value empty =
       graph::logical_and(graph::equal(next.norm, zero), graph::equal(update.loss_sum, zero));
   const graph::Value used = graph::logical_and(next.finite, graph::logical_not(empty));

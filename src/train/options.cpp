@@ -10,7 +10,7 @@
 namespace dllm::train {
 namespace {
 
-// How the rate goes.
+// The options of the learning rate.
 std::vector<OptionSpec> rate_options() {
   return {
       option_f64("lr", 3e-4, 0.0, 10.0, "Peak learning rate."),
@@ -121,7 +121,7 @@ Hyper hyper_of(const Options& options) {
 
 namespace {
 
-// What counts updates means nothing where their number is not known.
+// Fails for options that count updates when the number of updates is unknown.
 void check_by_clock(const Options& options) {
   for (const char* key : {"warmup", "cooldown_start"}) {
     if (options.i64(key) > 0) {

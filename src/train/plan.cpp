@@ -10,7 +10,8 @@
 namespace dllm::train {
 namespace {
 
-// The arrays of the loss for rows of any tokens: a program depends on their shapes alone.
+// Returns the arrays of the loss for rows of arbitrary tokens. A program depends on their shapes
+// alone.
 Batch planned_feed(const noise::Objective& objective, const model::ModelConfig& config,
                    int64_t batch, int64_t length) {
   Batch rows;

@@ -1,11 +1,12 @@
 #pragma once
-// The training step of a config, for plans: the fused program that Trainer would compile.
+// Makes the training step of a config for plans: the fused program that Trainer would compile.
 
 #include "model/plan.h"
 
 namespace dllm::train {
 
-// Options of kind "plan": batch, length, objective, optimizer, remat, activations, memory, ema.
+// Returns the job. It reads these options of kind "plan": batch, length, objective, optimizer,
+// remat, activations, memory, ema.
 model::Job training_job(const std::shared_ptr<graph::Engine>& engine,
                         const model::ModelConfig& config, const Options& options);
 

@@ -12,18 +12,19 @@ bool divides_each_micro_batch(const std::string& compat) {
   return compat == "dllm-jax" || compat == "dllm" || compat == "nano";
 }
 
-// Names are prefixes in state files ("first.<tensor>"), next to those of the trainer's own arrays.
+// Checks the names of state arrays. They are prefixes in state files ("first.<tensor>"), where the
+// trainer's own arrays have names too.
 void check_name(const Optimizer& optimizer, const std::string& name) {
   const bool taken = name == "param" || name == "ema" || name == "sums";
   if (taken || name.empty() || name.find_first_of(".:") != std::string::npos)
     fail(Code::internal, "optimizer {}: no array can be named '{}'", optimizer.name, name);
 }
 
-// The arrays of the optimizer: all parameters of one name, then those of the next name.
+// Returns the arrays of the optimizer: all parameters of one name, then those of the next name.
 void add_optimizer_state(ProgramSpec& spec, const Options& options) {
   const auto& physical = spec.model->params().physical();
   std::vector<StateEntry> declared;
-  std::vector<std::string> names; // in the order in which they were declared first
+  std::vector<std::string> names; // in the order of their first declaration
   for (size_t i = 0; i < spec.trained.size(); ++i) {
     std::ptrdiff_t last = -1;
     for (StateArray& array : spec.optimizer->state(options, physical[spec.trained[i]].spec)) {
@@ -43,7 +44,7 @@ void add_optimizer_state(ProgramSpec& spec, const Options& options) {
   }
 }
 
-// An optimizer that looks at whole matrices cannot update a part of one.
+// Fails for an optimizer that needs whole matrices when a matrix is cut.
 void check_cuts(const ProgramSpec& spec) {
   if (!spec.optimizer->whole_matrices) return;
   for (const size_t index : spec.trained) {
@@ -132,14 +133,14 @@ int64_t state_bytes(const ProgramSpec& spec) {
 
 namespace {
 
-// Attention and shift of the model become those of the objective, so that it decodes, and is saved, as it was trained.
-// What the user chose with the model stays.
+// Sets the attention and shift of the model to the objective's, so that the model decodes and is
+// saved as it was trained. Settings that the user chose with the model stay.
 void set_attention(model::Model& model, const noise::Objective& objective) {
   const model::ModelConfig& config = model.config();
   const model::Origin& origin = model.origin();
   const Options& options = objective.options();
   int shift = objective.shift(config);
-  // A next-token model goes on predicting from the state before a token.
+  // A next-token model still predicts a token from the state before it.
   if (objective.needs_mask_id() && origin.next_token && options.i64("shift") < 0 &&
       options.str("compat") == "none")
     shift = 1;
@@ -147,7 +148,7 @@ void set_attention(model::Model& model, const noise::Objective& objective) {
   model::AttentionKind attention =
       origin.attention_chosen ? config.attention : objective.attention(config);
   if (attention == model::AttentionKind::two_stream)
-    attention = model::AttentionKind::block_causal; // decodes so
+    attention = model::AttentionKind::block_causal; // the attention of decoding
   model.set_attention(attention, shift, options.i64("block_length"));
 }
 
@@ -155,7 +156,7 @@ void set_attention(model::Model& model, const noise::Objective& objective) {
 
 void prepare_model(model::Model& model, const noise::Objective& objective, const Options& options) {
   model::ParamStore& params = model.params();
-  model.reading(objective.other_parts()); // fails for a part that is missing
+  model.reading(objective.other_parts()); // fails for a missing part
   std::set<int64_t> borders;
   for (const std::string& pattern : options.list("freeze"))
     borders.merge(params.borders_of(pattern));

@@ -16,7 +16,8 @@ const model::ParamStore::Physical& trained_parameter(const ProgramSpec& spec, si
   return spec.model->params().physical()[spec.trained[index]];
 }
 
-// A graph, and what each of its inputs and outputs stands for. Names are for people who read the graph.
+// A graph, and the meaning of each of its inputs and outputs. Names are for people who read the
+// graph.
 class StepBuilder {
 public:
   StepBuilder(const char* name, const ProgramSpec& spec)
@@ -24,7 +25,7 @@ public:
 
   graph::Graph& graph() { return *graph_; }
 
-  // The parameters of all parts that the loss reads as inputs, in order.
+  // Adds the parameters of all parts that the loss reads as inputs, in order.
   model::Builder& model_inputs() {
     builder_ = std::make_unique<model::Builder>(*graph_, *spec_.model, spec_.parts);
     builder_->set_remat(spec_.remat);
@@ -39,7 +40,7 @@ public:
     }
     return *builder_;
   }
-  // The trained parameters alone.
+  // Adds the trained parameters as inputs.
   void trained_inputs() {
     for (size_t i = 0; i < spec_.trained.size(); ++i) {
       const model::ParamStore::Physical& entry = trained_parameter(spec_, i);
@@ -68,7 +69,7 @@ public:
   }
 
   const std::vector<Value>& parameters() const { return parameters_; }
-  // Values of one use, in the order of the parameters.
+  // Returns the values of one use, in the order of the parameters.
   std::vector<Value> state_of(StateUse use) const {
     std::vector<Value> made;
     for (size_t i = 0; i < state_.size(); ++i) {
@@ -76,7 +77,7 @@ public:
     }
     return made;
   }
-  // Those of the optimizer for one parameter.
+  // Returns the values of the optimizer for one parameter.
   std::vector<Value> optimizer_state(size_t parameter) const {
     std::vector<Value> made;
     for (size_t i = 0; i < state_.size(); ++i) {
@@ -100,7 +101,8 @@ public:
       state_output(i, next[parameter].state.at(used[parameter]++));
     }
   }
-  // values: in the order of the parameters; none: the program does not write them.
+  // Outputs the parameters. `values` is in the order of the parameters; when it is empty, the
+  // program does not write them.
   void state_outputs(StateUse use, const std::vector<Value>& values) {
     size_t next = 0;
     for (size_t i = 0; i < spec_.state.size() && next < values.size(); ++i) {
@@ -111,8 +113,9 @@ public:
     output({Place::Kind::halted}, "halted", graph::subtract(graph::scalar(*graph_, 1.0f), finite));
   }
 
-  // Ends the graph with the output "numbers"; what is undefined of it is 0. Requests of all processes are summed inside
-  // the program, so that each acts on them after the same step; on one rank the sum is the value itself.
+  // Ends the graph with the output "numbers"; undefined numbers become 0. The program sums the
+  // requests of all processes, so that each process acts on them after the same step. On one rank
+  // the sum is the value itself.
   StepGraph finish(const noise::Loss& loss, Value grad_norm, Value finite) {
     std::vector<Value> row;
     std::vector<std::string> parts;
@@ -163,7 +166,7 @@ private:
   std::vector<Place> inputs_, outputs_;
 };
 
-// Everything that an update reads but the gradients.
+// Adds everything that an update reads except the gradients.
 UpdateValues update_inputs(StepBuilder& step, const ProgramSpec& spec) {
   step.state_inputs(StateUse::optimizer);
   step.state_inputs(StateUse::average);
@@ -191,7 +194,7 @@ void set_gradients(UpdateValues& update, const std::vector<Value>& gradients) {
   for (size_t i = 0; i < gradients.size(); ++i) update.parameters[i].gradient = gradients[i];
 }
 
-// Each rank has the loss of its rows.
+// Sums a number over the ranks, because each rank has the loss of its rows.
 noise::Loss summed_over_ranks(noise::Loss loss) {
   const auto sum = [](Value& value) { value = graph::all_reduce(value, value.type().axes); };
   sum(loss.sum);
@@ -203,7 +206,7 @@ noise::Loss summed_over_ranks(noise::Loss loss) {
   return loss;
 }
 
-// The outputs of an update and of the sums it used up.
+// Outputs the results of an update, and zeros for the sums that it used.
 StepGraph finish_update(StepBuilder& step, const ProgramSpec& spec, const UpdateValues& update,
                         const std::vector<Value>& sums, const noise::Loss& loss) {
   const Updated next = clipped_update(step.graph(), *spec.optimizer, spec.options, update);

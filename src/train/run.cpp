@@ -34,7 +34,7 @@ Event step_event(const Metrics& metrics) {
   return event;
 }
 
-// Batches are made ahead while this lives.
+// Lets the source make batches ahead while this object lives.
 class ReadingAhead {
 public:
   ReadingAhead(BatchSource& source, int64_t most) : source_(source) { source_.start_ahead(most); }
@@ -46,8 +46,9 @@ private:
   BatchSource& source_;
 };
 
-// One run: sends events, acts on the requests of all processes. The event of a step may be sent later
-// than the step is started; before a checkpoint and at the end all events have been sent.
+// One run. It sends events and acts on the requests of all processes. The event of a step may be
+// sent after later steps have started. Before a checkpoint and at the end all events have been
+// sent.
 class Run {
 public:
   Run(Trainer& trainer, BatchSource& source, int64_t steps, const EventFn& fn, Task* task)
@@ -59,7 +60,7 @@ public:
     runner_.on_read([this] { send_step(); });
   }
   ~Run() {
-    if (save_) state_.save.wait_until_idle(); // a run that fails leaves no write of its own behind
+    if (save_) state_.save.wait_until_idle(); // a run that fails leaves no unfinished write
     runner_.on_read(nullptr);
     runner_.set_clock(0);
   }
@@ -92,18 +93,19 @@ public:
   }
 
 private:
-  // What one process requests before a step.
+  // The request of one process before a step.
   struct StepRequest {
-    double clock = 0; // share of the budget of minutes that is used
+    double clock = 0; // used share of the budget of minutes
     int32_t ends = 0;
     int32_t is_cancelled = 0;
-    int64_t step = 0; // of the trainer: where it goes on
+    int64_t step = 0; // step of the trainer
   };
 
   bool in_processes() const { return runner_.engine().processes() > 1; }
 
-  // Of several processes all take the same steps: one that ends ends all, and the clock is that of the first. A step is not
-  // cancelled there; its end is looked at in all of them.
+  // Returns true when another step follows. All processes take the same steps: a process that ends
+  // the run ends it for all, and the clock is the first process's. A step of several processes is
+  // not cancelled; all processes check for the end after it.
   bool goes_on() {
     StepRequest request;
     request.clock = budget_ > 0 ? std::min(seconds() / budget_, 1.0) : 0;
@@ -160,18 +162,19 @@ private:
     return {begin_ + read_, total, seconds(), read_, budget_};
   }
 
-  // So that a callback finds the trainer at the step of its event.
+  // True: the next callback must find the trainer at the step of its event.
   bool wants_sync() const { return sync_every_ > 0 && runner_.counters().step % sync_every_ == 0; }
 
-  // Of this process for the coming step; all processes act on the sum after it.
+  // Sets this process's requests for the next step. All processes act on the sum after the step.
   void make_requests() {
     const int64_t next = runner_.counters().step + 1;
     runner_.request(kStop, should_stop(step_task_) ? 1 : 0);
     runner_.request(kCheckpoint, save_every_ > 0 && next % save_every_ == 0 ? 1 : 0);
   }
 
-  // False when the task stopped the step before the update began: it did not happen. Micro-batches
-  // that were added stay; the batch that was being worked on is the next one again.
+  // Takes a step. Returns false when the task stopped the step before the update began; the step is
+  // then undone. Micro-batches that were added stay, and the current batch becomes the next one
+  // again.
   bool take_step() {
     const int64_t batches = runner_.options().i64("accumulate");
     const bool whole = batches == 1 && trainer_.accumulated() == 0;
@@ -192,7 +195,7 @@ private:
     return false;
   }
 
-  // Returns false for the exception by which the task stops the work; others are thrown.
+  // Runs `work`. Returns false for the exception of a stopped task, and rethrows other exceptions.
   template <class F> bool finished(const F& work) {
     try {
       work();
@@ -222,7 +225,8 @@ private:
 
   void save() { start(runner_.options().boolean("save_wait")); }
 
-  // Nothing is being written when this returns. A checkpoint that failed in the background does not stop the last one.
+  // Saves the last checkpoint; no write runs after it. An earlier checkpoint that failed in the
+  // background does not prevent the last one.
   void save_last() {
     if (!saves()) return;
     const std::exception_ptr earlier = finish_save(trainer_);
@@ -236,16 +240,16 @@ private:
     Options options(checkpoint_schema());
     options.set_i64("keep_last", runner_.options().i64("keep_last"));
     options.set_i64("wait", wait ? 1 : 0);
-    options.set_i64("overwrite",
-                    1); // a run that goes on from an older checkpoint passes its former ones
+    // A run from an older checkpoint replaces the later checkpoints of the earlier run.
+    options.set_i64("overwrite", 1);
     const SaveStart next = start_save(trainer_, &source_, runner_.options().str("root"), options);
-    look_at_save(); // the one before has ended
+    look_at_save(); // the last save has ended
     saved_step_ = runner_.counters().step;
     save_ = next;
     look_at_save();
   }
 
-  // Sends the event of a save that is on disk; fails when it could not be written.
+  // Sends the event of a save that is on disk. Fails when it could not be written.
   void look_at_save() {
     if (!save_) return;
     const SaveState now = save_->outcome == nullptr
@@ -265,8 +269,8 @@ private:
     send(step_event(runner_.metrics()));
   }
 
-  // A step is done when a sink could not write it: the run ends after it, with its checkpoint, and fails then. The
-  // callback gets the event of the step.
+  // Calls all sinks. When a sink cannot write a step, the step is complete and its callback is
+  // called. The run then ends with a checkpoint and fails.
   template <class F> void each_sink(F&& f) {
     for (const auto& sink : state_.sinks) {
       try {
@@ -280,7 +284,8 @@ private:
     each_sink([](Sink& sink) { sink.finish(); });
   }
 
-  // A callback that returned stop gets no further step; sinks do: these steps were taken too.
+  // After a callback returned stop it gets no more steps. Sinks do, because these steps were taken
+  // too.
   void send(const Event& event) {
     each_sink([&](Sink& sink) { sink.write(event, progress()); });
     if (!fn_ || (stopped_ && event.kind() == EventKind::train_step)) return;
@@ -300,19 +305,19 @@ private:
   int64_t steps_;
   const EventFn& fn_;
   Task* task_;
-  Task* step_task_;           // of the work of a step; null: it runs to its end
+  Task* step_task_; // of the work of a step; null: the step runs to its end
   int64_t cancelled_by_ = -1; // the first process whose task was cancelled
   static constexpr int64_t kUnknown = int64_t{1} << 40;         // more steps than any run takes
   const double budget_ = 60 * runner_.options().f64("minutes"); // seconds
   Clock::time_point start_ = Clock::now();
   const int64_t begin_ = runner_.counters().step;
   int64_t save_every_ = 0, sync_every_ = 0; // steps; 0: never
-  int64_t done_ = 0;                        // started
-  int64_t read_ = 0;                        // read, their events sent
+  int64_t done_ = 0; // started steps
+  int64_t read_ = 0; // steps that were read and whose events were sent
   int64_t saved_step_ = -1;
-  std::optional<SaveStart> save_; // whose event was not sent yet
+  std::optional<SaveStart> save_; // a save whose event was not sent yet
   bool stopped_ = false;
-  std::exception_ptr sink_error_; // the first
+  std::exception_ptr sink_error_; // the first error
 };
 
 } // namespace
@@ -348,7 +353,8 @@ double Trainer::eval(BatchSource& source, int64_t max_batches, Task* task) {
   Event event(EventKind::eval);
   event.set("step", state.runner.counters().step).set("loss", total.mean());
   event.set("stderr", count > 1 ? std::sqrt(spread / (count - 1) / count) : 0.0);
-  // Comparable between tokenizers, which the loss of a token is not; and between objectives, where it is a likelihood.
+  // Bits per byte, unlike the loss of a token, is comparable between tokenizers. Where it is a
+  // likelihood it is also comparable between objectives.
   const bool bounds = state.runner.objective()->bounds_likelihood();
   const double bytes = bounds ? source.bytes_per_token() : 0;
   if (bytes > 0) event.set("bits_per_byte", total.mean() / std::numbers::ln2 / bytes);

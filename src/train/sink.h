@@ -1,5 +1,5 @@
 #pragma once
-// Places that the events of a trainer are written to. Private to src/train.
+// A sink: a place that the events of a trainer are written to. Private to src/train.
 
 #include "base/log.h"
 #include "base/options.h"
@@ -10,28 +10,29 @@
 
 namespace dllm::train {
 
-// How far a training is, steps before this run included.
+// The progress of a training run. Steps before this run count as done.
 struct Progress {
   int64_t done = 0;
-  int64_t total = 0;  // 0: not known
+  int64_t total = 0;  // 0: unknown
   double seconds = 0; // since this run began
   int64_t taken = 0;  // steps of this run
-  double budget = 0;  // seconds this run may take; 0: any
+  double budget = 0;  // seconds that this run may take; 0: any number
 };
 
 class Sink {
 public:
   virtual ~Sink() = default;
-  // Fails once when the place takes no more; what is not written is kept and tried again with the
-  // next event, without another error.
+  // Writes an event. Fails once when the sink takes no more data. Unwritten data is kept, and the
+  // next event tries to write it again without another error.
   virtual void write(const Event& event, const Progress& progress) = 0;
-  // The run ended: a progress line is closed. Fails when lines are still kept.
+  // Ends the run and closes a progress line. Fails when unwritten data is left.
   virtual void finish() {}
-  // Training goes on from this step: what was written, or is kept, of later ones did not happen.
+  // Continues training from this step. Lines of later steps, written or kept, are removed.
   virtual void rewind(int64_t /*step*/) {}
 };
 
-// "jsonl" (target: a file) or "console" (standard error). Fails with not_found for another kind.
+// Makes a sink of kind "jsonl" (target: a file) or "console" (standard error). Fails with not_found
+// for another kind.
 std::unique_ptr<Sink> make_sink(const std::string& kind, const std::string& target,
                                 const Options& options);
 

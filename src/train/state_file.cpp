@@ -19,7 +19,7 @@ bool is_saved(const StateEntry& entry, bool with_sums) {
   return entry.use != StateUse::sum || with_sums;
 }
 
-// The state files of a checkpoint, one of each process that wrote it.
+// The state files of a checkpoint, one for each process that wrote it.
 class StateFiles {
 public:
   explicit StateFiles(const std::string& checkpoint) {
@@ -120,8 +120,8 @@ void write_state(StateSnapshot& snapshot, const std::string& path, Task* task) {
     by_name[tensor.name] = tensor;
   }
   ckpt::SafetensorsWriter writer(path, specs);
-  // Each stack is read once: the tensors of a name stand together in the file, those of a stack do not, so the host
-  // holds the stacks of one name.
+  // Each stack is read once. In the file the tensors of a name are consecutive, but not those of a
+  // stack. So the host holds the stacks of one name.
   std::map<size_t, std::vector<Tensor>> stacks; // by entry
   std::string name;
   for (const ckpt::TensorSpec& next : writer.order()) {

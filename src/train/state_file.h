@@ -1,6 +1,6 @@
 #pragma once
-// The arrays of a trainer in a checkpoint: one logical tensor for each Hugging Face name and array, so that any physical
-// layout can read them. Private to src/train.
+// Writes and reads the arrays of a trainer in a checkpoint. There is one logical tensor for each
+// Hugging Face name and array, so any physical layout can read them. Private to src/train.
 
 #include "graph/engine.h"
 #include "model/save.h"
@@ -14,7 +14,7 @@
 
 namespace dllm::train {
 
-// One logical tensor of one array: "first.model.norm.weight".
+// One logical tensor of one array, such as "first.model.norm.weight".
 struct StateTensor {
   std::string name;
   size_t entry = 0; // index into ProgramSpec::state
@@ -24,30 +24,34 @@ struct StateTensor {
   int64_t writer = 0; // the process that writes it
 };
 
-// Everything there is to save: arrays of the optimizer, averages where they are kept, sums with `with_sums`.
+// Returns the tensors to save: the optimizer's arrays, the averages if there are any, and with
+// `with_sums` the sums.
 std::vector<StateTensor> state_tensors(const ProgramSpec& spec, bool with_sums);
 
-// The arrays at one moment. copied: in storage of their own, so that training may go on; keep_shared: those of the
-// trainer, until it takes its next step.
+// The arrays at one moment. copied: they have their own storage, and training may continue.
+// keep_shared: they are the trainer's arrays, valid until its next step.
 struct StateSnapshot {
   std::vector<StateTensor> tensors;
-  std::vector<StateEntry> entries;         // as ProgramSpec::state
-  std::vector<graph::BufferRef> buffers;   // by entry: keep_shared
-  std::vector<std::vector<Tensor>> copies; // by entry: copied; of several processes by layer
+  std::vector<StateEntry> entries;       // in the order of ProgramSpec::state
+  std::vector<graph::BufferRef> buffers; // by entry: keep_shared
+  // By entry, for copied; by layer with several processes.
+  std::vector<std::vector<Tensor>> copies;
   int64_t process = 0, writers = 1;
 };
 StateSnapshot snapshot_state(const StepRunner& runner, model::SnapshotMode mode,
                              model::WriterShares& shares, const Task* task,
                              CopyPool* pool = nullptr);
-// The file of a writer in a checkpoint: "state/rank_003.safetensors".
+// Returns the file of a writer in a checkpoint: "state/rank_003.safetensors".
 std::string state_file(int64_t writer);
-// Writes the arrays of this process. Uses the snapshot up: the arrays of a name are given back when they are written.
+// Writes the arrays of this process. Consumes the snapshot: the arrays of a name are freed after
+// they are written.
 void write_state(StateSnapshot& snapshot, const std::string& path, Task* task);
-// layout.json: global shapes; which file has which array.
+// Returns the text of layout.json: global shapes, and the file of each array.
 std::string layout_text(const StateSnapshot& snapshot);
 
-// The arrays of the state files of a checkpoint in the order of ProgramSpec::state, in physical layout; sums are null without
-// `with_sums`. Fails with failed_precondition naming a tensor that is missing or has another shape.
+// Reads the arrays of a checkpoint's state files, in the order of ProgramSpec::state and in
+// physical layout. Sums are null without `with_sums`. Fails with failed_precondition, naming the
+// tensor, when one is missing or has another shape.
 std::vector<graph::BufferRef> read_state(const StepRunner& runner, const std::string& checkpoint,
                                          bool with_sums, const Task* task);
 

@@ -1,5 +1,5 @@
 #pragma once
-// The numbers that a training step reports by name, one row each.
+// The numbers that a training step reports by name, with one row per number.
 
 #include <map>
 #include <span>
@@ -16,12 +16,12 @@ struct StepMetrics {
 struct StepMetric {
   const char* name;
   double StepMetrics::*member;
-  const char* unit;        // "": a number without a unit
+  const char* unit;        // "": the number has no unit
   bool is_integer = false; // in events and files
 };
 
 std::span<const StepMetric> step_metrics();
-// By name; an objective adds the parts of its loss.
+// Returns the metrics by name. StepRunner adds the parts of an objective's loss.
 std::map<std::string, double> named_metrics(const StepMetrics& metrics);
 
 } // namespace dllm::train

@@ -1,4 +1,4 @@
-// The numbers of steps that were started: when they are read, what they change and what is reported.
+// Reads the results of started steps, changes the counters and publishes the metrics.
 
 #include "base/error.h"
 #include "train/step_metrics.h"
@@ -11,7 +11,7 @@ namespace dllm::train {
 // Steps and micro-batches that may be unread between two calls of the trainer.
 constexpr size_t kMostUnread = 2;
 
-// What a step did, in numbers for people.
+// The results of a step that are reported.
 struct StepRunner::Finished {
   double loss = 0, grad_norm = 0, seconds = 0, flops = 0;
   std::map<std::string, std::pair<double, double>> parts;
@@ -30,8 +30,8 @@ void StepRunner::read_all() {
   while (!in_flight_.empty()) read_oldest();
 }
 
-// Of the oldest step. A device that failed took the arrays with it, and the weights when one of the runs in flight
-// writes them.
+// Reads the results of the oldest step. A device that failed has lost the arrays, and also the
+// weights when one of the runs in flight writes them.
 StepNumbers StepRunner::read_numbers() {
   try {
     return in_flight_.front().program->read(*in_flight_.front().numbers);
@@ -116,7 +116,7 @@ void StepRunner::publish(const InFlight& step, const Finished& done) {
   metrics_.set(values);
 }
 
-// The program left out this update and all that were started after it: none of them counts.
+// Undoes this update and all updates that were started after it, which the program left out.
 void StepRunner::halt(const InFlight& step, const Finished& done) {
   counters_ = step.before;
   in_flight_.clear();

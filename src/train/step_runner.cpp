@@ -15,14 +15,14 @@ namespace {
 
 constexpr size_t kKeptPrograms = 8;
 
-// Whether arrays of so many bytes fit under the engine's limit once the state before is dropped.
+// Returns true when arrays of `bytes` bytes fit under the engine's limit after `before` is dropped.
 bool fits_without(const model::Model& model, const model::Model::Backup& before, int64_t bytes) {
   const int64_t limit = model.engine().i64("memory_limit");
   const int64_t used = model.engine().i64("memory_used");
   return limit > 0 && used - model.params().bytes_only_in(before.params) + bytes <= limit;
 }
 
-// Tokens of a batch; padding (segment 0) is not counted.
+// Counts the tokens of a batch without padding (segment 0).
 int64_t count_tokens(const Batch& batch) {
   const Tensor* segments = batch.find("segments");
   if (segments == nullptr || segments->dtype() != DType::i32) return batch.at("ids").count();
@@ -144,7 +144,7 @@ std::vector<float> StepRunner::scalars() const {
   return made;
 }
 
-// Seconds until a step is read are those of all steps that were in flight with it.
+// Begins a step. The seconds until it is read are shared by all steps that were in flight with it.
 StepRunner::InFlight StepRunner::begin(ProgramKind kind) const {
   InFlight step;
   step.kind = kind;
@@ -152,11 +152,11 @@ StepRunner::InFlight StepRunner::begin(ProgramKind kind) const {
   step.start = std::chrono::steady_clock::now();
   step.share = 1.0 / static_cast<double>(1 + in_flight_.size());
   const double lr = hyper().lr * rate_.factor(counters_.updates, clock_);
-  step.lr = static_cast<double>(static_cast<float>(lr)); // as the program takes it
+  step.lr = static_cast<double>(static_cast<float>(lr)); // rounded as in the program
   return step;
 }
 
-// The program is compiled when the feed has a new shape.
+// Starts a run. The program is compiled when the feed has a new shape.
 void StepRunner::launch(InFlight& step, const Feeds& feeds, const std::vector<float>& scalars,
                         const Task* task) {
   check_task(task);
@@ -219,7 +219,7 @@ void StepRunner::start_accumulate(const Batch& batch, const Task* task) {
   push(std::move(step));
 }
 
-// The update is divided by what all its micro-batches counted: they are read first.
+// Reads all micro-batches first, because the update is divided by the sum of their counts.
 void StepRunner::start_apply(const Task* task) {
   read_all();
   if (accumulated_.batches == 0)

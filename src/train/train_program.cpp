@@ -11,8 +11,8 @@
 namespace dllm::train {
 namespace {
 
-// The parameters of the model during one run: those that it writes are taken out of the store, and go back when this
-// object is destroyed, unless they are lost.
+// The parameters of the model during one run. Parameters that the run writes are taken out of the
+// store. They are returned when this object is destroyed, unless they are lost.
 class ParameterTurn {
 public:
   ParameterTurn(model::ParamStore& store, std::span<const size_t> written, const Task* task)
@@ -68,8 +68,8 @@ TrainProgram::TrainProgram(const ProgramSpec& spec, ProgramKind kind, const Batc
       donated_params_.push_back(inputs_[i].index);
   }
   if (const Tensor* rows = feed.find(noise::kHeadRows)) {
-    // The head multiplies once forward, once again for the gradients, which take two products; an engine may do with
-    // less.
+    // The head has one product forward, the same one again for the gradients, and two products of
+    // gradients. An engine may need fewer.
     constexpr double kHeadProducts = 4;
     const model::ModelConfig& config = spec.model->config();
     head_rows_ = static_cast<double>(rows->count());
@@ -82,7 +82,7 @@ TrainProgram::TrainProgram(const ProgramSpec& spec, ProgramKind kind, const Batc
 
 graph::BufferRef TrainProgram::run(const Operands& operands, const Task* task) const {
   using Kind = Place::Kind;
-  // What is made for this run alone may fail, and comes first.
+  // Calls that make data for this run alone may fail, and come first.
   std::vector<graph::BufferRef> fresh(inputs_.size());
   for (size_t i = 0; i < inputs_.size(); ++i) {
     switch (inputs_[i].kind) {
@@ -119,7 +119,7 @@ graph::BufferRef TrainProgram::run(const Operands& operands, const Task* task) c
   try {
     outputs = arguments.run(task, graph::StopRule::before_overwrite);
   } catch (const graph::StateLost& error) {
-    // A run that was given no weights has written into none.
+    // A run that was given no weights has written to none.
     if (!donated_params_.empty()) turn.set_lost(error.text());
     throw;
   }

@@ -81,7 +81,7 @@ double Trainer::metric(const std::string& key) const {
 
 namespace {
 
-// What the optimizer keeps in addition to the weights.
+// Describes the optimizer's state.
 Json describe_optimizer(const ProgramSpec& spec) {
   Json made = {
       {"name", spec.optimizer->name}, {"arrays", Json::array()}, {"scalars", Json::array()}};

@@ -1,5 +1,5 @@
 #pragma once
-// What a trainer has in addition to its steps. Private to src/train.
+// The state of a trainer in addition to its StepRunner. Private to src/train.
 
 #include "model/model.h"
 #include "noise/evaluate.h"
@@ -23,10 +23,10 @@ struct Trainer::State {
   StepRunner runner;
   noise::LossRunner evaluator;
   std::vector<std::unique_ptr<Sink>> sinks;
-  bool restored = false;    // from a checkpoint
-  double stall_seconds = 0; // that training stood still for saves
-  CopyPool copies;          // of saves in the background
-  BackgroundSave save;      // waits first when this goes
+  bool restored = false;    // the trainer was restored from a checkpoint
+  double stall_seconds = 0; // seconds that training stood still for saves
+  CopyPool copies;          // copies for background saves
+  BackgroundSave save;      // last member: its destructor waits for the write first
 };
 
 } // namespace dllm::train

@@ -1,9 +1,10 @@
-// Adafactor (Shazeer & Stern 2018, algorithms 4 and 5, as optax computes it): the second moment of a matrix is kept as
-// the means of its rows r and of its columns c,
+// Adafactor (Shazeer & Stern 2018, algorithms 4 and 5, as optax computes it). The second moment of
+// a matrix is kept as the means of its rows r and of its columns c:
 //   d_t = 1 - t^-decay,  V = d_t V + (1 - d_t)(g^2 + 1e-30),  V_ij = r_i c_j / mean(r),
-//   u = g / sqrt(V),  u <- u / max(1, rms(u) / clip),  p <- p - lr max(1e-3, rms(p)) u - lr weight_decay p.
-// Vectors and small matrices keep all of V. rms and means are those of a logical tensor. compat = dllm-jax: p loses
-// weight_decay p whatever lr is.
+//   u = g / sqrt(V),  u <- u / max(1, rms(u) / clip),
+//   p <- p - lr max(1e-3, rms(p)) u - lr weight_decay p.
+// Vectors and small matrices keep all of V. rms and means are taken over a logical tensor. With
+// compat = dllm-jax p loses weight_decay p, which does not depend on lr.
 
 #include "graph/ops.h"
 #include "train/optimizers/table.h"
@@ -19,7 +20,8 @@ enum AdafactorScalar { kFactorLr, kFactorKeep, kFactorNew, kFactorWeightDecay };
 
 constexpr float kSquareFloor = 1e-30f;   // epsilon 1 of the paper
 constexpr float kParameterFloor = 1e-3f; // epsilon 2
-// Below every mean that an update leaves: an update that is left out divides no 0 by 0.
+// Smaller than every mean of a real update, so that an update that is left out does not divide 0 by
+// 0.
 constexpr float kMeanFloor = 1e-37f;
 
 bool is_factored(const Options& options, const model::ParamSpec& parameter) {
@@ -43,8 +45,8 @@ std::vector<double> adafactor_scalars(const Options& options, const UpdateInfo& 
   return {info.lr, 1.0 - fresh, fresh, info.weight_decay};
 }
 
-// The part of a value that belongs to one logical tensor of every layer. Experts are an axis of their own: they stay
-// together.
+// The part of a value that belongs to one logical tensor of every layer. Experts have their own
+// axis and stay together.
 struct TensorRows {
   int64_t axis = 0; // of the rows in the parameter
   int64_t begin = 0, end = 0;
@@ -147,7 +149,7 @@ private:
     return graph::multiply(by_row, graph::reshape(inverse_root(column), wide));
   }
 
-  // One logical tensor after its step.
+  // Returns one logical tensor after its step.
   Value moved(const ParameterInputs& in, Value p, Value direction) const {
     const Value one = graph::scalar(context_.graph, 1.0f);
     const auto clip = static_cast<float>(context_.options.f64("factor_clip"));
@@ -194,7 +196,7 @@ Optimizer adafactor() {
               option_bool("factor_relative", true,
                           "Adafactor's lr is a share of the root mean square of each tensor."),
           },
-      // With these and a gradient of 0 the moments are kept.
+      // With these scalars and a gradient of 0 the moments are kept.
       .scalars =
           {
               {"lr", 0.0f},

@@ -1,4 +1,5 @@
-// AdamW (Loshchilov & Hutter 2019, algorithm 2): m and v are running means of the gradient and of its square,
+// AdamW (Loshchilov & Hutter 2019, algorithm 2). m and v are running means of the gradient and of
+// its square:
 //   m <- beta1 m + (1 - beta1) g,  v <- beta2 v + (1 - beta2) g^2,
 //   p <- p - lr (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay p).
 
@@ -26,7 +27,7 @@ std::vector<double> adamw_scalars(const Options& options, const UpdateInfo& info
           1.0 - std::pow(beta2, t)};
 }
 
-// One operation a parameter: it reads and writes each array once.
+// Updates a parameter with one operation, which reads and writes each array once.
 std::vector<ParameterOutputs> adamw_graph(const UpdateContext& context,
                                           std::span<const ParameterInputs> parameters) {
   const graph::Value scalars =
@@ -51,7 +52,7 @@ Optimizer adamw() {
               option_f64("beta2", 0.95, 0.0, 0.999999, "AdamW's decay of the second moment."),
               option_f64("eps", 1e-8, 1e-20, 1.0, "AdamW's epsilon, outside the root."),
           },
-      // In the order of graph::adamw_update.
+      // The scalars are in the order of graph::adamw_update.
       .scalars =
           {
               {"lr", 0.0f},

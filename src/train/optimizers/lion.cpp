@@ -1,6 +1,9 @@
-// Lion (Chen et al. 2023, algorithm 2): the sign of a mix of momentum and gradient, and decoupled weight decay,
-//   u = sign(beta1 m + (1 - beta1) g),  p <- p - lr (u + weight_decay p),  m <- beta2 m + (1 - beta2) g.
-// One array a parameter. Its lr is 3 to 10 times smaller, its weight decay as much larger, than AdamW's.
+// Lion (Chen et al. 2023, algorithm 2) takes the sign of a mix of momentum and gradient, with
+// decoupled weight decay:
+//   u = sign(beta1 m + (1 - beta1) g),  p <- p - lr (u + weight_decay p),
+//   m <- beta2 m + (1 - beta2) g.
+// It keeps one array per parameter. Compared with AdamW its lr is 3 to 10 times smaller, and its
+// weight decay is larger by the same factor.
 
 #include "graph/ops.h"
 #include "train/optimizers/table.h"
@@ -51,7 +54,7 @@ Optimizer lion() {
                          "Lion's share of the momentum in a step."),
               option_f64("lion_beta2", 0.99, 0.0, 0.999999, "Lion's decay of the momentum."),
           },
-      // With these and a gradient of 0 the momentum is kept: 1 of the old, 0 of the new.
+      // With these scalars and a gradient of 0 the momentum is kept: 1 of the old, 0 of the new.
       .scalars =
           {
               {"lr", 0.0f},

@@ -1,9 +1,10 @@
-// Muon (Jordan 2024, github.com/KellerJordan/Muon): the momentum of every matrix of a layer is made nearly orthogonal
-// by five Newton-Schulz steps of odd degree 5,
+// Muon (Jordan 2024, github.com/KellerJordan/Muon). Five Newton-Schulz steps of odd degree 5 make
+// the momentum of every matrix of a layer nearly orthogonal:
 //   m <- mu m + g,  X = d / |d| with d = g + mu m (Nesterov) or m,
 //   X <- a X + (b X X' + c (X X')^2) X,  p <- p - lr (s X + weight_decay p).
-// s makes a step as large as AdamW's, 0.2 sqrt(max(out, in)) (Liu et al. 2025), so that both share lr; or is
-// sqrt(max(1, out / in)) (Jordan 2024). Embeddings, the head, norms, biases, routers and adapters are AdamW's.
+// With s = 0.2 sqrt(max(out, in)) (Liu et al. 2025) a step is as large as AdamW's, so that both
+// share lr. The other choice is s = sqrt(max(1, out / in)) (Jordan 2024). AdamW updates embeddings,
+// the head, norms, biases, routers and adapters.
 
 #include "graph/ops.h"
 #include "train/optimizers/table.h"
@@ -34,7 +35,7 @@ std::vector<StateArray> muon_state(const Options& options, const model::ParamSpe
   return muon_rest().state(options, parameter);
 }
 
-// AdamW's, then the momentum.
+// AdamW's scalars come first, then the momentum.
 std::vector<StepScalar> muon_scalar_names() {
   std::vector<StepScalar> names = muon_rest().scalars;
   names.push_back({"momentum", 1.0f});
@@ -47,7 +48,7 @@ std::vector<double> muon_scalars(const Options& options, const UpdateInfo& info)
   return made;
 }
 
-// x (.., m, n) over its norm, singular values moved to about 1.
+// Divides x (.., m, n) by its norm and moves its singular values to about 1.
 Value orthogonal(Value x) {
   graph::Graph& graph = *x.graph;
   const int64_t rank = x.rank();
@@ -84,7 +85,7 @@ ParameterOutputs muon_step(const UpdateContext& context, const ParameterInputs& 
   Value direction = momentum;
   if (context.options.boolean("muon_nesterov"))
     direction = graph::add(gradient, graph::multiply(momentum, mu));
-  // Logical tensors that share a stack are orthogonal each; experts are an axis of their own.
+  // Each logical tensor of a stack is made orthogonal by itself; experts have their own axis.
   std::vector<Value> parts;
   const int64_t rows = direction.rank() - 2, in_size = direction.dim(rows + 1);
   const bool whole = in.layout->element.rank() > 2 || in.layout->pieces.size() == 1;

@@ -1,7 +1,7 @@
-// Stochastic gradient descent, with momentum mu (Polyak 1964) in Nesterov's form (1983) where wanted, and decoupled
-// weight decay (Loshchilov & Hutter 2019, algorithm 1):
+// Stochastic gradient descent with momentum mu (Polyak 1964), optionally in Nesterov's form (1983),
+// and with decoupled weight decay (Loshchilov & Hutter 2019, algorithm 1):
 //   m <- mu m + g,  d = m, or g + mu m (Nesterov),  p <- p - lr (d + weight_decay p).
-// Without momentum d = g, and nothing is kept.
+// Without momentum d = g, and no array is kept.
 
 #include "base/error.h"
 #include "graph/ops.h"
