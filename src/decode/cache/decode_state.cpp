@@ -11,9 +11,9 @@
 namespace dllm::decode {
 namespace {
 
-constexpr int64_t kCapacityStep = 64; // the attention kernel's tiles are counted from key 0
+constexpr int64_t kCapacityStep = 64; // tiles of the attention kernel are counted from key 0
 
-// Equal tokens at the front, cut at an edge that both spans have there.
+// Returns the number of equal tokens at the front, rounded down to an edge of both spans.
 int64_t common_edge(std::span<const int32_t> kept, const AttentionSpan& kept_span,
                     std::span<const int32_t> known, const AttentionSpan& span) {
   if (!(kept_span == span) || !span.is_exact()) return 0;
@@ -39,7 +39,8 @@ std::vector<int64_t> DecodeState::used_rows() const {
   return used;
 }
 
-// The last border at most `end` from whose tokens a pass can go on.
+// Returns the last edge, at most `end`, from which a pass can go on. With saved slots it is `shift`
+// positions after a snapshot.
 int64_t DecodeState::saved_edge(const Row& row, int64_t end) const {
   if (!saves_) return end;
   int64_t edge = 0;
@@ -59,7 +60,8 @@ int64_t DecodeState::best_row(std::span<const int32_t> known, const AttentionSpa
     if (row.used) continue;
     const int64_t edge =
         row.kind == kind ? saved_edge(row, common_edge(row.tokens, row.span, known, span)) : 0;
-    // Of rows that keep as much, one of the share with the fewest requests, and of its rows the oldest.
+    // Among rows that keep the same number of positions, takes one of the share with the fewest
+    // requests, and of its rows the oldest.
     const auto rank = [&](int64_t number, int64_t kept) {
       return std::tuple(-kept, used[static_cast<size_t>(share_of(number))],
                         rows_[static_cast<size_t>(number)].last_use);
@@ -146,7 +148,8 @@ SavedPass DecodeState::saved_pass(int64_t row, int64_t begin, int64_t final_end)
     fail(Code::internal, "no snapshot of row {} at position {}", row, begin);
   pass.length = std::max<int64_t>(0, final_end - shift - begin);
   if (pass.length == 0) return pass;
-  // A free place, else that of a snapshot behind the window's beginning (it is out of date), else of the oldest.
+  // Takes a free place, or that of an outdated snapshot after the beginning of the window, or that
+  // of the oldest snapshot.
   const auto is_free = [&](int64_t place) {
     return std::none_of(snapshots.begin(), snapshots.end(), [&](const Snapshot& snapshot) {
       return snapshot.place == place && snapshot.position <= begin;
@@ -206,7 +209,7 @@ int64_t DecodeState::bytes() const {
   return sum;
 }
 
-// The same contents in buffers of another shape; zeros where nothing was.
+// Returns the same contents for buffers of another shape, with zeros elsewhere.
 Tensor DecodeState::widened(size_t number, int64_t rows, int64_t capacity) const {
   const model::StateStack& stack = stacks_[number];
   Tensor made(stack.slot.dtype, stack.shape({rows, capacity}));
@@ -216,8 +219,8 @@ Tensor DecodeState::widened(size_t number, int64_t rows, int64_t capacity) const
   const int64_t count = own_rows(), own = rows / shares_,
                 line = stack.slot.shape.count() * dtype_size(stack.slot.dtype);
   const int64_t from = stack.layer_rows({1, capacity_}),
-                to = stack.layer_rows({1, capacity}); // rows of a request
-  // By share, layer and row.
+                to = stack.layer_rows({1, capacity}); // rows of one request
+  // Copies by share, layer and row.
   for (int64_t i = 0; i < shares_ * static_cast<int64_t>(stack.layers.size()) * count; ++i) {
     const int64_t layer = i / count, row = i % count;
     const int64_t share = layer / static_cast<int64_t>(stack.layers.size());
@@ -229,7 +232,7 @@ Tensor DecodeState::widened(size_t number, int64_t rows, int64_t capacity) const
 }
 
 void DecodeState::resize(int64_t rows, int64_t capacity) {
-  constexpr int64_t kMostRows = int64_t{1} << 30; // row numbers are i32, and a layer is added once
+  constexpr int64_t kMostRows = int64_t{1} << 30; // row numbers are i32, plus the rows of one layer
   const int64_t all =
       model_->config().layers * (rows / shares_) * std::max(capacity, model::kSnapshots);
   if (all >= kMostRows) {

@@ -1,12 +1,16 @@
 #pragma once
-// What the layers keep of all requests between passes: their state slots (model/layers/state.h). The canvas on the host
-// is the truth and this a cache of it: whatever is lost is computed again.
+// DecodeState holds the state slots (model/layers/state.h) that the layers keep of all requests
+// between passes. The canvas on the host is the truth and this state is a cache of it. Lost state
+// is computed again.
 //
-// On a mesh, row r is of place r % shares along model::request_axes, which keeps it and computes its request.
+// On a mesh, row r belongs to place r % shares along model::request_axes. That place stores the row
+// and computes its request.
 //
-// Positional slots: one row of `capacity` positions per request and layer; rows of the open window may be rewritten.
-// Saved slots (snapshot, rolling): a few snapshots per request, each behind a number of final tokens. A pass starts from
-// one and saves the state after its own final tokens in another place, so it can be repeated.
+// Positional slots have one row of `capacity` positions per request and layer. Positions that are
+// not final may be written again.
+// Saved slots (snapshot, rolling) have a few snapshots per request. A snapshot is the state after a
+// number of final tokens. A pass starts from one snapshot and saves the state after its own final
+// tokens in another place, so the pass can be repeated.
 
 #include "decode/pass/pass.h"
 #include "decode/request/request.h"
@@ -23,21 +27,21 @@ namespace dllm::decode {
 // One buffer per stack of the model's state, in the order of model::state_stacks.
 using StateBuffers = std::vector<graph::BufferRef>;
 
-// What a pass does with the saved slots of one request: places as model::StateValues has them.
+// The use of the saved slots of one request in a pass. Places are as in model::StateValues.
 struct SavedPass {
-  int64_t from = -1, to = -1; // to -1: nothing is saved
-  int64_t length = 0;         // positions of the window that are final
+  int64_t from = -1, to = -1; // from -1: the request begins; to -1: nothing is saved
+  int64_t length = 0;         // number of final positions of the window before the saved state
 };
 
-// Positions that the row of a request of `length` has: whole tiles of keys.
+// Returns the capacity of the row of a request of `length` positions: whole tiles of keys.
 int64_t row_capacity(int64_t length);
 
-// On what the state of a request depends besides its tokens and its span.
+// The properties of a request on which its state depends, in addition to its tokens and its span.
 struct RowKind {
-  // Windows begin so many positions before the first that is not final (PassRequest::begin), and
-  // snapshots lie there.
+  // Windows begin this number of positions before the first position that is not final
+  // (PassRequest::begin), and snapshots are taken there.
   int64_t shift = 0;
-  int64_t method = 0; // its number: how K and V are computed
+  int64_t method = 0; // number of the method, which defines how K and V are computed
 
   friend bool operator==(const RowKind&, const RowKind&) = default;
 };
@@ -46,30 +50,35 @@ class DecodeState {
 public:
   explicit DecodeState(std::shared_ptr<model::Model> model);
 
-  // A row for a request of `length` positions, whose leading `known` tokens are given. Takes the
-  // free row that keeps the longest beginning of them; may enlarge the buffers.
+  // Returns a row for a request of `length` positions whose first tokens are `known`. Takes the
+  // free row that keeps the longest common beginning. May enlarge the buffers.
   int64_t acquire(int64_t length, std::span<const int32_t> known, const AttentionSpan& span,
                   const RowKind& kind = {});
-  // The row keeps its contents until another request needs it.
+  // Frees the row. It keeps its contents until another request takes it.
   void release(int64_t row);
 
   CacheView view(int64_t row) const;
-  // A pass over a window from `begin` on left the state of [0, end) final: of these tokens, which attended only to such
-  // tokens. end is an edge of the span.
+  // Records a pass over a window from `begin` on, after which the state of [0, end) is final. The
+  // state belongs to the tokens `ids`, which attended only to final tokens. `end` is an edge of the
+  // span.
   void commit(int64_t row, std::span<const int32_t> ids, int64_t begin, int64_t end);
-  // Contents from `end` on count no more; saved slots go back to a snapshot before it.
+  // Drops the contents from `end` on. With saved slots, drops the contents after the last snapshot
+  // before `end`.
   void rewind(int64_t row, int64_t end);
-  // The last position, at most `begin`, at which a pass can start: one with a snapshot, where the model saves any.
+  // Returns the last position, at most `begin`, at which a pass can start. If the model saves
+  // snapshots, this is the position of one.
   int64_t start(int64_t row, int64_t begin) const;
+  // Returns which snapshot a pass over a window from `begin` on starts from, and which it saves.
   SavedPass saved_pass(int64_t row, int64_t begin, int64_t final_end) const;
-  // Zeros in place of what these rows hold, which counts no more; the other rows stay.
+  // Sets the contents of these rows to zero and forgets their tokens. Other rows stay.
   void clear(std::span<const int64_t> rows);
-  // Nothing is left: after a cancelled pass, or when the weights changed.
+  // Forgets the contents of all rows, after a cancelled pass or when the weights changed.
   void lose();
-  // Loses everything when a pass took the buffers and did not return them.
+  // Makes new buffers and forgets all contents if a pass took the buffers and did not return them.
   void recover();
 
-  // For one pass; between the two calls the state has no buffers. Without a return all is lost.
+  // Take the buffers for a pass, and return them after it. Between the two calls the state has no
+  // buffers. If they are not returned, all contents are lost.
   StateBuffers take();
   void give_back(StateBuffers buffers);
 
@@ -77,30 +86,30 @@ public:
   CacheShape shape() const { return {own_rows(), capacity_, saves_ ? own_rows() : 0}; } // of a rank
   int64_t rows() const { return static_cast<int64_t>(rows_.size()); }
   int64_t capacity() const { return capacity_; }
-  int64_t nowhere() const; // a write index that keeps nothing
-  // Where a row lies: the place of the mesh, and its number there.
+  int64_t nowhere() const; // a write index that writes nothing
+  // The place of the mesh that stores a row, and the number of the row there.
   int64_t share_of(int64_t row) const { return row % shares_; }
   int64_t own_row(int64_t row) const { return row / shares_; }
   int64_t bytes() const;
-  int64_t reused() const { return reused_; } // positions that were not computed again
+  int64_t reused() const { return reused_; } // positions that were found instead of computed
 
 private:
   struct Snapshot {
-    int64_t position = 0; // it is the state after so many tokens
+    int64_t position = 0; // it is the state after this number of tokens
     int64_t place = 0;    // 0 .. model::kSnapshots - 1
   };
   struct Row {
     bool used = false;
-    bool spoiled = false;            // its contents are left behind when the buffers are made anew
-    std::vector<int32_t> tokens;     // whose state is final
-    std::vector<Snapshot> snapshots; // by position, ascending
+    bool spoiled = false;            // its contents are not copied when new buffers are made
+    std::vector<int32_t> tokens;     // tokens whose state is final
+    std::vector<Snapshot> snapshots; // ascending by position
     AttentionSpan span;
     RowKind kind;
     uint64_t generation = 0;
     uint64_t last_use = 0;
   };
   int64_t own_rows() const { return rows() / shares_; }
-  std::vector<int64_t> used_rows() const; // by share
+  std::vector<int64_t> used_rows() const; // number of used rows by share
   int64_t saved_edge(const Row& row, int64_t end) const;
   int64_t best_row(std::span<const int32_t> known, const AttentionSpan& span, const RowKind& kind,
                    int64_t* common) const;
@@ -109,7 +118,7 @@ private:
 
   std::shared_ptr<model::Model> model_;
   const std::vector<model::StateStack> stacks_;
-  const bool saves_; // any of the stacks is saved
+  const bool saves_; // whether any stack has saved slots
   const int64_t shares_;
   StateBuffers buffers_;
   std::vector<Row> rows_;

@@ -9,7 +9,7 @@
 namespace dllm::decode {
 namespace {
 
-// Below, the largest logit divided by it may be infinite.
+// The largest logit divided by a smaller temperature may be infinite.
 constexpr double kLeastTemperature = 1e-6;
 constexpr const char* kDrawnByCaller = "random numbers come from a source of the caller";
 
@@ -50,7 +50,7 @@ void Decoder::start(std::span<const int32_t> prompt, uint64_t seed) {
   }
 }
 
-// The method of a request; requests with equal options share it.
+// Returns the method for a request. Requests with equal options share it.
 std::shared_ptr<Method> Decoder::method_of(const Options& options, const OwnSettings& own) {
   const bool has_own = options.i64("steps") > 0 || options.i64("block_length") >= 0 ||
                        !options.list("suppress").empty();
@@ -94,7 +94,8 @@ int64_t Decoder::add(std::span<const int32_t> canvas, std::span<const uint8_t> f
   return number;
 }
 
-// options: of the request; what they leave open is as in `decoding`.
+// Sets the sampling settings from the options of the request. Options that are not set there are
+// taken from `decoding`.
 void Decoder::set_sampling(const Options& decoding, const Options& options,
                            RequestSettings& settings) {
   const auto pick = [&](const char* key) {
@@ -123,7 +124,7 @@ int64_t Decoder::add_request(std::span<const int32_t> canvas, std::span<const ui
   const Options& decoding = made.method->options();
   int64_t open_behind = 0;
   if (fixed.empty()) {
-    const int64_t asked = options.i64("gen_length"); // -1: as the decoder was made
+    const int64_t asked = options.i64("gen_length"); // -1: the decoder's
     open_behind = asked < 0 ? decoding.i64("gen_length") : asked;
   }
   const int64_t length = static_cast<int64_t>(canvas.size()) + open_behind;
@@ -160,7 +161,7 @@ int64_t Decoder::add_request(std::span<const int32_t> canvas, std::span<const ui
   return number;
 }
 
-// Without a seed of its own each such slot draws the same numbers.
+// Warns once if two slots would draw the same numbers, because neither has a seed of its own.
 void Decoder::warn_of_equal(const Entry& added, const Options& options) {
   const Request& request = added.request;
   const bool draws = request.settings.temperature > 0 && request.random_source == nullptr;
@@ -189,7 +190,7 @@ void Decoder::drop_cache(Entry& entry) {
 }
 
 void Decoder::remove(int64_t number) {
-  entry(number); // fails where there is none
+  entry(number); // fails if there is no such slot
   if (sliced_requests_.contains(number)) drop_suspended();
   drop_cache(entry(number));
   requests_.erase(number);
@@ -204,7 +205,7 @@ Weights Decoder::take_weights(const Task* task) {
                    "the model's weights changed from version {} to {}", version_, weights.version);
   }
   state_.lose();
-  for (auto& [number, entry] : requests_) entry.predicted = false; // by the old weights
+  for (auto& [number, entry] : requests_) entry.predicted = false; // the old weights predicted
   version_ = weights.version;
   return weights;
 }
@@ -271,7 +272,8 @@ const Request& Decoder::request(int64_t number) const {
 
 namespace {
 
-// A plan may be over before the model has a token for every position.
+// Warns if a request ended with open positions. A plan may be over before the model has predicted a
+// token for every position.
 void warn_of_masks(const Request& request) {
   const int64_t open = request.open_count(0, request.length());
   if (open == 0) return;
@@ -283,7 +285,7 @@ void warn_of_masks(const Request& request) {
 
 } // namespace
 
-// Counts what was done and ends the request at a stop token.
+// Ends the step of a request: updates its counters and applies its stop tokens.
 Decoder::Change Decoder::finish(Entry& entry, Outcome outcome) {
   Request& request = entry.request;
   const bool ran = entry.pass.end > entry.pass.begin;
@@ -302,8 +304,8 @@ Decoder::Change Decoder::finish(Entry& entry, Outcome outcome) {
   return {request.number, std::move(outcome)};
 }
 
-// A stop token with nothing open before it ends the request: what is open behind it becomes that
-// token.
+// Ends the request if a stop token is decided and no position before it is open. All later open
+// positions become that token.
 void Decoder::apply_stop(Request& request, Outcome& outcome) {
   const auto is_stop = [&](int32_t id) {
     const auto& stop = request.settings.stop;

@@ -1,6 +1,6 @@
 #pragma once
-// Turns canvases into text: holds the requests, runs the model on all active ones at once, lets a
-// policy decide.
+// The decoder turns canvases into text. It holds the requests, runs the model on all active ones at
+// once, and applies the decisions of their policies.
 
 #include "base/error.h"
 #include "base/log.h"
@@ -35,18 +35,19 @@
 
 namespace dllm::decode {
 
-// What a request may bring along in addition to its options.
+// Settings that a request may have in addition to its options.
 struct OwnSettings {
   std::shared_ptr<const Constraint> constraint; // null: every token may be written
-  // Of kind "decoder" or "decoder:<policy>", in place of the decoder's own; empty: those. slots, trace,
-  // trace_bytes and on_change are the decoder's for all requests.
+  // Options of kind "decoder" or "decoder:<policy>" for this request; not set: the decoder's own.
+  // slots, trace, trace_bytes and on_change always are the decoder's.
   std::optional<Options> decoding = {};
 };
 
-// One call at a time, but for the readers below; different decoders of one model may run together.
-// Keeps the model alive. The
-// tokens of a request depend on its canvas, its settings and the weights alone: not on other
-// requests, threads, what is cached, or step against run.
+// Decodes requests with one model, which it keeps alive. One call at a time, except for the readers
+// below. Different decoders of one model may run at the same time.
+//
+// The tokens of a request depend only on its canvas, its settings and the weights. They do not
+// depend on other requests, threads, the cache, or on step against run.
 class Decoder {
 public:
   // Options of kind "decoder" or "decoder:<policy>". Fails with failed_precondition when the model
@@ -56,52 +57,54 @@ public:
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
 
-  // Random numbers of all requests from here on; null: by key from their seeds. Before the first
-  // request.
+  // Sets the source of the random numbers of all later requests; null: their seeds. Called before
+  // the first request is added.
   void set_random_source(std::shared_ptr<const RandomSource> random_source);
 
-  // Drops all requests, then adds one: the prompt and gen_length open positions.
+  // Drops all requests, then adds one with the prompt and gen_length open positions.
   void start(std::span<const int32_t> prompt, uint64_t seed);
-  // fixed empty: all of canvas is given and gen_length open positions follow; else 1 given, 0 open.
-  // Returns the request.
+  // Adds a request and returns its number. With `fixed` empty, all positions of `canvas` are given
+  // and gen_length open positions follow. Else `fixed` has an entry per position: 1 given, 0 open.
   int64_t add(std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
               const Options& options, const OwnSettings& own = {});
   void remove(int64_t request);
 
-  // One denoising step of every active request; returns how many still have open positions. A cancel
-  // and a failure of the engine change no canvas. What fails for one request ends that one alone
-  // (Finish::failed), its canvas stays as before the step, and the others go on. step, step_for and
-  // run throw the error of the first request that failed when no request is active after them; a
-  // later call then tries those that failed again.
+  // Takes one denoising step of every active request, and returns the number of requests that are
+  // still active. A cancel or a failure of the engine changes no canvas.
+  // An error of one request ends only that request (Finish::failed). Its canvas stays as before the
+  // step, and the others go on. step, step_for and run throw the error of the first failed request
+  // if no request is active after them. A later call then tries the failed requests again.
   int64_t step(const Task* task = nullptr);
-  // Steps, with events, until `budget` is used up or none is active; returns how many are. The budget may end
-  // inside of a forward pass, between two operations: the step is then suspended and goes on with the next
-  // call of this, step or run, with the weights it began with. A request that is added meanwhile waits for the
-  // next step. start, predict, commit and the removal of a request that takes part drop the step, as a cancel does:
-  // no canvas has changed. A call takes at least one operation.
+  // Takes steps and sends their events until `budget` is used up or no request is active. Returns
+  // the number of active requests. A call runs at least one operation of a program.
+  // The budget may end inside a forward pass, between two operations. The step is then suspended.
+  // The next call of step_for, step or run resumes it, with the weights that it began with. A
+  // request that is added meanwhile joins at the next step.
+  // start, predict, commit, a cancel, and the removal of a request of the step drop the suspended
+  // step. This changes no canvas.
   int64_t step_for(std::chrono::nanoseconds budget, const EventFn& fn = nullptr,
                    Task* task = nullptr);
-  // Whether a step is suspended; from any thread.
+  // Returns whether a step is suspended. May be called from any thread.
   bool is_suspended() const { return suspended_.load(std::memory_order_relaxed); }
-  // Steps until none is active. Answers false when the callback stopped it.
+  // Takes steps until no request is active. Returns false if the callback stopped it.
   bool run(const EventFn& fn = nullptr, Task* task = nullptr);
 
-  // The same step in halves, for a host that decides itself: predict runs the model, statistics
-  // lists its predictions for a request, commit writes tokens. predict again without commit gives the
-  // same. Arrays of statistics:
-  // positions i32(n), token i32(n), probability, max_probability, entropy f32(n), argmax i32(n),
-  // top_ids i32(n, top), top_probs f32(n, top). Fails with failed_precondition before predict.
+  // The two halves of a step, for a host that decides itself. predict runs the model, statistics
+  // returns the predictions of a request, and commit writes tokens. A second predict without a
+  // commit gives the same predictions. statistics has the arrays
+  //   i32(n) positions, token, argmax; f32(n) probability, max_probability, entropy;
+  //   i32(n, top) top_ids; f32(n, top) top_probs.
+  // statistics and commit fail with failed_precondition before predict.
   void predict(const Task* task = nullptr);
   void commit(int64_t request, std::span<const int64_t> positions, std::span<const int32_t> tokens);
 
   const Request& request(int64_t number) const; // fails with not_found
 
-  // Readers, from any thread, also while a step runs: they see the last complete step (or start, add,
-  // remove, predict, commit) and wait for nothing.
+  // Readers, which any thread may call while a step runs. They return the state after the last
+  // complete step, start, add, remove, predict or commit, and do not wait.
   RequestCopyRef copy(int64_t number) const; // fails with not_found
   Batch statistics(int64_t request) const;
-  // number -1: all. done finish steps nfe commits prefills launches round_trips decided open slots
-  // cache_bytes reused computed suspended
+  // Returns a metric (trace/metrics.h) of one request; number -1: of the decoder.
   double metric(int64_t number, const std::string& key) const;
   std::string trace(int64_t number) const;
   Json describe() const;
@@ -114,37 +117,38 @@ private:
     int64_t cache_row = -1;
     std::shared_ptr<TraceLog> trace;      // null: none is kept
     std::shared_ptr<const Error> failure; // null: it did not fail
-    // Of predict; consumed by commit.
+    // Set by predict and consumed by commit.
     bool predicted = false;
     PassRequest pass;
     std::vector<Prediction> predictions;
-    std::optional<Vetoes> vetoes; // of the predictions, with a constraint
-    // The canvas as the last event showed it, or as it was added.
+    std::optional<Vetoes> vetoes; // for a request with a constraint
+    // The canvas in the last event, or when the request was added.
     std::vector<int32_t> shown_ids;
     std::vector<State> shown_states;
+    // The result of a step of one request.
   };
   struct Change {
     int64_t request;
     Outcome outcome;
   };
-  // A step on copies, which take the place of a request and its session when nothing fails.
+  // A step on copies of a request and its session. The copies replace both if nothing fails.
   struct Trial {
     Request request;
     std::unique_ptr<Session> session;
     Outcome outcome;
   };
-  // Steps that a loop took and the host has not repeated yet.
+  // The steps that a loop took and the host has not replayed yet.
   struct Replay {
-    struct Part { // of one launch
+    struct Part { // one launch
       LoopRecord record;
-      std::vector<int64_t> slots; // by row of the record
+      std::vector<int64_t> slots; // numbers of the requests, by row of the record
     };
     std::vector<Part> parts;
-    int64_t next = 0; // step
+    int64_t next = 0; // the step to replay next
 
     int64_t most_steps() const;
   };
-  // limit: most steps that are wanted; a loop may take them in one run.
+  // Takes a step and returns its changes. A loop may run up to `limit` steps in one launch.
   std::vector<Change> advance(int64_t limit, const Task* task);
   std::vector<Change> advance(const std::vector<Entry*>& active, int64_t limit, const Task* task);
   std::vector<Entry*> active_requests();
@@ -155,13 +159,14 @@ private:
   void fail_request(Entry& entry, const Error& error);
   void try_again();
   int64_t report_failures() const;
-  // decoder_run.cpp. The changes of one step; nothing when it is suspended.
+  // decoder_run.cpp. Returns the changes of one step; nothing if the step is suspended.
   std::optional<std::vector<Change>> advance_until(SlicedCall::Clock::time_point until,
                                                    const Task* task);
   void drop_suspended();
-  // decoder_run.cpp. Sends the events of a step; false when the callback stops.
+  // Sends the events of a step. Returns false if the callback stops.
   bool show(const EventFn& fn, const std::vector<Change>& changes);
-  // Runs passes until every request has its predictions for a step. Returns their weights.
+  // Runs passes until every request has its predictions for a step. Returns the weights that were
+  // used.
   Weights predict_all(const std::vector<Entry*>& requests, const Task* task);
   void run_passes(const std::vector<Entry*>& requests, const Weights& weights, const Task* task,
                   int64_t least_rows = 0);
@@ -203,7 +208,7 @@ private:
                            RequestSettings& settings);
   void warn_of_equal(const Entry& added, const Options& options);
   void drop_cache(Entry& entry);
-  // The weights of a step, all of its passes: K and V of other ones are dropped.
+  // Returns the weights for all passes of a step. Drops K and V of other weights.
   Weights take_weights(const Task* task);
   int64_t add_request(std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
                       const Options& options, const OwnSettings& own = {});
@@ -217,23 +222,23 @@ private:
   std::shared_ptr<model::Model> model_;
   const Options& options() const { return method_->options(); }
 
-  std::shared_ptr<Method> method_; // of requests without settings of their own
-  int64_t methods_ = 1;            // that were made
+  std::shared_ptr<Method> method_; // of requests without options of their own
+  int64_t methods_ = 1;            // number of methods that were made
   std::shared_ptr<const RandomSource> random_source_;
   PassProgram program_;
   std::optional<Replay> replay_;
   DecodeState state_;
   std::map<int64_t, Entry> requests_;
   int64_t launches_ = 0, round_trips_ = 0;
-  int64_t loop_computed_ = 0; // positions of loops
-  int64_t capacity_ = 0;      // most positions a pass predicted
-  int64_t version_ = 0;       // of the weights that K and V were computed with
+  int64_t loop_computed_ = 0; // positions that loops computed
+  int64_t capacity_ = 0;      // most positions that a pass predicted
+  int64_t version_ = 0;       // version of the weights that K and V were computed with
   Published published_;
-  bool warned_of_equal_ = false; // once is enough
+  bool warned_of_equal_ = false; // the warning is logged once
   std::atomic<bool> suspended_{false};
-  std::vector<Change> sliced_changes_; // of the step in sliced_
-  std::set<int64_t> sliced_requests_;  // that take part in it
-  SlicedCall sliced_;                  // last: its thread uses the members above
+  std::vector<Change> sliced_changes_; // changes of the step in sliced_
+  std::set<int64_t> sliced_requests_;  // numbers of the requests that take part in it
+  SlicedCall sliced_;                  // the last member: its thread uses the members above
 };
 
 } // namespace dllm::decode

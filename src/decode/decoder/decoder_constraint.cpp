@@ -1,5 +1,5 @@
-// Steps of requests with a constraint: positions whose token is refused are predicted again without it,
-// until the policy writes nothing that is refused.
+// Steps of requests with a constraint. Positions whose token is refused are predicted again without
+// that token, until the policy writes no refused token.
 
 #include "base/error.h"
 #include "decode/decoder/decoder.h"
@@ -8,7 +8,7 @@
 
 namespace dllm::decode {
 
-// Of a request that was just predicted.
+// Checks the predictions of a request and replaces the refused ones.
 void Decoder::constrain(Entry& entry, const Weights& weights, const Task* task) {
   const Constraint* constraint = entry.request.settings.constraint.get();
   if (constraint == nullptr) return;
@@ -28,7 +28,8 @@ Decoder::Trial Decoder::constrained_step(Entry& entry, const Weights& weights, c
   }
 }
 
-// The pass once more for every group of positions with the same bans; only their predictions change.
+// Repeats the pass for every group of positions with the same bans, and takes only the predictions
+// of these positions from it.
 void Decoder::predict_again(Entry& entry, std::span<const int64_t> positions,
                             const Weights& weights, const Task* task) {
   std::vector<int64_t> refused(positions.begin(), positions.end());
@@ -51,7 +52,7 @@ void Decoder::predict_again(Entry& entry, std::span<const int64_t> positions,
   }
 }
 
-// Tokens that the host chose.
+// Fails if the constraint refuses one of the tokens that the host chose.
 void Decoder::check_tokens(const Entry& entry, std::span<const int64_t> positions,
                            std::span<const int32_t> tokens) {
   const Constraint* constraint = entry.request.settings.constraint.get();

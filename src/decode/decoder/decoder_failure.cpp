@@ -1,4 +1,5 @@
-// What fails for one request ends that request alone; who is informed, and when it is tried again.
+// Errors of one request end only that request. This file decides which errors are of one request,
+// who receives them, and when the request is tried again.
 
 #include "base/error.h"
 #include "base/log.h"
@@ -9,7 +10,8 @@
 
 namespace dllm::decode {
 
-// A cancel, a lack of memory and a broken engine are of all requests.
+// Returns whether an error belongs to one request. A cancel, a lack of memory and a broken engine
+// belong to all requests.
 bool Decoder::is_of_request(const Error& error) {
   if (dynamic_cast<const graph::StateLost*>(&error) != nullptr) return false;
   switch (error.code()) {
@@ -40,12 +42,12 @@ void Decoder::fail_request(Entry& entry, const Error& error) {
   entry.predictions.clear();
   entry.vetoes.reset();
   drop_cache(entry);
-  if (active_count() == 0) return; // the call reports it
+  if (active_count() == 0) return; // the call throws the error
   log(LogLevel::warn, "slot {} failed and the others go on: {}", entry.request.number,
       error.text());
 }
 
-// Requests that failed take part again where no other request is active.
+// Makes failed requests active again if no other request is active.
 void Decoder::try_again() {
   if (active_count() > 0) return;
   for (auto& [number, entry] : requests_) {
@@ -55,7 +57,8 @@ void Decoder::try_again() {
   }
 }
 
-// How many requests are active. Throws the error of the first that failed when none is.
+// Returns the number of active requests. If there are none, throws the error of the first request
+// that failed.
 int64_t Decoder::report_failures() const {
   const int64_t active = active_count();
   if (active > 0) return active;

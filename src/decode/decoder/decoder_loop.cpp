@@ -1,6 +1,6 @@
-// Steps that run as a loop on the engine: one launch takes all rows to the end of their blocks,
-// then the host repeats what it did from the record, through the same sessions as without a loop.
-// So the canvas on the host stays the truth, and a loop that decides otherwise is found out.
+// Steps that run as a loop on the engine. One launch takes all rows to the end of their blocks.
+// Then the host replays the record through the same sessions as without a loop. So the canvas on
+// the host stays the truth, and the host detects a loop that decides otherwise.
 
 #include "base/error.h"
 #include "decode/decoder/decoder.h"
@@ -12,7 +12,8 @@
 
 namespace dllm::decode {
 
-// Steps that the host has begun (predict) it ends; a constraint is checked by the host too.
+// Returns whether the step can run in a loop. The host ends a step that it began (predict), and it
+// checks constraints.
 bool Decoder::in_loop(const std::vector<Entry*>& active) const {
   return !active.empty() && std::all_of(active.begin(), active.end(), [](const Entry* entry) {
     return entry->method->loop() != nullptr && !entry->predicted &&
@@ -20,12 +21,12 @@ bool Decoder::in_loop(const std::vector<Entry*>& active) const {
   });
 }
 
-// Passes that only write K and V, until every request's window is the one of all steps of its
-// block.
+// Runs passes that only write K and V, until the window of every request is the one of all steps of
+// its block.
 std::vector<LoopPlan> Decoder::fill_caches(const std::vector<Entry*>& active,
                                            const Weights& weights, const Task* task) {
   std::vector<LoopPlan> plans(active.size());
-  // A session's own passes, then one over what is decided and not kept.
+  // First the session's own passes run, then one pass over decided positions that are not cached.
   for (std::vector<Entry*> filling{nullptr}; !filling.empty();) {
     filling.clear();
     for (size_t i = 0; i < active.size(); ++i) {
@@ -81,7 +82,7 @@ void Decoder::launch(const std::vector<Entry*>& active, int64_t limit, const Tas
   replay_.emplace(std::move(replay));
 }
 
-// Requests of one method; those of similar windows share a launch.
+// Launches the loop for requests of one method. Requests with similar windows share a launch.
 void Decoder::launch_alike(const std::vector<Entry*>& requests, std::span<const LoopRow> rows,
                            const Weights& weights, int64_t limit, const Task* task,
                            Replay& replay) {
@@ -124,7 +125,7 @@ int64_t Decoder::Replay::most_steps() const {
   return most;
 }
 
-// The next step of every row that took one, by request.
+// Replays the next step of every row that took one, in the order of the requests.
 std::vector<Decoder::Change> Decoder::replay() {
   Replay replay = std::move(*replay_);
   replay_.reset();
@@ -133,12 +134,12 @@ std::vector<Decoder::Change> Decoder::replay() {
     const LoopRecord* record;
     int64_t row;
   };
-  std::map<int64_t, Row> moved; // by request
+  std::map<int64_t, Row> moved; // by number of the request
   for (const Replay::Part& part : replay.parts) {
     for (size_t r = 0; r < part.slots.size(); ++r) {
       const auto row = static_cast<int64_t>(r);
       Entry& held = entry(part.slots[r]);
-      // A request that decided its stop token is done, whatever the loop went on to do.
+      // A request that decided its stop token is done, even if the loop went on.
       if (!held.request.active() || replay.next >= part.record.steps(row)) continue;
       moved.emplace(part.slots[r], Row{&held, &part.record, row});
     }
@@ -163,7 +164,7 @@ void Decoder::replay_predictions(Entry& entry, const LoopRecord& record, int64_t
   for (const int64_t position : entry.pass.positions) {
     entry.predictions.push_back(record.prediction(step, row, position - begin, position));
     if (is_finite(entry.predictions.back())) continue;
-    if (entry.cache_row >= 0) state_.clear({&entry.cache_row, 1}); // numbers that are not finite
+    if (entry.cache_row >= 0) state_.clear({&entry.cache_row, 1}); // it may hold NaN or infinity
     throw not_finite(position, record.banned());
   }
 }

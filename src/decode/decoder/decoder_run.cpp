@@ -1,4 +1,5 @@
-// Running to the end with events, steps cut by a budget that may end inside of a forward pass, and what a decoder reports.
+// Steps with events until all requests are done, steps that a budget may suspend inside a forward
+// pass, and the readers of a decoder.
 
 #include "base/error.h"
 #include "decode/decoder/decoder.h"
@@ -41,7 +42,7 @@ int64_t Decoder::step_for(std::chrono::nanoseconds budget, const EventFn& fn, Ta
   need_request();
   try_again();
   for (bool go_on = true; go_on && active_count() > 0;) {
-    if (!is_suspended()) { // a suspended step checks the task itself, and is dropped by a cancel
+    if (!is_suspended()) { // a suspended step checks the task, and a cancel drops the step
       check_task(task);
       replay_.reset();
     }
@@ -54,7 +55,7 @@ int64_t Decoder::step_for(std::chrono::nanoseconds budget, const EventFn& fn, Ta
 
 namespace {
 
-// changed: positions whose token or state is another than in the event before.
+// Returns the event of a step. changed: positions whose token or state differs from the last event.
 Event step_event(const Request& request, int64_t block, std::vector<int32_t> changed) {
   std::vector<int32_t> states;
   for (State state : request.states) states.push_back(static_cast<int32_t>(state));
@@ -69,7 +70,7 @@ Event step_event(const Request& request, int64_t block, std::vector<int32_t> cha
   return event.set("confidence", request.confidence).set("changed", std::move(changed));
 }
 
-// True to go on, false to stop.
+// Sends an event. Returns true to go on, false to stop.
 bool emit(const EventFn& fn, const Event& event) {
   const Answer answer = fn(event);
   if (answer == Answer::fail) fail(Code::callback_failed, "the callback failed");
@@ -87,7 +88,7 @@ bool Decoder::show(const EventFn& fn, const std::vector<Change>& changes) {
     const Outcome& outcome = change.outcome;
     std::vector<int32_t> positions;
     for (size_t i = 0; i < request.ids.size(); ++i) {
-      // Policy editflow changes the length.
+      // Policy editflow changes the length of the canvas.
       const bool is_new = i >= changed.shown_ids.size();
       if (is_new || request.ids[i] != changed.shown_ids[i] ||
           request.states[i] != changed.shown_states[i])
@@ -118,7 +119,7 @@ bool Decoder::run(const EventFn& fn, Task* task) {
         is_suspended() ? *advance_until(SlicedCall::Clock::time_point::max(), task)
                        : advance(INT64_MAX, task);
     if (task != nullptr)
-      task->set_progress(steps, 0); // how many there will be depends on the tokens
+      task->set_progress(steps, 0); // the total is unknown, because it depends on the tokens
     if (!show(fn, changes)) return false;
   }
   report_failures();

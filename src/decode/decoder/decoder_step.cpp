@@ -1,4 +1,4 @@
-// The passes of a step: of all requests, run together where the shapes allow it.
+// The passes of a step. Requests run together if their shapes allow it.
 
 #include "base/error.h"
 #include "decode/decoder/decoder.h"
@@ -10,7 +10,7 @@
 namespace dllm::decode {
 namespace {
 
-// A policy that fills caches for ever would never decide.
+// Limit of passes before a step. It ends a policy that only fills caches and never decides.
 constexpr int kMostPasses = 64;
 
 } // namespace
@@ -30,7 +30,8 @@ std::vector<Decoder::Entry*> Decoder::active_requests() {
   return active;
 }
 
-// One pass for every request with a window; requests of one kind and of similar windows share a program.
+// Runs one pass for every request with a window. Requests with equal keys and similar windows share
+// a program.
 void Decoder::run_passes(const std::vector<Entry*>& requests, const Weights& weights,
                          const Task* task, int64_t least_rows) {
   check_task(task);
@@ -56,7 +57,7 @@ void Decoder::run_passes(const std::vector<Entry*>& requests, const Weights& wei
   }
 }
 
-// A pass that fails for what its rows ask fails those requests.
+// Runs one pass. If it fails because of what its rows need, all of its requests fail.
 void Decoder::run_pass_of(const std::vector<Entry*>& owners, std::span<const PassRow> rows,
                           const Weights& weights, const Task* task, int64_t least_rows) {
   std::vector<RowAnswer> answers;
@@ -85,13 +86,14 @@ void Decoder::run_pass_of(const std::vector<Entry*>& owners, std::span<const Pas
   }
 }
 
-// A window over final positions may have changed them: what is not final any more is forgotten.
+// Records what is final in the cache. A window over final positions may have changed them, so
+// positions that are not final any more are dropped.
 void Decoder::keep_final(const Entry& entry, const PassRequest& pass) {
   state_.commit(entry.cache_row, entry.request.ids, pass.begin, pass.final_end);
 }
 
-// Whether the request takes its row for this pass: the session is then asked again, with what the
-// row holds.
+// Takes a row of the cache for the request if the pass needs one. If it returns true, the session
+// must plan the pass again, with the contents of the row.
 bool Decoder::takes_cache_row(Entry& entry, const PassRequest& pass) {
   if (!pass.cached || entry.cache_row >= 0) return false;
   const Request& request = entry.request;
@@ -103,7 +105,8 @@ bool Decoder::takes_cache_row(Entry& entry, const PassRequest& pass) {
   return true;
 }
 
-// A pass begins where the state can go on: the positions from there to the window are computed again.
+// Moves the begin of a pass to where the state can go on. The positions in between are computed
+// again.
 void Decoder::move_to_snapshot(const Entry& entry, PassRequest& pass) const {
   if (!pass.cached || pass.end <= pass.begin) return;
   const int64_t begin = state_.start(entry.cache_row, pass.begin);
@@ -125,7 +128,7 @@ Weights Decoder::predict_all(const std::vector<Entry*>& requests, const Task* ta
     if (!entry->predicted) waiting.push_back(entry);
   }
   for (int round = 0; !waiting.empty(); ++round) {
-    // Requests that fill their caches go first, so that all steps are one pass.
+    // Requests that fill their caches go first, so that all steps share one pass.
     std::vector<Entry*> filling, stepping;
     for (Entry* entry : waiting) {
       if (!succeeds(*entry, [&] { find_pass(*entry, round); })) continue;
@@ -147,7 +150,8 @@ Weights Decoder::predict_all(const std::vector<Entry*>& requests, const Task* ta
   return weights;
 }
 
-// The pass a request needs next, with a row of the cache where it uses one; `passes` went before it.
+// Finds the next pass of a request, and takes a cache row if the pass uses one. `passes` is the
+// number of passes of this step so far.
 void Decoder::find_pass(Entry& entry, int passes) {
   if (passes == kMostPasses)
     fail(Code::internal, "a request took {} passes without a step", kMostPasses);
@@ -157,14 +161,14 @@ void Decoder::find_pass(Entry& entry, int passes) {
   move_to_snapshot(entry, entry.pass);
 }
 
-// After a pass that only wrote K and V.
+// Ends a pass that only wrote K and V.
 void Decoder::end_filling(Entry& entry) {
   Request& request = entry.request;
   ++(entry.pass.kind == PassKind::prefill ? request.prefills : request.commits);
   entry.session->apply(request, entry.pass, {});
 }
 
-// What a step that failed did to counters is published too.
+// Takes a step and publishes the requests. Counters are published even if the step fails.
 std::vector<Decoder::Change> Decoder::advance(int64_t limit, const Task* task) {
   const std::vector<Entry*> active = active_requests();
   try {
@@ -183,12 +187,12 @@ std::vector<Decoder::Change> Decoder::advance(const std::vector<Entry*>& active,
     if (!replay_) launch(active, limit, task);
     return replay();
   }
-  replay_.reset(); // it was made for a canvas that changes now
+  replay_.reset(); // its record is outdated, because the canvas changes now
   const Weights weights = predict_all(active, task);
   std::vector<Change> changes;
   for (Entry* entry : active) {
     if (entry->failure != nullptr) continue;
-    if (!entry->predicted) { // it ended while its cache was filled
+    if (!entry->predicted) { // the request ended while its cache was filled
       changes.push_back(finish(*entry, {}));
       continue;
     }

@@ -20,7 +20,7 @@ void Method::share_passes(const Method& other) {
   if (*passes_ == *other.passes_) passes_ = other.passes_;
 }
 
-// The loop of the policy where option loop and the engine want it and the options allow it.
+// Makes the loop of the policy if option loop, the engine and the other options allow it.
 void Method::set_loop(const std::shared_ptr<model::Model>& model) {
   const std::string& wanted = options_.str("loop");
   if (wanted == "host") return stop_loop("option loop is host");

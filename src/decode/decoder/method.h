@@ -1,6 +1,6 @@
 #pragma once
-// How requests are decoded: a policy with its options and its schedule, what its passes compute, and its
-// loop. One set of options makes one, which all requests with those options share.
+// A method is how requests are decoded: a policy with its options and schedule, the settings of its
+// passes, and its loop. Requests with the same options share one method.
 
 #include "base/options.h"
 #include "decode/loop/loop_program.h"
@@ -17,27 +17,29 @@ namespace dllm::decode {
 
 class Method {
 public:
-  // options: of kind "decoder:<policy>". number: unlike that of every other method of a
-  // decoder. Fails with failed_precondition when the model has no mask token and the policy needs one.
+  // options: of kind "decoder:<policy>". number: unique among the methods of a decoder. Fails with
+  // failed_precondition if the policy needs a mask token and the model has none.
   Method(const std::shared_ptr<model::Model>& model, Options options, int64_t number);
   Method(const Method&) = delete;
   Method& operator=(const Method&) = delete;
 
   int64_t number() const { return number_; }
   const Options& options() const { return options_; } // of kind decoder:<policy>
-  // Equal for equal options.
+  // Returns a text that is equal for equal options.
   const std::string& text() const { return text_; }
   const noise::Schedule& schedule() const { return *schedule_; }
   const Policy& policy() const { return *policy_; }
-  int32_t mask_id() const { return mask_id_; } // what open positions hold
-  // Requests of equal settings share passes, and methods of equal settings one object.
+  int32_t mask_id() const { return mask_id_; } // token that open positions hold
+  // Returns the settings of the passes. Requests share passes if their methods share this object.
   const PassSettings& passes() const { return *passes_; }
+  // Shares the settings object of `other` if both settings are equal.
   void share_passes(const Method& other);
 
-  // Null: the host goes from step to step. One call at a time.
+  // Returns the loop; null: the host runs each step. One call at a time.
   LoopProgram* loop() const { return loop_.get(); }
-  const std::string& loop_why() const { return loop_why_; } // why it is null
-  // From now on it is. Fails with unimplemented when the options want a loop on the device.
+  // Returns why loop() is null.
+  const std::string& loop_why() const { return loop_why_; }
+  // Drops the loop. Fails with unimplemented if option loop is device.
   void stop_loop(const std::string& why_not);
 
 private:
@@ -47,7 +49,7 @@ private:
   Options options_;
   std::string text_;
   noise::ScheduleRef schedule_;
-  std::unique_ptr<Policy> policy_; // refers to both
+  std::unique_ptr<Policy> policy_; // refers to options_ and schedule_
   int32_t mask_id_;
   std::shared_ptr<const PassSettings> passes_;
   std::unique_ptr<LoopProgram> loop_;

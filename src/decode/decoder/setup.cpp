@@ -102,7 +102,8 @@ int64_t most_positions(const model::ModelConfig& config, const Options& options)
 
 namespace {
 
-// Null where the model's files have no vocabulary, or any id may be drawn.
+// Returns the facts about the tokens; null if the model's files have no vocabulary or any id may be
+// drawn.
 std::shared_ptr<const text::TokenFacts> known_tokens(const model::Model& model,
                                                      const Options& options) {
   if (!options.boolean("suppress_unused")) return nullptr;
@@ -135,7 +136,7 @@ PassSettings pass_settings(const model::Model& model, const Options& options,
   const model::ModelConfig& config = model.config();
   settings.needs = policy.needs();
   settings.needs.top = std::min(settings.needs.top, config.vocab_size);
-  // The heads of edits read a token's own hidden state.
+  // The heads of edits read the hidden state of the position itself.
   settings.shift = settings.needs.edits ? 0 : shift_of(config, options);
   settings.banned.assign(static_cast<size_t>(config.vocab_size), 0);
   for (const std::string& text : options.list("suppress"))
@@ -157,7 +158,7 @@ PassSettings pass_settings(const model::Model& model, const Options& options,
 
 namespace {
 
-// Every row has the same window at the end of its canvas.
+// The rows of a planned pass. All have the same window at the end of their canvas.
 struct Planned {
   Request request;
   PassRequest pass;
@@ -183,7 +184,7 @@ Planned plan_rows(const model::ModelConfig& config, const Options& options, cons
   return made;
 }
 
-// The policy's rule as a graph where the decoder would use it, else null.
+// Returns the graph form of the policy's rule if the decoder would use it, else null.
 std::unique_ptr<LoopRule> planned_loop(const graph::Engine& engine, const Options& options,
                                        const Policy& policy) {
   const std::string& wanted = options.str("loop");
@@ -210,7 +211,7 @@ model::Job decoding_job(const std::shared_ptr<graph::Engine>& engine,
   const int64_t batch = options.i64("batch");
   planned.rows.assign(static_cast<size_t>(batch), {&planned.request, &planned.pass, 0});
 
-  // The part of one rank, as DecodeState and PassShares lay it out.
+  // The part of one rank, as in DecodeState and PassShares.
   const graph::Mesh& mesh = engine->mesh();
   const int64_t shares = mesh.size(model::request_axes(mesh)), own = (batch + shares - 1) / shares;
   const std::vector<model::StateStack> stacks = model::state_stacks(config);

@@ -1,7 +1,6 @@
 #pragma once
-// What a method makes of its options and its model, once; and the program of a decoder over a config,
-// for plans: the one that PassProgram or, where the decoder would take the steps of a block in one
-// launch, LoopProgram would compile.
+// These functions make the settings of a method from its options and its model, and the program of
+// a decoder for plans.
 
 #include "base/options.h"
 #include "decode/pass/settings.h"
@@ -19,28 +18,32 @@
 
 namespace dllm::decode {
 
-// What open positions hold: any token where the policy does not show it to the model. Fails with
-// failed_precondition when it does and there is no mask token.
+// Returns the token that open positions hold: the model's mask token, or 0 if there is none. Fails
+// with failed_precondition if there is none and the policy shows open positions to the model.
 int32_t mask_id_of(const model::Model& model, const Policy& policy);
-// The keys that were set, as options of the policy's own kind.
+// Returns the options that were set, as options of the policy's own kind.
 Options policy_options(const Options& given);
-// The same with what the options of a request ("slot") set instead: steps, block_length, suppress.
+// Returns the same, with the options of a request (kind "slot") that replace or extend them: steps,
+// block_length, suppress.
 Options request_options(const Options& given, const Options& of_request);
-// Kind and keys that were set, with their values: equal for options that mean the same.
+// Returns the kind, and the keys that were set with their values. Equal for options that mean the
+// same.
 std::string text_of(const Options& options);
+// Returns the schedule that the options name.
 noise::ScheduleRef schedule_of(const Options& options);
-// The attention option's grid, else the model's.
+// Returns the span of option attention; auto: of the model's attention.
 AttentionSpan attention_span_of(const model::ModelConfig& config, const Options& options);
-// Of a canvas.
+// Returns the most positions of a canvas.
 int64_t most_positions(const model::ModelConfig& config, const Options& options);
-// References into all three are kept.
+// Returns the inputs of a policy. It keeps references to all three arguments.
 PolicySetup policy_setup(const model::Model& model, const Options& options,
                          const noise::Schedule& schedule);
 PassSettings pass_settings(const model::Model& model, const Options& options, const Policy& policy);
 
-// Options of kind "plan": batch, length, window, dtype, policy, loop. what = decode: a denoising
-// step of every row, on the whole canvas or on a window (a block) over a cache; prefill: a pass
-// over a prompt of `length` that fills the cache.
+// Returns the program that a decoder would compile (PassProgram or LoopProgram), its cache and its
+// weights. options: of kind "plan" (batch, length, window, dtype, policy, loop). what = decode: a
+// denoising step of every row on the whole canvas, or on a window (a block) over a cache. what =
+// prefill: a pass over a prompt of `length` positions that fills the cache.
 model::Job decoding_job(const std::shared_ptr<graph::Engine>& engine,
                         const model::ModelConfig& config, const Options& options);
 

@@ -6,12 +6,13 @@
 
 namespace dllm::decode {
 
-// Bans what may not stand at a position, and the token in any case. False: it was banned before.
+// Bans all tokens that are refused at a position, and `token` in any case. Returns false if `token`
+// was banned before.
 bool Vetoes::add(const Request& request, int64_t position, int32_t token) {
   std::vector<uint8_t>& own = at_.try_emplace(position, banned_).first->second;
   const auto refused = static_cast<size_t>(token);
   if (own[refused] != 0) return false;
-  // The mask token decides nothing: whether it may be drawn is an option.
+  // The mask token decides no position. An option sets whether it may be drawn.
   const uint8_t mask_banned =
       mask_id_ >= 0 && mask_id_ < std::ssize(own) ? own[static_cast<size_t>(mask_id_)] : 1;
   constraint_.ban(request, position, own);
@@ -41,12 +42,12 @@ std::vector<int64_t> Vetoes::of_predictions(const Request& request,
 
 std::vector<int64_t> Vetoes::of_step(const Request& before, const Request& after,
                                      std::span<const Prediction> predictions) {
-  if (before.length() != after.length()) return {}; // positions of predictions are others now
+  if (before.length() != after.length()) return {}; // the predictions have other positions now
   const auto at = [](const Prediction& p) { return static_cast<size_t>(p.position); };
   const auto wrote = [&](const Prediction& p) {
     const bool written = !after.is_open(p.position) && after.states[at(p)] != State::fixed;
     const bool is_new = before.is_open(p.position) || before.ids[at(p)] != after.ids[at(p)];
-    // Noise that a policy writes for a while is not a decision.
+    // A token that a policy writes for a while as noise is not a decision.
     const bool drawn = after.ids[at(p)] == p.token || after.ids[at(p)] == p.argmax;
     return written && is_new && (drawn || after.states[at(p)] == State::final);
   };

@@ -1,7 +1,8 @@
 #pragma once
-// What a constraint refuses in one step of a request. A token is checked when it was predicted, and
-// again when the policy wrote it next to the other tokens of its step; a position whose token is
-// refused is predicted again without it, so that a step ends with tokens that are allowed together.
+// Vetoes are the tokens that a constraint refuses in one step of a request. A token is checked when
+// it is predicted, and again with the other tokens of its step when the policy writes it. A
+// position whose token is refused is predicted again without it, so the tokens that a step writes
+// are allowed together.
 
 #include "decode/pass/pass.h"
 #include "decode/request/constraint.h"
@@ -16,24 +17,27 @@ namespace dllm::decode {
 
 class Vetoes {
 public:
-  // banned (vocab): what the request never draws. Both references outlive it.
+  // banned (vocab): tokens that are never drawn. The vetoes keep both references.
   Vetoes(const Constraint& constraint, const std::vector<uint8_t>& banned, int32_t mask_id)
       : constraint_(constraint), banned_(banned), mask_id_(mask_id) {}
 
-  // Positions whose predicted tokens are refused, ascending: more is banned there now. Fails with
-  // failed_precondition where no token is left. The bans grow in every round, so rounds come to an end.
+  // Returns the positions whose predicted tokens are refused, ascending, and bans more tokens
+  // there. Fails with failed_precondition if no token is left at a position. The bans grow in every
+  // round, so the rounds end.
   std::vector<int64_t> of_predictions(const Request& request,
                                       std::span<const Prediction> predictions);
-  // The same of what a step wrote, from left to right; predictions: those it was made from. Fails with
-  // failed_precondition for a final token that is refused and was not drawn.
+  // Returns the same for the tokens that a step wrote, checked from left to right. predictions: the
+  // predictions of the step. Fails with failed_precondition if a final token is refused and was not
+  // drawn.
   std::vector<int64_t> of_step(const Request& before, const Request& after,
                                std::span<const Prediction> predictions);
 
-  // Positions with the same bans.
+  // Positions that have the same bans.
   struct Group {
     std::vector<uint8_t> banned; // (vocab)
     std::vector<int64_t> positions;
   };
+  // Groups positions by their bans.
   std::vector<Group> groups(std::span<const int64_t> positions) const;
 
 private:

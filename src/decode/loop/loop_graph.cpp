@@ -13,13 +13,13 @@ namespace {
 using graph::Graph;
 using graph::Value;
 
-// What goes round, in the order of the body's inputs and outputs.
+// The values that a step passes to the next one, in the order of the body's inputs and outputs.
 class LoopState {
 public:
   LoopState(Graph& body, const model::Model& model, const LoopShape& shape) {
     const int64_t rows = shape.pass.rows, window = shape.pass.window;
     const graph::AxisSet axes = model::request_axes(model.engine().mesh());
-    const auto equal = [&](const char* name) { // on all ranks
+    const auto equal = [&](const char* name) { // a value that is equal on all ranks
       names_.emplace_back(name);
       return body.input(name, DType::i32, Shape{});
     };
@@ -58,14 +58,14 @@ public:
     all.push_back(record);
     for (const Value& value : all) {
       if (!value.defined()) continue;
-      const size_t at = body.outputs().size(); // its input is as far
+      const size_t at = body.outputs().size(); // the input of the same index
       const graph::ValueType& type = body.type(body.inputs()[at].value);
       body.output(names_[at], graph::vary(value, type.axes));
     }
   }
 
   Value step, goes_on, alive, steps, carry, ids, open, soft_on, soft_ids, soft_weights, record;
-  std::vector<Value> stacks; // of the state
+  std::vector<Value> stacks; // stacks of the state
 
 private:
   std::vector<std::string> names_;
@@ -103,7 +103,7 @@ public:
     }
     next.stacks = made.state.stacks;
     if (choice.carry.defined()) next.carry = choice.carry;
-    // Finished rows stay as they are: nothing of them is committed any more.
+    // No position of a finished row is committed any more.
     Value ended = choice.ended.defined() ? choice.ended : graph::logical_not(any_of(next.open));
     for (const Value& also : {choice.over, choice.stuck}) {
       if (also.defined()) ended = graph::logical_or(ended, also);
@@ -114,7 +114,7 @@ public:
     next.step = graph::add(state_.step, i32(1));
     next.goes_on = any_share(graph::max(graph::convert(next.alive, DType::i32), {0}));
     next.output(graph_);
-    input_of(graph_, "most_steps", DType::i32, Shape{}); // of the condition
+    input_of(graph_, "most_steps", DType::i32, Shape{}); // for the condition
   }
   const std::vector<std::string>& state_names() const { return state_.names(); }
 
@@ -126,18 +126,19 @@ private:
   Value input(const char* name, DType dtype, Shape shape) {
     return row_input(builder_, name, dtype, std::move(shape));
   }
-  // The ranks leave the loop at the same step: its body may exchange arrays.
+  // Returns the maximum over the ranks. All ranks must leave the loop at the same step, because its
+  // body may exchange arrays.
   Value any_share(Value x) const {
     return x.type().axes.empty() ? x : graph::all_reduce_max(x, x.type().axes);
   }
 
-  // (rows): this step's row of a table (steps, rows).
+  // Returns (rows): this step's row of a table (steps, rows).
   Value of_step(const char* name, DType dtype) {
     const int64_t rows = shape_.pass.rows;
     const Value table = input(name, dtype, Shape{shape_.steps, rows});
     return graph::reshape(graph::dynamic_slice(table, {state_.step, i32(0)}, {1, rows}), {rows});
   }
-  // (rows, block) of a table (steps, rows, block).
+  // Returns (rows, block): this step's numbers of a table (steps, rows, block).
   Value numbers_of_step(const char* name) {
     const int64_t rows = shape_.pass.rows;
     const Value table = input(name, DType::f32, Shape{shape_.steps, rows, shape_.block});
@@ -149,7 +150,7 @@ private:
   LoopContext moment(Value place) {
     const Value ids =
         graph::take(graph::reshape(state_.ids, {shape_.pass.rows * shape_.pass.window}),
-                    place); // nowhere: the last one, which is not read
+                    place); // places beyond the end read the last id, which is not used
     LoopContext moment{graph_,
                        input("eligible", DType::u8, both()),
                        state_.open,
@@ -162,7 +163,7 @@ private:
     return moment;
   }
 
-  // x (rows, window, ...) with the positions of the block written over.
+  // Returns x (rows, window, ...) with the positions of the block overwritten.
   Value put(Value x, Value place, Value block) {
     const auto rows_of = [&](Value y, int64_t count) {
       std::vector<int64_t> dims = y.shape().dims();
@@ -176,7 +177,7 @@ private:
     return graph::reshape(made, x.shape());
   }
 
-  // Statistics of the wanted positions alone: they are moved to the front, and back.
+  // Computes the statistics of the wanted positions only: moves them to the front, then back.
   PredictionValues predict(Value hidden, Value wanted) {
     const Value flags = graph::reshape(wanted, flat());
     const Value upto = graph::cumsum(graph::convert(flags, DType::i32), 0);
@@ -203,7 +204,8 @@ private:
       std::vector<int64_t> dims = {shape_.pass.rows, shape_.block};
       if (wide) dims.push_back(back.dim(1));
       const Value zero = x.dtype() == DType::f32 ? graph::scalar(graph_, 0.0f) : i32(0);
-      // Made once: what is decided by and what is recorded are the same bits.
+      // The barrier keeps the compiler from computing the values twice. The choice and the record
+      // must have the same bits.
       return graph::barrier(graph::reshape(graph::select(on, back, zero), Shape(dims)));
     };
     return {spread(s.draw),          spread(s.argmax),         spread(s.draw_prob),
@@ -222,11 +224,11 @@ private:
   Graph& graph_;
   const LoopRule& rule_;
   const LoopShape& shape_;
-  LoopState state_; // its inputs come first
+  LoopState state_; // declared first: its inputs come first
   model::Builder builder_;
 };
 
-// Any row alive on any rank, and steps left.
+// Returns the condition: a row is alive on any rank, and steps are left.
 std::shared_ptr<Graph> condition_of(const Graph& body) {
   auto cond = std::make_shared<Graph>("denoise_more");
   for (const graph::GraphInput& input : body.inputs())

@@ -7,7 +7,8 @@
 namespace dllm::decode {
 namespace {
 
-// Arrays of a block, (rows, block); what no position belongs to is nowhere.
+// The arrays of the blocks, (rows, block). Entries without a position keep their initial values,
+// and their place is `nowhere`.
 struct Blocks {
   std::vector<uint8_t> open, eligible;
   std::vector<int32_t> place, query, top_k;
@@ -53,13 +54,14 @@ void add_blocks(Batch& feed, const LoopShape& shape, const PassSettings& setting
   feed.set("top_p", Tensor::from(both, blocks.top_p));
 }
 
-// Numbers of the coming `limit` steps, (steps, rows, block): those the host loop would draw.
+// Returns the random numbers (steps, rows, block) of the coming `limit` steps. The loop on the host
+// draws the same ones.
 Tensor random_numbers(const LoopShape& shape, std::span<const LoopRow> rows, int64_t limit,
                       int word) {
   std::vector<float> numbers(static_cast<size_t>(shape.steps * shape.places()), 0.0f);
   for (size_t r = 0; r < rows.size(); ++r) {
     const Request& request = *rows[r].request;
-    // A draw at temperature 0 looks at no number.
+    // A draw at temperature 0 uses no random number.
     if (word == 0 && !(request.settings.temperature > 0)) continue;
     for (int64_t step = 0; step < limit; ++step) {
       const int64_t first = step * shape.places() + static_cast<int64_t>(r) * shape.block;
@@ -112,7 +114,7 @@ void add_loop_feed(Batch& feed, const model::ModelConfig& config, const PassSett
 
 namespace {
 
-// Predictions in a record: some 40 MB.
+// Most predictions in a record: about 40 MB.
 constexpr int64_t kMostLines = int64_t{1} << 20;
 
 } // namespace
@@ -140,7 +142,7 @@ int64_t LoopRecord::steps(int64_t row) const {
 }
 
 bool LoopRecord::goes_on(int64_t row) const {
-  // Behind the steps.
+  // The flags are stored after the step counts.
   const int64_t at =
       shape_.steps * shape_.places() * record_columns(settings_.needs) + shape_.pass.rows;
   return answer_of(row)[static_cast<size_t>(at + place_of(row))] != 0;

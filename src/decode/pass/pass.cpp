@@ -1,4 +1,4 @@
-// Shapes of passes, and predictions as lines of an array.
+// The shapes of passes, the groups of rows, and predictions as lines of an array.
 #include "decode/pass/pass.h"
 
 #include "base/error.h"
@@ -17,9 +17,10 @@ namespace dllm::decode {
 namespace {
 
 constexpr int64_t kLeastCapacity = 16, kKeyStep = 64, kWindowStep = 8;
-// A program of more positions is not padded to the rows of the whole batch.
+// A program with more positions is not padded to the rows of the whole batch.
 constexpr int64_t kMostPadded = 2048;
-// Where compiling is fast: flops in the time a program takes, and positions in the time weights are read.
+// Numbers for an engine that compiles fast. kCompileFlops are the flops in the time to compile a
+// program. kWeightReads are the positions in the time to read the weights.
 constexpr double kCompileFlops = 2e8;
 constexpr double kWeightReads = 32;
 
@@ -33,13 +34,13 @@ int64_t window_of(const PassRow& row) {
   return row.pass->end - row.pass->begin;
 }
 
-// Whether a size stays as it is instead of the rung.
+// Returns whether a size stays exact because rounding it up to `rung` costs more than compiling.
 bool is_exact(const Rounding& rounding, int64_t exact, int64_t rung) {
   return static_cast<double>(rung - exact) > rounding.compile;
 }
 
-// The cheapest cut of windows (ascending, with their numbers of rows) into runs: the first window of each run.
-// Positions of a cut: cost(first, behind the last).
+// Cuts windows, ascending by length, into groups of the lowest total cost. Returns the first window
+// of each group and sets `positions` to the total. cost(first, end) is in positions.
 template <class Cost>
 std::vector<size_t> cheapest_cut(size_t count, Cost cost, int64_t* positions) {
   std::vector<int64_t> best(count + 1, std::numeric_limits<int64_t>::max());
@@ -87,7 +88,7 @@ PassShape pass_shape(const model::ModelConfig& config, std::span<const PassRow> 
   for (const PassRow& row : rows) {
     const PassRequest& pass = *row.pass;
     shape.window = std::max(shape.window, pass.end - pass.begin);
-    // The last position attends farthest.
+    // The last position of the window attends farthest.
     const int64_t span = pass.span_end < 0 ? row.request->length() : pass.span_end;
     keys = std::max(keys, std::min(row.request->span.limit(pass.end - 1), span));
   }
@@ -108,7 +109,7 @@ PassShape pass_shape(const model::ModelConfig& config, std::span<const PassRow> 
 
 Rounding rounding_of(const model::Model& model) {
   if (!model.engine().compiles_fast()) return {};
-  double flops = 0; // of a position
+  double flops = 0; // per position
   for (const model::LayerRun& run : model::layer_runs(model.config()))
     flops += model::layer_cost(model.config(), run).per_token * static_cast<double>(run.count);
   const double compile = kCompileFlops / std::max(1.0, flops);
@@ -119,11 +120,11 @@ Rounding rounding_of(const model::Model& model) {
 
 std::vector<std::vector<size_t>> window_groups(std::span<const PassRow> rows,
                                                const Rounding& rounding) {
-  std::map<int64_t, std::vector<size_t>> classes; // by window, in rungs
+  std::map<int64_t, std::vector<size_t>> classes; // rows by the rounded length of their window
   for (size_t i = 0; i < rows.size(); ++i)
     classes[round_up(window_of(rows[i]), kWindowStep)].push_back(i);
   std::vector<std::vector<size_t>> members;
-  std::vector<int64_t> rungs, longest, before{0}; // before: rows of the classes before
+  std::vector<int64_t> rungs, longest, before{0}; // before: number of rows in earlier classes
   for (auto& [rung, indices] : classes) {
     int64_t window = 0;
     for (const size_t i : indices) window = std::max(window, window_of(rows[i]));
@@ -139,7 +140,7 @@ std::vector<std::vector<size_t>> window_groups(std::span<const PassRow> rows,
   };
   int64_t positions = 0;
   std::vector<size_t> firsts = cheapest_cut(members.size(), cost, &positions);
-  // Less than a quarter is not worth more launches and programs, where those are dear.
+  // Several groups must save a quarter of the positions, or the cost of compiling if that is less.
   const auto saves = [&](int64_t all) {
     return static_cast<double>(all - positions) >=
            std::min(static_cast<double>(all) / 4, rounding.compile);

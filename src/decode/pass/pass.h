@@ -1,6 +1,6 @@
 #pragma once
-// One forward pass: what a request needs of it and gets back, predictions as arrays, and what makes two passes the same
-// program.
+// This header describes a forward pass: what a request needs of it, and the predictions that it
+// returns. The shape of a pass decides whether two passes are the same program.
 
 #include "base/error.h"
 #include "decode/pass/settings.h"
@@ -21,8 +21,10 @@
 
 namespace dllm::decode {
 
-// Tokens mixed into the input of one position in place of its own (soft parallel decoding, DMax): sum of weights[k] E(ids[k]) + rest E(mask), rest = max(0, 1 - sum of
-// weights), rescaled to the same mix of the norms.
+// A mixture of tokens as the input of one position (soft parallel decoding, DMax). With
+// r = max(0, 1 - sum of weights[k]) the embedding of the position is
+//   sum of weights[k] E(ids[k]) + r E(mask),
+// scaled to the same weighted mean of the norms of these embeddings.
 struct SoftInput {
   int64_t position = 0;
   std::vector<int32_t> ids; // PredictionNeeds::soft_width of them
@@ -30,94 +32,100 @@ struct SoftInput {
 };
 
 enum class PassKind : uint8_t {
-  step,    // denoises
+  step,    // predicts positions for a denoising step
   prefill, // fills the cache with given tokens before the first step of a block
-  commit   // replaces the cache's contents for a decided block by those of its final tokens
+  commit   // overwrites the cache of a decided block with the K and V of its final tokens
 };
 
-// One pass over the window [begin, end) of the canvas. An empty window costs no pass.
+// What a request needs of the next pass over the window [begin, end) of its canvas. An empty window
+// needs no pass.
 struct PassRequest {
   PassKind kind = PassKind::step;
   int64_t begin = 0, end = 0;
-  // K and V of positions outside the window come from the request's cache, those inside are written
-  // into it. false: begin is 0 and nothing is kept.
+  // true: the pass reads K and V of other positions from the request's cache, and writes K and V of
+  // the window into it. false: begin is 0 and the pass keeps nothing.
   bool cached = false;
-  // After this pass K and V of [0, final_end) belong to tokens that will not change and saw only
-  // such tokens. The cache may hand them to a request with the same beginning.
+  // After this pass K and V of [0, final_end) are final: their tokens will not change and attended
+  // only to such tokens. The cache may reuse them for a request with the same beginning.
   int64_t final_end = 0;
-  uint64_t generation = 0;  // CacheView::generation this was made for
-  int64_t span_end = -1;    // no position attends beyond; -1: the end of the canvas
+  uint64_t generation = 0;  // CacheView::generation that this pass was made for
+  int64_t span_end = -1;    // positions attend at most to [0, span_end); -1: to the whole canvas
   double time = 1;          // noise level in (0, 1], for time-conditioned models
-  std::vector<int32_t> ids; // (end - begin) instead of the canvas; empty: the canvas
-  // Second canvas (end - begin) of classifier-free guidance, empty: none. Logits become
-  // u + (guidance + 1) (c - u). Not with a cache.
+  std::vector<int32_t> ids; // (end - begin) tokens in place of the canvas; empty: the canvas
+  // The second canvas (end - begin) of classifier-free guidance; empty: no guidance. With logits c
+  // of the canvas and u of the second one, the pass uses u + (guidance + 1) (c - u). Not with a
+  // cache.
   std::vector<int32_t> unconditional;
   float guidance = 0;
-  // Positions removed from the window, ascending: masked out as keys, and
-  // those behind them move up. Not with a cache.
+  // Positions to leave out of the window, ascending. No position attends to them, and later
+  // positions are renumbered. Not with a cache.
   std::vector<int64_t> left_out;
   std::vector<SoftInput> soft;
-  // Parts of the model that the pass reads; nothing: the base and all its adapters.
+  // Parts of the model that the pass reads; not set: the base and all its adapters.
   std::optional<model::PartList> parts;
-  // The last places of the window hold these positions, each attending to the places before it and its own; RoPE
-  // turns by the position. Empty: place and position are the same. Under a causal span, without left_out.
+  // The positions that the last places of the window hold. Each attends to the places before it and
+  // to itself, and RoPE turns by the position. Empty: place and position are the same. Only under a
+  // causal span and without left_out.
   std::vector<int64_t> order;
-  // Positions from here to the window's end attend to all of them, whatever the span says; -1: none do.
+  // Positions in [together, end) attend to all positions before `end`, whatever the span is; -1:
+  // none do.
   int64_t together = -1;
-  int shift = -1;         // instead of the decoder's; -1: that one
-  float temperature = -1; // instead of the request's; negative: that one
-  // With PredictionNeeds::conditions: Prediction::mean_embedding of a step before, one behind the
-  // other for each of `positions`; empty: none.
+  int shift = -1;         // replaces PassSettings::shift; -1: not set
+  float temperature = -1; // replaces the request's temperature; negative: not set
+  // With PredictionNeeds::conditions: Prediction::mean_embedding of the step before for each of
+  // `positions`, one after the other; empty: none.
   std::vector<float> conditioning;
-  std::vector<int64_t> positions; // whose predictions are wanted, inside the window, ascending
+  std::vector<int64_t> positions; // positions to predict, inside the window, ascending
 };
 
-// What the heads of an edit flow say of a position (model/edit_heads.h); its substitute is the token of the prediction.
+// The output of the heads of an edit flow at one position (model/edit_heads.h). The token to
+// substitute is the token of the prediction.
 struct EditPrediction {
-  int32_t insert = 0; // the token to its right
+  int32_t insert = 0; // the token to insert to the right of the position
   float insert_probability = 0;
-  float rates[3] = {0, 0, 0}; // substitute, delete, insert
+  float rates[3] = {0, 0, 0}; // of substitute, delete, insert
 };
 
-// What the model says about one position (graph::token_statistics).
+// The statistics of the model's distribution at one position (graph::token_statistics).
 struct Prediction {
   int64_t position = 0;
-  int32_t token = 0;     // the draw: at temperature 0 the likeliest token
-  float probability = 0; // of that token, at temperature 1 without filters
+  int32_t token = 0;     // the drawn token; at temperature 0 the likeliest one
+  float probability = 0; // of `token`, at temperature 1 without filters
   int32_t argmax = 0;
   float max_probability = 0;
   float entropy = 0; // nats, at temperature 1 without filters
-  // Of the distribution a draw is made from, after temperature and filters; only with
-  // PredictionNeeds::shaped.
+  // Statistics of the distribution that the token is drawn from, after temperature and filters.
+  // Only with PredictionNeeds::shaped.
   float shaped_probability = 0, shaped_margin = 0, shaped_entropy = 0;
   std::vector<int32_t> top_ids; // the PredictionNeeds::top likeliest tokens
   std::vector<float> top_probs;
-  // Of the token to its left under the distribution of max_probability; 0 where there is none or it
-  // is never predicted; only with PredictionNeeds::looks_left.
+  // Probability of the token to the left of the position, under the distribution of
+  // max_probability. 0 if there is no such token or it is banned. Only with
+  // PredictionNeeds::looks_left.
   float left_probability = 0;
   EditPrediction edit; // only with PredictionNeeds::edits
-  // What the embedding of a draw is on average, before filters; only with PredictionNeeds::conditions.
-  std::vector<float> mean_embedding; // (hidden)
+  // (hidden): the mean embedding of a draw, after temperature and before filters. Only with
+  // PredictionNeeds::conditions.
+  std::vector<float> mean_embedding;
 };
 
-// The cache of a request for its session.
+// What a session may read of its request's cache.
 struct CacheView {
-  // K and V of so many leading positions are final: by an earlier PassRequest::final_end, or found of
-  // a request with the same beginning.
+  // K and V of [0, final_end) are final, by an earlier PassRequest::final_end or from a request
+  // with the same beginning.
   int64_t final_end = 0;
-  // Changes whenever contents were lost; approximate caches fill themselves anew then.
+  // Changes whenever contents are lost. An approximate cache must then be filled again.
   uint64_t generation = 0;
 };
 
-// All numbers of a prediction as one line of i32 (f32 by their bits), so that whatever a program computes of a position comes
-// back as one array; and predictions that are none: the logits are not finite, or every token is banned. The request
-// fails then and decides nothing.
-
+// The columns of a prediction that is stored as one line of i32. f32 numbers are stored by their
+// bits. So a program returns all predictions as one array. An index is -1 if the columns are not
+// there.
 struct PredictionColumns {
   static constexpr int64_t draw = 0, argmax = 1, draw_prob = 2, max_prob = 3, entropy = 4;
-  int64_t shaped; // probability, margin, entropy; -1: not there
+  int64_t shaped; // probability, margin, entropy
   int64_t top, top_ids, top_probs;
-  int64_t edit; // insert, its probability, rates; -1: not there
+  int64_t edit; // insert, its probability, three rates
   int64_t count;
 
   explicit PredictionColumns(const PredictionNeeds& needs)
@@ -126,92 +134,99 @@ struct PredictionColumns {
         count(top_probs + top + (needs.edits ? 5 : 0)) {}
 };
 
-// As Prediction, any shape, the same for all but the last two.
+// The values of Prediction as arrays. All have the same shape, except the last two.
 struct PredictionValues {
   graph::Value token, argmax;                                     // i32
   graph::Value probability, max_probability, entropy;             // f32
   graph::Value shaped_probability, shaped_margin, shaped_entropy; // f32
-  graph::Value top_ids, top_probs;                                // with one more axis: top
+  graph::Value top_ids, top_probs;                                // one more axis of size top
 };
 
-// i32(places, columns.count + those of `more`, which are i32 or f32 of the same shape; with columns.edit the first of
-// them are those columns).
+// Returns the lines i32(places, columns.count + number of extra columns). `more` are extra columns,
+// i32 or f32 of the same shape. With columns.edit the first of `more` are the columns of edits.
 graph::Value prediction_lines(const PredictionValues& predicted, const PredictionColumns& columns,
                               const std::vector<graph::Value>& more = {});
-// The likeliest token has a probability, the entropy is finite.
+// Returns whether the entropy, probabilities and rates are finite and max_probability is above 0. A
+// request fails and decides nothing if its logits are not finite or every token is banned.
 bool is_finite(const Prediction& prediction);
+// Returns the prediction of `position` from its line.
 Prediction prediction_of(std::span<const int32_t> line, const PredictionColumns& columns,
                          int64_t position);
 
-// For the prediction of a position that is not finite. banned (vocab), empty: nothing is. cause: names
-// the first operation that made NaN or infinity; "" or an empty function where that is not known.
+// Returns the error of a prediction that is not finite. banned: (vocab), empty if no token is
+// banned. cause: returns the first operation that made NaN or infinity, "" if it is unknown. May be
+// empty.
 Error not_finite(int64_t position, std::span<const uint8_t> banned,
                  const std::function<std::string()>& cause = {});
 
-// What makes two passes the same program; everything else is data.
+// What makes two passes the same program. Everything else is data.
 
 // One request in a pass.
 struct PassRow {
   const Request* request;
   const PassRequest* pass;
-  int64_t cache_row = -1; // in the decode state; -1: not cached
+  int64_t cache_row = -1; // row of the decode state; -1: not cached
 };
 
+// The key of a compiled pass.
 struct PassShape {
-  int64_t rows, window; // positions
-  int64_t capacity;     // of the positions whose predictions are wanted; 0: none are
-  int64_t keys;         // of attention in a cached pass; 0: not cached
-  int64_t cache_rows;   // of one layer in the state's buffers
+  int64_t rows, window; // window: positions of a row
+  int64_t capacity;     // most predicted positions of the pass; 0: no position is predicted
+  int64_t keys;         // keys that attention reads in a cached pass; 0: not cached
+  int64_t cache_rows;   // rows of positions of one layer in the state's buffers
   bool guided, soft;
-  model::PartList parts; // that the pass reads
-  int64_t saved_rows =
-      0; // requests with snapshots in the state; 0: not cached, or the model has none
+  model::PartList parts; // parts of the model that the pass reads
+  // Requests with snapshots in the state; 0: the pass is not cached or the model has none.
+  int64_t saved_rows = 0;
   PredictionNeeds needs;
-  bool bans = false, defers = false; // tokens (PassSettings)
-  bool noise = false;                // of the requests' source of random numbers
+  bool bans = false, defers = false; // PassSettings has banned or deferred tokens
+  bool noise = false;                // the requests' random source has noise
 
   void set(const PassSettings& settings);
 
-  // A cached pass writes a state of so many rows and positions.
+  // Returns the size of the state that a cached pass writes.
   model::StateSize state_size() const {
     return {saved_rows > 0 ? saved_rows : 1, saved_rows > 0 ? cache_rows / saved_rows : cache_rows};
   }
-  // A guided pass holds every row twice.
+  // Returns the number of rows of the program: a guided pass computes every row twice.
   int64_t all_rows() const { return guided ? 2 * rows : rows; }
   int64_t positions() const { return all_rows() * window; }
   friend bool operator==(const PassShape&, const PassShape&) = default;
 };
 
-// The next of 1, 2, 3, 4, 6, 8, 12, 16, ... steps: at most half of a program is padding.
+// Rounds `count` up to the next of 1, 2, 3, 4, 6, 8, 12, 16, ... times `step`. At most half of a
+// program is padding.
 int64_t round_up(int64_t count, int64_t step);
 
-// What sizes are rounded up by so that passes share programs, in positions that the engine computes in the same time.
+// How sizes are rounded up so that passes share programs. Costs are in positions that the engine
+// computes in the same time.
 struct Rounding {
-  // Compiling one more program. Sizes with more padding than this are left exact, others are rungs (round_up).
+  // Cost of compiling one more program. A size with more padding than this is not rounded up.
   double compile = std::numeric_limits<double>::infinity();
-  // A launch, besides its positions: reading the weights, the trip to the engine.
+  // Cost of a launch apart from its positions: reading the weights and the trip to the engine.
   int64_t launch = 256;
 };
-// Of passes of this model on its engine.
+// Returns the costs of passes of this model on its engine.
 Rounding rounding_of(const model::Model& model);
 
-// Positions of a head that predicts at least so many.
+// Returns the capacity of a program that predicts `positions` positions: a power of two.
 int64_t head_capacity(int64_t positions);
 
-// Of the cache that cached rows lie in, the part of one rank.
+// The size of the cache on one rank.
 struct CacheShape {
   int64_t rows = 0, capacity = 0;
   int64_t saved_rows = 0; // 0 where the model saves no snapshots
 };
-// Of a pass over these rows, capacity 0. least_rows: as if there were at least so many, so that passes over any of a
-// batch's requests share a program; less than that where the padding would be large. count: rows of one rank; -1: all.
+// Returns the shape of a pass over these rows, with capacity 0. least_rows: number of rows to round
+// up to, so that passes over any of a batch's requests share a program. The shape has fewer rows if
+// the padding would be large. count: rows of one rank; -1: all.
 PassShape pass_shape(const model::ModelConfig& config, std::span<const PassRow> rows,
                      const CacheShape& cache, int64_t least_rows = 0, const Rounding& rounding = {},
                      int64_t count = -1);
 
-// Every row of a program is padded to its longest window. So rows of one pass (of one kind) with windows of unlike
-// length run as several programs, short windows first: indices of the rows of each, ascending. All in one while that
-// computes few positions more, so that an ordinary batch is one launch.
+// Groups the rows of one pass by the length of their windows, because a program pads every row to
+// its longest window. Returns the indices of the rows of each group, ascending, short windows
+// first. Returns one group if that computes few positions more, so an ordinary batch is one launch.
 std::vector<std::vector<size_t>> window_groups(std::span<const PassRow> rows,
                                                const Rounding& rounding = {});
 

@@ -5,13 +5,13 @@
 namespace dllm::decode {
 namespace {
 
-// A position, or an edge of a span, as the model counts it.
+// Returns the number that the model gives to a position or to an edge of a span.
 int64_t counted(const PassRequest& pass, int64_t position) {
   const auto behind = std::lower_bound(pass.left_out.begin(), pass.left_out.end(), position);
   return position - (behind - pass.left_out.begin());
 }
 
-// Where the window holds a position, counted from its beginning.
+// Returns the place of a position in the window.
 int64_t place_in_window(const PassRequest& pass, int64_t position) {
   const auto found = std::find(pass.order.begin(), pass.order.end(), position);
   if (found == pass.order.end()) return counted(pass, position) - pass.begin;
@@ -22,8 +22,8 @@ bool is_left_out(const PassRequest& pass, int64_t position) {
   return std::binary_search(pass.left_out.begin(), pass.left_out.end(), position);
 }
 
-// Arrays by (row, place in the window); a window shorter than the program's is padded with positions that attend to
-// nothing and are kept nowhere.
+// Arrays by (row, place in the window). A window that is shorter than the program's is padded with
+// positions that attend to no key and are not written to the cache.
 struct Windows {
   std::vector<int32_t> ids, positions, limit, write_at;
 
@@ -44,7 +44,7 @@ struct Windows {
   }
 };
 
-// The places of PassRequest::order, in the window that begins at `first`.
+// Sets the places of PassRequest::order in the window that begins at `first`.
 void put_order(Windows& windows, int64_t first, const PassRow& row, int32_t first_row) {
   const PassRequest& pass = *row.pass;
   int64_t place = pass.end - static_cast<int64_t>(pass.order.size());
@@ -72,7 +72,7 @@ void put_window(Windows& windows, int64_t first, const PassRow& row,
   put_order(windows, first, row, first_row);
 }
 
-// Which snapshot a request starts from, and what it saves.
+// Adds the snapshot that each request starts from, and the one that it saves.
 void add_state_places(Batch& feed, const PassShape& shape, std::span<const PassRow> rows,
                       const DecodeState& state) {
   if (shape.saved_rows == 0) return;
@@ -124,7 +124,8 @@ void add_windows(Batch& feed, const PassShape& shape, std::span<const PassRow> r
   feed.set("read_at", Tensor::from(Shape{shape.rows, shape.keys}, read_at));
 }
 
-// Layers with a sliding window use it where everything is causal.
+// Adds the inputs of sliding windows. Layers use them only if every request is causal or the
+// windows reach to both sides.
 void add_slides(Batch& feed, const model::ModelConfig& config, const PassShape& shape,
                 std::span<const PassRow> rows) {
   std::vector<int32_t> start;
@@ -142,7 +143,7 @@ void add_slides(Batch& feed, const model::ModelConfig& config, const PassShape& 
            Tensor::scalar(static_cast<int32_t>(causal || config.window_both_sides ? 1 : 0)));
 }
 
-// Where the canvas of every row begins; a row without one has it behind all positions.
+// Adds the start of the canvas of every row. For a row without a canvas it is after all positions.
 void add_canvases(Batch& feed, const PassShape& shape, std::span<const PassRow> rows) {
   const auto count = static_cast<size_t>(shape.rows);
   std::vector<int32_t> start(static_cast<size_t>(shape.all_rows()), 0),
@@ -157,7 +158,7 @@ void add_canvases(Batch& feed, const PassShape& shape, std::span<const PassRow> 
   feed.set("canvas_start", Tensor::from(Shape{shape.all_rows()}, canvas));
 }
 
-// The conditioning of wanted positions, where their pass has one.
+// Adds the conditioning of the wanted positions of each pass that has one.
 void add_conditioning(Batch& feed, const model::ModelConfig& config, const PassShape& shape,
                       std::span<const PassRow> rows) {
   const auto hidden = static_cast<size_t>(config.hidden_size);
@@ -210,7 +211,7 @@ void add_soft(Batch& feed, const PassShape& shape, std::span<const PassRow> rows
   feed.set("soft_weights", Tensor::from(Shape{shape.rows, shape.window, width}, weights));
 }
 
-// The token before each wanted position; -1: there is none, or it is never predicted.
+// Adds the token before each wanted position; -1: there is none, or it is banned.
 void add_left_tokens(Batch& feed, const PassSettings& settings, const PassShape& shape,
                      std::span<const PassRow> rows) {
   std::vector<int32_t> left;

@@ -35,7 +35,7 @@ std::vector<StateInput> state_inputs(const model::ModelConfig& config,
 
 namespace {
 
-// Embeddings of the window, mixed where the request says so.
+// Returns the embeddings of the window, with mixtures at the positions that have a SoftInput.
 Value soft_embeddings(model::Builder& builder, Value ids, int64_t width) {
   const Shape window = ids.shape();
   model::EmbeddingMix mix;
@@ -46,7 +46,7 @@ Value soft_embeddings(model::Builder& builder, Value ids, int64_t width) {
   return model::embedding_mix(builder, mix);
 }
 
-// Rows of the wanted positions, zeros elsewhere: f32(rows, window, hidden).
+// Returns f32(rows, window, hidden): the conditioning at the wanted positions, zeros elsewhere.
 Value conditioning_of(model::Builder& builder, const PassShape& shape) {
   const int64_t hidden = builder.config().hidden_size;
   const Value given = row_input(builder, "conditioning", DType::f32, Shape{shape.capacity, hidden});
@@ -93,7 +93,7 @@ WindowStates window_states(model::Builder& builder, const PassShape& shape, Valu
     inputs.mask.query_start = row_input(builder, "query_start", DType::i32, Shape{rows});
     if (shape.needs.conditions && shape.capacity > 0)
       inputs.conditioning = conditioning_of(builder, shape);
-  } else if (!config.sliding.empty()) { // windows count from a query's own place
+  } else if (!config.sliding.empty()) { // a sliding window is counted from the query's place
     inputs.slides = input_of(graph, "slides", DType::i32, Shape{});
     inputs.mask.query_start = row_input(builder, "query_start", DType::i32, Shape{rows});
   }
@@ -125,14 +125,14 @@ graph::TokenStatisticsInputs head_over(model::Builder& builder, Value hidden,
         input_of(builder.graph(), "banned", DType::u8, Shape{builder.config().vocab_size});
   head.nucleus_first = needs.nucleus_first;
   head.shaped = needs.shaped;
-  head.as_softmax = needs.soft_width > 0; // mixes go on computing with 1 - p
+  head.as_softmax = needs.soft_width > 0; // mixtures compute with 1 - p
   return head;
 }
 
 namespace {
 
-// Classifier-free guidance. The head is affine, so u + (g + 1) (c - u) of the logits is that of the
-// hidden states.
+// Applies classifier-free guidance to hidden states. The head is affine, so the formula
+// u + (g + 1) (c - u) for logits also holds for hidden states.
 Value guide(model::Builder& builder, Value hidden, Value query, const PassShape& shape) {
   Graph& graph = builder.graph();
   const auto half = static_cast<int32_t>(shape.rows * shape.window);
@@ -162,7 +162,7 @@ graph::TokenStatisticsInputs head_inputs(model::Builder& builder, Value hidden,
   return head;
 }
 
-// f32(capacity, hidden): Prediction::mean_embedding.
+// Returns f32(capacity, hidden): Prediction::mean_embedding.
 Value mean_embeddings(model::Builder& builder, Value hidden, Value temperature) {
   Graph& graph = builder.graph();
   const Value divisor = graph::maximum(temperature, graph::scalar(graph, 1e-6f));
@@ -170,8 +170,9 @@ Value mean_embeddings(model::Builder& builder, Value hidden, Value temperature) 
   return builder.mean_embedding(graph::divide(logits, graph::reshape(divisor, {logits.dim(0), 1})));
 }
 
-// f32(capacity): Prediction::left_probability, of the tokens that are not -1. Of the two likelihoods the normalization goes:
-// p(left) = p(argmax) exp(nll(argmax) - nll(left)), also where banned tokens are no part of p.
+// Returns f32(capacity): Prediction::left_probability; undefined where left_token is -1. It is
+//   p(left) = p(argmax) exp(nll(argmax) - nll(left)),
+// where the normalization of both likelihoods cancels. So banned tokens do not matter.
 Value left_probabilities(model::Builder& builder, Value hidden, const graph::TokenStatistics& s) {
   const int64_t capacity = hidden.dim(0);
   const Value left = row_input(builder, "left_token", DType::i32, Shape{capacity});
@@ -183,7 +184,7 @@ Value left_probabilities(model::Builder& builder, Value hidden, const graph::Tok
   return graph::multiply(s.max_prob, graph::exp(apart));
 }
 
-// The columns of EditPrediction; `head` is that of substitutes, with all its inputs.
+// Returns the columns of EditPrediction. `head` is the head of substitutes with all its inputs.
 std::vector<Value> edit_columns(model::Builder& builder, graph::TokenStatisticsInputs head) {
   const model::Head insert = builder.head(model::kInsertHead);
   const Value rates = model::edit_rates(builder, head.x);
@@ -212,7 +213,7 @@ void build_pass(Graph& graph, const model::Model& model, const PassShape& shape)
     for (size_t i = 0; i < inputs.size(); ++i)
       graph.output(inputs[i].name, made.state.stacks[i], inputs[i].name);
   }
-  if (shape.capacity == 0) return; // fills the cache
+  if (shape.capacity == 0) return; // the pass only fills the cache
   const Value query = row_input(builder, "query", DType::i32, Shape{shape.capacity});
   const Value chosen =
       shape.guided ? guide(builder, made.hidden, query, shape) : graph::take(made.hidden, query);
@@ -225,8 +226,10 @@ void build_pass(Graph& graph, const model::Model& model, const PassShape& shape)
   const Value lines = prediction_lines(predicted, PredictionColumns(needs), more);
   graph.output("answer", gather_shares(lines, mesh));
   if (shape.defers) {
-    // The probability of the draw among the tokens that are not deferred: its own by theirs, in logs. A draw whose
-    // own one is below the smallest float has that of the likeliest of the others, or none.
+    // The probability of the draw among the tokens that are not deferred. It is the probability of
+    // the draw divided by the probability of these tokens, in logarithms. If the former is below
+    // the smallest float, it is that of the likeliest other token when the draw is this token, else
+    // 0.
     head.banned = graph.input("banned_or_deferred", DType::u8, Shape{model.config().vocab_size});
     const graph::TokenStatistics rest = graph::token_statistics(head, 1);
     const Value none = graph::full(graph, s.draw_prob.shape(), 0.0f);

@@ -13,7 +13,7 @@
 namespace dllm::decode {
 namespace {
 
-// Arguments of `program`; kept: the buffers of its inputs "state:...", empty: it has none.
+// Sets the arguments of `program`. kept: the buffers of its inputs "state:..."; empty: it has none.
 void set_arguments(runtime::Arguments& arguments, const graph::Program& program,
                    graph::Engine& engine, std::span<const graph::BufferRef> parameters,
                    std::span<const Batch> feeds, StateBuffers& kept) {
@@ -26,13 +26,14 @@ void set_arguments(runtime::Arguments& arguments, const graph::Program& program,
   arguments.upload(engine, feeds, model::request_axes(engine.mesh()));
 }
 
-// The first operation that made NaN or infinity, "" where that cannot be found: memory may be short, and the step
-// fails for its logits. A task that is over ends the search.
+// Returns the first operation that made NaN or infinity, or "" if it cannot be found, for example
+// for lack of memory. The step then fails because of its logits. The search throws if the task is
+// over.
 std::string first_non_finite(const std::shared_ptr<graph::Program>& program, graph::Engine& engine,
                              std::span<const graph::BufferRef> parameters,
                              std::span<const Batch> feeds, DecodeState* cache, const Task* task) {
   StateBuffers kept = cache != nullptr ? cache->take() : StateBuffers{};
-  StateBuffers held = kept; // buffers with a second holder are not written in place
+  StateBuffers held = kept; // a second holder, so that the program does not write in place
   std::string found;
   try {
     runtime::Arguments arguments(program);
@@ -46,8 +47,8 @@ std::string first_non_finite(const std::shared_ptr<graph::Program>& program, gra
   return found;
 }
 
-// Rows with predictions that are not finite fail, and nothing of their state stays. cause: the first
-// operation that made such a number; called once at most.
+// Sets the failure of rows with predictions that are not finite, and clears their state. cause:
+// returns the first operation that made such a number; called at most once.
 void mark_failures(std::vector<RowAnswer>& answers, std::span<const PassRow> rows,
                    const PassSettings& settings, DecodeState& state,
                    const std::function<std::string()>& cause) {
@@ -115,7 +116,7 @@ PassProgram::PassProgram(std::shared_ptr<model::Model> model, const Rounding& ro
 
 namespace {
 
-// Wanted positions of the share that has most.
+// Returns the number of wanted positions of the share with the most of them.
 int64_t most_queries(std::span<const PassRow> rows, const PassShares& shares) {
   int64_t most = 0;
   for (int64_t share = 0; share < shares.count(); ++share) {
@@ -126,7 +127,7 @@ int64_t most_queries(std::span<const PassRow> rows, const PassShares& shares) {
   return most;
 }
 
-// 0 where the pass had no token to its left to look at.
+// Returns 0 if there is no token to the left or it is banned, else `computed`.
 float left_of(const PassRow& row, const std::vector<uint8_t>& banned, int64_t position,
               float computed) {
   if (position == 0) return 0;
@@ -134,19 +135,20 @@ float left_of(const PassRow& row, const std::vector<uint8_t>& banned, int64_t po
   return !banned.empty() && banned[token] != 0 ? 0 : computed;
 }
 
-// Of every row, from the outputs of build_pass in their order.
+// Returns the answers of all rows, from the outputs of build_pass in their order.
 std::vector<RowAnswer> answers_of(std::span<const PassRow> rows, const PassSettings& settings,
                                   const PassShares& shares, int64_t capacity,
                                   std::span<const graph::BufferRef> outputs) {
   const Tensor lines = outputs[0]->read();
   const bool defers = !settings.deferred.empty();
-  const Tensor rest = defers ? outputs[1]->read() : Tensor(); // of the draw, among the others
+  // Probability of the draw among the tokens that are not deferred.
+  const Tensor rest = defers ? outputs[1]->read() : Tensor();
   const Tensor left = settings.needs.looks_left ? outputs[defers ? 2 : 1]->read() : Tensor();
   // (places, hidden)
   const Tensor means = settings.needs.conditions ? outputs.back()->read() : Tensor();
   const PredictionColumns columns(settings.needs);
   std::vector<RowAnswer> answers;
-  std::vector<size_t> next; // line of each share
+  std::vector<size_t> next; // next line of each share
   for (int64_t share = 0; share < shares.count(); ++share)
     next.push_back(static_cast<size_t>(share * capacity));
   for (size_t r = 0; r < rows.size(); ++r) {

@@ -1,6 +1,7 @@
 #pragma once
-// The model on windows of canvases and the statistics of chosen positions, as one program. Shapes
-// are rounded up, counts are data, so a few programs serve all steps of a batch.
+// PassProgram runs the model on windows of canvases and computes the statistics of chosen
+// positions. Shapes are rounded up and counts are data, so a few programs serve all steps of a
+// batch.
 
 #include "base/error.h"
 #include "decode/cache/decode_state.h"
@@ -21,32 +22,33 @@
 
 namespace dllm::decode {
 
-// Programs of one kind that a decoder keeps.
+// Number of programs of one kind that a decoder keeps.
 constexpr size_t kKeptPrograms = 32;
 
-// The parameters of one version, in the order of the ParamStore.
+// The parameters of one version of the weights, in the order of the ParamStore.
 struct Weights {
   std::vector<graph::BufferRef> buffers;
-  std::vector<std::string> parts; // of the model, one for each buffer
+  std::vector<std::string> parts; // the part of the model that each buffer belongs to
   int64_t version = 0;
 
+  // Returns the buffers of the parts in `list`.
   std::vector<graph::BufferRef> of(const model::PartList& list) const;
 };
 
-// The weights of the model now. Waits for a training step that has the arrays.
+// Returns the weights of the model now. Waits for a training step that has the arrays.
 Weights weights_of(const model::Model& model, const Task* task = nullptr);
 
-// Runs a program once with its parameters and the arrays of its inputs' names, a set for each share of the mesh
-// (shares.h). cache: null, or the owner of the inputs "state:...", which are written in place and are the first outputs.
-// If the run fails, the cache is returned unchanged, or graph::StateLost is thrown; recover() then makes new buffers.
-// Outputs as runtime::Arguments::run.
+// Runs a program once and returns its outputs as runtime::Arguments::run does. feeds: the arrays of
+// its inputs by name, one set for each share of the mesh (shares.h). cache: null, or the owner of
+// the inputs "state:...", which are written in place and are the first outputs. If the run fails,
+// the cache is returned unchanged, or graph::StateLost is thrown; recover() then makes new buffers.
 std::vector<graph::BufferRef> run_pass(const std::shared_ptr<graph::Program>& program,
                                        graph::Engine& engine,
                                        std::span<const graph::BufferRef> parameters,
                                        std::span<const Batch> feeds, DecodeState* cache,
                                        const Task* task);
 
-// Rows that may share a pass have equal keys.
+// The key of a pass. Only rows with equal keys may share a pass.
 struct PassKey {
   const PassSettings* settings;
   std::optional<model::PartList> parts;
@@ -58,27 +60,29 @@ struct PassKey {
   friend auto operator<=>(const PassKey&, const PassKey&) = default;
 };
 
-// What a pass says to one of its rows.
+// The result of a pass for one of its rows.
 struct RowAnswer {
   std::vector<Prediction> predictions;  // in the order of PassRequest::positions
   std::shared_ptr<const Error> failure; // null: every prediction is finite
 };
 
-// Keeps the last compiled programs. One call at a time.
+// Runs passes and keeps the last compiled programs. One call at a time.
 class PassProgram {
 public:
   explicit PassProgram(std::shared_ptr<model::Model> model);
   PassProgram(std::shared_ptr<model::Model> model, const Rounding& rounding);
   const Rounding& rounding() const { return rounding_; }
 
-  // settings: those of all rows. A row's results depend on that row alone. capacity: most positions of
-  // any step of this batch, so that its steps share a program. state: where cached rows lie; all of it
-  // is lost after an exception, the part of a row when that row fails. A pass that wants no position
-  // fills the cache and reads nothing back; least_rows as pass_shape has it.
+  // Runs one pass. The results of a row depend on that row alone. A pass without wanted positions
+  // only fills the cache.
+  // settings: the settings of all rows. capacity: most positions that a step of this batch
+  // predicts, so that its steps share a program. least_rows: as in pass_shape.
+  // state: the cache of the rows. If a row fails, its contents are cleared. After an exception all
+  // contents are lost.
   std::vector<RowAnswer> run(std::span<const PassRow> rows, const PassSettings& settings,
                              DecodeState& state, const Weights& weights, int64_t capacity,
                              const Task* task, int64_t least_rows = 0);
-  // Positions of all programs that ran, padding included.
+  // Returns the number of positions of all programs that ran, padding included.
   int64_t computed() const { return computed_; }
 
 private:
@@ -88,16 +92,17 @@ private:
   runtime::ProgramCache<PassShape> programs_{kKeptPrograms};
 };
 
-// The program of a forward pass, its inputs by name, and the arrays that are given for them. Programs of one pass and programs
-// of many steps (loop/) share the model on a window and the statistics of its head.
+// The program of a forward pass, its inputs by name, and the arrays for them. Programs of one pass
+// and loops (loop/) share window_states and head_over.
 
-// The input of this name; made when the graph has none yet. A loop declares what it changes itself.
+// Returns the input of this name. Adds it if the graph does not have it yet. A loop declares the
+// inputs of its state before.
 graph::Value input_of(graph::Graph& graph, const std::string& name, DType dtype, Shape shape);
 graph::Value input_of(graph::Graph& graph, const std::string& name, const graph::ValueType& type);
-// The same of an array of the rows, which differs between the shares of a mesh (shares.h).
+// Returns such an input for an array of the rows, which differs between the shares of a mesh.
 graph::Value row_input(model::Builder& builder, const std::string& name, DType dtype, Shape shape);
 
-// Name and type of the inputs that hold the state, in the order of model::state_stacks.
+// Name and type of an input that holds a stack of the state, in the order of model::state_stacks.
 struct StateInput {
   std::string name;
   graph::ValueType type;
@@ -107,37 +112,44 @@ std::vector<StateInput> state_inputs(const model::ModelConfig& config,
 
 struct WindowStates {
   graph::Value hidden;      // f32(all_rows * window, hidden)
-  model::StateValues state; // after the window was written; undefined where nothing is cached
+  model::StateValues state; // the state after the pass; undefined if nothing is cached
 };
 
-// Inputs ids, positions, limit, and where they apply slides, query_start, canvas_start, timesteps, soft_*, conditioning,
-// conditioned_at, "state:<stack>" of every stack of the state, write_at, read_at, and of saved slots from, to, length. timesteps: f32(all_rows) in place of the input of that name.
+// Runs the model on the windows. The inputs are ids, positions and limit. The others, where they
+// apply, are
+//   slides, query_start, canvas_start, timesteps, soft_*, conditioning, conditioned_at;
+//   for a cached pass "state:<stack>" for each stack, write_at and read_at;
+//   for saved slots from, to and length.
+// timesteps: f32(all_rows), replaces the input of that name.
 WindowStates window_states(model::Builder& builder, const PassShape& shape,
                            graph::Value timesteps = {});
 
-// The model's head over `hidden` (capacity, hidden), with input banned where the shape says so.
-// Undefined in it: count, temperature, top_k, top_p, uniform, noise.
+// Returns the model's head over `hidden` (capacity, hidden), with input banned if shape.bans is
+// set. The caller sets count, temperature, top_k, top_p, uniform and noise.
 graph::TokenStatisticsInputs head_over(model::Builder& builder, graph::Value hidden,
                                        const PassShape& shape);
 
-// Outputs: the stacks of the state (cached passes only, in the place of the inputs), then answer, a line of
-// numbers per wanted position (pass.h) of every share, rest where tokens are deferred, left where needs.looks_left, and
-// mean_embedding where needs.conditions. No answer where the shape's capacity is 0.
+// Builds a pass. Outputs, in this order:
+//   the stacks of the state, written in place: cached passes only;
+//   answer: the line of each wanted position (pass.h), of every share;
+//   rest: with deferred tokens; left: with needs.looks_left;
+//   mean_embedding: with needs.conditions.
+// With shape.capacity 0 the state is the only output.
 void build_pass(graph::Graph& graph, const model::Model& model, const PassShape& shape);
 
 // --- the arrays of a pass ---
 
-// The row of hidden states that predicts a position, inside a window that begins at `begin`: the
-// one before it under shift 1; the window's first predicts itself, as Dream's and Fast-dLLM's do.
+// Returns the position whose hidden state predicts `position`: the one before it under shift 1. The
+// first position of a window, `begin`, predicts itself, as in Dream and Fast-dLLM.
 int64_t predicting(int64_t position, int shift, int64_t begin);
 
-// The arrays of window_states: ids, positions, limit, and where they apply slides, query_start,
-// canvas_start, timesteps, soft_*, guidance, write_at, read_at, from, to, length; banned too.
+// Adds the inputs of window_states to `feed`, except conditioning, conditioned_at and the state.
+// Adds guidance for a guided pass, and banned.
 void add_window_feed(Batch& feed, const model::ModelConfig& config, const PassSettings& settings,
                      const PassShape& shape, std::span<const PassRow> rows,
                      const DecodeState& state);
 
-// Of the rows of one share.
+// Returns the inputs of build_pass for the rows of one share.
 Batch pass_feed(const model::ModelConfig& config, const PassSettings& settings,
                 const PassShape& shape, std::span<const PassRow> rows, const DecodeState& state);
 

@@ -1,5 +1,6 @@
 #pragma once
-// What the passes of a request compute beyond its canvas: what its policy needs predicted, and which tokens take part.
+// PassSettings are the settings of a request's passes beyond its canvas: what its policy needs
+// predicted, and which tokens may be drawn.
 
 #include <compare>
 #include <cstdint>
@@ -7,27 +8,27 @@
 
 namespace dllm::decode {
 
-// What a policy needs of a forward pass and its predictions; the same for all passes of a request.
+// What a policy needs of a forward pass and its predictions. All passes of a request share it.
 struct PredictionNeeds {
-  bool mask = true;           // open positions hold the mask token; a model without one is refused
-  int64_t top = 1;            // likeliest tokens that a prediction lists
-  bool shaped = false;        // Prediction::shaped_*
-  bool nucleus_first = false; // top_p before top_k
-  int64_t soft_width = 0;     // most tokens of a SoftInput; 0: no position has one
+  bool mask = true;             // open positions hold the mask token, so the model must have one
+  int64_t top = 1;              // number of likeliest tokens that a prediction lists
+  bool shaped = false;          // predictions have Prediction::shaped_*
+  bool nucleus_first = false;   // top_p is applied before top_k
+  int64_t soft_width = 0;       // most tokens of a SoftInput; 0: no position has one
   bool bf16_embeddings = false; // embeddings are rounded where they are read and mixed
-  bool conditions = false;      // PassRequest::conditioning, Prediction::mean_embedding
+  bool conditions = false;      // PassRequest::conditioning and Prediction::mean_embedding are used
   bool edits = false;           // predictions come from the heads of edits
-  bool looks_left = false;      // Prediction::left_probability
+  bool looks_left = false;      // predictions have Prediction::left_probability
 
   friend auto operator<=>(const PredictionNeeds&, const PredictionNeeds&) = default;
 };
 
-// Requests with one such object may share a pass.
+// Settings of the passes of a method. Requests share a pass only if they share this object.
 struct PassSettings {
   int shift = 0;
-  std::vector<uint8_t> banned; // (vocab); empty: nothing is
-  // (vocab); empty: nothing is. Probability 0, and those of the others as if banned: a draw does
-  // not know it.
+  std::vector<uint8_t> banned; // (vocab): 1 for tokens that are never drawn; empty: none
+  // (vocab): 1 for tokens to decide last; empty: none. Such a token gets probability 0, and the
+  // probabilities of the others are computed without it. Draws ignore this mask.
   std::vector<uint8_t> deferred;
   PredictionNeeds needs;
 

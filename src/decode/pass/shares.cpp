@@ -33,7 +33,7 @@ std::vector<Batch> PassShares::feeds(const std::function<Batch(int64_t share)>& 
 
 graph::Value gather_shares(graph::Value x, const graph::Mesh& mesh) {
   const graph::AxisSet axes = model::request_axes(mesh);
-  // The later axis changes faster: it is gathered first.
+  // The later axis changes faster, so it is gathered first.
   for (const graph::Axis axis : {graph::Axis::fsdp, graph::Axis::data}) {
     if (axes.has(axis)) x = graph::all_gather(x, axis, 0, mesh.size(axis), true);
   }

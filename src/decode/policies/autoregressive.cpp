@@ -1,5 +1,5 @@
-// Next-token decoding: positions from left to right, each seeing those before it. One new row of K
-// and V a step; a prompt is computed once.
+// Next-token decoding. Positions are decided from left to right, and each sees the positions before
+// it. A step adds one row of K and V, and a prompt is computed once.
 
 #include "base/error.h"
 #include "decode/policies/policies.h"
@@ -25,8 +25,8 @@ public:
     const int64_t next = request.block_begin();
     PassRequest pass;
     pass.positions = {next};
-    // The row that predicts it is the last of the window; under shift 0 its own, which holds the
-    // mask token.
+    // The last row of the window predicts the position. Under shift 0 that is the row of the
+    // position itself, which holds the mask token.
     pass.end = std::max<int64_t>(next + 1 - shift_, 1);
     if (!cached_) return pass;
     pass.cached = true;
@@ -50,7 +50,7 @@ public:
   }
 
 private:
-  // To the first open position; none is left: done.
+  // Moves to the first open position. A request without one is done.
   static void move(Request& request) {
     while (request.block < request.block_count() && !request.is_open(request.block_begin()))
       ++request.block;
@@ -81,7 +81,7 @@ public:
     return std::make_unique<AutoregressiveSession>(cached_, setup().shift, request);
   }
 
-  // The hidden state before a position predicts it; its own would show the mask.
+  // Under shift 0 the position holds the mask token. Under shift 1 the position before predicts it.
   PredictionNeeds needs() const override { return {.mask = setup().shift == 0}; }
 
 private:

@@ -1,6 +1,7 @@
-// Block diffusion (BD3-LM, Arriola et al. 2025, section 3; ZHZisZZ/dllm, BD3LM sampler): blocks counted from
-// the end of the prompt, each seeing itself and all before it; inside a block the most confident tokens
-// first, as many as the schedule says. K and V of decided blocks are kept.
+// Block diffusion (BD3-LM, Arriola et al. 2025, section 3; ZHZisZZ/dllm, BD3LM sampler). Blocks are
+// counted from the end of the prompt, and each sees itself and all blocks before it. A step decides
+// the most confident tokens of a block, and the schedule sets their number. K and V of decided
+// blocks are kept.
 
 #include "base/error.h"
 #include "decode/policies/policies.h"
@@ -68,14 +69,14 @@ public:
     copies_ = pass.unconditional.empty() ? 1 : 2;
     return BlockwiseSession::apply(request, pass, predictions);
   }
-  // The source computes what lies before a block in a pass of its own, and the copies of guidance
-  // one after the other.
+  // The source computes the positions before a block in a pass of its own, and the two canvases of
+  // guidance one after the other.
   int64_t nfe(const Request& request) const override {
     return copies_ * (request.evaluations + blocks_);
   }
 
 private:
-  int32_t pad_; // its tokens are left out; -1: none
+  int32_t pad_; // positions with this token are left out; -1: none
   int64_t blocks_ = 0, copies_ = 1;
 };
 
@@ -84,7 +85,7 @@ BlockwiseSettings bd3lm_settings(const PolicySetup& setup) {
   settings.block_length = setup.span.block;
   settings.steps_per_block = setup.i64("steps_per_block");
   settings.eos = token_option(setup, "eos");
-  // K and V of a block would be final before its tokens are known to be left out.
+  // A later pass leaves out pad tokens of a block, but K and V of the block would already be final.
   if (token_option(setup, "compat_pad") >= 0) settings.cache = CacheMode::none;
   return settings;
 }
@@ -107,7 +108,7 @@ public:
   }
 
   std::unique_ptr<Session> begin(Request& request) const override {
-    // The grid goes on to both sides: prompts of other lengths may share what is kept.
+    // The grid extends to both sides, so prompts of other lengths may share cached rows.
     request.span = {settings().block_length, request.prompt % settings().block_length, false};
     return std::make_unique<Bd3lmSession>(settings(), token_option(setup(), "compat_pad"),
                                           setup().schedule, rule(), request);

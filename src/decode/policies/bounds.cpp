@@ -1,4 +1,5 @@
-// Policies that commit as many candidates as a bound on their joint error allows: factor, frechet, entropy_bound.
+// Policies that commit as many candidates as a bound on their joint error allows: factor, frechet,
+// entropy_bound.
 #include "decode/policies/policies.h"
 #include "decode/request/blockwise.h"
 #include "graph/ops.h"
@@ -8,9 +9,9 @@
 
 namespace dllm::decode {
 
-// Factor rule (Fast-dLLM, Wu et al. 2025, section 3.3): the surer the r-th best candidate is, the
-// more may be committed with it: rank r passes when its probability is at least
-// 1 - factor / (r + 1); rank 1 always does.
+// The factor rule (Fast-dLLM, Wu et al. 2025, section 3.3). The more confident the candidate of
+// rank r is, the more candidates may be committed together. Rank r passes if its probability is at
+// least 1 - factor / (r + 1). Rank 1 always passes.
 
 namespace {
 
@@ -18,10 +19,10 @@ using graph::Value;
 
 enum class Ranks { count, prefix, scan };
 
-// How many of the best are committed.
+// Returns how many of the best candidates are committed.
 int64_t passing(const std::vector<double>& sorted, double factor, Ranks ranks) {
   const auto count = static_cast<int64_t>(sorted.size());
-  const auto passes = [&](int64_t i) { // of rank i + 1
+  const auto passes = [&](int64_t i) { // whether rank i + 1 passes
     return i == 0 ||
            sorted[static_cast<size_t>(i)] >= as_f32(1.0 - factor / static_cast<double>(i + 2));
   };
@@ -32,11 +33,11 @@ int64_t passing(const std::vector<double>& sorted, double factor, Ranks ranks) {
   }
   int64_t end = 0;
   while (end < count && passes(end)) ++end;
-  // The published scan ends on the last candidate whether that passes or not, and takes it.
+  // The published scan takes the last candidate when it reaches it, even if it does not pass.
   return ranks == Ranks::scan && end == count - 1 ? count : end;
 }
 
-// Bounds of the ranks, (1, block).
+// Returns the least probability of each rank, (1, block).
 Value bounds(graph::Graph& graph, int64_t block, double factor) {
   std::vector<float> values;
   for (int64_t i = 0; i < block; ++i) {
@@ -99,9 +100,10 @@ PolicyKind policy_files::factor() {
   return {"factor", make_factor, factor_keys()};
 }
 
-// Frechet profile (Open-dLLM, generation utilities; Fast-dLLM, Wu et al. 2025): with the n most confident candidates c1 >= c2 >= ..., the
-// probability that all are right lies between L and U whatever their dependence; the most
-// candidates whose profile L(n) - U(n) stays above delta are committed.
+// The Frechet profile (Open-dLLM, generation utilities; Fast-dLLM, Wu et al. 2025). With the n most
+// confident candidates c1 >= c2 >= ..., the probability that all are right is between L and U,
+// whatever their dependence is. The policy commits the largest n whose profile L(n) - U(n) is above
+// delta.
 //   L(n) = max(0, c1 c2 ... cn - (1 - cn)^(n - 1)), U(n) = 1 - cn
 
 namespace {
@@ -141,21 +143,22 @@ PolicyKind policy_files::frechet() {
   return {"frechet", make_frechet, frechet_keys()};
 }
 
-// Entropy-bounded unmasking (EB-sampler, Ben-Hamu et al. 2025): candidates in the order of an error
-// proxy are committed together as long as the sum of their entropies without the largest one, which
-// bounds their dependence, stays within gamma. gamma 0 commits one, or several certain ones.
+// Entropy-bounded unmasking (EB-sampler, Ben-Hamu et al. 2025). Candidates are sorted by an error
+// proxy. The first ones are committed together while the sum of their entropies without the largest
+// one is at most gamma. That sum bounds their dependence. gamma 0 commits one candidate, or several
+// certain ones.
 
 namespace {
 
-// Larger is surer.
+// Returns a score that is larger for a surer prediction.
 double sureness(const Prediction& p, const std::string& order) {
   if (order == "entropy") return -static_cast<double>(p.entropy);
   if (order == "confidence") return p.max_probability;
   return p.top_probs.size() > 1 ? p.top_probs[0] - p.top_probs[1] : 1.0;
 }
 
-// Sums from the front, added by doubling reaches: the graph form does the same additions, and no
-// compiler orders them anew.
+// Returns the prefix sums of the values, computed by doubling the distance. The graph form does the
+// same additions, and compilers do not reorder them.
 std::vector<float> sums_of(std::vector<float> values) {
   for (size_t reach = 1; reach < values.size(); reach *= 2) {
     for (size_t i = values.size(); i-- > reach;) values[i] += values[i - reach];
@@ -180,7 +183,8 @@ std::vector<size_t> bounded(const Candidates& candidates, const std::string& ord
   return chosen;
 }
 
-// join of all up to a place, along every row of x (rows, block); 0 changes nothing.
+// Joins all entries up to each place along every row of x (rows, block). 0 must be neutral for
+// join.
 Value running(Value x, Value (*join)(Value, Value)) {
   const int64_t rows = x.dim(0), block = x.dim(1);
   for (int64_t reach = 1; reach < block; reach *= 2) {
@@ -207,7 +211,7 @@ SelectGraph bounded_graph(const std::string& order, float gamma) {
     const Value entropy = sorted_by(by, predicted.entropy);
     const Value most = running(graph::maximum(entropy, graph::scalar(graph, 0.0f)), graph::maximum);
     const Value risk = graph::subtract(running(entropy, graph::add), most);
-    // The first is always decided.
+    // The first candidate is always decided.
     const Value first = graph::less(graph::iota(graph, candidates.shape(), DType::i32, 1),
                                     graph::scalar_i32(graph, 1));
     const Value within =

@@ -1,7 +1,7 @@
-// Confidence-based re-masking over the whole answer (Mask-Predict, Ghazvininejad et al. 2019;
-// MaskGIT's schedules, Chang et al. 2022): every step predicts what is masked, keeps the most confident
-// tokens and masks the rest again, earlier ones too. After step k of n, floor(open * g(k / n))
-// positions are masked.
+// Confidence-based remasking over the whole answer (Mask-Predict, Ghazvininejad et al. 2019;
+// MaskGIT's schedules, Chang et al. 2022). Every step predicts the open positions, keeps the most
+// confident tokens, and opens the other positions again, earlier ones too. After step k of n,
+// floor(open * g(k / n)) positions are open.
 
 #include "decode/policies/policies.h"
 #include "decode/request/blockwise.h"
@@ -14,7 +14,9 @@
 namespace dllm::decode {
 namespace {
 
-constexpr int64_t kRescoredTokens = 64; // a visible token not among them counts as impossible
+// Likeliest tokens of a prediction that are compared with a visible token. A visible token that is
+// not among them counts as impossible.
+constexpr int64_t kRescoredTokens = 64;
 
 enum class Revise { none, stored, rescore };
 enum class Masked { linear, cosine, sqrt };
@@ -84,15 +86,16 @@ public:
 private:
   struct Scored {
     int64_t position;
-    size_t prediction; // of a masked one
+    size_t prediction; // index of the prediction of an open position
     double score;      // ln of the probability
   };
 
-  // Positions to leave masked. Without revision a step before the last decides at least one.
+  // Returns the number of positions to leave open. Without revision a step before the last decides
+  // at least one position.
   int64_t to_mask(const StepContext& moment) const {
     const int64_t done = moment.request.step_in_block + 1;
     if (done >= moment.steps) return 0;
-    // 1e-9: cos(pi / 3) is a little more or less than a half.
+    // 1e-9 corrects the rounding of cos(pi / 3), which is slightly more or less than a half.
     const double wanted =
         static_cast<double>(count_) *
         share(settings_.masked, static_cast<double>(done) / static_cast<double>(moment.steps));
@@ -101,7 +104,7 @@ private:
     return settings_.revise == Revise::none ? std::clamp<int64_t>(open - 1, 0, count) : count;
   }
 
-  // Of all open and provisional positions, ascending.
+  // Returns the scores of all open and provisional positions, ascending by position.
   std::vector<Scored> scored(const StepContext& moment,
                              std::span<const Prediction> predictions) const {
     std::vector<Scored> all;

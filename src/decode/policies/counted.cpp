@@ -1,4 +1,5 @@
-// Policies that commit as many positions a step as the schedule says: low_confidence the surest, random any.
+// Policies that decide a planned number of positions in each step: low_confidence decides the most
+// confident ones, random any.
 #include "decode/policies/policies.h"
 #include "decode/request/blockwise.h"
 #include "graph/ops.h"
@@ -7,8 +8,8 @@
 
 namespace dllm::decode {
 
-// Low-confidence remasking (LLaDA, Nie et al. 2025, algorithm 5): predict every open position of
-// the block, keep the most confident of them, as many as the schedule says; the others stay masked.
+// Low-confidence remasking (LLaDA, Nie et al. 2025, algorithm 5). A step predicts every open
+// position of the block and decides the most confident ones. The schedule sets their number.
 
 namespace {
 
@@ -69,8 +70,8 @@ PolicyKind policy_files::low_confidence() {
   return {"low_confidence", make_low_confidence, low_confidence_keys()};
 }
 
-// Random order: as many positions as the schedule says, drawn without looking at the model; only
-// those are predicted.
+// Random order. The positions are drawn without the model, and only these are predicted. The
+// schedule sets their number.
 
 namespace {
 
@@ -115,7 +116,7 @@ private:
   PlannedChoices choices_;
 };
 
-// The open positions of the smallest numbers.
+// Decides the open positions with the smallest random numbers.
 class RandomLoop final : public LoopRule {
 public:
   explicit RandomLoop(int32_t mask_id) : mask_id_(mask_id) {}

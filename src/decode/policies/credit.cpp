@@ -1,10 +1,10 @@
-// Credit decoding (dInfer, CreditDecoding): a token that was the likeliest one of its position in
-// earlier steps of the block earns credit, which is fused into the logits before the threshold
-// rule: steady predictions pass it earlier.
+// Credit decoding (dInfer, CreditDecoding). A token earns credit when it is the likeliest token of
+// its position in a step of the block. Credit is fused into the logits before the threshold rule,
+// so steady predictions pass the threshold earlier.
 //   credit(v) <- decay credit(v), then + max_probability ^ boost for the likeliest token
 //   logit'(v) = logit(v) + alpha ln(1 + credit(v))
-// A token without credit is never likelier than the one that has just earned some, so only the few
-// with credit need their probability.
+// A token without credit is never likelier than the token that has just earned some. So only the
+// probabilities of the few tokens with credit are needed.
 
 #include "decode/policies/policies.h"
 #include "decode/request/blockwise.h"
@@ -16,8 +16,9 @@
 namespace dllm::decode {
 namespace {
 
-constexpr int64_t kCreditTokens =
-    64; // a token with credit that is not among them counts as impossible
+// Likeliest tokens that a prediction lists. A token with credit that is not among them counts as
+// impossible.
+constexpr int64_t kCreditTokens = 64;
 
 struct CreditSettings {
   double threshold, alpha, boost, decay;
@@ -52,11 +53,10 @@ public:
     }
     return choice;
   }
-  // Credit that is due decides which token is the likeliest, so a copy chooses.
 
 private:
-  // The fused distribution of one position. A draw stays what it was, with its fused probability;
-  // at temperature 0 the likeliest fused token takes its place.
+  // Applies the credit to the distribution of one position. A drawn token keeps its place and gets
+  // its fused probability. At temperature 0 the likeliest fused token replaces it.
   void fuse(Prediction& p, bool likeliest) {
     double sum = 1, best = -1, own = p.probability;
     int32_t token = p.token;

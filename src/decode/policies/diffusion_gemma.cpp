@@ -1,7 +1,9 @@
-// DiffusionGemma (Google 2026; generation of Hugging Face's "diffusion_gemma"): canvas after canvas of uniform noise behind a
-// causal prefix. In each step every position gets a candidate; those of low entropy keep theirs, as long as the entropies of
-// those before them add up to no more than a bound, the others become noise again. Every step is conditioned on the
-// predictions of the one before. The likeliest tokens of the last step are the result.
+// DiffusionGemma (Google 2026; generation of Hugging Face's "diffusion_gemma"). Canvases of uniform
+// noise are denoised one after the other, each after a causal prefix. In each step every position
+// gets a candidate. Candidates are kept in the order of their entropy, each while the entropies of
+// the ones before it sum to at most a bound. The other positions become noise again. Every step is
+// conditioned on the predictions of the step before. The result is the likeliest tokens of the last
+// step.
 
 #include "base/error.h"
 #include "decode/policies/policies.h"
@@ -21,7 +23,7 @@ struct CanvasSettings {
   bool cached = true;
   std::shared_ptr<const std::vector<int32_t>> drawn; // null: every id may be noise
 
-  // From t_max in the first step down to t_min behind the last.
+  // Returns the temperature of a step. It falls from t_max at step 0 to t_min at step `steps`.
   double temperature(int64_t step) const {
     return t_min + (t_max - t_min) * static_cast<double>(steps - step) / static_cast<double>(steps);
   }
@@ -101,7 +103,7 @@ public:
   }
 
 private:
-  // The next canvas with open positions; none is left: done.
+  // Moves to the next canvas with open positions. A request without one is done.
   void begin_canvas(Request& request) {
     own_.clear();
     canvas_.clear();
@@ -121,7 +123,8 @@ private:
            (own > 0 ? own : 1.0f);
   }
 
-  // The most certain first, each while the entropies of those before it do not exceed the bound.
+  // Returns which candidates are kept: the most certain ones, each while the entropies of the ones
+  // before it sum to at most the bound.
   std::vector<bool> keep(std::span<const Prediction> predictions) const {
     std::vector<size_t> order(predictions.size());
     std::iota(order.begin(), order.end(), size_t{0});
@@ -148,9 +151,9 @@ private:
 
   CanvasSettings settings_;
   std::vector<int64_t> own_;                // positions that were open when the canvas began
-  std::vector<int32_t> canvas_;             // their tokens; empty: the first step makes them
-  std::vector<float> conditioning_;         // of them, from the step before
-  std::deque<std::vector<int32_t>> drafts_; // of the latest steps
+  std::vector<int32_t> canvas_;             // tokens of own_; empty before the first step
+  std::vector<float> conditioning_;         // of own_, from the step before
+  std::deque<std::vector<int32_t>> drafts_; // likeliest tokens of the latest steps
 };
 
 class DiffusionGemmaPolicy final : public Policy {

@@ -1,6 +1,6 @@
-// Dream's decoding (Ye et al. 2025), which pengzhangzhi/Open-dLLM has too:
-// open positions of the whole canvas, the most confident first, by the distribution
-// a token is drawn from, after temperature and filters, top_p before top_k.
+// Dream's decoding (Ye et al. 2025), which pengzhangzhi/Open-dLLM has too. A step decides the most
+// confident open positions of the whole canvas. Confidence is taken from the distribution that a
+// token is drawn from, after temperature and filters, with top_p before top_k.
 
 #include "base/error.h"
 #include "decode/policies/policies.h"
@@ -17,19 +17,21 @@ struct DreamSettings {
   std::string alg;
   double alg_temp = 0;
   float eps = 1e-3f;
-  bool schedule = false; // counts come from the noise schedule, not from the times
-  bool last_step = true; // decides all that is left
+  bool schedule = false; // counts come from the noise schedule instead of the times
+  bool last_step = true; // the last step decides all open positions
 };
 
-// t of step `step`: times fall evenly from 1 to eps, step == steps is eps. In single precision, as the sources' counts are.
+// Returns the time of a step. Times fall evenly from 1 at step 0 to eps at step `steps`. Single
+// precision gives the counts of the sources.
 float dream_time(int64_t step, int64_t steps, float eps) {
   const float stride = (eps - 1.0f) / static_cast<float>(steps);
-  // Both halves are counted from their own end, so that the ends are exact.
+  // Each half is counted from its own end, so both ends are exact.
   if (step < (steps + 1) / 2) return 1.0f + stride * static_cast<float>(step);
   return eps - stride * static_cast<float>(steps - step);
 }
 
-// Makes the largest sums a draw without replacement, with chances exp(score) (Gumbel top-k).
+// Returns Gumbel noise. The largest sums of score and noise are a draw without replacement with
+// probabilities proportional to exp(score) (Gumbel top-k).
 double gumbel(float uniform) {
   const double u = std::max(static_cast<double>(uniform), 1e-12);
   return -std::log(-std::log(u));
@@ -85,7 +87,7 @@ public:
 private:
   static std::vector<int64_t> none() { return {}; }
 
-  // Share of the masks a step reveals: 1 - s / t.
+  // Returns the share of the open positions that a step decides: 1 - s / t.
   float revealed(const StepContext& moment) const {
     const int64_t step = moment.request.step_in_block, steps = moment.steps;
     if (step + 1 >= steps && settings_.last_step) return 1.0f;
@@ -100,11 +102,11 @@ private:
 
   DreamSettings settings_;
   std::vector<int64_t> transfer_;
-  PlannedChoices choices_; // of plan schedule
+  PlannedChoices choices_; // used with plan schedule
 };
 
-// Path planning (P2, Peng et al. 2025, self-planning): predicts every position that was not given, keeps the most
-// confident (step + 1) / steps of them, masks the others again.
+// Path planning (P2, Peng et al. 2025, self-planning). A step predicts every position that was not
+// given, keeps the most confident (step + 1) / steps of them, and opens the others again.
 class P2Rule final : public UnmaskingRule {
 public:
   std::unique_ptr<UnmaskingRule> clone() const override { return std::make_unique<P2Rule>(*this); }
@@ -116,7 +118,7 @@ public:
     return positions;
   }
 
-  // What is decided already keeps its token, but is judged by the token drawn now.
+  // A decided position keeps its token, but its confidence is that of the token drawn now.
   Choice choose(const StepContext& moment, std::span<const Prediction> predictions) override {
     std::vector<double> doubts;
     for (const Prediction& p : predictions)
@@ -172,7 +174,7 @@ class DreamSession final : public BlockwiseSession {
 public:
   using BlockwiseSession::BlockwiseSession;
   std::unique_ptr<Session> clone() const override { return std::make_unique<DreamSession>(*this); }
-  // The source runs the model in every step, also where none is decided.
+  // The source runs the model in every step, even if the step decides no position.
   int64_t nfe(const Request& request) const override { return request.steps; }
 };
 

@@ -1,12 +1,15 @@
-// Edit flows (Havasi et al. 2025; ZHZisZZ/dllm): the canvas grows and shrinks. Time goes from 0 to 1 in `steps` steps of
-// tau = 1 / steps. With the rates of the heads and w = kappa' / (1 - kappa), a token is
-//   deleted or substituted with probability tau w (r_delete + r_substitute), deleted with the share of r_delete in it,
-// and with probability tau w r_insert a token is inserted to its right. Tokens come from the heads of edits. Given tokens
-// stay, and nothing is inserted between two of them. The model is one that objective editflow trained.
+// Edit flows (Havasi et al. 2025; ZHZisZZ/dllm). The canvas grows and shrinks. Time goes from 0 to
+// 1 in `steps` steps of tau = 1 / steps. With the rates of the heads and w = kappa' / (1 - kappa),
+//   a token is deleted or substituted with probability tau w (r_delete + r_substitute);
+//   it is deleted with the share of r_delete in this sum;
+//   a token is inserted to its right with probability tau w r_insert.
+// Tokens come from the heads of edits. Given tokens stay, and no token is inserted between two of
+// them. The model must be trained with objective editflow.
 //
-// A rate is the expected number of edits left at a place, and the steps above leave some of them undone: a place gets one
-// token a step, and an edit of rate r happens in the last step with a probability of about r. So `finish_steps` further
-// steps do every edit whose rate is above one half, without chance, until there is none.
+// A rate is the expected number of edits left at a place. The steps above leave some edits undone.
+// A place gets one token per step, and in the last step an edit of rate r has a probability of
+// about r. So up to `finish_steps` further steps do every edit whose rate is above one half,
+// without chance, until no such edit is left.
 
 #include "base/error.h"
 #include "decode/policies/policies.h"
@@ -17,8 +20,9 @@
 namespace dllm::decode {
 namespace {
 
-constexpr double kMostLikely = 1 - 1e-6; // probability of an edit
-constexpr double kFinishRate = 0.5; // edits expected, from which on one is done after the last time
+constexpr double kMostLikely = 1 - 1e-6; // largest probability of an edit
+// After the last time every edit with a larger rate is done. The rate is in expected edits.
+constexpr double kFinishRate = 0.5;
 
 struct EditSettings {
   int64_t steps, finish_steps, most_tokens;
@@ -26,7 +30,7 @@ struct EditSettings {
   bool edit_prompt, keep_masks, reuse;
 };
 
-// The next canvas, written from left to right.
+// The next canvas, which a step writes from left to right.
 struct EditedCanvas {
   std::vector<int32_t> ids;
   std::vector<State> states;
@@ -51,7 +55,7 @@ public:
         grows_behind_(request.prompt == request.length() ||
                       !is_fixed(request, request.length() - 1)) {
     request.origin = request.prompt;
-    request.block_length = INT32_MAX; // one block, however long the canvas gets
+    request.block_length = INT32_MAX; // one block, whatever the length of the canvas
     if (settings_.edit_prompt)
       std::ranges::replace(request.states, State::fixed, State::provisional);
     if (wanted(request).empty()) request.finish = Finish::decided;
@@ -60,7 +64,7 @@ public:
 
   PassRequest next_pass(const Request& request, const CacheView&) const override {
     PassRequest pass;
-    if (!last_.empty()) return pass; // the canvas is that of the last predictions
+    if (!last_.empty()) return pass; // the canvas has not changed since the last predictions
     pass.end = request.length();
     pass.positions = wanted(request);
     pass.time = 1 - time(request);
@@ -87,7 +91,7 @@ public:
   }
 
 private:
-  // Time is over.
+  // Returns whether time has reached 1, so that a finishing step comes.
   bool is_over(const Request& request) const { return request.step_in_block >= settings_.steps; }
   double time(const Request& request) const {
     const int64_t step = std::min(request.step_in_block, settings_.steps - 1);
@@ -97,7 +101,7 @@ private:
     return position >= 0 && position < request.length() &&
            request.states[static_cast<size_t>(position)] == State::fixed;
   }
-  // Whether a token may stand to the right of this one.
+  // Returns whether a token may be inserted to the right of a position.
   bool grows_after(const Request& request, int64_t position) const {
     if (!is_fixed(request, position)) return true;
     return position + 1 < request.length() ? !is_fixed(request, position + 1) : grows_behind_;
@@ -125,7 +129,7 @@ private:
     };
     EditedCanvas made;
     auto next = predictions.begin();
-    int64_t left = request.length(); // tokens of this canvas that are not deleted
+    int64_t left = request.length(); // tokens of the old canvas that are not deleted
     for (int64_t i = 0; i < request.length(); ++i) {
       const auto at = static_cast<size_t>(i);
       const bool predicted = next != predictions.end() && next->position == i;
@@ -154,7 +158,7 @@ private:
     return made;
   }
 
-  // After the last step: what is left of the mask tokens goes, the rest is final.
+  // Ends the canvas: removes the mask tokens, unless keep_masks is set, and makes the rest final.
   void finish(EditedCanvas& made) const {
     EditedCanvas ended;
     for (size_t i = 0; i < made.ids.size(); ++i) {
@@ -174,8 +178,8 @@ private:
 
   EditSettings settings_;
   const noise::Schedule& schedule_;
-  bool grows_behind_;            // a last token that is given
-  std::vector<Prediction> last_; // of a step that changed nothing
+  bool grows_behind_;            // a token may be inserted after a given last token
+  std::vector<Prediction> last_; // predictions of a step that changed nothing
 };
 
 class EditPolicy final : public Policy {

@@ -1,7 +1,8 @@
-// Fast-dLLM v2 (Wu et al. 2025, arXiv 2509.26328): blocks of a grid that begins with the canvas, each seeing itself and all
-// before it, with the state before a token predicting it. The first token of a block is the next token of the decided block
-// before it; the rest is decided in small blocks from the left, all above a threshold and the surest at least. K and V of
-// decided blocks are kept.
+// Fast-dLLM v2 (Wu et al. 2025, arXiv 2509.26328). Blocks form a grid from position 0, and each
+// sees itself and all blocks before it. The state before a token predicts it. The first token of a
+// block is the next token of the decided block before it. The rest is decided in small blocks from
+// the left. A step decides all tokens above a threshold, and at least the most confident one. K and
+// V of decided blocks are kept.
 
 #include "decode/policies/policies.h"
 #include "decode/request/blockwise.h"
@@ -17,7 +18,8 @@ struct SmallBlocks {
   int64_t length = 8;
   int32_t mask_id = 0;
 
-  // Positions of one number are decided before those of the next: the first one of a block alone.
+  // Returns the number of a small block. Small blocks are decided in the order of their numbers.
+  // The first position of a block is a small block of its own.
   int64_t number(int64_t place_in_block) const {
     return place_in_block == 0 ? -1 : place_in_block / length;
   }

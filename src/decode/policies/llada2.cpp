@@ -1,7 +1,8 @@
-// LLaDA2 (Ant Group 2025; ZHZisZZ/dllm, LLaDA2 sampler): blocks of a grid that begins with the canvas, each
-// seeing itself and all before it. A step commits every token above a threshold, at least its
-// quota. LLaDA2.1 goes on when nothing is masked and replaces tokens the model has come to doubt. A penalty on the logit of
-// the left neighbour's token keeps a block from repeating it (SGLang, joint_threshold, penalty_lambda).
+// LLaDA2 (Ant Group 2025; ZHZisZZ/dllm, LLaDA2 sampler). Blocks form a grid from position 0, and
+// each sees itself and all blocks before it. A step decides every token above a threshold, and at
+// least its quota. LLaDA2.1 goes on when no position is open, and replaces tokens that the model
+// now doubts. A penalty on the logit of the left neighbour's token keeps a block from repeating it
+// (SGLang, joint_threshold, penalty_lambda).
 
 #include "base/error.h"
 #include "decode/policies/policies.h"
@@ -17,17 +18,18 @@ namespace {
 
 struct Llada2Settings {
   double threshold = 0.95;
-  double editing_threshold = 1; // 1: nothing is edited
+  double editing_threshold = 1; // 1: no token is replaced
   int64_t max_post_steps = 16;
-  int64_t num_to_transfer = 0; // 0: an even share of the block
+  int64_t num_to_transfer = 0; // quota of a step; 0: an even share of the block
   int64_t minimal_topk = 1;
   int64_t block_length = 32;
   int32_t mask_id = 0;
-  double left_penalty = 0; // of the left neighbour's token inside a block; nats
+  double left_penalty = 0; // on the left neighbour's token inside a block, in nats
 
   bool edits() const { return editing_threshold < 1; }
-  // Steps after which a block is over, whatever is open: a model that returns the mask token for ever must come to
-  // an end. SGLang's joint_threshold takes as many; with an even share the source plans its steps.
+  // Returns the most steps of a block. The block then ends with open positions, so that a model
+  // which always returns the mask token comes to an end. With num_to_transfer the number is that of
+  // SGLang's joint_threshold. With an even share it follows the planned steps of the source.
   int64_t most_steps(int64_t planned) const {
     if (num_to_transfer > 0) return block_length + max_post_steps + 1;
     return planned + (edits() ? max_post_steps + 1 : 0);
@@ -84,7 +86,7 @@ public:
   bool block_ended(const StepContext& moment) const override {
     const bool over = moment.chosen && taken_ >= settings_.most_steps(steps_);
     if (!moment.open.empty() || over) return over;
-    // When the host decided, nothing was looked at twice.
+    // A step of the host does not look at decided tokens again.
     if (!settings_.edits() || !moment.chosen) return true;
     return post_steps_ >= settings_.max_post_steps || (!had_open_ && !edited_);
   }
@@ -92,11 +94,13 @@ public:
   Json memory() const override { return {{"post_steps", post_steps_}}; }
 
 private:
-  // Of the distribution the token was drawn from.
+  // Returns the probability under the distribution that the token was drawn from.
   static double confidence(const Token& token) { return static_cast<double>(token.probability); }
 
-  // The token of a position and its probability. With the logit of the left neighbour's token l lower by the penalty c,
-  // p'(x) = p(x) e^(-c [x = l]) / (1 - p(l) (1 - e^-c)); one of the two likeliest tokens is the likeliest then.
+  // Returns the token of a position and its probability. The penalty c lowers the logit of the left
+  // neighbour's token l, so
+  //   p'(x) = p(x) e^(-c [x = l]) / (1 - p(l) (1 - e^-c)).
+  // One of the two likeliest tokens is the likeliest after the penalty.
   Token token_of(const StepContext& moment, const Prediction& p) const {
     if (settings_.left_penalty == 0 || p.position == moment.begin)
       return {p.token, p.shaped_probability};
@@ -119,7 +123,7 @@ private:
     return settings_.block_length / steps_ + (step < settings_.block_length % steps_ ? 1 : 0);
   }
 
-  // Open positions above the threshold, or as many of the most confident as the quota says.
+  // Returns the open positions above the threshold, or the most confident ones up to the quota.
   std::vector<size_t> most_confident(const StepContext& moment,
                                      std::span<const Prediction> predictions,
                                      std::span<const Token> tokens) const {
@@ -136,7 +140,7 @@ private:
 
   Llada2Settings settings_;
   int64_t steps_ = 1;
-  int64_t post_steps_ = 0; // taken with nothing masked
+  int64_t post_steps_ = 0; // steps without open positions
   int64_t taken_ = 0;
   bool had_open_ = true, edited_ = false;
 };

@@ -1,6 +1,8 @@
-// LLaDA2.2 (inclusionAI 2026; SGLang, joint_threshold_indel): LLaDA2.1's blocks and edits, with two tokens that change a block's
-// layout. A position predicted to be the delete token is removed, one predicted to be the split token gets a mask in front
-// of its old token; the block keeps its length. A block that comes back to an earlier state tries something else there.
+// LLaDA2.2 (inclusionAI 2026; SGLang, joint_threshold_indel). It has LLaDA2.1's blocks and edits,
+// and two tokens that change the layout of a block. A position that is predicted to be the delete
+// token is removed. A position that is predicted to be the split token gets a mask before its old
+// token. The block keeps its length. A block that returns to an earlier state writes another token
+// there.
 
 #include "base/error.h"
 #include "decode/policies/policies.h"
@@ -15,12 +17,12 @@
 namespace dllm::decode {
 namespace {
 
-constexpr int64_t kAlternatives =
-    32; // likeliest tokens that may take the place of one that is not wanted
+// Likeliest tokens that a prediction lists, to replace a token that is not allowed.
+constexpr int64_t kAlternatives = 32;
 
 struct InsertDeleteSettings {
   double threshold = 0.5, edit_threshold = 0;
-  int64_t post_steps = 16; // without masks of the start
+  int64_t post_steps = 16; // steps after the original masks are filled
   int32_t mask_id = 0, delete_id = -1, split_id = -1;
 };
 
@@ -28,7 +30,7 @@ struct InsertDeleteSettings {
 struct Cell {
   int32_t id = 0;
   float probability = 0;
-  bool original = false; // a mask since the block began
+  bool original = false; // it has been a mask since the block began
 };
 
 class InsertDelete final : public UnmaskingRule {
@@ -74,11 +76,11 @@ public:
   }
 
   bool block_ended(const StepContext& moment) const override {
-    // When the host decided, nothing was looked at twice.
+    // A step of the host does not look at decided tokens again.
     return moment.chosen ? done_ : moment.open.empty();
   }
 
-  // waiting: the masks of the block's start, of all cells.
+  // waiting: for each cell, whether it is a mask of the block's start.
   Json memory() const override {
     Json waiting = Json::array();
     for (size_t i = 0; i < cells_.size(); ++i) waiting.push_back(is_mask(i) && cells_[i].original);
@@ -87,9 +89,9 @@ public:
 
 private:
   struct Step {
-    bool final = false; // the block ends with what is written now
+    bool final = false; // the block ends after this step
     std::vector<size_t> write;
-    std::vector<Token> tokens; // of all cells
+    std::vector<Token> tokens; // one per cell
   };
 
   bool is_mask(size_t i) const { return cells_[i].id == settings_.mask_id; }
@@ -97,7 +99,7 @@ private:
     return id == settings_.mask_id || id == settings_.delete_id || id == settings_.split_id;
   }
 
-  // The host may have written in between.
+  // Takes over tokens that the host wrote since the last step.
   void take_canvas(const Request& request, std::span<const Prediction> predictions) {
     for (size_t i = 0; i < cells_.size(); ++i) {
       const int32_t id = request.ids[static_cast<size_t>(predictions[i].position)];
@@ -106,7 +108,8 @@ private:
     }
   }
 
-  // The likeliest token that `refused` does not hold; the prediction itself where none of those listed is left.
+  // Returns the likeliest listed token that is not refused. Returns the prediction itself if all
+  // are refused.
   template <class Refused> static Token likeliest(const Prediction& p, Refused refused) {
     for (size_t k = 0; k < p.top_ids.size(); ++k) {
       if (!refused(p.top_ids[k])) return {p.top_ids[k], p.top_probs[k]};
@@ -114,7 +117,7 @@ private:
     return {p.token, p.probability};
   }
 
-  // Which positions are written, with which tokens.
+  // Returns which cells are written, and with which tokens.
   Step plan(std::span<const Prediction> predictions, int64_t block) {
     Step step;
     std::vector<size_t> masks;
@@ -152,7 +155,7 @@ private:
     return step;
   }
 
-  // Masks above the threshold, but at least one more than were put in between.
+  // Returns the masks above the threshold, but at least one more than the masks that were inserted.
   std::vector<size_t> filled(const Step& step, const std::vector<size_t>& masks,
                              int64_t originals) const {
     if (step.final || originals == 0) return masks;
@@ -169,7 +172,8 @@ private:
     return best;
   }
 
-  // The last step leaves no token that changes the layout; a block seen before does not repeat itself.
+  // Replaces tokens of a step. The last step may not write a token that changes the layout. If the
+  // block returned to an earlier state, its least probable new token becomes one not tried before.
   void without_repeats(Step& step, std::span<const Prediction> predictions) {
     std::vector<int32_t> ids;
     for (const Cell& cell : cells_) ids.push_back(cell.id);
@@ -237,7 +241,7 @@ private:
   std::vector<Cell> cells_;
   int64_t updates_ = 0, post_steps_ = 0;
   bool done_ = false;
-  std::set<std::vector<int32_t>> seen_;       // states of the block
+  std::set<std::vector<int32_t>> seen_;       // earlier states of the block
   std::map<size_t, std::set<int32_t>> tried_; // tokens that were written, by cell
 };
 

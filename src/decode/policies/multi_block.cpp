@@ -1,4 +1,4 @@
-// The policy multi_block: its options, and what they must not be together. What it does is in
+// The policy multi_block: its options and their allowed combinations. Its session is in
 // multi_block_session.cpp.
 
 #include "decode/policies/multi_block.h"
@@ -48,7 +48,7 @@ public:
     settings_.pipeline.add = setup.f64("block_add");
     settings_.pipeline.activate = setup.f64("block_activate");
     settings_.compat = multi_block_compat(setup.options.str("compat"));
-    // dLLM-castlehill compares with a constant when a block is created.
+    // In the step that creates a block, dLLM-castlehill compares with a constant.
     settings_.pipeline.activate_new =
         settings_.compat == MultiBlockCompat::castlehill ? 0.5 : settings_.pipeline.activate;
     settings_.block_length = block_length_of(setup);
@@ -66,7 +66,7 @@ public:
     request.origin = request.prompt;
     request.block_length = settings_.block_length;
     request.span = setup().span;
-    // Under block_causal attention the prompt is one block and the grid begins behind it.
+    // Under block_causal attention the prompt is one block and the grid begins after it.
     if (request.span.block > 1) request.span = {settings_.block_length, request.origin, true};
     return make_multi_block_session(settings_, request);
   }

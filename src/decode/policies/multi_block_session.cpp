@@ -1,6 +1,6 @@
-// Multi-block decoding (d3LLM, hao-ai-lab; scrya-com/dLLM-castlehill): the next block
-// begins while the one before is still being decided. Positions of all begun blocks are decided
-// when their entropy is low; the leading block gets at least one token a step.
+// Multi-block decoding (d3LLM, hao-ai-lab; scrya-com/dLLM-castlehill). The next block begins while
+// the block before is still being decided. Positions of all begun blocks are decided when their
+// entropy is low. The leading block gets at least one token per step.
 
 #include "decode/policies/multi_block.h"
 
@@ -11,12 +11,12 @@
 namespace dllm::decode {
 namespace {
 
-// The window of a cache under full attention: decided blocks leave it a few steps after they were
-// done, so their K and V change little; full passes bring the rest up to date.
+// The window of a cache under full attention. Decided blocks leave the window a few steps after
+// they were done, so their K and V change little. Full passes renew the rest.
 class DelayedWindow {
 public:
-  // What round number `round` (from 1) computes: [begin, ...); blocks up to leave_end are kept
-  // after it.
+  // Plans the window of round number `round`, counted from 1. It is [begin, ...). After the round
+  // blocks before leave_end are kept.
   void plan(const MultiBlockSettings& settings, const Pipeline& pipeline, const Request& request,
             int64_t round) {
     done_at_.resize(static_cast<size_t>(pipeline.count()), -1);
@@ -25,7 +25,7 @@ public:
     if (leave_end_ < request.origin && round >= settings.cache_delay) leave_end_ = request.origin;
     for (int64_t block = 0; block < pipeline.created(); ++block) {
       if (pipeline.end(block) <= kept_) continue;
-      if (pipeline.open(request, block) > 0) break; // what is done behind it waits for it
+      if (pipeline.open(request, block) > 0) break; // later blocks wait for this one
       int64_t& done_at = done_at_[static_cast<size_t>(block)];
       if (done_at < 0) done_at = round;
       const bool is_due = round >= done_at + settings.cache_delay;
@@ -43,13 +43,13 @@ public:
     generation_ = generation;
     filled_ = true;
   }
-  // Everything again when the contents were lost.
+  // Returns the begin of the window; 0 if the cache was lost.
   int64_t begin(uint64_t generation) const {
     return filled_ && generation == generation_ ? begin_ : 0;
   }
 
 private:
-  std::vector<int64_t> done_at_; // by block: the round that found it done; -1: not yet
+  std::vector<int64_t> done_at_; // by block: the round in which it was found done; -1: not yet
   int64_t kept_ = 0, leave_end_ = 0, begin_ = 0;
   uint64_t generation_ = 0;
   bool filled_ = false;
@@ -70,7 +70,8 @@ public:
     pass.positions = request.open_positions(request.origin, pipeline_.active_end());
     pass.end = std::min(request.span.limit(pipeline_.active_end() - 1), request.length());
     for (const int64_t position : stale_) {
-      if (position < pass.end) pass.positions.push_back(position); // all open ones lie before
+      // All open positions are before the stale ones.
+      if (position < pass.end) pass.positions.push_back(position);
     }
     if (settings_.keep == MultiBlockKeep::none) return pass;
     pass.cached = true;
@@ -79,9 +80,9 @@ public:
       pass.begin = delayed_.begin(cache.generation);
       return pass;
     }
-    // Blocks that are done join the final ones in the first pass after they are done.
+    // Done blocks become final in the first pass after they are done.
     pass.final_end = request.span.floor(pass.positions.front());
-    // A position that is predicted from the one before it needs that one in the window.
+    // Under shift 1 the window includes the position that predicts the first token.
     pass.begin = std::max<int64_t>(0, std::min(cache.final_end, pass.final_end) - settings_.shift);
     return pass;
   }
@@ -94,11 +95,11 @@ public:
     for (const size_t i : chosen(request, predictions)) {
       const Prediction& p = predictions[i];
       const auto [token, probability] = token_of(p);
-      if (!request.is_open(p.position)) { // stale
+      if (!request.is_open(p.position)) { // a stale position
         redone_.push_back({p.position, token, probability});
         continue;
       }
-      // Until all before it is decided an EOS there may still take its place.
+      // An EOS may still replace the token until all positions before it are decided.
       request.decide(p.position, token, probability,
                      settings_.eos >= 0 ? State::provisional : State::final);
       decided.push_back(p.position);
@@ -111,7 +112,8 @@ public:
   }
 
 private:
-  // Indices of what is decided: low entropy, at least one of the leading block.
+  // Returns the indices of the predictions to decide: low entropy, at least one of the leading
+  // block.
   std::vector<size_t> chosen(const Request& request,
                              std::span<const Prediction> predictions) const {
     std::vector<uint8_t> take(predictions.size(), 0);
@@ -144,7 +146,7 @@ private:
     return indices;
   }
 
-  // The drawn token; in place of the mask, where that may be drawn, the likeliest other one.
+  // Returns the drawn token. If it is the mask token, returns the likeliest other token.
   std::pair<int32_t, float> token_of(const Prediction& p) const {
     if (p.token != settings_.mask_id) return {p.token, p.probability};
     const size_t other = p.top_ids[0] == settings_.mask_id ? 1 : 0;
@@ -164,7 +166,7 @@ private:
     const int64_t before = request.block;
     next_round(request);
     outcome.block_ended = request.block > before;
-    // Blocks that were done out of order end with the one they waited for.
+    // Blocks that were done out of order end with the block that they waited for.
     if (outcome.block_ended) outcome.end = pipeline_.end(request.block - 1);
     return outcome;
   }
@@ -175,9 +177,9 @@ private:
            !request.is_open(position);
   }
 
-  // The originals look for EOS when a round begins, behind the question whether any mask is left:
-  // tokens that the last round decided behind an EOS stay, and so do those it decided once more in
-  // place of an EOS that filled (d3LLM).
+  // Ends a request as the original implementations do. They look for EOS when a round begins, after
+  // the test whether any mask is left. So tokens that the last round decided after an EOS stay.
+  // With d3LLM the tokens that it decided again in place of a filled EOS stay too.
   bool ends_as_original(Request& request) {
     if (settings_.compat == MultiBlockCompat::none) return false;
     if (request.open_count(request.origin, request.length()) > 0) return false;
@@ -188,7 +190,7 @@ private:
     return true;
   }
 
-  // Everything behind the first EOS becomes EOS, decided or not.
+  // Writes EOS to all positions after the first EOS, decided or not.
   void end_at_eos(Request& request, Outcome& outcome) {
     stale_.clear();
     int64_t eos = request.origin;
@@ -224,9 +226,9 @@ private:
   Pipeline pipeline_;
   DelayedWindow delayed_;
   int64_t round_ = 0;
-  // Positions that EOS filled in the last step: d3LLM still takes them for open ones in the next.
+  // Positions that EOS filled in the last step. d3LLM treats them as open in the next step.
   std::vector<int64_t> stale_;
-  // What those would be decided as in this step.
+  // The tokens that stale positions would get in this step.
   struct Redone {
     int64_t position;
     int32_t token;

@@ -1,7 +1,8 @@
-// Nemotron-Labs-Diffusion (NVIDIA 2026): blocks whose first token is the next token of a causal pass over everything before
-// them; the rest of a block is denoised with all its positions seeing each other. The causal pass also leaves the K and V
-// that later blocks read. Without causal_context the decided positions of a block see each other when theirs are stored, and
-// no token of a block is predicted apart from the others.
+// Nemotron-Labs-Diffusion (NVIDIA 2026). The first token of a block is the next token of a causal
+// pass over everything before the block. This pass also writes the K and V that later blocks read.
+// The rest of a block is denoised, and all positions of the block see each other. Without
+// causal_context the first token is denoised with the others. The positions of a decided block then
+// see each other when their K and V are stored.
 
 #include "base/error.h"
 #include "decode/policies/policies.h"
@@ -39,7 +40,7 @@ public:
     const int64_t begin = request.block_begin();
     const bool first = settings_.causal_context && request.is_open(begin);
     PassRequest pass;
-    // The row that predicts the first token is the last of the window; where nothing is before it, its own.
+    // The last row of the window predicts the first token. Position 0 is predicted by its own row.
     pass.end = first ? std::max<int64_t>(begin, 1) : request.block_end();
     pass.positions = first ? std::vector<int64_t>{begin} : request.open_positions(begin, pass.end);
     pass.shift = first ? 1 : 0;
@@ -78,7 +79,7 @@ public:
   }
 
 private:
-  // To the first block with open positions; none is left: done.
+  // Moves to the first block with open positions. A request without one is done.
   static void move(Request& request) {
     while (request.block < request.block_count() &&
            request.open_count(request.block_begin(), request.block_end()) == 0)

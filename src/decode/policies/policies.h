@@ -1,5 +1,6 @@
 #pragma once
-// Every policy (a new one is a function in a file of this folder, and its name twice here), and what rules share.
+// This header lists the policies and has what their rules share. A new policy is a function in a
+// file of this folder, and its name appears twice below.
 
 #include "decode/request/blockwise.h"
 #include "decode/request/policy.h"
@@ -14,7 +15,7 @@ namespace dllm::decode {
 struct PolicyKind {
   const char* name;
   std::unique_ptr<Policy> (*make)(const PolicySetup& setup);
-  std::vector<OptionSpec> options; // beyond those of every policy, or in place of one
+  std::vector<OptionSpec> options; // added to the options of every policy, or replacing one
 };
 
 namespace policy_files {
@@ -81,33 +82,35 @@ inline constexpr PolicyKind (*kTable[])() = {
 
 } // namespace policy_files
 
-// What several unmasking rules share: counts of a plan, choosing among candidates by confidence, and the graph forms of both.
+// Several unmasking rules share the planned counts, the choice among candidates by confidence, and
+// the graph forms of both.
 
-// --- rules that predict every open position of a block and choose by the predictions alone; they differ in one function ---
+// --- rules that predict every open position of a block and choose by the predictions alone ---
 
-// Predictions that may be committed, never none; the mask token is not among them.
+// Predictions that may be committed. The list is not empty and does not contain the mask token.
 using Candidates = std::vector<const Prediction*>;
-// Answers indices of the candidates to commit.
+// Returns the indices of the candidates to commit.
 using Select = std::function<std::vector<size_t>(const Candidates& candidates)>;
 
-// A threshold for probabilities, rounded as they are.
+// Returns a threshold rounded to f32, the type of probabilities.
 inline double as_f32(double value) {
   return static_cast<double>(static_cast<float>(value));
 }
 
 std::vector<double> confidences(const Candidates& candidates);
 
-// Candidates of a step with their indices into the predictions. Fails with failed_precondition
-// when every prediction is the mask token: such a request would go on for ever.
+// The candidates of a step.
 struct Eligible {
   Candidates candidates;
-  std::vector<size_t> index;
+  std::vector<size_t> index; // of each candidate in the predictions
 };
+// Returns the candidates of a step. Fails with failed_precondition if every prediction is the mask
+// token, because the request would not end.
 Eligible eligible(std::span<const Prediction> predictions, int32_t mask_id);
 
 class ConfidencePolicy final : public BlockwisePolicy {
 public:
-  // top: likeliest tokens a prediction lists
+  // top: number of likeliest tokens that a prediction lists.
   ConfidencePolicy(const PolicySetup& setup, Select select, int64_t top = 1,
                    LoopMaker make_loop = {});
   PredictionNeeds needs() const override { return {.top = top_}; }
@@ -116,12 +119,14 @@ private:
   int64_t top_;
 };
 
-// --- their graph form: a row without candidates is stuck, which the host reports (eligible) ---
+// --- the graph form of these rules ---
+//
+// A row without candidates is stuck, and the host reports it (eligible).
 
-// The first `count` i32(rows) of an order of the candidates are decided.
+// The choice of the first `count` candidates of an order.
 struct CandidateChoice {
   LoopOrder order;
-  graph::Value count;
+  graph::Value count; // i32(rows)
   graph::Value carry; // i32(rows) or undefined
 };
 using SelectGraph = std::function<CandidateChoice(
@@ -129,29 +134,33 @@ using SelectGraph = std::function<CandidateChoice(
 
 LoopOffer candidate_loop(SelectGraph select, int32_t mask_id);
 
-// x (rows, block) as the order has it.
+// Returns x (rows, block) with every row in the given order.
 graph::Value sorted_by(const LoopOrder& order, graph::Value x);
-// i32(rows): how many of u8(rows, block) are set, and how many of them before the first that is
-// not.
+// Returns i32(rows): the number of flags u8(rows, block) that are set.
 graph::Value count_of(graph::Value flags);
+// Returns i32(rows): the number of flags before the first one that is not set.
 graph::Value prefix_of(graph::Value flags);
-// u8(rows, block): places of an order that hold candidates, count_of(candidates) i32(rows).
+// Returns u8(rows, block): 1 for the places of an order that hold candidates. `count` i32(rows) is
+// count_of(candidates).
 graph::Value in_use(graph::Value count, const Shape& shape);
 
-// --- as many positions as a plan of the block's steps says ---
+// --- rules that decide a planned number of positions in each step ---
 
-// Positions to decide in each of `steps` steps so that the expected masked share follows the
-// schedule: at step j with t = (steps - j) / steps and s = t - 1 / steps,
-// round_half_even(left * (1 - (1 - alpha(s)) / (1 - alpha(t)))); steps that would decide nothing
-// are left out; the sum is `open` (ZHZisZZ/dllm).
+// Returns the number of positions to decide in each of `steps` steps, so that the expected share of
+// masked positions follows the schedule (ZHZisZZ/dllm). With t = (steps - j) / steps and
+// s = t - 1 / steps, step j decides
+//   round_half_even(left * (1 - (1 - alpha(s)) / (1 - alpha(t)))).
+// Steps that would decide no position are left out. The counts add up to `open`.
 std::vector<int64_t> transfer_counts(const noise::Schedule& schedule, int64_t open, int64_t steps);
-// LLaDA's own: open / steps in every step, one more in the first open % steps.
+// Returns the counts of LLaDA: open / steps in every step, and one more in the first open % steps.
 std::vector<int64_t> even_counts(int64_t open, int64_t steps);
-// Positions to decide in a step of a planned block; after the plan: all that is left.
+// Returns the number of positions to decide in a step of a planned block. After the plan the number
+// is INT32_MAX, so a step decides all positions that are left.
 int64_t transfer_at(const std::vector<int64_t>& transfer, int64_t step);
 
-// How a planned block comes to its end where the model returns the mask token: such a choice leaves its position open
-// and counts all the same, so that after as many choices as positions were open the block is over, with masks in it.
+// Counts the choices of a planned block. The number of choices is the number of positions that were
+// open when the block began. A choice of the mask token counts, but leaves its position open. So a
+// block may end with open positions.
 class PlannedChoices {
 public:
   void start(const StepContext& moment) { left_ = static_cast<int64_t>(moment.open.size()); }
@@ -163,15 +172,17 @@ private:
   int64_t left_ = 0;
 };
 
-// The graph form: those of the largest score.
+// The score of a planned rule. Its graph form decides the `count` open positions with the largest
+// score.
 enum class PlannedScore { probability, chance };
 
-// LoopTables::count is how many, carry how many choices are left of the plan.
+// Returns the graph form. LoopTables::count is the number of positions to decide in each step, and
+// carry is the number of choices that are left of the plan.
 LoopOffer planned_loop(PlannedScore score, int32_t mask_id);
-// count of the coming steps, by a plan of the block's steps.
+// Fills the table `count` for the coming steps from the plan of a block, and sets carry.
 void fill_planned(const std::vector<int64_t>& transfer, const PlannedChoices& choices,
                   const StepContext& moment, LoopTables& tables);
-// Of the positions `decided` in a step: carry, and whether the plan is over.
+// Returns the choice of the positions `decided`: the new carry, and whether the plan is over.
 LoopChoice planned_choice(const LoopContext& moment, graph::Value decided);
 
 } // namespace dllm::decode

@@ -1,4 +1,5 @@
-// Policies that mask decided tokens again with a probability of the schedule: ReMDM, and ddim, its freest form.
+// Policies that open decided positions again with a probability that the schedule sets: remdm, and
+// ddim, its special case with the largest freedom.
 #include "base/error.h"
 #include "decode/policies/policies.h"
 #include "decode/request/blockwise.h"
@@ -8,11 +9,12 @@
 
 namespace dllm::decode {
 
-// ReMDM (Wang et al. 2025): ancestral sampling that may mask a decided token again, with
-// probability sigma, and reveals the more for it. Sigma up to (1 - alpha(s)) / alpha(t) keeps the
-// share of clean tokens of ancestral sampling; any model trained for that serves.
-//   masked:  revealed with (alpha(s) - (1 - sigma) alpha(t)) / (1 - alpha(t))
-//   decided: masked again with sigma
+// ReMDM (Wang et al. 2025): ancestral sampling that may open a decided position again with
+// probability sigma, and decides more positions in return. For sigma up to (1 - alpha(s)) /
+// alpha(t) the expected share of clean tokens is that of ancestral sampling. So every model that
+// was trained for ancestral sampling can be used.
+//   open position: decided with (alpha(s) - (1 - sigma) alpha(t)) / (1 - alpha(t))
+//   decided position: opened again with sigma
 
 namespace {
 
@@ -59,8 +61,9 @@ private:
     double sigma, reveal;
   };
 
-  // Clean share at time t: the schedule's, or that of the loop, which rises to alpha_on until t_on,
-  // waits until t_off while tokens are exchanged, then rises to 1.
+  // Returns the share of clean tokens at time t. It is the schedule's alpha, except under variant
+  // loop. There it rises to alpha_on until t_on, stays until t_off while tokens are exchanged, then
+  // rises to 1.
   double alpha(const StepContext& moment, double t) const {
     if (t <= 0) return 1;
     if (settings_.variant != Variant::loop) return moment.schedule.alpha(t);
@@ -78,16 +81,17 @@ private:
     switch (settings_.variant) {
     case Variant::cap: made.sigma = std::min(settings_.eta, most); break;
     case Variant::rescale: made.sigma = settings_.eta * most; break;
-    case Variant::conf: break; // each position has its part of it
+    case Variant::conf: break; // each position has its own part of sigma
     case Variant::loop: made.sigma = waiting ? std::min(settings_.eta, most) : 0; break;
     }
-    // Masked positions carry no weight under conf.
+    // Under conf open positions have no weight.
     const double stays = 1 - (settings_.variant == Variant::conf ? 0 : made.sigma);
     if (now < 1) made.reveal = std::clamp((next - stays * now) / (1 - now), 0.0, 1.0);
     return made;
   }
 
-  // psi is the probability a token had when it was revealed.
+  // Returns the weight of a position under conf: exp(-p), where p is the probability of its token
+  // when it was decided.
   static double doubt(const StepContext& moment, int64_t position) {
     return std::exp(-static_cast<double>(moment.request.confidence[static_cast<size_t>(position)]));
   }
@@ -142,9 +146,9 @@ PolicyKind policy_files::remdm() {
   return {"remdm", make_remdm, remdm_keys()};
 }
 
-// Re-corrupting steps (nano-dlm's ddim_step): every masked position is predicted, then every
-// decided one, old or new, is kept with probability alpha(s) and masked again else: the forward
-// process applied afresh to the completed guess. The same as ReMDM with sigma = 1 - alpha(s): it
+// Re-corrupting steps (nano-dlm's ddim_step). Every open position is predicted. Then every decided
+// position, old or new, is kept with probability alpha(s) and opened again otherwise. This applies
+// the forward process to the completed guess. It equals ReMDM with sigma = 1 - alpha(s), so it
 // revises freely and keeps the share of clean tokens of ancestral sampling.
 
 namespace {
@@ -178,8 +182,8 @@ public:
   }
 
 private:
-  // Time after `ahead` more steps. Under a schedule of discrete times: the whole one below, as the
-  // published loop finds it, in single precision.
+  // Returns the time after `ahead` more steps. Under a schedule of discrete times it is the next
+  // lower one, computed in single precision as in the published loop.
   static double at(const StepContext& moment, int64_t ahead) {
     const int64_t step = moment.request.step_in_block + ahead, times = moment.schedule.steps();
     if (times == 0)

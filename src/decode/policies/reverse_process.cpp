@@ -1,4 +1,5 @@
-// Policies that sample the reverse process, in steps (ancestral) or from event to event (first_hitting).
+// Policies that sample the reverse process, in steps (ancestral) or from event to event
+// (first_hitting).
 #include "decode/policies/policies.h"
 #include "decode/request/blockwise.h"
 #include "graph/ops.h"
@@ -10,10 +11,10 @@
 
 namespace dllm::decode {
 
-// Ancestral sampling of the reverse process (MDLM, Sahoo et al. 2024, section 3.2.2): a masked
-// token is revealed between t and s < t with probability (alpha(s) - alpha(t)) / (1 - alpha(t)).
-// The draw does not look at the model, so only the revealed positions are predicted and a step
-// without any costs nothing.
+// Ancestral sampling of the reverse process (MDLM, Sahoo et al. 2024, section 3.2.2). An open
+// position is decided between t and s < t with probability (alpha(s) - alpha(t)) / (1 - alpha(t)).
+// The draw does not depend on the model. So only the positions to decide are predicted, and a step
+// without any needs no forward pass.
 
 namespace {
 
@@ -35,7 +36,7 @@ public:
     return all_of(predictions);
   }
 
-  // The last step reveals all that is left.
+  // The last step decides all open positions.
   bool block_ended(const StepContext& moment) const override {
     return moment.open.empty() || (moment.chosen && moment.request.step_in_block >= moment.steps);
   }
@@ -53,7 +54,7 @@ private:
     const double s = moment.s();
     return s <= 0 ? 1.0 : 1.0 - moment.schedule.reverse_mask_prob(s, moment.t());
   }
-  // The least float that is not below: a float is below one as it is below the other.
+  // Returns the smallest float that is at least x. A float is below it exactly if it is below x.
   static float float_from(double x) {
     const auto near = static_cast<float>(x);
     if (static_cast<double>(near) >= x) return near;
@@ -61,7 +62,7 @@ private:
   }
 };
 
-// LoopTables: count is how many steps are left.
+// The graph form of the rule. LoopTables::count is the number of steps that are left.
 class AncestralLoop final : public LoopRule {
 public:
   explicit AncestralLoop(int32_t mask_id) : mask_id_(mask_id) {}
@@ -95,10 +96,11 @@ PolicyKind policy_files::ancestral() {
   return {"ancestral", make_ancestral, {}};
 }
 
-// First-hitting sampling (Zheng et al. 2024): the times at which masked tokens are revealed are
-// drawn, not stepped towards. With n left the mask probability of the next event is that of now
-// times u^(1/n); the event reveals one of them, any with the same chance. Exact for a model that
-// has every conditional, in one pass per token, whatever the schedule; `steps` plays no part.
+// First-hitting sampling (Zheng et al. 2024). The times at which positions are decided are drawn.
+// With n open positions, the mask probability of the next event is the current one times u^(1/n).
+// The event decides one of the open positions, all with the same chance. The result is exact for a
+// model that has every conditional, for any schedule, with one pass per token. Option `steps` is
+// not used.
 
 namespace {
 
@@ -118,7 +120,8 @@ public:
     return {moment.open[std::min(index, moment.open.size() - 1)]};
   }
 
-  // The time at which the schedule masks as much: mask_prob grows with t.
+  // Returns the time at which the schedule has the mask probability of the next event. mask_prob
+  // grows with t.
   double time(const StepContext& moment) const override {
     const double target = next(moment);
     double low = 0, high = 1;
@@ -144,7 +147,7 @@ private:
     return masked_ * std::pow(static_cast<double>(moment.uniform(moment.begin, 1)), 1.0 / count);
   }
 
-  double masked_ = 1; // probability that a token is masked at the time reached
+  double masked_ = 1; // mask probability at the time that was reached
   PlannedChoices events_;
 };
 

@@ -155,7 +155,8 @@ void fill_planned(const std::vector<int64_t>& transfer, const PlannedChoices& ch
 
 namespace {
 
-// std::nearbyint follows the host's rounding mode; this does not.
+// Rounds to the nearest integer, ties to even. Unlike std::nearbyint it ignores the rounding mode
+// of the host.
 int64_t round_half_even(double x) {
   const double low = std::floor(x);
   const double rest = x - low;
@@ -165,8 +166,8 @@ int64_t round_half_even(double x) {
   return whole % 2 == 0 ? whole : whole + 1;
 }
 
-// 1 - alpha(t), every operation in single precision as in the published schedule: ties of the
-// rounding below fall as they do there. Discrete times stay as they are.
+// Returns 1 - alpha(t). Every operation is in single precision as in the published schedule, so
+// ties of the rounding in transfer_counts come out the same. Discrete times are not rounded to f32.
 float masked_share(const noise::Schedule& schedule, double t) {
   const double at = schedule.steps() > 0 ? t : static_cast<double>(static_cast<float>(t));
   return 1.0f - static_cast<float>(schedule.alpha(at));

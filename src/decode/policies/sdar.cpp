@@ -1,6 +1,7 @@
-// SDAR (Cheng et al. 2025; JetAstra/SDAR, block_diffusion_generate): small blocks of a grid that begins with the canvas,
-// each seeing itself and all before it. A step decides its share of the block: the leftmost open positions, the surest
-// ones, or all above a threshold where those are enough. K and V of decided blocks are kept.
+// SDAR (Cheng et al. 2025; JetAstra/SDAR, block_diffusion_generate). Small blocks form a grid from
+// position 0, and each sees itself and all blocks before it. A step decides its share of the block:
+// the leftmost open positions, the most confident ones, or all above a threshold if these are
+// enough. K and V of decided blocks are kept.
 
 #include "decode/policies/policies.h"
 #include "decode/request/blockwise.h"
@@ -15,12 +16,13 @@ enum class SdarOrder { dynamic, fixed, sequential };
 
 struct SdarSettings {
   SdarOrder order = SdarOrder::dynamic;
-  double threshold = 0.85; // of dynamic
+  double threshold = 0.85; // for order dynamic
   int64_t block_length = 4;
-  int64_t steps = 4; // of a block
+  int64_t steps = 4; // steps of a block
   int32_t mask_id = 0;
 
-  // Positions that a step decides at least: an even share of the block, one more in the first steps.
+  // Returns the least number of positions that a step decides: an even share of the block, and one
+  // more in the first steps.
   int64_t share(int64_t step) const {
     if (step >= steps) return block_length;
     return block_length / steps + (step < block_length % steps ? 1 : 0);
@@ -63,7 +65,7 @@ private:
   SdarSettings settings_;
 };
 
-// LoopTables: count is the share of a step.
+// Returns the graph form of the rule. LoopTables::count is the share of a step.
 LoopOffer sdar_loop(const SdarSettings& settings) {
   using graph::Value;
   return candidate_loop(

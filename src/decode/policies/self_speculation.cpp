@@ -1,7 +1,9 @@
-// A model that decodes as a diffusion model and from left to right drafts for itself (Nemotron-Labs-Diffusion, NVIDIA 2026,
-// linear self-speculation): a pass in which a block of masks behind the last token sees itself drafts, a causal pass
-// verifies. The tokens kept are those of the causal pass, so they are what next-token decoding gives. The published models have
-// an adapter that is trained to draft: with adapter = drafts causal passes leave it out.
+// Linear self-speculation (Nemotron-Labs-Diffusion, NVIDIA 2026): a model that decodes both as a
+// diffusion model and from left to right drafts for itself. A draft pass predicts a block of masks
+// after the last token, and the block sees itself. A causal pass verifies the draft. The kept
+// tokens are those of the causal pass, so they are the tokens of next-token decoding. The published
+// models have an adapter that is trained to draft. With adapter = drafts the causal passes leave it
+// out.
 
 #include "base/error.h"
 #include "decode/policies/policies.h"
@@ -13,10 +15,10 @@ namespace {
 
 struct DraftSettings {
   int64_t block_length = 32;
-  double threshold = 0; // 0: one pass drafts all
+  double threshold = 0; // least confidence of a draft; 0: one pass drafts all positions
   int32_t mask_id = 0;
   bool cached = true;
-  bool adapter_drafts = false; // causal passes are without the model's adapters
+  bool adapter_drafts = false; // causal passes do not use the model's adapters
 };
 
 enum class DraftPhase { first, draft, verify };
@@ -47,7 +49,8 @@ public:
     if (!settings_.cached) return pass;
     pass.cached = true;
     pass.generation = cache.generation;
-    pass.final_end = drafts ? known_ - 1 : known_; // in a draft the last known token sees masks
+    // In a draft the last known token sees masks, so it is not final.
+    pass.final_end = drafts ? known_ - 1 : known_;
     pass.begin = std::min({kept, std::max<int64_t>(known_ - 1, 0), pass.end - 1});
     return pass;
   }
@@ -85,13 +88,14 @@ private:
     while (from < request.length() && is_known(request.states[static_cast<size_t>(from)])) ++from;
     return from;
   }
-  // K and V that causal passes left: those that the cache counts as final, and behind them those of drafts that the last
-  // causal pass confirmed.
+  // Returns the end of the K and V that causal passes wrote. They are the K and V of final
+  // positions, then of the drafts that the last causal pass confirmed.
   int64_t kept_end(const CacheView& cache) const {
     const bool same = verified_end_ > 0 && verified_generation_ == cache.generation;
     return std::max(cache.final_end, same ? verified_end_ : 0);
   }
-  // Where contents were lost: K and V of what is known, without the adapter.
+  // Returns a pass that writes K and V of the known tokens again, without the adapter. It is needed
+  // after the contents of the cache were lost.
   PassRequest refill(const CacheView& cache, int64_t from) const {
     PassRequest pass;
     pass.kind = PassKind::prefill;
@@ -105,7 +109,7 @@ private:
   static std::span<const Prediction> first_of(std::span<const Prediction> predictions) {
     return predictions.first(std::min<size_t>(predictions.size(), 1));
   }
-  // A block holds the last known token and what is drafted behind it.
+  // Returns the end of the window. It holds the last known token and the drafts after it.
   int64_t window_end(const Request& request) const {
     return std::min(known_ - 1 + settings_.block_length, request.length());
   }
@@ -120,7 +124,7 @@ private:
     return positions;
   }
 
-  // Tokens that are sure enough, at least the surest; threshold 0: all.
+  // Writes the drafts that are sure enough, and at least the surest one. Threshold 0: all.
   std::vector<int64_t> draft(Request& request, std::span<const Prediction> predictions) const {
     const Eligible all = eligible(predictions, settings_.mask_id);
     const std::vector<double> scores = confidences(all.candidates);
@@ -134,7 +138,8 @@ private:
     return decided;
   }
 
-  // Drafts stay up to the first that the causal pass contradicts; its own token takes that place.
+  // Keeps the drafts before the first one that the causal pass contradicts, and writes the token of
+  // the causal pass at that position. Later drafts are opened again.
   std::vector<int64_t> verify(Request& request, const PassRequest& pass,
                               std::span<const Prediction> predictions) const {
     eligible(first_of(predictions), settings_.mask_id);
@@ -155,7 +160,7 @@ private:
     return decided;
   }
 
-  // Drafting goes on while the block has open positions.
+  // Ends a pass. Drafting goes on while the block has open positions.
   Outcome finish_phase(Request& request, std::vector<int64_t> decided) {
     ++request.step_in_block;
     const int64_t end = phase_ == DraftPhase::first ? known_ : window_end(request);
@@ -170,7 +175,7 @@ private:
 
   DraftSettings settings_;
   DraftPhase phase_ = DraftPhase::first;
-  int64_t known_ = 0; // tokens at the front that will not change
+  int64_t known_ = 0; // number of tokens at the front that will not change
   int64_t verified_end_ = 0;
   uint64_t verified_generation_ = 0;
 };

@@ -1,5 +1,5 @@
-// The policy spd: its options, what they must not be together, and the graph form of its rule. What it does is in
-// spd_session.cpp.
+// The policy spd: its options and their allowed combinations, and the graph form of its rule. Its
+// session is in spd_session.cpp.
 
 #include "decode/policies/spd.h"
 
@@ -26,7 +26,7 @@ public:
     const Value decided = without(moment.eligible, moment.open);
     LoopChoice choice;
     choice.decided = graph::logical_or(decided, leading(moment, predicted));
-    // The block ends when nothing changed, when all of it is sure, or with its last step.
+    // The block ends if no token changed, if all predictions are sure, or with its last step.
     const Value changed =
         graph::logical_and(choice.decided, graph::not_equal(predicted.token, moment.ids));
     const Value sure = graph::greater_equal(predicted.max_probability,
@@ -37,7 +37,7 @@ public:
     choice.ended =
         graph::logical_or(ended, graph::less_equal(moment.count, graph::scalar_i32(graph, 1)));
     const Shape one{moment.rows(), moment.block(), 1};
-    // dllm-jax mixes the token that was drawn, with the probability of the likeliest one.
+    // dllm-jax mixes the drawn token with the probability of the likeliest token.
     const bool drawn = settings_.is_jax() && settings_.mix_top_k == 1;
     choice.soft_ids = drawn ? graph::reshape(predicted.token, one) : predicted.top_ids;
     choice.soft_weights =
@@ -46,10 +46,10 @@ public:
   }
 
 private:
-  // Masks before the first one below the threshold, and the leftmost.
+  // Returns the masks before the first one below the threshold, and the leftmost mask.
   Value leading(const LoopContext& moment, const PredictionValues& predicted) const {
     graph::Graph& graph = moment.graph;
-    const auto upto = [](Value flags) { // how many there are up to a position, itself included
+    const auto upto = [](Value flags) { // number of set flags up to and including each position
       return graph::cumsum(graph::convert(flags, DType::i32), 1);
     };
     const Value low = graph::less(predicted.probability, graph::scalar(graph, settings_.threshold));

@@ -1,7 +1,8 @@
-// Soft parallel decoding (DMax; github.com/czg1225/DMax, dInfer). Blocks of an absolute grid, block-causal
-// attention. In every step the leading masks that are confident enough are decided, and every position
-// decided before in this block is overwritten by what the model says now: its input is not its
-// token but a mix of the likeliest tokens and the mask, weighted by their probabilities.
+// Soft parallel decoding (DMax; github.com/czg1225/DMax, dInfer). Blocks form a grid from position
+// 0, under block-causal attention. Every step decides the leading masks that are confident enough.
+// It also overwrites every position that was decided before in this block with the new prediction.
+// The input of a decided position is a mixture of the likeliest tokens and the mask, weighted by
+// their probabilities.
 
 #include "decode/policies/spd.h"
 
@@ -33,7 +34,7 @@ public:
       pass.generation = cache.generation;
       pass.final_end = begin;
       if (cache.final_end < begin) return cache_pass(std::move(pass), cache.final_end);
-      // A position that is predicted from the one before it needs that one in the window.
+      // Under shift 1 the window includes the position that predicts the first token.
       pass.begin = std::max<int64_t>(0, begin - settings_.shift);
     }
     for (int64_t position = begin; position < end; ++position) {
@@ -73,7 +74,7 @@ public:
     return {next_pass(request, cache), request.block_begin(), request.block_end(),
             steps_per_block_};
   }
-  // count: steps that are left of the block.
+  // count is the number of steps that are left of the block.
   LoopTables loop_tables(const Request& request, int64_t steps) const override {
     LoopTables tables(steps);
     for (size_t i = 0; i < tables.count.size(); ++i) {
@@ -85,14 +86,14 @@ public:
 
   int64_t nfe(const Request& request) const override {
     if (settings_.compat == SpdCompat::dmax)
-      return 1 + request.evaluations; // its prefill is counted
+      return 1 + request.evaluations; // the source counts its prefill
     const bool cached = settings_.implementation == SpdImplementation::kv_fast;
     return request.evaluations + (cached ? ended_blocks_ : 0);
   }
 
 private:
-  // A pass over tokens that are decided, from where the cache ends to the block. After a block that
-  // is the hard write of its final tokens over the K and V of its soft inputs.
+  // Returns a pass over decided tokens, from the end of the cache to the block. After a block this
+  // is a commit: it overwrites the K and V of soft inputs with those of the final tokens.
   PassRequest cache_pass(PassRequest pass, int64_t from) const {
     const bool only_last = ended_blocks_ > 0 && pass.final_end - from == settings_.block_length;
     pass.kind = only_last ? PassKind::commit : PassKind::prefill;
@@ -101,7 +102,8 @@ private:
     return pass;
   }
 
-  // fast: one shape of the window for many blocks; a block does not attend to what lies behind it.
+  // Returns the end of the window of implementation fast. Many blocks share one shape of the
+  // window. A block does not attend to later positions.
   int64_t window_end(const Request& request) const {
     if (settings_.bucket_length == 0) return request.length();
     const int64_t group = std::max<int64_t>(1, settings_.bucket_length / settings_.block_length);
@@ -113,14 +115,15 @@ private:
   SoftInput soft_input(const Request& request, int64_t position) const {
     const SpdSoft& soft = soft_[static_cast<size_t>(position - request.block_begin())];
     if (!soft.ids.empty()) return {position, soft.ids, soft.weights};
-    // Decided before its block began: no confidence yet, so all of it is the mask.
+    // The position was decided before its block began. It has no confidence yet, so its input is
+    // the mask.
     const auto width = static_cast<size_t>(settings_.mix_top_k);
     return {position, std::vector<int32_t>(width, request.ids[static_cast<size_t>(position)]),
             std::vector<float>(width, 0.0f)};
   }
 
   SpdSoft soft_of(const Prediction& p) const {
-    // dllm-jax mixes the token that was drawn, with the probability of the likeliest one.
+    // dllm-jax mixes the drawn token with the probability of the likeliest token.
     if (settings_.is_jax() && settings_.mix_top_k == 1) return {{p.token}, {p.max_probability}};
     return spd_likeliest(p, settings_.mix_top_k);
   }
@@ -161,11 +164,11 @@ private:
     begin_block(request);
   }
 
-  // Of the first EOS of the ended block; -1: it has none.
+  // Returns the position of the first EOS of the ended block; -1: it has none.
   int64_t eos_position(const Request& request, const Outcome& block) const {
     for (int64_t i = block.begin; settings_.eos >= 0 && i < block.end; ++i) {
       const auto at = static_cast<size_t>(i);
-      // The compiled loops of dllm-jax look at the given tokens of the block too.
+      // The compiled loops of dllm-jax consider the given tokens of the block too.
       const bool given =
           settings_.is_jax() && settings_.implementation != SpdImplementation::reference;
       const bool counts = request.states[at] == State::final || given;
@@ -176,7 +179,7 @@ private:
 
   void fill(Request& request, Outcome& outcome, int64_t eos) const {
     const float confidence = request.confidence[static_cast<size_t>(eos)];
-    // dllm-jax revises what it filled as long as another row of the batch goes on.
+    // dllm-jax revises the filled positions as long as another row of the batch goes on.
     const State state =
         settings_.compat == SpdCompat::dllm_jax_batch ? State::provisional : State::final;
     for (int64_t i = outcome.end; i < request.length(); ++i) {
@@ -186,7 +189,7 @@ private:
     }
   }
 
-  // Moves to the first block with something to decide or to revise; without one the request is done.
+  // Moves to the first block with open or provisional positions. A request without one is done.
   void begin_block(Request& request) {
     const auto has_work = [&] {
       const auto first = request.states.begin() + request.block_begin();
@@ -202,7 +205,7 @@ private:
 
   SpdSettings settings_;
   int64_t steps_per_block_ = 1, first_block_ = 0, ended_blocks_ = 0;
-  std::vector<SpdSoft> soft_; // (block_length); without ids: nothing yet
+  std::vector<SpdSoft> soft_; // (block_length); ids are empty at positions that are not decided
 };
 
 } // namespace

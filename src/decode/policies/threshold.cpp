@@ -1,4 +1,5 @@
-// Policies that commit what passes a threshold of confidence: threshold, and hierarchy, which adds the best of every run.
+// Policies that commit candidates above a threshold of confidence: threshold, and hierarchy, which
+// adds the best candidate of every run.
 #include "decode/policies/policies.h"
 #include "decode/request/blockwise.h"
 #include "graph/ops.h"
@@ -7,17 +8,16 @@
 
 namespace dllm::decode {
 
-// Confidence threshold (Fast-dLLM, Wu et al. 2025): all candidates at least this probable are
-// committed in one step, and at least the most confident one, so that a block takes as many steps as it is
-// hard.
+// Confidence threshold (Fast-dLLM, Wu et al. 2025). A step commits all candidates whose probability
+// is at least the threshold, and at least the most confident one. So an easy block takes few steps.
 
 namespace {
 
 struct ThresholdSettings {
   double threshold;
-  bool near_best; // the limit is never above the best - 1e-5 (dInfer)
-  bool budget;    // no more in a step than its share and what earlier steps left of theirs
-  bool shaped;    // probability after temperature and filters (Dream)
+  bool near_best; // the limit is at most the best probability - 1e-5 (dInfer)
+  bool budget;    // a step commits at most its share and the unused shares of earlier steps
+  bool shaped;    // probabilities are taken after temperature and filters (Dream)
   int32_t mask_id;
 };
 
@@ -78,8 +78,8 @@ private:
   int64_t share_ = 1, left_ = 0;
 };
 
-// LoopTables: count is a step's share of the budget, INT32_MAX where there is none; carry what
-// earlier steps left of theirs.
+// Returns the graph form of the rule. LoopTables::count is a step's share of the budget, or
+// INT32_MAX without a budget. carry is the unused share of earlier steps.
 LoopOffer threshold_loop(const ThresholdSettings& settings) {
   using graph::Value;
   // best - 1e-5 is a double between two floats.
@@ -92,7 +92,7 @@ LoopOffer threshold_loop(const ThresholdSettings& settings) {
         const LoopOrder order = order_of(scores, candidates, true);
         const Value high = graph::greater_equal(
             scores, graph::scalar(graph, static_cast<float>(settings.threshold)));
-        // The most confident passes always.
+        // The most confident candidate always passes.
         const Value passing =
             graph::maximum(count_of(graph::logical_and(high, candidates)), i32(1));
         if (!settings.budget) return CandidateChoice{order, passing, {}};
@@ -150,9 +150,9 @@ PolicyKind policy_files::threshold() {
   return {"threshold", make_threshold, threshold_keys()};
 }
 
-// Hierarchical decoding (dInfer): every run of neighbouring open positions gives its most confident
-// candidate, so that decided tokens cut the block into ever shorter runs, and whatever is confident
-// anyway comes along.
+// Hierarchical decoding (dInfer). A step commits the most confident candidate of every run of
+// neighbouring open positions, so decided tokens cut the block into shorter and shorter runs. It
+// also commits every candidate above the threshold.
 
 namespace {
 

@@ -1,9 +1,11 @@
-// Ancestral sampling under uniform noise (Schiff et al. 2024, UDLM; Sahoo et al. 2025, Duo): the canvas begins as random
-// tokens, and every step draws each open position anew. With p the prediction, z the token that is there, a = alpha(t) /
-// alpha(s) and K tokens, the posterior is a mixture of three draws:
-//   from p with weight alpha(s) - alpha(t);  z with K alpha(t) p_z + a - alpha(t);
-//   any token with (1 - a)(1 - alpha(s)).
-// Given positions stay as they are. The model is one that objective uniform trained.
+// Ancestral sampling under uniform noise (Schiff et al. 2024, UDLM; Sahoo et al. 2025, Duo). The
+// canvas begins as random tokens, and every step draws each open position again. With the
+// prediction p, the current token z, a = alpha(t) / alpha(s) and K tokens, the posterior is a
+// mixture of three draws:
+//   a token from p with weight alpha(s) - alpha(t);
+//   z with weight K alpha(t) p_z + a - alpha(t);
+//   any token with weight (1 - a)(1 - alpha(s)).
+// Given positions do not change. The model must be trained with objective uniform.
 
 #include "base/error.h"
 #include "decode/policies/policies.h"
@@ -14,15 +16,15 @@ namespace dllm::decode {
 namespace {
 
 struct UniformSettings {
-  int64_t steps, block_length, vocab; // steps of a whole canvas; block_length 0: one block
-  int32_t mask_id;                    // never noise; -1: the model has none
+  int64_t steps, block_length, vocab; // steps of a canvas; block_length 0: one block
+  int32_t mask_id;                    // never drawn as noise; -1: the model has none
   bool greedy_tail;
-  std::shared_ptr<const std::vector<int32_t>> drawn; // the K; null: all but the mask token
+  std::shared_ptr<const std::vector<int32_t>> drawn; // the K tokens; null: all but the mask token
   int64_t tokens() const {
     return drawn != nullptr ? static_cast<int64_t>(drawn->size()) : vocab - (has_mask() ? 1 : 0);
   }
   bool has_mask() const { return mask_id >= 0 && mask_id < vocab; }
-  int32_t token(float uniform) const { // any of the K
+  int32_t token(float uniform) const { // one of the K tokens
     const auto wanted = static_cast<int64_t>(static_cast<double>(uniform) * tokens());
     const int64_t index = std::min(wanted, tokens() - 1);
     if (drawn != nullptr) return (*drawn)[static_cast<size_t>(index)];
@@ -86,7 +88,7 @@ public:
   }
 
 private:
-  // The next block with open positions, of which all are drawn anew in each of its steps.
+  // Moves to the next block with open positions. Each of its steps draws all of them again.
   void begin_block(Request& request) {
     own_.clear();
     for (; request.block < request.block_count(); ++request.block) {
@@ -96,13 +98,13 @@ private:
     request.finish = Finish::decided;
   }
 
-  // Noise level of the block after `ahead` more steps: 1 at first, 0 at the end.
+  // Returns the noise level of the block after `ahead` more steps: 1 at first, 0 at the end.
   double time(const Request& request, int64_t ahead) const {
     const int64_t left = settings_.steps - request.step_in_block - ahead;
     return static_cast<double>(std::max<int64_t>(left, 0)) / static_cast<double>(settings_.steps);
   }
 
-  // A position that was not drawn yet holds noise.
+  // Returns the current token of a position. A position that was not drawn yet holds noise.
   int32_t current(const Request& request, int64_t position) const {
     if (!request.is_open(position)) return request.ids[static_cast<size_t>(position)];
     return settings_.token(position_uniform(request, position, 3));
@@ -124,7 +126,7 @@ private:
     return {token, static_cast<float>(probability_of(prediction, token))};
   }
 
-  // Of a token that is not listed: an equal part of what the listed ones leave.
+  // Returns the probability of a token. Tokens that are not listed share the rest equally.
   double probability_of(const Prediction& prediction, int32_t token) const {
     const auto found = std::ranges::find(prediction.top_ids, token);
     if (found != prediction.top_ids.end())

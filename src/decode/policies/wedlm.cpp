@@ -1,6 +1,7 @@
-// WeDLM (Tencent 2025; Tencent/WeDLM): a window of masks behind the decided tokens, under causal attention over the order
-// in which tokens are given: decided ones first, then masks, each turned by its own position. So what is decided without a
-// gap before it is computed as next-token decoding would, and K and V of it are kept for good.
+// WeDLM (Tencent 2025; Tencent/WeDLM). A window of masks follows the decided tokens, under causal
+// attention. The order of the window is decided tokens first, then masks, and RoPE turns each by
+// its own position. So tokens that are decided without a gap before them are computed as in
+// next-token decoding, and their K and V are kept.
 
 #include "base/error.h"
 #include "decode/policies/policies.h"
@@ -12,7 +13,7 @@ namespace {
 
 struct WedlmSettings {
   int64_t window = 16;
-  double threshold = 0.4; // of entropy and penalty, nats
+  double threshold = 0.4; // limit of entropy plus penalty, in nats
   double penalty = 0.02;
   int32_t mask_id = 0;
   bool cached = true;
@@ -33,7 +34,7 @@ public:
     pass.end = std::min(first + settings_.window, request.length());
     pass.positions = request.open_positions(first, pass.end);
     pass.shift = 0;
-    // Behind the first mask: decided tokens, then masks.
+    // After the first mask the window holds decided tokens, then all masks.
     for (int64_t i = first; i < pass.end; ++i) {
       if (!request.is_open(i)) pass.order.push_back(i);
     }

@@ -59,11 +59,11 @@ BlockwiseSession::BlockwiseSession(const BlockwiseSettings& settings,
                                    const noise::Schedule& schedule,
                                    std::unique_ptr<UnmaskingRule> rule, Request& request)
     : settings_(settings), schedule_(schedule), rule_(std::move(rule)) {
-  // Blocks follow the prompt; in a canvas with holes they are windows from its beginning.
+  // The blocks begin after the prompt, or at position 0 in a canvas with holes.
   request.origin = settings_.grid_at_zero ? 0 : request.prompt;
   const int64_t span = std::max<int64_t>(request.length() - request.origin, 1);
   request.block_length = settings_.block_length > 0 ? settings_.block_length : span;
-  // Blocks of given tokens alone take no steps.
+  // Blocks without open positions take no steps.
   const int64_t skipped = (request.prompt - request.origin) / request.block_length;
   const int64_t blocks = std::max<int64_t>(request.block_count() - skipped, 1);
   steps_per_block_ = settings_.steps_per_block > 0 ? settings_.steps_per_block
@@ -85,7 +85,7 @@ StepContext BlockwiseSession::moment(const Request& request,
   return {request, schedule_, steps_per_block_, open, request.block_begin(), request.block_end()};
 }
 
-// Moves to the first block with open positions; a request without any is done.
+// Moves to the first block with open positions. A request without one is done.
 void BlockwiseSession::begin_block(Request& request) {
   while (request.block < request.block_count() &&
          request.open_count(request.block_begin(), request.block_end()) == 0)
@@ -140,13 +140,13 @@ LoopTables BlockwiseSession::loop_tables(const Request& request, int64_t steps) 
 void BlockwiseSession::set_window(const Request& request, const CacheView& cache,
                                   PassRequest& pass) const {
   const int64_t begin = request.block_begin(), length = request.length();
-  // To where the block's last position attends.
+  // The window ends where the block's last position attends to.
   pass.end = std::min(request.span.limit(request.block_end() - 1), length);
   if (settings_.cache == CacheMode::none) return;
   pass.cached = true;
   if (settings_.cache == CacheMode::exact) {
     pass.final_end = request.span.floor(begin);
-    // A position that is predicted from the one before it needs that one in the window.
+    // Under shift 1 the window includes the position that predicts the first token.
     pass.begin = std::max<int64_t>(0, std::min(cache.final_end, pass.final_end) - settings_.shift);
     return;
   }
@@ -156,15 +156,16 @@ void BlockwiseSession::set_window(const Request& request, const CacheView& cache
   if (settings_.cache == CacheMode::dual) pass.end = request.block_end();
 }
 
-// An approximate cache is filled in the first step of a block, and anew when it was lost.
+// An approximate cache is filled in the first step of a block, and again if it was lost.
 bool BlockwiseSession::fills_cache(const Request& request, uint64_t generation) const {
   const bool approximate =
       settings_.cache == CacheMode::prefix || settings_.cache == CacheMode::dual;
   return approximate && (filled_block_ != request.block || filled_generation_ != generation);
 }
 
-// Under shift 1 the window of a block lacks the position that predicts its first token: the pass
-// that fills the cache is the only one that computes it, and decides it alone (Fast-dLLM for Dream).
+// Returns whether the pass decides only the first position of the block. Under shift 1 the window
+// of a block lacks the position that predicts its first token. Only the pass that fills the cache
+// computes it, so that pass decides the first token (Fast-dLLM for Dream).
 bool BlockwiseSession::first_alone(const Request& request, const PassRequest& pass) const {
   return settings_.shift != 0 && fills_cache(request, pass.generation) &&
          request.is_open(request.block_begin());
@@ -185,7 +186,7 @@ Outcome BlockwiseSession::apply(Request& request, const PassRequest& pass,
                                 std::span<const Prediction> predictions) {
   Outcome outcome{{}, request.block, request.block_begin(), request.block_end(), false};
   bool exits = false;
-  const bool alone = first_alone(request, pass); // chosen without the rule
+  const bool alone = first_alone(request, pass); // the rule does not choose
   const Choice choice = choose(request, pass, predictions, &exits);
   for (const int64_t position : choice.remask) request.reopen(position, settings_.mask_id);
   for (size_t i = 0; i < choice.decided.size(); ++i) {
@@ -201,7 +202,7 @@ Outcome BlockwiseSession::apply(Request& request, const PassRequest& pass,
   return finish_step(request, std::move(outcome), !alone, exits);
 }
 
-// Whether a position is open is a matter of its token: the mask leaves it open, or opens it again.
+// Writes a token. The mask token leaves the position open, or opens it again.
 void BlockwiseSession::write(Request& request, int64_t position, Token token, State state,
                              Outcome& outcome) const {
   const bool was_open = request.is_open(position);
@@ -255,7 +256,7 @@ Outcome BlockwiseSession::finish_step(Request& request, Outcome outcome, bool ch
   return outcome;
 }
 
-// A block that holds the end token is the last: what is open behind it becomes that token.
+// Ends the request if the block contains the end token. All later open positions become that token.
 bool BlockwiseSession::stop_at_eos(Request& request, Outcome& outcome) const {
   if (settings_.eos < 0) return false;
   int64_t found = outcome.begin;
@@ -300,7 +301,7 @@ double UnmaskingRule::time(const StepContext& moment) const {
 
 void for_coming_steps(const StepContext& now, size_t count,
                       const std::function<void(size_t, const StepContext&)>& use) {
-  Request request; // only the times of a coming step are used
+  Request request; // only step_in_block is used
   request.step_in_block = now.request.step_in_block;
   for (size_t i = 0; i < count; ++i, ++request.step_in_block)
     use(i, {request, now.schedule, now.steps, {}, now.begin, now.end});

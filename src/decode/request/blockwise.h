@@ -1,6 +1,7 @@
 #pragma once
-// Block after block of a canvas under one unmasking rule: LLaDA's semi-autoregressive decoding, MDLM, Dream, BD3LM and
-// Fast-dLLM differ in the rule, the grid and the cache alone.
+// A block-wise policy decodes a canvas block after block under one unmasking rule. LLaDA's
+// semi-autoregressive decoding, MDLM, Dream, BD3LM and Fast-dLLM differ only in the rule, the grid
+// and the cache.
 
 #include "decode/pass/pass.h"
 #include "decode/request/policy.h"
@@ -15,16 +16,17 @@
 
 namespace dllm::decode {
 
-// The moment of a request a rule decides in.
+// The state of a request in which a rule decides a step of a block.
 struct StepContext {
   const Request& request;
   const noise::Schedule& schedule;
-  int64_t steps;                 // of this block, at most
-  std::span<const int64_t> open; // masked positions of the block, ascending
+  int64_t steps;                 // planned steps of this block
+  std::span<const int64_t> open; // open positions of the block, ascending
   int64_t begin, end;            // the block
-  bool chosen = false;           // after a step: the rule chose in it, not the host
+  bool chosen = false;           // after a step: the rule chose in it, the host did not
 
-  // Noise levels of the coming step, from 1 down: t now, s after it.
+  // Noise levels, which fall from 1 to 0 over the planned steps: t() before the coming step, s()
+  // after it.
   double t() const;
   double s() const;
   float uniform(int64_t position, int word = 1) const {
@@ -32,83 +34,86 @@ struct StepContext {
   }
 };
 
-// A token in place of the one predicted.
+// A token that a rule writes in place of the predicted one.
 struct Token {
   int32_t id;
   float probability;
 };
 
+// The decisions of one step.
 struct Choice {
   std::vector<size_t> decided; // indices into the predictions
-  std::vector<Token> tokens;   // of decided, in its order; empty: those predicted
-  std::vector<int64_t> remask; // decided positions that become masked again
-  State state = State::final;  // of what is decided
+  std::vector<Token> tokens;   // one per entry of decided; empty: the predicted tokens
+  std::vector<int64_t> remask; // positions to open again
+  State state = State::final;  // state of the decided positions
 };
 
-// The part of a block-wise policy that chooses: which positions it wants predicted, which of them become final, which are
-// masked again. Made anew for every request, so it may remember.
+// The part of a block-wise policy that chooses which positions are predicted, which of them are
+// decided, and which are opened again. Every request has a rule object of its own, so a rule may
+// have state.
 class UnmaskingRule {
 public:
   virtual ~UnmaskingRule() = default;
-  virtual std::unique_ptr<UnmaskingRule> clone() const = 0; // of the same class
-  // A block begins with `open` masked positions.
+  virtual std::unique_ptr<UnmaskingRule> clone() const = 0; // a copy of the same class
+  // Called when a block begins.
   virtual void start(const StepContext&) {}
-  // Positions whose prediction is needed, ascending; none: the step costs no pass. Default: the
-  // open ones.
+  // Returns the positions to predict, ascending. A step without any costs no forward pass. Default:
+  // the open positions.
   virtual std::vector<int64_t> wanted(const StepContext& moment) const;
   virtual Choice choose(const StepContext& moment, std::span<const Prediction> predictions) = 0;
-  // Noise level for a time-conditioned model. Default: t, but never below the last step's.
+  // Returns the noise level for a time-conditioned model. Default: t(), at least 1 / steps.
   virtual double time(const StepContext& moment) const;
-  // For its graph form: numbers of the coming steps, as many as the tables are long.
+  // For the graph form: fills the tables, one entry per coming step.
   virtual void fill_tables(const StepContext&, LoopTables&) const {}
-  // For the same: most steps a block of so many positions takes out of `steps` planned ones.
-  // Default: each decides at least one position.
+  // For the graph form: returns the most steps that a block of `block_length` positions takes when
+  // `steps` are planned. Default: block_length, because each step decides at least one position.
   virtual int64_t most_steps(int64_t block_length, int64_t /*steps*/) const { return block_length; }
-  // Called after every step. A mask token that is chosen leaves its position open, so a rule that plans its steps has to
-  // end after them, whatever is open then.
+  // Returns whether the block is over. Called after every step. A position whose chosen token is
+  // the mask token stays open. So a rule with planned steps must end after its plan, even with open
+  // positions.
   virtual bool block_ended(const StepContext& moment) const { return moment.open.empty(); }
   virtual Json memory() const; // Session::memory
 };
 
-// Everything predicted becomes final.
+// Returns the choice that makes every predicted position final.
 Choice all_of(std::span<const Prediction> predictions);
-// Calls use(i, moment) for each of the coming `count` steps of the moment's block; only the
-// moment's times differ.
+// Calls use(i, moment) for each of the coming `count` steps of a block. Only the times of `moment`
+// may be used, because its request has no field set but step_in_block.
 void for_coming_steps(const StepContext& now, size_t count,
                       const std::function<void(size_t, const StepContext&)>& use);
 
-// Indices of the `count` largest scores; equal scores: the earlier one first.
+// Returns the indices of the `count` largest scores, largest first. Equal scores keep their order.
 std::vector<size_t> largest(const std::vector<double>& scores, int64_t count);
 
-// What a window leaves out because K and V of it are kept.
+// The positions that a window leaves out because the cache holds their K and V.
 enum class CacheMode {
-  none,   // every pass computes the whole canvas
-  exact,  // decided blocks of a block-causal model: the same bits as none
-  prefix, // Fast-dLLM: everything before the block, as it was when the block began (approximate)
-  dual    // and everything behind the block too (approximate)
+  none,   // no position: every pass computes the whole canvas
+  exact,  // decided blocks of a block-causal model; same bits as none
+  prefix, // positions before the block, with K and V of its first step (Fast-dLLM; approximate)
+  dual    // positions before and after the block, with K and V of its first step (approximate)
 };
 
 struct BlockwiseSettings {
   CacheMode cache = CacheMode::none;
-  bool grid_at_zero = false;   // blocks are counted from position 0, else from the prompt's end
-  int64_t steps_per_block = 0; // 0: steps, spread evenly over the blocks
-  int32_t eos = -1;            // a block that holds this one is the last; -1: none is
-  int64_t steps = 1;           // of a request
+  bool grid_at_zero = false;   // true: block 0 begins at position 0; false: after the prompt
+  int64_t steps_per_block = 0; // 0: `steps`, spread evenly over the blocks
+  int32_t eos = -1;            // the block that contains this token is the last; -1: no token
+  int64_t steps = 1;           // planned steps of a request
   int64_t block_length = 0;
   int shift = 0;
   int32_t mask_id = 0;
   float guidance = 0;
-  float early_exit = 0;               // 0: off
-  std::vector<int32_t> guidance_keep; // given tokens the unconditional canvas keeps
+  float early_exit = 0; // decides a block when all its open positions are this probable; 0: off
+  std::vector<int32_t> guidance_keep; // given tokens that the unconditional canvas keeps
 };
 
-// cache: the option's text; auto: exact where the span allows it. Fails with invalid_argument,
-// with the modes this attention allows.
+// Returns the mode that option `cache` names. "auto" is exact where the span allows it, else none.
+// Fails with invalid_argument, naming the allowed modes, if the span does not allow the mode.
 CacheMode cache_mode(const std::string& cache, const AttentionSpan& span);
 BlockwiseSettings blockwise_settings(const PolicySetup& setup);
-// For policies of block-causal models: the same setup with a span in blocks of option
-// block_length, where that is not set of a block_causal model's own length. Fails with
-// invalid_argument when option attention says something else.
+// Returns the setup of a policy for block-causal models: a copy of `setup` whose span has blocks of
+// block_length_of(setup) positions. Fails with invalid_argument if option attention is neither auto
+// nor block_causal.
 PolicySetup block_causal_setup(const PolicySetup& setup);
 
 class BlockwisePolicy : public Policy {
@@ -167,7 +172,7 @@ private:
   const noise::Schedule& schedule_;
   std::unique_ptr<UnmaskingRule> rule_;
   int64_t steps_per_block_ = 1;
-  // Block and generation the approximate cache was filled for.
+  // The block and the generation for which the approximate cache was filled.
   int64_t filled_block_ = -1;
   uint64_t filled_generation_ = 0;
 };

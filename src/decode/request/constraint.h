@@ -1,5 +1,5 @@
 #pragma once
-// Which tokens a request may write: a grammar, a schema, a list of words.
+// A constraint limits the tokens that a request may write: a grammar, a schema, a list of words.
 
 #include "decode/request/request.h"
 
@@ -8,15 +8,16 @@
 
 namespace dllm::decode {
 
-// Read-only: one constraint may serve many requests.
+// A constraint is read-only, and many requests may share it.
 class Constraint {
 public:
   virtual ~Constraint() = default;
-  // Whether `token` may stand at `position` of the canvas, where open positions are masked. What the
-  // position holds now does not count. It is never asked about the mask token and given positions.
+  // Returns whether `token` may be written at `position`. Open positions of the canvas hold the
+  // mask token. The token that `position` holds now does not count. The decoder does not call this
+  // for the mask token or for given positions.
   virtual bool allows(const Request& request, int64_t position, int32_t token) const = 0;
-  // Sets the entries of `banned` (vocab) whose tokens may not stand there. Default: asks `allows` about
-  // every token.
+  // Sets the entry of `banned` (vocab) to 1 for every token that may not be written at `position`.
+  // The default calls `allows` for every token.
   virtual void ban(const Request& request, int64_t position, std::span<uint8_t> banned) const;
 };
 

@@ -219,7 +219,7 @@ BlockwiseSettings blockwise_settings(const PolicySetup& setup) {
                    "guidance {} needs a second canvas, which cache {} does not keep",
                    settings.guidance, setup.options.str("cache"));
   }
-  settings.cache = CacheMode::none; // the same bits
+  settings.cache = CacheMode::none; // an exact cache has the same bits
   return settings;
 }
 
@@ -244,7 +244,7 @@ LoopOrder order_of(Value scores, Value among, bool largest_first) {
   const float last = std::numeric_limits<float>::max();
   const Value hidden = graph::scalar(graph, largest_first ? -last : last);
   const Value at = graph::sort(graph::select(among, scores, hidden), largest_first).indices;
-  // The inverse of every row's permutation, rows one after the other.
+  // The inverse of every row's permutation. The rows are stored one after the other.
   const Shape both{rows, block}, flat{rows * block};
   const Value first = graph::multiply(graph::iota(graph, both, DType::i32, 0),
                                       graph::scalar_i32(graph, static_cast<int32_t>(block)));

@@ -1,6 +1,6 @@
 #pragma once
-// A policy decides which positions of a canvas become which tokens, and when. A policy is made once
-// for a decoder and read-only; what it remembers of one request is a session.
+// A policy decides which positions of a canvas get which tokens, and in which step. A decoder makes
+// a policy once, and the policy is read-only. A session holds the policy's state of one request.
 
 #include "base/json.h"
 #include "base/options.h"
@@ -20,32 +20,36 @@
 
 namespace dllm::decode {
 
-// The graph form of a rule: the same decisions as UnmaskingRule::choose, made by the program of a loop for
-// all its rows at once. A loop is only offered where every comparison is one of f32 or i32 numbers
-// that the host compares too: then both decide alike, and the host replays the loop's record.
+// --- the graph form of a rule ---
+//
+// The graph form makes the same decisions as UnmaskingRule::choose, for all rows of a loop at once,
+// inside the program. It is offered only if every comparison is between f32 or i32 numbers that the
+// host compares too. Then host and program decide alike, and the host can replay the loop's record.
 
-// What is known before the forward pass. Arrays are (rows, block) unless noted.
+// The inputs of a decision before the forward pass. Arrays are (rows, block) unless noted.
 struct LoopContext {
   graph::Graph& graph;
-  graph::Value eligible; // u8: positions of the block that were not given
-  graph::Value open;     // u8: masked ones
+  graph::Value eligible; // u8: 1 for positions of the block that were not given
+  graph::Value open;     // u8: 1 for open positions
   graph::Value ids;      // i32
   graph::Value count;    // i32(rows): LoopTables::count of this step
   graph::Value level;    // f32(rows): LoopTables::level of this step
-  graph::Value chance;   // f32: word 1 of each position's numbers; undefined unless uses_chance
-  graph::Value carry;    // i32(rows)
+  graph::Value chance;   // f32: random word 1 of each position; undefined unless uses_chance
+  graph::Value carry;    // i32(rows): LoopTables::carry, then LoopChoice::carry of the step before
 
   int64_t rows() const { return open.dim(0); }
   int64_t block() const { return open.dim(1); }
 };
 
+// The decisions of one step. ended, over and stuck are u8(rows): 1 where the description is true.
 struct LoopChoice {
-  graph::Value decided; // u8(rows, block): positions that take the predicted token
-  graph::Value ended;   // u8(rows): the block is over; undefined: when nothing of it is open
-  graph::Value over;    // u8(rows): the block is over with open positions; undefined: never
-  graph::Value stuck;   // u8(rows): nothing can be decided, the host reports why; undefined: never
-  graph::Value carry;   // i32(rows); undefined: as it was
-  // i32, f32(rows, block, PredictionNeeds::soft_width): what decided positions feed to the next step.
+  graph::Value decided; // u8(rows, block): 1 for positions that take the predicted token
+  // The block is over. Undefined: a block is over when none of its positions is open.
+  graph::Value ended;
+  graph::Value over;  // the block is over with open positions; undefined: never
+  graph::Value stuck; // no position can be decided, and the host reports why; undefined: never
+  graph::Value carry; // i32(rows): a number for the next step; undefined: it does not change
+  // i32, f32(rows, block, PredictionNeeds::soft_width): the SoftInput of decided positions.
   graph::Value soft_ids, soft_weights;
 };
 
@@ -53,46 +57,51 @@ class LoopRule {
 public:
   virtual ~LoopRule() = default;
   virtual bool uses_chance() const { return false; }
-  // A position that is predicted to be this token becomes masked again; -1: no token does that.
+  // Returns a token that makes a position open again when it is predicted there; -1: there is none.
   virtual int32_t reopening() const { return -1; }
-  // u8(rows, block), those to predict. Default: the open ones.
+  // Returns u8(rows, block): 1 for the positions to predict. The default is the open positions.
   virtual graph::Value wanted(const LoopContext& moment) const { return moment.open; }
-  // predicted: (rows, block) each; zeros where a position was not wanted.
+  // Decides a step. The arrays of `predicted` are (rows, block, ...), with zeros at positions that
+  // `wanted` left out.
   virtual LoopChoice choose(const LoopContext& moment, const PredictionValues& predicted) const = 0;
 };
 
-// What a policy answers: a rule, or why there is none.
+// The graph form of a policy's rule, or the reason why there is none.
 struct LoopOffer {
   std::unique_ptr<LoopRule> rule;
-  std::string why_not; // "option early_exit looks at doubles"
+  std::string why_not; // for example "option early_exit has no graph form"
 };
 
 // --- pieces of rules ---
 
-// Positions of every row by score, equal ones by position; those outside `among` (u8) come last.
+// An order of the positions of every row.
 struct LoopOrder {
-  graph::Value at;   // i32(rows, block): which position is at a place
-  graph::Value rank; // i32(rows, block): the place of a position, its inverse
+  graph::Value at;   // i32(rows, block): the position at each place of the order
+  graph::Value rank; // i32(rows, block): the place of each position in the order
 };
+// Sorts the positions of every row by score. Equal scores keep the order of the positions, and
+// positions outside `among` (u8) come last.
 LoopOrder order_of(graph::Value scores, graph::Value among, bool largest_first);
 graph::Value per_row(graph::Value x);                 // (rows) -> (rows, 1)
 graph::Value any_of(graph::Value x);                  // u8(rows, block) -> u8(rows)
 graph::Value without(graph::Value x, graph::Value y); // u8: x and not y
-// u8(rows, block): the `count` i32(rows) first of an order, inside `among`.
+// Returns u8(rows, block): 1 for the first `count` i32(rows) positions of an order inside `among`.
 graph::Value first_of(const LoopOrder& order, graph::Value count, graph::Value among);
 
 // --- what a session plans for a loop ---
 
-// The coming steps of one request's block: the window they share, and numbers the host makes beforehand.
+// The coming steps of the block of one request.
 struct LoopPlan {
-  // The window of every step; positions: all that any of them may want predicted. A pass that is
-  // no step comes before the loop.
+  // The pass of every step. `positions` are all positions that any of the steps may want predicted.
+  // A pass of kind prefill or commit runs before the loop instead.
   PassRequest pass;
   int64_t begin = 0, end = 0; // the block
-  int64_t most_steps = 1;     // a block takes no more; the same for all blocks of a request
+  // Most steps that a block takes; the same for all blocks of a request.
+  int64_t most_steps = 1;
 };
 
-// One entry for each of the coming steps; what they mean is up to the rule.
+// Numbers that the host computes before the loop, one entry per coming step. The rule defines what
+// count, level and carry mean.
 struct LoopTables {
   explicit LoopTables(int64_t steps)
       : count(static_cast<std::size_t>(steps), INT32_MAX), level(count.size(), 0.0f),
@@ -101,51 +110,56 @@ struct LoopTables {
   std::vector<int32_t> count;
   std::vector<float> level;
   std::vector<double> time; // PassRequest::time
-  int32_t carry = 0;        // what the rule remembers of earlier steps
+  int32_t carry = 0;        // the state of the rule before the first step
 };
 
-// What a step did to a canvas, for events and traces.
+// The changes of one step to a canvas, for events and traces.
 struct Outcome {
-  std::vector<int64_t> decided; // positions that were masked before and are not now, ascending
-  int64_t block = 0, begin = 0, end = 0; // the block it worked on
+  // Positions that were open before the step and are decided after it, ascending.
+  std::vector<int64_t> decided;
+  int64_t block = 0, begin = 0, end = 0; // the block that the step worked on
   bool block_ended = false;
 };
 
-// One request under one policy. The decoder calls next_pass, runs the model, then calls apply; a pass
-// that fails or is cancelled is repeated, so next_pass changes nothing.
+// One request under one policy. For each step the decoder calls next_pass, runs the model, then
+// calls apply. It repeats a pass that failed or was cancelled, so next_pass does not change the
+// session.
 class Session {
 public:
   virtual ~Session() = default;
-  // The same session once more, of the same class. The decoder takes a step on a copy of the request
-  // and keeps the copy when nothing fails.
+  // Returns a copy of the same class. The decoder takes a step on a copy of request and session,
+  // and keeps the copies if nothing fails.
   virtual std::unique_ptr<Session> clone() const = 0;
+  // Returns what the request needs of the next forward pass.
   virtual PassRequest next_pass(const Request& request, const CacheView& cache) const = 0;
-  // `predictions` in the order of pass.positions. Sets request.finish when the request is done. After a
-  // pass of another kind the decoder calls next_pass again before the step ends.
+  // Applies the predictions of a pass to the request. `predictions` has the order of
+  // pass.positions. Sets request.finish when the request is done. After a prefill or commit pass
+  // the decoder calls next_pass again before the step ends.
   virtual Outcome apply(Request& request, const PassRequest& pass,
                         std::span<const Prediction> predictions) = 0;
-  // The host decided instead (dllmx_decoder_commit): positions were written. Default:
-  // unimplemented.
+  // Ends a step whose tokens the host wrote at `decided` (dllmx_decoder_commit). The default fails
+  // with unimplemented.
   virtual Outcome host_decided(Request& request, const std::vector<int64_t>& decided);
-  // For loops that run without the host (Policy::loop), default: none. The coming step and those
-  // behind it in the same block.
+  // For policies with a loop (Policy::loop): plan the coming step and the later steps of its block.
+  // The defaults fail with internal.
   virtual LoopPlan plan_loop(const Request& request, const CacheView& cache) const;
   virtual LoopTables loop_tables(const Request& request, int64_t steps) const;
-  // What it remembers of the block, to compare with a reference; default: nothing.
+  // Returns the state of the rule in this block, for comparison with a reference. Default: empty.
   virtual Json memory() const;
-  // Function evaluations as the policy's source counts them; default: steps with a pass.
+  // Returns the number of function evaluations as the source of the policy counts them. Default:
+  // steps with a forward pass.
   virtual int64_t nfe(const Request& request) const { return request.evaluations; }
 };
 
-// What a policy is made from; all references outlive it.
+// The inputs of a policy. All references outlive the policy.
 struct PolicySetup {
-  const Options& options; // of kind decoder:<name>
+  const Options& options; // of kind decoder:<policy>
   const noise::Schedule& schedule;
   const model::ModelConfig& config;
   int32_t mask_id;
-  AttentionSpan span; // of the decoder's attention; sessions may set another on their request
-  int shift;          // 1: hidden state of the position before predicts
-  // Ids that have a token, with option suppress_unused; null: any id may be drawn.
+  AttentionSpan span; // of the decoder's attention; a session may set another span on its request
+  int shift;          // 1: position i predicts token i + 1
+  // The ids that have a token, with option suppress_unused; null: any id may be drawn.
   std::shared_ptr<const text::TokenFacts> tokens;
 
   int64_t i64(const char* key) const { return options.i64(key); }
@@ -156,14 +170,16 @@ class Policy {
 public:
   explicit Policy(const PolicySetup& setup) : setup_(setup) {}
   virtual ~Policy() = default;
-  // Prepares request (its blocks, its span; finish when nothing is open) and starts on it.
+  // Sets the blocks and the span of `request` and returns a session for it. Sets request.finish if
+  // no position is open.
   virtual std::unique_ptr<Session> begin(Request& request) const = 0;
 
-  // The same at each call. Default: the likeliest token of every wanted position.
+  // Returns the same value at each call. Default: the likeliest token of every wanted position.
   virtual PredictionNeeds needs() const { return {}; }
-  // The graph form of its rule, where it has one; called once.
+  // Returns the graph form of the policy's rule, if it has one. Called once.
   virtual LoopOffer loop() const { return {nullptr, "this policy has no loop yet"}; }
-  virtual std::string approximation() const { return ""; } // what is not exact, for describe
+  // Describes what the policy approximates, for Decoder::describe; "": nothing.
+  virtual std::string approximation() const { return ""; }
 
 protected:
   const PolicySetup& setup() const { return setup_; }
@@ -173,17 +189,22 @@ private:
 };
 
 std::vector<std::string> policy_names();
-// "decoder" for "", "decoder:<name>" else. Fails with not_found and the nearest name.
+// Returns the options of kind "decoder" for an empty name, else of kind "decoder:<policy>". Fails
+// with not_found, naming the nearest policy, if the name is unknown.
 const Schema& decoder_schema(const std::string& policy);
 std::unique_ptr<Policy> make_policy(const std::string& name, const PolicySetup& setup);
 
-// Option block_length where it is set, else the model's own where it has one, else the default.
+// Returns option block_length if it is set, else the model's block length, else the option's
+// default.
 int64_t block_length_of(const PolicySetup& setup);
-// The token id that the text says; what: "option stop". Fails with invalid_argument.
+// Returns the token id that `text` holds. Fails with invalid_argument if it is not below `vocab`.
+// `what` names the source in the error, for example "option stop".
 int32_t parse_id(const std::string& text, int64_t vocab, const char* what);
-// Ids that a policy may draw by itself as noise, without one of them; null: all but that one.
+// Returns the ids that a policy may draw as noise, all except `without`. Null: every id except
+// `without`.
 std::shared_ptr<const std::vector<int32_t>> drawn_ids(const PolicySetup& setup, int32_t without);
-// An option that is a token id, -1 for none; fails with invalid_argument for no token of the model.
+// Returns the value of an option that is a token id; -1: none. Fails with invalid_argument if the
+// model has no such token.
 int32_t token_option(const PolicySetup& setup, const char* key);
 
 } // namespace dllm::decode

@@ -1,6 +1,7 @@
 #pragma once
-// One request: a canvas with given and open positions, how far its decoding is, to where its positions attend, and where
-// its random numbers come from. The canvas is the truth; whatever an engine keeps of it is a cache.
+// A request is one canvas with given and open positions, its settings, and the progress of its
+// decoding. The canvas on the host is the truth. Everything that an engine keeps of a request is a
+// cache.
 
 #include "base/options.h"
 #include "base/random.h"
@@ -14,18 +15,20 @@
 
 namespace dllm::decode {
 
-// To where a position attends. Every kind of attention a decoder needs is one rule: positions in blocks of a grid, each
-// attending to its own block and all before it.
+// The positions that a position attends to. Positions form the blocks of a grid. Each position
+// attends to its own block and to all blocks before it. This covers every kind of attention that a
+// decoder uses.
 struct AttentionSpan {
-  int64_t block = 0;         // 0: bidirectional; 1: causal
-  int64_t origin = 0;        // a block begins here; the grid goes on to both sides
-  bool whole_prompt = false; // positions before origin are one block
+  int64_t block = 0;         // length of a block; 0: bidirectional; 1: causal
+  int64_t origin = 0;        // first position of a block; the grid extends to both sides
+  bool whole_prompt = false; // true: the positions before origin form one block
 
   friend bool operator==(const AttentionSpan&, const AttentionSpan&) = default;
 
-  bool is_exact() const { return block > 0; } // K and V of a decided prefix never change
+  // Whether K and V of a decided prefix never change.
+  bool is_exact() const { return block > 0; }
 
-  // `position` attends to [0, limit); may be beyond the canvas.
+  // Returns the end of the span: `position` attends to [0, limit). The limit may exceed the canvas.
   int64_t limit(int64_t position) const {
     if (block == 0) return INT32_MAX;
     const int64_t offset = position - origin;
@@ -33,7 +36,7 @@ struct AttentionSpan {
     const int64_t number = offset >= 0 ? offset / block : -((-offset + block - 1) / block);
     return origin + (number + 1) * block;
   }
-  // Start of the block that holds `position`; no earlier position attends past it.
+  // Returns the start of the block that contains `position`. No earlier position attends past it.
   int64_t floor(int64_t position) const {
     if (block == 0) return 0;
     if (whole_prompt && position < origin) return 0;
@@ -41,19 +44,20 @@ struct AttentionSpan {
   }
 };
 
-// Numbers are those of include/dllm/base.h.
+// State of a position. The numbers are those of DLLM_MASKED ... in include/dllm/base.h.
 enum class State : uint8_t { masked = 0, provisional = 1, final = 2, fixed = 3 };
-// failed: a step of this request failed; the canvas is that of the last complete step.
+// Whether and why a request ended. failed: a step of the request failed, and the canvas is that of
+// the last complete step.
 enum class Finish : int { running = 0, decided = 1, stopped = 2, failed = 3 };
 
-const Schema& request_schema(); // "slot"
+const Schema& request_schema(); // options of kind "slot"
 
 class Constraint;
 class RandomSource;
 
 struct RequestSettings {
   uint64_t seed = 0;
-  float temperature = 0; // 0: the likeliest token
+  float temperature = 0; // 0: the draw is the likeliest token
   int32_t top_k = 0;     // 0: off
   float top_p = 1;       // 1: off
   std::vector<int32_t> stop;
@@ -65,25 +69,26 @@ struct Request {
   RequestSettings settings;
   std::vector<int32_t> ids; // open positions hold the mask token
   std::vector<State> states;
-  std::vector<float> confidence; // probability of the token when it was last looked at; 1 for
-                                 // given, 0 for open ones
-  int64_t prompt = 0;            // given positions at the front; 0 in a canvas with holes
+  // Probability of the token of each position when it was last predicted. 1 for given positions, 0
+  // for open ones.
+  std::vector<float> confidence;
+  int64_t prompt = 0; // number of given positions at the front; 0 in a canvas with holes
   AttentionSpan span;
-  const RandomSource* random_source = nullptr; // null: by key from the seed
+  const RandomSource* random_source = nullptr; // null: random numbers are derived from the seed
 
-  // Where the session is; it moves them.
-  int64_t origin = 0; // where block 0 begins
+  // Progress of the session. Only the session changes these.
+  int64_t origin = 0; // first position of block 0
   int64_t block_length = 0;
-  int64_t block = 0; // the one being decided
+  int64_t block = 0; // number of the block that is being decided
   int64_t step_in_block = 0;
 
   int64_t steps = 0;       // steps taken
-  int64_t evaluations = 0; // of them with a forward pass
-  int64_t prefills = 0;    // passes of these kinds
-  int64_t commits = 0;
-  int64_t launches = 0;    // programs it took part in
-  int64_t round_trips = 0; // of them, those whose results the host waited for
-  int64_t decided = 0;     // positions, without those opened again
+  int64_t evaluations = 0; // steps with a forward pass
+  int64_t prefills = 0;    // passes of PassKind::prefill
+  int64_t commits = 0;     // passes of PassKind::commit
+  int64_t launches = 0;    // runs of programs that the request took part in
+  int64_t round_trips = 0; // launches whose results the host waited for
+  int64_t decided = 0;     // decided positions, without positions that were opened again
   Finish finish = Finish::running;
 
   int64_t length() const { return static_cast<int64_t>(ids.size()); }
@@ -98,25 +103,26 @@ struct Request {
   bool active() const { return finish == Finish::running; }
 
   void decide(int64_t position, int32_t token, float probability, State state = State::final);
-  // Takes a decision back: the position holds the mask token again.
+  // Makes a decided position open again: it holds the mask token.
   void reopen(int64_t position, int32_t mask_id);
 };
 
-// A number in [0, 1) for a position in the coming step, independent of every other request: word 0
-// draws the token, word 1 is the policy's, words from 2 on are its further ones.
+// Returns a random number in [0, 1) for a position in the coming step. It does not depend on other
+// requests. Word 0 draws the token. The policy uses word 1 and further words from 2 on.
 float position_uniform(const Request& request, int64_t position, int word);
-// The same by key alone: of a request's step `step`, counted from 0.
+// Returns the same from the seed alone, for the step number `step` of a request, counted from 0.
 float seeded_uniform(uint64_t seed, int64_t step, int64_t position, int word);
 
-// Where the random numbers of a request come from. By default from its seed, by key; tests that replay recorded draws of a
-// reference put their own in place.
+// The source of the random numbers of a request, in place of numbers derived from its seed. Tests
+// that replay the recorded draws of a reference use one.
 class RandomSource {
 public:
   virtual ~RandomSource() = default;
-  // A number in [0, 1) for a position in the coming step. word 0 draws the token, word 1 is the
-  // policy's, words from 2 on are its further ones.
+  // Returns a number in [0, 1) for a position in the coming step. Word 0 draws the token. The
+  // policy uses word 1 and further words from 2 on.
   virtual float uniform(const Request& request, int64_t position, int word) const = 0;
-  // Adds to logits / temperature, one number per token; the token with the largest sum is drawn.
+  // Whether `noise` is used. `noise` sets one number per token, which is added to
+  // logits / temperature. The token with the largest sum is drawn.
   virtual bool has_noise() const { return false; }
   virtual void noise(const Request&, int64_t /*position*/, std::span<float> /*per_token*/) const {}
 };

@@ -1,5 +1,6 @@
 #pragma once
-// The numbers that a decoder reports by name, one row each. All are whole.
+// This header lists the metrics of a decoder and its requests. A metric is a whole number with a
+// name and a unit.
 
 #include "decode/trace/published.h"
 
@@ -9,8 +10,8 @@
 
 namespace dllm::decode {
 
-// A number of one request. For all requests together the numbers are added, or, where `all` is set,
-// the number is 1 when it is above 0 in every request.
+// A metric of one request. The value for all requests is the sum. If `all` is set, the value is 1
+// when the metric is above 0 in every request, else 0.
 struct RequestMetric {
   const char* name;
   const char* unit;
@@ -18,14 +19,13 @@ struct RequestMetric {
   bool all = false;
 };
 
-// A decoder as a whole at one moment.
+// The state of a decoder at one moment.
 struct DecoderMoment {
   Published::All now;
-  bool suspended = false; // a step waits for the rest of its slices
+  bool suspended = false; // a step is suspended (Decoder::step_for)
 };
 
-// A number of the decoder. It takes the place of the sum where a request has a number of the same
-// name.
+// A metric of the decoder. It replaces the sum of a request metric of the same name.
 struct TotalMetric {
   const char* name;
   const char* unit;
@@ -35,11 +35,11 @@ struct TotalMetric {
 std::span<const RequestMetric> request_metrics();
 std::span<const TotalMetric> total_metrics();
 
-// Both fail with not_found for another name.
+// Return the value of the metric `name`. Both fail with not_found when no such metric exists.
 int64_t metric_of(const RequestCopy& request, std::string_view name);
 int64_t metric_of(const DecoderMoment& moment, std::string_view name);
 
-// {"metrics": {name: number}, "units": {name: unit}}
+// Returns {"metrics": {name: number}, "units": {name: unit}}.
 Json describe_metrics(const DecoderMoment& moment);
 
 } // namespace dllm::decode

@@ -38,7 +38,7 @@ void TraceLog::add(const Request& request, std::span<const int64_t> decided) {
   lines_.push_back(std::move(line));
 }
 
-// The link behind the last of them is not looked at: another thread may be adding there.
+// Does not read the link after the last line, because another thread may be adding there.
 std::string TraceLog::text(size_t lines) const {
   std::string all;
   for (auto line = lines_.begin(); lines > 0; --lines) {
@@ -49,7 +49,7 @@ std::string TraceLog::text(size_t lines) const {
 }
 
 void Published::put(Slots changed, const DecoderTotals& totals, bool drop_others) {
-  Slots before; // destroyed after the lock
+  Slots before; // destroyed after the lock is released
   const std::lock_guard lock(mutex_);
   before = drop_others ? std::exchange(now_.slots, {}) : Slots();
   for (auto& [number, copy] : changed) now_.slots[number].swap(copy);
