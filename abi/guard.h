@@ -1,6 +1,6 @@
 #pragma once
-// The border: the exception wall (nothing thrown inside leaves the library), and the checks of arguments: every one is looked
-// at once, here, and named in the error.
+// The border of the library. Here exceptions become a status, and arguments are checked once and
+// named in errors.
 
 #include "base/error.h"
 #include "dllm/base.h"
@@ -20,7 +20,7 @@ struct dllm_error : dllm::abi::Handle<dllm::abi::Kind::error> {
 
 namespace dllm::abi {
 
-// Writes a failure into `err` (may be null or garbage) and returns the status.
+// Writes a failure into `err`, which may be null or garbage, and returns the status.
 dllm_status put(dllm_error* err, Code code, const char* message, const char* hint) noexcept;
 
 template <class F> dllm_status guard(dllm_error* err, F&& f) noexcept {
@@ -39,7 +39,7 @@ template <class F> dllm_status guard(dllm_error* err, F&& f) noexcept {
   }
 }
 
-// For functions without a status: `otherwise` when anything fails.
+// Guards functions without a status. Returns `otherwise` when anything fails.
 template <class T, class F> T guard_value(T otherwise, F&& f) noexcept {
   const CallScope scope;
   try {
@@ -49,7 +49,8 @@ template <class T, class F> T guard_value(T otherwise, F&& f) noexcept {
   }
 }
 
-// A handle that must be there and be of its kind. It stays until the call ends, also when it is released meanwhile.
+// Returns a handle that must exist and be of its kind. The object lives until the call ends, even
+// when it is released meanwhile.
 template <class H> H& need(H* handle, const char* name) {
   if (handle == nullptr) fail(Code::invalid_argument, "{} is NULL", name);
   const auto destroy = [](const HandleHead* last) { delete static_cast<const H*>(last); };
@@ -60,8 +61,8 @@ template <class H> H& need(H* handle, const char* name) {
   return *handle;
 }
 
-// The same of an object that one call at a time may change (Threads: owner): calls of one thread nest, a call on
-// another thread is refused.
+// Returns an object that one call at a time may change (Threads: owner). Calls of one thread nest;
+// a call on another thread fails.
 template <class H> H& need_own(H* handle, const char* name) {
   H& found = need(handle, name);
   if (!CallScope::innermost().own(handle)) {
@@ -71,7 +72,7 @@ template <class H> H& need_own(H* handle, const char* name) {
   return found;
 }
 
-// A handle that may be NULL; then null comes back.
+// Returns null for a NULL handle, else as need().
 template <class H> H* optional(H* handle, const char* name) {
   return handle == nullptr ? nullptr : &need(handle, name);
 }
@@ -90,10 +91,10 @@ inline const char* need_text(const char* text, const char* name) {
   return text;
 }
 
-// An array of the caller: NULL only when the count is 0.
+// Returns an array of the caller. NULL is allowed only with count 0.
 template <class T> std::span<T> need_array(T* data, int64_t count, const char* name) {
-  constexpr int64_t kLimit = int64_t{1}
-                             << 60; // more bytes than any machine addresses: a garbage count
+  // More bytes than any machine addresses; a larger count is garbage.
+  constexpr int64_t kLimit = int64_t{1} << 60;
   if (count < 0) fail(Code::invalid_argument, "the count of {} is {}", name, count);
   if (count > kLimit / static_cast<int64_t>(sizeof(T))) {
     fail(Code::invalid_argument, "the count of {} is {}, more than memory holds", name, count);
@@ -108,7 +109,8 @@ inline std::string_view need_content(const char* data, int64_t size, const char*
   return {span.data(), span.size()};
 }
 
-// Copies `from` into the caller's array. Too small: *out_count gets the need and the call fails with out_of_range.
+// Copies `from` into the caller's array. When the array is too small, *out_count gets the needed
+// count and the call fails with out_of_range.
 template <class T>
 void copy_out(std::span<const T> from, T* dst, int64_t dst_count, int64_t* out_count,
               const char* name) {

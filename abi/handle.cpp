@@ -70,7 +70,8 @@ struct Table {
 
 Table& table();
 
-// A child of fork has this thread alone: another one must not hold the mutex meanwhile, it would never let go there.
+// A child of fork() has only the thread that forked. The fork therefore holds the mutex, because a
+// mutex that another thread holds would stay locked in the child.
 Table* new_table() {
   auto* made = new Table;
   const auto unlock = [] { table().mutex.unlock(); };
@@ -79,8 +80,8 @@ Table* new_table() {
 }
 
 Table& table() {
-  static auto* instance =
-      new_table(); // never destroyed: hosts release handles while the process ends
+  // The table is never destroyed, because hosts release handles while the process ends.
+  static auto* instance = new_table();
   return *instance;
 }
 
@@ -118,7 +119,8 @@ std::atomic<int32_t> running_calls{0}; // outermost scopes of all threads
 std::atomic<bool> forked_inside_calls{false};
 
 void in_child() {
-  const int32_t own = innermost_scope != nullptr ? 1 : 0; // a callback may fork
+  // The own scope is the call whose callback forks.
+  const int32_t own = innermost_scope != nullptr ? 1 : 0;
   if (running_calls.load(std::memory_order_relaxed) > own)
     forked_inside_calls.store(true, std::memory_order_relaxed);
   running_calls.store(own, std::memory_order_relaxed);

@@ -1,6 +1,6 @@
 #pragma once
-// The memory of a handle: a head with its kind and the number of running calls, then the object. Every
-// struct of include/dllm/base.h is defined in abi/api/handles.h as a Handle.
+// The memory of a handle: a head with its kind and the number of running calls, then the object.
+// abi/api/handles.h defines every struct of include/dllm/base.h as a Handle.
 
 #include "base/float_mode.h"
 
@@ -40,9 +40,10 @@ struct HandleHead {
   HandleHead& operator=(const HandleHead&) = delete;
 
   static constexpr uint32_t kReleased = uint32_t{1} << 31;
-  std::atomic<uint32_t> stamp;                  // the kind; 0 once destroyed
-  mutable std::atomic<uint32_t> uses{0};        // calls that use the handle, and kReleased
-  mutable std::atomic<std::thread::id> owner{}; // the thread whose call has the object for itself
+  std::atomic<uint32_t> stamp;           // the kind; 0 after destruction
+  mutable std::atomic<uint32_t> uses{0}; // calls that use the handle, and kReleased
+  // The thread whose call may change the object.
+  mutable std::atomic<std::thread::id> owner{};
 };
 
 template <Kind K> struct Handle : HandleHead {
@@ -50,26 +51,26 @@ template <Kind K> struct Handle : HandleHead {
   Handle() : HandleHead(K) {}
 };
 
-// A release while a call uses the handle is deferred: new calls are refused at once, the last call that leaves destroys
-// the object. In debug builds every living handle is also kept in a table, so that a released or foreign pointer is distinguished
-// apart without reading it; a release build reads the stamp.
+// A release while a call uses the handle is deferred. New calls are refused at once, and the last
+// running call destroys the object. Debug builds also keep all live handles in a table, so they can
+// reject a stale pointer without reading through it. A release build reads the stamp.
 
-// Begins a use. False when `handle` is no living handle of this kind. REQUIRES: not null.
+// Begins a use. Returns false when `handle` is not a live handle of this kind. REQUIRES: not null.
 bool enter(const HandleHead* handle, Kind kind) noexcept;
-// The same by the stamp alone, without a lock: for signal handlers.
+// Begins a use as enter() does, but reads the stamp alone, without a lock. For signal handlers.
 bool enter_by_stamp(const HandleHead* handle, Kind kind) noexcept;
-// Ends a use. True: it was the last one of a released handle, the caller destroys it.
+// Ends a use. Returns true for the last use of a released handle, which the caller must destroy.
 bool leave(const HandleHead* handle) noexcept;
-// No use begins from here on. True: no call uses the handle, the caller destroys it. False also for what is no living
-// handle of this kind.
+// Releases a handle, so that no new use begins. Returns true when no call uses the handle; the
+// caller must then destroy it. Returns false also when `handle` is not a live handle of this kind.
 bool retire(const HandleHead* handle, Kind kind) noexcept;
 
-// Whether this process was forked while another thread was inside of a call: locks and objects of that call stay as they
-// were, so no handle of the parent can be used.
+// Returns true when this process was forked while another thread was inside of a call. Locks and
+// objects of that call stay as they were, so no handle of the parent can be used.
 bool is_forked_inside_calls() noexcept;
 
-// The uses of one call of the C ABI: need() begins them, the end of the scope ends them. Scopes of one thread nest (a
-// callback calls the library again).
+// The uses of one call of the C ABI. need() begins them, and the end of the scope ends them. Scopes
+// of one thread nest, because a callback may call the library again.
 class CallScope {
 public:
   using Destroy = void (*)(const HandleHead*);
@@ -77,28 +78,29 @@ public:
   ~CallScope();
   CallScope(const CallScope&) = delete;
   CallScope& operator=(const CallScope&) = delete;
-  // Of the innermost call of this thread. Fails with internal when there is none.
+  // Returns the innermost scope of this thread. Fails with internal when there is none.
   static CallScope& innermost();
-  // False as enter().
+  // Begins a use until the scope ends. Returns false as enter() does.
   bool use(const HandleHead* handle, Kind kind, Destroy destroy);
-  // Has the handle for this thread until the call ends; calls of the same thread nest. REQUIRES: used by this call. False:
-  // a call on another thread has it.
+  // Reserves the handle for this thread until the call ends; calls of the same thread nest. Returns
+  // false when a call on another thread has it. REQUIRES: this call uses the handle.
   bool own(const HandleHead* handle);
 
 private:
-  static constexpr int kMost = 12; // handles in one signature, with room
+  // More handles than any signature has.
+  static constexpr int kMost = 12;
   struct Use {
     const HandleHead* handle;
     Destroy destroy;
-    bool is_owned = false; // from this call on
+    bool is_owned = false; // reserved by this call
   };
   CallScope* outer_;
-  const FloatMode numbers_; // of the call: the caller may have set another
+  const FloatMode numbers_; // float mode of the call; the caller's may differ
   int count_ = 0;
   Use uses_[kMost];
 };
 
-// One use, for functions without a status: true for a living handle.
+// One use, for functions without a status. It converts to true for a live handle.
 template <class H> class Held {
 public:
   explicit Held(H* handle) noexcept
@@ -118,7 +120,7 @@ private:
   H* handle_;
 };
 
-// What every dllm_*_release does.
+// Releases a handle, as every dllm_*_release does.
 template <class H> void release(H* handle) noexcept {
   if (is_forked_inside_calls()) return; // a destructor could wait for a thread that the child lacks
   if (handle != nullptr && retire(handle, H::kKind)) delete handle;

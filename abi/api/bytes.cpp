@@ -1,4 +1,4 @@
-// dllm/buffer.h and dllm/source.h.
+// Implements dllm/buffer.h and dllm/source.h.
 
 #include "handles.h"
 

@@ -21,7 +21,8 @@ struct dllm_checkpoint : Handle<Kind::checkpoint> {
 
 namespace {
 
-// Fields of the config next to the weights; null for weights alone and for a config that cannot be read.
+// Returns fields of the config next to the weights. Returns null without a config, and for a config
+// that cannot be read.
 Json config_of(const std::string& path) {
   try {
     const model::ModelConfig config =
@@ -47,7 +48,8 @@ dllm_status dllm_checkpoint_save(dllm_trainer* trainer, const dllm_loader* loade
                                  dllm_error* err) {
   return guard(err, [&] {
     train::Trainer& object = need(trainer, "trainer").object;
-    auto* from = const_cast<dllm_loader*>(optional(loader, "loader")); // only its position is read
+    // A save reads only the position of the loader.
+    auto* from = const_cast<dllm_loader*>(optional(loader, "loader"));
     std::optional<train::LoaderSource> source;
     if (from != nullptr) source.emplace(from->object);
     if (out_dir != nullptr) need(out_dir, "out_dir");

@@ -1,4 +1,4 @@
-// dllm/dataset.h and dllm/loader.h.
+// Implements dllm/dataset.h and dllm/loader.h.
 
 #include "handles.h"
 

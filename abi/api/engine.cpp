@@ -1,4 +1,4 @@
-// The one place that names the engines there are.
+// Implements dllm/engine.h. Only this file names the classes of all engines.
 
 #include "handles.h"
 
@@ -16,7 +16,7 @@ using namespace dllm::abi;
 
 namespace {
 
-// The caller names the job whose program is wanted.
+// Returns the job that option `what` names.
 model::Job planned_job(const std::shared_ptr<graph::Engine>& engine,
                        const model::ModelConfig& config, const Options& options) {
   const std::string& what = options.str("what");

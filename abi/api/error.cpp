@@ -14,11 +14,11 @@ dllm_status put(dllm_error* err, Code code, const char* message, const char* hin
   try {
     err->message = message;
     err->hint = hint;
-    // A message may quote a file or a template; it stays one line.
+    // A message may quote a file or a template. Spaces replace control characters, so it is one line.
     for (char& c : err->message) {
       if (static_cast<unsigned char>(c) < 0x20) c = ' ';
     }
-  } catch (...) { // no memory for the message: the code alone is kept
+  } catch (...) { // without memory for the message the error keeps only the code
     err->message.clear();
     err->hint.clear();
   }

@@ -1,4 +1,4 @@
-// dllm/event.h and dllm/task.h.
+// Implements dllm/event.h and dllm/task.h.
 
 #include "handles.h"
 
@@ -86,11 +86,11 @@ void dllm_task_release(dllm_task* task) {
   release(task);
 }
 
-// May run inside a signal handler: no lock is taken.
+// This function may run inside a signal handler, so it takes no lock.
 void dllm_task_cancel(dllm_task* task) {
   if (task == nullptr || !enter_by_stamp(task, Kind::task)) return;
   task->object.cancel();
-  if (leave(task)) delete task; // only where it was released during these three lines
+  if (leave(task)) delete task; // another thread released the task since enter_by_stamp()
 }
 
 int32_t dllm_task_is_cancelled(const dllm_task* task) {

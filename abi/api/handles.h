@@ -1,5 +1,5 @@
 #pragma once
-// The struct behind each handle, and how a call reads its arguments of that kind.
+// The struct of each handle, and how a call reads arguments of that kind.
 
 #include "base/files.h"
 #include "base/json.h"
@@ -127,12 +127,12 @@ struct dllm_decoder : dllm::abi::Handle<dllm::abi::Kind::decoder> {
 
 namespace dllm::abi {
 
-// Replaces the content of the caller's buffer; the last thing a call does.
+// Replaces the content of the caller's buffer. A call does this last.
 inline void fill(dllm_buffer* out, std::string text, const char* name = "out") {
   need(out, name).content = std::move(text);
 }
 
-// The same of JSON. Bytes of foreign files that are no UTF-8 become U+FFFD.
+// Replaces the content by JSON text. Bytes of foreign files that are not UTF-8 become U+FFFD.
 void fill_json(dllm_buffer* out, const Json& json, const char* name = "out");
 
 inline Task* task_of(dllm_task* task) {
@@ -140,8 +140,8 @@ inline Task* task_of(dllm_task* task) {
   return living == nullptr ? nullptr : &living->object;
 }
 
-// The task of a call that reads files. What comes out of object stores looks at it as well. Throws when the call should
-// not begin: it is cancelled or late.
+// The task of a call that reads files. Reads from object stores check it too. The constructor
+// throws when the task is cancelled or late, so that the call does not begin.
 class FileTask {
 public:
   explicit FileTask(dllm_task* task) : task_(task_of(task)), transfers_(task_) {
@@ -154,7 +154,7 @@ private:
   store::TransferTask transfers_;
 };
 
-// The C callback as a function of the core. Empty when fn is NULL.
+// Returns the C callback as a function of the core. The result is empty when fn is NULL.
 inline EventFn event_fn(dllm_event_fn fn, void* user_data) {
   if (fn == nullptr) return {};
   return [fn, user_data](const Event& event) {
@@ -165,15 +165,16 @@ inline EventFn event_fn(dllm_event_fn fn, void* user_data) {
   };
 }
 
-// Every kind of option, with its schema: the table in options.cpp. Fails with not_found and the nearest kind.
+// Returns the schema of a kind of options, from the table in options.cpp. Fails with not_found and
+// the nearest kind.
 const Schema& schema_of(std::string_view kind);
 const char* option_kind_name(int64_t index); // null past the end
 
-// A copy of the caller's options, or the defaults when NULL. Options of "decoder:<policy>" serve where "decoder" is
-// wanted; any other kind is refused.
+// Returns a copy of the caller's options, or the defaults for NULL. Options of "decoder:<policy>"
+// are accepted where `kind` is "decoder". Any other kind is refused.
 Options options_of(const dllm_options* opts, std::string_view kind);
 
-// A checked copy of a caller's array.
+// Returns a checked copy of a caller's array.
 Tensor tensor_from(int32_t dtype, const int64_t* dims, int64_t rank, const void* data);
 
 } // namespace dllm::abi

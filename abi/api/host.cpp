@@ -1,4 +1,4 @@
-// Hooks of a host: its memory and threads for an engine, its function for the log.
+// Implements dllm/host.h: an engine with memory and threads of a host, and the log hook.
 
 #include "dllm/host.h"
 

@@ -1,4 +1,4 @@
-// dllm/library.h, dllm/registry.h and dllm/plugin.h.
+// Implements dllm/library.h, dllm/registry.h and dllm/plugin.h.
 
 #include "dllm/library.h"
 #include "base/log.h"
@@ -71,7 +71,7 @@ std::vector<std::string> engine_kinds() {
   return kinds;
 }
 
-// The names of a kind, never freed because callers get pointers into them.
+// Returns the names of a kind. They are never freed, because callers get pointers to them.
 const std::vector<std::string>* names_of(std::string_view kind) {
   static const std::vector<std::string> engines = engine_kinds(), sinks = {"console", "jsonl"};
   static const std::vector<std::string> families = model::family_names(),

@@ -11,7 +11,7 @@ using namespace dllm::abi;
 
 namespace dllm::abi {
 
-// The runner's view of the meter that its thread's arrays are charged to.
+// Shows a runner the meter that counts the arrays of its thread.
 class MeteredBytes final : public lua::LibraryBytes {
 public:
   explicit MeteredBytes(int64_t limit) : meter_(std::make_shared<Meter>(limit)) {}
@@ -59,7 +59,7 @@ struct dllm_lua : Handle<Kind::lua> {
 
 namespace {
 
-// A second handle to the same object, for the script to own.
+// Returns a second handle to the same object, which the script owns.
 template <class H> void* another(void* object) {
   return new H(need(static_cast<H*>(object), "object").object);
 }
@@ -69,7 +69,8 @@ struct Noun {
   void* (*copy)(void*);
 };
 
-// Objects that are shared inside. Loaders, trainers and decoders belong to one caller at a time and stay with the host.
+// The kinds of objects that a script can share with the host. Loaders, trainers and decoders are
+// not in the table, because they belong to one caller at a time.
 constexpr Noun kNouns[] = {
     {"batch", another<dllm_batch>},         {"dataset", another<dllm_dataset>},
     {"engine", another<dllm_engine>},       {"model", another<dllm_model>},
@@ -88,7 +89,7 @@ void* copy_handle(const char* kind, void* object) {
                  Code::not_found, "objects of kind \"{}\" cannot be handed to a script", kind);
 }
 
-// A runner's own exception becomes the core's.
+// Calls f as guard() does, and converts an exception of the runner to an exception of the core.
 template <class F> dllm_status script_guard(dllm_error* err, F&& f) {
   return guard(err, [&] {
     try {

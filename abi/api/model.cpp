@@ -54,7 +54,7 @@ dllm_status dllm_model_save(const dllm_model* model, const char* path, const dll
 dllm_status dllm_model_quantize(const char* path, const char* target, const dllm_options* opts,
                                 dllm_task* task, dllm_buffer* out, dllm_error* err) {
   return guard(err, [&] {
-    need(out, "out"); // before the work
+    need(out, "out"); // fails before the work begins
     const FileTask own(task);
     fill_json(out, model::quantize_model(need_text(path, "path"), need_text(target, "target"),
                                          options_of(opts, "quantize"), own.get()));
@@ -105,7 +105,7 @@ dllm_status dllm_model_param(const dllm_model* model, const char* name, dllm_ten
   return guard(err, [&] {
     need_out(out, "out");
     const auto& params = std::as_const(*need(model, "model").object).params();
-    // A copy: training goes on writing the parameter.
+    // The result is a copy, because training continues to write the parameter.
     *out = new dllm_tensor(params.read(need_text(name, "name")).clone());
   });
 }

@@ -1,4 +1,4 @@
-// Built in place of lua.cpp when scripts are left out (DLLM_LUA=OFF).
+// Implements dllm/lua.h in a build without Lua (DLLM_LUA=OFF), in place of lua.cpp.
 
 #include "dllm/lua.h"
 

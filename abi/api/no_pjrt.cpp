@@ -1,4 +1,4 @@
-// Takes the place of src/pjrt in a build without it (DLLM_PJRT=OFF).
+// Replaces src/pjrt in a build without it (DLLM_PJRT=OFF).
 
 #include "base/error.h"
 #include "pjrt/engine.h"

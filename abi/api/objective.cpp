@@ -31,7 +31,7 @@ dllm_status dllm_objective_prepare(const dllm_objective* objective, const dllm_m
     const Batch& rows = need(batch, "batch").object;
     if (step < 0) fail(Code::invalid_argument, "step is {}, not 0 or more", step);
     const dllm_model* given = optional(model, "model");
-    // Without a model: what the objective's own options say.
+    // Without a model the objective's options give mask id and shift.
     const noise::PrepareContext context = noise::prepare_context(
         object, given != nullptr ? given->object->config() : model::ModelConfig{});
     *out = new dllm_batch(object.prepare(rows, static_cast<uint64_t>(seed), step, context));

@@ -97,7 +97,7 @@ dllm_status dllm_options_schema(const char* kind, dllm_buffer* out, dllm_error* 
 
 namespace dllm::abi {
 
-// Every kind of option and the schema behind it: the one table that names them all.
+// The table of all kinds of options and their schemas.
 
 namespace {
 

@@ -8,7 +8,7 @@ dllm_status dllm_schedule_new(const char* name, const dllm_options* opts, dllm_s
   return guard(err, [&] {
     need_out(out, "out");
     const std::string wanted = need_text(name, "name");
-    noise::schedule_schema(wanted); // an unknown name fails before the options are looked at
+    noise::schedule_schema(wanted); // fails for an unknown name before the options are checked
     *out = new dllm_schedule(noise::make_schedule(wanted, options_of(opts, "schedule:" + wanted)));
   });
 }

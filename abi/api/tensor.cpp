@@ -25,7 +25,7 @@ Range integer_range(DType dtype) {
   }
 }
 
-// A number may be rounded, but neither cut nor wrapped.
+// Fails when a conversion would lose more than rounding: a number that is cut or wraps around.
 void check_loss(const Tensor& from, DType to) {
   if (is_float(to) || from.dtype() == to) return;
   const Tensor wide = from.to(DType::f64);

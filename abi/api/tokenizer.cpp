@@ -11,7 +11,8 @@ using namespace dllm::abi;
 
 namespace {
 
-// Ids that a model has and the tokenizer has not are the caller's to leave out.
+// Returns the ids of the caller. Fails for an id that the tokenizer does not have, also when a
+// larger vocabulary of the model has it.
 std::span<const int32_t> known_ids(const text::Tokenizer& tokenizer, const int32_t* ids,
                                    int64_t count) {
   const std::span<const int32_t> all = need_array(ids, count, "ids");

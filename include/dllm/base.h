@@ -3,8 +3,8 @@
 /* dllm/base.h -- types, status codes, constants.
  *
  * Every other header includes this one. Handles are pointers to opaque types. Constants are in
- * anonymous enums so that they are plain integers in every language; signatures use int32_t. Numbers
- * are never reused.
+ * anonymous enums, so they are plain integers in every language; signatures use int32_t. The number
+ * of a constant is never reused.
  */
 #include <stdint.h>
 
@@ -45,12 +45,17 @@ typedef struct dllm_lua dllm_lua;
 /** What a call that can fail returns: one of the status constants, 0 is success. */
 typedef int32_t dllm_status;
 
-/** The callback type of events (hooks of a host are in dllm/host.h). Runs on the thread that made the
- * call, between steps, never after the call. `event` and every array read from it are valid until the callback returns. Returns
+/** The callback type of events (hooks of a host are in dllm/host.h).
+ *
+ * A callback runs on the thread that made the call, between steps, and never after the call.
+ * `event` and every array read from it are valid until the callback returns. A callback returns
  * DLLM_CONTINUE, DLLM_STOP (the call finishes with DLLM_OK) or DLLM_FAIL (the call returns
- * DLLM_CALLBACK_FAILED); any other number counts as DLLM_FAIL. May call only functions whose block
- * has Threads any or callback. It may release the object whose call it runs in: that call continues
- * until the callback's result or its work ends it, and the object is destroyed when it returns. */
+ * DLLM_CALLBACK_FAILED). Any other number counts as DLLM_FAIL.
+ *
+ * A callback may call only functions whose block has Threads any or callback. It may release the
+ * object whose call it runs in. That call continues until the callback's result or its work ends
+ * it, and destroys the object when it returns.
+ */
 typedef int32_t (*dllm_event_fn)(const dllm_event *event, void *user_data);
 
 /** Status codes. 0 to 16 are the canonical codes, as in PJRT; codes of dllm start at 100. */

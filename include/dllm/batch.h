@@ -9,23 +9,33 @@
  *     dllm_batch_set(batch, "ids", DLLM_I32, dims, 2, ids, err);
  *     dllm_model_forward(model, batch, NULL, NULL, &result, err);
  *
- * Reserved names, all (batch, seq) unless said otherwise:
- *   ids i32   targets i32   weights f32   segments i32   positions i32   sample u8
- *   keep u8 (1: given, never corrupted)   t (batch) f32   flag (batch) u8
- *   limit i32 (a token does not see this place of its row, nor those behind it)
- *   prompt_length (batch) i32: the first tokens of each row are given, as with keep 1
- *   embeddings (batch, seq, hidden) f32: of dllm_model_forward
- *   rows (2) i64: first global row, global rows
+ * Reserved names, with shape (batch, seq) unless the table has another one:
  *
- * An objective reads the arrays that its loss has a use for. Any other reserved array is an error
- * that names it, so `sample`, which only a caller's own code reads, does not go to an objective.
- * Arrays of a loss (targets, weights, and what an objective adds) are given together or not at all.
+ *     name            type   shape                  meaning
+ *     ids             i32                           tokens
+ *     targets         i32                           clean id to train the position on; -1: none
+ *     weights         f32                           factor of a position in the loss
+ *     segments        i32                           a token sees only its own segment; 0: padding
+ *     positions       i32                           positions in the model
+ *     limit           i32                           a token sees only positions below its limit
+ *     keep            u8                            1: given, never corrupted
+ *     prompt_length   i32    (batch)                first tokens of a row are given, as with keep
+ *     sample          u8                            read only by the caller's own code
+ *     t               f32    (batch)                time of a row
+ *     flag            u8     (batch)                1: the row is on policy (objective "dmax")
+ *     embeddings      f32    (batch, seq, hidden)   input of dllm_model_forward in place of ids
+ *     rows            i64    (2)                    first global row, number of global rows
  *
- * Functions that read a batch check it: ids are in the vocabulary, targets too or -1, positions are
- * below the model's maximum, segments are 0 or more, limits are 0 to seq, keep, keys and masks are 0 or 1, weights are
- * finite, times are in 0 to 1. The error names the array, the index, the value and the limit.
+ * An objective reads the arrays that its loss uses. Any other reserved array is an error that names
+ * it, so `sample` must not be in a batch for an objective. Arrays of a loss (targets, weights, and
+ * what an objective adds) must be in a batch together, or none of them.
  *
- * Lifetime   stands alone.
+ * Functions that read a batch check it. Ids are in the vocabulary, targets too or -1. Positions are
+ * below the model's maximum, segments are 0 or more, limits are 0 to seq. keep, keys and masks are
+ * 0 or 1. Weights are finite, times are in 0 to 1. The error names the array, the index, the value
+ * and the limit.
+ *
+ * Lifetime   a batch needs no other object.
  * Threads    one call at a time per batch; reads may run together.
  */
 #include "dllm/base.h"

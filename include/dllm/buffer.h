@@ -2,14 +2,15 @@
 #define DLLM_BUFFER_H
 /* dllm/buffer.h -- text and bytes of unknown length.
  *
- * A call that returns text replaces the content of the caller's buffer. One buffer serves many calls:
+ * A call that returns text replaces the content of the caller's buffer. One buffer serves many
+ * calls:
  *
  *     dllm_buffer *text = dllm_buffer_new();
  *     dllm_tokenizer_decode(tok, ids, count, text, err);
  *     puts((const char *)dllm_buffer_data(text));
  *     dllm_buffer_release(text);
  *
- * Lifetime   stands alone.
+ * Lifetime   a buffer needs no other object.
  * Threads    one call at a time per buffer; reads may run together.
  */
 #include "dllm/base.h"

@@ -7,14 +7,15 @@
  *     dllm_checkpoint_latest("runs/first", dir, err);
  *     dllm_checkpoint_restore(trainer, loader, (const char *)dllm_buffer_data(dir), NULL, err);
  *
- * A checkpoint is the folder root/step_000500 with a file COMMIT that is written last and names
+ * A checkpoint is the folder root/step_000500 with a file COMMIT. COMMIT is written last and names
  * every file with its size and checksum. Folders without a valid COMMIT are ignored, so a run that
  * is killed at any moment keeps its earlier checkpoints. dllm_model_load opens the model inside.
  *
- * root and path may be places in an object store ("s3://bucket/runs/first", "gs://..."); the environment
- * has its keys (docs/guide/scale.md). A save is written locally and uploaded, COMMIT last.
+ * root and path may be places in an object store ("s3://bucket/runs/first", "gs://..."); the
+ * environment has its keys (docs/guide/scale.md). A save is written locally and then uploaded,
+ * COMMIT last.
  *
- * Lifetime   an open checkpoint stands alone; reads fail when its files change.
+ * Lifetime   an open checkpoint needs no other object; reads fail when its files change.
  * Threads    reads may run together.
  */
 #include "dllm/base.h"
@@ -22,16 +23,22 @@
 extern "C" {
 #endif
 
-/** Saves everything needed to resume a run bit for bit: weights, optimizer state, gradient sums, data
- * position, options.
+/** Saves everything needed to resume a run bit for bit.
  *
- * With option "wait" off the call returns when a copy of all this is made, and a thread writes the copy
- * while training continues. A trainer has one such write at a time: the next save waits for it. The copy
- * needs 4 bytes for every trained number and every number of the optimizer state (12 bytes per parameter with
- * "adamw", 16 with "ema"), which the trainer keeps for the next copy until it is released; when the engine's
- * memory_limit has no room for it, they are freed and the call waits as with "wait" on. The failure of a write is returned by the first of: the next save,
- * dllm_trainer_sync, the dllm_trainer_run that started it; else it is logged when the trainer is released.
- * The release waits for the write.
+ * A checkpoint holds weights, optimizer state, gradient sums, the position of the data and options.
+ *
+ * With option "wait" off the call copies all of this and returns. A thread writes the copy while
+ * training continues. A trainer has one such write at a time: the next save waits for it. The
+ * release of the trainer waits for the write too.
+ *
+ * The copy needs 4 bytes for every trained number and every number of the optimizer state: 12 bytes
+ * per parameter with "adamw", 16 with "ema". The trainer keeps this memory for the next copy until
+ * it is released. When the engine's memory_limit has no room for the copy, the memory is freed and
+ * the call waits as with "wait" on.
+ *
+ * The failure of a write is returned by the first of these calls: the next save, dllm_trainer_sync,
+ * the dllm_trainer_run that started the write. If there is no such call, the failure is logged when
+ * the trainer is released.
  *
  *   trainer   not NULL
  *   loader    NULL, or its position is saved too
@@ -43,9 +50,9 @@ extern "C" {
  *   out_dir   NULL, or gets the path of the new folder, which exists when the write has ended
  *
  * Returns  DLLM_OK; DLLM_ALREADY_EXISTS when this step is saved already, or its folder holds files
- *          that were not written by a save; DLLM_PERMISSION_DENIED; DLLM_RESOURCE_EXHAUSTED when the disk is
- *          full; DLLM_ABORTED when the weights are lost; DLLM_UNAVAILABLE when another save in
- *          root has not ended after 30 s; DLLM_CANCELLED
+ *          that were not written by a save; DLLM_PERMISSION_DENIED; DLLM_RESOURCE_EXHAUSTED when
+ *          the disk is full; DLLM_ABORTED when the weights are lost; DLLM_UNAVAILABLE when another
+ *          save in root has not ended after 30 s; DLLM_CANCELLED
  * Owns     nothing
  * Threads  callback
  * Since    1
@@ -66,8 +73,8 @@ DLLM_API dllm_status dllm_checkpoint_save(dllm_trainer *trainer, const dllm_load
  *   task      NULL, or checked every few milliseconds; progress in bytes
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_DATA_LOSS for an incomplete or damaged checkpoint;
- *          DLLM_FAILED_PRECONDITION when it belongs to another model, or a quantized tensor that the
- *          trainer leaves as it is has other numbers; DLLM_CANCELLED
+ *          DLLM_FAILED_PRECONDITION when it belongs to another model, or when a quantized tensor
+ *          that is not trained has other numbers than in the model; DLLM_CANCELLED
  * Owns     nothing
  * Threads  owner
  * Since    1
@@ -88,10 +95,11 @@ DLLM_API dllm_status dllm_checkpoint_restore(dllm_trainer *trainer, dllm_loader 
 DLLM_API dllm_status dllm_checkpoint_latest(const char *root, dllm_buffer *out_dir,
                                             dllm_error *err);
 
-/** Finds the highest committed checkpoint with a task that can cancel it; else as dllm_checkpoint_latest.
+/** Finds the highest committed checkpoint; a task can cancel it. Else as dllm_checkpoint_latest.
  *
  *   root      not NULL, the run's folder
- *   task      NULL, or checked every few milliseconds while an object store answers; reads of files on a disk are short
+ *   task      NULL, or checked every few milliseconds while an object store is read; files on a
+ *             disk are read without checks
  *   out_dir   not NULL; the path of the folder
  *
  * Returns  as dllm_checkpoint_latest; DLLM_CANCELLED; DLLM_DEADLINE_EXCEEDED
@@ -102,8 +110,7 @@ DLLM_API dllm_status dllm_checkpoint_latest(const char *root, dllm_buffer *out_d
 DLLM_API dllm_status dllm_checkpoint_latest_task(const char *root, dllm_task *task,
                                                  dllm_buffer *out_dir, dllm_error *err);
 
-/** Opens weights for reading: a checkpoint, a model folder, a safetensors, PyTorch or GGUF
- * file.
+/** Opens weights for reading: a checkpoint, a model folder, a safetensors, PyTorch or GGUF file.
  *
  *   path   not NULL
  *   out    not NULL
@@ -117,10 +124,11 @@ DLLM_API dllm_status dllm_checkpoint_latest_task(const char *root, dllm_task *ta
  */
 DLLM_API dllm_status dllm_checkpoint_open(const char *path, dllm_checkpoint **out, dllm_error *err);
 
-/** Opens weights for reading with a task that can cancel it; else as dllm_checkpoint_open.
+/** Opens weights for reading; a task can cancel it. Else as dllm_checkpoint_open.
  *
  *   path   not NULL
- *   task   NULL, or checked every few milliseconds while an object store answers; reads of files on a disk are short
+ *   task   NULL, or checked every few milliseconds while an object store is read; files on a disk
+ *          are read without checks
  *   out    not NULL
  *
  * Returns  as dllm_checkpoint_open; DLLM_CANCELLED; DLLM_DEADLINE_EXCEEDED
@@ -145,8 +153,8 @@ DLLM_API void dllm_checkpoint_release(dllm_checkpoint *ckpt);
 /** Writes a description as a JSON object: kind, path, step, metadata, tensors (name, dtype, shape,
  * bytes).
  *
- * When there is a config.json next to the weights, also model: family, attention, shift, mask_token_id,
- * block_length, layers, hidden, vocab, max_length.
+ * When a config.json is next to the weights, the object also has model: family, attention, shift,
+ * mask_token_id, block_length, layers, hidden, vocab, max_length.
  *
  *   ckpt   not NULL
  *   out    not NULL
@@ -174,8 +182,9 @@ DLLM_API dllm_status dllm_checkpoint_describe(const dllm_checkpoint *ckpt, dllm_
 DLLM_API dllm_status dllm_checkpoint_tensor(const dllm_checkpoint *ckpt, const char *name,
                                             dllm_tensor **out, dllm_error *err);
 
-/** Reads every byte and compares sizes and checksums with COMMIT; without one, checks that all
- * tensors lie inside their files.
+/** Reads every byte and compares sizes and checksums with COMMIT.
+ *
+ * Without a COMMIT it checks that all tensors are inside their files.
  *
  *   ckpt   not NULL
  *   task   NULL, or checked every few milliseconds; progress in bytes
@@ -188,16 +197,18 @@ DLLM_API dllm_status dllm_checkpoint_tensor(const dllm_checkpoint *ckpt, const c
 DLLM_API dllm_status dllm_checkpoint_verify(const dllm_checkpoint *ckpt, dllm_task *task,
                                             dllm_error *err);
 
-/** Reads every byte of a checkpoint folder and writes what is wrong with each file, where
- * dllm_checkpoint_verify stops at the first one. A JSON object: step, files (path, size and crc32 as
- * COMMIT has them, fault: a text, "" for a whole file), unlisted (files that COMMIT does not name).
+/** Reads every byte of a checkpoint folder and writes the faults of each file as a JSON object.
+ *
+ * dllm_checkpoint_verify stops at the first fault; this function reports all of them. The object
+ * has step, files (path, size and crc32 as in COMMIT; fault, a text that is "" for a file without
+ * one) and unlisted (files that COMMIT does not name).
  *
  *   dir    not NULL, a checkpoint folder
  *   task   NULL, or checked every few milliseconds; progress in bytes
  *   out    not NULL
  *
- * Returns  DLLM_OK, also when files have faults; DLLM_NOT_FOUND without a COMMIT; DLLM_DATA_LOSS for
- *          a COMMIT that cannot be read; DLLM_CANCELLED; DLLM_DEADLINE_EXCEEDED
+ * Returns  DLLM_OK, also when files have faults; DLLM_NOT_FOUND without a COMMIT; DLLM_DATA_LOSS
+ *          for a COMMIT that cannot be read; DLLM_CANCELLED; DLLM_DEADLINE_EXCEEDED
  * Owns     nothing
  * Threads  any
  * Since    1

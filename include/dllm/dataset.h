@@ -5,32 +5,39 @@
  *     dllm_dataset_open("corpus.txt", tok, NULL, NULL, &data, err);
  *     dllm_loader_new(data, NULL, &loader, err);
  *
- * Formats (option format):
+ * The formats (option format):
  *
- *     text      option rows: a document is the file, a paragraph or a line
- *     jsonl     a JSON object a line: text, prompt and response, or messages for the chat template
- *               of the tokenizer; files called NAME.jsonl or NAME.ndjson
- *     parquet   columns of texts named like the members of jsonl, also messages as lists of structs with
- *               role and content; files called NAME.parquet
- *     fortunes  texts between lines of a single %, with an index NAME.dat
- *     tokens    a token file made by dllm_dataset_save
+ *     format     files             content
+ *     text       any               a document is the file, a paragraph or a line (option rows)
+ *     jsonl      NAME.jsonl,       a JSON object per line: text, prompt and response, or messages
+ *                NAME.ndjson       for the chat template of the tokenizer
+ *     parquet    NAME.parquet      columns of texts with the names of the jsonl members; messages
+ *                                  may be lists of structs with role and content
+ *     fortunes   with a NAME.dat   texts between lines of a single %, with an index NAME.dat
+ *     tokens     a token file      ids, as dllm_dataset_save writes them
  *
- * What is opened may be a file, a folder, or a mixture of parts joined by +:
+ * A path is a file, a folder, or a mixture of parts joined by +:
  *
  *     web.jsonl*0.3+books/[:90%]+chat-*.jsonl.gz[:1000]*2.5
  *
- * [A:B] takes rows A to B of a part: numbers or percents, negative ones from the end. FOLDER[SPLIT:ROWS] takes the
- * first rows of the files whose name begins with that of a split, FOLDER[name:INNER,SPLIT:ROWS] those in a folder
- * inside. *TIMES names how often its
- * rows come in an epoch, up to 100: 0.5 takes every second row. Parts that are patterns of the shell take every
- * file that fits, in order of name. A token file in a mixture is read into memory with the others.
+ * Each part of a mixture may have a selection of rows and a number of times:
  *
- * Data larger than memory: option token_file names a token file to write while the data is read; batches
- * read their ids from it. `dllm tokenize IN OUT --model MODEL` does the same ahead of training. Rows of a token
- * file take 9 bytes of memory each, whatever their length.
+ *     [A:B]                            rows A to B - 1; numbers or percents, negative from the end
+ *     FOLDER[SPLIT:ROWS]               first rows of the files whose name begins with SPLIT
+ *     FOLDER[name:INNER,SPLIT:ROWS]    the same in the folder INNER of FOLDER
+ *     *TIMES                           how often its rows come in an epoch, up to 100; 0.5 takes
+ *                                      every second row
  *
- * Files of text, jsonl and fortunes may be compressed by gzip (corpus.txt.gz); they are decompressed while
- * they are read, in limited memory. Without a tokenizer a dataset holds raw text, for dllm_tokenizer_train.
+ * A part that is a pattern of the shell takes every file that matches, in the order of names. A
+ * token file in a mixture is read into memory with the others.
+ *
+ * For data larger than memory, option token_file names a token file that is written while the data
+ * is read. Batches read their ids from it. `dllm tokenize IN OUT --model MODEL` does the same
+ * before training. Rows of a token file take 9 bytes of memory each, for any length.
+ *
+ * Files of text, jsonl and fortunes may be compressed by gzip (corpus.txt.gz). They are
+ * decompressed while they are read, in limited memory. Without a tokenizer a dataset holds raw
+ * text, for dllm_tokenizer_train.
  *
  * Lifetime   a dataset keeps its tokenizer alive; loaders keep their dataset alive.
  * Threads    one call at a time while it grows; reads and loaders may run at the same time.
@@ -42,28 +49,40 @@ extern "C" {
 
 /** Opens a file, all files of a folder in the order of their names, or a mixture of such parts.
  *
- * The files must not change while the dataset is in use: dllm_loader_next fails after a change. A file
- * may be removed.
+ * The files must not change while the dataset is in use: dllm_loader_next fails after a change. A
+ * file may be removed.
  *
- *   path   not NULL; the format of each file is detected by its name and first bytes unless option
- *          format names it
+ * The options of kind "dataset":
+ *
+ *     format          detect text jsonl parquet fortunes tokens; detect: by name and first bytes
+ *     rows            what a document of a text file is
+ *     text_key        the member of a row that holds a whole text
+ *     prompt_key      the member of a row that is given
+ *     response_key    the member of a row that follows the prompt
+ *     append_eos      every text ends with the tokenizer's eos token, if it has one
+ *     prepend_bos     every text begins with the tokenizer's bos token
+ *     parse_special   special tokens that are written in the text count as special tokens
+ *     bad_rows        fail, or skip: rows that cannot be read are left out and logged
+ *     token_file      the token file to write while the data is read
+ *
+ *   path   not NULL, see above
  *   tok    NULL: raw text, for dllm_tokenizer_train
- *   opts   NULL: defaults; kind "dataset": format (detect text jsonl parquet fortunes tokens), rows,
- *          text_key, prompt_key, response_key, append_eos, prepend_bos, parse_special,
+ *   opts   NULL: defaults; kind "dataset": format (detect text jsonl parquet fortunes tokens),
+ *          rows, text_key, prompt_key, response_key, append_eos, prepend_bos, parse_special,
  *          bad_rows (fail skip), token_file
  *   task   NULL, or checked every few milliseconds; progress in bytes
  *   out    not NULL
  *
- * Returns  DLLM_OK; DLLM_NOT_FOUND, the message names the part of a mixture; DLLM_INVALID_ARGUMENT for a pipe
- *          or a device, for a token file that is compressed, inside an opened folder or of another
- *          vocabulary, and for a slice or a number of times that cannot be read; DLLM_ALREADY_EXISTS when
- *          something is at token_file;
- *          DLLM_DATA_LOSS for a bad line or a damaged token file, the message has file and line; for
- *          damaged or truncated gzip data, the message has file and byte; for a damaged Parquet file,
- *          the message has file, column and row group, and for one without the columns of rows, the hint
- *          lists those that there are; DLLM_UNIMPLEMENTED for a compression or encoding of Parquet that
- *          this build does not read; DLLM_RESOURCE_EXHAUSTED for a line or a text of more than 64 MiB,
- *          and for a page of Parquet of more than 256 MiB; DLLM_CANCELLED
+ * Returns  DLLM_OK; DLLM_NOT_FOUND, the message names the part of a mixture; DLLM_INVALID_ARGUMENT
+ *          for a pipe or a device, for a token file that is compressed, inside an opened folder or
+ *          of another vocabulary, and for a slice or a number of times that cannot be read;
+ *          DLLM_ALREADY_EXISTS when token_file exists; DLLM_DATA_LOSS for a bad line or a damaged
+ *          token file (the message has file and line), for damaged or truncated gzip data (file and
+ *          byte), for a damaged Parquet file (file, column and row group), and for a Parquet file
+ *          without the needed columns (the hint lists its columns); DLLM_UNIMPLEMENTED for a
+ *          compression or encoding of Parquet that this build does not read;
+ *          DLLM_RESOURCE_EXHAUSTED for a line or a text of more than 64 MiB, and for a page of
+ *          Parquet of more than 256 MiB; DLLM_CANCELLED
  * Owns     caller owns out, which keeps tok
  * Threads  any
  * Since    1
@@ -88,13 +107,15 @@ DLLM_API dllm_status dllm_dataset_new(const dllm_tokenizer *tok, const dllm_opti
 
 /** Adds one document, a JSON object as in a line of a JSONL file, or all documents of an array.
  *
+ * When one document of an array is refused, none is added.
+ *
  *   data   not NULL
- *   json   not NULL: {"text"}, {"prompt", "response"}, {"messages"} or {"ids"}, or an array of
- *          these, one at least; where one is refused, none is added
+ *   json   not NULL: {"text"}, {"prompt", "response"}, {"messages"} or {"ids"}, or an array of at
+ *          least one such object
  *   size   bytes of json, 0 or more
  *
- * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for JSON that is not a document; DLLM_FAILED_PRECONDITION for
- *          text without a tokenizer, and for messages without a chat template
+ * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for JSON that is not a document; DLLM_FAILED_PRECONDITION
+ *          for text without a tokenizer, and for messages without a chat template
  * Owns     nothing
  * Threads  owner
  * Since    1
@@ -124,7 +145,10 @@ DLLM_API void dllm_dataset_release(dllm_dataset *data);
  */
 DLLM_API int64_t dllm_dataset_size(const dllm_dataset *data);
 
-/** Saves the ids as a token file: batches read their ids from it, so it may be larger than memory.
+/** Saves the ids as a token file.
+ *
+ * Batches of a dataset that is opened from a token file read their ids from it, so the file may be
+ * larger than memory.
  *
  *   data   not NULL, holds ids
  *   path   not NULL, the file to create
@@ -132,8 +156,8 @@ DLLM_API int64_t dllm_dataset_size(const dllm_dataset *data);
  *   task   NULL, or checked every few milliseconds; progress in documents
  *
  * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION for raw text; DLLM_ALREADY_EXISTS unless overwrite is
- *          1 and path is a token file; DLLM_PERMISSION_DENIED; DLLM_RESOURCE_EXHAUSTED when the disk
- *          is full; DLLM_CANCELLED
+ *          1 and path is a token file; DLLM_PERMISSION_DENIED; DLLM_RESOURCE_EXHAUSTED when the
+ *          disk is full; DLLM_CANCELLED
  * Owns     nothing
  * Threads  any
  * Since    1

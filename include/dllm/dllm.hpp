@@ -1,27 +1,35 @@
 #ifndef DLLM_DLLM_HPP
 #define DLLM_DLLM_HPP
-// dllm/dllm.hpp -- the C ABI for C++20: owning classes, exceptions, spans. Header-only; link libdllm.
+// dllm/dllm.hpp -- the C ABI for C++20: owning classes, exceptions, spans.
+//
+// These headers are the whole wrapper. Link libdllm.
 //
 //     dllm::Engine engine({{"threads", 4}});
 //     dllm::Model model = dllm::Model::load(engine, "SmolLM2-135M");
 //     dllm::Tokenizer tokenizer = dllm::Tokenizer::load("SmolLM2-135M");
-//     dllm::Decoder decoder(model, {{"steps", 32}, {"gen_length", 64}, {"policy", "low_confidence"}});
+//     dllm::Decoder decoder(
+//         model, {{"steps", 32}, {"gen_length", 64}, {"policy", "low_confidence"}});
 //     decoder.start(tokenizer.encode("Once upon a time"), 7);
 //     for (int64_t active : decoder.steps()) show(active, decoder.ids());
 //
-// Ownership  every class owns one handle, moves and does not copy; the destructor releases it. Objects may be destroyed
-//            in any order: the library keeps what is still in use. get() returns the handle, for direct calls of C functions.
-// Failure    a call that fails throws dllm::Error with status, message and hint. Where an exception is not wanted,
-//            dllm::attempt(f) calls f and returns a dllm::Result: the value or the Error. Without exceptions
-//            (-fno-exceptions) a failed call ends the program with its message: there, call the C functions for what may
-//            fail, with get() of these classes.
-// Options    every parameter `settings` takes {{"key", value}, ...}, a JSON text, an Options object or nothing.
-//            Keys of one policy or objective need the kind that has them: Options("decoder:spd", {{"spd.k", 4}}).
-// Callbacks  any callable with a dllm::Event; it returns nothing (continue) or a dllm::Next. An exception it throws ends
-//            the call and is rethrown by it. It never passes through the C functions.
-// Arrays     come in as std::span and std::string_view, go out as std::vector and std::string.
-// Tasks      a long call takes `const Task*`: cancel() from any thread ends it with DLLM_CANCELLED.
-// Threads    as the C functions; see the C header of each call.
+// Ownership  Every class owns one handle, which its destructor releases. Objects can be moved and
+//            cannot be copied. They may be destroyed in any order: the library keeps the objects
+//            that are still in use. get() returns the handle, for direct calls of C functions.
+// Failure    A call that fails throws dllm::Error with status, message and hint. In place of the
+//            exception, dllm::attempt(f) calls f and returns a dllm::Result: the value or the
+//            Error. Without exceptions (-fno-exceptions) a failed call ends the program with its
+//            message. Such a program calls C functions, with get() of these classes, where a
+//            call may fail.
+// Options    Every parameter `settings` takes {{"key", value}, ...}, a JSON text, an Options object
+//            or nothing. Keys of one policy or objective need the kind that has them:
+//            Options("decoder:spd", {{"spd.k", 4}}).
+// Callbacks  A callback is any callable with a dllm::Event. It returns nothing (continue) or a
+//            dllm::Next. An exception of the callback ends the call, and the call rethrows it. The
+//            exception never passes through the C functions.
+// Arrays     Arrays are passed as std::span and std::string_view, and returned as std::vector and
+//            std::string.
+// Tasks      A long call takes `const Task*`: cancel() from any thread ends it with DLLM_CANCELLED.
+// Threads    The rules are those of the C functions; see the C header of each call.
 #if __cplusplus < 202002L && (!defined(_MSVC_LANG) || _MSVC_LANG < 202002L)
 #error "dllm/dllm.hpp needs C++20: compile with -std=c++20, or link dllm::cpp in CMake"
 #else

@@ -2,8 +2,8 @@
 #define DLLM_ENGINE_H
 /* dllm/engine.h -- the devices and threads that compute.
  *
- * An engine owns its threads and its memory; models live on one. Most programs create one and keep
- * it:
+ * An engine owns its threads and its memory. Every model belongs to one engine. Most programs
+ * create one engine and keep it:
  *
  *     dllm_engine *engine;
  *     if (dllm_engine_new(NULL, &engine, err)) return fail(err);
@@ -13,7 +13,7 @@
  * The default is the CPU with as many threads as this process may use (affinity, cgroup quota).
  * Results of the CPU engine do not depend on the number of threads.
  *
- * Lifetime   stands alone; models keep their engine alive.
+ * Lifetime   an engine needs no other object; models keep their engine alive.
  * Threads    any thread may call; calls that compute run one after another.
  */
 #include "dllm/base.h"
@@ -23,40 +23,72 @@ extern "C" {
 
 /** Creates an engine.
  *
- * With thread_pool openmp an engine of kind cpu runs its threads as parallel regions of OpenMP, in
- * place of threads of its own. The results are the same.
+ * The options of kind "engine", in three groups (every engine, kind cpu, kind pjrt):
  *
- * arithmetic chooses what the operands of products with weights are rounded to, on an engine of kind
- * cpu: f32 not at all; bf16 (weights f32 and bf16) both operands to bf16, with sums in f32, also in
- * gradients; int8 (weights int8 and q8_0) activations to 8 bits with a scale per row (q8_0: per 32
- * numbers), with exact integer sums. Products with weights of other formats, attention, norms, softmax and losses stay
- * f32. Within one arithmetic results do not depend on threads or on what else is in the batch. The
- * environment variable DLLM_AMX=0 keeps bf16 and int8 from using AMX on chips that have it.
+ *     option         values         meaning
+ *     kind           cpu pjrt       cpu: the kernels of dllm; pjrt: a plugin that compiles programs
+ *     mesh           axis=ranks     named axes of ranks, such as "fsdp=4,tensor=2"
+ *     ranks          0 to 256       ranks of this process; 0: as many as mesh has
+ *     processes      one mpi        mpi: the processes that mpirun started share the ranks
  *
- * mesh (such as "fsdp=4,tensor=2") places ranks of this process on named axes: on an engine of kind cpu each is a thread of
- * its own with its share of threads and memory_limit, on one of kind pjrt a device, from pjrt.device on. Models are then cut over the ranks, and arrays that are read or
- * saved are whole: data cuts the rows of a batch; fsdp too, and parameters with their optimizer state, which are
- * gathered layer by layer while they are used (Zhao et al. 2023, PyTorch FSDP); tensor cuts heads, inner sizes of
- * networks and the vocabulary (Shoeybi et al. 2019, Megatron-LM); sequence cuts the positions of rows in training (Jacobs
- * et al. 2023, DeepSpeed-Ulysses); expert cuts the rows of a batch, and experts. In decoding data and fsdp share out
- * requests. What does not divide by the ranks stays whole. The numbers are those of one rank up to the order of sums. ranks alone is mesh "data=<ranks>".
+ *     threads        0 to 1024      threads of the engine; 0: as many as the process may use
+ *     thread_pool    own openmp     own: threads of the engine; openmp: parallel regions of OpenMP
+ *     memory_limit   bytes          most bytes of arrays and temporaries; 0: no limit
+ *     arithmetic     f32 bf16 int8  rounding of the operands of products with weights
+ *     check          none finite    finite: a run fails at the first number that is not finite
  *
- * processes = mpi (one mpi): the ranks of the mesh are shared out between the processes that mpirun started (without mesh: one
- * each, of data), and the engine of a process is the one of all. On an engine of kind cpu a process is one rank; on one of kind
- * pjrt it has as many devices of its plugin as ranks, from pjrt.device on. Every process then makes the same calls in the same order, with the same arguments: runs, saves and reads
- * of arrays that are cut wait for the others. The first process writes checkpoints, models and sinks for all. It needs
- * libdllm_mpi.so next to this library, or its path in the environment variable DLLM_MPI_LIBRARY. threads and memory_limit
- * are those of one process.
+ *     plugin         path or name   the plugin; cpu, tpu or cuda: one that is found by itself
+ *     target         name           hardware to compile for that is not present, such as "h100"
+ *     pjrt.device    0 or more      the first device of the plugin that the engine uses
+ *     pjrt.compute   f32 bf16       type of the operands of matrix products; sums are f32
+ *     pjrt.*         see schema     precision, cache, cache_limit, in_flight, client, flags
  *
- *   opts   NULL: defaults; kind "engine": kind, threads, thread_pool (own openmp), memory_limit
- *          (bytes), mesh, ranks, processes (one mpi), check, arithmetic (f32 bf16 int8), and for kind pjrt plugin, pjrt.device, pjrt.compute and the other
- *          pjrt keys, target (hardware that is not present: the engine plans and compiles;
- *          uploads and runs fail with DLLM_FAILED_PRECONDITION)
+ * Results are the same with thread_pool own and openmp. An engine with a target plans and compiles;
+ * its uploads and runs fail with DLLM_FAILED_PRECONDITION.
+ *
+ * The arithmetics of a cpu engine, each with the weight formats that it applies to:
+ *
+ *     f32     all formats    operands are not rounded
+ *     bf16    f32, bf16      both operands are rounded to bf16, also in gradients; sums are f32
+ *     int8    int8, q8_0     activations are rounded to 8 bits; sums of integers are exact
+ *
+ * The activations of int8 have one scale per row, or with q8_0 one scale per 32 numbers. Products
+ * with weights of other formats, attention, norms, softmax and losses stay f32. Within one
+ * arithmetic results do not depend on threads or on the other rows of a batch. The environment
+ * variable DLLM_AMX=0 keeps bf16 and int8 from using AMX on chips that have it.
+ *
+ * The axes of mesh, and what each of them cuts:
+ *
+ *     data       rows of a batch
+ *     fsdp       rows of a batch, parameters, optimizer state (Zhao et al. 2023, PyTorch FSDP)
+ *     tensor     heads, inner sizes of networks, vocabulary (Shoeybi et al. 2019, Megatron-LM)
+ *     sequence   positions of rows in training (Jacobs et al. 2023, DeepSpeed-Ulysses)
+ *     expert     rows of a batch, experts
+ *
+ * On a cpu engine every rank is a thread with its share of threads and memory_limit. On a pjrt
+ * engine every rank is a device, from pjrt.device on. Parameters that fsdp cuts are gathered layer
+ * by layer while they are used. In decoding, data and fsdp divide the requests. A dimension that
+ * the number of ranks does not divide stays whole. Arrays that are read or saved are whole. Results
+ * differ from the results of one rank only by the order of sums. The option ranks without mesh
+ * means mesh "data=<ranks>".
+ *
+ * With processes = mpi the engines of all processes act as one engine. A cpu process is one rank; a
+ * pjrt process has as many devices of its plugin as it has ranks. Without mesh every process is one
+ * rank of axis data. All processes must make the same calls in the same order with the same
+ * arguments, because runs, saves and reads of cut arrays wait for the others. The first process
+ * writes checkpoints, models and sinks for all. The engine needs libdllm_mpi.so next to this
+ * library, or its path in the environment variable DLLM_MPI_LIBRARY. The options threads and
+ * memory_limit are for each process.
+ *
+ *   opts   NULL: defaults; kind "engine": kind (cpu pjrt), threads, thread_pool (own openmp),
+ *          memory_limit, arithmetic (f32 bf16 int8), check (none finite), mesh, ranks, processes
+ *          (one mpi), plugin, target, pjrt.device, pjrt.compute (f32 bf16) and the other pjrt keys
  *   out    not NULL
  *
  * Returns  DLLM_OK; DLLM_UNIMPLEMENTED for a kind or thread_pool this build does not have (see
- *          dllm_has_feature); DLLM_NOT_FOUND when there is no such plugin; DLLM_UNAVAILABLE when a
- *          plugin cannot be loaded or has no device, or MPI is not there; DLLM_FAILED_PRECONDITION when it is too old
+ *          dllm_has_feature); DLLM_NOT_FOUND for a plugin that does not exist; DLLM_UNAVAILABLE for
+ *          a plugin that cannot be loaded or has no device, and when MPI is missing;
+ *          DLLM_FAILED_PRECONDITION for a plugin that is too old
  * Owns     caller owns out
  * Threads  any
  * Since    1
@@ -97,10 +129,12 @@ DLLM_API int64_t dllm_engine_device_count(const dllm_engine *engine);
  */
 DLLM_API const char *dllm_engine_device_name(const dllm_engine *engine, int64_t index);
 
-/** Writes a description of the engine as a JSON object: kind, devices, threads, thread_pool, simd,
- * arithmetic, product_kernel (what multiplies in it), memory (used, peak, limit; of kind cpu also
- * kept: freed blocks of runs that wait for the next run. They are not in "used"; with it
- * they never exceed "peak" or "limit").
+/** Writes a description of the engine as a JSON object.
+ *
+ * The object has kind, devices, threads, thread_pool, simd, arithmetic, product_kernel (the kernel
+ * of matrix products) and memory (used, peak, limit). Memory of kind cpu also has kept: bytes of
+ * freed blocks that wait for the next run. The field used does not include kept; the sum of both
+ * never exceeds peak or limit.
  *
  *   engine   not NULL
  *   out      not NULL
@@ -116,7 +150,7 @@ DLLM_API dllm_status dllm_engine_describe(const dllm_engine *engine, dllm_buffer
 /** Changes a setting of an engine.
  *
  *   engine   not NULL
- *   key      not NULL: "threads" (1 or more), "memory_limit" (bytes, 0: none); of kind pjrt
+ *   key      not NULL: "threads" (1 or more), "memory_limit" (bytes, 0: no limit); of kind pjrt
  *            "pjrt.in_flight"
  *   value    within the key's range
  *
@@ -131,13 +165,24 @@ DLLM_API dllm_status dllm_engine_set_i64(dllm_engine *engine, const char *key, i
 
 /** Reads a number of the engine.
  *
+ * The keys:
+ *
+ *     "threads"          threads of the engine; 0 for kind pjrt
+ *     "rank"             first rank of this process
+ *     "ranks"            ranks of the mesh
+ *     "memory_used"      bytes in use now
+ *     "memory_peak"      most bytes that were in use
+ *     "memory_limit"     most bytes that may be used; 0: no limit
+ *     "compiles"         programs that were compiled
+ *     "round_trips"      times the host waited for results of a device, at most once per run
+ *     "bytes_sent"       kind cpu: bytes of arrays that were sent to other ranks
+ *     "rank_wait_us"     kind cpu: microseconds of waiting for others in exchanges, of the rank of
+ *                        this process that waited longest
+ *     "cache_hits"       kind pjrt: programs that were read from disk
+ *     "pjrt.in_flight"   kind pjrt: most runs that are started and not finished
+ *
  *   engine   not NULL
- *   key      not NULL: "threads" "rank" "ranks" "compiles" "round_trips" (times the host waited
- *            for results of a device; all results of one run count as one), and in bytes "memory_used"
- *            "memory_peak" "memory_limit" "bytes_sent" (of arrays, to other ranks); of kind cpu also
- *            "rank_wait_us" (microseconds that a rank of this process waited for others in exchanges,
- *            the one that waited longest); of kind pjrt also "cache_hits" (programs read from
- *            disk) "pjrt.in_flight"
+ *   key      not NULL, one of the keys above
  *   out      not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND for an unknown key
@@ -150,24 +195,44 @@ DLLM_API dllm_status dllm_engine_i64(const dllm_engine *engine, const char *key,
 
 /** Estimates what a job on a model needs, without loading its weights.
  *
- * The programs are those that a trainer or a decoder would run: a whole optimizer step, a pass of
- * the decoder. On an engine with a compiler, also one for hardware that is not present, "compiled"
- * holds the compiler's figures, and "fits" whether the device has enough memory.
+ * The programs are the programs of a trainer (a whole optimizer step) or of a decoder (a pass). An
+ * engine with a compiler, also for hardware that is not present, adds the compiler's figures as
+ * "compiled", and "fits": whether the device has enough memory.
+ *
+ * The options of kind "plan":
+ *
+ *     option                values                  meaning
+ *     what                  train decode            the job
+ *                           prefill forward
+ *     format                json graph              json: bytes; graph: text; stablehlo, optimized:
+ *                           stablehlo optimized     the compiler's input and output
+ *     texts                 0 1                     1: the json also holds both of these texts
+ *     batch                 1 or more               rows
+ *     length                0 or more               tokens of a row; 0: the model's longest
+ *     window                0 or more               positions of a decoding step; 0: all, no cache
+ *     dtype                 weight format           format of the weights
+ *     remat                 0 1                     1: training recomputes every layer
+ *     activations           f32 bf16                type of the activations that training keeps
+ *     memory                bytes                   limit of a training step; 0: no limit
+ *     ema                   0 1                     1: training keeps a moving average
+ *     objective, optimizer  name                    of the training
+ *     policy                name                    of the decoding
+ *     loop                  auto host device        device: a block as one program; host: a step
+ *
+ * The json has bytes per rank. A decode with a window includes its cache; "peak" is the peak of a
+ * step; "loading" is the peak while the weights are packed. On a mesh "exchanges" has the calls and
+ * the bytes that a rank sends, for each collective operation.
  *
  *   engine   not NULL
  *   path     not NULL, a model folder or file, as dllm_model_load
- *   opts     NULL: defaults; kind "plan": what (train decode prefill forward), format (json: bytes
- *            per rank, with the cache of a decode with a window; "peak" of a step, "loading" while
- *            the weights are packed; on a mesh "exchanges", calls and bytes sent by a rank for each
- *            collective operation; graph: text; stablehlo, optimized:
- *            the compiler's input and output), texts (both of them in the json), batch, length,
- *            window, dtype, remat, activations (f32 bf16), memory, ema, objective, optimizer, policy, loop
+ *   opts     NULL: defaults; kind "plan": what, format, texts, batch, length, window, dtype, remat,
+ *            activations (f32 bf16), memory, ema, objective, optimizer, policy, loop
  *   task     NULL, or checked before every program
  *   out      not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_DATA_LOSS for a damaged file; DLLM_UNIMPLEMENTED for a
- *          format this engine cannot write; DLLM_CANCELLED; the
- *          status of a compiler error, except out of memory: that is reported as "fits": false
+ *          format this engine cannot write; DLLM_CANCELLED; the status of a compiler error, except
+ *          out of memory, which is reported as "fits": false
  * Owns     nothing
  * Threads  any
  * Since    1

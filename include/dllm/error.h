@@ -2,8 +2,8 @@
 #define DLLM_ERROR_H
 /* dllm/error.h -- the status, message and hint of a failure.
  *
- * A call that can fail returns a status and takes a dllm_error as its last argument. Create
- * one per thread and reuse it; NULL is fine when the status is enough:
+ * A call that can fail returns a status and takes a dllm_error as its last argument. Create one per
+ * thread and reuse it, or pass NULL when the status is enough:
  *
  *     dllm_error *err = dllm_error_new();
  *     if (dllm_model_load(engine, path, NULL, NULL, &model, err) != DLLM_OK)
@@ -11,7 +11,7 @@
  *
  * On success `err` is not changed: test the returned status, not the error.
  *
- * Lifetime   stands alone.
+ * Lifetime   an error needs no other object.
  * Threads    one thread at a time per error.
  */
 #include "dllm/base.h"

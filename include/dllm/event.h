@@ -11,20 +11,31 @@
  *       return loss < 1.0 ? DLLM_STOP : DLLM_CONTINUE;
  *     }
  *
- * Keys by kind (s text, i int64, f double, a array of int32, c array of float):
- *   PROGRESS      what s, done i, total i
- *   TRAIN_STEP    step i, loss f, grad_norm f, lr f, tokens i, tokens_per_second f, mfu f, memory
- *                 i (bytes), compiles i, skipped i, checkpoint_stall_seconds f, input_wait f
- *                 (seconds the step waited for its batches), rank_wait f (seconds a rank waited for
- *                 slower ones, the longest), nll f (when the objective has one)
- *   EVAL          step i, loss f, stderr f, bits_per_byte f (when the size of the text is known
- *                 and the loss bounds a likelihood: mdlm, bd3lm, uniform, ar in their usual norms)
- *   DECODE_STEP   slot i, block i, step i, nfe i, open i, ids a, states a, confidence c, changed a
- *                 (positions whose id or state differs from the slot's previous event, or from
- *                 the canvas that was added: what a display has to redraw)
- *   BLOCK         slot i, block i, begin i, end i, ids a
- *   CHECKPOINT    step i, dir s, stall_seconds f (training stood still for it); sent when the
- *                 checkpoint is on disk: some steps later when it is written in the background
+ * The keys of each kind; s: text, i: int64, f: double, a: array of int32, c: array of float:
+ *
+ *     PROGRESS      what s, done i, total i
+ *     TRAIN_STEP    step i, loss f, grad_norm f, lr f, tokens i, tokens_per_second f, mfu f
+ *                   memory i                     bytes
+ *                   compiles i, skipped i
+ *                   checkpoint_stall_seconds f   training stood still for saves
+ *                   input_wait f                 seconds that the step waited for its batches
+ *                   rank_wait f                  seconds that one rank waited for slower
+ *                                                ranks, the longest wait
+ *                   nll f                        when the objective has one
+ *     EVAL          step i, loss f, stderr f
+ *                   bits_per_byte f              when the size of the text is known and the
+ *                                                loss bounds a likelihood (mdlm, bd3lm,
+ *                                                uniform, ar in their usual norms)
+ *     DECODE_STEP   slot i, block i, step i, nfe i, open i, ids a, states a, confidence c
+ *                   changed a                    positions that a display must draw again:
+ *                                                their id or state differs from the slot's
+ *                                                previous event, or from the added canvas
+ *     BLOCK         slot i, block i, begin i, end i, ids a
+ *     CHECKPOINT    step i, dir s
+ *                   stall_seconds f              training stood still for this save
+ *
+ * CHECKPOINT is sent when the checkpoint is on disk. A checkpoint that is written in the background
+ * is on disk some steps later.
  *
  * Lifetime   the event and the arrays read from it are valid until the callback returns.
  * Threads    the thread that runs the callback.
@@ -52,7 +63,7 @@ DLLM_API int32_t dllm_event_kind(const dllm_event *event);
  *   out     not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND when the event has no such key, the hint names the nearest;
- *          DLLM_INVALID_ARGUMENT when the key holds something else
+ *          DLLM_INVALID_ARGUMENT when the value is not a whole number
  * Owns     nothing
  * Threads  callback
  * Since    1
@@ -79,7 +90,7 @@ DLLM_API dllm_status dllm_event_f64(const dllm_event *event, const char *key, do
  *   event   NULL: NULL
  *   key     NULL: NULL
  *
- * Returns  text; NULL when there is no such key or it holds something else
+ * Returns  text; NULL when there is no such key or its value is not a text
  * Owns     result is valid until the callback returns
  * Threads  callback
  * Since    1
@@ -93,7 +104,7 @@ DLLM_API const char *dllm_event_str(const dllm_event *event, const char *key);
  *   out_count   NULL, or gets the number of elements
  *
  * Returns  the first element, not NULL even for an empty array; NULL when there is no such key or
- *          it holds something else; out_count is not changed then
+ *          its value is not such an array; out_count is not changed then
  * Owns     result is valid until the callback returns
  * Threads  callback
  * Since    1

@@ -7,11 +7,12 @@
  *     dllm_engine_new_hosted(opts, my_allocate, my_free, my_parallel, &host, &engine, err);
  *     dllm_log_hook(DLLM_LOG_WARN, my_log, &host);
  *
- * Hooks are not callbacks of a call: they run on any thread, several at the same time, whenever an object of
- * the engine works, is created or destroyed. They must not call functions of this library.
+ * Hooks are not callbacks of a call. They run on any thread, several at the same time, whenever an
+ * object of the engine works, is created or is destroyed. They must not call functions of this
+ * library.
  *
- * Lifetime   hooks and their user_data must stay valid until the engine and every object that uses it are
- *            released: models, trainers, decoders. All memory is freed by then.
+ * Lifetime   hooks and their user_data must stay valid until the engine and every object that uses
+ *            it (models, trainers, decoders) are released. All memory is freed by then.
  * Threads    every function here may be called from any thread.
  */
 #include "dllm/base.h"
@@ -19,29 +20,36 @@
 extern "C" {
 #endif
 
-/** Allocates `size` bytes at a multiple of `alignment` (a power of 2, 64 today). When it returns NULL, the call that
- * needs the memory fails with DLLM_RESOURCE_EXHAUSTED. */
+/** Allocates `size` bytes at a multiple of `alignment` (a power of 2, 64 today).
+ *
+ * It may return NULL. The call that needs the memory then fails with DLLM_RESOURCE_EXHAUSTED.
+ */
 typedef void *(*dllm_allocate_fn)(int64_t size, int64_t alignment, void *user_data);
 
 /** Frees memory of dllm_allocate_fn; `size` is the allocated size. */
 typedef void (*dllm_free_fn)(void *memory, int64_t size, void *user_data);
 
-/** One part of a job of the library; never throws, takes less than about 10 ms. */
+/** Runs one part of a job of the library; it never throws and takes less than about 10 ms. */
 typedef void (*dllm_chunk_fn)(void *job, int64_t index);
 
-/** Calls chunk(job, index) once for every index of 0 to count - 1, on threads of the host and in any order, and
- * returns when all of them have returned. The calling thread may run some or all of them. */
+/** Calls chunk(job, index) once for every index of 0 to count - 1 and returns after all of them.
+ *
+ * The calls run on threads of the host, in any order. The calling thread may run some or all of
+ * them.
+ */
 typedef void (*dllm_parallel_fn)(int64_t count, dllm_chunk_fn chunk, void *job, void *user_data);
 
-/** One line of the log, without a line break; level is one of DLLM_LOG_DEBUG to DLLM_LOG_ERROR. */
+/** Gets one line of the log, without a line break; level is DLLM_LOG_DEBUG to DLLM_LOG_ERROR. */
 typedef void (*dllm_log_fn)(int32_t level, const char *line, void *user_data);
 
 /** Creates an engine of kind "cpu" that takes its memory and its threads from the host.
  *
- * Memory: parameters, states of optimizers, the KV cache, temporaries; small objects still come from malloc.
- * Threads: option threads is the number of parts that work is split into at least (0: as many as the process
- * may use); the engine starts no threads. dllm_decoder_step_for still has its own thread. Results are those of
- * an engine without hooks.
+ * Parameters, optimizer states, the KV cache and temporaries use memory of the host. Small objects
+ * still come from malloc.
+ *
+ * The engine starts no threads. Option threads is the least number of parts that work is split into
+ * (0: as many as the process may use). dllm_decoder_step_for still has its own thread. Results
+ * equal the results of an engine without hooks.
  *
  *   opts         NULL: defaults; kind "engine"
  *   allocate     NULL: malloc
@@ -50,9 +58,9 @@ typedef void (*dllm_log_fn)(int32_t level, const char *line, void *user_data);
  *   user_data    NULL, or passed to all three
  *   out          not NULL
  *
- * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT when one of allocate and deallocate is NULL, or thread_pool is openmp and
- *          parallel is not NULL; DLLM_UNIMPLEMENTED for
- *          kind "pjrt", whose plugins have memory and threads of their own
+ * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT when one of allocate and deallocate is NULL, or when
+ *          thread_pool is openmp and parallel is not NULL; DLLM_UNIMPLEMENTED for kind "pjrt",
+ *          whose plugins have memory and threads of their own
  * Owns     caller owns out
  * Threads  any
  * Since    1
@@ -63,8 +71,8 @@ DLLM_API dllm_status dllm_engine_new_hosted(const dllm_options *opts, dllm_alloc
 
 /** Sends log lines to a function instead of the sink of dllm_log_config, one line at a time.
  *
- * dllm_log_config removes the function. When either returns, the previous function is no longer called.
- * Inside fn this function does nothing.
+ * dllm_log_config removes the function. When either of them returns, the previous function is no
+ * longer called. Inside fn this function does nothing.
  *
  *   min_level   one of DLLM_LOG_DEBUG to DLLM_LOG_ERROR; another number changes nothing
  *   fn          NULL: lines are dropped

@@ -2,7 +2,7 @@
 #define DLLM_LIBRARY_H
 /* dllm/library.h -- version, features, log.
  *
- * The first thing a host that loads the library at run time calls:
+ * A host that loads the library at run time calls these functions first:
  *
  *     if (dllm_abi_version() != 1) return no("another ABI");
  *     dllm_log_config(DLLM_LOG_WARN, DLLM_SINK_STDERR);

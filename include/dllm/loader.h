@@ -20,12 +20,36 @@ extern "C" {
 
 /** Creates a loader at position 0.
  *
+ * The options of kind "loader":
+ *
+ *     batch                  rows of a batch; with option ranks, rows of each rank
+ *     length                 ids of a row
+ *     seed, shuffle          seed of the order; shuffle: another order in every epoch
+ *     order                  keyed: a keyed shuffle; python: random.Random(seed + epoch).shuffle
+ *     split                  rows to use: all train held_out
+ *     split_fraction         part of the rows that is held out of training
+ *     epochs                 times through the data; 0: without end
+ *     rank, ranks            number of this rank; ranks that share every batch
+ *     pack                   1: several documents share a row; 0: a row per document
+ *     drop_tail              leaves out the last packed row of an epoch when it is not full
+ *     segments               packed documents do not see each other
+ *     pad_id                 token that fills rows; -1: pad of the tokenizer, else its eos, else 0
+ *
+ * The options for rows that are not packed:
+ *
+ *     truncate               what a row loses that is too long: right left drop
+ *     pad_side               right left
+ *     see_padding            tokens see the padding, as without an attention mask
+ *     eos_block              rows end with learned eos tokens, to a multiple of this; 0: off
+ *     response_cut           none responses columns (Dream); what the rows of a batch lose
+ *     response_cut_ratio     part of the batches that lose columns
+ *     arrays                 path of a safetensors file with arrays of the rows, found by row_keys
+ *
  *   data   not NULL, holds ids
- *   opts   NULL: defaults; kind "loader": batch (rows), length (ids per row), seed, split,
- *          split_fraction, pack, drop_tail, shuffle, order (keyed python), epochs, truncate, pad_id,
- *          segments, rank, ranks, pad_side (right left), see_padding, eos_block,
- *          response_cut (none responses columns), response_cut_ratio, arrays (path of a
- *          safetensors file with arrays of the rows, found by row_keys; pack off)
+ *   opts   NULL: defaults; kind "loader": batch, length, seed, split, split_fraction, pack,
+ *          drop_tail, shuffle, order (keyed python), epochs, truncate, pad_id, segments, rank,
+ *          ranks, pad_side (right left), see_padding, eos_block, response_cut (none responses
+ *          columns), response_cut_ratio, arrays
  *   out    not NULL
  *
  * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION for raw text or a split without rows
@@ -47,17 +71,21 @@ DLLM_API dllm_status dllm_loader_new(dllm_dataset *data, const dllm_options *opt
  */
 DLLM_API void dllm_loader_release(dllm_loader *loader);
 
-/** Returns the next batch: ids (batch, length) i32, keep (batch, length) u8, rows (2) i64, and
- * segments (batch, length) i32 when rows hold several documents.
+/** Returns the next batch.
+ *
+ *     ids        i32 (batch, length)
+ *     keep       u8 (batch, length)
+ *     rows       i64 (2)
+ *     segments   i32 (batch, length), when rows hold several documents
+ *
+ * With option arrays the batch also holds the arrays of its rows, each (batch, ...).
  *
  *   loader   not NULL
  *   out      not NULL
  *
- * With option arrays the batch also holds the arrays of its rows, (batch, ...) each.
- *
- * Returns  DLLM_OK; DLLM_NOT_FOUND when that file lacks a row; DLLM_OUT_OF_RANGE at the end of the
- *          data; DLLM_DATA_LOSS when a file of the
- *          dataset was written to or replaced since it was opened, the message names it
+ * Returns  DLLM_OK; DLLM_NOT_FOUND when the file of option arrays lacks a row; DLLM_OUT_OF_RANGE at
+ *          the end of the data; DLLM_DATA_LOSS when a file of the dataset was written to or
+ *          replaced since it was opened, the message names it
  * Owns     caller owns out
  * Threads  owner
  * Since    1

@@ -6,29 +6,32 @@
  *     dllm_lua_set_object(lua, "model", "model", model, err);
  *     dllm_lua_run_file(lua, "train.lua", "[\"--steps\", 100]", 16, task, answer, err);
  *
- * Scripts use the module "dllm", which uses only the functions of these headers. The values that
- * a script returns are written as a JSON array. In a build without Lua every function here that
- * can fail returns DLLM_UNIMPLEMENTED.
+ * Scripts use the module "dllm", which uses only the functions of these headers. The values that a
+ * script returns are written as a JSON array. In a build without Lua every function here that can
+ * fail returns DLLM_UNIMPLEMENTED.
  *
- * Levels (option sandbox); use safe for scripts that are not trusted:
- *   safe    the language, and the library without paths: no file is read or written, no native code
- *           is loaded, nothing is printed
- *   files   also the library's functions that take a path, below the folders of option roots: no
- *           "..", no link that leads out of them. Plugins are refused.
- *   full    everything: the standard libraries of Lua, any path, plugins
- * A function that a level does not allow fails with DLLM_PERMISSION_DENIED. Below level full a script
- * cannot change settings of an engine of the host.
+ * The levels of option sandbox; use safe for scripts that are not trusted:
  *
- * Limits   memory_limit counts the script's heap, the arrays of the library's objects it creates, and
- *          an estimate of other memory of these objects; it does not limit the memory of the process.
- *          A call of the library may use a few times the bytes of its arguments until it returns.
- *          step_limit counts instructions, and the work of library functions. Scripts cannot catch
- *          these errors: a cancelled task ends the call with DLLM_CANCELLED, a task's
- *          deadline with DLLM_DEADLINE_EXCEEDED, the step limit with DLLM_RESOURCE_EXHAUSTED. A
- *          running call of the library without a task is finished first.
- *          Below level full a text has at most 32 MiB, a block of a table 128 MiB and a row that a
- *          script adds to a dataset 1 MiB. JSON has at most 64 levels and 4,194,304 values, both
- *          ways, at every level.
+ *     safe    the language, and functions of the library without a path; a script cannot read or
+ *             write a file, load native code or print
+ *     files   also functions of the library with a path below the folders of option roots; a path
+ *             has no ".." and no link that leads out of them, and plugins are refused
+ *     full    everything: the standard libraries of Lua, any path, plugins
+ *
+ * A function that a level does not allow fails with DLLM_PERMISSION_DENIED. Below level full a
+ * script cannot change settings of an engine of the host.
+ *
+ * Limits   memory_limit counts the script's heap, the arrays of the library's objects that the
+ *          script creates, and an estimate of other memory of these objects. It does not limit the
+ *          memory of the process. A call of the library may use a few times the bytes of its
+ *          arguments until it returns. step_limit counts instructions, and the work of library
+ *          functions. Below level full a text has at most 32 MiB, a block of a table 128 MiB and a
+ *          row that a script adds to a dataset 1 MiB. At every level JSON has at most 64 levels and
+ *          4,194,304 values, as input and as output.
+ *
+ * Scripts cannot catch the errors that end a call. A cancelled task ends it with DLLM_CANCELLED, a
+ * task's deadline with DLLM_DEADLINE_EXCEEDED, the step limit with DLLM_RESOURCE_EXHAUSTED. A
+ * running call of the library without a task is finished first.
  *
  * Finalizers (__gc) of scripts run only during calls that run scripts, not while a global is set or
  * when the runner is released.
@@ -43,8 +46,17 @@ extern "C" {
 
 /** Creates a runner with its own Lua state.
  *
- *   opts   NULL: defaults; kind "lua": sandbox (safe files full), roots (list of folders),
- *          memory_limit (bytes; 0: none; -1: 1 GiB, none at full), step_limit (0: none), path, seed
+ * The options of kind "lua":
+ *
+ *     sandbox        safe files full, see above
+ *     roots          list of folders that level files may use
+ *     memory_limit   bytes; 0: no limit; -1: 1 GiB, or no limit at level full
+ *     step_limit     instructions of one call; 0: no limit
+ *     path           folders of modules for require, separated by ';' (level full)
+ *     seed           seed of math.random
+ *
+ *   opts   NULL: defaults; kind "lua": sandbox (safe files full), roots (list), memory_limit,
+ *          step_limit, path, seed
  *   out    not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND for a root that is not a folder; DLLM_UNIMPLEMENTED in a build
@@ -85,7 +97,8 @@ DLLM_API dllm_status dllm_lua_set_json(dllm_lua *lua, const char *name, const ch
  *
  *   lua      not NULL
  *   name     not NULL, the global's name
- *   kind     not NULL, the handle's noun: "model" "engine" "tokenizer" "trainer" ...
+ *   kind     not NULL, the handle's noun: "batch" "dataset" "engine" "model" "objective" "schedule"
+ *            "tensor" "tokenizer"
  *   object   not NULL, a handle of that kind
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND for an unknown kind; DLLM_INVALID_ARGUMENT for a handle of

@@ -2,10 +2,10 @@
 #define DLLM_OBJECTIVE_H
 /* dllm/objective.h -- how a batch is corrupted and how the loss is computed.
  *
- * An objective has two parts: `prepare` turns token rows into named arrays on the host (ids with
- * masks, targets, weights), and a loss reads them. A batch that holds targets and weights is not
- * prepared again, so a test or a script can inject any mask, weight or target. One of them without
- * the other is an error:
+ * An objective has two parts. `prepare` turns token rows into named arrays on the host (ids with
+ * masks, targets, weights), and a loss reads these arrays. A batch that holds targets and weights
+ * is not prepared again, so a test or a script can inject any mask, weight or target. A batch with
+ * only one of targets and weights is an error.
  *
  *     dllm_objective_new("mdlm", schedule, NULL, &objective, err);
  *     dllm_objective_prepare(objective, model, batch, 7, step, &prepared, err);
@@ -13,28 +13,33 @@
  *
  * The objectives:
  *
- *   "mdlm"       masked diffusion, a time per row
- *   "llada_sft"  the same for answers to prompts: each answer counts once, whatever its length
- *   "bd3lm"      block diffusion: rows [noised | clean], a time per block
- *   "dream"      masked diffusion with shift 1, tokens weighted by their context (CART)
- *   "dmax"       blocks at one high noise level, masks of some rows replaced by predictions
- *   "uniform"    tokens replaced by any of the vocabulary, the continuous-time bound
- *   "editflow"   edit flows: rates of insertions, deletions and substitutions that lead from a
- *                start (start masks empty, start_length) to the text, of least edits, the tokens
- *                of a gap in any order, the middle or the left one first (insert_order); schedule
- *                kappa_cubic, kappa_linear or kappa_cosine; the model has the heads of edits
- *                (dllm_model_load, heads). The batch may hold start_ids i32(batch, any), negative
- *                behind a start's end. Decoding policy "editflow"
- *   "nano"       masked diffusion of nano-dlm, discrete times
- *   "open_dllm"  masked diffusion of Open-dLLM: tokens that the model finds already count more;
- *                curriculum, min_snr_gamma, anti_repetition, repetition
- *   "diffusion_gemma"  a causal text and behind it a canvas: one block of it as uniform noise, conditioned
- *                on its own prediction for a share of the rows; for models with a canvas. Decoding
- *                policy "diffusion_gemma"
- *   "grpo"       policy gradients of answers: the batch holds advantages f32(batch), and may hold
- *                old_log_probs and reference_log_probs, f32(batch, seq)
- *   "ar"         next token
- *   "token_ce"   ids, targets and weights are the caller's
+ *     "mdlm"             masked diffusion, a time per row
+ *     "llada_sft"        as "mdlm", for answers to prompts; each answer has the same weight
+ *     "bd3lm"            block diffusion: rows [noised | clean], a time per block
+ *     "dream"            masked diffusion with shift 1; the context sets the weights (CART)
+ *     "dmax"             blocks at one high noise level; predictions replace masks of some rows
+ *     "uniform"          random tokens of the vocabulary replace tokens; continuous-time bound
+ *     "editflow"         edit flows: rates of insertions, deletions and substitutions
+ *     "nano"             masked diffusion of nano-dlm, discrete times
+ *     "open_dllm"        masked diffusion of Open-dLLM; tokens that the model predicts count more
+ *     "diffusion_gemma"  a causal text, then a canvas with one block of uniform noise
+ *     "grpo"             policy gradients of answers
+ *     "ar"               next token
+ *     "token_ce"         ids, targets and weights are given by the caller
+ *
+ * Details of some objectives:
+ *
+ *     "editflow"         The edits lead from a start (start masks empty, start_length) to the text,
+ *                        with the fewest edits. Tokens of a gap come in any order, or the middle or
+ *                        the left one first (insert_order). Schedules: kappa_cubic, kappa_linear,
+ *                        kappa_cosine. The model needs the heads of edits (dllm_model_load, heads).
+ *                        The batch may hold start_ids i32(batch, any); a negative id ends a start.
+ *                        Decoding policy "editflow".
+ *     "open_dllm"        Options: curriculum, min_snr_gamma, anti_repetition, repetition.
+ *     "diffusion_gemma"  For models with a canvas. In a share of the rows the canvas is conditioned
+ *                        on its own prediction. Decoding policy "diffusion_gemma".
+ *     "grpo"             The batch holds advantages f32(batch). It may hold old_log_probs and
+ *                        reference_log_probs, f32(batch, seq).
  *
  * Lifetime   an objective keeps its schedule alive.
  * Threads    prepare may run on several threads at once; loss: one call at a time per model.
@@ -44,11 +49,11 @@
 extern "C" {
 #endif
 
-/** Creates an objective by name: "mdlm", "llada_sft", "bd3lm", "dream", "dmax", "uniform", "editflow",
- * "nano", "open_dllm", "diffusion_gemma", "grpo", "ar", "token_ce".
+/** Creates an objective by name.
  *
- *   name       not NULL; dllm_registry_name("objective", i) lists them
- *   schedule   NULL: linear, kappa_cubic for editflow, nano_cosine for nano; objectives without noise ignore it
+ *   name       not NULL, one of the names above; dllm_registry_name("objective", i) lists them
+ *   schedule   NULL: linear, kappa_cubic for editflow, nano_cosine for nano; objectives without
+ *              noise ignore it
  *   opts       NULL: defaults; kind "objective" or "objective:<name>": attention, shift,
  *              block_length, mask_id, compat and the objective's own options
  *   out        not NULL
@@ -75,22 +80,23 @@ DLLM_API void dllm_objective_release(dllm_objective *objective);
 
 /** Draws the noise of one step and fills the arrays that the loss reads.
  *
- * A batch that holds targets and weights is returned as it is. Else
- * the result holds all arrays of the batch (prompt_length as keep) and ids (with masks), targets and weights, each
- * (batch, seq), plus what the objective adds, such as t (batch). The draw depends only on
- * seed, step and the global row (array rows).
+ * A batch that holds targets and weights is returned unchanged. Else the result holds all arrays of
+ * the batch (prompt_length as keep) and ids (with masks), targets and weights, each (batch, seq),
+ * and arrays of the objective such as t (batch). The noise depends only on seed, step and the
+ * global row (array rows).
  *
  *   objective   not NULL
  *   model       NULL: mask id and shift come from the objective's options, ids are not checked;
- *               else the model's mask id, shift and vocabulary are used where the options do not set them
+ *               else the model's mask id, shift and vocabulary are used where the options do not
+ *               set them
  *   batch       not NULL, holds ids (batch, seq) i32
  *   seed        any number
  *   step        0 or more
  *   out         not NULL
  *
  * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for a missing array, a wrong shape or a number out of
- *          range, and for an array that the objective does not read;
- *          DLLM_FAILED_PRECONDITION when the objective needs a mask id and there is none
+ *          range, and for an array that the objective does not read; DLLM_FAILED_PRECONDITION when
+ *          the objective needs a mask id and there is none
  * Owns     caller owns out
  * Threads  any
  * Since    1
@@ -102,7 +108,7 @@ DLLM_API dllm_status dllm_objective_prepare(const dllm_objective *objective,
 
 /** Computes the loss of one batch without changing anything.
  *
- * Every call compiles a program for the shapes of its batch. For many batches take
+ * Every call compiles a program for the shapes of its batch. For many batches use
  * dllm_trainer_eval, which compiles once.
  *
  *   objective   not NULL
@@ -122,12 +128,15 @@ DLLM_API dllm_status dllm_objective_loss(dllm_objective *objective, dllm_model *
                                          const dllm_batch *batch, int64_t seed, dllm_task *task,
                                          double *out_loss, dllm_error *err);
 
-/** Computes the loss of every row of a batch for itself: bounds with a standard error, scores of answers.
+/** Computes the loss of every row of a batch separately: bounds with a standard error, scores of
+ * answers.
  *
- * In the norm "token" of an objective a row counts its trained tokens: the sum of all sums over the sum of
- * all counts is then the mean loss per token, and a row whose prompt has keep 1 gives the bound of its
- * answer. Noise depends on seed and the global row (array rows), so equal rows of a batch draw
- * different noise. A row runs as a batch of its own. Every call compiles a program, so give all rows in
+ * With norm "token" of an objective, the count of a row is the number of its trained tokens. The
+ * sum of all sums over the sum of all counts is then the mean loss per token. A row whose prompt
+ * has keep 1 gives the bound of its answer.
+ *
+ * The noise depends on seed and the global row (array rows), so equal rows of a batch get different
+ * noise. Each row runs as a batch of its own. Every call compiles a program, so pass all rows in
  * one batch.
  *
  *   objective   not NULL

@@ -17,7 +17,7 @@
  * contains it: "objective:mdlm", "decoder:low_confidence". dllm_registry_name("options", i) lists
  * them all.
  *
- * Lifetime   stands alone; a call copies what it needs, so one object can be used for many calls.
+ * Lifetime   options need no other object; a call copies them, so they serve many calls.
  * Threads    one call at a time per object; reads may run together.
  */
 #include "dllm/base.h"
@@ -126,14 +126,22 @@ DLLM_API dllm_status dllm_options_to_json(const dllm_options *opts, dllm_buffer 
 /** Writes the schema of one kind: a JSON object {"kind", "keys": [{"name", "type", "default",
  * ...}]}.
  *
- * A key has name, type (bool i64 f64 str list), default, min and max or choices where they exist,
- * doc (one sentence) and since. A kind "objective:<name>" also has "about", what a program must
- * know of the objective: {"rows" (masked replaced clean two_streams canvas edited: what it makes of
- * the data's rows; given sampled: scripts make its batches), "packs" (several texts may share a
- * row), "model" (of a model from scratch: bidirectional causal canvas), "heads" (option of that
- * model), "policy" (the one for its models; "": any of masked diffusion), "sample" (options of a
- * decoder), "sample_at_end" (a short training is worth a sample), "likelihood" (the loss bounds
- * -log p, nats per token)}.
+ * A key has name, type (bool i64 f64 str list), default, doc (one sentence) and since. It has min
+ * and max, or choices, when its values are limited.
+ *
+ * A kind "objective:<name>" also has "about", an object with facts about the objective for
+ * programs:
+ *
+ *     "rows"            the prepared rows, compared with the rows of the data, one of:
+ *                       masked replaced clean two_streams canvas edited
+ *                       given sampled (both: scripts make the batches)
+ *     "packs"           several texts may share a row
+ *     "model"           attention of a model from scratch: bidirectional causal canvas
+ *     "heads"           option heads of such a model
+ *     "policy"          the policy for models of this objective; "": any policy of masked diffusion
+ *     "sample"          options of a decoder for a sample
+ *     "sample_at_end"   true: a short training is worth a sample
+ *     "likelihood"      true: the loss bounds -log p, in nats per token
  *
  *   kind   not NULL, as in dllm_options_new
  *   out    not NULL

@@ -3,17 +3,17 @@
 /* dllm/plugin.h -- find and describe PJRT plugins.
  *
  * A plugin is a shared library of another vendor that compiles and runs programs on one kind of
- * hardware: engines of kind "pjrt" use one. dllm contains none; they are downloaded from PyPI
- * (`scripts/fetch-plugins`, or `pip install` of the package that dllm_plugin_list names). Plugins
- * are searched in the folders of DLLM_PLUGINS, then in Python's packages.
+ * hardware. Engines of kind "pjrt" use a plugin. dllm contains no plugin; `scripts/fetch-plugins`
+ * downloads them from PyPI, and so does `pip install` of the package that dllm_plugin_list names.
+ * Plugins are searched in the folders of DLLM_PLUGINS, then in Python's packages.
  *
  *     dllm_buffer *found = dllm_buffer_new();
  *     if (dllm_plugin_list(found, err)) return fail(err);
  *     puts(dllm_buffer_data(found));                     [{"platform": "cpu", "paths": [...]}, ...]
  *
- * Searching for plugins does not load them. Loading one may end the process (for example an unknown
- * flag in XLA_FLAGS) or take a minute: a program that must continue first describes plugins and
- * creates engines of them in a child process, as `dllm devices` does.
+ * A search does not load plugins. A plugin that is loaded may end the process (for example for an
+ * unknown flag in XLA_FLAGS) or take a minute. A program that must continue first describes plugins
+ * and creates engines of them in a child process, as `dllm devices` does.
  *
  * Lifetime   no objects.
  * Threads    any.
@@ -25,9 +25,11 @@ extern "C" {
 
 /** Lists the plugins that are found, without loading one.
  *
- *   out   not NULL; gets a JSON array, one object per platform ("cpu" "tpu" "cuda"): platform,
- *         paths (an engine uses the first), packages (for pip install), and when none is found missing
- *         (a sentence that names the places that were searched)
+ * The JSON array has an object for each platform ("cpu" "tpu" "cuda"): platform, paths (an engine
+ * uses the first) and packages (for pip install). When none is found, it also has missing: a
+ * sentence that names the places that were searched.
+ *
+ *   out   not NULL; gets the JSON array
  *
  * Returns  DLLM_OK; DLLM_UNIMPLEMENTED in a build without the pjrt engine
  * Owns     nothing

@@ -2,8 +2,9 @@
 #define DLLM_SCHEDULE_H
 /* dllm/schedule.h -- noise schedules: how much is masked at time t, and the weight of the loss.
  *
- * alpha(t) is the probability that a token is kept at time t in [0, 1]: 1 at t = 0, about 0 at t =
- * 1. dalpha is its derivative, weight the factor of the loss, -dalpha / (1 - alpha) unless given.
+ * alpha(t) is the probability that a token is kept at time t in [0, 1]. It is 1 at t = 0 and about
+ * 0 at t = 1. dalpha is its derivative. weight is the factor of the loss, by default -dalpha / (1 -
+ * alpha).
  *
  *     dllm_schedule_new("linear", NULL, &schedule, err);
  *     dllm_objective_new("mdlm", schedule, NULL, &objective, err);

@@ -2,16 +2,17 @@
 #define DLLM_SOURCE_H
 /* dllm/source.h -- files held in memory, for hosts that pack or encrypt their assets.
  *
- * A source takes the place of a folder: add files by their names in it, then load from it:
+ * A source takes the place of a folder: add files by their names in the folder, then load from the
+ * source:
  *
  *     dllm_source_new(&source, err);
  *     dllm_source_add(source, "config.json", config, config_size, 0, err);
  *     dllm_source_add(source, "model.safetensors", weights, weights_size, 1, err);
  *     dllm_model_load_source(engine, source, NULL, NULL, &model, err);
  *
- * Lifetime   what is loaded from a source keeps it alive. Bytes added with lend = 1 must stay valid until
- *            the source and everything loaded from it are released: the one exception to "arguments
- *            may be freed when the call returns".
+ * Lifetime   an object that is loaded from a source keeps the source alive. Bytes added with lend =
+ *            1 must stay valid until the source and everything loaded from it are released. These
+ *            bytes are the one exception to "arguments may be freed when the call returns".
  * Threads    one call at a time per source; loads from it may run at the same time.
  */
 #include "dllm/base.h"

@@ -8,19 +8,25 @@
  *     start_thread(watch, task);                        watch: dllm_task_progress, dllm_task_cancel
  *     dllm_trainer_run(trainer, loader, 1000, NULL, NULL, task, err);
  *
- * The call returns DLLM_CANCELLED (or DLLM_DEADLINE_EXCEEDED) and leaves every object in a consistent
- * state. On the CPU the task is checked every few milliseconds of work, for any size of model and text;
- * a call returns within 50 ms on cores that are free for it. Four things are finished first: an update
- * of weights that has begun (dllm/trainer.h), the checkpoint that a cancelled run with the option root
- * writes, the removal of the files that a cancelled save had written, and one collection of garbage of
- * a script with a large heap. A cancelled task stays cancelled: create a new one for the next call.
+ * The call returns DLLM_CANCELLED (or DLLM_DEADLINE_EXCEEDED) and leaves every object in a
+ * consistent state. On the CPU the task is checked every few milliseconds of work, for any size of
+ * model and text. A call returns within 50 ms on cores that are free for it. A cancelled task stays
+ * cancelled: create a new task for the next call. A cancelled call finishes four things first:
  *
- * Four functions have no task and cannot be cancelled; a host that must stay responsive calls them on
- * another thread. Processor time, measured on one core of an AMD EPYC: dllm_tokenizer_load 0.6 s for a
- * vocabulary of 150,000 (14 MiB of JSON), dllm_trainer_new 2 s for 100 million parameters,
- * dllm_model_set_param 50 ms for 25 million, dllm_dataset_add 60 ms for 1 MiB of text.
+ *     - an update of weights that has begun (dllm/trainer.h)
+ *     - the checkpoint that a cancelled run with the option root writes
+ *     - the removal of the files that a cancelled save had written
+ *     - one collection of garbage of a script with a large heap
  *
- * Lifetime   a call keeps its task until it returns, also when it is released meanwhile.
+ * Four functions have no task and cannot be cancelled. A host that must stay responsive calls them
+ * on another thread. Their processor time on one core of an AMD EPYC:
+ *
+ *     dllm_tokenizer_load      0.6 s     vocabulary of 150,000 (14 MiB of JSON)
+ *     dllm_trainer_new         2 s       100 million parameters
+ *     dllm_model_set_param     50 ms     25 million numbers
+ *     dllm_dataset_add         60 ms     1 MiB of text
+ *
+ * Lifetime   a call keeps its task until it returns, also when the task is released meanwhile.
  * Threads    every function here may be called from any thread.
  */
 #include "dllm/base.h"

@@ -2,13 +2,14 @@
 #define DLLM_TENSOR_H
 /* dllm/tensor.h -- arrays as input and output.
  *
- * A tensor is an element type, dimensions, and bytes in row-major order that never change:
+ * A tensor has an element type, dimensions, and bytes in row-major order that never change:
  *
  *     int64_t dims[2] = {2, 3};
  *     dllm_tensor_new(DLLM_F32, dims, 2, values, &tensor, err);
  *     dllm_model_set_param(model, "lm_head.weight", tensor, err);
  *
- * Lifetime   stands alone, also when it was read from a model, a batch or a checkpoint.
+ * Lifetime   a tensor needs no other object, also when it was read from a model, a batch or a
+ *            checkpoint.
  * Threads    any thread may read.
  */
 #include "dllm/base.h"
@@ -90,15 +91,16 @@ DLLM_API const void *dllm_tensor_data(const dllm_tensor *tensor);
 
 /** Copies all elements, converted to another element type.
  *
- * Float to float rounds to nearest even; float to integer only when every value is whole and fits.
+ * A conversion of floats to floats rounds to nearest even. Floats become integers only when every
+ * value is whole and fits.
  *
  *   tensor     not NULL
  *   dtype      one of DLLM_F32 to DLLM_U32
  *   dst        NULL only when dst_size is 0
  *   dst_size   bytes, 0 or more; exactly elements x size of dtype
  *
- * Returns  DLLM_OK; DLLM_OUT_OF_RANGE when dst_size is wrong, the message has the needed
- *          size; DLLM_INVALID_ARGUMENT for a conversion that would lose more than rounding
+ * Returns  DLLM_OK; DLLM_OUT_OF_RANGE when dst_size is wrong, the message has the needed size;
+ *          DLLM_INVALID_ARGUMENT for a conversion that would lose more than rounding
  * Owns     nothing
  * Threads  any
  * Since    1

@@ -8,7 +8,7 @@
  *     ids = malloc(count * sizeof *ids);
  *     dllm_tokenizer_encode(tok, text, size, ids, count, &count, err);
  *
- * Lifetime   stands alone; datasets keep their tokenizer alive.
+ * Lifetime   a tokenizer needs no other object; datasets keep their tokenizer alive.
  * Threads    a tokenizer never changes: many threads may use one.
  */
 #include "dllm/base.h"
@@ -18,11 +18,21 @@ extern "C" {
 
 /** Loads a tokenizer from tokenizer.json or the vocabulary of a GGUF file.
  *
+ * The options of kind "tokenizer":
+ *
+ *     bos, eos, pad, mask   texts of these tokens; empty: as the file
+ *     add_tokens            list of special tokens to add when the file lacks them
+ *     add_special           encode puts the file's special tokens around a text
+ *     add_start             encode puts only the special tokens at the beginning, for prompts; the
+ *                           post-processor or add_bos_token of the file names them
+ *     parse_special         special tokens that are written in a text count as special tokens
+ *     skip_special          decode leaves special tokens out
+ *     chat_template         text of the chat template; empty: as the files
+ *
  *   path   not NULL, a tokenizer.json, a folder that holds one, a .gguf file, a checkpoint folder,
  *          or a run folder, which means its latest complete checkpoint
- *   opts   NULL: defaults; kind "tokenizer": bos, eos, pad, mask (texts of tokens), add_tokens (list),
- *          add_special, add_start (for prompts: encode begins a text as the post-processor or the
- *          add_bos_token of the file says), parse_special, skip_special, chat_template
+ *   opts   NULL: defaults; kind "tokenizer": bos, eos, pad, mask, add_tokens (list), add_special,
+ *          add_start, parse_special, skip_special, chat_template
  *   out    not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_DATA_LOSS for a damaged file; DLLM_UNIMPLEMENTED for a
@@ -34,11 +44,12 @@ extern "C" {
 DLLM_API dllm_status dllm_tokenizer_load(const char *path, const dllm_options *opts,
                                          dllm_tokenizer **out, dllm_error *err);
 
-/** Loads a tokenizer with a task that can cancel it; else as dllm_tokenizer_load.
+/** Loads a tokenizer; a task can cancel it. Else as dllm_tokenizer_load.
  *
  *   path   not NULL
  *   opts   NULL: defaults; kind "tokenizer"
- *   task   NULL, or checked every few milliseconds while an object store answers; reads of files on a disk are short
+ *   task   NULL, or checked every few milliseconds while an object store is read; files on a disk
+ *          are read without checks
  *   out    not NULL
  *
  * Returns  as dllm_tokenizer_load; DLLM_CANCELLED; DLLM_DEADLINE_EXCEEDED
@@ -119,7 +130,7 @@ DLLM_API int64_t dllm_tokenizer_size(const dllm_tokenizer *tok);
 
 /** Finds the id of one token by its exact text, such as "<|endoftext|>".
  *
- * The names "mask", "bos", "eos" and "pad" are those of the tokenizer's special tokens.
+ * The names "mask", "bos", "eos" and "pad" mean the tokenizer's special tokens.
  *
  *   tok    not NULL
  *   name   not NULL
@@ -151,7 +162,7 @@ DLLM_API dllm_status dllm_tokenizer_encode(const dllm_tokenizer *tok, const char
                                            int64_t size, int32_t *dst, int64_t dst_count,
                                            int64_t *out_count, dllm_error *err);
 
-/** Converts a long text to ids with a task that can cancel it; else as dllm_tokenizer_encode.
+/** Converts a long text to ids; a task can cancel it. Else as dllm_tokenizer_encode.
  *
  *   tok    not NULL
  *   text   NULL only when size is 0; UTF-8; invalid bytes are kept as bytes
@@ -183,13 +194,15 @@ DLLM_API dllm_status dllm_tokenizer_encode_task(const dllm_tokenizer *tok, const
 DLLM_API dllm_status dllm_tokenizer_decode(const dllm_tokenizer *tok, const int32_t *ids,
                                            int64_t count, dllm_buffer *out, dllm_error *err);
 
-/** Converts as many ids to text as give whole characters; for text that is displayed while it is decoded.
+/** Converts the ids at the front that give whole characters, for text that is displayed while it
+ * grows.
  *
  *   tok        not NULL
  *   ids        NULL only when count is 0
  *   count      ids, 0 or more
  *   out_text   not NULL; the text, never half a character
- *   out_used   not NULL; ids whose text is in out_text, keep the rest for the next call
+ *   out_used   not NULL; the number of ids whose text is in out_text; keep the other ids for the
+ *              next call
  *
  * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for an id out of the vocabulary
  * Owns     nothing
@@ -202,21 +215,23 @@ DLLM_API dllm_status dllm_tokenizer_decode_stream(const dllm_tokenizer *tok, con
 
 /** Renders a conversation with a chat template and converts it to ids.
  *
- * The template comes from chat_template.jinja or tokenizer_config.json in the tokenizer's folder, from
- * the GGUF file, or from the options. Special tokens are recognized in the template, not in messages.
+ * The template comes from chat_template.jinja or tokenizer_config.json in the tokenizer's folder,
+ * from the GGUF file, or from the options. Special tokens are recognized in the template, not in
+ * messages.
  *
  *   tok             not NULL
  *   messages_json   not NULL, a list of {"role", "content"} or an object with "messages", "tools"
  *   size            bytes of messages_json, 0 or more
  *   opts            NULL: defaults; kind "chat": template, name, add_generation_prompt, tools,
  *                   variables
- *   out             not NULL; "ids" i32 (1, n) and "keep" u8 (1, n): 0 for text of the
- *                   assistant, which is trained, 1 elsewhere
+ *   out             not NULL; "ids" i32 (1, n) and "keep" u8 (1, n): 0 for text of the assistant,
+ *                   which is trained, 1 elsewhere
  *
  * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when there is no template; DLLM_INVALID_ARGUMENT for
- *          messages the template refuses, with its message, or a template that fails, with line and
- *          tag; DLLM_UNIMPLEMENTED for a statement or filter that dllm does not have;
- *          DLLM_RESOURCE_EXHAUSTED when the template does not end; DLLM_DATA_LOSS for broken JSON
+ *          messages that the template refuses (the message is the template's) and for a template
+ *          that fails (the message has line and tag); DLLM_UNIMPLEMENTED for a statement or filter
+ *          that dllm does not have; DLLM_RESOURCE_EXHAUSTED when the template does not end;
+ *          DLLM_DATA_LOSS for broken JSON
  * Owns     caller owns out
  * Threads  any
  * Since    1
@@ -225,7 +240,8 @@ DLLM_API dllm_status dllm_tokenizer_chat(const dllm_tokenizer *tok, const char *
                                          int64_t size, const dllm_options *opts, dllm_batch **out,
                                          dllm_error *err);
 
-/** Renders a long conversation with a task that can cancel it; else as dllm_tokenizer_chat.
+/** Renders a conversation and converts it to ids; a task can cancel it. Else as
+ * dllm_tokenizer_chat.
  *
  *   tok             not NULL
  *   messages_json   not NULL, a list of {"role", "content"} or an object with "messages", "tools"

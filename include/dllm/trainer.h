@@ -9,59 +9,100 @@
  *       dllm_batch_release(batch);
  *     }
  *
- * or dllm_trainer_run, which is the same loop with events. accumulate and apply are the two halves
- * of a step, for batches that are too large for memory: gradients and counts are summed, then divided
- * once.
+ * dllm_trainer_run is the same loop with events. accumulate and apply are the two halves of a step,
+ * for batches that are too large for memory. accumulate sums gradients and counts, and apply
+ * divides them once.
  *
- * Steps in flight. On the CPU engine a call returns when its step is complete. An engine of kind "pjrt"
- * starts it; with out_loss NULL, and in dllm_trainer_run, the call does not wait, and the next batch is
- * prepared while the device works. At most two steps are in flight. Their results are late: metrics,
- * events and sinks are up to two steps behind, in order, each event with its own step; "skipped" counts
- * only steps whose results were read; a later call returns the failure of a step and names the step.
- * After a loss that is not finite ("nonfinite" = "stop") the later steps in flight change no weight and
- * do not count; their batches are lost. With "skip" the later steps in flight used a learning rate and a
- * bias correction of AdamW that counted the skipped step as an update. A call with out_loss,
- * dllm_trainer_sync, an evaluation, a checkpoint and the end of a run wait for all steps.
+ * Steps in flight. On the CPU engine a call returns when its step is complete. An engine of kind
+ * "pjrt" starts the step. With out_loss NULL, and in dllm_trainer_run, the call does not wait, and
+ * the next batch is prepared while the device works. At most two steps are in flight.
+ *
+ * The results of steps in flight are late. Metrics, events and sinks are up to two steps late, in
+ * order, each event with its own step. "skipped" counts only steps whose results were read. A later
+ * call returns the failure of a step and names the step. A call with out_loss, dllm_trainer_sync,
+ * an evaluation, a checkpoint and the end of a run wait for all steps.
+ *
+ * After a loss that is not finite, "nonfinite" = "stop" makes the later steps in flight change no
+ * weight. They do not count, and their batches are lost. With "skip" the later steps in flight used
+ * a learning rate and a bias correction of AdamW that counted the skipped step as an update.
  *
  * Lifetime   a trainer keeps its model and its objective alive.
- * Threads    one call at a time per trainer, which is the only writer of its model; metric, describe and
- *            model may be called at any time.
+ * Threads    one call at a time per trainer, which is the only writer of its model; metric,
+ *            describe and model may be called at any time.
  */
 #include "dllm/base.h"
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/** Creates a trainer at step 0. The model's trained parameters become f32, and a model without a mask
- * token gets one: no decoder of it may step meanwhile, and no save or param of the same model may run.
+/** Creates a trainer at step 0.
  *
- * The model gets a mask token when the objective needs one and it has none. Its attention and shift
- * become those of the objective, for decoding and saving too. A next-token model (causal, its file
- * names no shift and no mask token) gets shift 1 from an objective that masks. Options of kind "model"
- * that the model was created with are kept.
+ * The model's trained parameters become f32. A model without a mask token gets one when the
+ * objective needs it. During this call no decoder of the model may step, and no save or param of
+ * the model may run. If the call fails, the model is not changed.
+ *
+ * The attention and the shift of the model become those of the objective, also for decoding and
+ * saving. A next-token model (causal, its file names no shift and no mask token) gets shift 1 from
+ * an objective that masks. Options of kind "model" that the model was created with are kept.
+ *
+ * The options of kind "trainer" for the learning rate and the length of a run:
+ *
+ *     lr               peak learning rate
+ *     schedule         constant linear cosine wsd inverse_sqrt, after the warm-up
+ *     warmup           updates of linear warm-up; -1: the part warmup_ratio of steps
+ *     steps            updates of the whole run; 0: not known
+ *     minutes          a run ends after this time, and the schedule with it; 0: no limit
+ *     tokens           a run ends after this number of tokens; 0: no limit
+ *     cooldown_start   update at which wsd starts to fall; 0: a fifth before the end
+ *     min_lr           learning rate at the end of the schedule
+ *
+ * For an update:
+ *
+ *     optimizer        its name; each optimizer has options of its own
+ *     weight_decay     decoupled weight decay
+ *     decay            what decays: matrices, or all (norms and biases too)
+ *     clip             largest global norm of the gradient; 0: no clipping
+ *     accumulate       batches of one update in dllm_trainer_run
+ *     seed             seed of the noise
+ *     nonfinite        stop or skip, for a loss or gradient that is not finite
+ *     ema              decay of the moving average of the weights; 0: no average
+ *     groups           tensors with their own lr or weight_decay, see below
+ *     freeze           patterns of tensors that this trainer does not change
+ *     compat           the reference whose known quirks are reproduced
+ *
+ * For memory and checkpoints:
+ *
+ *     remat            every layer is computed again in the backward pass
+ *     activations      type of the activations that are kept for the backward pass
+ *     memory           most bytes of a step; values are computed again to fit; 0: no limit
+ *     root             folder of the checkpoints of a run; empty: no checkpoints
+ *     save_every       steps between checkpoints; below 1: a part of steps; 0: only at the end
+ *     save_wait        training stands still until a checkpoint is on disk
+ *     sync_every       steps after which a run waits for its steps in flight; 0: never
+ *     keep_last        checkpoints to keep in root; 0: all
+ *
+ * An entry of groups is a pattern of tensor names and their settings, "*embed_tokens* lr=0.001
+ * weight_decay=0". Its lr follows the schedule, and dllm_trainer_set_f64 of lr scales it. freeze is
+ * an option of this trainer only: the next trainer of the model trains every tensor that its own
+ * freeze does not name.
  *
  *   model       not NULL
  *   objective   not NULL
  *   opts        NULL: defaults; kind "trainer": lr, schedule, warmup, warmup_ratio, steps, minutes,
- *               cooldown_start, min_lr, optimizer (adamw adafactor lion muon sgd), weight_decay, decay,
- *               clip, accumulate, seed, nonfinite, ema, groups (list), freeze (list), remat, activations (f32 bf16),
- *               memory, tokens, root, save_every, save_wait, sync_every, keep_last, compat, beta1 (adamw, muon),
- *               beta2 (adamw, muon), eps (adamw, muon), factor_decay (adafactor), factor_clip (adafactor),
- *               factor_from (adafactor), factor_relative (adafactor), lion_beta1 (lion),
- *               lion_beta2 (lion), muon_momentum (muon), muon_nesterov (muon), muon_scale (muon),
- *               momentum (sgd), nesterov (sgd)
- *
- * An entry of groups is a pattern of tensor names and what differs for them, "*embed_tokens* lr=0.001
- * weight_decay=0". lr follows the schedule as that of the rest does, and dllm_trainer_set_f64 of lr
- * scales it. freeze holds for this trainer alone: the next one of the model trains what it does not
- * name. Where the call fails, the model is what it was.
+ *               cooldown_start, min_lr, optimizer (adamw adafactor lion muon sgd), weight_decay,
+ *               decay, clip, accumulate, seed, nonfinite, ema, groups (list), freeze (list), remat,
+ *               activations (f32 bf16), memory, tokens, root, save_every, save_wait, sync_every,
+ *               keep_last, compat, beta1 (adamw, muon), beta2 (adamw, muon), eps (adamw, muon),
+ *               factor_decay (adafactor), factor_clip (adafactor), factor_from (adafactor),
+ *               factor_relative (adafactor), lion_beta1 (lion), lion_beta2 (lion), muon_momentum
+ *               (muon), muon_nesterov (muon), muon_scale (muon), momentum (sgd), nesterov (sgd)
  *   out         not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND for a pattern of groups or freeze that matches no tensor;
- *          DLLM_FAILED_PRECONDITION when a mask token has to be added and the model's
- *          tokenizer holds no tokens; DLLM_INVALID_ARGUMENT for an option of an optimizer that is
- *          not the chosen one, or when every tensor is frozen; DLLM_ABORTED when the model's
- *          weights are lost; DLLM_RESOURCE_EXHAUSTED
+ *          DLLM_FAILED_PRECONDITION when a mask token has to be added and the model's tokenizer
+ *          holds no tokens; DLLM_INVALID_ARGUMENT for an option of an optimizer that is not the
+ *          chosen one, or when every tensor is frozen; DLLM_ABORTED when the model's weights are
+ *          lost; DLLM_RESOURCE_EXHAUSTED
  * Owns     caller owns out, which keeps model, objective
  * Threads  owner
  * Since    1
@@ -70,8 +111,10 @@ DLLM_API dllm_status dllm_trainer_new(dllm_model *model, dllm_objective *objecti
                                       const dllm_options *opts, dllm_trainer **out,
                                       dllm_error *err);
 
-/** Releases a trainer; the model keeps its trained weights. Waits for a checkpoint that is being written in
- * the background; its failure is logged when no call has returned it.
+/** Releases a trainer; the model keeps its trained weights.
+ *
+ * It waits for a checkpoint that is being written in the background. A failure of that write is
+ * logged when no call has returned it.
  *
  *   trainer   NULL: does nothing
  *
@@ -84,8 +127,9 @@ DLLM_API void dllm_trainer_release(dllm_trainer *trainer);
 
 /** Runs one optimizer step on one batch.
  *
- * A step that fails or is cancelled changes no weight and does not count. An update that has begun is
- * finished: it reads and writes 28 bytes per parameter: 0.6 s for 494 million on two cores.
+ * A step that fails or is cancelled changes no weight and does not count. An update that has begun
+ * is finished. It reads and writes 28 bytes per parameter: 0.6 s for 494 million parameters on two
+ * cores.
  *
  *   trainer    not NULL
  *   batch      not NULL, token rows or prepared arrays
@@ -93,11 +137,11 @@ DLLM_API void dllm_trainer_release(dllm_trainer *trainer);
  *   out_loss   NULL: do not wait for the result; else the loss before the update, in nats
  *
  * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for a missing array or a wrong shape;
- *          DLLM_FAILED_PRECONDITION while gradients are accumulated; the status of a device
- *          error, and DLLM_ABORTED after it; DLLM_ABORTED when the loss is not finite and option
- *          nonfinite is "stop"; DLLM_RESOURCE_EXHAUSTED when the step does not fit option memory however
- *          much is recomputed (the message names the least), DLLM_UNIMPLEMENTED for that option on an
- *          engine that does not plan its memory; DLLM_CANCELLED
+ *          DLLM_FAILED_PRECONDITION while gradients are accumulated; the status of a device error,
+ *          and DLLM_ABORTED after it; DLLM_ABORTED when the loss is not finite and option nonfinite
+ *          is "stop"; DLLM_RESOURCE_EXHAUSTED when the step does not fit into option memory even
+ *          with the most recomputation (the message names the least that fits); DLLM_UNIMPLEMENTED
+ *          for option memory on an engine that does not plan its memory; DLLM_CANCELLED
  * Owns     nothing
  * Threads  owner
  * Since    1
@@ -107,17 +151,18 @@ DLLM_API dllm_status dllm_trainer_step(dllm_trainer *trainer, const dllm_batch *
 
 /** Adds the gradients of one batch to the sum, without an update.
  *
- * Batches of one update draw the same noise as one large batch of all their rows. Objectives that
- * spread times over the rows of the whole update (time_sampling low_discrepancy) compute the number of
- * rows from option accumulate and the rows of this batch, which must be equal in all batches.
+ * Batches of one update get the same noise as one large batch of all their rows. Objectives that
+ * spread times over the rows of the whole update (time_sampling low_discrepancy) compute the number
+ * of rows from option accumulate and the rows of this batch. All batches of the update must then
+ * have the same number of rows.
  *
  *   trainer   not NULL
  *   batch     not NULL, token rows or prepared arrays
  *   task      NULL, or checked until the sums begin to change; then the call is finished
  *
  * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT; DLLM_FAILED_PRECONDITION when the objective spreads
- *          times and option accumulate is reached; the status of a device error, and
- *          DLLM_ABORTED after it; DLLM_CANCELLED
+ *          times and option accumulate is reached; the status of a device error, and DLLM_ABORTED
+ *          after it; DLLM_CANCELLED
  * Owns     nothing
  * Threads  owner
  * Since    1
@@ -125,17 +170,17 @@ DLLM_API dllm_status dllm_trainer_step(dllm_trainer *trainer, const dllm_batch *
 DLLM_API dllm_status dllm_trainer_accumulate(dllm_trainer *trainer, const dllm_batch *batch,
                                              dllm_task *task, dllm_error *err);
 
-/** Divides the summed gradients by the summed count, clips, updates the weights.
+/** Divides the summed gradients by the summed count, clips them and updates the weights.
  *
  *   trainer    not NULL
  *   task       NULL, or checked until the weights begin to change
  *   out_loss   NULL: do not wait for the result; else the mean loss of the accumulated batches, in
  *              nats
  *
- * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when nothing is accumulated, or fewer batches than
- *          option accumulate and the objective spreads times; the status of a device error,
- *          and DLLM_ABORTED after it; DLLM_ABORTED when the loss is not finite and option nonfinite
- *          is "stop"; DLLM_CANCELLED
+ * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when nothing is accumulated, or when the objective
+ *          spreads times and fewer batches than option accumulate are summed; the status of a
+ *          device error, and DLLM_ABORTED after it; DLLM_ABORTED when the loss is not finite and
+ *          option nonfinite is "stop"; DLLM_CANCELLED
  * Owns     nothing
  * Threads  owner
  * Since    1
@@ -143,14 +188,14 @@ DLLM_API dllm_status dllm_trainer_accumulate(dllm_trainer *trainer, const dllm_b
 DLLM_API dllm_status dllm_trainer_apply(dllm_trainer *trainer, dllm_task *task, double *out_loss,
                                         dllm_error *err);
 
-/** Waits for all steps in flight and for a checkpoint that is written in the background; returns the first
- * late failure.
+/** Waits for all steps in flight and for a checkpoint in the background; returns the first failure.
  *
- * A failure is returned once. After a device error the trainer's state is lost: restore a checkpoint.
+ * A failure is returned once. After a device error the trainer's state is lost: restore a
+ * checkpoint.
  *
  *   trainer   not NULL
  *
- * Returns  DLLM_OK; what the failed step, or the failed save, would have returned
+ * Returns  DLLM_OK; the status of the failed step or of the failed save
  * Owns     nothing
  * Threads  owner
  * Since    1
@@ -159,13 +204,16 @@ DLLM_API dllm_status dllm_trainer_sync(dllm_trainer *trainer, dllm_error *err);
 
 /** Runs many steps with batches of a loader and sends an event for each.
  *
- * Sends TRAIN_STEP for every step and CHECKPOINT for every save into option "root". DLLM_STOP and
- * the budgets (options "tokens", "minutes") end the run without an error; steps in flight are
- * finished, and sinks get their events. With option "save_wait" off, checkpoints are written in the
- * background (see dllm_checkpoint_save), except the last: when the run returns or fails, these writes have ended.
- * A cancelled run discards the current step, unless the update of the weights has begun (that one is
- * finished), returns its batch to the loader, and saves a checkpoint when option root is set and it has
- * completed a step.
+ * It sends TRAIN_STEP for every step and CHECKPOINT for every save into option "root". DLLM_STOP
+ * and the budgets (options "tokens", "minutes") end the run without an error. Steps in flight are
+ * then finished, and sinks get their events.
+ *
+ * With option "save_wait" off, every checkpoint except the last is written in the background (see
+ * dllm_checkpoint_save). These writes have ended when the run returns or fails.
+ *
+ * A cancelled run discards the current step and returns its batch to the loader. If the update of
+ * the weights has begun, the step is finished instead. A cancelled run saves a checkpoint when
+ * option root is set and the run has completed a step.
  *
  *   trainer     not NULL
  *   loader      not NULL
@@ -187,7 +235,8 @@ DLLM_API dllm_status dllm_trainer_run(dllm_trainer *trainer, dllm_loader *loader
 
 /** Computes the mean loss over batches of a loader, without an update.
  *
- * The noise depends only on the loader's position, so two evaluations of the same text are comparable.
+ * The noise depends only on the loader's position, so two evaluations of the same text can be
+ * compared.
  *
  *   trainer       not NULL
  *   loader        not NULL, usually of split "held_out"
@@ -210,9 +259,9 @@ DLLM_API dllm_status dllm_trainer_eval(dllm_trainer *trainer, dllm_loader *loade
  *   trainer   not NULL
  *   key       not NULL: "step" "loss" "lr" "grad_norm" "tokens" "tokens_per_second" "mfu" "memory"
  *             "compiles" "skipped" "checkpoint_stall_seconds" (training stood still for saves, over
- *             the life of the trainer) "input_wait" (seconds a step of a run waited for its
+ *             the life of the trainer) "input_wait" (seconds that a step of a run waited for its
  *             batches) "rank_wait" (seconds of a step that a rank of this process waited for slower
- *             ones, the one that waited longest); "nll" when the objective has one
+ *             ranks, the longest wait of all its ranks); "nll" when the objective has one
  *   out       not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND, the hint names the nearest
@@ -223,9 +272,11 @@ DLLM_API dllm_status dllm_trainer_eval(dllm_trainer *trainer, dllm_loader *loade
 DLLM_API dllm_status dllm_trainer_metric(const dllm_trainer *trainer, const char *key, double *out,
                                          dllm_error *err);
 
-/** Writes all metrics and their "units", the effective options, the optimizer's state arrays, and
- * "recomputed", how many values of a layer the last step computed again to fit option memory, as a
- * JSON object.
+/** Writes a description of the trainer as a JSON object.
+ *
+ * It has all metrics and their "units", the effective options, the optimizer's state arrays, and
+ * "recomputed": the number of values of a layer that the last step computed again to fit option
+ * memory.
  *
  *   trainer   not NULL
  *   out       not NULL
@@ -254,8 +305,8 @@ DLLM_API dllm_status dllm_trainer_set_f64(dllm_trainer *trainer, const char *key
 
 /** Adds a sink that every event of the trainer is written to.
  *
- * A failed write (a full disk) is reported once: the run ends after that step, which is complete, saves
- * a checkpoint and fails. Lines that could not be written are kept and written with the next one.
+ * A failed write (a full disk) is reported once: the run completes its step, saves a checkpoint and
+ * fails. Lines that could not be written are kept and written with the next line.
  *
  *   trainer   not NULL
  *   kind      not NULL: "jsonl" (a file, one JSON object per line), "console" (standard error)

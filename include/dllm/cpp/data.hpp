@@ -1,6 +1,6 @@
 #ifndef DLLM_CPP_DATA_HPP
 #define DLLM_CPP_DATA_HPP
-// Arrays: tensors, batches of named arrays, and files held in memory.
+// Classes for arrays: tensors, batches of named arrays, and files held in memory.
 #include "dllm/cpp/handle.hpp"
 
 #include <cstring>
@@ -10,7 +10,7 @@
 namespace dllm {
 inline namespace api {
 
-// Element types. f16 and bf16 have no C++ type here: they are passed as bytes.
+// The element types. f16 and bf16 have no C++ type here and are passed as bytes.
 enum class DType : int32_t {
   f32 = DLLM_F32,
   f16 = DLLM_F16,
@@ -56,7 +56,8 @@ template <class T> constexpr DType dtype_of() noexcept {
   }
 }
 
-// The C functions read product(dims) elements: a span of another size would be read past its end.
+// Fails when the array does not have product(dims) elements, because the C functions read exactly
+// that many.
 inline void check_extent(std::span<const int64_t> dims, std::size_t bytes, DType dtype) {
   std::size_t wanted = bytes_of(dtype);
   for (const int64_t dim : dims) {
@@ -71,7 +72,7 @@ inline void check_extent(std::span<const int64_t> dims, std::size_t bytes, DType
                                            " bytes, the array has " + std::to_string(bytes)));
 }
 
-// An element type, dimensions and elements that never change.
+// A tensor has an element type, dimensions and elements. It never changes.
 class Tensor : public Handle<dllm_tensor> {
 public:
   using Handle::Handle;
@@ -96,19 +97,21 @@ public:
       dims[axis] = dllm_tensor_dim(get(), size_of(axis));
     return dims;
   }
-  std::size_t size() const { // elements
+  // Returns the number of elements.
+  std::size_t size() const {
     std::size_t size = 1;
     for (const int64_t dim : dims()) size *= static_cast<std::size_t>(dim);
     return size;
   }
-  // The elements in place, valid while the tensor exists; empty when they are on a device. T must be the element type.
+  // Returns the elements in place, valid while the tensor exists. The span is empty when the
+  // elements are on a device. Fails when T is not the element type.
   template <class T> std::span<const T> data() const {
     if (dtype_of<T>() != dtype())
       raise(Error(DLLM_INVALID_ARGUMENT, "the tensor has another element type"));
     const void* first = dllm_tensor_data(get());
     return {static_cast<const T*>(first), first == nullptr ? 0 : size()};
   }
-  // A copy, converted to T.
+  // Returns a copy of the elements, converted to T.
   template <class T> std::vector<T> read() const {
     std::vector<T> values(size());
     call([&](dllm_error* err) {
@@ -119,7 +122,7 @@ public:
   }
 };
 
-// Named arrays; reserved names in dllm/batch.h.
+// Named arrays. dllm/batch.h lists the reserved names.
 class Batch : public Handle<dllm_batch> {
 public:
   using Handle::Handle;
@@ -165,14 +168,14 @@ public:
   Source()
       : Handle(make<dllm_source>(
             [](dllm_source** out, dllm_error* err) { return dllm_source_new(out, err); })) {}
-  // Copies the bytes.
+  // Adds a copy of the bytes.
   Source& add(std::string_view name, std::span<const std::byte> bytes) {
     return add(name, bytes, 0);
   }
   Source& add(std::string_view name, std::string_view bytes) {
     return add(name, std::as_bytes(std::span<const char>(bytes.data(), bytes.size())), 0);
   }
-  // Uses the bytes in place: they must outlive the source and all that was loaded from it.
+  // Uses the bytes in place. They must outlive the source and everything loaded from it.
   Source& lend(std::string_view name, std::span<const std::byte> bytes) {
     return add(name, bytes, 1);
   }

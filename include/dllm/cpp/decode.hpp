@@ -1,6 +1,6 @@
 #ifndef DLLM_CPP_DECODE_HPP
 #define DLLM_CPP_DECODE_HPP
-// Decoders: text from prompts, step by step.
+// The class for decoders, which make text from prompts step by step.
 #include "dllm/cpp/event.hpp"
 #include "dllm/cpp/model.hpp"
 
@@ -20,31 +20,32 @@ public:
           });
         })) {}
 
-  // Removes all slots; one request in slot 0.
+  // Removes all slots and starts one request in slot 0.
   void start(std::span<const int32_t> prompt, int64_t seed = 0) {
     call([&](dllm_error* err) {
       return dllm_decoder_start(get(), prompt.data(), size_of(prompt.size()), seed, err);
     });
   }
-  // A request with all of the canvas given; gen_length open positions follow. Returns its slot.
+  // Adds a request whose whole canvas is given, followed by gen_length open positions. Returns its
+  // slot.
   int64_t add(std::span<const int32_t> canvas, const Settings& settings = {}) {
     return add(canvas, nullptr, settings);
   }
-  // fixed, as long as canvas: 1 given, 0 open.
+  // Adds a request with one number of `fixed` for each position of `canvas`. 1: given; 0: open.
   int64_t add(std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
               const Settings& settings = {}) {
     if (fixed.size() != canvas.size())
       raise(Error(DLLM_INVALID_ARGUMENT, "canvas has " + std::to_string(canvas.size()) +
                                              " positions, fixed has " +
                                              std::to_string(fixed.size())));
-    static constexpr uint8_t none = 0; // NULL would mean: all given
+    static constexpr uint8_t none = 0; // NULL means that all positions are given
     return add(canvas, fixed.empty() ? &none : fixed.data(), settings);
   }
   void remove(int64_t slot) {
     call([&](dllm_error* err) { return dllm_decoder_remove(get(), slot, err); });
   }
 
-  // One denoising step of every active slot; returns how many still have open positions.
+  // Runs one denoising step of every active slot. Returns the number of slots with open positions.
   int64_t step(const Task* task = nullptr) {
     return number<int64_t>([&](int64_t* out, dllm_error* err) {
       return dllm_decoder_step(get(), handle_of(task), out, err);
@@ -55,15 +56,15 @@ public:
       return dllm_decoder_run(get(), nullptr, nullptr, handle_of(task), err);
     });
   }
-  // Calls f with every event. f returns nothing or a Next; what it throws is rethrown.
+  // Runs and calls f with every event. f returns nothing or a Next. An exception of f is rethrown.
   template <std::invocable<const Event&> F> void run(F&& f, const Task* task = nullptr) {
     call_with(f, [&](dllm_event_fn fn, void* data, dllm_error* err) {
       return dllm_decoder_run(get(), fn, data, handle_of(task), err);
     });
   }
 
-  // Runs steps within the budget, which may end inside a step; the next call continues it. Returns how many slots still
-  // have open positions.
+  // Runs steps within the budget. The budget may end inside a step; the next call continues that
+  // step. Returns the number of slots with open positions.
   template <class Rep, class Period>
   int64_t step_for(std::chrono::duration<Rep, Period> budget, const Task* task = nullptr) {
     const std::chrono::duration<double, std::milli> ms = budget;
@@ -80,10 +81,11 @@ public:
     });
     return active;
   }
-  // Whether a step of step_for is suspended.
+  // Returns true while a step of step_for is suspended.
   bool is_suspended() const { return metric("suspended") != 0; }
 
-  // for (int64_t active : decoder.steps()): a step before every turn, until nothing is open.
+  // Steps as a range: for (int64_t active : decoder.steps()). Each turn of the loop runs one step
+  // first. The loop ends when no position is open.
   class Steps {
   public:
     class Iterator {
@@ -127,7 +129,8 @@ public:
       return dllm_decoder_ids(get(), slot, dst, room, count, err);
     });
   }
-  std::vector<uint8_t> states(int64_t slot = 0) const { // DLLM_MASKED ... DLLM_FIXED
+  // Returns DLLM_MASKED to DLLM_FIXED for each position.
+  std::vector<uint8_t> states(int64_t slot = 0) const {
     return array<uint8_t>([&](uint8_t* dst, int64_t room, int64_t* count, dllm_error* err) {
       return dllm_decoder_states(get(), slot, dst, room, count, err);
     });
@@ -142,7 +145,7 @@ public:
       return dllm_decoder_metric(get(), slot, zero_ended(key).c_str(), out, err);
     });
   }
-  // JSON lines, with option trace = 1.
+  // Returns the trace as JSON lines. Needs option trace = 1.
   std::string trace(int64_t slot = 0) const {
     return text([&](dllm_buffer* out, dllm_error* err) {
       return dllm_decoder_trace(get(), slot, out, err);
@@ -153,7 +156,8 @@ public:
         [&](dllm_buffer* out, dllm_error* err) { return dllm_decoder_describe(get(), out, err); });
   }
 
-  // Experimental: the host decides. predict, then for each slot statistics and commit.
+  // These three functions let the host decide: predict, then statistics and commit for each slot.
+  // They are experimental and may change between versions.
   void predict(const Task* task = nullptr) {
     call([&](dllm_error* err) { return dllmx_decoder_predict(get(), handle_of(task), err); });
   }

@@ -1,6 +1,6 @@
 #ifndef DLLM_CPP_EVENT_HPP
 #define DLLM_CPP_EVENT_HPP
-// Events of callbacks, and how exceptions of callbacks are passed around the C functions.
+// The class for events, and the calls that carry exceptions of callbacks past the C functions.
 #include "dllm/cpp/handle.hpp"
 
 #include <exception>
@@ -9,12 +9,13 @@
 namespace dllm {
 inline namespace api {
 
-// One event, valid until the callback returns. Keys by kind: dllm/event.h.
+// One event, valid until the callback returns. dllm/event.h lists the keys of each kind.
 class Event {
 public:
   explicit Event(const dllm_event* event) noexcept : event_(event) {}
   const dllm_event* get() const noexcept { return event_; }
-  int32_t kind() const noexcept { return dllm_event_kind(event_); } // DLLM_EVENT_...
+  // Returns a constant DLLM_EVENT_...
+  int32_t kind() const noexcept { return dllm_event_kind(event_); }
 
   int64_t i64(const char* key) const {
     return number<int64_t>(
@@ -24,12 +25,13 @@ public:
     return number<double>(
         [&](double* out, dllm_error* err) { return dllm_event_f64(event_, key, out, err); });
   }
-  // Empty when there is no such key.
+  // Returns the text of a key, or an empty text when the event does not have the key.
   std::string_view str(const char* key) const noexcept {
     const char* text = dllm_event_str(event_, key);
     return text == nullptr ? std::string_view() : std::string_view(text);
   }
-  // Valid until the callback returns; data() is NULL when there is no such key.
+  // Returns an array that is valid until the callback returns. data() of the result is NULL when
+  // the event does not have the key.
   std::span<const int32_t> i32s(const char* key) const noexcept {
     int64_t count = 0;
     const int32_t* first = dllm_event_i32s(event_, key, &count);
@@ -49,10 +51,11 @@ private:
   const dllm_event* event_;
 };
 
-// What a callback may return; returning nothing continues.
+// The result of a callback. A callback that returns nothing continues.
 enum class Next : int32_t { go_on = DLLM_CONTINUE, stop = DLLM_STOP };
 
-// A callable as dllm_event_fn. An exception it throws is stored here until the C function has returned.
+// Adapts a callable to dllm_event_fn. It stores an exception of the callable until the C function
+// has returned.
 template <class F> class Callback {
 public:
   explicit Callback(F& f) noexcept : f_(&f) {}
@@ -70,7 +73,8 @@ public:
     return self.answer(Event(event));
 #endif
   }
-  // After the C function: rethrows the callable's exception, or throws the failure of the call.
+  // Rethrows the callable's exception, or throws the failure of the call. Call it after the C
+  // function.
   void finish(const Owned<dllm_error>& err, dllm_status status) const {
 #if defined(__cpp_exceptions)
     if (thrown_) std::rethrow_exception(thrown_);
@@ -92,7 +96,10 @@ private:
   std::exception_ptr thrown_;
 };
 
-// call_with(f, [&](dllm_event_fn fn, void* data, dllm_error* err) { return dllm_x_run(..., fn, data, ..., err); })
+// Calls a C function that takes a callback. Use it as
+//   call_with(f, [&](dllm_event_fn fn, void* data, dllm_error* err) {
+//     return dllm_x_run(..., fn, data, ..., err);
+//   });
 template <class F, class Call> void call_with(F& f, Call&& c_call) {
   Callback<F> callback(f);
   const Owned<dllm_error> err(dllm_error_new());

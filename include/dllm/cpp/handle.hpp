@@ -1,6 +1,6 @@
 #ifndef DLLM_CPP_HANDLE_HPP
 #define DLLM_CPP_HANDLE_HPP
-// Owning handles, errors, and the helper calls that all classes use. Read dllm/dllm.hpp first.
+// Owning handles, errors, and the helper calls of all classes. dllm/dllm.hpp explains the rules.
 #include "dllm/dllm.h"
 
 #include <cstddef>
@@ -16,11 +16,12 @@
 #include <variant>
 #include <vector>
 
-// The inline namespace keeps these names apart from others called dllm::... in one program.
+// The inline namespace keeps these symbols distinct from other symbols dllm::... of a program.
 namespace dllm {
 inline namespace api {
 
-// A call that failed: what() is the message, status() one of the DLLM_ constants, hint() is what to try ("" for none).
+// The exception of a call that failed. what() is the message, status() is one of the DLLM_
+// constants, and hint() is an advice or "".
 class Error : public std::runtime_error {
 public:
   Error(dllm_status status, const std::string& message, std::string hint = {})
@@ -42,7 +43,7 @@ private:
 #endif
 }
 
-// A value or an Error; Result<void> for calls without a value.
+// Holds a value or an Error. Calls without a value return Result<void>.
 template <class T> class [[nodiscard]] Result {
 public:
   using Value = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
@@ -51,9 +52,9 @@ public:
 
   explicit operator bool() const noexcept { return content_.index() == 0; }
   bool has_value() const noexcept { return content_.index() == 0; }
-  // The error; call it only when there is no value.
+  // Returns the error. REQUIRES: !has_value().
   const Error& error() const { return std::get<1>(content_); }
-  // The value; throws the error when there is none.
+  // Returns the value, or throws the error.
   Value& value() & { return need(), std::get<0>(content_); }
   const Value& value() const& { return need(), std::get<0>(content_); }
   Value&& value() && { return need(), std::move(std::get<0>(content_)); }
@@ -68,7 +69,8 @@ private:
   std::variant<Value, Error> content_;
 };
 
-// Calls f and returns its value, or the Error it throws. Other exceptions, those of callbacks, pass through.
+// Calls f and returns its value or the Error that it throws. Exceptions of callbacks, which have
+// other types, pass through.
 //   if (auto model = dllm::attempt([&] { return dllm::Model::load(engine, path); })) use(*model);
 #if defined(__cpp_exceptions)
 template <class F> auto attempt(F&& f) -> Result<std::invoke_result_t<F>> {
@@ -107,11 +109,11 @@ struct Release {
   void operator()(dllm_lua* handle) const noexcept { dllm_lua_release(handle); }
 };
 
-// Takes ownership of a handle that a C function returned.
+// Owns a handle that a C function returned.
 template <class T> using Owned = std::unique_ptr<T, Release>;
 
-// The base of every class here: one handle, moved and never copied. One that was moved from or reset holds none; calls
-// with it fail with DLLM_INVALID_ARGUMENT.
+// The base of all classes. It owns one handle, can be moved and cannot be copied. An object that
+// was moved from or reset has a NULL handle, and its calls fail with DLLM_INVALID_ARGUMENT.
 template <class T> class Handle {
 public:
   using Type = T;
@@ -121,7 +123,7 @@ public:
 
   T* get() const noexcept { return handle_.get(); }
   explicit operator bool() const noexcept { return handle_ != nullptr; }
-  // Releases the handle now; again: nothing.
+  // Releases the handle now. A second call does nothing.
   void reset() noexcept { handle_.reset(); }
   // Passes ownership of the handle to the caller.
   [[nodiscard]] T* detach() noexcept { return handle_.release(); }
@@ -130,7 +132,8 @@ private:
   Owned<T> handle_;
 };
 
-// The handle of an object that may be absent. One that holds no handle is not absent: NULL would be another request.
+// Returns the handle of an optional argument, or NULL for nullptr. Fails for an object without a
+// handle, because the C function would take its NULL as an absent argument.
 template <class T> auto handle_of(const T* object) -> typename T::Type* {
   if (object == nullptr) return nullptr;
   if (!*object)
@@ -138,7 +141,8 @@ template <class T> auto handle_of(const T* object) -> typename T::Type* {
   return object->get();
 }
 
-// call([&](dllm_error* err) { return dllm_x(..., err); }): throws Error unless the status is DLLM_OK.
+// Calls a C function and throws Error unless its status is DLLM_OK.
+//   call([&](dllm_error* err) { return dllm_x(..., err); });
 template <class F> void call(F&& f) {
   const Owned<dllm_error> err(dllm_error_new());
   const dllm_status status = f(err.get());
@@ -146,14 +150,18 @@ template <class F> void call(F&& f) {
     raise(Error(status, dllm_error_message(err.get()), dllm_error_hint(err.get())));
 }
 
-// make<dllm_engine>([&](dllm_engine** out, dllm_error* err) { return dllm_engine_new(opts, out, err); })
+// Calls a C function that returns a handle.
+//   make<dllm_engine>([&](dllm_engine** out, dllm_error* err) {
+//     return dllm_engine_new(opts, out, err);
+//   });
 template <class T, class F> Owned<T> make(F&& f) {
   T* out = nullptr;
   call([&](dllm_error* err) { return f(&out, err); });
   return Owned<T>(out);
 }
 
-// text([&](dllm_buffer* out, dllm_error* err) { return dllm_model_config(model, out, err); })
+// Calls a C function that fills a buffer, and returns its content.
+//   text([&](dllm_buffer* out, dllm_error* err) { return dllm_model_config(model, out, err); });
 template <class F> std::string text(F&& f) {
   const Owned<dllm_buffer> buffer(dllm_buffer_new());
   call([&](dllm_error* err) { return f(buffer.get(), err); });
@@ -161,15 +169,21 @@ template <class F> std::string text(F&& f) {
           static_cast<std::size_t>(dllm_buffer_size(buffer.get()))};
 }
 
-// number<int64_t>([&](int64_t* out, dllm_error* err) { return dllm_model_i64(model, key, out, err); })
+// Calls a C function that writes a number, and returns the number.
+//   number<int64_t>([&](int64_t* out, dllm_error* err) {
+//     return dllm_model_i64(model, key, out, err);
+//   });
 template <class T, class F> T number(F&& f) {
   T value{};
   call([&](dllm_error* err) { return f(&value, err); });
   return value;
 }
 
-// array<int32_t>([&](int32_t* dst, int64_t room, int64_t* count, dllm_error* err) { return dllm_x_ids(...); })
-// `room`: the size of the first try. The count may grow between two calls, so it tries until the array fits.
+// Calls a C function that copies an array, and returns the array. `room` is the size of the first
+// try. The count may grow between two calls, so the function tries until the array fits.
+//   array<int32_t>([&](int32_t* dst, int64_t room, int64_t* count, dllm_error* err) {
+//     return dllm_x_ids(...);
+//   });
 template <class T, class F> std::vector<T> array(F&& f, std::size_t room = 0) {
   std::vector<T> values(room);
   for (;;) {
@@ -185,7 +199,8 @@ template <class T, class F> std::vector<T> array(F&& f, std::size_t room = 0) {
   }
 }
 
-// Texts of the C functions end with a 0 byte; a path or name with one inside would be cut in silence.
+// Returns the text with a 0 byte at its end, as the C functions need it. Fails for a text with a 0
+// byte inside, which a C function would cut without an error.
 inline std::string zero_ended(std::string_view text) {
   if (text.find('\0') != std::string_view::npos)
     raise(Error(DLLM_INVALID_ARGUMENT, "a name or path holds a byte 0"));
@@ -205,12 +220,12 @@ public:
   Task() : Handle(dllm_task_new()) {}
   void cancel() const noexcept { dllm_task_cancel(get()); }
   bool is_cancelled() const noexcept { return dllm_task_is_cancelled(get()) != 0; }
-  // Counted from now; a negative number takes the deadline away.
+  // Sets a deadline that counts from now. A negative number removes the deadline.
   void set_deadline(int64_t milliseconds) const noexcept {
     dllm_task_set_deadline(get(), milliseconds);
   }
   struct Progress {
-    int64_t done = 0, total = 0; // total 0: not known yet
+    int64_t done = 0, total = 0; // a total of 0 is not known yet
   };
   Progress progress() const noexcept {
     Progress progress;

@@ -1,6 +1,6 @@
 #ifndef DLLM_CPP_LIBRARY_HPP
 #define DLLM_CPP_LIBRARY_HPP
-// Version, log, names, plugins, and the runner of Lua scripts.
+// Functions for version, log, names and plugins, and the class that runs Lua scripts.
 #include "dllm/cpp/decode.hpp"
 #include "dllm/cpp/train.hpp"
 
@@ -13,9 +13,10 @@ inline int32_t abi_version() noexcept {
 inline std::string_view version() noexcept {
   return dllm_version();
 }
+// Returns how the library was built, as JSON.
 inline std::string_view build_info() noexcept {
   return dllm_build_info();
-} // JSON
+}
 inline bool has_feature(std::string_view name) {
   return dllm_has_feature(zero_ended(name).c_str()) != 0;
 }
@@ -23,11 +24,12 @@ inline std::string_view status_name(dllm_status status) noexcept {
   return dllm_status_name(status);
 }
 
-// DLLM_LOG_... and DLLM_SINK_...
+// Sets the lowest level that is logged (DLLM_LOG_...) and the sink of lines (DLLM_SINK_...).
 inline void log_config(int32_t min_level, int32_t sink) noexcept {
   dllm_log_config(min_level, sink);
 }
-// Lines go to fn instead, from any thread, one at a time; NULL: they are dropped. fn must not throw.
+// Sends lines to fn in place of the sink, from any thread, one at a time. With NULL lines are
+// dropped. fn must not throw.
 inline void log_hook(int32_t min_level, dllm_log_fn fn, void* user_data = nullptr) noexcept {
   dllm_log_hook(min_level, fn, user_data);
 }
@@ -35,7 +37,7 @@ struct LogLine {
   int32_t level = 0;
   std::string text;
 };
-// The oldest line of the queue; nothing when it is empty.
+// Removes and returns the oldest line of the queue. Returns nothing when the queue is empty.
 inline std::optional<LogLine> log_next() {
   LogLine line;
   bool found = false;
@@ -46,7 +48,8 @@ inline std::optional<LogLine> log_next() {
   return found ? std::optional<LogLine>(std::move(line)) : std::nullopt;
 }
 
-// engine, family, objective, options, policy, schedule or sink.
+// Returns the registered names of a kind: engine, family, objective, optimizer, options, policy,
+// schedule or sink.
 inline std::vector<std::string> registry(std::string_view kind) {
   const std::string table = zero_ended(kind);
   std::vector<std::string> names;
@@ -55,7 +58,7 @@ inline std::vector<std::string> registry(std::string_view kind) {
   return names;
 }
 
-// The PJRT plugins that are found, and the description of one, as JSON.
+// Both return JSON: the PJRT plugins that are found, and the description of one plugin.
 inline std::string plugins() {
   return text([](dllm_buffer* out, dllm_error* err) { return dllm_plugin_list(out, err); });
 }
@@ -65,7 +68,7 @@ inline std::string describe_plugin(std::string_view plugin) {
   });
 }
 
-// The noun of a handle type, for Lua's set_object.
+// Each returns the noun of a handle type, for Lua::set_object.
 inline const char* noun_of(const dllm_buffer*) noexcept {
   return "buffer";
 }
@@ -115,7 +118,7 @@ inline const char* noun_of(const dllm_checkpoint*) noexcept {
   return "checkpoint";
 }
 
-// A runner with its own Lua state. The values that scripts return are a JSON array.
+// Runs scripts in its own Lua state. The values of a script are returned as a JSON array.
 class Lua : public Handle<dllm_lua> {
 public:
   using Handle::Handle;
@@ -130,7 +133,7 @@ public:
                                err);
     });
   }
-  // Lua keeps its own reference.
+  // Sets a global to an object. Lua keeps its own reference.
   template <class T> void set_object(std::string_view name, const Handle<T>& object) {
     call([&](dllm_error* err) {
       return dllm_lua_set_object(get(), zero_ended(name).c_str(), noun_of(object.get()),

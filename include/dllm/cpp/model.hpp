@@ -1,6 +1,6 @@
 #ifndef DLLM_CPP_MODEL_HPP
 #define DLLM_CPP_MODEL_HPP
-// Engines and models.
+// The classes for engines and models.
 #include "dllm/cpp/data.hpp"
 #include "dllm/cpp/options.hpp"
 #include "dllm/cpp/text.hpp"
@@ -10,13 +10,14 @@
 namespace dllm {
 inline namespace api {
 
-// Hooks of the host program; for an empty member the engine uses its own. They run on any thread, several at the same
-// time, and must not throw: an allocation that throws counts as failed, a job that throws ends its call with
-// DLLM_INTERNAL. The host must outlive the engine and all objects that use it.
+// The hooks of a host program. For an empty member the engine uses its own memory or threads. Hooks
+// run on any thread, several at the same time, and must not throw. An allocation that throws counts
+// as failed, and a job that throws ends its call with DLLM_INTERNAL. The host must outlive the
+// engine and all objects that use it.
 struct Host {
   std::function<void*(int64_t size, int64_t alignment)> allocate;
   std::function<void(void* memory, int64_t size)> deallocate;
-  // Calls chunk(index) once for every index of 0 to count - 1 and returns after all.
+  // Calls chunk(index) once for every index of 0 to count - 1 and returns after all calls.
   std::function<void(int64_t count, const std::function<void(int64_t index)>& chunk)> parallel;
 
   static void* on_allocate(int64_t size, int64_t alignment, void* host) noexcept {
@@ -46,7 +47,7 @@ private:
   }
 };
 
-// Devices and threads that compute.
+// The devices and threads that compute.
 class Engine : public Handle<dllm_engine> {
 public:
   using Handle::Handle;
@@ -56,7 +57,7 @@ public:
               [&](dllm_engine** out, dllm_error* err) { return dllm_engine_new(opts, out, err); });
         })) {}
 
-  // With memory and threads of the host.
+  // Makes an engine of kind cpu with memory and threads of the host.
   explicit Engine(Host& host, const Settings& settings = {})
       : Handle(settings.with("engine", [&](const dllm_options* opts) {
           return make<dllm_engine>([&](dllm_engine** out, dllm_error* err) {
@@ -87,7 +88,7 @@ public:
       return dllm_engine_set_i64(get(), zero_ended(key).c_str(), value, err);
     });
   }
-  // What a job on the model at `path` needs, as JSON.
+  // Returns the estimate of what a job on the model at `path` needs, as JSON.
   std::string plan(std::string_view path, const Settings& settings = {},
                    const Task* task = nullptr) const {
     return settings.with("plan", [&](const dllm_options* opts) {
@@ -102,11 +103,11 @@ public:
   }
 };
 
-// A config and named parameters.
+// A model has a config and named parameters.
 class Model : public Handle<dllm_model> {
 public:
   using Handle::Handle;
-  // From a folder, a .gguf file, a checkpoint or a run.
+  // Loads a model from a folder, a .gguf file, a checkpoint or a run.
   static Model load(const Engine& engine, std::string_view path, const Settings& settings = {},
                     const Task* task = nullptr) {
     return from(settings, [&](const dllm_options* opts, dllm_model** out, dllm_error* err) {
@@ -120,7 +121,7 @@ public:
       return dllm_model_load_source(engine.get(), source.get(), opts, handle_of(task), out, err);
     });
   }
-  // With new weights, from the text of a config.json.
+  // Makes a model with random weights from the text of a config.json.
   static Model from_config(const Engine& engine, std::string_view config_json,
                            const Settings& settings = {}, const Task* task = nullptr) {
     return from(settings, [&](const dllm_options* opts, dllm_model** out, dllm_error* err) {
@@ -128,7 +129,7 @@ public:
                             handle_of(task), out, err);
     });
   }
-  // Another file or folder with the weights in another format; returns the report, JSON.
+  // Writes a file or folder with the weights in another format. Returns the report as JSON.
   static std::string quantize(std::string_view path, std::string_view target,
                               const Settings& settings = {}, const Task* task = nullptr) {
     std::string report;
@@ -162,12 +163,12 @@ public:
       return dllm_model_i64(get(), zero_ended(key).c_str(), out, err);
     });
   }
-  // The numbers of i64() by name.
+  // These return numbers of i64() by name. params() counts the elements of all parameters.
   int64_t vocab() const { return i64("vocab"); }
   int64_t hidden() const { return i64("hidden"); }
   int64_t layers() const { return i64("layers"); }
   int64_t max_length() const { return i64("max_length"); }
-  int64_t params() const { return i64("params"); } // elements of all parameters
+  int64_t params() const { return i64("params"); }
   int64_t bytes() const { return i64("bytes"); }
   int32_t mask_id() const { return static_cast<int32_t>(i64("mask_id")); }
   int64_t version() const noexcept { return dllm_model_version(get()); }

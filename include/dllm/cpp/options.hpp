@@ -1,6 +1,6 @@
 #ifndef DLLM_CPP_OPTIONS_HPP
 #define DLLM_CPP_OPTIONS_HPP
-// Options of a kind, and short forms of them as arguments.
+// The class for options of a kind, and short forms of options as arguments.
 #include "dllm/cpp/handle.hpp"
 
 #include <charconv>
@@ -11,7 +11,7 @@
 namespace dllm {
 inline namespace api {
 
-// The value of one key: a yes or no, a number, a text, or a list of numbers.
+// The value of one key: a yes or no, a number, a text, or a list of numbers or texts.
 class Value {
 public:
   Value(bool value) : content_(static_cast<int64_t>(value)) {}
@@ -20,7 +20,7 @@ public:
   Value(const char* value) : content_(std::string(value)) {}
   Value(std::string_view value) : content_(std::string(value)) {}
   Value(std::string value) : content_(std::move(value)) {}
-  // A list, as the keys "stop" and "outputs" take.
+  // Lists are for keys such as "stop" and "outputs".
   template <std::integral T> Value(std::span<const T> list) : content_(List{numbers(list)}) {}
   template <std::integral T> Value(const std::vector<T>& list) : Value(std::span<const T>(list)) {}
   Value(const std::vector<std::string>& list) : content_(List{texts(list)}) {}
@@ -38,7 +38,7 @@ public:
     }
   }
 
-  // A JSON string.
+  // Returns the text as a JSON string.
   static std::string quoted(std::string_view text) {
     static constexpr char digits[] = "0123456789abcdef";
     std::string out = "\"";
@@ -73,7 +73,7 @@ private:
   std::variant<int64_t, double, std::string, List> content_;
 };
 
-// {"steps", 64}
+// A key and its value, such as {"steps", 64}.
 struct Setting {
   std::string key;
   Value value;
@@ -99,7 +99,7 @@ public:
     });
     return *this;
   }
-  // All keys of a JSON object; when one is wrong, none is set.
+  // Sets all keys of a JSON object. When one key is wrong, none is set.
   Options& set_json(std::string_view json) {
     const std::string text(json);
     call([&](dllm_error* err) {
@@ -107,12 +107,12 @@ public:
     });
     return *this;
   }
-  // The effective values of every key, defaults included.
+  // Returns the effective values of every key, defaults included, as JSON.
   std::string to_json() const {
     return text(
         [&](dllm_buffer* out, dllm_error* err) { return dllm_options_to_json(get(), out, err); });
   }
-  // The keys of a kind with type, default, range, choices and a sentence, as JSON.
+  // Returns the keys of a kind with type, default, range, choices and a sentence, as JSON.
   static std::string schema(std::string_view kind) {
     return text([&](dllm_buffer* out, dllm_error* err) {
       return dllm_options_schema(zero_ended(kind).c_str(), out, err);
@@ -120,7 +120,8 @@ public:
   }
 };
 
-// The options argument of calls: nothing, {{"steps", 64}, ...}, a JSON text, or an Options object, which is not copied.
+// The options argument of calls. It takes nothing, {{"steps", 64}, ...}, a JSON text, or an Options
+// object. The Options object is not copied.
 class Settings {
 public:
   Settings() = default;
@@ -130,7 +131,7 @@ public:
   Settings(const std::string& json) : given_(json) {}
   Settings(const Options& options) : given_(handle_of(&options)) {}
 
-  // Calls f with the handle; NULL when nothing was given.
+  // Calls f with the handle of the options, or with NULL when nothing was given.
   template <class F> decltype(auto) with(std::string_view kind, F&& f) const {
     if (const auto* borrowed = std::get_if<dllm_options*>(&given_))
       return f(static_cast<const dllm_options*>(*borrowed));

@@ -1,6 +1,6 @@
 #ifndef DLLM_CPP_TEXT_HPP
 #define DLLM_CPP_TEXT_HPP
-// Tokenizers, datasets and loaders.
+// The classes for tokenizers, datasets and loaders.
 #include "dllm/cpp/data.hpp"
 #include "dllm/cpp/options.hpp"
 
@@ -9,16 +9,16 @@ inline namespace api {
 
 class Tokenizer;
 
-// Documents; raw text when it was made without a tokenizer.
+// A dataset holds documents as ids. A dataset made without a tokenizer holds raw text.
 class Dataset : public Handle<dllm_dataset> {
 public:
   using Handle::Handle;
-  // Empty, to be filled with add().
+  // Makes an empty dataset, which add() fills.
   explicit Dataset(const Tokenizer* tokenizer = nullptr, const Settings& settings = {});
-  // A file, or all files of a folder.
+  // Opens a file, all files of a folder, or a mixture of such parts.
   static Dataset open(std::string_view path, const Tokenizer* tokenizer = nullptr,
                       const Settings& settings = {}, const Task* task = nullptr);
-  // One document as a JSON object: {"text"}, {"prompt", "response"}, {"messages"} or {"ids"}.
+  // Adds a document as a JSON object: {"text"}, {"prompt", "response"}, {"messages"} or {"ids"}.
   Dataset& add(std::string_view json) {
     call([&](dllm_error* err) {
       return dllm_dataset_add(get(), json.data(), size_of(json.size()), err);
@@ -69,7 +69,7 @@ public:
   }
 
   int64_t size() const noexcept { return dllm_tokenizer_size(get()); }
-  // Of a token's text, or of "mask" "bos" "eos" "pad".
+  // Returns the id of a token by its text, or by "mask" "bos" "eos" "pad".
   int32_t id(std::string_view name) const {
     return number<int32_t>([&](int32_t* out, dllm_error* err) {
       return dllm_tokenizer_id(get(), zero_ended(name).c_str(), out, err);
@@ -83,7 +83,7 @@ public:
         },
         words.size() / 2 + 8);
   }
-  // For long texts: the task can cancel it.
+  // Converts a long text to ids; the task can cancel the call.
   std::vector<int32_t> encode(std::string_view words, const Task& task) const {
     const Batch batch(make<dllm_batch>([&](dllm_batch** out, dllm_error* err) {
       return dllm_tokenizer_encode_task(get(), words.data(), size_of(words.size()), task.get(), out,
@@ -96,10 +96,11 @@ public:
       return dllm_tokenizer_decode(get(), ids.data(), size_of(ids.size()), out, err);
     });
   }
-  // As many ids as make whole characters; keep the rest for the next call.
+  // The text of the ids at the front that give whole characters. Keep the other ids for the next
+  // call.
   struct Streamed {
     std::string text;
-    std::size_t used = 0; // ids
+    std::size_t used = 0; // ids whose text is in `text`
   };
   Streamed decode_stream(std::span<const int32_t> ids) const {
     int64_t used = 0;
@@ -108,7 +109,7 @@ public:
     });
     return {std::move(whole), static_cast<std::size_t>(used)};
   }
-  // A conversation rendered by a chat template: "ids" and "keep".
+  // Renders a conversation with a chat template. Returns the arrays "ids" and "keep".
   Batch chat(std::string_view messages_json, const Settings& settings = {},
              const Task* task = nullptr) const {
     return settings.with("chat", [&](const dllm_options* opts) {
@@ -148,7 +149,7 @@ inline Dataset Dataset::open(std::string_view path, const Tokenizer* tokenizer,
   });
 }
 
-// Batches of a dataset, in a reproducible order.
+// A loader returns batches of a dataset in a reproducible order.
 class Loader : public Handle<dllm_loader> {
 public:
   using Handle::Handle;
@@ -158,7 +159,7 @@ public:
             return dllm_loader_new(data.get(), opts, out, err);
           });
         })) {}
-  // Nothing at the end of the data.
+  // Returns the next batch, or nothing at the end of the data.
   std::optional<Batch> next() {
     dllm_batch* out = nullptr;
     call([&](dllm_error* err) {

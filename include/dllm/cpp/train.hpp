@@ -1,13 +1,13 @@
 #ifndef DLLM_CPP_TRAIN_HPP
 #define DLLM_CPP_TRAIN_HPP
-// Schedules, objectives, trainers and checkpoints.
+// The classes for schedules, objectives, trainers and checkpoints.
 #include "dllm/cpp/event.hpp"
 #include "dllm/cpp/model.hpp"
 
 namespace dllm {
 inline namespace api {
 
-// How much is kept at time t, and the weight of the loss.
+// A noise schedule: the probability that a token is kept at time t, and the weight of the loss.
 class Schedule : public Handle<dllm_schedule> {
 public:
   using Handle::Handle;
@@ -17,7 +17,7 @@ public:
             return dllm_schedule_new(zero_ended(name).c_str(), opts, out, err);
           });
         })) {}
-  // From a table of points; empty dalpha and weight are derived.
+  // Makes a schedule from a table of points. Empty dalpha and weight are derived.
   static Schedule table(std::span<const double> t, std::span<const double> alpha,
                         std::span<const double> dalpha = {}, std::span<const double> weight = {}) {
     const auto fits = [&](std::span<const double> values) {
@@ -47,7 +47,7 @@ public:
   }
 };
 
-// How a batch is corrupted, and how the loss is computed. Options are of kind "objective:<name>".
+// An objective corrupts a batch and computes the loss. Its options are of kind "objective:<name>".
 class Objective : public Handle<dllm_objective> {
 public:
   using Handle::Handle;
@@ -59,7 +59,7 @@ public:
                                       err);
           });
         })) {}
-  // Draws the noise of a step. Without a model the options need the mask id.
+  // Draws the noise of a step. Without a model the mask id must be in the options.
   Batch prepare(const Model* model, const Batch& batch, int64_t seed, int64_t step) const {
     return Batch(make<dllm_batch>([&](dllm_batch** out, dllm_error* err) {
       return dllm_objective_prepare(get(), handle_of(model), batch.get(), seed, step, out, err);
@@ -70,7 +70,7 @@ public:
       return dllm_objective_loss(get(), model.get(), batch.get(), seed, handle_of(task), out, err);
     });
   }
-  // Arrays "sums" and "counts" of every row.
+  // Returns the arrays "sums" and "counts", with one number per row.
   Batch row_losses(const Model& model, const Batch& batch, int64_t seed,
                    const Task* task = nullptr) {
     return Batch(make<dllm_batch>([&](dllm_batch** out, dllm_error* err) {
@@ -90,13 +90,13 @@ public:
           });
         })) {}
 
-  // One step; returns the loss before the update, in nats.
+  // Runs one step. Returns the loss before the update, in nats.
   double step(const Batch& batch, const Task* task = nullptr) {
     return number<double>([&](double* out, dllm_error* err) {
       return dllm_trainer_step(get(), batch.get(), handle_of(task), out, err);
     });
   }
-  // As step, without waiting for the result when the engine can run it in the background.
+  // Runs one step. Does not wait for the result on an engine that can run it in the background.
   void start_step(const Batch& batch, const Task* task = nullptr) {
     call([&](dllm_error* err) {
       return dllm_trainer_step(get(), batch.get(), handle_of(task), nullptr, err);
@@ -120,7 +120,7 @@ public:
       return dllm_trainer_run(get(), loader.get(), steps, nullptr, nullptr, handle_of(task), err);
     });
   }
-  // Calls f with every event. f returns nothing or a Next; what it throws is rethrown.
+  // Runs and calls f with every event. f returns nothing or a Next. An exception of f is rethrown.
   template <std::invocable<const Event&> F>
   void run(const Loader& loader, int64_t steps, F&& f, const Task* task = nullptr) {
     call_with(f, [&](dllm_event_fn fn, void* data, dllm_error* err) {
@@ -146,7 +146,7 @@ public:
       return dllm_trainer_set_f64(get(), zero_ended(key).c_str(), value, err);
     });
   }
-  // "jsonl" to a file, or "console".
+  // Adds a sink of kind "jsonl", which writes to the file `target`, or of kind "console".
   void add_sink(std::string_view kind, std::string_view target = {},
                 const Settings& settings = {}) {
     settings.with("sink", [&](const dllm_options* opts) {
@@ -157,14 +157,14 @@ public:
       });
     });
   }
-  // "live" or "ema".
+  // Returns the trained model ("live") or a copy of its moving average ("ema").
   Model model(std::string_view role = "live") const {
     return Model(make<dllm_model>([&](dllm_model** out, dllm_error* err) {
       return dllm_trainer_model(get(), zero_ended(role).c_str(), out, err);
     }));
   }
 
-  // Saves all that is needed to resume a run bit for bit; returns the new folder.
+  // Saves everything needed to resume a run bit for bit. Returns the new folder.
   std::string save(std::string_view root, const Loader* loader = nullptr,
                    const Settings& settings = {}, const Task* task = nullptr) {
     return settings.with("checkpoint", [&](const dllm_options* opts) {
@@ -182,7 +182,7 @@ public:
   }
 };
 
-// Weights on disk, opened for reading.
+// Weights on disk that are opened for reading.
 class Checkpoint : public Handle<dllm_checkpoint> {
 public:
   using Handle::Handle;
@@ -190,7 +190,7 @@ public:
       : Handle(make<dllm_checkpoint>([&](dllm_checkpoint** out, dllm_error* err) {
           return dllm_checkpoint_open_task(zero_ended(path).c_str(), handle_of(task), out, err);
         })) {}
-  // The highest committed checkpoint of a run; nothing when there is none.
+  // Returns the highest committed checkpoint of a run, or nothing when the run has none.
   static std::optional<std::string> latest(std::string_view root, const Task* task = nullptr) {
     bool found = true;
     std::string folder = text([&](dllm_buffer* out, dllm_error* err) {

@@ -171,7 +171,7 @@ functions! {
     /// Returns the number of bytes, without the 0 byte at the end.
     #[threads(Any)]
     fn dllm_buffer_size(buf: *const dllm_buffer) -> i64;
-    /// Saves everything needed to resume a run bit for bit: weights, optimizer state, gradient sums, data position, options.
+    /// Saves everything needed to resume a run bit for bit.
     #[threads(Callback)]
     fn dllm_checkpoint_save(
         trainer: *mut dllm_trainer,
@@ -198,7 +198,7 @@ functions! {
         out_dir: *mut dllm_buffer,
         err: *mut dllm_error,
     ) -> dllm_status;
-    /// Finds the highest committed checkpoint with a task that can cancel it; else as dllm_checkpoint_latest.
+    /// Finds the highest committed checkpoint; a task can cancel it. Else as dllm_checkpoint_latest.
     #[threads(Any)]
     fn dllm_checkpoint_latest_task(
         root: *const c_char,
@@ -213,7 +213,7 @@ functions! {
         out: *mut *mut dllm_checkpoint,
         err: *mut dllm_error,
     ) -> dllm_status;
-    /// Opens weights for reading with a task that can cancel it; else as dllm_checkpoint_open.
+    /// Opens weights for reading; a task can cancel it. Else as dllm_checkpoint_open.
     #[threads(Any)]
     fn dllm_checkpoint_open_task(
         path: *const c_char,
@@ -239,14 +239,14 @@ functions! {
         out: *mut *mut dllm_tensor,
         err: *mut dllm_error,
     ) -> dllm_status;
-    /// Reads every byte and compares sizes and checksums with COMMIT; without one, checks that all tensors lie inside their files.
+    /// Reads every byte and compares sizes and checksums with COMMIT.
     #[threads(Any)]
     fn dllm_checkpoint_verify(
         ckpt: *const dllm_checkpoint,
         task: *mut dllm_task,
         err: *mut dllm_error,
     ) -> dllm_status;
-    /// Reads every byte of a checkpoint folder and writes what is wrong with each file, where dllm_checkpoint_verify stops at the first one. A JSON object: step, files (path, size and crc32 as COMMIT has them, fault: a text, "" for a whole file), unlisted (files that COMMIT does not name).
+    /// Reads every byte of a checkpoint folder and writes the faults of each file as a JSON object.
     #[threads(Any)]
     fn dllm_checkpoint_check(
         dir: *const c_char,
@@ -286,7 +286,7 @@ functions! {
     /// Returns the number of documents.
     #[threads(Any)]
     fn dllm_dataset_size(data: *const dllm_dataset) -> i64;
-    /// Saves the ids as a token file: batches read their ids from it, so it may be larger than memory.
+    /// Saves the ids as a token file.
     #[threads(Any)]
     fn dllm_dataset_save(
         data: *const dllm_dataset,
@@ -361,7 +361,7 @@ functions! {
         task: *mut dllm_task,
         err: *mut dllm_error,
     ) -> dllm_status;
-    /// Copies the canvas of a slot: prompt and answer, the mask id where a position is open. Under policy "editflow" its length changes from step to step.
+    /// Copies the canvas of a slot: prompt and answer, with the mask id at open positions.
     #[threads(Any)]
     fn dllm_decoder_ids(
         decoder: *const dllm_decoder,
@@ -381,7 +381,7 @@ functions! {
         out_count: *mut i64,
         err: *mut dllm_error,
     ) -> dllm_status;
-    /// Copies the probability each token had when its position was last predicted; 1 at fixed positions, 0 at positions that were never predicted.
+    /// Copies the probability that each token had when its position was last predicted.
     #[threads(Any)]
     fn dllm_decoder_confidence(
         decoder: *const dllm_decoder,
@@ -415,14 +415,14 @@ functions! {
         out: *mut dllm_buffer,
         err: *mut dllm_error,
     ) -> dllm_status;
-    /// Runs the model for the next step of every active slot and decides nothing: the host reads dllmx_decoder_statistics and calls dllmx_decoder_commit for each slot. Calling it again before that changes nothing. Symbols that begin with dllmx_ may change between versions.
+    /// Runs the model for the next step of every active slot and decides nothing.
     #[threads(Owner)]
     fn dllmx_decoder_predict(
         decoder: *mut dllm_decoder,
         task: *mut dllm_task,
         err: *mut dllm_error,
     ) -> dllm_status;
-    /// Copies the predictions for the n positions that the policy needs in this step: positions, token, argmax i32 (n); probability (of token), max_probability, entropy (nats) f32 (n); top_ids i32 (n, top), top_probs f32 (n, top).
+    /// Copies the predictions for the n positions that the policy needs in this step.
     #[threads(Any)]
     fn dllmx_decoder_statistics(
         decoder: *const dllm_decoder,
@@ -430,7 +430,7 @@ functions! {
         out: *mut *mut dllm_batch,
         err: *mut dllm_error,
     ) -> dllm_status;
-    /// Decides positions of one slot and ends its step. Only positions of dllmx_decoder_statistics are allowed, with any token but the mask. With count 0 the step decides nothing.
+    /// Decides positions of one slot and ends its step.
     #[threads(Owner)]
     fn dllmx_decoder_commit(
         decoder: *mut dllm_decoder,
@@ -456,7 +456,7 @@ functions! {
     /// Returns the name of a device, such as "cpu:0".
     #[threads(Any)]
     fn dllm_engine_device_name(engine: *const dllm_engine, index: i64) -> *const c_char;
-    /// Writes a description of the engine as a JSON object: kind, devices, threads, thread_pool, simd, arithmetic, product_kernel (what multiplies in it), memory (used, peak, limit; of kind cpu also kept: freed blocks of runs that wait for the next run. They are not in "used"; with it they never exceed "peak" or "limit").
+    /// Writes a description of the engine as a JSON object.
     #[threads(Any)]
     fn dllm_engine_describe(
         engine: *const dllm_engine,
@@ -596,7 +596,7 @@ functions! {
     /// Releases a loader.
     #[threads(Any)]
     fn dllm_loader_release(loader: *mut dllm_loader);
-    /// Returns the next batch: ids (batch, length) i32, keep (batch, length) u8, rows (2) i64, and segments (batch, length) i32 when rows hold several documents.
+    /// Returns the next batch.
     #[threads(Owner)]
     fn dllm_loader_next(
         loader: *mut dllm_loader,
@@ -734,7 +734,7 @@ functions! {
         out: *mut dllm_buffer,
         err: *mut dllm_error,
     ) -> dllm_status;
-    /// Writes a description of the model as a JSON object: family, attention, shift, runs, bytes, end_tokens, generation, storage (per stack: name, shape, dtype, format, trainable, of quantized ones rounding_error).
+    /// Writes a description of the model as a JSON object.
     #[threads(Any)]
     fn dllm_model_describe(
         model: *const dllm_model,
@@ -758,7 +758,7 @@ functions! {
     /// Returns the name of a parameter, as in the Hugging Face checkpoint.
     #[threads(Any)]
     fn dllm_model_param_name(model: *const dllm_model, index: i64) -> *const c_char;
-    /// Copies one parameter, in f32 or the exact type it is stored in.
+    /// Copies one parameter, in f32 or in the exact type it is stored in.
     #[threads(Any)]
     fn dllm_model_param(
         model: *const dllm_model,
@@ -791,7 +791,7 @@ functions! {
         out: *mut *mut dllm_batch,
         err: *mut dllm_error,
     ) -> dllm_status;
-    /// Creates an objective by name: "mdlm", "llada_sft", "bd3lm", "dream", "dmax", "uniform", "editflow", "nano", "open_dllm", "diffusion_gemma", "grpo", "ar", "token_ce".
+    /// Creates an objective by name.
     #[threads(Any)]
     fn dllm_objective_new(
         name: *const c_char,
@@ -825,7 +825,7 @@ functions! {
         out_loss: *mut f64,
         err: *mut dllm_error,
     ) -> dllm_status;
-    /// Computes the loss of every row of a batch for itself: bounds with a standard error, scores of answers.
+    /// Computes the loss of every row of a batch separately: bounds with a standard error, scores of answers.
     #[threads(Owner)]
     fn dllm_objective_row_losses(
         objective: *mut dllm_objective,
@@ -1014,7 +1014,7 @@ functions! {
         out: *mut *mut dllm_tokenizer,
         err: *mut dllm_error,
     ) -> dllm_status;
-    /// Loads a tokenizer with a task that can cancel it; else as dllm_tokenizer_load.
+    /// Loads a tokenizer; a task can cancel it. Else as dllm_tokenizer_load.
     #[threads(Any)]
     fn dllm_tokenizer_load_task(
         path: *const c_char,
@@ -1072,7 +1072,7 @@ functions! {
         out_count: *mut i64,
         err: *mut dllm_error,
     ) -> dllm_status;
-    /// Converts a long text to ids with a task that can cancel it; else as dllm_tokenizer_encode.
+    /// Converts a long text to ids; a task can cancel it. Else as dllm_tokenizer_encode.
     #[threads(Any)]
     fn dllm_tokenizer_encode_task(
         tok: *const dllm_tokenizer,
@@ -1091,7 +1091,7 @@ functions! {
         out: *mut dllm_buffer,
         err: *mut dllm_error,
     ) -> dllm_status;
-    /// Converts as many ids to text as give whole characters; for text that is displayed while it is decoded.
+    /// Converts the ids at the front that give whole characters, for text that is displayed while it grows.
     #[threads(Any)]
     fn dllm_tokenizer_decode_stream(
         tok: *const dllm_tokenizer,
@@ -1111,7 +1111,7 @@ functions! {
         out: *mut *mut dllm_batch,
         err: *mut dllm_error,
     ) -> dllm_status;
-    /// Renders a long conversation with a task that can cancel it; else as dllm_tokenizer_chat.
+    /// Renders a conversation and converts it to ids; a task can cancel it. Else as dllm_tokenizer_chat.
     #[threads(Any)]
     fn dllm_tokenizer_chat_task(
         tok: *const dllm_tokenizer,
@@ -1122,7 +1122,7 @@ functions! {
         out: *mut *mut dllm_batch,
         err: *mut dllm_error,
     ) -> dllm_status;
-    /// Creates a trainer at step 0. The model's trained parameters become f32, and a model without a mask token gets one: no decoder of it may step meanwhile, and no save or param of the same model may run.
+    /// Creates a trainer at step 0.
     #[threads(Owner)]
     fn dllm_trainer_new(
         model: *mut dllm_model,
@@ -1131,7 +1131,7 @@ functions! {
         out: *mut *mut dllm_trainer,
         err: *mut dllm_error,
     ) -> dllm_status;
-    /// Releases a trainer; the model keeps its trained weights. Waits for a checkpoint that is being written in the background; its failure is logged when no call has returned it.
+    /// Releases a trainer; the model keeps its trained weights.
     #[threads(Any)]
     fn dllm_trainer_release(trainer: *mut dllm_trainer);
     /// Runs one optimizer step on one batch.
@@ -1151,7 +1151,7 @@ functions! {
         task: *mut dllm_task,
         err: *mut dllm_error,
     ) -> dllm_status;
-    /// Divides the summed gradients by the summed count, clips, updates the weights.
+    /// Divides the summed gradients by the summed count, clips them and updates the weights.
     #[threads(Owner)]
     fn dllm_trainer_apply(
         trainer: *mut dllm_trainer,
@@ -1159,7 +1159,7 @@ functions! {
         out_loss: *mut f64,
         err: *mut dllm_error,
     ) -> dllm_status;
-    /// Waits for all steps in flight and for a checkpoint that is written in the background; returns the first late failure.
+    /// Waits for all steps in flight and for a checkpoint in the background; returns the first failure.
     #[threads(Owner)]
     fn dllm_trainer_sync(trainer: *mut dllm_trainer, err: *mut dllm_error) -> dllm_status;
     /// Runs many steps with batches of a loader and sends an event for each.
@@ -1191,7 +1191,7 @@ functions! {
         out: *mut f64,
         err: *mut dllm_error,
     ) -> dllm_status;
-    /// Writes all metrics and their "units", the effective options, the optimizer's state arrays, and "recomputed", how many values of a layer the last step computed again to fit option memory, as a JSON object.
+    /// Writes a description of the trainer as a JSON object.
     #[threads(Any)]
     fn dllm_trainer_describe(
         trainer: *const dllm_trainer,
