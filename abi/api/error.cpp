@@ -14,7 +14,8 @@ dllm_status put(dllm_error* err, Code code, const char* message, const char* hin
   try {
     err->message = message;
     err->hint = hint;
-    // A message may quote a file or a template. Spaces replace control characters, so it is one line.
+    // A message may quote a file or a template. Spaces replace control characters, so it is one
+    // line.
     for (char& c : err->message) {
       if (static_cast<unsigned char>(c) < 0x20) c = ' ';
     }

@@ -1,4 +1,5 @@
-/* What one call costs in C: the smallest of many rounds, in nanoseconds. The programs in other languages do the same. */
+/* What one call costs in C: the smallest of many rounds, in nanoseconds.
+ * The programs in other languages do the same. */
 #define _POSIX_C_SOURCE 200809L
 #include <dllm/dllm.h>
 

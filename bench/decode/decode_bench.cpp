@@ -2,10 +2,13 @@
 //
 //   bench_decode context [--small] [--shape qwen2.5-0.5b] [--lengths 1024,2048] [--cache f32|bf16]
 //                                      one step of a block of 32 over a cache of 1k to 32k tokens
-//   bench_decode shapes  [--small]     compiling a pass; passes padded to a rung and exact (Qwen2.5-0.5B)
+//   bench_decode shapes  [--small]     compiling a pass; passes padded to a rung and exact
+//   (Qwen2.5-0.5B)
 //   bench_decode share   [--small]     what head and sampler cost of such a step
-//   bench_decode prefill [--small]     31 steps of 32 positions with one prompt of 2,000: one program, and grouped
-//   bench_decode arithmetic [--small]  a pass over a whole window and a step of 32, bf16 and int8 next to f32 (Qwen2.5-0.5B)
+//   bench_decode prefill [--small]     31 steps of 32 positions with one prompt of 2,000: one
+//   program, and grouped
+//   bench_decode arithmetic [--small]  a pass over a whole window and a step of 32, bf16 and int8
+//   next to f32 (Qwen2.5-0.5B)
 //   bench_decode spd     [...]         soft parallel decoding, see spd_bench.cpp
 //
 // Bound of a pass: 2 flops per weight and row, at the peak the engine measures.
@@ -31,7 +34,8 @@ std::vector<std::string> values_of(const std::vector<std::string>& words, const 
   return all;
 }
 
-// Bound: the flops at the peak, or the bytes of weights and cache at the bandwidth, whichever takes longer.
+// Bound: the flops at the peak, or the bytes of weights and cache at the bandwidth, whichever takes
+// longer.
 void context_cost(const std::string& shape, const std::vector<std::string>& words) {
   const auto model = make_model(shape, "f32", "f32", values_of(words, "--cache", "f32")[0]);
   const double peak = model->engine().peak_flops();
@@ -57,7 +61,8 @@ void context_cost(const std::string& shape, const std::vector<std::string>& word
   }
 }
 
-// What compiling a pass costs, and passes of windows between two rungs: padded to the rung, and exact, in turns.
+// What compiling a pass costs, and passes of windows between two rungs: padded to the rung, and
+// exact, in turns.
 void exact_shapes(const std::string& shape) {
   const auto model = make_model(shape);
   print_machine(static_cast<int>(model->engine().i64("threads")));

@@ -1,7 +1,7 @@
 // How far slices of decoding go over their budget, on shapes of known models with random weights:
 //   bench_slices [--shape 135m|0.5b] [--budget 4] [--threads 1] [--dtype f32] [--steps 8]
-// The canvas has 96 positions, 64 of them open, one block. A warm-up call comes first, as a loading screen has it.
-// LD_LIBRARY_PATH chooses another build of libdllm.so.
+// The canvas has 96 positions, 64 of them open, one block. A warm-up call comes first, as a loading
+// screen has it. LD_LIBRARY_PATH chooses another build of libdllm.so.
 
 #include "dllm/dllm.hpp"
 #include "step/peer.h"

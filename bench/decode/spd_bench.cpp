@@ -1,7 +1,8 @@
 // Soft parallel decoding with forced work: blocks of 32, 8 steps in each whatever the model says
 // (threshold 1 and confidence_stop 2 are never reached by random weights), prompt of 32 tokens.
 //
-//   bench_decode spd [--shape qwen3-0.6b|qwen2.5-0.5b|small] [--dtype f32|bf16|int8] [--arithmetic f32|bf16|int8] [--turns 1]
+//   bench_decode spd [--shape qwen3-0.6b|qwen2.5-0.5b|small] [--dtype f32|bf16|int8] [--arithmetic
+//   f32|bf16|int8] [--turns 1]
 //                    [--lengths 128,512,1024,2048] [--only kv_fast,fast,reference] [--peer]
 //
 // 128 new tokens are decoded in full, by a decoder. For more, one step of the block in the middle

@@ -1,10 +1,13 @@
 // Question: what share of the f32 peak does the packed product reach, per shape, row count and
-// weight type, next to oneDNN (when built with it) or Eigen? Everything is timed in one run, best of
-// many short repetitions.
+// weight type, next to oneDNN (when built with it) or Eigen? Everything is timed in one run, best
+// of many short repetitions.
 //   bench_gemm [threads] [--quick] [--avx2]    (--avx2: as on a chip without AVX-512)
-//   bench_gemm --blocks ...                    block formats next to f32, int8, and dequantizing before an f32 product
-//   bench_gemm --arithmetic ...                a table: f32, bf16, int8 and q8_0, each as a share of its peak and next to the peer
-// The engine's arrays lie in huge pages; for those of this program: GLIBC_TUNABLES=glibc.malloc.hugetlb=1 bench_gemm ...
+//   bench_gemm --blocks ...                    block formats next to f32, int8, and dequantizing
+//   before an f32 product
+//   bench_gemm --arithmetic ...                a table: f32, bf16, int8 and q8_0, each as a share
+//   of its peak and next to the peer
+// The engine's arrays lie in huge pages; for those of this program:
+// GLIBC_TUNABLES=glibc.malloc.hugetlb=1 bench_gemm ...
 
 #include "base/parallel.h"
 #include "cpu/gemm/dot.h"
@@ -117,7 +120,8 @@ dllm::cpu::Gemm product_of(const std::vector<float>& x, std::vector<float>& y, i
   return g;
 }
 
-// Products with one block format, next to f32, int8, and f32 panels that are made of the blocks for each product.
+// Products with one block format, next to f32, int8, and f32 panels that are made of the blocks for
+// each product.
 void measure_blocks(MatrixShape s, const dllm::WeightFormat& format, dllm::ThreadPool* pool,
                     bool quick) {
   const std::vector<float> w = numbers(s.n * s.k), scale(static_cast<size_t>(s.n), 0.01f);
@@ -218,8 +222,8 @@ struct PackedWeight {
   }
 };
 
-// One cell: our share of the peak, the peer's, and the ratio of the rates. Rounding our activations is part of our time; the
-// peer's are rounded before.
+// One cell: our share of the peak, the peer's, and the ratio of the rates. Rounding our activations
+// is part of our time; the peer's are rounded before.
 void print_cell(double flops, double peak, double ours, double theirs) {
   std::printf(" %.0f (%.0f %%)", flops / ours / 1e9, 100 * flops / ours / peak);
   if (theirs > 0) {

@@ -8,7 +8,8 @@
 
 class OtherGemm {
 public:
-  // dtype: of both operands, f32, bf16 or i8; they are converted here, so that a run is the product alone.
+  // dtype: of both operands, f32, bf16 or i8; they are converted here, so that a run is the product
+  // alone.
   OtherGemm(dllm::DType dtype, const float* x, const float* w, float* y, int64_t m, int64_t n,
             int64_t k, int threads);
   ~OtherGemm();

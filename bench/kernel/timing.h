@@ -28,7 +28,8 @@ inline double best_seconds(int threads, double budget, const std::function<void(
   return best;
 }
 
-// The same for several calls that take turns, so that what else runs on the machine slows all of them alike.
+// The same for several calls that take turns, so that what else runs on the machine slows all of
+// them alike.
 inline std::vector<double> best_seconds_of(int threads, double budget,
                                            const std::vector<std::function<void()>>& calls) {
   for (const auto& call : calls) call();

@@ -1,9 +1,12 @@
-// Question: how near are the gradients of a product with a trained weight to the same product with a frozen one? A frozen weight
-// is packed once; in a training step the weight is packed for dX, the activations for dW, and both round their operands.
+// Question: how near are the gradients of a product with a trained weight to the same product with
+// a frozen one? A frozen weight is packed once; in a training step the weight is packed for dX, the
+// activations for dW, and both round their operands.
 //   bench_training [threads] [--rows N] [--quick]
-//   bench_training --packing [threads]    what packing a weight takes: 12 of them in turns, as a step meets its layers
-// One line per shape and arithmetic: GFLOP/s of y = x w^T with frozen panels, of dX and of dW as a training step runs them, dX
-// and dW over the forward rate. The head's gradients run in one operation with its loss: three products, over three times the forward rate.
+//   bench_training --packing [threads]    what packing a weight takes: 12 of them in turns, as a
+//   step meets its layers
+// One line per shape and arithmetic: GFLOP/s of y = x w^T with frozen panels, of dX and of dW as a
+// training step runs them, dX and dW over the forward rate. The head's gradients run in one
+// operation with its loss: three products, over three times the forward rate.
 
 #include "cpu/kernel.h"
 #include "cpu/memory.h"

@@ -1,6 +1,9 @@
-// Rows a second of a dataset in each form: opening it (with tokenization where it is text) and taking batches.
-//   bench_load [MEGABYTES [FILE.parquet]]     prints a table; files lie in the folder for temporary files and are removed
-// The last line is a loop of Python over the same JSON lines, which makes bytes of each text: a peer without arrays.
+// Rows a second of a dataset in each form: opening it (with tokenization where it is text) and
+// taking batches.
+//   bench_load [MEGABYTES [FILE.parquet]]     prints a table; files lie in the folder for temporary
+//   files and are removed
+// The last line is a loop of Python over the same JSON lines, which makes bytes of each text: a
+// peer without arrays.
 #include "../../tests/unit/text/byte_tokenizer.h"
 #include "../../tests/unit/text/gzip.h"
 #include "../../tests/unit/text/scratch.h"

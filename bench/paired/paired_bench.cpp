@@ -1,7 +1,8 @@
 // Two builds of the library in one process, timed in turns: what a change costs to a percent.
 // bench_paired OLD/libdllm.so NEW/libdllm.so [turns] [threads]
-// Prints the medians of a forward pass, a training step and two kinds of decoding steps of a 44 M model, the median of the ratios
-// new / old of neighbouring turns with its quartiles, and the memory that each library allocated for its engine.
+// Prints the medians of a forward pass, a training step and two kinds of decoding steps of a 44 M
+// model, the median of the ratios new / old of neighbouring turns with its quartiles, and the
+// memory that each library allocated for its engine.
 
 #include "dllm/dllm.h"
 
@@ -54,7 +55,8 @@ private:
 #define CALL(name, ...)                                                                            \
   library_.check(library_.function(name, #name)(__VA_ARGS__, library_.error()), #name)
 
-// The same model, batch, trainer and decoders in one of the libraries. Everything lives until the process ends.
+// The same model, batch, trainer and decoders in one of the libraries. Everything lives until the
+// process ends.
 class Subject {
 public:
   Subject(const char* path, int64_t threads) : library_(path) {

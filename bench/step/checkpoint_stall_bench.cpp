@@ -1,5 +1,6 @@
-// bench_checkpoint_stall FOLDER [saves] [threads]: how long training stands still for a checkpoint of 100 M parameters, in
-// both ways of saving, and what the next step takes. FOLDER gets the checkpoints.
+// bench_checkpoint_stall FOLDER [saves] [threads]: how long training stands still for a checkpoint
+// of 100 M parameters, in both ways of saving, and what the next step takes. FOLDER gets the
+// checkpoints.
 
 #include "base/files.h"
 #include "cpu/engine.h"
@@ -50,8 +51,7 @@ void measure_held(train::Trainer& trainer, const bench::TrainingSizes& sizes) {
   const double alone = seconds_of(step);
   model::WriterShares shares(1);
   const auto mode = model::SnapshotMode::keep_shared;
-  const model::ModelSnapshot model(*runner.model(), model::kBasePart, mode, shares,
-                                   nullptr);
+  const model::ModelSnapshot model(*runner.model(), model::kBasePart, mode, shares, nullptr);
   const train::StateSnapshot state = train::snapshot_state(runner, mode, shares, nullptr);
   std::printf("held        a step before %.3f s, the next %.3f s\n", alone, seconds_of(step));
 }

@@ -1,6 +1,7 @@
-// bench_train_step [quickstart|gpt2|all] [turns] [threads] [batch] [length] [f32|bf16] [memory]: one masked-diffusion
-// training step (forward, backward, AdamW) of two shapes, in turns with the same step in PyTorch where that is installed (bf16:
-// autocast). memory: bytes, the trainer's option. Prints tokens/s, the share of the measured f32 peak, and the ratio.
+// bench_train_step [quickstart|gpt2|all] [turns] [threads] [batch] [length] [f32|bf16] [memory]:
+// one masked-diffusion training step (forward, backward, AdamW) of two shapes, in turns with the
+// same step in PyTorch where that is installed (bf16: autocast). memory: bytes, the trainer's
+// option. Prints tokens/s, the share of the measured f32 peak, and the ratio.
 
 #include "base/parallel.h"
 #include "cpu/engine.h"

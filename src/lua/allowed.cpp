@@ -97,7 +97,8 @@ constexpr Row kPlain[] = {
     {"tokenizer_train", "pre_tokenizer normalizer bos eos pad mask special_tokens"},
     {"trainer", "schedule optimizer muon_scale decay nonfinite groups freeze activations compat"}};
 
-constexpr Row kPaths[] = {{"dataset", "token_file"}, {"loader", "arrays"}, {"model", "adapter"}, {"trainer", "root"}};
+constexpr Row kPaths[] = {
+    {"dataset", "token_file"}, {"loader", "arrays"}, {"model", "adapter"}, {"trainer", "root"}};
 
 } // namespace
 

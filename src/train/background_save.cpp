@@ -1,7 +1,7 @@
+#include "train/background_save.h"
 #include "base/error.h"
 #include "base/forked_thread.h"
 #include "base/log.h"
-#include "train/background_save.h"
 
 #include <unistd.h>
 

@@ -3,8 +3,8 @@
 #include "ckpt/checkpoint_folder.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_save.h"
-#include "train/trainer_state.h"
 #include "train/step_metrics.h"
+#include "train/trainer_state.h"
 
 #include <algorithm>
 #include <chrono>
@@ -305,15 +305,15 @@ private:
   int64_t steps_;
   const EventFn& fn_;
   Task* task_;
-  Task* step_task_; // of the work of a step; null: the step runs to its end
+  Task* step_task_;           // of the work of a step; null: the step runs to its end
   int64_t cancelled_by_ = -1; // the first process whose task was cancelled
   static constexpr int64_t kUnknown = int64_t{1} << 40;         // more steps than any run takes
   const double budget_ = 60 * runner_.options().f64("minutes"); // seconds
   Clock::time_point start_ = Clock::now();
   const int64_t begin_ = runner_.counters().step;
   int64_t save_every_ = 0, sync_every_ = 0; // steps; 0: never
-  int64_t done_ = 0; // started steps
-  int64_t read_ = 0; // steps that were read and whose events were sent
+  int64_t done_ = 0;                        // started steps
+  int64_t read_ = 0;                        // steps that were read and whose events were sent
   int64_t saved_step_ = -1;
   std::optional<SaveStart> save_; // a save whose event was not sent yet
   bool stopped_ = false;

@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "base/named_table.h"
-#include "train/trainer_state.h"
 #include "train/step_metrics.h"
+#include "train/trainer_state.h"
 
 #include <nlohmann/json.hpp>
 

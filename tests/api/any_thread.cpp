@@ -1,6 +1,6 @@
-// Every function with `Threads any`, from other threads, while a trainer steps and a decoder of the same model
-// steps. The list of functions is abi/manifest.json: one without a call here fails the test. Meant for
-// ThreadSanitizer; without it the answers are checked.
+// Every function with `Threads any`, from other threads, while a trainer steps and a decoder of the
+// same model steps. The list of functions is abi/manifest.json: one without a call here fails the
+// test. Meant for ThreadSanitizer; without it the answers are checked.
 
 #include "world.h"
 
@@ -588,7 +588,8 @@ void Caller::add_text() {
   };
 }
 
-// Names of the functions with the word any. The manifest has one member a line, the name before the word.
+// Names of the functions with the word any. The manifest has one member a line, the name before the
+// word.
 std::vector<std::string> functions_for_any_thread() {
   std::ifstream file(DLLM_MANIFEST);
   std::vector<std::string> found;

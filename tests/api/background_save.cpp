@@ -1,5 +1,6 @@
-// A checkpoint is written in the background while the trainer takes steps and another thread reads its figures: what is
-// on disk is what a save that waits has written, and the weights are those of a training without saves.
+// A checkpoint is written in the background while the trainer takes steps and another thread reads
+// its figures: what is on disk is what a save that waits has written, and the weights are those of
+// a training without saves.
 
 #include "world.h"
 

@@ -1,5 +1,6 @@
-// The C++ headers (dllm/dllm.hpp) as another program uses them: a tokenizer, a model, training and decoding
-// through owners; failures as exceptions and as results; callbacks that throw; objects destroyed in any order.
+// The C++ headers (dllm/dllm.hpp) as another program uses them: a tokenizer, a model, training and
+// decoding through owners; failures as exceptions and as results; callbacks that throw; objects
+// destroyed in any order.
 
 #include "check.h"
 
@@ -334,7 +335,8 @@ void test_lua(const Scene& scene) {
   CHECK(error_of([&] { lua.run_text("bad", "error('x')"); }).status() == DLLM_SCRIPT_FAILED);
 }
 
-// Many objects made, used and gone, with failures and exceptions among them: the heap does not grow.
+// Many objects made, used and gone, with failures and exceptions among them: the heap does not
+// grow.
 void test_growth(Scene& scene) {
   const auto life = [&](int number) {
     dllm::Decoder decoder(scene.model, {{"steps", 2}, {"gen_length", 4}, {"policy", "random"}});
@@ -360,7 +362,8 @@ void test_growth(Scene& scene) {
   CHECK(grown < 4096);
 }
 
-// malloc counts what its caches of freed pieces hold as used. Those caches are set once, when a process begins.
+// malloc counts what its caches of freed pieces hold as used. Those caches are set once, when a
+// process begins.
 void start_again_without_caches(char** argv) {
   if (std::getenv("GLIBC_TUNABLES") != nullptr) return;
   ::setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0:glibc.malloc.mxfast=0", 1);

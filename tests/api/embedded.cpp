@@ -1,5 +1,5 @@
-// What a program that embeds the library relies on: no thread is left after the last release, a model from memory is that of
-// its files, and the engine's limit of memory holds.
+// What a program that embeds the library relies on: no thread is left after the last release, a
+// model from memory is that of its files, and the engine's limit of memory holds.
 
 #include "check.h"
 
@@ -56,8 +56,8 @@ std::vector<int32_t> written(const dllm::Model& model) {
   return decoder.ids();
 }
 
-// Every part of the library that starts threads: the engine's pool, a loader that works ahead, a run that saves in the
-// background, a decoder that is released in the middle of a step.
+// Every part of the library that starts threads: the engine's pool, a loader that works ahead, a
+// run that saves in the background, a decoder that is released in the middle of a step.
 void test_threads(const fs::path& folder) {
   const int64_t before = threads_of_this_process();
   int64_t most = 0;
@@ -104,7 +104,8 @@ void test_memory_files(const fs::path& folder) {
   CHECK(dllm::Tokenizer::load(copied).encode("the cat") == parts.tokenizer.encode("the cat"));
 }
 
-// The same decoding under a limit that leaves a quarter above its peak, and under one without room for it.
+// The same decoding under a limit that leaves a quarter above its peak, and under one without room
+// for it.
 void test_memory_limit() {
   Parts parts;
   const std::vector<int32_t> wanted = written(parts.model);

@@ -1,5 +1,5 @@
-// Every kind of handle made, used and released, many times over: the heap does not grow, and the leak checker of the
-// address sanitizer finds nothing at the end.
+// Every kind of handle made, used and released, many times over: the heap does not grow, and the
+// leak checker of the address sanitizer finds nothing at the end.
 
 #include "world.h"
 
@@ -146,7 +146,8 @@ void one_life(const std::string& root) {
   close_world(&w);
 }
 
-// malloc counts what its caches of freed pieces hold as used. Those caches are set once, when a process begins.
+// malloc counts what its caches of freed pieces hold as used. Those caches are set once, when a
+// process begins.
 void start_again_without_caches(char** argv) {
   if (std::getenv("GLIBC_TUNABLES") != nullptr) return;
   ::setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0:glibc.malloc.mxfast=0", 1);

@@ -1,5 +1,5 @@
-// Files that are not what they should be, or change while they are in use: every call returns a status. Nothing
-// here ends the process, hangs, or touches a file that no save wrote.
+// Files that are not what they should be, or change while they are in use: every call returns a
+// status. Nothing here ends the process, hangs, or touches a file that no save wrote.
 #include "world.h"
 
 #include "../unit/ckpt/gguf_builder.h"

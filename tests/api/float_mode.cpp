@@ -1,4 +1,5 @@
-// The numbers are the same whatever mode of rounding the calling thread has set, and the thread has that mode afterwards.
+// The numbers are the same whatever mode of rounding the calling thread has set, and the thread has
+// that mode afterwards.
 
 #include "world.h"
 

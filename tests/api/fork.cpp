@@ -1,5 +1,5 @@
-// A process that used the library with two threads forks: child and parent go on with the objects they have, and get the
-// numbers of a process that never forked.
+// A process that used the library with two threads forks: child and parent go on with the objects
+// they have, and get the numbers of a process that never forked.
 
 #include "world.h"
 
@@ -79,7 +79,8 @@ std::vector<double> work_in_child(Objects& objects) {
   return numbers;
 }
 
-// A child that forks off while another thread trains: every call is refused in words, and nothing hangs.
+// A child that forks off while another thread trains: every call is refused in words, and nothing
+// hangs.
 int refused_in_child(const Objects& objects) {
   dllm_error* err = dllm_error_new();
   dllm_tensor* tensor = nullptr;

@@ -1,5 +1,5 @@
-// Hooks of a host: memory, threads, the log. What was allocated is freed with its size, results are those of an engine
-// without hooks, and a host that fails ends the call with an error.
+// Hooks of a host: memory, threads, the log. What was allocated is freed with its size, results are
+// those of an engine without hooks, and a host that fails ends the call with an error.
 
 #include "world.h"
 
@@ -181,7 +181,8 @@ struct Lines {
   int32_t level = 0;
 };
 
-// Something that logs: a checkpoint restored over a sink that cannot be cut, or the library's own warning of threads.
+// Something that logs: a checkpoint restored over a sink that cannot be cut, or the library's own
+// warning of threads.
 void test_log(const world& w) {
   Lines lines;
   const auto keep = [](int32_t level, const char* line, void* user_data) {

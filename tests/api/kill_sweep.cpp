@@ -1,6 +1,8 @@
-// `dllm train` killed with -9 at many moments and started again: no committed checkpoint is lost, and the end is the run
+// `dllm train` killed with -9 at many moments and started again: no committed checkpoint is lost,
+// and the end is the run
 // that was never killed, byte for byte.   kill_sweep DLLM KILLS
-// The moments are numbers of changes in the run's folder, as inotify counts them, spread over the whole run.
+// The moments are numbers of changes in the run's folder, as inotify counts them, spread over the
+// whole run.
 
 #include "world.h"
 
@@ -92,7 +94,8 @@ public:
       text << "line " << i << ": the cat sat on the mat and the dog sat on the log.\n";
   }
 
-  // Starts the program over run `name`; kills it at change `moment`, 0: never. Returns its wait status.
+  // Starts the program over run `name`; kills it at change `moment`, 0: never. Returns its wait
+  // status.
   int train(const std::string& name, int64_t moment, int64_t& changes, int64_t& committed) {
     const fs::path run = this->run(name);
     fs::create_directories(run);
@@ -180,7 +183,8 @@ bool verified(const fs::path& folder) {
   return good;
 }
 
-// "" when every checkpoint that was committed is there and whole: of those committed the newest kKept stay.
+// "" when every checkpoint that was committed is there and whole: of those committed the newest
+// kKept stay.
 std::string lost(const fs::path& run, int64_t committed) {
   int64_t newest = 0;
   for (const auto& entry : fs::directory_iterator(run)) {

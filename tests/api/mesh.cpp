@@ -1,5 +1,5 @@
-// Ranks of one process, through the C ABI: a mesh trains and decodes as one rank does, a cancel from another thread ends all
-// ranks, and readers look on meanwhile.
+// Ranks of one process, through the C ABI: a mesh trains and decodes as one rank does, a cancel
+// from another thread ends all ranks, and readers look on meanwhile.
 
 #include "world.h"
 

@@ -1,5 +1,6 @@
-// A decoder, a trainer, a loader and a Lua runner take one call at a time: a call on another thread while one is under way is
-// refused and changes nothing. Every function of the manifest with Threads owner on these kinds is tried.
+// A decoder, a trainer, a loader and a Lua runner take one call at a time: a call on another thread
+// while one is under way is refused and changes nothing. Every function of the manifest with
+// Threads owner on these kinds is tried.
 
 #include "world.h"
 

@@ -1,5 +1,6 @@
-// A release while calls use the handle: in another thread, or in a callback of the very call. The call ends as it
-// would have, new calls are refused at once, and the last call that returns destroys the object.
+// A release while calls use the handle: in another thread, or in a callback of the very call. The
+// call ends as it would have, new calls are refused at once, and the last call that returns
+// destroys the object.
 
 #include "world.h"
 

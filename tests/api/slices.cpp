@@ -1,5 +1,5 @@
-// A frame loop: dllm_decoder_step_for with a budget per frame. The tokens are those of whole steps; how far slices go over
-// their budget is measured and printed, never asserted.
+// A frame loop: dllm_decoder_step_for with a budget per frame. The tokens are those of whole steps;
+// how far slices go over their budget is measured and printed, never asserted.
 
 #include "world.h"
 

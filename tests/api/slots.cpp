@@ -1,6 +1,6 @@
-// A server in small: one thread steps a decoder for ever under the host's lock, clients add requests
-// and take them away between steps, the running step is cancelled. Every answer is the one the
-// request gets alone, with and without an exact cache.
+// A server in small: one thread steps a decoder for ever under the host's lock, clients add
+// requests and take them away between steps, the running step is cancelled. Every answer is the one
+// the request gets alone, with and without an exact cache.
 
 #include "world.h"
 
@@ -162,8 +162,8 @@ void test_server(const world& w, const char* json) {
   CHECK(served == alone);
 }
 
-// Every token is banned for the second of three slots: it ends alone, and the call after which no slot
-// is active returns its error.
+// Every token is banned for the second of three slots: it ends alone, and the call after which no
+// slot is active returns its error.
 void test_one_slot_fails(const world& w) {
   const char* json = R"({"steps": 4, "temperature": 1.0})";
   int64_t vocab = 0;

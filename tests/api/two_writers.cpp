@@ -1,5 +1,6 @@
-// Two processes save checkpoints and models into the same folders at once: one save waits for the other, and every one
-// works. A writer that comes alone afterwards saves and goes on in the same folder.
+// Two processes save checkpoints and models into the same folders at once: one save waits for the
+// other, and every one works. A writer that comes alone afterwards saves and goes on in the same
+// folder.
 
 #include "world.h"
 

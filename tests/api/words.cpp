@@ -220,8 +220,9 @@ void test_options(const std::string& folder, dllm_error* err) {
   CHECK(listed.size() > 12);
 }
 
-// "key (default 7)" and "key (this that other)" in the headers, against the defaults and choices of the schemas. Words
-// in brackets behind a key without choices are prose, and so is what is more than a list of names.
+// "key (default 7)" and "key (this that other)" in the headers, against the defaults and choices of
+// the schemas. Words in brackets behind a key without choices are prose, and so is what is more
+// than a list of names.
 struct Noted {
   int defaults = 0, choices = 0;
 };

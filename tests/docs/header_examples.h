@@ -1,6 +1,7 @@
 #ifndef DLLM_TESTS_HEADER_EXAMPLES_H
 #define DLLM_TESTS_HEADER_EXAMPLES_H
-/* The names that examples in include/dllm leave out. They are compiled, not run (header_pages_test.sh). */
+/* The names that examples in include/dllm leave out.
+ * They are compiled, not run (header_pages.py). */
 #include <dllm/dllm.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -19,8 +19,8 @@ struct Control {
   void (*poison_run)(int64_t nth, int32_t code, const char* message);
 
   // key: devices major minor slots memory_limit compile_limit temporary_bytes run_ms transfer_ms
-  // donates joins store_timeout_ms store_bytes meets consumes_on_failure (see state.h). The table is made from minor and slots when
-  // GetPjrtApi is called.
+  // donates joins store_timeout_ms store_bytes meets consumes_on_failure (see state.h). The table
+  // is made from minor and slots when GetPjrtApi is called.
   void (*set)(const char* key, int64_t value);
   void (*set_platform)(const char* name); // of the next client
   void (*remove_slot)(const char* call);  // its entry of the table is null

@@ -1,5 +1,6 @@
-// An adapter's folder out of any bytes: opened, and asked for modules, or an Error. The text before the first byte 0 is
-// adapter_config.json, what follows is adapter_model.safetensors; without a byte 0 the config is read alone.
+// An adapter's folder out of any bytes: opened, and asked for modules, or an Error. The text before
+// the first byte 0 is adapter_config.json, what follows is adapter_model.safetensors; without a
+// byte 0 the config is read alone.
 
 #include "base/error.h"
 #include "base/files.h"

@@ -1,9 +1,10 @@
-// Batches through the C ABI, built from any bytes: names, element types, shapes and numbers. They go into a forward pass,
-// the preparation of an objective, a loss and a training step of a tiny model. Every call works or is refused with a
-// message; nothing is an internal error.
+// Batches through the C ABI, built from any bytes: names, element types, shapes and numbers. They
+// go into a forward pass, the preparation of an objective, a loss and a training step of a tiny
+// model. Every call works or is refused with a message; nothing is an internal error.
 //
-// Byte 0: what is called. Then arrays: a byte that names it, one of its type, one of its rank, one per dimension, one for
-// how the numbers are drawn. What is left over feeds the numbers of all arrays, over and over.
+// Byte 0: what is called. Then arrays: a byte that names it, one of its type, one of its rank, one
+// per dimension, one for how the numbers are drawn. What is left over feeds the numbers of all
+// arrays, over and over.
 
 #include "dllm/dllm.h"
 

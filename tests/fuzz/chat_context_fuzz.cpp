@@ -1,5 +1,6 @@
-// Conversations of any bytes under templates that are fixed: the first byte chooses the template, the rest is JSON. A row
-// or an Error; every id has its mark, and no special token comes out of what a message spells.
+// Conversations of any bytes under templates that are fixed: the first byte chooses the template,
+// the rest is JSON. A row or an Error; every id has its mark, and no special token comes out of
+// what a message spells.
 
 #include "base/error.h"
 #include "base/json.h"

@@ -1,8 +1,9 @@
-// A checkpoint folder out of any bytes: looked at, verified and restored into a small trainer, or an Error. A restore that
-// fails leaves the trainer where it was.
+// A checkpoint folder out of any bytes: looked at, verified and restored into a small trainer, or
+// an Error. A restore that fails leaves the trainer where it was.
 //
-// Byte 0: bit 0 writes a COMMIT that fits the files. Then files: a byte that names the file, two bytes of size
-// (little-endian), its content. Size 0 leaves the file of a good checkpoint there, 65535 takes it away.
+// Byte 0: bit 0 writes a COMMIT that fits the files. Then files: a byte that names the file, two
+// bytes of size (little-endian), its content. Size 0 leaves the file of a good checkpoint there,
+// 65535 takes it away.
 
 #include "base/error.h"
 #include "base/files.h"

@@ -1,6 +1,6 @@
-// Bytes become a Lua program, by a grammar of statements over the library, texts, tables, coroutines, patterns and JSON,
-// and run at level safe with a small budget. Whatever it does it ends, with one of the statuses of a script; the state
-// stays usable, and releasing it ends too.
+// Bytes become a Lua program, by a grammar of statements over the library, texts, tables,
+// coroutines, patterns and JSON, and run at level safe with a small budget. Whatever it does it
+// ends, with one of the statuses of a script; the state stays usable, and releasing it ends too.
 
 #include "dllm/dllm.h"
 

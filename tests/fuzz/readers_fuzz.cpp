@@ -1,4 +1,5 @@
-// A file of a stranger into each reader of records: texts, or an Error. Content that gzip compressed is decompressed.
+// A file of a stranger into each reader of records: texts, or an Error. Content that gzip
+// compressed is decompressed.
 #include "base/error.h"
 #include "text/dataset.h"
 
@@ -17,8 +18,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   const int file = ::memfd_create("records", 0);
   if (file < 0 || ::write(file, bytes, size) != static_cast<ssize_t>(size)) return 0;
   const std::string path = "/proc/self/fd/" + std::to_string(file);
-  // A bomb of 64 KiB makes 64 MiB: the rows of a dataset would take many times that, so they are counted here. A run
-  // in a Parquet file may stand for any number of rows.
+  // A bomb of 64 KiB makes 64 MiB: the rows of a dataset would take many times that, so they are
+  // counted here. A run in a Parquet file may stand for any number of rows.
   constexpr int64_t kMaxRows = 100000;
   const auto read = [&](const char* format, const char* unit) {
     Options options(dataset_schema());

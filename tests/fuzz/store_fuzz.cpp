@@ -1,8 +1,9 @@
 // What an object store answers: any bytes give a list, a text or an Error.
 //
-// Byte 0, bit 0: the rest is the XML of a list. Else responses, in the order of the requests: a byte (0: the usual one; bit 0:
-// another status, one of kStatus; bit 1: a header, a byte that names it, a byte of length, its value; bit 2: two bytes of
-// length and a body), after the last one the usual ones.
+// Byte 0, bit 0: the rest is the XML of a list. Else responses, in the order of the requests: a
+// byte (0: the usual one; bit 0: another status, one of kStatus; bit 1: a header, a byte that names
+// it, a byte of length, its value; bit 2: two bytes of length and a body), after the last one the
+// usual ones.
 
 #include "base/error.h"
 #include "base/files.h"

@@ -42,7 +42,8 @@ std::string render(const dllm_tokenizer* tokenizer, const std::string& source,
           static_cast<size_t>(dllm_buffer_size(text.get()))};
 }
 
-// A template is text, or [text, times, text, ...]: a text followed by a number stands so many times.
+// A template is text, or [text, times, text, ...]: a text followed by a number stands so many
+// times.
 std::string source_of(const Json& written) {
   if (written.is_string()) return written.get<std::string>();
   std::string source;

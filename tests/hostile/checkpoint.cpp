@@ -1,5 +1,5 @@
-// A checkpoint folder with one damaged file, behind its checksum and with the checksum mended: opened, read, verified and
-// restored. A restore that is refused leaves the trainer as it was.
+// A checkpoint folder with one damaged file, behind its checksum and with the checksum mended:
+// opened, read, verified and restored. A restore that is refused leaves the trainer as it was.
 
 #include "api/world.h"
 #include "clients.h"

@@ -1,6 +1,6 @@
 #pragma once
-// The shared library's C functions as C++: handles that release themselves, and a refusal as an exception, so that a
-// program says in a few lines what a reader goes through.
+// The shared library's C functions as C++: handles that release themselves, and a refusal as an
+// exception, so that a program says in a few lines what a reader goes through.
 
 #include "dllm/dllm.h"
 #include "harness.h"
@@ -64,7 +64,8 @@ inline int64_t size_of(const std::string& text) {
   return static_cast<int64_t>(text.size());
 }
 
-// A folder of this process that is removed with it. In memory where the system has such a file system.
+// A folder of this process that is removed with it. In memory where the system has such a file
+// system.
 class Folder {
 public:
   Folder();

@@ -13,7 +13,8 @@
 namespace dllm::hostile {
 namespace {
 
-// A mutant takes milliseconds. One that takes this long has hung, also under a sanitizer on a busy machine.
+// A mutant takes milliseconds. One that takes this long has hung, also under a sanitizer on a busy
+// machine.
 constexpr unsigned kHangSeconds = 100;
 
 std::string read_whole(const std::string& path) {

@@ -21,7 +21,8 @@ std::string message(int field, const std::string& bytes) {
   return varint((static_cast<uint64_t>(field) << 3) | 2) + varint(bytes.size()) + bytes;
 }
 
-// Two computations; the entry reads the other and gathers over two groups. Field numbers are those of xla's hlo.proto.
+// Two computations; the entry reads the other and gathers over two groups. Field numbers are those
+// of xla's hlo.proto.
 std::string module_bytes() {
   const std::string shape = number(2, 11) + message(3, varint(8) + varint(400)) +
                             message(5, message(1, varint(1) + varint(0)));

@@ -1,5 +1,5 @@
-// Rows of data: a Parquet file, and JSON lines: as a file that is opened, as one that gzip compressed and as documents that are added; what is accepted
-// goes through a loader.
+// Rows of data: a Parquet file, and JSON lines: as a file that is opened, as one that gzip
+// compressed and as documents that are added; what is accepted goes through a loader.
 
 #include "clients.h"
 #include "unit/text/gzip.h"

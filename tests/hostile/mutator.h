@@ -1,5 +1,6 @@
 #pragma once
-// Damaged files, made from valid ones by number: the same number and seeds give the same bytes everywhere.
+// Damaged files, made from valid ones by number: the same number and seeds give the same bytes
+// everywhere.
 
 #include <cstdint>
 #include <string>
@@ -29,8 +30,8 @@ enum class Form {
 // The mutant of this number.
 std::string mutant(const std::vector<std::string>& seeds, Form form, uint64_t number);
 
-// Where a JSON text begins inside a binary file: the header of safetensors. Mutates that part as JSON and mends the
-// length in front of it, so that the damage is met behind the first check.
+// Where a JSON text begins inside a binary file: the header of safetensors. Mutates that part as
+// JSON and mends the length in front of it, so that the damage is met behind the first check.
 std::string header_mutant(const std::string& seed, uint64_t number);
 
 // One damage.

@@ -1,4 +1,5 @@
-// parity DIR... [--assets DIR] [--engine KEY=VALUE]... [--pins FILE] [--counts FILE]: golden numbers against ours, one line per case.
+// parity DIR... [--assets DIR] [--engine KEY=VALUE]... [--pins FILE] [--counts FILE]: golden
+// numbers against ours, one line per case.
 
 #include "base/error.h"
 #include "base/files.h"
@@ -97,8 +98,8 @@ bool parse(int count, char** arguments, Session& session, Arguments& parsed) {
   return !parsed.folders.empty();
 }
 
-// Prints why a folder gave no topic. A folder of golden numbers that is absent as a whole skips; one that lacks a set
-// fails.
+// Prints why a folder gave no topic. A folder of golden numbers that is absent as a whole skips;
+// one that lacks a set fails.
 int explain_absence(const std::string& folder) {
   if (is_directory(folder)) return fmt::print("FAIL {} holds no cases.json\n", folder), 1;
   if (is_directory(parent_path(folder))) return fmt::print("FAIL {} is no folder\n", folder), 1;

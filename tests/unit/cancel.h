@@ -1,6 +1,6 @@
 #pragma once
-// Cancels a call at a chosen check of its task: the same place in every run, however busy the machine is. Work is
-// counted in checks, as at most 10 ms of it lie between two.
+// Cancels a call at a chosen check of its task: the same place in every run, however busy the
+// machine is. Work is counted in checks, as at most 10 ms of it lie between two.
 
 #include "base/error.h"
 #include "base/task.h"
@@ -21,8 +21,8 @@ template <class F> int64_t count_checks(F&& work) {
   return kNever - task.checks_left();
 }
 
-// work(task) with a task that cancels itself at its n-th check must fail with cancelled. Returns the checks after it:
-// each thread meets one, and so may the handlers on the way out.
+// work(task) with a task that cancels itself at its n-th check must fail with cancelled. Returns
+// the checks after it: each thread meets one, and so may the handlers on the way out.
 template <class F> int64_t cancel_at(int64_t n, F&& work) {
   Task task;
   task.cancel_at_check(n);

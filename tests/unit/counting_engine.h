@@ -1,5 +1,6 @@
 #pragma once
-// An engine over another that counts what arrays cost, and lets a test act, or throw, at the moments of a run.
+// An engine over another that counts what arrays cost, and lets a test act, or throw, at the
+// moments of a run.
 
 #include "graph/engine.h"
 

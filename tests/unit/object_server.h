@@ -1,6 +1,6 @@
 #pragma once
-// An S3 server in this process that fails on demand: objects in memory, HTTP/1.1 on a port of the loop-back. It checks no
-// signature; tests/script/object_store.py runs against a server that does.
+// An S3 server in this process that fails on demand: objects in memory, HTTP/1.1 on a port of the
+// loop-back. It checks no signature; tests/script/object_store.py runs against a server that does.
 
 #include <netinet/in.h>
 #include <sys/socket.h>

@@ -1,4 +1,5 @@
-// Loads libdllm_godot.so as Godot does and calls its class as scripts do.   extension_test EXTENSION FOLDER README
+// Loads libdllm_godot.so as Godot does and calls its class as scripts do.   extension_test
+// EXTENSION FOLDER README
 //   FOLDER   a place for a model that the test makes
 //   README   every method that its GDScript calls on `writer` must be registered
 
@@ -23,7 +24,8 @@ void check(bool ok, const std::string& what) {
   if (!ok) ++failures;
 }
 
-// A small model with a tokenizer, in `folder`; returns what a run without slices writes behind "the cat".
+// A small model with a tokenizer, in `folder`; returns what a run without slices writes behind "the
+// cat".
 std::string make_model(const std::string& folder) {
   dllm::Dataset sentences;
   for (int i = 0; i < 200; ++i)

@@ -1,5 +1,6 @@
 #pragma once
-// As much of Godot as bindings/godot calls: strings, variants, classes. It counts what lives, so that a leak is seen.
+// As much of Godot as bindings/godot calls: strings, variants, classes. It counts what lives, so
+// that a leak is seen.
 
 #include <gdextension_interface.h>
 

@@ -1,5 +1,6 @@
-// BD3LMSampler: block diffusion behind each row's prompt (ZHZisZZ/dllm, BD3LM sampler). The reference pads
-// prompts on the left to whole blocks, so its blocks begin at the prompt's end as ours do.
+// BD3LMSampler: block diffusion behind each row's prompt (ZHZisZZ/dllm, BD3LM sampler). The
+// reference pads prompts on the left to whole blocks, so its blocks begin at the prompt's end as
+// ours do.
 
 #include "samplers.h"
 

@@ -1,6 +1,8 @@
-// families/diffusion_gemma: hidden states and logits of a prefix with a canvas behind it, with and without conditioning on the
-// logits of a step before; and decoding call by call: argmax i32(S, B, canvas), entropy f32(S, B, canvas), accepted and finished
-// by what follows from them; the training loss with its gradients (train.*); draws are those that the reference recorded (random_canvas, initial_canvas, u).
+// families/diffusion_gemma: hidden states and logits of a prefix with a canvas behind it, with and
+// without conditioning on the logits of a step before; and decoding call by call: argmax i32(S, B,
+// canvas), entropy f32(S, B, canvas), accepted and finished by what follows from them; the training
+// loss with its gradients (train.*); draws are those that the reference recorded (random_canvas,
+// initial_canvas, u).
 
 #include "base/files.h"
 #include "family_cases.h"
@@ -92,7 +94,8 @@ CanvasStates run_canvas(model::Model& model, const CanvasInputs& given) {
   return {results[0]->read().clone(), results[1]->read().clone()};
 }
 
-// Positions [begin, end) of every row against `array`; where `keys` is given, of those that may be seen.
+// Positions [begin, end) of every row against `array`; where `keys` is given, of those that may be
+// seen.
 void compare_span(Case& c, const Json& entry, const Tensor& got, int64_t begin, int64_t end,
                   const char* array, const Tensor& keys = {}) {
   for (int64_t b = 0; b < got.shape()[0]; ++b)
@@ -239,7 +242,8 @@ void run_canvas_row(Case& c, const Json& entry, const std::shared_ptr<model::Mod
           "tokens per call");
 }
 
-// The recorded noise as uniform numbers: a token that is noise has one below every time, and one of its own.
+// The recorded noise as uniform numbers: a token that is noise has one below every time, and one of
+// its own.
 Batch raw_training(Case& c, const Json& entry, int64_t vocab) {
   const int64_t prefix = entry.at("prefix"), block = entry.at("block");
   const Tensor &clean = c.array("clean"), &noisy = c.array("noisy");
@@ -270,7 +274,8 @@ Batch raw_training(Case& c, const Json& entry, int64_t vocab) {
   return raw;
 }
 
-// The published loss has the mean of the next tokens of all rows; the objective's own weighs rows by their blocks.
+// The published loss has the mean of the next tokens of all rows; the objective's own weighs rows
+// by their blocks.
 void set_published_weights(Batch& prepared, int64_t seq) {
   double blocks = 0;
   for (const float tokens : prepared.at("normalizer").as<float>()) blocks += tokens;

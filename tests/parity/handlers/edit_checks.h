@@ -1,5 +1,6 @@
 #pragma once
-// What the handlers of edit flows share: rows of the references in our words, alignments, the outputs of the heads.
+// What the handlers of edit flows share: rows of the references in our words, alignments, the
+// outputs of the heads.
 
 #include "base/json.h"
 #include "model/model.h"
@@ -15,8 +16,8 @@ namespace dllm::parity {
 // The objective with the settings of a case (scheduler, max_w, normalize_per_position).
 noise::ObjectiveRef reference_editflow(const Json& settings, const std::string& compat);
 
-// x_1 and x_0 i32(batch, any), negative behind a row's end; t f32(batch), 0 at the start; the uniform number of each
-// column of a row.
+// x_1 and x_0 i32(batch, any), negative behind a row's end; t f32(batch), 0 at the start; the
+// uniform number of each column of a row.
 struct EditRows {
   Tensor clean, start, t;
   std::vector<std::vector<float>> columns;

@@ -1,4 +1,5 @@
-// torch/editflow_sampler: tau-leap decoding of edit flows, driven by recorded uniforms. Every canvas must be the same.
+// torch/editflow_sampler: tau-leap decoding of edit flows, driven by recorded uniforms. Every
+// canvas must be the same.
 
 #include "decode/decoder/decoder.h"
 #include "handlers.h"
@@ -12,8 +13,8 @@
 namespace dllm::parity {
 namespace {
 
-// "uniforms": of a step, of the three decisions (whether a token is edited, whether that deletes it, whether one is
-// inserted), of a row of the canvas.
+// "uniforms": of a step, of the three decisions (whether a token is edited, whether that deletes
+// it, whether one is inserted), of a row of the canvas.
 class RecordedEdits final : public decode::RandomSource {
 public:
   explicit RecordedEdits(const Json& steps) : steps_(steps) {}

@@ -1,5 +1,6 @@
 #pragma once
-// What the handlers of families/ share: logits of a checkpoint, and a request of a decoder against a recorded canvas.
+// What the handlers of families/ share: logits of a checkpoint, and a request of a decoder against
+// a recorded canvas.
 
 #include "decode/decoder/decoder.h"
 #include "model/model.h"

@@ -1,5 +1,6 @@
-// torch/gated_deltanet: the gated delta rule from given q, k, v, in chunks and position by position, with its gradients,
-// from a state, and cut in two; the causal convolution over a row and one position more; the gated norm.
+// torch/gated_deltanet: the gated delta rule from given q, k, v, in chunks and position by
+// position, with its gradients, from a state, and cut in two; the causal convolution over a row and
+// one position more; the gated norm.
 
 #include "bare_graph.h"
 #include "base/error.h"

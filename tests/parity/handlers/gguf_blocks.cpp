@@ -1,5 +1,5 @@
-// families/gguf_blocks: blocks of random bytes of every GGUF type, and what gguf-py makes of them. Equal to the bit: the values
-// are products and sums of few small numbers in a given order.
+// families/gguf_blocks: blocks of random bytes of every GGUF type, and what gguf-py makes of them.
+// Equal to the bit: the values are products and sums of few small numbers in a given order.
 
 #include "ckpt/gguf.h"
 #include "handlers.h"

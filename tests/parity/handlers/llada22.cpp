@@ -1,5 +1,6 @@
-// families/llada22: decoding rules driven by stored logits (block i32(S+1, block), logits f32(S, block, V)), and the choice
-// of experts by blocks (routing.*: router_logits f32(T, E), expert_bias f32(E), experts, weights (T, k)).
+// families/llada22: decoding rules driven by stored logits (block i32(S+1, block), logits f32(S,
+// block, V)), and the choice of experts by blocks (routing.*: router_logits f32(T, E), expert_bias
+// f32(E), experts, weights (T, k)).
 
 #include "base/error.h"
 #include "decode/request/policy.h"
@@ -87,8 +88,8 @@ int64_t number_at(const Tensor& array, int64_t index) {
   return static_cast<int64_t>(array.to(DType::f64).as<double>()[static_cast<size_t>(index)]);
 }
 
-// What the reference remembers after a step. It needs a call more than ours to see that nothing is left to do: our request
-// is over before that call, or after one that changes nothing.
+// What the reference remembers after a step. It needs a call more than ours to see that nothing is
+// left to do: our request is over before that call, or after one that changes nothing.
 void compare_memory(Case& c, const decode::Session& session, const decode::Request& request,
                     const Ids& before, bool was_active, int64_t step) {
   const bool idle = before == request.ids && request.open_count(0, request.length()) == 0;

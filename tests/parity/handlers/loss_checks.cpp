@@ -42,7 +42,8 @@ void check_gradients(Case& c, const noise::LossGradients& got, const LossExpecta
     if (!c.has("grad." + name)) continue;
     const Tensor& golden = c.array("grad." + name);
     ++compared;
-    // A gradient that is zero but for rounding (a key's bias) is as far off as the others' rounding makes it.
+    // A gradient that is zero but for rounding (a key's bias) is as far off as the others' rounding
+    // makes it.
     const float scale = std::max(largest_of(golden), kRounding * largest_of_all);
     c.close({want.gradient_absolute * scale, 0}, gradient, golden, "grad." + name);
   }

@@ -30,11 +30,13 @@ struct LogitsForm {
 void check_logits(Case& c, model::Model& model, const Batch& prepared, Tolerance tolerance,
                   const LogitsForm& form);
 
-// The CART weights (Dream) of a 0/1 array (batch, seq), through an objective whose noise is that array.
+// The CART weights (Dream) of a 0/1 array (batch, seq), through an objective whose noise is that
+// array.
 void check_cart(Case& c, double geo_p, const Tensor& masked, const Tensor& weights,
                 Tolerance tolerance);
 
-// An array of what block_causal and two_stream ("two_stream" or "twostream" in its name) let a query see.
+// An array of what block_causal and two_stream ("two_stream" or "twostream" in its name) let a
+// query see.
 void check_mask(Case& c, const std::string& array, int32_t length, int32_t block);
 // What block_causal lets rows with padding in front see.
 void check_left_padded(Case& c, const Json& entry);

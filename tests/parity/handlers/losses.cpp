@@ -1,5 +1,5 @@
-// torch/losses: losses with injected uniforms, gradients and their norms. Kinds mdlm, bd3lm, dream, cart, ar, editflow and
-// mc_loglikelihood and grpo_logps; alignments of edit flows.
+// torch/losses: losses with injected uniforms, gradients and their norms. Kinds mdlm, bd3lm, dream,
+// cart, ar, editflow and mc_loglikelihood and grpo_logps; alignments of edit flows.
 
 #include "base/error.h"
 #include "edit_checks.h"
@@ -125,8 +125,8 @@ void run_likelihood(Case& c, const Json& entry) {
           entry.at("value").get<double>(), "log likelihood");
 }
 
-// Log-probabilities of answers in one pass, token by token: with the recorded ones as those of the sampling model and an
-// advantage of 1 the loss of one token is -p / p_recorded.
+// Log-probabilities of answers in one pass, token by token: with the recorded ones as those of the
+// sampling model and an advantage of 1 the loss of one token is -p / p_recorded.
 void run_grpo(Case& c, const Json& entry) {
   const std::shared_ptr<model::Model> model = c.topic().model(entry.at("model").get<std::string>());
   model->set_mask_token(mask_id_of(c.topic(), entry));

@@ -1,5 +1,6 @@
-// castlehill/mdm_loss: the loss of Open-dLLM from given logits (1, L, V), labels and a mask ratio; its terms and the gradient
-// of the logits. The masks of the labels and the time of the ratio are injected, so prepare and feed are tested too.
+// castlehill/mdm_loss: the loss of Open-dLLM from given logits (1, L, V), labels and a mask ratio;
+// its terms and the gradient of the logits. The masks of the labels and the time of the ratio are
+// injected, so prepare and feed are tested too.
 
 #include "bare_graph.h"
 #include "graph/ops.h"

@@ -23,8 +23,8 @@ struct Mode {
       false; // left padding: positions count valid tokens, padding stands at 1
 };
 
-// "full", "causal", "window", "pad", "leftpad", "blockcausal<n>" and combinations with "_"; nothing for a
-// mode we do not know.
+// "full", "causal", "window", "pad", "leftpad", "blockcausal<n>" and combinations with "_"; nothing
+// for a mode we do not know.
 std::optional<Mode> parse_mode(std::string text) {
   constexpr std::string_view kBlock = "blockcausal";
   Mode mode;

@@ -101,8 +101,8 @@ void compare_said(Case& c, const Batch& said, int64_t call) {
   }
 }
 
-// The first call in which the reference attends to some keys twice: its cache holds more tokens than there are before the
-// window. All calls when there is none.
+// The first call in which the reference attends to some keys twice: its cache holds more tokens
+// than there are before the window. All calls when there is none.
 int64_t calls_before_overlap(Case& c, int64_t calls) {
   const auto held = c.array("cache_tokens").as<int32_t>();
   const auto begin = c.array("input_start").as<int32_t>();

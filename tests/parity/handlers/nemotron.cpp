@@ -1,6 +1,6 @@
-// families/nemotron_labs_diffusion: logits under four masks, block decoding call by call (trace i32(S, B, block),
-// confidence f32(S, B, block), -1 at visible positions), and self-speculation round by round (draft, verify i32(R, block),
-// accepted, draft_calls i32(R)).
+// families/nemotron_labs_diffusion: logits under four masks, block decoding call by call (trace
+// i32(S, B, block), confidence f32(S, B, block), -1 at visible positions), and self-speculation
+// round by round (draft, verify i32(R, block), accepted, draft_calls i32(R)).
 
 #include "family_cases.h"
 #include "handlers.h"
@@ -111,7 +111,8 @@ void run_block_row(Case& c, const Json& entry, const std::shared_ptr<model::Mode
   const Ids final = family_ids(c.array("final").row(row));
   c.equal(text_of(tokens_before(decoder.request(0), entry)), text_of(final), "final");
   if (c.array("prompt").shape()[0] != 1) return;
-  // Without causal context K and V of a block are stored by the first pass of the next one, and not by one of their own.
+  // Without causal context K and V of a block are stored by the first pass of the next one, and not
+  // by one of their own.
   const bool stores = p.value("causal_context", true);
   c.equal(static_cast<int64_t>(decoder.metric(0, "nfe")),
           entry.at(stores ? "nfe" : "denoise_calls").get<int64_t>(), "nfe");
@@ -156,7 +157,8 @@ std::shared_ptr<model::Model> with_adapter(Topic& topic) {
   return model::load_model(topic.engine(), topic.model_folder(topic.cases().at("model")), options);
 }
 
-// The published loss divides by the masked tokens and the length of one row; the objective's own by the tokens.
+// The published loss divides by the masked tokens and the length of one row; the objective's own by
+// the tokens.
 void run_training(Case& c, const Json& entry, model::Model& model) {
   Options options(noise::objective_schema("bd3lm"));
   options.set_json(Json{{"compat", "dllm"}, {"time_per", "row"}, {"ar_weight", 1.0}});

@@ -1,5 +1,5 @@
-// Open-dLLM's generation loop (pengzhangzhi/Open-dLLM, diffusion_generate): policy dream on its own times. Padding on the
-// left is hidden from the model there; ours has none.
+// Open-dLLM's generation loop (pengzhangzhi/Open-dLLM, diffusion_generate): policy dream on its own
+// times. Padding on the left is hidden from the model there; ours has none.
 
 #include "decoding_misc.h"
 

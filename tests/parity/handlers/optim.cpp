@@ -97,7 +97,8 @@ public:
     }
     update.scalars = graph->input("scalars", DType::f32, {train::scalar_count(optimizer)});
     update.normalizer = graph::scalar(*graph, 1.0f);
-    // The optimizer alone: a loss of 0 with gradients of 0 would be a batch without a target, which changes no weight.
+    // The optimizer alone: a loss of 0 with gradients of 0 would be a batch without a target, which
+    // changes no weight.
     update.loss_sum = graph::scalar(*graph, 1.0f);
     const train::Updated next = train::clipped_update(*graph, optimizer, options, update);
     for (const train::ParameterOutputs& made : next.parameters) {

@@ -5,8 +5,8 @@
 #include "model/model.h"
 #include "noise/evaluate.h"
 #include "reference_names.h"
-#include "train/trainer_state.h"
 #include "train/trainer.h"
+#include "train/trainer_state.h"
 
 #include <nlohmann/json.hpp>
 

@@ -18,8 +18,8 @@ noise::ScheduleRef reference_schedule(const std::string& class_name, const Json&
 // nano-dlm's kind, T and eps of a case.
 noise::ScheduleRef nano_schedule(const Json& entry);
 
-// An objective of masked diffusion (mdlm, bd3lm, dream) with the settings of a case or run (loss_weight_type,
-// loss_norm_type, right_shift_logits, block_size, ...).
+// An objective of masked diffusion (mdlm, bd3lm, dream) with the settings of a case or run
+// (loss_weight_type, loss_norm_type, right_shift_logits, block_size, ...).
 noise::ObjectiveRef reference_objective(const std::string& name, const Json& settings,
                                         const std::string& compat);
 // The objective dmax likewise (noise_range_low, on_policy_ratio, ...).

@@ -54,7 +54,8 @@ Tensor categories(Key key, const Shape& shape, CounterLayout layout, const Tenso
   return made;
 }
 
-// jax.random.permutation of 0 ... n - 1: rounds of sorting by random bits, so many that equal bits do not matter.
+// jax.random.permutation of 0 ... n - 1: rounds of sorting by random bits, so many that equal bits
+// do not matter.
 std::vector<int32_t> permutation(Key key, int64_t n, CounterLayout layout) {
   std::vector<int32_t> order(static_cast<size_t>(n));
   std::iota(order.begin(), order.end(), 0);
@@ -76,7 +77,8 @@ std::vector<int32_t> permutation(Key key, int64_t n, CounterLayout layout) {
   return order;
 }
 
-// The quantile of a uniform number between the probabilities of the ends, which themselves are never drawn.
+// The quantile of a uniform number between the probabilities of the ends, which themselves are
+// never drawn.
 Tensor truncated_normals(Key key, const Shape& shape, CounterLayout layout, float lower,
                          float upper) {
   const auto share = [](float end) { return std::erf(end / std::numbers::sqrt2_v<float>); };

@@ -43,7 +43,8 @@ std::vector<SamplerRow> rows_of(const Json& entry, bool right_shift);
 void align_right(std::vector<SamplerRow>& rows, int64_t multiple = 1);
 
 // Settings most samplers share: temperature, schedule, attention, shift, suppressed tokens (the
-// references let the mask win), deferred ones, guidance. Options the policy does not have stay untouched.
+// references let the mask win), deferred ones, guidance. Options the policy does not have stay
+// untouched.
 Options sampler_options(const Json& entry, const std::string& policy, const char* attention,
                         bool right_shift);
 

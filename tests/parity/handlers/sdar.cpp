@@ -1,6 +1,7 @@
-// families/sdar, sdar_moe: logits, and block_diffusion_generate call by call. Arrays <case>.{prompt i32(1, P),
-// trace i32(S, 1, block): the block before every denoising call, block_start i32(S), max_probability f32(S, 1, block),
-// first_logits f32(1, block, V), final i32(1, T)}; the calls that store a finished block are not among them.
+// families/sdar, sdar_moe: logits, and block_diffusion_generate call by call. Arrays <case>.{prompt
+// i32(1, P), trace i32(S, 1, block): the block before every denoising call, block_start i32(S),
+// max_probability f32(S, 1, block), first_logits f32(1, block, V), final i32(1, T)}; the calls that
+// store a finished block are not among them.
 
 #include "base/error.h"
 #include "family_cases.h"
@@ -40,7 +41,8 @@ void run_sdar_decoding(Case& c, const Json& entry, model::Model& model, decode::
   decoder.add(prompt, {}, slot);
   const int64_t block = trace.shape()[2];
   const double tolerance = entry.at("atol_max_probability").get<double>();
-  // The reference looks for a stop token in finished blocks; ours ends as soon as one has nothing open before it.
+  // The reference looks for a stop token in finished blocks; ours ends as soon as one has nothing
+  // open before it.
   for (int64_t call = 0; call < trace.shape()[0] && decoder.request(0).active(); ++call) {
     const int64_t begin = c.array("block_start").as<int32_t>()[static_cast<size_t>(call)];
     compare_canvas(c, decoder, begin, family_ids(trace.row(call)), call);

@@ -371,9 +371,10 @@ bool all_ended(const Setting& setting, const Run& run, int64_t block) {
   return all;
 }
 
-// What a batch of the loop on the host shares with rows that are independent: the blocks in which all rows stop at the same
-// step, and of the first other block the rows that go on longest. From there on a row that is done is revised until the
-// others are, and its tokens depend on its neighbours (tests/parity/README.md).
+// What a batch of the loop on the host shares with rows that are independent: the blocks in which
+// all rows stop at the same step, and of the first other block the rows that go on longest. From
+// there on a row that is done is revised until the others are, and its tokens depend on its
+// neighbours (tests/parity/README.md).
 void compare_until_rows_wait(Case& c, const Setting& setting, const Run& run) {
   const Tensor full = c.array("legacy.full_tokens");
   bool waits = false;

@@ -1,5 +1,6 @@
-// families/wedlm: the published decoder call by call. Arrays <case>.{prompt i32(1, P), input_ids, positions i32(S, W): as
-// given to the model, -1 unused, observed, committed i32(S), entropy f32(S, W): of the masks, first_logits f32(w, V), final}.
+// families/wedlm: the published decoder call by call. Arrays <case>.{prompt i32(1, P), input_ids,
+// positions i32(S, W): as given to the model, -1 unused, observed, committed i32(S), entropy f32(S,
+// W): of the masks, first_logits f32(w, V), final}.
 
 #include "family_cases.h"
 #include "handlers.h"

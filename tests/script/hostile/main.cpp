@@ -1,14 +1,17 @@
-// Runs scripts that mean harm, each in a fresh runner at level safe with small limits, and checks how each ends.
+// Runs scripts that mean harm, each in a fresh runner at level safe with small limits, and checks
+// how each ends.
 //
 //   hostile FILE.lua...   or   hostile --only NAME FILE.lua...
 //
-// A file holds cases. Each begins with a line  --- NAME | OUTCOME [| key=value ...]  and goes on to the next:
+// A file holds cases. Each begins with a line  --- NAME | OUTCOME [| key=value ...]  and goes on to
+// the next:
 //   ok JSON            the script returns, and this is the JSON array of what
 //   error CODE [TEXT]  it fails with this status; the message contains the text
 //   cancel             a second thread cancels its task while it runs: DLLM_CANCELLED
 //   steps              it ends at the step limit
 //   any                it ends, with whatever outcome
-// Keys: level, memory, steps. @IN@ in a script is a folder that level files may reach, @OUT@ one it may not.
+// Keys: level, memory, steps. @IN@ in a script is a folder that level files may reach, @OUT@ one it
+// may not.
 
 #include "dllm/dllm.h"
 

@@ -91,7 +91,8 @@ TEST(InputFile, AReadBeyondTheEndIsAnError) {
                [&] { InputFile(path).read(4, 4); });
 }
 
-// Downloads and saves put a new file in the place of the old one: who has the old one open keeps it.
+// Downloads and saves put a new file in the place of the old one: who has the old one open keeps
+// it.
 TEST(InputFile, AFileThatIsReplacedReadsOn) {
   const TempFolder folder;
   const std::string path = folder.path("a");

@@ -131,7 +131,8 @@ TEST(SlicedCall, ChargesTheCallerOfEachSlice) {
   EXPECT_EQ(second->used(), 20);
 }
 
-// The thread that holds the call does not exist in the child: there the call is given up, and new ones work.
+// The thread that holds the call does not exist in the child: there the call is given up, and new
+// ones work.
 TEST(SlicedCall, AChildOfAForkGivesItUp) {
   SlicedCount count;
   SlicedCall call;

@@ -156,7 +156,8 @@ TEST_F(StoreObjects, RangesAreWhatIsRead) {
   EXPECT_EQ(fetched(server), static_cast<int64_t>(kMiB));
 }
 
-// Rows of 1 MiB, of which a rank has a part: nothing else is fetched, but for one window around the first small read.
+// Rows of 1 MiB, of which a rank has a part: nothing else is fetched, but for one window around the
+// first small read.
 TEST_F(StoreObjects, PartsOfRowsAreFetchedWithoutTheRest) {
   ObjectServer server;
   const std::string content = content_of(16 * kMiB);
@@ -346,7 +347,8 @@ TEST_F(StoreObjects, AnIgnoredRangeIsDataLoss) {
   expect_error(Code::data_loss, "s3://bucket/x", [&] { file->read(2 * kMiB, 4); });
 }
 
-// Whatever a server sends in place of the range that was wanted, a read ends with an error or the right bytes.
+// Whatever a server sends in place of the range that was wanted, a read ends with an error or the
+// right bytes.
 TEST_F(StoreObjects, OnlyTheWantedRangeIsTaken) {
   struct Reply {
     const char* what;

@@ -1,4 +1,5 @@
-// Files of torch.save: the fixtures of tests/data/make_torch_bin.py, and hand-made ones that no PyTorch writes.
+// Files of torch.save: the fixtures of tests/data/make_torch_bin.py, and hand-made ones that no
+// PyTorch writes.
 
 #include "ckpt/torch_file.h"
 

@@ -130,7 +130,8 @@ TEST(WeightFiles, ShardsLieNextToTheirIndex) {
   }
 }
 
-// The cache of Hugging Face is made of links: snapshots/<hash>/model.safetensors -> ../../blobs/<hash>.
+// The cache of Hugging Face is made of links: snapshots/<hash>/model.safetensors ->
+// ../../blobs/<hash>.
 TEST(WeightFiles, FollowsTheLinksOfAModelFolder) {
   const test::TempFolder folder;
   make_directories(folder.path("blobs"));

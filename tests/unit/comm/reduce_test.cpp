@@ -21,7 +21,8 @@ std::vector<T> reduced(Reduction reduction, DType dtype, const std::vector<std::
   return out;
 }
 
-// (1e8 + 1) - 1e8 is 0 in f32, 1 when the large numbers meet first: the order of the parts is what counts.
+// (1e8 + 1) - 1e8 is 0 in f32, 1 when the large numbers meet first: the order of the parts is what
+// counts.
 TEST(Reduce, SumsInTheOrderOfTheParts) {
   using Rows = std::vector<std::vector<float>>;
   EXPECT_EQ(reduced(Reduction::sum, DType::f32, Rows{{1e8f}, {1.0f}, {-1e8f}})[0], 0.0f);

@@ -1,5 +1,6 @@
-// The loops of the AMX kernels over a unit in plain C++: int8 bit by bit against integers, bf16 bit by bit against its own order
-// of sums and within the bounds of the arithmetic; and next to the instructions, where a chip has them.
+// The loops of the AMX kernels over a unit in plain C++: int8 bit by bit against integers, bf16 bit
+// by bit against its own order of sums and within the bounds of the arithmetic; and next to the
+// instructions, where a chip has them.
 
 #include "unit/cpu/arithmetic_weight.h"
 #include "unit/cpu/emulated_tiles.h"

@@ -1,4 +1,5 @@
-// The engine's option arithmetic: which products it changes, forms of weights, gradients, stacks of layers and experts.
+// The engine's option arithmetic: which products it changes, forms of weights, gradients, stacks of
+// layers and experts.
 
 #include "cpu/gemm/dot.h"
 #include "cpu/kernel.h"
@@ -78,7 +79,8 @@ std::shared_ptr<graph::Graph> two_layers(const Tensor& w, bool scaled, int64_t r
   return made;
 }
 
-// Also: rows alone, threads, and a weight of which only panels are kept, give the same bits; it is read back as it was.
+// Also: rows alone, threads, and a weight of which only panels are kept, give the same bits; it is
+// read back as it was.
 TEST(ArithmeticOption, ChangesTheProductsOfItsFormats) {
   constexpr int64_t size = 96, rows = 9;
   for (const FormatCase& c : kFormatCases) {

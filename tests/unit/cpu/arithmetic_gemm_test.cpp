@@ -1,4 +1,5 @@
-// Products in bf16 and int8: against sums in double, and bit by bit over instruction sets, cuts, rows and threads.
+// Products in bf16 and int8: against sums in double, and bit by bit over instruction sets, cuts,
+// rows and threads.
 
 #include "base/parallel.h"
 #include "cpu/gemm/dot.h"
@@ -151,7 +152,8 @@ TEST(ArithmeticGemm, ThreadsAndCutsChangeNothing) {
   }
 }
 
-// More rows than a block of them, more panels than a stripe and chains that are stored in between: row by row the same bits.
+// More rows than a block of them, more panels than a stripe and chains that are stored in between:
+// row by row the same bits.
 TEST(ArithmeticGemm, LargeProductsAreThoseOfSingleRows) {
   constexpr ArithmeticCase kAll[] = {{"f32", kArithmeticF32},   {"q8_0", kArithmeticF32},
                                      {"q4_k", kArithmeticF32},  {"bf16", kArithmeticBf16},

@@ -1,5 +1,6 @@
 #pragma once
-// Weights packed for an arithmetic, with the numbers they stand for, and what a product in int8 means.
+// Weights packed for an arithmetic, with the numbers they stand for, and what a product in int8
+// means.
 
 #include "base/parallel.h"
 #include "cpu/gemm/dot.h"

@@ -1,5 +1,5 @@
-// The row functions that attention alone uses: chains against gemm_part and exponentials of columns against those of a row, bit
-// by bit, on every instruction set.
+// The row functions that attention alone uses: chains against gemm_part and exponentials of columns
+// against those of a row, bit by bit, on every instruction set.
 
 #include "cpu/gemm/gemm.h"
 #include "cpu/kernel.h"

@@ -130,7 +130,8 @@ TEST(CancelledRun, KeepsDonatedInputsUntilTheOverwriteBegins) {
   EXPECT_TRUE(same_bits(cut->read(), whole->read()));
 }
 
-// x is written in its place, then long products follow; z has another holder, who may read it meanwhile.
+// x is written in its place, then long products follow; z has another holder, who may read it
+// meanwhile.
 TEST(FailedRun, KeepsADonatedInputWithAnotherHolder) {
   auto engine = test_engine(1);
   auto graph = std::make_shared<Graph>("update");

@@ -1,4 +1,5 @@
-// Layers, batches, vocabularies and keys cut over ranks give the numbers and the gradients of one rank.
+// Layers, batches, vocabularies and keys cut over ranks give the numbers and the gradients of one
+// rank.
 
 #include "graph/ops.h"
 #include "unit/cpu/run_kernel.h"
@@ -19,8 +20,8 @@ using test::RankThreads;
 
 const AxisSet kOverData(Axis::data), kOverTensor(Axis::tensor), kOverFsdp(Axis::fsdp);
 
-// y = sum over ranks of x[:, part] w[:, part]^T: the bits of adding the partial products in the order of ranks, and close
-// to the whole product.
+// y = sum over ranks of x[:, part] w[:, part]^T: the bits of adding the partial products in the
+// order of ranks, and close to the whole product.
 TEST(CutGraphs, ProductCutOverTheContraction) {
   const Tensor x = random_tensor({5, 64}, 1), w = random_tensor({7, 64}, 2);
   auto whole = std::make_shared<Graph>("whole");
@@ -83,7 +84,8 @@ struct TwoLayers {
   }
 };
 
-// Each rank has some rows of the batch: the gradients are the sum of the ranks' own gradients, bit by bit.
+// Each rank has some rows of the batch: the gradients are the sum of the ranks' own gradients, bit
+// by bit.
 TEST(CutGraphs, DataParallelGradients) {
   const Tensor x = random_tensor({8, 6}, 3), w = random_tensor({5, 6}, 4),
                b = random_tensor({5}, 5);
@@ -117,7 +119,8 @@ TEST(CutGraphs, DataParallelGradients) {
   }
 }
 
-// Stacked layers cut over fsdp, gathered inside a scan (and again in its gradient); gradients come back cut.
+// Stacked layers cut over fsdp, gathered inside a scan (and again in its gradient); gradients come
+// back cut.
 TEST(CutGraphs, ShardedLayersInAScan) {
   const auto build = [](int64_t n) {
     const AxisSet axes = n == 1 ? AxisSet{} : kOverFsdp;
@@ -155,8 +158,8 @@ TEST(CutGraphs, ShardedLayersInAScan) {
   }
 }
 
-// Cross entropy of a head whose vocabulary is cut over ranks: log sum exp by all_reduce_max and all_reduce, the logit of
-// the target from the rank that has it.
+// Cross entropy of a head whose vocabulary is cut over ranks: log sum exp by all_reduce_max and
+// all_reduce, the logit of the target from the rank that has it.
 struct ComposedHead {
   std::shared_ptr<Graph> graph = std::make_shared<Graph>("head");
   ComposedHead(int64_t vocab, int64_t n) {
@@ -266,7 +269,8 @@ TEST(CutGraphs, FusedHeadCutOverTheVocabulary) {
   }
 }
 
-// Keys and values cut over ranks: the parts are joined by their log-sum-exp, whose gradient this needs.
+// Keys and values cut over ranks: the parts are joined by their log-sum-exp, whose gradient this
+// needs.
 TEST(CutGraphs, AttentionCutOverKeys) {
   const Tensor q = random_tensor({2, 5, 4, 8}, 12), k = random_tensor({2, 8, 2, 8}, 13),
                v = random_tensor({2, 8, 2, 6}, 14);

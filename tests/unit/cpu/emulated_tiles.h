@@ -1,6 +1,7 @@
 #pragma once
-// The AMX unit in plain C++, one for each thread: its tiles, what configures them, and the operations of the manual (Intel 64
-// and IA-32 Architectures Software Developer's Manual, TDPBF16PS and TDPBSUD). The interface of cpu/gemm/amx-inl.h.
+// The AMX unit in plain C++, one for each thread: its tiles, what configures them, and the
+// operations of the manual (Intel 64 and IA-32 Architectures Software Developer's Manual, TDPBF16PS
+// and TDPBSUD). The interface of cpu/gemm/amx-inl.h.
 
 #include "cpu/gemm/dot.h"
 

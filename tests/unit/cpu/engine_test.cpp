@@ -119,7 +119,8 @@ TEST(Engine, NamesTheOperationThatMakesNaN) {
   EXPECT_NE(error.text().find("-inf at element 2"), std::string::npos) << error.text();
 }
 
-// -infinity of masks is no finding: a query without keys (its log-sum-exp), and scores that are hidden by a select.
+// -infinity of masks is no finding: a query without keys (its log-sum-exp), and scores that are
+// hidden by a select.
 TEST(Engine, ChecksLetMinusInfinityOfMasksThrough) {
   auto engine = test_engine(1, "finite");
   auto graph = std::make_shared<graph::Graph>("masked");

@@ -1,4 +1,5 @@
-// Elementwise steps that run as one give the bits of the same steps one by one, and need less memory.
+// Elementwise steps that run as one give the bits of the same steps one by one, and need less
+// memory.
 
 #include "cpu/fused_steps.h"
 
@@ -15,7 +16,8 @@ using graph::Value;
 
 constexpr int64_t kRows = 37, kWide = 1000; // not a number of whole tiles
 
-// gelu and its gradient, as the layers of GPT-2 have them, around a product: two results of one group.
+// gelu and its gradient, as the layers of GPT-2 have them, around a product: two results of one
+// group.
 std::shared_ptr<Graph> gelu_graph() {
   auto made = std::make_shared<Graph>("gelu");
   const auto scalar = [&](float x) { return graph::scalar(*made, x); };

@@ -206,7 +206,8 @@ TEST(Gemm, PeakIsAPlausibleNumber) {
   EXPECT_LT(peak, 1e12);
 }
 
-// A product that may be left between its parts: the same bits, and no part of more than some multiply-adds a thread.
+// A product that may be left between its parts: the same bits, and no part of more than some
+// multiply-adds a thread.
 TEST(Gemm, LooksAtAPauseBetweenParts) {
   class Counts final : public RunPause {
   public:

@@ -62,7 +62,8 @@ std::shared_ptr<Graph> denoiser() {
   return graph;
 }
 
-// Each step decides the open position with the most probable token, as policy low_confidence without temperature.
+// Each step decides the open position with the most probable token, as policy low_confidence
+// without temperature.
 TEST(Machines, TinyDecode) {
   const std::vector<Tensor> weights{
       random_tensor({kVocab, kHidden}, 1), random_tensor({2 * kHidden, kHidden}, 2, 0.2f),

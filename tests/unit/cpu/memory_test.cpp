@@ -152,7 +152,8 @@ TEST(Memory, AReleaseFreesAll) {
   EXPECT_EQ(memory.host->held, 0);
 }
 
-// Two million numbers: the second run writes where the first one did, when its result is no longer held.
+// Two million numbers: the second run writes where the first one did, when its result is no longer
+// held.
 TEST(Memory, RunsReuseTheirResults) {
   const auto engine = test_engine();
   auto graph = std::make_shared<graph::Graph>("double");

@@ -216,8 +216,8 @@ TEST(Plan, SharingStorageChangesNoNumber) {
   }
 }
 
-// This engine is one rank: what would need another is refused when it is compiled, not answered with
-// this rank's own numbers.
+// This engine is one rank: what would need another is refused when it is compiled, not answered
+// with this rank's own numbers.
 TEST(Plan, CollectivesOverRanksAreRefused) {
   using graph::Axis;
   const graph::AxisSet data(Axis::data);

@@ -1,5 +1,5 @@
-// Programs of several ranks: threads of this process that meet in collective operations. Runs under the
-// thread sanitizer too.
+// Programs of several ranks: threads of this process that meet in collective operations. Runs under
+// the thread sanitizer too.
 
 #include "graph/ops.h"
 #include "graph/passes.h"
@@ -160,7 +160,8 @@ TEST(Ranks, AFailingRankEndsTheRunOfAll) {
   }
 }
 
-// A failure after the last exchange leaves the ranks at different runs: going on would mix two steps.
+// A failure after the last exchange leaves the ranks at different runs: going on would mix two
+// steps.
 TEST(Ranks, RanksThatFinishedDifferentRunsAreAnError) {
   auto graph = std::make_shared<Graph>("failing");
   const Value x = graph->input("x", {Shape{2}, DType::f32, kData});
@@ -241,7 +242,8 @@ TEST(Ranks, ACancelledRankEndsTheRunOfAll) {
   }
 }
 
-// Steps of a training run: p' = p + something summed. A cancel of one rank loses no rank's state, whenever it comes.
+// Steps of a training run: p' = p + something summed. A cancel of one rank loses no rank's state,
+// whenever it comes.
 TEST(Ranks, ACancelBeforeOverwriteStopsAllOrNone) {
   auto graph = std::make_shared<Graph>("step");
   const Value x = graph->input("x", {Shape{3}, DType::f32, kData}),

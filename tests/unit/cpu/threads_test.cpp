@@ -201,7 +201,8 @@ TEST(Callers, OneProgramRunsInTwoThreadsAtOnce) {
   }
 }
 
-// Runs one after the other keep one arena; runs at the same time have one each, and a trim releases them.
+// Runs one after the other keep one arena; runs at the same time have one each, and a trim releases
+// them.
 TEST(Callers, ArenasAreCounted) {
   auto engine = test_engine();
   auto program = engine->compile(halving());

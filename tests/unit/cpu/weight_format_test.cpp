@@ -1,4 +1,5 @@
-// Products with weights in blocks: the bits of the f32 product with the same numbers, on every instruction set.
+// Products with weights in blocks: the bits of the f32 product with the same numbers, on every
+// instruction set.
 
 #include "base/parallel.h"
 #include "cpu/gemm/gemm.h"

@@ -123,7 +123,8 @@ TEST(ApproximateCache, DecodesAndSaysWhatItIs) {
   }
 }
 
-// A pass that fails before it writes K and V leaves them as they are: they are those of an earlier canvas.
+// A pass that fails before it writes K and V leaves them as they are: they are those of an earlier
+// canvas.
 TEST(ApproximateCache, SurvivesAStepThatCouldNotBegin) {
   for (const std::string cache : {"prefix", "dual"}) {
     const auto model = tiny_model();
@@ -172,7 +173,8 @@ TEST_P(CacheDtype, RoundedCachesGiveTheBitsOfRoundedNone) {
   }
 }
 
-// Of a model with large weights: K and V are off by up to 2^-9 of a number, or 1/254 of a head's largest.
+// Of a model with large weights: K and V are off by up to 2^-9 of a number, or 1/254 of a head's
+// largest.
 TEST_P(CacheDtype, ProbabilitiesStayNearThoseOfF32) {
   const auto rounded = make_decoder(model_with_cache(GetParam()), {{"steps", 4}}),
              exact = make_decoder(model_with_cache("f32"), {{"steps", 4}});

@@ -126,7 +126,8 @@ TEST_P(EveryConstrainedPolicy, EndsWhereNothingIsAllowed) {
 INSTANTIATE_TEST_SUITE_P(All, EveryConstrainedPolicy, testing::ValuesIn(policy_names()),
                          [](const auto& info) { return info.param; });
 
-// Tokens that one step writes together are checked together. Under editflow and llada22 tokens move.
+// Tokens that one step writes together are checked together. Under editflow and llada22 tokens
+// move.
 TEST(Constraint, HoldsBetweenTokensOfOneStep) {
   for (const std::string& policy : policy_names()) {
     if (policy == "editflow" || policy == "llada22") continue;

@@ -59,7 +59,8 @@ TEST(DiffusionGemma, StepsAreConditionedOnTheOnesBefore) {
   const std::vector<float> first = decoder->copy(0)->predictions->at(0).mean_embedding;
   ASSERT_EQ(first.size(), 24u);
   EXPECT_TRUE(std::ranges::any_of(first, [](float x) { return x != 0; }));
-  // Every candidate is kept: from here on canvas and draft are the same, and only the conditioning can differ.
+  // Every candidate is kept: from here on canvas and draft are the same, and only the conditioning
+  // can differ.
   for (int step = 0; step < 3; ++step) decoder->step();
   decoder->predict();
   EXPECT_NE(decoder->copy(0)->predictions->at(0).mean_embedding, first);

@@ -1,4 +1,5 @@
-// A canvas that grows and shrinks: given tokens stay in their order, masks do not remain, the length is bounded.
+// A canvas that grows and shrinks: given tokens stay in their order, masks do not remain, the
+// length is bounded.
 
 #include "base/error.h"
 #include "unit/decode/requests.h"

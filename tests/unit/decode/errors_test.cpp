@@ -52,8 +52,8 @@ TEST(DecoderErrors, BadRequestsNameTokenAndPlaceAndKeepTheSlots) {
                [&] { decoder->add({}, {}, slot_options()); });
 }
 
-// One slot draws the mask token for all it has open, and the policy has nothing to decide: that slot
-// ends with its canvas as it was, and the other is decoded as if it were alone.
+// One slot draws the mask token for all it has open, and the policy has nothing to decide: that
+// slot ends with its canvas as it was, and the other is decoded as if it were alone.
 TEST(DecoderErrors, ASlotThatIsStuckEndsAloneAndIsNamed) {
   const auto model = tiny_model();
   std::vector<std::string> stuck;

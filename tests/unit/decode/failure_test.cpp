@@ -1,5 +1,5 @@
-// A request that fails ends alone: its canvas stays as before the step, and the others go on as if it
-// had not been there.
+// A request that fails ends alone: its canvas stays as before the step, and the others go on as if
+// it had not been there.
 
 #include "base/error.h"
 #include "decode/request/policy.h"

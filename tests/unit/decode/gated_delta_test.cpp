@@ -1,5 +1,6 @@
-// Decoding a model with gated delta layers from snapshots gives the tokens of computing everything anew. The chunks of
-// the two begin at other positions, so probabilities agree to rounding, which these large random weights multiply.
+// Decoding a model with gated delta layers from snapshots gives the tokens of computing everything
+// anew. The chunks of the two begin at other positions, so probabilities agree to rounding, which
+// these large random weights multiply.
 
 #include "unit/decode/requests.h"
 

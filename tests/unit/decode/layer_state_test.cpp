@@ -1,5 +1,6 @@
-// Layer kinds with state that the library does not have, registered as its own are: a gated recurrence behind a short
-// convolution, and an attention with smaller rows. What is kept of them must not be seen in the tokens.
+// Layer kinds with state that the library does not have, registered as its own are: a gated
+// recurrence behind a short convolution, and an attention with smaller rows. What is kept of them
+// must not be seen in the tokens.
 
 #include "graph/ops.h"
 #include "model/layers/layer_kind.h"

@@ -1,4 +1,5 @@
-// LLaDA2.2: tokens that are removed and put in between, and blocks that come back to an earlier state.
+// LLaDA2.2: tokens that are removed and put in between, and blocks that come back to an earlier
+// state.
 
 #include "unit/decode/requests.h"
 #include "unit/decode/sessions.h"

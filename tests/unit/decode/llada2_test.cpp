@@ -162,7 +162,8 @@ TEST(Llada2, APenalizedTokenIsNotRepeatedInsideABlock) {
                {"num_to_transfer", 1},
                {"left_penalty", 2},
                {"attention", "block_causal"}});
-  // Token 1 has 0.6 + position / 100 everywhere, token 2 has 0.3: behind a 1 it is 0.3 / (1 - 0.6 (1 - e^-2)) of token 2.
+  // Token 1 has 0.6 + position / 100 everywhere, token 2 has 0.3: behind a 1 it is 0.3 / (1 - 0.6
+  // (1 - e^-2)) of token 2.
   bench.run([](const Request& slot, int64_t position) {
     Prediction p = probabilities(std::vector<double>(8, 0.6))(slot, position);
     p.shaped_probability = p.top_probs[0] = 0.6f - 0.01f * static_cast<float>(position);

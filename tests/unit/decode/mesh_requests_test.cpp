@@ -1,5 +1,5 @@
-// Requests are shared out over the axes data and fsdp: each rank keeps the state of its own and computes them alone, and
-// their tokens do not depend on it.
+// Requests are shared out over the axes data and fsdp: each rank keeps the state of its own and
+// computes them alone, and their tokens do not depend on it.
 
 #include "unit/decode/requests.h"
 
@@ -40,7 +40,8 @@ Json recurrent_config() {
 const Json kCached = {
     {"policy", "spd"}, {"block_length", 4}, {"suppress_mask", true}, {"implementation", "kv_fast"}};
 
-// Two at first, a third one in the middle, a fourth one with the beginning of the first in the row of one that left.
+// Two at first, a third one in the middle, a fourth one with the beginning of the first in the row
+// of one that left.
 std::vector<Answer> come_and_go(const std::string& mesh, const Json& policy, const Json& config) {
   const auto decoder = make_decoder(model_on(mesh, config), policy);
   std::vector<Answer> answers;

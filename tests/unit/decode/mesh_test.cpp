@@ -25,8 +25,8 @@ Json config_of(const Json& more = Json::object()) {
   return config;
 }
 
-// Axis tensor adds the parts of a product in another order than one rank does. Without a prompt all positions of the tiny
-// model are nearly alike, and the last bit would decide between them.
+// Axis tensor adds the parts of a product in another order than one rank does. Without a prompt all
+// positions of the tiny model are nearly alike, and the last bit would decide between them.
 const std::vector<TestRequest> kAsked = {
     {{3, 1, 4}, 11, 9}, {{8, 8, 1, 29, 4}, 5, 14}, {{9, 2, 6, 5, 3, 5, 8, 9}, 7, 13}};
 
@@ -73,7 +73,8 @@ TEST(MeshDecoding, RoundedCachesAreCutToo) {
   }
 }
 
-// Weights in 8 bits and in blocks are cut too; their logits hang on where rows are cut no more than f32.
+// Weights in 8 bits and in blocks are cut too; their logits hang on where rows are cut no more than
+// f32.
 TEST(MeshDecoding, WeightsInOtherFormats) {
   const Json policy = {{"policy", "spd"},
                        {"block_length", 4},

@@ -21,8 +21,8 @@ Json multi(const Json& more = Json::object()) {
 const std::vector<TestRequest> kRequests = {
     {{3, 1, 4}, 11, 9}, {{}, 5, 14}, {{9, 2, 6, 5, 3, 5, 8, 9}, 7, 13}, {{7, 7, 7, 7, 7}, 2, 2}};
 
-// A session fed with entropies that never change (worked example of scrya-com/dLLM-castlehill); returns what every step
-// decides, as places behind the prompt.
+// A session fed with entropies that never change (worked example of scrya-com/dLLM-castlehill);
+// returns what every step decides, as places behind the prompt.
 std::vector<std::vector<int64_t>> decided_with(const std::vector<float>& entropies,
                                                const Json& more) {
   const auto model = tiny_model();

@@ -1,4 +1,5 @@
-// Nemotron-Labs-Diffusion: blocks with a first token of their own, and a model that drafts for itself.
+// Nemotron-Labs-Diffusion: blocks with a first token of their own, and a model that drafts for
+// itself.
 
 #include "unit/decode/requests.h"
 #include "unit/test_files.h"

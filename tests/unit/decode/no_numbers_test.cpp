@@ -1,5 +1,5 @@
-// A model whose numbers are not finite decides nothing: a request fails and names the position and the
-// operation, under every policy and with and without a cache.
+// A model whose numbers are not finite decides nothing: a request fails and names the position and
+// the operation, under every policy and with and without a cache.
 
 #include "decode/request/policy.h"
 #include "unit/counting_engine.h"

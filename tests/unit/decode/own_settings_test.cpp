@@ -1,5 +1,5 @@
-// Requests of one decoder with policies, steps, blocks and bans of their own: each gets the tokens that
-// a decoder of these settings gives it alone.
+// Requests of one decoder with policies, steps, blocks and bans of their own: each gets the tokens
+// that a decoder of these settings gives it alone.
 
 #include "base/error.h"
 #include "unit/decode/far_engine.h"

@@ -100,7 +100,8 @@ TEST_P(KnownModel, DrawsFollowTheModel) {
   Json settings = {{"policy", GetParam()}, {"steps", steps}, {"temperature", 1.0}};
   // What it was sure of would be kept and drawn again: here everything is, in every step.
   if (GetParam() == "spd") settings.update({{"threshold", 0.0}, {"suppress_mask", true}});
-  // Its last step is greedy by default. The chain over several steps draws from the posterior, not from the prediction.
+  // Its last step is greedy by default. The chain over several steps draws from the posterior, not
+  // from the prediction.
   if (GetParam() == "uniform") settings["greedy_tail"] = false;
   const auto rows = draw(settings, 100);
   const std::vector<double> p =

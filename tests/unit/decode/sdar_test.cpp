@@ -1,4 +1,5 @@
-// SDAR and Fast-dLLM v2: what a step decides, and the same bits with and without a cache, on the host and in a loop.
+// SDAR and Fast-dLLM v2: what a step decides, and the same bits with and without a cache, on the
+// host and in a loop.
 
 #include "unit/decode/requests.h"
 #include "unit/decode/sessions.h"
@@ -73,7 +74,8 @@ TEST(Sdar, BlocksAreThoseOfTheModel) {
   EXPECT_EQ(decoder->request(0).block_end(), 8);
 }
 
-// The first token of a block alone, then small blocks from the left: all above the threshold, the surest at least.
+// The first token of a block alone, then small blocks from the left: all above the threshold, the
+// surest at least.
 TEST(FastDllmV2, DecidesSmallBlocksFromTheLeft) {
   Bench bench("fast_dllm_v2", 12,
               {{"block_length", 6}, {"small_block_length", 3}, {"threshold", 0.5}});
@@ -114,7 +116,8 @@ TEST(FastDllmV2, KeepsTheBitsOfNone) {
   EXPECT_EQ(run("exact", "device"), wanted);
 }
 
-// The first token of a block is what a causal step behind the decided block would be: the state before it predicts it.
+// The first token of a block is what a causal step behind the decided block would be: the state
+// before it predicts it.
 TEST(FastDllmV2, ABlockBeginsWithTheNextToken) {
   Json config = tiny_config();
   config.update({{"model_type", "Fast_dLLM_Qwen"}, {"bd_size", 4}});

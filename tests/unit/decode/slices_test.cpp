@@ -67,7 +67,8 @@ TEST_P(Slices, GiveTheTokensOfWholeSteps) {
   }
 }
 
-// A server adds a request in every slice: the steps end all the same, and nothing is computed twice.
+// A server adds a request in every slice: the steps end all the same, and nothing is computed
+// twice.
 TEST_P(Slices, AnAddedRequestWaitsForTheNextStep) {
   const auto model = tiny_model();
   const auto whole = sliced_decoder(model, GetParam()), sliced = sliced_decoder(model, GetParam());
@@ -162,7 +163,8 @@ TEST(Slices, ACancelGivesTheStepUp) {
     suspend(*sliced);
     sliced->run();
     EXPECT_EQ(sliced->metric(0, "open"), 0);
-    // A pass that is given up loses K and V. Those of the approximate cache are computed anew from a later canvas.
+    // A pass that is given up loses K and V. Those of the approximate cache are computed anew from
+    // a later canvas.
     if (values.empty()) {
       EXPECT_EQ(answer_of(*sliced), answer_of(*whole));
     }
@@ -233,7 +235,8 @@ TEST(Slices, AReleaseGivesMemoryBack) {
   EXPECT_EQ(model->engine().i64("memory_used"), before);
 }
 
-// One thread, two decoders, no memory for two passes: the second is refused or served, it never waits for the first.
+// One thread, two decoders, no memory for two passes: the second is refused or served, it never
+// waits for the first.
 TEST(Slices, DoNotHoldUpOtherRunsUnderAMemoryLimit) {
   const auto model = tiny_model();
   const auto first = sliced_decoder(model), second = sliced_decoder(model);

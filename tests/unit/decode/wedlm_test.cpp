@@ -1,4 +1,5 @@
-// WeDLM: which masks a step decides, in which order the pass has the tokens, and the same bits with and without a cache.
+// WeDLM: which masks a step decides, in which order the pass has the tokens, and the same bits with
+// and without a cache.
 
 #include "unit/decode/requests.h"
 #include "unit/decode/sessions.h"

@@ -1,4 +1,5 @@
-// A model kept in the blocks of its file decodes the tokens of the dequantized one, with the same confidence.
+// A model kept in the blocks of its file decodes the tokens of the dequantized one, with the same
+// confidence.
 
 #include "unit/decode/requests.h"
 #include "unit/model/gguf_writer.h"

@@ -1,4 +1,5 @@
-// Rows of one pass whose windows are of unlike length: several programs, the same tokens, few padded positions.
+// Rows of one pass whose windows are of unlike length: several programs, the same tokens, few
+// padded positions.
 
 #include "unit/decode/requests.h"
 

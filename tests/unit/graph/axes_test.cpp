@@ -181,8 +181,9 @@ TEST(Axes, ExchangesUndoTheirGradients) {
   EXPECT_EQ(out[1][1].as<double>()[2], 2 * 1 * 9);
 }
 
-// What is cut over ranks and compared or put together over all of them: log sum exp with its maximum, a gather that all
-// ranks agree on, and each rank's own part of it. Gradients as on one rank.
+// What is cut over ranks and compared or put together over all of them: log sum exp with its
+// maximum, a gather that all ranks agree on, and each rank's own part of it. Gradients as on one
+// rank.
 TEST(Axes, EqualResultsHaveTheGradientsOfOneRank) {
   const auto build = [](Graph& graph, int64_t n) {
     const AxisSet over = n == 1 ? AxisSet{} : kTensor;

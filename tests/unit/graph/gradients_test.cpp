@@ -262,7 +262,8 @@ TEST(ScanGradient, KeepsWhatTheBackwardBodyNeedsAndIsNotCheap) {
   EXPECT_EQ(grads[2].type(), made.scale.type());
   const auto scans = scans_of(made.graph);
   ASSERT_EQ(scans.size(), 2u);
-  // Kept: h (for the gradient of scale) and tanh (its own slope). h * scale (for the gradient of w) is computed again.
+  // Kept: h (for the gradient of scale) and tanh (its own slope). h * scale (for the gradient of w)
+  // is computed again.
   EXPECT_EQ(scans[0]->outputs.size(), 1u + 2u) << made.graph.dump();
   const Graph& backward = *scans[1]->bodies[0];
   EXPECT_EQ(count_ops(backward, "tanh"), 0u);

@@ -101,7 +101,8 @@ TEST(Allowed, EveryFunctionIsListedOrRefusedOnPurpose) {
   for (const std::string& name : full_only) EXPECT_TRUE(seen.contains(name)) << name;
 }
 
-// A script sets each option that is refused, at both levels below full, and the one that every level has.
+// A script sets each option that is refused, at both levels below full, and the one that every
+// level has.
 TEST(Allowed, ScriptsCannotSetWhatIsRefused) {
   struct Run {
     std::string level, code;

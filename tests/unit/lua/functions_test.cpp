@@ -15,7 +15,8 @@
 namespace dllm::lua {
 namespace {
 
-// A state with Lua's functions under `theirs.string` and `theirs.table`, the own ones in their places.
+// A state with Lua's functions under `theirs.string` and `theirs.table`, the own ones in their
+// places.
 class Functions : public ::testing::Test {
 protected:
   void SetUp() override {
@@ -34,7 +35,8 @@ protected:
     ASSERT_EQ(luaL_dostring(L_, code.c_str()), LUA_OK) << lua_tostring(L_, -1);
   }
 
-  // All results, or the error's text without names of functions, numbers of arguments and addresses.
+  // All results, or the error's text without names of functions, numbers of arguments and
+  // addresses.
   std::string results(const std::string& library, const std::string& function,
                       const std::string& arguments) {
     const std::string code =

@@ -14,7 +14,8 @@
 namespace dllm::model {
 namespace {
 
-// What LoraConfig(r=4, lora_alpha=6).to_dict() gives in PEFT 0.21.2, and a value of each key that switches it on.
+// What LoraConfig(r=4, lora_alpha=6).to_dict() gives in PEFT 0.21.2, and a value of each key that
+// switches it on.
 struct PeftKey {
   const char* name;
   Json by_default;

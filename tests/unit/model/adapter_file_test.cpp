@@ -1,4 +1,5 @@
-// LoRA adapters in the files of PEFT: their numbers reach the layers, and what cannot be computed is refused.
+// LoRA adapters in the files of PEFT: their numbers reach the layers, and what cannot be computed
+// is refused.
 
 #include "base/files.h"
 #include "base/log.h"

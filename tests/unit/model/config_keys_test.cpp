@@ -1,4 +1,5 @@
-// Every key of the framework's config classes is read, refused where it changes numbers, or has no effect.
+// Every key of the framework's config classes is read, refused where it changes numbers, or has no
+// effect.
 
 #include "model/families/config_keys.h"
 
@@ -13,7 +14,8 @@ namespace {
 
 using test::small_config;
 
-// transformers 5.24, configuration_utils.py and the configuration file of each family, with a value that is not the usual one.
+// transformers 5.24, configuration_utils.py and the configuration file of each family, with a value
+// that is not the usual one.
 const Json kOfEvery = {{"architectures", {"X"}},
                        {"output_hidden_states", true},
                        {"return_dict", false},

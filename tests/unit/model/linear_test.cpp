@@ -111,8 +111,8 @@ TEST(Linear, AdaptersHaveGradients) {
   }
 }
 
-// Row-parallel: the products of the ranks are summed before the bias; FSDP: the weight is gathered; column-parallel: the
-// part is the rank's own.
+// Row-parallel: the products of the ranks are summed before the bias; FSDP: the weight is gathered;
+// column-parallel: the part is the rank's own.
 TEST(Linear, PartitionsAreCollectives) {
   const auto ops_of = [](const Partition& partition, graph::Axis axis, int64_t outputs) {
     graph::Graph graph("g");

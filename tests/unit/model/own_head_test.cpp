@@ -108,7 +108,8 @@ void rewrite(const std::string& folder,
   writer.close();
 }
 
-// transformers 5.24 gives the head of BERT a bias of its own and saves both; its head reads the second.
+// transformers 5.24 gives the head of BERT a bias of its own and saves both; its head reads the
+// second.
 TEST(OwnHeadBias, OfBertIsTheOneThatTheHeadReads) {
   for (const bool tied : {true, false}) {
     SCOPED_TRACE(tied);

@@ -1,4 +1,5 @@
-// What threads may do with the parameters of a model: whole versions, turns, lost weights, what reading costs.
+// What threads may do with the parameters of a model: whole versions, turns, lost weights, what
+// reading costs.
 
 #include "base/error.h"
 #include "model_tools.h"

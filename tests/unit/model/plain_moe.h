@@ -1,6 +1,6 @@
 #pragma once
-// Models with experts in plain loops of doubles, written from the formulas alone: what the engine's logits are held
-// against where there is no golden file.
+// Models with experts in plain loops of doubles, written from the formulas alone: what the engine's
+// logits are held against where there is no golden file.
 
 #include "unit/model/model_tools.h"
 
@@ -15,7 +15,8 @@
 
 namespace dllm::model {
 
-// One row of tokens through the formulas of Hugging Face's code, weights by their names in the file.
+// One row of tokens through the formulas of Hugging Face's code, weights by their names in the
+// file.
 class PlainModel {
 public:
   using Row = std::vector<double>;

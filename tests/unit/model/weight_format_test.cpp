@@ -1,4 +1,5 @@
-// Models whose weights stay in the format of their file: same numbers as the dequantized model, less memory.
+// Models whose weights stay in the format of their file: same numbers as the dequantized model,
+// less memory.
 
 #include "base/error.h"
 #include "base/log.h"

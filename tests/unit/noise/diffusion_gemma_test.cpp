@@ -1,4 +1,5 @@
-// The objective diffusion_gemma: which block is on the canvas, what counts, and that its gradient is that of the loss.
+// The objective diffusion_gemma: which block is on the canvas, what counts, and that its gradient
+// is that of the loss.
 
 #include "base/error.h"
 #include "noise/objective.h"
@@ -132,7 +133,8 @@ TEST(DiffusionGemmaObjective, GradientsAreThoseOfTheLoss) {
       expect_gradient(*model, runner, *objective, prepared, 1e-3); // attention of scale 1 is sharp
       continue;
     }
-    // The first pass has no gradient, so differences are no measure; but the conditioning has weights of its own.
+    // The first pass has no gradient, so differences are no measure; but the conditioning has
+    // weights of its own.
     const LossGradients got = loss_gradients(*model, *objective, prepared);
     bool found = false;
     for (const auto& [name, gradient] : got.gradients) {

@@ -51,7 +51,8 @@ TEST(EditAlignment, NamesWhatIsLeft) {
   EXPECT_EQ(edits[2].position, 2);
 }
 
-// Of a gap the first token alone is named, for all that are left; what is on both sides of it are gaps of their own.
+// Of a gap the first token alone is named, for all that are left; what is on both sides of it are
+// gaps of their own.
 TEST(EditAlignment, NamesTheFirstOfAGap) {
   const auto expect = [](const Ids& now, InsertOrder order, const std::vector<Ids>& wanted) {
     std::vector<Ids> made;
@@ -67,8 +68,8 @@ TEST(EditAlignment, NamesTheFirstOfAGap) {
   expect({1, 5, B, 7, 8, B}, InsertOrder::any, {{1, 6, 1}, {3, 9, 1}});
 }
 
-// In every order as many columns are there at a time: a share of kappa in the mean. A column comes before those that it
-// parts.
+// In every order as many columns are there at a time: a share of kappa in the mean. A column comes
+// before those that it parts.
 TEST(EditAlignment, OrdersKeepTheNumberOfTokens) {
   constexpr int kRounds = 4000, kColumns = 6;
   const Alignment gap = align(Ids{1}, Ids{1, 5, 6, 7, 8, 9});

@@ -27,7 +27,8 @@ TEST(GaussianNoise, AlphaIsThatOfTheArgmax) {
   expect_near(0, 50258, .0008473);
 }
 
-// Entries of w drawn as order statistics: how often the clean token is the largest, and the mean of the largest other.
+// Entries of w drawn as order statistics: how often the clean token is the largest, and the mean of
+// the largest other.
 TEST(GaussianNoise, DrawsAreThoseOfAllEntries) {
   const int64_t tokens = 27, draws = 4000;
   const double gamma = -1.75, alpha = gaussian_alpha(gamma, tokens);

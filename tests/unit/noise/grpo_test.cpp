@@ -1,4 +1,5 @@
-// The objective grpo: what is masked, how ratios are clipped, and that its gradient is that of the loss.
+// The objective grpo: what is masked, how ratios are clipped, and that its gradient is that of the
+// loss.
 
 #include "base/error.h"
 #include "noise/objective.h"
@@ -44,7 +45,8 @@ TEST(Grpo, AnswersAreMaskedWhole) {
   }
 }
 
-// Without old probabilities every ratio is 1, and the gradient is that of the weighted log likelihood.
+// Without old probabilities every ratio is 1, and the gradient is that of the weighted log
+// likelihood.
 TEST(Grpo, WithoutOldProbabilitiesRatiosAreOne) {
   const auto model = tiny_model();
   const ObjectiveRef objective = tiny_objective("grpo");

@@ -1,4 +1,5 @@
-// llada_sft, bd3lm, dream, dmax, open_dllm and uniform: what they corrupt and count, and their losses.
+// llada_sft, bd3lm, dream, dmax, open_dllm and uniform: what they corrupt and count, and their
+// losses.
 #include "base/error.h"
 #include "noise/objective.h"
 #include "noise/token_ce.h"
@@ -47,7 +48,8 @@ TEST(Objectives, GradientsAreThoseOfTheLoss) {
   }
 }
 
-// The loss of one batch is that of its parts: sums and normalizers add up, times and masks are the same.
+// The loss of one batch is that of its parts: sums and normalizers add up, times and masks are the
+// same.
 TEST(Objectives, MicroBatchesMakeOneBatch) {
   const auto model = tiny_model();
   for (const char* name : kNames) {
@@ -204,7 +206,8 @@ TEST(Objective, BlockLengthOfABatchIsOneNumber) {
   }
 }
 
-// One pass over [noised | clean] gives the loss of the blocks, each run alone behind its clean beginning.
+// One pass over [noised | clean] gives the loss of the blocks, each run alone behind its clean
+// beginning.
 TEST(Bd3lm, EqualsBlocksThatRunOneByOne) {
   const auto model = tiny_model();
   for (const int64_t shift : {0, 1}) {
@@ -241,7 +244,8 @@ TEST(Bd3lm, EqualsBlocksThatRunOneByOne) {
   }
 }
 
-// The clean half is causal then, so it adds the loss of an autoregressive model, and a held-out loss has none of it.
+// The clean half is causal then, so it adds the loss of an autoregressive model, and a held-out
+// loss has none of it.
 TEST(Bd3lm, TrainsTheCleanHalfAsAnAutoregressiveModel) {
   const auto model = tiny_model();
   for (const int64_t shift : {0, 1}) {
@@ -319,7 +323,8 @@ TEST(Dmax, TheModelReplacesMaskedTokensOfFlaggedRows) {
   Batch raw = tiny_rows(2, 8);
   raw.set("flag", Tensor::from(Shape{2}, std::vector<uint8_t>{1, 0}));
   const Batch prepared = prepared_by(*objective, raw, *model);
-  // What the loss does inside, by hand: predictions of the noised half take the places of its masks.
+  // What the loss does inside, by hand: predictions of the noised half take the places of its
+  // masks.
   Batch input;
   for (const char* name : {"ids", "positions"}) input.set(name, prepared.at(name));
   Options options(model::forward_schema());
@@ -381,7 +386,8 @@ TEST(Times, ImportanceKeepsTheMeanAndTheBounds) {
   EXPECT_NEAR(mean_weight(*often), 1, 0.15);
 }
 
-// By hand, where every token is masked: CE (1 + p) and the chance of equal neighbours, up to min(1 / ratio, gamma).
+// By hand, where every token is masked: CE (1 + p) and the chance of equal neighbours, up to min(1
+// / ratio, gamma).
 TEST(OpenDllm, CountsFoundTokensMore) {
   const auto model = tiny_model();
   const Batch raw = tiny_rows(1, 8);

@@ -58,7 +58,8 @@ TEST(PathLoss, PairsThatDifferDoNotCount) {
   const Repetition none = repetition({2, 1, 0, 1, 1.5f, .5f}, {0, 0});
   EXPECT_EQ(none.loss, 0);
   for (const float slope : none.gradient) EXPECT_EQ(slope, 0);
-  // Of three rows the first two collide; the mean is over one pair, and the second row of the batch has its own.
+  // Of three rows the first two collide; the mean is over one pair, and the second row of the batch
+  // has its own.
   EXPECT_NEAR(repetition({2, 1, 0, 1.5f, 1, .5f, 0, 3, 0, 0, 1, 0, 0, 3, 0}, {0, 0, 0, 1, 1}).loss,
               0.75 + 2, 1e-6);
 }

@@ -1,5 +1,6 @@
 #pragma once
-// A tiny model and rows of tokens for tests of objectives, and the check of a gradient by differences.
+// A tiny model and rows of tokens for tests of objectives, and the check of a gradient by
+// differences.
 
 #include "cpu/engine.h"
 #include "graph/engine.h"
@@ -58,8 +59,9 @@ inline ObjectiveRef tiny_objective(const std::string& name, const Json& settings
   return make_objective(name, nullptr, options);
 }
 
-// Along its gradient the loss of a prepared batch rises by the gradient's norm, for every parameter. h: the step of differences of
-// fourth order; float32 rounding of the loss allows smaller ones where it is sharp alone.
+// Along its gradient the loss of a prepared batch rises by the gradient's norm, for every
+// parameter. h: the step of differences of fourth order; float32 rounding of the loss allows
+// smaller ones where it is sharp alone.
 inline void expect_gradient(model::Model& model, LossRunner& runner, const Objective& objective,
                             const Batch& prepared, double h = 1e-2) {
   const LossGradients got = loss_gradients(model, objective, prepared);

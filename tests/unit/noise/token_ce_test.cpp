@@ -199,8 +199,9 @@ TEST(TokenCe, GradientMatchesFiniteDifferences) {
   }
 }
 
-// What an objective with two streams (BD3-LM, Arriola et al. 2025) takes: a row is [noised | clean], only noised tokens
-// have targets. Blocks, lengths, positions and the mask are those of the base class.
+// What an objective with two streams (BD3-LM, Arriola et al. 2025) takes: a row is [noised |
+// clean], only noised tokens have targets. Blocks, lengths, positions and the mask are those of the
+// base class.
 class TwoStreams final : public Objective {
 public:
   explicit TwoStreams(const Options& options) : Objective(make_schedule("linear"), options) {}

@@ -1,4 +1,5 @@
-// Decoding on several devices of a plugin: the tokens of one device, with caches cut by heads, and one trip a block.
+// Decoding on several devices of a plugin: the tokens of one device, with caches cut by heads, and
+// one trip a block.
 
 #include "unit/decode/requests.h"
 #include "unit/pjrt/mesh_plugins.h"
@@ -16,8 +17,9 @@ Json cut_model(const Json& more = Json::object()) {
   return config;
 }
 
-// Of equal length: a compiler takes its time for every shape. With a prompt: without one the positions of a tiny model are
-// nearly alike, and the last bit, which axis tensor may change, would decide between them.
+// Of equal length: a compiler takes its time for every shape. With a prompt: without one the
+// positions of a tiny model are nearly alike, and the last bit, which axis tensor may change, would
+// decide between them.
 const std::vector<decode::TestRequest> kAsked = {{{9, 2, 6, 5, 3, 5, 8, 9}, 7, 12},
                                                  {{3, 1, 4, 1, 5, 9, 2, 6}, 11, 12}};
 

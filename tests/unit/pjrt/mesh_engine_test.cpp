@@ -1,5 +1,5 @@
-// One engine on several devices of a plugin: arrays that are cut, collectives, state that is changed in place, what is
-// refused and counted.
+// One engine on several devices of a plugin: arrays that are cut, collectives, state that is
+// changed in place, what is refused and counted.
 
 #include "graph/ops.h"
 #include "pjrt/engine_state.h"
@@ -278,7 +278,8 @@ TEST_P(PjrtMesh, TheSecondStartCompilesNothing) {
   EXPECT_EQ(compiles("data=2", 2), 0);
 }
 
-// Runs of two programs from many threads: devices that met them in different orders would wait for each other forever.
+// Runs of two programs from many threads: devices that met them in different orders would wait for
+// each other forever.
 TEST_P(PjrtMesh, RunsFromManyThreadsMeetInOneOrder) {
   const auto mine = engine("data=2,tensor=4");
   const std::shared_ptr<graph::Program> programs[] = {mine->compile(summing({64}, kData)),

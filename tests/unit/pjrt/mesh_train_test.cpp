@@ -1,5 +1,5 @@
-// Training on several devices of a plugin: the losses and weights of one rank, state that is kept once, checkpoints that go
-// on elsewhere.
+// Training on several devices of a plugin: the losses and weights of one rank, state that is kept
+// once, checkpoints that go on elsewhere.
 
 #include "base/files.h"
 #include "train/checkpoint.h"

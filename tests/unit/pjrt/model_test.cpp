@@ -1,4 +1,5 @@
-// Whole models: the numbers of the CPU engine on every plugin, and nothing but numbers crosses over.
+// Whole models: the numbers of the CPU engine on every plugin, and nothing but numbers crosses
+// over.
 
 #include "cpu/engine.h"
 #include "graph/engine.h"

@@ -122,7 +122,8 @@ TEST(FindPlugin, LooksInFoldersAndPackages) {
   expect_error(Code::invalid_argument, "needs a plugin", [] { find_plugin(""); });
 }
 
-// pip belongs to the python3 of PATH, which under pyenv is a script that starts one of its versions.
+// pip belongs to the python3 of PATH, which under pyenv is a script that starts one of its
+// versions.
 TEST(FindPlugin, LooksInThePythonsOfPathAndOfPyenv) {
   const test::TempFolder folder;
   const std::string shims = folder.path("pyenv/shims"), bin = folder.path("mine/bin");

@@ -93,7 +93,8 @@ TEST(TargetEngine, CompilesAndRunsNothing) {
   test::expect_error(Code::failed_precondition, "v5e:2x4", [&] { program->run({}); });
 }
 
-// Weights of two layers, gathered as they are used; products cut over tensor; weights changed in place.
+// Weights of two layers, gathered as they are used; products cut over tensor; weights changed in
+// place.
 std::shared_ptr<graph::Graph> step_on_mesh(int64_t rows, int64_t width) {
   using graph::Axis;
   const graph::AxisSet fsdp(Axis::fsdp), tensor(Axis::tensor), both = fsdp.with(tensor);

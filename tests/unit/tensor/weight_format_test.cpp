@@ -36,8 +36,9 @@ TEST(WeightFormat, NamesAreFound) {
   EXPECT_THROW(weight_format(DType::i32), Error);
 }
 
-// Largest error over the largest number of a block. Half a step of even levels; q8_0 also rounds its scale to 11 bits,
-// which moves the number at the top by 2^-11. Formats whose scale is fitted to all numbers may cut the one at the top.
+// Largest error over the largest number of a block. Half a step of even levels; q8_0 also rounds
+// its scale to 11 bits, which moves the number at the top by 2^-11. Formats whose scale is fitted
+// to all numbers may cut the one at the top.
 double step_bound(const std::string& name) {
   const std::pair<const char*, double> bounds[] = {
       {"f32", 0},     {"bf16", 1.0 / 512}, {"f16", 1.0 / 4096}, {"int8", 0.5 / 127 + 1.0 / 2048},
@@ -86,8 +87,8 @@ TEST(WeightFormat, StoredNumbersStay) {
   }
 }
 
-// Root of the mean squared error over 64 blocks of bell-shaped numbers, next to that of ggml_quantize_chunk of
-// llama.cpp (2026-10, without importance weights).
+// Root of the mean squared error over 64 blocks of bell-shaped numbers, next to that of
+// ggml_quantize_chunk of llama.cpp (2026-10, without importance weights).
 TEST(WeightFormat, RoundsAsWellAsGgml) {
   std::vector<float> numbers(256 * 64);
   uint32_t state = 77;

@@ -198,7 +198,8 @@ constexpr bool kCountsMemory = true;
 
 TEST_F(DatasetSpec, MemoryDoesNotGrowWithTheData) {
   if (!kCountsMemory) GTEST_SKIP() << "the sanitizers need memory of their own";
-  // 20 MB more of text are 80 MB of ids in memory; on the way to a file 200,000 rows of at most 32 bytes.
+  // 20 MB more of text are 80 MB of ids in memory; on the way to a file 200,000 rows of at most 32
+  // bytes.
   const int64_t few = growth(scratch, 10), many = growth(scratch, 30);
   EXPECT_GE(few, 0);
   EXPECT_GE(many, 0);

@@ -1,5 +1,6 @@
 #pragma once
-// Parquet files made by hand, also such that no writer makes: a column `text`, and one row group of pages that are given.
+// Parquet files made by hand, also such that no writer makes: a column `text`, and one row group of
+// pages that are given.
 
 #include <cstdint>
 #include <string>

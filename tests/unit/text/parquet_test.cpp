@@ -1,5 +1,5 @@
-// Parquet: the files of tests/data/make_parquet.py have the rows of the JSON lines next to them; files that are damaged, or
-// made by hand to be hostile, end with an error that names the place.
+// Parquet: the files of tests/data/make_parquet.py have the rows of the JSON lines next to them;
+// files that are damaged, or made by hand to be hostile, end with an error that names the place.
 #include "base/error.h"
 #include "base/json.h"
 #include "parquet_file.h"

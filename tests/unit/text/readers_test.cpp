@@ -49,7 +49,8 @@ void expect_failure(Code code, const std::string& part, const std::function<void
   }
 }
 
-// A format of a test: one file and one line in a table. The column named by its option is the text of a row.
+// A format of a test: one file and one line in a table. The column named by its option is the text
+// of a row.
 void read_columns(const ReadJob& job, const RecordSink& sink) {
   TextWindow text(open_bytes(job.file, job.task), kMaxRecord);
   const auto column = job.options.i64("column");

@@ -1,4 +1,5 @@
-// Rows of JSON without a tree: what is taken and what is refused is what a whole parser takes and refuses.
+// Rows of JSON without a tree: what is taken and what is refused is what a whole parser takes and
+// refuses.
 #include "text/readers/readers.h"
 
 #include "base/error.h"
@@ -138,7 +139,8 @@ TEST(Record, AgreesWithAWholeParserOnBrokenLines) {
     const bool valid = TreeJson::accept(line);
     const std::string error = error_of(line);
     const bool refused = error.find("is not valid JSON") != std::string::npos;
-    // A number too large for a double is refused by the tree alone: it stands where no row reads it.
+    // A number too large for a double is refused by the tree alone: it stands where no row reads
+    // it.
     ASSERT_EQ(valid, !refused) << line << "\n" << error;
     (valid ? good : bad) += 1;
     if (!error.empty()) continue;

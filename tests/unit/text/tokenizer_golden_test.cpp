@@ -21,8 +21,8 @@ protected:
     if (!file_exists(path) && !is_directory(path)) {
       GTEST_SKIP() << name << " is not stored: run scripts/fetch-assets";
     }
-    static std::map<std::string, std::shared_ptr<Tokenizer>>
-        loaded; // the large ones take a second under ASan
+    // the large ones take a second under ASan
+    static std::map<std::string, std::shared_ptr<Tokenizer>> loaded;
     auto& tokenizer = loaded[name];
     if (tokenizer == nullptr) tokenizer = Tokenizer::load(path, Options(tokenizer_schema()));
     tokenizer_ = tokenizer;

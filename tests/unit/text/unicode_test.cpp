@@ -85,7 +85,8 @@ TEST(Normalize, RandomRunsOfMarks) {
   }
 }
 
-// 800 KB of marks of two classes in turn: neighbours exchanged one by one are 4 * 10^10 steps, an hour.
+// 800 KB of marks of two classes in turn: neighbours exchanged one by one are 4 * 10^10 steps, an
+// hour.
 TEST(Normalize, ALongRunOfMarksIsSorted) {
   constexpr size_t kPairs = 200'000;
   std::string text = "a";

@@ -1,4 +1,5 @@
-// A LoRA adapter on ranks: each process reads its parts of the matrices, and a cancel of one process ends the load of all.
+// A LoRA adapter on ranks: each process reads its parts of the matrices, and a cancel of one
+// process ends the load of all.
 
 #include "base/files.h"
 #include "ckpt/safetensors_writer.h"
@@ -25,7 +26,8 @@ std::vector<std::string> adapted_names() {
   return names;
 }
 
-// Of rank 2 on queries and on what attention gives back, 24 to 24: over tensor one is cut by rows, one by columns.
+// Of rank 2 on queries and on what attention gives back, 24 to 24: over tensor one is cut by rows,
+// one by columns.
 void write_adapter(const test::TempFolder& folder) {
   const Json config = {{"peft_type", "LORA"}, {"r", 2}, {"lora_alpha", 4}, {"bias", "none"}};
   write_file_atomic(folder.path("adapter_config.json"), config.dump());

@@ -1,4 +1,5 @@
-// Training adapters: the base, in any format, keeps its numbers; A and B move. Freezing some layers.
+// Training adapters: the base, in any format, keeps its numbers; A and B move. Freezing some
+// layers.
 
 #include "model/model.h"
 #include "unit/train/tiny.h"

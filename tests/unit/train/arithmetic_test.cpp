@@ -38,8 +38,9 @@ TEST(TrainingInBf16, FollowsF32OnAnyThreads) {
   EXPECT_NEAR(rounded.second, exact.second, 0.02 * exact.second);
 }
 
-// Until a small text is learned: held-out losses of both arithmetics, over batches and noise that neither has seen. They stay
-// within 1.5 % for 120 steps. Later runs part in f32 too: with rates that differ by 1e-5 they are 6 % apart after 240 steps.
+// Until a small text is learned: held-out losses of both arithmetics, over batches and noise that
+// neither has seen. They stay within 1.5 % for 120 steps. Later runs part in f32 too: with rates
+// that differ by 1e-5 they are 6 % apart after 240 steps.
 TEST(TrainingInBf16, ConvergesAsF32) {
   const auto losses = [](const char* arithmetic) {
     auto trainer = trainer_in(arithmetic, 1);

@@ -1,5 +1,5 @@
-// Checkpoints that are written while training goes on. A lock on the run's folder holds a write back for as long as a test
-// wants: a save waits for it up to 30 s.
+// Checkpoints that are written while training goes on. A lock on the run's folder holds a write
+// back for as long as a test wants: a save waits for it up to 30 s.
 
 #include "train/background_save.h"
 #include "train/checkpoint_save.h"
@@ -125,7 +125,8 @@ TEST_F(BackgroundSaveTest, HoldsTheMomentOfTheCallWhileTrainingGoesOn) {
   remove_all(other);
 }
 
-// On a mesh: arrays that every rank has are copied, by several threads; the parts of others are joined.
+// On a mesh: arrays that every rank has are copied, by several threads; the parts of others are
+// joined.
 TEST_F(BackgroundSaveTest, OfAMeshHoldsTheMomentOfTheCall) {
   const std::string other = root_ + "_waited";
   for (const char* mesh : {"data=2", "fsdp=2"}) {

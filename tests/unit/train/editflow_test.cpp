@@ -1,4 +1,5 @@
-// Edit flows from training to text: a tiny model learns to insert what is missing between two tokens.
+// Edit flows from training to text: a tiny model learns to insert what is missing between two
+// tokens.
 
 #include "decode/decoder/decoder.h"
 #include "model/edit_heads.h"
@@ -87,7 +88,8 @@ TEST(EditFlow, LearnsToInsert) {
   EXPECT_EQ(decoded(trained(2, Json::object()), 3), std::vector(texts.begin(), texts.begin() + 3));
 }
 
-// Seven tokens do not fit into two steps of one token a place; the steps behind them insert the others.
+// Seven tokens do not fit into two steps of one token a place; the steps behind them insert the
+// others.
 TEST(EditFlow, OrdersAreLearnedAndFinished) {
   for (const char* order : {"middle", "left"}) {
     const auto model = trained(1, {{"insert_order", order}, {"max_weight", 1.0}});

@@ -1,4 +1,5 @@
-// A model with gated delta layers is trained: through the scans of chunks, with masked and with next tokens.
+// A model with gated delta layers is trained: through the scans of chunks, with masked and with
+// next tokens.
 
 #include "tiny.h"
 

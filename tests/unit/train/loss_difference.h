@@ -1,6 +1,6 @@
 #pragma once
-// Losses of a run on a mesh next to those of one rank. Every comparison prints its greatest relative difference: the table
-// of docs/concepts/parallelism.md is made of these lines.
+// Losses of a run on a mesh next to those of one rank. Every comparison prints its greatest
+// relative difference: the table of docs/concepts/parallelism.md is made of these lines.
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
-// Optimizers that treat matrices as matrices, Adafactor and Muon, against their formulas in f64; groups of parameters.
+// Optimizers that treat matrices as matrices, Adafactor and Muon, against their formulas in f64;
+// groups of parameters.
 
 #include "bare_update.h"
 #include "base/error.h"

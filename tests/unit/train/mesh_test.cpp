@@ -142,8 +142,8 @@ TEST(Mesh, AdaptersHaveTheLossesOfOneRank) {
     expect_losses(train(mesh), wanted, mesh);
 }
 
-// Where all ranks have the same rows, a layer's experts are one sum over f32(rows, hidden): each of m ranks sends
-// 2 n (m - 1) / m of its n bytes.
+// Where all ranks have the same rows, a layer's experts are one sum over f32(rows, hidden): each of
+// m ranks sends 2 n (m - 1) / m of its n bytes.
 TEST(Mesh, ExpertsSendTheBytesOfTheory) {
   const Json config = expert_config("qwen3_moe");
   Batch batch;

@@ -1,4 +1,5 @@
-// What a process reads of the files of a model and of a checkpoint: the bytes of its part, and the numbers that belong there.
+// What a process reads of the files of a model and of a checkpoint: the bytes of its part, and the
+// numbers that belong there.
 
 #include "base/files.h"
 #include "model/model.h"
@@ -94,7 +95,8 @@ std::string gguf_of(const std::string& folder, const std::string& path, const ch
 
 // Of each process at most 1.1 times the bytes that it keeps, and what describes the file.
 void expect_reads_of_parts(const std::string& path, const char* mesh) {
-  // A GGUF file is opened twice, for the weights and for the tokenizer, and its front read in a window of 256 KiB.
+  // A GGUF file is opened twice, for the weights and for the tokenizer, and its front read in a
+  // window of 256 KiB.
   constexpr int64_t kHeaders = int64_t{600} << 10;
   std::atomic<int64_t> all = 0;
   in_processes(mesh, [&](const EngineRef& engine) {
@@ -117,8 +119,8 @@ TEST(PartReads, OfSafetensorsAreTheBytesOfThePart) {
     expect_reads_of_parts(folder, mesh);
 }
 
-// Of an array in an object store: the part, and for columns what lies between them, since another request for each row
-// would take longer.
+// Of an array in an object store: the part, and for columns what lies between them, since another
+// request for each row would take longer.
 int64_t fetched_of(const model::ParamStore::Physical& entry) {
   const int64_t rank = entry.part.rank(), unit = dtype_size(entry.dtype);
   const bool is_columns = rank > 1 && entry.part.dim(rank - 1) < entry.shape.dim(rank - 1);
@@ -190,7 +192,8 @@ void expect_same_numbers(const std::string& path, const char* dtype, const char*
   });
 }
 
-// Matrices that are turned (GPT-2), rows in pairs (llama in GGUF), experts, scales of whole rows, blocks.
+// Matrices that are turned (GPT-2), rows in pairs (llama in GGUF), experts, scales of whole rows,
+// blocks.
 TEST(PartReads, HaveTheNumbersOfWholeArrays) {
   TempFolder root;
   Json config = tiny_config(false);

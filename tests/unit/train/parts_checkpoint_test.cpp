@@ -1,4 +1,5 @@
-// Checkpoints of models of several parts: each part by value, or by reference to the place that it was loaded from.
+// Checkpoints of models of several parts: each part by value, or by reference to the place that it
+// was loaded from.
 
 #include "base/files.h"
 #include "ckpt/checkpoint_folder.h"

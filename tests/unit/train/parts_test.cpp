@@ -1,4 +1,5 @@
-// A loss that reads more than the model it trains: a frozen teacher of another size, and the base without its adapters.
+// A loss that reads more than the model it trains: a frozen teacher of another size, and the base
+// without its adapters.
 
 #include "graph/ops.h"
 #include "noise/evaluate.h"

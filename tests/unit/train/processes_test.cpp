@@ -1,4 +1,5 @@
-// Engines of one rank each that exchange messages (processes.h): what each of them holds, writes and reads of a run.
+// Engines of one rank each that exchange messages (processes.h): what each of them holds, writes
+// and reads of a run.
 
 #include "base/error.h"
 #include "base/files.h"
@@ -76,7 +77,8 @@ std::string save_of_threads(const std::string& root) {
   return save_checkpoint(*trainer, &source, root, save_options(true));
 }
 
-// Sums over messages are made in the order of threads: 20 losses are equal to the bit, on every kind of exchange.
+// Sums over messages are made in the order of threads: 20 losses are equal to the bit, on every
+// kind of exchange.
 TEST(Processes, HaveTheLossesOfThreads) {
   Json one_head = config(), experts = config();
   one_head["num_key_value_heads"] = 1; // keys are passed on
@@ -205,7 +207,8 @@ public:
   static void release() { disk_is_held = false; }
 };
 
-// Training goes on while one rank still writes; nothing is committed before it has ended, and waiting means waiting.
+// Training goes on while one rank still writes; nothing is committed before it has ended, and
+// waiting means waiting.
 TEST(Processes, TrainWhileTheDiskOfARankIsSlow) {
   TempFolder root;
   const Arrays wanted = arrays_of(save_of_threads(root.path("threads")));
@@ -253,7 +256,8 @@ TEST(Processes, WaitForASlowDiskWhereASaveWaits) {
   later.join();
 }
 
-// A node was lost in the middle of a save: what its rank wrote is still there when the job is started again.
+// A node was lost in the middle of a save: what its rank wrote is still there when the job is
+// started again.
 TEST(Processes, GoOnWhenANodeComesBack) {
   TempFolder root;
   const std::string place = root.path("run");
@@ -316,7 +320,8 @@ TEST(Processes, ThatBeginAtDifferentStepsAreNamed) {
   EXPECT_EQ(refused, 2);
 }
 
-// Memory of a process while it loads a model: its part of the weights, and no more of the rest than one tensor.
+// Memory of a process while it loads a model: its part of the weights, and no more of the rest than
+// one tensor.
 TEST(Processes, LoadAModelInTheMemoryOfTheirPart) {
   TempFolder root;
   Json wide = config();
@@ -345,7 +350,8 @@ TEST(Processes, LoadAModelInTheMemoryOfTheirPart) {
   EXPECT_EQ(loads_within(all / 4), 0);                // the part alone is not enough
 }
 
-// What a rank has held at most while it trained, next to the plan of `dllm graph --what train --mesh ...`.
+// What a rank has held at most while it trained, next to the plan of `dllm graph --what train
+// --mesh ...`.
 TEST(Processes, HoldWhatTheirPlanSays) {
   Json wide = config();
   wide.update({{"hidden_size", 128},

@@ -1,5 +1,5 @@
-// What a restore brings back of the weights that are not trained, what an older checkpoint lacks, and
-// what a trainer leaves of a model: its freeze, and a start that fails.
+// What a restore brings back of the weights that are not trained, what an older checkpoint lacks,
+// and what a trainer leaves of a model: its freeze, and a start that fails.
 
 #include "base/files.h"
 #include "ckpt/checkpoint_folder.h"
@@ -125,8 +125,8 @@ TEST_F(RestoreTest, AMissingOptionIsItsDefault) {
   });
 }
 
-// Checkpoints that released versions saved (tests/data/make_checkpoint.py): the run goes on with the losses that the
-// version itself had.
+// Checkpoints that released versions saved (tests/data/make_checkpoint.py): the run goes on with
+// the losses that the version itself had.
 TEST(OldCheckpoints, GoOn) {
   const std::string root = DLLM_SOURCE_DIR "/tests/data/checkpoints";
   const std::vector<std::string> versions = list_directory(root);
@@ -193,7 +193,8 @@ TEST(TrainerFreeze, GoesWithItsTrainer) {
   EXPECT_TRUE(changed(*second));
 }
 
-// Options that fail at each stage of a trainer's start, on models that a start changes in every way.
+// Options that fail at each stage of a trainer's start, on models that a start changes in every
+// way.
 TEST(TrainerStart, AFailureLeavesTheModel) {
   Json config = tiny_config();
   config.erase("mask_token_id");

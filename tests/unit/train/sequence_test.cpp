@@ -1,4 +1,5 @@
-// Positions of rows cut over mesh axis sequence: the numbers of one rank, the exchanges of theory, and what is refused.
+// Positions of rows cut over mesh axis sequence: the numbers of one rank, the exchanges of theory,
+// and what is refused.
 
 #include "base/error.h"
 #include "graph/ops.h"
@@ -55,7 +56,8 @@ TEST(Sequence, TwentyStepsHaveTheLossesOfOneRank) {
   }
 }
 
-// Causal, bidirectional and two-stream masks. 60 head rows over 4 ranks, of which any number is in use.
+// Causal, bidirectional and two-stream masks. 60 head rows over 4 ranks, of which any number is in
+// use.
 TEST(Sequence, MasksAndObjectivesAreThoseOfWholeRows) {
   for (const char* objective : {"ar", "mdlm", "llada_sft", "uniform", "bd3lm"}) {
     for (const int64_t kv_heads : {4, 1}) {
@@ -102,7 +104,8 @@ TEST(Sequence, RecomputedLayersAndMicroBatches) {
   expect_losses(losses("sequence=2"), losses(""), "accumulate");
 }
 
-// Every mask that a ring takes, some of whose queries see nothing of some parts, against attention over whole rows.
+// Every mask that a ring takes, some of whose queries see nothing of some parts, against attention
+// over whole rows.
 struct RingMask {
   const char* name;
   graph::Mask (*make)(graph::Graph& graph);
@@ -192,9 +195,9 @@ TEST(Sequence, KeysThatArePassedOnAreThoseOfWholeRows) {
   }
 }
 
-// q, k, v and the result have N bytes each on m ranks together. The four exchanges send N (m - 1) / m of each, the last
-// gathering N (m - 1). The gradient sends as much again for the four, and a sum over the ranks 2 n (m - 1) for its n
-// bytes: of q, k, v and of the loss.
+// q, k, v and the result have N bytes each on m ranks together. The four exchanges send N (m - 1) /
+// m of each, the last gathering N (m - 1). The gradient sends as much again for the four, and a sum
+// over the ranks 2 n (m - 1) for its n bytes: of q, k, v and of the loss.
 TEST(Sequence, AttentionSendsTheBytesOfTheory) {
   const Shape shape{2, 16, 4, 8};
   const int64_t bytes = shape.count() * 4;
@@ -233,8 +236,9 @@ TEST(Sequence, AttentionSendsTheBytesOfTheory) {
   }
 }
 
-// One head of keys and values, s bytes of both on a rank: m - 1 times s forward. In one graph the keys that were passed on serve
-// the gradient too; its own sums go all the way round, m times s. (In a loop over layers keys go round once more.)
+// One head of keys and values, s bytes of both on a rank: m - 1 times s forward. In one graph the
+// keys that were passed on serve the gradient too; its own sums go all the way round, m times s.
+// (In a loop over layers keys go round once more.)
 TEST(Sequence, ARingSendsTheBytesOfTheory) {
   const auto sent = [&](int64_t m, bool trains) {
     const auto engine = mesh_engine("sequence=" + std::to_string(m));

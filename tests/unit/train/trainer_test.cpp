@@ -246,7 +246,8 @@ TEST(Trainer, ARunSpreadsTimesOverItsUpdates) {
     const auto& times = many.objective->times;
     ASSERT_EQ(times.size(), static_cast<size_t>(8 * 2 * parts));
     for (const float t : times) mean += t / static_cast<double>(times.size());
-    // Each of the rows lies in its own part of the range: at most half a part off, less in the mean.
+    // Each of the rows lies in its own part of the range: at most half a part off, less in the
+    // mean.
     EXPECT_NEAR(mean, 0.5, 0.5 / static_cast<double>(2 * parts) + 1e-3) << parts;
   }
 }

@@ -1,4 +1,5 @@
-// A loss over vectors: arrays of numbers come from a file into the batch of their rows, and no row of the head is read.
+// A loss over vectors: arrays of numbers come from a file into the batch of their rows, and no row
+// of the head is read.
 
 #include "ckpt/safetensors_writer.h"
 #include "graph/ops.h"
@@ -65,7 +66,8 @@ Options loader_options(const std::string& arrays) {
   return options;
 }
 
-// The squared distance of the hidden states from given states, per number; normalizer: rows of the batch.
+// The squared distance of the hidden states from given states, per number; normalizer: rows of the
+// batch.
 class ToStates final : public noise::Objective {
 public:
   ToStates() : ToStates(noise::make_objective("ar")) {}

@@ -102,7 +102,8 @@ void add_attention(Cases& c) {
           attention_parts(q, k, b.fixed({2, 5, 2, 4}), Mask::causal(), options).log_sum_exp};
     });
   }
-  // On one rank nothing is passed on. Queries of a rank begin at a place of their own; every kind of mask that a ring takes.
+  // On one rank nothing is passed on. Queries of a rank begin at a place of their own; every kind
+  // of mask that a ring takes.
   const AxisSet data(Axis::data);
   const auto ring_mask = [](B& b) {
     Mask mask = Mask::block_causal(b.ints({}, {4}));

@@ -48,7 +48,8 @@ inline std::shared_ptr<graph::Graph> counter(int64_t size = 256) {
   return made;
 }
 
-// state + step in place, the state cut over fsdp, and a loss that is equal on all ranks: on the fake plugin the step.
+// state + step in place, the state cut over fsdp, and a loss that is equal on all ranks: on the
+// fake plugin the step.
 inline std::shared_ptr<graph::Graph> cut_counter() {
   const graph::AxisSet fsdp(graph::Axis::fsdp);
   auto made = std::make_shared<graph::Graph>("cut_counter");

@@ -1,4 +1,5 @@
-// An engine of several devices on the fake plugin: what fails on one of them, what is held, what is destroyed.
+// An engine of several devices on the fake plugin: what fails on one of them, what is held, what is
+// destroyed.
 
 #include "unit/pjrt/fake/fake_engine.h"
 

@@ -1,5 +1,5 @@
-// One mesh over the devices of several processes, on the fake plugin. A process is a thread here; the plugin makes a client
-// for each, and they find each other through the key-value store.
+// One mesh over the devices of several processes, on the fake plugin. A process is a thread here;
+// the plugin makes a client for each, and they find each other through the key-value store.
 
 #include "unit/pjrt/fake/fake_engine.h"
 
@@ -96,7 +96,8 @@ TEST(FakeProcesses, StateIsCutBetweenTheDevicesOfAll) {
   fake.expect_clean();
 }
 
-// Rows of (4, 8), the second dimension cut over fsdp and tensor: of fsdp=2,tensor=2 a process has both places of tensor.
+// Rows of (4, 8), the second dimension cut over fsdp and tensor: of fsdp=2,tensor=2 a process has
+// both places of tensor.
 TEST(FakeProcesses, PartsGoUpAndRowsComeBackWhereTheyBelong) {
   const FakePlugin fake;
   const Options options = options_of(fake, "fsdp=2,tensor=2");
