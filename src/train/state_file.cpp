@@ -15,6 +15,9 @@
 namespace dllm::train {
 namespace {
 
+constexpr const char* kOtherState =
+    "give freeze and ema the values that the run had when it saved the checkpoint";
+
 bool is_saved(const StateEntry& entry, bool with_sums) {
   return entry.use != StateUse::sum || with_sums;
 }
@@ -40,9 +43,8 @@ public:
   const ckpt::SafetensorsFile& file_of(const std::string& name) const {
     const auto found = where_.find(name);
     if (found != where_.end()) return *found->second;
-    fail_with_hint("were other tensors frozen, or was ema set otherwise?",
-                   Code::failed_precondition, "the checkpoint has no {}, which this trainer needs",
-                   name);
+    fail_with_hint(kOtherState, Code::failed_precondition,
+                   "the checkpoint has no {}, which this trainer needs", name);
   }
 
 private:
@@ -166,9 +168,9 @@ std::vector<graph::BufferRef> read_state(const StepRunner& runner, const std::st
   const std::vector<StateTensor> expected = state_tensors(runner.spec(), with_sums);
   for (const StateTensor& tensor : expected) check_state_tensor(files, tensor);
   if (files.count() != expected.size()) {
-    fail_with_hint(
-        "were other tensors frozen, or was ema set otherwise?", Code::failed_precondition,
-        "the checkpoint has {} tensors of state, this trainer {}", files.count(), expected.size());
+    fail_with_hint(kOtherState, Code::failed_precondition,
+                   "the checkpoint has {} tensors of state, this trainer {}", files.count(),
+                   expected.size());
   }
   std::vector<graph::BufferRef> arrays;
   for (const StateEntry& entry : runner.spec().state) {
