@@ -63,7 +63,7 @@ std::vector<size_t> chosen_stacks(const ParamStore& params,
       const bool matrix = entry.spec.role == ParamRole::weight && entry.spec.layers > 0 &&
                           (entry.spec.element.rank() == 3 || entry.spec.pieces.size() == 1);
       if (!matrix)
-        fail(Code::unimplemented, "{} is no matrix of a layer: it cannot have an adapter",
+        fail(Code::unimplemented, "{} is not a matrix of a layer, so it cannot have an adapter",
              entry.name);
       if (hits != entry.spec.copies() * static_cast<int64_t>(entry.spec.pieces.size())) {
         fail_with_hint(

@@ -62,6 +62,7 @@ StoredModel::StoredModel(const model::Model& model, const model::Selection& trai
   for (const std::string& name : model.parts().names()) {
     Stored& part = parts_.emplace_back();
     part.name = name;
+    part.is_adapter = model.parts().find(name)->kind == model::PartKind::adapter;
     part.formats = formats_of(model, name);
     const bool is_trained = std::ranges::any_of(
         all, [&](const auto& entry) { return entry.spec.part == name && trained.trains(entry); });
@@ -78,9 +79,13 @@ Json StoredModel::list() const {
   Json list = Json::array();
   for (const Stored& part : parts_) {
     if (part.snapshot) {
-      list.push_back({{"name", part.name}, {"stored", "value"}, {"folder", part.folder}});
+      list.push_back({{"name", part.name},
+                      {"kind", part.kind()},
+                      {"stored", "value"},
+                      {"folder", part.folder}});
     } else {
       list.push_back({{"name", part.name},
+                      {"kind", part.kind()},
                       {"stored", "reference"},
                       {"address", part.origin.address},
                       {"digest", part.origin.digest},
@@ -99,10 +104,9 @@ std::vector<std::string> StoredModel::write(const std::string& folder, Task* tas
     if (!part.snapshot) continue;
     const std::string place = join_path(folder, part.folder);
     make_directories(place);
-    const bool is_adapter = part.snapshot->part().kind == model::PartKind::adapter;
     const std::vector<std::string> files =
-        is_adapter ? model::write_adapter_files(*part.snapshot, place, base, task)
-                   : model::write_model_files(*part.snapshot, place, save, task);
+        part.is_adapter ? model::write_adapter_files(*part.snapshot, place, base, task)
+                        : model::write_model_files(*part.snapshot, place, save, task);
     for (const std::string& file : files) names.push_back(part.folder + "/" + file);
   }
   return names;
@@ -144,7 +148,7 @@ void SavedModel::open(const Json& row, const std::string& checkpoint) {
   if (!ckpt::is_safe_name(folder))
     fail(Code::data_loss, "trainer.json: '{}' is not the name of a folder", folder);
   part->folder = open_source(join_path(checkpoint, folder));
-  const bool is_adapter = part->folder->has("adapter_config.json");
+  const bool is_adapter = row.value("kind", Json()) == "adapter";
   part->prefix = is_adapter ? model::kAdapterPrefix : "";
   part->files =
       std::make_unique<ckpt::WeightFiles>(*part->folder, is_adapter ? "adapter_model" : "model");

@@ -3,9 +3,9 @@
 // reference (the place that it was loaded from). Private to src/train.
 //
 // trainer.json lists the parts:
-//   {"name": "base", "stored": "value", "folder": "model"}
-//   {"name": "base", "stored": "reference", "address": "/models/qwen", "digest": "9f86...",
-//    "formats": ["f32", "int8"]}
+//   {"name": "base", "kind": "network", "stored": "value", "folder": "model"}
+//   {"name": "base", "kind": "network", "stored": "reference", "address": "/models/qwen",
+//    "digest": "9f86...", "formats": ["f32", "int8"]}
 // A checkpoint without the list holds the base by value in "model".
 
 #include "base/json.h"
@@ -36,9 +36,12 @@ public:
 private:
   struct Stored {
     std::string name, folder; // `folder` is empty for a reference
+    bool is_adapter = false;
     model::PartOrigin origin;
     std::vector<std::string> formats; // of the parameters, each once
     std::optional<model::ModelSnapshot> snapshot;
+
+    const char* kind() const { return is_adapter ? "adapter" : "network"; }
   };
   std::vector<Stored> parts_;
 };

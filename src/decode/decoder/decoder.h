@@ -125,8 +125,8 @@ private:
     // The canvas in the last event, or when the request was added.
     std::vector<int32_t> shown_ids;
     std::vector<State> shown_states;
-    // The result of a step of one request.
   };
+  // The result of a step of one request.
   struct Change {
     int64_t request;
     Outcome outcome;

@@ -198,7 +198,7 @@ TEST(Adapters, NameWhatTheyCannotHave) {
   expect_error(Code::not_found, "no parameter matches", [&] {
     add_adapters(*model, {{"nothing*"}, 2, 2, 0});
   });
-  expect_error(Code::unimplemented, "embedding is no matrix of a layer", [&] {
+  expect_error(Code::unimplemented, "embedding is not a matrix of a layer", [&] {
     add_adapters(*model, {{"*embed_tokens*"}, 2, 2, 0});
   });
   expect_error(Code::unimplemented, "1 of the 3 tensors", [&] {

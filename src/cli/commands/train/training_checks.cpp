@@ -44,8 +44,7 @@ void check_decided_here(const Context& context) {
     throw UsageFailure("--cache-dtype is for decoding: training keeps no K and V");
   }
   if (context.typed("model", "adapter")) {
-    throw UsageFailure("--adapter is for decoding: a run saves whole models, and one with an "
-                       "adapter is none");
+    throw UsageFailure("--adapter is for decoding: dllm train does not train adapters yet");
   }
   check_engine(context);
   if (context.has("schedule")) return;
