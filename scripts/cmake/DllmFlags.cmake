@@ -28,12 +28,15 @@ macro(dllm_runs_seldom)
   endif()
 endmacro()
 # dllm_has_loops(): builds with sanitizers, which have no optimization, optimize it. GCC's -O2 leaves loops whose count is not known
-# scalar; here it vectorizes them as clang does.
+# scalar; here it vectorizes them as clang does. Functions and loops begin at borders that the linker cannot move.
 macro(dllm_has_loops)
   if(DLLM_SANITIZE)
     add_compile_options(-O1)
-  elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    add_compile_options(-fvect-cost-model=dynamic)
+  else()
+    add_compile_options(-falign-functions=64 -falign-loops=32)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      add_compile_options(-fvect-cost-model=dynamic)
+    endif()
   endif()
 endmacro()
 
