@@ -92,7 +92,7 @@ int64_t DecodeState::acquire(int64_t length, std::span<const int32_t> known,
   rewind(found, common);
   row.kind = kind;
   row.last_use = ++clock_;
-  ++row.generation;
+  row.generation = ++generations_;
   reused_ += common;
   return found;
 }
@@ -169,7 +169,7 @@ void DecodeState::clear(std::span<const int64_t> rows) {
     Row& cleared = rows_[static_cast<size_t>(row)];
     cleared.tokens.clear();
     cleared.snapshots.clear();
-    ++cleared.generation;
+    cleared.generation = ++generations_;
     cleared.spoiled = true;
   }
   resize(this->rows(), capacity_);
@@ -180,7 +180,7 @@ void DecodeState::lose() {
   for (Row& row : rows_) {
     row.tokens.clear();
     row.snapshots.clear();
-    ++row.generation;
+    row.generation = ++generations_;
   }
 }
 

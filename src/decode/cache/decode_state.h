@@ -105,7 +105,7 @@ private:
     std::vector<Snapshot> snapshots; // ascending by position
     AttentionSpan span;
     RowKind kind;
-    uint64_t generation = 0;
+    uint64_t generation = 0; // unlike that of every other row
     uint64_t last_use = 0;
   };
   int64_t own_rows() const { return rows() / shares_; }
@@ -122,6 +122,7 @@ private:
   const int64_t shares_;
   StateBuffers buffers_;
   std::vector<Row> rows_;
+  uint64_t generations_ = 0; // given to rows so far
   int64_t capacity_ = 0;
   uint64_t clock_ = 0;
   int64_t reused_ = 0;

@@ -99,6 +99,9 @@ TEST(DecodeState, WhatIsNotGivenBackIsLost) {
   const int64_t a = state.acquire(10, {}, kBlocks);
   state.commit(a, Ids{1, 2, 3, 4}, 0, 4);
   const uint64_t before = state.view(a).generation;
+  const int64_t other = state.acquire(8, {}, {8, 0, false});
+  EXPECT_NE(state.view(other).generation, before); // a request that gets another row sees a change
+  state.release(other);
   state.take();
   state.recover();
   EXPECT_EQ(state.view(a).final_end, 0);
