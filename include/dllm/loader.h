@@ -44,15 +44,18 @@ extern "C" {
  *     response_cut           none responses columns (Dream); what the rows of a batch lose
  *     response_cut_ratio     part of the batches that lose columns
  *     arrays                 path of a safetensors file with arrays of the rows, found by row_keys
+ *     row_keys               the batch holds row_keys i64(batch), to write such a file
  *
  *   data   not NULL, holds ids
  *   opts   NULL: defaults; kind "loader": batch, length, seed, split, split_fraction, pack,
  *          drop_tail, shuffle, order (keyed python), epochs, truncate, pad_id, segments, rank,
  *          ranks, pad_side (right left), see_padding, eos_block, response_cut (none responses
- *          columns), response_cut_ratio, arrays
+ *          columns), response_cut_ratio, arrays, row_keys
  *   out    not NULL
  *
- * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION for raw text or a split without rows
+ * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION for raw text or a split without rows; for the file of
+ *          option arrays DLLM_NOT_FOUND, DLLM_DATA_LOSS when it is not such a file, and
+ *          DLLM_INVALID_ARGUMENT when an array has a name that batches reserve
  * Owns     caller owns out, which keeps data
  * Threads  any
  * Since    1

@@ -178,7 +178,8 @@ void AdapterFile::add_to(Model& model, Task* task, int64_t done) const {
     return values;
   };
   add_adapters(model, options, read, task);
-  model.set_origin_of("adapter:" + options.name, origin_at(folder_));
+  if (const std::optional<PartOrigin> origin = origin_at(folder_))
+    model.set_origin_of("adapter:" + options.name, *origin);
 }
 
 void load_adapters(Model& model, const std::string& folder, Task* task) {

@@ -386,9 +386,13 @@ std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const s
   if (const std::string inside = join_path(folder, adapter);
       !adapter.empty() && file_exists(join_path(inside, "adapter_config.json")))
     own.set_str("adapter", inside);
+  const std::optional<PartOrigin> before = origin_at(folder);
   std::shared_ptr<Model> model =
       load_model(std::move(engine), *ckpt::open_model_source(folder), own, task);
-  model->set_origin_of(kBasePart, origin_at(folder));
+  // A folder that changed meanwhile may hold other numbers than those that were read.
+  const std::optional<PartOrigin> after = origin_at(folder);
+  if (before && after && before->digest == after->digest)
+    model->set_origin_of(kBasePart, *after);
   return model;
 }
 

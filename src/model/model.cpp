@@ -64,8 +64,8 @@ void Model::forget_programs() {
   params_.bump();
 }
 
-Selection Model::default_selection() const {
-  return Selection(parts_.has_adapters(), {});
+Selection Model::selection_without(std::vector<std::string> frozen) const {
+  return Selection(parts_.has_adapters(), std::move(frozen));
 }
 
 void Model::add_selection(const std::shared_ptr<const Selection>& selection) {
@@ -84,7 +84,7 @@ ParamStore::Test Model::trained() const {
     }
   }
   if (selections.empty())
-    selections.push_back(std::make_shared<const Selection>(default_selection()));
+    selections.push_back(std::make_shared<const Selection>(selection_without({})));
   return [selections](const ParamStore::Physical& entry) {
     return std::ranges::any_of(selections,
                                [&](const auto& selection) { return selection->trains(entry); });
@@ -113,8 +113,10 @@ void Model::add_network(const std::string& name, const Model& other) {
   Part part;
   part.name = name;
   part.config = other.config_now();
-  part.origin = other.parts().base().origin;
+  // After the entries: a step of the other model in between leaves no origin.
+  const std::optional<PartOrigin> origin = other.origin_of(kBasePart);
   add_part(std::move(part), [&] { params_.share_part(name, entries); });
+  if (origin) set_origin_of(name, *origin);
 }
 
 void Model::set_origin_of(const std::string& part, PartOrigin origin) {
@@ -122,9 +124,10 @@ void Model::set_origin_of(const std::string& part, PartOrigin origin) {
   parts_.set_origin(part, origin);
 }
 
-bool Model::has_origin(const std::string& part) const {
-  const PartOrigin origin = parts_.find(part)->origin;
-  return origin.is_known() && origin.changes == params_.changes(part);
+std::optional<PartOrigin> Model::origin_of(const std::string& part) const {
+  std::optional<PartOrigin> origin = parts_.origin(part);
+  if (origin && origin->changes != params_.changes(part)) origin.reset();
+  return origin;
 }
 
 void Model::drop_part(const std::string& name) {
@@ -188,7 +191,10 @@ std::shared_ptr<Model> clone_model(const Model& model,
   copy->params().set_checks(model.params().checks());
   copy->params().set_cuts(model.params().cuts());
   for (const std::string& name : model.parts().names()) {
-    if (name != kBasePart) copy->add_part(*model.parts().find(name), [] {});
+    if (name == kBasePart) continue;
+    Part part = *model.parts().find(name);
+    part.origin.reset(); // the copy has the numbers by value
+    copy->add_part(std::move(part), [] {});
   }
   const std::vector<ParamStore::Physical> entries = model.params().entries();
   for (size_t i = 0; i < entries.size(); ++i) {

@@ -18,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -64,8 +65,8 @@ public:
   void drop_part(const std::string& name);
   // Sets the place that holds the current numbers of the part.
   void set_origin_of(const std::string& part, PartOrigin origin);
-  // Returns true when that place is known and still holds the numbers of the part.
-  bool has_origin(const std::string& part) const;
+  // Returns that place, if it is known and still holds the numbers of the part. Any thread.
+  std::optional<PartOrigin> origin_of(const std::string& part) const;
 
   // Returns a copy of tokenizer.json, generation_config.json and others, which are kept from load
   // to save. Any thread may call it.
@@ -98,13 +99,13 @@ public:
   // Returns family, attention, shift, runs, storage forms, bytes, end_tokens and generation.
   Json describe() const;
 
-  // Returns the selection of a trainer without option freeze: the adapters if the model has any,
-  // else the base.
-  Selection default_selection() const;
+  // Returns the selection of a trainer that leaves the tensors of these patterns alone. It trains
+  // the adapters if the model has any, else the base.
+  Selection selection_without(std::vector<std::string> frozen) const;
   // Adds the selection of a trainer. It counts while the trainer lives. Any thread may call it.
   void add_selection(const std::shared_ptr<const Selection>& selection);
   // Returns a test for the parameters that a living trainer changes. Without a trainer it accepts
-  // the parameters of the default selection. Any thread may call it.
+  // what a new trainer would train. Any thread may call it.
   ParamStore::Test trained() const;
 
   // The programs of forward(), keyed by shapes and options.

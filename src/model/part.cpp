@@ -85,6 +85,12 @@ void PartTable::set_origin(const std::string& name, const PartOrigin& origin) {
   }
 }
 
+std::optional<PartOrigin> PartTable::origin(const std::string& name) const {
+  const std::shared_ptr<const Part> part = find(name);
+  const std::lock_guard lock(mutex_);
+  return part->origin;
+}
+
 void PartTable::drop(const std::string& name) {
   const std::lock_guard lock(mutex_);
   std::erase_if(parts_, [&](const auto& part) { return part->name == name; });

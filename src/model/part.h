@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -34,9 +35,9 @@ struct AdapterSettings {
 struct Part {
   std::string name; // "base" "adapter:math" "teacher"
   PartKind kind = PartKind::network;
-  ModelConfig config;       // for a network
-  AdapterSettings settings; // for an adapter
-  PartOrigin origin;        // unknown: the numbers of the part are stored by value only
+  ModelConfig config;               // for a network
+  AdapterSettings settings;         // for an adapter
+  std::optional<PartOrigin> origin; // unknown: the numbers of the part are stored by value only
 };
 
 // Returns "model.norm.weight" for the base, "teacher/model.norm.weight" for another part.
@@ -68,6 +69,7 @@ public:
 
   Part& base() { return *parts_.front(); }
   void set_origin(const std::string& name, const PartOrigin& origin);
+  std::optional<PartOrigin> origin(const std::string& name) const;
   const Part& base() const { return *parts_.front(); }
   bool has(std::string_view name) const;
   bool has_adapters() const;

@@ -1,8 +1,10 @@
 #include "model/part_origin.h"
 
+#include "base/error.h"
 #include "base/files.h"
 #include "base/sha256.h"
 #include "base/store/address.h"
+#include "ckpt/checkpoint_folder.h"
 
 #include <fmt/format.h>
 
@@ -51,9 +53,15 @@ std::string digest_of(const std::string& path) {
   return hex(hash.finish());
 }
 
-PartOrigin origin_at(const std::string& path) {
-  if (is_store_path(path)) return {};
-  return {std::filesystem::absolute(path).string(), digest_of(path), 0};
+std::optional<PartOrigin> origin_at(const std::string& path) {
+  if (is_store_path(path)) return std::nullopt;
+  const std::string address = std::filesystem::absolute(path).lexically_normal().string();
+  if (file_exists(join_path(parent_path(address), ckpt::kCommitName))) return std::nullopt;
+  try {
+    return PartOrigin{address, digest_of(path), 0};
+  } catch (const Error&) { // the numbers were read; a file next to them cannot be
+    return std::nullopt;
+  }
 }
 
 } // namespace dllm::model

@@ -53,6 +53,8 @@ const Schema& loader_schema() {
        option_str("arrays", "",
                   "file of arrays that belong to rows which are not packed (safetensors, by "
                   "row_keys); empty: none"),
+       option_bool("row_keys", false,
+                   "return row_keys, by which a file of arrays finds rows that are not packed"),
        option_i64("rank", 0, 0, 1 << 20, "which of the ranks this is"),
        option_i64("ranks", 1, 1, 1 << 20, "ranks that share every batch")});
   return schema;
@@ -120,7 +122,8 @@ RowIndex make_index(const std::shared_ptr<const Dataset>& data, const Options& o
 } // namespace
 
 Loader::Collation Loader::make_collation(const Dataset& data, const Options& options) {
-  for (const char* key : {"pad_side", "see_padding", "eos_block", "response_cut", "arrays"}) {
+  for (const char* key :
+       {"pad_side", "see_padding", "eos_block", "response_cut", "arrays", "row_keys"}) {
     if (!options.is_set(key) || !options.boolean("pack")) continue;
     fail_with_hint("set pack to false", Code::invalid_argument,
                    "{} is for rows that are not packed", key);
@@ -155,8 +158,9 @@ Loader::Loader(std::shared_ptr<const Dataset> data, const Options& options)
       batch_(options.i64("batch")), length_(options.i64("length")), epochs_(options.i64("epochs")),
       rank_(options.i64("rank")), ranks_(options.i64("ranks")),
       seed_(static_cast<uint64_t>(options.i64("seed"))), shuffle_(options.boolean("shuffle")),
-      segments_(options.boolean("segments")), pack_(options.boolean("pack")),
-      python_order_(options.str("order") == "python"), collation_(make_collation(*data, options)) {
+      segments_(options.boolean("segments")), row_keys_(options.boolean("row_keys")),
+      pack_(options.boolean("pack")), python_order_(options.str("order") == "python"),
+      collation_(make_collation(*data, options)) {
   if (rank_ >= ranks_) fail(Code::invalid_argument, "rank {} of {} ranks", rank_, ranks_);
   if (batch_ * length_ > kMostTokens) {
     fail(Code::invalid_argument, "a batch of {} rows of {} tokens has more than {}", batch_,
@@ -247,11 +251,11 @@ MadeBatch Loader::make(int64_t position) {
   batch.set("keep", std::move(keep));
   if (segments_) batch.set("segments", std::move(segments));
   batch.set("rows", Tensor::from(Shape{2}, std::vector<int64_t>{rank_ * batch_, all}));
-  if (arrays_ != nullptr) {
-    std::vector<int64_t> keys;
-    for (int64_t r = 0; r < own; ++r) keys.push_back(index_.key(sequence_at(place + r)));
-    arrays_->add_to(batch, keys, place);
-  }
+  if (arrays_ == nullptr && !row_keys_) return {std::move(batch), all, nullptr};
+  std::vector<int64_t> keys;
+  for (int64_t r = 0; r < own; ++r) keys.push_back(index_.key(sequence_at(place + r)));
+  if (arrays_ != nullptr) arrays_->add_to(batch, keys, place);
+  if (row_keys_) batch.set(kRowKeys, Tensor::from(Shape{own}, keys));
   return {std::move(batch), all, nullptr};
 }
 

@@ -74,7 +74,7 @@ int64_t permuted(int64_t index, int64_t count, Key key);
 
 // Options of a loader: batch, length, seed, split, split_fraction, pack, drop_tail, shuffle, order,
 // epochs, truncate, pad_id, pad_side, see_padding, eos_block, response_cut, response_cut_ratio,
-// segments, arrays, rank, ranks.
+// segments, arrays, row_keys, rank, ranks.
 const Schema& loader_schema();
 
 // Makes batches of equal length, in an order that depends on (seed, epoch) alone. A batch holds
@@ -137,7 +137,7 @@ private:
   double bytes_per_token_;
   int64_t batch_, length_, epochs_, rank_, ranks_;
   uint64_t seed_;
-  bool shuffle_, segments_, pack_, python_order_;
+  bool shuffle_, segments_, row_keys_, pack_, python_order_;
   Collation collation_;
   std::unique_ptr<const RowArrays> arrays_;  // null without option arrays
   mutable std::vector<int64_t> epoch_order_; // with python_order_: the order of epoch order_of_

@@ -5,6 +5,7 @@
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/safetensors.h"
 #include "model/adapter_save.h"
+#include "model/config.h"
 #include "model/stack_part.h"
 #include "train/checkpoint_record.h"
 
@@ -42,6 +43,15 @@ bool same_bytes(const Tensor& x, const Tensor& y) {
          std::memcmp(x.bytes(), y.bytes(), static_cast<size_t>(x.byte_size())) == 0;
 }
 
+// The config of a base that is stored by reference: attention, shift and mask token of the run.
+model::ModelConfig saved_config(const Json& config) {
+  try {
+    return model::config_from_json(config, "trainer.json");
+  } catch (const Error& error) {
+    throw Error(Code::data_loss, error.text(), error.hint());
+  }
+}
+
 // Reads the config. A config that cannot be read means a damaged checkpoint, not a mistake of the
 // caller.
 model::ModelConfig saved_config(const Source& folder) {
@@ -66,8 +76,9 @@ StoredModel::StoredModel(const model::Model& model, const model::Selection& trai
     part.formats = formats_of(model, name);
     const bool is_trained = std::ranges::any_of(
         all, [&](const auto& entry) { return entry.spec.part == name && trained.trains(entry); });
-    if (!is_trained && model.has_origin(name)) {
-      part.origin = model.parts().find(name)->origin;
+    if (!is_trained) part.origin = model.origin_of(name);
+    if (part.origin) {
+      if (name == model::kBasePart) part.config = model::config_to_json(model.config_now());
       continue;
     }
     part.folder = folder_of(name, parts_.size() - 1);
@@ -87,9 +98,10 @@ Json StoredModel::list() const {
       list.push_back({{"name", part.name},
                       {"kind", part.kind()},
                       {"stored", "reference"},
-                      {"address", part.origin.address},
-                      {"digest", part.origin.digest},
-                      {"formats", part.formats}});
+                      {"address", part.origin->address},
+                      {"digest", part.origin->digest},
+                      {"formats", part.formats},
+                      {"config", part.config}});
     }
   }
   return list;
@@ -98,7 +110,7 @@ Json StoredModel::list() const {
 std::vector<std::string> StoredModel::write(const std::string& folder, Task* task) {
   Options save(model::save_schema());
   save.set_str("dtype", "f32"); // the masters, bit for bit
-  const std::string base = parts_.front().origin.address;
+  const std::string base = parts_.front().origin ? parts_.front().origin->address : "";
   std::vector<std::string> names;
   for (Stored& part : parts_) {
     if (!part.snapshot) continue;
@@ -156,14 +168,14 @@ void SavedModel::open(const Json& row, const std::string& checkpoint) {
   parts_.push_back(std::move(part));
 }
 
-void SavedModel::check_reference(const Json& row) const {
+void SavedModel::check_reference(const Json& row) {
   const auto name = member<std::string>(row, "name"), address = member<std::string>(row, "address"),
              digest = member<std::string>(row, "digest");
   if (!model_.parts().has(name)) return; // the lists of parts differ, which has its own error
   const std::string hint =
       "load " + address + " as it was, in the same formats, and make the trainer again";
-  const bool known = model_.has_origin(name);
-  if (!known || model_.parts().find(name)->origin.digest != digest) {
+  const std::optional<model::PartOrigin> own = model_.origin_of(name);
+  if (!own || own->digest != digest) {
     fail_with_hint(hint, Code::failed_precondition,
                    "the checkpoint refers to {} for part {}, and this model has other numbers",
                    address, name);
@@ -174,6 +186,7 @@ void SavedModel::check_reference(const Json& row) const {
                    "the checkpoint keeps part {} in other formats than {}", name,
                    fmt::join(here, ", "));
   }
+  if (name == model::kBasePart) config_ = saved_config(member<Json>(row, "config"));
 }
 
 void SavedModel::check_tensors(const Opened& part) const {

@@ -5,7 +5,7 @@
 // trainer.json lists the parts:
 //   {"name": "base", "kind": "network", "stored": "value", "folder": "model"}
 //   {"name": "base", "kind": "network", "stored": "reference", "address": "/models/qwen",
-//    "digest": "9f86...", "formats": ["f32", "int8"]}
+//    "digest": "9f86...", "formats": ["f32", "int8"], "config": {...}}
 // A checkpoint without the list holds the base by value in "model".
 
 #include "base/json.h"
@@ -37,8 +37,9 @@ private:
   struct Stored {
     std::string name, folder; // `folder` is empty for a reference
     bool is_adapter = false;
-    model::PartOrigin origin;
-    std::vector<std::string> formats; // of the parameters, each once
+    std::optional<model::PartOrigin> origin; // of a part by reference
+    Json config;                             // of a base by reference
+    std::vector<std::string> formats;        // of the parameters, each once
     std::optional<model::ModelSnapshot> snapshot;
 
     const char* kind() const { return is_adapter ? "adapter" : "network"; }
@@ -55,8 +56,8 @@ public:
   ~SavedModel();
   SavedModel(SavedModel&&) noexcept;
 
-  // Returns the config of the base; nothing when the base is stored by reference.
-  const std::optional<model::ModelConfig>& config() const { return config_; }
+  // Returns the config of the base when it was saved.
+  const model::ModelConfig& config() const { return *config_; }
   // Returns the numbers of parameters to replace, by physical index. These are all trained
   // parameters, as the f32 masters that they were, and the other parameters whose numbers differ.
   // With several processes each one reads its parts.
@@ -70,12 +71,12 @@ private:
   struct Opened;
   const Opened* find(const std::string& part) const; // null: the part is stored by reference
   void open(const Json& row, const std::string& checkpoint);
-  void check_reference(const Json& row) const;
+  void check_reference(const Json& row);
   void check_tensors(const Opened& part) const;
 
   const model::Model& model_;
   std::vector<std::unique_ptr<Opened>> parts_;
-  std::optional<model::ModelConfig> config_;
+  std::optional<model::ModelConfig> config_; // set by the base, which every model has
 };
 
 } // namespace dllm::train

@@ -195,7 +195,7 @@ Restored restore_checkpoint(Trainer& trainer, BatchSource* source, const std::st
   const Json json = read_trainer_json(dir);
   const SavedModel saved(json, dir, *runner.model());
   const Record record = read_record(json, runner);
-  if (saved.config()) check_config(*saved.config(), runner.model()->config());
+  check_config(saved.config(), runner.model()->config());
   RestoredState restored;
   graph::run_on_all(engine, [&] { // each process reads its parts
     restored.arrays = read_state(runner, dir, record.accumulated.batches > 0, task);

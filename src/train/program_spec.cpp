@@ -58,14 +58,6 @@ void check_cuts(const ProgramSpec& spec) {
 
 } // namespace
 
-namespace {
-
-model::Selection selection_of(const model::Model& model, const Options& options) {
-  return {model.parts().has_adapters(), options.list("freeze")};
-}
-
-} // namespace
-
 ProgramSpec program_spec(const model::Model& model, const noise::Objective& objective,
                          const Options& options) {
   return program_spec(model, objective, options, optimizer_of(options));
@@ -76,7 +68,8 @@ ProgramSpec program_spec(const model::Model& model, const noise::Objective& obje
   ProgramSpec spec{
       .model = &model, .objective = &objective, .optimizer = &optimizer, .options = options};
   spec.parts = model.reading(objective.other_parts());
-  spec.selection = std::make_shared<const model::Selection>(selection_of(model, options));
+  spec.selection = std::make_shared<const model::Selection>(
+      model.selection_without(options.list("freeze")));
   const bool decay_all = options.str("decay") == "all";
   const std::vector<ParameterGroup> groups = parameter_groups(options);
   const auto& physical = model.params().physical();
@@ -171,7 +164,7 @@ void prepare_model(model::Model& model, const noise::Objective& objective, const
   }
   set_attention(model, objective);
   params.cut_at(borders);
-  const model::Selection selection = selection_of(model, options);
+  const model::Selection selection = model.selection_without(options.list("freeze"));
   params.make_masters(
       [&](const model::ParamStore::Physical& entry) { return selection.trains(entry); });
 }

@@ -56,7 +56,7 @@ TRAIN = {
     "--loader.pad-id": ("9", {**UNPACKED, "--length": "64", "--objective": "ar", "--objective.attention": "bidirectional", "--loader.segments": "false"}),
     "--loader.order": ("python",), "--loader.pad-side": ("left", UNPACKED), "--loader.see-padding": ("true", {**UNPACKED, "--length": "64"}),
     "--loader.eos-block": ("8", {**UNPACKED, "--length": "64"}), "--loader.response-cut": ("responses", UNPACKED),
-    "--loader.arrays": ("made", UNPACKED, REFUSED),
+    "--loader.arrays": ("made", UNPACKED, REFUSED), "--loader.row-keys": ("true", UNPACKED, SAME),
     "--loader.response-cut-ratio": ("1", {**UNPACKED, "--response-cut": "columns"}),
     "--loader.segments": ("false",), "--loader.rank": ("1", {"--loader.ranks": "2"}), "--loader.ranks": ("2",),
     "--objective.attention": ("causal",), "--objective.shift": ("1",), "--objective.block-length": ("8", {**BLOCKS, "--objective.block-length": "4"}),

@@ -124,6 +124,24 @@ TEST(RowArrays, ComeWithTheirRows) {
   }
 }
 
+// What a user does: the keys of one pass over the data are those that the file needs.
+TEST(RowArrays, ALoaderGivesTheKeys) {
+  Options options = loader_options("");
+  options.set_i64("row_keys", 1);
+  options.set_i64("shuffle", 0);
+  options.set_i64("epochs", 1);
+  text::Loader loader(dataset(), options);
+  int64_t row = 0;
+  while (const std::optional<Batch> batch = loader.try_next()) {
+    for (const int64_t key : batch->at("row_keys").as<int64_t>()) {
+      std::vector<int32_t> whole = tokens_of(row++);
+      whole.push_back(256);
+      EXPECT_EQ(key, text::row_key(whole));
+    }
+  }
+  EXPECT_EQ(row, kRows);
+}
+
 TEST(RowArrays, AreRefusedByNameWhereTheyDoNotFit) {
   const test::TempFolder folder;
   test::expect_error(Code::not_found, "no arrays for row", [&] {
