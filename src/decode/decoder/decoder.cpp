@@ -52,9 +52,6 @@ void Decoder::start(std::span<const int32_t> prompt, uint64_t seed) {
 
 // Returns the method for a request. Requests with equal options share it.
 std::shared_ptr<Method> Decoder::method_of(const Options& options, const OwnSettings& own) {
-  const bool has_own = options.i64("steps") > 0 || options.i64("block_length") >= 0 ||
-                       !options.list("suppress").empty();
-  if (!own.decoding && !has_own) return method_;
   const Options wanted = request_options(own.decoding ? *own.decoding : this->options(), options);
   const std::string text = text_of(wanted);
   const auto same = [&](const Method& method) { return method.text() == text; };
