@@ -50,7 +50,8 @@ std::vector<std::string> unlisted_files(const std::string& folder, const Commit&
   for (const CommitEntry& entry : commit.files) named.insert(entry.path);
   std::vector<std::string> found;
   std::error_code ignored;
-  for (const auto& entry : fs::recursive_directory_iterator(folder, ignored)) {
+  const auto readable = fs::directory_options::skip_permission_denied;
+  for (const auto& entry : fs::recursive_directory_iterator(folder, readable, ignored)) {
     std::string path = entry.path().lexically_relative(folder).generic_string();
     if (!entry.is_directory(ignored) && !named.contains(path)) found.push_back(std::move(path));
   }
