@@ -74,7 +74,7 @@ def main(root):
             if not known:
                 missing.append(f'{place}: "{name}" occurs in no other place: {text}')
     print("\n".join([*missing, f"{len(hints)} hints with {names} names, {len(missing)} of nothing"]))
-    return bool(missing) or len(hints) < 500 or names < 100
+    return bool(missing) or len(hints) < 300 or names < 100
 
 
 if __name__ == "__main__":
