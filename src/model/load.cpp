@@ -391,8 +391,7 @@ std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const s
       load_model(std::move(engine), *ckpt::open_model_source(folder), own, task);
   // A folder that changed meanwhile may hold other numbers than those that were read.
   const std::optional<PartOrigin> after = origin_at(folder);
-  if (before && after && before->digest == after->digest)
-    model->set_origin_of(kBasePart, *after);
+  if (before && after && before->digest == after->digest) model->set_origin_of(kBasePart, *after);
   return model;
 }
 

@@ -10,11 +10,10 @@ namespace dllm::model {
 
 struct PartOrigin {
   std::string address; // absolute path of a folder or file
-  std::string digest; // digest_of() of that place
+  std::string digest;  // digest_of() of that place
   // ParamStore::changes of the part when it was read. After a further change the place holds other
   // numbers.
   int64_t changes = 0;
-
 };
 
 // Returns the origin of numbers that are read from `path`. Returns nothing for a place that need not

@@ -68,8 +68,8 @@ ProgramSpec program_spec(const model::Model& model, const noise::Objective& obje
   ProgramSpec spec{
       .model = &model, .objective = &objective, .optimizer = &optimizer, .options = options};
   spec.parts = model.reading(objective.other_parts());
-  spec.selection = std::make_shared<const model::Selection>(
-      model.selection_without(options.list("freeze")));
+  spec.selection =
+      std::make_shared<const model::Selection>(model.selection_without(options.list("freeze")));
   const bool decay_all = options.str("decay") == "all";
   const std::vector<ParameterGroup> groups = parameter_groups(options);
   const auto& physical = model.params().physical();
