@@ -13,6 +13,7 @@
 
 #include <unistd.h>
 
+#include <filesystem>
 #include <functional>
 
 namespace dllm::train {
@@ -24,8 +25,9 @@ std::string saved_base(const test::TempFolder& folder, const std::string& name, 
   Options options(model::model_schema());
   options.set_i64("seed", seed);
   const auto model = model::new_model(tiny_engine(), tiny_config(false), options);
-  model::save_model(*model, folder.path(name), Options(model::save_schema()));
-  return folder.path(name);
+  const auto path = std::filesystem::path(folder.path(name)).lexically_normal().string();
+  model::save_model(*model, path, Options(model::save_schema()));
+  return path;
 }
 
 std::shared_ptr<model::Model> loaded(const std::string& path, const char* dtype = "auto",
