@@ -49,11 +49,13 @@ std::vector<std::string> unlisted_files(const std::string& folder, const Commit&
   std::set<std::string> named = {kCommitName};
   for (const CommitEntry& entry : commit.files) named.insert(entry.path);
   std::vector<std::string> found;
-  std::error_code ignored;
+  std::error_code error, ignored;
   const auto readable = fs::directory_options::skip_permission_denied;
-  for (const auto& entry : fs::recursive_directory_iterator(folder, readable, ignored)) {
-    std::string path = entry.path().lexically_relative(folder).generic_string();
-    if (!entry.is_directory(ignored) && !named.contains(path)) found.push_back(std::move(path));
+  // The ++ of a range-for would throw; a folder that goes away meanwhile ends the walk.
+  for (fs::recursive_directory_iterator at(folder, readable, error), end; !error && at != end;
+       at.increment(error)) {
+    std::string path = at->path().lexically_relative(folder).generic_string();
+    if (!at->is_directory(ignored) && !named.contains(path)) found.push_back(std::move(path));
   }
   std::ranges::sort(found);
   return found;

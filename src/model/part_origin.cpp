@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 namespace dllm::model {
@@ -55,7 +56,10 @@ std::string digest_of(const std::string& path) {
 
 std::optional<PartOrigin> origin_at(const std::string& path) {
   if (is_store_path(path)) return std::nullopt;
-  const std::string address = std::filesystem::absolute(path).lexically_normal().string();
+  std::error_code unknown; // of a path without characters, and where the working folder is gone
+  const auto full = std::filesystem::absolute(path, unknown);
+  if (unknown) return std::nullopt;
+  const std::string address = full.lexically_normal().string();
   if (file_exists(join_path(parent_path(address), ckpt::kCommitName))) return std::nullopt;
   try {
     return PartOrigin{address, digest_of(path), 0};

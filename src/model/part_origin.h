@@ -16,9 +16,9 @@ struct PartOrigin {
   int64_t changes = 0;
 };
 
-// Returns the origin of numbers that are read from `path`. Returns nothing for a place that need not
-// hold them later: an object store, a checkpoint (its run may remove it), and a place where some
-// file cannot be read.
+// Returns the origin of numbers that are read from `path`. Returns nothing for a place that need
+// not hold them later: an object store, a checkpoint (its run may remove it), and a place where
+// some file cannot be read.
 std::optional<PartOrigin> origin_at(const std::string& path);
 
 // Returns a SHA-256 in hexadecimal digits. It covers the names and sizes of a model's files, their
