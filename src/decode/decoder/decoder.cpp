@@ -24,9 +24,12 @@ float temperature_of(double asked) {
 } // namespace
 
 Decoder::Decoder(std::shared_ptr<model::Model> model, const Options& options)
-    : model_(std::move(model)),
-      method_(std::make_shared<Method>(model_, policy_options(options), 0)), program_(model_),
-      state_(model_), version_(model_->version()) {}
+    : Decoder(std::move(model), options, {}) {}
+
+Decoder::Decoder(std::shared_ptr<model::Model> model, const Options& options, PolicyMaker make)
+    : model_(std::move(model)), make_(std::move(make)),
+      method_(std::make_shared<Method>(model_, policy_options(options), 0, make_)),
+      program_(model_), state_(model_), version_(model_->version()) {}
 
 Decoder::~Decoder() = default;
 
@@ -54,12 +57,15 @@ void Decoder::start(std::span<const int32_t> prompt, uint64_t seed) {
 std::shared_ptr<Method> Decoder::method_of(const Options& options, const OwnSettings& own) {
   const Options wanted = request_options(own.decoding ? *own.decoding : this->options(), options);
   const std::string text = text_of(wanted);
-  const auto same = [&](const Method& method) { return method.text() == text; };
+  const PolicyMaker make = own.decoding ? PolicyMaker() : make_;
+  const auto same = [&](const Method& method) {
+    return method.text() == text && method.is_named() == !make;
+  };
   if (same(*method_)) return method_;
   for (const auto& [number, entry] : requests_) {
     if (same(*entry.method)) return entry.method;
   }
-  const auto made = std::make_shared<Method>(model_, wanted, methods_++);
+  const auto made = std::make_shared<Method>(model_, wanted, methods_++, make);
   if (random_source_ != nullptr) made->stop_loop(kDrawnByCaller);
   for (const auto& [number, entry] : requests_) made->share_passes(*entry.method);
   made->share_passes(*method_);
@@ -90,6 +96,19 @@ int64_t Decoder::add(std::span<const int32_t> canvas, std::span<const uint8_t> f
   publish({&entry(number)});
   return number;
 }
+
+namespace {
+
+// Fails if a policy over arrays cannot keep the settings of a request.
+void check_array_request(const Request& request, const Options& decoding) {
+  if (request.settings.constraint == nullptr && request.random_source == nullptr) return;
+  fail_with_hint("choose another policy for this request", Code::unimplemented,
+                 "policy {} decodes arrays, which take {}", decoding.str("policy"),
+                 request.random_source != nullptr ? "random numbers by seed only"
+                                                  : "no constraint of tokens");
+}
+
+} // namespace
 
 // Sets the sampling settings from the options of the request. Options that are not set there are
 // taken from `decoding`.
@@ -144,6 +163,7 @@ int64_t Decoder::add_request(std::span<const int32_t> canvas, std::span<const ui
   for (const std::string& text : options.list("stop"))
     request.settings.stop.push_back(parse_id(text, config.vocab_size, "option stop"));
   request.settings.constraint = own.constraint;
+  if (made.method->arrays() != nullptr) check_array_request(request, decoding);
   while (requests_.count(request.number) != 0) ++request.number;
   made.shown_ids = request.ids;
   made.shown_states = request.states;

@@ -53,6 +53,9 @@ public:
   // Options of kind "decoder" or "decoder:<policy>". Fails with failed_precondition when the model
   // has no mask token and the policy needs one.
   Decoder(std::shared_ptr<model::Model> model, const Options& options);
+  // make: makes the policy of requests without decoding options of their own, in place of the table
+  // of policies.
+  Decoder(std::shared_ptr<model::Model> model, const Options& options, PolicyMaker make);
   ~Decoder();
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
@@ -110,6 +113,11 @@ public:
   Json describe() const;
 
 private:
+  // The steps that an array program took for a request and the host has not replayed yet.
+  struct ArrayReplay {
+    std::shared_ptr<const ArrayRecord> record; // null: there are none
+    int64_t row = 0, next = 0;
+  };
   struct Entry {
     std::shared_ptr<Method> method;
     Request request;
@@ -122,6 +130,7 @@ private:
     PassRequest pass;
     std::vector<Prediction> predictions;
     std::optional<Vetoes> vetoes; // for a request with a constraint
+    ArrayReplay arrays;           // for a request of a policy over arrays
     // The canvas in the last event, or when the request was added.
     std::vector<int32_t> shown_ids;
     std::vector<State> shown_states;
@@ -151,6 +160,8 @@ private:
   // Takes a step and returns its changes. A loop may run up to `limit` steps in one launch.
   std::vector<Change> advance(int64_t limit, const Task* task);
   std::vector<Change> advance(const std::vector<Entry*>& active, int64_t limit, const Task* task);
+  std::vector<Change> advance_tokens(const std::vector<Entry*>& active, int64_t limit,
+                                     const Task* task);
   std::vector<Entry*> active_requests();
   void need_request() const;
   // decoder_failure.cpp
@@ -191,6 +202,12 @@ private:
   void replay_predictions(Entry& entry, const LoopRecord& record, int64_t step, int64_t row);
   Change replay_step(Entry& entry, const LoopRecord& record, int64_t step, int64_t row);
   static Trial try_step(const Entry& entry);
+  void drop_replays();
+  // decoder_arrays.cpp
+  std::vector<Change> advance_arrays(const std::vector<Entry*>& active, int64_t limit,
+                                     const Task* task);
+  void launch_arrays(const std::vector<Entry*>& requests, int64_t limit, const Task* task);
+  Change replay_array_step(Entry& entry);
   // decoder_constraint.cpp
   void constrain(Entry& entry, const Weights& weights, const Task* task);
   Trial constrained_step(Entry& entry, const Weights& weights, const Task* task);
@@ -222,6 +239,7 @@ private:
   std::shared_ptr<model::Model> model_;
   const Options& options() const { return method_->options(); }
 
+  PolicyMaker make_;               // empty: the table of policies
   std::shared_ptr<Method> method_; // of requests without options of their own
   int64_t methods_ = 1;            // number of methods that were made
   std::shared_ptr<const RandomSource> random_source_;

@@ -119,6 +119,12 @@ Decoder::Replay::Part Decoder::launch_loop(const std::vector<Entry*>& requests,
   return part;
 }
 
+// Drops what programs recorded and the host has not replayed: the canvases may change otherwise.
+void Decoder::drop_replays() {
+  replay_.reset();
+  for (auto& [number, entry] : requests_) entry.arrays = {};
+}
+
 int64_t Decoder::Replay::most_steps() const {
   int64_t most = 0;
   for (const Part& part : parts) most = std::max(most, part.record.most_steps());

@@ -44,7 +44,7 @@ int64_t Decoder::step_for(std::chrono::nanoseconds budget, const EventFn& fn, Ta
   for (bool go_on = true; go_on && active_count() > 0;) {
     if (!is_suspended()) { // a suspended step checks the task, and a cancel drops the step
       check_task(task);
-      replay_.reset();
+      drop_replays();
     }
     const auto changes = advance_until(until, task);
     if (!changes) break;
@@ -112,7 +112,7 @@ bool Decoder::show(const EventFn& fn, const std::vector<Change>& changes) {
 
 bool Decoder::run(const EventFn& fn, Task* task) {
   try_again();
-  replay_.reset();
+  drop_replays();
   for (int64_t steps = 1; active_count() > 0; ++steps) {
     if (!is_suspended()) check_task(task);
     const std::vector<Change> changes =
@@ -174,7 +174,7 @@ Json Decoder::describe() const {
         {"reused", now.totals.reused}}},
       {"approximation", method_->policy().approximation()},
       {"loop",
-       {{"runs_on", method_->loop() != nullptr ? "device" : "host"}, {"why", method_->loop_why()}}},
+       {{"runs_on", method_->runs_on_device() ? "device" : "host"}, {"why", method_->loop_why()}}},
       {"metrics", std::move(reported["metrics"])},
       {"units", std::move(reported["units"])},
       {"slots", slots}};

@@ -181,8 +181,22 @@ std::vector<Decoder::Change> Decoder::advance(int64_t limit, const Task* task) {
   }
 }
 
+// Requests of both kinds take their step, tokens first. The changes have the order of the requests.
 std::vector<Decoder::Change> Decoder::advance(const std::vector<Entry*>& active, int64_t limit,
                                               const Task* task) {
+  std::vector<Entry*> arrays, tokens;
+  for (Entry* entry : active)
+    (entry->method->arrays() != nullptr ? arrays : tokens).push_back(entry);
+  std::vector<Change> changes;
+  if (!tokens.empty()) changes = advance_tokens(tokens, limit, task);
+  if (arrays.empty()) return changes;
+  std::ranges::move(advance_arrays(arrays, limit, task), std::back_inserter(changes));
+  std::ranges::sort(changes, {}, &Change::request);
+  return changes;
+}
+
+std::vector<Decoder::Change> Decoder::advance_tokens(const std::vector<Entry*>& active,
+                                                     int64_t limit, const Task* task) {
   if (in_loop(active)) {
     if (!replay_) launch(active, limit, task);
     return replay();
@@ -217,7 +231,7 @@ Decoder::Change Decoder::accept(Entry& entry, Trial trial) {
 int64_t Decoder::step(const Task* task) {
   need_request();
   try_again();
-  replay_.reset();
+  drop_replays();
   if (is_suspended())
     advance_until(SlicedCall::Clock::time_point::max(), task);
   else
@@ -233,6 +247,12 @@ void Decoder::predict(const Task* task) {
   if (active.empty()) {
     fail_with_hint("add a request, or read the ids of the finished ones", Code::failed_precondition,
                    "no slot has open positions");
+  }
+  for (const Entry* entry : active) {
+    if (entry->method->arrays() == nullptr) continue;
+    fail_with_hint("call step or run", Code::unimplemented,
+                   "slot {} decodes an array, so the host cannot decide its tokens",
+                   entry->request.number);
   }
   try {
     predict_all(active, task);

@@ -7,17 +7,43 @@
 
 namespace dllm::decode {
 
-Method::Method(const std::shared_ptr<model::Model>& model, Options options, int64_t number)
-    : number_(number), options_(std::move(options)), text_(text_of(options_)),
+namespace {
+
+std::unique_ptr<Policy> policy_of(const PolicyMaker& make, const std::string& name,
+                                  const PolicySetup& setup) {
+  return make ? make(setup) : make_policy(name, setup);
+}
+
+} // namespace
+
+Method::Method(const std::shared_ptr<model::Model>& model, Options options, int64_t number,
+               const PolicyMaker& make)
+    : number_(number), options_(std::move(options)), text_(text_of(options_)), is_named_(!make),
       schedule_(schedule_of(options_)),
-      policy_(make_policy(options_.str("policy"), policy_setup(*model, options_, *schedule_))),
+      policy_(policy_of(make, options_.str("policy"), policy_setup(*model, options_, *schedule_))),
       mask_id_(mask_id_of(*model, *policy_)),
       passes_(std::make_shared<const PassSettings>(pass_settings(*model, options_, *policy_))) {
-  set_loop(model);
+  if (policy_->array_rule() != nullptr)
+    set_arrays(model);
+  else
+    set_loop(model);
 }
 
 void Method::share_passes(const Method& other) {
   if (*passes_ == *other.passes_) passes_ = other.passes_;
+}
+
+// A policy over arrays has one program for one step and for many.
+void Method::set_arrays(const std::shared_ptr<model::Model>& model) {
+  arrays_ = std::make_unique<ArrayProgram>(model, *passes_, *policy_->array_rule());
+  const std::string& wanted = options_.str("loop");
+  if (wanted == "host") {
+    loop_why_ = "option loop is host";
+  } else if (wanted == "auto" && !model->engine().runs_ahead()) {
+    loop_why_ = "the engine does not run ahead of the host";
+  } else {
+    array_limit_ = INT64_MAX;
+  }
 }
 
 // Makes the loop of the policy if option loop, the engine and the other options allow it.

@@ -3,6 +3,7 @@
 // passes, and its loop. Requests with the same options share one method.
 
 #include "base/options.h"
+#include "decode/array/array_program.h"
 #include "decode/loop/loop_program.h"
 #include "decode/pass/settings.h"
 #include "decode/request/policy.h"
@@ -10,16 +11,21 @@
 #include "noise/schedule.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
 namespace dllm::decode {
 
+using PolicyMaker = std::function<std::unique_ptr<Policy>(const PolicySetup& setup)>;
+
 class Method {
 public:
-  // options: of kind "decoder:<policy>". number: unique among the methods of a decoder. Fails with
+  // options: of kind "decoder:<policy>". number: unique among the methods of a decoder. make: makes
+  // a policy that is not in the table of policies; empty: option policy names it. Fails with
   // failed_precondition if the policy needs a mask token and the model has none.
-  Method(const std::shared_ptr<model::Model>& model, Options options, int64_t number);
+  Method(const std::shared_ptr<model::Model>& model, Options options, int64_t number,
+         const PolicyMaker& make = {});
   Method(const Method&) = delete;
   Method& operator=(const Method&) = delete;
 
@@ -27,6 +33,8 @@ public:
   const Options& options() const { return options_; } // of kind decoder:<policy>
   // Returns a text that is equal for equal options.
   const std::string& text() const { return text_; }
+  // Returns whether the policy is of the table of policies.
+  bool is_named() const { return is_named_; }
   const noise::Schedule& schedule() const { return *schedule_; }
   const Policy& policy() const { return *policy_; }
   int32_t mask_id() const { return mask_id_; } // token that open positions hold
@@ -37,22 +45,33 @@ public:
 
   // Returns the loop; null: the host runs each step. One call at a time.
   LoopProgram* loop() const { return loop_.get(); }
-  // Returns why loop() is null.
+  // Returns the program of a policy over arrays; null: the policy decodes tokens. One call at a
+  // time.
+  ArrayProgram* arrays() const { return arrays_.get(); }
+  // Returns most steps of a launch of arrays(): 1 if the host goes from step to step.
+  int64_t array_limit() const { return array_limit_; }
+  // Returns whether a program takes several steps without the host.
+  bool runs_on_device() const { return loop_ != nullptr || array_limit_ > 1; }
+  // Returns why runs_on_device() is false.
   const std::string& loop_why() const { return loop_why_; }
   // Drops the loop. Fails with unimplemented if option loop is device.
   void stop_loop(const std::string& why_not);
 
 private:
   void set_loop(const std::shared_ptr<model::Model>& model);
+  void set_arrays(const std::shared_ptr<model::Model>& model);
 
   int64_t number_;
   Options options_;
   std::string text_;
+  bool is_named_;
   noise::ScheduleRef schedule_;
   std::unique_ptr<Policy> policy_; // refers to options_ and schedule_
   int32_t mask_id_;
   std::shared_ptr<const PassSettings> passes_;
   std::unique_ptr<LoopProgram> loop_;
+  std::unique_ptr<ArrayProgram> arrays_;
+  int64_t array_limit_ = 1;
   std::string loop_why_;
 };
 

@@ -1,5 +1,6 @@
 #include "decode/loop/loop_program.h"
 
+#include "decode/loop/step_loop.h"
 #include "decode/pass/pass_program.h"
 #include "graph/ops.h"
 
@@ -228,49 +229,36 @@ private:
   model::Builder builder_;
 };
 
-// Returns the condition: a row is alive on any rank, and steps are left.
-std::shared_ptr<Graph> condition_of(const Graph& body) {
-  auto cond = std::make_shared<Graph>("denoise_more");
-  for (const graph::GraphInput& input : body.inputs())
-    cond->input(input.name, body.type(input.value), input.is_parameter);
-  const auto given = [&](const char* name) {
-    return cond->value(cond->inputs()[static_cast<size_t>(cond->find_input(name))].value);
-  };
-  const Value alive = graph::greater(given("goes_on"), graph::scalar_i32(*cond, 0));
-  cond->output("more", graph::logical_and(alive, graph::less(given("step"), given("most_steps"))));
-  return cond;
-}
-
 } // namespace
 
 void build_loop(Graph& graph, const model::Model& model, const LoopRule& rule,
                 const LoopShape& shape) {
-  const auto body = std::make_shared<Graph>("denoise_step");
-  StepBody step(*body, model, rule, shape);
+  StepLoop loop;
+  loop.body = std::make_shared<Graph>("denoise_step");
+  StepBody step(*loop.body, model, rule, shape);
   step.build();
-  const std::vector<std::string>& names = step.state_names();
-  std::vector<Value> state, consts;
-  for (const graph::GraphInput& input : body->inputs()) {
-    const graph::ValueType& type = body->type(input.value);
-    const bool zero = input.name == "step" || input.name == "steps" || input.name == "record";
-    const bool one = input.name == "goes_on";
-    const Value value = zero || one
-                            ? graph::broadcast(graph::scalar_i32(graph, one ? 1 : 0), type.shape)
-                            : graph.input(input.name, type, input.is_parameter);
-    (state.size() < names.size() ? state : consts).push_back(value);
-  }
-  const std::vector<Value> last = graph::while_loop(condition_of(*body), body, state, consts);
-  const auto made = [&](const std::string& name) {
-    return last[static_cast<size_t>(std::find(names.begin(), names.end(), name) - names.begin())];
+  loop.state = step.state_names();
+  loop.begin = [](const std::string& name) -> std::optional<int32_t> {
+    if (name == "goes_on") return 1;
+    const bool zero = name == "step" || name == "steps" || name == "record";
+    return zero ? std::optional<int32_t>(0) : std::nullopt;
   };
+  // A row is alive on any rank, and steps are left.
+  loop.goes_on = [](const auto& given) {
+    const Value alive =
+        graph::greater(given("goes_on"), graph::scalar_i32(*given("step").graph, 0));
+    return graph::logical_and(alive, graph::less(given("step"), given("most_steps")));
+  };
+  const LoopEnd last = add_loop(graph, loop);
   if (shape.pass.keys > 0) {
     for (const StateInput& input : state_inputs(model.config(), model.params(), shape.pass))
-      graph.output(input.name, made(input.name), input.name);
+      graph.output(input.name, last.value(input.name), input.name);
   }
-  const Value record = made("record");
-  const Value answer = graph::concat({graph::reshape(record, {record.shape().count()}),
-                                      made("steps"), graph::convert(made("alive"), DType::i32)},
-                                     0);
+  const Value record = last.value("record");
+  const Value answer =
+      graph::concat({graph::reshape(record, {record.shape().count()}), last.value("steps"),
+                     graph::convert(last.value("alive"), DType::i32)},
+                    0);
   graph.output("answer", gather_shares(answer, model.engine().mesh()));
 }
 

@@ -78,7 +78,8 @@ model::StateValues state_values(model::Builder& builder, const PassShape& shape)
 
 } // namespace
 
-WindowStates window_states(model::Builder& builder, const PassShape& shape, Value timesteps) {
+WindowStates window_states(model::Builder& builder, const PassShape& shape, Value timesteps,
+                           Value embeddings) {
   Graph& graph = builder.graph();
   const model::ModelConfig& config = builder.config();
   const int64_t rows = shape.all_rows();
@@ -101,6 +102,7 @@ WindowStates window_states(model::Builder& builder, const PassShape& shape, Valu
     inputs.timesteps =
         timesteps.defined() ? timesteps : row_input(builder, "timesteps", DType::f32, Shape{rows});
   }
+  inputs.embeddings = embeddings;
   if (shape.soft) inputs.embeddings = soft_embeddings(builder, inputs.ids, shape.needs.soft_width);
   const bool cached = shape.keys > 0;
   if (cached) inputs.state = state_values(builder, shape);

@@ -120,9 +120,10 @@ struct WindowStates {
 //   slides, query_start, canvas_start, timesteps, soft_*, conditioning, conditioned_at;
 //   for a cached pass "state:<stack>" for each stack, write_at and read_at;
 //   for saved slots from, to and length.
-// timesteps: f32(all_rows), replaces the input of that name.
+// timesteps: f32(all_rows), replaces the input of that name. embeddings: f32(all_rows, window,
+// hidden), in place of those of the ids.
 WindowStates window_states(model::Builder& builder, const PassShape& shape,
-                           graph::Value timesteps = {});
+                           graph::Value timesteps = {}, graph::Value embeddings = {});
 
 // Returns the model's head over `hidden` (capacity, hidden), with input banned if shape.bans is
 // set. The caller sets count, temperature, top_k, top_p, uniform and noise.

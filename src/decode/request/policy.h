@@ -20,6 +20,8 @@
 
 namespace dllm::decode {
 
+class ArrayRule;
+
 // --- the graph form of a rule ---
 //
 // The graph form makes the same decisions as UnmaskingRule::choose, for all rows of a loop at once,
@@ -178,6 +180,9 @@ public:
   virtual PredictionNeeds needs() const { return {}; }
   // Returns the graph form of the policy's rule, if it has one. Called once.
   virtual LoopOffer loop() const { return {nullptr, "this policy has no loop yet"}; }
+  // Returns how a policy over arrays uses the model (array/array_policy.h); null: the policy
+  // decodes tokens. The same value at each call.
+  virtual const ArrayRule* array_rule() const { return nullptr; }
   // Describes what the policy approximates, for Decoder::describe; "": nothing.
   virtual std::string approximation() const { return ""; }
 

@@ -1,6 +1,11 @@
 #include "decode/request/request.h"
 
 namespace dllm::decode {
+namespace {
+
+constexpr uint32_t kNormals = 0x6e6f726d; // "norm"; the words of position_uniform have no such key
+
+} // namespace
 
 const Schema& request_schema() {
   static const Schema schema(
@@ -67,6 +72,16 @@ float seeded_uniform(uint64_t seed, int64_t step, int64_t position, int word) {
   const Key key = stream_key(seed, Stream::decode, static_cast<uint64_t>(step),
                              static_cast<uint64_t>(position));
   return uniform_from_bits(random_bits_at(key, static_cast<uint64_t>(word)));
+}
+
+void position_normals(uint64_t seed, int64_t step, int64_t position, std::span<float> numbers) {
+  const Key key = fold_in(stream_key(seed, Stream::decode, static_cast<uint64_t>(step),
+                                     static_cast<uint64_t>(position)),
+                          kNormals);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const double bits = random_bits_at(key, i); // the middle of its interval is never 0 or 1
+    numbers[i] = static_cast<float>(normal_quantile((bits + 0.5) / 4294967296.0));
+  }
 }
 
 } // namespace dllm::decode

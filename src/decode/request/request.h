@@ -72,6 +72,8 @@ struct Request {
   // Probability of the token of each position when it was last predicted. 1 for given positions, 0
   // for open ones.
   std::vector<float> confidence;
+  // f32(length, width) of a policy over arrays (array/array_policy.h); empty: the ids are all.
+  std::vector<float> array;
   int64_t prompt = 0; // number of given positions at the front; 0 in a canvas with holes
   AttentionSpan span;
   const RandomSource* random_source = nullptr; // null: random numbers are derived from the seed
@@ -112,6 +114,10 @@ struct Request {
 float position_uniform(const Request& request, int64_t position, int word);
 // Returns the same from the seed alone, for the step number `step` of a request, counted from 0.
 float seeded_uniform(uint64_t seed, int64_t step, int64_t position, int word);
+
+// Sets standard normal numbers of a position, from the seed alone. Step 0 has those of the first
+// array of a policy over arrays, step n those of its step n - 1.
+void position_normals(uint64_t seed, int64_t step, int64_t position, std::span<float> numbers);
 
 // The source of the random numbers of a request, in place of numbers derived from its seed. Tests
 // that replay the recorded draws of a reference use one.
