@@ -107,7 +107,7 @@ void dequantize_blocks(uint32_t type, const std::byte* src, float* dst, int64_t 
   default: break;
   }
   if (const WeightFormat* format = ggml_weight_format(type))
-    return format->dequantize(src, 1.0f, count, dst);
+    return format->dequantize(src, nullptr, count, dst);
   const BlockFn block = block_function(static_cast<GgmlType>(type));
   const GgmlTypeInfo& info = *ggml_type_info(type);
   const auto* from = reinterpret_cast<const Byte*>(src);

@@ -86,7 +86,7 @@ bool is_float(const WeightSource& weights, const ParamSpec& spec) {
   for (int64_t layer = 0; layer < spec.copies(); ++layer) {
     for (const ParamPiece& piece : spec.pieces) {
       const WeightFormat* found = weights.format(spec.logical_name(piece, layer));
-      if (found != nullptr && found->scales == ScalePlace::none) return true;
+      if (found != nullptr && found->is_float()) return true;
     }
   }
   return false;

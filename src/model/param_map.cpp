@@ -161,7 +161,7 @@ const WeightFormat& storage_format(const ParamSpec& spec, const WeightFormat& wa
   const WeightFormat& plain = weight_format(DType::f32);
   if (is_vector(spec.role) || spec.role == ParamRole::router || spec.role == ParamRole::adapter)
     return plain;
-  const bool quantized = wanted.scales != ScalePlace::none || wanted.is_blocks();
+  const bool quantized = wanted.has_table() || wanted.is_blocks();
   if (spec.role == ParamRole::positions && quantized) return plain;
   const int64_t width = spec.element.dim(-1);
   if (wanted.fits(width)) return wanted;
@@ -173,7 +173,7 @@ const WeightFormat& storage_format(const ParamSpec& spec, const WeightFormat& wa
 ParamForm::ParamForm(const ParamSpec& spec, const WeightFormat& own)
     : format(&own), values(own.element, stored_shape(own, spec.shape())) {
   if (own.is_blocks()) values.set_format(&own);
-  if (own.scales == ScalePlace::row_array) scale = Tensor(DType::f32, spec.shape().without(-1));
+  if (own.has_table()) scale = Tensor(DType::f32, table_shape(own, spec.shape()));
 }
 
 ParamForm::ParamForm(const WeightFormat& own, Tensor part, Tensor part_scale, double part_rounding)
@@ -181,14 +181,14 @@ ParamForm::ParamForm(const WeightFormat& own, Tensor part, Tensor part_scale, do
       is_part(true) {}
 
 std::byte* ParamForm::place(const ParamSpec& spec, size_t piece, int64_t layer) {
-  if (format->scales == ScalePlace::row_array || spec.pieces[piece].transpose) return nullptr;
+  if (format->has_table() || spec.pieces[piece].transpose) return nullptr;
   const int64_t begin = piece_begin(spec, piece, layer); // of a row: whole blocks
   return values.mutable_bytes() + begin / format->block * format->block_bytes;
 }
 
 void ParamForm::put(const ParamSpec& spec, size_t piece, int64_t layer, const Tensor& logical,
                     const Task* task) {
-  if (!format->is_blocks() && format->scales == ScalePlace::none)
+  if (!format->is_blocks() && !format->has_table())
     return write_piece(spec, piece, layer, logical, values, task);
   // Holds the rows of one piece as f32, in physical order.
   const int64_t width = spec.element[-1];
@@ -204,16 +204,12 @@ void ParamForm::put(const ParamSpec& spec, size_t piece, int64_t layer, const Te
 
   int64_t first = layer * spec.element[0] * deep;
   for (size_t i = 0; i < piece; ++i) first += spec.pieces[i].rows * deep;
-  const int64_t bytes = format->row_bytes(width);
-  std::byte* out = values.mutable_bytes() + first * bytes;
-  float* scales = scale.defined() ? scale.mutable_as<float>().data() + first : nullptr;
-  for (int64_t r = 0; r < own.element[0]; ++r) {
-    check_task(task);
-    const float* row = rows.as<float>().data() + r * width;
-    const double error =
-        format->quantize(row, width, out + r * bytes, scales == nullptr ? nullptr : scales + r);
-    rounding = std::max(rounding, error);
-  }
+  std::byte* out = values.mutable_bytes() + first * format->row_bytes(width);
+  float* table = nullptr;
+  if (format->has_table())
+    table = scale.mutable_as<float>().data() + first * format->table_width(width);
+  rounding = std::max(rounding, quantize_matrix(*format, rows.as<float>().data(), own.element[0],
+                                                width, out, table, task));
 }
 
 Tensor dequantize(const Tensor& values, const Tensor& scale, const Task* task) {
@@ -223,13 +219,15 @@ Tensor dequantize(const Tensor& values, const Tensor& scale, const Task* task) {
   Tensor wide(DType::f32, number_shape(values.format(), values.shape()));
   const int64_t width = wide.shape()[-1], bytes = format.row_bytes(width);
   float* to = wide.mutable_as<float>().data();
-  const float* scales = scale.defined() ? scale.as<float>().data() : nullptr;
+  const float* table = scale.defined() ? scale.as<float>().data() : nullptr;
+  const int64_t own = table != nullptr ? format.table_width(width) : 0; // numbers of a row
   const int64_t rows = width == 0 ? 0 : wide.count() / width;
   in_pieces(rows, std::max<int64_t>(1, (int64_t{1} << 18) / std::max<int64_t>(1, width)), task,
             [&](int64_t begin, int64_t end) {
               for (int64_t r = begin; r < end; ++r)
-                format.dequantize(values.bytes() + r * bytes, scales == nullptr ? 1.0f : scales[r],
-                                  width, to + r * width);
+                format.dequantize(values.bytes() + r * bytes,
+                                  table == nullptr ? nullptr : table + r * own, width,
+                                  to + r * width);
             });
   return wide;
 }

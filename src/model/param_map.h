@@ -137,8 +137,7 @@ struct ParamForm {
 
   const WeightFormat* format;
   Tensor values; // stored_shape(*format, spec.shape())
-  // f32(spec.shape() without the last axis), for formats with ScalePlace::row_array.
-  Tensor scale;
+  Tensor scale;  // f32 table_shape(*format, spec.shape()), for formats with a table
   // Quantized formats: largest |stored - wanted| / largest |wanted| so far, over rows or blocks.
   double rounding = 0;
   // The form is the part that one process of an engine keeps (stack_part.h). put() must not be
@@ -153,7 +152,7 @@ struct ParamForm {
            const Task* task = nullptr);
 };
 
-// Returns stored numbers as f32. `scale` is needed for int8.
+// Returns stored numbers as f32. `scale` is the table of formats that have one.
 Tensor dequantize(const Tensor& values, const Tensor& scale, const Task* task = nullptr);
 // Returns the format of a parameter when the caller wants `wanted`. Norms, biases and routers are
 // always f32. Quantized formats are for matrices and tables whose rows are whole blocks. Other rows

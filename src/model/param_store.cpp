@@ -101,9 +101,9 @@ size_t ParamStore::append(const ParamSpec& spec, const WeightFormat& format) {
   entry.decay = !is_vector(spec.role);
   set_layout(entry);
   physical_.push_back(entry);
-  if (format.scales == ScalePlace::row_array) {
+  if (format.has_table()) {
     entry.name += ".scale";
-    entry.shape = spec.shape().without(-1);
+    entry.shape = table_shape(format, spec.shape());
     entry.dtype = DType::f32;
     entry.format = &weight_format(DType::f32);
     entry.decay = false;

@@ -34,7 +34,8 @@ public:
     DType dtype = DType::f32;
     const WeightFormat* format = &weight_format(DType::f32);
     bool decay = false; // false for norms and biases
-    // Index of the int8 parameter whose rows this entry scales, f32 (layers, out); -1: not a scale.
+    // Index of the parameter whose table this entry is, f32: the scales of int8 rows, or what a
+    // format in blocks has beside them (WeightFormat::table_width). -1: not a table.
     int scale_of = -1;
     graph::Layout layout; // on the mesh of the engine
     Shape part;           // shape of the part that one rank has
@@ -47,7 +48,7 @@ public:
       return {part, dtype, layout.axes(), format->is_blocks() ? format : nullptr};
     }
     // Returns true when the numbers cannot be read without the format.
-    bool is_quantized() const { return format->is_blocks() || format->scales != ScalePlace::none; }
+    bool is_quantized() const { return format->is_blocks() || format->has_table(); }
   };
 
   explicit ParamStore(std::shared_ptr<graph::Engine> engine);

@@ -14,7 +14,7 @@ namespace dllm::model {
 // REQUIRES: a quantized entry. Scales of rows are the next entry.
 Tensor ParamStore::dequantized(size_t index, const std::vector<Physical>& entries,
                                const Task* task) const {
-  const bool scaled = entries[index].format->scales == ScalePlace::row_array;
+  const bool scaled = entries[index].format->has_table();
   return dequantize(entries[index].buffer->read(task),
                     scaled ? entries[index + 1].buffer->read(task) : Tensor(), task);
 }
@@ -36,7 +36,7 @@ Tensor ParamStore::read(const std::string& name, const Task* task) const {
     where = place(name);
     wait_until_whole(lock, task);
     entry = physical_[where.physical];
-    if (entry.format->scales == ScalePlace::row_array) scale = physical_[where.physical + 1];
+    if (entry.format->has_table()) scale = physical_[where.physical + 1];
     again = last_read_.index == where.physical && last_read_.version == version_;
     if (again) values = last_read_.values;
     last_read_ = {where.physical, version_, values};
@@ -79,9 +79,8 @@ void ParamStore::write(const std::string& name, const Tensor& value) {
     const Physical entry = physical_[where.physical];
     const auto form = written_.find(where.physical);
     const bool is_first = form == written_.end();
-    const graph::BufferRef scale = entry.format->scales == ScalePlace::row_array
-                                       ? physical_[where.physical + 1].buffer
-                                       : nullptr;
+    const graph::BufferRef scale =
+        entry.format->has_table() ? physical_[where.physical + 1].buffer : nullptr;
     lock.unlock();
     if (is_first) {
       ParamForm made(entry.spec, *entry.format);

@@ -234,14 +234,15 @@ Wide numbers_of(const ParamSpec& spec) {
   return count;
 }
 
-// Includes a scale of 4 bytes per row where the format has scales of rows.
+// Includes the table beside the matrix where the format has one.
 Wide bytes_of(const ParamSpec& spec, const WeightFormat& format) {
   const Wide numbers = numbers_of(spec);
   const Wide bytes =
       numbers / static_cast<Wide>(format.block) * static_cast<Wide>(format.block_bytes);
   const int64_t width = spec.element.rank() > 0 ? std::max<int64_t>(1, spec.element.dim(-1)) : 1;
-  return format.scales == ScalePlace::row_array ? bytes + numbers / static_cast<Wide>(width) * 4
-                                                : bytes;
+  if (!format.has_table()) return bytes;
+  return bytes +
+         numbers / static_cast<Wide>(width) * static_cast<Wide>(format.table_width(width)) * 4;
 }
 
 // Lists the largest stacks: "embed 64.0 GiB, layers.q 12.0 GiB, ...".

@@ -188,7 +188,7 @@ void check_target(const std::string& path, const WeightFormat& format, bool is_g
     fail_with_hint("choose q8_0, or load the model with --model.dtype int8", Code::unimplemented,
                    "a GGUF file does not hold {}", format.name);
   }
-  const bool is_float = format.scales == ScalePlace::none;
+  const bool is_float = format.is_float();
   if (!is_gguf && !is_float) {
     fail_with_hint("name the output something.gguf, or choose bf16, f16 or f32",
                    Code::unimplemented, "a folder of safetensors does not hold {}", format.name);

@@ -87,7 +87,7 @@ ModelSnapshot::ModelSnapshot(const Model& model, const std::string& part, Snapsh
     const bool is_half = entry.format == &weight_format("f16"); // an array of bytes on the engine
     stack.dtype = is_half ? DType::f16 : stack.is_quantized ? DType::f32 : entry.buffer->dtype();
     const bool may_change = trained(entry) && !stack.is_quantized;
-    const bool has_scale = entry.format->scales == ScalePlace::row_array;
+    const bool has_scale = entry.format->has_table();
     if (has_scale) stack.scale = entries[i + 1].buffer;
     if (in_processes) {
       deal(stack, entry.buffer, model.engine(), shares, task, pool);

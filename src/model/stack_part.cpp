@@ -125,8 +125,13 @@ void fill_stack(ParamStore& store, size_t index, const ReadStack& read, const Ta
   const ParamStore::Physical& entry = store.physical()[index];
   const WeightFormat& format = *entry.format;
   const Box box = own_box(store.engine(), entry.layout, entry.spec.shape());
-  const bool has_scale = format.scales == ScalePlace::row_array;
-  if (has_scale && box.shape[-1] != entry.shape[-1])
+  const bool cuts_rows = box.shape[-1] != entry.spec.shape()[-1];
+  if (format.has_table() && format.is_blocks() && cuts_rows) {
+    fail_with_hint("cut the rows, or keep the weight in another format", Code::unimplemented,
+                   "{}: {} keeps a table of whole rows, and a rank would have {} of {} numbers",
+                   entry.name, format.name, box.shape[-1], entry.spec.shape()[-1]);
+  }
+  if (format.has_table() && cuts_rows)
     return store.fill(index, form_of_columns(entry, box, read), task);
   const StackPart part = own_part(store, index);
   ParamForm form(part.spec, format);

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/named_table.h"
 
+#include <algorithm>
 #include <string>
 
 namespace dllm {
@@ -76,11 +77,30 @@ Shape number_shape(const WeightFormat* format, const Shape& stored) {
   return format == nullptr ? stored : stored.with_dim(-1, format->row_numbers(stored.dim(-1)));
 }
 
+Shape table_shape(const WeightFormat& format, const Shape& shape) {
+  const int64_t width = format.table_width(shape.dim(-1));
+  return width == 1 ? shape.without(-1) : shape.with_dim(-1, width);
+}
+
+double quantize_matrix(const WeightFormat& format, const float* numbers, int64_t rows, int64_t k,
+                       std::byte* to, float* table, const Task* task) {
+  constexpr int64_t kPiece = int64_t{1} << 15; // numbers: a few ms of the search for scales
+  if (format.quantize_rows != nullptr) return format.quantize_rows(numbers, rows, k, to, table);
+  const int64_t width = format.has_table() ? format.table_width(k) : 0;
+  const int64_t step = std::max<int64_t>(1, kPiece / std::max<int64_t>(1, k));
+  double worst = 0;
+  for (int64_t r = 0; r < rows; ++r) {
+    if (r % step == 0) check_task(task);
+    float* own = table == nullptr ? nullptr : table + r * width;
+    worst = std::max(worst, format.quantize(numbers + r * k, k, to + r * format.row_bytes(k), own));
+  }
+  return worst;
+}
+
 int64_t weight_bytes(const WeightFormat& format, const Shape& shape) {
-  const int64_t numbers = shape.count();
-  const int64_t rows = shape.rank() > 0 && shape.dim(-1) > 0 ? numbers / shape.dim(-1) : 0;
-  const int64_t scales = format.scales == ScalePlace::row_array ? rows * 4 : 0;
-  return numbers / format.block * format.block_bytes + scales;
+  const bool has_rows = shape.rank() > 0 && shape.dim(-1) > 0;
+  const int64_t table = format.has_table() && has_rows ? table_shape(format, shape).count() * 4 : 0;
+  return shape.count() / format.block * format.block_bytes + table;
 }
 
 } // namespace dllm

@@ -7,6 +7,7 @@
 // A matrix in blocks is an array u8(.., rows, bytes of a row) whose Tensor, or graph::ValueType,
 // names the format.
 
+#include "base/task.h"
 #include "tensor/dtype.h"
 #include "tensor/tensor.h"
 
@@ -23,12 +24,6 @@ enum Arithmetic : uint32_t { kArithmeticF32 = 1, kArithmeticBf16 = 2, kArithmeti
 const char* arithmetic_name(Arithmetic arithmetic); // "f32" "bf16" "int8"
 Arithmetic arithmetic_named(std::string_view name); // fails with not_found
 
-enum class ScalePlace {
-  none,      // no scales; the elements are the numbers
-  row_array, // a separate array f32(.., rows); number = element * scale of its row
-  block,     // each block contains its scales
-};
-
 // Width of a panel: the rows that a product reads together (cpu/gemm/gemm.h).
 inline constexpr int64_t kPanelRows = 16;
 
@@ -38,20 +33,30 @@ struct WeightFormat {
   DType element;    // element type of the stored array; u8 for blocks of bytes
   int64_t block;    // numbers in a block along k; k is a multiple of it
   int64_t block_bytes;
-  ScalePlace scales;
   uint32_t arithmetics; // set of Arithmetic that products support
 
-  // Stores one row of k numbers. scale: receives the scale of the row for ScalePlace::row_array.
+  // Stores one row of k numbers. table: receives the row's numbers of the table, null without one.
   // Returns the largest |stored - wanted| of the row divided by the largest |wanted| of the row;
-  // with scales in blocks, the largest such ratio of a block.
-  double (*quantize)(const float* row, int64_t k, std::byte* to, float* scale);
-  void (*dequantize)(const std::byte* row, float scale, int64_t k, float* to);
+  // with scales in blocks, the largest such ratio of a block. Null if rows need quantize_rows.
+  double (*quantize)(const float* row, int64_t k, std::byte* to, float* table);
+  void (*dequantize)(const std::byte* row, const float* table, int64_t k, float* to);
   // Copy the block of one row (lane) into and out of a panel block, exactly. A panel block holds
   // one block of each of kPanelRows rows: kPanelRows * block_bytes bytes. Null: the panel is
   // [k][kPanelRows] elements of block_bytes.
   void (*to_lane)(const std::byte* block, int64_t lane, std::byte* panel_block);
   void (*from_lane)(const std::byte* panel_block, int64_t lane, std::byte* block);
 
+  // Returns how many f32 numbers a row of k numbers has in the table beside the matrix. Null: there
+  // is no table. The numbers of a row suffice to read it, so rows are stacked, cut and moved with
+  // their numbers. Formats of elements have one: number = element * scale of its row.
+  int64_t (*table_width)(int64_t k) = nullptr;
+  // Stores all rows of one matrix, for tables whose numbers depend on several rows; else null.
+  double (*quantize_rows)(const float* numbers, int64_t rows, int64_t k, std::byte* to,
+                          float* table) = nullptr;
+
+  bool has_table() const { return table_width != nullptr; }
+  // Returns whether elements are the numbers themselves, perhaps rounded: f32, f16, bf16.
+  bool is_float() const { return block == 1 && !has_table(); }
   bool is_blocks() const { return element == DType::u8; }
   bool fits(int64_t k) const { return k % block == 0; }
   int64_t row_bytes(int64_t k) const { return k / block * block_bytes; }
@@ -71,7 +76,14 @@ const WeightFormat& weight_format(DType element);
 Shape stored_shape(const WeightFormat& format, const Shape& shape);
 // Returns the shape of the numbers that an array stores. A null format is an ordinary array.
 Shape number_shape(const WeightFormat* format, const Shape& stored);
-// Returns the bytes of a matrix and its scales.
+// Returns the shape of the table beside numbers of `shape`: one number for each row without an axis
+// of its own. REQUIRES: has_table().
+Shape table_shape(const WeightFormat& format, const Shape& shape);
+// Stores the rows of one matrix with quantize or quantize_rows. The task is checked every 32768
+// numbers where rows can be stored one by one.
+double quantize_matrix(const WeightFormat& format, const float* numbers, int64_t rows, int64_t k,
+                       std::byte* to, float* table, const Task* task = nullptr);
+// Returns the bytes of a matrix and its table.
 int64_t weight_bytes(const WeightFormat& format, const Shape& shape);
 
 } // namespace dllm

@@ -205,7 +205,7 @@ void packed_row(const WeightFormat& format, const void* packed, int64_t k, int64
       static_cast<const std::byte*>(packed) + row / kPanel * kPanel * format.row_bytes(k);
   for (int64_t b = 0; b < k / format.block; ++b) {
     element_from_lane(format, panel + b * kPanel * size, row % kPanel, block);
-    format.dequantize(block, 1.0f, format.block, to + b * format.block);
+    format.dequantize(block, nullptr, format.block, to + b * format.block);
   }
 }
 

@@ -259,7 +259,7 @@ void packed_row(const PanelForm& form, const void* packed, int64_t in, int64_t r
   for (int64_t b = 0; b < blocks; ++b) {
     block_from_quads(format, panel + b * kScaleBytes,
                      panel + blocks * kScaleBytes + b * format.block * kPanel, row % kPanel, block);
-    format.dequantize(reinterpret_cast<const std::byte*>(block), 1.0f, format.block,
+    format.dequantize(reinterpret_cast<const std::byte*>(block), nullptr, format.block,
                       to + b * format.block);
   }
 }

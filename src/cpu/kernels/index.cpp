@@ -65,7 +65,7 @@ Kernel make_blocks(const CompileInfo& info) {
         if (rows.packed != nullptr)
           packed_row(panels, rows.packed, width, index, to);
         else
-          format.dequantize(rows.data + index * row_bytes, 1.0f, width, to);
+          format.dequantize(rows.data + index * row_bytes, nullptr, width, to);
       }
     });
   };

@@ -19,7 +19,7 @@ double quantize_bf16(const float* row, int64_t k, std::byte* to, float*) {
   return top > 0 ? worst / top : 0;
 }
 
-void dequantize_bf16(const std::byte* row, float, int64_t k, float* to) {
+void dequantize_bf16(const std::byte* row, const float*, int64_t k, float* to) {
   const auto* from = reinterpret_cast<const uint16_t*>(row);
   for (int64_t i = 0; i < k; ++i) to[i] = bf16_to_f32(from[i]);
 }
@@ -33,7 +33,6 @@ const WeightFormat kFormatBf16 = {
     .element = DType::bf16,
     .block = 1,
     .block_bytes = 2,
-    .scales = ScalePlace::none,
     .arithmetics = kArithmeticF32 | kArithmeticBf16,
     .quantize = quantize_bf16,
     .dequantize = dequantize_bf16,

@@ -51,7 +51,7 @@ template <class B> struct BlockFunctions {
     return error;
   }
 
-  static void dequantize(const std::byte* row, float, int64_t k, float* to) {
+  static void dequantize(const std::byte* row, const float*, int64_t k, float* to) {
     const auto* block = reinterpret_cast<const uint8_t*>(row);
     for (int64_t begin = 0; begin < k; begin += B::kBlock, block += B::kBytes)
       B::decode(block, to + begin);
@@ -78,7 +78,6 @@ template <class B> struct BlockFunctions {
             .element = DType::u8,
             .block = B::kBlock,
             .block_bytes = B::kBytes,
-            .scales = ScalePlace::block,
             .arithmetics = kArithmeticF32,
             .quantize = quantize,
             .dequantize = dequantize,

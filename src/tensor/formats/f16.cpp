@@ -20,7 +20,7 @@ double quantize_f16(const float* row, int64_t k, std::byte* to, float*) {
   return top > 0 ? worst / top : 0;
 }
 
-void dequantize_f16(const std::byte* row, float, int64_t k, float* to) {
+void dequantize_f16(const std::byte* row, const float*, int64_t k, float* to) {
   const auto* from = reinterpret_cast<const uint16_t*>(row);
   for (int64_t i = 0; i < k; ++i) to[i] = f16_to_f32(from[i]);
 }
@@ -34,7 +34,6 @@ const WeightFormat kFormatF16 = {
     .element = DType::u8,
     .block = 1,
     .block_bytes = 2,
-    .scales = ScalePlace::none,
     .arithmetics = kArithmeticF32,
     .quantize = quantize_f16,
     .dequantize = dequantize_f16,

@@ -12,7 +12,7 @@ double quantize_f32(const float* row, int64_t k, std::byte* to, float*) {
   return 0;
 }
 
-void dequantize_f32(const std::byte* row, float, int64_t k, float* to) {
+void dequantize_f32(const std::byte* row, const float*, int64_t k, float* to) {
   std::memcpy(to, row, static_cast<size_t>(k) * sizeof(float));
 }
 
@@ -25,7 +25,6 @@ const WeightFormat kFormatF32 = {
     .element = DType::f32,
     .block = 1,
     .block_bytes = 4,
-    .scales = ScalePlace::none,
     .arithmetics = kArithmeticF32 | kArithmeticBf16,
     .quantize = quantize_f32,
     .dequantize = dequantize_f32,

@@ -23,9 +23,9 @@ double quantize_int8(const float* row, int64_t k, std::byte* to, float* scale) {
   return top > 0 ? worst / top : 0;
 }
 
-void dequantize_int8(const std::byte* row, float scale, int64_t k, float* to) {
+void dequantize_int8(const std::byte* row, const float* scale, int64_t k, float* to) {
   const auto* from = reinterpret_cast<const int8_t*>(row);
-  for (int64_t i = 0; i < k; ++i) to[i] = static_cast<float>(from[i]) * scale;
+  for (int64_t i = 0; i < k; ++i) to[i] = static_cast<float>(from[i]) * *scale;
 }
 
 } // namespace
@@ -37,12 +37,12 @@ const WeightFormat kFormatInt8 = {
     .element = DType::i8,
     .block = 1,
     .block_bytes = 1,
-    .scales = ScalePlace::row_array,
     .arithmetics = kArithmeticF32 | kArithmeticInt8,
     .quantize = quantize_int8,
     .dequantize = dequantize_int8,
     .to_lane = nullptr,
     .from_lane = nullptr,
+    .table_width = [](int64_t) { return int64_t{1}; },
 };
 
 } // namespace dllm

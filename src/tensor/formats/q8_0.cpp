@@ -35,7 +35,7 @@ double quantize_q8_0(const float* row, int64_t k, std::byte* to, float*) {
   return error;
 }
 
-void dequantize_q8_0(const std::byte* row, float, int64_t k, float* to) {
+void dequantize_q8_0(const std::byte* row, const float*, int64_t k, float* to) {
   for (int64_t begin = 0; begin < k; begin += kQ8Block, row += kQ8Bytes, to += kQ8Block) {
     uint16_t bits;
     std::memcpy(&bits, row, sizeof bits);
@@ -66,7 +66,6 @@ const WeightFormat kFormatQ8_0 = {
     .element = DType::u8,
     .block = kQ8Block,
     .block_bytes = kQ8Bytes,
-    .scales = ScalePlace::block,
     .arithmetics = kArithmeticF32 | kArithmeticInt8,
     .quantize = quantize_q8_0,
     .dequantize = dequantize_q8_0,

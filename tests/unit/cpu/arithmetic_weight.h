@@ -34,8 +34,8 @@ struct ArithmeticWeight {
       std::byte* to = plain.data() + r * format.row_bytes(k);
       float s = 1;
       format.quantize(numbers.data() + r * k, k, to, &s);
-      format.dequantize(to, s, k, numbers.data() + r * k);
-      if (format.scales == ScalePlace::row_array) scale.push_back(s);
+      format.dequantize(to, &s, k, numbers.data() + r * k);
+      if (format.has_table()) scale.push_back(s);
     }
     packed.resize(static_cast<size_t>(form.bytes(n, k)));
     pack(form, plain.data(), n, k, packed.data(), nullptr);

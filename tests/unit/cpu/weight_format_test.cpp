@@ -38,7 +38,7 @@ struct Blocks {
     for (int64_t r = 0; r < n; ++r) {
       std::byte* to = plain.data() + r * format.row_bytes(k);
       format.quantize(numbers.data() + r * k, k, to, nullptr);
-      format.dequantize(to, 1.0f, k, numbers.data() + r * k);
+      format.dequantize(to, nullptr, k, numbers.data() + r * k);
     }
     packed.resize(static_cast<size_t>(packed_bytes(format, n, k)));
     pack(format, plain.data(), n, k, packed.data(), nullptr);

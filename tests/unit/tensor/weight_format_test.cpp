@@ -63,7 +63,7 @@ TEST(WeightFormat, StoresWithinItsStep) {
     const double error = format->quantize(row.data(), k, stored.data(), &scale);
     EXPECT_LE(error, bound) << name;
     std::vector<float> back(row.size());
-    format->dequantize(stored.data(), scale, k, back.data());
+    format->dequantize(stored.data(), &scale, k, back.data());
     for (size_t i = 0; i < row.size(); ++i)
       EXPECT_NEAR(back[i], row[i], 0.5 * bound + 1e-12) << name << ' ' << i;
   }
@@ -79,9 +79,9 @@ TEST(WeightFormat, StoredNumbersStay) {
     float scale = 1, same = 1;
     format.quantize(row.data(), k, stored.data(), &scale);
     std::vector<float> back(row.size()), twice(row.size());
-    format.dequantize(stored.data(), scale, k, back.data());
+    format.dequantize(stored.data(), &scale, k, back.data());
     format.quantize(back.data(), k, again.data(), &same);
-    format.dequantize(again.data(), same, k, twice.data());
+    format.dequantize(again.data(), &same, k, twice.data());
     for (size_t i = 0; i < row.size(); ++i)
       EXPECT_NEAR(twice[i], back[i], step_bound(name) * 0.01) << name << ' ' << i;
   }
@@ -110,7 +110,7 @@ TEST(WeightFormat, RoundsAsWellAsGgml) {
     std::vector<std::byte> stored(static_cast<size_t>(format.row_bytes(count)));
     format.quantize(numbers.data(), count, stored.data(), nullptr);
     std::vector<float> back(numbers.size());
-    format.dequantize(stored.data(), 1, count, back.data());
+    format.dequantize(stored.data(), nullptr, count, back.data());
     double squares = 0;
     for (size_t i = 0; i < back.size(); ++i) {
       const double rest = static_cast<double>(back[i]) - static_cast<double>(numbers[i]);
@@ -140,7 +140,7 @@ TEST(WeightFormat, ZerosStayZeros) {
     float scale = 1;
     EXPECT_EQ(format->quantize(row.data(), 256, stored.data(), &scale), 0) << format->name;
     std::vector<float> back(256, 1.0f);
-    format->dequantize(stored.data(), scale, 256, back.data());
+    format->dequantize(stored.data(), &scale, 256, back.data());
     for (const float x : back) EXPECT_EQ(x, 0.0f) << format->name;
   }
 }
