@@ -36,7 +36,7 @@ struct OpenFile {
 // local folder named "s3:".
 void refuse_store_path(const std::string& path) {
   if (!is_store_path(path)) return;
-  fail_with_hint("write to a local folder; checkpoints of a run are what an object store takes",
+  fail_with_hint("write to a local folder: an object store takes only the checkpoints of a run",
                  Code::unimplemented, "cannot write {}: it is in an object store", path);
 }
 

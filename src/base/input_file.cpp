@@ -97,8 +97,9 @@ void check_stamp(const std::string& path, const FileStamp& stamp) {
 // become a pipe between check and open; O_NONBLOCK keeps that open() from blocking.
 InputFile::InputFile(const std::string& path) : path_(path) {
   if (is_store_path(path)) {
-    fail_with_hint("copy it to a local folder: models and checkpoints are what is read from there",
-                   Code::unimplemented, "cannot open {}: it is in an object store", path);
+    fail_with_hint(
+        "copy it to a local folder: only models and checkpoints are read from an object store",
+        Code::unimplemented, "cannot open {}: it is in an object store", path);
   }
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) fail_errno("open", path);

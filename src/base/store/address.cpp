@@ -78,8 +78,8 @@ void check_endpoint(std::string& endpoint, const char* name) {
   const auto fits = [](char c) { return is_unreserved(c) || c == ':' || c == '[' || c == ']'; };
   if (!rest.empty() && std::all_of(rest.begin(), rest.end(), fits)) return;
   // The error does not print the endpoint, because it may contain a password.
-  fail_with_hint("https://storage.example.com:9000, without a user or a path",
-                 Code::invalid_argument, "{} is no address of a server", name);
+  fail_with_hint("write https://storage.example.com:9000, without a user or a path",
+                 Code::invalid_argument, "{} is not the address of a server", name);
 }
 
 Credentials keys_of(const char* access, const char* secret, const char* token) {
@@ -111,7 +111,7 @@ Address parse_address(std::string_view path) {
   }
   if (!is_store_path(path) || !is_bucket(made.bucket) || (!made.key.empty() && !is_key(made.key))) {
     fail_with_hint("s3://bucket/folder/name", Code::invalid_argument,
-                   "{} is no place in an object store", path);
+                   "{} is not a path in an object store", path);
   }
   return made;
 }

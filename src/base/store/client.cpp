@@ -64,11 +64,11 @@ Meaning meaning_of(const HttpResponse& response, bool is_gs) {
     return {Code::failed_precondition, "set this machine's clock"};
   if (code == "AuthorizationHeaderMalformed" || response.status == 301 || response.status == 307) {
     const std::string region = response.header("x-amz-bucket-region");
-    return {Code::failed_precondition, region.empty() ? "AWS_REGION is not the region of the bucket"
+    return {Code::failed_precondition, region.empty() ? "set AWS_REGION to the region of the bucket"
                                                       : "set AWS_REGION=" + region};
   }
   switch (response.status) {
-  case 403: return {Code::permission_denied, fmt::format("check {}, and what they may do", keys)};
+  case 403: return {Code::permission_denied, fmt::format("check {} and their permissions", keys)};
   case 404: return {Code::not_found, ""};
   case 409: return {Code::aborted, ""};
   case 412: return {Code::data_loss, "the object was replaced while it was read"};
@@ -140,13 +140,14 @@ HttpResponse Client::send(const Call& call, const Task* task) const {
         throw Error(error.code(), path_of(call.key) + ": " + reason, error.hint());
     }
     if (attempt + 1 >= attempts) {
-      fail_with_hint("is the server there? AWS_MAX_ATTEMPTS is the number of attempts",
-                     Code::unavailable, "{}: no answer to {} in {} attempts, the last: {}",
+      fail_with_hint("check that the server runs; AWS_MAX_ATTEMPTS is the number of attempts",
+                     Code::unavailable,
+                     "{}: the server did not answer {} in {} attempts, the last: {}",
                      path_of(call.key), call.method, attempts, reason);
     }
     const double seconds = pause_seconds(attempt, call.method + call.key, ::getpid());
-    log(LogLevel::info, "{}: {} again in {:.1f} s: {}", path_of(call.key), call.method, seconds,
-        reason);
+    log(LogLevel::info, "{}: {} is tried again in {:.1f} s: {}", path_of(call.key), call.method,
+        seconds, reason);
     wait(seconds, task);
   }
 }

@@ -168,7 +168,7 @@ public:
     while (running > 0) {
       check_task(task);
       if (curl_.multi_perform(connection_->multi, &running) != 0)
-        fail(Code::internal, "libcurl gave the transfer up");
+        fail(Code::internal, "libcurl returned no result for the transfer");
       if (running > 0) curl_.multi_poll(connection_->multi, nullptr, 0, kLookMs, nullptr);
     }
     int left = 0;

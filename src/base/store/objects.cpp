@@ -202,8 +202,9 @@ private:
     const bool is_range = response.status == 206 && // "*": the server omits the size
                           (range == wanted + std::to_string(found_.size) || range == wanted + "*");
     if ((is_whole || is_range) && response.received == size) return;
-    fail_with_hint("the server does not serve ranges as HTTP has them", Code::data_loss,
-                   "cannot read {}: \"{}{}\" was wanted, {} bytes came with status {} and \"{}\"",
+    fail_with_hint("use a server that answers requests for a range of bytes as HTTP defines them",
+                   Code::data_loss,
+                   "cannot read {}: expected \"{}{}\", got {} bytes with status {} and \"{}\"",
                    path_, wanted, found_.size, response.received, response.status,
                    range.substr(0, 80));
   }

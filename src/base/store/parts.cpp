@@ -16,7 +16,7 @@ PartPlan plan_parts(int64_t size) {
   constexpr int64_t kMiB = int64_t{1} << 20, kUsual = 16 * kMiB, kMostParts = 10'000;
   constexpr int64_t kLargest = int64_t{5} << 40;
   if (size > kLargest) {
-    fail(Code::out_of_range, "an object has at most {} bytes, this one {}", kLargest, size);
+    fail(Code::out_of_range, "an object has at most {} bytes, this one has {}", kLargest, size);
   }
   PartPlan plan;
   const int64_t least = (size + kMostParts - 1) / kMostParts;

@@ -68,7 +68,7 @@ std::string element_text(std::string_view xml, std::string_view name) {
 ListPage parse_list(std::string_view xml) {
   if (xml.find("<ListBucketResult") == std::string_view::npos ||
       xml.find("</ListBucketResult>") == std::string_view::npos) {
-    fail(Code::data_loss, "the response of the list is no ListBucketResult");
+    fail(Code::data_loss, "the response to the list request is not a ListBucketResult");
   }
   ListPage made;
   for (const std::string_view entry : elements(xml, "Contents")) {
@@ -77,7 +77,7 @@ ListPage parse_list(std::string_view xml) {
     const auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), object.size);
     if (object.key.empty() || error != std::errc() || end != size.data() + size.size() ||
         object.size < 0) {
-      fail(Code::data_loss, "an entry of the list has no key or no size");
+      fail(Code::data_loss, "an entry of the list has no Key or no Size");
     }
     made.objects.push_back(std::move(object));
   }
@@ -86,7 +86,7 @@ ListPage parse_list(std::string_view xml) {
   if (element_text(xml, "IsTruncated") == "true") {
     made.next = element_text(xml, "NextContinuationToken");
     if (made.next.empty())
-      fail(Code::data_loss, "the list goes on, and has no token to go on with");
+      fail(Code::data_loss, "IsTruncated is true, but NextContinuationToken is missing");
   }
   return made;
 }

@@ -16,7 +16,8 @@ constexpr int64_t kJoinSeconds = 300; // a server may need long to join 10,000 p
 
 Client file_client(const std::string& path, std::string* key) {
   Client client = client_of(path, key);
-  if (key->empty()) fail(Code::invalid_argument, "{} is a bucket, no file", path);
+  if (key->empty())
+    fail(Code::invalid_argument, "{} is a bucket, expected the path of an object in it", path);
   return client;
 }
 
@@ -48,7 +49,8 @@ public:
       call.attempts = 1;
       client_.send(call, nullptr);
     } catch (const std::exception& error) {
-      log(LogLevel::warn, "parts of {} stay in the store: {}", client_.path_of(key_), error.what());
+      log(LogLevel::warn, "parts of {} could not be removed from the store: {}",
+          client_.path_of(key_), error.what());
     }
   }
   Upload(const Upload&) = delete;

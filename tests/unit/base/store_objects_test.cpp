@@ -274,8 +274,8 @@ TEST_F(StoreObjects, LastingFailuresAreErrorsWithoutKeys) {
   always(ObjectServer::error(503, "SlowDown", keys));
   const Error busy = error();
   EXPECT_EQ(busy.code(), Code::unavailable);
-  EXPECT_NE(busy.text().find(
-                "s3://bucket/x: no answer to PUT in 2 attempts, the last: status 503 SlowDown"),
+  EXPECT_NE(busy.text().find("s3://bucket/x: the server did not answer PUT in 2 attempts, the "
+                             "last: status 503 SlowDown"),
             std::string::npos)
       << busy.text();
   always(ObjectServer::error(403, "InvalidAccessKeyId", "The key " + keys + " does not exist."));

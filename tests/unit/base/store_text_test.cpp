@@ -71,7 +71,7 @@ TEST(StoreAddress, Parts) {
   for (const char* bad :
        {"s3://", "s3:///x", "s3://Bucket/x", "s3://bucket/../x", "s3://bucket/a//b",
         "s3://bucket/a/./b", "s3://bu cket/x", "s3://bucket@host/x", "s3://bucket/a\nb"})
-    expect_error(Code::invalid_argument, "is no place in an object store",
+    expect_error(Code::invalid_argument, "is not a path in an object store",
                  [&] { parse_address(bad); });
   expect_error(Code::invalid_argument, "a bucket's name has 3 to 63",
                [] { parse_address("s3://a"); });
