@@ -57,7 +57,7 @@ Commit seal(const std::string& folder, int64_t step, const std::vector<CommitEnt
     if (relative == kMark) continue;
     const std::string path = join_path(folder, relative);
     if (!is_safe_path(relative) || is_link(path)) {
-      fail(Code::invalid_argument, "the file name \"{}\" cannot stand in a checkpoint", relative);
+      fail(Code::invalid_argument, "\"{}\" cannot be the name of a file in a checkpoint", relative);
     }
     if (const auto found = known.extract(relative); !found.empty()) {
       check_described(*found.mapped(), path);
@@ -69,7 +69,8 @@ Commit seal(const std::string& folder, int64_t step, const std::vector<CommitEnt
     commit.files.push_back({relative, file->size(), file_checksum(*file, task)});
   }
   if (!known.empty())
-    fail(Code::data_loss, "{} is not there any more", join_path(folder, known.begin()->first));
+    fail(Code::data_loss, "{} was removed while the checkpoint was written",
+         join_path(folder, known.begin()->first));
   for (const std::string& path : folders) sync_path(path);
   return commit;
 }
@@ -116,7 +117,7 @@ void clean_leftovers(const std::string& root) {
 // every file counts, except the mark.
 std::string foreign_file(const std::string& folder) {
   std::vector<std::string> files, folders;
-  if (is_link(folder) || !is_directory(folder)) return "(it is no folder)";
+  if (is_link(folder) || !is_directory(folder)) return "(it is not a folder)";
   walk(folder, "", &files, &folders);
   std::sort(files.begin(), files.end());
   std::set<std::string> own;
@@ -209,13 +210,13 @@ CheckpointWriter::~CheckpointWriter() {
   try {
     remove_save(partial_);
   } catch (const Error& e) {
-    log(LogLevel::warn, "{} stays behind: {}", partial_, e.text());
+    log(LogLevel::warn, "{} could not be removed: {}", partial_, e.text());
   }
 }
 
 std::string CheckpointWriter::path(const std::string& relative) const {
   if (!is_safe_path(relative) || relative == kCommitName || relative == kMark) {
-    fail(Code::invalid_argument, "\"{}\" is no file name inside a checkpoint", relative);
+    fail(Code::invalid_argument, "\"{}\" cannot be the name of a file in a checkpoint", relative);
   }
   const std::string path = join_path(partial_, relative);
   make_directories(parent_path(path));

@@ -54,7 +54,8 @@ Json wait_for_part(const std::string& folder, int64_t process, const std::string
     return !report.is_null();
   });
   if (has_report) return report;
-  fail(Code::aborted, "rank {} gave up its part of the checkpoint; its log says why", process);
+  fail(Code::aborted, "rank {} did not write its part of the checkpoint; its log has the reason",
+       process);
 }
 
 CommitEntry entry_of(const Json& file, int64_t process) {
@@ -64,7 +65,8 @@ CommitEntry entry_of(const Json& file, int64_t process) {
     if (is_safe_path(entry.path)) return entry;
   } catch (const Json::exception&) { // reported below
   }
-  fail(Code::data_loss, "the part of rank {} is not described as a save does it", process);
+  fail(Code::data_loss, "rank {} wrote a wrong list of the files of its part of the checkpoint",
+       process);
 }
 
 } // namespace
@@ -104,7 +106,7 @@ CheckpointPart::CheckpointPart(std::string folder, int64_t process, std::string 
     : folder_(std::move(folder)), process_(process), id_(std::move(id)) {}
 
 CheckpointPart::~CheckpointPart() {
-  if (!ended_) fail(Error(Code::aborted, "its part of the checkpoint was given up"));
+  if (!ended_) fail(Error(Code::aborted, "its part of the checkpoint was not finished"));
 }
 
 void CheckpointPart::finish(const std::vector<std::string>& files, const Task* task) {
@@ -122,7 +124,8 @@ void CheckpointPart::finish(const std::vector<std::string>& files, const Task* t
 void CheckpointPart::fail(const Error& reason) noexcept {
   ended_ = true;
   try {
-    log(LogLevel::error, "rank {}: no part of the checkpoint: {}", process_, reason.text());
+    log(LogLevel::error, "rank {} cannot write its part of the checkpoint: {}", process_,
+        reason.text());
     end("failed", Json{{"id", id_},
                        {"code", static_cast<int>(reason.code())},
                        {"error", reason.text()},

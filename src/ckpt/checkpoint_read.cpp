@@ -33,14 +33,15 @@ int64_t number(const Json& object, const char* key, std::string_view what, int64
 }
 
 CommitEntry parse_entry(const Json& file, std::string_view what) {
-  if (!file.is_object()) fail(Code::data_loss, "{}: an entry of files is no object", what);
+  if (!file.is_object()) fail(Code::data_loss, "{}: an entry of files is not an object", what);
   const auto path = file.find("path");
   if (path == file.end() || !path->is_string())
     fail(Code::data_loss, "{}: an entry of files has no path", what);
   CommitEntry entry;
   entry.path = path->get<std::string>();
   if (!is_safe_path(entry.path) || entry.path == kCommitName) {
-    fail(Code::data_loss, "{}: \"{}\" is no file of a checkpoint", what, entry.path);
+    fail(Code::data_loss, "{}: \"{}\" cannot be the name of a file in a checkpoint", what,
+         entry.path);
   }
   entry.size = number(file, "size", what, std::numeric_limits<int64_t>::max());
   entry.crc32 =
@@ -61,7 +62,7 @@ std::string commit_text(const Commit& commit) {
 
 Commit parse_commit(std::string_view text, std::string_view what) {
   const Json root = parse_json(text, what);
-  if (!root.is_object()) fail(Code::data_loss, "{} is no JSON object", what);
+  if (!root.is_object()) fail(Code::data_loss, "{} is not a JSON object", what);
   const int64_t format = number(root, "format", what, std::numeric_limits<int64_t>::max());
   if (format != kFormat)
     fail(Code::unimplemented, "{} has format {}, expected {}", what, format, kFormat);
@@ -69,7 +70,7 @@ Commit parse_commit(std::string_view text, std::string_view what) {
   commit.step = number(root, "step", what, std::numeric_limits<int64_t>::max());
   const auto files = root.find("files");
   if (files == root.end() || !files->is_array())
-    fail(Code::data_loss, "{}: there is no list of files", what);
+    fail(Code::data_loss, "{}: files is missing or not a list", what);
   for (const Json& file : *files) commit.files.push_back(parse_entry(file, what));
   const auto by_path = [](const CommitEntry& a, const CommitEntry& b) { return a.path < b.path; };
   std::sort(commit.files.begin(), commit.files.end(), by_path);
@@ -112,7 +113,7 @@ void check_no_link(const std::string& folder, const std::string& relative) {
     end = relative.find('/', end + 1);
     const std::string path = join_path(folder, relative.substr(0, end));
     if (!is_link(path)) continue;
-    fail_with_hint("a checkpoint holds its files itself", Code::data_loss,
+    fail_with_hint("copy the file itself into the checkpoint", Code::data_loss,
                    "{}: {} is a symbolic link, which no save writes", folder,
                    relative.substr(0, end));
   }
@@ -159,7 +160,7 @@ Commit open_checkpoint(const std::string& folder) {
   const FileSizes sizes(folder);
   if (!sizes.find(kCommitName)) {
     fail_with_hint("a checkpoint folder is named step_000500 and holds a file COMMIT",
-                   Code::not_found, "{} is no finished checkpoint: it holds no COMMIT", folder);
+                   Code::not_found, "{} is not a finished checkpoint: it holds no COMMIT", folder);
   }
   Commit commit = parse_commit(read_text(path, kMaxCommitBytes), path);
   for (const CommitEntry& entry : commit.files) {
@@ -227,7 +228,7 @@ std::vector<CheckpointEntry> newest_checkpoints(const std::string& root, size_t 
       if (open_checkpoint(entry.folder).step == entry.step) found.push_back(std::move(entry));
     } catch (const Error& e) {
       if (!is_no_checkpoint(entry.folder, e)) throw;
-      log(LogLevel::warn, "{} is passed over: {}", entry.folder, e.text());
+      log(LogLevel::warn, "{} is skipped: {}", entry.folder, e.text());
     }
   }
   return found;
@@ -267,7 +268,7 @@ std::string model_folder(const std::string& path) {
   if (std::none_of(names.begin(), names.end(), is_checkpoint)) return path;
   const auto latest = latest_checkpoint(path);
   if (!latest) {
-    fail_with_hint(fmt::format("dllm verify {} prints what is wrong with each", path),
+    fail_with_hint(fmt::format("run dllm verify {} to see the errors of each checkpoint", path),
                    Code::not_found, "{}: no whole checkpoint is left", path);
   }
   return join_path(latest->folder, "model");

@@ -139,7 +139,7 @@ GgufParts find_gguf(const Source& source) {
   parts.files = std::move(groups.front());
   for (size_t i = 0; i < parts.files.size(); ++i) {
     if (source.has(parts.files[i])) continue;
-    fail_with_hint("all parts lie in one folder; is the download complete?", Code::not_found,
+    fail_with_hint("put all parts into one folder; is the download complete?", Code::not_found,
                    "{}: {}, part {} of {}, is not there", source.describe(), parts.files[i], i + 1,
                    parts.files.size());
   }

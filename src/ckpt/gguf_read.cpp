@@ -101,26 +101,26 @@ const GgufValue& GgufFile::typed(std::string_view key, bool is_array, const char
 
 int64_t GgufFile::integer(std::string_view key) const {
   const auto whole = integer_at(typed(key, false, "an integer"), 0);
-  if (!whole) fail(Code::data_loss, "{}: key {} is no integer", name_, key);
+  if (!whole) fail(Code::data_loss, "{}: key {} is not an integer", name_, key);
   return *whole;
 }
 
 double GgufFile::number(std::string_view key) const {
   const auto found = number_at(typed(key, false, "a number"), 0);
-  if (!found) fail(Code::data_loss, "{}: key {} is no number", name_, key);
+  if (!found) fail(Code::data_loss, "{}: key {} is not a number", name_, key);
   return *found;
 }
 
 bool GgufFile::boolean(std::string_view key) const {
   const GgufValue& found = typed(key, false, "a boolean");
   if (found.type != GgufType::boolean)
-    fail(Code::data_loss, "{}: key {} is no boolean", name_, key);
+    fail(Code::data_loss, "{}: key {} is not a boolean", name_, key);
   return integer_at(found, 0).value() != 0;
 }
 
 std::string GgufFile::text(std::string_view key) const {
   const GgufValue& found = typed(key, false, "a text");
-  if (found.type != GgufType::text) fail(Code::data_loss, "{}: key {} is no text", name_, key);
+  if (found.type != GgufType::text) fail(Code::data_loss, "{}: key {} is not a text", name_, key);
   return split_texts(found).front();
 }
 
@@ -129,7 +129,7 @@ std::vector<int64_t> GgufFile::integers(std::string_view key) const {
   std::vector<int64_t> values;
   for (int64_t i = 0; i < found.count; ++i) {
     const auto whole = integer_at(found, i);
-    if (!whole) fail(Code::data_loss, "{}: key {} is no list of integers", name_, key);
+    if (!whole) fail(Code::data_loss, "{}: key {} is not a list of integers", name_, key);
     values.push_back(*whole);
   }
   return values;
@@ -140,7 +140,7 @@ std::vector<double> GgufFile::numbers(std::string_view key) const {
   std::vector<double> values;
   for (int64_t i = 0; i < found.count; ++i) {
     const auto one = number_at(found, i);
-    if (!one) fail(Code::data_loss, "{}: key {} is no list of numbers", name_, key);
+    if (!one) fail(Code::data_loss, "{}: key {} is not a list of numbers", name_, key);
     values.push_back(*one);
   }
   return values;
@@ -149,7 +149,7 @@ std::vector<double> GgufFile::numbers(std::string_view key) const {
 std::vector<std::string> GgufFile::texts(std::string_view key) const {
   const GgufValue& found = typed(key, true, "a list of texts");
   if (found.type != GgufType::text)
-    fail(Code::data_loss, "{}: key {} is no list of texts", name_, key);
+    fail(Code::data_loss, "{}: key {} is not a list of texts", name_, key);
   return split_texts(found);
 }
 
@@ -184,8 +184,8 @@ void GgufFile::dequantize(std::string_view name, std::span<float> dst, int64_t r
   }
   const int64_t count = (row_end - row_begin) * row;
   if (static_cast<int64_t>(dst.size()) != count) {
-    fail(Code::invalid_argument, "{}: {} numbers of tensor {} do not fit {} places", name_, count,
-         name, dst.size());
+    fail(Code::invalid_argument, "{}: {} numbers of tensor {} do not fit into an array of {}",
+         name_, count, name, dst.size());
   }
   if (count == 0) return;
   // Reads a few rows at a time, so that the bytes of the file need little memory.
@@ -227,8 +227,8 @@ void GgufFile::read_stored(std::string_view name, std::byte* to, const Box& box,
   const int64_t first = box.begin[1], count = box.shape[1];
   if (box.begin[0] < 0 || box.begin[0] + box.shape[0] > rows || first < 0 || first + count > row ||
       first % type.block != 0 || count % type.block != 0) {
-    fail(Code::out_of_range, "{}: {} numbers at ({}, {}) are no blocks of tensor {} {}", name_,
-         box.shape.text(), box.begin[0], first, name, found.shape.text());
+    fail(Code::out_of_range, "{}: {} numbers at ({}, {}) are not whole blocks of tensor {} {}",
+         name_, box.shape.text(), box.begin[0], first, name, found.shape.text());
   }
   const auto bytes = [&](int64_t numbers) { return numbers / type.block * type.bytes; };
   read_box(content(found), found.begin, 1, {rows, bytes(row)},

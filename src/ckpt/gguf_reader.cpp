@@ -259,13 +259,13 @@ GgufFile::GgufFile(ContentRef content, std::string name)
   for (uint64_t i = 0; i < key_count; ++i) {
     const std::string key(cursor.text("a key"));
     if (!metadata_.emplace(key, read_value(cursor, key)).second) {
-      fail(Code::data_loss, "{}: the key {} stands twice", name_, key);
+      fail(Code::data_loss, "{}: the key {} occurs twice", name_, key);
     }
   }
   for (uint64_t i = 0; i < tensor_count; ++i) {
     const std::string tensor(cursor.text("a tensor name"));
     if (!tensors_.emplace(tensor, read_tensor(cursor, tensor)).second) {
-      fail(Code::data_loss, "{}: the tensor {} stands twice", name_, tensor);
+      fail(Code::data_loss, "{}: the tensor {} occurs twice", name_, tensor);
     }
   }
   const uint64_t alignment = alignment_of(metadata_, name_);
@@ -284,8 +284,7 @@ void GgufFile::append(GgufFile part) {
   for (auto& [tensor, info] : part.tensors_) {
     info.part = contents_.size();
     if (!tensors_.emplace(tensor, std::move(info)).second)
-      fail(Code::data_loss, "{}: the tensor {} stands in a part before it as well", part.name_,
-           tensor);
+      fail(Code::data_loss, "{}: the tensor {} is also in an earlier part", part.name_, tensor);
   }
   contents_.push_back(std::move(part.contents_.front()));
   numbers_.push_back(part.numbers_.front());

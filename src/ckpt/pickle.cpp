@@ -174,19 +174,20 @@ private:
 
   void append(const std::vector<uint32_t>& items, Kind to) {
     PickleValue& target = values_[top()];
-    if (target.kind != to) broken("adds items to something else");
+    if (target.kind != to) broken("adds items to a value that cannot hold them");
     if (to == Kind::dict && items.size() % 2 != 0) broken("has a key without a value");
     target.items.insert(target.items.end(), items.begin(), items.end());
   }
 
   void remember(uint64_t slot) {
     // Writers number the slots from 0. A gap is legal, but no writer leaves a large one.
-    if (slot > bytes_.size()) broken("remembers a value at an impossible place");
+    if (slot > bytes_.size()) broken("stores a value at a number beyond its size");
     if (memo_.size() <= slot) memo_.resize(slot + 1, kNothing);
     memo_[slot] = top();
   }
   void recall(uint64_t slot) {
-    if (slot >= memo_.size() || memo_[slot] == kNothing) broken("recalls what it never remembered");
+    if (slot >= memo_.size() || memo_[slot] == kNothing)
+      broken("loads a value that it never stored");
     stack_.push_back(memo_[slot]);
   }
 
@@ -204,11 +205,11 @@ private:
   }
 
   int64_t integer_of(uint32_t index) const {
-    if (value(index).kind != Kind::integer) broken("has something else where a number belongs");
+    if (value(index).kind != Kind::integer) broken("has another value where a number is expected");
     return value(index).integer;
   }
   std::vector<int64_t> integers_of(uint32_t index) const {
-    if (value(index).kind != Kind::tuple) broken("has something else where a tuple belongs");
+    if (value(index).kind != Kind::tuple) broken("has another value where a tuple is expected");
     if (value(index).items.size() > kMaxTensorAxes) broken("makes a tensor of more than 16 axes");
     std::vector<int64_t> numbers;
     for (uint32_t item : value(index).items) numbers.push_back(integer_of(item));
@@ -225,7 +226,7 @@ private:
              type.text.ends_with("Storage") && value(id.items[2]).kind == Kind::text &&
              value(id.items[2]).text.size() <= kMaxKey;
     };
-    if (!is_storage()) broken("has a persistent id that is no storage");
+    if (!is_storage()) broken("has a persistent id that is not a storage");
     PickledTensor made;
     made.kind = value(id.items[1]).text.substr(std::strlen("torch."));
     made.storage = value(id.items[2]).text;
@@ -249,7 +250,7 @@ private:
   void call() {
     const std::vector<uint32_t> parts = pop_some(2);
     if (value(parts[0]).kind != Kind::global || value(parts[1]).kind != Kind::tuple)
-      broken("calls what is no function");
+      broken("calls a value that is not a function");
     const std::string name = value(parts[0]).text;
     if (value(parts[1]).items.size() > kMaxArguments) broken("calls with more than 8 arguments");
     const std::vector<uint32_t> arguments = value(parts[1]).items;
@@ -344,11 +345,11 @@ private:
       const PickleValue& key = value(dict.items[i]);
       const PickleValue& entry = value(dict.items[i + 1]);
       if (key.kind != Kind::text)
-        fail(Code::unimplemented, "{}: a key of the dict is no text", file_);
+        fail(Code::unimplemented, "{}: a key of the dict is not a text", file_);
       if (entry.kind != Kind::tensor) {
         fail_with_hint(
             "save the state_dict of the model alone: torch.save(model.state_dict(), path)",
-            Code::unimplemented, "{}: {} is no tensor", file_, key.text);
+            Code::unimplemented, "{}: {} is not a tensor", file_, key.text);
       }
       if (!names.insert(key.text).second)
         fail(Code::data_loss, "{}: the pickle names {} twice", file_, key.text);

@@ -173,7 +173,8 @@ private:
 
   std::string where() const { return name_.empty() ? "the header" : "tensor " + name_; }
   [[noreturn]] void unexpected(const char* what) {
-    fail(Code::data_loss, "{}: {}: {} stands where the format has none", file_, where(), what);
+    fail(Code::data_loss, "{}: {}: the format does not allow {} at this place", file_, where(),
+         what);
   }
   [[noreturn]] void twice(const std::string& word) {
     fail(Code::data_loss, "{}: the header names {} twice", file_, word);
@@ -214,7 +215,7 @@ void parse_safetensors_header(std::string_view json, const std::string& file, Te
   HeaderReader reader(file, tensors, metadata);
   const size_t first = json.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos || json[first] != '{') {
-    fail(Code::data_loss, "{}: the header is no JSON object", file);
+    fail(Code::data_loss, "{}: the header is not a JSON object", file);
   }
   Json::sax_parse(json.begin(), json.end(), &reader);
 }

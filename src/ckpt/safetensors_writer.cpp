@@ -166,7 +166,8 @@ void WeightWriter::write(std::string_view name, const Tensor& tensor, const Task
     file_->close();
     open_next();
   }
-  if (file_ == nullptr) fail(Code::invalid_argument, "{}: no tensor is this writer's", folder_);
+  if (file_ == nullptr)
+    fail(Code::invalid_argument, "{}: this writer writes no tensor of the list", folder_);
   file_->write(name, tensor, task);
   --shard_left_;
   ++written_;

@@ -119,11 +119,11 @@ void gather(const std::byte* from, const Shape& shape, const std::vector<int64_t
 TorchFile::TorchFile(ContentRef content, std::string name)
     : WeightFile(std::move(content), std::move(name)) {
   if (!is_zip(*content_)) {
-    fail_with_hint("load it with torch.load(path, weights_only=True) and save it again with "
-                   "torch.save, or with save_pretrained",
-                   Code::unimplemented,
-                   "{}: no ZIP file; a bare pickle, as PyTorch before 1.6 wrote it, is not read",
-                   name_);
+    fail_with_hint(
+        "load it with torch.load(path, weights_only=True) and save it again with "
+        "torch.save, or with save_pretrained",
+        Code::unimplemented,
+        "{} is not a ZIP file; a bare pickle, as PyTorch before 1.6 wrote it, is not read", name_);
   }
   const ZipDirectory zip(*content_, name_);
   const std::string folder = archive_folder(zip, name_);
@@ -133,8 +133,8 @@ TorchFile::TorchFile(ContentRef content, std::string name)
     const ZipEntry* storage = zip.find(folder + "data/" + tensor.storage);
     if (storage == nullptr) {
       fail_with_hint("is the download complete?", Code::data_loss,
-                     "{}: tensor {} lies in the entry data/{}, which is not there", name_,
-                     tensor.name, tensor.storage);
+                     "{}: tensor {} is in the entry data/{}, which is missing", name_, tensor.name,
+                     tensor.storage);
     }
     add(tensor, *storage);
     Storage& own = storages_[tensor.storage];
@@ -179,7 +179,7 @@ void TorchFile::add(const PickledTensor& tensor, const ZipEntry& storage) {
   const int64_t size = size_of_type(info.type), elements = tensor.elements;
   if (elements < 0 || elements > storage_size / size) {
     fail_with_hint("is the download complete?", Code::data_loss,
-                   "{}: tensor {} lies in a storage of {} {} numbers, found {} bytes", name_,
+                   "{}: tensor {} is in a storage of {} {} numbers, found {} bytes", name_,
                    tensor.name, elements, info.type, storage_size);
   }
   try {

@@ -80,7 +80,7 @@ Json weight_map(const Source& source, const std::string& name) {
   Json index = parse_json(source.open(name).text(), name);
   const auto map = index.find("weight_map");
   if (!index.is_object() || map == index.end() || !map->is_object() || map->empty())
-    fail(Code::data_loss, "{}: there is no weight_map with tensors", name);
+    fail(Code::data_loss, "{}: weight_map is missing, empty or not an object", name);
   return *map;
 }
 
@@ -92,9 +92,9 @@ void expect_one_model(const Source& source, const std::string& single) {
   const Json map = weight_map(source, index);
   for (const auto& [tensor, file] : map.items()) {
     if (file == single) continue;
-    fail_with_hint("remove the weights that are old: " + single + ", or the index and its files",
+    fail_with_hint("remove the old weights: " + single + ", or the index and its files",
                    Code::failed_precondition,
-                   "{} holds {} and {}, whose tensors lie in other files", source.describe(),
+                   "{} holds {} and {}, whose tensors are in other files", source.describe(),
                    single, index);
   }
 }
@@ -158,20 +158,20 @@ void WeightFiles::read_index(const Source& source, const std::string& name) {
   std::map<std::string, size_t> opened;
   for (const auto& [tensor, file] : map.items()) {
     if (!file.is_string() || !is_safe_name(file.get_ref<const std::string&>())) {
-      fail(Code::data_loss, "{}: tensor {} lies in {}, which is no file of this folder", name,
-           tensor, file.dump());
+      fail(Code::data_loss, "{}: tensor {} is in {}, expected the name of a file of this folder",
+           name, tensor, file.dump());
     }
     const auto& shard = file.get_ref<const std::string&>();
     const auto [entry, added] = opened.emplace(shard, files_.size());
     if (added) {
       if (!source.has(shard)) {
         fail_with_hint("is the download complete?", Code::not_found,
-                       "{}: {} names the file {}, which is not there", described_, name, shard);
+                       "{}: {} names the file {}, which does not exist", described_, name, shard);
       }
       open_file(source, shard);
     }
     if (!files_[entry->second]->has(tensor)) {
-      fail(Code::data_loss, "{}: tensor {} should lie in {}, which does not hold it", name, tensor,
+      fail(Code::data_loss, "{}: tensor {} should be in {}, which does not hold it", name, tensor,
            shard);
     }
     where_.emplace(tensor, entry->second);

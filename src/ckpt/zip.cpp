@@ -63,7 +63,8 @@ public:
   int64_t data_begin(const std::string& name, uint64_t header) const {
     const Bytes local = read(header, kLocalSize, "the header of an entry");
     if (number_at<uint32_t>(local, 0) != kLocalMark)
-      fail(Code::data_loss, "{}: there is no entry {} at byte {}", file_, name, header);
+      fail(Code::data_loss, "{}: expected the header of entry {} at byte {}, found other bytes",
+           file_, name, header);
     return static_cast<int64_t>(header) + kLocalSize + number_at<uint16_t>(local, 26) +
            number_at<uint16_t>(local, 28);
   }

@@ -109,7 +109,7 @@ TEST(CheckpointFolder, WriterRefusesNamesAndCleansUp) {
   {
     CheckpointWriter writer(root.path(), 1);
     for (const char* name : {"../x", "/x", "", "COMMIT", "a//b"}) {
-      expect_error(Code::invalid_argument, "is no file name inside a checkpoint",
+      expect_error(Code::invalid_argument, "cannot be the name of a file in a checkpoint",
                    [&] { writer.path(name); });
     }
     write_file_atomic(writer.path("x"), "x");

@@ -28,10 +28,10 @@ TEST(CommitFile, RefusesPathsThatLeaveTheFolder) {
   EXPECT_EQ(parse_commit(one_file("a/b"), "C").files[0].path, "a/b");
   for (const char* path :
        {"../a", "/a", "a/../b", "a//b", "a/", "./a", "", "..", "COMMIT", "a\\\\b", "a\\u0000b"}) {
-    expect_error(Code::data_loss, "is no file of a checkpoint",
+    expect_error(Code::data_loss, "cannot be the name of a file in a checkpoint",
                  [&] { parse_commit(one_file(path), "C"); });
   }
-  expect_error(Code::data_loss, "is no file of a checkpoint",
+  expect_error(Code::data_loss, "cannot be the name of a file in a checkpoint",
                [] { parse_commit(one_file(std::string(2000, 'a')), "C"); });
 }
 
@@ -40,12 +40,12 @@ TEST(CommitFile, RefusesWrongContent) {
     expect_error(code, part, [&] { parse_commit(text, "C"); });
   };
   refuse("", "not valid JSON");
-  refuse("[]", "no JSON object");
+  refuse("[]", "is not a JSON object");
   refuse(R"({"step":3,"files":[]})", "format is missing");
   refuse(R"({"format":2,"step":3,"files":[]})", "format 2, expected 1", Code::unimplemented);
   refuse(R"({"format":1,"files":[]})", "step is missing");
   refuse(R"({"format":1,"step":-3,"files":[]})", "step is missing or not a number from 0");
-  refuse(R"({"format":1,"step":3})", "no list of files");
+  refuse(R"({"format":1,"step":3})", "files is missing or not a list");
   refuse(one_file("a", R"("size":-1,"crc32":2)"), "size is missing or not");
   refuse(one_file("a", R"("size":1e30,"crc32":2)"), "size is missing or not");
   refuse(one_file("a", R"("size":1,"crc32":4294967296)"),

@@ -84,7 +84,7 @@ TEST(GgufParts, AMissingOrAnotherPartIsNamed) {
   expect_error(Code::not_found, "x-00001-of-00002.gguf, part 1 of 2",
                [&] { open_found(*folder.source("x-00002-of-00002.gguf")); });
   folder.add("x-00001-of-00002.gguf", gguf("llama", "b", 1, Split{0, 2, 2}));
-  expect_error(Code::data_loss, "the tensor b stands in a part before it",
+  expect_error(Code::data_loss, "the tensor b is also in an earlier part",
                [&] { open_found(*folder.source()); });
   folder.add("x-00001-of-00002.gguf", gguf("llama", "a", 1, Split{1, 2, 2}));
   expect_error(Code::data_loss, "part 1 says that it is part 2",

@@ -57,11 +57,11 @@ TEST(GgufReader, ReadsEveryValueType) {
     EXPECT_EQ(file.numbers("ids"), (std::vector<double>{-1, 7}));
     EXPECT_EQ(file.texts("words"), (std::vector<std::string>{"a", ""}));
     EXPECT_EQ(file.value("nested").count, 2);
-    expect_error(Code::data_loss, "key u64 is no integer", [&] { file.integer("u64"); });
-    expect_error(Code::data_loss, "key word is no integer", [&] { file.integer("word"); });
+    expect_error(Code::data_loss, "key u64 is not an integer", [&] { file.integer("u64"); });
+    expect_error(Code::data_loss, "key word is not an integer", [&] { file.integer("word"); });
     expect_error(Code::data_loss, "key ids is a list, expected an integer",
                  [&] { file.integer("ids"); });
-    expect_error(Code::data_loss, "key ids is no list of texts", [&] { file.texts("ids"); });
+    expect_error(Code::data_loss, "key ids is not a list of texts", [&] { file.texts("ids"); });
     const Error e = test::error_of([&] { file.text("wort"); });
     EXPECT_EQ(e.code(), Code::not_found);
     EXPECT_EQ(e.hint(), "did you mean word?");
@@ -78,7 +78,7 @@ TEST(GgufReader, ReversesTheOrderOfDimensions) {
   EXPECT_EQ(row, (std::vector<float>{2, 3}));
   expect_error(Code::out_of_range, "rows 2 to 4 are not in tensor t of 3 rows",
                [&] { file.dequantize("t", row, 2, 4); });
-  expect_error(Code::invalid_argument, "4 numbers of tensor t do not fit 2 places",
+  expect_error(Code::invalid_argument, "4 numbers of tensor t do not fit into an array of 2",
                [&] { file.dequantize("t", row, 0, 2); });
 }
 
@@ -99,7 +99,7 @@ TEST(GgufReader, RefusesWrongFiles) {
   });
   expect_error(Code::data_loss, "value type 13",
                [] { open(GgufBuilder().header(0, 1).scalar<uint64_t>("k", 13, 0)); });
-  expect_error(Code::data_loss, "key k stands twice", [] {
+  expect_error(Code::data_loss, "key k occurs twice", [] {
     open(GgufBuilder().header(0, 2).scalar<uint8_t>("k", 0, 1).scalar<uint8_t>("k", 0, 1));
   });
   GgufBuilder deep;
@@ -145,7 +145,7 @@ TEST(GgufReader, RefusesWrongTensors) {
   });
   expect_error(Code::data_loss, "begins at byte 18446744073709551584 of the data",
                [&] { with(tensor("t", {1}, 0, UINT64_MAX - 31)); });
-  expect_error(Code::data_loss, "tensor t stands twice",
+  expect_error(Code::data_loss, "tensor t occurs twice",
                [&] { with(tensor("t", {1}, 0, 0), tensor("t", {1}, 0, 32)); });
   expect_error(Code::data_loss, "inside tensor a",
                [&] { with(tensor("a", {16}, 0, 0), tensor("b", {1}, 0, 32)); });

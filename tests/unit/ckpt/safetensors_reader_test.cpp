@@ -120,11 +120,12 @@ INSTANTIATE_TEST_SUITE_P(
             "3 numbers, expected 2"},
         Bad{"float", R"({"a":{"dtype":"U8","shape":[1.5],"data_offsets":[0,1]}})", 1,
             "a number with a fraction"},
-        Bad{"deep", R"({"a":{"b":{"c":{}}}})", 0, "an object stands where the format has none"},
+        Bad{"deep", R"({"a":{"b":{"c":{}}}})", 0,
+            "the format does not allow an object at this place"},
         Bad{"axes",
             R"({"a":{"dtype":"U8","shape":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1],"data_offsets":[0,1]}})",
             1, "more than 16 numbers"},
-        Bad{"list", "[]", 0, "no JSON object"}, Bad{"empty", "", 0, "no JSON object"},
+        Bad{"list", "[]", 0, "is not a JSON object"}, Bad{"empty", "", 0, "is not a JSON object"},
         Bad{"cut", R"({"a":{"dtype":)", 0, "not valid JSON near byte"}),
     [](const auto& info) { return info.param.name; });
 

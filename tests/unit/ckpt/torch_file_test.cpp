@@ -62,8 +62,8 @@ TEST(TorchFile, RefusesWhatIsNoTensorByName) {
   refuse("evil_system.bin", "evil_system.bin: the pickle names the global posix.system at byte ");
   refuse("evil_module.bin",
          "the pickle names the global torch.nn.modules.container.Sequential at byte ");
-  refuse("number.bin", "number.bin: step is no tensor");
-  refuse("before_1_6.bin", "no ZIP file; a bare pickle");
+  refuse("number.bin", "number.bin: step is not a tensor");
+  refuse("before_1_6.bin", "is not a ZIP file; a bare pickle");
   refuse("expanded.bin", "tensor w (1000) repeats the numbers of a storage of 1");
 }
 
@@ -162,13 +162,13 @@ TEST(TorchFile, RefusesOpcodesByName) {
   refuse(Code::data_loss, ".", "empty stack");
   refuse(Code::data_loss, "t", "has no mark");
   refuse(Code::data_loss, "}(K\x01u.", "a key without a value");
-  refuse(Code::data_loss, "h\x05", "recalls");
-  refuse(Code::data_loss, "}r\xFF\xFF\xFF\x7F", "impossible place");
+  refuse(Code::data_loss, "h\x05", "loads a value that it never stored");
+  refuse(Code::data_loss, "}r\xFF\xFF\xFF\x7F", "at a number beyond its size");
   refuse(Code::data_loss, "X\xFF\xFF\xFF\x7F", "more than 4096 bytes");
   refuse(Code::data_loss,
          "]q\x01h\x01"
          "a}Q",
-         "no storage");
+         "is not a storage");
 }
 
 TEST(TorchFile, RefusesOtherZipFiles) {
@@ -184,7 +184,7 @@ TEST(TorchFile, RefusesOtherZipFiles) {
   expect_error(Code::data_loss, "names a/data.pkl twice", [&] {
     open(test::zip_bytes({{"a/data.pkl", pickle}, {"a/data.pkl", pickle}}));
   });
-  expect_error(Code::data_loss, "the entry data/0, which is not there", [&] {
+  expect_error(Code::data_loss, "the entry data/0, which is missing", [&] {
     open(test::zip_bytes({{"a/data.pkl", pickle}}));
   });
   expect_error(Code::unimplemented, "big-endian", [&] {

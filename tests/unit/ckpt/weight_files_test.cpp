@@ -104,19 +104,19 @@ TEST(WeightFiles, RefusesBadIndexes) {
   };
   open(R"({"weight_map":{"w":"s.safetensors"}})", "s.safetensors");
   for (const char* escape : {"../s.safetensors", "/etc/passwd", "a/../../b", "", "a\\\\b", "."}) {
-    expect_error(Code::data_loss, "which is no file of this folder", [&] {
+    expect_error(Code::data_loss, "expected the name of a file of this folder", [&] {
       open(fmt::format(R"({{"weight_map":{{"w":"{}"}}}})", escape), "s.safetensors");
     });
   }
-  expect_error(Code::not_found, "names the file t.safetensors, which is not there",
+  expect_error(Code::not_found, "names the file t.safetensors, which does not exist",
                [&] { open(R"({"weight_map":{"w":"t.safetensors"}})", "s.safetensors"); });
-  expect_error(Code::data_loss, "tensor v should lie in s.safetensors",
+  expect_error(Code::data_loss, "tensor v should be in s.safetensors",
                [&] { open(R"({"weight_map":{"v":"s.safetensors"}})", "s.safetensors"); });
   expect_error(Code::data_loss, "the key \"w\" twice", [&] {
     open(R"({"weight_map":{"w":"s.safetensors","w":"s.safetensors"}})", "s.safetensors");
   });
-  expect_error(Code::data_loss, "no weight_map", [&] { open("{}", "s.safetensors"); });
-  expect_error(Code::data_loss, "no weight_map", [&] { open("[1]", "s.safetensors"); });
+  expect_error(Code::data_loss, "weight_map is missing", [&] { open("{}", "s.safetensors"); });
+  expect_error(Code::data_loss, "weight_map is missing", [&] { open("[1]", "s.safetensors"); });
 }
 
 TEST(WeightFiles, ShardsLieNextToTheirIndex) {
@@ -125,7 +125,7 @@ TEST(WeightFiles, ShardsLieNextToTheirIndex) {
     const std::string index = fmt::format(R"({{"weight_map": {{"w": "{}"}}}})", shard);
     folder.add("model.safetensors.index.json", index);
     folder.add(shard, test::safetensors_bytes(kOne, "x"));
-    expect_error(Code::data_loss, "which is no file of this folder",
+    expect_error(Code::data_loss, "expected the name of a file of this folder",
                  [&] { WeightFiles files(folder.source); });
   }
 }

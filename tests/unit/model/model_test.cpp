@@ -400,7 +400,7 @@ TEST(LoadModel, NamesWhatDoesNotFit) {
                [&] { load_model(small_engine(), folder.path(), model_options()); });
   write_file_atomic(folder.path("pytorch_model.bin"), "x");
   write_file_atomic(folder.path("config.json"), small_config("llama").dump());
-  expect_error(Code::unimplemented, "pytorch_model.bin: no ZIP file; a bare pickle",
+  expect_error(Code::unimplemented, "pytorch_model.bin is not a ZIP file; a bare pickle",
                [&] { load_model(small_engine(), folder.path(), model_options()); });
 }
 
