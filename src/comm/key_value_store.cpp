@@ -36,7 +36,7 @@ void KeyValueStore::put(const std::string& key, const std::string& value) {
   take_parts();
   fail_if_aborted();
   if (!values_.try_emplace(key, value).second)
-    fail(Code::already_exists, "key {} of the key-value store has a value", shown(key));
+    fail(Code::already_exists, "key {} of the key-value store has a value already", shown(key));
   send(Kind::put, 0, key, value);
 }
 
@@ -50,7 +50,7 @@ std::string KeyValueStore::get(const std::string& key, Milliseconds timeout) {
       fail_if_aborted();
       check_ended(begin);
       if (Clock::now() - begin >= timeout) {
-        fail_with_hint("is every process of the job started, with the same plugin and mesh?",
+        fail_with_hint("start every process of the job, with the same plugin and mesh",
                        Code::deadline_exceeded,
                        "none of {} processes has put key {} of the key-value store in {} ms",
                        size(), shown(key), timeout.count());

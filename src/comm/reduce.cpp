@@ -47,7 +47,7 @@ void reduce(Reduction reduction, DType dtype, std::span<const void* const> parts
   case DType::i32: return reduce_as<int32_t>(reduction, parts, out, count);
   case DType::u32: return reduce_as<uint32_t>(reduction, parts, out, count);
   default:
-    fail(Code::unimplemented, "{} over ranks of {}: f32, i32 and u32 can be reduced",
+    fail(Code::unimplemented, "{} over ranks does not work for {}, expected f32, i32 or u32",
          reduction_name(reduction), dtype_name(dtype));
   }
 }

@@ -112,7 +112,8 @@ const std::byte* CpuBuffer::plain_locked(const Workers& pool) const {
 
 const std::byte* CpuBuffer::packed_locked(Form form, const Workers& pool) const {
   if (dtype_ == DType::u8 && (format_ == nullptr || form != kPacked))
-    fail(Code::internal, "bytes {} have no such packed form", shape_.text());
+    fail(Code::internal, "an array of bytes of shape {} does not have this packed form",
+         shape_.text());
   PackedForm& made = form == kPacked ? packed_ : transposed_;
   if (made.valid) return made.block->data();
   const std::shared_ptr<Block> block = shared_.defined() ? nullptr : plain_block_locked(pool);

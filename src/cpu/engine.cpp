@@ -57,10 +57,10 @@ void EngineState::begin_run(const Task* task) {
   communicator_->all_gather(ranks, &finished_runs_, finished.data(), sizeof finished_runs_, task);
   for (size_t r = 1; r < finished.size(); ++r) {
     if (finished[r] == finished[0]) continue;
-    fail_with_hint("load the last checkpoint with new engines on all ranks",
-                   Code::failed_precondition,
-                   "rank 0 has finished {} runs and rank {} {}: a run failed on some ranks alone",
-                   finished[0], r, finished[r]);
+    fail_with_hint(
+        "load the last checkpoint with new engines on all ranks", Code::failed_precondition,
+        "rank 0 has finished {} runs, rank {} has finished {}: a run failed on some ranks only",
+        finished[0], r, finished[r]);
   }
   run_failed_ = false;
 }
@@ -211,7 +211,7 @@ private:
 
   std::shared_ptr<CpuBuffer> make_buffer(const Tensor& tensor, bool share,
                                          const Task* task = nullptr) const {
-    if (!tensor.defined()) fail(Code::invalid_argument, "there is no array to upload");
+    if (!tensor.defined()) fail(Code::invalid_argument, "the tensor to upload has no array");
     if (share && tensor.count() > 0)
       return std::make_shared<CpuBuffer>(state_->ledger(), tensor, state_->arithmetic());
     auto block = std::make_shared<Block>(state_->ledger(), tensor.byte_size(), "an array");

@@ -122,13 +122,15 @@ void CpuProgram::check_inputs(std::span<const BufferRef> inputs) const {
       fail(Code::invalid_argument, "input {} of graph {} is missing", wanted[i].name,
            source_->name());
     if (inputs[i]->dtype() != type.dtype || !(inputs[i]->shape() == type.shape)) {
-      fail(Code::invalid_argument, "input {} of graph {} is {}, given is {}{}", wanted[i].name,
-           source_->name(), type.text(), dtype_name(inputs[i]->dtype()), inputs[i]->shape().text());
+      fail(Code::invalid_argument, "input {} of graph {} is {}, the given array is {}{}",
+           wanted[i].name, source_->name(), type.text(), dtype_name(inputs[i]->dtype()),
+           inputs[i]->shape().text());
     }
     const graph::AxisSet cut = inputs[i]->layout().axes();
     if (communicator_ != nullptr && !type.axes.contains(cut)) {
-      fail(Code::invalid_argument, "input {} of graph {} is {}, given is a part with layout {}",
-           wanted[i].name, source_->name(), type.text(), inputs[i]->layout().text());
+      fail(Code::invalid_argument,
+           "input {} of graph {} is {}, the given array is a part with layout {}", wanted[i].name,
+           source_->name(), type.text(), inputs[i]->layout().text());
     }
   }
 }

@@ -84,7 +84,8 @@ BufferRef Engine::upload_weight_part(const Tensor& part, bool, const Layout& lay
 
 BufferRef Engine::upload_pieces(std::span<const Tensor> pieces, AxisSet, bool share) {
   if (pieces.size() != 1)
-    fail(Code::invalid_argument, "{} arrays for the one rank of an engine", pieces.size());
+    fail(Code::invalid_argument, "got {} arrays, expected one: the engine has one rank",
+         pieces.size());
   return upload(pieces[0], share);
 }
 

@@ -66,7 +66,7 @@ void Graph::output(std::string name, Value value, const std::string& donated_inp
   if (!donated_input.empty()) {
     donated = find_input(donated_input);
     if (donated < 0)
-      fail(Code::not_found, "output {} takes over {}, which is no input", name, donated_input);
+      fail(Code::not_found, "output {} takes over {}, which is not an input", name, donated_input);
     const ValueType& given = type(inputs_[static_cast<size_t>(donated)].value);
     if (!(given == value.type())) {
       const bool same_array = given.shape == value.shape() && given.dtype == value.dtype();

@@ -45,7 +45,8 @@ int64_t rank_count(std::string_view text) {
   int64_t count = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
   if (error != std::errc() || end != text.data() + text.size() || count < 1 || count > kMostRanks) {
-    fail_with_hint(kMeshForm, Code::invalid_argument, "'{}' ranks, expected a number from 1 to {}",
+    fail_with_hint(kMeshForm, Code::invalid_argument,
+                   "the number of ranks is '{}', expected a number from 1 to {}",
                    text.substr(0, 40), kMostRanks);
   }
   return count;
@@ -62,7 +63,7 @@ Mesh Mesh::parse(std::string_view text) {
     text.remove_prefix(std::min(end + 1, text.size()));
     const size_t equals = part.find('=');
     if (equals == std::string_view::npos)
-      fail_with_hint(kMeshForm, Code::invalid_argument, "'{}' is no axis of a mesh",
+      fail_with_hint(kMeshForm, Code::invalid_argument, "'{}' is not an axis of a mesh",
                      part.substr(0, 40));
     const Axis axis = axis_named(part.substr(0, equals));
     if (given.has(axis))
@@ -70,7 +71,7 @@ Mesh Mesh::parse(std::string_view text) {
     given = given.with(AxisSet(axis));
     mesh.set(axis, rank_count(part.substr(equals + 1)));
     if (mesh.ranks() > kMostRanks)
-      fail(Code::invalid_argument, "a mesh of {} ranks, at most {} are possible", mesh.ranks(),
+      fail(Code::invalid_argument, "the mesh has {} ranks, at most {} are possible", mesh.ranks(),
            kMostRanks);
   }
   return mesh;

@@ -104,7 +104,7 @@ DType dtype_from_number(int32_t number) {
     if (number == static_cast<int32_t>(row.dtype)) return row.dtype;
   }
   fail_with_hint("use DLLM_F32 (1) to DLLM_U32 (9)", Code::invalid_argument,
-                 "{} is no element type", number);
+                 "{} is not an element type", number);
 }
 
 bool is_float(DType dtype) {

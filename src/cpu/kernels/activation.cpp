@@ -14,7 +14,7 @@ Activation activation_from_name(const std::string& name) {
   if (name == "gelu") return Activation::gelu;
   if (name == "gelu_tanh") return Activation::gelu_tanh;
   if (name == "relu") return Activation::relu;
-  fail(Code::internal, "[activation] no kernel for the activation {}", name);
+  fail(Code::internal, "[activation] has no kernel for the activation {}", name);
 }
 
 Kernel make_activation(const CompileInfo& info) {

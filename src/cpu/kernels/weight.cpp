@@ -11,7 +11,7 @@ namespace dllm::cpu {
 
 void expect_lanes(const char* op, const graph::ValueType& weight) {
   if (weight.format == nullptr || gemm_reads(*weight.format)) return;
-  fail(Code::unimplemented, "[{}] no lane loader for weights {}", op, weight.text());
+  fail(Code::unimplemented, "[{}] has no lane loader for weights {}", op, weight.text());
 }
 
 WeightOperand::WeightOperand(const CompileInfo& info, size_t input, Form form, bool packs,

@@ -73,8 +73,8 @@ public:
                                  bool share) override {
     const graph::Mesh& mesh = ranks_->mesh;
     if (static_cast<int64_t>(pieces.size()) != mesh.size(axes)) {
-      fail(Code::invalid_argument, "{} arrays for the {} places of {} on {}", pieces.size(),
-           mesh.size(axes), axes.text(), mesh.text());
+      fail(Code::invalid_argument, "got {} arrays, expected {}: one for each rank of {} on {}",
+           pieces.size(), mesh.size(axes), axes.text(), mesh.text());
     }
     return of_ranks(
         [&](graph::Engine& engine, const graph::Placement& place) {

@@ -88,7 +88,7 @@ DType RanksBuffer::dtype() const {
 void RanksBuffer::expect_readable() const {
   if (!readable_)
     fail(Code::failed_precondition, "an array that differs from rank to rank cannot be read");
-  if (parts_[0] == nullptr) fail(Code::failed_precondition, "the array was given up to a run");
+  if (parts_[0] == nullptr) fail(Code::failed_precondition, "the array was donated to a run");
 }
 
 Tensor RanksBuffer::read(const Task* task) const {

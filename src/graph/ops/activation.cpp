@@ -20,7 +20,7 @@ void expect_activation(const OpCall& call, std::initializer_list<const char*> na
   }
   const std::string& kind = call.attributes.text("kind");
   if (kind != "silu" && kind != "gelu" && kind != "gelu_tanh" && kind != "relu") {
-    fail_op(call, "no activation named " + kind + ": silu, gelu, gelu_tanh or relu");
+    fail_op(call, "there is no activation named " + kind + ": silu, gelu, gelu_tanh or relu");
   }
 }
 

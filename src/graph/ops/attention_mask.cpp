@@ -21,7 +21,7 @@ MaskPlan mask_plan(const Attributes& attributes) {
       plan.kinds.push_back(kind);
       found = true;
     }
-    if (!found) fail(Code::invalid_argument, "[attention] no mask kind named {}", name);
+    if (!found) fail(Code::invalid_argument, "[attention] there is no mask kind named {}", name);
     begin = end + 1;
   }
   return plan;
@@ -43,7 +43,7 @@ void expect_heads(const OpCall& call) {
   if (k.dim(1) < 1) fail_op(call, "k " + call.inputs[1].text() + " has no keys");
   if (k.dim(2) < 1 || q.dim(2) % k.dim(2) != 0) {
     fail_op(call,
-            fmt::format("{} query heads are no multiple of {} key heads", q.dim(2), k.dim(2)));
+            fmt::format("{} query heads are not a multiple of {} key heads", q.dim(2), k.dim(2)));
   }
 }
 

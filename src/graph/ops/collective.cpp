@@ -116,7 +116,7 @@ Types permute_types(const OpCall& call) {
   std::sort(sorted.begin(), sorted.end());
   for (size_t i = 0; i < sorted.size(); ++i) {
     if (sorted[i] != static_cast<int64_t>(i))
-      fail_op(call, "target_of_rank is no permutation of the ranks");
+      fail_op(call, "target_of_rank is not a permutation of the ranks");
   }
   return {x};
 }

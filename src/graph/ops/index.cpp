@@ -98,7 +98,7 @@ Types set_types(const OpCall& call) {
   normal_axis(call.op.name, x.shape, 0);
   const Shape wanted = x.shape.with_dim(0, call.inputs[1].shape.dim(0));
   if (!(updates.shape == wanted) || updates.dtype != x.dtype) {
-    fail_op(call, fmt::format("updates {} are no {} rows of {}", updates.text(), wanted.dim(0),
+    fail_op(call, fmt::format("updates {} are not {} rows of {}", updates.text(), wanted.dim(0),
                               x.text()));
   }
   return {x};

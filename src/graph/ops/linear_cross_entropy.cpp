@@ -53,7 +53,7 @@ Types types_of_gradients(const OpCall& call, const CrossEntropyOperands& at) {
   Types results{call.inputs[0]};
   if (call.attributes.flag("want_weight")) results.push_back({weight.shape, DType::f32, {}});
   if (call.attributes.flag("want_bias")) {
-    if (at.head.bias < 0) fail_op(call, "there is no bias to have a gradient");
+    if (at.head.bias < 0) fail_op(call, "the head has no bias, which the gradient needs");
     results.push_back({Shape{weight.shape.dim(0)}, DType::f32, {}});
   }
   return results;

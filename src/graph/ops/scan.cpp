@@ -14,7 +14,7 @@ using namespace ops;
 void expect_scan_operands(const OpCall& call, const ScanPlan& plan, const Graph& body) {
   expect_inputs(call, plan.inputs());
   if (body.inputs().size() != plan.inputs()) {
-    fail_op(call, fmt::format("body {} takes {} inputs, carry, per_layer and consts are {}",
+    fail_op(call, fmt::format("body {} takes {} inputs, but carry, per_layer and consts are {}",
                               body.name(), body.inputs().size(), plan.inputs()));
   }
   for (size_t i = 0; i < call.inputs.size(); ++i) {

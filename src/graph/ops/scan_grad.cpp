@@ -110,7 +110,7 @@ private:
     for (size_t i = 0; i < work_.inputs.size(); ++i) {
       if (work_.inputs[i].id == work) return work_.body.inputs()[i].value;
     }
-    fail(Code::internal, "[scan] body {} keeps a value that is no carry", work_.body.name());
+    fail(Code::internal, "[scan] body {} keeps a value that is not a carry", work_.body.name());
   }
 
   void pass(Cloner& cloner, const Passed& value, size_t number) {

@@ -61,7 +61,7 @@ Types transpose_types(const OpCall& call) {
   }
   if (!valid)
     fail_op(call,
-            fmt::format("[{}] is no permutation of {}", fmt::join(permutation, ", "), x.text()));
+            fmt::format("[{}] is not a permutation of {}", fmt::join(permutation, ", "), x.text()));
   return {{Shape(std::move(dims)), x.dtype, {}}};
 }
 

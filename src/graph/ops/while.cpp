@@ -29,7 +29,7 @@ AxisSet communication_axes(const Graph& graph) {
 
 void expect_body(const OpCall& call, const Graph& body, size_t outputs) {
   if (body.inputs().size() != call.inputs.size()) {
-    fail_op(call, fmt::format("graph {} takes {} inputs, state and consts are {}", body.name(),
+    fail_op(call, fmt::format("graph {} takes {} inputs, but state and consts are {}", body.name(),
                               body.inputs().size(), call.inputs.size()));
   }
   for (size_t i = 0; i < call.inputs.size(); ++i) {
@@ -61,12 +61,9 @@ Types while_types(const OpCall& call) {
   const AxisSet talks = communication_axes(body).with(communication_axes(cond));
   const AxisSet differs = decision.axes.without(decision.axes.without(talks));
   if (!differs.empty()) {
-    fail_op(
-        call,
-        fmt::format(
-            "condition {} varies over {}, over which loop {} communicates: ranks would wait for "
-            "each other forever; all_reduce the decision",
-            cond.name(), differs.text(), body.name()));
+    fail_op(call, fmt::format("condition {} varies over {}, over which loop {} communicates, so "
+                              "ranks would wait forever: all_reduce the condition",
+                              cond.name(), differs.text(), body.name()));
   }
   Types results;
   for (size_t i = 0; i < state; ++i) {

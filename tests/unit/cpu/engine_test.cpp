@@ -51,7 +51,7 @@ TEST(Engine, NamesWrongInputs) {
             std::string::npos);
   const Error error = thrown_by([&] { program->run(upload_all(*engine, {x, x})); });
   EXPECT_EQ(error.code(), Code::invalid_argument);
-  EXPECT_EQ(error.text(), "input w of graph affine is f32(4, 3), given is f32(2, 3)");
+  EXPECT_EQ(error.text(), "input w of graph affine is f32(4, 3), the given array is f32(2, 3)");
   EXPECT_EQ(thrown_by([&] { program->run(std::vector<graph::BufferRef>(2)); }).text(),
             "input x of graph affine is missing");
   program->run(upload_all(*engine, {x, w})); // still usable

@@ -191,7 +191,7 @@ TEST(Ranks, RanksThatFinishedDifferentRunsAreAnError) {
   });
   for (const Error& error : second)
     EXPECT_EQ(error.text(),
-              "rank 0 has finished 1 runs and rank 1 0: a run failed on some ranks alone");
+              "rank 0 has finished 1 runs, rank 1 has finished 0: a run failed on some ranks only");
 }
 
 // A wrong input is an error of the call, before any exchange; the others must get it as well.
@@ -210,7 +210,7 @@ TEST(Ranks, AWrongInputEndsTheRunOfAll) {
     engine.compile(graph, place)->run(inputs);
   });
   EXPECT_EQ(errors[0].text(),
-            "input z of graph failing is f32(2), given is a part with layout {data: 0}");
+            "input z of graph failing is f32(2), the given array is a part with layout {data: 0}");
   EXPECT_EQ(errors[1].text(), "rank 0 failed: " + errors[0].text());
 }
 

@@ -260,10 +260,10 @@ TEST(Axes, LoopDecisionMustBeEqualWhereTheBodyCommunicates) {
     while_loop(cond, body, {graph.input("n", {Shape{}, DType::i32, kData})});
   };
   EXPECT_EQ(error_of([&] { make(true); }), "");
-  EXPECT_EQ(error_of([&] { make(false); }),
-            "[while] condition alive varies over {data}, over which loop step communicates: ranks "
-            "would wait for each "
-            "other forever; all_reduce the decision");
+  EXPECT_EQ(
+      error_of([&] { make(false); }),
+      "[while] condition alive varies over {data}, over which loop step communicates, so ranks "
+      "would wait forever: all_reduce the condition");
 }
 
 } // namespace

@@ -61,7 +61,7 @@ TEST_F(GraphTest, ErrorsNameOperationAndShapes) {
   expect_error(bad, "[slice] [0, 2] to [2, 4] is not inside f32(2, 3)", [&] {
     slice(f({2, 3}), {0, 2}, {2, 4});
   });
-  expect_error(bad, "[transpose] [0, 0] is no permutation of f32(2, 3)", [&] {
+  expect_error(bad, "[transpose] [0, 0] is not a permutation of f32(2, 3)", [&] {
     transpose(f({2, 3}), {0, 0});
   });
   expect_error(bad, "[concat] f32(2, 3) and f32(3, 3) do not join along axis 1", [&] {
@@ -96,7 +96,7 @@ TEST_F(GraphTest, AttentionChecksHeadsAndMaskParameters) {
   const Node& node = graph.nodes()[static_cast<size_t>(graph.producer(out.id))];
   EXPECT_EQ(graph.type(node.outputs[1]).shape, (Shape{2, 4, 5}));
   const auto bad = Code::invalid_argument;
-  expect_error(bad, "[attention] 4 query heads are no multiple of 3 key heads", [&] {
+  expect_error(bad, "[attention] 4 query heads are not a multiple of 3 key heads", [&] {
     attention(q, f({2, 6, 3, 3}), f({2, 6, 3, 3}), {}, {});
   });
   expect_error(bad, "[attention] block is f32(), expected i32",
@@ -132,7 +132,7 @@ TEST_F(GraphTest, InputsAndOutputsAreChecked) {
   const Value y = exp(f({3}));
   expect_error(Code::invalid_argument, "output y f32(3) cannot take over input a f32(2)",
                [&] { graph.output("y", y, "a"); });
-  expect_error(Code::not_found, "output y takes over nothing, which is no input",
+  expect_error(Code::not_found, "output y takes over nothing, which is not an input",
                [&] { graph.output("y", y, "nothing"); });
   const Value a = exp(graph.value(graph.inputs()[0].value));
   graph.output("y", a, "a");
@@ -154,7 +154,7 @@ TEST_F(GraphTest, ScanNamesBodyAndOperand) {
   expect_error(bad, "[scan] range 3 to 6 is not inside 0 to 5", [&] {
     scan(body, {f({2})}, {f({5, 2})}, {}, 5, {3, 6});
   });
-  expect_error(bad, "[scan] body layer takes 2 inputs, carry, per_layer and consts are 1",
+  expect_error(bad, "[scan] body layer takes 2 inputs, but carry, per_layer and consts are 1",
                [&] { scan(body, {f({2})}, {}, {}, 5); });
   auto wide = std::make_shared<Graph>("wide");
   wide->output("x",

@@ -100,7 +100,8 @@ TEST_P(PjrtEngine, KeepsEveryElementType) {
   }
   EXPECT_EQ(mine->upload(Tensor::scalar(2.5f))->read().as<float>()[0], 2.5f);
   EXPECT_EQ(mine->upload(Tensor(DType::f32, {0, 4}))->read().shape(), Shape({0, 4}));
-  expect_error(Code::invalid_argument, "no array to upload", [&] { mine->upload(Tensor()); });
+  expect_error(Code::invalid_argument, "the tensor to upload has no array",
+               [&] { mine->upload(Tensor()); });
 }
 
 TEST_P(PjrtEngine, CopiesWhatIsNotShared) {
@@ -139,17 +140,17 @@ TEST_P(PjrtEngine, NamesWrongInputs) {
   expect_error(Code::invalid_argument, "input w of graph affine is missing", [&] {
     run({x, nullptr});
   });
-  expect_error(Code::invalid_argument, "input w of graph affine is f32(4, 3), given is f32(2, 3)",
-               [&] {
+  expect_error(Code::invalid_argument,
+               "input w of graph affine is f32(4, 3), the given array is f32(2, 3)", [&] {
                  run({x, x});
                });
   // As many bytes: plugins would take the bits.
-  expect_error(Code::invalid_argument, "input w of graph affine is f32(4, 3), given is i32(4, 3)",
-               [&] {
+  expect_error(Code::invalid_argument,
+               "input w of graph affine is f32(4, 3), the given array is i32(4, 3)", [&] {
                  run({x, mine->upload(Tensor(DType::i32, {4, 3}))});
                });
-  expect_error(Code::invalid_argument, "input w of graph affine is f32(4, 3), given is f32(3, 4)",
-               [&] {
+  expect_error(Code::invalid_argument,
+               "input w of graph affine is f32(4, 3), the given array is f32(3, 4)", [&] {
                  run({x, mine->upload(counting({3, 4}))});
                });
   expect_error(Code::invalid_argument, "input x of graph affine belongs to another engine", [&] {

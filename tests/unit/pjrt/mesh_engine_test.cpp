@@ -128,10 +128,11 @@ TEST_P(PjrtMesh, RanksExchangePiecesOfTheirOwn) {
   }
   EXPECT_EQ(floats_of(mine->upload_pieces(std::span(pieces).first(1), AxisSet(), true)->read()),
             (std::vector<float>{99, 2, 3}));
-  expect_error(Code::invalid_argument, "3 arrays for the 2 places of {data}", [&] {
-    pieces.push_back(pieces[0]);
-    mine->upload_pieces(pieces, kData, false);
-  });
+  expect_error(Code::invalid_argument, "got 3 arrays, expected 2: one for each rank of {data}",
+               [&] {
+                 pieces.push_back(pieces[0]);
+                 mine->upload_pieces(pieces, kData, false);
+               });
   expect_error(Code::invalid_argument, "arrays of the ranks differ: f32(3) and f32(4)", [&] {
     mine->upload_pieces(std::vector<Tensor>{numbered({3}), numbered({4})}, kData, false);
   });
@@ -212,7 +213,7 @@ TEST_P(PjrtMesh, WrongInputsAreNamed) {
   const std::vector<Tensor> pieces{numbered({4}), numbered({4}, 4)};
   expect_error(Code::invalid_argument, "given are parts that differ over {tensor}",
                [&] { run(mine->upload_pieces(pieces, kTensor, false)); });
-  expect_error(Code::invalid_argument, "given is f32(8)",
+  expect_error(Code::invalid_argument, "the given array is f32(8)",
                [&] { run(mine->upload(numbered({8}))); });
   expect_error(Code::invalid_argument, "belongs to another engine",
                [&] { run(other->upload_cut(numbered({8}), false, Layout().cut(Axis::fsdp, 0))); });

@@ -25,8 +25,8 @@ TEST(DType, NamesNumbersAndSizes) {
   EXPECT_FALSE(is_float(DType::u32));
   expect_error(Code::not_found, "there is no element type named \"f8\"",
                [] { dtype_from_name("f8"); });
-  expect_error(Code::invalid_argument, "10 is no element type", [] { dtype_from_number(10); });
-  expect_error(Code::invalid_argument, "0 is no element type", [] { dtype_from_number(0); });
+  expect_error(Code::invalid_argument, "10 is not an element type", [] { dtype_from_number(10); });
+  expect_error(Code::invalid_argument, "0 is not an element type", [] { dtype_from_number(0); });
 }
 
 // The value a half stands for, by the definition of the format.

@@ -310,7 +310,7 @@ TEST(Mesh, WrongMeshesAndBatchesAreNamed) {
   };
   EXPECT_NE(message([] { mesh_engine("rows=2"); }).find("no mesh axis named \"rows\""),
             std::string::npos);
-  EXPECT_NE(message([] { mesh_engine("data"); }).find("'data' is no axis"), std::string::npos);
+  EXPECT_NE(message([] { mesh_engine("data"); }).find("'data' is not an axis"), std::string::npos);
   EXPECT_NE(message([] { mesh_engine("data=0"); }).find("expected a number"), std::string::npos);
   EXPECT_NE(message([] { mesh_engine("data=2,data=2"); }).find("given twice"), std::string::npos);
   const auto odd = mesh_trainer("sequence=5");

@@ -64,7 +64,8 @@ MaskPlan::MaskPlan(const CompileInfo& info, size_t first_input)
     const std::string_view name = std::string_view(kinds).substr(at, plus - at);
     const Entry* entry = std::find_if(std::begin(entries), std::end(entries),
                                       [&](const Entry& e) { return e.name == name; });
-    if (entry == std::end(entries)) fail(Code::internal, "[attention] no mask of kind {}", name);
+    if (entry == std::end(entries))
+      fail(Code::internal, "[attention] has no kernel for a mask of kind {}", name);
     terms_.push_back({entry->kind, input});
     tests_single_keys_ |= entry->kind == Kind::segments || entry->kind == Kind::key_keep ||
                           entry->kind == Kind::dense;
