@@ -132,7 +132,7 @@ int64_t Decoder::add_request(std::span<const int32_t> canvas, std::span<const ui
                    "all {} slots are in use", requests_.size());
   }
   if (!fixed.empty() && fixed.size() != canvas.size()) {
-    fail(Code::invalid_argument, "fixed has {} entries, the canvas {}", fixed.size(),
+    fail(Code::invalid_argument, "fixed has {} entries, the canvas has {}", fixed.size(),
          canvas.size());
   }
   Entry made;
@@ -148,7 +148,7 @@ int64_t Decoder::add_request(std::span<const int32_t> canvas, std::span<const ui
   const int64_t most = most_positions(config, decoding);
   if (length > most) {
     fail_with_hint("shorten the prompt or gen_length", Code::out_of_range,
-                   "the canvas has {} positions, the model allows {}", length, most);
+                   "the canvas has {} positions, the model allows at most {}", length, most);
   }
   Request& request = made.request;
   open_canvas(made, canvas, fixed, length);
@@ -194,8 +194,8 @@ void Decoder::warn_of_equal(const Entry& added, const Options& options) {
     if (!equal) continue;
     warned_of_equal_ = true;
     log(LogLevel::warn,
-        "slots {} and {} have the same canvas and the same seed {}, so they get the same answer; "
-        "give each slot a seed",
+        "slots {} and {} have the same canvas and the same seed {}, so they get the same answer: "
+        "give each slot its own seed",
         number, request.number, request.settings.seed);
     return;
   }
@@ -295,7 +295,7 @@ void warn_of_masks(const Request& request) {
   const int64_t open = request.open_count(0, request.length());
   if (open == 0) return;
   log(LogLevel::warn,
-      "slot {}: {} positions stay masked, the model answered with the mask token; set "
+      "slot {}: {} positions stay masked, because the model predicted the mask token: set "
       "suppress_mask to true, or take more steps",
       request.number, open);
 }

@@ -195,7 +195,7 @@ Decoder::Change Decoder::replay_step(Entry& entry, const LoopRecord& record, int
   const bool over = trial.outcome.block_ended;
   if (over != (last && !record.goes_on(row))) {
     fail_with_hint("set loop to host, and report this", Code::internal,
-                   "slot {}, step {}, position {}: the block is {} for the host alone",
+                   "slot {}, step {}, position {}: the block is {} for the host only",
                    request.number, number, begin, over ? "over" : "not over");
   }
   return accept(entry, std::move(trial));

@@ -308,18 +308,20 @@ void Decoder::commit(int64_t number, std::span<const int64_t> positions,
   drop_suspended();
   Entry& held = entry(number);
   if (positions.size() != tokens.size())
-    fail(Code::invalid_argument, "{} positions and {} tokens", positions.size(), tokens.size());
+    fail(Code::invalid_argument,
+         "got {} positions and {} tokens, expected a token for each position", positions.size(),
+         tokens.size());
   const int64_t vocab = model_->config().vocab_size, length = held.request.length();
   const int32_t mask_id = held.method->mask_id();
   for (size_t i = 0; i < positions.size(); ++i) {
     if (positions[i] < 0 || positions[i] >= length) {
-      fail(Code::invalid_argument, "position {} is not on the canvas of slot {}, 0 to {}",
+      fail(Code::invalid_argument, "position {} is not on the canvas of slot {}, expected 0 to {}",
            positions[i], number, length - 1);
     }
     if (tokens[i] < 0 || tokens[i] >= vocab || tokens[i] == mask_id) {
       fail(Code::invalid_argument,
-           "token {} at position {} is no token to decide (0 to {}, mask {})", tokens[i],
-           positions[i], vocab - 1, mask_id);
+           "token {} at position {} cannot be decided, expected 0 to {} without the mask token {}",
+           tokens[i], positions[i], vocab - 1, mask_id);
     }
   }
   if (!held.predicted) fail_unpredicted(number);

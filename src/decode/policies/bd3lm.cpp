@@ -122,18 +122,19 @@ std::unique_ptr<Policy> make_bd3lm(const PolicySetup& setup) {
 std::vector<OptionSpec> bd3lm_keys() {
   return {
       option_i64("block_length", 32, 1, 1 << 24,
-                 "Positions decided before the next ones begin, and seen together; not set: those "
-                 "of a block_causal model."),
+                 "Positions of a block, which are decided before the next block begins and see "
+                 "each other; not set: the block length of a block_causal model."),
       option_i64("steps_per_block", 0, 0, 1 << 20,
-                 "Steps of a block; 0: steps, spread evenly over the blocks."),
-      option_choice("remasking", "low_confidence", {"low_confidence", "random"},
-                    "Which positions of a block are decided first: the surest, or any."),
+                 "Steps of a block; 0: an even share of option steps."),
+      option_choice(
+          "remasking", "low_confidence", {"low_confidence", "random"},
+          "Which positions of a block are decided first: the most confident ones, or random ones."),
       option_i64("eos", -1, -1, 1 << 30,
-                 "Token id: a block that holds it is the last, what is open behind it becomes that "
-                 "token; -1: none."),
+                 "Token id: a block that holds it is the last, and open positions after it become "
+                 "this token; -1: none."),
       option_i64("compat_pad", -1, -1, 1 << 30,
-                 "Token id that is as if it were not there in all blocks before the current one, "
-                 "as in dllm, which finds padding by its id alone; no cache then. -1: none."),
+                 "Token id of padding: no position sees it in the blocks before the current one, "
+                 "as in dllm. It excludes a cache. -1: none."),
   };
 }
 

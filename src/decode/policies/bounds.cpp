@@ -85,12 +85,12 @@ std::unique_ptr<Policy> make_factor(const PolicySetup& setup) {
 std::vector<OptionSpec> factor_keys() {
   return {
       option_f64("factor", 1, 0, 1e6,
-                 "The r-th surest candidate passes with probability 1 - factor / (r + 1) or more; "
-                 "the surest always."),
+                 "The r-th most confident candidate passes with probability 1 - factor / (r + 1) "
+                 "or more; the first one always passes."),
       option_choice("ranks", "count", {"count", "prefix", "scan"},
-                    "As many are decided as ranks pass (count), as pass before the first that "
-                    "fails (prefix), or as Fast-dLLM's and DMax's own code does (scan): prefix, "
-                    "and all of them when only the last fails."),
+                    "How many are decided. count: as many as pass; prefix: the candidates before "
+                    "the first one that fails; scan: as prefix, but all of them where only the "
+                    "last one fails (Fast-dLLM's and DMax's code)."),
   };
 }
 
@@ -232,7 +232,7 @@ std::unique_ptr<Policy> make_entropy_bound(const PolicySetup& setup) {
 std::vector<OptionSpec> entropy_most_bytes_keys() {
   return {
       option_f64("gamma", 0.1, 0, 1e6,
-                 "Nats of joint entropy a step may risk beyond its least sure position."),
+                 "Limit of the joint entropy of a step without its least sure position, in nats."),
       option_choice("order", "entropy", {"entropy", "confidence", "margin"},
                     "Which candidates come first: least entropy, largest probability, or largest "
                     "gap to the second token."),

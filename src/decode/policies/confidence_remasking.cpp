@@ -168,10 +168,10 @@ std::unique_ptr<Policy> make_confidence_remasking(const PolicySetup& setup) {
 
 std::vector<OptionSpec> confidence_remasking_keys() {
   return {
-      option_choice("revise", "stored", {"none", "stored", "rescore"},
-                    "What a decided token competes with: nothing, it stays (none); its probability "
-                    "when it was decided (stored); its probability now, which masked training does "
-                    "not teach (rescore)."),
+      option_choice(
+          "revise", "stored", {"none", "stored", "rescore"},
+          "The score of a decided token. none: it stays; stored: its probability when it was "
+          "decided; rescore: its probability now, which masked training does not teach."),
       option_choice("masked", "linear", {"linear", "cosine", "sqrt"},
                     "Share still masked after the share r of the steps: 1 - r, cos(pi r / 2), or "
                     "1 - sqrt(r)."),

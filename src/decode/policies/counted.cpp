@@ -59,9 +59,10 @@ std::unique_ptr<Policy> make_low_confidence(const PolicySetup& setup) {
 }
 
 std::vector<OptionSpec> low_confidence_keys() {
-  return {option_choice("plan", "schedule", {"schedule", "even"},
-                        "How many positions a step decides: as the schedule says, or the same "
-                        "number in each and what is left over in the first ones (LLaDA's own).")};
+  return {
+      option_choice("plan", "schedule", {"schedule", "even"},
+                    "How many positions a step decides: as the schedule says, or the same number "
+                    "in each step with the remainder in the first steps (LLaDA's own).")};
 }
 
 } // namespace

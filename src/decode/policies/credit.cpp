@@ -96,9 +96,10 @@ std::vector<OptionSpec> credit_keys() {
       option_f64("threshold", 0.9, 0, 1,
                  "Positions at least this probable, credit included, are decided; at least one."),
       option_f64("credit_alpha", 0.7, 0, 100, "How much credit adds to a logit."),
-      option_f64("boost_gamma", 0.2, 0, 100,
-                 "Credit earned is the probability to this power: 0 gives all the same."),
-      option_f64("decay_beta", 0.8, 0, 1, "What is left of earlier credit in every step."),
+      option_f64(
+          "boost_gamma", 0.2, 0, 100,
+          "A step adds the probability to this power to the credit; 0: all tokens earn the same."),
+      option_f64("decay_beta", 0.8, 0, 1, "Factor of the earlier credit in every step."),
   };
 }
 

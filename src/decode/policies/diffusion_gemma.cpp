@@ -203,19 +203,20 @@ std::vector<OptionSpec> diffusion_gemma_keys() {
                  "Positions of a canvas, counted from the prompt's end; not set: the model's own."),
       option_i64("denoising_steps", 48, 1, 1 << 20, "Most steps of a canvas."),
       option_f64("entropy_bound", 0.1, 0, 1e6,
-                 "Positions keep their candidate, the most certain first, until the entropies of "
-                 "those kept (nats) are more than this together."),
+                 "Positions keep their candidate, the most certain first, until the sum of their "
+                 "entropies (nats) is more than this."),
       option_f64("t_max", 0.8, 1e-3, 100, "Divides the logits in the first step of a canvas."),
       option_f64("t_min", 0.4, 1e-3, 100,
-                 "What their divisor would be in a step behind the last; between them it falls "
-                 "evenly."),
+                 "Divisor of the logits after the last step; between the first step and this it "
+                 "falls evenly."),
       option_i64("stability", 1, 0, 1 << 20,
-                 "A canvas may end early when so many steps before had the same likeliest tokens."),
+                 "A canvas may end early when this number of earlier steps had the same likeliest "
+                 "tokens."),
       option_f64("confidence", 0.005, 0, 1e6,
                  "... and the mean entropy of its positions is less than this (nats)."),
       option_f64("temperature", 1, 0, 100,
-                 "Multiplies the divisor of the logits; 0: it is as it is, and candidates are the "
-                 "likeliest tokens."),
+                 "Multiplies the divisor of the logits; 0: the divisor does not change, and "
+                 "candidates are the likeliest tokens."),
   };
 }
 

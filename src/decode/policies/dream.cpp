@@ -165,7 +165,7 @@ DreamSettings dream_settings(const PolicySetup& setup) {
   }
   if (!counts && settings.schedule) {
     fail_with_hint("use maskgit_plus, topk_margin or entropy, or plan times",
-                   Code::invalid_argument, "alg {} has a plan of its own", settings.alg);
+                   Code::invalid_argument, "alg {} has its own plan", settings.alg);
   }
   return settings;
 }
@@ -198,19 +198,21 @@ std::unique_ptr<Policy> make_dream(const PolicySetup& setup) {
 
 std::vector<OptionSpec> dream_keys() {
   return {
-      option_choice("alg", "entropy", {"entropy", "maskgit_plus", "origin", "p2", "topk_margin"},
-                    "What a step decides first: tokens of low entropy, of high probability, any "
-                    "(each by chance), the surest of all with the others masked again, tokens far "
-                    "ahead of the second."),
+      option_choice(
+          "alg", "entropy", {"entropy", "maskgit_plus", "origin", "p2", "topk_margin"},
+          "Which positions a step decides first. entropy: those of low entropy; maskgit_plus: of "
+          "high probability; origin: each by chance; p2: the most probable ones, and the others "
+          "are masked again; topk_margin: those far ahead of the second token."),
       option_f64("alg_temp", 0, 0, 100,
-                 "Draws the positions with chances exp(confidence / alg_temp); 0: the surest."),
+                 "Draws the positions with chances exp(confidence / alg_temp); 0: the most "
+                 "confident ones."),
       option_choice("plan", "times", {"times", "schedule"},
                     "How many positions a step decides. times: open * (1 - s / t) rounded down on "
                     "even times from 1 to eps, the rest in the last step, as Dream's own loop; "
                     "schedule: as the noise schedule says."),
       option_f64("eps", 1e-3, 0, 0.5, "The last time of plan times, and of alg origin."),
       option_choice("compat", "none", {"none", "open-dllm"},
-                    "open-dllm: the last step decides no more than its share, as mdm_generate, so "
+                    "open-dllm: the last step decides at most its share, as mdm_generate does, so "
                     "that masks may stay."),
   };
 }

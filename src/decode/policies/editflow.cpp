@@ -230,10 +230,10 @@ std::vector<OptionSpec> editflow_keys() {
   }
   return {
       option_choice("schedule", "kappa_cubic", kappas,
-                    "How far the text is at a time: the schedule that the model was trained with."),
+                    "Schedule that the model was trained with: how far the text is at a time."),
       option_i64("finish_steps", 0, 0, 1 << 20,
-                 "Most steps after the last time, in which every edit is done whose rate is above "
-                 "one half; they end when there is none."),
+                 "Most steps after the last time, which do every edit with a rate above one half; "
+                 "they end when there is no such edit."),
       option_bool(
           "edit_prompt", false,
           "Given tokens may be replaced and deleted too, and others inserted between them."),

@@ -120,15 +120,15 @@ std::vector<OptionSpec> fast_dllm_v2_keys() {
   return {
       option_i64("block_length", 32, 1, 1 << 24,
                  "Positions whose K and V are kept together, counted from the canvas's first; not "
-                 "set: those of a block_causal model."),
+                 "set: the block length of a block_causal model."),
       option_i64("small_block_length", 8, 1, 1 << 24,
-                 "Positions of a block that are decided before the next ones of it."),
+                 "Positions of a part of a block, which are decided before the next part."),
       option_f64("threshold", 0.95, 0, 1,
                  "Tokens more probable than this are decided, after temperature and filters, and "
                  "the most probable one at least."),
       option_i64("eos", -1, -1, 1 << 30,
-                 "Token id: a block that holds it is the last, what is open behind it becomes that "
-                 "token; -1: none."),
+                 "Token id: a block that holds it is the last, and open positions after it become "
+                 "this token; -1: none."),
   };
 }
 

@@ -176,7 +176,7 @@ public:
     const RequestSettings& own = request.settings;
     if (needs().looks_left && (own.temperature > 0 || own.top_k > 0 || own.top_p < 1)) {
       fail_with_hint("set temperature to 0, top_k to 0 and top_p to 1", Code::invalid_argument,
-                     "left_penalty {} is for the likeliest tokens, not for draws",
+                     "left_penalty {} works for the likeliest tokens only, not for draws",
                      setup().f64("left_penalty"));
     }
     request.span = {settings().block_length, 0, false};
@@ -195,27 +195,28 @@ std::unique_ptr<Policy> make_llada2(const PolicySetup& setup) {
 std::vector<OptionSpec> llada2_keys() {
   return {
       option_i64("block_length", 32, 1, 1 << 24,
-                 "Positions decided before the next ones begin, counted from the canvas's first; "
-                 "not set: those of a block_causal model."),
-      option_i64("steps_per_block", 0, 0, 1 << 20,
-                 "Steps of a block; 0: steps, spread evenly over the blocks with open positions."),
+                 "Positions of a block, counted from the canvas's first; not set: the block length "
+                 "of a block_causal model."),
+      option_i64(
+          "steps_per_block", 0, 0, 1 << 20,
+          "Steps of a block; 0: an even share of option steps for each block with open positions."),
       option_f64("threshold", 0.95, 0, 1,
                  "A step commits every token more probable than this, at least its quota."),
       option_f64("editing_threshold", 1, 0, 1,
                  "A committed token of the block is replaced when another is more probable than "
                  "this (LLaDA2.1: 0.9); 1: never."),
       option_f64("left_penalty", 0, 0, 100,
-                 "Inside a block the logit of the token to the left is lower by so much, against "
+                 "Subtracted in a block from the logit of the token to the left, against "
                  "repetitions; at temperature 0 only."),
       option_i64("max_post_steps", 16, 0, 1 << 20,
-                 "With editing: most steps of a block with nothing left masked."),
+                 "With editing: most steps of a block after its last mask."),
       option_i64("num_to_transfer", 0, 0, 1 << 24,
                  "Quota of a step; 0: an even share of the block (LLaDA2.1: 1)."),
       option_i64("minimal_topk", 1, 1, 1 << 24,
                  "A block takes at most (open positions of the request) / minimal_topk steps."),
       option_i64("eos", -1, -1, 1 << 30,
-                 "Token id: a block that holds it is the last, what is open behind it becomes that "
-                 "token; -1: none."),
+                 "Token id: a block that holds it is the last, and open positions after it become "
+                 "this token; -1: none."),
   };
 }
 

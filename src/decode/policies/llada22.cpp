@@ -278,9 +278,10 @@ public:
     const auto open = std::find(request.states.begin(), request.states.end(), State::masked);
     const auto given = std::find(open, request.states.end(), State::fixed);
     if (given != request.states.end())
-      fail_with_hint("use policy llada2 for a canvas with holes", Code::invalid_argument,
-                     "policy llada22 moves tokens, but position {} is given behind open ones",
-                     given - request.states.begin());
+      fail_with_hint(
+          "use policy llada2 for a canvas with holes", Code::invalid_argument,
+          "policy llada22 moves tokens, but position {} is given and comes after open positions",
+          given - request.states.begin());
     request.span = {settings().block_length, 0, false};
     return BlockwisePolicy::begin(request);
   }
@@ -294,11 +295,11 @@ std::unique_ptr<Policy> make_llada22(const PolicySetup& setup) {
 std::vector<OptionSpec> llada22_keys() {
   return {
       option_i64("block_length", 32, 1, 1 << 24,
-                 "Positions decided before the next ones begin, counted from the canvas's first; "
-                 "not set: those of a block_causal model."),
+                 "Positions of a block, counted from the canvas's first; not set: the block length "
+                 "of a block_causal model."),
       option_f64("threshold", 0.5, 0, 1,
                  "A step fills every mask whose token is more probable than this, at least one "
-                 "more than were put in between."),
+                 "more than the masks that it inserts."),
       option_f64("edit_threshold", 0, 0, 1,
                  "A decided token of the block is replaced when another is more probable than "
                  "this."),
@@ -311,8 +312,8 @@ std::vector<OptionSpec> llada22_keys() {
                  "own."),
       option_bool("suppress_mask", false, "Never predict the mask token."),
       option_i64("eos", -1, -1, 1 << 30,
-                 "Token id: a block that holds it is the last, what is open behind it becomes that "
-                 "token; -1: none."),
+                 "Token id: a block that holds it is the last, and open positions after it become "
+                 "this token; -1: none."),
   };
 }
 

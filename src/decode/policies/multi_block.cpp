@@ -42,8 +42,8 @@ public:
                      setup.f64("guidance"));
     }
     if (setup.i64("eos") >= setup.config.vocab_size) {
-      fail(Code::invalid_argument, "option eos is {}, which is no token id below {}",
-           setup.i64("eos"), setup.config.vocab_size);
+      fail(Code::invalid_argument, "option eos is {}, expected a token id from 0 to {}",
+           setup.i64("eos"), setup.config.vocab_size - 1);
     }
     settings_.pipeline.add = setup.f64("block_add");
     settings_.pipeline.activate = setup.f64("block_activate");
@@ -74,8 +74,8 @@ public:
 
   std::string approximation() const override {
     if (settings_.keep != MultiBlockKeep::delayed) return "";
-    return "cache delayed: K and V of a decided block are those of a step soon after it was done, "
-           "renewed by full passes; they would change with every later token";
+    return "cache delayed: K and V of a decided block come from a step soon after its end and are "
+           "renewed by full passes; exact ones would change with every later token";
   }
 
 private:
@@ -85,22 +85,22 @@ private:
 std::vector<OptionSpec> multi_block_keys() {
   return {
       option_i64("block_length", 32, 1, 1 << 24,
-                 "Positions of a block, the first begins behind the prompt; unset: the model's "
+                 "Positions of a block, the first begins after the prompt; not set: the model's "
                  "own, else 32."),
-      option_i64("steps", 64, 1, 1 << 20, "Not used: as many as the entropies need."),
+      option_i64("steps", 64, 1, 1 << 20, "Not used: the entropies determine the number of steps."),
       option_f64("entropy_threshold", 0.9, 0, 1e6,
                  "Positions are decided when the entropy of their distribution is below this "
                  "(nats, at temperature 1)."),
       option_f64("block_add", 0.5, 0, 1,
-                 "Share of the last begun block that is decided when the next one begins."),
+                 "A block begins when this share of the block before it is decided."),
       option_f64("block_activate", 0.5, 0, 1,
-                 "Share of a block that is decided when the one behind it may lead: the first such "
-                 "block with open positions gets a token every step."),
+                 "The next block may lead when this share of a block is decided. The first block "
+                 "that may lead and has open positions gets a token every step."),
       option_bool("surest", false,
                   "Also the position of lowest entropy of all begun blocks is decided in every "
                   "step (d3LLM on LLaDA)."),
       option_i64("eos", -1, -1, 1 << 30,
-                 "What lies behind a decided token of this id becomes it; -1: nothing does."),
+                 "Token id: positions after a decided token of this id become it; -1: none."),
       option_choice("cache", "auto", {"auto", "none", "exact", "delayed"},
                     "K and V that are kept between steps. exact: of decided blocks, causal and "
                     "block_causal attention only, the same tokens as none. delayed: also under "
@@ -108,13 +108,13 @@ std::vector<OptionSpec> multi_block_keys() {
       option_i64("cache_delay", 1, 0, 1 << 20,
                  "Steps that a decided block is still computed in before cache delayed keeps it."),
       option_i64("cache_refresh", 8, 0, 1 << 20,
-                 "Every so many steps cache delayed computes everything; 0: only while a decided "
-                 "block waits."),
+                 "Number of steps after which cache delayed computes everything; 0: only while a "
+                 "decided block waits."),
       option_choice("compat", "none", {"none", "castlehill", "d3llm-llada", "d3llm-dream"},
                     "castlehill: in the step that begins a block block_activate counts as 0.5; "
-                    "d3llm-*: what eos filled competes once more in the next step; d3llm-llada: "
-                    "moreover cache_delay of a block counts from the end of the one before; all of "
-                    "them: the last step leaves what lies behind eos."),
+                    "d3llm-*: positions that eos filled compete once more in the next step; "
+                    "d3llm-llada: moreover cache_delay of a block counts from the end of the one "
+                    "before; all of them: the last step leaves the positions after eos."),
   };
 }
 

@@ -127,11 +127,11 @@ std::vector<OptionSpec> nemotron_keys() {
                  "Positions of a block, counted from the prompt's end; not set: the model's own."),
       option_f64("threshold", 0.9, 0, 1,
                  "Positions at least this probable are decided, and at least the most confident "
-                 "one; 1: that one alone."),
+                 "one; 1: only the most confident one."),
       option_bool("causal_context", true,
-                  "Whether the decided tokens of a block see only those before them, and its first "
-                  "one is their next token; false: they see each other, as those of the prompt do, "
-                  "and all are denoised."),
+                  "true: decided tokens of a block see only earlier tokens, and the first token of "
+                  "a block is their next token. false: they see each other, as tokens of the "
+                  "prompt do, and all of them are denoised."),
   };
 }
 

@@ -130,13 +130,14 @@ std::unique_ptr<Policy> make_remdm(const PolicySetup& setup) {
 std::vector<OptionSpec> remdm_keys() {
   return {
       option_choice("variant", "cap", {"cap", "rescale", "conf", "loop"},
-                    "How likely a decided token is masked again: eta (cap), eta of the largest "
-                    "possible (rescale), the more the less sure it was (conf), eta while the loop "
-                    "waits (loop)."),
+                    "Probability that a decided token is masked again. cap: eta; rescale: eta "
+                    "times the largest possible one; conf: larger for less confident tokens; loop: "
+                    "eta while the loop waits."),
       option_f64("eta", 0.02, 0, 1, "Probability to mask a decided token again; not with conf."),
       option_f64("t_on", 0.55, 1e-6, 0.999999, "loop: the time at which exchanging begins."),
       option_f64("t_off", 0.05, 1e-6, 0.999999, "loop: the time at which exchanging ends."),
-      option_f64("alpha_on", 0.9, 1e-6, 0.999999, "loop: the share of clean tokens meanwhile."),
+      option_f64("alpha_on", 0.9, 1e-6, 0.999999,
+                 "loop: the share of clean tokens while it exchanges."),
   };
 }
 

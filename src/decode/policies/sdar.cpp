@@ -131,18 +131,19 @@ std::unique_ptr<Policy> make_sdar(const PolicySetup& setup) {
 std::vector<OptionSpec> sdar_keys() {
   return {
       option_i64("block_length", 4, 1, 1 << 24,
-                 "Positions decided before the next ones begin, counted from the canvas's first; "
-                 "not set: those of a block_causal model."),
+                 "Positions of a block, counted from the canvas's first; not set: the block length "
+                 "of a block_causal model."),
       option_i64("steps_per_block", 0, 0, 1 << 20,
                  "Steps of a block at most; 0: one per position."),
       option_choice("remasking", "dynamic", {"dynamic", "static", "sequential"},
-                    "A step decides all above the threshold, at least its even share of the block; "
-                    "its share of the surest; or its share from the left."),
+                    "Which positions a step decides. dynamic: all above the threshold, at least an "
+                    "even share of the block; static: the most confident share; sequential: the "
+                    "share from the left."),
       option_f64("threshold", 0.85, 0, 1,
                  "Of dynamic: tokens more probable than this, after temperature and filters."),
       option_i64("eos", -1, -1, 1 << 30,
-                 "Token id: a block that holds it is the last, what is open behind it becomes that "
-                 "token; -1: none."),
+                 "Token id: a block that holds it is the last, and open positions after it become "
+                 "this token; -1: none."),
   };
 }
 

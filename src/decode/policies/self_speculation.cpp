@@ -197,7 +197,8 @@ public:
     settings_.adapter_drafts = setup.options.str("adapter") == "drafts";
     if (settings_.adapter_drafts && !settings_.cached)
       fail_with_hint("leave option cache at auto", Code::invalid_argument,
-                     "adapter = drafts needs the cache: what drafts read is computed without it");
+                     "adapter = drafts needs the cache: the keys and values that drafts read are "
+                     "computed without the adapter");
     if (settings_.adapter_drafts && model::has_saved(model::state_stacks(setup.config)))
       fail_with_hint("use adapter = all", Code::unimplemented,
                      "adapter = drafts of a model with recurrent layers is not supported");
@@ -220,14 +221,13 @@ std::unique_ptr<Policy> make_self_speculation(const PolicySetup& setup) {
 std::vector<OptionSpec> self_speculation_keys() {
   return {
       option_i64("block_length", 32, 2, 1 << 24,
-                 "Positions of a draft, the last known token among them; not set: the model's "
-                 "own."),
+                 "Positions of a draft with the last known token; not set: the model's own."),
       option_f64("threshold", 0, 0, 1,
-                 "Above 0 drafting takes several passes: each keeps what is at least this "
-                 "probable, and the surest."),
-      option_choice("adapter", "all", {"all", "drafts"},
-                    "Passes that use the adapter of the model, where it has one: all, or drafts "
-                    "alone."),
+                 "Above 0 drafting takes several passes: each keeps the tokens that are at least "
+                 "this probable, and the most confident one."),
+      option_choice(
+          "adapter", "all", {"all", "drafts"},
+          "Passes that use the adapter of the model, where it has one: all, or drafts only."),
   };
 }
 

@@ -64,7 +64,7 @@ private:
 
 LoopOffer spd_loop(const SpdSettings& settings) {
   if (settings.implementation == SpdImplementation::reference)
-    return {nullptr, "implementation reference goes from step to step by the host"};
+    return {nullptr, "implementation reference runs every step by the host"};
   return {std::make_unique<SpdLoop>(settings), ""};
 }
 
@@ -91,7 +91,7 @@ void refuse_what_does_not_fit(const PolicySetup& setup) {
   if (cache != "auto" && cache != (kv ? "exact" : "none")) {
     fail_with_hint("leave cache at auto; implementation reference and fast keep none, kv_fast an "
                    "exact one",
-                   Code::invalid_argument, "cache {} does not go with implementation {}", cache,
+                   Code::invalid_argument, "cache {} does not work with implementation {}", cache,
                    implementation);
   }
   if (setup.f64("guidance") != 0) {
@@ -100,12 +100,12 @@ void refuse_what_does_not_fit(const PolicySetup& setup) {
   }
   if (setup.i64("bucket_length") > 0 && implementation != "fast") {
     fail_with_hint("use implementation fast, or bucket_length 0", Code::invalid_argument,
-                   "bucket_length {} is of implementation fast, not {}", setup.i64("bucket_length"),
-                   implementation);
+                   "bucket_length {} is an option of implementation fast, not of {}",
+                   setup.i64("bucket_length"), implementation);
   }
   if (setup.i64("eos") >= setup.config.vocab_size) {
-    fail(Code::invalid_argument, "option eos is {}, which is no token id below {}",
-         setup.i64("eos"), setup.config.vocab_size);
+    fail(Code::invalid_argument, "option eos is {}, expected a token id from 0 to {}",
+         setup.i64("eos"), setup.config.vocab_size - 1);
   }
 }
 
@@ -146,39 +146,40 @@ private:
 std::vector<OptionSpec> spd_keys() {
   return {
       option_i64("block_length", 32, 1, 1 << 24,
-                 "Positions of a block, counted from position 0, prompt included; unset: the "
+                 "Positions of a block, counted from position 0, prompt included; not set: the "
                  "model's own, else 32."),
       option_i64("steps", 32, 1, 1 << 20,
-                 "Most steps of a block (never more than its positions); what is open then stays."),
+                 "Most steps of a block, at most its positions; positions that are open after them "
+                 "stay open."),
       option_i64("minimal_topk", 1, 1, 1 << 20,
                  "Caps the steps of a block at the open positions divided by this."),
       option_f64("threshold", 0.95, 0, 1,
                  "Masks are decided from the left while the probability is at least this; the "
                  "leftmost always."),
       option_f64("confidence_stop", 0.9, 0, 2,
-                 "A block ends when every position of it is at least so sure, also with masks "
-                 "left; above 1: never."),
+                 "A block ends when every position of it is at least this probable, also with "
+                 "masks left; above 1: never."),
       option_i64("mix_top_k", 1, 1, 1024,
                  "Likeliest tokens that are mixed into the input of a decided position; top_k, in "
                  "contrast, limits draws."),
       option_choice(
           "embeddings", "f32", {"f32", "bf16"},
-          "bf16: embeddings and what is mixed of them are rounded to it, as dllm-jax does "
-          "by default."),
+          "bf16: embeddings and their mixtures are rounded to bf16, as dllm-jax does by default."),
       option_bool("suppress_mask", false, "The mask token is never drawn."),
       option_i64("eos", -1, -1, 1 << 30,
-                 "A block that decides this token id ends the request; -1: none does."),
-      option_bool("eos_fill", true, "What lies behind a block with eos becomes eos."),
+                 "A block that decides this token id ends the request; -1: none."),
+      option_bool("eos_fill", true, "Positions after a block with eos become eos."),
       option_choice("implementation", "kv_fast", {"reference", "fast", "kv_fast"},
                     "The same tokens at other costs. reference: a pass sees up to its block; fast: "
                     "passes of one shape; kv_fast: a pass is one block, the rest is cached."),
-      option_i64("bucket_length", 0, 0, 1 << 24,
-                 "Windows of implementation fast grow by so many positions; 0: one window."),
-      option_choice("compat", "none", {"none", "dllm-jax", "dllm-jax-batch", "dmax"},
-                    "dllm-jax: also an eos in the given part of a block ends the request, and a "
-                    "drawn token is mixed with the likeliest one's probability; dllm-jax-batch: "
-                    "moreover what eos filled is revised again and the host ends the request; "
-                    "dmax: nfe is 1 + steps."),
+      option_i64(
+          "bucket_length", 0, 0, 1 << 24,
+          "Number of positions by which windows of implementation fast grow; 0: one window."),
+      option_choice(
+          "compat", "none", {"none", "dllm-jax", "dllm-jax-batch", "dmax"},
+          "dllm-jax: also an eos in the given part of a block ends the request, and a drawn token "
+          "is mixed with the likeliest one's probability; dllm-jax-batch: moreover positions that "
+          "eos filled are revised again and the host ends the request; dmax: nfe is 1 + steps."),
   };
 }
 

@@ -134,10 +134,11 @@ std::vector<OptionSpec> threshold_keys() {
           "threshold", 0.9, 0, 1,
           "Positions at least this probable are decided, and at least the most confident one."),
       option_choice("ties", "best", {"best", "near_best"},
-                    "When none is sure enough: the best alone, or all within 1e-5 of it (dInfer)."),
+                    "When no position is probable enough: only the best one, or all within 1e-5 of "
+                    "it (dInfer)."),
       option_bool("budget", false,
-                  "A step decides no more than its even share and what earlier steps left of "
-                  "theirs; after the last planned step there is no limit (Dream in Fast-dLLM)."),
+                  "A step decides at most its even share plus the unused shares of earlier steps; "
+                  "after the last planned step there is no limit (Dream in Fast-dLLM)."),
       option_choice("confidence", "model", {"model", "shaped"},
                     "Probability as the model gives it, or after temperature and filters, top_p "
                     "before top_k (Dream)."),
@@ -190,7 +191,7 @@ std::vector<OptionSpec> hierarchy_keys() {
   return {
       option_f64("threshold", 0.9, 0, 1, "Candidates with a larger probability are decided."),
       option_f64("low_threshold", 0.4, 0, 1,
-                 "The surest candidate of a run of open positions is decided above this."),
+                 "The most confident candidate of a run of open positions is decided above this."),
   };
 }
 

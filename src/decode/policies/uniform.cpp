@@ -157,8 +157,8 @@ public:
   std::unique_ptr<Session> begin(Request& request) const override {
     if (request.settings.constraint != nullptr && !settings_.greedy_tail) {
       fail_with_hint("set greedy_tail to true", Code::invalid_argument,
-                     "policy uniform leaves noise as tokens without greedy_tail, and a constraint "
-                     "cannot refuse noise");
+                     "without greedy_tail policy uniform leaves noise on the canvas, which a "
+                     "constraint cannot refuse");
     }
     return std::make_unique<UniformSession>(settings_, setup().schedule, request);
   }
@@ -185,8 +185,9 @@ std::vector<OptionSpec> uniform_keys() {
                  "Divides the logits of a draw, 1e-6 at least; 0 takes the likeliest token."),
       option_bool("greedy_tail", true,
                   "The last step takes the likeliest tokens; false: it draws like the others."),
-      option_i64("listed", 1024, 1, 1 << 20,
-                 "Tokens whose probability is exact, the likeliest; others share what is left."),
+      option_i64(
+          "listed", 1024, 1, 1 << 20,
+          "Number of likeliest tokens whose probability is exact; the others share the rest."),
   };
 }
 

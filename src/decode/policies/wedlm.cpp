@@ -117,10 +117,10 @@ std::vector<OptionSpec> wedlm_keys() {
       option_i64("window", 16, 1, 1 << 24,
                  "Positions from the first mask on that a step looks at."),
       option_f64("entropy_threshold", 0.4, 0, 100,
-                 "Masks whose entropy and penalty are less than this (nats) are decided; none: the "
-                 "one with the least. 0: one per step."),
+                 "Masks whose entropy plus penalty is less than this (nats) are decided; if there "
+                 "is none, the mask with the least. 0: one per step."),
       option_f64("position_penalty", 0.02, 0, 100,
-                 "Added to the entropy for every position behind the first mask."),
+                 "Added to the entropy for every position after the first mask."),
   };
 }
 

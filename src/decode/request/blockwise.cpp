@@ -24,7 +24,7 @@ BlockwisePolicy::BlockwisePolicy(const PolicySetup& setup, BlockwiseSettings set
     fail_with_hint("set cache to none, or use policy llada22, llada2 or sdar with such blocks",
                    Code::invalid_argument,
                    "experts are chosen by blocks of {} positions: an exact cache needs blocks from "
-                   "position 0 whose length is a multiple, not {}",
+                   "position 0 whose length is a multiple of it, not {}",
                    experts.block, settings_.block_length);
   }
 }
@@ -46,10 +46,10 @@ LoopOffer BlockwisePolicy::loop() const {
 std::string BlockwisePolicy::approximation() const {
   switch (settings_.cache) {
   case CacheMode::prefix:
-    return "cache prefix: K and V before a block are those of its first step; they would change "
+    return "cache prefix: K and V before a block come from its first step; exact ones would change "
            "with every later token";
   case CacheMode::dual:
-    return "cache dual: K and V outside a block are those of its first step; they would change "
+    return "cache dual: K and V outside a block come from its first step; exact ones would change "
            "with every later token";
   default: return "";
   }

@@ -32,22 +32,23 @@ std::vector<OptionSpec> decoder_keys(const std::string& policy) {
       option_i64("steps", 64, 1, 1 << 20,
                  "Denoising steps of a request, spread evenly over its blocks."),
       option_i64("block_length", 0, 0, 1 << 24,
-                 "Positions decided before the next ones begin; 0: all at once."),
+                 "Positions of a block, which are decided before the next block begins; 0: all in "
+                 "one block."),
       option_i64("gen_length", 64, 0, 1 << 24, "Open positions after a prompt."),
       option_i64("max_length", 0, 0, 1 << 24,
-                 "Most positions of a canvas; 0: as the model says. More than that only with "
-                 "rotary positions."),
+                 "Most positions of a canvas; 0: the model's own limit. More than the model's "
+                 "limit works only with rotary positions."),
       option_f64("temperature", 0, 0, 100,
                  "Divides the logits of a draw, 1e-6 at least; 0 takes the likeliest token."),
-      option_i64("top_k", 0, 0, 1 << 24, "Draw among so many likeliest tokens; 0: all."),
+      option_i64("top_k", 0, 0, 1 << 24, "Draw among this number of likeliest tokens; 0: all."),
       option_f64("top_p", 1, 0, 1,
                  "Draw among the likeliest tokens of this total probability; 1: all."),
       option_str("schedule", "linear",
                  "Noise schedule that sets the number of positions a step decides."),
       option_i64("schedule_steps", 0, 0, 1'000'000,
-                 "Discrete times of a nano_ schedule; 0: as many as it has by itself."),
+                 "Number of discrete times of a nano_ schedule; 0: its own number."),
       option_f64("schedule_eps", -1, -1, 0.5,
-                 "The schedule's eps, the part of the noisiest end cut off; -1: its own."),
+                 "The schedule's eps, the part of the noisiest end that is cut off; -1: its own."),
       option_choice("attention", "auto", {"auto", "causal", "bidirectional", "block_causal"},
                     "What a token sees; auto: the model's own."),
       option_i64("shift", -1, -1, 1,
@@ -58,30 +59,31 @@ std::vector<OptionSpec> decoder_keys(const std::string& policy) {
           "block_causal attention only, the same tokens as none. prefix, dual: also under "
           "bidirectional attention, approximate. auto: exact where it is possible."),
       option_f64("guidance", 0, 0, 100,
-                 "Classifier-free guidance: logits move away from those without the given tokens."),
+                 "Weight of classifier-free guidance: logits move away from the logits without the "
+                 "given tokens; 0: off."),
       option_list("guidance_keep", {}, "Given token ids that stay without guidance too."),
       option_f64("early_exit", 0, 0, 1,
-                 "Decides what is left of a block at once when every open position of it is at "
-                 "least this probable; 0: off."),
+                 "Decides the rest of a block at once when each of its open positions is at least "
+                 "this probable; 0: off."),
       option_list("suppress", {}, "Token ids that are never drawn."),
       option_bool("suppress_mask", true, "The mask token is never drawn."),
       option_bool("suppress_unused", true,
-                  "Ids for which the model's tokenizer has no token, rows that fill up the "
-                  "vocabulary, are never drawn."),
+                  "Ids that fill up the vocabulary, for which the model's tokenizer has no token, "
+                  "are never drawn."),
       option_list("defer", {},
-                  "Token ids whose probability counts as 0, and 0 in the sum of the others', when "
-                  "positions are compared: they are decided last."),
-      option_choice("loop", "auto", {"auto", "host", "device"},
-                    "Who goes from step to step. device: a program takes all steps of a block by "
-                    "itself and the host repeats them from its record, the same tokens with fewer "
-                    "trips; host: a program per step. auto: device on engines that run ahead of "
-                    "the host, where policy and options allow it."),
+                  "Token ids that are decided last: when positions are compared, their probability "
+                  "counts as 0, also in the sum of all."),
+      option_choice(
+          "loop", "auto", {"auto", "host", "device"},
+          "What runs the steps. device: a program takes all steps of a block and the host repeats "
+          "them from its record: the same tokens with fewer trips. host: a program per step. auto: "
+          "device on engines that run ahead of the host, where policy and options allow it."),
       option_i64("slots", 256, 1, 1 << 16, "Most requests at a time."),
       option_bool("trace", false,
-                  "Keep what every step did, one line of JSON a step (about 30 bytes a position)."),
+                  "Record every step as one line of JSON (about 30 bytes a position)."),
       option_i64("trace_bytes", int64_t{64} << 20, 1 << 10, int64_t{1} << 40,
-                 "Most bytes of the trace of one request; then recording stops, and a last line "
-                 "records it."),
+                 "Most bytes of the trace of one request; after them recording stops, and the last "
+                 "line records that it stopped."),
       option_choice("on_change", "continue", {"continue", "fail"},
                     "What a step does after the model's weights changed."),
   };
@@ -155,8 +157,8 @@ int32_t parse_id(const std::string& text, int64_t vocab, const char* what) {
   if (result.ec != std::errc() || result.ptr != text.data() + text.size() || id < 0 ||
       id >= vocab) {
     fail_with_hint("give token ids with commas; --until of dllm generate takes a text",
-                   Code::invalid_argument, "{} holds \"{}\", which is no token id below {}", what,
-                   text, vocab);
+                   Code::invalid_argument, "{} is \"{}\", expected a token id from 0 to {}", what,
+                   text, vocab - 1);
   }
   return id;
 }
@@ -174,8 +176,8 @@ std::shared_ptr<const std::vector<int32_t>> drawn_ids(const PolicySetup& setup, 
 int32_t token_option(const PolicySetup& setup, const char* key) {
   const int64_t id = setup.i64(key);
   if (id >= setup.config.vocab_size) {
-    fail(Code::invalid_argument, "option {} is {}, which is no token id below {}", key, id,
-         setup.config.vocab_size);
+    fail(Code::invalid_argument, "option {} is {}, expected a token id from 0 to {}", key, id,
+         setup.config.vocab_size - 1);
   }
   return static_cast<int32_t>(id);
 }

@@ -13,14 +13,14 @@ const Schema& request_schema() {
       {
           option_i64("seed", 0, INT64_MIN, INT64_MAX, "The same seed gives the same tokens."),
           option_i64("gen_length", -1, -1, 1 << 24,
-                     "Open positions after the canvas; -1: as the decoder's."),
+                     "Open positions after the canvas; -1: the decoder's."),
           option_f64("temperature", -1, -1, 100,
                      "As the decoder's, for this request; -1: the decoder's."),
           option_i64("top_k", -1, -1, 1 << 24,
                      "As the decoder's, for this request; -1: the decoder's."),
           option_f64("top_p", -1, -1, 1, "As the decoder's, for this request; -1: the decoder's."),
           option_i64("prompt_length", -1, -1, 1 << 24,
-                     "Given positions at the front of a canvas with holes: blocks begin behind "
+                     "Given positions at the front of a canvas with holes: blocks begin after "
                      "them; -1: at the canvas's beginning."),
           option_i64("steps", 0, 0, 1 << 20,
                      "As the decoder's, for this request; 0: the decoder's."),
@@ -30,8 +30,8 @@ const Schema& request_schema() {
                       "Token ids that are never drawn for this request, in addition to the "
                       "decoder's."),
           option_list("stop", {},
-                      "Token ids: when one is decided and nothing before it is open, the rest "
-                      "becomes that token."),
+                      "Token ids that end the text: when one is decided and no position before it "
+                      "is open, the rest becomes this token."),
       });
   return schema;
 }

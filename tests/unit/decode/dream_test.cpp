@@ -140,7 +140,7 @@ TEST(Dream, OptionsThatDoNotGoTogether) {
   expect_error(Code::invalid_argument, "alg_temp 0.5", [&] {
     make_decoder(model, settings("origin", {{"alg_temp", 0.5}}));
   });
-  expect_error(Code::invalid_argument, "alg p2 has a plan of its own", [&] {
+  expect_error(Code::invalid_argument, "alg p2 has its own plan", [&] {
     make_decoder(model, settings("p2", {{"plan", "schedule"}}));
   });
 }

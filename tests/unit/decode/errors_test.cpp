@@ -32,9 +32,9 @@ TEST(DecoderErrors, BadRequestsNameTokenAndPlaceAndKeepTheSlots) {
   });
   expect_error(Code::invalid_argument, "token -1 at position 0",
                [&] { decoder->start(std::vector<int32_t>{-1}, 0); });
-  expect_error(Code::out_of_range, "65 positions, the model allows 64",
+  expect_error(Code::out_of_range, "65 positions, the model allows at most 64",
                [&] { decoder->start(std::vector<int32_t>(57, 1), 0); });
-  expect_error(Code::invalid_argument, "fixed has 1 entries, the canvas 2", [&] {
+  expect_error(Code::invalid_argument, "fixed has 1 entries, the canvas has 2", [&] {
     decoder->add(std::vector<int32_t>{1, 2}, std::vector<uint8_t>{1}, slot_options());
   });
   expect_error(Code::invalid_argument, "empty", [&] {

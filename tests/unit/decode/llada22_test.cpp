@@ -125,7 +125,7 @@ TEST(Llada22, RefusesHoles) {
   const auto decoder = make_decoder(tiny_model(1, llada22_config()), {{"policy", "llada22"}});
   const std::vector<int32_t> canvas = {1, kMask, 3, kMask};
   const std::vector<uint8_t> fixed = {1, 0, 1, 0};
-  test::expect_error(Code::invalid_argument, "position 2 is given behind open ones",
+  test::expect_error(Code::invalid_argument, "position 2 is given and comes after open positions",
                      [&] { decoder->add(canvas, fixed, slot_options()); });
 }
 

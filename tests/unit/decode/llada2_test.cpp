@@ -182,7 +182,7 @@ TEST(Llada2, OptionsThatDoNotGoTogether) {
   expect_error(Code::invalid_argument, "block_causal attention, not bidirectional", [&] {
     make_decoder(model, settings({{"attention", "bidirectional"}}));
   });
-  expect_error(Code::invalid_argument, "left_penalty 1 is for the likeliest tokens", [&] {
+  expect_error(Code::invalid_argument, "left_penalty 1 works for the likeliest tokens only", [&] {
     add(*make_decoder(model, settings({{"left_penalty", 1}, {"temperature", 0.5}})), {{}, 1, 8});
   });
   expect_error(Code::invalid_argument, "eos is 31", [&] {

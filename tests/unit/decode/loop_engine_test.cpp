@@ -95,7 +95,7 @@ TEST(LoopEngine, ALoopThatDecidesOtherwiseIsFoundOut) {
     }));
   });
   // A block that ends too early.
-  expect_error(Code::internal, "not over for the host alone", [&] {
+  expect_error(Code::internal, "not over for the host only", [&] {
     run(in_answer([](Tensor& answer) {
       const auto numbers = answer.mutable_as<int32_t>();
       --numbers[numbers.size() - 2];

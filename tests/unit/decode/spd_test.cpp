@@ -253,7 +253,7 @@ TEST(Spd, RefusesWhatDoesNotFit) {
     expect_error(Code::invalid_argument, what, [&] { make_decoder(model, spd(more)); });
   };
   refuse({{"attention", "bidirectional"}}, "not bidirectional");
-  refuse({{"cache", "dual"}}, "cache dual does not go with implementation kv_fast");
+  refuse({{"cache", "dual"}}, "cache dual does not work with implementation kv_fast");
   refuse({{"cache", "exact"}, {"implementation", "fast"}}, "cache exact");
   refuse({{"guidance", 1.5}}, "guidance 1.5");
   refuse({{"bucket_length", 8}}, "bucket_length 8");
