@@ -14,7 +14,8 @@ Answer answer_of(const TokenRows& rows, int64_t row) {
     const int32_t segment = rows.segments.empty() ? 1 : rows.segments[static_cast<size_t>(at)];
     if (segment > 1) {
       fail_with_hint("set the loader option pack to false", Code::invalid_argument,
-                     "row {} holds several texts, objective diffusion_gemma takes one a row", row);
+                     "row {} holds several texts, objective diffusion_gemma takes one text per row",
+                     row);
     }
     if (segment == 1) made.text = i + 1;
     if (!rows.trainable(at)) continue;

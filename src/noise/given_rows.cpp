@@ -61,7 +61,8 @@ void check_given(const Batch& batch) {
 Tensor keep_with_prompts(const Batch& batch, const Tensor& given) {
   const Shape shape = batch.at("ids").shape();
   if (shape.rank() != 2 || given.shape() != Shape{shape[0]} || is_float(given.dtype())) {
-    fail(Code::invalid_argument, "array prompt_length is {}{}, expected i32, a number for each row",
+    fail(Code::invalid_argument,
+         "array prompt_length is {}{}, expected i32 with a number for each row",
          dtype_name(given.dtype()), given.shape().text());
   }
   const Tensor lengths = given.to(DType::i32);

@@ -60,8 +60,10 @@ double LikelihoodRunner::run_group(std::span<const int32_t> prompt, std::span<co
   const int64_t seq = static_cast<int64_t>(prompt.size()) + tokens;
   if (answer.empty()) fail(Code::invalid_argument, "the answer is empty");
   if (samples == 0 || group.permutations.size() != group.masked.size()) {
-    fail(Code::invalid_argument, "a group has {} counts and {} permutations", samples,
-         group.permutations.size());
+    fail(Code::invalid_argument,
+         "a group has {} counts and {} permutations, expected as many permutations as counts and "
+         "at least 1",
+         samples, group.permutations.size());
   }
   Tensor ids(DType::i32, {samples, seq}), targets(DType::i32, {samples, seq}),
       weights(DType::f32, {samples, seq});

@@ -36,7 +36,7 @@ Tensor counted_positions(int64_t batch, int64_t seq) {
 Batch two_streams(const TokenCeArrays& made, const Batch& source, bool padding_hidden) {
   if (source.has("mask")) {
     fail_with_hint("leave array mask out", Code::invalid_argument,
-                   "rows of two streams have an attention mask of their own");
+                   "rows of two streams have their own attention mask, array mask cannot be given");
   }
   const Shape shape = made.ids.shape();
   const Tensor clean = source.at("ids").to(DType::i32);
@@ -104,7 +104,7 @@ std::pair<int64_t, int64_t> step_and_length(const std::string& text) {
       made.second <= 1 << 24)
     return made;
   fail_with_hint("write STEP:LENGTH, such as 0:4,1000:16", Code::invalid_argument,
-                 "block_steps has '{}'", text);
+                 "block_steps has '{}', expected STEP:LENGTH", text);
 }
 
 } // namespace
@@ -120,7 +120,7 @@ BlockSteps::BlockSteps(const Options& options) {
     steps_.push_back(step_and_length(text));
     const auto count = steps_.size();
     if (count > 1 && steps_[count - 1].first <= steps_[count - 2].first) {
-      fail(Code::invalid_argument, "block_steps has step {} behind step {}",
+      fail(Code::invalid_argument, "block_steps has step {} after step {}, steps must rise",
            steps_[count - 1].first, steps_[count - 2].first);
     }
   }
@@ -142,7 +142,8 @@ void BlockSteps::note(Batch& prepared, const PrepareContext& context) const {
 int64_t needed_block_length(const Objective& objective, const PrepareContext& context) {
   if (context.block_length > 0) return context.block_length;
   fail_with_hint("set block_length = 32, or \"dllm\": {\"block_length\"} in config.json",
-                 Code::failed_precondition, "objective {} needs a block length and there is none",
+                 Code::failed_precondition,
+                 "objective {} needs a block length and neither the option nor the model has one",
                  objective.name());
 }
 

@@ -76,14 +76,14 @@ ObjectiveEntry objective_files::bd3lm() {
   option_of(keys, "attention") = option_choice(
       "attention", "auto", {"auto"}, "Always [noised | clean]: the model decodes block_causal.");
   keys.push_back(option_choice("time_per", "block", {"block", "row"},
-                               "Whether each block or the whole row has a time of its own."));
+                               "What has its own time: each block, or the whole row."));
   keys.push_back(BlockSteps::option());
   keys.push_back(option_f64("ar_weight", 0.0, 0.0, 1e3,
                             "Weight of the loss of next tokens of the clean half, which is causal "
-                            "then (Nemotron-Labs-Diffusion); 0: there is none."));
+                            "then (Nemotron-Labs-Diffusion); 0: no such loss."));
   keys.push_back(option_bool("complementary", false,
-                             "Every row comes twice, with its mask and with the other tokens "
-                             "masked (Fast-dLLM v2); needs loss_weight = ones."));
+                             "Every row is used twice, once with its mask and once with the other "
+                             "tokens masked (Fast-dLLM v2); needs loss_weight = ones."));
   return {"bd3lm",
           "linear",
           std::move(keys),

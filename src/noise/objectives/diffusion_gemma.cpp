@@ -55,7 +55,8 @@ Batch DiffusionGemma::prepare_rows(const Batch& batch, uint64_t seed, int64_t st
   const int64_t block = needed_block_length(*this, context);
   const TokenRows rows = token_rows(batch, context.vocab);
   if (context.vocab < 2 || options_.i64("fill_token") >= context.vocab) {
-    fail(Code::invalid_argument, "a vocabulary of {} tokens has no noise, or no fill_token {}",
+    fail(Code::invalid_argument,
+         "the vocabulary has {} tokens, expected at least 2 and more than fill_token {}",
          context.vocab, options_.i64("fill_token"));
   }
   const CanvasDraws drawn = canvas_draws(rows, block, batch, times_, seed, step);
@@ -158,11 +159,12 @@ ObjectiveEntry objective_files::diffusion_gemma() {
   keys.push_back(option_f64("ar_weight", 1.0, 0.0, 1e3,
                             "Weight of the next tokens of the clean text, prompt included."));
   keys.push_back(option_f64("conditioned", 0.5, 0.0, 1.0,
-                            "Share of rows whose canvas is conditioned on what a pass without a "
-                            "gradient predicts of it."));
-  keys.push_back(option_i64("fill_token", -1, -1, 1 << 30,
-                            "Token that fills the last block of an answer, as decoding goes on to "
-                            "the end of a canvas; -1: the block ends with the answer."));
+                            "Share of rows whose canvas is conditioned on its own predictions of a "
+                            "pass without a gradient."));
+  keys.push_back(
+      option_i64("fill_token", -1, -1, 1 << 30,
+                 "Token that fills the last block of an answer, because decoding continues to the "
+                 "end of a canvas; -1: the block ends with the answer."));
   return {"diffusion_gemma",
           "linear",
           std::move(keys),

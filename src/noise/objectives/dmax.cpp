@@ -276,10 +276,9 @@ ObjectiveEntry objective_files::dmax() {
       option_f64("noise_high", 0.75, 0.0, 1.0, "Highest share of masked tokens of a row."));
   keys.push_back(option_f64("on_policy", 0.5, 0.0, 1.0,
                             "Share of rows whose masked tokens the model replaces."));
-  keys.push_back(
-      option_i64("tail_labels", 0, 0, 1 << 24,
-                 "Padding is trained, of the run of equal tokens that ends a row so many; "
-                 "0: no padding. DMax has 32."));
+  keys.push_back(option_i64("tail_labels", 0, 0, 1 << 24,
+                            "Number of trained padding tokens at the end of a row; 0: padding is "
+                            "not trained. DMax has 32."));
   keys.push_back(BlockSteps::option());
   keys.push_back(option_choice(
       "loss_norm", "token", {"token", "sequence", "batch"},

@@ -141,10 +141,10 @@ std::vector<int32_t> clean_tokens(const TokenRows& rows, int64_t row) {
     const int32_t own = rows.segments.empty() ? 1 : rows.segments[at];
     if (own == 0) continue;
     if (segment != 0 && own != segment) {
-      fail_with_hint("set pack = false (--loader.pack false), one text a row",
+      fail_with_hint("set pack = false (--loader.pack false), so that each row has one text",
                      Code::invalid_argument,
-                     "row {} holds several texts: objective editflow "
-                     "inserts and deletes, which moves the texts behind",
+                     "row {} holds several texts: objective editflow inserts and deletes tokens, "
+                     "which moves the texts after them",
                      row);
     }
     segment = own;
@@ -352,14 +352,15 @@ ObjectiveEntry objective_files::editflow() {
   std::vector<OptionSpec> keys = shared_objective_options();
   for (OptionSpec& row : time_options()) keys.push_back(std::move(row));
   keys.push_back(option_choice("start", "masks", {"masks", "empty"},
-                               "What a row grows from, behind the given tokens (the first at "
-                               "least): mask tokens, or nothing."));
-  keys.push_back(option_i64("start_length", 64, 0, 1 << 24,
-                            "Mask tokens of a start, as many as fit into the row."));
-  keys.push_back(option_choice("insert_order", "any", {"any", "middle", "left"},
-                               "Which token of a gap comes first: any of them, so that a place has "
-                               "to name all of them at once (edit flows as published), the middle "
-                               "one, or the left one."));
+                               "Start of a row after the given tokens (at least the first token): "
+                               "mask tokens, or nothing."));
+  keys.push_back(
+      option_i64("start_length", 64, 0, 1 << 24,
+                 "Number of mask tokens of a start; it is cut to the length of the row."));
+  keys.push_back(option_choice(
+      "insert_order", "any", {"any", "middle", "left"},
+      "Which token of a gap is inserted first. any: any of them, so that a place names all of them "
+      "at once (edit flows as published); middle: the middle one; left: the left one."));
   keys.push_back(
       option_f64("max_weight", 20.0, 0.0, 1e9, "Upper limit of kappa' / (1 - kappa), 0: none."));
   keys.push_back(option_choice("loss_norm", "sequence", {"sequence", "batch"},

@@ -200,8 +200,9 @@ ObjectiveEntry objective_files::grpo() {
   keys.push_back(option_f64("clip_low", 0.2, 0.0, 1.0,
                             "A token that is less probable than when it was sampled counts down "
                             "to the ratio 1 - this."));
-  keys.push_back(option_f64("clip_high", 0.2, 0.0, 1e6,
-                            "One that is more probable counts up to the ratio 1 + this."));
+  keys.push_back(option_f64(
+      "clip_high", 0.2, 0.0, 1e6,
+      "A token that is more probable than when it was sampled counts up to the ratio 1 + this."));
   keys.push_back(option_f64("kl_weight", 0.0, 0.0, 1e6,
                             "Weight of the distance from array reference_log_probs; 0: none."));
   keys.push_back(option_f64("guidance", 0.0, 0.0, 100.0,

@@ -32,8 +32,9 @@ protected:
 ObjectiveEntry objective_files::llada_sft() {
   std::vector<OptionSpec> keys = masked_options();
   option_of(keys, "loss_norm").default_value = std::string("sequence");
-  keys.push_back(option_bool("answer_padding", false,
-                             "Padding behind an answer is trained as part of it, as LLaDA does."));
+  keys.push_back(
+      option_bool("answer_padding", false,
+                  "Padding after an answer is trained as part of the answer, as LLaDA does."));
   return {"llada_sft", "linear", std::move(keys), new_objective<LladaSft>};
 }
 

@@ -116,7 +116,7 @@ namespace {
 Batch with_bos_column(const Batch& batch, int64_t bos_id) {
   if (bos_id < 0)
     fail(Code::failed_precondition,
-         "compat with shift 1 puts a BOS token in front; there is no BOS token");
+         "compat with shift 1 puts a BOS token in front, and the model has no BOS token");
   Batch wider = batch;
   const Shape shape = batch.at("ids").shape();
   const auto widen = [&](const char* name, auto first) {
@@ -230,7 +230,7 @@ std::vector<OptionSpec> masked_options() {
 
 OptionSpec& option_of(std::vector<OptionSpec>& rows, const std::string& key) {
   const auto found = std::ranges::find(rows, key, &OptionSpec::key);
-  if (found == rows.end()) fail(Code::internal, "no option {}", key);
+  if (found == rows.end()) fail(Code::internal, "there is no option {}", key);
   return *found;
 }
 

@@ -164,9 +164,8 @@ ObjectiveEntry objective_files::open_dllm() {
                             "their targets differ; costs two more products with the head."));
   keys.push_back(
       option_choice("repetition", "soft", {"soft", "hard"},
-                    "Form of anti_repetition: soft as said; hard: only neighbours whose "
-                    "likeliest tokens are the same, by how far these are in front of the "
-                    "second ones."));
+                    "Form of anti_repetition. soft: as described there; hard: only neighbours with "
+                    "the same likeliest token, weighted by its lead over the second token."));
   return {"open_dllm", "linear", std::move(keys), new_objective<OpenDllm>};
 }
 

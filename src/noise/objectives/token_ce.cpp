@@ -32,7 +32,7 @@ PackedRows pack_rows(const Tensor& targets, const Tensor& weights,
       if (source < 0) {
         fail_with_hint(
             "give position 0 the target -1, or use shift = 0", Code::invalid_argument,
-            "targets[{}, {}] cannot be predicted with shift {}: nothing stands before it", b, i,
+            "targets[{}, {}] cannot be predicted with shift {}: no position is before it", b, i,
             settings.shift);
       }
       const auto slot = static_cast<size_t>(packed.count++);

@@ -245,8 +245,9 @@ ObjectiveEntry objective_files::uniform() {
   keys.push_back(option_i64("curriculum", 0, 0, int64_t{1} << 40,
                             "Updates at the start in which noise is the argmax of Gaussian noise "
                             "and the model reads its softmax (Duo); 0: none."));
-  keys.push_back(option_f64("curriculum_temperature", 1e-3, 1e-6, 1e3,
-                            "Of that softmax: the lower, the nearer to a token."));
+  keys.push_back(option_f64(
+      "curriculum_temperature", 1e-3, 1e-6, 1e3,
+      "Temperature of the softmax of the curriculum: the lower, the nearer to a single token."));
   keys.push_back(option_f64("gamma_low", -3.55, -50.0, 50.0,
                             "Gaussian noise of the curriculum at time 0, log(s^2 / a^2)."));
   keys.push_back(
