@@ -176,14 +176,15 @@ void SavedModel::check_reference(const Json& row) {
       "load " + address + " as it was, in the same formats, and make the trainer again";
   const std::optional<model::PartOrigin> own = model_.origin_of(name);
   if (!own || own->digest != digest) {
-    fail_with_hint(hint, Code::failed_precondition,
-                   "the checkpoint refers to {} for part {}, and this model has other numbers",
-                   address, name);
+    fail_with_hint(
+        hint, Code::failed_precondition,
+        "the checkpoint refers to {} for part {}, but this model has other numbers in it", address,
+        name);
   }
   const std::vector<std::string> here = formats_of(model_, name);
   if (row.value("formats", Json(here)) != Json(here)) {
     fail_with_hint(hint, Code::failed_precondition,
-                   "the checkpoint keeps part {} in other formats than {}", name,
+                   "the checkpoint has part {} in other formats than this model ({})", name,
                    fmt::join(here, ", "));
   }
   if (name == model::kBasePart) config_ = saved_config(member<Json>(row, "config"));

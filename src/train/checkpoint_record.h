@@ -26,7 +26,7 @@ template <class T> T member(const Json& record, const char* key) {
 [[noreturn]] inline void fail_differs(const std::string& what, const std::string& saved,
                                       const std::string& here) {
   fail_with_hint("make the trainer as it was when the checkpoint was saved",
-                 Code::failed_precondition, "the checkpoint has {} {}, this trainer {}", what,
+                 Code::failed_precondition, "the checkpoint has {} {}, this trainer has {}", what,
                  saved, here);
 }
 

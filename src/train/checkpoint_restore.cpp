@@ -122,7 +122,7 @@ void seek(BatchSource* source, const Json& record) {
   const Json position = member<Json>(record, "position");
   if (!position.is_number_integer()) {
     fail_with_hint("restore without a loader", Code::failed_precondition,
-                   "the checkpoint holds no position of the data");
+                   "the checkpoint does not hold a position of the data");
   }
   const int64_t before = source->position();
   try {
@@ -158,7 +158,7 @@ Json read_trainer_json(const std::string& dir) {
   Json json = parse_json(read_text(join_path(dir, "trainer.json")), "trainer.json");
   const auto format = member<int64_t>(json, "format");
   if (format != 1) {
-    fail(Code::unimplemented, "trainer.json has format {}, this version reads 1", format);
+    fail(Code::unimplemented, "trainer.json has format {}, expected 1", format);
   }
   return json;
 }

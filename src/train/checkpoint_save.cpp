@@ -156,7 +156,7 @@ SharedPlace open_place(const StepRunner& runner, const std::string& root, const 
   const auto blind = std::find(all.begin(), all.end(), "blind");
   if (blind != all.end()) {
     if (own == 0)
-      log(LogLevel::warn, "rank {} does not see {}: rank 0 writes the checkpoint alone",
+      log(LogLevel::warn, "rank {} does not see {}: only rank 0 writes the checkpoint",
           blind - all.begin(), folder);
     return {};
   }

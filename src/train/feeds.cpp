@@ -25,16 +25,15 @@ Batch as_part_of_update(const noise::Objective& objective, const Batch& batch,
     if (part.batches >= part.of_batches) {
       fail_with_hint("set the trainer option accumulate to the number of batches of an update",
                      Code::failed_precondition,
-                     "batch {} of an update of {}: objective {} spreads its times over the rows of "
-                     "the whole update",
+                     "got batch {} of an update of {} batches: objective {} spreads its times over "
+                     "the rows of the whole update",
                      part.batches + 1, part.of_batches, objective.name());
     }
     if (part.rows != part.batches * total) {
       fail_with_hint("give batches of equal size, or time_sampling = uniform",
                      Code::invalid_argument,
-                     "batch {} of an update has {} rows, those before it have {} together: "
-                     "objective {} spreads its "
-                     "times over the rows of the whole update",
+                     "batch {} of an update has {} rows, the batches before it have {} together: "
+                     "objective {} spreads its times over the rows of the whole update",
                      part.batches + 1, total, part.rows, objective.name());
     }
     all = total * part.of_batches;

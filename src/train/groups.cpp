@@ -37,8 +37,9 @@ ParameterGroup parse_group(const std::string& text, double lr) {
     } else if (lr > 0) {
       made.rate.lr_factor = static_cast<float>(value / lr);
     } else {
-      fail_with_hint("set lr above 0, and freeze what is not to change", Code::invalid_argument,
-                     "group '{}' has a rate of its own, and lr is 0", text);
+      fail_with_hint("set lr above 0, and freeze the tensors that must not change",
+                     Code::invalid_argument,
+                     "group '{}' has its own rate, which needs lr above 0, but lr is 0", text);
     }
   }
   if (!any) {

@@ -113,10 +113,10 @@ private:
 
   [[noreturn]] void fail_waiting(int number) {
     const auto lines = std::count(waiting_.begin(), waiting_.end(), '\n');
-    fail_with_hint("make room: lines that are kept are written with the next one",
+    fail_with_hint("make room: the kept lines are written with the next line",
                    failed_ ? errno_code(number) : Code::resource_exhausted,
                    "sink jsonl: cannot write {}: {}; {} lines are kept, {} are lost", file_->path(),
-                   failed_ ? std::strerror(number) : "it had no room", lines,
+                   failed_ ? std::strerror(number) : "the file had no room", lines,
                    std::exchange(lost_, 0));
   }
 

@@ -100,8 +100,8 @@ const Optimizer& optimizer_of(const Options& options) {
       if (copied && given.at(row.key) == defaults.at(row.key)) continue;
       fail_with_hint("set optimizer = " + other.name + ", or leave " + row.key + " out",
                      Code::invalid_argument,
-                     "option {} is one of optimizer {}, this trainer has {}", row.key, other.name,
-                     chosen.name);
+                     "option {} is an option of optimizer {}, this trainer has optimizer {}",
+                     row.key, other.name, chosen.name);
     }
   }
   if (chosen.check != nullptr) chosen.check(options);

@@ -15,7 +15,7 @@ std::vector<OptionSpec> rate_options() {
   return {
       option_f64("lr", 3e-4, 0.0, 10.0, "Peak learning rate."),
       option_choice("schedule", "constant", {"constant", "linear", "cosine", "wsd", "inverse_sqrt"},
-                    "How the rate goes on after warm-up; linear, cosine and wsd need steps or "
+                    "Course of the rate after warm-up; linear, cosine and wsd need steps or "
                     "minutes, inverse_sqrt falls as 1 / sqrt(update / warmup)."),
       option_i64("warmup", -1, -1, 1 << 30,
                  "Updates of linear warm-up; -1: warmup_ratio of steps."),
@@ -27,7 +27,7 @@ std::vector<OptionSpec> rate_options() {
                  "Update at which schedule wsd starts to fall; 0: a fifth "
                  "before the end."),
       option_f64("minutes", 0.0, 0.0, 1e9,
-                 "Budget: a run ends after so many minutes, and the schedule with it; 0: none."),
+                 "Budget in minutes, after which a run and its schedule end; 0: none."),
       option_f64("min_lr", 0.0, 0.0, 10.0, "Rate at the end of the schedule."),
   };
 }
@@ -36,29 +36,29 @@ std::vector<OptionSpec> shared_options() {
   return {
       option_f64("weight_decay", 0.01, 0.0, 10.0, "Decoupled weight decay."),
       option_choice("decay", "matrices", {"matrices", "all"},
-                    "What decays: matrices, or norms and biases too."),
+                    "Tensors that decay: matrices, or norms and biases too."),
       option_f64("clip", 1.0, 0.0, 1e12, "Largest global norm of the gradient; 0: no clipping."),
       option_i64("accumulate", 1, 1, 1 << 20,
                  "Batches whose gradients make one update in dllm_trainer_run."),
       option_i64("seed", 0, 0, INT64_MAX, "Seed of the noise."),
-      option_choice(
-          "nonfinite", "stop", {"stop", "skip"},
-          "A loss or gradient that is not finite: fail, or leave the update out and count it."),
+      option_choice("nonfinite", "stop", {"stop", "skip"},
+                    "What happens to a loss or gradient that is not finite. stop: an error; skip: "
+                    "the update is left out and counted."),
       option_f64("ema", 0.0, 0.0, 0.9999999,
-                 "Decay of the moving average of the weights; 0: none is kept."),
+                 "Decay of the moving average of the weights; 0: no average is kept."),
       option_list("groups", {},
                   "Tensors with a rate or decay of their own, 'PATTERN lr=0.001 weight_decay=0': "
                   "the first pattern that matches counts; * stands for any text."),
-      option_list("freeze", {}, "Tensors that stay as they are: names, * stands for any text."),
+      option_list("freeze", {}, "Names of tensors that are not trained; * stands for any text."),
       option_bool("remat", false,
                   "Recompute each layer in the backward pass: less memory, a third more time."),
       option_choice("activations", "f32", {"f32", "bf16"},
                     "What the layers keep of the forward pass for the backward pass; bf16: half of "
                     "the bytes, and gradients of rounded activations."),
       option_i64("memory", 0, 0, INT64_MAX,
-                 "Most bytes of a step, weights and moments included: as few values of a layer are "
-                 "recomputed as make it fit; 0: no bound, none are."),
-      option_i64("tokens", 0, 0, INT64_MAX, "Budget: a run ends after so many tokens; 0: none."),
+                 "Most bytes of a step, weights and moments included: the fewest values of a layer "
+                 "that make it fit are recomputed; 0: no bound, nothing is recomputed."),
+      option_i64("tokens", 0, 0, INT64_MAX, "Budget in tokens, after which a run ends; 0: none."),
       option_str("root", "", "Folder that a run saves checkpoints into; empty: none."),
       option_f64("save_every", 0, 0, 1 << 30,
                  "Steps between checkpoints of a run; below 1: that part of steps, rounded up; 0: "
@@ -67,10 +67,10 @@ std::vector<OptionSpec> shared_options() {
                   "A run stands still until a checkpoint is on disk; false: it is written in the "
                   "background, "
                   "except at the end. dllm train sets false."),
-      option_f64("sync_every", 0, 0, 1 << 30,
-                 "A run waits for its steps after so many of them, so that a callback can "
-                 "save or evaluate there; engines that run ahead report steps late; below 1: that "
-                 "part of steps; 0: never."),
+      option_f64(
+          "sync_every", 0, 0, 1 << 30,
+          "Steps after which a run waits for all of them, so that a callback can save or evaluate; "
+          "engines that run ahead report steps late. Below 1: that part of steps; 0: never."),
       option_i64("keep_last", 3, 0, 1 << 20, "Checkpoints to keep in root; 0: all."),
       option_choice("compat", "none", {"none", "dllm-jax", "dllm", "dmax", "nano", "open-dllm"},
                     "Reproduces the known quirks of a reference."),
@@ -82,8 +82,9 @@ std::vector<OptionSpec> trainer_rows() {
   const auto append = [&](std::vector<OptionSpec> more) {
     rows.insert(rows.end(), more.begin(), more.end());
   };
-  append({option_choice("optimizer", optimizers().front().name, optimizer_names(),
-                        "What makes an update of the gradients; each has options of its own.")});
+  append({option_choice(
+      "optimizer", optimizers().front().name, optimizer_names(),
+      "Optimizer, which makes an update of the gradients; each has its own options.")});
   append(optimizer_options());
   append(shared_options());
   return rows;
@@ -110,7 +111,8 @@ int64_t interval_steps(const char* name, double every, int64_t steps) {
   if (every >= 1) return static_cast<int64_t>(every);
   if (steps <= 0) {
     fail_with_hint("set steps, or write a number of steps", Code::invalid_argument,
-                   "{} {} is a part of a run whose number of steps is not known", name, every);
+                   "{} {} is a part of a run, and the number of steps of the run is not known",
+                   name, every);
   }
   return static_cast<int64_t>(std::ceil(static_cast<double>(steps) * every));
 }
@@ -158,12 +160,14 @@ LearningRate learning_rate_of(const Options& options) {
   const int64_t cooldown = options.i64("cooldown_start");
   made.cooldown_start = cooldown > 0 ? cooldown : made.total - made.total / 5;
   if (made.kind == "inverse_sqrt" && made.warmup < 1) {
-    fail_with_hint("set warmup = 1000, or warmup_ratio and steps", Code::invalid_argument,
-                   "schedule inverse_sqrt falls from the end of warm-up on, and there is none");
+    fail_with_hint(
+        "set warmup = 1000, or warmup_ratio and steps", Code::invalid_argument,
+        "schedule inverse_sqrt falls from the end of warm-up on, and the run has no warm-up");
   }
   if (falls_to_an_end && made.warmup >= made.total && made.total > 1) {
     fail_with_hint("set warmup below steps", Code::invalid_argument,
-                   "warmup {} leaves nothing of {} steps", made.warmup, made.total);
+                   "warmup {} leaves nothing of {} steps, expected a smaller number", made.warmup,
+                   made.total);
   }
   const std::string& compat = options.str("compat");
   made.starts_at_zero = compat == "dllm-jax" || compat == "dllm" || compat == "nano";

@@ -17,7 +17,7 @@ bool divides_each_micro_batch(const std::string& compat) {
 void check_name(const Optimizer& optimizer, const std::string& name) {
   const bool taken = name == "param" || name == "ema" || name == "sums";
   if (taken || name.empty() || name.find_first_of(".:") != std::string::npos)
-    fail(Code::internal, "optimizer {}: no array can be named '{}'", optimizer.name, name);
+    fail(Code::internal, "optimizer {}: an array cannot be named '{}'", optimizer.name, name);
 }
 
 // Returns the arrays of the optimizer: all parameters of one name, then those of the next name.
@@ -95,8 +95,7 @@ ProgramSpec program_spec(const model::Model& model, const noise::Objective& obje
   if (spec.remat && spec.round_kept) {
     fail_with_hint(
         "leave activations or remat out", Code::invalid_argument,
-        "with remat the layers keep nothing but their inputs, so activations = bf16 saves "
-        "nothing");
+        "with remat the layers keep only their inputs, so activations = bf16 saves nothing");
   }
   spec.halts = options.str("nonfinite") == "stop";
   spec.mean_of_means = divides_each_micro_batch(options.str("compat"));

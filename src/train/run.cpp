@@ -129,9 +129,10 @@ private:
     for (size_t process = 0; process < all.size(); ++process) {
       const StepRequest request = request_of(all[process]);
       if (request.step != made.step) { // one that found no checkpoint, or an older one
-        fail_with_hint("all processes go on from the same checkpoint: do they see the same folder?",
-                       Code::failed_precondition, "rank {} is at step {}, rank 0 at step {}",
-                       process, request.step, made.step);
+        fail_with_hint(
+            "all processes must continue from the same checkpoint: do they see the same folder?",
+            Code::failed_precondition, "rank {} is at step {}, rank 0 at step {}", process,
+            request.step, made.step);
       }
       made.ends |= request.ends;
       made.is_cancelled |= request.is_cancelled;
@@ -144,7 +145,7 @@ private:
     StepRequest request;
     if (word.size() != sizeof request) {
       fail_with_hint("do all processes see the same files?", Code::failed_precondition,
-                     "a rank makes another call than the others, which begin a step");
+                     "a rank makes another call, while the other ranks begin a step");
     }
     std::memcpy(&request, word.data(), sizeof request);
     return request;
@@ -346,7 +347,7 @@ double Trainer::eval(BatchSource& source, int64_t max_batches, Task* task) {
     means.push_back(one.mean());
     if (task != nullptr) task->set_progress(i + 1, max_batches);
   }
-  if (means.empty()) fail(Code::out_of_range, "the data holds not one batch to evaluate");
+  if (means.empty()) fail(Code::out_of_range, "the data holds no batch to evaluate");
   double spread = 0;
   for (const double mean : means) spread += (mean - total.mean()) * (mean - total.mean());
   const auto count = static_cast<double>(means.size());

@@ -134,7 +134,8 @@ std::vector<float> StepRunner::scalars() const {
   for (const double value : spec_.optimizer->step_scalars(options_, info))
     made.push_back(static_cast<float>(value));
   const size_t own = spec_.optimizer->scalars.size();
-  if (made.size() != own) fail(Code::internal, "{} scalars of {}", made.size(), own);
+  if (made.size() != own)
+    fail(Code::internal, "the optimizer made {} scalars, expected {}", made.size(), own);
   made.resize(own + kSharedScalarCount);
   made[own + kClip] = hyper.clip > 0 ? static_cast<float>(hyper.clip) : INFINITY;
   made[own + kEmaDecay] = static_cast<float>(options_.f64("ema"));

@@ -191,8 +191,8 @@ Optimizer adafactor() {
               option_f64("factor_clip", 1.0, 1e-6, 1e12,
                          "Adafactor's largest root mean square of a tensor's step, before lr."),
               option_i64("factor_from", 128, 1, 1 << 30,
-                         "Adafactor keeps rows and columns of matrices whose sides have at least "
-                         "so many numbers, all squares of others."),
+                         "Adafactor keeps sums of rows and columns for matrices whose sides have "
+                         "at least this many numbers, and all squares for others."),
               option_bool("factor_relative", true,
                           "Adafactor's lr is a share of the root mean square of each tensor."),
           },

@@ -57,7 +57,7 @@ Optimizer sgd() {
       .options =
           {
               option_f64("momentum", 0.0, 0.0, 0.999999,
-                         "SGD's share of the last step's direction; 0: none is kept."),
+                         "SGD's share of the last step's direction; 0: no direction is kept."),
               option_bool("nesterov", false, "SGD looks ahead along the momentum (Nesterov)."),
           },
       .scalars =
