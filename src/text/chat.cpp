@@ -21,15 +21,15 @@ const Schema& chat_schema() {
   static const Schema schema(
       "chat",
       {option_str("template", "", "text of the template to use; empty: the tokenizer's own"),
-       option_str("name", "", "which of the tokenizer's templates; empty: the one called default"),
+       option_str("name", "",
+                  "name of the tokenizer's template to use; empty: the one called default"),
        option_bool("add_generation_prompt", false,
                    "end where the assistant begins to speak, for decoding"),
        option_str("tools", "", "a JSON list of the functions the assistant may call"),
        option_str(
            "variables", "",
-           "a JSON object of further variables of the template: {\"enable_thinking\": "
-           "false}; {\"strftime_now\": \"26 Nov 2026\"} gives a template that writes the date "
-           "the same tokens every day")});
+           "a JSON object of further variables of the template: {\"enable_thinking\": false}; "
+           "{\"strftime_now\": \"26 Nov 2026\"} fixes the date that a template writes")});
   return schema;
 }
 

@@ -67,14 +67,15 @@ void put_row(std::span<const T> values, size_t row, size_t width, PadSide side,
 void check_lengths(const Example& row, size_t number, int64_t width) {
   const auto check = [&](size_t size, const char* what) {
     if (size == row.ids.size()) return;
-    fail(Code::invalid_argument, "row {} of the batch has {} ids but {} {}", number, row.ids.size(),
-         size, what);
+    fail(Code::invalid_argument, "row {} of the batch has {} ids but {} numbers in {}", number,
+         row.ids.size(), size, what);
   };
   check(row.keep.size(), "keep");
   if (!row.seen.empty()) check(row.seen.size(), "seen");
   if (static_cast<int64_t>(row.ids.size()) > width) {
     fail_with_hint("cut it, or make the batch wider", Code::invalid_argument,
-                   "row {} of the batch has {} ids, a row takes {}", number, row.ids.size(), width);
+                   "row {} of the batch has {} ids, a row takes at most {}", number, row.ids.size(),
+                   width);
   }
 }
 
@@ -117,13 +118,14 @@ EditStart EditStart::parse(std::string_view text) {
     if (whole && start.masks >= 0 && start.masks <= (int64_t{1} << 24)) return start;
   }
   fail_with_hint("write empty, masks or masks[length:64]", Code::invalid_argument,
-                 "{} is no start of an edit flow", text);
+                 "\"{}\" is not a start of an edit flow", text);
 }
 
 EditPair make_edit_pair(std::span<const int32_t> ids, int64_t prompt, int32_t bos, int32_t mask,
                         const EditStart& start) {
   if (prompt > static_cast<int64_t>(ids.size()))
-    fail(Code::invalid_argument, "a prompt of {} tokens in a row of {}", prompt, ids.size());
+    fail(Code::invalid_argument, "the prompt has {} tokens, but the row has {}", prompt,
+         ids.size());
   EditPair pair;
   if (prompt < 0 && (ids.empty() || ids.front() != bos)) pair.to.push_back(bos);
   pair.to.insert(pair.to.end(), ids.begin(), ids.end());

@@ -22,15 +22,18 @@ Schema make_dataset_schema(const ReaderTable& readers) {
     specs.insert(specs.end(), reader.options.begin(), reader.options.end());
   const OptionSpec common[] = {
       option_str("text_key", "text", "member of a JSONL row that holds a whole text"),
-      option_str("prompt_key", "prompt", "member of a JSONL row that is given and not learned"),
-      option_str("response_key", "response", "member of a JSONL row that follows the prompt"),
+      option_str("prompt_key", "prompt",
+                 "member of a JSONL row with the prompt, which is given and not learned"),
+      option_str("response_key", "response",
+                 "member of a JSONL row with the response, which follows the prompt"),
       option_bool("append_eos", true,
                   "end every text with the tokenizer's eos token, if it has one"),
       option_bool("prepend_bos", false, "begin every text with the tokenizer's bos token"),
-      option_bool("parse_special", false, "special tokens written in the text count as such"),
-      option_choice(
-          "bad_rows", "fail", {"fail", "skip"},
-          "a JSONL row that cannot be read; skip: leave it out, and log how many and the first"),
+      option_bool("parse_special", false,
+                  "special tokens that are written in the text become special tokens"),
+      option_choice("bad_rows", "fail", {"fail", "skip"},
+                    "what happens to a JSONL row that cannot be read; skip: leave it out, and log "
+                    "the number of such rows and the first one"),
       option_str(
           "token_file", "",
           "write the ids to this file while they are read, and batches from it: for data larger "
@@ -101,7 +104,7 @@ std::shared_ptr<Dataset> Dataset::open(const std::string& path,
   }
   if (data->is_text_) {
     fail_with_hint("give the dataset a tokenizer", Code::failed_precondition,
-                   "token_file holds ids, the dataset is of texts");
+                   "token_file holds token ids, but the dataset holds texts");
   }
   if (file_exists(token_file)) {
     fail_with_hint("open it as the data, or remove it", Code::already_exists, "{} is there already",
@@ -167,13 +170,13 @@ void Dataset::check_vocabulary(const std::string& path, const TokenFileInfo& inf
   if (tokenizer_ == nullptr) return;
   constexpr const char* kHint = "use the tokenizer the file was made with";
   if (tokenizer_->size() != info.vocabulary_size) {
-    fail_with_hint(kHint, Code::invalid_argument, "{} was made with {} tokens, {} has {}", path,
+    fail_with_hint(kHint, Code::invalid_argument,
+                   "{} was made with a vocabulary of {} tokens, {} has {}", path,
                    info.vocabulary_size, tokenizer_->name(), tokenizer_->size());
   }
   if (info.vocabulary_hash != 0 && info.vocabulary_hash != vocabulary_hash(*tokenizer_)) {
-    fail_with_hint(kHint, Code::invalid_argument,
-                   "{} was made with {} other tokens than those of {}", path, info.vocabulary_size,
-                   tokenizer_->name());
+    fail_with_hint(kHint, Code::invalid_argument, "{} was made with {} tokens that {} has not",
+                   path, info.vocabulary_size, tokenizer_->name());
   }
 }
 
@@ -202,7 +205,7 @@ void Dataset::add(std::string_view json) {
   }
   if (records.empty()) {
     fail_with_hint(R"(pass {"text": "..."}, or an array with one such object or more)",
-                   Code::invalid_argument, "{}: the array holds no document", where);
+                   Code::invalid_argument, "{}: the array is empty, expected a document", where);
   }
   const std::lock_guard lock(rows_mutex_);
   for (Record& record : records) add(std::move(record));
@@ -242,8 +245,8 @@ void ChatCounts::warn() const {
   const bool spoke = roles_.count("assistant") != 0;
   log(LogLevel::warn, "{} of {} conversations have nothing to learn: {} (roles there: {})", silent_,
       rows_,
-      spoke ? "the template writes no answer of the assistant"
-            : "what the role assistant says is learned",
+      spoke ? "the template does not write the answers of the assistant"
+            : "only messages of the role assistant are learned",
       roles);
 }
 
@@ -271,7 +274,7 @@ void Dataset::check_ids(const Record& record) const {
   if (record.kind != Record::Kind::ids) return;
   if (is_text_) {
     fail_with_hint("give the dataset a tokenizer", Code::failed_precondition,
-                   "a dataset of texts takes no ids");
+                   "a dataset of texts cannot take ids");
   }
   for (int32_t id : record.ids) {
     if (id >= info_.vocabulary_size) {
@@ -291,7 +294,8 @@ void Dataset::add(Record&& record, const Task* task) {
 
 void Dataset::add_tokens(Record&& record, const Task* task) {
   if (tokenizer_ == nullptr && record.kind != Record::Kind::ids) {
-    fail(Code::failed_precondition, "a token file opened without a tokenizer takes no text");
+    fail(Code::failed_precondition,
+         "a token file that was opened without a tokenizer cannot take text");
   }
   const EncodeOptions encode{.parse_special = parse_special_, .task = task};
   std::vector<int32_t> ids;

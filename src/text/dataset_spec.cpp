@@ -37,8 +37,8 @@ std::optional<SliceEnd> slice_end(std::string_view text, const std::string& part
   const double most = percent ? 100 : 1e15;
   if (!value || std::abs(*value) > most || (!percent && *value != std::floor(*value))) {
     fail_with_hint(
-        "ends of a slice are whole numbers or percents up to 100: [:1000], [90%:], [-50:]",
-        Code::invalid_argument, "{}: {} is no end of a slice", part, text);
+        "write ends of a slice as whole numbers or percents up to 100: [:1000], [90%:], [-50:]",
+        Code::invalid_argument, "{}: {} is not the end of a slice", part, text);
   }
   return SliceEnd{*value, percent};
 }
@@ -94,8 +94,8 @@ std::vector<SpecPart> parse_part(const std::string& text) {
   if (times) {
     if (*times <= 0 || *times > kMostTimes) {
       fail_with_hint("leave the part out, or repeat it less", Code::invalid_argument,
-                     "{}: its rows come {} times, not above 0 and up to {}", text, *times,
-                     kMostTimes);
+                     "{}: its rows are repeated {} times, expected more than 0 and at most {}",
+                     text, *times, kMostTimes);
     }
     part.times = *times;
     path.resize(star);
@@ -161,7 +161,8 @@ public:
       });
       progress_.done = before + bytes_;
       if (round == 0 && index <= range.begin) {
-        fail(Code::not_found, "{}: no rows from {} on, it has {}", part_.text, range.begin, index);
+        fail(Code::not_found, "{}: there are no rows from {} on, it has {}", part_.text,
+             range.begin, index);
       }
       if (round == 0) read = std::move(files);
     }
@@ -217,7 +218,7 @@ RowRange rows_of_slice(const SpecPart& part, int64_t count) {
   };
   const RowRange range{place(part.begin, 0), place(part.end, count)};
   if (range.begin >= range.end)
-    fail(Code::not_found, "{}: no rows from {} to {}", part.text, range.begin, range.end);
+    fail(Code::not_found, "{}: there are no rows from {} to {}", part.text, range.begin, range.end);
   return range;
 }
 

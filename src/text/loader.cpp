@@ -18,26 +18,27 @@ const Schema& loader_schema() {
   static const Schema schema(
       "loader",
       {option_i64("batch", 8, 1, 1 << 20,
-                  "rows of a batch: a mesh shares them out, with option ranks each has so many"),
+                  "rows of a batch: a mesh divides them among its ranks; with option ranks each "
+                  "rank has this number"),
        option_i64("length", 256, 1, 1 << 24, "tokens of a row"),
        option_i64("seed", 0, 0, static_cast<int64_t>(kMany), "chooses the order of the rows"),
-       option_choice("split", "all", {"all", "train", "held_out"}, "which rows are used"),
+       option_choice("split", "all", {"all", "train", "held_out"}, "rows to use"),
        option_f64("split_fraction", 0.05, 0, 1, "part of the rows that is held out of training"),
        option_bool("pack", true, "lay rows end to end; off: one row each, cut or padded"),
        option_bool("drop_tail", false,
                    "leave out the last row of a packed epoch when it is not full"),
-       option_bool("shuffle", true, "another order in every epoch"),
+       option_bool("shuffle", true, "use another order in every epoch"),
        option_choice("order", "keyed", {"keyed", "python"},
                      "how rows are shuffled; python: as random.Random(seed + epoch).shuffle, with "
                      "8 bytes a row"),
        option_i64("epochs", 1, 0, static_cast<int64_t>(kMany),
                   "times through the data; 0: without end"),
        option_choice("truncate", "right", {"right", "left", "drop"},
-                     "what a row that is too long loses when rows are not packed"),
+                     "end of a row that is cut off when it is too long and rows are not packed"),
        option_i64("pad_id", -1, -1, std::numeric_limits<int32_t>::max(),
                   "token that fills rows; -1: pad of the tokenizer, else its eos, else 0"),
        option_choice("pad_side", "right", {"right", "left"},
-                     "where rows that are not packed are filled up"),
+                     "end at which rows that are not packed are filled up"),
        option_bool(
            "see_padding", false,
            "tokens see the padding of rows that are not packed, as without an attention mask"),
@@ -46,16 +47,18 @@ const Schema& loader_schema() {
                   "0: off"),
        option_choice(
            "response_cut", "none", {"none", "responses", "columns"},
-           "what rows that are not packed lose (Dream): responses become as long as one of "
-           "the batch, or the last columns of the batch go"),
+           "cut of rows that are not packed (Dream). responses: each response becomes as long as "
+           "one of the batch; columns: the last columns of the batch are removed"),
        option_f64("response_cut_ratio", 0, 0, 1, "part of the batches that lose columns"),
-       option_bool("segments", true, "return segments, so that packed texts do not see each other"),
+       option_bool("segments", true,
+                   "return the array segments, so that packed texts do not see each other"),
        option_str("arrays", "",
                   "file of arrays that belong to rows which are not packed (safetensors, by "
                   "row_keys); empty: none"),
-       option_bool("row_keys", false,
-                   "return row_keys, by which a file of arrays finds rows that are not packed"),
-       option_i64("rank", 0, 0, 1 << 20, "which of the ranks this is"),
+       option_bool(
+           "row_keys", false,
+           "return the array row_keys, by which a file of arrays finds rows that are not packed"),
+       option_i64("rank", 0, 0, 1 << 20, "number of this rank"),
        option_i64("ranks", 1, 1, 1 << 20, "ranks that share every batch")});
   return schema;
 }
@@ -81,8 +84,8 @@ void warn_of_silence(const RowIndex& index, const RowIndexSettings& settings) {
   const int64_t silent = index.count_silent();
   if (silent == 0) return;
   log(LogLevel::warn,
-      "{} of {} {} have nothing to learn: their answers are cut away at {} tokens, or empty; try a "
-      "larger length{}",
+      "{} of {} {} have no tokens to learn: their answers are cut away at {} tokens, or empty; try "
+      "a larger length{}",
       silent, index.size(), settings.pack ? "packed sequences" : "rows", settings.length,
       settings.pack ? ", or pack = false" : ", or truncate = left");
 }
@@ -90,7 +93,7 @@ void warn_of_silence(const RowIndex& index, const RowIndexSettings& settings) {
 RowIndex make_index(const std::shared_ptr<const Dataset>& data, const Options& options) {
   if (data->is_text()) {
     fail_with_hint("open the dataset with a tokenizer", Code::failed_precondition,
-                   "a loader needs token rows, the dataset holds texts");
+                   "a loader needs token rows, but the dataset holds texts");
   }
   const std::string& split = options.str("split");
   const std::string& truncate = options.str("truncate");
@@ -112,7 +115,7 @@ RowIndex make_index(const std::shared_ptr<const Dataset>& data, const Options& o
                                             : "add data, change split_fraction, or use split all";
     fail_with_hint(
         hint, Code::failed_precondition,
-        "split {} has {} of {} rows with {} of {} tokens: that makes no row of length {}", split,
+        "split {} has {} of {} rows with {} of {} tokens, too few for a row of length {}", split,
         index.rows(), data->size(), index.tokens(), data->tokens(), settings.length);
   }
   warn_of_silence(index, settings);
@@ -148,7 +151,7 @@ Loader::Collation Loader::make_collation(const Dataset& data, const Options& opt
   made.cut_ratio = options.f64("response_cut_ratio");
   if (made.cut != Collation::Cut::columns && options.is_set("response_cut_ratio")) {
     fail_with_hint("set response_cut to columns", Code::invalid_argument,
-                   "response_cut_ratio is for response_cut columns, it is {}", cut);
+                   "response_cut_ratio needs response_cut columns, but response_cut is {}", cut);
   }
   return made;
 }
@@ -161,9 +164,10 @@ Loader::Loader(std::shared_ptr<const Dataset> data, const Options& options)
       segments_(options.boolean("segments")), row_keys_(options.boolean("row_keys")),
       pack_(options.boolean("pack")), python_order_(options.str("order") == "python"),
       collation_(make_collation(*data, options)) {
-  if (rank_ >= ranks_) fail(Code::invalid_argument, "rank {} of {} ranks", rank_, ranks_);
+  if (rank_ >= ranks_)
+    fail(Code::invalid_argument, "rank is {}, expected less than {}", rank_, ranks_);
   if (batch_ * length_ > kMostTokens) {
-    fail(Code::invalid_argument, "a batch of {} rows of {} tokens has more than {}", batch_,
+    fail(Code::invalid_argument, "a batch of {} rows of {} tokens has more than {} tokens", batch_,
          length_, kMostTokens);
   }
   if (const std::string& path = options.str("arrays"); !path.empty())
@@ -282,7 +286,8 @@ std::optional<Batch> Loader::try_next() {
 Batch Loader::next() {
   std::optional<Batch> batch = try_next();
   if (!batch) {
-    fail_with_hint("set epochs, or seek to 0", Code::out_of_range, "end of data after {} batches",
+    fail_with_hint("set epochs, or seek to 0", Code::out_of_range,
+                   "the data ended after {} batches",
                    (position_ + batch_ * ranks_ - 1) / (batch_ * ranks_));
   }
   return std::move(*batch);

@@ -44,11 +44,11 @@ std::string joined_parts(const Json& parts, size_t message) {
     }
     const auto type = part.is_object() ? part.find("type") : part.end();
     const bool named = part.is_object() && type != part.end() && type->is_string();
-    fail_with_hint("content is a text, or a list of {\"type\": \"text\", \"text\": \"...\"}",
-                   Code::invalid_argument, "messages[{}]: content[{}] is {}, not a text", message,
-                   i,
-                   named ? replace_invalid(type->get<std::string>().substr(0, 40))
-                         : std::string(part.type_name()));
+    fail_with_hint(
+        "write content as a text, or as a list of {\"type\": \"text\", \"text\": \"...\"}",
+        Code::invalid_argument, "messages[{}]: content[{}] is {}, not a text", message, i,
+        named ? replace_invalid(type->get<std::string>().substr(0, 40))
+              : std::string(part.type_name()));
   }
   return text;
 }

@@ -28,7 +28,7 @@ RowArrays::RowArrays(const std::string& path) : file_(open_content(path), path) 
   if (found == file_.tensors().end() || found->second.dtype != DType::i64 ||
       found->second.shape.rank() != 1) {
     fail_with_hint("write the keys of the rows as i64(rows)", Code::data_loss,
-                   "{} has no array {} of keys", path, kRowKeys);
+                   "{} has no array {}, which holds the keys of its rows", path, kRowKeys);
   }
   const int64_t rows = found->second.shape[0];
   for (const auto& [name, info] : file_.tensors()) {
@@ -38,7 +38,7 @@ RowArrays::RowArrays(const std::string& path) : file_(open_content(path), path) 
            name, info.type, info.shape.text(), rows);
     if (is_reserved(name)) {
       fail_with_hint("give the array another name", Code::invalid_argument,
-                     "{}: a batch has an array {} of its own", path, name);
+                     "{}: a batch already has its own array {}", path, name);
     }
     names_.push_back(name);
   }

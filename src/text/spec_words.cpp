@@ -73,7 +73,7 @@ std::vector<std::string> files_of_split(const std::string& folder, const std::st
     if (fits) files.push_back(file);
   }
   if (files.empty()) {
-    fail_with_hint("a split is a file or folder whose name begins with that of the split",
+    fail_with_hint("name a split by the beginning of the name of its file or folder",
                    Code::not_found, "{} has no split {}", folder, split);
   }
   return files;
@@ -119,8 +119,8 @@ std::vector<SplitFiles> split_files(const std::string& path, const SpecWords& wo
                                                : std::get<std::string>(part->second));
   }
   if (!is_directory(folder)) {
-    fail_with_hint("words in brackets choose of a folder; rows of a file are [A:B]",
-                   Code::not_found, "{} is no folder", folder);
+    fail_with_hint("use words in brackets with a folder only; rows of a file are [A:B]",
+                   Code::not_found, "{} is not a folder", folder);
   }
   std::vector<SplitFiles> made;
   for (const auto& [key, value] : words.values) {
@@ -128,7 +128,7 @@ std::vector<SplitFiles> split_files(const std::string& path, const SpecWords& wo
     const auto* rows = std::get_if<int64_t>(&value);
     if (rows == nullptr || *rows < 1) {
       fail_with_hint(kWordsHint, Code::invalid_argument,
-                     "{} rows of split {}, expected a number from 1 on",
+                     "the rows of a split are {} for {}, expected a number from 1 on",
                      rows != nullptr ? std::to_string(*rows) : std::get<std::string>(value), key);
     }
     made.push_back({files_of_split(folder, key), *rows});

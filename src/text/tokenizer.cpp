@@ -15,22 +15,25 @@ namespace dllm::text {
 const Schema& tokenizer_schema() {
   static const Schema schema(
       "tokenizer",
-      {option_str("bos", "", "text of the token that begins a text; empty: the one the file names"),
-       option_str("eos", "", "text of the token that ends a text; empty: the one the file names"),
-       option_str("pad", "", "text of the token that fills rows; empty: the one the file names"),
-       option_str("mask", "", "text of the mask token; empty: the one the file names"),
+      {option_str("bos", "",
+                  "text of the token that begins a text; empty: the token that the file names"),
+       option_str("eos", "",
+                  "text of the token that ends a text; empty: the token that the file names"),
+       option_str("pad", "",
+                  "text of the token that fills rows; empty: the token that the file names"),
+       option_str("mask", "", "text of the mask token; empty: the token that the file names"),
        option_list("add_tokens", {}, "special tokens to add when they are not there"),
        option_bool("add_special", false, "encode puts the file's special tokens around the text"),
        option_bool("add_start", false,
-                   "encode puts those before the text that the file puts there (bos), and none "
-                   "behind it: how a prompt begins"),
-       option_bool(
-           "parse_special", false,
-           "special tokens written in the text count as such; leave off for what users type"),
+                   "encode puts the file's special tokens before the text (bos), but none after "
+                   "it: the form of a prompt"),
+       option_bool("parse_special", false,
+                   "special tokens that are written in the text become special tokens; leave it "
+                   "off for text of users"),
        option_bool("skip_special", false, "decode leaves special tokens out"),
        option_str(
            "chat_template", "",
-           "text of the template that writes conversations; empty: the one the files have")});
+           "text of the template that writes conversations; empty: the template of the files")});
   return schema;
 }
 
@@ -81,7 +84,7 @@ void Tokenizer::add(AddedToken token) {
          replace_invalid(std::string_view(token.content).substr(0, 40)), token.id, size_);
   }
   if (vocabulary_->has(token.id) && vocabulary_->token(token.id) != token.content) {
-    fail(Code::data_loss, "{}: id {} stands for {} and for the added token {}", name_, token.id,
+    fail(Code::data_loss, "{}: id {} belongs to {} and to the added token {}", name_, token.id,
          replace_invalid(std::string_view(vocabulary_->token(token.id)).substr(0, 40)),
          replace_invalid(std::string_view(token.content).substr(0, 40)));
   }

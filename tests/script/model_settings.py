@@ -67,7 +67,7 @@ for name, hint in (("table.csv", "csv.DictReader"), ("array.json", "jq -c")):
 write("rows.jsonl", "".join(json.dumps({"prompt": "lamp river " * 20 + str(i), "response": "x"}) + "\n" for i in range(40)))
 done = run("train", "--data", "rows.jsonl", "--from", "made", "--out", "cut", "--pack", "false", "--length", "16", "--steps", "2",
            "--objective", "llada_sft", "--epochs", "0", "--batch", "4")
-ok("have nothing to learn: their answers are cut away at 16 tokens" in done.stderr, f"cut answers are reported: {done.stderr[-400:]!r}")
+ok("have no tokens to learn: their answers are cut away at 16 tokens" in done.stderr, f"cut answers are reported: {done.stderr[-400:]!r}")
 write("keys.jsonl", json.dumps({"instruction": "a", "output": "b"}) + "\n")
 done = program.run("train", "--data", "keys.jsonl", "--out", "no", "--steps", "1")
 for part in ("instruction, output", "--prompt-key"):

@@ -172,7 +172,7 @@ std::optional<int64_t> truncated(double value) {
 
 const Value& need_defined(const Value& value) {
   if (!value.is_undefined()) return value;
-  fail(Code::invalid_argument, "{} is undefined: a number is needed", value.undefined_name());
+  fail(Code::invalid_argument, "{} is undefined, expected a number", value.undefined_name());
 }
 
 // Returns nothing for a value at which Python raises an error that int() catches.
@@ -206,7 +206,7 @@ Value to_integer(Evaluator&, const Value& input, Arguments& arguments) {
   const Value* base_given = arguments.take(1, "base");
   const Value missing = given != nullptr ? *given : Value(int64_t{0});
   const int64_t base = base_given != nullptr ? need_integer(*base_given, "base") : 10;
-  if (base < 2 || base > 36) fail(Code::invalid_argument, "base {} is not 2 to 36", base);
+  if (base < 2 || base > 36) fail(Code::invalid_argument, "base {} is not from 2 to 36", base);
   if (need_defined(input).is_whole()) return Value(input.integer());
   if (!input.is_text())
     return input.is(Type::real) ? whole_part(input.real()).value_or(missing) : missing;
@@ -242,7 +242,7 @@ Value round_number(Evaluator&, const Value& input, Arguments& arguments) {
       method_given != nullptr ? need_text(*method_given, "method").bytes() : "common";
   const Value& number = need_number(input, "round");
   if (places < -300 || places > 300) {
-    fail(Code::invalid_argument, "precision {} is not -300 to 300", places);
+    fail(Code::invalid_argument, "precision {} is not from -300 to 300", places);
   }
   if (method == "common") {
     if (number.is_whole() && places >= 0) return Value(number.integer());
@@ -263,7 +263,8 @@ Value round_number(Evaluator&, const Value& input, Arguments& arguments) {
   }
   if (method == "ceil") return Value(std::ceil(scaled) / unit);
   if (method == "floor") return Value(std::floor(scaled) / unit);
-  fail(Code::invalid_argument, "round: method {} is not common, ceil or floor", method);
+  fail(Code::invalid_argument, "round: method {} is unknown, expected common, ceil or floor",
+       method);
 }
 
 constexpr Filter kNumberFilters[] = {

@@ -37,11 +37,11 @@ Value length(Evaluator& e, const Value& input, Arguments&) {
 
 Value first(Evaluator& e, const Value& input, Arguments&) {
   const Items items = e.items_of(input);
-  return items.empty() ? Value::undefined("the first item of nothing") : items.front();
+  return items.empty() ? Value::undefined("first needs a list with an item") : items.front();
 }
 Value last(Evaluator& e, const Value& input, Arguments&) {
   const Items items = e.items_of(input);
-  return items.empty() ? Value::undefined("the last item of nothing") : items.back();
+  return items.empty() ? Value::undefined("last needs a list with an item") : items.back();
 }
 Value to_list(Evaluator& e, const Value& input, Arguments&) {
   return Value::list(e.items_of(input));
@@ -95,7 +95,7 @@ template <int kSign> Value extreme(Evaluator& e, const Value& input, Arguments& 
   for (size_t i = 1; i < items.size(); ++i) {
     if (kSign * compare(e.budget, keys[i], keys[best]) > 0) best = i;
   }
-  return items.empty() ? Value::undefined("an extreme of nothing") : items[best];
+  return items.empty() ? Value::undefined("min and max need a list with an item") : items[best];
 }
 
 Value sum(Evaluator& e, const Value& input, Arguments& arguments) {

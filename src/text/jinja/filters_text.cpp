@@ -74,7 +74,7 @@ Value json(Evaluator& e, const Value& input, Arguments& arguments) {
 
 Value indent(Evaluator& e, const Value& input, Arguments& arguments) {
   if (input.is_undefined())
-    fail(Code::invalid_argument, "{} is undefined: a text is needed", input.undefined_name());
+    fail(Code::invalid_argument, "{} is undefined, expected a text", input.undefined_name());
   const Value* width = arguments.take(0, "width");
   const bool first = flag(arguments, 1, "first", false);
   const bool blank = flag(arguments, 2, "blank", false);
@@ -129,7 +129,7 @@ Value truncate(Evaluator& e, const Value& input, Arguments& arguments) {
   const Characters characters(e.budget, text);
   const auto rest = length - static_cast<int64_t>(Characters(e.budget, end).count());
   if (rest < 0)
-    fail(Code::invalid_argument, "truncate: length {} is below that of the end", length);
+    fail(Code::invalid_argument, "truncate: length {} is below the length of the end", length);
   if (static_cast<int64_t>(characters.count()) - slack <= length) return Value(text);
   MarkedText out = characters.slice(0, static_cast<size_t>(rest));
   const size_t space = out.bytes().rfind(' ');

@@ -194,7 +194,7 @@ MarkedText format_braces(Evaluator& e, const MarkedText& format, Arguments& argu
     const size_t index = name.empty() ? next++ : number ? std::stoul(name) : SIZE_MAX;
     const Value* value = arguments.take(index, name);
     if (value == nullptr) {
-      fail(Code::invalid_argument, "the format has no value for {{{}}}",
+      fail(Code::invalid_argument, "the format lacks a value for {{{}}}",
            replace_invalid(std::string_view(field).substr(0, 40)));
     }
     put(e, *value,

@@ -38,7 +38,7 @@ public:
     case Type::list:
     case Type::tuple: return list(value.items(), depth);
     case Type::map: return map(value.entries(), depth);
-    default: fail(Code::invalid_argument, "tojson: a {} is no JSON", value.type_name());
+    default: fail(Code::invalid_argument, "tojson: a {} cannot be JSON", value.type_name());
     }
   }
 
@@ -112,7 +112,7 @@ private:
   void name(const Value& key) {
     if (key.is_text()) return string(key.text());
     if (!key.is_number() && !key.is_none()) {
-      fail(Code::invalid_argument, "tojson: a {} is no name of a member", key.type_name());
+      fail(Code::invalid_argument, "tojson: a {} cannot be the name of a member", key.type_name());
     }
     put("\"");
     write(key, 0);
@@ -164,7 +164,7 @@ Style read_style(Budget& budget, Arguments& arguments) {
   }
   if (separators != nullptr && !separators->is_none()) {
     const bool pair = separators->is_sequence() && separators->items().size() == 2;
-    if (!pair) fail(Code::invalid_argument, "tojson: separators are two strings");
+    if (!pair) fail(Code::invalid_argument, "tojson: separators must be two strings");
     style.item = need_text(separators->items()[0], "a separator");
     style.key = need_text(separators->items()[1], "a separator");
   }
@@ -216,7 +216,7 @@ Value from_messages(const Json& messages) {
     const auto index = static_cast<int32_t>(items.size());
     const auto role = message.is_object() ? message.find("role") : message.end();
     if (!message.is_object() || role == message.end() || !role->is_string()) {
-      fail_with_hint("a message is {\"role\": \"user\", \"content\": \"...\"}",
+      fail_with_hint("write a message as {\"role\": \"user\", \"content\": \"...\"}",
                      Code::invalid_argument, "message {} has no role", index);
     }
     Entries entries;

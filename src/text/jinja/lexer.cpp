@@ -190,7 +190,7 @@ private:
       return at + 2;
     }
     if (std::string_view("+-*/%~()[]{}<>=.:|,;").find(c) == std::string_view::npos) {
-      error(at, fmt::format("the character {} means nothing here",
+      error(at, fmt::format("the character {} is not allowed here",
                             static_cast<unsigned char>(c) < 0x20 ? std::string("?")
                                                                  : std::string(1, c)));
     }
@@ -271,7 +271,7 @@ private:
                        digits.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos;
     const auto code = whole ? static_cast<char32_t>(std::strtoul(digits.c_str(), nullptr, 16)) : 0;
     if (!whole || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) {
-      error(at, fmt::format("\\{}{} is no character", c, replace_invalid(digits)));
+      error(at, fmt::format("\\{}{} is not a character", c, replace_invalid(digits)));
     }
     append_utf8(value, code);
     return at + 1 + static_cast<size_t>(width);

@@ -165,8 +165,8 @@ Value partition(Evaluator&, const Value& self, Arguments& arguments) {
 }
 
 Value replace_all(Evaluator& e, const Value& self, Arguments& arguments) {
-  const MarkedText& from = need_text(need(arguments, 0, "old"), "what to replace");
-  const MarkedText& to = need_text(need(arguments, 1, "new"), "what to put there");
+  const MarkedText& from = need_text(need(arguments, 0, "old"), "the text to replace");
+  const MarkedText& to = need_text(need(arguments, 1, "new"), "the replacement");
   return Value(replace(e, self.text(), from, to, limit(arguments, 2, "count")));
 }
 
@@ -175,14 +175,14 @@ template <bool kStart> Value has_end(Evaluator&, const Value& self, Arguments& a
   const Value& wanted = need(arguments, 0, "prefix");
   const Items one = {wanted};
   for (const Value& item : wanted.is(Type::tuple) ? wanted.items() : one) {
-    const std::string& text = need_text(item, "what a string starts or ends with").bytes();
+    const std::string& text = need_text(item, "the start or end of a string").bytes();
     if (kStart ? self.bytes().starts_with(text) : self.bytes().ends_with(text)) return Value(true);
   }
   return Value(false);
 }
 
 template <bool kStart> Value remove_end(Evaluator&, const Value& self, Arguments& arguments) {
-  const std::string& text = need_text(need(arguments, 0, "prefix"), "what is removed").bytes();
+  const std::string& text = need_text(need(arguments, 0, "prefix"), "the text to remove").bytes();
   const MarkedText& own = self.text();
   if (kStart && own.bytes().starts_with(text)) return Value(own.slice(text.size(), own.size()));
   if (!kStart && own.bytes().ends_with(text)) return Value(own.slice(0, own.size() - text.size()));
@@ -191,7 +191,7 @@ template <bool kStart> Value remove_end(Evaluator&, const Value& self, Arguments
 
 // Returns the index of the first character of `sub`, or -1 when the text lacks it.
 template <bool kLast> Value find(Evaluator& e, const Value& self, Arguments& arguments) {
-  const std::string& text = need_text(need(arguments, 0, "sub"), "what is looked for").bytes();
+  const std::string& text = need_text(need(arguments, 0, "sub"), "the text to find").bytes();
   const size_t at = kLast ? self.bytes().rfind(text) : self.bytes().find(text);
   if (at == std::string::npos) return Value(int64_t{-1});
   const MarkedText before = self.text().slice(0, at);
@@ -199,7 +199,7 @@ template <bool kLast> Value find(Evaluator& e, const Value& self, Arguments& arg
 }
 
 Value count(Evaluator& e, const Value& self, Arguments& arguments) {
-  const std::string& text = need_text(need(arguments, 0, "sub"), "what is counted").bytes();
+  const std::string& text = need_text(need(arguments, 0, "sub"), "the text to count").bytes();
   if (text.empty())
     return Value(static_cast<int64_t>(Characters(e.budget, self.text()).count()) + 1);
   return Value(static_cast<int64_t>(split_at(self.bytes(), text, -1).size()) - 1);

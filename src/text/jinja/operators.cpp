@@ -14,7 +14,7 @@ namespace {
     return value.is_undefined() ? value.undefined_name() + " (undefined)"
                                 : std::string(value.type_name());
   };
-  fail(Code::invalid_argument, "{} {} {} has no meaning", name(left), sign, name(right));
+  fail(Code::invalid_argument, "{} {} {} is not defined", name(left), sign, name(right));
 }
 
 Value checked(bool overflow, int64_t result) {
@@ -147,7 +147,7 @@ Value apply_binary(Evaluator& evaluator, const std::string& sign, const Value& l
 Value apply_unary(const std::string& sign, const Value& value) {
   if (sign == "not") return Value(!value.truth());
   if (value.is(Type::real)) return Value(sign == "-" ? -value.real() : value.real());
-  const int64_t number = need_integer(value, "what stands behind " + sign);
+  const int64_t number = need_integer(value, "the operand of " + sign);
   if (sign == "-" && number == INT64_MIN) return checked(true, 0);
   return Value(sign == "-" ? -number : number);
 }
@@ -155,7 +155,7 @@ Value apply_unary(const std::string& sign, const Value& value) {
 bool contains(Evaluator& evaluator, const Value& item, const Value& in) {
   if (in.is_text()) {
     evaluator.budget.step(in.text().size() / 16);
-    return in.bytes().find(need_text(item, "what is looked for in a string").bytes()) !=
+    return in.bytes().find(need_text(item, "the text to find in a string").bytes()) !=
            std::string::npos;
   }
   if (in.is(Type::map)) {
@@ -235,7 +235,7 @@ constexpr Comparison kComparisons[] = {
     {{"divisibleby", "divisibleby", "divisibleby"},
      [](Evaluator&, const Value& a, const Value& b) {
        const int64_t by = whole(b);
-       if (by == 0) fail(Code::invalid_argument, "divisibleby 0 has no meaning");
+       if (by == 0) fail(Code::invalid_argument, "divisibleby 0 is not defined");
        return by == -1 || whole(a) % by == 0;
      }},
 };

@@ -297,7 +297,8 @@ void Parser::parse_arguments(Expression& call) {
       call.depth = std::max(call.depth, value->depth + 1);
       call.named.emplace_back(std::move(name), std::move(value));
     } else {
-      if (!call.named.empty()) error("an argument without a name stands behind one with a name");
+      if (!call.named.empty())
+        error("an argument without a name comes after an argument with a name");
       hold(call, parse_expression());
     }
   }

@@ -11,7 +11,7 @@ Parser::Parser(std::string_view source) : source_(source), tokens_(tokenize(sour
 
 Body Parser::run() {
   Body body = body_until({});
-  if (peek().kind != TokenKind::end) error("nothing is open that this could end");
+  if (peek().kind != TokenKind::end) error("no block is open that this could end");
   return body;
 }
 

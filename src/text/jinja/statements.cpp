@@ -147,7 +147,8 @@ void Evaluator::run_set(const Statement& node, Scope& scope) {
   if (node.attribute.empty()) return unpack(*this, node.targets, std::move(value), scope);
   const Value* target = scope.find(node.text);
   if (target == nullptr || !target->is(Type::space)) {
-    fail(Code::invalid_argument, "{} is no namespace, only those can be changed", node.text);
+    fail(Code::invalid_argument, "{} is not a namespace, and only namespaces can be changed",
+         node.text);
   }
   Value space = *target;
   space.set(node.attribute, std::move(value));

@@ -106,7 +106,7 @@ Value Value::space(Entries entries) {
   made.type_ = Type::space;
   made.data_ = std::make_shared<Space>();
   for (auto& [name, value] : entries) {
-    if (!name.is_text()) fail(Code::invalid_argument, "the names of a namespace are strings");
+    if (!name.is_text()) fail(Code::invalid_argument, "the names of a namespace must be strings");
     made.set(name.bytes(), std::move(value));
   }
   return made;
@@ -272,7 +272,8 @@ int compare(Budget& budget, const Value& a, const Value& b) {
     }
     return a.items().size() < b.items().size() ? -1 : a.items().size() > b.items().size() ? 1 : 0;
   }
-  fail(Code::invalid_argument, "{} and {} have no order", a.type_name(), b.type_name());
+  fail(Code::invalid_argument, "{} and {} cannot be compared by order", a.type_name(),
+       b.type_name());
 }
 
 } // namespace dllm::text::jinja

@@ -46,7 +46,7 @@ void decompress(int64_t codec, std::string_view from, char* to, size_t size,
   if (codec == kZstd) done = decompress_zstd(from, to, size, task);
   if (done) return;
   fail_with_hint(kCopyHint, Code::data_loss,
-                 "{}: a page whose {} data are damaged, or are not {} bytes", where,
+                 "{}: the {} data of a page are damaged, or do not have {} bytes", where,
                  codec_name(codec), size);
 }
 

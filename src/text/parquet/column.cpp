@@ -134,8 +134,9 @@ bool ColumnReader::more() {
   repetition_ = leaf_.max_repetition == 0 ? 0 : static_cast<int>(repetitions_.next(where_));
   definition_ = leaf_.max_definition == 0 ? 0 : static_cast<int>(definitions_.next(where_));
   if (repetition_ > leaf_.max_repetition || definition_ > leaf_.max_definition) {
-    fail_with_hint(kCopyHint, Code::data_loss, "{}: levels {} and {} above {} and {}", where_,
-                   repetition_, definition_, leaf_.max_repetition, leaf_.max_definition);
+    fail_with_hint(kCopyHint, Code::data_loss,
+                   "{}: levels are {} and {}, expected at most {} and {}", where_, repetition_,
+                   definition_, leaf_.max_repetition, leaf_.max_definition);
   }
   loaded_ = true;
   return true;
@@ -183,19 +184,20 @@ PageHeader ColumnReader::read_header() {
     }
   }
   if (header.type < 0 || header.size < 0 || header.stored < 0 || header.stored > end_ - at_) {
-    fail_with_hint(kCopyHint, Code::data_loss, "{}: a page of {} bytes at byte {}, {} are left",
-                   where_, header.stored, at_, end_ - at_);
+    fail_with_hint(kCopyHint, Code::data_loss,
+                   "{}: a page has {} bytes at byte {}, where {} are left", where_, header.stored,
+                   at_, end_ - at_);
   }
   if (header.size > kMaxPage || header.stored > kMaxPage || header.values > kMaxPageValues) {
     fail_with_hint("write the file with smaller pages (data_page_size, write_batch_size)",
                    Code::resource_exhausted,
-                   "{}: a page of {} bytes and {} values, more than {} or {}", where_,
+                   "{}: a page has {} bytes and {} values, expected at most {} and {}", where_,
                    std::max(header.size, header.stored), header.values, kMaxPage, kMaxPageValues);
   }
   const bool has_values = header.type == kDataPage || header.type == kDataPageV2;
   if (has_values && header.values > left_) {
-    fail_with_hint(kCopyHint, Code::data_loss, "{}: a page of {} values, {} are left", where_,
-                   header.values, left_);
+    fail_with_hint(kCopyHint, Code::data_loss, "{}: a page has {} values, where {} are left",
+                   where_, header.values, left_);
   }
   return header;
 }
@@ -228,7 +230,7 @@ std::string_view ColumnReader::unpack(std::string_view body, int64_t size, Block
   const auto wanted = static_cast<size_t>(size);
   if (chunk_.codec == kUncompressed || (body.empty() && wanted == 0)) {
     if (body.size() != wanted) {
-      fail_with_hint(kCopyHint, Code::data_loss, "{}: a page of {} bytes should have {}", where_,
+      fail_with_hint(kCopyHint, Code::data_loss, "{}: a page has {} bytes, expected {}", where_,
                      body.size(), wanted);
     }
     if (&to == &page_) return body; // it stays until the next page
@@ -243,8 +245,9 @@ std::string_view ColumnReader::unpack(std::string_view body, int64_t size, Block
 
 void ColumnReader::begin_dictionary(const PageHeader& header, std::string_view body) {
   if (header.encoding != kPlain && header.encoding != kPlainDictionary) {
-    fail_with_hint("write the file again", Code::unimplemented, "{}: a dictionary in encoding {}",
-                   where_, header.encoding);
+    fail_with_hint("write the file again", Code::unimplemented,
+                   "{}: a dictionary is in encoding {}, which is not read", where_,
+                   header.encoding);
   }
   dictionary_.reset();
   dictionary_ =
@@ -254,8 +257,8 @@ void ColumnReader::begin_dictionary(const PageHeader& header, std::string_view b
 HybridReader ColumnReader::take_levels(std::string_view& bytes, int most, int64_t encoding) {
   if (most == 0) return {};
   if (encoding != kRle) {
-    fail_with_hint("write the file again", Code::unimplemented, "{}: levels in encoding {}", where_,
-                   encoding);
+    fail_with_hint("write the file again", Code::unimplemented,
+                   "{}: levels are in encoding {}, which is not read", where_, encoding);
   }
   uint32_t size = 0;
   if (bytes.size() >= sizeof size) std::memcpy(&size, bytes.data(), sizeof size);

@@ -29,7 +29,7 @@ uint64_t take_varint(std::string_view& bytes, const std::string& where) {
     value |= static_cast<uint64_t>(next & 0x7F) << shift;
     if (next < 0x80) return value;
   }
-  bad(where, "a number of more than 64 bits");
+  bad(where, "a number has more than 64 bits");
 }
 
 uint32_t read_u32(const char* from) {
@@ -102,10 +102,10 @@ std::vector<int32_t> take_lengths(std::string_view& bytes, int64_t count, const 
   if (block == 0 || block > (1 << 20) || minis == 0 || minis > block || block % minis != 0)
     bad(where, "its blocks have no size");
   const uint64_t per_mini = block / minis;
-  if (per_mini % 8 != 0) bad(where, "its blocks are no multiple of 8");
+  if (per_mini % 8 != 0) bad(where, "the size of its blocks is not a multiple of 8");
   std::vector<int32_t> lengths;
   const auto add = [&] {
-    if (value > INT32_MAX) bad(where, "a length is no length");
+    if (value > INT32_MAX) bad(where, "a length is negative or too large");
     lengths.push_back(static_cast<int32_t>(value));
   };
   if (total > 0) add();
@@ -117,7 +117,7 @@ std::vector<int32_t> take_lengths(std::string_view& bytes, int64_t count, const 
     bytes.remove_prefix(minis);
     for (uint64_t mini = 0; mini < minis && lengths.size() < total; ++mini) {
       const auto width = static_cast<uint8_t>(widths[mini]);
-      if (width > 32) bad(where, "a length of more than 32 bits");
+      if (width > 32) bad(where, "a length has more than 32 bits");
       const uint64_t size = per_mini * width / 8;
       if (size > bytes.size()) bad(where, "its numbers end early");
       const char* packed = bytes.data();
@@ -151,7 +151,7 @@ TextValues::TextValues(int64_t encoding, std::string_view bytes, const Dictionar
     dictionary_ = dictionary;
     if (bytes.empty()) return; // nulls alone
     const uint8_t width = take_byte(bytes, where);
-    if (width > 32) bad(where, "an index of more than 32 bits");
+    if (width > 32) bad(where, "an index has more than 32 bits");
     indices_ = HybridReader(bytes, width);
     return;
   }
@@ -164,7 +164,7 @@ TextValues::TextValues(int64_t encoding, std::string_view bytes, const Dictionar
     return;
   default:
     fail_with_hint("write the file with the encoding PLAIN or a dictionary", Code::unimplemented,
-                   "{}: a page in encoding {}; 0, 2, 6, 7 and 8 are read", where, encoding);
+                   "{}: a page is in encoding {}, expected 0, 2, 6, 7 or 8", where, encoding);
   }
 }
 
@@ -182,7 +182,7 @@ std::string_view TextValues::next(const std::string& where) {
   }
   if (encoding_ == kRleDictionary) {
     const uint32_t index = indices_.next(where);
-    if (index >= dictionary_->begins.size()) bad(where, "an index outside of its dictionary");
+    if (index >= dictionary_->begins.size()) bad(where, "an index is outside of its dictionary");
     const size_t begin = dictionary_->begins[index];
     return dictionary_->bytes.substr(begin + 4, read_u32(dictionary_->bytes.data() + begin));
   }

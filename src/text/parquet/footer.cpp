@@ -51,7 +51,7 @@ public:
   void read() {
     const Element root = next();
     for (int64_t i = 0; i < root.children; ++i) add(Leaf{}, 0);
-    if (entries_ != 0) bad("entries that no group holds");
+    if (entries_ != 0) bad("it has it has entries that no group holds");
   }
 
 private:
@@ -63,7 +63,7 @@ private:
     return read_element(in_);
   }
   void add(Leaf place, int depth) {
-    if (depth > kMaxGroups) bad("groups nested too deep");
+    if (depth > kMaxGroups) bad("its groups are nested too deep");
     Element element = next();
     if (depth == 0) place.top = element.name;
     place.group = place.path;
@@ -141,9 +141,8 @@ Chunk checked(const RawChunk& raw, const std::string& where, const Leaf& column,
   const int64_t begin = raw.dictionary > 0 ? std::min(raw.dictionary, raw.data) : raw.data;
   if (begin < static_cast<int64_t>(kMagic.size()) || raw.size > data_end - begin) {
     fail_with_hint(kCopyHint, Code::data_loss,
-                   "{} is said to have {} bytes from byte {} on, data "
-                   "end at byte {}",
-                   at, raw.size, begin, data_end);
+                   "{} should have {} bytes from byte {} on, but the data end at byte {}", at,
+                   raw.size, begin, data_end);
   }
   return {begin, raw.size, raw.values, raw.codec};
 }
@@ -166,8 +165,8 @@ Footer::Footer(const InputFile& file, const Task* task) : where_(file.path()), t
   std::memcpy(&length, tail, sizeof length); // little-endian
   data_end_ = size - kTail - static_cast<int64_t>(length);
   if (data_end_ < magic_size) {
-    fail_with_hint(kCopyHint, Code::data_loss, "{}: a footer of {} bytes in a file of {}", where_,
-                   length, size);
+    fail_with_hint(kCopyHint, Code::data_loss, "{}: the footer has {} bytes, but the file has {}",
+                   where_, length, size);
   }
   if (length > kMaxFooter) {
     fail_with_hint("write it in fewer and larger row groups, or with fewer columns",
@@ -190,7 +189,8 @@ void Footer::read_schema(size_t at) {
   const int64_t entries = in.list({2, kListType}).count;
   if (entries > kMaxColumns) {
     fail_with_hint("write it with fewer columns", Code::resource_exhausted,
-                   "{} has {} columns and groups, more than {}", where_, entries, kMaxColumns);
+                   "{} has {} columns and groups, expected at most {}", where_, entries,
+                   kMaxColumns);
   }
   leaves_.clear();
   if (entries > 0) Tree(in, entries, where_, leaves_).read();

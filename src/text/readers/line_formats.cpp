@@ -86,7 +86,7 @@ Reader text_reader() {
   return {.name = "text",
           .recognizes = [](const FileHead&) { return true; },
           .options = {option_choice("rows", "file", {"file", "paragraph", "line"},
-                                    "what becomes a row of a text file")},
+                                    "part of a text file that becomes a row")},
           .read = read_text_file};
 }
 

@@ -196,7 +196,7 @@ private:
     const bool on = readers_[0].more() && readers_[0].repetition() != 0;
     for (size_t i = 1; i < readers_.size(); ++i) {
       if ((readers_[i].more() && readers_[i].repetition() != 0) != on)
-        damaged(i, "its lists have other lengths than those of the other columns");
+        damaged(i, "its lists have other lengths than the lists of the other columns");
     }
     return on;
   }
@@ -209,7 +209,7 @@ private:
       const int definition = readers_[i].definition();
       const bool there = definition >= leaf.item_definition;
       if (i > 0 && there != is_there)
-        damaged(i, "its lists have other lengths than those of the other columns");
+        damaged(i, "its lists have other lengths than the lists of the other columns");
       if (!there && definition < leaf.item_definition - 1)
         fault(Code::data_loss, fmt::format("\"{}\" is missing", kMessages));
       if (i == 0 && there) json += first ? "{" : ", {";
@@ -237,8 +237,7 @@ void read_parquet(const ReadJob& job, const RecordSink& sink) {
   const std::string& path = job.file->path();
   if (is_gzip(*job.file)) {
     fail_with_hint("decompress it with gunzip", Code::invalid_argument,
-                   "{} is compressed, but the columns of a Parquet file are read where they lie",
-                   path);
+                   "{} is compressed, but the columns of a Parquet file are read in place", path);
   }
   const Footer footer(*job.file, job.task);
   const Columns columns = choose_columns(footer.leaves(), path, record_keys(job.options));

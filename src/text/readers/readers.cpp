@@ -73,11 +73,10 @@ void refuse_tables(const FileHead& file) {
         Code::invalid_argument, "{} is an array in JSON, not one object a line", file.name);
   }
   if (file.name.ends_with(".json") && without_space(head).starts_with("{")) {
-    fail_with_hint(
-        fmt::format(
-            "where it has one object a line: --dataset.format jsonl; else jq -c . {} > {}.jsonl{}",
-            name, stem, kSame),
-        Code::invalid_argument, "{} is JSON, not text", file.name);
+    fail_with_hint(fmt::format("if it has one object per line, give --dataset.format jsonl; else "
+                               "run jq -c . {} > {}.jsonl{}",
+                               name, stem, kSame),
+                   Code::invalid_argument, "{} is JSON, not text", file.name);
   }
   const bool tabs = file.name.ends_with(".tsv");
   if (!tabs && !file.name.ends_with(".csv")) return;
@@ -107,7 +106,7 @@ const Reader& ReaderTable::detect(const std::shared_ptr<const InputFile>& file,
     return reader;
   }
   fail_with_hint(fmt::format("choose one with the option format: {}", fmt::join(names(), ", ")),
-                 Code::invalid_argument, "{} is of no format that is known", path);
+                 Code::invalid_argument, "the format of {} is unknown", path);
 }
 
 OptionSpec format_option(const ReaderTable& readers) {
@@ -115,7 +114,7 @@ OptionSpec format_option(const ReaderTable& readers) {
   std::reverse(choices.begin(), choices.end()); // the commonest first
   choices.insert(choices.begin(), "detect");
   return option_choice("format", "detect", std::move(choices),
-                       "what the files are; detect: by name, index file and first bytes");
+                       "format of the files; detect: by name, index file and first bytes");
 }
 
 void give_text(std::string_view text, const RecordSink& sink) {
@@ -134,7 +133,7 @@ constexpr int64_t kRecordsUnchecked = 64; // between two checks of the task
 void give_tokens(const std::shared_ptr<const InputFile>& file, const Reader& reader,
                  const ReadSettings& settings, const RecordSink& sink) {
   if (!settings.check_tokens) {
-    fail_with_hint("open it alone, or move it out of the folder", Code::invalid_argument,
+    fail_with_hint("open only this file, or move it out of the folder", Code::invalid_argument,
                    "{} is of format {}, whose rows cannot be added to others", file->path(),
                    reader.name);
   }
@@ -154,7 +153,7 @@ void give_tokens(const std::shared_ptr<const InputFile>& file, const Reader& rea
 
 void list_files(const std::string& path, int depth, std::vector<std::string>& out) {
   if (depth > kMaxFolders)
-    fail(Code::invalid_argument, "{} lies deeper than {} folders", path, kMaxFolders);
+    fail(Code::invalid_argument, "{} is deeper than {} folders", path, kMaxFolders);
   for (const std::string& name : list_directory(path)) {
     const std::string inner = join_path(path, name);
     std::error_code ignored;

@@ -215,7 +215,8 @@ private:
     if (!first && stream_.avail_in == 0) return false;
     if (!first && (at() > end || *stream_.next_in != 0x1F)) {
       fail_with_hint(kGzipHint, Code::data_loss,
-                     "{}: what follows the gzip data at byte {} is no gzip data", path(), end);
+                     "{}: the bytes after the gzip data, from byte {} on, are not gzip data",
+                     path(), end);
     }
     member_at_ = at();
     in_member_ = inflateReset(&stream_) == Z_OK;

@@ -161,7 +161,7 @@ void check_new_token_file(const std::string& path, bool overwrite) {
   }
   if (is_link(path) || !is_token_file(path)) {
     fail_with_hint("choose another path, or move it away", Code::already_exists,
-                   "{} is not replaced: it is no token file", path);
+                   "{} is not replaced: it is not a token file", path);
   }
 }
 
@@ -208,11 +208,10 @@ TokenRows open_token_file(std::shared_ptr<const InputFile> file, TokenFileInfo& 
   const std::string& path = file->path();
   if (is_gzip(*file)) {
     fail_with_hint("decompress it with gunzip", Code::invalid_argument,
-                   "{} is compressed, but the tokens of a token file are read where they lie",
-                   path);
+                   "{} is compressed, but the tokens of a token file are read in place", path);
   }
   if (file->size() < static_cast<int64_t>(sizeof(Header))) {
-    fail(Code::data_loss, "{}: {} bytes are less than a header of {}", path, file->size(),
+    fail(Code::data_loss, "{} has {} bytes, less than a header of {}", path, file->size(),
          sizeof(Header));
   }
   Header h;
@@ -221,16 +220,17 @@ TokenRows open_token_file(std::shared_ptr<const InputFile> file, TokenFileInfo& 
     fail(Code::data_loss, "{} is not a token file", path);
   if (h.version != kVersion) {
     fail_with_hint("make it again with dllm tokenize", Code::unimplemented,
-                   "{}: version {}, this library reads {}", path, h.version, kVersion);
+                   "{} has version {}, this library reads version {}", path, h.version, kVersion);
   }
   if (hash_bytes(&h, kHashed) != h.header_hash)
     fail(Code::data_loss, "{}: the header's checksum is wrong", path);
   const int64_t limit = file->size(); // every row and token takes a byte at least
   if (h.rows < 0 || h.tokens < 0 || h.rows > limit || h.tokens > limit || h.vocabulary_size < 0) {
-    fail(Code::data_loss, "{}: {} rows and {} tokens in {} bytes", path, h.rows, h.tokens, limit);
+    fail(Code::data_loss, "{} has {} rows and {} tokens in {} bytes, which cannot be", path, h.rows,
+         h.tokens, limit);
   }
   if (h.id_bytes != 2 && h.id_bytes != 4)
-    fail(Code::data_loss, "{}: {} bytes of an id, expected 2 or 4", path, h.id_bytes);
+    fail(Code::data_loss, "{}: an id has {} bytes, expected 2 or 4", path, h.id_bytes);
   const auto rows = static_cast<size_t>(h.rows), tokens = static_cast<size_t>(h.tokens);
   const size_t offsets_at = sizeof(Header);
   const size_t starts_at = offsets_at + 8 * (rows + 1);

@@ -110,7 +110,7 @@ bool Regex::Search::next(size_t& begin, size_t& end) {
     if (rc == PCRE2_ERROR_NOMATCH) return false;
     if (rc < 0) {
       fail_with_hint("cut the text into shorter pieces", Code::resource_exhausted,
-                     "the pattern {} gives up at byte {} of {}: {}",
+                     "the pattern {} fails at byte {} of {}: {}",
                      replace_invalid(std::string_view(s.regex->pattern).substr(0, 80)), s.at,
                      s.text.size(), message_of(rc));
     }

@@ -82,7 +82,7 @@ void read_decoder(const TreeJson& config, const std::string& where, SpecialFiles
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), token.id);
     token.content = config_token(&value);
     if (error != std::errc() || end != key.data() + key.size() || token.content.empty())
-      fail(Code::data_loss, "{}: added_tokens_decoder: {} does not give a token its id", where,
+      fail(Code::data_loss, "{}: added_tokens_decoder: {} is not the id of a token", where,
            replace_invalid(key.substr(0, 40)));
     const std::string inside = where + ": added_tokens_decoder." + key;
     token.special = value.is_object() && bool_member(value, "special", inside, false);
@@ -135,8 +135,8 @@ void mark_special(const std::string& key, const std::string& text, const std::st
     parts.added.push_back({.id = id, .content = text, .special = true});
     return;
   }
-  log(LogLevel::warn, "{}: {} is {}, which no file gives an id: it is left out", where, key,
-      shown(text));
+  log(LogLevel::warn, "{}: {} is {}, but no file gives this token an id: it is left out", where,
+      key, shown(text));
 }
 
 } // namespace

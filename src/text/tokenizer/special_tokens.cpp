@@ -174,7 +174,7 @@ void PostProcessor::read_template(const TreeJson& json, const std::string& where
     }
     ids.push_back(lookup(name));
     if (ids[0] < 0)
-      fail(Code::data_loss, "{}: the template uses {}, which is no token", where, name);
+      fail(Code::data_loss, "{}: the template uses {}, which is not a token", where, name);
     return ids;
   };
   const auto parts_of = [&](const char* key) {

@@ -19,7 +19,7 @@ constexpr int64_t kHoles = 1 << 20; // numbers a vocabulary may leave out
 void Vocabulary::add(std::string_view token, int64_t id, int64_t expected) {
   const int64_t limit = std::min<int64_t>(std::max<int64_t>(expected, count_) + kHoles, INT32_MAX);
   if (id < 0 || id >= limit) {
-    fail(Code::data_loss, "token {} has id {}, which {} tokens cannot need",
+    fail(Code::data_loss, "token {} has id {}, out of range for {} tokens",
          replace_invalid(token.substr(0, 40)), id, std::max<int64_t>(expected, count_));
   }
   const auto at = static_cast<size_t>(id);
@@ -29,7 +29,7 @@ void Vocabulary::add(std::string_view token, int64_t id, int64_t expected) {
   }
   if (used_[at]) {
     if (tokens_[at] == token) return;
-    fail(Code::data_loss, "id {} stands for {} and for {}", id,
+    fail(Code::data_loss, "id {} belongs to {} and to {}", id,
          replace_invalid(tokens_[at].substr(0, 40)), replace_invalid(token.substr(0, 40)));
   }
   tokens_[at] = token;
@@ -227,7 +227,8 @@ void WordLevel::encode(std::string_view word, const WordOptions& options,
   if (id < 0) id = unk_id_;
   if (id < 0) {
     fail_with_hint("add a token for unknown words and name it as unk_token",
-                   Code::failed_precondition, "{} is no token, and neither is the unknown word {}",
+                   Code::failed_precondition,
+                   "{} is not a token, and the vocabulary has no token {} for unknown words",
                    replace_invalid(word.substr(0, 40)), unk_);
   }
   out.push_back(id);

@@ -115,7 +115,7 @@ std::string scheme_of(const Source& source) {
   }
   if (own.empty() && family.empty()) return "gpt2";
   fail_with_hint("save it as tokenizer.json", Code::unimplemented,
-                 "{}: vocab.json and merges.txt of a {} (model_type {}) say too little",
+                 "{}: vocab.json and merges.txt do not describe a {} (model_type {}) completely",
                  source.describe(), own.empty() ? "tokenizer without a class" : own,
                  family.empty() ? "unknown" : family);
 }
@@ -166,7 +166,7 @@ std::shared_ptr<Tokenizer> Tokenizer::load(const Source& source, const Options& 
                               source.describe(), scheme_of(source));
     read_prefix_space(source, parts.pre_tokenizer);
   } else {
-    fail_with_hint("a tokenizer is a tokenizer.json, or vocab.json with merges.txt",
+    fail_with_hint("give a folder with tokenizer.json, or with vocab.json and merges.txt",
                    Code::not_found, "{} holds no tokenizer.json", source.describe());
   }
   return finish(std::move(parts), source, options);
@@ -202,7 +202,7 @@ void Tokenizer::choose_special(const Options& options) {
     if (!wanted.empty()) {
       const auto found = find(wanted);
       if (!found) {
-        fail_with_hint(fmt::format("put {} in add_tokens to add it", wanted), Code::not_found,
+        fail_with_hint(fmt::format("give {} in add_tokens to add it", wanted), Code::not_found,
                        "{} has no token {} for {}", name_, wanted, role.option);
       }
       special_.*role.id = *found;

@@ -29,7 +29,7 @@ void check(const GgufVocabulary& v) {
   const size_t count = v.tokens.size();
   if (count == 0) fail(Code::data_loss, "{}: the vocabulary is empty", v.name);
   if (!v.types.empty() && v.types.size() != count) {
-    fail(Code::data_loss, "{}: {} tokens but {} token types", v.name, count, v.types.size());
+    fail(Code::data_loss, "{} has {} tokens but {} token types", v.name, count, v.types.size());
   }
   for (const auto& [what, id] :
        {std::pair{"bos", v.bos}, std::pair{"eos", v.eos}, std::pair{"pad", v.padding},
@@ -84,7 +84,8 @@ std::vector<Merge> merges_by_score(const GgufVocabulary& v, const Vocabulary& vo
 void use_sentence_piece(const GgufVocabulary& v, TokenizerParts& parts,
                         const Vocabulary& vocabulary) {
   if (v.scores.size() != v.tokens.size()) {
-    fail(Code::data_loss, "{}: {} tokens but {} scores", v.name, v.tokens.size(), v.scores.size());
+    fail(Code::data_loss, "{} has {} tokens but {} scores", v.name, v.tokens.size(),
+         v.scores.size());
   }
   if (std::any_of(v.scores.begin(), v.scores.end(), [](float s) { return std::isnan(s); })) {
     fail(Code::data_loss, "{}: a token score is not a number", v.name);

@@ -153,7 +153,7 @@ TEST(ChangedFiles, ASavedDatasetReplacesTokenFilesAlone) {
   const std::string path = token_file(scratch, "rows.tok"), other = scratch.write("thesis", "mine");
   const auto data = open_rows(path);
   expect_error(Code::already_exists, "is there already", [&] { data->save(path, false, nullptr); });
-  expect_error(Code::already_exists, "it is no token file",
+  expect_error(Code::already_exists, "it is not a token file",
                [&] { data->save(other, true, nullptr); });
   EXPECT_EQ(read_text(other), "mine");
   data->save(path, true, nullptr);

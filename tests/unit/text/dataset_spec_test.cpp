@@ -83,8 +83,8 @@ TEST_F(DatasetSpec, SplitsOfAFolder) {
   EXPECT_EQ(rows(hub + "[test:1,train:1_0]+" + b), "e a b c d x y ");
   EXPECT_EQ(message_of(hub + "[dev:1]"), hub + " has no split dev");
   EXPECT_EQ(message_of(hub + "[train:all]"),
-            "all rows of split train, expected a number from 1 on");
-  EXPECT_EQ(message_of(a + "[train:1]"), a + " is no folder");
+            "the rows of a split are all for train, expected a number from 1 on");
+  EXPECT_EQ(message_of(a + "[train:1]"), a + " is not a folder");
 }
 
 TEST_F(DatasetSpec, NamesThatLookLikeASpecification) {
@@ -94,10 +94,11 @@ TEST_F(DatasetSpec, NamesThatLookLikeASpecification) {
 TEST_F(DatasetSpec, ErrorsNameThePart) {
   EXPECT_EQ(message_of(b + "+nowhere[:2]"), "nowhere[:2]: there is no file or folder nowhere");
   EXPECT_EQ(message_of("nowhere"), "there is no file or folder nowhere");
-  EXPECT_EQ(message_of(a + "*0"), a + "*0: its rows come 0 times, not above 0 and up to 100");
-  EXPECT_EQ(message_of(a + "[:x]"), a + "[:x]: x is no end of a slice");
-  EXPECT_EQ(message_of(a + "[3:3]"), a + "[3:3]: no rows from 3 to 3");
-  EXPECT_EQ(message_of(a + "[20:]"), a + "[20:]: no rows from 20 on, it has 10");
+  EXPECT_EQ(message_of(a + "*0"),
+            a + "*0: its rows are repeated 0 times, expected more than 0 and at most 100");
+  EXPECT_EQ(message_of(a + "[:x]"), a + "[:x]: x is not the end of a slice");
+  EXPECT_EQ(message_of(a + "[3:3]"), a + "[3:3]: there are no rows from 3 to 3");
+  EXPECT_EQ(message_of(a + "[20:]"), a + "[20:]: there are no rows from 20 on, it has 10");
   EXPECT_EQ(message_of(a + "+"), "a part of the data has no name");
 }
 

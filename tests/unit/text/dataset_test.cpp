@@ -202,7 +202,7 @@ TEST(Dataset, OpeningIsCancelledBetweenAndInsideOfRows) {
 TEST(Dataset, RefusesWhatIsNoDocumentAndAddsNothing) {
   Dataset data(nullptr, Options(dataset_schema()));
   const std::pair<const char*, const char*> cases[] = {
-      {"[]", "row 0: the array holds no document"},
+      {"[]", "row 0: the array is empty, expected a document"},
       {"7", "row 0"},
       {"{\"text\": 7}", "row 0: \"text\" must be a string, found number"},
       {"{}", "row 0: expected \"text\""},

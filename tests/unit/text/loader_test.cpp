@@ -80,7 +80,7 @@ TEST(Loader, PacksRowsWithSegments) {
     FAIL();
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), Code::out_of_range);
-    EXPECT_EQ(e.text(), "end of data after 2 batches");
+    EXPECT_EQ(e.text(), "the data ended after 2 batches");
   }
 }
 
@@ -251,9 +251,9 @@ TEST(Loader, AnEmptySplitIsNamedWithItsOwnNumbers) {
     return "";
   };
   EXPECT_EQ(refused(R"({"split": "held_out", "split_fraction": 0, "length": 4})"),
-            "split held_out has 0 of 3 rows with 0 of 9 tokens: that makes no row of length 4");
+            "split held_out has 0 of 3 rows with 0 of 9 tokens, too few for a row of length 4");
   EXPECT_EQ(refused(R"({"length": 10, "drop_tail": true})"),
-            "split all has 3 of 3 rows with 9 of 9 tokens: that makes no row of length 10");
+            "split all has 3 of 3 rows with 9 of 9 tokens, too few for a row of length 10");
 }
 
 } // namespace

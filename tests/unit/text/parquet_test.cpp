@@ -182,7 +182,7 @@ TEST(Parquet, RefusesWhatItDoesNotRead) {
                          [&] { with([](Column& c) { c.offset = 1; }); });
   expect_parquet_failure(Code::data_loss, "2 of 3 values have no page",
                          [&] { with([](Column& c) { c.values = 3; }); });
-  expect_parquet_failure(Code::unimplemented, "a page in encoding 9", [&] {
+  expect_parquet_failure(Code::unimplemented, "a page is in encoding 9", [&] {
     with([](Column& c) { c.pages = test::parquet_page(test::plain_text("a"), 1, 9); });
   });
   expect_parquet_failure(Code::data_loss, "is not UTF-8", [&] {
@@ -212,7 +212,8 @@ TEST(Parquet, ClaimedSizesTakeNoMemory) {
   for (const int64_t codec : {parquet::kSnappy, parquet::kGzip}) {
     column.codec = codec;
     column.pages = test::parquet_page("abcd", 1, 0, 0, int64_t{256} << 20);
-    expect_parquet_failure(Code::data_loss, "data are damaged", [&] { rows_of(column, 1); });
+    expect_parquet_failure(Code::data_loss, "data of a page are damaged",
+                           [&] { rows_of(column, 1); });
     column.pages = test::parquet_page("abcd", 1, 0, 0, (int64_t{256} << 20) + 1);
     expect_parquet_failure(Code::resource_exhausted, "data_page_size", [&] { rows_of(column, 1); });
   }

@@ -198,7 +198,7 @@ TEST(Gzip, ReadsMembersInARowAndZerosBehindThem) {
   for (const std::string& tail :
        {std::string("x"), std::string("\0x", 2), std::string("\0\x1F\x8B", 3)}) {
     const std::string path = scratch.write("a.gz", members + tail);
-    expect_failure(Code::data_loss, "a.gz: what follows the gzip data at byte " + at,
+    expect_failure(Code::data_loss, "a.gz: the bytes after the gzip data, from byte " + at,
                    [&] { open_texts(path); });
   }
   const std::string cut = scratch.write("a.gz", members + "\x1F\x8B");

@@ -33,13 +33,13 @@ TEST(HostileTokenizer, SaysWhatIsWrong) {
       {R"({"model": {"type": "Magic"}})", "t.json: model: model type Magic is not known"},
       {R"({"model": {"type": "BPE"}})", "t.json: model: \"vocab\" is missing"},
       {R"({"model": {"type": "BPE", "vocab": {"a": -1}, "merges": []}})",
-       "token a has id -1, which 1 tokens cannot need"},
+       "token a has id -1, out of range for 1 tokens"},
       {R"({"model": {"type": "BPE", "vocab": {"a": 2000000000}, "merges": []}})",
-       "token a has id 2000000000, which 1 tokens cannot need"},
+       "token a has id 2000000000, out of range for 1 tokens"},
       {R"({"model": {"type": "BPE", "vocab": {"a": 18446744073709551615}, "merges": []}})",
-       "token a has id -1, which 1 tokens cannot need"},
+       "token a has id -1, out of range for 1 tokens"},
       {R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 0}, "merges": []}})",
-       "id 0 stands for a and for b"},
+       "id 0 belongs to a and to b"},
       {R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a"]}})",
        "t.json: model: merge 0 is a, expected two tokens and a space"},
       {R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": [["a", "a"]]}})",
@@ -67,11 +67,11 @@ TEST(HostileTokenizer, SaysWhatIsWrong) {
       {with(R"("added_tokens": [{"content": "x", "id": 2000000000}])"),
        "t.json: added token x has id 2000000000, beyond the 2 tokens"},
       {with(R"("added_tokens": [{"content": "x", "id": 1}])"),
-       "t.json: id 1 stands for b and for the added token x"},
+       "t.json: id 1 belongs to b and to the added token x"},
       {with(R"("added_tokens": [{"id": 1}])"), "t.json: added_tokens[0]: \"content\" is missing"},
       {with(
            R"("post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "[X]"}}]})"),
-       "t.json: post_processor: the template uses [X], which is no token"},
+       "t.json: post_processor: the template uses [X], which is not a token"},
       {std::string(100000, '['), "t.json is nested deeper than 64"},
   };
   for (const auto& [json, want] : cases) EXPECT_EQ(load(json), want) << json.substr(0, 200);
@@ -86,7 +86,7 @@ TEST(HostileTokenizer, PatternsThatWorkForEverAreStopped) {
     FAIL() << "the pattern came to an end";
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), Code::resource_exhausted);
-    EXPECT_NE(e.text().find("gives up at byte"), std::string::npos) << e.text();
+    EXPECT_NE(e.text().find("fails at byte"), std::string::npos) << e.text();
   }
 }
 

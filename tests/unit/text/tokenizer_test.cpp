@@ -309,7 +309,7 @@ TEST(GgufVocabulary, SaysWhatDoesNotFit) {
   EXPECT_EQ(message(), "x.gguf: the vocabulary is empty");
   v.tokens = {"a", "b"};
   v.types = {1};
-  EXPECT_EQ(message(), "x.gguf: 2 tokens but 1 token types");
+  EXPECT_EQ(message(), "x.gguf has 2 tokens but 1 token types");
   v.types = {1, 1};
   v.eos = 2;
   EXPECT_EQ(message(), "x.gguf: the eos token 2 is beyond the 2 tokens");

@@ -161,7 +161,7 @@ TEST(RowArrays, AreRefusedByNameWhereTheyDoNotFit) {
   refused(Code::data_loss, "has no array row_keys", {{"states", Tensor(DType::f32, {2, 3})}});
   refused(Code::data_loss, "one entry for each of 2 rows",
           {{text::kRowKeys, keys}, {"states", Tensor(DType::f32, {3, 3})}});
-  refused(Code::invalid_argument, "an array ids of its own",
+  refused(Code::invalid_argument, "already has its own array ids",
           {{text::kRowKeys, keys}, {"ids", Tensor(DType::i32, {2, 3})}});
   test::expect_error(Code::not_found, "absent", [&] {
     text::Loader(dataset(), loader_options(folder.path("absent.safetensors")));
