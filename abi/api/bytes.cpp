@@ -49,7 +49,7 @@ dllm_status dllm_source_add(dllm_source* source, const char* name, const void* d
     if (lend != 0 && lend != 1) fail(Code::invalid_argument, "lend is {}, not 0 or 1", lend);
     const std::string_view file = need_text(name, "name");
     if (file.find('/') != std::string_view::npos) {
-      fail_with_hint("give the name of the file alone", Code::invalid_argument,
+      fail_with_hint("give the name of the file without its folder", Code::invalid_argument,
                      "name \"{}\" has a folder part", file);
     }
     object.add(std::string(file), bytes.data(), bytes.size(), lend == 0);

@@ -195,11 +195,10 @@ private:
 
   void push_global(std::string name) {
     if (!is_allowed(name)) {
-      fail_with_hint(
-          "a file of weights names tensors, storages and OrderedDict alone; a pickle that "
-          "names more may run any code when Python reads it",
-          Code::unimplemented, "{}: the pickle names the global {} at byte {}", file_, name,
-          opcode_at_);
+      fail_with_hint("a file of weights names only tensors, storages and OrderedDict; a pickle "
+                     "that names more may run any code when Python reads it",
+                     Code::unimplemented, "{}: the pickle names the global {} at byte {}", file_,
+                     name, opcode_at_);
     }
     push(Kind::global, 0, std::move(name));
   }
@@ -348,7 +347,7 @@ private:
         fail(Code::unimplemented, "{}: a key of the dict is not a text", file_);
       if (entry.kind != Kind::tensor) {
         fail_with_hint(
-            "save the state_dict of the model alone: torch.save(model.state_dict(), path)",
+            "save only the state_dict of the model: torch.save(model.state_dict(), path)",
             Code::unimplemented, "{}: {} is not a tensor", file_, key.text);
       }
       if (!names.insert(key.text).second)

@@ -75,7 +75,7 @@ BufferRef Engine::upload_weight_cut(const Tensor& whole, bool keep_plain, const 
 }
 
 BufferRef Engine::upload_part(const Tensor&, bool, const Layout&) {
-  fail(Code::internal, "an engine of one process has no part of its own");
+  fail(Code::internal, "an engine of one process does not have its own part");
 }
 
 BufferRef Engine::upload_weight_part(const Tensor& part, bool, const Layout& layout, const Task*) {
@@ -113,21 +113,19 @@ namespace {
 std::vector<OptionSpec> keys() {
   return {
       option_choice("kind", "cpu", {"cpu", "pjrt"}, "Which engine runs graphs."),
-      option_i64(
-          "threads", 0, 0, 1024,
-          "cpu: threads of the engine; 0: as many as the process may use, and with OpenMP at most "
-          "OMP_NUM_THREADS."),
-      option_choice("thread_pool", "own", {"own", "openmp"},
-                    "cpu: what runs the threads. own: threads of the engine, which sleep while "
-                    "idle; openmp: parallel "
-                    "regions of OpenMP, placed by its environment (OMP_PLACES, OMP_PROC_BIND)."),
+      option_i64("threads", 0, 0, 1024,
+                 "cpu: number of threads of the engine; 0: as many as the process may use, and "
+                 "with OpenMP at most OMP_NUM_THREADS."),
+      option_choice(
+          "thread_pool", "own", {"own", "openmp"},
+          "cpu: kind of threads. own: threads of the engine, which sleep while idle; openmp: "
+          "parallel regions of OpenMP, placed by its environment (OMP_PLACES, OMP_PROC_BIND)."),
       option_i64("memory_limit", 0, 0, INT64_MAX,
                  "cpu: most bytes of arrays and temporaries; 0: no limit."),
       option_choice("arithmetic", "f32", {"f32", "bf16", "int8"},
-                    "cpu: of products with weights. bf16: both operands rounded to bf16, also in "
-                    "gradients; int8: activations rounded to 8 bits, a scale per row (q8_0: per "
-                    "32); weights of other "
-                    "formats are multiplied in f32."),
+                    "cpu: arithmetic of products with weights. bf16: both operands are rounded to "
+                    "bf16, also in gradients; int8: activations are rounded to 8 bits with a scale "
+                    "per row (q8_0: per 32); weights of other formats are multiplied in f32."),
       option_choice("check", "none", {"none", "finite"},
                     "cpu: finite stops at the first operation that makes a number that is not "
                     "finite, and names it."),
@@ -140,31 +138,34 @@ std::vector<OptionSpec> keys() {
                  "batch; fsdp: rows, with parameters and optimizer state cut too; tensor: heads, "
                  "inner sizes of networks and the vocabulary; sequence: positions of rows in "
                  "training; expert: rows, with experts cut."),
-      option_choice("processes", "one", {"one", "mpi"},
-                    "one: all ranks are in this process; mpi: they are shared out between the "
-                    "processes that mpirun started: cpu: a rank each; pjrt: as many of a plugin's "
-                    "devices as there are ranks for each. Without mesh a process is a rank of "
-                    "axis data."),
-      option_str("plugin", "",
-                 "pjrt: path of a plugin, or cpu, tpu, cuda for one that is found by itself."),
+      option_choice(
+          "processes", "one", {"one", "mpi"},
+          "one: all ranks are in this process; mpi: the processes that mpirun started divide the "
+          "ranks. cpu: each process is one rank; pjrt: each process has the same number of ranks "
+          "on its plugin's devices. Without mesh a process is a rank of axis data."),
+      option_str(
+          "plugin", "",
+          "pjrt: path of a plugin, or cpu, tpu or cuda for a plugin that the library finds."),
       option_str("target", "",
-                 "pjrt: hardware to compile for that is not there: v5e:1x1, v5e:2x4, v6e:1x1, "
-                 "v4:2x2x4, h100, h200; such an engine runs nothing."),
+                 "pjrt: hardware to compile for without having it: v5e:1x1, v5e:2x4, v6e:1x1, "
+                 "v4:2x2x4, h100, h200; an engine with a target runs nothing."),
       option_i64("pjrt.device", 0, 0, 1 << 20,
                  "Which of the plugin's devices holds the arrays; the first one of a mesh."),
       option_choice("pjrt.compute", "f32", {"f32", "bf16"},
                     "Type of the operands of matrix products; sums are f32 either way."),
-      option_choice("pjrt.precision", "highest", {"default", "high", "highest"},
-                    "Of f32 products on chips that split them; default may be bf16 or tf32."),
+      option_choice(
+          "pjrt.precision", "highest", {"default", "high", "highest"},
+          "Precision of f32 products on chips that split them; default may be bf16 or tf32."),
       option_str("pjrt.cache", "auto",
                  "Folder of compiled programs; auto: the user's cache folder, off: none."),
       option_i64("pjrt.cache_limit", int64_t{4} << 30, 0, INT64_MAX,
-                 "Most bytes of that folder, programs used longest ago go first; 0: no limit."),
+                 "Most bytes of the folder of compiled programs; programs that were used longest "
+                 "ago are removed first; 0: no limit."),
       option_i64("pjrt.in_flight", 2, 1, 64, "Most runs that are started and not finished."),
-      option_list(
-          "pjrt.client", {},
-          "Options of the plugin's client as name=value, such as cpu_device_count=8; one this "
-          "library does not know needs its type: name:i64=8 (string, i64, list, f32, bool)."),
+      option_list("pjrt.client", {},
+                  "Options of the plugin's client as name=value, such as cpu_device_count=8; an "
+                  "option that this library does not know needs its type: name:i64=8 (string, i64, "
+                  "list, f32, bool)."),
       option_list("pjrt.flags", {},
                   "Options of the plugin's compiler as name=value, such as "
                   "xla_gpu_enable_latency_hiding_scheduler=true."),

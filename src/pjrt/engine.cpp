@@ -189,8 +189,8 @@ std::shared_ptr<graph::Engine> make_engine(const Options& options) {
   if (!options.str("target").empty()) {
     if (is_one) return make_target_engine(options);
     fail_with_hint("leave processes out", Code::unimplemented,
-                   "one process compiles for target {}, not those of {}", options.str("target"),
-                   options.str("processes"));
+                   "only one process compiles for target {}, but option processes is {}",
+                   options.str("target"), options.str("processes"));
   }
   if (!is_one) return make_engine(options, comm::make_process_link());
   return std::make_shared<PjrtEngine>(std::make_shared<EngineState>(options));
@@ -205,7 +205,7 @@ Json list_plugins() {
   for (const PluginSearch& search : find_plugins()) {
     Json one = {
         {"platform", search.platform}, {"paths", search.paths}, {"packages", search.packages}};
-    if (search.paths.empty()) one["missing"] = "no plugin lies in " + search.looked_in;
+    if (search.paths.empty()) one["missing"] = "no plugin is in " + search.looked_in;
     all.push_back(std::move(one));
   }
   return all;

@@ -126,8 +126,8 @@ std::vector<int64_t> exchange_ids(const Client& client, const std::vector<int64_
         "start one process: it runs a mesh over all devices of this plugin here; plugins "
         "of TPUs and NVIDIA GPUs join processes",
         Code::unimplemented,
-        "plugin {} ({}) does not join the devices of {} processes: each has {} of its "
-        "own alone",
+        "plugin {} ({}) does not join the devices of {} processes: each process has only its own "
+        "{}",
         client.plugin().path(), client.platform_name(), processes.count(), client.all_ids().size());
   }
   return all;
@@ -202,7 +202,7 @@ std::shared_ptr<const Executable> EngineState::load_cached(const std::string& ke
   try {
     return client().load(*bytes);
   } catch (const Error& error) {
-    log(LogLevel::warn, "pjrt: program {} of the cache is of no use: {}", key, error.text());
+    log(LogLevel::warn, "pjrt: program {} of the cache cannot be used: {}", key, error.text());
     return nullptr;
   }
 }

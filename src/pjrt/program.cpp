@@ -82,14 +82,15 @@ DeviceBuffer& PjrtProgram::checked_input(const BufferRef& buffer, size_t index) 
                    "input {} of graph {} belongs to another engine", input.name, graph);
   }
   if (mine->dtype() != type.dtype || !(mine->shape() == type.shape)) {
-    fail(Code::invalid_argument, "input {} of graph {} is {}, given is {}{}", input.name, graph,
-         type.text(), dtype_name(mine->dtype()), mine->shape().text());
+    fail(Code::invalid_argument, "input {} of graph {} is {}, the given array is {}{}", input.name,
+         graph, type.text(), dtype_name(mine->dtype()), mine->shape().text());
   }
   const graph::AxisSet differs =
       differing(state_->mesh(), mine->layout().axes().with(mine->differs()));
   if (!type.axes.contains(differs)) {
-    fail(Code::invalid_argument, "input {} of graph {} is {}, given are parts that differ over {}",
-         input.name, graph, type.text(), differs.text());
+    fail(Code::invalid_argument,
+         "input {} of graph {} is {}, the given array has parts that differ over {}", input.name,
+         graph, type.text(), differs.text());
   }
   if (mine->is_donated()) {
     fail_with_hint("use the output of that run, or keep another reference to the input",

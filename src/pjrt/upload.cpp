@@ -41,7 +41,7 @@ std::vector<Array> upload_parts(const EngineState& state, graph::AxisSet axes, b
 }
 
 void expect_uploadable(const Tensor& tensor) {
-  if (!tensor.defined()) fail(Code::invalid_argument, "there is no array to upload");
+  if (!tensor.defined()) fail(Code::invalid_argument, "the tensor to upload has no array");
   if (tensor.format() != nullptr) {
     fail_with_hint("load the model with dtype=bf16 (or f32, int8)", Code::unimplemented,
                    "the pjrt engine does not multiply weights of format {}", tensor.format()->name);
@@ -90,8 +90,8 @@ std::shared_ptr<DeviceBuffer> upload_pieces(std::shared_ptr<EngineState> state,
                                             bool share) {
   const graph::Mesh& mesh = state->mesh();
   if (std::ssize(pieces) != mesh.size(axes)) {
-    fail(Code::invalid_argument, "{} arrays for the {} places of {} on {}", pieces.size(),
-         mesh.size(axes), axes.text(), mesh.text());
+    fail(Code::invalid_argument, "got {} arrays, expected {}: one for each rank of {} on {}",
+         pieces.size(), mesh.size(axes), axes.text(), mesh.text());
   }
   for (const Tensor& piece : pieces) {
     expect_uploadable(piece);

@@ -47,9 +47,9 @@ std::vector<OptionSpec> shared_options() {
       option_f64("ema", 0.0, 0.0, 0.9999999,
                  "Decay of the moving average of the weights; 0: no average is kept."),
       option_list("groups", {},
-                  "Tensors with a rate or decay of their own, 'PATTERN lr=0.001 weight_decay=0': "
-                  "the first pattern that matches counts; * stands for any text."),
-      option_list("freeze", {}, "Names of tensors that are not trained; * stands for any text."),
+                  "Tensors with their own rate or decay, 'PATTERN lr=0.001 weight_decay=0': the "
+                  "first pattern that matches counts; * matches any text."),
+      option_list("freeze", {}, "Names of tensors that are not trained; * matches any text."),
       option_bool("remat", false,
                   "Recompute each layer in the backward pass: less memory, a third more time."),
       option_choice("activations", "f32", {"f32", "bf16"},
@@ -64,9 +64,8 @@ std::vector<OptionSpec> shared_options() {
                  "Steps between checkpoints of a run; below 1: that part of steps, rounded up; 0: "
                  "only at its end."),
       option_bool("save_wait", true,
-                  "A run stands still until a checkpoint is on disk; false: it is written in the "
-                  "background, "
-                  "except at the end. dllm train sets false."),
+                  "A run waits until a checkpoint is on disk; false: it is written in the "
+                  "background, except at the end. dllm train sets false."),
       option_f64(
           "sync_every", 0, 0, 1 << 30,
           "Steps after which a run waits for all of them, so that a callback can save or evaluate; "
@@ -128,7 +127,7 @@ void check_by_clock(const Options& options) {
   for (const char* key : {"warmup", "cooldown_start"}) {
     if (options.i64(key) > 0) {
       fail_with_hint("set steps too, or warmup_ratio in place of warmup", Code::invalid_argument,
-                     "{} {} counts updates, and with minutes alone their number is not known", key,
+                     "{} {} counts updates, and with minutes only their number is not known", key,
                      options.i64(key));
     }
   }

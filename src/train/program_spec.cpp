@@ -50,7 +50,7 @@ void check_cuts(const ProgramSpec& spec) {
   for (const size_t index : spec.trained) {
     const model::ParamStore::Physical& entry = spec.model->params().physical()[index];
     if (entry.layout.is_whole()) continue;
-    fail_with_hint("use adamw, lion or sgd, or a mesh of the axis data alone", Code::unimplemented,
+    fail_with_hint("use adamw, lion or sgd, or a mesh with only the axis data", Code::unimplemented,
                    "optimizer {} updates whole matrices, but {} is cut over the ranks ({})",
                    spec.optimizer->name, entry.name, entry.layout.text());
   }
@@ -89,8 +89,9 @@ ProgramSpec program_spec(const model::Model& model, const noise::Objective& obje
   spec.round_kept = options.str("activations") == "bf16";
   spec.memory = options.i64("memory");
   if (spec.remat && spec.memory > 0) {
-    fail_with_hint("leave remat out", Code::invalid_argument,
-                   "option memory chooses what is recomputed, and remat recomputes everything");
+    fail_with_hint(
+        "leave remat out", Code::invalid_argument,
+        "option memory chooses the values that are recomputed, and remat recomputes all values");
   }
   if (spec.remat && spec.round_kept) {
     fail_with_hint(

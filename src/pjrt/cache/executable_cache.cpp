@@ -115,7 +115,7 @@ std::optional<std::string> ExecutableCache::load(const std::string& key) {
     std::string file = read_text(path, int64_t{1} << 34);
     const std::optional<std::string_view> program = cached_program(file, key);
     if (!program) {
-      log(LogLevel::info, "{} is no compiled program of this key and is ignored", path);
+      log(LogLevel::info, "{} is not a compiled program of this key and is ignored", path);
       return {};
     }
     mark_used(path);

@@ -55,8 +55,8 @@ void check(const EmitOptions& options) {
   }
   const std::string& p = options.precision;
   if (p != "highest" && p != "high" && p != "default") {
-    fail_with_hint("use highest, high or default", Code::invalid_argument, "no precision named {}",
-                   p);
+    fail_with_hint("use highest, high or default", Code::invalid_argument,
+                   "there is no precision named {}", p);
   }
 }
 

@@ -19,7 +19,7 @@ Element element_of(DType dtype) {
   case DType::u32: return Element::ui32;
   case DType::u8: return Element::ui8;
   case DType::i8: return Element::i8;
-  default: fail(Code::internal, "{} is no type of a graph", dtype_name(dtype));
+  default: fail(Code::internal, "{} is not a type of a graph", dtype_name(dtype));
   }
 }
 

@@ -124,10 +124,10 @@ std::string looked_in() {
 }
 
 [[noreturn]] void fail_nothing_found(const Platform& platform) {
-  fail_with_hint(fmt::format("pip install {}, or set DLLM_PLUGINS to the folder it lies in, or "
-                             "plugin to its path",
+  fail_with_hint(fmt::format("run pip install {}, or set DLLM_PLUGINS to the folder of the plugin, "
+                             "or plugin to its path",
                              platform.packages),
-                 Code::not_found, "there is no plugin for {}: none of {} lies in {}", platform.name,
+                 Code::not_found, "there is no plugin for {}: none of {} is in {}", platform.name,
                  fmt::join(platform.files, ", "), looked_in());
 }
 

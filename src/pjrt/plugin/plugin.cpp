@@ -51,8 +51,9 @@ const abi::Api* open_table(const std::string& path) {
   }
   const auto entry = reinterpret_cast<abi::GetPjrtApi>(::dlsym(library, abi::kEntrySymbol));
   if (entry == nullptr) {
-    fail_with_hint("wheels named *-pjrt hold plugins, jaxlib does not", Code::unavailable,
-                   "{} is no PJRT plugin: it has no {}", path, abi::kEntrySymbol);
+    fail_with_hint("install a wheel named *-pjrt, which holds a plugin; jaxlib holds none",
+                   Code::unavailable, "{} is not a PJRT plugin: it has no {}", path,
+                   abi::kEntrySymbol);
   }
   return entry();
 }
@@ -143,15 +144,15 @@ public:
   ElfFile& operator=(const ElfFile&) = delete;
 
   [[noreturn]] void refuse(const std::string& why) const {
-    fail_with_hint("wheels named *-pjrt hold plugins, jaxlib does not", Code::unavailable,
-                   "{} is no PJRT plugin: {}", path_, why);
+    fail_with_hint("install a wheel named *-pjrt, which holds a plugin; jaxlib holds none",
+                   Code::unavailable, "{} is not a PJRT plugin: {}", path_, why);
   }
 
   // `count` records of a table at `offset`.
   template <class T> std::vector<T> read(uint64_t offset, uint64_t count) const {
     const uint64_t most = static_cast<uint64_t>(std::min(size_, kMostBytes)) / sizeof(T);
     if (count > most || offset > static_cast<uint64_t>(size_) - count * sizeof(T))
-      refuse("a table of its ELF file lies outside of it");
+      refuse("a table of its ELF file is outside of the file");
     std::vector<T> records(count);
     auto* to = reinterpret_cast<char*>(records.data());
     for (size_t done = 0, all = count * sizeof(T); done < all;) {
@@ -170,13 +171,13 @@ private:
 };
 
 Elf64_Ehdr read_header(const ElfFile& file) {
-  if (file.size() < 0) file.refuse("it is no regular file that can be read");
-  if (file.size() < static_cast<int64_t>(sizeof(Elf64_Ehdr))) file.refuse("it is no ELF file");
+  if (file.size() < 0) file.refuse("it is not a regular file that can be read");
+  if (file.size() < static_cast<int64_t>(sizeof(Elf64_Ehdr))) file.refuse("it is not an ELF file");
   const Elf64_Ehdr header = file.read<Elf64_Ehdr>(0, 1).front();
-  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) file.refuse("it is no ELF file");
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) file.refuse("it is not an ELF file");
   if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB)
-    file.refuse("it is no ELF file of 64 bits, little endian");
-  if (header.e_type != ET_DYN) file.refuse("it is no shared library");
+    file.refuse("it is not an ELF file of 64 bits, little endian");
+  if (header.e_type != ET_DYN) file.refuse("it is not a shared library");
   if (kMachine != EM_NONE && header.e_machine != kMachine)
     file.refuse(fmt::format("it is built for another machine (ELF machine {})", header.e_machine));
   if (header.e_shnum == 0 || header.e_shentsize != sizeof(Elf64_Shdr))

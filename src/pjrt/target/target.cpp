@@ -95,8 +95,9 @@ bool read_gpu(std::string_view text, Target& target) {
 Target parse_target(std::string_view text) {
   constexpr size_t kLongest = 64;
   if (text.size() > kLongest) {
-    fail_with_hint(kNames, Code::invalid_argument, "[target] a name of {} characters, at most {}",
-                   text.size(), kLongest);
+    fail_with_hint(kNames, Code::invalid_argument,
+                   "[target] the name has {} characters, expected at most {}", text.size(),
+                   kLongest);
   }
   Target target;
   target.text = text;
@@ -116,7 +117,7 @@ Target parse_target(std::string_view text) {
   target.maker = Target::Maker::cuda;
   if (target.devices < 1 || target.devices > 64) {
     fail_with_hint(kNames, Code::invalid_argument,
-                   "[target] {} GPUs of one host in \"{}\", 1 to 64 expected", target.devices,
+                   "[target] {} GPUs of one host are in \"{}\", expected 1 to 64", target.devices,
                    text);
   }
   return target;

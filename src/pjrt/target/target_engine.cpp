@@ -39,10 +39,10 @@ struct TargetState {
 };
 
 [[noreturn]] void fail_nothing_runs(const Target& target) {
-  fail_with_hint(
-      "leave out engine option target to run on what is here; such an engine compiles and plans",
-      Code::failed_precondition, "an engine of target {} has no device to hold or run anything",
-      target.text);
+  fail_with_hint("leave engine option target out to run on this machine; an engine with a target "
+                 "only compiles and plans",
+                 Code::failed_precondition,
+                 "an engine of target {} has no device to hold or run anything", target.text);
 }
 
 Compiled compile_for(const TargetState& state, const std::string& program) {

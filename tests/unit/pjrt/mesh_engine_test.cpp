@@ -208,10 +208,10 @@ TEST_P(PjrtMesh, WrongInputsAreNamed) {
   const auto run = [&](const BufferRef& state) {
     return program->run(std::vector<BufferRef>{state, step});
   };
-  expect_error(Code::invalid_argument, "given are parts that differ over {tensor}",
+  expect_error(Code::invalid_argument, "the given array has parts that differ over {tensor}",
                [&] { run(mine->upload_cut(numbered({8}), false, Layout().cut(Axis::tensor, 0))); });
   const std::vector<Tensor> pieces{numbered({4}), numbered({4}, 4)};
-  expect_error(Code::invalid_argument, "given are parts that differ over {tensor}",
+  expect_error(Code::invalid_argument, "the given array has parts that differ over {tensor}",
                [&] { run(mine->upload_pieces(pieces, kTensor, false)); });
   expect_error(Code::invalid_argument, "the given array is f32(8)",
                [&] { run(mine->upload(numbered({8}))); });

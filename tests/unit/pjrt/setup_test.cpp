@@ -106,7 +106,7 @@ TEST(FindPlugin, LooksInFoldersAndPackages) {
   EXPECT_EQ(find_plugin("/some/where.so"), "/some/where.so");
   const Error missing = test::error_of([] { find_plugin("tpu"); });
   EXPECT_EQ(missing.code(), Code::not_found);
-  EXPECT_NE(missing.text().find("libtpu/libtpu.so lies in " + folder.path()), std::string::npos)
+  EXPECT_NE(missing.text().find("libtpu/libtpu.so is in " + folder.path()), std::string::npos)
       << missing.text();
   EXPECT_NE(missing.hint().find("pip install libtpu"), std::string::npos);
 
@@ -147,15 +147,15 @@ TEST(Plugin, SaysWhyAFileIsNone) {
   const test::TempFolder folder;
   expect_error(Code::not_found, "does not exist", [&] { Plugin::load(folder.path("no.so")); });
   write_file_atomic(folder.path("text.so"), "not a library");
-  expect_error(Code::unavailable, "it is no ELF file",
+  expect_error(Code::unavailable, "it is not an ELF file",
                [&] { Plugin::load(folder.path("text.so")); });
   write_file_atomic(folder.path("cut.so"), std::string("\177ELF\2\1\1") + std::string(200, '\1'));
-  expect_error(Code::unavailable, "it is no shared library",
+  expect_error(Code::unavailable, "it is not a shared library",
                [&] { Plugin::load(folder.path("cut.so")); });
   make_directories(folder.path("folder.so"));
-  expect_error(Code::unavailable, "it is no regular file",
+  expect_error(Code::unavailable, "it is not a regular file",
                [&] { Plugin::load(folder.path("folder.so")); });
-  expect_error(Code::unavailable, "is no PJRT plugin: it has no GetPjrtApi",
+  expect_error(Code::unavailable, "is not a PJRT plugin: it has no GetPjrtApi",
                [] { Plugin::load("/lib/x86_64-linux-gnu/libm.so.6"); });
 }
 
@@ -164,7 +164,7 @@ TEST(Plugin, NothingRunsInAFileThatIsNone) {
   const test::TempFolder folder;
   const std::string mark = folder.path("ran");
   const Variable variable("WRITES_WHEN_LOADED", mark.c_str());
-  expect_error(Code::unavailable, "is no PJRT plugin: it has no GetPjrtApi",
+  expect_error(Code::unavailable, "is not a PJRT plugin: it has no GetPjrtApi",
                [] { Plugin::load(WRITES_WHEN_LOADED_PATH); });
   EXPECT_FALSE(file_exists(mark)) << "the constructor of a library that is no plugin ran";
   // Loaded for real, the constructor does write the file.
