@@ -55,8 +55,8 @@ template <class H> H& need(H* handle, const char* name) {
   if (handle == nullptr) fail(Code::invalid_argument, "{} is NULL", name);
   const auto destroy = [](const HandleHead* last) { delete static_cast<const H*>(last); };
   if (!CallScope::innermost().use(handle, H::kKind, destroy)) {
-    fail_with_hint("was it released, or is it another kind of handle?", Code::invalid_argument,
-                   "{} is no {} handle", name, kind_name(H::kKind));
+    fail_with_hint("give a handle of this kind that is not released", Code::invalid_argument,
+                   "{} is not a handle of kind {}", name, kind_name(H::kKind));
   }
   return *handle;
 }

@@ -61,7 +61,8 @@ dllm_status dllm_decoder_step_for(dllm_decoder* decoder, double budget_ms, dllm_
   return guard(err, [&] {
     decode::Decoder& object = need_own(decoder, "decoder").object;
     if (!(budget_ms >= 0) || !std::isfinite(budget_ms))
-      fail(Code::invalid_argument, "budget_ms {} is no finite number of 0 or more", budget_ms);
+      fail(Code::invalid_argument, "budget_ms is {}, expected a finite number of 0 or more",
+           budget_ms);
     // In milliseconds. A longer budget is cut to a day, so the sum of two times does not overflow.
     constexpr double kDay = 24 * 3600 * 1e3;
     const std::chrono::duration<double, std::milli> budget(std::min(budget_ms, kDay));

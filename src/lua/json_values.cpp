@@ -27,7 +27,7 @@ public:
 
   void value(size_t bytes = 0) {
     if (++values_ > kMostJsonValues)
-      raise_invalid(L_, "JSON of more than " + std::to_string(kMostJsonValues) + " values");
+      raise_invalid(L_, "JSON has more than " + std::to_string(kMostJsonValues) + " values");
     charge(L_, kStepsPerValue + static_cast<int64_t>(bytes) / kBytesPerStep);
   }
   void depth(size_t levels) {
@@ -152,7 +152,7 @@ public:
   void write(int index, size_t depth) {
     luaL_checkstack(L_, 8, "JSON");
     if (out_.size() > kMostJsonBytes)
-      raise_invalid(L_, "JSON of more than " + std::to_string(kMostJsonBytes) + " bytes");
+      raise_invalid(L_, "JSON has more than " + std::to_string(kMostJsonBytes) + " bytes");
     switch (lua_type(L_, index)) {
     case LUA_TNIL:
       count_.value();
@@ -191,7 +191,7 @@ private:
     const char* data = lua_tolstring(L_, index, &size);
     count_.value(size);
     if (out_.size() + size > kMostJsonBytes)
-      raise_invalid(L_, "JSON of more than " + std::to_string(kMostJsonBytes) + " bytes");
+      raise_invalid(L_, "JSON has more than " + std::to_string(kMostJsonBytes) + " bytes");
     out_ += Json(std::string(data, size)).dump(-1, ' ', false, Json::error_handler_t::replace);
   }
 
@@ -262,7 +262,7 @@ void push_json(lua_State* L, std::string_view text) {
   const auto longest = static_cast<int64_t>(longest_word(L, text)), room = room_left(shared(L));
   if (longest > room / kCopies)
     raise(L, "resource_exhausted",
-          "JSON with a text of " + std::to_string(longest) + " bytes: " + std::to_string(room) +
+          "JSON has a text of " + std::to_string(longest) + " bytes: " + std::to_string(room) +
               " bytes are left",
           "raise option memory_limit");
   Pusher pusher(L);

@@ -242,8 +242,8 @@ int call_checked(lua_State* L, const Function& function) {
   if (function.name == "dllm_dataset_add" && shared(L).level != Level::full &&
       call.text_bytes > kMostRow) {
     raise(L, "invalid_argument",
-          "dllm_dataset_add: a row of " + std::to_string(call.text_bytes) +
-              " bytes, below level full at most " + std::to_string(kMostRow),
+          "dllm_dataset_add: a row has " + std::to_string(call.text_bytes) +
+              " bytes, below level full it may have at most " + std::to_string(kMostRow),
           "give the text in several rows");
   }
   check_memory(L, call);

@@ -64,7 +64,7 @@ void check_links(lua_State* L, const fs::path& folder, const std::vector<std::st
              "");
     }
   }
-  if (error) refuse(L, where + " cannot be looked through: " + error.message(), "");
+  if (error) refuse(L, where + ": its entries cannot be listed: " + error.message(), "");
 }
 
 bool is_empty(const Json& value) {
@@ -173,7 +173,7 @@ std::vector<std::string> open_roots(const std::vector<std::string>& roots) {
     std::error_code error;
     const fs::path path = fs::canonical(root, error);
     if (error || !fs::is_directory(path, error))
-      throw ScriptError(DLLM_NOT_FOUND, "root \"" + root + "\" is no folder",
+      throw ScriptError(DLLM_NOT_FOUND, "root \"" + root + "\" is not a folder",
                         "option roots names folders that exist");
     real.push_back(path.native());
   }

@@ -275,7 +275,7 @@ int charged(lua_State* L) {
   const lua_Integer most = lua_tointeger(L, lua_upvalueindex(2));
   if (most > 0 && lua_type(L, 1) == LUA_TSTRING &&
       static_cast<lua_Integer>(lua_rawlen(L, 1)) > most) {
-    return luaL_error(L, "a format of %I bytes, at most %I",
+    return luaL_error(L, "a format has %I bytes, expected at most %I",
                       static_cast<LUAI_UACINT>(lua_rawlen(L, 1)), static_cast<LUAI_UACINT>(most));
   }
   charge(L, bytes / kBytesPerStep + count);

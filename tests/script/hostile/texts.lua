@@ -62,7 +62,7 @@ return table.unpack(said)
 return string.find("x", string.rep("()", 33))
 --- format with a huge width | error script_failed
 return string.format("%1000000000d", 1)
---- a huge format | error script_failed a format of
+--- a huge format | error script_failed a format has
 return string.format(string.rep("%s", 1000000), table.unpack({}, 1, 1000))
 --- format for ever | cancel
 local x = string.rep("x", 1000000)
@@ -82,7 +82,7 @@ while true do x:reverse() end
 --- utf8 for ever | cancel
 local x = string.rep("\u{20ac}", 1000000)
 while true do utf8.len(x) utf8.offset(x, 900000) end
---- date with a huge format | error script_failed a format of
+--- date with a huge format | error script_failed a format has
 return os.date(string.rep("%c", 1000000))
 --- byte of everything | error script_failed
 return #{ string.byte(string.rep("x", 20000000), 1, -1) }
