@@ -146,8 +146,9 @@ Tensor transposed(const Tensor& matrix) {
 void add_adapters(Model& model, const AdapterOptions& options, const ReadAdapter& read,
                   const Task* task) {
   if (options.rank < 1 || !std::isfinite(options.alpha))
-    fail(Code::invalid_argument, "rank {} and alpha {} make no adapter", options.rank,
-         options.alpha);
+    fail(Code::invalid_argument,
+         "an adapter has rank {} and alpha {}, expected rank 1 or more and a finite alpha",
+         options.rank, options.alpha);
   ParamStore& params = model.params();
   Part part;
   part.name = "adapter:" + options.name;

@@ -77,7 +77,7 @@ void check_unknown(const std::string& key, const Json& value, const std::string&
   const std::string shown = shown_value(value);
   if (value.is_boolean() || !value.is_primitive()) {
     fail_with_hint(kMergeHint, Code::unimplemented,
-                   "{}: {} = {} is a setting of a later PEFT, it may change the numbers", file,
+                   "{}: {} = {} is a setting of a later PEFT and may change the numbers", file,
                    key.substr(0, 60), shown);
   }
   log(LogLevel::warn, "{}: {} = {} is a setting of a later PEFT: it is ignored", file,
@@ -114,8 +114,8 @@ void check_start(const ConfigReader& reader) {
                  "adapter of the base as published",
                  Code::unimplemented, "{}: {} = {} {}", reader.file(), kKey,
                  shown_value(reader.object().at(kKey)),
-                 of_base ? "is an adapter of a base that its first values changed"
-                         : "is a start of a later PEFT, it may have changed the base");
+                 of_base ? "means that the first values of the adapter changed its base"
+                         : "is a way to start of a later PEFT and may have changed the base");
 }
 
 bool is_number(std::string_view text) {

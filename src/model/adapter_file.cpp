@@ -90,7 +90,7 @@ void AdapterFile::pair_tensors() {
   for (const auto& [tensor, info] : tensors_->tensors()) {
     const bool down = tensor.ends_with(kDown);
     if (!tensor.starts_with(kPrefix) || (!down && !tensor.ends_with(kUp)))
-      fail(Code::unimplemented, "{}: tensor {} is no matrix of LoRA", tensors_->name(), tensor);
+      fail(Code::unimplemented, "{}: tensor {} is not a matrix of LoRA", tensors_->name(), tensor);
     Pair& pair = pairs_[module_of(tensor)];
     (down ? pair.down : pair.up) = tensor;
   }

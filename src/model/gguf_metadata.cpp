@@ -219,7 +219,7 @@ bool put_gguf_tokenizer(const text::Tokenizer& own, std::string_view tokenizer_c
                                   ? tokenizer["decoder"].value("type", "")
                                   : "";
   if (model.value("type", "BPE") != "BPE" || decoder != "ByteLevel" || !model.contains("merges")) {
-    *why = "the tokenizer is no byte-level BPE and is left out";
+    *why = "the tokenizer is not a byte-level BPE and is left out";
     return false;
   }
   const std::string scheme = scheme_of(tokenizer.value("pre_tokenizer", Json()));

@@ -54,8 +54,8 @@ OpenedModel open_model(const Source& source) {
     return opened;
   }
   if (!ckpt::holds_gguf(source)) {
-    fail_with_hint("a model folder holds config.json and model.safetensors, or give one .gguf file",
-                   Code::not_found, "{}: no {} and no .gguf file", source.describe(), kConfig);
+    fail_with_hint("give a model folder with config.json and model.safetensors, or one .gguf file",
+                   Code::not_found, "{} has no {} and no .gguf file", source.describe(), kConfig);
   }
   const ckpt::GgufParts parts = ckpt::find_gguf(source);
   for (const std::string& name : parts.left_out)
@@ -172,7 +172,7 @@ void check_blocks(const std::string& name, const Tensor& blocks, const Shape& wh
     const Tensor piece = dequantize(blocks.rows(row, std::min(rows, row + step)), {}, task);
     const int64_t at = first_non_finite(piece.reshaped(Shape{piece.count()}));
     if (at < 0) continue;
-    fail_with_hint("option check = off loads it all the same", Code::data_loss,
+    fail_with_hint("set option check = off to load it anyway", Code::data_loss,
                    "tensor {} holds {} at {}", name, piece.as<float>()[static_cast<size_t>(at)],
                    whole_place(whole, box, row * width + at));
   }
@@ -192,7 +192,7 @@ void check_weight(const std::string& name, const Tensor& tensor, const Shape& wh
   if (at < 0) return;
   float value;
   convert(tensor.dtype(), tensor.bytes() + at * dtype_size(tensor.dtype()), DType::f32, &value, 1);
-  fail_with_hint("option check = off loads it all the same", Code::data_loss,
+  fail_with_hint("set option check = off to load it anyway", Code::data_loss,
                  "tensor {} holds {} at {}", name, value, whole_place(whole, box, at));
 }
 
@@ -310,21 +310,20 @@ const Schema& model_schema() {
       "model",
       {option_choice(
            "dtype", "auto", format_names(),
-           "Format the weights are kept in; auto: that of the file. Layers of one matrix that "
-           "differ in type, and types that products do not read, become q8_0. An engine that does "
-           "not multiply a format keeps it as f32, from 1 GB on as int8, and says so in the log. "
-           "Training widens what it trains to f32. keep: the same as auto, an older word."),
+           "Format in which weights are kept; auto: the format of the file. Layers of one matrix "
+           "that differ in type, and types that products do not read, become q8_0. An engine that "
+           "does not multiply a format keeps it as f32, from 1 GB on as int8, and says so in the "
+           "log. Training converts trained weights to f32. keep: the same as auto, an older word."),
        option_choice("attention", "auto", {"auto", "causal", "bidirectional", "block_causal"},
-                     "What a token sees; auto: what the config says."),
+                     "Attention of a token; auto: as the config says."),
        option_i64("shift", -1, -1, 1,
-                  "1: the hidden state before a token predicts it; -1: what the config says."),
-       option_str(
-           "mask_token", "",
-           "Token that stands for a masked one, its text or its id; empty: found by itself."),
+                  "1: the hidden state before a token predicts it; -1: as the config says."),
+       option_str("mask_token", "",
+                  "Token that stands for a masked one, its text or its id; empty: the token that "
+                  "the model's files name."),
        option_choice("cache_dtype", "auto", {"auto", "f32", "bf16", "int8"},
                      "Form of K and V in decoding, cached or not; int8: with a scale per position "
-                     "and head; auto: that of the "
-                     "arithmetic, f32."),
+                     "and head; auto: the form of the arithmetic, f32."),
        option_choice("check", "finite", {"finite", "off"},
                      "finite: a weight that is NaN or infinite is an error, when it is loaded or "
                      "set."),

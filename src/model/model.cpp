@@ -106,7 +106,7 @@ void Model::add_part(Part part, const std::function<void()>& fill) {
 void Model::add_network(const std::string& name, const Model& other) {
   if (&other.engine() != engine_.get()) {
     fail_with_hint("load both models on one engine", Code::invalid_argument,
-                   "{} is on another engine than the model that takes it in", name);
+                   "{} is on another engine than the model to which it is added", name);
   }
   std::vector<ParamStore::Physical> entries = other.params().entries();
   std::erase_if(entries, [](const auto& entry) { return entry.spec.part != kBasePart; });
@@ -294,9 +294,9 @@ const Schema& forward_schema() {
       "forward",
       {option_choice("attention", "auto",
                      {"auto", "causal", "bidirectional", "block_causal", "two_stream"},
-                     "What a token sees; auto: the model's own."),
+                     "Attention of a token; auto: the model's own."),
        option_i64("shift", -1, -1, 1,
-                  "1: logits of row i are those of the state before it; -1: the model's own."),
+                  "1: logits of row i come from the state before it; -1: the model's own."),
        option_i64("block_length", 0, 0, 1 << 24,
                   "Block of block_causal and two_stream; 0: the model's own."),
        option_list("outputs", {"logits"},

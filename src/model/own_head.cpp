@@ -53,7 +53,7 @@ void untie_own_head(ModelConfig& config, const WeightSource& weights, const std:
   if (!comparable) return; // WeightSource::check reports the table
   if (weights.shape(head) == shape && same_numbers(weights, head, table, shape, task)) return;
   log(LogLevel::warn,
-      "{}: {} differs from {}, so the head of the file counts, although the config ties the two",
+      "{}: {} differs from {}: the head of the file is used, although the config ties the two",
       file, head, table);
   config.tie_embeddings = false;
 }

@@ -124,27 +124,26 @@ const Schema& plan_schema() {
            "what", "decode", {"train", "decode", "prefill", "forward"},
            "The job to plan: a training step, a denoising step, a pass over a prompt that "
            "fills the cache, the logits of every position."),
-       option_choice(
-           "format", "json", {"json", "graph", "stablehlo", "optimized"},
-           "json: bytes; graph: the program as text; stablehlo: what a compiler is given; "
-           "optimized: what it made."),
+       option_choice("format", "json", {"json", "graph", "stablehlo", "optimized"},
+                     "json: bytes; graph: the program as text; stablehlo: the program that a "
+                     "compiler gets; optimized: the program that it made."),
        option_bool("texts", false,
                    "json: also holds the program's texts, stablehlo and optimized; null where an "
                    "engine has none."),
        option_i64("batch", 1, 1, 1 << 20, "Rows."),
-       option_i64("length", 0, 0, int64_t{1} << 30, "Tokens a row; 0: the model's longest."),
+       option_i64("length", 0, 0, int64_t{1} << 30, "Tokens of a row; 0: the model's longest row."),
        option_i64("window", 0, 0, int64_t{1} << 30,
-                  "decode: positions a step computes, the others' K and V are cached; 0: all, no "
-                  "cache."),
+                  "decode: positions that a step computes, K and V of the others are cached; 0: "
+                  "all positions, no cache."),
        option_choice("dtype", "f32", planned_formats(),
                      "Form of the weights; training keeps f32 masters."),
        option_bool("remat", false,
-                   "Training recomputes every layer instead of keeping what it made."),
+                   "Training recomputes every layer instead of keeping its values."),
        option_choice("activations", "f32", {"f32", "bf16"},
                      "What the layers keep of the forward pass of training for the backward pass."),
        option_i64("memory", 0, 0, INT64_MAX,
-                  "Most bytes of a training step: as few values of a layer are recomputed as make "
-                  "it fit; 0: no bound."),
+                  "Most bytes of a training step: the fewest values of a layer that make it fit "
+                  "are recomputed; 0: no bound."),
        option_bool("ema", false, "Training keeps a moving average of the weights."),
        option_str("objective", "mdlm", "Objective of training, with its own defaults."),
        option_str("optimizer", "adamw", "Optimizer of training, with its own defaults."),

@@ -84,7 +84,7 @@ void add_rope_divisors(const ModelConfig& config, std::vector<QuantizeTensor>& t
 void put_tokenizer(const ModelConfig& config, const Source& source, ckpt::GgufMetadata& to,
                    Quantizer& work) {
   if (!source.has("tokenizer.json") && !source.has("vocab.json"))
-    return work.note("there is no tokenizer.json: the file has no tokenizer");
+    return work.note("the model has no tokenizer.json, so the file has no tokenizer");
   std::string why;
   try {
     const auto tokenizer = text::Tokenizer::load(source, Options(text::tokenizer_schema()));

@@ -14,7 +14,7 @@ using graph::Axis;
 graph::Mask of_own_queries(const graph::Mask& mask, int64_t batch, int64_t queries, int64_t ranks,
                            graph::Graph& graph) {
   if (mask.query_start.defined())
-    fail(Code::internal, "queries that begin behind their keys cannot be cut over axis sequence");
+    fail(Code::internal, "queries that begin after their keys cannot be cut over axis sequence");
   graph::Mask own = mask;
   const graph::Value first =
       graph::multiply(graph::axis_index(graph, Axis::sequence),

@@ -66,7 +66,7 @@ void check_removable(const std::string& folder) {
   if (is_link(folder) || !is_directory(folder)) {
     fail_with_hint("choose another path, or move it away", Code::already_exists,
                    "{} is not replaced: it is {}", folder,
-                   is_link(folder) ? "a symbolic link" : "no folder");
+                   is_link(folder) ? "a symbolic link" : "not a folder");
   }
   const std::string foreign = foreign_file(folder);
   if (foreign.empty()) return;
@@ -151,7 +151,7 @@ FolderSave::~FolderSave() {
   try {
     remove_save(partial_);
   } catch (const Error& e) {
-    log(LogLevel::warn, "{} stays behind: {}", partial_, e.text());
+    log(LogLevel::warn, "{} could not be removed: {}", partial_, e.text());
   }
 }
 

@@ -42,7 +42,7 @@ void put_ends(Model& model, const std::vector<int32_t>& ends) {
 
 void set_tokenizer(Model& model, const text::Tokenizer& tokenizer) {
   if (tokenizer.size() > model.config().vocab_size) {
-    fail(Code::invalid_argument, "the tokenizer has {} tokens, the model's vocabulary {}",
+    fail(Code::invalid_argument, "the tokenizer has {} tokens, the model's vocabulary has {}",
          tokenizer.size(), model.config().vocab_size);
   }
   const auto put = [&](const char* name, std::string content) {
@@ -125,7 +125,7 @@ void resolve_mask_token(Model& model, const std::string& wanted, const ckpt::Ggu
     if (!id) id = find_by_text(model, {wanted}, gguf);
     if (!id)
       fail_with_hint("give the text of a token or its id", Code::not_found,
-                     "no token {} for mask_token", wanted);
+                     "there is no token {} for mask_token", wanted);
     return model.set_mask_token(*id);
   }
   if (model.config().mask_token_id >= 0) return;

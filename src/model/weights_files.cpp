@@ -63,7 +63,7 @@ public:
     for (const std::string& name : files_.names()) {
       if (known.contains(name) || is_leftover(name)) continue;
       const ckpt::TensorInfo& info = files_.info(name);
-      fail_with_hint("config.json and weights do not belong together, or it is another family",
+      fail_with_hint("check that config.json belongs to the weights and has their family",
                      Code::data_loss, "{}: unexpected tensor {} {}", info.file, name,
                      info.shape.text());
     }
@@ -141,7 +141,7 @@ std::unique_ptr<WeightSource> open_weight_files(const Source& source,
 }
 
 Shape WeightSource::shape(const std::string& logical) const {
-  fail(Code::internal, "no tensor {}", logical);
+  fail(Code::internal, "there is no tensor {}", logical);
 }
 
 const WeightFormat* WeightSource::format(const std::string& logical) const {

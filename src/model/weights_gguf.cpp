@@ -30,8 +30,9 @@ public:
     }
     for (const auto& [name, info] : file_->tensors()) {
       if (known.contains(name)) continue;
-      fail_with_hint("it may be another architecture under a known name", Code::data_loss,
-                     "{}: unexpected tensor {} {}", file_->name(), name, info.shape.text());
+      fail_with_hint("check the architecture: the file may have another one under a known name",
+                     Code::data_loss, "{}: unexpected tensor {} {}", file_->name(), name,
+                     info.shape.text());
     }
   }
 

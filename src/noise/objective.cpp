@@ -44,7 +44,7 @@ const KnownObjective& find_objective(const std::string& name) {
 std::vector<OptionSpec> shared_objective_options() {
   return {
       option_choice("attention", "auto", {"auto", "causal", "bidirectional", "block_causal"},
-                    "Attention of a token; auto: what the objective needs, else the model's own."),
+                    "Attention of a token; auto: as the objective needs, else the model's own."),
       option_i64("shift", -1, -1, 1,
                  "1: the hidden state before a token predicts it; -1: the model's own."),
       option_i64("block_length", 0, 0, 1 << 24,

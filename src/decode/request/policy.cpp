@@ -50,7 +50,7 @@ std::vector<OptionSpec> decoder_keys(const std::string& policy) {
       option_f64("schedule_eps", -1, -1, 0.5,
                  "The schedule's eps, the part of the noisiest end that is cut off; -1: its own."),
       option_choice("attention", "auto", {"auto", "causal", "bidirectional", "block_causal"},
-                    "What a token sees; auto: the model's own."),
+                    "Attention of a token; auto: the model's own."),
       option_i64("shift", -1, -1, 1,
                  "1: the hidden state before a token predicts it; -1: the model's own."),
       option_choice(

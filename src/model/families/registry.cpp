@@ -28,7 +28,7 @@ const Family& find_family(const std::string& name) {
   for (const Family* family : kFamilies) {
     if (name == family->name) return *family;
   }
-  fail(Code::internal, "no family named {}", name);
+  fail(Code::internal, "there is no family named {}", name);
 }
 
 const Family& family_of_model_type(const std::string& type) {

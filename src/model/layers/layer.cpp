@@ -32,8 +32,9 @@ const LayerKind& find_layer_kind(LayerPart part, const std::string& name) {
     if (name == kind->name) return *kind;
     names += (names.empty() ? "" : " ") + std::string(kind->name);
   }
-  fail_with_hint("there are: " + names, Code::invalid_argument, "no layer kind named {} for a {}",
-                 name.substr(0, 60), part == LayerPart::mixer ? "mixer" : "network");
+  fail_with_hint("there are: " + names, Code::invalid_argument,
+                 "there is no layer kind named {} for a {}", name.substr(0, 60),
+                 part == LayerPart::mixer ? "mixer" : "network");
 }
 
 void add_layer_kind(const LayerKind& kind) {

@@ -210,7 +210,7 @@ TEST(SaveModel, ReplacesWhatASaveWroteAndNothingElse) {
   remove_all(folder.path("hub/config.json"));
   refuses(folder.path("hub"), "no save wrote model.safetensors");
   write_file_atomic(folder.path("file"), "mine");
-  refuses(folder.path("file"), "it is no folder");
+  refuses(folder.path("file"), "it is not a folder");
   ASSERT_EQ(::symlink(place.c_str(), folder.path("link").c_str()), 0);
   refuses(folder.path("link"), "it is a symbolic link");
   // Folders next to it with the names a save uses on its way.
