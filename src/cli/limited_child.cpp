@@ -60,7 +60,8 @@ void allow(int ruleset, const std::string& path, uint64_t rights) {
 
 void limit_files(const std::string& own, const std::vector<std::string>& readable) {
   const long version = syscall(kCreateRuleset, nullptr, 0, 1);
-  if (version < 1) give_up("Landlock (Linux 5.13, enabled in its configuration) is not there");
+  if (version < 1)
+    give_up("this system has no Landlock (Linux 5.13, enabled in its configuration)");
   // Rights by version: 13, then refer, truncate, (network), ioctl of devices.
   const int rights = version >= 5 ? 16 : version >= 3 ? 15 : version == 2 ? 14 : 13;
   const Ruleset wanted{(uint64_t{1} << rights) - 1, version >= 4 ? uint64_t{3} : 0,

@@ -78,7 +78,7 @@ struct LineEditor::Impl {
     el_set(editor, EL_PROMPT, prompt_of);
     el_set(editor, EL_EDITOR, "emacs");
     el_set(editor, EL_ADDFN, "dllm-complete", "complete the word", complete_word);
-    el_set(editor, EL_ADDFN, "dllm-cancel", "give the line up", cancel);
+    el_set(editor, EL_ADDFN, "dllm-cancel", "discard the line", cancel);
     el_set(editor, EL_BIND, "^I", "dllm-complete", nullptr);
     el_set(editor, EL_BIND, "^R", "em-inc-search-prev", nullptr);
     el_set(editor, EL_SETTY, "-d", "-isig", nullptr); // Ctrl-C is a key while a line is edited

@@ -193,7 +193,7 @@ ConfigFile::ConfigFile(const std::string& path) : path_(path), root_(Json::objec
     const size_t detail = what.rfind(": ");
     throw UsageFailure(
         path_ + ":" + place_of(text, error.byte == 0 ? 0 : error.byte - 1) +
-        " is no JSON: " + (detail == std::string::npos ? what : what.substr(detail + 2)));
+        " is not JSON: " + (detail == std::string::npos ? what : what.substr(detail + 2)));
   }
   if (!root_.is_object())
     throw UsageFailure(path_ + " holds " + root_.type_name() + ", not a JSON object");

@@ -62,7 +62,7 @@ run generate --config config.json --model x
 check "--config: an unknown member, its nearest" eval 'fails_with 2 "no option named \"decodr\"; did you mean decoder?"'
 printf '{"decoder":\n  {"steps": }}\n' >config.json
 run generate --config config.json --model x
-check "--config: a syntax error has line and column" fails_with 2 "config.json:2:13 is no JSON"
+check "--config: a syntax error has line and column" fails_with 2 "config.json:2:13 is not JSON"
 echo '{"decoder": {"temperature": "hot"}}' >config.json
 run generate --config config.json --model x
 check "--config: a value of another type" fails_with 2 'config.json: decoder: option temperature takes a number, not a text'

@@ -102,7 +102,7 @@ bool parse(int count, char** arguments, Session& session, Arguments& parsed) {
 // one that lacks a set fails.
 int explain_absence(const std::string& folder) {
   if (is_directory(folder)) return fmt::print("FAIL {} holds no cases.json\n", folder), 1;
-  if (is_directory(parent_path(folder))) return fmt::print("FAIL {} is no folder\n", folder), 1;
+  if (is_directory(parent_path(folder))) return fmt::print("FAIL {} is not a folder\n", folder), 1;
   fmt::print("skipped: no golden folder {}\n", parent_path(folder));
   return 0;
 }

@@ -44,7 +44,7 @@ pins 1 'FAIL own/chat_templates 1 cases skipped, pinned 0' '{"own/chat_templates
 "$parity" "$work/absent/own" >"$work/out"
 grep -q 'skipped: no golden folder' "$work/out" || { echo "not ok - an absent folder is reported"; failures=$((failures + 1)); }
 "$parity" "$golden/absent" >"$work/out"
-if [ $? -eq 0 ] || ! grep -q 'FAIL .*absent is no folder' "$work/out"; then
+if [ $? -eq 0 ] || ! grep -q 'FAIL .*absent is not a folder' "$work/out"; then
   echo "not ok - a set that is absent fails"
   failures=$((failures + 1))
 fi

@@ -97,7 +97,7 @@ ok(all(word in table for word in ("median", "fastest", "rows/s", "GFLOP/s", "of 
 refused(("stepp",), "did you mean step?")
 refused(("step", "--preset", "125m"), "did you mean 135m?")
 refused(("step", "--preset", "tiny", "--model", "shape.json"), "give one of them")
-refused(("step", "--preset", "tiny", "--context", "4"), "--context is no size of dllm bench step")
+refused(("step", "--preset", "tiny", "--context", "4"), "--context is not a size of dllm bench step")
 refused(("--preset", "tiny", "--rows", "4"), "name one of them")
 refused(("decode", "--preset", "tiny", "--logits", "none"), "--logits is an option of dllm bench step")
 refused(("step", "--preset", "tiny", "--logits", "last"), "all or none")
@@ -110,7 +110,7 @@ refused(("step", "--preset", "tiny", "--arithmetic", "int3"), "--arithmetic")
 refused(("step", "--preset", "tiny", "--format", "int3"), "--format")
 refused(("step", "--model", "nowhere"), "nowhere", 1)
 (SCRATCH / "broken.json").write_text("{")
-refused(("step", "--model", "broken.json"), "broken.json is no JSON object", 1)
+refused(("step", "--model", "broken.json"), "broken.json is not a JSON object", 1)
 
 # Ctrl-C ends with what was measured.
 child = subprocess.Popen([DLLM, "bench", "step", "--preset", "tiny", "--seconds", "50", "--json"], cwd=SCRATCH, text=True,

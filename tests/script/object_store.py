@@ -191,7 +191,7 @@ def clear_errors(store):
     done = run(store, "generate", "--model", "s3://bucket/runs/first", "--prompt", "a", DLLM_CURL_LIBRARY="/nowhere/libcurl.so")
     ok(done.returncode != 0 and "libcurl" in done.stderr, f"no libcurl: {done.stderr.strip()[:200]}")
     done = run(store, *train_words("s3://bucket/runs/first", 8, SMALL, "--fresh"))
-    ok(done.returncode != 0 and "--fresh removes nothing" in done.stderr, f"--fresh: {done.stderr.strip()[:200]}")
+    ok(done.returncode != 0 and "--fresh does not remove objects" in done.stderr, f"--fresh: {done.stderr.strip()[:200]}")
 
 
 def main():

@@ -248,7 +248,7 @@ Command chat_command() {
             "read the chat template from this file (as --chat.template has its text)"},
            {Kind::text, "policy", "low_confidence", policy_sentence()},
            {Kind::number, "length", "", "open positions of an answer (as --slot.gen-length)"},
-           {Kind::flag, "quiet", "", "do not show the denoising"}},
+           {Kind::flag, "quiet", "", "do not print the denoising"}},
           {"engine", "model", "decoder:policy", "slot", "chat"},
           chat,
           false,

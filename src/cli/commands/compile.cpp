@@ -62,7 +62,7 @@ std::vector<std::string> targets_of(const Context& context) {
   const bool plugin = context.option("engine", "plugin") != "\"\"";
   if (targets.empty() && plugin) targets.push_back(""); // the plugin's own device
   if (targets.empty()) {
-    throw Failure(DLLM_INVALID_ARGUMENT, "there is nothing to compile for",
+    throw Failure(DLLM_INVALID_ARGUMENT, "no hardware and no plugin is named to compile for",
                   "name hardware with --target v5e:1x1,h100, or a plugin with --plugin cpu");
   }
   return targets;
@@ -171,10 +171,10 @@ Command compile_command() {
           {{Kind::text, "model", "", "a model folder, a config.json, a GGUF file or a run folder",
             true},
            {Kind::number, "time-limit", "600", "seconds that a target may take"},
-           {Kind::text, "stablehlo", "", "file for the program as the compiler is given it"},
-           {Kind::text, "optimized", "", "file for the program as the compiler made it"},
+           {Kind::text, "stablehlo", "", "file for the program that the compiler gets"},
+           {Kind::text, "optimized", "", "file for the program that the compiler made"},
            {Kind::flag, "in-process", "",
-            "compile in this process and print JSON: what the child runs"}},
+            "compile in this process and print JSON, as the child process does"}},
           {"engine", "plan"},
           compile,
           false,

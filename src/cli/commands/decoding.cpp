@@ -136,23 +136,23 @@ void check_decoding(const Context& context, bool holes) {
   refuse_typed(context, "decoder", "on_change", "the weights do not change in this command");
   if (!context.has("trace")) {
     refuse_typed(context, "decoder", "trace", "dllm generate --trace FILE writes the trace");
-    refuse_typed(context, "decoder", "trace_bytes", "there is no --trace FILE");
+    refuse_typed(context, "decoder", "trace_bytes", "it needs --trace FILE");
   }
   if (!context.has("samples"))
     refuse_typed(context, "decoder", "slots", "this command has one request at a time");
   if (holes) {
     for (const char* kind : {"decoder", "slot"})
-      refuse_typed(context, kind, "gen_length", "<mask:N> has the open positions");
+      refuse_typed(context, kind, "gen_length", "<mask:N> sets the open positions");
   } else {
     refuse_typed(context, "slot", "prompt_length", "it is for canvases with holes (dllm infill)");
   }
   const bool own_length = context.typed("slot", "gen_length");
   if (context.typed("length") && own_length &&
       context.text("length") != word_of(context, "slot", "gen_length")) {
-    throw UsageFailure("--length and --gen-length are the same and differ");
+    throw UsageFailure("--length and --gen-length are the same setting but have two values");
   }
   if (context.typed("length") || own_length)
-    note_typed(context, "decoder", "gen_length", "--length has the open positions");
+    note_typed(context, "decoder", "gen_length", "--length sets the open positions");
   if (std::stod(word_of(context, "decoder", "guidance")) == 0) {
     note_typed(context, "decoder", "guidance_keep", "--guidance is 0");
   }

@@ -260,7 +260,7 @@ int devices(Context& context) {
     if (context.json()) continue;
     std::printf("plugin %s\n", name.c_str());
     const std::string missing = word(platform.at("missing"));
-    row("missing", missing == said ? "no plugin lies in these folders either" : missing);
+    row("missing", missing == said ? "these folders hold no plugin either" : missing);
     said = missing;
     if (platform.contains("packages")) {
       row("", "pip install " + word(platform["packages"]) + "; or scripts/fetch-plugins " + name +
@@ -278,13 +278,13 @@ int devices(Context& context) {
 Command devices_command() {
   using Kind = Argument::Kind;
   return {"devices",
-          "show what can compute here",
-          "dllm devices --probe\n"
-          "  Plugins of hardware are loaded in a process of their own: one that crashes is "
-          "reported, and no harm done.",
+          "list the engines, plugins and devices that can compute here",
+          "dllm devices --probe\n  Each plugin of hardware is loaded in its own process, so a "
+          "plugin that crashes is reported and does no harm.",
           {{Kind::flag, "probe", "", "also open each plugin's devices and run a small model there"},
            {Kind::number, "time-limit", "120", "seconds that a plugin may take"},
-           {Kind::flag, "in-process", "", "look at --plugin in this process: what the child runs"}},
+           {Kind::flag, "in-process", "",
+            "look at --plugin in this process, as the child process does"}},
           {"engine"},
           devices};
 }

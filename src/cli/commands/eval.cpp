@@ -37,10 +37,10 @@ void refuse_others(const Context& context) {
       for (const char* kind : {"engine", "model", "decoder", "slot"})
         refuse_kind(context, kind, "--solutions FILE has the completions");
     } else if (!context.has("model")) {
-      throw UsageFailure("--model or --solutions is missing: where completions come from");
+      throw UsageFailure("--model or --solutions is missing, from which completions come");
     }
     check_decoding(context, false);
-    refuse_typed(context, "decoder", "gen_length", "--length has the open positions");
+    refuse_typed(context, "decoder", "gen_length", "--length sets the open positions");
     refuse_typed(context, "decoder", "slots", "one completion is decoded at a time");
   }
   refuse_typed(context, "dataset", "token_file", "dllm tokenize writes and dllm train reads it");
@@ -113,17 +113,17 @@ Command eval_command() {
       "dllm eval --model runs/quickstart --data corpus.txt --limit 64",
       {{Kind::text, "model", "", "a model folder, a GGUF file or a run folder"},
        {Kind::text, "data", "",
-        "text: what dllm train takes; else JSON lines: prompt, choices, answer, or the files of "
+        "text: data as for dllm train; else JSON lines: prompt, choices, answer, or the files of "
         "HumanEval, MBPP and infilling; .gz is decompressed",
         true},
        {Kind::text, "task", "text",
         "text (loss, perplexity, bits per byte), choices, programs (pass@k) or answers (a Lua "
         "checker)"},
-       {Kind::text, "out", "", "keep results in this file; the same call again goes on there"},
-       {Kind::number, "limit", "0", "only so many rows; 0: all"},
+       {Kind::text, "out", "", "keep results in this file; the same call continues with it"},
+       {Kind::number, "limit", "0", "number of rows to score; 0: all"},
        {Kind::text, "objective", "auto",
-        "whose loss is computed; auto: that of the training run where its loss bounds a likelihood "
-        "(mdlm, bd3lm, uniform, ar), else ar for a causal model and mdlm for others"},
+        "objective whose loss is computed; auto: the training run's objective if its loss bounds a "
+        "likelihood (mdlm, bd3lm, uniform, ar), else ar for a causal model and mdlm for others"},
        {Kind::number, "draws", "1", "draws of noise for a row; choices: 16 unless it is set"},
        {Kind::number, "noise-seed", "0", "seed of this noise"},
        {Kind::number, "row-length", "256", "tokens of a row of the text"},
@@ -131,7 +131,8 @@ Command eval_command() {
         "completions to score instead of a model's: JSON lines with task_id and completion"},
        {Kind::number, "samples", "1",
         "completions of a prompt, with the seeds seed, seed + 1, ..."},
-       {Kind::text, "k", "1,10,100", "which pass@k are printed, as far as there are samples"},
+       {Kind::text, "k", "1,10,100",
+        "values of k for which pass@k is printed, up to the number of samples"},
        {Kind::number, "length", "",
         "open positions of a completion (as --slot.gen-length), 256 unless set"},
        {Kind::text, "policy", "low_confidence", policy_sentence()},
@@ -139,9 +140,9 @@ Command eval_command() {
         "a Lua script with the globals row and text that returns true or false; it sees no "
         "files"},
        {Kind::text, "python", "python3", "the interpreter that runs programs"},
-       {Kind::number, "seconds", "10", "time of a program"},
+       {Kind::number, "seconds", "10", "seconds that a program may take"},
        {Kind::number, "memory", "1024", "MiB of address space of a program"},
-       {Kind::flag, "quiet", "", "do not show how far it is"}},
+       {Kind::flag, "quiet", "", "do not print the progress"}},
       {"engine", "model", "decoder:policy", "slot", "dataset"},
       eval,
       false,

@@ -132,7 +132,7 @@ int generate(Context& context) {
   check_decoding(context, false);
   const std::string prompt = text_of(context, "prompt");
   if (shows_hole(prompt))
-    std::fprintf(stderr, "<mask> in a prompt is text: dllm infill fills holes\n");
+    std::fprintf(stderr, "<mask> in a prompt is plain text; dllm infill fills holes\n");
   Session session(context);
   choose_policy(context, session);
   take_generation_defaults(context, session);
@@ -169,10 +169,10 @@ Command generate_command() {
            {Kind::text, "file", "", "read the prompt from this file"},
            {Kind::text, "policy", "low_confidence", policy_sentence()},
            {Kind::number, "length", "", "open positions after the prompt (as --slot.gen-length)"},
-           {Kind::number, "samples", "1", "so many texts, with the seeds seed, seed + 1, ..."},
+           {Kind::number, "samples", "1", "number of texts, with the seeds seed, seed + 1, ..."},
            {Kind::text, "until", "", "stop when the answer holds this text, which is left out"},
            {Kind::text, "trace", "", "write every step to this file; dllm replay FILE draws it"},
-           {Kind::flag, "quiet", "", "do not show the denoising"}},
+           {Kind::flag, "quiet", "", "do not print the denoising"}},
           {"engine", "model", "decoder:policy", "slot"},
           generate,
           false,
@@ -193,7 +193,7 @@ Command infill_command() {
        {Kind::text, "file", "", "read the text from a file, - for standard input"},
        {Kind::text, "policy", "low_confidence", policy_sentence()},
        {Kind::text, "trace", "", "write every step to this file; dllm replay FILE draws it"},
-       {Kind::flag, "quiet", "", "do not show the denoising"}},
+       {Kind::flag, "quiet", "", "do not print the denoising"}},
       {"engine", "model", "decoder:policy", "slot"},
       infill,
       false,

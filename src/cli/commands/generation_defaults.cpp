@@ -75,7 +75,7 @@ public:
         leave_out(lacking.name, "dllm has no such option");
     }
     if (has_value("max_new_tokens") && !context_.typed("length"))
-      leave_out("max_new_tokens", "--length has the open positions");
+      leave_out("max_new_tokens", "--length sets the open positions");
   }
 
   std::string line(const std::vector<int32_t>& ends) const {

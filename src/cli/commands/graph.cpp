@@ -22,8 +22,8 @@ void print_page(const Context& context, const Json& plan) {
               plan.value("what", "").c_str(), plan.value("batch", Json(1)).dump().c_str(),
               bytes_text(figure("peak")).c_str());
   row("weights", figure("weights"), "parameters of the model");
-  row("loading", figure("loading"), "most of them that is there while a model is loaded");
-  row("moments", figure("moments"), "what the optimizer and a moving average keep");
+  row("loading", figure("loading"), "most bytes of them while a model is loaded");
+  row("moments", figure("moments"), "state of the optimizer and the moving average");
   row("cache", figure("cache"), "keys and values of decided positions");
   row("inputs", figure("inputs"), "arrays that go in, weights included");
   row("outputs", figure("outputs"), "arrays that come out");
@@ -63,7 +63,7 @@ int graph(Context& context) {
 Command graph_command() {
   using Kind = Argument::Kind;
   return {"graph",
-          "show the program of a model and what it needs, without loading weights",
+          "show the program of a model and the memory that it needs, without loading weights",
           "dllm graph runs/quickstart --what train --batch 8 --length 128",
           {{Kind::text, "model", "", "a model folder, a GGUF file or a run folder", true}},
           {"engine", "plan"},

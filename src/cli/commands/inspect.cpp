@@ -94,7 +94,7 @@ void print_model(const Json& model, const dllm_tokenizer* tokenizer) {
   row("vocabulary",
       dump(model.at("vocab")) +
           (tokenizer == nullptr
-               ? "; there is no tokenizer"
+               ? "; the model has no tokenizer"
                : "; the tokenizer has " + std::to_string(dllm_tokenizer_size(tokenizer))));
   row("length", dump(model.at("max_length")) + " positions at most");
 }
@@ -143,9 +143,8 @@ void print_description(const Context& context, const Json& about) {
   print_losses(path);
   const bool sealed = about.value("kind", "") == "checkpoint";
   if (context.flag("verify")) {
-    row("verified", sealed
-                        ? "every file has the size and the checksum that were saved with it"
-                        : "every tensor lies inside its file; there are no checksums to compare");
+    row("verified", sealed ? "every file has the size and the checksum that were saved with it"
+                           : "every tensor is inside its file; there are no checksums to compare");
   }
   const Json metadata = about.value("metadata", Json::object());
   if (!metadata.empty()) std::printf("\nmetadata\n");
@@ -178,16 +177,16 @@ int inspect(Context& context) {
 
 Command inspect_command() {
   using Kind = Argument::Kind;
-  return {
-      "inspect",
-      "show what a model file, folder or checkpoint holds",
-      "dllm inspect runs/quickstart",
-      {{Kind::positional, "path", "",
-        "a safetensors or GGUF file, a model folder, a checkpoint or a run", true},
-       {Kind::flag, "tensors", "", "list every tensor; else those of all layers stand on one line"},
-       {Kind::flag, "verify", "", "check every file against its checksum"}},
-      {},
-      inspect};
+  return {"inspect",
+          "show the content of a model file, folder or checkpoint",
+          "dllm inspect runs/quickstart",
+          {{Kind::positional, "path", "",
+            "a safetensors or GGUF file, a model folder, a checkpoint or a run", true},
+           {Kind::flag, "tensors", "",
+            "list every tensor; else the same tensor of all layers is one line"},
+           {Kind::flag, "verify", "", "check every file against its checksum"}},
+          {},
+          inspect};
 }
 
 } // namespace dllm::cli

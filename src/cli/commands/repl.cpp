@@ -25,7 +25,7 @@ constexpr const char* kReplHelp =
     "  dllm.decoder(model, { st<Tab>   Tab completes names, methods, option keys, choices\n"
     "  for i = 1, 3 do                a chunk continues until it is complete; Ctrl-C discards "
     "it\n\n"
-    "  :help                          this\n"
+    "  :help                          show this help\n"
     "  :options decoder               every option of a kind, with default and meaning\n"
     "  :generate --model M ...        any command of the program: :train :inspect :verify ...\n"
     "  :quit                          or Ctrl-D\n\n"
@@ -266,7 +266,7 @@ int repl(Context& context) {
 Command repl_command() {
   using Kind = Argument::Kind;
   return {"repl",
-          "try things out: a Lua prompt with completion",
+          "try the library at a Lua prompt with completion",
           "dllm repl\n"
           "  dllm> m = dllm.model \"runs/quickstart\"\n"
           "  dllm> d = dllm.decoder(m, { steps = 8, gen_length = 8 })\n"

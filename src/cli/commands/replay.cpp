@@ -48,7 +48,7 @@ int play(const Context& context, const Trace& trace, const TraceSlot& slot) {
   const int64_t delay = context.number("delay");
   if (delay < 0 || delay > 60000)
     throw Failure(DLLM_INVALID_ARGUMENT,
-                  "--delay " + std::to_string(delay) + " is not between 0 and 60000");
+                  "--delay " + std::to_string(delay) + " is not from 0 to 60000");
   LiveView view(stdout);
   for (const TraceStep& step : slot.steps) {
     view.show(cells_of(trace, step), {step.step, step.evaluations, step.open});
@@ -102,8 +102,8 @@ Command replay_command() {
           "dllm generate --model runs/quickstart --prompt \"The wise man\" --trace trace.jsonl\n"
           "  dllm replay trace.jsonl                                  in the terminal\n"
           "  dllm replay trace.jsonl --html replay.html --svg map.svg  to look at and to keep",
-          {{Kind::positional, "trace", "", "what dllm generate --trace wrote; - for standard input",
-            true},
+          {{Kind::positional, "trace", "",
+            "the file that dllm generate --trace wrote; - for standard input", true},
            {Kind::text, "html", "",
             "write a page with a time slider: one file, works without a network"},
            {Kind::text, "svg", "", "write a heat map, position by step, coloured by confidence"},

@@ -66,7 +66,7 @@ int tokenize(Context& context) {
     refuse_typed(context, "dataset", key,
                  "it is for token files: dllm tokenize IN OUT --model MODEL");
   if (context.typed("text") && context.typed("file"))
-    throw UsageFailure("--text and --file are two texts: give one");
+    throw UsageFailure("--text and --file both give the text: give one of them");
   const auto tokenizer = open_tokenizer(context, context.text("tokenizer"));
   const std::string text = context.has("text")
                                ? context.text("text")
@@ -94,7 +94,7 @@ int tokenizer_train(Context& context) {
   }
   if (context.has("vocab") && context.typed("tokenizer_train", "vocab_size") &&
       context.option("tokenizer_train", "vocab_size") != context.text("vocab")) {
-    throw UsageFailure("--vocab and --vocab-size are the same and differ");
+    throw UsageFailure("--vocab and --vocab-size are the same setting but have two values");
   }
   if (context.has("vocab")) {
     call([&](dllm_error* err) {

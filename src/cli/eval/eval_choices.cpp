@@ -22,10 +22,11 @@ Question question_of(const EvalJson& row, const std::string& path, size_t index)
                    R"(a row is {"prompt": TEXT, "choices": [TEXT, ...], "answer": INDEX})");
   };
   const EvalJson choices = row.value("choices", EvalJson());
-  if (!choices.is_array() || choices.size() < 2) throw refuse("there are no two choices");
+  if (!choices.is_array() || choices.size() < 2)
+    throw refuse("choices is not a list of two or more texts");
   for (const EvalJson& choice : choices) {
     if (!choice.is_string() || choice.get<std::string>().empty())
-      throw refuse("a choice is no text, or empty");
+      throw refuse("a choice is not a text, or is empty");
     question.choices.push_back(choice.get<std::string>());
   }
   const EvalJson answer = row.value("answer", EvalJson());
@@ -38,7 +39,7 @@ Question question_of(const EvalJson& row, const std::string& path, size_t index)
   else if (found != question.choices.end())
     question.right = static_cast<size_t>(found - question.choices.begin());
   else
-    throw refuse("answer " + answer.dump() + " is none of the choices");
+    throw refuse("answer " + answer.dump() + " is not one of the choices");
   return question;
 }
 

@@ -45,7 +45,7 @@ std::vector<EvalJson> read_rows(const std::string& path, int64_t limit) {
     EvalJson row = EvalJson::parse(line, nullptr, false);
     if (!row.is_object())
       throw Failure(DLLM_DATA_LOSS,
-                    path + ":" + std::to_string(number) + ": the line is no JSON object");
+                    path + ":" + std::to_string(number) + ": the line is not a JSON object");
     rows.push_back(std::move(row));
   }
   if (rows.empty()) throw Failure(DLLM_INVALID_ARGUMENT, path + " holds no rows");

@@ -61,20 +61,20 @@ void EvalResults::read(const EvalJson& settings) {
     const EvalJson line = EvalJson::parse(text.substr(whole, end - whole), nullptr, false);
     if (whole == 0) {
       if (!line.is_object() || !line.contains("settings"))
-        throw Failure(DLLM_ALREADY_EXISTS, path_ + " is no file of results",
+        throw Failure(DLLM_ALREADY_EXISTS, path_ + " is not a file of results",
                       "choose another --out");
       there = line["settings"];
     } else {
       if (!line.is_object() || !line.contains("id"))
         throw Failure(DLLM_DATA_LOSS,
-                      path_ + ": line " + std::to_string(lines_.size() + 2) + " is no result");
+                      path_ + ": line " + std::to_string(lines_.size() + 2) + " is not a result");
       by_id_[line["id"].get<std::string>()] = lines_.size();
       lines_.push_back(line);
     }
     whole = end + 1;
   }
   if (whole == 0 && !text.empty())
-    throw Failure(DLLM_ALREADY_EXISTS, path_ + " is no file of results", "choose another --out");
+    throw Failure(DLLM_ALREADY_EXISTS, path_ + " is not a file of results", "choose another --out");
   if (!lines_.empty()) check_same(there, settings, path_); // a file without results is begun again
   std::filesystem::resize_file(path_, whole);
   if (lines_.empty()) std::filesystem::resize_file(path_, 0);

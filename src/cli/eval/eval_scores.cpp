@@ -66,7 +66,7 @@ EvalJson recorded_objective(const Context& context, const std::string& path) {
   if (!file) return EvalJson::object();
   const EvalJson trainer = EvalJson::parse(file, nullptr, false);
   if (!trainer.is_object())
-    throw Failure(DLLM_DATA_LOSS, folder + "/trainer.json is no JSON object");
+    throw Failure(DLLM_DATA_LOSS, folder + "/trainer.json is not a JSON object");
   const EvalJson objective = trainer.value("objective", EvalJson());
   return objective.is_object() ? objective : EvalJson::object();
 }

@@ -80,9 +80,8 @@ Section loss_section(const RunRecord& record) {
   ChartSeries train = series_of(record.loss, "training batches", "a"),
               held_out = series_of(record.held_out, "held out", "b");
   train.noisy = held_out.marks = true;
-  std::string caption =
-      "The loss of the objective. Of a batch it is mostly noise: the strong line is a moving mean, "
-      "or a mean with the range of what it stands for.";
+  std::string caption = "The loss of the objective. The loss of a batch is mostly noise, so the "
+                        "strong line is a moving mean, or a mean with the range of its values.";
   if (record.held_out.empty())
     caption = "No held-out loss was recorded: the run held no text out, or computed none "
               "(--eval-batches 0).";
@@ -128,8 +127,8 @@ Section ratio_section(const RunRecord& record) {
     chart.series.push_back(std::move(series));
   }
   return chart_section("mask_ratio", std::move(chart),
-                       "The same held-out rows under the same noise, at some steps: means over "
-                       "rows with about as many hidden tokens.",
+                       "The same held-out rows under the same noise at some steps. A point is the "
+                       "mean over rows with about the same number of hidden tokens.",
                        missing);
 }
 
@@ -140,7 +139,7 @@ std::vector<Section> sections_of(const RunRecord& record) {
   all.push_back(curve_section("learning_rate", "Learning rate", "", record.rate, false, true,
                               "As the optimizer used it."));
   all.push_back(curve_section("throughput", "Throughput", "tokens per second", record.speed, true,
-                              true, "Of the training steps alone; evaluations are not counted."));
+                              true, "Of the training steps only; evaluations are not counted."));
   for (size_t row = 0; row < std::min<size_t>(strip_rows(record), 3); ++row) {
     Section strip = text_section("predictions_" + std::to_string(row + 1), "Predictions",
                                  "This row holds no token.");
@@ -158,8 +157,8 @@ std::vector<Section> sections_of(const RunRecord& record) {
     samples.missing = "There is no sample: " + record.examples.back().no_sample + ".";
   if (!samples_svg(record, false).empty()) {
     samples.draw = [&record](bool style) { return samples_svg(record, style); };
-    samples.caption = "What the model wrote behind the token that ends a text, always from the "
-                      "same seed.";
+    samples.caption =
+        "Texts that the model wrote after the token that ends a text, always from the same seed.";
   }
   all.push_back(std::move(samples));
   return all;

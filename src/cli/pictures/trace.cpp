@@ -26,7 +26,7 @@ public:
       trace_.cut = true;
       return;
     }
-    if (!object.is_object()) fail("is no JSON object");
+    if (!object.is_object()) fail("is not a JSON object");
     if (object.contains("slot"))
       add_step(object);
     else if (object.contains("tokens") || object.contains("model"))
@@ -48,7 +48,7 @@ public:
 private:
   [[noreturn]] void fail(const std::string& what) const {
     throw Failure(DLLM_INVALID_ARGUMENT, name_ + ":" + std::to_string(line_) + ": the line " + what,
-                  "a trace is what dllm generate --trace FILE writes: one JSON object per line");
+                  "dllm generate --trace FILE writes a trace: one JSON object per line");
   }
 
   int64_t number(const Json& object, const char* key, bool required) const {
@@ -109,12 +109,12 @@ private:
     read_joined(object);
     const auto tokens = object.find("tokens");
     if (tokens == object.end()) return;
-    if (!tokens->is_object()) fail("has \"tokens\" that are no object");
+    if (!tokens->is_object()) fail("has \"tokens\" that are not an object");
     for (const auto& [key, value] : tokens->items()) {
       const bool is_id = !key.empty() && key.size() <= 9 &&
                          key.find_first_not_of("0123456789") == std::string::npos;
       if (!is_id || !value.is_string())
-        fail("has a token \"" + key.substr(0, 20) + "\" that is no id with a text");
+        fail("has a token \"" + key.substr(0, 20) + "\" that is not an id with a text");
       trace_.tokens[std::stoi(key)] = value.get<std::string>();
     }
   }
@@ -122,11 +122,12 @@ private:
   void read_joined(const Json& object) {
     const auto joined = object.find("joined");
     if (joined == object.end()) return;
-    if (!joined->is_object()) fail("has \"joined\" that is no object");
+    if (!joined->is_object()) fail("has \"joined\" that is not an object");
     for (const auto& [key, value] : joined->items()) {
       const bool are_ids =
           key.find_first_not_of("0123456789 ") == std::string::npos && key.size() < 100;
-      if (!are_ids || !value.is_string()) fail("has a \"joined\" entry that is no ids with a text");
+      if (!are_ids || !value.is_string())
+        fail("has a \"joined\" entry that is not ids with a text");
       trace_.joined[key] = value.get<std::string>();
     }
   }

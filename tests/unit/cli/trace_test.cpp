@@ -83,15 +83,15 @@ TEST(Trace, ALastLineThatWasCutIsLeftOut) {
   EXPECT_TRUE(cut.cut);
   EXPECT_EQ(cut.slots[0].steps.size(), 1u);
   EXPECT_FALSE(parse_trace(good + "\n" + good, "t").cut);
-  EXPECT_NE(message_of(good.substr(0, 30)).find("is no JSON object"), std::string::npos);
+  EXPECT_NE(message_of(good.substr(0, 30)).find("is not a JSON object"), std::string::npos);
 }
 
 // Hostile lines: each failure names the file, the line and the fault.
 TEST(Trace, RefusesWhatIsNoTrace) {
   const std::string good = R"({"slot":0,"step":1,"ids":[1],"states":[2],"confidence":[1]})";
   const std::pair<std::string, std::string> cases[] = {
-      {"{\"slot\":0", "is no JSON object"},
-      {"[1,2]", "is no JSON object"},
+      {"{\"slot\":0", "is not a JSON object"},
+      {"[1,2]", "is not a JSON object"},
       {"{\"a\":1}", "neither a step"},
       {R"({"slot":0,"ids":[1],"states":[2],"confidence":[1]})", "has no whole number \"step\""},
       {R"({"slot":-1,"step":1,"ids":[1],"states":[2],"confidence":[1]})", "has a bad \"slot\": -1"},
@@ -111,9 +111,9 @@ TEST(Trace, RefusesWhatIsNoTrace) {
        "has 1 in \"decided\""},
       {R"({"tokens":{"x":"y"}})", "has a token \"x\""},
       {R"({"tokens":{"99999999999":"y"}})", "has a token"},
-      {R"({"tokens":[1]})", "\"tokens\" that are no object"},
+      {R"({"tokens":[1]})", "\"tokens\" that are not an object"},
       {R"({"tokens":{},"joined":{"1 x":"y"}})", "\"joined\" entry"},
-      {R"({"tokens":{},"joined":7})", "\"joined\" that is no object"}};
+      {R"({"tokens":{},"joined":7})", "\"joined\" that is not an object"}};
   for (const auto& [line, complaint] : cases) {
     const std::string message = message_of(good + "\n" + line + "\n");
     EXPECT_EQ(message.rfind("t.jsonl:2: ", 0), 0u) << message;

@@ -120,7 +120,7 @@ void print_lines(const std::vector<BenchJson>& lines, const std::string& peak_of
                        [&](const BenchJson& line) { return line.value("what", "") == what; });
   };
   if (has("step")) std::printf("step     one forward pass of all rows, without a cache\n");
-  if (has("prefill")) std::printf("prefill  a prompt of so many rows into an empty cache\n");
+  if (has("prefill")) std::printf("prefill  a prompt of this number of rows into an empty cache\n");
   if (has("decode")) std::printf("decode   a step of one block of rows; its context is cached\n");
   if (has("train"))
     std::printf("train    noise, forward pass, gradients and update of one batch\n");
@@ -190,11 +190,11 @@ Command bench_command() {
       "  dllm bench measures all four works with the shape of a small model; dllm bench decode "
       "--model M --context 1024 one of them with your model.",
       {{Kind::text, "what", "all",
-        "step (a forward pass), prefill (a prompt into the cache), decode (a step of a block "
-        "behind cached positions), train (a training step), all"},
+        "step (a forward pass), prefill (a prompt into the cache), decode (a step of a block after "
+        "cached positions), train (a training step), all"},
        {Kind::text, "model", "",
-        "a model folder, a GGUF file, a checkpoint or a run; a config.json alone gets random "
-        "weights"},
+        "a model folder, a GGUF file, a checkpoint or a run; a config.json without weights gets "
+        "random weights"},
        {Kind::text, "preset", "135m", presets_sentence()},
        {Kind::number, "rows", "", "positions of a step or a prompt [256], of a block [32]"},
        {Kind::number, "context", "", "decode: positions in the cache [224]"},
@@ -202,8 +202,9 @@ Command bench_command() {
        {Kind::number, "length", "", "train: tokens of a row [64]"},
        {Kind::text, "logits", "all", "step: all rows through the head, or none"},
        {Kind::text, "arithmetic", "",
-        "of matrix products, the engine's option of that name: f32 bf16 int8"},
-       {Kind::text, "format", "", "of the weights, the model's option dtype: f32 bf16 int8 q8_0"},
+        "arithmetic of matrix products, the engine's option of this name: f32 bf16 int8"},
+       {Kind::text, "format", "",
+        "format of the weights, the model's option dtype: f32 bf16 int8 q8_0"},
        {Kind::number, "repeat", "", "repetitions, 5 and more; else as many as --seconds allows"},
        {Kind::number, "seconds", "", "for each work, at least 5 repetitions [8]"}},
       {"engine", "model"},

@@ -38,7 +38,7 @@ void choose_arithmetic(Context& context) {
 // one.
 std::string with_mask(const std::string& config, const std::string& path) {
   ModelJson object = ModelJson::parse(config, nullptr, false);
-  if (!object.is_object()) throw Failure(DLLM_DATA_LOSS, path + " is no JSON object");
+  if (!object.is_object()) throw Failure(DLLM_DATA_LOSS, path + " is not a JSON object");
   const ModelJson own = object.value("dllm", ModelJson::object());
   const bool has_mask =
       object.contains("mask_token_id") || (own.is_object() && own.contains("mask_token_id"));

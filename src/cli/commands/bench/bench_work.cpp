@@ -175,7 +175,7 @@ void check_sizes(const Context& context, const std::string& what) {
         });
     if (!used)
       throw UsageFailure(
-          std::string("--") + name + " is no size of " +
+          std::string("--") + name + " is not a size of " +
           (what == "all" ? "all works together: name one of them" : "dllm bench " + what));
     const int64_t least = std::string(name) == "context" ? 0 : 1;
     if (context.number(name) < least)

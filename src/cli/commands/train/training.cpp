@@ -164,7 +164,7 @@ Run open_run(Context& context) {
   Run run;
   const bool fresh = context.flag("fresh"), in_store = is_in_store(root);
   if (fresh && in_store) {
-    throw UsageFailure("--fresh removes nothing in an object store: " + root,
+    throw UsageFailure("--fresh does not remove objects of an object store: " + root,
                        "remove it by the store's own tools, or name another place with --out");
   }
   if (fresh || latest_checkpoint(context, root).empty()) check_sources(context);

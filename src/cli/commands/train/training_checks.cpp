@@ -36,9 +36,9 @@ void check_decided_here(const Context& context) {
     throw UsageFailure("--trainer.root: the folder of the run is --out " + context.text("out"));
   }
   if (context.typed("loader", "split") && context.option("loader", "split") == "\"held_out\"") {
-    throw UsageFailure(
-        "--loader.split held_out trains on the rows of the held-out loss",
-        "train: all but the held-out rows (default); all: every row, without a held-out loss");
+    throw UsageFailure("--loader.split held_out trains on the rows of the held-out loss",
+                       "set train for all but the held-out rows (default), or all for every row "
+                       "without a held-out loss");
   }
   if (context.typed("model", "cache_dtype")) {
     throw UsageFailure("--cache-dtype is for decoding: training keeps no K and V");
@@ -52,7 +52,7 @@ void check_decided_here(const Context& context) {
   for (const auto& [key, value] : options.items()) {
     if (!context.typed("schedule", key)) continue;
     throw UsageFailure(option_name("schedule", key) + " needs --schedule with a name",
-                       "the rate's is --trainer.schedule");
+                       "the schedule of the learning rate is --trainer.schedule");
   }
 }
 
@@ -134,7 +134,7 @@ void check_resumed(const Context& context, const std::string& out) {
   const Json start = Json::parse(file, nullptr, false);
   const auto before = [&](const std::string& name) -> Json {
     if (start.is_object() && start.contains(name)) return start.at(name);
-    throw UsageFailure("--" + name + ": " + out + " has no record of what it was started with",
+    throw UsageFailure("--" + name + ": " + out + " has no record of the options of its start",
                        "leave it out to continue, or start over with --fresh");
   };
   for (const char* name : kNumbers) {

@@ -26,7 +26,7 @@ Owned<dllm_dataset> open_data(Context& context, const dllm_tokenizer* tokenizer)
   const std::string file = word.substr(1, word.size() - 2);
   const bool is_made = tokenizer != nullptr && !file.empty() && fs::exists(file);
   if (is_made) {
-    std::fprintf(stderr, "reading %s, which is there already: remove it to read %s again\n",
+    std::fprintf(stderr, "reading %s, which exists already: remove it to read %s again\n",
                  file.c_str(), path.c_str());
     path = file;
   }
@@ -104,8 +104,8 @@ void warn_of_no_text(const std::string& path) {
                  file.c_str(), percent);
   }
   if (strange > kShown)
-    std::fprintf(stderr, "warning: so do not %zu more files of %s\n", strange - kShown,
-                 path.c_str());
+    std::fprintf(stderr, "warning: %zu more files of %s do not look like text either\n",
+                 strange - kShown, path.c_str());
 }
 
 // Warns when --tokenizer has other tokens than the model of --from, whose weights belong to its own

@@ -46,7 +46,7 @@ Json token_texts(const Run& run, const std::vector<int32_t>& ids) {
 void check_rows(const std::string& objective) {
   const std::string rows = facts_of(objective).rows;
   const char* reason = rows == "two_streams" ? " makes rows of two streams"
-                       : rows == "canvas"    ? " has a canvas behind each row"
+                       : rows == "canvas"    ? " has a canvas after each row"
                        : rows == "edited"    ? " edits rows of any length"
                        : rows == "clean"     ? " hides no token"
                                              : nullptr;

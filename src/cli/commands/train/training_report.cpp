@@ -105,8 +105,8 @@ void warn_about_divergence(const Context& context, Run& run, double loss) {
   if (run.diverged || !(loss > 3 * guess)) return;
   run.diverged = true;
   std::fprintf(stderr,
-               "the held-out loss %.4g is far above that of a guess, %.1f: the training diverges; "
-               "lower --lr, or set --clip 1\n",
+               "the held-out loss %.4g is far above the loss of a guess, %.1f: the training "
+               "diverges; lower --lr, or set --clip 1\n",
                loss, guess);
 }
 

@@ -220,7 +220,7 @@ bool is_model(const fs::path& path) {
 int64_t check_model(const Context& context, Report& report, const std::string& path) {
   int64_t vocab = -1;
   if (!is_model(path)) {
-    report.note("shapes", "there is no config.json to compare with");
+    report.note("shapes", "the model has no config.json to compare with");
     return vocab;
   }
   attempt(report, "shapes", [&] {
@@ -263,7 +263,7 @@ void check_run(const Context& context, Report& report, const std::vector<fs::pat
     newest = folder.string();
   }
   if (newest.empty())
-    report.bad("checkpoints", "there is no finished one");
+    report.bad("checkpoints", "the run has no finished checkpoint");
   else
     check_model_folder(context, report, newest + "/model");
 }
@@ -308,7 +308,8 @@ Command verify_command() {
   for (Argument& argument : against_arguments()) arguments.push_back(std::move(argument));
   return {
       "verify",
-      "check that a run, a checkpoint or a model is whole, or what a weight format costs it",
+      "check that a run, a checkpoint or a model is whole, or the loss of precision by a weight "
+      "format",
       "dllm verify runs/quickstart\n"
       "  One line per check: ok, note (worth knowing) or bad. Exit code 1 when anything is bad.\n"
       "dllm verify quickstart.gguf --against f32 --reference runs/quickstart --arithmetic int8 "

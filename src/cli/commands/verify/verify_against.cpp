@@ -198,16 +198,17 @@ std::vector<Argument> against_arguments() {
   using Kind = Argument::Kind;
   return {
       {Kind::text, "against", "",
-       "compare the model's predictions with those in this arithmetic: f32 (bf16, int8)"},
+       "compare the model's predictions with its predictions in this arithmetic: f32 (bf16, int8)"},
       {Kind::text, "reference", "",
        "the reference's weights: a model of the same vocabulary [the model itself]"},
       {Kind::text, "reference-format", "f32", "format of the reference's weights"},
-      {Kind::text, "format", "", "of the model's weights, the model's option dtype"},
+      {Kind::text, "format", "", "format of the model's weights, the model's option dtype"},
       {Kind::text, "data", "", "a text to compare on [a built-in one of about 400 tokens]"},
       {Kind::number, "tokens", "2048", "most tokens of the text that are used"},
       {Kind::number, "length", "256", "tokens of a forward pass"},
-      {Kind::number, "generate", "32", "tokens that both write behind up to 4 prompts; 0: none"},
-      {Kind::number, "mask-seed", "1", "which positions are masked, of models that need it"}};
+      {Kind::number, "generate", "32",
+       "tokens that both models write after up to 4 prompts; 0: none"},
+      {Kind::number, "mask-seed", "1", "seed of the masked positions, for models that need masks"}};
 }
 
 void check_against(const Context& context) {
@@ -236,7 +237,8 @@ int verify_against(Context& context) {
               weights = options_of_kind(context, "model");
   AgainstJson reference_engine = engine, reference_weights = weights;
   if (!engine.contains("arithmetic"))
-    throw UsageFailure("--against: this engine has one arithmetic", "use --engine.kind cpu");
+    throw UsageFailure("--against needs an engine with several arithmetics",
+                       "use --engine.kind cpu");
   reference_engine["arithmetic"] = context.text("against");
   reference_weights["dtype"] = context.text("reference-format");
   const auto tokenizer = open_prompt_tokenizer(context, path);
