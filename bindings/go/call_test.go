@@ -64,7 +64,7 @@ func TestErrorsAreMatchedByCode(t *testing.T) {
 		t.Fatalf("%v", err)
 	}
 	if _, err := dllm.NewDecoder(all.Model, dllm.Set("steps", func() {})); err == nil {
-		t.Fatal("a function is no option")
+		t.Fatal("a function is not an option")
 	}
 }
 

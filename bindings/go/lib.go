@@ -109,7 +109,7 @@ func bind(opened uintptr, path string) error {
 	}
 	switch {
 	case version < 0:
-		return &Error{Code: Unavailable, Message: path + " is no libdllm: it has no dllm_abi_version"}
+		return &Error{Code: Unavailable, Message: path + " is not a libdllm: it has no dllm_abi_version"}
 	case version != abiVersion:
 		return &Error{Code: Unavailable, Hint: "install versions that belong together",
 			Message: fmt.Sprintf("%s has ABI %d, this package ABI %d", path, version, abiVersion)}

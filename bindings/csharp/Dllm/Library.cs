@@ -85,7 +85,7 @@ namespace Dllm
             var missing = new List<string>();
             var bound = new Raw(name => SharedLibrary.Find(opened, name), missing);
             if (bound.dllm_abi_version == null)
-                throw new DllmException(Code.Unavailable, path + " is no libdllm: it has no dllm_abi_version", "");
+                throw new DllmException(Code.Unavailable, path + " is not a libdllm: it has no dllm_abi_version", "");
             int version = bound.dllm_abi_version();
             if (version != Raw.ABI)
                 throw new DllmException(Code.Unavailable, path + " has ABI " + version + ", this package ABI " + Raw.ABI,

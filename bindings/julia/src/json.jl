@@ -5,11 +5,11 @@ json(value::Bool) = value ? "true" : "false"
 json(value::Union{Nothing,Missing}) = "null"
 json(value::Integer) = string(value)
 json(value::AbstractFloat) =
-    isfinite(value) ? string(Float64(value)) : throw(ArgumentError("JSON has no number $value"))
+    isfinite(value) ? string(Float64(value)) : throw(ArgumentError("JSON cannot hold the number $value"))
 json(value::Union{AbstractVector,Tuple}) = "[" * join((json(each) for each in value), ", ") * "]"
 json(value::Union{AbstractDict,NamedTuple}) =
     "{" * join((json(string(key)) * ": " * json(each) for (key, each) in pairs(value)), ", ") * "}"
-json(value) = throw(ArgumentError("JSON has no $(typeof(value))"))
+json(value) = throw(ArgumentError("JSON cannot hold a $(typeof(value))"))
 
 function write_text(io, text)
     print(io, '"')
@@ -33,7 +33,7 @@ function parse_json(text::AbstractString)
     return value
 end
 
-bad_json(reader) = throw(ArgumentError("no JSON at byte $(reader.at) of $(repr(first(reader.text, 60)))"))
+bad_json(reader) = throw(ArgumentError("not valid JSON at byte $(reader.at) of $(repr(first(reader.text, 60)))"))
 byte(reader) = reader.at <= ncodeunits(reader.text) ? Char(codeunit(reader.text, reader.at)) : '\0'
 
 function skip_space(reader)

@@ -35,7 +35,7 @@ end
 
 function bind(library, path)
     version = Libdl.dlsym(library, :dllm_abi_version; throw_error = false)
-    version === nothing && error("$path is no libdllm: it has no dllm_abi_version")
+    version === nothing && error("$path is not a libdllm: it has no dllm_abi_version")
     found = ccall(version, Int32, ())
     found == C.ABI || error("$path has ABI $found, this package ABI $(C.ABI); install versions that belong together")
     pointers = [Libdl.dlsym(library, name; throw_error = false) for name in C.NAMES]

@@ -9,7 +9,7 @@ local function quote(text)
 end
 
 local function number(value)
-  if value ~= value or value == math.huge or value == -math.huge then error("JSON has no " .. tostring(value), 0) end
+  if value ~= value or value == math.huge or value == -math.huge then error("JSON cannot hold the number " .. tostring(value), 0) end
   if math.type and math.type(value) == "integer" then return tostring(value) end
   return string.format("%.17g", value)
 end
@@ -19,7 +19,7 @@ local function encode(value, depth)
   if kind == "string" then return quote(value) end
   if kind == "number" then return number(value) end
   if kind == "boolean" then return tostring(value) end
-  if kind ~= "table" then error("JSON has no " .. kind, 0) end
+  if kind ~= "table" then error("JSON cannot hold a " .. kind, 0) end
   if depth > 100 then error("a table is deeper than 100 levels, or holds itself", 0) end
   local parts = {}
   if value[1] ~= nil then

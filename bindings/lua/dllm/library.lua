@@ -34,7 +34,7 @@ local function bind(host, library, path)
       missing[#missing + 1] = fn[1]
     end
   end
-  if not bound.dllm_abi_version then error(path .. " is no libdllm: it has no dllm_abi_version", 0) end
+  if not bound.dllm_abi_version then error(path .. " is not a libdllm: it has no dllm_abi_version", 0) end
   local abi = bound.dllm_abi_version.call()
   if abi ~= made.abi then
     error(path .. " has ABI " .. abi .. ", this package ABI " .. made.abi .. "; install versions that belong together", 0)

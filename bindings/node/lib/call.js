@@ -69,7 +69,7 @@ function make(name, ...args) {
 // As call, on a worker thread: the event loop goes on. `signal` or `task` cancels it, `onEvent` gets its events;
 // what onEvent throws is what the Promise rejects with.
 async function start(name, args, { signal, task, onEvent } = {}) {
-  if (onEvent !== undefined && typeof onEvent !== 'function') throw new TypeError(`onEvent is no function: ${onEvent}`);
+  if (onEvent !== undefined && typeof onEvent !== 'function') throw new TypeError(`onEvent is not a function: ${onEvent}`);
   const error = takeError();
   const own = args.includes(TASK) && !task ? new Task() : null;
   const stoppable = task ?? own;

@@ -44,7 +44,7 @@ function bind(library, file) {
   try {
     abi = find('dllm_abi_version')();
   } catch {
-    throw new Error(`${file} is no libdllm: it has no dllm_abi_version`);
+    throw new Error(`${file} is not a libdllm: it has no dllm_abi_version`);
   }
   if (abi !== raw.ABI) {
     throw new Error(`${file} has ABI ${abi}, this package ABI ${raw.ABI}; install versions that belong together`);

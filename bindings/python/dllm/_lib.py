@@ -67,7 +67,7 @@ def _check(library: ctypes.CDLL, path: str) -> None:
     try:
         version = library.dllm_abi_version
     except AttributeError:
-        raise ImportError(f"{path} is no libdllm: it has no dllm_abi_version") from None
+        raise ImportError(f"{path} is not a libdllm: it has no dllm_abi_version") from None
     version.restype, version.argtypes = ctypes.c_int32, []
     if version() != _raw.ABI:
         raise ImportError(f"{path} has ABI {version()}, this package ABI {_raw.ABI}; "

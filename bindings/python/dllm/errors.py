@@ -41,7 +41,7 @@ class NotFound(Error, LookupError):
 
 
 class UnknownOption(NotFound, TypeError):
-    """A keyword argument that is no option."""
+    """A keyword argument that is not an option."""
 
 
 class FileNotFound(NotFound, FileNotFoundError):

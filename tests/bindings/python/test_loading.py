@@ -34,7 +34,7 @@ class Loading(unittest.TestCase):
         libc = ctypes.util.find_library("c")
         if libc is None:
             self.skipTest("no C library found to load instead")
-        self.assertIn("no libdllm", import_with(libc).stderr)
+        self.assertIn("is not a libdllm", import_with(libc).stderr)
 
 
 if __name__ == "__main__":

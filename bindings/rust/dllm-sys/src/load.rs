@@ -128,7 +128,7 @@ fn check(symbol: &dyn Fn(&CStr) -> *mut c_void, path: &Path) -> Result<Api, Load
     let name = path.display();
     let version = symbol(c"dllm_abi_version");
     if version.is_null() {
-        return Err(LoadError::new(format!("{name} is no libdllm: it has no dllm_abi_version")));
+        return Err(LoadError::new(format!("{name} is not a libdllm: it has no dllm_abi_version")));
     }
     // SAFETY: in every ABI version this function takes nothing and returns an int32_t.
     let found = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> i32>(version)() };
