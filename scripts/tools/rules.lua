@@ -66,11 +66,11 @@ local function check_sentences(fn, list, say)
         say("the sentence of %s must name the meaning of NULL", p.name)
       end
     elseif not optional then
-      say("parameter %s has no sentence, or out of order", p.name)
+      say("parameter %s has no sentence, or its sentence is out of order", p.name)
     end
   end
   if documented[at] then
-    say("the block describes %s, which is no parameter", documented[at].name)
+    say("the block describes %s, which is not a parameter", documented[at].name)
   end
 end
 
@@ -109,7 +109,7 @@ local function check_owner(fn, list, say)
   end
   for _, name in ipairs {owns.gives or "result", owns.takes or "result", owns.keeper or "result",
                          table.unpack(owns.keeps or {})} do
-    if not known[name] then say("Owns names %s, which is no parameter", name) end
+    if not known[name] then say("Owns names %s, which is not a parameter", name) end
   end
   if fn.name:match("_release$") and owns.takes == nil then say("a release takes its handle") end
 end
