@@ -14,9 +14,41 @@ local function line_of(text, at)
   return count + 1
 end
 
--- A comment block as {summary, details, params = {{name, text}}, returns, owns, threads, since, deprecated}.
+-- Paragraphs of the lines after the summary: {kind = "text", text} or, for tables that are indented by 4 spaces,
+-- {kind = "table", text} with its lines as they are. An empty line inside a table is part of the table.
+local function paragraphs_of(lines)
+  local at = 1
+  while lines[at] == "" do at = at + 1 end
+  while lines[at] and lines[at] ~= "" do at = at + 1 end
+  local paragraphs, last, gap = {}, nil, false
+  for i = at, #lines do
+    local line = lines[i]
+    local kind = line:match "^    " and "table" or "text"
+    if line == "" then
+      gap = true
+    else
+      if not last or last.kind ~= kind or (gap and kind == "text") then
+        last = {kind = kind, lines = {}}
+        paragraphs[#paragraphs + 1] = last
+      elseif gap then
+        last.lines[#last.lines + 1] = ""
+      end
+      last.lines[#last.lines + 1] = kind == "table" and line:sub(5) or line
+      gap = false
+    end
+  end
+  for i, part in ipairs(paragraphs) do
+    local text = table.concat(part.lines, "\n")
+    paragraphs[i] = {kind = part.kind, text = part.kind == "table" and text or squeeze(text)}
+  end
+  return paragraphs
+end
+
+-- A comment block as {summary, details, paragraphs, params = {{name, text}}, returns, owns, threads, since, deprecated};
+-- details is the text of paragraphs in one line.
 function header.parse_block(comment)
   local block = {prose = {}, params = {}}
+  local lines = {}  -- of the prose, with their indentation
   local open  -- the entry that continuation lines belong to
   for line in (comment:gsub("^/%*%*?", " *"):gsub("%*/$", "") .. "\n"):gmatch("(.-)\n") do
     local body = line:gsub("^ %* ?", "", 1)
@@ -33,6 +65,7 @@ function header.parse_block(comment)
     else
       open = nil
       block.prose[#block.prose + 1] = trim(body)
+      lines[#lines + 1] = body:gsub("%s+$", "")
     end
   end
   for tag in pairs(tags) do
@@ -43,6 +76,7 @@ function header.parse_block(comment)
   local first, rest = prose:match("^(.-)\n\n+(.*)$")
   block.summary = squeeze(first or prose)
   block.details = squeeze(rest or "")
+  block.paragraphs = paragraphs_of(lines)
   block.prose = nil
   return block
 end

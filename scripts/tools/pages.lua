@@ -80,7 +80,10 @@ local function function_section(fn, out)
   local block = fn.block
   out[#out + 1] = string.format('<section id="%s"><h3>%s</h3>', fn.name, fn.name)
   out[#out + 1] = "<p>" .. linked(block.summary) .. "</p><pre><code>" .. linked(prototype(fn)) .. "</code></pre>"
-  if block.details ~= "" then out[#out + 1] = "<p>" .. linked(block.details) .. "</p>" end
+  for _, part in ipairs(block.paragraphs) do
+    local tag = part.kind == "table" and "pre" or "p"
+    out[#out + 1] = string.format("<%s>%s</%s>", tag, linked(part.text), tag)
+  end
   if #block.params > 0 then
     out[#out + 1] = "<table>"
     for _, p in ipairs(block.params) do

@@ -34,6 +34,12 @@ def main():
     described = {place.split("#")[1] for place in places if "#" in place}
     missing = [entry["name"] for entry in manifest["functions"] + manifest["constants"] if entry["name"] not in described]
     assert not missing, missing
+    tables = [line for page in (scratch / "pages").glob("*.html") for element in tree.parse(page).iter("pre")
+              for line in "".join(element.itertext()).split("\n")]
+    header = (root / "include/dllm/engine.h").read_text()
+    rows = [line[7:] for line in header.split("\n") if line.startswith((" *     threads  ", " *     bf16  ", " *     fsdp  "))]
+    lost = [row for row in rows if row not in tables]
+    assert len(rows) >= 3 and not lost, f"tables of engine.h are not kept: {lost} of {rows}"
     print(f"{len(links)} links between {len(places)} places")
 
     source = scratch / "examples.c"
