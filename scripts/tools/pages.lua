@@ -40,7 +40,7 @@ local function read_head(text)
   return title, paragraphs
 end
 
--- What stands behind a statement is a comment.
+-- The words after a statement become a comment of C.
 local function commented(line) return (line:gsub("^(.*;)(%s%s+)([%l%[].*)$", "%1%2/* %3 */")) end
 
 local pages, home = {}, {} -- of all headers; the page of each name
