@@ -17,7 +17,8 @@ namespace dllm::noise {
 constexpr size_t kKeptLossPrograms = 4;
 
 LossRunner::LossRunner(std::shared_ptr<model::Model> model, ObjectiveRef objective)
-    : model_(std::move(model)), objective_(std::move(objective)), programs_(kKeptLossPrograms) {}
+    : model_(std::move(model)), objective_(std::move(objective)), state_(objective_->first_state()),
+      programs_(kKeptLossPrograms) {}
 
 namespace {
 
@@ -49,7 +50,7 @@ std::vector<graph::BufferRef> run_on_feed(const std::shared_ptr<graph::Program>&
 
 LossGradients loss_gradients(const model::Model& model, const Objective& objective,
                              const Batch& prepared, const Task* task) {
-  const Batch feed = objective.feed(prepared, model.config());
+  const Batch feed = with_state(objective.feed(prepared, model.config()), objective.first_state());
   const auto graph = std::make_shared<graph::Graph>("loss_gradients");
   model::Builder builder(*graph, model, model.reading(objective.other_parts()));
   const std::vector<graph::Value> parameters = builder.parameters();
@@ -139,7 +140,8 @@ RowLosses LossRunner::run_rows(const Batch& batch, uint64_t seed, int64_t step, 
 }
 
 LossValue LossRunner::run(const Batch& batch, uint64_t seed, int64_t step, const Task* task) {
-  const Batch feed = objective_->feed(prepared(batch, seed, step), model_->config());
+  const Batch feed =
+      with_state(objective_->feed(prepared(batch, seed, step), model_->config()), state_);
   const std::string key =
       model_->reading(objective_->other_parts()).text() + " " + runtime::feed_signature(feed);
   const auto program = programs_.get(key, [&] { return compile_loss(*model_, *objective_, feed); });

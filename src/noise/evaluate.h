@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 namespace dllm::noise {
 
@@ -34,6 +35,8 @@ struct RowLosses {
 class LossRunner {
 public:
   LossRunner(std::shared_ptr<model::Model> model, ObjectiveRef objective);
+  // Sets the arrays that the loss reads, of Objective::first_state(); these are the first values.
+  void set_state(StateArrays state) { state_ = std::move(state); }
   // Prepares the batch with (seed, step) unless it is prepared already, and returns its loss.
   LossValue run(const Batch& batch, uint64_t seed, int64_t step, const Task* task);
   // Returns the loss of each row under the same noise, with one pass per row. Progress counts rows.
@@ -44,6 +47,7 @@ private:
 
   std::shared_ptr<model::Model> model_;
   ObjectiveRef objective_;
+  StateArrays state_;
   runtime::ProgramCache<std::string> programs_; // by parts and feed_signature
 };
 

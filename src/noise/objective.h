@@ -10,6 +10,7 @@
 #include "model/builder.h"
 #include "noise/given_rows.h"
 #include "noise/objective_facts.h"
+#include "noise/objective_state.h"
 #include "noise/schedule.h"
 #include "tensor/batch.h"
 
@@ -51,6 +52,12 @@ struct Loss {
     graph::Value sum, count; // f32 scalars; the part is sum / count
   };
   std::vector<Part> parts;
+  // Sums f32(n) over the rows of the batch, for Objective::next_state. No gradient flows into them.
+  struct Sum {
+    std::string name;
+    graph::Value values;
+  };
+  std::vector<Sum> observed;
 };
 
 // The inputs of a loss, as values of its graph. An array that the feed does not hold is undefined:
@@ -101,6 +108,15 @@ public:
   // such as "teacher". Builder::part() gives the loss such a network, and
   // Builder::without_adapters() gives the base alone.
   virtual std::vector<std::string> other_parts() const { return {}; }
+
+  // Returns the arrays that training keeps for this objective, with their first values. The loss
+  // reads them as LossInputs::all["state:<name>"].
+  virtual StateArrays first_state() const { return {}; }
+  // Returns the arrays after an update whose losses observed these sums (Loss::observed). Called
+  // once for every update that changed the weights, with the same numbers on every process.
+  virtual StateArrays next_state(const StateArrays& state, const Observed& /*observed*/) const {
+    return state;
+  }
 
   // Return the setting of the loss for a model: the option, else the objective's need, else the
   // model's own.

@@ -92,6 +92,7 @@ Accumulated read_accumulated(const Json& record) {
   const Json parts = member<Json>(saved, "parts");
   for (const auto& [name, part] : parts.items())
     sums.parts[name] = {part.at(0).get<double>(), part.at(1).get<double>()};
+  sums.observed = saved.value("observed", noise::Observed());
   return sums;
 }
 
@@ -199,6 +200,7 @@ Restored restore_checkpoint(Trainer& trainer, BatchSource* source, const std::st
   RestoredState restored;
   graph::run_on_all(engine, [&] { // each process reads its parts
     restored.arrays = read_state(runner, dir, record.accumulated.batches > 0, task);
+    restored.objective = read_objective_state(*runner.objective(), dir);
     restored.weights = saved.read(runner.spec().trained, task);
   });
   saved.check_quantized(task);

@@ -49,7 +49,8 @@ Json accumulated_json(const Accumulated& sums) {
           {"mean_sum", sums.mean_sum},
           {"seconds", sums.seconds},
           {"flops", sums.flops},
-          {"parts", parts}};
+          {"parts", parts},
+          {"observed", sums.observed}};
 }
 
 Json trainer_json(const StepRunner& runner, const BatchSource* source,
@@ -93,12 +94,14 @@ struct RunSnapshot {
   model::WriterShares shares;
   StoredModel model;
   StateSnapshot state;
+  noise::StateArrays objective;
 
   RunSnapshot(const StepRunner& runner, SharedPlace shared, model::SnapshotMode mode,
               CopyPool* copies, const Task* task)
       : step(runner.counters().step), place(std::move(shared)), shares(place.writers),
         model(*runner.model(), *runner.spec().selection, mode, shares, task, copies),
-        state(snapshot_state(runner, mode, shares, task, copies)) {}
+        state(snapshot_state(runner, mode, shares, task, copies)),
+        objective(runner.objective_state()) {}
 };
 
 // Writes weights and state of this process, and returns the names of the files.
@@ -129,6 +132,7 @@ std::string write_checkpoint(RunSnapshot& run, Task* task) {
     writer = std::make_unique<ckpt::CheckpointWriter>(run.root, run.step, task);
   const std::string layout = layout_text(run.state);
   write_arrays(run, writer->folder(), task);
+  write_objective_state(run.objective, writer->folder());
   write_file_atomic(writer->path("state/layout.json"), layout);
   write_file_atomic(writer->path("trainer.json"), run.record);
   std::vector<ckpt::CommitEntry> parts;

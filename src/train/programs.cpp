@@ -133,10 +133,16 @@ public:
       put(part.sum);
       put(part.count);
     }
+    std::vector<std::pair<std::string, size_t>> observed;
+    for (const noise::Loss::Sum& sum : loss.observed) {
+      observed.emplace_back(sum.name, static_cast<size_t>(sum.values.shape().count()));
+      row.push_back(sum.values);
+    }
     output({Place::Kind::numbers}, "numbers", graph::concat(row, 0));
     if (graph_->inputs().size() != inputs_.size())
       fail(Code::internal, "{} inputs of {} have a place", inputs_.size(), graph_->inputs().size());
-    return {graph::simplify(*graph_), std::move(inputs_), std::move(outputs_), std::move(parts)};
+    return {graph::simplify(*graph_), std::move(inputs_), std::move(outputs_), std::move(parts),
+            std::move(observed)};
   }
 
 private:
@@ -202,6 +208,10 @@ noise::Loss summed_over_ranks(noise::Loss loss) {
   for (noise::Loss::Part& part : loss.parts) {
     sum(part.sum);
     sum(part.count);
+  }
+  for (noise::Loss::Sum& own : loss.observed) {
+    own.values = graph::stop_gradient(own.values);
+    sum(own.values);
   }
   return loss;
 }

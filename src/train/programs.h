@@ -79,9 +79,10 @@ int64_t state_bytes(const ProgramSpec& spec);
 // for the step. The output is their sum over all processes.
 enum Control { kStop, kCheckpoint, kControlCount };
 
-// Indices of the output "numbers" f32(kNumberCount + 2 * parts), from which one transfer reads the
-// results of a step. After these numbers come the sum and the count of each part of the loss. Words
-// of control are exact below 2^24. Numbers that a program does not compute are 0.
+// Indices of the output "numbers" f32(kNumberCount + 2 * parts + observed), from which one transfer
+// reads the results of a step. After these numbers come the sum and the count of each part of the
+// loss, then what it observed. Words of control are exact below 2^24. Numbers that a program does
+// not compute are 0.
 enum Number {
   kNumberSum,
   kNumberNormalizer,
@@ -111,6 +112,7 @@ struct StepGraph {
   std::shared_ptr<graph::Graph> graph;
   std::vector<Place> inputs, outputs; // in the order of the graph
   std::vector<std::string> parts;     // parts of the loss, in the order of "numbers"
+  std::vector<std::pair<std::string, size_t>> observed; // names and sizes, in the same order
 };
 
 // Build the graph of one rank. `feed` has the shapes of the rank's rows. All graphs take control
@@ -155,7 +157,8 @@ struct StepNumbers {
   double sum = 0, normalizer = 0, grad_norm = 0;
   bool finite = true;
   std::map<std::string, std::pair<double, double>> parts; // sum, count
-  std::vector<int32_t> control;                           // requests of all processes
+  noise::Observed observed;
+  std::vector<int32_t> control; // requests of all processes
 };
 
 class TrainProgram {
@@ -186,6 +189,7 @@ private:
   graph::Engine& engine_;
   std::vector<Place> inputs_, outputs_;
   std::vector<std::string> parts_;
+  std::vector<std::pair<std::string, size_t>> observed_;
   std::shared_ptr<graph::Program> program_;
   int64_t recompute_ = 0;
   std::vector<bool> donated_;          // by input

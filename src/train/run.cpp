@@ -333,6 +333,7 @@ double Trainer::eval(BatchSource& source, int64_t max_batches, Task* task) {
       0x6576616C; // "eval": the same noise for every model and every trainer
   State& state = *state_;
   state.runner.read_all();
+  state.evaluator.set_state(state.runner.objective_state());
   noise::LossValue total;
   std::vector<double> means;
   const ReadingAhead ahead(source, max_batches);

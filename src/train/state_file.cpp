@@ -147,6 +147,30 @@ void write_state(StateSnapshot& snapshot, const std::string& path, Task* task) {
   writer.close();
 }
 
+namespace {
+
+constexpr const char* kObjectiveFile = "state/objective.safetensors";
+
+} // namespace
+
+void write_objective_state(const noise::StateArrays& state, const std::string& checkpoint) {
+  if (state.empty()) return;
+  ckpt::write_safetensors(join_path(checkpoint, kObjectiveFile), {state.begin(), state.end()});
+}
+
+noise::StateArrays read_objective_state(const noise::Objective& objective,
+                                        const std::string& checkpoint) {
+  const noise::StateArrays expected = objective.first_state();
+  noise::StateArrays read;
+  const std::string path = join_path(checkpoint, kObjectiveFile);
+  if (file_exists(path)) {
+    const ckpt::SafetensorsFile file(open_content(path), kObjectiveFile);
+    for (const auto& [name, info] : file.tensors()) read[name] = file.tensor(name).clone();
+  }
+  noise::check_state(objective.name(), read, expected);
+  return read;
+}
+
 std::string layout_text(const StateSnapshot& snapshot) {
   Json tensors = Json::object();
   for (const StateTensor& tensor : snapshot.tensors) {

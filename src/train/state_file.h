@@ -4,6 +4,7 @@
 
 #include "graph/engine.h"
 #include "model/save.h"
+#include "noise/objective.h"
 #include "tensor/copy_pool.h"
 #include "train/programs.h"
 #include "train/step_runner.h"
@@ -48,6 +49,14 @@ std::string state_file(int64_t writer);
 void write_state(StateSnapshot& snapshot, const std::string& path, Task* task);
 // Returns the text of layout.json: global shapes, and the file of each array.
 std::string layout_text(const StateSnapshot& snapshot);
+
+// Writes the arrays of an objective to "state/objective.safetensors" of a checkpoint. Writes no file
+// for an objective without arrays.
+void write_objective_state(const noise::StateArrays& state, const std::string& checkpoint);
+// Reads them. Fails with failed_precondition, naming the array, when one that `objective` keeps is
+// missing or has another shape.
+noise::StateArrays read_objective_state(const noise::Objective& objective,
+                                        const std::string& checkpoint);
 
 // Reads the arrays of a checkpoint's state files, in the order of ProgramSpec::state and in
 // physical layout. Sums are null without `with_sums`. Fails with failed_precondition, naming the

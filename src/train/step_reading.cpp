@@ -5,6 +5,7 @@
 #include "train/step_runner.h"
 
 #include <algorithm>
+#include <functional>
 
 namespace dllm::train {
 
@@ -15,6 +16,7 @@ constexpr size_t kMostUnread = 2;
 struct StepRunner::Finished {
   double loss = 0, grad_norm = 0, seconds = 0, flops = 0;
   std::map<std::string, std::pair<double, double>> parts;
+  noise::Observed observed;
 };
 
 void StepRunner::make_room() {
@@ -22,7 +24,7 @@ void StepRunner::make_room() {
 }
 
 void StepRunner::wait_where_needed() {
-  if (!engine().runs_ahead()) read_all();
+  if (!engine().runs_ahead() || !objective_state_.empty()) read_all();
 }
 
 void StepRunner::read_all() {
@@ -59,6 +61,8 @@ void StepRunner::read_oldest() {
     if (spec_.halts) halt(step, done);
     --counters_.updates;
     ++counters_.skipped;
+  } else if (!objective_state_.empty()) {
+    objective_state_ = objective_->next_state(objective_state_, done.observed);
   }
   last_loss_ = done.loss;
   publish(step, done);
@@ -67,7 +71,7 @@ void StepRunner::read_oldest() {
 
 StepRunner::Finished StepRunner::finished(const InFlight& step, const StepNumbers& numbers,
                                           double seconds) const {
-  Finished done{0, numbers.grad_norm, seconds, step.flops, numbers.parts};
+  Finished done{0, numbers.grad_norm, seconds, step.flops, numbers.parts, numbers.observed};
   done.loss = numbers.sum / std::max(numbers.normalizer, 1.0);
   if (step.kind == ProgramKind::apply) {
     const Accumulated& sums = step.sums;
@@ -76,6 +80,7 @@ StepRunner::Finished StepRunner::finished(const InFlight& step, const StepNumber
     done.seconds += sums.seconds;
     done.flops = sums.flops;
     done.parts = sums.parts;
+    done.observed = sums.observed;
   }
   return done;
 }
@@ -88,6 +93,11 @@ void StepRunner::add_micro_batch(const StepNumbers& numbers, double seconds, dou
   for (const auto& [name, part] : numbers.parts) {
     sums.parts[name].first += part.first;
     sums.parts[name].second += part.second;
+  }
+  for (const auto& [name, own] : numbers.observed) {
+    std::vector<double>& sum = sums.observed[name];
+    sum.resize(own.size());
+    std::transform(own.begin(), own.end(), sum.begin(), sum.begin(), std::plus<>());
   }
   sums.seconds += seconds;
   sums.flops += flops;
@@ -135,6 +145,7 @@ void StepRunner::restore(RestoredState state) {
   in_flight_.clear();
   halted_ = nullptr;
   model_->params().restore(std::move(state.weights), [&] { arrays_ = std::move(state.arrays); });
+  objective_state_ = std::move(state.objective);
   counters_ = state.counters;
   accumulated_ = std::move(state.accumulated);
   lost_.clear();

@@ -59,6 +59,7 @@ StepRunner::StepRunner(std::shared_ptr<model::Model> model, noise::ObjectiveRef 
     before = {};
     make_arrays();
   }
+  objective_state_ = objective_->first_state();
   model_->add_selection(spec_.selection);
   list_version_ = model_->params().list_version();
 }
@@ -122,8 +123,10 @@ Feeds StepRunner::feeds_of(const Batch& batch, bool is_part) const {
   const NoiseKey key{static_cast<uint64_t>(options_.i64("seed")),
                      objective_->keyed_by_batch() ? counters_.batches : counters_.step};
   const UpdatePart part{accumulated_.batches, accumulated_.rows, options_.i64("accumulate")};
-  return make_feeds(*objective_, model_->config(), batch, key, is_part ? &part : nullptr,
-                    engine().mesh());
+  Feeds feeds = make_feeds(*objective_, model_->config(), batch, key, is_part ? &part : nullptr,
+                           engine().mesh());
+  for (Batch& feed : feeds) feed = noise::with_state(std::move(feed), objective_state_);
+  return feeds;
 }
 
 std::vector<float> StepRunner::scalars() const {

@@ -58,19 +58,22 @@ struct Accumulated {
   double mean_sum = 0; // sum of the means of the micro-batches (option compat)
   double seconds = 0, flops = 0;
   std::map<std::string, std::pair<double, double>> parts; // sum, count
+  noise::Observed observed;
 };
 
 // The values that a restore sets.
 struct RestoredState {
   std::vector<std::pair<size_t, graph::BufferRef>> weights; // by physical index
   std::vector<graph::BufferRef> arrays;                     // in the order of ProgramSpec::state
+  noise::StateArrays objective;                             // Objective::first_state()
   Counters counters;
   Accumulated accumulated;
   Hyper hyper;
 };
 
 // On an engine that runs ahead the host prepares the next batch while the device works. The results
-// of a step are then read up to two steps late, on other engines at once. One call at a time;
+// of a step are then read up to two steps late, on other engines at once. They are also read at
+// once for an objective that keeps arrays, since the next step depends on them. One call at a time;
 // metrics(), hyper() and averages() at any time.
 class StepRunner {
 public:
@@ -131,6 +134,8 @@ public:
   // Returns the arrays in the order of ProgramSpec::state. Sums are null until something is
   // accumulated. Not while a step is started.
   const std::vector<graph::BufferRef>& arrays() const { return arrays_; }
+  // Returns the arrays that the objective keeps. Not while a step is started.
+  const noise::StateArrays& objective_state() const { return objective_state_; }
   // Returns the moving averages of trained parameters by physical index, all of one step. Null for
   // other parameters.
   std::vector<graph::BufferRef> averages() const;
@@ -188,7 +193,8 @@ private:
   Hyper hyper_; // guarded by hyper_mutex_
   mutable std::mutex hyper_mutex_;
   ProgramSpec spec_;
-  int64_t list_version_ = 0;             // of the model's parameters, which spec_ numbers
+  int64_t list_version_ = 0; // of the model's parameters, which spec_ numbers
+  noise::StateArrays objective_state_;
   std::vector<graph::BufferRef> arrays_; // written while a step has its turn in the ParamStore
   runtime::ProgramCache<std::pair<ProgramKind, std::string>, std::shared_ptr<const TrainProgram>>
       programs_;

@@ -57,6 +57,7 @@ TrainProgram::TrainProgram(const ProgramSpec& spec, ProgramKind kind, const Batc
   inputs_ = std::move(fitted.built.inputs);
   outputs_ = std::move(fitted.built.outputs);
   parts_ = std::move(fitted.built.parts);
+  observed_ = std::move(fitted.built.observed);
   program_ = std::move(fitted.program);
   recompute_ = fitted.recompute;
   donated_.resize(inputs_.size());
@@ -146,6 +147,11 @@ StepNumbers TrainProgram::read(const graph::Buffer& buffer) const {
   for (const std::string& part : parts_) {
     numbers.parts[part] = {row[next], row[next + 1]};
     next += 2;
+  }
+  for (const auto& [name, size] : observed_) {
+    const std::span<const float> own = row.subspan(next, size);
+    numbers.observed[name].assign(own.begin(), own.end());
+    next += size;
   }
   return numbers;
 }
