@@ -35,7 +35,7 @@ public:
     const WeightFormat* format = &weight_format(DType::f32);
     bool decay = false; // false for norms and biases
     // Index of the parameter whose table this entry is, f32: the scales of int8 rows, or what a
-    // format in blocks has beside them (WeightFormat::table_width). -1: not a table.
+    // format in blocks has next to them (WeightFormat::table_width). -1: not a table.
     int scale_of = -1;
     graph::Layout layout; // on the mesh of the engine
     Shape part;           // shape of the part that one rank has

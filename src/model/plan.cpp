@@ -233,7 +233,7 @@ Wide numbers_of(const ParamSpec& spec) {
   return count;
 }
 
-// Includes the table beside the matrix where the format has one.
+// Includes the table next to the matrix where the format has one.
 Wide bytes_of(const ParamSpec& spec, const WeightFormat& format) {
   const Wide numbers = numbers_of(spec);
   const Wide bytes =

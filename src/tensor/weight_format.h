@@ -46,7 +46,7 @@ struct WeightFormat {
   void (*to_lane)(const std::byte* block, int64_t lane, std::byte* panel_block);
   void (*from_lane)(const std::byte* panel_block, int64_t lane, std::byte* block);
 
-  // Returns how many f32 numbers a row of k numbers has in the table beside the matrix. Null: there
+  // Returns how many f32 numbers a row of k numbers has in the table next to the matrix. Null: there
   // is no table. The numbers of a row suffice to read it, so rows are stacked, cut and moved with
   // their numbers. Formats of elements have one: number = element * scale of its row.
   int64_t (*table_width)(int64_t k) = nullptr;
@@ -76,8 +76,8 @@ const WeightFormat& weight_format(DType element);
 Shape stored_shape(const WeightFormat& format, const Shape& shape);
 // Returns the shape of the numbers that an array stores. A null format is an ordinary array.
 Shape number_shape(const WeightFormat* format, const Shape& stored);
-// Returns the shape of the table beside numbers of `shape`: one number for each row without an axis
-// of its own. REQUIRES: has_table().
+// Returns the shape of the table next to numbers of `shape`. A table of one number for each row has
+// no axis for it. REQUIRES: has_table().
 Shape table_shape(const WeightFormat& format, const Shape& shape);
 // Stores the rows of one matrix with quantize or quantize_rows. The task is checked every 32768
 // numbers where rows can be stored one by one.

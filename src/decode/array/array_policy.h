@@ -18,7 +18,7 @@
 
 namespace dllm::decode {
 
-// What a program knows of its rows before the first step.
+// The rows of a program, before the first step.
 struct ArrayRows {
   model::Builder& builder;
   const PassShape& shape; // rows and window; all positions of a canvas are in the window

@@ -82,7 +82,7 @@ public:
                const ArrayRule& rule);
 
   // Takes at most `limit` steps, and fewer if the record would be too large. The steps of a row end
-  // when none is left. Keeps no cache: `state` only tells how rows are cut over a mesh.
+  // when none is left. Keeps no cache: `state` only cuts the rows over a mesh.
   ArrayRecord run(std::span<const ArrayRow> rows, const DecodeState& state, const Weights& weights,
                   int64_t limit, const Task* task);
 

@@ -35,6 +35,11 @@ void Method::share_passes(const Method& other) {
 
 // A policy over arrays has one program for one step and for many.
 void Method::set_arrays(const std::shared_ptr<model::Model>& model) {
+  if (!passes_->deferred.empty()) {
+    fail_with_hint("leave option defer empty", Code::unimplemented,
+                   "policy {} decodes arrays, and no token of theirs is decided before another",
+                   options_.str("policy"));
+  }
   arrays_ = std::make_unique<ArrayProgram>(model, *passes_, *policy_->array_rule());
   const std::string& wanted = options_.str("loop");
   if (wanted == "host") {

@@ -40,7 +40,7 @@ std::unique_ptr<Policy> toy(const PolicySetup& setup) {
   return std::make_unique<ArrayPolicy>(setup, std::make_shared<ToyRule>());
 }
 
-// A model that knows the array without noise: every number is kClean.
+// A model that has the array without noise: every number is kClean.
 constexpr float kClean = 0.25f;
 class KnownRule final : public ArrayRule {
 public:
@@ -221,6 +221,9 @@ TEST(ArrayPolicy, WhatNeedsTokensIsRefused) {
   class Anything final : public Constraint {
     bool allows(const Request&, int64_t, int32_t) const override { return true; }
   };
+  test::expect_error(Code::unimplemented, "decided before another", [] {
+    toy_decoder(tiny_model(), {{"defer", {"3"}}});
+  });
   const auto decoder = toy_decoder(tiny_model());
   test::expect_error(Code::unimplemented, "no constraint", [&] {
     decoder->add(kToyPrompt, {}, slot_options(), {std::make_shared<Anything>(), {}});

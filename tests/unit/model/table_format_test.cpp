@@ -1,4 +1,4 @@
-// A format with blocks and a table beside them whose numbers cross rows: 4 bits with the double
+// A format with blocks and a table next to them whose numbers cross rows: 4 bits with the double
 // quantization of bitsandbytes (QLoRA, Dettmers et al. 2023). It shows that stacks, pieces, reads,
 // writes and plans need no knowledge of the table.
 
@@ -108,7 +108,7 @@ double quantize_rows(const float* numbers, int64_t rows, int64_t k, std::byte* t
       row[i] = group < groups.size() ? groups[group] : 0;
     }
   }
-  return 0.17; // at most; nobody reads it here
+  return 0.17; // at most; unused here
 }
 
 void dequantize(const std::byte* row, const float* table, int64_t k, float* to) {
