@@ -13,7 +13,7 @@ const char* kind_name(Kind kind) noexcept {
   constexpr const char* kNames[] = {"error",   "buffer",  "options",    "event",    "task",
                                     "engine",  "tensor",  "source",     "model",    "tokenizer",
                                     "dataset", "loader",  "batch",      "schedule", "objective",
-                                    "trainer", "decoder", "checkpoint", "lua"};
+                                    "trainer", "decoder", "checkpoint", "lua",      "answer"};
   return kNames[static_cast<uint32_t>(kind) - static_cast<uint32_t>(Kind::error)];
 }
 

@@ -30,6 +30,7 @@ enum class Kind : uint32_t {
   decoder,
   checkpoint,
   lua,
+  answer,
 };
 const char* kind_name(Kind kind) noexcept;
 

@@ -8,6 +8,7 @@
 #include "base/store/objects.h"
 #include "base/task.h"
 #include "decode/decoder/decoder.h"
+#include "dllm/answer.h"
 #include "dllm/batch.h"
 #include "dllm/buffer.h"
 #include "dllm/dataset.h"
@@ -31,6 +32,7 @@
 #include "noise/schedule.h"
 #include "tensor/batch.h"
 #include "tensor/tensor.h"
+#include "text/answer.h"
 #include "text/dataset.h"
 #include "text/loader.h"
 #include "text/tokenizer.h"
@@ -89,6 +91,12 @@ struct dllm_tokenizer : dllm::abi::Handle<dllm::abi::Kind::tokenizer> {
   explicit dllm_tokenizer(std::shared_ptr<const dllm::text::Tokenizer> held)
       : object(std::move(held)) {}
   std::shared_ptr<const dllm::text::Tokenizer> object;
+};
+
+struct dllm_answer : dllm::abi::Handle<dllm::abi::Kind::answer> {
+  dllm_answer(std::shared_ptr<const dllm::text::Tokenizer> tokenizer, const dllm::Options& options)
+      : object(std::move(tokenizer), options) {}
+  dllm::text::Answer object;
 };
 
 struct dllm_dataset : dllm::abi::Handle<dllm::abi::Kind::dataset> {

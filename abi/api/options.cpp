@@ -10,6 +10,7 @@
 #include "model/quantize.h"
 #include "noise/objective.h"
 #include "noise/schedule.h"
+#include "text/answer.h"
 #include "text/chat.h"
 #include "text/dataset.h"
 #include "text/loader.h"
@@ -135,6 +136,7 @@ void add_named(std::vector<KindRow>& rows, const std::string& base, const Schema
 const std::vector<KindRow>& kinds() {
   static const std::vector<KindRow> table = [] {
     std::vector<KindRow> rows = {
+        {"answer", &text::answer_schema()},
         {"chat", &text::chat_schema()},
         {"checkpoint", &train::checkpoint_schema()},
         {"dataset", &text::dataset_schema()},

@@ -30,6 +30,10 @@ const dllmMasked = 0
 const dllmProvisional = 1
 const dllmFinal = 2
 const dllmFixed = 3
+const dllmAnswerOpen = 0
+const dllmAnswerFull = 1
+const dllmAnswerEndToken = 2
+const dllmAnswerStopText = 3
 const dllmEventProgress = 1
 const dllmEventTrainStep = 2
 const dllmEventEval = 3
@@ -54,6 +58,12 @@ const dllmI8 = 8
 const dllmU32 = 9
 
 var symbolNames = [...]string{
+	"dllm_answer_new",
+	"dllm_answer_release",
+	"dllm_answer_update",
+	"dllm_answer_text",
+	"dllm_answer_next",
+	"dllm_answer_cells",
 	"dllm_batch_new",
 	"dllm_batch_release",
 	"dllm_batch_set",

@@ -32,6 +32,7 @@ typedef struct dllm_tensor dllm_tensor;
 typedef struct dllm_source dllm_source;
 typedef struct dllm_model dllm_model;
 typedef struct dllm_tokenizer dllm_tokenizer;
+typedef struct dllm_answer dllm_answer;
 typedef struct dllm_dataset dllm_dataset;
 typedef struct dllm_loader dllm_loader;
 typedef struct dllm_batch dllm_batch;
@@ -90,6 +91,14 @@ enum {
   DLLM_PROVISIONAL = 1, /* has a token that a later step may change */
   DLLM_FINAL = 2,       /* decided */
   DLLM_FIXED = 3        /* given by the caller */
+};
+
+/** Why an answer is over (dllm/answer.h). */
+enum {
+  DLLM_ANSWER_OPEN = 0,      /* it is not over: a position is masked or provisional */
+  DLLM_ANSWER_FULL = 1,      /* every position is decided */
+  DLLM_ANSWER_END_TOKEN = 2, /* an end token is decided, and every position before it */
+  DLLM_ANSWER_STOP_TEXT = 3  /* the text of the decided beginning contains a stop text */
 };
 
 /** Kinds of event; dllm/event.h lists the keys of each. */

@@ -27,10 +27,10 @@
  *     owner: at most one such call at a time per object. The object is the first handle of the
  *     signature.
  *     callback: as owner, and also inside a callback of that object.
- *     While an owner call on a decoder, a trainer, a loader or a Lua runner runs, an owner call of
- *     another thread fails with DLLM_FAILED_PRECONDITION. Options, batches, tensors, buffers,
- *     errors, sources and datasets have no lock. Any number of calls may read one of them, but none
- *     while another call writes to it (set, add, or as `out` and `err`).
+ *     While an owner call on a decoder, a trainer, a loader, an answer or a Lua runner runs, an
+ *     owner call of another thread fails with DLLM_FAILED_PRECONDITION. Options, batches, tensors,
+ *     buffers, errors, sources and datasets have no lock. Any number of calls may read one of them,
+ *     but none while another call writes to it (set, add, or as `out` and `err`).
  *  6. Callbacks run on the thread of the call, inside the call, and never after it. (Hooks of
  *     dllm/host.h run on any thread.)
  *  7. Output parameters are written only on success, except the count of an array that is too
@@ -54,6 +54,7 @@
  *   DLLM_INTERNAL and DLLM_UNKNOWN. A function that takes a task may return DLLM_DEADLINE_EXCEEDED.
  *   A function without a status never crashes on NULL: it returns 0 or NULL.
  */
+#include "dllm/answer.h"
 #include "dllm/base.h"
 #include "dllm/batch.h"
 #include "dllm/buffer.h"

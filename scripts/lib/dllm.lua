@@ -125,6 +125,27 @@ end
 function tokenizer:save(path) raw.tokenizer_save(self, path) end
 function tokenizer:size() return raw.tokenizer_size(self) end
 
+-- The text of a canvas while it is decided: options begin, prompt, end_tokens, stop, stop_texts.
+local answer = raw.class_answer
+local ENDS = { [raw.ANSWER_FULL] = "full", [raw.ANSWER_END_TOKEN] = "end_token", [raw.ANSWER_STOP_TEXT] = "stop_text" }
+function dllm.answer(tok, values) return raw.answer_new(tok, values) end
+-- The canvas now, as of decoder:ids and decoder:states. Returns nil, or why the answer is over: "full", "end_token",
+-- "stop_text".
+function answer:update(ids, states) return ENDS[raw.answer_update(self, ids, states)] end
+function answer:text() return raw.answer_text(self) end
+-- The final text that is new since the last call.
+function answer:next() return raw.answer_next(self) end
+-- One text per position.
+function answer:cells()
+  local all, ends = raw.answer_cells(self)
+  local cells, begin = {}, 1
+  for i, last in ipairs(ends) do
+    cells[i] = all:sub(begin, last)
+    begin = last + 1
+  end
+  return cells
+end
+
 local dataset = raw.class_dataset
 -- A file or folder; tok nil: raw text.
 function dllm.dataset(path, tok, values) return raw.dataset_open(path, tok, values) end

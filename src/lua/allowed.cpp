@@ -30,6 +30,7 @@ template <size_t N> std::string_view words_of(const Row (&rows)[N], std::string_
 
 constexpr Row kFunctions[] = {
     {"abi", "version"},
+    {"answer", "new release update text next cells"},
     {"batch", "new release set array count name"},
     {"buffer", "new release data size"},
     {"build", "info"},
@@ -68,12 +69,13 @@ constexpr std::string_view kNames = "name key kind role value";
 // ---- options, by kind ----
 
 // Kinds whose numbers are sizes, seeds and rates.
-constexpr std::string_view kNumberKinds = "chat checkpoint dataset decoder forward loader model "
-                                          "objective plan quantize save schedule sink slot "
+constexpr std::string_view kNumberKinds = "answer chat checkpoint dataset decoder forward loader "
+                                          "model objective plan quantize save schedule sink slot "
                                           "tokenizer tokenizer_train trainer";
 
 // Texts, lists and choices that do not reach files or native code; for kind engine also numbers.
 constexpr Row kPlain[] = {
+    {"answer", "prompt stop stop_texts"},
     {"chat", "template name tools variables"},
     {"checkpoint", "script_state"},
     {"dataset", "format rows text_key prompt_key response_key bad_rows"},

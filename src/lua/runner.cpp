@@ -160,8 +160,8 @@ void Runner::State::open(const RunnerSettings& settings) {
   open_json(L);
   lua_setfield(L, -2, "json");
   for (const char* noun :
-       {"engine", "model", "tokenizer", "dataset", "loader", "batch", "schedule", "objective",
-        "trainer", "decoder", "checkpoint", "tensor", "source", "task"}) {
+       {"engine", "model", "tokenizer", "answer", "dataset", "loader", "batch", "schedule",
+        "objective", "trainer", "decoder", "checkpoint", "tensor", "source", "task"}) {
     luaL_getmetatable(L, (std::string("dllm.") + noun).c_str());
     lua_getfield(L, -1, "__index");
     lua_setfield(L, -3, (std::string("class_") + noun).c_str());

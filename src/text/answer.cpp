@@ -15,7 +15,7 @@ int32_t parse_stop(const std::string& text) {
   int32_t id = -1;
   const auto result = std::from_chars(text.data(), text.data() + text.size(), id);
   if (result.ec != std::errc() || result.ptr != text.data() + text.size() || id < 0) {
-    fail_with_hint("option stop takes token ids, and option until takes texts",
+    fail_with_hint("option stop takes token ids, and option stop_texts takes texts",
                    Code::invalid_argument, "option stop holds \"{}\", which is not a token id",
                    replace_invalid(std::string_view(text).substr(0, 40)));
   }
@@ -47,14 +47,14 @@ const Schema& answer_schema() {
                      "prompt comes first."),
        option_bool("end_tokens", true, "The end tokens of the tokenizer's files end an answer."),
        option_list("stop", {}, "Token ids that end an answer."),
-       option_list("until", {}, "Texts that end an answer and are left out of it.")});
+       option_list("stop_texts", {}, "Texts that end an answer and are left out of it.")});
   return schema;
 }
 
 Answer::Answer(std::shared_ptr<const Tokenizer> tokenizer, const Options& options)
     : tokenizer_(std::move(tokenizer)), begin_(options.i64("begin")),
       ends_(end_ids(*tokenizer_, options)), start_(tokenizer_->encode("")),
-      stops_(options.list("until")), texts_(tokenizer_) {
+      stops_(options.list("stop_texts")), texts_(tokenizer_) {
   const std::string& prompt = options.str("prompt");
   prompt_ = prompt == "apart"    ? Prompt::apart
             : prompt == "before" ? Prompt::before
@@ -63,21 +63,21 @@ Answer::Answer(std::shared_ptr<const Tokenizer> tokenizer, const Options& option
 }
 
 AnswerEnd Answer::update(std::vector<int32_t> ids, std::vector<PositionState> states) {
-  if (begin_ > static_cast<int64_t>(ids.size())) {
-    fail_with_hint("option begin counts the positions of the prompt", Code::out_of_range,
-                   "the canvas has {} positions, and the answer begins after {}", ids.size(),
-                   begin_);
-  }
   ids_ = std::move(ids);
   states_ = std::move(states);
   final_ = read(count_decided(false));
   return final_.end;
 }
 
+// Returns the first position of the answer.
+size_t Answer::begin() const {
+  return std::min(static_cast<size_t>(std::max<int64_t>(begin_, 0)), ids_.size());
+}
+
 // Returns the number of positions before the first one of the answer that is masked, or also
 // provisional.
 size_t Answer::count_decided(bool with_provisional) const {
-  const auto first = states_.begin() + std::max<int64_t>(begin_, 0);
+  const auto first = states_.begin() + static_cast<std::ptrdiff_t>(begin());
   const auto open = std::find_if(first, states_.end(), [&](PositionState state) {
     return state == PositionState::masked ||
            (state == PositionState::provisional && !with_provisional);
@@ -87,8 +87,8 @@ size_t Answer::count_decided(bool with_provisional) const {
 
 // Returns the first position whose text is read. The ids that begin every text are left out.
 size_t Answer::first_read() const {
-  if (begin_ >= 0 && prompt_ == Prompt::apart) return static_cast<size_t>(begin_);
-  const size_t most = begin_ < 0 ? ids_.size() : static_cast<size_t>(begin_);
+  if (begin_ >= 0 && prompt_ == Prompt::apart) return begin();
+  const size_t most = begin_ < 0 ? ids_.size() : begin();
   const bool is_there =
       start_.size() <= most && std::ranges::equal(start_, std::span(ids_).first(start_.size()));
   return is_there ? start_.size() : 0;
@@ -98,9 +98,9 @@ size_t Answer::first_read() const {
 // begins and the answer completes belongs to the answer.
 size_t Answer::prompt_bytes(std::string_view text) const {
   if (begin_ < 0 || prompt_ == Prompt::apart) return 0;
-  const auto first = first_read();
-  const GrowingText prompt = read_growing(
-      *tokenizer_, std::span(ids_).subspan(first, static_cast<size_t>(begin_) - first));
+  const size_t first = first_read();
+  const GrowingText prompt =
+      read_growing(*tokenizer_, std::span(ids_).subspan(first, begin() - first));
   size_t bytes = std::min(prompt.shown, text.size());
   while (bytes < text.size() && is_utf8_continuation(text[bytes])) ++bytes;
   return bytes;
@@ -110,9 +110,8 @@ size_t Answer::prompt_bytes(std::string_view text) const {
 Answer::Reading Answer::read(size_t count) const {
   const std::span<const int32_t> ids(ids_);
   const size_t first = first_read();
-  const size_t begin = static_cast<size_t>(std::max<int64_t>(begin_, 0));
   const auto decided = ids.first(count);
-  const auto stop = std::find_first_of(decided.begin() + static_cast<std::ptrdiff_t>(begin),
+  const auto stop = std::find_first_of(decided.begin() + static_cast<std::ptrdiff_t>(begin()),
                                        decided.end(), ends_.begin(), ends_.end());
   const auto length = static_cast<size_t>(stop - decided.begin());
   Reading reading;
@@ -140,7 +139,6 @@ Answer::Reading Answer::read(size_t count) const {
 }
 
 std::string Answer::text() const {
-  if (static_cast<int64_t>(ids_.size()) < begin_) return ""; // before the first update
   // Positions after the end do not count, also where their tokens change what is before them.
   if (final_.end != AnswerEnd::open) return final_.text;
   return read(count_decided(true)).text;

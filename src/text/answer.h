@@ -16,7 +16,7 @@
 
 namespace dllm::text {
 
-// Options of an answer: begin, prompt, end_tokens, stop, until.
+// Options of an answer: begin, prompt, end_tokens, stop, stop_texts.
 const Schema& answer_schema();
 
 // Why an answer is over, with the numbers of the C ABI. open: it is not over.
@@ -26,9 +26,8 @@ class Answer {
 public:
   Answer(std::shared_ptr<const Tokenizer> tokenizer, const Options& options);
 
-  // Takes the canvas as it is now. Ids outside of the vocabulary have no text. Fails with
-  // out_of_range for a canvas that ends before the answer begins, and changes nothing then.
-  // REQUIRES: one state per id.
+  // Takes the canvas as it is now. Ids outside of the vocabulary have no text. A canvas of fewer
+  // positions than option begin is all prompt. REQUIRES: one state per id.
   AnswerEnd update(std::vector<int32_t> ids, std::vector<PositionState> states);
   // Returns the text up to the first masked position, with provisional tokens, and never past the
   // end of the answer. Half a character at the end is left out until the answer is over.
@@ -51,6 +50,7 @@ private:
 
   Reading read(size_t count) const;
   size_t count_decided(bool with_provisional) const;
+  size_t begin() const;
   size_t first_read() const;
   size_t prompt_bytes(std::string_view text) const;
 

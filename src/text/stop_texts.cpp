@@ -28,11 +28,11 @@ StopTexts::StopTexts(const std::vector<std::string>& texts) {
   for (size_t i = 0; i < texts.size(); ++i) {
     if (texts[i].empty()) {
       fail_with_hint("leave it out: every answer would end at its first byte",
-                     Code::invalid_argument, "until[{}] is empty", i);
+                     Code::invalid_argument, "stop_texts[{}] is empty", i);
     }
     if (!is_valid_utf8(texts[i])) {
       fail_with_hint("an answer is UTF-8 and never contains it", Code::invalid_argument,
-                     "until[{}] is not UTF-8", i);
+                     "stop_texts[{}] is not UTF-8", i);
     }
     stops_.push_back({texts[i], borders_of(texts[i])});
   }

@@ -81,7 +81,7 @@ sed '0,/"state": "stable",/s//"state": "stable", "deprecated": "2026-12-01: use 
 frozen() { "$lua_tool" "$DLLM_TOOLS/frozen.lua" "$work/copy" "$@"; }
 check "a deprecated function is still one" frozen
 check "the next release" frozen 0.2
-check "has the day of the deprecation" grep -q '^# deprecated 2026-12-01: dllm_batch_new, use dllm_batch_set$' \
+check "has the day of the deprecation" grep -q '^# deprecated 2026-12-01: dllm_answer_new, use dllm_batch_set$' \
   "$work/copy/abi/frozen/0.2.txt"
 check "and its own" grep -q "^# released $(date +%Y-%m)" "$work/copy/abi/frozen/0.2.txt"
 sed -i 's/typedef void (\*dllm_free_fn)/typedef int32_t (*dllm_free_fn)/' "$work/copy/include/dllm/host.h"

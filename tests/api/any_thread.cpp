@@ -561,6 +561,12 @@ void Caller::add_text() {
     int64_t used = 0;
     ok(dllm_tokenizer_decode_stream(s.w.tok, ids.data(), 3, buffer, &used, err), "decode_stream");
   };
+  const auto new_answer = [this] {
+    make<dllm_answer>(
+        "answer", [&](auto out) { return dllm_answer_new(s.w.tok, nullptr, out, err); },
+        dllm_answer_release);
+  };
+  calls["dllm_answer_new"] = calls["dllm_answer_release"] = new_answer;
   calls["dllm_tokenizer_chat"] = [this] {
     const char* messages = R"([{"role": "user", "content": "the cat"}])";
     dllm_options* opts = make_options(

@@ -174,6 +174,23 @@ void test_text(const Scene& scene, const fs::path& folder) {
   CHECK(scene.tokenizer.encode(words, task) == ids);
   const auto streamed = scene.tokenizer.decode_stream(ids);
   CHECK(streamed.used == ids.size() && streamed.text == words);
+  dllm::Answer answer(scene.tokenizer,
+                      {{"begin", 1}, {"stop_texts", std::vector<std::string>{"log"}}});
+  std::vector<uint8_t> states(ids.size(), DLLM_MASKED);
+  std::string shown;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    states[i] = DLLM_FINAL;
+    const int32_t end = answer.update(ids, states);
+    shown += answer.next();
+    CHECK(end == (i + 1 == ids.size() ? DLLM_ANSWER_STOP_TEXT : DLLM_ANSWER_OPEN));
+  }
+  const std::string said = scene.tokenizer.decode(std::span(ids).first(1)) + shown;
+  CHECK(said == "the cat sat on the " && answer.text() == shown);
+  std::string drawn;
+  for (const std::string& cell : answer.cells()) drawn += cell;
+  CHECK(drawn == words && answer.cells().size() == ids.size());
+  CHECK(error_of([&] { answer.update(ids, std::vector<uint8_t>(2)); }).status() ==
+        DLLM_INVALID_ARGUMENT);
   const dllm::Batch chat = scene.tokenizer.chat(
       R"([{"role": "user", "content": "the cat"}])",
       {{"template", "{% for m in messages %}{{ m.content }}{% endfor %}"}}, &task);

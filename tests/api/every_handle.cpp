@@ -118,6 +118,24 @@ void use_decoding(const world& w) {
   dllm_options_release(opts);
 }
 
+void use_answer(const world& w) {
+  dllm_error* err = w.err;
+  dllm_answer* answer = nullptr;
+  dllm_buffer* text = dllm_buffer_new();
+  const int32_t ids[3] = {260, 261, 262};
+  const uint8_t states[3] = {DLLM_FIXED, DLLM_FINAL, DLLM_MASKED};
+  int64_t ends[3] = {}, count = 0;
+  dllm_options* opts = make_options("answer", R"({"begin": 1, "stop_texts": ["the end"]})", err);
+  NEED(dllm_answer_new(w.tok, opts, &answer, err), err);
+  NEED(dllm_answer_update(answer, ids, states, 3, nullptr, err), err);
+  NEED(dllm_answer_next(answer, text, err), err);
+  NEED(dllm_answer_cells(answer, text, ends, 3, &count, err), err);
+  CHECK(dllm_answer_update(answer, ids, nullptr, 3, nullptr, err) == DLLM_INVALID_ARGUMENT);
+  dllm_answer_release(answer);
+  dllm_options_release(opts);
+  dllm_buffer_release(text);
+}
+
 void use_lua(dllm_error* err) {
   dllm_lua* lua = nullptr;
   dllm_buffer* answer = dllm_buffer_new();
@@ -141,6 +159,7 @@ void one_life(const std::string& root) {
   use_source(w, root);
   use_training(w, root);
   use_decoding(w);
+  use_answer(w);
   use_lua(w.err);
   NEED(dllm_engine_trim(w.engine, w.err), w.err);
   close_world(&w);

@@ -27,6 +27,7 @@ extern dllm_error* err;
 
 extern const char *path, *text;
 extern const uint8_t *config, *weights;
+extern uint8_t* states;
 extern float* values;
 extern int32_t *ids, *prompt;
 extern int64_t config_size, weights_size, prompt_count, count, room, size, step;

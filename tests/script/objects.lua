@@ -28,6 +28,25 @@ local ids, keep = tok:chat({ { role = "user", content = "a<|mask|>" }, { role = 
   { template = "{% for m in messages %}{{ m.content }}{{ mask_token }}{% endfor %}" })
 tap.is(tok:decode(ids), "a<|mask|><|mask|>bc<|mask|>", "a template writes a conversation")
 tap.is(#ids, 13, "what a message spells is no special token")
+
+local said = tok:encode("the caf\u{e9} User: no")
+local answer, shown, why = dllm.answer(tok, { begin = 1, prompt = "included", stop_texts = { " User:" } }), "", nil
+for i = 1, #said do
+  local states = {}
+  for at = 1, #said do states[at] = at <= i and dllm.FINAL or dllm.MASKED end
+  why = answer:update(said, states)
+  shown = shown .. answer:next()
+  if why then break end
+end
+tap.is(shown, "the caf\u{e9}", "an answer ends at a stop text")
+tap.is(why, "stop_text", "and says so")
+tap.is(answer:text(), shown, "its pieces are its text")
+local all = {}
+for i = 1, #said do all[i] = dllm.FINAL end
+answer:update(said, all)
+tap.is(table.concat(answer:cells()), "the caf\u{e9} User: no", "cells are the texts of all positions")
+tap.is(#answer:cells(), #said, "one a position")
+tap.is(tap.fails("states are numbers from 0 to 3", answer.update, answer, said, { 9 }).code, "invalid_argument", "by value")
 tap.is(table.concat(keep), string.rep("1", 10) .. "000", "what the assistant says is marked")
 
 local schedule = dllm.schedule(function(t) return 1 - t end)

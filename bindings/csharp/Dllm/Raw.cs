@@ -37,6 +37,10 @@ namespace Dllm
         internal const int PROVISIONAL = 1;
         internal const int FINAL = 2;
         internal const int FIXED = 3;
+        internal const int ANSWER_OPEN = 0;
+        internal const int ANSWER_FULL = 1;
+        internal const int ANSWER_END_TOKEN = 2;
+        internal const int ANSWER_STOP_TEXT = 3;
         internal const int EVENT_PROGRESS = 1;
         internal const int EVENT_TRAIN_STEP = 2;
         internal const int EVENT_EVAL = 3;
@@ -59,6 +63,32 @@ namespace Dllm
         internal const int U8 = 7;
         internal const int I8 = 8;
         internal const int U32 = 9;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_answer_new_fn(SafeHandle tok, SafeHandle opts, out IntPtr @out, SafeHandle err);
+        internal readonly dllm_answer_new_fn dllm_answer_new;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate void dllm_answer_release_fn(IntPtr answer);
+        internal readonly dllm_answer_release_fn dllm_answer_release;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_answer_update_fn(
+            SafeHandle answer, int[] ids, byte[] states, long count, out int out_end, SafeHandle err);
+        internal readonly dllm_answer_update_fn dllm_answer_update;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_answer_text_fn(SafeHandle answer, SafeHandle @out, SafeHandle err);
+        internal readonly dllm_answer_text_fn dllm_answer_text;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_answer_next_fn(SafeHandle answer, SafeHandle @out, SafeHandle err);
+        internal readonly dllm_answer_next_fn dllm_answer_next;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_answer_cells_fn(
+            SafeHandle answer, SafeHandle out_text, long[] dst, long dst_count, out long out_count, SafeHandle err);
+        internal readonly dllm_answer_cells_fn dllm_answer_cells;
 
         [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
         internal delegate int dllm_batch_new_fn(out IntPtr @out, SafeHandle err);
@@ -792,6 +822,12 @@ namespace Dllm
         // Names of symbols that `find` has no address for are added to `missing`.
         internal Raw(Func<string, IntPtr> find, List<string> missing)
         {
+            dllm_answer_new = Get<dllm_answer_new_fn>(find, missing, "dllm_answer_new");
+            dllm_answer_release = Get<dllm_answer_release_fn>(find, missing, "dllm_answer_release");
+            dllm_answer_update = Get<dllm_answer_update_fn>(find, missing, "dllm_answer_update");
+            dllm_answer_text = Get<dllm_answer_text_fn>(find, missing, "dllm_answer_text");
+            dllm_answer_next = Get<dllm_answer_next_fn>(find, missing, "dllm_answer_next");
+            dllm_answer_cells = Get<dllm_answer_cells_fn>(find, missing, "dllm_answer_cells");
             dllm_batch_new = Get<dllm_batch_new_fn>(find, missing, "dllm_batch_new");
             dllm_batch_release = Get<dllm_batch_release_fn>(find, missing, "dllm_batch_release");
             dllm_batch_set = Get<dllm_batch_set_fn>(find, missing, "dllm_batch_set");

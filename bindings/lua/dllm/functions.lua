@@ -29,6 +29,10 @@ made.constants = {
   PROVISIONAL = 1,
   FINAL = 2,
   FIXED = 3,
+  ANSWER_OPEN = 0,
+  ANSWER_FULL = 1,
+  ANSWER_END_TOKEN = 2,
+  ANSWER_STOP_TEXT = 3,
   EVENT_PROGRESS = 1,
   EVENT_TRAIN_STEP = 2,
   EVENT_EVAL = 3,
@@ -55,6 +59,22 @@ made.constants = {
 
 -- {symbol, kind of the result, params = {{kind, name, ...}, ...}}
 made.functions = {
+  {"dllm_answer_new", "status", params = {{"handle", "tok", noun = "tokenizer"},
+    {"handle", "opts", noun = "options", schema = "answer", null = true},
+    {"out_handle", "out", noun = "answer"}, {"error", "err"}}},
+  {"dllm_answer_release", "void", params = {
+    {"handle", "answer", noun = "answer", null = true, writes = true}}},
+  {"dllm_answer_update", "status", params = {{"handle", "answer", noun = "answer", writes = true},
+    {"array", "ids", elem = "i32", length = "count", null = true},
+    {"array", "states", elem = "u8", length = "count", null = true}, {"length", "count"},
+    {"out_number", "out_end", elem = "i32", null = true}, {"error", "err"}}},
+  {"dllm_answer_text", "status", params = {{"handle", "answer", noun = "answer", writes = true},
+    {"out_buffer", "out"}, {"error", "err"}}},
+  {"dllm_answer_next", "status", params = {{"handle", "answer", noun = "answer", writes = true},
+    {"out_buffer", "out"}, {"error", "err"}}},
+  {"dllm_answer_cells", "status", params = {{"handle", "answer", noun = "answer", writes = true},
+    {"out_buffer", "out_text"}, {"dst", "dst", elem = "i64", length = "dst_count", null = true},
+    {"length", "dst_count"}, {"out_number", "out_count", elem = "i64"}, {"error", "err"}}},
   {"dllm_batch_new", "status", params = {{"out_handle", "out", noun = "batch"}, {"error", "err"}}},
   {"dllm_batch_release", "void", params = {
     {"handle", "batch", noun = "batch", null = true, writes = true}}},
@@ -473,6 +493,7 @@ typedef struct dllm_tensor dllm_tensor;
 typedef struct dllm_source dllm_source;
 typedef struct dllm_model dllm_model;
 typedef struct dllm_tokenizer dllm_tokenizer;
+typedef struct dllm_answer dllm_answer;
 typedef struct dllm_dataset dllm_dataset;
 typedef struct dllm_loader dllm_loader;
 typedef struct dllm_batch dllm_batch;
@@ -483,6 +504,12 @@ typedef struct dllm_decoder dllm_decoder;
 typedef struct dllm_checkpoint dllm_checkpoint;
 typedef struct dllm_lua dllm_lua;
 typedef int32_t (*dllm_event_fn)(const dllm_event *event, void *user_data);
+dllm_status dllm_answer_new(const dllm_tokenizer *, const dllm_options *, void *, dllm_error *);
+void dllm_answer_release(dllm_answer *);
+dllm_status dllm_answer_update(dllm_answer *, const int32_t *, const uint8_t *, int64_t, int32_t *, dllm_error *);
+dllm_status dllm_answer_text(dllm_answer *, dllm_buffer *, dllm_error *);
+dllm_status dllm_answer_next(dllm_answer *, dllm_buffer *, dllm_error *);
+dllm_status dllm_answer_cells(dllm_answer *, dllm_buffer *, int64_t *, int64_t, int64_t *, dllm_error *);
 dllm_status dllm_batch_new(void *, dllm_error *);
 void dllm_batch_release(dllm_batch *);
 dllm_status dllm_batch_set(dllm_batch *, const char *, int32_t, const int64_t *, int64_t, const void *, dllm_error *);

@@ -30,6 +30,10 @@ exports.MASKED = 0;
 exports.PROVISIONAL = 1;
 exports.FINAL = 2;
 exports.FIXED = 3;
+exports.ANSWER_OPEN = 0;
+exports.ANSWER_FULL = 1;
+exports.ANSWER_END_TOKEN = 2;
+exports.ANSWER_STOP_TEXT = 3;
 exports.EVENT_PROGRESS = 1;
 exports.EVENT_TRAIN_STEP = 2;
 exports.EVENT_EVAL = 3;
@@ -55,6 +59,14 @@ exports.U32 = 9;
 
 // name: [result, parameters, threads it may be called on]
 exports.FUNCTIONS = {
+  dllm_answer_new: ['int32', ['void *', 'void *', 'void *', 'void *'], 'any'],
+  dllm_answer_release: ['void', ['void *'], 'any'],
+  dllm_answer_update: ['int32', ['void *', 'void *', 'void *', 'int64', 'void *',
+    'void *'], 'owner'],
+  dllm_answer_text: ['int32', ['void *', 'void *', 'void *'], 'owner'],
+  dllm_answer_next: ['int32', ['void *', 'void *', 'void *'], 'owner'],
+  dllm_answer_cells: ['int32', ['void *', 'void *', 'void *', 'int64', 'void *',
+    'void *'], 'owner'],
   dllm_batch_new: ['int32', ['void *', 'void *'], 'any'],
   dllm_batch_release: ['void', ['void *'], 'any'],
   dllm_batch_set: ['int32', ['void *', 'str', 'int32', 'void *', 'int64', 'void *',

@@ -3,6 +3,7 @@ from . import errors
 from ._base import Managed, Options, schema
 from ._lib import abi_version, build_info, has_feature, log_lines, log_to, names, version
 from ._raw import CONTINUE, FINAL, FIXED, MASKED, PROVISIONAL, STOP
+from .answer import Answer
 from .asynchronous import run_async
 from .batch import Batch
 from .checkpoint import Checkpoint, latest_checkpoint, restore_checkpoint, save_checkpoint
@@ -26,8 +27,8 @@ from .trainer import Trainer
 __version__ = version()
 
 __all__ = [
-    "Batch", "CONTINUE", "Checkpoint", "ClosedError", "Dataset", "Decoder", "Engine", "Error",
-    "Event", "FINAL", "FIXED", "Loader", "Lua", "MASKED", "Managed", "Model", "Objective",
+    "Answer", "Batch", "CONTINUE", "Checkpoint", "ClosedError", "Dataset", "Decoder", "Engine",
+    "Error", "Event", "FINAL", "FIXED", "Loader", "Lua", "MASKED", "Managed", "Model", "Objective",
     "Options", "PROVISIONAL", "STOP", "Schedule", "Source", "Task", "Tensor", "Tokenizer",
     "Trainer", "abi_version", "build_info", "default_engine",
     "describe_plugin", "errors", "has_feature",

@@ -33,6 +33,10 @@ MASKED = 0
 PROVISIONAL = 1
 FINAL = 2
 FIXED = 3
+ANSWER_OPEN = 0
+ANSWER_FULL = 1
+ANSWER_END_TOKEN = 2
+ANSWER_STOP_TEXT = 3
 EVENT_PROGRESS = 1
 EVENT_TRAIN_STEP = 2
 EVENT_EVAL = 3
@@ -58,6 +62,14 @@ U32 = 9
 
 # name: (result, [parameters])
 PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
+    "dllm_answer_new": (c_int32, [c_void_p, c_void_p, POINTER(c_void_p), c_void_p]),
+    "dllm_answer_release": (None, [c_void_p]),
+    "dllm_answer_update": (c_int32, [
+        c_void_p, POINTER(c_int32), POINTER(c_uint8), c_int64, POINTER(c_int32), c_void_p]),
+    "dllm_answer_text": (c_int32, [c_void_p, c_void_p, c_void_p]),
+    "dllm_answer_next": (c_int32, [c_void_p, c_void_p, c_void_p]),
+    "dllm_answer_cells": (c_int32, [
+        c_void_p, c_void_p, POINTER(c_int64), c_int64, POINTER(c_int64), c_void_p]),
     "dllm_batch_new": (c_int32, [POINTER(c_void_p), c_void_p]),
     "dllm_batch_release": (None, [c_void_p]),
     "dllm_batch_set": (c_int32, [

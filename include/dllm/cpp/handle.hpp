@@ -98,6 +98,7 @@ struct Release {
   void operator()(dllm_source* handle) const noexcept { dllm_source_release(handle); }
   void operator()(dllm_model* handle) const noexcept { dllm_model_release(handle); }
   void operator()(dllm_tokenizer* handle) const noexcept { dllm_tokenizer_release(handle); }
+  void operator()(dllm_answer* handle) const noexcept { dllm_answer_release(handle); }
   void operator()(dllm_dataset* handle) const noexcept { dllm_dataset_release(handle); }
   void operator()(dllm_loader* handle) const noexcept { dllm_loader_release(handle); }
   void operator()(dllm_batch* handle) const noexcept { dllm_batch_release(handle); }

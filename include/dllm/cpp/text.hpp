@@ -1,6 +1,6 @@
 #ifndef DLLM_CPP_TEXT_HPP
 #define DLLM_CPP_TEXT_HPP
-// The classes for tokenizers, datasets and loaders.
+// The classes for tokenizers, answers, datasets and loaders.
 #include "dllm/cpp/data.hpp"
 #include "dllm/cpp/options.hpp"
 
@@ -129,6 +129,56 @@ private:
       return Tokenizer(make<dllm_tokenizer>(
           [&](dllm_tokenizer** out, dllm_error* err) { return f(opts, out, err); }));
     });
+  }
+};
+
+// The text of a canvas while a decoder, or another loop, decides the canvas.
+class Answer : public Handle<dllm_answer> {
+public:
+  using Handle::Handle;
+  explicit Answer(const Tokenizer& tokenizer, const Settings& settings = {})
+      : Handle(settings.with("answer", [&](const dllm_options* opts) {
+          return make<dllm_answer>([&](dllm_answer** out, dllm_error* err) {
+            return dllm_answer_new(tokenizer.get(), opts, out, err);
+          });
+        })) {}
+
+  // Sets the canvas as it is now. Returns DLLM_ANSWER_OPEN, or why the answer is over.
+  int32_t update(std::span<const int32_t> ids, std::span<const uint8_t> states) {
+    if (states.size() != ids.size())
+      raise(Error(DLLM_INVALID_ARGUMENT, "ids has " + std::to_string(ids.size()) +
+                                             " positions, states has " +
+                                             std::to_string(states.size())));
+    return number<int32_t>([&](int32_t* out, dllm_error* err) {
+      return dllm_answer_update(get(), ids.data(), states.data(), size_of(ids.size()), out, err);
+    });
+  }
+  // Returns the text up to the first masked position or the end of the answer.
+  std::string text() const {
+    return api::text(
+        [&](dllm_buffer* out, dllm_error* err) { return dllm_answer_text(get(), out, err); });
+  }
+  // Returns the final text that is new since the last call.
+  std::string next() {
+    return api::text(
+        [&](dllm_buffer* out, dllm_error* err) { return dllm_answer_next(get(), out, err); });
+  }
+  // Returns one text per position of the canvas.
+  std::vector<std::string> cells() const {
+    std::vector<int64_t> ends;
+    const std::string all = api::text([&](dllm_buffer* out, dllm_error*) {
+      ends = array<int64_t>([&](int64_t* dst, int64_t room, int64_t* count, dllm_error* err) {
+        return dllm_answer_cells(get(), out, dst, room, count, err);
+      });
+      return DLLM_OK;
+    });
+    std::vector<std::string> cells;
+    std::size_t begin = 0;
+    for (const int64_t end : ends) {
+      cells.push_back(all.substr(begin, static_cast<std::size_t>(end) - begin));
+      begin = static_cast<std::size_t>(end);
+    }
+    return cells;
   }
 };
 

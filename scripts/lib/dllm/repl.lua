@@ -81,7 +81,7 @@ end
 -- ---- completion ----
 -- Which kind of options the table argument of a function takes.
 local KIND_OF = {
-  engine = "engine", tokenizer = "tokenizer", train_tokenizer = "tokenizer_train", dataset = "dataset",
+  engine = "engine", answer = "answer", tokenizer = "tokenizer", train_tokenizer = "tokenizer_train", dataset = "dataset",
   dataset_from = "dataset", loader = "loader", model = "model", new_model = "model", trainer = "trainer",
   decoder = "decoder", objective = "objective", schedule = "schedule", add = "slot", add_sink = "sink",
   forward = "forward", save = "checkpoint",

@@ -69,19 +69,14 @@ void* Objects::make(const std::string& noun, const std::string& variant) {
   if (noun == "task") return CALL(dllm_task_new)();
   if (noun == "options") return make_options(variant.empty() ? "engine" : variant.c_str());
   if (noun == "dataset") return make_dataset(variant == "raw" ? nullptr : object("tokenizer"));
-  static const std::map<std::string, Maker> makers = {{"engine", &Objects::make_engine},
-                                                      {"tensor", &Objects::make_tensor},
-                                                      {"source", &Objects::make_source},
-                                                      {"model", &Objects::make_model},
-                                                      {"tokenizer", &Objects::make_tokenizer},
-                                                      {"loader", &Objects::make_loader},
-                                                      {"batch", &Objects::make_batch},
-                                                      {"schedule", &Objects::make_schedule},
-                                                      {"objective", &Objects::make_objective},
-                                                      {"trainer", &Objects::make_trainer},
-                                                      {"decoder", &Objects::make_decoder},
-                                                      {"checkpoint", &Objects::make_checkpoint},
-                                                      {"lua", &Objects::make_lua}};
+  static const std::map<std::string, Maker> makers = {
+      {"engine", &Objects::make_engine},         {"tensor", &Objects::make_tensor},
+      {"source", &Objects::make_source},         {"model", &Objects::make_model},
+      {"tokenizer", &Objects::make_tokenizer},   {"answer", &Objects::make_answer},
+      {"loader", &Objects::make_loader},         {"batch", &Objects::make_batch},
+      {"schedule", &Objects::make_schedule},     {"objective", &Objects::make_objective},
+      {"trainer", &Objects::make_trainer},       {"decoder", &Objects::make_decoder},
+      {"checkpoint", &Objects::make_checkpoint}, {"lua", &Objects::make_lua}};
   return (this->*makers.at(noun))();
 }
 
@@ -157,6 +152,12 @@ void* Objects::make_batch() {
   dllm_batch* out = nullptr;
   check(CALL(dllm_batch_new)(&out, ERR), "batch");
   check(CALL(dllm_batch_set)(out, "ids", DLLM_I32, dims, 2, kIds, ERR), "array");
+  return out;
+}
+
+void* Objects::make_answer() {
+  dllm_answer* out = nullptr;
+  check(CALL(dllm_answer_new)(OBJECT(tokenizer), nullptr, &out, ERR), "answer");
   return out;
 }
 

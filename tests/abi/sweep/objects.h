@@ -38,6 +38,7 @@ private:
   void* make_tokenizer();
   void* make_loader();
   void* make_batch();
+  void* make_answer();
   void* make_schedule();
   void* make_objective();
   void* make_trainer();

@@ -99,6 +99,29 @@ class Scenario(unittest.TestCase):
             with self.assertRaises(dllm.errors.InvalidArgument):
                 self.tiny.tokenizer.decode_stream([wrong])
 
+    def test_04_an_answer_grows_and_ends(self):
+        ids = self.tiny.tokenizer.encode("the cät sat. User: no")
+        shown, end = "", None
+        with dllm.Answer(self.tiny.tokenizer, begin=0, stop_texts=[". User:", "Bot:"]) as answer:
+            for count in range(len(ids) + 1):
+                states = [dllm.FINAL] * count + [dllm.MASKED] * (len(ids) - count)
+                end = answer.update(ids, states)
+                shown += answer.next()
+                self.assertTrue("the cät sat".startswith(shown))
+                if end is not None:
+                    break
+            self.assertEqual((shown, end, answer.text()), ("the cät sat", "stop_text", shown))
+            self.assertIsNone(answer.update(ids, [dllm.MASKED] * len(ids)))
+            answer.update(ids, [dllm.FINAL] * len(ids))
+            self.assertEqual("".join(answer.cells()), "the cät sat. User: no")
+            self.assertEqual(len(answer.cells()), len(ids))
+            with self.assertRaises(ValueError):
+                answer.update(ids, [dllm.FINAL])
+            with self.assertRaises(dllm.errors.InvalidArgument):
+                answer.update([1], [7])
+        with self.assertRaises(dllm.errors.InvalidArgument):
+            dllm.Answer(self.tiny.tokenizer, stop_texts=[""])
+
     def test_04_chat_keeps_what_is_given(self):
         template = "{% for m in messages %}{{ m.content }}{{ mark }}{% endfor %}"
         messages = [{"role": "user", "content": "the <|mask|>"},

@@ -87,7 +87,7 @@ TEST(Answer, ShowsHalfACharacterOnceItIsOver) {
 
 TEST(Answer, EndsAtATokenOrText) {
   Answer answer = answer_of(make_byte_tokenizer(),
-                            {{"stop", {"256"}}, {"until", {"###", "END"}}, {"begin", 2}});
+                            {{"stop", {"256"}}, {"stop_texts", {"###", "END"}}, {"begin", 2}});
   EXPECT_EQ(decide(answer, bytes_of("##a##bEND###"), 7), AnswerEnd::open); // "##" is the prompt's
   EXPECT_EQ(answer.next(), "a##b");
   EXPECT_EQ(decide(answer, bytes_of("##a##bEND###"), 8), AnswerEnd::open);
@@ -97,7 +97,7 @@ TEST(Answer, EndsAtATokenOrText) {
   EXPECT_EQ(answer.next(), "");
   Ids ids = bytes_of("##xE");
   ids.insert(ids.end(), {256, 'y'});
-  Answer other = answer_of(make_byte_tokenizer(), {{"stop", {"256"}}, {"until", {"END"}}});
+  Answer other = answer_of(make_byte_tokenizer(), {{"stop", {"256"}}, {"stop_texts", {"END"}}});
   EXPECT_EQ(decide(other, ids, 4), AnswerEnd::open);
   EXPECT_EQ(other.next(), "##x");
   EXPECT_EQ(decide(other, ids, 5), AnswerEnd::end_token);
@@ -117,7 +117,7 @@ TEST(Answer, TakesTheEndTokensOfTheFiles) {
 }
 
 TEST(Answer, PositionsBehindAnOpenOneDoNotCount) {
-  Answer answer = answer_of(make_byte_tokenizer(), {{"until", {"c"}}});
+  Answer answer = answer_of(make_byte_tokenizer(), {{"stop_texts", {"c"}}});
   const Ids ids = bytes_of("abcd");
   EXPECT_EQ(answer.update(ids, {kFinal, kMasked, kFinal, kFinal}), AnswerEnd::open);
   EXPECT_EQ(answer.text(), "a");
@@ -136,7 +136,7 @@ TEST(Answer, ReadsThePromptAsAsked) {
   ids.insert(ids.end(), {word, word});
   const auto text_of = [&](const char* how) {
     Answer answer =
-        answer_of(tokenizer, {{"begin", prompt}, {"prompt", how}, {"until", {" ab ab"}}});
+        answer_of(tokenizer, {{"begin", prompt}, {"prompt", how}, {"stop_texts", {" ab ab"}}});
     decide(answer, ids, ids.size() - 1);
     const std::string shown = answer.text();
     const AnswerEnd end = decide(answer, ids, ids.size());
@@ -149,7 +149,7 @@ TEST(Answer, ReadsThePromptAsAsked) {
 
 TEST(Answer, ACanvasWithHolesEndsAtItsLastPosition) {
   const auto tokenizer = make_piece_tokenizer();
-  Answer answer = answer_of(tokenizer, {{"begin", -1}, {"stop", {"2"}}, {"until", {"b"}}});
+  Answer answer = answer_of(tokenizer, {{"begin", -1}, {"stop", {"2"}}, {"stop_texts", {"b"}}});
   Ids ids = tokenizer->encode("ab");
   ids.push_back(2);
   EXPECT_EQ(decide(answer, ids, ids.size()), AnswerEnd::full);
@@ -169,12 +169,20 @@ TEST(Answer, RefusesWhatDoesNotFit) {
               answer_of(tokenizer, {{"stop", {"a"}}});
             }),
             "option stop holds \"a\", which is not a token id");
-  EXPECT_EQ(error_of([&] { answer_of(tokenizer, {{"until", {""}}}); }), "until[0] is empty");
-  Answer answer = answer_of(tokenizer, {{"begin", 4}});
-  decide(answer, bytes_of("abcdef"), 6);
-  EXPECT_EQ(error_of([&] { decide(answer, bytes_of("abc"), 3); }),
-            "the canvas has 3 positions, and the answer begins after 4");
-  EXPECT_EQ(answer.text(), "ef"); // as before
+  EXPECT_EQ(error_of([&] {
+              answer_of(tokenizer, {{"stop_texts", {""}}});
+            }),
+            "stop_texts[0] is empty");
+}
+
+TEST(Answer, AShortCanvasIsAllPrompt) {
+  for (const char* how : {"apart", "before", "included"}) {
+    Answer answer = answer_of(make_byte_tokenizer(), {{"begin", 4}, {"prompt", how}});
+    EXPECT_EQ(decide(answer, bytes_of("abc"), 0), AnswerEnd::full);
+    EXPECT_EQ(answer.text(), how == std::string("included") ? "abc" : "");
+    decide(answer, bytes_of("abcdef"), 6);
+    EXPECT_EQ(answer.text(), how == std::string("included") ? "abcdef" : "ef");
+  }
 }
 
 TEST(Answer, PositionsThatOpenAgainDoNotRepeatTheirText) {
@@ -284,7 +292,7 @@ void check_random_answer(const std::shared_ptr<Tokenizer>& tokenizer, uint64_t s
   const size_t count = 1 + chance.below(40), begin = chance.below(std::min<size_t>(count, 6));
   const char* how[] = {"apart", "before", "included"};
   const Json options = {
-      {"begin", begin}, {"prompt", how[chance.below(3)]}, {"until", random_stops(chance)}};
+      {"begin", begin}, {"prompt", how[chance.below(3)]}, {"stop_texts", random_stops(chance)}};
   Steps steps(chance, *tokenizer, random_ids(chance, *tokenizer, count), begin);
   Answer answer = answer_of(tokenizer, options);
   std::string shown;

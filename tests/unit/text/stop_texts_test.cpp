@@ -38,7 +38,7 @@ TEST(StopTexts, RefusesTextsThatEndNothing) {
     StopTexts({"a", ""});
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::invalid_argument);
-    EXPECT_EQ(error.text(), "until[1] is empty");
+    EXPECT_EQ(error.text(), "stop_texts[1] is empty");
   }
 }
 

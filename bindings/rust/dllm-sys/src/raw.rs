@@ -14,6 +14,7 @@ opaque! {
     dllm_source
     dllm_model
     dllm_tokenizer
+    dllm_answer
     dllm_dataset
     dllm_loader
     dllm_batch
@@ -80,6 +81,15 @@ pub const DLLM_FINAL: i32 = 2;
 /// State of a canvas position.
 pub const DLLM_FIXED: i32 = 3;
 
+/// Why an answer is over (dllm/answer.h).
+pub const DLLM_ANSWER_OPEN: i32 = 0;
+/// Why an answer is over (dllm/answer.h).
+pub const DLLM_ANSWER_FULL: i32 = 1;
+/// Why an answer is over (dllm/answer.h).
+pub const DLLM_ANSWER_END_TOKEN: i32 = 2;
+/// Why an answer is over (dllm/answer.h).
+pub const DLLM_ANSWER_STOP_TEXT: i32 = 3;
+
 /// Kinds of event; dllm/event.h lists the keys of each.
 pub const DLLM_EVENT_PROGRESS: i32 = 1;
 /// Kinds of event; dllm/event.h lists the keys of each.
@@ -128,6 +138,51 @@ pub const DLLM_I8: i32 = 8;
 pub const DLLM_U32: i32 = 9;
 
 functions! {
+    /// Creates an answer without a canvas.
+    #[threads(Any)]
+    fn dllm_answer_new(
+        tok: *const dllm_tokenizer,
+        opts: *const dllm_options,
+        out: *mut *mut dllm_answer,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Releases an answer.
+    #[threads(Any)]
+    fn dllm_answer_release(answer: *mut dllm_answer);
+    /// Sets the canvas as it is now. The other functions read this canvas.
+    #[threads(Owner)]
+    fn dllm_answer_update(
+        answer: *mut dllm_answer,
+        ids: *const i32,
+        states: *const u8,
+        count: i64,
+        out_end: *mut i32,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Converts the canvas to text up to the first masked position or the end of the answer.
+    #[threads(Owner)]
+    fn dllm_answer_text(
+        answer: *mut dllm_answer,
+        out: *mut dllm_buffer,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Returns the final text that is new since the last call.
+    #[threads(Owner)]
+    fn dllm_answer_next(
+        answer: *mut dllm_answer,
+        out: *mut dllm_buffer,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Converts the canvas to one text per position, for a picture; the prompt is part of it.
+    #[threads(Owner)]
+    fn dllm_answer_cells(
+        answer: *mut dllm_answer,
+        out_text: *mut dllm_buffer,
+        dst: *mut i64,
+        dst_count: i64,
+        out_count: *mut i64,
+        err: *mut dllm_error,
+    ) -> dllm_status;
     /// Creates an empty batch.
     #[threads(Any)]
     fn dllm_batch_new(out: *mut *mut dllm_batch, err: *mut dllm_error) -> dllm_status;
