@@ -1,5 +1,5 @@
-// This file turns the canvas of a decoder into text: the texts of tokens, open positions,
-// repetition, and the end of an answer.
+// This file turns the canvas of a decoder into text: open positions, repetition, and the answers of
+// the library for requests of the program.
 
 #include "decoding.h"
 
@@ -17,12 +17,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kBroken = "\xEF\xBF\xBD"; // U+FFFD, for bytes that are not a whole character
-
-bool is_whole(const std::string& text) {
-  return text.find(kBroken) == std::string::npos;
-}
-
 // Returns the number of leading ids that begin every text (bos). They are not printed.
 ptrdiff_t count_start(const dllm_tokenizer* tokenizer, const std::vector<int32_t>& ids) {
   const std::vector<int32_t> start = encode(tokenizer, "");
@@ -32,59 +26,6 @@ ptrdiff_t count_start(const dllm_tokenizer* tokenizer, const std::vector<int32_t
 }
 
 } // namespace
-
-TokenTexts::TokenTexts(const dllm_tokenizer* tokenizer) : tokenizer_(tokenizer) {
-  before_ = encode(tokenizer, "a");
-  if (before_.size() > 1) before_ = {before_.back()};
-  text_before_ = decode(tokenizer, before_);
-  for (const char* role : {"mask", "bos", "eos", "pad"}) {
-    int32_t id = -1;
-    if (dllm_tokenizer_id(tokenizer, role, &id, nullptr) == DLLM_OK &&
-        decode(tokenizer, {id}).empty()) {
-      known_[id] = std::string("<") + role + ">";
-    }
-  }
-}
-
-std::string TokenTexts::read(std::span<const int32_t> ids) const {
-  std::vector<int32_t> all = before_;
-  all.insert(all.end(), ids.begin(), ids.end());
-  const std::string text = decode(tokenizer_, all);
-  if (text.compare(0, text_before_.size(), text_before_) == 0)
-    return text.substr(text_before_.size());
-  return decode(tokenizer_, {ids.begin(), ids.end()});
-}
-
-const std::string& TokenTexts::of(int32_t id) {
-  const auto found = known_.find(id);
-  if (found != known_.end()) return found->second;
-  return known_[id] =
-             id < 0 || id >= dllm_tokenizer_size(tokenizer_) ? std::string() : read({&id, 1});
-}
-
-std::vector<TokenCell> TokenTexts::cells(const Canvas& canvas) {
-  std::vector<TokenCell> cells;
-  for (size_t i = 0; i < canvas.ids.size(); ++i) {
-    const bool open = canvas.states[i] == DLLM_MASKED;
-    cells.push_back(
-        {open ? std::string() : of(canvas.ids[i]), canvas.states[i], canvas.confidence[i]});
-    if (!open && cells.back().text.empty())
-      cells.back().text = "\u27e8" + std::to_string(canvas.ids[i]) + "\u27e9";
-  }
-  for (size_t i = 0; i < cells.size(); ++i) {
-    if (cells[i].state == DLLM_MASKED || is_whole(cells[i].text)) continue;
-    for (size_t count = 2; count <= kMostJoined && i + count <= cells.size(); ++count) {
-      if (cells[i + count - 1].state == DLLM_MASKED) break;
-      const std::string joined = read({canvas.ids.data() + i, count});
-      if (!is_whole(joined)) continue;
-      cells[i].text = joined_[joined_key(canvas.ids.data() + i, count)] = joined;
-      for (size_t k = 1; k < count; ++k) cells[i + k].text.clear();
-      i += count - 1;
-      break;
-    }
-  }
-  return cells;
-}
 
 std::string text_with_holes(const dllm_tokenizer* tokenizer, const Canvas& canvas) {
   std::string text;
@@ -141,36 +82,51 @@ std::vector<int32_t> choose_ends(Context& context, const Session& session,
   return ends;
 }
 
-Ending::Ending(Context& context, const Session& session, int64_t prompt)
-    : tokenizer_(session.tokenizer.get()), prompt_(prompt) {
-  if (prompt_ < 0) return;
-  if (context.has("until")) until_ = context.text("until");
-  ends_ = choose_ends(context, session);
+namespace {
+
+Answer make_answer(const dllm_tokenizer* tokenizer, const dllm::api::Options& options) {
+  return Answer(make<dllm_answer>([&](dllm_answer** out, dllm_error* err) {
+    return dllm_answer_new(tokenizer, options.get(), out, err);
+  }));
 }
 
-bool Ending::reached(const Canvas& canvas) const {
-  if (until_.empty()) return false;
-  const auto begin = canvas.states.begin() + prompt_;
-  const auto open = std::find_if(begin, canvas.states.end(), [](uint8_t state) {
-    return state == DLLM_MASKED || state == DLLM_PROVISIONAL;
-  });
-  const std::vector<int32_t> decided(canvas.ids.begin() + prompt_,
-                                     canvas.ids.begin() + (open - canvas.states.begin()));
-  return decode(tokenizer_, decided).find(until_) != std::string::npos;
+} // namespace
+
+Answer prompted_answer(const Context& context, const dllm_tokenizer* tokenizer, int64_t begin,
+                       const std::vector<int32_t>& ends) {
+  dllm::api::Options options(
+      "answer", {{"begin", begin}, {"prompt", "included"}, {"end_tokens", false}, {"stop", ends}});
+  if (context.has("until") && !context.text("until").empty())
+    options.set("stop_texts", std::vector<std::string>{context.text("until")});
+  return make_answer(tokenizer, options);
 }
 
-std::string Ending::text(const Canvas& canvas) const {
-  const ptrdiff_t start = count_start(tokenizer_, canvas.ids);
-  std::vector<int32_t> ids(canvas.ids.begin() + start, canvas.ids.end());
-  if (prompt_ < 0) return decode(tokenizer_, ids);
-  const auto begin = ids.begin() + (prompt_ - start);
-  ids.erase(std::find_first_of(begin, ids.end(), ends_.begin(), ends_.end()), ids.end());
-  std::string all = decode(tokenizer_, ids);
-  if (until_.empty()) return all;
-  // --until counts only in the answer, so it is searched after the text of the prompt.
-  ids.resize(static_cast<size_t>(prompt_ - start));
-  const size_t found = all.find(until_, std::min(all.size(), decode(tokenizer_, ids).size()));
-  return all.substr(0, found);
+Answer spoken_answer(const dllm_tokenizer* tokenizer, int64_t begin,
+                     const std::vector<int32_t>& ends) {
+  return make_answer(
+      tokenizer,
+      {"answer", {{"begin", begin}, {"prompt", "apart"}, {"end_tokens", false}, {"stop", ends}}});
+}
+
+Answer continued_answer(const dllm_tokenizer* tokenizer, int64_t begin,
+                        const std::vector<int32_t>& ends) {
+  return make_answer(
+      tokenizer,
+      {"answer", {{"begin", begin}, {"prompt", "before"}, {"end_tokens", false}, {"stop", ends}}});
+}
+
+Answer endless_answer(const dllm_tokenizer* tokenizer) {
+  return make_answer(tokenizer, {"answer", {{"begin", -1}}});
+}
+
+std::vector<TokenCell> cells_of(Answer& answer, const Canvas& canvas) {
+  answer.update(canvas.ids, canvas.states);
+  std::vector<TokenCell> cells;
+  for (std::string& text : answer.cells()) {
+    const size_t i = cells.size();
+    cells.push_back({std::move(text), canvas.states[i], canvas.confidence[i]});
+  }
+  return cells;
 }
 
 } // namespace dllm::cli

@@ -5,7 +5,6 @@
 #include "decoding.h"
 #include "generation_defaults.h"
 
-#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <iostream>
@@ -17,8 +16,8 @@
 namespace dllm::cli {
 namespace {
 
-// An answer of the model.
-struct Answer {
+// What the model says in one turn.
+struct Reply {
   std::string text;
   int64_t prompt_tokens = 0, steps = 0, nfe = 0;
 };
@@ -30,7 +29,7 @@ public:
 
   // Adds `message` to the conversation, renders it and decodes the answer. A failure, also Ctrl-C,
   // leaves the conversation unchanged.
-  Answer say(const std::string& message);
+  Reply say(const std::string& message);
   void reset(); // keeps the system message
 
 private:
@@ -40,7 +39,7 @@ private:
   };
   Row render(const nlohmann::ordered_json& messages, bool opens) const;
   int32_t find_end() const;
-  Canvas decode_answer(const std::vector<int32_t>& prompt, Answer& answer);
+  Reply decode_reply(const std::vector<int32_t>& prompt);
 
   Context& context_;
   Session& session_;
@@ -112,50 +111,45 @@ int32_t Conversation::find_end() const {
   return -1;
 }
 
-Canvas Conversation::decode_answer(const std::vector<int32_t>& prompt, Answer& answer) {
+Reply Conversation::decode_reply(const std::vector<int32_t>& prompt) {
   const Owned<dllm_decoder> decoder = open_decoder(context_, session_, false);
   const int64_t slot = add_request(context_, decoder.get(), {prompt, {}});
   const Owned<dllm_task> task(dllm_task_new()); // of this answer alone
   const Interrupt interrupt(task.get());
-  TokenTexts texts(session_.tokenizer.get());
+  Answer answer =
+      spoken_answer(session_.tokenizer.get(), static_cast<int64_t>(prompt.size()), ends_);
   LiveView view;
   const bool shown = !context_.flag("quiet") && !context_.json() && view.is_terminal();
   const int64_t planned = planned_steps(context_, progress_of(decoder.get(), slot).open);
   for (int64_t active = 1; active > 0;) {
     if (shown) {
-      Canvas canvas = canvas_of(decoder.get(), slot);
-      const auto cut = [&](auto& values) {
-        values.erase(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(prompt.size()));
-      };
-      cut(canvas.ids), cut(canvas.states), cut(canvas.confidence);
+      std::vector<TokenCell> cells = cells_of(answer, canvas_of(decoder.get(), slot));
+      cells.erase(cells.begin(), cells.begin() + static_cast<std::ptrdiff_t>(prompt.size()));
       Progress progress = progress_of(decoder.get(), slot);
       progress.planned = planned;
-      view.show(texts.cells(canvas), progress);
+      view.show(cells, progress);
     }
     call([&](dllm_error* err) {
       return dllm_decoder_step(decoder.get(), task.get(), &active, err);
     });
   }
   if (shown) view.clear();
-  answer.prompt_tokens = static_cast<int64_t>(prompt.size());
-  answer.steps = static_cast<int64_t>(decoder_metric(decoder.get(), slot, "steps"));
-  answer.nfe = static_cast<int64_t>(decoder_metric(decoder.get(), slot, "nfe"));
-  return canvas_of(decoder.get(), slot);
+  const Canvas canvas = canvas_of(decoder.get(), slot);
+  answer.update(canvas.ids, canvas.states);
+  const auto metric = [&](const char* key) {
+    return static_cast<int64_t>(decoder_metric(decoder.get(), slot, key));
+  };
+  return {answer.text(), static_cast<int64_t>(prompt.size()), metric("steps"), metric("nfe")};
 }
 
-Answer Conversation::say(const std::string& message) {
+Reply Conversation::say(const std::string& message) {
   Json messages = messages_;
   messages.push_back(turn("user", message));
   const Row row = render(messages, true);
-  Answer answer;
-  const Canvas canvas = decode_answer(row.ids, answer);
-  std::vector<int32_t> said(canvas.ids.begin() + static_cast<std::ptrdiff_t>(row.ids.size()),
-                            canvas.ids.end());
-  said.erase(std::find_first_of(said.begin(), said.end(), ends_.begin(), ends_.end()), said.end());
-  answer.text = decode(session_.tokenizer.get(), said);
-  messages.push_back(turn("assistant", answer.text));
+  Reply reply = decode_reply(row.ids);
+  messages.push_back(turn("assistant", reply.text));
   messages_ = std::move(messages);
-  return answer;
+  return reply;
 }
 
 constexpr const char* kHelp = "  /reset   start a new conversation\n"
@@ -163,15 +157,15 @@ constexpr const char* kHelp = "  /reset   start a new conversation\n"
                               "  /help    show this\n"
                               "Ctrl-C stops an answer; the conversation continues without it.\n";
 
-void print(const Context& context, const Answer& answer) {
+void print(const Context& context, const Reply& reply) {
   if (!context.json()) {
-    std::printf("%s\n", answer.text.c_str());
+    std::printf("%s\n", reply.text.c_str());
   } else {
     const Json line = {{"role", "assistant"},
-                       {"content", answer.text},
-                       {"prompt_tokens", answer.prompt_tokens},
-                       {"steps", answer.steps},
-                       {"nfe", answer.nfe}};
+                       {"content", reply.text},
+                       {"prompt_tokens", reply.prompt_tokens},
+                       {"steps", reply.steps},
+                       {"nfe", reply.nfe}};
     std::printf("%s\n", line.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
   }
   std::fflush(stdout);

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <map>
 
 namespace dllm::cli {
 namespace {
@@ -26,25 +27,34 @@ std::string word_of(const Context& context, const std::string& kind, const std::
 // The requests of one command, while they are decoded.
 struct Decoding {
   dllm_decoder* decoder;
-  std::vector<int64_t> slots;
-  const Ending& ending;
+  std::vector<int32_t> ends; // ids of the tokens that end an answer
+  bool has_until;            // the text of --until ends an answer
+  std::vector<int64_t> slots = {};
+  std::vector<Answer> answers = {}; // one per slot
 
-  bool all_reached() const {
-    return std::all_of(slots.begin(), slots.end(), [&](int64_t slot) {
-      return decoder_metric(decoder, slot, "done") > 0 || ending.reached(canvas_of(decoder, slot));
-    });
+  // Returns true when the answer has the text of --until, so that its later positions need not be
+  // decided.
+  bool is_reached(size_t i, const Canvas& canvas) {
+    return answers[i].update(canvas.ids, canvas.states) == DLLM_ANSWER_STOP_TEXT;
+  }
+  bool all_reached() {
+    for (size_t i = 0; i < slots.size(); ++i) {
+      if (decoder_metric(decoder, slots[i], "done") > 0) continue;
+      if (!has_until || !is_reached(i, canvas_of(decoder, slots[i]))) return false;
+    }
+    return true;
   }
 };
 
 // Steps until all requests are done; returns false after Ctrl-C.
-bool step_until_done(Context& context, const Decoding& run, TokenTexts& texts, LiveView* view) {
+bool step_until_done(Context& context, Decoding& run, LiveView* view) {
   const int64_t shown = run.slots[0];
   const int64_t planned = planned_steps(context, progress_of(run.decoder, shown).open);
   const auto show = [&] {
     if (view == nullptr) return;
     Progress progress = progress_of(run.decoder, shown);
     progress.planned = planned;
-    view->show(texts.cells(canvas_of(run.decoder, shown)), progress);
+    view->show(cells_of(run.answers[0], canvas_of(run.decoder, shown)), progress);
   };
   show();
   try {
@@ -60,8 +70,42 @@ bool step_until_done(Context& context, const Decoding& run, TokenTexts& texts, L
   return true;
 }
 
+// The texts of the tokens of a trace, for its header.
+class TraceTexts {
+public:
+  explicit TraceTexts(const dllm_tokenizer* tokenizer) : answer_(endless_answer(tokenizer)) {}
+
+  void add_token(int32_t id) {
+    if (tokens.contains(id)) return;
+    answer_.update(std::vector<int32_t>{id}, std::vector<uint8_t>{DLLM_FINAL});
+    const std::string cell = answer_.cells()[0];
+    if (cell != Trace().text_of(id)) tokens[id] = cell; // a token without text is not in the header
+  }
+  // Adds the tokens of a step, and the characters of several tokens.
+  void add_step(const TraceStep& step) {
+    for (const int32_t id : step.ids) add_token(id);
+    answer_.update(step.ids, step.states);
+    const std::vector<std::string> cells = answer_.cells();
+    const auto continues = [&](size_t i) {
+      return i < cells.size() && step.states[i] != DLLM_MASKED && cells[i].empty();
+    };
+    for (size_t i = 0; i < cells.size(); ++i) {
+      size_t count = 1;
+      while (continues(i + count)) ++count;
+      if (count > 1) joined[joined_key(step.ids.data() + i, count)] = cells[i];
+      i += count - 1;
+    }
+  }
+
+  std::map<int32_t, std::string> tokens;
+  std::map<std::string, std::string> joined;
+
+private:
+  Answer answer_;
+};
+
 // Writes a trace with the texts of its tokens, so that dllm replay needs no model.
-void save_trace(Context& context, const Session& session, const Decoding& run, TokenTexts& texts) {
+void save_trace(Context& context, const Session& session, const Decoding& run) {
   std::string lines;
   for (int64_t slot : run.slots) {
     lines += text([&](dllm_buffer* out, dllm_error* err) {
@@ -71,35 +115,28 @@ void save_trace(Context& context, const Session& session, const Decoding& run, T
   int64_t mask = -1;
   dllm_model_i64(session.model.get(), "mask_id", &mask, nullptr);
   const auto mask_id = static_cast<int32_t>(mask);
-  std::map<int32_t, std::string> used;
+  TraceTexts texts(session.tokenizer.get());
+  texts.add_token(mask_id);
   const Trace trace = lines.empty() ? Trace() : parse_trace(lines, "the trace");
-  const auto use = [&](int32_t id) {
-    if (const std::string& piece = texts.of(id); !piece.empty()) used[id] = piece;
-  };
-  use(mask_id);
   for (const TraceSlot& slot : trace.slots) {
-    for (const TraceStep& step : slot.steps) {
-      for (int32_t id : step.ids) use(id);
-      // Finds characters of several tokens.
-      texts.cells({step.ids, step.states, step.confidence});
-    }
+    for (const TraceStep& step : slot.steps) texts.add_step(step);
   }
   if (job_rank() > 0) return;
   std::ofstream file(context.text("trace"), std::ios::binary);
-  file << trace_header(context.text("model"), mask_id, used, texts.joined()) << lines;
+  file << trace_header(context.text("model"), mask_id, texts.tokens, texts.joined) << lines;
   file.close();
   if (!file) throw Failure(DLLM_PERMISSION_DENIED, "cannot write " + context.text("trace"));
 }
 
-void print_results(const Context& context, const Decoding& run, const dllm_tokenizer* tokenizer,
+void print_results(const Context& context, Decoding& run, const dllm_tokenizer* tokenizer,
                    int64_t seed) {
   for (size_t i = 0; i < run.slots.size(); ++i) {
     const int64_t slot = run.slots[i], own_seed = seed + static_cast<int64_t>(i);
     const Canvas canvas = canvas_of(run.decoder, slot);
     const Progress progress = progress_of(run.decoder, slot);
     // --until may end a text before all positions are decided; later open positions do not matter.
-    const bool whole = progress.open == 0 || run.ending.reached(canvas);
-    const std::string text = whole ? run.ending.text(canvas) : text_with_holes(tokenizer, canvas);
+    const bool whole = run.is_reached(i, canvas) || progress.open == 0;
+    const std::string text = whole ? run.answers[i].text() : text_with_holes(tokenizer, canvas);
     if (!context.json()) {
       if (run.slots.size() > 1)
         std::printf("%s--- sample %zu, seed %lld\n", i == 0 ? "" : "\n", i + 1,
@@ -121,8 +158,7 @@ void warn_about_collapse(const Context& context, const Decoding& run) {
   if (word_of(context, "decoder", "temperature") != "0" &&
       word_of(context, "decoder", "temperature") != "0.0")
     return;
-  const Repeats repeats =
-      most_repeated(canvas_of(run.decoder, run.slots[0]), run.ending.end_tokens());
+  const Repeats repeats = most_repeated(canvas_of(run.decoder, run.slots[0]), run.ends);
   if (repeats.tokens < 12 || 2 * repeats.same <= repeats.tokens) return;
   const bool ordered = word_of(context, "decoder", "policy") == "autoregressive";
   std::fprintf(stderr, "%lld of %lld tokens are the same: try --temperature 0.8%s\n",
@@ -262,24 +298,24 @@ Session::Session(Context& context)
 int run_requests(Context& context, Session& session, const std::vector<Request>& requests) {
   const Owned<dllm_decoder> decoder = open_decoder(context, session, context.has("trace"));
   const bool has_holes = !requests[0].fixed.empty();
-  const Ending ending(context, session,
-                      has_holes ? -1 : static_cast<int64_t>(requests[0].canvas.size()));
+  Decoding run{decoder.get(), has_holes ? std::vector<int32_t>() : choose_ends(context, session),
+               !has_holes && context.has("until") && !context.text("until").empty()};
   const int64_t seed = std::stoll(word_of(context, "slot", "seed"));
-  Decoding run{decoder.get(), {}, ending};
   for (const Request& request : requests) {
     call([&](dllm_error* err) {
       return dllm_options_set_i64(context.options("slot"), "seed",
                                   seed + static_cast<int64_t>(run.slots.size()), err);
     });
     run.slots.push_back(add_request(context, decoder.get(), request));
+    const int64_t begin = has_holes ? -1 : static_cast<int64_t>(request.canvas.size());
+    run.answers.push_back(prompted_answer(context, session.tokenizer.get(), begin, run.ends));
   }
-  TokenTexts texts(session.tokenizer.get());
   LiveView view;
   const bool shown = !context.flag("quiet") && !context.json() && view.is_terminal();
-  const bool finished = step_until_done(context, run, texts, shown ? &view : nullptr);
+  const bool finished = step_until_done(context, run, shown ? &view : nullptr);
   if (isatty(STDOUT_FILENO) != 0) view.clear(); // the text is printed only once
   print_results(context, run, session.tokenizer.get(), seed);
-  if (context.has("trace")) save_trace(context, session, run, texts);
+  if (context.has("trace")) save_trace(context, session, run);
   if (finished) {
     if (!context.json()) warn_about_collapse(context, run);
     return 0;

@@ -1,6 +1,6 @@
 #pragma once
 // These functions decode requests, show them and print the results, for the commands generate,
-// infill and chat. This header also turns a canvas into text.
+// infill and chat. This header also turns a canvas into text; the library does most of it.
 
 #include "../command.h"
 #include "../pictures/pictures.h"
@@ -8,11 +8,12 @@
 #include <nlohmann/json.hpp>
 
 #include <cstdint>
-#include <map>
-#include <span>
 #include <string>
+#include <vector>
 
 namespace dllm::cli {
+
+using dllm::api::Answer;
 
 struct Session {
   explicit Session(Context& context);
@@ -66,50 +67,20 @@ Repeats most_repeated(const Canvas& canvas, const std::vector<int32_t>& end_toke
 std::vector<int32_t> choose_ends(Context& context, const Session& session,
                                  const std::vector<int32_t>& more = {});
 
-// The end of an answer: an end token of choose_ends(), or the text of --until.
-class Ending {
-public:
-  // prompt: number of ids before the answer. -1: a canvas with holes, in which no token or text
-  // ends an answer.
-  Ending(Context& context, const Session& session, int64_t prompt);
-
-  // Returns true when the decided tokens at the beginning of the answer contain the text of
-  // --until, so that later positions need not be decided.
-  bool reached(const Canvas& canvas) const;
-  // Returns the text up to the first end token and up to the text of --until.
-  std::string text(const Canvas& canvas) const;
-  const std::vector<int32_t>& end_tokens() const { return ends_; }
-
-private:
-  const dllm_tokenizer* tokenizer_;
-  int64_t prompt_;
-  std::vector<int32_t> ends_;
-  std::string until_;
-};
-
-// The texts of single tokens, for pictures.
-class TokenTexts {
-public:
-  explicit TokenTexts(const dllm_tokenizer* tokenizer); // tokenizer outlives this object
-
-  // Returns the text of a token inside a sentence, with the leading space that a tokenizer drops at
-  // the beginning of a text. A special token without text has its name ("<eos>"). Returns "" for an
-  // unknown id.
-  const std::string& of(int32_t id);
-  // Returns one cell per position. A character of several decided tokens is in the cell of the
-  // first token.
-  std::vector<TokenCell> cells(const Canvas& canvas);
-  // Returns the characters of several tokens that cells() has found so far, in the form of a trace.
-  const std::map<std::string, std::string>& joined() const { return joined_; }
-
-private:
-  std::string read(std::span<const int32_t> ids) const;
-
-  const dllm_tokenizer* tokenizer_;
-  std::vector<int32_t> before_; // a token that read() puts before the others
-  std::string text_before_;     // the text of before_
-  std::map<int32_t, std::string> known_;
-  std::map<std::string, std::string> joined_;
-};
+// Returns the answer of a request of dllm generate, after `begin` positions of its prompt, with the
+// text of the prompt. `ends` and the text of --until end it. begin -1: the text has holes, and
+// nothing ends the answer.
+Answer prompted_answer(const Context& context, const dllm_tokenizer* tokenizer, int64_t begin,
+                       const std::vector<int32_t>& ends);
+// Returns the answer of a turn of dllm chat, a text of its own that `ends` end.
+Answer spoken_answer(const dllm_tokenizer* tokenizer, int64_t begin,
+                     const std::vector<int32_t>& ends);
+// Returns an answer that continues the text of its prompt, without that text. `ends` end it.
+Answer continued_answer(const dllm_tokenizer* tokenizer, int64_t begin,
+                        const std::vector<int32_t>& ends);
+// Returns an answer without an end, for its cells.
+Answer endless_answer(const dllm_tokenizer* tokenizer);
+// Sets the canvas of an answer and returns its cells.
+std::vector<TokenCell> cells_of(Answer& answer, const Canvas& canvas);
 
 } // namespace dllm::cli

@@ -2,7 +2,7 @@
 
 #include "../commands/decoding.h"
 
-#include <algorithm>
+#include <span>
 
 namespace dllm::cli {
 namespace {
@@ -71,22 +71,14 @@ public:
     });
     const Canvas canvas = canvas_of(decoder_.get(), slot);
     call([&](dllm_error* err) { return dllm_decoder_remove(decoder_.get(), slot, err); });
-    return text_between(canvas, begin, canvas.ids.size() - behind.size());
+    // The suffix ends the answer; it is not part of its text.
+    const size_t end = canvas.ids.size() - behind.size();
+    Answer answer = continued_answer(session_.tokenizer.get(), static_cast<int64_t>(begin), ends_);
+    answer.update(std::span(canvas.ids).first(end), std::span(canvas.states).first(end));
+    return answer.text();
   }
 
 private:
-  // Returns the text of positions [begin, end), decoded after the positions before them, up to the
-  // first end token.
-  std::string text_between(const Canvas& canvas, size_t begin, size_t end) const {
-    const auto first = canvas.ids.begin();
-    const auto from = first + static_cast<std::ptrdiff_t>(begin);
-    const auto to = std::find_first_of(from, first + static_cast<std::ptrdiff_t>(end),
-                                       ends_.begin(), ends_.end());
-    const std::string before = decode(session_.tokenizer.get(), {first, from});
-    const std::string all = decode(session_.tokenizer.get(), {first, to});
-    return all.substr(std::min(all.size(), before.size()));
-  }
-
   Context& context_;
   int64_t samples_, seed_ = 0;
   std::vector<int32_t> ends_;
