@@ -70,14 +70,14 @@ AnswerEnd Answer::update(std::vector<int32_t> ids, std::vector<PositionState> st
 }
 
 // Returns the first position of the answer.
-size_t Answer::begin() const {
+size_t Answer::first_position() const {
   return std::min(static_cast<size_t>(std::max<int64_t>(begin_, 0)), ids_.size());
 }
 
 // Returns the number of positions before the first one of the answer that is masked, or also
 // provisional.
 size_t Answer::count_decided(bool with_provisional) const {
-  const auto first = states_.begin() + static_cast<std::ptrdiff_t>(begin());
+  const auto first = states_.begin() + static_cast<std::ptrdiff_t>(first_position());
   const auto open = std::find_if(first, states_.end(), [&](PositionState state) {
     return state == PositionState::masked ||
            (state == PositionState::provisional && !with_provisional);
@@ -87,8 +87,8 @@ size_t Answer::count_decided(bool with_provisional) const {
 
 // Returns the first position whose text is read. The ids that begin every text are left out.
 size_t Answer::first_read() const {
-  if (begin_ >= 0 && prompt_ == Prompt::apart) return begin();
-  const size_t most = begin_ < 0 ? ids_.size() : begin();
+  if (begin_ >= 0 && prompt_ == Prompt::apart) return first_position();
+  const size_t most = begin_ < 0 ? ids_.size() : first_position();
   const bool is_there =
       start_.size() <= most && std::ranges::equal(start_, std::span(ids_).first(start_.size()));
   return is_there ? start_.size() : 0;
@@ -100,7 +100,7 @@ size_t Answer::prompt_bytes(std::string_view text) const {
   if (begin_ < 0 || prompt_ == Prompt::apart) return 0;
   const size_t first = first_read();
   const GrowingText prompt =
-      read_growing(*tokenizer_, std::span(ids_).subspan(first, begin() - first));
+      read_growing(*tokenizer_, std::span(ids_).subspan(first, first_position() - first));
   size_t bytes = std::min(prompt.shown, text.size());
   while (bytes < text.size() && is_utf8_continuation(text[bytes])) ++bytes;
   return bytes;
@@ -111,8 +111,9 @@ Answer::Reading Answer::read(size_t count) const {
   const std::span<const int32_t> ids(ids_);
   const size_t first = first_read();
   const auto decided = ids.first(count);
-  const auto stop = std::find_first_of(decided.begin() + static_cast<std::ptrdiff_t>(begin()),
-                                       decided.end(), ends_.begin(), ends_.end());
+  const auto stop =
+      std::find_first_of(decided.begin() + static_cast<std::ptrdiff_t>(first_position()),
+                         decided.end(), ends_.begin(), ends_.end());
   const auto length = static_cast<size_t>(stop - decided.begin());
   Reading reading;
   if (length < count)

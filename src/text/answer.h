@@ -50,7 +50,7 @@ private:
 
   Reading read(size_t count) const;
   size_t count_decided(bool with_provisional) const;
-  size_t begin() const;
+  size_t first_position() const;
   size_t first_read() const;
   size_t prompt_bytes(std::string_view text) const;
 

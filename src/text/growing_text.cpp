@@ -34,20 +34,26 @@ size_t before_byte_tokens(const Tokenizer& tokenizer, std::span<const int32_t> i
   return before;
 }
 
+// Returns true when `text`, that of the ids, ends with the first bytes of a character.
+bool ends_in_a_character(const Tokenizer& tokenizer, std::span<const int32_t> ids,
+                         std::string_view text) {
+  if (!text.ends_with(kBroken)) return false;
+  const bool skip_special = tokenizer.decode_options().skip_special;
+  return unfinished_tail(tokenizer.decode(ids, {skip_special, /*raw=*/true})) > 0;
+}
+
 } // namespace
 
 GrowingText read_growing(const Tokenizer& tokenizer, std::span<const int32_t> ids) {
   const std::vector<int32_t> known = known_ids(tokenizer, ids);
   GrowingText made{tokenizer.decode(known)};
   made.shown = made.sure = made.text.size();
-  const std::string raw =
-      tokenizer.decode(known, {tokenizer.decode_options().skip_special, /*raw=*/true});
-  const bool has_half = unfinished_tail(raw) > 0;
+  const bool has_half = ends_in_a_character(tokenizer, known, made.text);
   const size_t before = before_byte_tokens(tokenizer, known);
   if (before < known.size()) {
     made.sure = std::min(made.text.size(), tokenizer.decode(std::span(known).first(before)).size());
     if (has_half) made.shown = made.sure;
-  } else if (has_half && made.text.ends_with(kBroken)) {
+  } else if (has_half) {
     made.shown = made.sure = made.text.size() - kBroken.size();
   }
   return made;
