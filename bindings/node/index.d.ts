@@ -134,6 +134,14 @@ export class Tokenizer extends Managed {
   decodeStream(ids: Numbers): { text: string; used: number };
 }
 
+export class Answer extends Managed {
+  constructor(tokenizer: Tokenizer, settings?: Settings);
+  update(ids: Numbers, states: Numbers): 'full' | 'end_token' | 'stop_text' | null;
+  text(): string;
+  next(): string;
+  cells(): string[];
+}
+
 export class Dataset extends Managed {
   constructor(settings?: WithSettings<{ tokenizer?: Tokenizer }>);
   static open(path: Path, settings?: WithSettings<Control & { tokenizer?: Tokenizer }>): Promise<Dataset>;

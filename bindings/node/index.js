@@ -5,6 +5,7 @@ const { abiVersion, buildInfo, hasFeature, names, version } = require('./lib/lib
 const { ClosedError, DllmError } = require('./lib/errors.js');
 const { json } = require('./lib/call.js');
 const { logLines, logTo } = require('./lib/log.js');
+const { Answer } = require('./lib/answer.js');
 const { Batch } = require('./lib/batch.js');
 const { Checkpoint, latestCheckpoint, latestCheckpointAsync, restoreCheckpoint, saveCheckpoint } = require('./lib/checkpoint.js');
 const { Dataset } = require('./lib/dataset.js');
@@ -26,8 +27,8 @@ const { Trainer } = require('./lib/trainer.js');
 const schema = (kind) => json('dllm_options_schema', kind);
 
 module.exports = {
-  Batch, CONTINUE, Checkpoint, ClosedError, Dataset, Decoder, DllmError, Engine, FINAL, FIXED, Loader, Lua, MASKED,
-  Model, Objective, PROVISIONAL, STOP, Schedule, Source, Task, Tensor, Tokenizer, Trainer, abiVersion, buildInfo,
+  Answer, Batch, CONTINUE, Checkpoint, ClosedError, Dataset, Decoder, DllmError, Engine, FINAL, FIXED, Loader, Lua,
+  MASKED, Model, Objective, PROVISIONAL, STOP, Schedule, Source, Task, Tensor, Tokenizer, Trainer, abiVersion, buildInfo,
   defaultEngine, describePlugin, hasFeature, latestCheckpoint, latestCheckpointAsync, logLines, logTo, names, plugins, restoreCheckpoint,
   saveCheckpoint, schema, version,
 };

@@ -2,8 +2,8 @@
 import dllm from './index.js';
 
 export const {
-  Batch, CONTINUE, Checkpoint, ClosedError, Dataset, Decoder, DllmError, Engine, FINAL, FIXED, Loader, Lua, MASKED,
-  Model, Objective, PROVISIONAL, STOP, Schedule, Source, Task, Tensor, Tokenizer, Trainer, abiVersion, buildInfo,
+  Answer, Batch, CONTINUE, Checkpoint, ClosedError, Dataset, Decoder, DllmError, Engine, FINAL, FIXED, Loader, Lua,
+  MASKED, Model, Objective, PROVISIONAL, STOP, Schedule, Source, Task, Tensor, Tokenizer, Trainer, abiVersion, buildInfo,
   defaultEngine, describePlugin, hasFeature, latestCheckpoint, latestCheckpointAsync, logLines, logTo, names, plugins, restoreCheckpoint,
   saveCheckpoint, schema, version,
 } = dllm;

@@ -79,6 +79,30 @@ func encode(t *tiny.Tiny) {
 	text := "the cat sat on the möön"
 	must(get(t.Tokenizer.Decode(get(t.Tokenizer.Encode(text)))) == text, "%s changed", text)
 	remember("encode", get(t.Tokenizer.Encode("the cat sat on the mat")))
+	answer(t)
+}
+
+// answer shows a text while it is decided, up to a stop text.
+func answer(t *tiny.Tiny) {
+	text := "the cät sat. User: no"
+	ids := get(t.Tokenizer.Encode(text))
+	answer := get(dllm.NewAnswer(t.Tokenizer, dllm.Set("stop_texts", []string{". User:"})))
+	defer answer.Close()
+	states, shown, end := make([]dllm.State, len(ids)), "", dllm.AnswerOpen
+	for i := 0; end == dllm.AnswerOpen; i++ {
+		states[i] = dllm.Final
+		end = get(answer.Update(ids, states))
+		shown += get(answer.Next())
+	}
+	must(end == dllm.AnswerStopText && shown == "the cät sat" && get(answer.Text()) == shown, "%q, %v", shown, end)
+	for i := range states {
+		states[i] = dllm.Final
+	}
+	get(answer.Update(ids, states))
+	cells := get(answer.Cells())
+	must(len(cells) == len(ids) && strings.Join(cells, "") == text, "%q", cells)
+	_, err := answer.Update(ids, states[1:])
+	must(errors.Is(err, dllm.InvalidArgument), "%v", err)
 }
 
 // decodeTwice decodes with a callback and step by step, and compares.

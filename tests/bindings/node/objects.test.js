@@ -50,6 +50,25 @@ test('models and tokenizers have no constructor', () => {
   assert.throws(() => new dllm.Tokenizer(), TypeError);
 });
 
+test('an answer grows and ends', () => {
+  const ids = tiny.tokenizer.encode('the cät sat. User: no');
+  const answer = new dllm.Answer(tiny.tokenizer, { stop_texts: ['. User:', 'Bot:'] });
+  let shown = '';
+  let end = null;
+  for (let count = 0; end === null; count++) {
+    end = answer.update(ids, Array.from(ids, (_, index) => (index < count ? dllm.FINAL : dllm.MASKED)));
+    shown += answer.next();
+    assert('the cät sat'.startsWith(shown), shown);
+  }
+  assert.deepEqual([shown, end, answer.text()], ['the cät sat', 'stop_text', 'the cät sat']);
+  answer.update(ids, Array.from(ids, () => dllm.FINAL));
+  assert.equal(answer.cells().length, ids.length);
+  assert.equal(answer.cells().join(''), 'the cät sat. User: no');
+  assert.deepEqual(new dllm.Answer(tiny.tokenizer).cells(), []);
+  assert.throws(() => answer.update(ids, [dllm.FINAL]), RangeError);
+  assert.throws(() => answer.update([1], [7]), { code: 'INVALID_ARGUMENT' });
+});
+
 test('chat keeps what is given', () => {
   const template = '{% for m in messages %}{{ m.content }}{{ mark }}{% endfor %}';
   const messages = [{ role: 'user', content: 'the <|mask|>' }, { role: 'assistant', content: 'cat' }];
