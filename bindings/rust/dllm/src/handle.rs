@@ -34,6 +34,7 @@ nouns! {
     dllm_source dllm_source_release
     dllm_model dllm_model_release
     dllm_tokenizer dllm_tokenizer_release
+    dllm_answer dllm_answer_release
     dllm_dataset dllm_dataset_release
     dllm_loader dllm_loader_release
     dllm_batch dllm_batch_release

@@ -22,6 +22,7 @@
 //! Configs and documents come in, descriptions go out, as JSON text: this crate has no dependencies, and leaves the
 //! choice of a JSON crate to the program.
 
+mod answer;
 mod batch;
 pub mod checkpoint;
 mod dataset;
@@ -45,6 +46,7 @@ mod tokenizer;
 mod trainer;
 mod turns;
 
+pub use answer::{AnswerEnd, AnswerText};
 pub use batch::Batch;
 pub use checkpoint::Checkpoint;
 pub use dataset::Dataset;
@@ -83,6 +85,7 @@ macro_rules! debug_by_name {
 }
 
 debug_by_name! {
+    AnswerText: "AnswerText";
     Batch: "Batch";
     Checkpoint: "Checkpoint";
     Dataset: "Dataset";

@@ -1,8 +1,8 @@
 //! Arrays, options, files, scripts: what each noun does with values of Rust.
 
 use dllm::{
-    Batch, Checkpoint, Code, DType, Dataset, Decoder, Level, Loader, Lua, Message, Model, Objective, Result, Role,
-    Schedule, Sink, Source, State, Tensor, Tokenizer, checkpoint, options,
+    AnswerEnd, AnswerText, Batch, Checkpoint, Code, DType, Dataset, Decoder, Level, Loader, Lua, Message, Model,
+    Objective, Result, Role, Schedule, Sink, Source, State, Tensor, Tokenizer, checkpoint, options,
 };
 use dllm_tests::{Folder, Tiny};
 use std::sync::{Arc, Mutex};
@@ -150,6 +150,28 @@ fn a_model_from_bytes() -> Result<()> {
     Ok(())
 }
 
+/// An answer grows and ends at a stop text.
+fn answers(tokenizer: &Tokenizer) -> Result<()> {
+    let said = "the cät sat. User: no";
+    let ids = tokenizer.encode(said)?;
+    let mut answer = AnswerText::new(tokenizer, &options! { stop_texts: [". User:"] })?;
+    let (mut states, mut shown, mut end) = (vec![State::Masked; ids.len()], String::new(), None);
+    for at in 0..ids.len() {
+        if end.is_none() {
+            states[at] = State::Final;
+            end = answer.update(&ids, &states)?;
+            shown += &answer.next_text()?;
+        }
+    }
+    assert_eq!((shown.as_str(), end), ("the cät sat", Some(AnswerEnd::StopText)));
+    assert_eq!(answer.text()?, shown);
+    answer.update(&ids, &vec![State::Final; ids.len()])?;
+    assert_eq!(answer.cells()?.len(), ids.len());
+    assert_eq!(answer.cells()?.concat(), said);
+    assert_eq!(answer.update(&ids, &states[1..]).unwrap_err().code(), Code::InvalidArgument);
+    Ok(())
+}
+
 #[test]
 fn conversations_and_datasets() -> Result<()> {
     let tiny = Tiny::new()?;
@@ -159,6 +181,7 @@ fn conversations_and_datasets() -> Result<()> {
     assert_eq!(tiny.tokenizer.decode(&chat.ids)?, "the <|mask|>.\"cat\".");
     assert!(chat.keep[0] && !chat.keep[chat.keep.len() - 2]);
     assert_eq!(tiny.tokenizer.decode_stream(&chat.ids)?.1, chat.ids.len());
+    answers(&tiny.tokenizer)?;
     assert_eq!(tiny.tokenizer.decode(&[-1]).unwrap_err().code(), Code::InvalidArgument);
     let mut data = Dataset::new(Some(&tiny.tokenizer), &options! {})?;
     data.add_json(r#"{"prompt": "the", "response": "cat"}"#)?;

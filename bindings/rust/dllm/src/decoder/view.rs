@@ -31,6 +31,19 @@ pub enum State {
     Other(u8),
 }
 
+impl From<State> for u8 {
+    fn from(state: State) -> Self {
+        let number = match state {
+            State::Masked => sys::DLLM_MASKED,
+            State::Provisional => sys::DLLM_PROVISIONAL,
+            State::Final => sys::DLLM_FINAL,
+            State::Fixed => sys::DLLM_FIXED,
+            State::Other(number) => return number,
+        };
+        Self::try_from(number).unwrap_or(Self::MAX)
+    }
+}
+
 impl From<u8> for State {
     fn from(number: u8) -> Self {
         match i32::from(number) {
