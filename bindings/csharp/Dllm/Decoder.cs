@@ -14,7 +14,7 @@ namespace Dllm
     /// <summary>Turns prompts into text, step by step. It has slots, one per request.</summary>
     public sealed class Decoder : Noun
     {
-        private delegate int Reader<T>(T[] room, long size, out long count);
+        internal delegate int Reader<T>(T[] room, long size, out long count);
 
         public Decoder(Model model, Options settings = null)
         {
@@ -116,7 +116,7 @@ namespace Dllm
                         Library.Api.dllm_decoder_confidence(Handle, slot, room, size, out count, Failure.Here));
 
         // A canvas may grow between two calls.
-        private static T[] ReadAll<T>(Reader<T> read)
+        internal static T[] ReadAll<T>(Reader<T> read)
         {
             var values = new T[256];
             while (true)

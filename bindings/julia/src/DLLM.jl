@@ -26,15 +26,16 @@ include("schedule.jl")
 include("objective.jl")
 include("trainer.jl")
 include("decoder.jl")
+include("answer.jl")
 include("checkpoint.jl")
 include("lua.jl")
 
-export Batch, Checkpoint, ClosedError, DLLMError, Dataset, Decoder, Engine, Event, Loader, Lua, Model, Objective, Schedule,
+export Answer, Batch, Checkpoint, ClosedError, DLLMError, Dataset, Decoder, Engine, Event, Loader, Lua, Model, Objective, Schedule,
     Source, Tensor, Tokenizer, Trainer
 export STOP, MASKED, PROVISIONAL, FINAL, FIXED
-export add!, apply!, canvas!, chat, commit!, confidence, decode, decode_stream, describe, encode, evaluate, ids,
+export add!, answer_text, apply!, canvas!, cells, chat, commit!, confidence, decode, decode_stream, describe, encode, evaluate, ids,
     forward, latest, loss, metric, next!, param, param_names, predict!, prepare, restore!, row_losses, run!, save, set!,
-    start!, states, statistics, step!, steps, sync!, trace
+    start!, states, statistics, step!, steps, sync!, trace, update!
 
 function __init__()
     TRAMPOLINE[] = @cfunction(trampoline, Int32, (Ptr{Cvoid}, Ref{Call}))

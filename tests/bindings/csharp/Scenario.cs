@@ -55,6 +55,29 @@ internal static class Scenario
         const string text = "the cat sat on the möön";
         Check.That(tiny.Tokenizer.Decode(tiny.Tokenizer.Encode(text)) == text, text + " changed");
         Remember("encode", tiny.Tokenizer.Encode("the cat sat on the mat"));
+        GrowAnswer(tiny);
+    }
+
+    // Shows a text while it is decided, up to a stop text.
+    private static void GrowAnswer(Tiny tiny)
+    {
+        const string text = "the cät sat. User: no";
+        int[] ids = tiny.Tokenizer.Encode(text);
+        using (var answer = new AnswerText(tiny.Tokenizer, new Options {["stop_texts"] = new[] {". User:"}}))
+        {
+            var states = new State[ids.Length];
+            var end = AnswerEnd.Open;
+            string shown = "";
+            for (int i = 0; end == AnswerEnd.Open; i++)
+            {
+                states[i] = State.Final;
+                end = answer.Update(ids, states);
+                shown += answer.Next();
+            }
+            Check.That(end == AnswerEnd.StopText && shown == "the cät sat" && answer.Read() == shown, shown);
+            answer.Update(ids, Array.ConvertAll(states, state => State.Final));
+            Check.That(answer.Cells().Length == ids.Length && string.Concat(answer.Cells()) == text, "cells");
+        }
     }
 
     private static void DecodeTwice(Tiny tiny, string name, double temperature)

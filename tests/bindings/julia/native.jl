@@ -181,6 +181,20 @@ end
     messages = [(role = "user", content = "the"), (role = "assistant", content = "\"cat\"")]
     said, keep = chat(tiny.tokenizer, messages; template = "{% for m in messages %}{{ m.content }}.{% endfor %}")
     @test decode(tiny.tokenizer, said) == "the.\"cat\"." && keep[1] && !keep[end-1]
+    words = "the cät sat. User: no"
+    canvas = encode(tiny.tokenizer, words)
+    answer = Answer(tiny.tokenizer; stop_texts = [". User:"])
+    shown, reason, kinds = "", nothing, fill(MASKED, length(canvas))
+    for i in eachindex(canvas)
+        kinds[i] = FINAL
+        reason = update!(answer, canvas, kinds)
+        shown *= next!(answer)
+        reason === nothing || break
+    end
+    @test shown == "the cät sat" && reason === :stop_text && answer_text(answer) == shown
+    update!(answer, canvas, fill(FINAL, length(canvas)))
+    @test length(cells(answer)) == length(canvas) && join(cells(answer)) == words
+    @test_throws DimensionMismatch update!(answer, canvas, [FINAL])
     @test decode_stream(tiny.tokenizer, said) == ("the.\"cat\".", length(said))
     if DLLM.has_feature(:lua)
         lua = Lua()
