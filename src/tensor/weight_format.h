@@ -46,9 +46,9 @@ struct WeightFormat {
   void (*to_lane)(const std::byte* block, int64_t lane, std::byte* panel_block);
   void (*from_lane)(const std::byte* panel_block, int64_t lane, std::byte* block);
 
-  // Returns how many f32 numbers a row of k numbers has in the table next to the matrix. Null: there
-  // is no table. The numbers of a row suffice to read it, so rows are stacked, cut and moved with
-  // their numbers. Formats of elements have one: number = element * scale of its row.
+  // Returns how many f32 numbers a row of k numbers has in the table next to the matrix. Null:
+  // there is no table. The numbers of a row suffice to read it, so rows are stacked, cut and moved
+  // with their numbers. A format of elements has one: number = element * scale of its row.
   int64_t (*table_width)(int64_t k) = nullptr;
   // Stores all rows of one matrix, for tables whose numbers depend on several rows; else null.
   double (*quantize_rows)(const float* numbers, int64_t rows, int64_t k, std::byte* to,
