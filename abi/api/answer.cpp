@@ -1,6 +1,6 @@
 #include "handles.h"
 
-#include "text/answer.h"
+#include "text/answer/answer.h"
 
 #include <vector>
 

@@ -6,7 +6,7 @@
 #include "ckpt/weights_on_disk.h"
 #include "handles.h"
 #include "model/model.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 
 #include <nlohmann/json.hpp>
 

@@ -32,7 +32,7 @@
 #include "noise/schedule.h"
 #include "tensor/batch.h"
 #include "tensor/tensor.h"
-#include "text/answer.h"
+#include "text/answer/answer.h"
 #include "text/dataset.h"
 #include "text/loader.h"
 #include "text/tokenizer.h"

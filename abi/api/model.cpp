@@ -1,7 +1,7 @@
 #include "handles.h"
 
-#include "model/quantize.h"
-#include "model/save.h"
+#include "model/files/quantize.h"
+#include "model/files/save.h"
 
 #include <nlohmann/json.hpp>
 

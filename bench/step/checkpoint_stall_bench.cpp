@@ -5,8 +5,8 @@
 #include "base/files.h"
 #include "cpu/engine.h"
 #include "graph/engine.h"
-#include "train/checkpoint.h"
-#include "train/state_file.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/state_file.h"
 #include "train/trainer_state.h"
 #include "training_model.h"
 

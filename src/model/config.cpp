@@ -2,10 +2,10 @@
 
 #include "base/error.h"
 #include "base/named_table.h"
-#include "model/edit_heads.h"
 #include "model/families/config_keys.h"
 #include "model/families/family.h"
 #include "model/layers/layer_kind.h"
+#include "model/network/edit_heads.h"
 
 #include <nlohmann/json.hpp>
 

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/named_table.h"
 #include "graph/ops.h"
-#include "model/token_batch.h"
+#include "model/network/token_batch.h"
 #include "runtime/programs.h"
 #include "tensor/batch.h"
 

@@ -1,12 +1,12 @@
 #include "base/error.h"
 #include "base/random.h"
-#include "model/edit_heads.h"
+#include "model/files/save.h"
+#include "model/files/weights.h"
 #include "model/model.h"
-#include "model/partition.h"
+#include "model/network/edit_heads.h"
+#include "model/params/partition.h"
+#include "model/params/stack_part.h"
 #include "model/plan.h"
-#include "model/save.h"
-#include "model/stack_part.h"
-#include "model/weights.h"
 
 #include <nlohmann/json.hpp>
 

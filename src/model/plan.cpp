@@ -3,8 +3,8 @@
 #include "base/error.h"
 #include "base/number.h"
 #include "graph/passes.h"
-#include "model/token_batch.h"
-#include "model/weights.h"
+#include "model/files/weights.h"
+#include "model/network/token_batch.h"
 
 #include "base/meter.h"
 #include <algorithm>

@@ -1,13 +1,13 @@
 #pragma once
 // Plans a program from shapes alone: its bytes, its flops, and whether the device of a compiler has
-// room for it. The caller passes the program of the job (train/programs.h,
+// room for it. The caller passes the program of the job (train/step/programs.h,
 // decode/decoder/decoder.h).
 
 #include "base/options.h"
 #include "graph/engine.h"
 #include "model/model.h"
 
-#include "model/param_map.h"
+#include "model/params/param_map.h"
 #include "tensor/weight_format.h"
 #include <functional>
 #include <memory>

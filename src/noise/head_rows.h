@@ -3,7 +3,7 @@
 // array is kept. The backward pass computes the logits of each part again.
 
 #include "graph/ops.h"
-#include "model/builder.h"
+#include "model/network/builder.h"
 
 #include <functional>
 #include <span>

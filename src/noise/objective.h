@@ -7,7 +7,7 @@
 #include "base/random.h"
 #include "base/task.h"
 #include "graph/graph.h"
-#include "model/builder.h"
+#include "model/network/builder.h"
 #include "noise/given_rows.h"
 #include "noise/objective_facts.h"
 #include "noise/objective_state.h"

@@ -12,7 +12,7 @@
 // where l1 and l2 are the two largest logits.
 
 #include "graph/ops.h"
-#include "model/builder.h"
+#include "model/network/builder.h"
 
 namespace dllm::noise {
 

@@ -2,7 +2,7 @@
 // Inputs that are mixtures of tokens. A curriculum of uniform noise adds their arrays to a batch,
 // and a graph computes the embeddings from these arrays.
 
-#include "model/builder.h"
+#include "model/network/builder.h"
 #include "noise/gaussian_noise.h"
 #include "noise/objective.h"
 

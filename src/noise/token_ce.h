@@ -5,7 +5,7 @@
 //   loss = sum_r weights[r] * -log softmax(head(hidden[row(r) - shift]))[targets[r]]
 //          / max(1, sum_b normalizer[b])
 
-#include "model/token_batch.h"
+#include "model/network/token_batch.h"
 #include "noise/objective.h"
 
 #include <span>

@@ -8,7 +8,7 @@
 // l is never negative, and 0 where p = x. xb has two values, so one sum over j is enough.
 
 #include "graph/ops.h"
-#include "model/builder.h"
+#include "model/network/builder.h"
 
 namespace dllm::noise {
 

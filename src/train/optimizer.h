@@ -5,7 +5,7 @@
 
 #include "base/options.h"
 #include "graph/graph.h"
-#include "model/param_map.h"
+#include "model/params/param_map.h"
 
 #include <cstdint>
 #include <span>

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "noise/objective.h"
-#include "train/programs.h"
+#include "train/step/programs.h"
 #include "train/trainer.h"
 
 #include <algorithm>

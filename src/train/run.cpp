@@ -1,9 +1,9 @@
 #include "base/error.h"
 #include "base/named_table.h"
 #include "ckpt/checkpoint_folder.h"
-#include "train/checkpoint.h"
-#include "train/checkpoint_save.h"
-#include "train/step_metrics.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/checkpoint_save.h"
+#include "train/step/step_metrics.h"
 #include "train/trainer_state.h"
 
 #include <algorithm>

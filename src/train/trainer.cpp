@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/named_table.h"
-#include "train/step_metrics.h"
+#include "train/step/step_metrics.h"
 #include "train/trainer_state.h"
 
 #include <nlohmann/json.hpp>

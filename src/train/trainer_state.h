@@ -4,9 +4,9 @@
 #include "model/model.h"
 #include "noise/evaluate.h"
 #include "tensor/copy_pool.h"
-#include "train/background_save.h"
-#include "train/sink.h"
-#include "train/step_runner.h"
+#include "train/checkpoint/background_save.h"
+#include "train/sinks/sink.h"
+#include "train/step/step_runner.h"
 #include "train/trainer.h"
 
 #include <memory>

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
-#include "model/adapter_file.h"
+#include "model/adapters/adapter_file.h"
 
 #include <nlohmann/json.hpp>
 

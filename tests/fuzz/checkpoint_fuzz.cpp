@@ -9,7 +9,7 @@
 #include "base/files.h"
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/weights_on_disk.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/trainer_state.h"
 #include "unit/train/tiny.h"
 

@@ -1,7 +1,7 @@
 #include "cached_forward.h"
 
 #include "graph/ops.h"
-#include "model/builder.h"
+#include "model/network/builder.h"
 
 namespace dllm::parity {
 

@@ -8,8 +8,8 @@
 #include "decode/pass/pass.h"
 #include "decode/request/policy.h"
 #include "decode/request/request.h"
-#include "model/builder.h"
 #include "model/config.h"
+#include "model/network/builder.h"
 
 #include <cstdint>
 #include <memory>

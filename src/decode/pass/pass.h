@@ -9,7 +9,7 @@
 #include "model/config.h"
 #include "model/layers/state.h"
 #include "model/model.h"
-#include "model/part.h"
+#include "model/params/part.h"
 
 #include <cstdint>
 #include <functional>
@@ -78,8 +78,8 @@ struct PassRequest {
   std::vector<int64_t> positions; // positions to predict, inside the window, ascending
 };
 
-// The output of the heads of an edit flow at one position (model/edit_heads.h). The token to
-// substitute is the token of the prediction.
+// The output of the heads of an edit flow at one position (model/network/edit_heads.h). The token
+// to substitute is the token of the prediction.
 struct EditPrediction {
   int32_t insert = 0; // the token to insert to the right of the position
   float insert_probability = 0;

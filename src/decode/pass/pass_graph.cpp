@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "decode/pass/shares.h"
-#include "model/builder.h"
-#include "model/edit_heads.h"
+#include "model/network/builder.h"
+#include "model/network/edit_heads.h"
 
 namespace dllm::decode {
 

@@ -9,8 +9,8 @@
 #include "decode/pass/shares.h"
 #include "graph/graph.h"
 #include "graph/ops.h"
-#include "model/builder.h"
 #include "model/model.h"
+#include "model/network/builder.h"
 #include "runtime/programs.h"
 #include "tensor/batch.h"
 

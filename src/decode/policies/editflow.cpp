@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "decode/policies/policies.h"
-#include "model/edit_heads.h"
+#include "model/network/edit_heads.h"
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 
 #include "graph/ops.h"
 #include "model/layers/layer_kind.h"
-#include "model/row_parts.h"
+#include "model/network/row_parts.h"
 
 #include <cmath>
 

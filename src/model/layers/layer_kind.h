@@ -6,8 +6,8 @@
 #include "graph/mask.h"
 #include "model/config.h"
 #include "model/layers/state.h"
-#include "model/linear.h"
-#include "model/param_map.h"
+#include "model/network/linear.h"
+#include "model/params/param_map.h"
 
 #include <map>
 #include <string>

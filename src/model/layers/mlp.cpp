@@ -1,8 +1,8 @@
 // A network of two layers, or a gated one (Shazeer 2020).
 #include "base/error.h"
 #include "graph/ops.h"
-#include "model/expert_rows.h"
 #include "model/layers/layer_kind.h"
+#include "model/network/expert_rows.h"
 
 #include <limits>
 

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "graph/ops.h"
 #include "model/layers/layer_kind.h"
-#include "model/param_store.h"
+#include "model/params/param_store.h"
 
 #include <algorithm>
 

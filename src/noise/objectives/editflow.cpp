@@ -15,7 +15,7 @@
 
 #include "base/error.h"
 #include "graph/ops.h"
-#include "model/edit_heads.h"
+#include "model/network/edit_heads.h"
 #include "noise/edit_alignment.h"
 #include "noise/objectives/table.h"
 #include "noise/times.h"

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "graph/ops.h"
-#include "model/row_parts.h"
+#include "model/network/row_parts.h"
 #include "noise/objectives/table.h"
 
 namespace dllm::noise {

@@ -1,6 +1,6 @@
 // Every key that PEFT writes into adapter_config.json: used, refused, or without effect.
 
-#include "model/adapter_config.h"
+#include "model/adapters/adapter_config.h"
 
 #include "base/error.h"
 #include "base/log.h"

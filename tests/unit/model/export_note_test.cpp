@@ -1,4 +1,4 @@
-#include "model/export_note.h"
+#include "model/files/export_note.h"
 
 #include "unit/model/model_tools.h"
 

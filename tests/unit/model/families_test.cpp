@@ -1,10 +1,10 @@
 // What families do beyond Llama: experts, layers of two kinds, windows, caps.
 
 #include "graph/ops.h"
-#include "model/builder.h"
 #include "model/families/family.h"
 #include "model/layers/layer_kind.h"
 #include "model/model.h"
+#include "model/network/builder.h"
 #include "model_tools.h"
 #include "unit/test_files.h"
 

@@ -3,8 +3,8 @@
 
 #include "base/files.h"
 #include "ckpt/safetensors.h"
+#include "model/files/quantize.h"
 #include "model/model.h"
-#include "model/quantize.h"
 #include "unit/model/model_tools.h"
 #include "unit/test_files.h"
 

@@ -1,7 +1,7 @@
 // Models from GGUF: names, the row order of llama's q and k, metadata, damaged files.
 
+#include "model/files/weights.h"
 #include "model/model.h"
-#include "model/weights.h"
 #include "unit/model/gguf_writer.h"
 #include "unit/model/model_tools.h"
 #include "unit/test_files.h"

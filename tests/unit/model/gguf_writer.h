@@ -1,9 +1,9 @@
 #pragma once
 // A model as the bytes of a GGUF file, with matrices in a chosen weight format.
 
-#include "model/gguf_names.h"
+#include "model/files/gguf_names.h"
+#include "model/files/weights.h"
 #include "model/model.h"
-#include "model/weights.h"
 #include "tensor/weight_format.h"
 #include "unit/ckpt/gguf_builder.h"
 

@@ -1,8 +1,8 @@
 // What layer kinds declare of themselves, against the graphs they build; heads by name.
 
 #include "graph/passes.h"
-#include "model/builder.h"
 #include "model/layers/layer_kind.h"
+#include "model/network/builder.h"
 #include "model_tools.h"
 #include "unit/test_files.h"
 

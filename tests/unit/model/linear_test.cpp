@@ -1,10 +1,10 @@
 // Products with parameters: adapters, partitions, and which matrices are trained.
 
-#include "model/linear.h"
+#include "model/network/linear.h"
 
 #include "graph/ops.h"
-#include "model/builder.h"
 #include "model/model.h"
+#include "model/network/builder.h"
 #include "unit/model/model_tools.h"
 #include "unit/test_files.h"
 

@@ -1,6 +1,6 @@
 // Weights that a narrower type makes infinite: loaded, set, saved and quantized.
 
-#include "model/quantize.h"
+#include "model/files/quantize.h"
 #include "unit/model/model_tools.h"
 #include "unit/test_files.h"
 

@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "ckpt/safetensors.h"
 #include "ckpt/safetensors_writer.h"
-#include "model/weights.h"
+#include "model/files/weights.h"
 #include "unit/model/model_tools.h"
 #include "unit/test_files.h"
 

@@ -1,4 +1,4 @@
-#include "model/param_map.h"
+#include "model/params/param_map.h"
 
 #include "base/random.h"
 #include "model/families/family.h"

@@ -1,8 +1,8 @@
 // What a plan says from shapes alone is what the engine takes.
 
 #include "ckpt/gguf.h"
+#include "model/files/quantize.h"
 #include "model/plan.h"
-#include "model/quantize.h"
 #include "unit/model/model_tools.h"
 #include "unit/test_files.h"
 

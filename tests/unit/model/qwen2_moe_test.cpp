@@ -2,7 +2,7 @@
 
 #include "base/files.h"
 #include "ckpt/gguf.h"
-#include "model/quantize.h"
+#include "model/files/quantize.h"
 #include "unit/model/plain_moe.h"
 #include "unit/test_files.h"
 

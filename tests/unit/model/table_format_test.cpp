@@ -2,8 +2,8 @@
 // quantization of bitsandbytes (QLoRA, Dettmers et al. 2023). It shows that stacks, pieces, reads,
 // writes and plans need no knowledge of the table.
 
-#include "model/param_store.h"
-#include "model/stack_part.h"
+#include "model/params/param_store.h"
+#include "model/params/stack_part.h"
 #include "tensor/weight_format.h"
 #include "unit/model/model_tools.h"
 #include "unit/test_tensors.h"

@@ -1,4 +1,4 @@
-#include "model/token_batch.h"
+#include "model/network/token_batch.h"
 
 #include "base/error.h"
 

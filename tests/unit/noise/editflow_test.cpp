@@ -1,7 +1,7 @@
 // Alignments, what is left to edit, the loss by its formula and its gradient.
 
 #include "base/error.h"
-#include "model/edit_heads.h"
+#include "model/network/edit_heads.h"
 #include "noise/edit_alignment.h"
 #include "noise/evaluate.h"
 #include "noise/objectives/table.h"

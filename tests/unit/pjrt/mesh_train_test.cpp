@@ -2,7 +2,7 @@
 // once, checkpoints that go on elsewhere.
 
 #include "base/files.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 #include "unit/pjrt/mesh_plugins.h"
 #include "unit/train/tiny.h"
 

@@ -2,7 +2,7 @@
 // on every plugin that is there, against the CPU engine as it is.
 
 #include "graph/ops.h"
-#include "model/builder.h"
+#include "model/network/builder.h"
 #include "pjrt/engine.h"
 #include "unit/decode/requests.h"
 #include "unit/model/model_tools.h"

@@ -1,4 +1,4 @@
-#include "text/answer.h"
+#include "text/answer/answer.h"
 
 #include "answer_tokenizers.h"
 #include "base/error.h"

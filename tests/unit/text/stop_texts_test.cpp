@@ -1,4 +1,4 @@
-#include "text/stop_texts.h"
+#include "text/answer/stop_texts.h"
 
 #include "base/error.h"
 #include "base/random.h"

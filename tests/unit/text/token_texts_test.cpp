@@ -1,4 +1,4 @@
-#include "text/token_texts.h"
+#include "text/answer/token_texts.h"
 
 #include "answer_tokenizers.h"
 #include "byte_tokenizer.h"

@@ -2,7 +2,7 @@
 #include "base/files.h"
 #include "noise/evaluate.h"
 #include "tiny.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,8 +1,8 @@
 // Checkpoints that are written while training goes on. A lock on the run's folder holds a write
 // back for as long as a test wants: a save waits for it up to 30 s.
 
-#include "train/background_save.h"
-#include "train/checkpoint_save.h"
+#include "train/checkpoint/background_save.h"
+#include "train/checkpoint/checkpoint_save.h"
 #include "train/trainer_state.h"
 
 #include "base/error.h"
@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "ckpt/checkpoint_folder.h"
 #include "tiny.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 // tokens.
 
 #include "decode/decoder/decoder.h"
-#include "model/edit_heads.h"
+#include "model/network/edit_heads.h"
 #include "tiny.h"
 
 #include <gtest/gtest.h>

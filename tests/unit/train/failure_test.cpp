@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "graph/engine.h"
 #include "tiny.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 #include "unit/counting_engine.h"
 #include "unit/test_files.h"
 

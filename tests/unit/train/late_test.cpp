@@ -2,7 +2,7 @@
 
 #include "base/files.h"
 #include "late_engine.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 
 #include <gtest/gtest.h>
 

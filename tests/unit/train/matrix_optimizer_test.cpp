@@ -4,9 +4,9 @@
 #include "bare_update.h"
 #include "base/error.h"
 #include "tiny.h"
-#include "train/checkpoint.h"
-#include "train/programs.h"
-#include "train/state_file.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/state_file.h"
+#include "train/step/programs.h"
 #include "train/trainer_state.h"
 
 #include "base/files.h"

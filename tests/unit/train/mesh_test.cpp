@@ -4,7 +4,7 @@
 #include "base/files.h"
 #include "loss_difference.h"
 #include "tiny.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 #include "unit/cancel.h"
 
 #include <gtest/gtest.h>

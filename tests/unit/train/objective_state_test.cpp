@@ -3,10 +3,10 @@
 
 #include "graph/ops.h"
 #include "late_engine.h"
-#include "model/token_batch.h"
+#include "model/network/token_batch.h"
 #include "noise/token_ce.h"
 #include "tiny.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 #include "unit/test_files.h"
 
 #include <gtest/gtest.h>

@@ -5,8 +5,8 @@
 #include "bare_update.h"
 #include "base/error.h"
 #include "tiny.h"
-#include "train/programs.h"
-#include "train/state_file.h"
+#include "train/checkpoint/state_file.h"
+#include "train/step/programs.h"
 #include "train/trainer_state.h"
 
 #include "graph/ops.h"

@@ -2,11 +2,11 @@
 // numbers that belong there.
 
 #include "base/files.h"
+#include "model/files/quantize.h"
+#include "model/files/save.h"
 #include "model/model.h"
-#include "model/quantize.h"
-#include "model/save.h"
 #include "processes.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 #include "unit/object_server.h"
 #include "unit/test_files.h"
 

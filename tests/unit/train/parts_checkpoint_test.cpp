@@ -3,9 +3,9 @@
 
 #include "base/files.h"
 #include "ckpt/checkpoint_folder.h"
-#include "model/save.h"
+#include "model/files/save.h"
 #include "tiny.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 #include "unit/test_files.h"
 #include "unit/test_tensors.h"
 

@@ -8,7 +8,7 @@
 #include "ckpt/safetensors.h"
 #include "loss_difference.h"
 #include "processes.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/plan.h"
 #include "unit/test_files.h"
 

@@ -5,7 +5,7 @@
 #include "ckpt/checkpoint_folder.h"
 #include "decode/decoder/decoder.h"
 #include "tiny.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 #include "unit/test_files.h"
 
 #include <gtest/gtest.h>

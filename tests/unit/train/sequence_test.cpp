@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "graph/ops.h"
 #include "loss_difference.h"
-#include "model/row_parts.h"
+#include "model/network/row_parts.h"
 #include "tiny.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-#include "train/console_sink.h"
-#include "train/jsonl_sink.h"
-#include "train/sink.h"
+#include "train/sinks/console_sink.h"
+#include "train/sinks/jsonl_sink.h"
+#include "train/sinks/sink.h"
 #include "train/trainer.h"
 
 #include "base/error.h"

@@ -3,7 +3,7 @@
 
 #include "ckpt/safetensors_writer.h"
 #include "graph/ops.h"
-#include "model/token_batch.h"
+#include "model/network/token_batch.h"
 #include "noise/token_ce.h"
 #include "text/loader.h"
 #include "text/row_arrays.h"

@@ -1,0 +1,397 @@
+#include "base/error.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "base/number.h"
+#include "base/store/objects.h"
+#include "ckpt/checkpoint_folder.h"
+#include "ckpt/gguf_parts.h"
+#include "model/adapters/adapter_file.h"
+#include "model/files/save.h"
+#include "model/files/weights.h"
+#include "model/model.h"
+#include "model/network/edit_heads.h"
+#include "model/params/number_range.h"
+#include "model/params/partition.h"
+#include "model/params/stack_part.h"
+#include "model/plan.h"
+#include "tensor/batch.h"
+
+#include <nlohmann/json.hpp>
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+namespace dllm::model {
+namespace {
+
+constexpr const char* kConfig = kConfigFile;
+// Size above which a quantized GGUF becomes int8 on an engine that does not multiply its format.
+constexpr int64_t kLargestF32 = int64_t{1} << 30;
+
+} // namespace
+
+std::vector<std::pair<size_t, const ParamSpec*>>
+reserve_largest_first(Model& model, const std::vector<ParamSpec>& specs,
+                      const std::function<const WeightFormat&(const ParamSpec&)>& form_of) {
+  std::vector<std::pair<size_t, const ParamSpec*>> order;
+  for (const ParamSpec& spec : specs)
+    order.emplace_back(model.params().reserve(spec, form_of(spec)), &spec);
+  std::stable_sort(order.begin(), order.end(), [&](const auto& a, const auto& b) {
+    return weight_bytes(form_of(*a.second), a.second->shape()) >
+           weight_bytes(form_of(*b.second), b.second->shape());
+  });
+  return order;
+}
+
+OpenedModel open_model(const Source& source) {
+  OpenedModel opened;
+  if (source.has(kConfig)) {
+    opened.config =
+        config_from_text(source.open(kConfig).text(), source.describe() + "/" + kConfig);
+    return opened;
+  }
+  if (!ckpt::holds_gguf(source)) {
+    fail_with_hint("give a model folder with config.json and model.safetensors, or one .gguf file",
+                   Code::not_found, "{} has no {} and no .gguf file", source.describe(), kConfig);
+  }
+  const ckpt::GgufParts parts = ckpt::find_gguf(source);
+  for (const std::string& name : parts.left_out)
+    log(LogLevel::warn, "{}: {} is left out", source.describe(), name);
+  opened.gguf = ckpt::open_gguf(source, parts);
+  opened.config = config_from_gguf(*opened.gguf);
+  return opened;
+}
+
+std::unique_ptr<WeightSource> open_weights(OpenedModel& opened, const Source& source,
+                                           const Task* task) {
+  if (opened.gguf) return open_gguf_weights(opened.gguf, opened.config);
+  auto weights = open_weight_files(source, own_head_name(opened.config));
+  untie_own_head(opened.config, *weights, source.describe(), task);
+  return weights;
+}
+
+namespace {
+
+int64_t f32_bytes(const std::vector<ParamSpec>& specs) {
+  int64_t bytes = 0;
+  for (const ParamSpec& spec : specs) bytes += spec.shape().count() * 4;
+  return bytes;
+}
+
+// Returns true when a tensor of the stack holds plain floats.
+bool is_float(const WeightSource& weights, const ParamSpec& spec) {
+  for (int64_t layer = 0; layer < spec.copies(); ++layer) {
+    for (const ParamPiece& piece : spec.pieces) {
+      const WeightFormat* found = weights.format(spec.logical_name(piece, layer));
+      if (found != nullptr && found->is_float()) return true;
+    }
+  }
+  return false;
+}
+
+// Option dtype: "keep" is another word for auto.
+bool as_in_file(const std::string& dtype) {
+  return dtype == "auto" || dtype == "keep";
+}
+
+// Returns the format of a stack: the option's, or the format of its tensors in the file.
+const WeightFormat& wanted_format(const std::string& option, const ParamSpec& spec,
+                                  const WeightSource& weights, const graph::Engine& engine,
+                                  bool shrink) {
+  if (!as_in_file(option)) return storage_format(spec, weight_format(option));
+  const WeightFormat* own = nullptr; // the common format of its tensors
+  bool same = true;
+  for (int64_t layer = 0; layer < spec.copies(); ++layer) {
+    for (const ParamPiece& piece : spec.pieces) {
+      const WeightFormat* found = weights.format(spec.logical_name(piece, layer));
+      if (layer == 0 && &piece == &spec.pieces.front()) own = found;
+      same = same && found == own;
+    }
+  }
+  const bool known = same && own != nullptr;
+  if (known && engine_reads(engine, *own)) return storage_format(spec, *own);
+  // The layers of the stack have several types, or a type without a lane loader. 8 bits lose little
+  // of such types.
+  if (weights.quantized() && !is_float(weights, spec)) {
+    const WeightFormat& packed = weight_format("q8_0");
+    if (engine_reads(engine, packed)) return storage_format(spec, packed);
+  }
+  if (shrink) return storage_format(spec, weight_format(DType::i8));
+  return storage_format(spec, weight_format(DType::f32));
+}
+
+// Reports once into which formats an engine converts formats that it does not multiply, and the
+// memory that it costs.
+void report_converted(const graph::Engine& engine, const std::vector<ParamSpec>& specs,
+                      const WeightSource& weights,
+                      const std::function<const WeightFormat&(const ParamSpec&)>& form_of) {
+  std::set<std::string> from, to;
+  int64_t before = 0, after = 0;
+  for (const ParamSpec& spec : specs) {
+    const WeightFormat& kept = form_of(spec);
+    bool converted = false;
+    for (int64_t layer = 0; layer < spec.copies(); ++layer) {
+      for (const ParamPiece& piece : spec.pieces) {
+        const std::string name = spec.logical_name(piece, layer);
+        const WeightFormat* found = weights.format(name);
+        if (found == nullptr || engine_reads(engine, *found)) continue;
+        converted = true;
+        before += weights.file_bytes(name);
+        from.insert(found->name);
+      }
+    }
+    if (!converted) continue;
+    after += weight_bytes(kept, spec.shape());
+    to.insert(kept.name);
+  }
+  if (from.empty()) return;
+  log(LogLevel::warn,
+      "the {} engine does not multiply weights of format {}: they are kept as {}, {} instead of "
+      "{}; "
+      "the option dtype chooses another form",
+      engine.kind(), fmt::join(from, ", "), fmt::join(to, ", "),
+      memory_text(static_cast<double>(after)), memory_text(static_cast<double>(before)));
+}
+
+// Returns the text of a number's place in the whole tensor, from its index in the part.
+std::string whole_place(const Shape& whole, const Box& box, int64_t at) {
+  const BoxRuns runs(whole, box);
+  return place_text(whole, runs.begin(at / runs.length()) + at % runs.length());
+}
+
+// Checks blocks as they are in the file, a few rows at a time.
+void check_blocks(const std::string& name, const Tensor& blocks, const Shape& whole, const Box& box,
+                  const Task* task) {
+  const Shape numbers = number_shape(blocks.format(), blocks.shape());
+  const int64_t width = numbers.dim(-1), rows = blocks.shape().dim(0);
+  const int64_t step = std::max<int64_t>(1, (int64_t{1} << 20) / width);
+  for (int64_t row = 0; row < rows; row += step) {
+    const Tensor piece = dequantize(blocks.rows(row, std::min(rows, row + step)), {}, task);
+    const int64_t at = first_non_finite(piece.reshaped(Shape{piece.count()}));
+    if (at < 0) continue;
+    fail_with_hint("set option check = off to load it anyway", Code::data_loss,
+                   "tensor {} holds {} at {}", name, piece.as<float>()[static_cast<size_t>(at)],
+                   whole_place(whole, box, row * width + at));
+  }
+}
+
+// Checks a part of a tensor in the type of the file. The conversion after it finds the numbers in
+// the cache.
+void check_weight(const std::string& name, const Tensor& tensor, const Shape& whole, const Box& box,
+                  const Task* task) {
+  constexpr int64_t kPiece = int64_t{1} << 20; // numbers between two checks of the task
+  const Tensor flat = tensor.reshaped(Shape{tensor.count()});
+  int64_t at = -1;
+  in_pieces(tensor.count(), kPiece, task, [&](int64_t begin, int64_t end) {
+    const int64_t found = at < 0 ? first_non_finite(flat.rows(begin, end)) : -1;
+    if (found >= 0) at = begin + found;
+  });
+  if (at < 0) return;
+  float value;
+  convert(tensor.dtype(), tensor.bytes() + at * dtype_size(tensor.dtype()), DType::f32, &value, 1);
+  fail_with_hint("set option check = off to load it anyway", Code::data_loss,
+                 "tensor {} holds {} at {}", name, value, whole_place(whole, box, at));
+}
+
+// Reads parts of the tensors of one model into the forms that are uploaded.
+class TensorReader {
+public:
+  // `later` is the number of bytes that the task counts after these tensors.
+  TensorReader(const WeightSource& weights, bool checks, int64_t later, Task* task)
+      : weights_(weights), checks_(checks), task_(task), later_(later) {}
+
+  void add_total(const StackPart& part) {
+    visit(part, [&](const std::string& name, size_t piece, int64_t) {
+      total_ += bytes_of(name, part, piece);
+    });
+  }
+  void read(ParamForm& form, const StackPart& part) {
+    visit(part, [&](const std::string& name, size_t piece, int64_t layer) {
+      check_task(task_);
+      read_tensor(form, part, name, piece, layer);
+      done_ += bytes_of(name, part, piece);
+      if (task_ != nullptr) task_->set_progress(std::min(done_, total_), total_ + later_);
+    });
+  }
+  int64_t total() const { return total_; }
+
+private:
+  template <class Visit> static void visit(const StackPart& part, const Visit& look) {
+    for (int64_t layer = 0; layer < part.spec.copies(); ++layer) {
+      for (size_t piece = 0; piece < part.spec.pieces.size(); ++piece)
+        look(part.spec.logical_name(part.spec.pieces[piece], layer), piece, layer);
+    }
+  }
+
+  int64_t bytes_of(const std::string& name, const StackPart& part, size_t piece) const {
+    const double share = static_cast<double>(part.boxes[piece].shape.count()) /
+                         static_cast<double>(part.whole[piece].count());
+    return static_cast<int64_t>(share * static_cast<double>(weights_.file_bytes(name)));
+  }
+
+  // Most tensors have the layout of the file and are read into their location directly.
+  void read_tensor(ParamForm& form, const StackPart& part, const std::string& name, size_t piece,
+                   int64_t layer) {
+    const Box& box = part.boxes[piece];
+    std::byte* place = form.place(part.spec, piece, layer);
+    if (place != nullptr && form.format->is_blocks() && weights_.format(name) == form.format) {
+      const Tensor blocks = weights_.read_blocks(name, box, place, task_);
+      if (checks_) check_blocks(name, blocks, part.whole[piece], box, task_);
+      return;
+    }
+    const bool direct = place != nullptr && !form.format->is_blocks() &&
+                        weights_.dtype(name) == form.values.dtype();
+    const Tensor tensor = direct ? weights_.read_part_to(name, box, place, task_)
+                                 : weights_.read_part(name, box, task_);
+    if (checks_) check_weight(name, tensor, part.whole[piece], box, task_);
+    if (direct) return;
+    if (checks_) check_number_range(name, tensor, *form.format, task_);
+    form.put(part.spec, piece, layer, tensor, task_);
+  }
+
+  const WeightSource& weights_;
+  bool checks_;
+  Task* task_;
+  int64_t later_;
+  int64_t total_ = 0, done_ = 0; // bytes of the files
+};
+
+// Returns the bytes of the files that the task counted. The task counts `later` more.
+int64_t load_parameters(Model& model, const std::vector<ParamSpec>& specs,
+                        const WeightSource& weights, const Options& options, int64_t later,
+                        Task* task) {
+  const std::string& dtype = options.str("dtype");
+  if (!as_in_file(dtype)) expect_engine_reads(model.engine(), weight_format(dtype));
+  const bool shrink = as_in_file(dtype) && weights.quantized() && f32_bytes(specs) > kLargestF32;
+  const auto form_of = [&](const ParamSpec& spec) -> const WeightFormat& {
+    return wanted_format(dtype, spec, weights, model.engine(), shrink);
+  };
+  check_memory(model.engine(), specs, form_of);
+  if (as_in_file(dtype)) report_converted(model.engine(), specs, weights, form_of);
+  ParamStore& store = model.params();
+  TensorReader reader(weights, store.checks(), later, task);
+  const auto order = reserve_largest_first(model, specs, form_of);
+  for (const auto& entry : order) reader.add_total(own_part(store, entry.first));
+  const auto read = [&](ParamForm& form, const StackPart& part) { reader.read(form, part); };
+  for (const auto& entry : order) fill_stack(store, entry.first, read, task);
+  return reader.total();
+}
+
+Origin origin_of(const ModelConfig& config, const Options& options) {
+  Origin origin = chosen_by(options);
+  const bool silent = !parse_json(config.source, kConfig).contains("dllm");
+  origin.next_token = silent && config.attention == AttentionKind::causal && config.shift == 0 &&
+                      config.mask_token_id < 0;
+  return origin;
+}
+
+// Returns auto, keep, and the formats of the table.
+std::vector<std::string> format_names() {
+  std::vector<std::string> names = {"auto", "keep"};
+  for (const WeightFormat* format : weight_formats()) names.emplace_back(format->name);
+  return names;
+}
+
+} // namespace
+
+Origin chosen_by(const Options& options) {
+  Origin origin;
+  origin.attention_chosen = options.str("attention") != "auto";
+  origin.shift_chosen = options.i64("shift") >= 0;
+  origin.mask_chosen = !options.str("mask_token").empty();
+  return origin;
+}
+
+const Schema& model_schema() {
+  static const Schema schema(
+      "model",
+      {option_choice(
+           "dtype", "auto", format_names(),
+           "Format in which weights are kept; auto: the format of the file. Layers of one matrix "
+           "that differ in type, and types that products do not read, become q8_0. An engine that "
+           "does not multiply a format keeps it as f32, from 1 GB on as int8, and says so in the "
+           "log. Training converts trained weights to f32. keep: the same as auto, an older word."),
+       option_choice("attention", "auto", {"auto", "causal", "bidirectional", "block_causal"},
+                     "Attention of a token; auto: as the config says."),
+       option_i64("shift", -1, -1, 1,
+                  "1: the hidden state before a token predicts it; -1: as the config says."),
+       option_str("mask_token", "",
+                  "Token that stands for a masked one, its text or its id; empty: the token that "
+                  "the model's files name."),
+       option_choice("cache_dtype", "auto", {"auto", "f32", "bf16", "int8"},
+                     "Form of K and V in decoding, cached or not; int8: with a scale per position "
+                     "and head; auto: the form of the arithmetic, f32."),
+       option_choice("check", "finite", {"finite", "off"},
+                     "finite: a weight that is NaN or infinite is an error, when it is loaded or "
+                     "set."),
+       option_choice("heads", "auto", {"auto", "edit"},
+                     "edit: heads that insert, delete and substitute tokens (edit flows) are added "
+                     "where the file has none; auto: the heads of the file."),
+       option_str(
+           "adapter", "",
+           "Folder of a LoRA adapter as PEFT saves it, also one inside the model's folder; a "
+           "model with one is decoded, not saved; empty: none."),
+       option_i64("seed", 0, 0, int64_t{1} << 53,
+                  "Seed of the first weights of a new model, or of heads that are added.")});
+  return schema;
+}
+
+ModelConfig read_config(const Source& source) {
+  OpenedModel opened = open_model(source);
+  return opened.config;
+}
+
+std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const Source& source,
+                                  const Options& options, Task* task) {
+  const store::TransferTask transfers(task);
+  check_task(task);
+  OpenedModel opened = open_model(source);
+  const Origin origin = origin_of(opened.config, options);
+  apply_model_options(opened.config, options);
+  const std::unique_ptr<WeightSource> weights =
+      find_edit_heads(open_weights(opened, source, task), opened.config,
+                      options.str("heads") == "edit", static_cast<uint64_t>(options.i64("seed")));
+  const std::vector<ParamSpec> specs = partitioned_params(opened.config, engine->mesh());
+  weights->check(specs);
+  std::optional<AdapterFile> adapter; // checked before the weights, which take longer
+  if (const std::string& folder = options.str("adapter"); !folder.empty()) adapter.emplace(folder);
+
+  const auto model = std::make_shared<Model>(std::move(engine), opened.config);
+  model->set_origin(origin);
+  model->params().set_checks(options.str("check") == "finite");
+  int64_t read = 0;
+  graph::run_on_all(model->engine(), [&] { // each process reads its part
+    read = load_parameters(*model, specs, *weights, options, adapter ? adapter->bytes() : 0, task);
+  });
+  if (!opened.gguf) {
+    for (const char* name : kSideFiles) {
+      if (source.has(name)) model->set_side_file(name, source.open(name));
+    }
+  }
+  resolve_mask_token(*model, options.str("mask_token"), opened.gguf.get());
+  if (opened.gguf) set_gguf_tokenizer(*model, source);
+  if (adapter) adapter->add_to(*model, task, read);
+  return model;
+}
+
+std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const std::string& path,
+                                  const Options& options, Task* task) {
+  const store::TransferTask transfers(task);
+  const std::string folder = ckpt::model_folder(path), &adapter = options.str("adapter");
+  Options own = options;
+  if (const std::string inside = join_path(folder, adapter);
+      !adapter.empty() && file_exists(join_path(inside, "adapter_config.json")))
+    own.set_str("adapter", inside);
+  const std::optional<PartOrigin> before = origin_at(folder);
+  std::shared_ptr<Model> model =
+      load_model(std::move(engine), *ckpt::open_model_source(folder), own, task);
+  // A folder that changed meanwhile may hold other numbers than those that were read.
+  const std::optional<PartOrigin> after = origin_at(folder);
+  if (before && after && before->digest == after->digest) model->set_origin_of(kBasePart, *after);
+  return model;
+}
+
+} // namespace dllm::model

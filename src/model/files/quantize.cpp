@@ -1,0 +1,264 @@
+#include "model/files/quantize.h"
+
+#include "base/error.h"
+#include "base/files.h"
+#include "ckpt/checkpoint_folder.h"
+#include "ckpt/gguf_parts.h"
+#include "ckpt/gguf_writer.h"
+#include "ckpt/safetensors_writer.h"
+#include "model/families/family.h"
+#include "model/files/export_note.h"
+#include "model/files/gguf_metadata.h"
+#include "model/files/quantize_tensors.h"
+#include "model/files/save.h"
+#include "text/tokenizer.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace dllm::model {
+namespace {
+
+int64_t file_type(const WeightFormat& format) { // general.file_type
+  const std::pair<const char*, int64_t> types[] = {
+      {"f32", 0},     {"f16", 1},   {"q4_0", 2},  {"q4_1", 3},  {"q8_0", 7},
+      {"q5_0", 8},    {"q5_1", 9},  {"q4_k", 14}, {"q5_k", 16}, {"q6_k", 18},
+      {"iq4_nl", 25}, {"bf16", 32}, {"mxfp4", 38}};
+  for (const auto& [name, type] : types) {
+    if (std::string_view(format.name) == name) return type;
+  }
+  return 0;
+}
+
+void write_gguf(const std::string& path, const ckpt::GgufMetadata& metadata,
+                const std::vector<QuantizeTensor>& tensors, Quantizer& work) {
+  std::vector<ckpt::GgufTensorSpec> specs;
+  for (const QuantizeTensor& tensor : tensors)
+    specs.push_back({tensor.name, tensor.format, tensor.shape});
+  ckpt::GgufWriter writer(path, metadata, std::move(specs));
+  for (const QuantizeTensor& tensor : tensors) {
+    for (const QuantizePart& part : tensor.parts) {
+      const std::vector<std::byte> bytes = work.encode(tensor, part);
+      writer.write(bytes.data(), static_cast<int64_t>(bytes.size()), work.task());
+    }
+  }
+  writer.close();
+}
+
+void write_folder(FolderSave& folder, const std::vector<QuantizeTensor>& tensors, Quantizer& work) {
+  std::vector<ckpt::TensorSpec> specs;
+  std::map<std::string, const QuantizeTensor*> by_name;
+  for (const QuantizeTensor& tensor : tensors) {
+    specs.push_back({tensor.name, dtype_from_name(tensor.format->name), tensor.shape});
+    by_name[tensor.name] = &tensor;
+  }
+  constexpr int64_t kShard = int64_t{5} << 30;
+  ckpt::WeightWriter writer(folder.partial(), "model", specs, kShard, {{"format", "pt"}});
+  for (const ckpt::TensorSpec& spec : writer.order()) {
+    const QuantizeTensor& tensor = *by_name.at(spec.name);
+    const auto bytes =
+        std::make_shared<std::vector<std::byte>>(work.encode(tensor, tensor.parts.front()));
+    writer.write(spec.name,
+                 Tensor(spec.dtype, spec.shape, Bytes(bytes->data(), bytes->size(), bytes)),
+                 work.task());
+  }
+  writer.close();
+}
+
+std::string side_text(const Source& source, const char* name) {
+  return source.has(name) ? std::string(source.open(name).text()) : std::string();
+}
+
+// The rule of Llama 3.1 is written as a tensor.
+void add_rope_divisors(const ModelConfig& config, std::vector<QuantizeTensor>& tensors) {
+  const Tensor divisors = rope_divisors(config);
+  if (!divisors.defined()) return;
+  QuantizePart part{divisors.byte_size(), [divisors](const Task*) { return divisors; }, nullptr};
+  tensors.push_back(
+      {"rope_freqs.weight", divisors.shape(), &weight_format(DType::f32), {std::move(part)}});
+}
+
+void put_tokenizer(const ModelConfig& config, const Source& source, ckpt::GgufMetadata& to,
+                   Quantizer& work) {
+  if (!source.has("tokenizer.json") && !source.has("vocab.json"))
+    return work.note("the model has no tokenizer.json, so the file has no tokenizer");
+  std::string why;
+  try {
+    const auto tokenizer = text::Tokenizer::load(source, Options(text::tokenizer_schema()));
+    if (put_gguf_tokenizer(*tokenizer, side_text(source, "tokenizer_config.json"), config, to,
+                           &why))
+      return;
+  } catch (const Error& error) {
+    why = "the tokenizer is left out: " + error.text();
+  }
+  work.note(why);
+}
+
+void to_gguf(const OpenedModel& opened, const Source& source,
+             const std::shared_ptr<const WeightSource>& weights, const std::string& path,
+             Quantizer& work) {
+  ckpt::GgufMetadata metadata;
+  std::vector<QuantizeTensor> tensors;
+  if (opened.gguf != nullptr) { // copies its metadata, and its tensors under their names
+    for (const auto& [key, value] : opened.gguf->metadata()) {
+      if (key != "general.file_type" && key != "general.alignment") metadata.copy(key, value);
+    }
+    tensors = tensors_of_gguf(opened.gguf, work);
+  } else {
+    put_gguf_config(opened.config, metadata);
+    put_tokenizer(opened.config, source, metadata, work);
+    tensors = tensors_of_model(weights, opened.config, true, work);
+    add_rope_divisors(opened.config, tensors);
+  }
+  metadata.u32("general.file_type", file_type(work.format()));
+  work.set_total(total_bytes(tensors));
+  write_gguf(path, metadata, tensors, work);
+}
+
+void put_side_files(const OpenedModel& opened, const Source& source, const std::string& folder,
+                    Quantizer& work) {
+  const auto put = [&](const char* name, const std::string& text) {
+    write_file_atomic(join_path(folder, name), text);
+  };
+  if (opened.gguf == nullptr) {
+    for (const char* name : kSideFiles) {
+      if (source.has(name)) put(name, side_text(source, name));
+    }
+    return;
+  }
+  try {
+    const auto tokenizer = text::Tokenizer::load(source, Options(text::tokenizer_schema()));
+    put("tokenizer.json", tokenizer->to_json());
+    put("tokenizer_config.json", tokenizer->config_json());
+    if (tokenizer->ends().size() > 1)
+      put("generation_config.json", Json{{"eos_token_id", tokenizer->ends()}}.dump(2) + "\n");
+  } catch (const Error& error) {
+    work.note("the tokenizer is left out: " + error.text());
+  }
+}
+
+// Returns the class of transformers that reads the family; null for models whose code is in their
+// own repository.
+const char* class_of(const std::string& model_type) {
+  const std::pair<const char*, const char*> classes[] = {
+      {"llama", "LlamaForCausalLM"},        {"qwen2", "Qwen2ForCausalLM"},
+      {"qwen3", "Qwen3ForCausalLM"},        {"qwen2_moe", "Qwen2MoeForCausalLM"},
+      {"qwen3_moe", "Qwen3MoeForCausalLM"}, {"gpt2", "GPT2LMHeadModel"},
+      {"gemma2", "Gemma2ForCausalLM"},      {"gemma3_text", "Gemma3ForCausalLM"}};
+  for (const auto& [type, name] : classes) {
+    if (model_type == type) return name;
+  }
+  return nullptr;
+}
+
+// Returns config.json for other programs, with the class and the type of the numbers.
+std::string config_text(const ModelConfig& config, const std::string& path, Quantizer& work) {
+  Json object = config_to_json(config);
+  const char* name = class_of(config.model_type);
+  if (name == nullptr) {
+    work.note("transformers has no class for model_type " + config.model_type +
+              ": it needs the code of the model's own repository (trust_remote_code)");
+  } else {
+    if (!object.contains("architectures")) object["architectures"] = {name};
+    if (const std::string note = export_note(config, path); !note.empty()) work.note(note);
+  }
+  const std::string format = work.format().name;
+  object.erase("dtype");
+  object["torch_dtype"] = format == "bf16" ? "bfloat16" : format == "f16" ? "float16" : "float32";
+  return object.dump(2) + "\n";
+}
+
+void to_folder(const OpenedModel& opened, const Source& source,
+               const std::shared_ptr<const WeightSource>& weights, const std::string& path,
+               bool overwrite, Quantizer& work) {
+  FolderSave folder(path, overwrite, work.task());
+  const std::vector<QuantizeTensor> tensors = tensors_of_model(weights, opened.config, false, work);
+  work.set_total(total_bytes(tensors));
+  write_folder(folder, tensors, work);
+  put_side_files(opened, source, folder.partial(), work);
+  folder.move_into_place(config_text(opened.config, path, work));
+}
+
+void check_target(const std::string& path, const WeightFormat& format, bool is_gguf,
+                  bool overwrite) {
+  if (is_gguf && !ckpt::ggml_type_of(format)) {
+    fail_with_hint("choose q8_0, or load the model with --model.dtype int8", Code::unimplemented,
+                   "a GGUF file does not hold {}", format.name);
+  }
+  const bool is_float = format.is_float();
+  if (!is_gguf && !is_float) {
+    fail_with_hint("name the output something.gguf, or choose bf16, f16 or f32",
+                   Code::unimplemented, "a folder of safetensors does not hold {}", format.name);
+  }
+  if (!is_gguf || !(file_exists(path) || is_directory(path))) return;
+  if (is_directory(path) || !overwrite)
+    fail_with_hint(is_directory(path) ? "it is a folder: choose another name"
+                                      : "overwrite replaces it",
+                   Code::already_exists, "{} is there already", path);
+}
+
+// Resolves "auto": the float type of most numbers of the input, or bf16 for an input of quantized
+// matrices.
+const WeightFormat& chosen_format(const std::string& name, const OpenedModel& opened,
+                                  const WeightSource& weights) {
+  if (name != "auto") return weight_format(name);
+  if (weights.quantized()) return weight_format(DType::bf16);
+  std::map<DType, int64_t> counts;
+  for (const ParamSpec& spec : find_family(opened.config.family).params(opened.config)) {
+    for (const ParamPiece& piece : spec.pieces)
+      counts[weights.dtype(spec.logical_name(piece, 0))] +=
+          spec.copies() * spec.logical_shape(piece).count();
+  }
+  DType most = DType::f32;
+  for (const auto& [dtype, count] : counts) {
+    if (count > counts[most]) most = dtype;
+  }
+  return weight_format(most == DType::f64 ? "f32" : dtype_name(most));
+}
+
+// Lists formats that a file can hold, the most used ones first.
+std::vector<std::string> target_names() {
+  std::vector<std::string> names = {"q8_0", "q4_k", "q6_k", "q4_0", "auto"};
+  for (const WeightFormat* format : weight_formats()) {
+    if (std::find(names.begin(), names.end(), format->name) == names.end())
+      names.emplace_back(format->name);
+  }
+  return names;
+}
+
+} // namespace
+
+const Schema& quantize_schema() {
+  static const Schema schema(
+      "quantize",
+      {option_choice("format", "q8_0", target_names(),
+                     "Format of matrices; vectors and routers are f32. A folder holds f32, bf16 "
+                     "and f16. auto: the float type of the input, bf16 of a quantized one."),
+       option_bool("overwrite", false, "A file, or a folder that a save wrote, may be replaced.")});
+  return schema;
+}
+
+Json quantize_model(const std::string& from, const std::string& to, const Options& options,
+                    Task* task) {
+  const std::string& wanted = options.str("format");
+  const bool is_gguf = to.ends_with(".gguf"), overwrite = options.boolean("overwrite");
+  if (wanted != "auto") check_target(to, weight_format(wanted), is_gguf, overwrite);
+  const std::unique_ptr<Source> source = ckpt::open_model_source(ckpt::model_folder(from));
+  OpenedModel opened = open_model(*source);
+  const std::shared_ptr<const WeightSource> weights = open_weights(opened, *source, task);
+  if (opened.gguf == nullptr || !is_gguf)
+    weights->check(find_family(opened.config.family).params(opened.config));
+  const WeightFormat& format = chosen_format(wanted, opened, *weights);
+  if (wanted == "auto") check_target(to, format, is_gguf, overwrite);
+  Quantizer work(format, task);
+  if (is_gguf)
+    to_gguf(opened, *source, weights, to, work);
+  else
+    to_folder(opened, *source, weights, to, overwrite, work);
+  return work.report();
+}
+
+} // namespace dllm::model

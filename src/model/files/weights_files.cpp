@@ -1,0 +1,172 @@
+#include "base/error.h"
+#include "base/named_table.h"
+#include "ckpt/safetensors.h"
+#include "model/files/weights.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace dllm::model {
+namespace {
+
+// Returns true for tensors that checkpoints of real models have in addition to their weights. In
+// old ones these are tables that follow from the config.
+bool is_leftover(std::string_view name) {
+  constexpr std::string_view kEndings[] = {".rotary_emb.inv_freq", ".attn.bias",
+                                           ".attn.masked_bias", "embeddings.position_ids"};
+  // Parts of folders outside of the language model. Qwen3.5: the vision tower and a head for
+  // several tokens. BERT: heads over whole texts. DiffusionGemma: the vision tower.
+  constexpr std::string_view kOtherParts[] = {
+      "model.visual.",         "mtp.",
+      "bert.pooler.",          "cls.seq_relationship.",
+      "model.encoder.vision_", "model.encoder.embed_vision."};
+  if (std::any_of(std::begin(kOtherParts), std::end(kOtherParts),
+                  [&](std::string_view begin) { return name.starts_with(begin); }))
+    return true;
+  return std::any_of(std::begin(kEndings), std::end(kEndings),
+                     [&](std::string_view end) { return name.ends_with(end); });
+}
+
+// Two names of one vector of BERT. transformers 5 reads the second name and saves both.
+constexpr const char *kBertBias = "cls.predictions.bias",
+                     *kBertHeadBias = "cls.predictions.decoder.bias";
+
+// Returns the name in old files of BERT, which have TensorFlow's words.
+std::string old_norm_word(std::string name) {
+  constexpr const char* kWords[][2] = {{"LayerNorm.weight", "LayerNorm.gamma"},
+                                       {"LayerNorm.bias", "LayerNorm.beta"}};
+  for (const auto& [word, old] : kWords) {
+    const size_t at = name.rfind(word);
+    if (at != std::string::npos) return name.replace(at, std::string::npos, old);
+  }
+  return {};
+}
+
+class WeightFilesSource final : public WeightSource {
+public:
+  WeightFilesSource(const Source& source, const std::string& second_head)
+      : described_(source.describe()), files_(source), second_head_(second_head) {}
+
+  void check(const std::vector<ParamSpec>& specs) const override {
+    std::set<std::string> known;
+    for (const ParamSpec& spec : specs) {
+      for (int64_t layer = 0; layer < spec.copies(); ++layer) {
+        for (const ParamPiece& piece : spec.pieces) {
+          const std::string name = spec.logical_name(piece, layer);
+          known.insert(check_tensor(name, spec.logical_shape(piece)));
+        }
+      }
+    }
+    if (has(second_head_)) known.insert(find(second_head_));
+    if (known.contains(kBertHeadBias)) known.insert(kBertBias);
+    for (const std::string& name : files_.names()) {
+      if (known.contains(name) || is_leftover(name)) continue;
+      const ckpt::TensorInfo& info = files_.info(name);
+      fail_with_hint("check that config.json belongs to the weights and has their family",
+                     Code::data_loss, "{}: unexpected tensor {} {}", info.file, name,
+                     info.shape.text());
+    }
+  }
+
+  bool has(const std::string& logical) const override { return !find(logical).empty(); }
+  Shape shape(const std::string& logical) const override {
+    return files_.info(find(logical)).shape;
+  }
+  DType dtype(const std::string& logical) const override {
+    return *files_.info(find(logical)).dtype;
+  }
+  bool quantized() const override { return false; }
+  int64_t file_bytes(const std::string& logical) const override {
+    const ckpt::TensorInfo& info = files_.info(find(logical));
+    return info.end - info.begin;
+  }
+  Tensor read(const std::string& logical, const Task* task) const override {
+    const std::string& name = find(logical);
+    return task == nullptr ? files_.tensor(name) : files_.tensor_copy(name, task);
+  }
+  Tensor read_part(const std::string& logical, const Box& box, const Task* task) const override {
+    const std::string& name = find(logical);
+    if (box.is_all_of(files_.info(name).shape)) return read(logical, task);
+    return files_.part_copy(name, box, task);
+  }
+  Tensor read_part_to(const std::string& logical, const Box& box, std::byte* to,
+                      const Task* task) const override {
+    return files_.part_to(find(logical), box, to, task);
+  }
+
+private:
+  // Some checkpoints leave out the name of the whole model: "h.0.ln_1.weight" for
+  // "transformer.h.0.ln_1.weight".
+  std::string find(const std::string& logical) const {
+    if (logical == kBertBias && files_.has(kBertHeadBias)) return kBertHeadBias;
+    if (files_.has(logical)) return logical;
+    if (logical == kBertHeadBias && files_.has(kBertBias)) return kBertBias;
+    const size_t dot = logical.find('.');
+    if (dot != std::string::npos && files_.has(logical.substr(dot + 1)))
+      return logical.substr(dot + 1);
+    const std::string old = old_norm_word(logical);
+    return !old.empty() && files_.has(old) ? old : std::string();
+  }
+
+  std::string check_tensor(const std::string& logical, const Shape& expected) const {
+    const std::string name = find(logical);
+    if (name.empty()) {
+      const std::string near = nearest(logical, files_.names());
+      fail_with_hint(near.empty() ? "" : "there is a tensor named " + near, Code::data_loss,
+                     "{}: tensor {} {} is missing", described_, logical, expected.text());
+    }
+    const ckpt::TensorInfo& info = files_.info(name);
+    if (info.shape != expected) {
+      fail(Code::data_loss, "{}: tensor {} has shape {}, expected {}", info.file, name,
+           info.shape.text(), expected.text());
+    }
+    if (!info.dtype || !is_float(*info.dtype)) {
+      fail_with_hint("f32, bf16, f16 and f64 are read", Code::unimplemented,
+                     "{}: tensor {} has type {}", info.file, name, info.type);
+    }
+    return name;
+  }
+
+  std::string described_;
+  ckpt::WeightFiles files_;
+  std::string second_head_;
+};
+
+} // namespace
+
+std::unique_ptr<WeightSource> open_weight_files(const Source& source,
+                                                const std::string& second_head) {
+  return std::make_unique<WeightFilesSource>(source, second_head);
+}
+
+Shape WeightSource::shape(const std::string& logical) const {
+  fail(Code::internal, "there is no tensor {}", logical);
+}
+
+const WeightFormat* WeightSource::format(const std::string& logical) const {
+  return find_weight_format(dtype_name(dtype(logical)));
+}
+
+Tensor WeightSource::read_blocks(const std::string& logical, const Box& box, std::byte* to,
+                                 const Task* task) const {
+  const WeightFormat& own = *format(logical);
+  const Tensor elements = read_part_to(logical, box, to, task); // of a type of its own: f16
+  Tensor view(DType::u8, stored_shape(own, box.shape),
+              Bytes(to, static_cast<size_t>(elements.byte_size()), nullptr));
+  view.set_format(&own);
+  return view;
+}
+
+bool engine_reads(const graph::Engine& engine, const WeightFormat& format) {
+  return !format.is_blocks() || engine.kind() == "cpu";
+}
+
+void expect_engine_reads(const graph::Engine& engine, const WeightFormat& format) {
+  if (engine_reads(engine, format)) return;
+  fail_with_hint("load the model with dtype=bf16 (or f32, int8)", Code::unimplemented,
+                 "the {} engine does not multiply weights of format {}", engine.kind(),
+                 format.name);
+}
+
+} // namespace dllm::model

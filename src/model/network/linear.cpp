@@ -1,0 +1,94 @@
+#include "model/network/linear.h"
+
+#include "base/error.h"
+#include "graph/ops.h"
+#include "model/params/part.h"
+
+namespace dllm::model {
+namespace {
+
+graph::Value scaled(graph::Value y, float factor) {
+  return factor == 1 ? y : graph::multiply(y, graph::scalar(*y.graph, factor));
+}
+
+} // namespace
+
+Linear find_linear(const ParamLookup& find, const std::string& name,
+                   const std::vector<std::string>& adapters) {
+  const NamedParam weight = find(name);
+  Linear linear{
+      weight.value, find(name + ".bias").value, find(name + ".scale").value, {}, weight.partition};
+  for (const std::string& adapter : adapters) {
+    const std::string own = qualified_name(adapter, name);
+    const NamedParam down = find(own + ".lora_a"), up = find(own + ".lora_b");
+    if (down.value.defined() && up.value.defined())
+      linear.adapters.push_back({down.value, up.value, up.factor});
+  }
+  return linear;
+}
+
+Linear gathered(const Linear& linear, graph::Value x) {
+  const Partition& cut = linear.partition;
+  if (cut.gathered_ranks <= 1) return linear;
+  Linear made = linear;
+  // Where x differs between ranks, the gradients of the weight differ too, and the sum over the
+  // ranks leaves each rank its part. Where x is equal, every rank computes the same gradient of the
+  // whole weight.
+  const bool equal = !x.type().axes.has(graph::Axis::fsdp);
+  made.weight = graph::all_gather(linear.weight, graph::Axis::fsdp, cut.gathered_dim,
+                                  cut.gathered_ranks, equal);
+  made.partition.gathered_dim = -1;
+  made.partition.gathered_ranks = 1;
+  return made;
+}
+
+Linear whole(const Linear& linear, graph::Value x) {
+  Linear made = gathered(linear, x);
+  if (!made.partition.cuts()) return made;
+  if (made.partition.kind != PartitionKind::columns || !made.adapters.empty())
+    fail(Code::internal, "a linear cut along its inputs cannot be put together");
+  const auto join = [&](graph::Value part) {
+    return part.defined()
+               ? graph::all_gather(part, graph::Axis::tensor, 0, made.partition.ranks, true)
+               : part;
+  };
+  made.weight = join(made.weight);
+  made.bias = join(made.bias);
+  made.scale = join(made.scale);
+  made.partition = {};
+  return made;
+}
+
+graph::Value product(const Linear& given, graph::Value x) {
+  const Linear linear = gathered(given, x);
+  const bool summed = linear.partition.cuts() && linear.partition.kind == PartitionKind::rows;
+  graph::Value y =
+      graph::linear(x, linear.weight, summed ? graph::Value{} : linear.bias, linear.scale);
+  for (const Adapter& adapter : linear.adapters)
+    y = graph::add(
+        y, scaled(graph::linear(graph::linear(x, adapter.down), adapter.up), adapter.factor));
+  if (!summed) return y;
+  y = graph::all_reduce(y, graph::AxisSet(graph::Axis::tensor));
+  return linear.bias.defined() ? graph::add(y, linear.bias) : y;
+}
+
+graph::Value expert_product(const Linear& given, graph::Value x, graph::Value experts) {
+  const Linear linear = gathered(given, x);
+  const bool inside = linear.partition.cuts() && linear.partition.kind != PartitionKind::experts;
+  if (linear.bias.defined() || inside)
+    fail(Code::unimplemented, "products of experts have no bias and are not cut over axis tensor");
+  graph::Value y = graph::expert_linear(x, experts, linear.weight, linear.scale);
+  for (const Adapter& adapter : linear.adapters) {
+    // For the second product each choice of a row is a row.
+    const int64_t rows = experts.dim(0), choices = experts.dim(1), rank = adapter.down.dim(1);
+    const graph::Value inner =
+        graph::expert_linear(x, experts, adapter.down); // (rows, choices, rank)
+    const graph::Value made =
+        graph::expert_linear(graph::reshape(inner, {rows * choices, rank}),
+                             graph::reshape(experts, {rows * choices, 1}), adapter.up);
+    y = graph::add(y, scaled(graph::reshape(made, y.shape()), adapter.factor));
+  }
+  return y;
+}
+
+} // namespace dllm::model

@@ -1,0 +1,56 @@
+#pragma once
+// Multiplies with a parameter. Attention, MLP, experts, head and time conditioning build their
+// products here, so weight formats, adapters and partitions are handled in one place.
+
+#include "graph/graph.h"
+#include "model/params/param_map.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace dllm::model {
+
+// LoRA (Hu et al. 2021): y += factor (x down^T) up^T. For experts both matrices have a leading
+// axis.
+struct Adapter {
+  graph::Value down; // (rank, in)
+  graph::Value up;   // (out, rank)
+  float factor = 1;  // alpha / rank
+};
+
+struct Linear {
+  graph::Value weight; // (out, in) or (experts, out, in), in any weight format
+  graph::Value bias;   // f32(out) or undefined
+  graph::Value scale;  // f32(out) for int8, or undefined
+  std::vector<Adapter> adapters;
+  Partition partition;
+};
+
+// One parameter of a graph, with the factor and partition of its ParamSpec.
+struct NamedParam {
+  graph::Value value; // undefined: no parameter has the name
+  float factor = 1;
+  Partition partition;
+};
+using ParamLookup = std::function<NamedParam(const std::string& name)>;
+
+// Combines the parameters "q", "q.bias" and "q.scale", and "<adapter>/q.lora_a" and
+// "<adapter>/q.lora_b" of each of `adapters`. The weight is undefined when there is no "q".
+Linear find_linear(const ParamLookup& find, const std::string& name,
+                   const std::vector<std::string>& adapters);
+
+// Returns the linear with its weight gathered over axis fsdp, as products with x need it.
+Linear gathered(const Linear& linear, graph::Value x);
+// Returns the linear with weight, bias and scale gathered over all axes, for uses that need every
+// output on every rank. REQUIRES: no adapters, not cut along the inputs.
+Linear whole(const Linear& linear, graph::Value x);
+
+// Returns x (.., in) -> (.., out). Of a linear that is cut by columns it returns this rank's
+// outputs.
+graph::Value product(const Linear& linear, graph::Value x);
+// Returns x (rows, in), experts i32(rows, choices) -> (rows, choices, out). The result is 0 for
+// experts whose matrix is not on this rank. REQUIRES: no bias, not cut over axis tensor.
+graph::Value expert_product(const Linear& linear, graph::Value x, graph::Value experts);
+
+} // namespace dllm::model

@@ -1,0 +1,91 @@
+#pragma once
+// The parts of a model: sets of parameters with a name and an origin. "base" is the network itself.
+// An adapter adds products to matrices of the base. Another network ("teacher", "encoder") has a
+// config of its own.
+
+#include "model/config.h"
+#include "model/params/part_origin.h"
+
+#include <compare>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace dllm::model {
+
+inline constexpr const char* kBasePart = "base";
+
+enum class PartKind {
+  network, // has layers of its own
+  adapter, // low-rank products that are added to matrices of the base
+};
+
+// The settings that an adapter was made with.
+struct AdapterSettings {
+  std::vector<std::string> targets; // patterns of logical names of the base
+  int64_t rank = 0;
+  double alpha = 0; // a product is multiplied by alpha / rank
+};
+
+struct Part {
+  std::string name; // "base" "adapter:math" "teacher"
+  PartKind kind = PartKind::network;
+  ModelConfig config;               // for a network
+  AdapterSettings settings;         // for an adapter
+  std::optional<PartOrigin> origin; // unknown: the numbers of the part are stored by value only
+};
+
+// Returns "model.norm.weight" for the base, "teacher/model.norm.weight" for another part.
+std::string qualified_name(std::string_view part, std::string_view name);
+// Returns the part and the name inside of the part.
+std::pair<std::string, std::string> split_name(std::string_view qualified);
+
+// The parts that a program reads, in the order of its inputs, beginning with the network of its
+// forward pass. Programs of one model with different lists are different programs.
+class PartList {
+public:
+  PartList() : names_({kBasePart}) {}
+  explicit PartList(std::vector<std::string> names) : names_(std::move(names)) {}
+
+  const std::vector<std::string>& names() const { return names_; }
+  bool has(std::string_view part) const;
+  std::string text() const; // "base adapter:math"
+  friend auto operator<=>(const PartList&, const PartList&) = default;
+
+private:
+  std::vector<std::string> names_;
+};
+
+// The parts of one model, beginning with the base. Any thread may call it. An added part does not
+// change, except for its origin. The model guards the config of the base.
+class PartTable {
+public:
+  explicit PartTable(ModelConfig base);
+
+  Part& base() { return *parts_.front(); }
+  void set_origin(const std::string& name, const PartOrigin& origin);
+  std::optional<PartOrigin> origin(const std::string& name) const;
+  const Part& base() const { return *parts_.front(); }
+  bool has(std::string_view name) const;
+  bool has_adapters() const;
+  std::vector<std::string> names() const;
+  // Returns the part. Fails with not_found and the nearest name.
+  std::shared_ptr<const Part> find(const std::string& name) const;
+  // Adds a part. Fails with invalid_argument when the name has characters other than letters,
+  // digits and : _ -, and with already_exists when the name is taken.
+  void add(Part part);
+  void drop(const std::string& name);
+  // Returns the base, its adapters and the parts `others`. Fails with not_found as find() does.
+  PartList reading(const std::vector<std::string>& others) const;
+
+private:
+  mutable std::mutex mutex_; // guards the list
+  std::vector<std::shared_ptr<Part>> parts_;
+};
+
+} // namespace dllm::model

@@ -1,0 +1,213 @@
+#include "train/checkpoint/state_file.h"
+
+#include "base/error.h"
+#include "base/files.h"
+#include "ckpt/safetensors.h"
+#include "ckpt/safetensors_writer.h"
+#include "model/params/stack_part.h"
+
+#include <nlohmann/json.hpp>
+
+#include <map>
+#include <memory>
+#include <utility>
+
+namespace dllm::train {
+namespace {
+
+constexpr const char* kOtherState =
+    "give freeze and ema the values that the run had when it saved the checkpoint";
+
+bool is_saved(const StateEntry& entry, bool with_sums) {
+  return entry.use != StateUse::sum || with_sums;
+}
+
+// The state files of a checkpoint, one for each process that wrote it.
+class StateFiles {
+public:
+  explicit StateFiles(const std::string& checkpoint) {
+    const std::string layout = "state/layout.json";
+    const Json record = parse_json(read_text(join_path(checkpoint, layout)), layout);
+    const int64_t ranks = record.is_object() ? record.value("ranks", int64_t{0}) : 0;
+    if (ranks < 1 || ranks > graph::kMostRanks)
+      fail(Code::data_loss, "{}: \"ranks\" is {}, expected 1 or more", layout, ranks);
+    for (int64_t writer = 0; writer < ranks; ++writer) {
+      const std::string path = join_path(checkpoint, state_file(writer));
+      files_.push_back(
+          std::make_unique<ckpt::SafetensorsFile>(open_content(path), file_name(path)));
+      for (const auto& [name, info] : files_.back()->tensors()) where_[name] = files_.back().get();
+    }
+  }
+
+  size_t count() const { return where_.size(); }
+  const ckpt::SafetensorsFile& file_of(const std::string& name) const {
+    const auto found = where_.find(name);
+    if (found != where_.end()) return *found->second;
+    fail_with_hint(kOtherState, Code::failed_precondition,
+                   "the checkpoint has no {}, which this trainer needs", name);
+  }
+
+private:
+  std::vector<std::unique_ptr<ckpt::SafetensorsFile>> files_;
+  std::map<std::string, const ckpt::SafetensorsFile*> where_;
+};
+
+void check_state_tensor(const StateFiles& files, const StateTensor& tensor) {
+  const ckpt::TensorInfo& info = files.file_of(tensor.name).info(tensor.name);
+  if (info.shape != tensor.shape || info.dtype != DType::f32) {
+    fail(Code::failed_precondition, "{} is {}{} in the checkpoint, expected f32{}", tensor.name,
+         info.type, info.shape.text(), tensor.shape.text());
+  }
+}
+
+} // namespace
+
+std::vector<StateTensor> state_tensors(const ProgramSpec& spec, bool with_sums) {
+  std::vector<StateTensor> made;
+  for (size_t i = 0; i < spec.state.size(); ++i) {
+    const StateEntry& entry = spec.state[i];
+    if (!is_saved(entry, with_sums)) continue;
+    const model::ParamSpec& layout = entry.layout;
+    for (int64_t layer = 0; layer < layout.copies(); ++layer) {
+      for (size_t piece = 0; piece < layout.pieces.size(); ++piece) {
+        made.push_back({entry.name + "." + layout.logical_name(layout.pieces[piece], layer), i,
+                        piece, layer, layout.logical_shape(layout.pieces[piece])});
+      }
+    }
+  }
+  return made;
+}
+
+std::string state_file(int64_t writer) {
+  return fmt::format("state/rank_{:03}.safetensors", writer);
+}
+
+StateSnapshot snapshot_state(const StepRunner& runner, model::SnapshotMode mode,
+                             model::WriterShares& shares, const Task* task, CopyPool* pool) {
+  StateSnapshot made;
+  const bool with_sums = runner.accumulated().batches > 0;
+  graph::Engine& engine = runner.engine();
+  made.process = engine.process();
+  made.writers = shares.writers();
+  made.tensors = state_tensors(runner.spec(), with_sums);
+  made.entries = runner.spec().state;
+  made.buffers.resize(made.entries.size());
+  made.copies.resize(made.entries.size());
+  std::vector<std::vector<int64_t>> writers(made.entries.size());
+  for (size_t i = 0; i < made.entries.size(); ++i) {
+    if (!is_saved(made.entries[i], with_sums)) continue;
+    const graph::BufferRef& buffer = runner.arrays()[i];
+    if (engine.processes() > 1) {
+      writers[i] = shares.writers_of(made.entries[i].layout);
+      made.copies[i] = model::read_dealt_copies(*buffer, engine, writers[i], task, pool);
+    } else if (mode == model::SnapshotMode::copied) {
+      made.copies[i] = {model::read_copy(*buffer, engine, task, pool)};
+    } else {
+      made.buffers[i] = buffer;
+    }
+  }
+  for (StateTensor& tensor : made.tensors) {
+    if (!writers[tensor.entry].empty())
+      tensor.writer = writers[tensor.entry][static_cast<size_t>(tensor.layer)];
+  }
+  return made;
+}
+
+void write_state(StateSnapshot& snapshot, const std::string& path, Task* task) {
+  std::map<std::string, StateTensor> by_name;
+  std::vector<ckpt::TensorSpec> specs;
+  for (const StateTensor& tensor : snapshot.tensors) {
+    if (tensor.writer != snapshot.process) continue;
+    specs.push_back({tensor.name, DType::f32, tensor.shape});
+    by_name[tensor.name] = tensor;
+  }
+  ckpt::SafetensorsWriter writer(path, specs);
+  // Each stack is read once. In the file the tensors of a name are consecutive, but not those of a
+  // stack. So the host holds the stacks of one name.
+  std::map<size_t, std::vector<Tensor>> stacks; // by entry
+  std::string name;
+  for (const ckpt::TensorSpec& next : writer.order()) {
+    check_task(task);
+    const StateTensor& tensor = by_name.at(next.name);
+    const StateEntry& entry = snapshot.entries[tensor.entry];
+    if (entry.name != name) stacks.clear();
+    name = entry.name;
+    std::vector<Tensor>& parts = stacks[tensor.entry]; // all of the stack, or its layers
+    if (parts.empty()) {
+      const graph::BufferRef& buffer = snapshot.buffers[tensor.entry];
+      if (buffer == nullptr)
+        parts = std::exchange(snapshot.copies[tensor.entry], {});
+      else
+        parts = {buffer->read(task)};
+    }
+    const Tensor& part = parts.size() == 1 ? parts[0] : parts[static_cast<size_t>(tensor.layer)];
+    writer.write(next.name,
+                 model::read_piece_of(entry.layout, tensor.piece, tensor.layer, part, task), task);
+  }
+  writer.close();
+}
+
+namespace {
+
+constexpr const char* kObjectiveFile = "state/objective.safetensors";
+
+} // namespace
+
+void write_objective_state(const noise::StateArrays& state, const std::string& checkpoint) {
+  if (state.empty()) return;
+  ckpt::write_safetensors(join_path(checkpoint, kObjectiveFile), {state.begin(), state.end()});
+}
+
+noise::StateArrays read_objective_state(const noise::Objective& objective,
+                                        const std::string& checkpoint) {
+  const noise::StateArrays expected = objective.first_state();
+  noise::StateArrays read;
+  const std::string path = join_path(checkpoint, kObjectiveFile);
+  if (file_exists(path)) {
+    const ckpt::SafetensorsFile file(open_content(path), kObjectiveFile);
+    for (const auto& [name, info] : file.tensors()) read[name] = file.tensor(name).clone();
+  }
+  noise::check_state(objective.name(), read, expected);
+  return read;
+}
+
+std::string layout_text(const StateSnapshot& snapshot) {
+  Json tensors = Json::object();
+  for (const StateTensor& tensor : snapshot.tensors) {
+    tensors[tensor.name] = {
+        {"shape", tensor.shape.dims()},
+        {"slices", {{{"rank", tensor.writer}, {"begin", 0}, {"end", tensor.shape.dim(0)}}}}};
+  }
+  return Json{{"format", 1},
+              {"ranks", snapshot.writers},
+              {"axes", Json::object()},
+              {"tensors", tensors}}
+             .dump(1) +
+         "\n";
+}
+
+std::vector<graph::BufferRef> read_state(const StepRunner& runner, const std::string& checkpoint,
+                                         bool with_sums, const Task* task) {
+  const StateFiles files(checkpoint);
+  const std::vector<StateTensor> expected = state_tensors(runner.spec(), with_sums);
+  for (const StateTensor& tensor : expected) check_state_tensor(files, tensor);
+  if (files.count() != expected.size()) {
+    fail_with_hint(kOtherState, Code::failed_precondition,
+                   "the checkpoint has {} tensors of state, this trainer {}", files.count(),
+                   expected.size());
+  }
+  std::vector<graph::BufferRef> arrays;
+  for (const StateEntry& entry : runner.spec().state) {
+    arrays.push_back(nullptr);
+    if (!is_saved(entry, with_sums)) continue;
+    check_task(task);
+    const auto read = [&](const std::string& name, const Box& box) {
+      const std::string saved = entry.name + "." + name;
+      return files.file_of(saved).part_copy(saved, box, task);
+    };
+    arrays.back() = model::upload_joined(runner.engine(), entry.layout, read, task);
+  }
+  return arrays;
+}
+
+} // namespace dllm::train

@@ -1,0 +1,61 @@
+// Finds a step that fits its memory. Planning decides which values the backward pass recomputes.
+
+#include "base/error.h"
+#include "graph/engine.h"
+#include "train/step/programs.h"
+
+#include <algorithm>
+
+namespace dllm::train {
+namespace {
+
+// More values than any layer keeps.
+constexpr int64_t kMostRecomputed = 24;
+
+StepGraph build_step_graph(const ProgramSpec& spec, ProgramKind kind, const Batch& feed) {
+  switch (kind) {
+  case ProgramKind::fused: return build_fused(spec, feed);
+  case ProgramKind::accumulate: return build_accumulate(spec, feed);
+  case ProgramKind::apply: return build_apply(spec);
+  }
+  fail(Code::internal, "unknown kind of program");
+}
+
+FittedStep step_with(const ProgramSpec& spec, ProgramKind kind, const Batch& feed) {
+  FittedStep step{build_step_graph(spec, kind, feed), nullptr, spec.recompute, 0};
+  step.program = spec.model->engine().compile(step.built.graph);
+  const int64_t elsewhere = kind == ProgramKind::accumulate ? state_bytes(spec) : 0;
+  step.peak_bytes = step.program->plan().peak_bytes + elsewhere;
+  return step;
+}
+
+double gigabytes(int64_t bytes) {
+  return static_cast<double>(bytes) * 1e-9;
+}
+
+} // namespace
+
+FittedStep fitted_step(const ProgramSpec& spec, ProgramKind kind, const Batch& feed,
+                       const Task* task) {
+  if (spec.memory == 0) return step_with(spec, kind, feed);
+  const graph::Engine& engine = spec.model->engine();
+  if (engine.runs_ahead()) {
+    fail_with_hint("set remat, or a smaller batch", Code::unimplemented,
+                   "engine {} does not plan its memory, which option memory needs", engine.kind());
+  }
+  int64_t least = INT64_MAX;
+  ProgramSpec tried = spec;
+  for (tried.recompute = 0; tried.recompute <= kMostRecomputed; ++tried.recompute) {
+    check_task(task);
+    FittedStep step = step_with(tried, kind, feed);
+    if (step.peak_bytes <= spec.memory) return step;
+    least = std::min(least, step.peak_bytes);
+    if (kind == ProgramKind::apply) break; // apply has no layers
+  }
+  fail_with_hint(
+      "use a smaller batch or length, accumulate, or optimizer = sgd", Code::resource_exhausted,
+      "a training step needs at least {} bytes ({:.2f} GB), option memory is {} ({:.2f} GB)", least,
+      gigabytes(least), spec.memory, gigabytes(spec.memory));
+}
+
+} // namespace dllm::train

@@ -1,0 +1,172 @@
+#include "base/error.h"
+#include "train/step/programs.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <set>
+
+namespace dllm::train {
+namespace {
+
+bool divides_each_micro_batch(const std::string& compat) {
+  return compat == "dllm-jax" || compat == "dllm" || compat == "nano";
+}
+
+// Checks the names of state arrays. They are prefixes in state files ("first.<tensor>"), where the
+// trainer's own arrays have names too.
+void check_name(const Optimizer& optimizer, const std::string& name) {
+  const bool taken = name == "param" || name == "ema" || name == "sums";
+  if (taken || name.empty() || name.find_first_of(".:") != std::string::npos)
+    fail(Code::internal, "optimizer {}: an array cannot be named '{}'", optimizer.name, name);
+}
+
+// Returns the arrays of the optimizer: all parameters of one name, then those of the next name.
+void add_optimizer_state(ProgramSpec& spec, const Options& options) {
+  const auto& physical = spec.model->params().physical();
+  std::vector<StateEntry> declared;
+  std::vector<std::string> names; // in the order of their first declaration
+  for (size_t i = 0; i < spec.trained.size(); ++i) {
+    std::ptrdiff_t last = -1;
+    for (StateArray& array : spec.optimizer->state(options, physical[spec.trained[i]].spec)) {
+      check_name(*spec.optimizer, array.name);
+      if (std::ranges::find(names, array.name) == names.end()) names.push_back(array.name);
+      const std::ptrdiff_t at = std::ranges::find(names, array.name) - names.begin();
+      if (at <= last)
+        fail(Code::internal, "optimizer {}: {} is out of order", spec.optimizer->name, array.name);
+      last = at;
+      declared.push_back({StateUse::optimizer, std::move(array.name), i, std::move(array.layout)});
+    }
+  }
+  for (const std::string& name : names) {
+    for (const StateEntry& entry : declared) {
+      if (entry.name == name) spec.state.push_back(entry);
+    }
+  }
+}
+
+// Fails for an optimizer that needs whole matrices when a matrix is cut.
+void check_cuts(const ProgramSpec& spec) {
+  if (!spec.optimizer->whole_matrices) return;
+  for (const size_t index : spec.trained) {
+    const model::ParamStore::Physical& entry = spec.model->params().physical()[index];
+    if (entry.layout.is_whole()) continue;
+    fail_with_hint("use adamw, lion or sgd, or a mesh with only the axis data", Code::unimplemented,
+                   "optimizer {} updates whole matrices, but {} is cut over the ranks ({})",
+                   spec.optimizer->name, entry.name, entry.layout.text());
+  }
+}
+
+} // namespace
+
+ProgramSpec program_spec(const model::Model& model, const noise::Objective& objective,
+                         const Options& options) {
+  return program_spec(model, objective, options, optimizer_of(options));
+}
+
+ProgramSpec program_spec(const model::Model& model, const noise::Objective& objective,
+                         const Options& options, const Optimizer& optimizer) {
+  ProgramSpec spec{
+      .model = &model, .objective = &objective, .optimizer = &optimizer, .options = options};
+  spec.parts = model.reading(objective.other_parts());
+  spec.selection =
+      std::make_shared<const model::Selection>(model.selection_without(options.list("freeze")));
+  const bool decay_all = options.str("decay") == "all";
+  const std::vector<ParameterGroup> groups = parameter_groups(options);
+  const auto& physical = model.params().physical();
+  for (size_t i = 0; i < physical.size(); ++i) {
+    if (!spec.selection->trains(physical[i])) continue;
+    const GroupRate rate = group_rate(groups, physical[i].spec);
+    spec.trained.push_back(i);
+    spec.decay.push_back(decay_all || physical[i].decay || rate.weight_decay >= 0);
+    spec.rates.push_back(rate);
+  }
+  if (spec.trained.empty()) {
+    fail_with_hint("let freeze name fewer tensors", Code::invalid_argument,
+                   "every parameter is frozen");
+  }
+  spec.ema = options.f64("ema") > 0;
+  spec.remat = options.boolean("remat");
+  spec.round_kept = options.str("activations") == "bf16";
+  spec.memory = options.i64("memory");
+  if (spec.remat && spec.memory > 0) {
+    fail_with_hint(
+        "leave remat out", Code::invalid_argument,
+        "option memory chooses the values that are recomputed, and remat recomputes all values");
+  }
+  if (spec.remat && spec.round_kept) {
+    fail_with_hint(
+        "leave activations or remat out", Code::invalid_argument,
+        "with remat the layers keep only their inputs, so activations = bf16 saves nothing");
+  }
+  spec.halts = options.str("nonfinite") == "stop";
+  spec.mean_of_means = divides_each_micro_batch(options.str("compat"));
+  add_optimizer_state(spec, options);
+  for (size_t i = 0; spec.ema && i < spec.trained.size(); ++i)
+    spec.state.push_back({StateUse::average, "ema", i, physical[spec.trained[i]].spec});
+  for (size_t i = 0; i < spec.trained.size(); ++i)
+    spec.state.push_back({StateUse::sum, "sums", i, physical[spec.trained[i]].spec});
+  check_cuts(spec);
+  return spec;
+}
+
+graph::ValueType part_type(const ProgramSpec& spec, const StateEntry& entry) {
+  const graph::Layout cut = entry.layout.layout();
+  return {cut.part_shape(entry.layout.shape(), spec.model->engine().mesh()), DType::f32,
+          cut.axes()};
+}
+
+int64_t state_bytes(const ProgramSpec& spec) {
+  int64_t bytes = 0;
+  for (const StateEntry& entry : spec.state) {
+    if (entry.use != StateUse::sum)
+      bytes += dtype_size(DType::f32) * part_type(spec, entry).shape.count();
+  }
+  return bytes;
+}
+
+namespace {
+
+// Sets the attention and shift of the model to the objective's, so that the model decodes and is
+// saved as it was trained. Settings that the user chose with the model stay.
+void set_attention(model::Model& model, const noise::Objective& objective) {
+  const model::ModelConfig& config = model.config();
+  const model::Origin& origin = model.origin();
+  const Options& options = objective.options();
+  int shift = objective.shift(config);
+  // A next-token model still predicts a token from the state before it.
+  if (objective.needs_mask_id() && origin.next_token && options.i64("shift") < 0 &&
+      options.str("compat") == "none")
+    shift = 1;
+  if (origin.shift_chosen) shift = config.shift;
+  model::AttentionKind attention =
+      origin.attention_chosen ? config.attention : objective.attention(config);
+  if (attention == model::AttentionKind::two_stream)
+    attention = model::AttentionKind::block_causal; // the attention of decoding
+  model.set_attention(attention, shift, options.i64("block_length"));
+}
+
+} // namespace
+
+void prepare_model(model::Model& model, const noise::Objective& objective, const Options& options) {
+  model::ParamStore& params = model.params();
+  model.reading(objective.other_parts()); // fails for a missing part
+  std::set<int64_t> borders;
+  for (const std::string& pattern : options.list("freeze"))
+    borders.merge(params.borders_of(pattern));
+  for (const ParameterGroup& group : parameter_groups(options))
+    borders.merge(params.borders_of(group.pattern));
+
+  const int64_t mask_id = objective.options().i64("mask_id");
+  if (objective.needs_mask_id() && mask_id < 0) {
+    model.ensure_mask_token();
+  } else if (mask_id >= 0 && mask_id < model.config().vocab_size && !model.origin().mask_chosen) {
+    model.set_mask_token(mask_id);
+  }
+  set_attention(model, objective);
+  params.cut_at(borders);
+  const model::Selection selection = model.selection_without(options.list("freeze"));
+  params.make_masters(
+      [&](const model::ParamStore::Physical& entry) { return selection.trains(entry); });
+}
+
+} // namespace dllm::train

@@ -1,0 +1,283 @@
+#include "train/step/programs.h"
+
+#include "base/error.h"
+#include "graph/ops.h"
+#include "graph/passes.h"
+#include "runtime/programs.h"
+
+#include <algorithm>
+
+namespace dllm::train {
+namespace {
+
+using graph::Value;
+
+const model::ParamStore::Physical& trained_parameter(const ProgramSpec& spec, size_t index) {
+  return spec.model->params().physical()[spec.trained[index]];
+}
+
+// A graph, and the meaning of each of its inputs and outputs. Names are for people who read the
+// graph.
+class StepBuilder {
+public:
+  StepBuilder(const char* name, const ProgramSpec& spec)
+      : spec_(spec), graph_(std::make_shared<graph::Graph>(name)), state_(spec.state.size()) {}
+
+  graph::Graph& graph() { return *graph_; }
+
+  // Adds the parameters of all parts that the loss reads as inputs, in order.
+  model::Builder& model_inputs() {
+    builder_ = std::make_unique<model::Builder>(*graph_, *spec_.model, spec_.parts);
+    builder_->set_remat(spec_.remat);
+    builder_->set_recompute(spec_.recompute);
+    builder_->set_round_kept(spec_.round_kept);
+    builder_->set_sequence_ranks(spec_.model->engine().mesh().size(graph::Axis::sequence));
+    const std::vector<Value> all = builder_->parameters();
+    const std::vector<size_t> indices = builder_->indices();
+    for (size_t i = 0; i < all.size(); ++i) {
+      inputs_.push_back({Place::Kind::parameter, indices[i]});
+      if (std::ranges::binary_search(spec_.trained, indices[i])) parameters_.push_back(all[i]);
+    }
+    return *builder_;
+  }
+  // Adds the trained parameters as inputs.
+  void trained_inputs() {
+    for (size_t i = 0; i < spec_.trained.size(); ++i) {
+      const model::ParamStore::Physical& entry = trained_parameter(spec_, i);
+      parameters_.push_back(input({Place::Kind::parameter, spec_.trained[i]}, "param:" + entry.name,
+                                  entry.type(), true));
+    }
+  }
+  void state_inputs(StateUse use) {
+    for (size_t i = 0; i < spec_.state.size(); ++i) {
+      const StateEntry& entry = spec_.state[i];
+      if (entry.use != use) continue;
+      state_[i] = input({Place::Kind::state, i}, state_name(i), part_type(spec_, entry));
+    }
+  }
+  Value scalars_input() {
+    return input({Place::Kind::scalars}, "scalars",
+                 {Shape{scalar_count(*spec_.optimizer)}, DType::f32, {}});
+  }
+  Value halted_input() { return input({Place::Kind::halted}, "halted", {Shape{}, DType::f32, {}}); }
+  void control_input() {
+    control_ = input({Place::Kind::control}, "control", {Shape{kControlCount}, DType::i32, {}});
+  }
+  std::map<std::string, Value> feed_inputs(const Batch& feed) {
+    for (size_t i = 0; i < feed.size(); ++i) inputs_.push_back({Place::Kind::feed, i});
+    return runtime::feed_inputs(*graph_, feed, batch_axes(spec_.model->engine().mesh()));
+  }
+
+  const std::vector<Value>& parameters() const { return parameters_; }
+  // Returns the values of one use, in the order of the parameters.
+  std::vector<Value> state_of(StateUse use) const {
+    std::vector<Value> made;
+    for (size_t i = 0; i < state_.size(); ++i) {
+      if (spec_.state[i].use == use) made.push_back(state_[i]);
+    }
+    return made;
+  }
+  // Returns the values of the optimizer for one parameter.
+  std::vector<Value> optimizer_state(size_t parameter) const {
+    std::vector<Value> made;
+    for (size_t i = 0; i < state_.size(); ++i) {
+      if (spec_.state[i].use == StateUse::optimizer && spec_.state[i].parameter == parameter)
+        made.push_back(state_[i]);
+    }
+    return made;
+  }
+
+  void parameter_outputs(const std::vector<ParameterOutputs>& next) {
+    for (size_t i = 0; i < next.size(); ++i) {
+      const std::string name = "param:" + trained_parameter(spec_, i).name;
+      output({Place::Kind::parameter, spec_.trained[i]}, name, next[i].parameter, name);
+    }
+  }
+  void optimizer_outputs(const std::vector<ParameterOutputs>& next) {
+    std::vector<size_t> used(next.size(), 0);
+    for (size_t i = 0; i < spec_.state.size(); ++i) {
+      if (spec_.state[i].use != StateUse::optimizer) continue;
+      const size_t parameter = spec_.state[i].parameter;
+      state_output(i, next[parameter].state.at(used[parameter]++));
+    }
+  }
+  // Outputs the parameters. `values` is in the order of the parameters; when it is empty, the
+  // program does not write them.
+  void state_outputs(StateUse use, const std::vector<Value>& values) {
+    size_t next = 0;
+    for (size_t i = 0; i < spec_.state.size() && next < values.size(); ++i) {
+      if (spec_.state[i].use == use) state_output(i, values[next++]);
+    }
+  }
+  void halted_output(Value finite) {
+    output({Place::Kind::halted}, "halted", graph::subtract(graph::scalar(*graph_, 1.0f), finite));
+  }
+
+  // Ends the graph with the output "numbers"; undefined numbers become 0. The program sums the
+  // requests of all processes, so that each process acts on them after the same step. On one rank
+  // the sum is the value itself.
+  StepGraph finish(const noise::Loss& loss, Value grad_norm, Value finite) {
+    std::vector<Value> row;
+    std::vector<std::string> parts;
+    const auto put = [&](Value value) {
+      if (!value.defined()) value = graph::scalar(*graph_, 0.0f);
+      row.push_back(graph::reshape(value, {1}));
+    };
+    put(loss.sum);
+    put(loss.normalizer);
+    put(grad_norm);
+    put(finite);
+    row.push_back(graph::convert(control_, DType::f32));
+    for (const auto& part : loss.parts) {
+      parts.push_back(part.name);
+      put(part.sum);
+      put(part.count);
+    }
+    std::vector<std::pair<std::string, size_t>> observed;
+    for (const noise::Loss::Sum& sum : loss.observed) {
+      observed.emplace_back(sum.name, static_cast<size_t>(sum.values.shape().count()));
+      row.push_back(sum.values);
+    }
+    output({Place::Kind::numbers}, "numbers", graph::concat(row, 0));
+    if (graph_->inputs().size() != inputs_.size())
+      fail(Code::internal, "{} inputs of {} have a place", inputs_.size(), graph_->inputs().size());
+    return {graph::simplify(*graph_), std::move(inputs_), std::move(outputs_), std::move(parts),
+            std::move(observed)};
+  }
+
+private:
+  std::string state_name(size_t index) const {
+    const StateEntry& entry = spec_.state[index];
+    return entry.name + ":" + trained_parameter(spec_, entry.parameter).name;
+  }
+  Value input(Place place, const std::string& name, const graph::ValueType& type,
+              bool is_parameter = false) {
+    inputs_.push_back(place);
+    return graph_->input(name, type, is_parameter);
+  }
+  void output(Place place, const std::string& name, Value value, const std::string& over = {}) {
+    outputs_.push_back(place);
+    graph_->output(name, value, over);
+  }
+  void state_output(size_t index, Value value) {
+    output({Place::Kind::state, index}, state_name(index), value, state_name(index));
+  }
+
+  const ProgramSpec& spec_;
+  std::shared_ptr<graph::Graph> graph_;
+  std::unique_ptr<model::Builder> builder_;
+  std::vector<Value> parameters_; // by trained parameter
+  std::vector<Value> state_;      // by entry; undefined: no input
+  Value control_;
+  std::vector<Place> inputs_, outputs_;
+};
+
+// Adds everything that an update reads except the gradients.
+UpdateValues update_inputs(StepBuilder& step, const ProgramSpec& spec) {
+  step.state_inputs(StateUse::optimizer);
+  step.state_inputs(StateUse::average);
+  UpdateValues update;
+  for (size_t i = 0; i < spec.trained.size(); ++i) {
+    ParameterInputs in;
+    in.layout = &trained_parameter(spec, i).spec;
+    in.parameter = step.parameters()[i];
+    in.state = step.optimizer_state(i);
+    in.decay = spec.decay[i];
+    in.rate = spec.rates[i];
+    update.parameters.push_back(std::move(in));
+  }
+  update.averages = step.state_of(StateUse::average);
+  return update;
+}
+
+void host_inputs(StepBuilder& step, const ProgramSpec& spec, UpdateValues& update) {
+  update.scalars = step.scalars_input();
+  if (spec.halts) update.halted = step.halted_input();
+  step.control_input();
+}
+
+void set_gradients(UpdateValues& update, const std::vector<Value>& gradients) {
+  for (size_t i = 0; i < gradients.size(); ++i) update.parameters[i].gradient = gradients[i];
+}
+
+// Sums a number over the ranks, because each rank has the loss of its rows.
+noise::Loss summed_over_ranks(noise::Loss loss) {
+  const auto sum = [](Value& value) { value = graph::all_reduce(value, value.type().axes); };
+  sum(loss.sum);
+  sum(loss.normalizer);
+  for (noise::Loss::Part& part : loss.parts) {
+    sum(part.sum);
+    sum(part.count);
+  }
+  for (noise::Loss::Sum& own : loss.observed) {
+    own.values = graph::stop_gradient(own.values);
+    sum(own.values);
+  }
+  return loss;
+}
+
+// Outputs the results of an update, and zeros for the sums that it used.
+StepGraph finish_update(StepBuilder& step, const ProgramSpec& spec, const UpdateValues& update,
+                        const std::vector<Value>& sums, const noise::Loss& loss) {
+  const Updated next = clipped_update(step.graph(), *spec.optimizer, spec.options, update);
+  step.parameter_outputs(next.parameters);
+  step.optimizer_outputs(next.parameters);
+  step.state_outputs(StateUse::average, next.averages);
+  std::vector<Value> cleared;
+  for (const Value& sum : sums)
+    cleared.push_back(graph::vary(graph::broadcast(graph::scalar(step.graph(), 0.0f), sum.shape()),
+                                  sum.type().axes));
+  step.state_outputs(StateUse::sum, cleared);
+  const Value finite = graph::convert(next.finite, DType::f32);
+  if (spec.halts) step.halted_output(finite);
+  return step.finish(loss, next.norm, finite);
+}
+
+} // namespace
+
+StepGraph build_fused(const ProgramSpec& spec, const Batch& feed) {
+  StepBuilder step("train_step", spec);
+  model::Builder& builder = step.model_inputs();
+  UpdateValues update = update_inputs(step, spec);
+  host_inputs(step, spec, update);
+  const auto arrays = step.feed_inputs(feed);
+
+  const noise::Loss loss = summed_over_ranks(spec.objective->loss(builder, arrays));
+  set_gradients(update, graph::gradients(loss.sum, step.parameters()));
+  update.loss_sum = loss.sum;
+  update.normalizer = loss.normalizer;
+  return finish_update(step, spec, update, {}, loss);
+}
+
+StepGraph build_accumulate(const ProgramSpec& spec, const Batch& feed) {
+  StepBuilder step("train_accumulate", spec);
+  model::Builder& builder = step.model_inputs();
+  step.state_inputs(StateUse::sum);
+  step.control_input();
+  const auto arrays = step.feed_inputs(feed);
+
+  const noise::Loss loss = summed_over_ranks(spec.objective->loss(builder, arrays));
+  const Value objective =
+      spec.mean_of_means ? graph::divide(loss.sum, at_least_one(loss.normalizer)) : loss.sum;
+  const std::vector<Value> gradients = graph::gradients(objective, step.parameters());
+  std::vector<Value> next = step.state_of(StateUse::sum);
+  for (size_t i = 0; i < next.size(); ++i) next[i] = graph::add(next[i], gradients[i]);
+  step.state_outputs(StateUse::sum, next);
+  return step.finish(loss, {}, {});
+}
+
+StepGraph build_apply(const ProgramSpec& spec) {
+  StepBuilder step("train_apply", spec);
+  step.trained_inputs();
+  UpdateValues update = update_inputs(step, spec);
+  step.state_inputs(StateUse::sum);
+  const std::vector<Value> sums = step.state_of(StateUse::sum);
+  set_gradients(update, sums);
+  host_inputs(step, spec, update);
+
+  update.normalizer = shared_scalar(*spec.optimizer, update.scalars, kNormalizer);
+  update.loss_sum = shared_scalar(*spec.optimizer, update.scalars, kLossSum);
+  return finish_update(step, spec, update, sums, {});
+}
+
+} // namespace dllm::train
