@@ -2,7 +2,8 @@
 
 #include "base/error.h"
 #include "noise/objective.h"
-#include "train/step/programs.h"
+#include "train/step/fitted_step.h"
+#include "train/step/program_spec.h"
 #include "train/trainer.h"
 
 #include <algorithm>

@@ -6,7 +6,7 @@
 #include "model/files/save.h"
 #include "noise/objective.h"
 #include "tensor/copy_pool.h"
-#include "train/step/programs.h"
+#include "train/step/program_spec.h"
 #include "train/step/step_runner.h"
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // Finds a step that fits its memory. Planning decides which values the backward pass recomputes.
 
+#include "train/step/fitted_step.h"
 #include "base/error.h"
 #include "graph/engine.h"
-#include "train/step/programs.h"
 
 #include <algorithm>
 

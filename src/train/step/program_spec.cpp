@@ -1,5 +1,6 @@
+#include "train/step/program_spec.h"
+
 #include "base/error.h"
-#include "train/step/programs.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -7,7 +7,7 @@
 #include "noise/objective.h"
 #include "runtime/programs.h"
 #include "train/step/feeds.h"
-#include "train/step/programs.h"
+#include "train/step/train_program.h"
 #include "train/trainer.h"
 
 #include <atomic>

@@ -1,10 +1,11 @@
-#include "train/step/programs.h"
+#include "train/step/train_program.h"
 
 #include "base/error.h"
 #include "graph/engine.h"
 #include "graph/passes.h"
 #include "noise/token_ce.h"
 #include "runtime/programs.h"
+#include "train/step/fitted_step.h"
 
 #include <algorithm>
 
