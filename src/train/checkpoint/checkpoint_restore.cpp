@@ -34,7 +34,7 @@ Json saved_schedule(const Json& saved) {
 }
 
 void check_objective(const Json& saved, const noise::Objective& objective) {
-  const Json defaults = Options(noise::objective_schema(objective.name())).to_json();
+  const Json defaults = Options(objective.options().schema()).to_json();
   const Json described = objective.describe();
   for (const auto& [key, value] : described.items()) {
     Json before = saved_value(saved, key, defaults);

@@ -121,7 +121,7 @@ TEST_F(CheckpointTest, WhatDiffersIsNamed) {
     }
     return "no error";
   };
-  EXPECT_NE(refusal(*tiny_trainer({{"beta2", 0.9}})).find("beta2 0.95, this trainer 0.9"),
+  EXPECT_NE(refusal(*tiny_trainer({{"beta2", 0.9}})).find("beta2 0.95, this trainer has 0.9"),
             std::string::npos);
   EXPECT_NE(refusal(*tiny_trainer({{"ema", 0.5}})).find("ema"), std::string::npos);
   EXPECT_NE(refusal(*tiny_trainer(Json::object(), 1, "ar")).find("objective."), std::string::npos);
@@ -133,7 +133,7 @@ TEST_F(CheckpointTest, WhatDiffersIsNamed) {
   chosen.set_i64("shift", 1);
   Trainer shifted(model::new_model(tiny_engine(), tiny_config(), chosen),
                   noise::make_objective("mdlm"), trainer_options());
-  EXPECT_NE(refusal(shifted).find("shift 0, this trainer 1"), std::string::npos)
+  EXPECT_NE(refusal(shifted).find("shift 0, this trainer has 1"), std::string::npos)
       << refusal(shifted);
   // Another learning rate is no obstacle: the caller may want it.
   auto slower = tiny_trainer({{"lr", 1e-5}, {"warmup", 0}});
@@ -190,10 +190,10 @@ TEST_F(CheckpointTest, AnotherOptimizerIsNamed) {
     }
     return "no error";
   };
-  EXPECT_NE(refusal(Json::object()).find("optimizer \"sgd\", this trainer \"adamw\""),
+  EXPECT_NE(refusal(Json::object()).find("optimizer \"sgd\", this trainer has \"adamw\""),
             std::string::npos);
   EXPECT_NE(
-      refusal({{"optimizer", "sgd"}, {"momentum", 0.9}}).find("momentum 0.5, this trainer 0.9"),
+      refusal({{"optimizer", "sgd"}, {"momentum", 0.9}}).find("momentum 0.5, this trainer has 0.9"),
       std::string::npos);
 }
 

@@ -156,7 +156,7 @@ TEST(ObjectiveState, AnotherStateIsRefusedAndChangesNothing) {
                      [&] { restore_checkpoint(*other, &again, dir); });
   const noise::StateArrays one = ToMean().first_state(), wide = ToMean(7).first_state();
   noise::check_state("to_mean", one, one);
-  test::expect_error(Code::failed_precondition, "array mean of objective to_mean is f32[24]",
+  test::expect_error(Code::failed_precondition, "array mean of objective to_mean is f32(24)",
                      [&] { noise::check_state("to_mean", one, wide); });
   test::expect_error(Code::failed_precondition, "lacks the array count",
                      [&] { noise::check_state("to_mean", {}, one); });

@@ -124,7 +124,7 @@ TEST(PartsCheckpoint, AnotherBaseIsRefusedAndChangesNothing) {
   };
   refused(loaded(other), "this model has other numbers");
   refused(loaded(base, "int8"), "in other formats than");
-  refused(loaded(base, "auto", "causal"), "attention bidirectional, this trainer causal");
+  refused(loaded(base, "auto", "causal"), "attention bidirectional, this trainer has causal");
   const auto changed = loaded(base);
   const std::string norm = "model.norm.weight";
   changed->params().write(norm, changed->params().read(norm));
@@ -217,7 +217,7 @@ TEST(PartsCheckpoint, HoldsEveryNetwork) {
   test::expect_error(Code::failed_precondition, "part teacher", [&] {
     restore_checkpoint(*trainer_with(loaded(saved_base(folder, "other", 4))), nullptr, dir);
   });
-  test::expect_error(Code::failed_precondition, "the parts base, teacher, this trainer base",
+  test::expect_error(Code::failed_precondition, "the parts base, teacher, this trainer has base",
                      [&] { restore_checkpoint(*tiny_trainer(), nullptr, dir); });
 
   const auto by_value = trainer_with(tiny_model(tiny_engine(), false));
