@@ -86,7 +86,8 @@ ListPage parse_list(std::string_view xml) {
   if (element_text(xml, "IsTruncated") == "true") {
     made.next = element_text(xml, "NextContinuationToken");
     if (made.next.empty())
-      fail(Code::data_loss, "IsTruncated is true, but NextContinuationToken is missing");
+      fail(Code::data_loss,
+           "the list of objects is truncated, but NextContinuationToken is missing");
   }
   return made;
 }

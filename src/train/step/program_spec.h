@@ -1,6 +1,6 @@
 #pragma once
-// What all programs of one trainer share: the parts that the loss reads, the trained parameters, the
-// arrays that the trainer keeps, and settings. Private to src/train.
+// The spec that all programs of one trainer share: the parts that the loss reads, the trained
+// parameters, the arrays that the trainer keeps, and settings. Private to src/train.
 
 #include "graph/engine.h"
 #include "model/network/builder.h"

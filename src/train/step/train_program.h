@@ -1,5 +1,6 @@
 #pragma once
-// A compiled program of a trainer: its runs, and the numbers that they return. Private to src/train.
+// A compiled program of a trainer: its runs, and the numbers that they return. Private to
+// src/train.
 
 #include "base/task.h"
 #include "graph/engine.h"

@@ -1,6 +1,7 @@
 // jax/data: collators, alignments of edits, the order of an epoch, intervals, words behind names,
 // packing and truncation. Exact. Labels are -100 where `keep` is 1.
 
+#include "../../../unit/text/byte_tokenizer.h"
 #include "base/error.h"
 #include "handlers.h"
 #include "noise/edit_alignment.h"
@@ -9,7 +10,6 @@
 #include "text/loader.h"
 #include "text/spec_words.h"
 #include "train/trainer.h"
-#include "../../../unit/text/byte_tokenizer.h"
 
 #include <nlohmann/json.hpp>
 
