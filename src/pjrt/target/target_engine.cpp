@@ -230,7 +230,8 @@ public:
     text_.remove_prefix(end);
     return taken;
   }
-  // Reads "48.00G", "512.5M" or "1024". Units are powers of 1024.
+  // Reads "48.00G", "512.5M" or "1024". Units are powers of 1024. Returns nothing for a number that
+  // no memory has.
   std::optional<int64_t> take_bytes() {
     const std::string_view number = take("0123456789.", 24);
     if (number.empty()) return std::nullopt;
@@ -241,6 +242,8 @@ public:
       value *= 1024;
       if (unit[0] == larger) break;
     }
+    constexpr double kMost = 9e18; // below 2^63
+    if (!(value < kMost)) return std::nullopt;
     return static_cast<int64_t>(value);
   }
 
