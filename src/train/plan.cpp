@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "noise/objective.h"
+#include "train/step/feeds.h"
 #include "train/step/fitted_step.h"
 #include "train/step/program_spec.h"
 #include "train/trainer.h"

@@ -4,6 +4,7 @@
 #include "graph/ops.h"
 #include "graph/passes.h"
 #include "runtime/programs.h"
+#include "train/step/feeds.h"
 
 #include <algorithm>
 

@@ -2,6 +2,7 @@
 // quantization of bitsandbytes (QLoRA, Dettmers et al. 2023). It shows that stacks, pieces, reads,
 // writes and plans need no knowledge of the table.
 
+#include "base/random.h"
 #include "model/params/param_store.h"
 #include "model/params/stack_part.h"
 #include "tensor/weight_format.h"
@@ -13,6 +14,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
+#include <string>
+#include <vector>
 
 namespace dllm::model {
 namespace {
