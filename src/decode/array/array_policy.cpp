@@ -1,5 +1,7 @@
 #include "decode/array/array_policy.h"
 
+#include "base/error.h"
+
 #include <cmath>
 
 namespace dllm::decode {
@@ -12,8 +14,15 @@ HostLevel ArrayPolicy::level(double t) const {
 
 std::vector<HostLevel> ArrayPolicy::levels(int64_t steps) const {
   std::vector<HostLevel> made;
-  for (int64_t left = steps; left > 0; --left)
-    made.push_back(level(static_cast<double>(left) / static_cast<double>(steps)));
+  for (int64_t left = steps; left > 0; --left) {
+    const HostLevel now = level(static_cast<double>(left) / static_cast<double>(steps));
+    if (!(now.sigma > 0 && now.signal >= 0)) {
+      fail_with_hint("take fewer steps, or another schedule", Code::invalid_argument,
+                     "schedule {} has sigma {} at time {}, expected more than 0",
+                     setup().schedule.name(), now.sigma, now.time);
+    }
+    made.push_back(now);
+  }
   made.push_back({0, 1, 0}); // the last step leaves no noise, whatever the schedule has at 0
   return made;
 }

@@ -55,6 +55,7 @@ public:
   // rest of 1.
   virtual HostLevel level(double t) const;
   // Returns the levels of all steps, the noisiest first, and then the level 0: steps + 1 of them.
+  // Fails with invalid_argument if a level before the last has no noise that a solver can remove.
   std::vector<HostLevel> levels(int64_t steps) const;
 
 private:
@@ -65,7 +66,8 @@ private:
 class ArraySession final : public Session {
 public:
   ArraySession(std::vector<HostLevel> levels, int64_t evaluations)
-      : levels_(std::move(levels)), evaluations_(evaluations) {}
+      : levels_(std::make_shared<const std::vector<HostLevel>>(std::move(levels))),
+        evaluations_(evaluations) {}
 
   std::unique_ptr<Session> clone() const override { return std::make_unique<ArraySession>(*this); }
   PassRequest next_pass(const Request& request, const CacheView& cache) const override;
@@ -75,15 +77,15 @@ public:
 
   // Returns the steps that are left.
   int64_t steps_left(const Request& request) const {
-    return std::ssize(levels_) - 1 - request.step_in_block;
+    return std::ssize(*levels_) - 1 - request.step_in_block;
   }
   // Returns the level before the coming step number `step`; 0 is the next one.
   const HostLevel& level(const Request& request, int64_t step) const {
-    return levels_[static_cast<size_t>(request.step_in_block + step)];
+    return (*levels_)[static_cast<size_t>(request.step_in_block + step)];
   }
 
 private:
-  std::vector<HostLevel> levels_;
+  std::shared_ptr<const std::vector<HostLevel>> levels_; // a step copies the session
   int64_t evaluations_;
 };
 

@@ -77,7 +77,7 @@ public:
     feed.set("most_steps", Tensor::scalar(static_cast<int32_t>(limit_)));
   }
 
-  // Noise of the coming steps. The numbers of step 0 of a request are those of its first array.
+  // Noise of the coming steps. Step 0 of a request has the numbers of its first array.
   void add_noise(Batch& feed) const {
     const auto width = static_cast<size_t>(shape_.width);
     std::vector<float> noise(static_cast<size_t>(shape_.steps * shape_.places()) * width, 0.0f);

@@ -31,7 +31,7 @@ struct ArrayShape {
 ArrayShape array_shape(const PassShape& pass, const PassSettings& settings, int64_t width,
                        int64_t steps);
 
-// Builds the loop. Inputs are those of window_states, and
+// Builds the loop. It has the inputs of window_states, and
 //   f32(rows, window, width): array; u8(rows, window): given
 //   f32(places): temperature, top_p; i32(places): top_k; f32(steps, places): uniform
 //   f32(steps, 6, rows): levels, which are time, signal, sigma before a step and after it

@@ -204,9 +204,9 @@ private:
   static Trial try_step(const Entry& entry);
   void drop_replays();
   // decoder_arrays.cpp
-  std::vector<Change> advance_arrays(const std::vector<Entry*>& active, int64_t limit,
-                                     const Task* task);
-  void launch_arrays(const std::vector<Entry*>& requests, int64_t limit, const Task* task);
+  void launch_arrays(const std::vector<Entry*>& active, int64_t limit, const Task* task);
+  void launch_arrays_alike(const std::vector<Entry*>& requests, int64_t limit, const Task* task);
+  std::vector<Change> replay_arrays(const std::vector<Entry*>& active);
   Change replay_array_step(Entry& entry);
   // decoder_constraint.cpp
   void constrain(Entry& entry, const Weights& weights, const Task* task);

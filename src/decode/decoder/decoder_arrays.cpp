@@ -1,5 +1,5 @@
 // Steps of policies over arrays. A program takes one step or many, and the host replays its record
-// through the sessions, so that events, traces and metrics are those of tokens.
+// through the sessions, so that events, traces and metrics come as with tokens.
 
 #include "base/error.h"
 #include "decode/array/array_policy.h"
@@ -9,14 +9,17 @@
 
 namespace dllm::decode {
 
-// Launches the programs of the requests that have no step to replay, then replays one step of each.
-std::vector<Decoder::Change> Decoder::advance_arrays(const std::vector<Entry*>& active,
-                                                     int64_t limit, const Task* task) {
+// Launches the programs of the requests that have no step to replay. Changes no canvas.
+void Decoder::launch_arrays(const std::vector<Entry*>& active, int64_t limit, const Task* task) {
   std::map<int64_t, std::vector<Entry*>> by_method;
   for (Entry* entry : active) {
     if (entry->arrays.record == nullptr) by_method[entry->method->number()].push_back(entry);
   }
-  for (const auto& [number, requests] : by_method) launch_arrays(requests, limit, task);
+  for (const auto& [number, requests] : by_method) launch_arrays_alike(requests, limit, task);
+}
+
+// Replays one step of every request.
+std::vector<Decoder::Change> Decoder::replay_arrays(const std::vector<Entry*>& active) {
   std::vector<Change> changes;
   for (Entry* entry : active) {
     if (!entry->request.active()) continue;
@@ -26,7 +29,8 @@ std::vector<Decoder::Change> Decoder::advance_arrays(const std::vector<Entry*>& 
 }
 
 // Runs the program of requests of one method. Requests with similar windows share a launch.
-void Decoder::launch_arrays(const std::vector<Entry*>& requests, int64_t limit, const Task* task) {
+void Decoder::launch_arrays_alike(const std::vector<Entry*>& requests, int64_t limit,
+                                  const Task* task) {
   const Weights weights = take_weights(task);
   check_task(task);
   const Method& method = *requests[0]->method;

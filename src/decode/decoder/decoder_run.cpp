@@ -112,7 +112,7 @@ bool Decoder::show(const EventFn& fn, const std::vector<Change>& changes) {
 
 bool Decoder::run(const EventFn& fn, Task* task) {
   try_again();
-  drop_replays();
+  if (!is_suspended()) drop_replays(); // a suspended step still needs its own
   for (int64_t steps = 1; active_count() > 0; ++steps) {
     if (!is_suspended()) check_task(task);
     const std::vector<Change> changes =

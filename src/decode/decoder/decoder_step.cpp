@@ -181,16 +181,18 @@ std::vector<Decoder::Change> Decoder::advance(int64_t limit, const Task* task) {
   }
 }
 
-// Requests of both kinds take their step, tokens first. The changes have the order of the requests.
+// Requests of both kinds take their step. Programs of arrays run first, because they change no
+// canvas: so a cancel or a failure of the engine leaves every canvas as it was. The changes have the
+// order of the requests.
 std::vector<Decoder::Change> Decoder::advance(const std::vector<Entry*>& active, int64_t limit,
                                               const Task* task) {
   std::vector<Entry*> arrays, tokens;
   for (Entry* entry : active)
     (entry->method->arrays() != nullptr ? arrays : tokens).push_back(entry);
+  launch_arrays(arrays, limit, task);
   std::vector<Change> changes;
   if (!tokens.empty()) changes = advance_tokens(tokens, limit, task);
-  if (arrays.empty()) return changes;
-  std::ranges::move(advance_arrays(arrays, limit, task), std::back_inserter(changes));
+  std::ranges::move(replay_arrays(arrays), std::back_inserter(changes));
   std::ranges::sort(changes, {}, &Change::request);
   return changes;
 }
@@ -231,7 +233,7 @@ Decoder::Change Decoder::accept(Entry& entry, Trial trial) {
 int64_t Decoder::step(const Task* task) {
   need_request();
   try_again();
-  drop_replays();
+  if (!is_suspended()) drop_replays(); // a suspended step still needs its own
   if (is_suspended())
     advance_until(SlicedCall::Clock::time_point::max(), task);
   else

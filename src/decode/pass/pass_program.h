@@ -121,7 +121,7 @@ struct WindowStates {
 //   for a cached pass "state:<stack>" for each stack, write_at and read_at;
 //   for saved slots from, to and length.
 // timesteps: f32(all_rows), replaces the input of that name. embeddings: f32(all_rows, window,
-// hidden), in place of those of the ids.
+// hidden), in place of the embeddings of the ids.
 WindowStates window_states(model::Builder& builder, const PassShape& shape,
                            graph::Value timesteps = {}, graph::Value embeddings = {});
 

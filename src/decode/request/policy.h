@@ -181,7 +181,7 @@ public:
   // Returns the graph form of the policy's rule, if it has one. Called once.
   virtual LoopOffer loop() const { return {nullptr, "this policy has no loop yet"}; }
   // Returns how a policy over arrays uses the model (array/array_policy.h); null: the policy
-  // decodes tokens. The same value at each call.
+  // decodes tokens. The same value at each call. Only ArrayPolicy has one.
   virtual const ArrayRule* array_rule() const { return nullptr; }
   // Describes what the policy approximates, for Decoder::describe; "": nothing.
   virtual std::string approximation() const { return ""; }

@@ -115,8 +115,8 @@ float position_uniform(const Request& request, int64_t position, int word);
 // Returns the same from the seed alone, for the step number `step` of a request, counted from 0.
 float seeded_uniform(uint64_t seed, int64_t step, int64_t position, int word);
 
-// Sets standard normal numbers of a position, from the seed alone. Step 0 has those of the first
-// array of a policy over arrays, step n those of its step n - 1.
+// Sets standard normal numbers of a position, from the seed alone. Step 0 has the numbers of the
+// first array of a policy over arrays, and step n the noise of its step n - 1.
 void position_normals(uint64_t seed, int64_t step, int64_t position, std::span<float> numbers);
 
 // The source of the random numbers of a request, in place of numbers derived from its seed. Tests

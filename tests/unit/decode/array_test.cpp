@@ -234,6 +234,66 @@ TEST(ArrayPolicy, WhatNeedsTokensIsRefused) {
   EXPECT_EQ(answer_of(*decoder), decoded(tiny_model(), Json::object(), 7));
 }
 
+// The step of a request of tokens is not taken when the program of an array fails.
+TEST(ArrayPolicy, AFailureOfTheEngineChangesNoCanvas) {
+  class NoRoom final : public ArrayRule {
+  public:
+    int64_t width(const model::ModelConfig&) const override { return 3; }
+    const Solver& solver() const override { return *solver_; }
+    Denoised denoise(const ArrayRows&, graph::Value, graph::Value) const override {
+      fail(Code::resource_exhausted, "no room");
+    }
+
+  private:
+    std::unique_ptr<Solver> solver_ = ddim_solver();
+  };
+  const auto decoder = toy_decoder(tiny_model(), Json::object(), [](const PolicySetup& setup) {
+    return std::make_unique<ArrayPolicy>(setup, std::make_shared<NoRoom>());
+  });
+  decoder->add(kToyPrompt, {}, slot_options({{"gen_length", 9}}),
+               {nullptr, Options(decoder_schema("random"))});
+  add_seed(*decoder, 7);
+  const Answer before = answer_of(*decoder, 0);
+  for (int i = 0; i < 2; ++i)
+    test::expect_error(Code::resource_exhausted, "no room", [&] { decoder->step(); });
+  EXPECT_EQ(answer_of(*decoder, 0), before);
+  EXPECT_EQ(decoder->request(0).steps, 0);
+}
+
+// A step is suspended between the programs of two methods, and ended by another call.
+TEST(ArrayPolicy, ASuspendedStepIsEndedByAnyCall) {
+  const auto model = tiny_model();
+  const auto start = [&] {
+    auto decoder = toy_decoder(model, {{"loop", "host"}});
+    add_seed(*decoder, 7);
+    decoder->add(kToyPrompt, {}, slot_options({{"steps", 3}, {"seed", 8}}));
+    return decoder;
+  };
+  const auto whole = start();
+  whole->run();
+  for (int slices = 1; slices < 400; slices += 13) {
+    const auto decoder = start();
+    for (int i = 0; i < slices && decoder->step_for(std::chrono::nanoseconds(0)) > 0;) ++i;
+    if (slices % 2 == 0) decoder->step();
+    decoder->run();
+    for (const int64_t slot : {0, 1})
+      EXPECT_EQ(answer_of(*decoder, slot), answer_of(*whole, slot)) << slices;
+  }
+}
+
+TEST(ArrayPolicy, ALevelWithoutNoiseIsRefused) {
+  class Silent final : public ArrayPolicy {
+  public:
+    using ArrayPolicy::ArrayPolicy;
+    HostLevel level(double t) const override { return {static_cast<float>(t), 1, 0}; }
+  };
+  const auto decoder = toy_decoder(tiny_model(), Json::object(), [](const PolicySetup& setup) {
+    return std::make_unique<Silent>(setup, std::make_shared<KnownRule>());
+  });
+  test::expect_error(Code::invalid_argument, "has sigma 0 at time 1",
+                     [&] { add_seed(*decoder, 7); });
+}
+
 TEST(ArrayPolicy, ACancelChangesNoArray) {
   const auto model = tiny_model();
   const auto decoder = toy_decoder(model, {{"loop", "host"}});
