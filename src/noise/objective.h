@@ -113,7 +113,9 @@ public:
   // reads them as LossInputs::all["state:<name>"].
   virtual StateArrays first_state() const { return {}; }
   // Returns the arrays after an update whose losses observed these sums (Loss::observed). Called
-  // once for every update that changed the weights, with the same numbers on every process.
+  // once for every update that changed the weights, with the same numbers on every process. The
+  // tensors of `state` must not be written: a checkpoint may be reading them. Sums that come from a
+  // checkpoint may have any size.
   virtual StateArrays next_state(const StateArrays& state, const Observed& /*observed*/) const {
     return state;
   }

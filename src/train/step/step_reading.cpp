@@ -1,10 +1,12 @@
 // Reads the results of started steps, changes the counters and publishes the metrics.
 
 #include "base/error.h"
+#include "base/log.h"
 #include "train/step/step_metrics.h"
 #include "train/step/step_runner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 namespace dllm::train {
@@ -61,12 +63,25 @@ void StepRunner::read_oldest() {
     if (spec_.halts) halt(step, done);
     --counters_.updates;
     ++counters_.skipped;
-  } else if (!objective_state_.empty()) {
-    objective_state_ = objective_->next_state(objective_state_, done.observed);
+  } else {
+    take_observed(done.observed);
   }
   last_loss_ = done.loss;
   publish(step, done);
   if (on_read_) on_read_();
+}
+
+// Makes the next arrays of the objective. A sum that is not finite would stay in them for ever.
+void StepRunner::take_observed(const noise::Observed& observed) {
+  if (objective_state_.empty()) return;
+  for (const auto& [name, sums] : observed) {
+    if (std::ranges::all_of(sums, [](double x) { return std::isfinite(x); })) continue;
+    log(LogLevel::warn,
+        "the loss observed a {} that is not finite: the state of objective {} stays", name,
+        objective_->name());
+    return;
+  }
+  objective_state_ = objective_->next_state(objective_state_, observed);
 }
 
 StepRunner::Finished StepRunner::finished(const InFlight& step, const StepNumbers& numbers,

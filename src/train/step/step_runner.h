@@ -178,6 +178,7 @@ private:
   Finished finished(const InFlight& step, const StepNumbers& numbers, double seconds) const;
   void publish(const InFlight& step, const Finished& done);
   [[noreturn]] void halt(const InFlight& step, const Finished& done);
+  void take_observed(const noise::Observed& observed);
   void add_micro_batch(const StepNumbers& numbers, double seconds, double flops);
   Feeds feeds_of(const Batch& batch, bool is_part) const;
   void make_arrays();

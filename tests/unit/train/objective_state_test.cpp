@@ -7,6 +7,7 @@
 #include "noise/token_ce.h"
 #include "tiny.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/state_file.h"
 #include "unit/test_files.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +23,8 @@ constexpr int64_t kStateWidth = 24; // of the hidden states
 // The squared distance of the hidden states from their running mean plus one, per token.
 class ToMean final : public noise::Objective {
 public:
-  explicit ToMean(int64_t width = kStateWidth) : ToMean(noise::make_objective("ar"), width) {}
+  explicit ToMean(int64_t width = kStateWidth, float scale = 1)
+      : ToMean(noise::make_objective("ar"), width, scale) {}
   const std::string& name() const override { return name_; }
   bool needs_mask_id() const override { return false; }
   noise::StateArrays first_state() const override {
@@ -63,15 +65,18 @@ protected:
     const graph::Value apart = graph::subtract(hidden, wanted);
     const graph::Value count = graph::sum(inputs.normalizer, {0});
     noise::Loss loss{graph::sum(graph::multiply(apart, apart), {0, 1, 2}), count, {}};
-    loss.observed = {{"sum", graph::sum(hidden, {0, 1})}, {"count", graph::reshape(count, {1})}};
+    const graph::Value sum =
+        graph::multiply(graph::sum(hidden, {0, 1}), graph::scalar(builder.graph(), scale_));
+    loss.observed = {{"sum", sum}, {"count", graph::reshape(count, {1})}};
     return loss;
   }
 
 private:
-  ToMean(const noise::ObjectiveRef& plain, int64_t width)
-      : Objective(plain->schedule(), plain->options()), width_(width) {}
+  ToMean(const noise::ObjectiveRef& plain, int64_t width, float scale)
+      : Objective(plain->schedule(), plain->options()), width_(width), scale_(scale) {}
   std::string name_ = "to_mean";
   int64_t width_;
+  float scale_; // of what the loss observes
 };
 
 std::unique_ptr<Trainer> mean_trainer(const std::shared_ptr<model::Model>& model) {
@@ -142,6 +147,20 @@ TEST(ObjectiveState, IsThatOfOneRankAndOfAnEngineThatWaits) {
   const auto ahead = mean_trainer(tiny_model(std::make_shared<LateEngine>()));
   EXPECT_TRUE(ahead->run(late, 4));
   EXPECT_EQ(ahead->metric("loss"), wanted.back());
+}
+
+// The loss and its gradients are finite, and so the weights move.
+TEST(ObjectiveState, ASumThatIsNotFiniteStaysOut) {
+  const test::TempFolder folder;
+  TextSource source;
+  const auto objective = std::make_shared<ToMean>(kStateWidth, INFINITY);
+  Trainer trainer(tiny_model(), objective, trainer_options());
+  losses_of(trainer, source, 2);
+  EXPECT_EQ(trainer.metric("skipped"), 0);
+  const auto state = read_objective_state(*objective, saved_run(trainer, source, folder));
+  for (const auto& [name, array] : state) {
+    for (const float x : array.as<float>()) EXPECT_EQ(x, 0) << name;
+  }
 }
 
 TEST(ObjectiveState, AnotherStateIsRefusedAndChangesNothing) {
