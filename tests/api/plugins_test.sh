@@ -36,7 +36,7 @@ check "devices --json: exit 0, JSON" eval 'exits 0 && is_json && says out "\"eng
 run devices --plugin "$work/none.so"
 check "a plugin that is not there: exit 1, its name" eval 'exits 1 && says out "$work/none.so does not exist"'
 run devices --plugin "$work/tiny/config.json"
-check "a file that is no library: exit 1 and why" eval 'exits 1 && says out "not an ELF file"'
+check "a file that is not a library: exit 1 and why" eval 'exits 1 && says out "not an ELF file"'
 run devices --plugin "$bad"
 check "a plugin without a table: exit 1 and why" eval 'exits 1 && says out "no table"'
 BAD_PLUGIN=abort run devices --plugin "$bad"

@@ -170,7 +170,7 @@ def dead_for_good(store):
     ok(done.returncode != 0 and "did not answer" in done.stderr and f"s3://bucket/{place}/step_000002" in done.stderr,
        f"a clear error: {done.stderr.strip().splitlines()[-2:]}")
     done = run(store, *train_words(f"s3://bucket/{place}", 2, LARGE), AWS_MAX_ATTEMPTS="2")
-    ok(done.returncode != 0 and "did not answer" in done.stderr, "a store that does not answer is no empty run")
+    ok(done.returncode != 0 and "did not answer" in done.stderr, "a store that does not answer is not an empty run")
     store.start()
     done = run(store, "inspect", f"s3://bucket/{place}")
     ok(done.returncode == 0 and "step_000001" in done.stdout, f"the former checkpoint is the latest")

@@ -65,9 +65,9 @@ double Quantizer::encode_rows(const WeightFormat& format, const Tensor& numbers,
   std::mutex mutex;
   double worst = 0;
   parallel(Workers(&pool_, task_), (rows + step - 1) / step, [&](int64_t chunk) {
-    double own = 0;
-    for (int64_t r = chunk * step; r < std::min(rows, (chunk + 1) * step); ++r)
-      own = std::max(own, format.quantize(from + r * k, k, to + r * row, nullptr));
+    const int64_t first = chunk * step, count = std::min(step, rows - first);
+    const double own =
+        quantize_matrix(format, from + first * k, count, k, to + first * row, nullptr);
     const std::lock_guard lock(mutex);
     worst = std::max(worst, own);
   });
