@@ -182,8 +182,8 @@ std::vector<Decoder::Change> Decoder::advance(int64_t limit, const Task* task) {
 }
 
 // Requests of both kinds take their step. Programs of arrays run first, because they change no
-// canvas: so a cancel or a failure of the engine leaves every canvas as it was. The changes have the
-// order of the requests.
+// canvas: so a cancel or a failure of the engine leaves every canvas as it was. The changes have
+// the order of the requests.
 std::vector<Decoder::Change> Decoder::advance(const std::vector<Entry*>& active, int64_t limit,
                                               const Task* task) {
   std::vector<Entry*> arrays, tokens;
