@@ -27,8 +27,8 @@ function(dllm_precompile target kind)
     return()
   endif()
   get_directory_property(options COMPILE_OPTIONS)
-  if(kind STREQUAL "source" AND "-O1" IN_LIST options)
-    set(kind source_o1) # folders with other optimization than the rest
+  if(kind STREQUAL "source" AND options) # a folder with options of its own: a kind for each set of them
+    string(MAKE_C_IDENTIFIER "source${options}" kind)
   endif()
   get_property(owner GLOBAL PROPERTY DLLM_PCH_OWNER_${kind})
   if(owner)
