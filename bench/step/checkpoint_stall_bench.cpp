@@ -7,7 +7,7 @@
 #include "graph/engine.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/state_file.h"
-#include "train/trainer_state.h"
+#include "train/trainer.h"
 #include "training_model.h"
 
 #include <nlohmann/json.hpp>
@@ -46,13 +46,13 @@ void measure(train::Trainer& trainer, const bench::TrainingSizes& sizes, const s
 // The other way to keep a moment: hold the arrays, so that the engine copies them in the next step.
 void measure_held(train::Trainer& trainer, const bench::TrainingSizes& sizes) {
   const auto step = [&] { trainer.step(bench::batch_of(sizes, trainer.steps_done())); };
-  const train::StepRunner& runner = trainer.state().runner;
   step();
   const double alone = seconds_of(step);
   model::WriterShares shares(1);
   const auto mode = model::SnapshotMode::keep_shared;
-  const model::ModelSnapshot model(*runner.model(), model::kBasePart, mode, shares, nullptr);
-  const train::StateSnapshot state = train::snapshot_state(runner, mode, shares, nullptr);
+  const model::ModelSnapshot model(trainer.trained_model(), model::kBasePart, mode, shares,
+                                   nullptr);
+  const train::StateSnapshot state = train::snapshot_state(trainer, mode, shares, nullptr);
   std::printf("held        a step before %.3f s, the next %.3f s\n", alone, seconds_of(step));
 }
 

@@ -5,95 +5,53 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/task.h"
+#include "graph/engine.h"
 #include "model/model.h"
 #include "noise/objective.h"
+#include "runtime/programs.h"
 #include "tensor/batch.h"
-#include "text/loader.h"
+#include "train/batch_source.h"
+#include "train/checkpoint/background_save.h"
+#include "train/evaluator.h"
+#include "train/learning_rate.h"
+#include "train/options.h"
+#include "train/sinks/sink.h"
+#include "train/step/accumulated.h"
+#include "train/step/counters.h"
+#include "train/step/feeds.h"
+#include "train/step/metrics.h"
+#include "train/step/run_exchange.h"
+#include "train/step/started_steps.h"
+#include "train/step/train_program.h"
+#include "train/step/trainer_arrays.h"
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
-#include <optional>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace dllm::train {
 
-// The schemas of a trainer, and its numbers as plain data.
-
-const Schema& trainer_schema(); // "trainer"
-const Schema& sink_schema();    // "sink"
-
-// The learning rate by number of applied updates. constant: warm-up, then flat. linear, cosine:
-// warm-up, then down to the floor at `total`. wsd: warm-up, flat to `cooldown_start`, then linear
-// to the floor at `total`. inverse_sqrt: warm-up, then as sqrt(warmup / update).
-struct LearningRate {
-  std::string kind = "constant";
-  double floor_share = 0; // min_lr / lr
-  int64_t warmup = 0;     // updates
-  int64_t total = 0;
-  int64_t cooldown_start = 0; // for wsd
-  // true: the first update has rate 0, as in dllm-jax and nano-dlm. false: it has peak / warmup.
-  bool starts_at_zero = false;
-  // true: the number of updates is unknown, and all counts above are shares of the clock in
-  // kClockTicks.
-  bool by_clock = false;
-  static constexpr int64_t kClockTicks = 1'000'000;
-
-  // Returns the factor of the peak rate for the update after `updates` applied ones. `clock` is the
-  // used share of a budget of minutes, if there is one. The schedule follows the larger of the two
-  // shares, and the clock alone with `by_clock`.
-  double factor(int64_t updates, double clock = 0) const;
-};
-
-// The numbers that may change between steps (Trainer::set_f64). A checkpoint saves them.
-struct Hyper {
-  double lr = 0; // peak
-  double weight_decay = 0;
-  double clip = 0; // 0: off
-};
-
-Hyper hyper_of(const Options& options);
-// Returns the steps between two events, for options save_every and sync_every. A value below 1 is a
-// part of the `steps` of the run, rounded up. A value from 1 on is a number of steps, rounded down.
-// 0 means never. Fails with invalid_argument for a part of a run whose steps are unknown (0).
-int64_t interval_steps(const char* name, double every, int64_t steps);
-// Fails with invalid_argument when the schedule needs a total number of steps and has none.
-LearningRate learning_rate_of(const Options& options);
-
-// The source of a run's batches: a loader over a dataset, or a source of a test. One call at a
-// time.
-class BatchSource {
-public:
-  virtual ~BatchSource() = default;
-  virtual std::optional<Batch> next() = 0; // nothing: the data has ended
-  virtual int64_t position() const = 0;    // batches taken since the start, over all epochs
-  virtual void seek(int64_t position) = 0; // fails with out_of_range past the end
-  // Allows the source to make up to `most` batches ahead, until stop_ahead(). The results of
-  // next(), position() and seek() do not change.
-  virtual void start_ahead(int64_t most) { static_cast<void>(most); }
-  virtual void stop_ahead() {}
-  // Returns the mean number of bytes of text per token; 0: unknown.
-  virtual double bytes_per_token() const { return 0; }
-};
-
-// Reads from a loader, which must outlive the source.
-class LoaderSource final : public BatchSource {
-public:
-  explicit LoaderSource(text::Loader& loader) : loader_(loader) {}
-  std::optional<Batch> next() override { return loader_.try_next(); }
-  int64_t position() const override { return loader_.position(); }
-  void seek(int64_t position) override { loader_.seek(position); }
-  void start_ahead(int64_t most) override { loader_.start_ahead(most); }
-  void stop_ahead() override { loader_.stop_ahead(); }
-  double bytes_per_token() const override { return loader_.bytes_per_token(); }
-
-private:
-  text::Loader& loader_;
+// The values that a restore sets.
+struct RestoredState {
+  std::vector<std::pair<size_t, graph::BufferRef>> weights; // by physical index
+  std::vector<graph::BufferRef> arrays;                     // in the order of ProgramSpec::state
+  noise::StateArrays objective;                             // Objective::first_state()
+  Counters counters;
+  Accumulated accumulated;
+  Hyper hyper;
 };
 
 // Trains a model with an objective. The constructor sets attention, shift and mask token of the
 // model as the objective needs them, except settings that the model's options chose. So the model
 // decodes and is saved as it was trained.
+//
+// On an engine that runs ahead the host prepares the next batch while the device works. The results
+// of a step are then read up to two steps late, on other engines at once. They are also read at
+// once for an objective that keeps arrays, since the next step depends on them.
 // One call at a time; metric() and describe() may be called from any thread. During a call the
 // trainer is the one writer of its model. It keeps model and objective alive.
 class Trainer {
@@ -114,7 +72,7 @@ public:
   // The halves of a step: accumulate() sums gradients and counts, apply() divides once and updates.
   void accumulate(const Batch& batch, const Task* task = nullptr);
   double apply(const Task* task = nullptr);
-  int64_t accumulated() const; // micro-batches since the last update
+  int64_t accumulated() const { return accumulated_.batches; } // micro-batches since the update
 
   // Start a step or an update without waiting, where the engine runs ahead; on other engines they
   // wait. At most two steps are then unread, and metrics, events and failures come late but in
@@ -124,8 +82,12 @@ public:
   // and the optimizer's number of updates count it for the steps after it.
   void start_step(const Batch& batch, const Task* task = nullptr);
   void start_apply(const Task* task = nullptr); // waits for its micro-batches
-  // Waits for steps in flight and for a background save. Fails with the first late failure.
-  void sync() const;
+  // Reads every step in flight, oldest first. Under nonfinite = stop it fails with aborted at the
+  // first step that was not finite. This step and all later ones are then undone. When the device
+  // failed, the state is lost.
+  void read_all();
+  // Reads all steps, and waits for a background save. Fails with the first late failure.
+  void sync();
 
   // Takes `steps` more steps and sends events after each (kinds train_step, checkpoint). Returns
   // true when all were taken, and false when the callback or a budget (options tokens, minutes)
@@ -149,17 +111,74 @@ public:
   // not_found for another role.
   std::shared_ptr<model::Model> model(const std::string& role) const;
 
-  int64_t steps_done() const; // steps in flight included
-  const Options& options() const;
-  const noise::ObjectiveRef& objective() const;
+  int64_t steps_done() const { return counters_.step; } // steps in flight included
+  const Options& options() const { return options_; }
+  const noise::ObjectiveRef& objective() const { return objective_; }
 
-  // For train/checkpoint only.
-  struct State;
-  State& state() { return *state_; }
-  const State& state() const { return *state_; }
+  // For the other files of src/train. Not while a step is started, unless the comment says so.
+
+  graph::Engine& engine() const { return model_->engine(); }
+  const model::Model& trained_model() const { return *model_; }
+  const ProgramSpec& spec() const { return spec_; }
+  // Counts steps in flight as if all were finite.
+  const Counters& counters() const { return counters_; }
+  const Accumulated& sums() const { return accumulated_; }
+  const std::vector<graph::BufferRef>& arrays() const { return arrays_.all(); }
+  const noise::StateArrays& objective_state() const { return objective_state_; }
+  Hyper hyper() const;                                // at any time
+  const Metrics& metrics() const { return metrics_; } // at any time
+  const std::vector<std::unique_ptr<Sink>>& sinks() const { return sinks_; }
+  RunExchange& exchange() { return exchange_; }
+  SaveSlot& saves() { return saves_; }
+  void count_stall(double seconds); // of training that stood still for a save
+  bool is_lost() const { return !lost_.empty(); }
+  // Fails with failed_precondition when the model's list of parameters changed after the trainer
+  // was made.
+  void check_list() const;
+  // Sets the state, drops every step in flight, and removes later lines from the sinks. Does not
+  // fail.
+  void restore(RestoredState state);
 
 private:
-  std::unique_ptr<State> state_;
+  void check_usable() const; // fails as check_list(), and with aborted when the state was lost
+  void launch(StartedStep& step, const Feeds& feeds, const std::vector<float>& scalars,
+              const Task* task);
+  void push(StartedStep step);
+  void read_oldest();
+  FinishedStep finish_oldest();
+  void publish(const FinishedStep& done);
+  [[noreturn]] void halt(const FinishedStep& done);
+  void take_observed(const noise::Observed& observed);
+  Feeds feeds_of(const Batch& batch, bool is_part) const;
+  double rate() const; // the learning rate of the next step
+  std::vector<float> scalars() const;
+
+  std::shared_ptr<model::Model> model_;
+  noise::ObjectiveRef objective_;
+  Options options_;
+  LearningRate rate_;
+  Hyper hyper_; // guarded by hyper_mutex_
+  mutable std::mutex hyper_mutex_;
+  ProgramSpec spec_;
+  int64_t list_version_ = 0; // of the model's parameters, which spec_ numbers
+  TrainerArrays arrays_;
+  noise::StateArrays objective_state_;
+  runtime::ProgramCache<std::pair<ProgramKind, std::string>, std::shared_ptr<const TrainProgram>>
+      programs_;
+  StartedSteps started_;
+  // f32 scalar of the last update: not 0 when an update was not finite. Null: 0.
+  graph::BufferRef halted_;
+  Counters counters_;
+  Accumulated accumulated_;
+  RunExchange exchange_;
+  double last_loss_ = 0;
+  std::atomic<int64_t> recomputed_{0}; // values of a layer that the last program recomputes
+  std::string lost_;                   // why the state cannot be used any more; "": it can be used
+  Metrics metrics_;
+  Evaluator evaluator_;
+  std::vector<std::unique_ptr<Sink>> sinks_;
+  bool restored_ = false; // from a checkpoint
+  SaveSlot saves_;        // last member: its destructor waits for the write first
 };
 
 } // namespace dllm::train

@@ -10,7 +10,7 @@
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/weights_on_disk.h"
 #include "train/checkpoint/checkpoint.h"
-#include "train/trainer_state.h"
+#include "train/trainer.h"
 #include "unit/train/tiny.h"
 
 #include <zlib.h>
@@ -115,10 +115,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                       Options(model::model_schema()));
   });
   const int64_t step = world.trainer->steps_done(),
-                version = world.trainer->state().runner.model()->params().version();
+                version = world.trainer->trained_model().params().version();
   const bool restored = attempt([&] { restore_checkpoint(*world.trainer, nullptr, world.folder); });
   const bool same = world.trainer->steps_done() == step &&
-                    world.trainer->state().runner.model()->params().version() == version;
+                    world.trainer->trained_model().params().version() == version;
   if (!restored && !same) std::abort();
   return 0;
 }

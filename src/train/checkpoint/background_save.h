@@ -2,6 +2,7 @@
 // Writes a checkpoint on a thread of its own while training goes on. Private to src/train.
 
 #include "base/task.h"
+#include "tensor/copy_pool.h"
 
 #include <sys/types.h>
 
@@ -52,6 +53,13 @@ private:
   std::thread thread_;
   // The process that started the thread. A forked child does not have the thread.
   pid_t process_ = 0;
+};
+
+// What the saves of a trainer share: storage for copies, and the thread that writes them.
+struct SaveSlot {
+  CopyPool copies;
+  double stall_seconds = 0;  // that training stood still for saves
+  BackgroundSave background; // last member: its destructor waits for the write first
 };
 
 } // namespace dllm::train

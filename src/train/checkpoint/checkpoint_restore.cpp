@@ -1,13 +1,11 @@
 #include "base/error.h"
 #include "base/files.h"
-#include "base/log.h"
 #include "base/store/objects.h"
 #include "ckpt/checkpoint_folder.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/checkpoint_model.h"
 #include "train/checkpoint/checkpoint_record.h"
 #include "train/checkpoint/state_file.h"
-#include "train/trainer_state.h"
 
 #include <nlohmann/json.hpp>
 
@@ -45,20 +43,20 @@ void check_objective(const Json& saved, const noise::Objective& objective) {
 
 // Checks the values that must be equal for the run to continue bit for bit, including the
 // optimizer's options.
-void check_options(const Json& record, const StepRunner& runner) {
-  const Json saved = member<Json>(record, "options"), here = runner.options().to_json();
+void check_options(const Json& record, const Trainer& trainer) {
+  const Json saved = member<Json>(record, "options"), here = trainer.options().to_json();
   const Json defaults = Options(trainer_schema()).to_json();
   const Json optimizer = saved_value(saved, "optimizer", defaults);
   if (optimizer != here.at("optimizer"))
     fail_differs("optimizer", optimizer.dump(), here.at("optimizer").dump());
   std::vector<std::string> keys;
-  for (const OptionSpec& row : runner.spec().optimizer->options) keys.push_back(row.key);
+  for (const OptionSpec& row : trainer.spec().optimizer->options) keys.push_back(row.key);
   for (const char* key : {"decay", "seed", "ema", "compat"}) keys.emplace_back(key);
   for (const std::string& key : keys) {
     const Json before = saved_value(saved, key, defaults);
     if (before != here.at(key)) fail_differs(key, before.dump(), here.at(key).dump());
   }
-  check_objective(member<Json>(record, "objective"), *runner.objective());
+  check_objective(member<Json>(record, "objective"), *trainer.objective());
 }
 
 // Restores attention, shift and mask token, which the objective set in the model when the run
@@ -108,9 +106,9 @@ Counters read_counters(const Json& record) {
 
 // Restores values that set_f64 changed, unless the options that they started from were changed on
 // purpose.
-Hyper read_hyper(const Json& record, const StepRunner& runner) {
+Hyper read_hyper(const Json& record, const Trainer& trainer) {
   const Json saved = member<Json>(record, "options");
-  Hyper hyper = hyper_of(runner.options());
+  Hyper hyper = hyper_of(trainer.options());
   if (saved.value("lr", -1.0) == hyper.lr) hyper.lr = member<double>(record, "lr");
   if (saved.value("weight_decay", -1.0) == hyper.weight_decay)
     hyper.weight_decay = member<double>(record, "weight_decay");
@@ -134,18 +132,6 @@ void seek(BatchSource* source, const Json& record) {
   }
 }
 
-// The restore is complete at this point. A file of metrics that cannot be written does not undo it.
-void rewind_sinks(const Trainer::State& state) {
-  const int64_t step = state.runner.counters().step;
-  for (const auto& sink : state.sinks) {
-    try {
-      sink->rewind(step);
-    } catch (const std::exception& error) {
-      log(LogLevel::warn, "events after step {} stay in a sink: {}", step, error.what());
-    }
-  }
-}
-
 // The numbers of trainer.json, compared with the trainer that is restored.
 struct Record {
   Json json;
@@ -164,14 +150,14 @@ Json read_trainer_json(const std::string& dir) {
   return json;
 }
 
-Record read_record(const Json& json, const StepRunner& runner) {
+Record read_record(const Json& json, const Trainer& trainer) {
   Record made;
   made.json = json;
   try {
-    check_options(made.json, runner);
+    check_options(made.json, trainer);
     made.counters = read_counters(made.json);
     made.accumulated = read_accumulated(made.json);
-    made.hyper = read_hyper(made.json, runner);
+    made.hyper = read_hyper(made.json, trainer);
     const Json script = made.json.value("script_state", Json(nullptr));
     if (!script.is_null()) made.script_state = script.dump();
   } catch (const nlohmann::json::exception& error) {
@@ -184,24 +170,22 @@ Record read_record(const Json& json, const StepRunner& runner) {
 
 Restored restore_checkpoint(Trainer& trainer, BatchSource* source, const std::string& dir,
                             Task* task) {
-  Trainer::State& state = trainer.state();
-  StepRunner& runner = state.runner;
-  runner.check_list();
+  trainer.check_list();
   // The checkpoint that is still being written may be the one to restore.
-  graph::run_on_first(runner.engine(), [&] { state.save.wait_until_idle(task); });
+  graph::run_on_first(trainer.engine(), [&] { trainer.saves().background.wait_until_idle(task); });
   const store::TransferTask transfers(task);
-  graph::Engine& engine = runner.engine();
+  graph::Engine& engine = trainer.engine();
   graph::run_on_all(
       engine, [&] { ckpt::verify_checkpoint(dir, task, engine.process(), engine.processes()); });
   const Json json = read_trainer_json(dir);
-  const SavedModel saved(json, dir, *runner.model());
-  const Record record = read_record(json, runner);
-  check_config(saved.config(), runner.model()->config());
+  const SavedModel saved(json, dir, trainer.trained_model());
+  const Record record = read_record(json, trainer);
+  check_config(saved.config(), trainer.trained_model().config());
   RestoredState restored;
   graph::run_on_all(engine, [&] { // each process reads its parts
-    restored.arrays = read_state(runner, dir, record.accumulated.batches > 0, task);
-    restored.objective = read_objective_state(*runner.objective(), dir);
-    restored.weights = saved.read(runner.spec().trained, task);
+    restored.arrays = read_state(trainer, dir, record.accumulated.batches > 0, task);
+    restored.objective = read_objective_state(*trainer.objective(), dir);
+    restored.weights = saved.read(trainer.spec().trained, task);
   });
   saved.check_quantized(task);
   restored.counters = record.counters;
@@ -209,10 +193,8 @@ Restored restore_checkpoint(Trainer& trainer, BatchSource* source, const std::st
   restored.hyper = record.hyper;
   seek(source, record.json);
 
-  // The calls after this point do not fail.
-  runner.restore(std::move(restored));
-  state.restored = true;
-  rewind_sinks(state);
+  // The restore does not fail after this point.
+  trainer.restore(std::move(restored));
   return {record.counters.step, record.script_state};
 }
 

@@ -10,7 +10,6 @@
 #include "train/checkpoint/checkpoint_model.h"
 #include "train/checkpoint/checkpoint_save.h"
 #include "train/checkpoint/state_file.h"
-#include "train/trainer_state.h"
 
 #include <nlohmann/json.hpp>
 
@@ -53,10 +52,10 @@ Json accumulated_json(const Accumulated& sums) {
           {"observed", sums.observed}};
 }
 
-Json trainer_json(const StepRunner& runner, const BatchSource* source,
+Json trainer_json(const Trainer& trainer, const BatchSource* source,
                   const std::string& script_state) {
-  const Counters& counters = runner.counters();
-  const Hyper hyper = runner.hyper();
+  const Counters& counters = trainer.counters();
+  const Hyper hyper = trainer.hyper();
   Json made = {{"format", 1},
                {"step", counters.step},
                {"updates", counters.updates},
@@ -64,13 +63,13 @@ Json trainer_json(const StepRunner& runner, const BatchSource* source,
                {"tokens", counters.tokens},
                {"batches", counters.batches}};
   made["position"] = source != nullptr ? Json(source->position()) : Json(nullptr);
-  made["keys"] = {{"generator", "threefry2x32"}, {"seed", runner.options().i64("seed")}};
+  made["keys"] = {{"generator", "threefry2x32"}, {"seed", trainer.options().i64("seed")}};
   made["lr"] = hyper.lr;
   made["weight_decay"] = hyper.weight_decay;
   made["clip"] = hyper.clip;
-  made["accumulated"] = accumulated_json(runner.accumulated());
-  made["objective"] = runner.objective()->describe();
-  made["options"] = runner.options().to_json();
+  made["accumulated"] = accumulated_json(trainer.sums());
+  made["objective"] = trainer.objective()->describe();
+  made["options"] = trainer.options().to_json();
   made["script_state"] =
       script_state.empty() ? Json(nullptr) : parse_json(script_state, "option script_state");
   return made;
@@ -96,12 +95,12 @@ struct RunSnapshot {
   StateSnapshot state;
   noise::StateArrays objective;
 
-  RunSnapshot(const StepRunner& runner, SharedPlace shared, model::SnapshotMode mode,
+  RunSnapshot(const Trainer& trainer, SharedPlace shared, model::SnapshotMode mode,
               CopyPool* copies, const Task* task)
-      : step(runner.counters().step), place(std::move(shared)), shares(place.writers),
-        model(*runner.model(), *runner.spec().selection, mode, shares, task, copies),
-        state(snapshot_state(runner, mode, shares, task, copies)),
-        objective(runner.objective_state()) {}
+      : step(trainer.counters().step), place(std::move(shared)), shares(place.writers),
+        model(trainer.trained_model(), *trainer.spec().selection, mode, shares, task, copies),
+        state(snapshot_state(trainer, mode, shares, task, copies)),
+        objective(trainer.objective_state()) {}
 };
 
 // Writes weights and state of this process, and returns the names of the files.
@@ -143,12 +142,12 @@ std::string write_checkpoint(RunSnapshot& run, Task* task) {
 
 // Opens the place of a save; all processes call it. In an object store, or in a folder that some
 // process does not see, the first process writes alone.
-SharedPlace open_place(const StepRunner& runner, const std::string& root, const Task* task) {
-  graph::Engine& engine = runner.engine();
+SharedPlace open_place(const Trainer& trainer, const std::string& root, const Task* task) {
+  graph::Engine& engine = trainer.engine();
   SharedPlace place;
   const int64_t own = engine.process();
   if (engine.processes() == 1 || is_store_path(root)) return place;
-  const int64_t step = runner.counters().step;
+  const int64_t step = trainer.counters().step;
   graph::run_on_first(engine, [&] {
     place.writer = std::make_unique<ckpt::CheckpointWriter>(root, step, task);
     place.id = ckpt::open_parts(*place.writer, engine.processes());
@@ -172,23 +171,20 @@ SharedPlace open_place(const StepRunner& runner, const std::string& root, const 
 // Adds the seconds of its life to the seconds that training stood still.
 class StallClock {
 public:
-  explicit StallClock(Trainer::State& state) : state_(state) {}
-  ~StallClock() {
-    state_.stall_seconds += seconds();
-    state_.runner.metrics().set({{"checkpoint_stall_seconds", state_.stall_seconds}});
-  }
+  explicit StallClock(Trainer& trainer) : trainer_(trainer) {}
+  ~StallClock() { trainer_.count_stall(seconds()); }
   StallClock(const StallClock&) = delete;
   StallClock& operator=(const StallClock&) = delete;
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
 private:
   using Clock = std::chrono::steady_clock;
-  Trainer::State& state_;
+  Trainer& trainer_;
   const Clock::time_point start_ = Clock::now();
 };
 
-void check_is_new(const StepRunner& runner, const std::string& folder, const Options& options) {
-  if (options.boolean("overwrite") || runner.accumulated().batches > 0) return;
+void check_is_new(const Trainer& trainer, const std::string& folder, const Options& options) {
+  if (options.boolean("overwrite") || trainer.sums().batches > 0) return;
   if (!file_exists(join_path(folder, ckpt::kCommitName))) return;
   fail_with_hint("take a step first, or set overwrite", Code::already_exists, "{} is saved already",
                  folder);
@@ -196,61 +192,62 @@ void check_is_new(const StepRunner& runner, const std::string& folder, const Opt
 
 // Returns true when the engine's limit has room for the copy of a background save, divided by the
 // processes.
-bool has_room_for_copy(const StepRunner& runner, int64_t writers) {
-  const int64_t limit = runner.engine().i64("memory_limit");
-  if (limit <= 0 || runner.engine().runs_ahead()) return true; // copies are host memory then
-  int64_t bytes = state_bytes(runner.spec());
-  for (const size_t index : runner.spec().trained)
-    bytes += dtype_size(DType::f32) * runner.model()->params().physical()[index].shape.count();
-  return runner.engine().i64("memory_used") + bytes / writers <= limit;
+bool has_room_for_copy(const Trainer& trainer, int64_t writers) {
+  const int64_t limit = trainer.engine().i64("memory_limit");
+  if (limit <= 0 || trainer.engine().runs_ahead()) return true; // copies are host memory then
+  int64_t bytes = state_bytes(trainer.spec());
+  for (const size_t index : trainer.spec().trained)
+    bytes +=
+        dtype_size(DType::f32) * trainer.trained_model().params().physical()[index].shape.count();
+  return trainer.engine().i64("memory_used") + bytes / writers <= limit;
 }
 
 // With several processes the copy is needed, because a writer has no other access to the other
 // processes' arrays.
-model::SnapshotMode mode_of(const StepRunner& runner, bool in_background) {
-  return in_background || runner.engine().processes() > 1 ? model::SnapshotMode::copied
-                                                          : model::SnapshotMode::keep_shared;
+model::SnapshotMode mode_of(const Trainer& trainer, bool in_background) {
+  return in_background || trainer.engine().processes() > 1 ? model::SnapshotMode::copied
+                                                           : model::SnapshotMode::keep_shared;
 }
 
 } // namespace
 
 SaveStart start_save(Trainer& trainer, const BatchSource* source, const std::string& root,
                      const Options& options, Task* task) {
-  Trainer::State& state = trainer.state();
-  StepRunner& runner = state.runner;
-  runner.read_all();
-  const StallClock clock(state);
-  const bool is_first = runner.engine().process() == 0;
+  SaveSlot& saves = trainer.saves();
+  trainer.read_all();
+  const StallClock clock(trainer);
+  const bool is_first = trainer.engine().process() == 0;
   SaveStart made;
-  made.step = runner.counters().step;
+  made.step = trainer.counters().step;
   made.dir = join_path(root, ckpt::checkpoint_name(made.step));
-  if (!is_first) state.save.wait_until_idle(task);
-  graph::run_on_first(runner.engine(), [&] {
-    state.save.wait(task);
-    check_is_new(runner, made.dir, options);
+  if (!is_first) saves.background.wait_until_idle(task);
+  graph::run_on_first(trainer.engine(), [&] {
+    saves.background.wait(task);
+    check_is_new(trainer, made.dir, options);
   });
-  Json record = trainer_json(runner, source, options.str("script_state"));
-  SharedPlace place = open_place(runner, root, task);
+  Json record = trainer_json(trainer, source, options.str("script_state"));
+  SharedPlace place = open_place(trainer, root, task);
   const bool waits = options.boolean("wait"),
-             in_background = !waits && has_room_for_copy(runner, place.writers);
-  if (!waits && !in_background) state.copies = CopyPool(); // no room for an earlier copy either
+             in_background = !waits && has_room_for_copy(trainer, place.writers);
+  if (!waits && !in_background) saves.copies = CopyPool(); // no room for an earlier copy either
   const auto run =
-      std::make_shared<RunSnapshot>(runner, std::move(place), mode_of(runner, in_background),
-                                    in_background ? &state.copies : nullptr, task);
+      std::make_shared<RunSnapshot>(trainer, std::move(place), mode_of(trainer, in_background),
+                                    in_background ? &saves.copies : nullptr, task);
   run->root = root;
   run->keep_last = options.i64("keep_last");
   record["parts"] = run->model.list();
   run->record = record.dump(1) + "\n";
   if (is_first && in_background) {
-    made.outcome =
-        state.save.start("checkpoint " + made.dir, [run] { write_checkpoint(*run, nullptr); });
+    made.outcome = saves.background.start("checkpoint " + made.dir,
+                                          [run] { write_checkpoint(*run, nullptr); });
   } else if (run->place.part != nullptr && in_background) {
-    made.outcome = state.save.start("part of " + made.dir, [run] { write_part(*run, nullptr); });
+    made.outcome =
+        saves.background.start("part of " + made.dir, [run] { write_part(*run, nullptr); });
   } else if (run->place.part != nullptr) {
     write_part(*run, task);
   }
   if (waits)
-    graph::run_on_first(runner.engine(), [&] { made.dir = write_checkpoint(*run, task); });
+    graph::run_on_first(trainer.engine(), [&] { made.dir = write_checkpoint(*run, task); });
   else if (is_first && !in_background)
     made.dir = write_checkpoint(*run, task);
   made.stall_seconds = clock.seconds();
@@ -258,8 +255,8 @@ SaveStart start_save(Trainer& trainer, const BatchSource* source, const std::str
 }
 
 std::exception_ptr finish_save(Trainer& trainer) {
-  const StallClock clock(trainer.state());
-  return trainer.state().save.take_error();
+  const StallClock clock(trainer);
+  return trainer.saves().background.take_error();
 }
 
 std::string save_checkpoint(Trainer& trainer, const BatchSource* source, const std::string& root,

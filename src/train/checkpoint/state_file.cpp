@@ -82,21 +82,21 @@ std::string state_file(int64_t writer) {
   return fmt::format("state/rank_{:03}.safetensors", writer);
 }
 
-StateSnapshot snapshot_state(const StepRunner& runner, model::SnapshotMode mode,
+StateSnapshot snapshot_state(const Trainer& trainer, model::SnapshotMode mode,
                              model::WriterShares& shares, const Task* task, CopyPool* pool) {
   StateSnapshot made;
-  const bool with_sums = runner.accumulated().batches > 0;
-  graph::Engine& engine = runner.engine();
+  const bool with_sums = trainer.sums().batches > 0;
+  graph::Engine& engine = trainer.engine();
   made.process = engine.process();
   made.writers = shares.writers();
-  made.tensors = state_tensors(runner.spec(), with_sums);
-  made.entries = runner.spec().state;
+  made.tensors = state_tensors(trainer.spec(), with_sums);
+  made.entries = trainer.spec().state;
   made.buffers.resize(made.entries.size());
   made.copies.resize(made.entries.size());
   std::vector<std::vector<int64_t>> writers(made.entries.size());
   for (size_t i = 0; i < made.entries.size(); ++i) {
     if (!is_saved(made.entries[i], with_sums)) continue;
-    const graph::BufferRef& buffer = runner.arrays()[i];
+    const graph::BufferRef& buffer = trainer.arrays()[i];
     if (engine.processes() > 1) {
       writers[i] = shares.writers_of(made.entries[i].layout);
       made.copies[i] = model::read_dealt_copies(*buffer, engine, writers[i], task, pool);
@@ -186,10 +186,10 @@ std::string layout_text(const StateSnapshot& snapshot) {
          "\n";
 }
 
-std::vector<graph::BufferRef> read_state(const StepRunner& runner, const std::string& checkpoint,
+std::vector<graph::BufferRef> read_state(const Trainer& trainer, const std::string& checkpoint,
                                          bool with_sums, const Task* task) {
   const StateFiles files(checkpoint);
-  const std::vector<StateTensor> expected = state_tensors(runner.spec(), with_sums);
+  const std::vector<StateTensor> expected = state_tensors(trainer.spec(), with_sums);
   for (const StateTensor& tensor : expected) check_state_tensor(files, tensor);
   if (files.count() != expected.size()) {
     fail_with_hint(kOtherState, Code::failed_precondition,
@@ -197,7 +197,7 @@ std::vector<graph::BufferRef> read_state(const StepRunner& runner, const std::st
                    expected.size());
   }
   std::vector<graph::BufferRef> arrays;
-  for (const StateEntry& entry : runner.spec().state) {
+  for (const StateEntry& entry : trainer.spec().state) {
     arrays.push_back(nullptr);
     if (!is_saved(entry, with_sums)) continue;
     check_task(task);
@@ -205,7 +205,7 @@ std::vector<graph::BufferRef> read_state(const StepRunner& runner, const std::st
       const std::string saved = entry.name + "." + name;
       return files.file_of(saved).part_copy(saved, box, task);
     };
-    arrays.back() = model::upload_joined(runner.engine(), entry.layout, read, task);
+    arrays.back() = model::upload_joined(trainer.engine(), entry.layout, read, task);
   }
   return arrays;
 }

@@ -7,7 +7,7 @@
 #include "noise/objective.h"
 #include "tensor/copy_pool.h"
 #include "train/step/program_spec.h"
-#include "train/step/step_runner.h"
+#include "train/trainer.h"
 
 #include <cstdint>
 #include <string>
@@ -39,7 +39,7 @@ struct StateSnapshot {
   std::vector<std::vector<Tensor>> copies;
   int64_t process = 0, writers = 1;
 };
-StateSnapshot snapshot_state(const StepRunner& runner, model::SnapshotMode mode,
+StateSnapshot snapshot_state(const Trainer& trainer, model::SnapshotMode mode,
                              model::WriterShares& shares, const Task* task,
                              CopyPool* pool = nullptr);
 // Returns the file of a writer in a checkpoint: "state/rank_003.safetensors".
@@ -61,7 +61,7 @@ noise::StateArrays read_objective_state(const noise::Objective& objective,
 // Reads the arrays of a checkpoint's state files, in the order of ProgramSpec::state and in
 // physical layout. Sums are null without `with_sums`. Fails with failed_precondition, naming the
 // tensor, when one is missing or has another shape.
-std::vector<graph::BufferRef> read_state(const StepRunner& runner, const std::string& checkpoint,
+std::vector<graph::BufferRef> read_state(const Trainer& trainer, const std::string& checkpoint,
                                          bool with_sums, const Task* task);
 
 } // namespace dllm::train

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace dllm::train {
 
@@ -35,5 +36,8 @@ public:
 // for another kind.
 std::unique_ptr<Sink> make_sink(const std::string& kind, const std::string& target,
                                 const Options& options);
+
+// Rewinds all sinks. A sink that cannot be written keeps its later lines, with a warning in the log.
+void rewind_all(const std::vector<std::unique_ptr<Sink>>& sinks, int64_t step);
 
 } // namespace dllm::train

@@ -2,6 +2,8 @@
 
 #include "base/error.h"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <cstddef>
 #include <set>
@@ -123,6 +125,21 @@ int64_t state_bytes(const ProgramSpec& spec) {
       bytes += dtype_size(DType::f32) * part_type(spec, entry).shape.count();
   }
   return bytes;
+}
+
+Json describe_optimizer(const ProgramSpec& spec) {
+  Json made = {
+      {"name", spec.optimizer->name}, {"arrays", Json::array()}, {"scalars", Json::array()}};
+  for (const StateEntry& entry : spec.state) {
+    if (entry.use != StateUse::optimizer) continue;
+    const int64_t bytes = dtype_size(DType::f32) * entry.layout.shape().count();
+    Json& arrays = made["arrays"];
+    if (arrays.empty() || arrays.back()["name"] != entry.name)
+      arrays.push_back({{"name", entry.name}, {"bytes", 0}});
+    arrays.back()["bytes"] = arrays.back()["bytes"].get<int64_t>() + bytes;
+  }
+  for (const StepScalar& scalar : spec.optimizer->scalars) made["scalars"].push_back(scalar.name);
+  return made;
 }
 
 namespace {

@@ -2,6 +2,7 @@
 // The spec that all programs of one trainer share: the parts that the loss reads, the trained
 // parameters, the arrays that the trainer keeps, and settings. Private to src/train.
 
+#include "base/json.h"
 #include "graph/engine.h"
 #include "model/network/builder.h"
 #include "noise/objective.h"
@@ -71,5 +72,7 @@ ProgramSpec program_spec(const model::Model& model, const noise::Objective& obje
 graph::ValueType part_type(const ProgramSpec& spec, const StateEntry& entry);
 // Returns the bytes of the optimizer's arrays and of the averages, on one rank.
 int64_t state_bytes(const ProgramSpec& spec);
+// Describes the optimizer: name, arrays with their bytes, scalars.
+Json describe_optimizer(const ProgramSpec& spec);
 
 } // namespace dllm::train

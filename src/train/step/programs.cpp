@@ -7,6 +7,7 @@
 #include "train/step/feeds.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace dllm::train {
 namespace {
@@ -102,8 +103,8 @@ public:
       state_output(i, next[parameter].state.at(used[parameter]++));
     }
   }
-  // Outputs the parameters. `values` is in the order of the parameters; when it is empty, the
-  // program does not write them.
+  // Outputs the arrays of one use. `values` is in the order of the parameters; when it is empty,
+  // the program does not write the arrays.
   void state_outputs(StateUse use, const std::vector<Value>& values) {
     size_t next = 0;
     for (size_t i = 0; i < spec_.state.size() && next < values.size(); ++i) {
@@ -279,6 +280,22 @@ StepGraph build_apply(const ProgramSpec& spec) {
   update.normalizer = shared_scalar(*spec.optimizer, update.scalars, kNormalizer);
   update.loss_sum = shared_scalar(*spec.optimizer, update.scalars, kLossSum);
   return finish_update(step, spec, update, sums, {});
+}
+
+std::vector<float> step_scalars(const ProgramSpec& spec, const UpdateInfo& info,
+                                const UpdateNumbers& numbers) {
+  std::vector<float> made;
+  for (const double value : spec.optimizer->step_scalars(spec.options, info))
+    made.push_back(static_cast<float>(value));
+  const size_t own = spec.optimizer->scalars.size();
+  if (made.size() != own)
+    fail(Code::internal, "the optimizer made {} scalars, expected {}", made.size(), own);
+  made.resize(own + kSharedScalarCount);
+  made[own + kClip] = numbers.clip > 0 ? static_cast<float>(numbers.clip) : INFINITY;
+  made[own + kEmaDecay] = static_cast<float>(spec.options.f64("ema"));
+  made[own + kNormalizer] = static_cast<float>(numbers.normalizer);
+  made[own + kLossSum] = static_cast<float>(numbers.loss_sum);
+  return made;
 }
 
 } // namespace dllm::train

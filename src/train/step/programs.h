@@ -63,6 +63,15 @@ StepGraph build_fused(const ProgramSpec& spec, const Batch& feed);
 StepGraph build_accumulate(const ProgramSpec& spec, const Batch& feed);
 StepGraph build_apply(const ProgramSpec& spec); // sets the sums to 0
 
+// The numbers of an update that an optimizer does not ask for.
+struct UpdateNumbers {
+  double clip = 0;                     // largest global norm; 0: no limit
+  double normalizer = 0, loss_sum = 0; // for apply: sums over all micro-batches
+};
+// Returns the values of the input "scalars".
+std::vector<float> step_scalars(const ProgramSpec& spec, const UpdateInfo& info,
+                                const UpdateNumbers& numbers);
+
 enum class ProgramKind { fused, accumulate, apply };
 
 } // namespace dllm::train

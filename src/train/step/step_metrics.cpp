@@ -25,6 +25,25 @@ std::span<const StepMetric> step_metrics() {
   return kStepMetrics;
 }
 
+StepMetrics metrics_of(const FinishedStep& done, graph::Engine& engine) {
+  const StartedStep& step = done.started;
+  const double peak = engine.peak_flops();
+  const bool timed = done.seconds > 0;
+  StepMetrics metrics;
+  metrics.step = static_cast<double>(step.after.step);
+  metrics.loss = done.loss;
+  metrics.grad_norm = done.numbers.grad_norm;
+  metrics.lr = step.lr;
+  metrics.tokens = static_cast<double>(step.after.tokens);
+  metrics.tokens_per_second = timed ? static_cast<double>(step.tokens) / done.seconds : 0.0;
+  metrics.mfu = timed && peak > 0 ? done.flops / done.seconds / peak : 0.0;
+  metrics.memory = static_cast<double>(engine.i64("memory_used"));
+  metrics.compiles = static_cast<double>(engine.i64("compiles"));
+  metrics.input_wait = step.input_wait;
+  metrics.rank_wait = step.rank_wait;
+  return metrics;
+}
+
 std::map<std::string, double> named_metrics(const StepMetrics& metrics) {
   std::map<std::string, double> values;
   for (const StepMetric& row : kStepMetrics) values[row.name] = metrics.*row.member;

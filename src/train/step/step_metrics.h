@@ -1,6 +1,9 @@
 #pragma once
 // The numbers that a training step reports by name, with one row per number.
 
+#include "graph/engine.h"
+#include "train/step/started_steps.h"
+
 #include <map>
 #include <span>
 #include <string>
@@ -21,7 +24,9 @@ struct StepMetric {
 };
 
 std::span<const StepMetric> step_metrics();
-// Returns the metrics by name. StepRunner adds the parts of an objective's loss.
+// Returns the metrics of a step, except `skipped` and `checkpoint_stall_seconds`.
+StepMetrics metrics_of(const FinishedStep& done, graph::Engine& engine);
+// Returns the metrics by name. Trainer adds the parts of an objective's loss.
 std::map<std::string, double> named_metrics(const StepMetrics& metrics);
 
 } // namespace dllm::train

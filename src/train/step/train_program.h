@@ -9,6 +9,7 @@
 #include "train/step/feeds.h"
 #include "train/step/programs.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -35,6 +36,8 @@ struct StepNumbers {
   std::map<std::string, std::pair<double, double>> parts; // sum, count
   noise::Observed observed;
   std::vector<int32_t> control; // requests of all processes
+
+  double mean() const { return sum / std::max(normalizer, 1.0); } // the loss
 };
 
 class TrainProgram {

@@ -3,7 +3,7 @@
 
 #include "train/checkpoint/background_save.h"
 #include "train/checkpoint/checkpoint_save.h"
-#include "train/trainer_state.h"
+#include "train/trainer.h"
 
 #include "base/error.h"
 #include "base/files.h"

@@ -7,7 +7,7 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/state_file.h"
 #include "train/step/programs.h"
-#include "train/trainer_state.h"
+#include "train/trainer.h"
 
 #include "base/files.h"
 

@@ -7,7 +7,7 @@
 #include "tiny.h"
 #include "train/checkpoint/state_file.h"
 #include "train/step/programs.h"
-#include "train/trainer_state.h"
+#include "train/trainer.h"
 
 #include "graph/ops.h"
 

@@ -6,7 +6,6 @@
 #include "model/model.h"
 #include "noise/evaluate.h"
 #include "train/trainer.h"
-#include "train/trainer_state.h"
 
 #include <nlohmann/json.hpp>
 
@@ -55,18 +54,17 @@ void set_rate(Options& options, const train::LearningRate& rate, double peak) {
 
 // Parameters or moments by logical name.
 std::map<std::string, Tensor> logical(const train::Trainer& trainer, const std::string& kind) {
-  const train::StepRunner& runner = trainer.state().runner;
-  const model::ParamStore& store = runner.model()->params();
+  const model::ParamStore& store = trainer.trained_model().params();
   std::map<std::string, Tensor> made;
   const auto add = [&](const model::ParamSpec& layout, const graph::BufferRef& buffer) {
     for (auto& [name, tensor] : model::split_physical(layout, buffer->read()))
       made[name] = tensor.clone();
   };
-  const auto& entries = runner.spec().state;
+  const auto& entries = trainer.spec().state;
   for (size_t i = 0; i < entries.size(); ++i) {
-    if (entries[i].name == kind) add(entries[i].layout, runner.arrays()[i]);
+    if (entries[i].name == kind) add(entries[i].layout, trainer.arrays()[i]);
   }
-  for (const size_t index : runner.spec().trained) {
+  for (const size_t index : trainer.spec().trained) {
     if (kind == "param") add(store.physical()[index].spec, store.physical()[index].buffer);
   }
   return made;
@@ -300,9 +298,9 @@ void run_nano_training(Case& c, const Json& entry) {
       c.close({1e-6, 1e-3}, trainer.metric("grad_norm"), at(c.array("grad_norm"), step),
               "grad_norm");
     } else {
-      const double before = trainer.state().runner.accumulated().mean_sum;
+      const double before = trainer.sums().mean_sum;
       trainer.accumulate(batch);
-      loss = trainer.state().runner.accumulated().mean_sum - before;
+      loss = trainer.sums().mean_sum - before;
       if (trainer.accumulated() == every) trainer.apply();
     }
     c.close({1e-6, relative}, loss, at(c.array("loss"), step), "loss");

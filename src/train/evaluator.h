@@ -1,0 +1,36 @@
+#pragma once
+// Held-out loss of a trainer. Private to src/train.
+
+#include "base/task.h"
+#include "noise/evaluate.h"
+#include "train/batch_source.h"
+
+#include <cstdint>
+#include <memory>
+
+namespace dllm::train {
+
+struct Evaluation {
+  double loss = 0;           // mean over all trained tokens, in nats
+  double standard_error = 0; // of the mean over batches; 0 for one batch
+  // Bits per byte of text, comparable between tokenizers. Where the loss bounds a likelihood they
+  // are also comparable between objectives. 0: unknown.
+  double bits_per_byte = 0;
+};
+
+class Evaluator {
+public:
+  Evaluator(std::shared_ptr<model::Model> model, noise::ObjectiveRef objective)
+      : objective_(objective), losses_(std::move(model), std::move(objective)) {}
+
+  // Evaluates at most `max_batches` batches with the arrays of an objective. The noise depends on
+  // the position in the source alone. Fails with out_of_range when the source has no batch.
+  Evaluation run(BatchSource& source, int64_t max_batches, const noise::StateArrays& state,
+                 Task* task);
+
+private:
+  noise::ObjectiveRef objective_;
+  noise::LossRunner losses_;
+};
+
+} // namespace dllm::train

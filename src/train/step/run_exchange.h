@@ -1,0 +1,40 @@
+#pragma once
+// The values that a run and the steps of its trainer exchange. Private to src/train.
+
+#include "train/step/programs.h"
+
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+namespace dllm::train {
+
+// Control words are this process's requests for the next step, and the sums of the requests of all
+// processes as of the last step that was read. All processes act on the sums, so they act after the
+// same step.
+class RunExchange {
+public:
+  void request(Control what, int32_t value) { own_[what] = value; }
+  int32_t requested_here(Control what) const { return own_[what]; }
+  int32_t requested(Control what) const { return all_[what]; }
+  void clear_requests() { own_.assign(kControlCount, 0); }
+  void clear_requested() { all_.assign(kControlCount, 0); }
+
+  const std::vector<int32_t>& requests() const { return own_; }
+  void receive(std::vector<int32_t> sums) { all_ = std::move(sums); }
+
+  // Adds seconds that the host waited for a batch of the next step.
+  void add_input_wait(double seconds) { input_wait_ += seconds; }
+  double take_input_wait() { return std::exchange(input_wait_, 0); }
+
+  double clock = 0;              // used share of the minutes of the run; the schedule follows it
+  std::function<void()> on_read; // called after the metrics of a step were set; may be empty
+
+private:
+  std::vector<int32_t> own_ = std::vector<int32_t>(kControlCount);
+  std::vector<int32_t> all_ = std::vector<int32_t>(kControlCount);
+  double input_wait_ = 0;
+};
+
+} // namespace dllm::train
