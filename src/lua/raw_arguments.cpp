@@ -1,5 +1,6 @@
 #include "lua/raw_call.h"
 
+#include "lua/allowed.h"
 #include "lua/sandbox.h"
 #include "lua/state.h"
 
