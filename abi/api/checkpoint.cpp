@@ -3,6 +3,7 @@
 #include "ckpt/checkpoint_check.h"
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/gguf_parts.h"
+#include "ckpt/model_place.h"
 #include "ckpt/weights_on_disk.h"
 #include "handles.h"
 #include "model/model.h"
@@ -25,8 +26,10 @@ namespace {
 // that cannot be read.
 Json config_of(const std::string& path) {
   try {
+    const ckpt::ModelPlace place = ckpt::model_place(path);
     const model::ModelConfig config =
-        model::read_config(*ckpt::open_model_source(ckpt::model_folder(path)));
+        place.reference ? model::config_from_text(place.reference->config, "trainer.json")
+                        : model::read_config(*ckpt::open_model_source(place.base));
     return {{"family", config.family},
             {"attention", model::attention_name(config.attention)},
             {"shift", config.shift},

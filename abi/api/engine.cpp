@@ -2,8 +2,8 @@
 
 #include "handles.h"
 
-#include "ckpt/checkpoint_folder.h"
 #include "ckpt/gguf_parts.h"
+#include "ckpt/model_place.h"
 #include "cpu/engine.h"
 #include "decode/decoder/decoder.h"
 #include "pjrt/engine.h"

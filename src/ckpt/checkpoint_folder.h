@@ -126,12 +126,4 @@ struct CheckpointEntry {
 std::vector<CheckpointEntry> list_checkpoints(const std::string& root);
 std::optional<CheckpointEntry> latest_checkpoint(const std::string& root);
 
-// Returns the folder or file of the model that `path` names. For a run this is the model folder of
-// the latest checkpoint, for a checkpoint its model folder, else `path` itself. Fails with
-// not_found for a run without a valid checkpoint.
-std::string model_folder(const std::string& path);
-// Returns the same for a tokenizer. If the model folder has none, or the run no valid checkpoint,
-// it is the tokenizer in `path` itself.
-std::string tokenizer_folder(const std::string& path);
-
 } // namespace dllm::ckpt

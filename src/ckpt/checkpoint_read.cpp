@@ -1,4 +1,4 @@
-// Reads COMMIT, lists the checkpoints of a run and finds the folder of its model.
+// Reads COMMIT and lists the checkpoints of a run.
 #include "ckpt/checkpoint_folder.h"
 
 #include "base/error.h"
@@ -246,43 +246,6 @@ std::optional<CheckpointEntry> latest_checkpoint(const std::string& root) {
   std::vector<CheckpointEntry> newest = newest_checkpoints(root, 1);
   if (newest.empty()) return std::nullopt;
   return std::move(newest.front());
-}
-
-namespace {
-
-bool holds_tokenizer(const std::string& folder) {
-  return file_exists(join_path(folder, "tokenizer.json")) ||
-         file_exists(join_path(folder, "vocab.json"));
-}
-
-} // namespace
-
-std::string model_folder(const std::string& path) {
-  if (!is_directory(path) || file_exists(join_path(path, "config.json"))) return path;
-  const std::string inner = join_path(path, "model");
-  if (file_exists(join_path(inner, "config.json"))) return inner;
-  const std::vector<std::string> names = list_directory(path);
-  const auto is_checkpoint = [](const std::string& name) {
-    return checkpoint_step(name).has_value();
-  };
-  if (std::none_of(names.begin(), names.end(), is_checkpoint)) return path;
-  const auto latest = latest_checkpoint(path);
-  if (!latest) {
-    fail_with_hint(fmt::format("run dllm verify {} to see the errors of each checkpoint", path),
-                   Code::not_found, "{}: no whole checkpoint is left", path);
-  }
-  return join_path(latest->folder, "model");
-}
-
-std::string tokenizer_folder(const std::string& path) {
-  if (!is_directory(path)) return path;
-  std::string found = path;
-  try {
-    found = model_folder(path);
-  } catch (const Error& error) {
-    if (error.code() != Code::not_found || !holds_tokenizer(path)) throw;
-  }
-  return holds_tokenizer(found) || !holds_tokenizer(path) ? found : path;
 }
 
 } // namespace dllm::ckpt

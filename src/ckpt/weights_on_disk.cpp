@@ -8,6 +8,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include <memory>
+#include <utility>
+#include <vector>
+
 namespace dllm::ckpt {
 
 // The interface to weights of either format.
@@ -35,23 +39,29 @@ Json value_of(const GgufFile& file, const std::string& key, const GgufValue& val
   return file.integer(key);
 }
 
+Json metadata_of(const WeightFiles& files) {
+  Json object = Json::object();
+  for (const auto& [key, value] : files.metadata()) object[key] = value;
+  return object;
+}
+
+void add_rows(Json& rows, const std::string& prefix, const WeightFiles& files) {
+  for (const std::string& name : files.names()) {
+    const TensorInfo& info = files.info(name);
+    rows.push_back(tensor_row(prefix + name, info.type, info.shape, info.end - info.begin));
+  }
+}
+
 } // namespace
 
 class WeightsOnDisk::Files final : public Content {
 public:
   explicit Files(const std::string& path) : files_(*open_source(path)) {}
 
-  Json metadata() const override {
-    Json object = Json::object();
-    for (const auto& [key, value] : files_.metadata()) object[key] = value;
-    return object;
-  }
+  Json metadata() const override { return metadata_of(files_); }
   Json tensors() const override {
     Json rows = Json::array();
-    for (const std::string& name : files_.names()) {
-      const TensorInfo& info = files_.info(name);
-      rows.push_back(tensor_row(name, info.type, info.shape, info.end - info.begin));
-    }
+    add_rows(rows, "", files_);
     return rows;
   }
   Tensor tensor(const std::string& name) const override { return files_.tensor(name); }
@@ -83,6 +93,40 @@ private:
   std::shared_ptr<const GgufFile> file_;
 };
 
+// The parts that a checkpoint stores by value: the base with the names of its files, and adapters
+// whose tensors have the name of the adapter before them.
+class WeightsOnDisk::Parts final : public Content {
+public:
+  explicit Parts(const ModelPlace& place) {
+    if (!place.reference)
+      parts_.emplace_back("", std::make_unique<WeightFiles>(*open_source(place.base)));
+    for (const ModelPlace::Adapter& adapter : place.adapters)
+      parts_.emplace_back(adapter.name + "/", std::make_unique<WeightFiles>(
+                                                  *open_source(adapter.folder), "adapter_model"));
+  }
+
+  Json metadata() const override {
+    return parts_.empty() ? Json::object() : metadata_of(*parts_.front().second);
+  }
+  Json tensors() const override {
+    Json rows = Json::array();
+    for (const auto& [prefix, files] : parts_) add_rows(rows, prefix, *files);
+    return rows;
+  }
+  Tensor tensor(const std::string& name) const override {
+    for (const auto& [prefix, files] : parts_) {
+      if (!prefix.empty() && name.starts_with(prefix))
+        return files->tensor(name.substr(prefix.size()));
+    }
+    if (parts_.empty() || !parts_.front().first.empty())
+      fail(Code::not_found, "the checkpoint does not hold tensor {}", name);
+    return parts_.front().second->tensor(name);
+  }
+
+private:
+  std::vector<std::pair<std::string, std::unique_ptr<WeightFiles>>> parts_; // by prefix
+};
+
 namespace {
 
 // Returns true for a .gguf file, and for a folder with one and without config.json. A folder with
@@ -90,6 +134,21 @@ namespace {
 bool is_gguf(const std::string& path, const Source& source) {
   return is_directory(path) ? !source.has("config.json") && holds_gguf(source)
                             : path.ends_with(".gguf");
+}
+
+Json parts_of(const ModelPlace& place) {
+  Json parts = Json::array();
+  parts.push_back({{"name", "base"},
+                   {"kind", "network"},
+                   {"stored", place.reference ? "reference" : "value"},
+                   {"address", place.base}});
+  for (const ModelPlace::Adapter& adapter : place.adapters) {
+    parts.push_back({{"name", adapter.name},
+                     {"kind", "adapter"},
+                     {"stored", adapter.is_reference ? "reference" : "value"},
+                     {"address", adapter.folder}});
+  }
+  return parts;
 }
 
 } // namespace
@@ -106,7 +165,12 @@ WeightsOnDisk::WeightsOnDisk(const std::string& path) : path_(path) {
     kind_ = "checkpoint";
     step_ = open_checkpoint(path_).step;
   }
-  auto files = std::make_unique<Files>(kind_ == "checkpoint" ? join_path(path_, "model") : path_);
+  if (kind_ == "checkpoint") {
+    place_ = model_place(path_);
+    content_ = std::make_unique<Parts>(*place_);
+    return;
+  }
+  auto files = std::make_unique<Files>(path_);
   if (kind_.empty()) kind_ = files->format();
   content_ = std::move(files);
 }
@@ -128,6 +192,7 @@ Json WeightsOnDisk::describe() const {
   object["bytes"] = bytes;
   object["metadata"] = content_->metadata();
   object["tensors"] = rows;
+  if (place_) object["parts"] = parts_of(*place_);
   return object;
 }
 

@@ -5,9 +5,11 @@
 
 #include "base/json.h"
 #include "base/task.h"
+#include "ckpt/model_place.h"
 #include "tensor/tensor.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace dllm::ckpt {
@@ -18,7 +20,8 @@ public:
   ~WeightsOnDisk();
 
   // Returns {"kind", "path", "step", "parameters", "bytes", "metadata", "tensors": [{"name",
-  // "dtype", "shape", "bytes"}]}; "step" only for a checkpoint.
+  // "dtype", "shape", "bytes"}], "parts": [{"name", "kind", "stored", "address"}]}; "step" and
+  // "parts" only for a checkpoint. The tensors of a part by reference are not listed.
   Json describe() const;
   // Fails with not_found and the nearest name.
   Tensor tensor(const std::string& name) const;
@@ -29,8 +32,10 @@ private:
   class Content;
   class Files;
   class Gguf;
+  class Parts;
   std::string kind_, path_;
-  int64_t step_ = -1; // step of a checkpoint; -1 for other weights
+  int64_t step_ = -1;               // step of a checkpoint; -1 for other weights
+  std::optional<ModelPlace> place_; // of a checkpoint
   std::unique_ptr<Content> content_;
 };
 

@@ -140,6 +140,10 @@ void print_description(const Context& context, const Json& about) {
                 about.value("parameters", 0.0) / 1e6, about.at("tensors").size(),
                 bytes_text(about.value("bytes", 0.0)).c_str());
   row("parameters", size);
+  for (const Json& part : about.value("parts", Json::array()))
+    row(part.at("name").get<std::string>(),
+        part.at("stored") == "value" ? "stored here"
+                                     : "read from " + part.at("address").get<std::string>());
   print_losses(path);
   const bool sealed = about.value("kind", "") == "checkpoint";
   if (context.flag("verify")) {

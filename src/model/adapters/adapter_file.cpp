@@ -149,8 +149,10 @@ void AdapterFile::warn_of_absent(const Model& model, const std::set<std::string>
   }
 }
 
-void AdapterFile::add_to(Model& model, Task* task, int64_t done) const {
-  const int64_t total = done + bytes();
+void AdapterFile::add_to(Model& model, const std::string& part, Task* task,
+                         const Bytes& others) const {
+  const int64_t total = others.before + bytes() + others.after;
+  int64_t done = others.before;
   std::map<std::string, std::string> in_file; // names of the file, by those of the model
   std::set<std::string> kinds;
   for (const auto& [module, pair] : pairs_) {
@@ -162,6 +164,7 @@ void AdapterFile::add_to(Model& model, Task* task, int64_t done) const {
   }
   warn_of_absent(model, kinds);
   AdapterOptions options;
+  options.name = part;
   options.rank = config_.rank();
   options.alpha = config_.alpha();
   for (const std::string& kind : kinds) options.targets.push_back(kind + std::string(kWeight));
@@ -184,7 +187,7 @@ void AdapterFile::add_to(Model& model, Task* task, int64_t done) const {
 
 void load_adapters(Model& model, const std::string& folder, Task* task) {
   const store::TransferTask transfers(task);
-  AdapterFile(folder).add_to(model, task, 0);
+  AdapterFile(folder).add_to(model, AdapterOptions().name, task, {});
 }
 
 } // namespace dllm::model

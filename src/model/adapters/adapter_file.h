@@ -17,9 +17,13 @@ class AdapterFile {
 public:
   explicit AdapterFile(const std::string& folder);
   int64_t bytes() const; // bytes of its tensors
-  // Adds the adapter as load_adapters does. `done` is the number of bytes that the task has counted
-  // before, for the model's own weights.
-  void add_to(Model& model, Task* task, int64_t done) const;
+  // Bytes that the task counts apart from this adapter.
+  struct Bytes {
+    int64_t before = 0; // of the model's own weights, and of other adapters
+    int64_t after = 0;
+  };
+  // Adds the adapter as load_adapters does, as part "adapter:<name>".
+  void add_to(Model& model, const std::string& name, Task* task, const Bytes& others) const;
 
 private:
   struct Pair {

@@ -3,8 +3,8 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "base/store/objects.h"
-#include "ckpt/checkpoint_folder.h"
 #include "ckpt/gguf_parts.h"
+#include "ckpt/model_place.h"
 #include "model/adapters/adapter_file.h"
 #include "model/files/save.h"
 #include "model/files/weights.h"
@@ -344,27 +344,61 @@ ModelConfig read_config(const Source& source) {
   return opened.config;
 }
 
-std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const Source& source,
-                                  const Options& options, Task* task) {
+namespace {
+
+// An adapter to add, opened before the weights, which take longer.
+struct NamedAdapter {
+  std::string name; // the part is "adapter:<name>"
+  AdapterFile file;
+};
+
+std::vector<NamedAdapter> open_adapters(const std::vector<ckpt::ModelPlace::Adapter>& places,
+                                        const std::string& option) {
+  std::vector<NamedAdapter> adapters;
+  const std::string prefix = "adapter:";
+  for (const ckpt::ModelPlace::Adapter& place : places) {
+    const bool is_named = place.name.starts_with(prefix);
+    adapters.push_back(
+        {is_named ? place.name.substr(prefix.size()) : place.name, AdapterFile(place.folder)});
+  }
+  if (!option.empty()) adapters.push_back({AdapterOptions().name, AdapterFile(option)});
+  return adapters;
+}
+
+// Gives a base that a run read by reference the settings that the run's objective chose.
+void take_settings(const std::string& saved, ModelConfig& config, Origin& origin) {
+  const ModelConfig run = config_from_text(saved, "trainer.json");
+  config.attention = run.attention;
+  config.shift = run.shift;
+  config.mask_token_id = run.mask_token_id;
+  config.block_length = run.block_length;
+  origin.next_token = false;
+}
+
+std::shared_ptr<Model> load_from(std::shared_ptr<graph::Engine> engine, const Source& source,
+                                 const Options& options, const ckpt::ModelPlace& place,
+                                 Task* task) {
   const store::TransferTask transfers(task);
   check_task(task);
   OpenedModel opened = open_model(source);
-  const Origin origin = origin_of(opened.config, options);
+  Origin origin = origin_of(opened.config, options);
+  if (place.reference) take_settings(place.reference->config, opened.config, origin);
   apply_model_options(opened.config, options);
   const std::unique_ptr<WeightSource> weights =
       find_edit_heads(open_weights(opened, source, task), opened.config,
                       options.str("heads") == "edit", static_cast<uint64_t>(options.i64("seed")));
   const std::vector<ParamSpec> specs = partitioned_params(opened.config, engine->mesh());
   weights->check(specs);
-  std::optional<AdapterFile> adapter; // checked before the weights, which take longer
-  if (const std::string& folder = options.str("adapter"); !folder.empty()) adapter.emplace(folder);
+  const std::vector<NamedAdapter> adapters = open_adapters(place.adapters, options.str("adapter"));
+  int64_t later = 0;
+  for (const NamedAdapter& adapter : adapters) later += adapter.file.bytes();
 
   const auto model = std::make_shared<Model>(std::move(engine), opened.config);
   model->set_origin(origin);
   model->params().set_checks(options.str("check") == "finite");
   int64_t read = 0;
   graph::run_on_all(model->engine(), [&] { // each process reads its part
-    read = load_parameters(*model, specs, *weights, options, adapter ? adapter->bytes() : 0, task);
+    read = load_parameters(*model, specs, *weights, options, later, task);
   });
   if (!opened.gguf) {
     for (const char* name : kSideFiles) {
@@ -373,23 +407,56 @@ std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const S
   }
   resolve_mask_token(*model, options.str("mask_token"), opened.gguf.get());
   if (opened.gguf) set_gguf_tokenizer(*model, source);
-  if (adapter) adapter->add_to(*model, task, read);
+  for (const NamedAdapter& adapter : adapters) {
+    later -= adapter.file.bytes();
+    adapter.file.add_to(*model, adapter.name, task, {read, later});
+    read += adapter.file.bytes();
+  }
   return model;
+}
+
+// Fails when a base is not the one that the run of a checkpoint read.
+void check_reference(const ckpt::ModelPlace& place, const std::optional<PartOrigin>& found) {
+  if (!place.reference || (found && found->digest == place.reference->digest)) return;
+  fail_with_hint(
+      "put the files back as they were, or load a base and give the checkpoint's adapter "
+      "as option adapter",
+      Code::failed_precondition, "the checkpoint refers to {} for its base, which {}", place.base,
+      found ? "holds other numbers now" : "cannot be read");
+}
+
+// Returns the format that a run kept its base in, where the option leaves it open and the base had
+// one format besides f32.
+Options with_format(Options options, const ckpt::ModelPlace& place) {
+  if (!place.reference || options.str("dtype") != "auto") return options;
+  std::vector<std::string> formats = place.reference->formats;
+  std::erase(formats, "f32");
+  if (formats.size() == 1) options.set_str("dtype", formats.front());
+  return options;
+}
+
+} // namespace
+
+std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const Source& source,
+                                  const Options& options, Task* task) {
+  return load_from(std::move(engine), source, options, {}, task);
 }
 
 std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const std::string& path,
                                   const Options& options, Task* task) {
   const store::TransferTask transfers(task);
-  const std::string folder = ckpt::model_folder(path), &adapter = options.str("adapter");
-  Options own = options;
-  if (const std::string inside = join_path(folder, adapter);
+  const ckpt::ModelPlace place = ckpt::model_place(path);
+  const std::string& adapter = options.str("adapter");
+  Options own = with_format(options, place);
+  if (const std::string inside = join_path(place.base, adapter);
       !adapter.empty() && file_exists(join_path(inside, "adapter_config.json")))
     own.set_str("adapter", inside);
-  const std::optional<PartOrigin> before = origin_at(folder);
+  const std::optional<PartOrigin> before = origin_at(place.base);
+  check_reference(place, before);
   std::shared_ptr<Model> model =
-      load_model(std::move(engine), *ckpt::open_model_source(folder), own, task);
+      load_from(std::move(engine), *ckpt::open_model_source(place.base), own, place, task);
   // A folder that changed meanwhile may hold other numbers than those that were read.
-  const std::optional<PartOrigin> after = origin_at(folder);
+  const std::optional<PartOrigin> after = origin_at(place.base);
   if (before && after && before->digest == after->digest) model->set_origin_of(kBasePart, *after);
   return model;
 }

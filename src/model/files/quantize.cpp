@@ -2,9 +2,9 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "ckpt/checkpoint_folder.h"
 #include "ckpt/gguf_parts.h"
 #include "ckpt/gguf_writer.h"
+#include "ckpt/model_place.h"
 #include "ckpt/safetensors_writer.h"
 #include "model/families/family.h"
 #include "model/files/export_note.h"
@@ -246,7 +246,12 @@ Json quantize_model(const std::string& from, const std::string& to, const Option
   const std::string& wanted = options.str("format");
   const bool is_gguf = to.ends_with(".gguf"), overwrite = options.boolean("overwrite");
   if (wanted != "auto") check_target(to, weight_format(wanted), is_gguf, overwrite);
-  const std::unique_ptr<Source> source = ckpt::open_model_source(ckpt::model_folder(from));
+  const ckpt::ModelPlace place = ckpt::model_place(from);
+  if (!place.adapters.empty()) {
+    fail_with_hint("give the path of the base, which is " + place.base, Code::unimplemented,
+                   "{} has adapters, which a quantized model cannot hold", from);
+  }
+  const std::unique_ptr<Source> source = ckpt::open_model_source(place.base);
   OpenedModel opened = open_model(*source);
   const std::shared_ptr<const WeightSource> weights = open_weights(opened, *source, task);
   if (opened.gguf == nullptr || !is_gguf)

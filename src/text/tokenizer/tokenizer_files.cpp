@@ -1,8 +1,8 @@
 // This file loads and saves a Tokenizer: it finds the files and the tokens with a role.
 #include "base/error.h"
 #include "base/files.h"
-#include "ckpt/checkpoint_folder.h"
 #include "ckpt/gguf_parts.h"
+#include "ckpt/model_place.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer/special_files.h"
 

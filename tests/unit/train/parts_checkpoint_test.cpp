@@ -3,6 +3,8 @@
 
 #include "base/files.h"
 #include "ckpt/checkpoint_folder.h"
+#include "ckpt/weights_on_disk.h"
+#include "model/files/quantize.h"
 #include "model/files/save.h"
 #include "tiny.h"
 #include "train/checkpoint/checkpoint.h"
@@ -106,6 +108,72 @@ TEST(PartsCheckpoint, AnAdapterByValueIsAnAdapterFolder) {
   EXPECT_EQ(config.at("target_modules"),
             (Json{"mlp.down_proj", "mlp.gate_proj", "mlp.up_proj", "self_attn.k_proj",
                   "self_attn.o_proj", "self_attn.q_proj", "self_attn.v_proj"}));
+}
+
+// A run of an adapter is a model: its path is enough to decode, and to go on.
+TEST(PartsCheckpoint, ARunOfAnAdapterIsLoadedByItsPath) {
+  const test::TempFolder folder;
+  const std::string base = saved_base(folder, "base", 1);
+  for (const char* dtype : {"auto", "int8", "q8_0"}) {
+    SCOPED_TRACE(dtype);
+    const auto whole = adapter_trainer(loaded(base, dtype));
+    TextSource source;
+    losses_of(*whole, source, 3);
+    const std::string root = folder.path(dtype), dir = save(*whole, root);
+    for (const std::string& path : {dir, root}) {
+      const auto opened = loaded(path);
+      EXPECT_TRUE(test::same_bytes(logits_in(*opened), logits_in(*whole->model("live"))));
+      EXPECT_EQ(opened->config().attention, whole->trained_model().config().attention);
+      EXPECT_EQ(opened->config().mask_token_id, whole->trained_model().config().mask_token_id);
+    }
+    Trainer second(loaded(root), noise::make_objective("mdlm"),
+                   trainer_options({{"lr", 0.02}, {"ema", 0.9}}));
+    restore_checkpoint(second, nullptr, dir);
+    source.seek(3);
+    const std::vector<double> wanted = losses_of(*whole, source, 3);
+    source.seek(3);
+    EXPECT_EQ(losses_of(second, source, 3), wanted);
+  }
+}
+
+TEST(PartsCheckpoint, ARunWhoseBaseChangedIsNotLoaded) {
+  const test::TempFolder folder;
+  const std::string base = saved_base(folder, "base", 1);
+  const auto trainer = adapter_trainer(loaded(base));
+  TextSource source;
+  losses_of(*trainer, source, 1);
+  const std::string dir = save(*trainer, folder.path("run"));
+  std::filesystem::remove_all(base);
+  test::expect_error(Code::failed_precondition, "which cannot be read", [&] { loaded(dir); });
+  saved_base(folder, "base", 2);
+  test::expect_error(Code::failed_precondition, "which holds other numbers now",
+                     [&] { loaded(dir); });
+}
+
+TEST(PartsCheckpoint, DescribesItsParts) {
+  const test::TempFolder folder;
+  const std::string base = saved_base(folder, "base", 1);
+  const auto trainer = adapter_trainer(loaded(base));
+  TextSource source;
+  losses_of(*trainer, source, 1);
+  const std::string dir = save(*trainer, folder.path("run"));
+  const ckpt::WeightsOnDisk weights(dir);
+  const Json about = weights.describe(), &parts = about.at("parts");
+  ASSERT_EQ(parts.size(), 2u);
+  EXPECT_EQ(
+      parts[0],
+      (Json{{"name", "base"}, {"kind", "network"}, {"stored", "reference"}, {"address", base}}));
+  EXPECT_EQ(parts[1].at("name"), "adapter:default");
+  EXPECT_EQ(parts[1].at("stored"), "value");
+  ASSERT_FALSE(about.at("tensors").empty());
+  for (const Json& row : about.at("tensors")) {
+    const auto name = row.at("name").get<std::string>();
+    EXPECT_TRUE(name.starts_with("adapter:default/base_model.model.")) << name;
+    EXPECT_EQ(weights.tensor(name).shape().dims(), row.at("shape"));
+  }
+  test::expect_error(Code::unimplemented, "has adapters", [&] {
+    model::quantize_model(dir, folder.path("small.gguf"), Options(model::quantize_schema()));
+  });
 }
 
 TEST(PartsCheckpoint, AnotherBaseIsRefusedAndChangesNothing) {

@@ -126,8 +126,8 @@ void open_model_and_rows(Context& context, Run& run) {
   if (!objective.heads.empty()) set_heads(context, objective.heads);
   const bool resumed = !run.resumed_from.empty(), fresh_weights = !resumed && !context.has("from");
   if (!fresh_weights) {
-    run.model = open_model(context, run.engine.get(),
-                           resumed ? run.resumed_from + "/model" : context.text("from"));
+    run.model =
+        open_model(context, run.engine.get(), resumed ? run.resumed_from : context.text("from"));
   } else if (!context.has("tokenizer")) {
     try_trainer(context, run);
   }

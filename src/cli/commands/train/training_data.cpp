@@ -189,8 +189,7 @@ int64_t whole(const Context& context, const char* kind, const char* key) {
 
 Owned<dllm_tokenizer> choose_tokenizer(Context& context, const std::string& checkpoint) {
   const std::string own = run_folder(context) + "/tokenizer.json";
-  if (!checkpoint.empty())
-    return open_tokenizer(context, fs::exists(own) ? own : checkpoint + "/model");
+  if (!checkpoint.empty()) return open_tokenizer(context, fs::exists(own) ? own : checkpoint);
   warn_of_no_text(context.text("data"));
   if (context.has("tokenizer") || context.has("from")) {
     auto tokenizer =

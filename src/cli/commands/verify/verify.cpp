@@ -207,11 +207,11 @@ void check_tokenizer(const Context& context, Report& report, const std::string& 
   });
 }
 
-// A .gguf file, or a folder with config.json or with .gguf files.
+// A .gguf file, a checkpoint, or a folder with config.json or with .gguf files.
 bool is_model(const fs::path& path) {
   const auto is_gguf = [](const fs::path& file) { return file.extension() == ".gguf"; };
   if (!fs::is_directory(path)) return is_gguf(path);
-  return fs::exists(path / "config.json") ||
+  return fs::exists(path / "config.json") || fs::exists(path / "trainer.json") ||
          std::any_of(fs::directory_iterator(path), fs::directory_iterator(),
                      [&](const auto& entry) { return is_gguf(entry.path()); });
 }
@@ -251,6 +251,12 @@ std::vector<fs::path> checkpoints_of(const fs::path& run) {
   return found;
 }
 
+// Returns the model folder of a checkpoint, or the checkpoint when its base is stored elsewhere.
+std::string model_of(const std::string& checkpoint) {
+  const std::string inside = checkpoint + "/model";
+  return fs::exists(inside) ? inside : checkpoint;
+}
+
 void check_run(const Context& context, Report& report, const std::vector<fs::path>& checkpoints) {
   std::string newest;
   for (const fs::path& folder : checkpoints) {
@@ -265,7 +271,7 @@ void check_run(const Context& context, Report& report, const std::vector<fs::pat
   if (newest.empty())
     report.bad("checkpoints", "the run has no finished checkpoint");
   else
-    check_model_folder(context, report, newest + "/model");
+    check_model_folder(context, report, model_of(newest));
 }
 
 int verify(Context& context) {

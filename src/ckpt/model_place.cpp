@@ -1,0 +1,97 @@
+#include "ckpt/model_place.h"
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "ckpt/checkpoint_folder.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+namespace dllm::ckpt {
+namespace {
+
+constexpr const char* kRecord = "trainer.json";
+constexpr const char* kBaseFolder = "model"; // of a checkpoint without a list of parts
+
+bool holds_tokenizer(const std::string& folder) {
+  return file_exists(join_path(folder, "tokenizer.json")) ||
+         file_exists(join_path(folder, "vocab.json"));
+}
+
+// Returns the folder of a part by value, or the address of a part by reference.
+std::string place_of(const Json& part, const std::string& checkpoint) {
+  if (part.at("stored") != "value") return part.at("address").get<std::string>();
+  const auto folder = part.at("folder").get<std::string>();
+  if (!is_safe_name(folder))
+    fail(Code::data_loss, "{}: '{}' is not the name of a folder", kRecord, folder);
+  return join_path(checkpoint, folder);
+}
+
+ModelPlace place_of_parts(const Json& parts, const std::string& checkpoint) {
+  ModelPlace place;
+  for (const Json& part : parts) {
+    const auto name = part.at("name").get<std::string>();
+    if (part.value("kind", "") == "adapter") {
+      place.adapters.push_back({name, place_of(part, checkpoint), part.at("stored") != "value"});
+    } else if (place.base.empty()) { // the base is the first network
+      place.base = place_of(part, checkpoint);
+      if (part.at("stored") != "value") {
+        place.reference = {part.at("digest").get<std::string>(),
+                           part.at("formats").get<std::vector<std::string>>(),
+                           part.at("config").dump()};
+      }
+    }
+  }
+  if (place.base.empty()) fail(Code::data_loss, "{}: the list of parts has no base", kRecord);
+  return place;
+}
+
+ModelPlace place_in(const std::string& checkpoint) {
+  const std::string record = join_path(checkpoint, kRecord);
+  if (!file_exists(record)) return {join_path(checkpoint, kBaseFolder)};
+  const Json json = parse_json(read_text(record), record);
+  if (!json.contains("parts")) return {join_path(checkpoint, kBaseFolder)};
+  try {
+    return place_of_parts(json["parts"], checkpoint);
+  } catch (const nlohmann::json::exception& error) {
+    fail(Code::data_loss, "{}: parts: {}", record, error.what());
+  }
+}
+
+} // namespace
+
+ModelPlace model_place(const std::string& path) {
+  if (!is_directory(path) || file_exists(join_path(path, "config.json"))) return {path};
+  const bool is_checkpoint =
+      file_exists(join_path(path, kRecord)) || file_exists(join_path(path, "model/config.json"));
+  if (is_checkpoint) return place_in(path);
+  const std::vector<std::string> names = list_directory(path);
+  if (std::ranges::none_of(names,
+                           [](const auto& name) { return checkpoint_step(name).has_value(); }))
+    return {path};
+  const auto latest = latest_checkpoint(path);
+  if (!latest) {
+    fail_with_hint(fmt::format("run dllm verify {} to see the errors of each checkpoint", path),
+                   Code::not_found, "{}: no whole checkpoint is left", path);
+  }
+  return place_in(latest->folder);
+}
+
+std::string model_folder(const std::string& path) {
+  return model_place(path).base;
+}
+
+std::string tokenizer_folder(const std::string& path) {
+  if (!is_directory(path)) return path;
+  std::string found = path;
+  try {
+    found = model_folder(path);
+  } catch (const Error& error) {
+    if (error.code() != Code::not_found || !holds_tokenizer(path)) throw;
+  }
+  return holds_tokenizer(found) || !holds_tokenizer(path) ? found : path;
+}
+
+} // namespace dllm::ckpt

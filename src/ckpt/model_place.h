@@ -1,0 +1,40 @@
+#pragma once
+// Finds the files of a model. A path may name a model folder, one file, a checkpoint or a run.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace dllm::ckpt {
+
+// Where the parts of a model are stored.
+struct ModelPlace {
+  // A base that a checkpoint stores by reference: its run read it from `base` and did not train it.
+  struct Reference {
+    std::string digest;               // of the files when the run began
+    std::vector<std::string> formats; // of its weights in the run, each once
+    std::string config;               // of the base in the run, as JSON
+  };
+  struct Adapter {
+    std::string name;   // "adapter:math"
+    std::string folder; // in the files of PEFT
+    bool is_reference = false;
+  };
+
+  std::string base; // a folder or a file
+  std::optional<Reference> reference;
+  std::vector<Adapter> adapters; // of a checkpoint, in the order of its parts
+};
+
+// Returns the place of the model that `path` names. For a run this is the model of the latest
+// checkpoint, for a checkpoint its own model, else `path` itself. Networks other than the base are
+// left out. Fails with not_found for a run without a valid checkpoint, and with data_loss for a
+// damaged list of parts.
+ModelPlace model_place(const std::string& path);
+// Returns the folder or file of the base.
+std::string model_folder(const std::string& path);
+// Returns the folder or file of its tokenizer. If the base has none, or the run has no valid
+// checkpoint, it is the tokenizer in `path` itself.
+std::string tokenizer_folder(const std::string& path);
+
+} // namespace dllm::ckpt
