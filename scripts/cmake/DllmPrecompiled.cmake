@@ -1,22 +1,12 @@
-# Ways to compile large headers (JSON, fmt, GoogleTest) less often: they take most of a build's time. Each file still includes
-# what it uses and has names of its own, so that it compiles alone too; the preset "bare" builds them so.
+# Precompiled large headers (JSON, fmt, GoogleTest), which take most of a build's time. Each file still includes what it uses, so
+# that it compiles alone too; the preset "bare" builds them so.
 #
-# Precompiled headers, and larger units with them, take a third off a first build and add to each later one. Where a compiler
+# Precompiled headers, and larger units with them (DllmUnits), take a third off a first build and add to each later one. Where a compiler
 # cache is, who changes sources builds without them; a first build asks for them.
 if(DLLM_CCACHE)
   option(DLLM_PCH "precompile the large headers (for a first build)" OFF)
 else()
   option(DLLM_PCH "precompile the large headers" ON)
-endif()
-
-# Several sources in one translation unit. First builds, and those with sanitizers, are seldom repeated after a change of one
-# file: larger units.
-if(DLLM_UNITY)
-  set(CMAKE_UNITY_BUILD ON)
-  set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
-  if(DLLM_SANITIZE OR DLLM_PCH)
-    set(CMAKE_UNITY_BUILD_BATCH_SIZE 24)
-  endif()
 endif()
 
 # dllm_precompile(TARGET KIND): headers of KIND for a target. Targets of one kind must have the same compiler options
@@ -28,7 +18,9 @@ function(dllm_precompile target kind)
   endif()
   get_directory_property(options COMPILE_OPTIONS)
   if(kind STREQUAL "source" AND options) # a folder with options of its own: a kind for each set of them
-    string(MAKE_C_IDENTIFIER "source${options}" kind)
+    string(MD5 hash "${options}")
+    string(SUBSTRING "${hash}" 0 6 hash)
+    set(kind source_${hash})
   endif()
   get_property(owner GLOBAL PROPERTY DLLM_PCH_OWNER_${kind})
   if(owner)

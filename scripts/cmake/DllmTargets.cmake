@@ -77,8 +77,3 @@ function(dllm_subdirectories)
     endif()
   endforeach()
 endfunction()
-
-# Sources that share names with their neighbours by design (every operation has its types() and vjp()): compiled alone.
-function(dllm_compile_alone)
-  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-endfunction()

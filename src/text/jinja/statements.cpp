@@ -45,7 +45,7 @@ MarkedText Template::render(const Entries& variables, const Limits& limits) cons
 
 // The statements of a template.
 
-using Kind = Statement::Kind;
+using StatementKind = Statement::Kind;
 
 MarkedText Evaluator::run(const Body& body, const Entries& variables) {
   Scope scope(nullptr);
@@ -81,32 +81,34 @@ Evaluator::Flow Evaluator::execute(const Statement& node, Scope& scope, MarkedTe
   budget.step();
   current_ = &node;
   switch (node.kind) {
-  case Kind::text:
+  case StatementKind::text:
     budget.grow(node.text.size());
     out.append(node.text);
     return Flow::on;
-  case Kind::output: emit(evaluate(*node.value, scope), out); return Flow::on;
-  case Kind::branch:
+  case StatementKind::output: emit(evaluate(*node.value, scope), out); return Flow::on;
+  case StatementKind::branch:
     return execute(evaluate(*node.value, scope).truth() ? node.body : node.otherwise, scope, out);
-  case Kind::loop: return run_loop(node, evaluate(*node.value, scope), scope, out, 0);
-  case Kind::set:
-  case Kind::set_block: run_set(node, scope); return Flow::on;
-  case Kind::macro: scope.set(node.text, make_macro(node, scope, node.text)); return Flow::on;
-  case Kind::call_block: run_call_block(node, scope, out); return Flow::on;
-  case Kind::filter_block: {
+  case StatementKind::loop: return run_loop(node, evaluate(*node.value, scope), scope, out, 0);
+  case StatementKind::set:
+  case StatementKind::set_block: run_set(node, scope); return Flow::on;
+  case StatementKind::macro:
+    scope.set(node.text, make_macro(node, scope, node.text));
+    return Flow::on;
+  case StatementKind::call_block: run_call_block(node, scope, out); return Flow::on;
+  case StatementKind::filter_block: {
     Scope inner(&scope);
     const Value body(render(node.body, inner));
     emit(apply_filters(*node.filter, body, scope), out);
     return Flow::on;
   }
-  case Kind::with: {
+  case StatementKind::with: {
     Scope inner(&scope);
     for (size_t i = 0; i < node.targets.size(); ++i) {
       inner.set(node.targets[i], evaluate(*node.values[i], scope));
     }
     return execute(node.body, inner, out);
   }
-  case Kind::generation: {
+  case StatementKind::generation: {
     MarkedText said;
     const Flow flow = execute(node.body, scope, said);
     said.mark_spoken();
@@ -114,8 +116,8 @@ Evaluator::Flow Evaluator::execute(const Statement& node, Scope& scope, MarkedTe
     out.append(said);
     return flow;
   }
-  case Kind::leave: return Flow::leave;
-  case Kind::next: return Flow::next;
+  case StatementKind::leave: return Flow::leave;
+  case StatementKind::next: return Flow::next;
   }
   return Flow::on;
 }
@@ -137,7 +139,7 @@ void unpack(Evaluator& evaluator, const std::vector<std::string>& names, Value v
 
 void Evaluator::run_set(const Statement& node, Scope& scope) {
   Value value;
-  if (node.kind == Kind::set_block) {
+  if (node.kind == StatementKind::set_block) {
     Scope inner(&scope);
     value = Value(render(node.body, inner));
     if (node.filter != nullptr) value = apply_filters(*node.filter, value, scope);

@@ -64,7 +64,7 @@ struct Weights {
   }
 };
 
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+bool same_floats(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
@@ -81,7 +81,7 @@ TEST(Gemm, EqualsTheScalarChainOnEveryTarget) {
         for_each_simd_target([&, n = n, k = k](const char* target) {
           std::vector<float> y(expected.size(), NAN);
           gemm_serial(w.gemm(x, y, m));
-          EXPECT_TRUE(same_bits(y, expected))
+          EXPECT_TRUE(same_floats(y, expected))
               << target << ' ' << dtype_name(dtype) << ' ' << m << ' ' << n << ' ' << k;
         });
       }
@@ -102,7 +102,7 @@ TEST(Gemm, RowsDoNotDependOnTheBatchNorThreads) {
       for (int64_t m : {1, 2, 3, 5, 8, 17, 31, 64}) {
         std::vector<float> y(static_cast<size_t>(m * n), NAN);
         gemm_parallel(w.gemm(x, y, m), &pool);
-        EXPECT_TRUE(same_bits(y, {whole.begin(), whole.begin() + m * n}))
+        EXPECT_TRUE(same_floats(y, {whole.begin(), whole.begin() + m * n}))
             << threads << " threads, m " << m;
       }
     }
@@ -129,7 +129,7 @@ TEST(Gemm, AccumulatingContinuesTheChain) {
   second.accumulate = true;
   gemm_serial(first);
   gemm_serial(second);
-  EXPECT_TRUE(same_bits(y, expected));
+  EXPECT_TRUE(same_floats(y, expected));
 }
 
 TEST(Gemm, ReadsATransposedAInPlace) {
@@ -144,7 +144,7 @@ TEST(Gemm, ReadsATransposedAInPlace) {
   g.a_stride = 1;
   g.a_step = 9;
   gemm_serial(g);
-  EXPECT_TRUE(same_bits(y, expected));
+  EXPECT_TRUE(same_floats(y, expected));
 }
 
 TEST(Gemm, LongChainsAreCutExactly) {
@@ -152,7 +152,7 @@ TEST(Gemm, LongChainsAreCutExactly) {
   const std::vector<float> x = uniform_numbers(2 * 20000, 17);
   std::vector<float> y(6);
   gemm_serial(w.gemm(x, y, 2));
-  EXPECT_TRUE(same_bits(y, w.oracle(x, 2)));
+  EXPECT_TRUE(same_floats(y, w.oracle(x, 2)));
 }
 
 TEST(Pack, UnpackIsTheExactInverse) {
