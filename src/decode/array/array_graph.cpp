@@ -93,10 +93,7 @@ private:
     head.top_p = input("top_p", DType::f32, flat);
     head.uniform = of_step("uniform", DType::f32, {shape_.places()});
     const graph::TokenStatistics s = graph::token_statistics(head, shape_.pass.needs.top);
-    const PredictionValues predicted{s.draw,    s.argmax,      s.draw_prob,     s.max_prob,
-                                     s.entropy, s.shaped_prob, s.shaped_margin, s.shaped_entropy,
-                                     s.top_ids, s.top_probs};
-    return prediction_lines(predicted, PredictionColumns(shape_.pass.needs));
+    return prediction_lines(prediction_values(s), PredictionColumns(shape_.pass.needs));
   }
 
   Graph& graph_;

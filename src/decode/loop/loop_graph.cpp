@@ -197,7 +197,7 @@ private:
     head.top_k = packed(input("top_k", DType::i32, both()));
     head.top_p = packed(input("top_p", DType::f32, both()));
     head.uniform = packed(numbers_of_step("uniform"));
-    const graph::TokenStatistics s = graph::token_statistics(head, needs().top);
+    PredictionValues predicted = prediction_values(graph::token_statistics(head, needs().top));
     const auto spread = [&](Value x) {
       const Value back = graph::take(x, to);
       const bool wide = back.rank() == 2; // (places, top)
@@ -209,10 +209,8 @@ private:
       // must have the same bits.
       return graph::barrier(graph::reshape(graph::select(on, back, zero), Shape(dims)));
     };
-    return {spread(s.draw),          spread(s.argmax),         spread(s.draw_prob),
-            spread(s.max_prob),      spread(s.entropy),        spread(s.shaped_prob),
-            spread(s.shaped_margin), spread(s.shaped_entropy), spread(s.top_ids),
-            spread(s.top_probs)};
+    for (Value* value : predicted.all()) *value = spread(*value);
+    return predicted;
   }
 
   Value write_record(const PredictionValues& predicted, Value after) {

@@ -11,6 +11,7 @@
 #include "model/model.h"
 #include "model/params/part.h"
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -140,6 +141,14 @@ struct PredictionValues {
   graph::Value probability, max_probability, entropy;             // f32
   graph::Value shaped_probability, shaped_margin, shaped_entropy; // f32
   graph::Value top_ids, top_probs;                                // one more axis of size top
+
+  // Returns all values, in the order above.
+  std::array<graph::Value*, 10> all() {
+    return {&token,           &argmax,         &probability,
+            &max_probability, &entropy,        &shaped_probability,
+            &shaped_margin,   &shaped_entropy, &top_ids,
+            &top_probs};
+  }
 };
 
 // Returns the lines i32(places, columns.count + number of extra columns). `more` are extra columns,

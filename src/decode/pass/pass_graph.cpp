@@ -201,6 +201,11 @@ std::vector<Value> edit_columns(model::Builder& builder, graph::TokenStatisticsI
 
 } // namespace
 
+PredictionValues prediction_values(const graph::TokenStatistics& s) {
+  return {s.draw,        s.argmax,        s.draw_prob,      s.max_prob, s.entropy,
+          s.shaped_prob, s.shaped_margin, s.shaped_entropy, s.top_ids,  s.top_probs};
+}
+
 void build_pass(Graph& graph, const model::Model& model, const PassShape& shape) {
   const PredictionNeeds& needs = shape.needs;
   if (shape.guided && model.config().logit_softcap > 0) {
@@ -221,11 +226,8 @@ void build_pass(Graph& graph, const model::Model& model, const PassShape& shape)
       shape.guided ? guide(builder, made.hidden, query, shape) : graph::take(made.hidden, query);
   graph::TokenStatisticsInputs head = head_inputs(builder, chosen, shape);
   const graph::TokenStatistics s = graph::token_statistics(head, needs.top);
-  const PredictionValues predicted{s.draw,    s.argmax,      s.draw_prob,     s.max_prob,
-                                   s.entropy, s.shaped_prob, s.shaped_margin, s.shaped_entropy,
-                                   s.top_ids, s.top_probs};
   const std::vector<Value> more = needs.edits ? edit_columns(builder, head) : std::vector<Value>{};
-  const Value lines = prediction_lines(predicted, PredictionColumns(needs), more);
+  const Value lines = prediction_lines(prediction_values(s), PredictionColumns(needs), more);
   graph.output("answer", gather_shares(lines, mesh));
   if (shape.defers) {
     // The probability of the draw among the tokens that are not deferred. It is the probability of

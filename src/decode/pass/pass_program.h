@@ -130,6 +130,9 @@ WindowStates window_states(model::Builder& builder, const PassShape& shape,
 graph::TokenStatisticsInputs head_over(model::Builder& builder, graph::Value hidden,
                                        const PassShape& shape);
 
+// Returns the statistics of the model's distribution by their names in a prediction.
+PredictionValues prediction_values(const graph::TokenStatistics& statistics);
+
 // Builds a pass. Outputs, in this order:
 //   the stacks of the state, written in place: cached passes only;
 //   answer: the line of each wanted position (pass.h), of every share;
