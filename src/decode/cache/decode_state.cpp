@@ -97,6 +97,13 @@ int64_t DecodeState::acquire(int64_t length, std::span<const int32_t> known,
   return found;
 }
 
+CacheView DecodeState::offer(std::span<const int32_t> known, const AttentionSpan& span,
+                             const RowKind& kind) const {
+  int64_t common = 0;
+  best_row(known, span, kind, &common);
+  return {common, generations_ + 1};
+}
+
 void DecodeState::release(int64_t row) {
   rows_[static_cast<size_t>(row)].used = false;
 }

@@ -54,6 +54,9 @@ public:
   // free row that keeps the longest common beginning. May enlarge the buffers.
   int64_t acquire(int64_t length, std::span<const int32_t> known, const AttentionSpan& span,
                   const RowKind& kind = {});
+  // Returns the view of the row that acquire() would return for such a request now.
+  CacheView offer(std::span<const int32_t> known, const AttentionSpan& span,
+                  const RowKind& kind = {}) const;
   // Frees the row. It keeps its contents until another request takes it.
   void release(int64_t row);
 

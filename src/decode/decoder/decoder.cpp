@@ -309,6 +309,7 @@ Decoder::Change Decoder::finish(Entry& entry, Outcome outcome) {
   ++request.steps;
   request.evaluations += ran ? 1 : 0;
   entry.predicted = false;
+  entry.planned.reset();
   entry.predictions.clear();
   entry.vetoes.reset();
   apply_stop(request, outcome);

@@ -128,6 +128,8 @@ private:
     // Set by predict and consumed by commit.
     bool predicted = false;
     PassRequest pass;
+    // The view of the cache that `pass` was made for; not set: the session must plan it.
+    std::optional<CacheView> planned;
     std::vector<Prediction> predictions;
     std::optional<Vetoes> vetoes; // for a request with a constraint
     ArrayReplay arrays;           // for a request of a policy over arrays
@@ -183,12 +185,13 @@ private:
                   int64_t least_rows = 0);
   void run_pass_of(const std::vector<Entry*>& owners, std::span<const PassRow> rows,
                    const Weights& weights, const Task* task, int64_t least_rows);
-  void find_pass(Entry& entry, int passes);
+  void plan_pass(Entry& entry);
+  void set_pass(Entry& entry, PassRequest pass);
   void keep_final(const Entry& entry, const PassRequest& pass);
-  bool takes_cache_row(Entry& entry, const PassRequest& pass);
+  void place_in_cache(Entry& entry, PassRequest& pass);
   void end_filling(Entry& entry);
-  void move_to_snapshot(const Entry& entry, PassRequest& pass) const;
   CacheView cache_view(const Entry& entry) const;
+  static RowKind row_kind(const Entry& entry);
   // decoder_loop.cpp
   bool in_loop(const std::vector<Entry*>& active) const;
   void launch(const std::vector<Entry*>& active, int64_t limit, const Task* task);

@@ -36,7 +36,7 @@ void Decoder::launch_arrays_alike(const std::vector<Entry*>& requests, int64_t l
   const Method& method = *requests[0]->method;
   std::vector<PassRow> passes;
   for (Entry* entry : requests) {
-    entry->pass = entry->session->next_pass(entry->request, {});
+    plan_pass(*entry);
     passes.push_back({&entry->request, &entry->pass});
   }
   for (const std::vector<size_t>& group : window_groups(passes, program_.rounding())) {
@@ -69,7 +69,7 @@ void Decoder::launch_arrays_alike(const std::vector<Entry*>& requests, int64_t l
 Decoder::Change Decoder::replay_array_step(Entry& entry) {
   const ArrayReplay replay = entry.arrays;
   entry.arrays = {};
-  entry.pass = entry.session->next_pass(entry.request, {});
+  plan_pass(entry);
   entry.predictions.clear();
   for (const int64_t position : entry.pass.positions) {
     entry.predictions.push_back(replay.record->prediction(replay.next, replay.row, position));

@@ -39,6 +39,7 @@ void Decoder::fail_request(Entry& entry, const Error& error) {
   entry.failure = std::make_shared<const Error>(error);
   entry.request.finish = Finish::failed;
   entry.predicted = false;
+  entry.planned.reset();
   entry.predictions.clear();
   entry.vetoes.reset();
   drop_cache(entry);

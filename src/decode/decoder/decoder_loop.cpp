@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <utility>
 
 namespace dllm::decode {
@@ -26,34 +27,37 @@ bool Decoder::in_loop(const std::vector<Entry*>& active) const {
 std::vector<LoopPlan> Decoder::fill_caches(const std::vector<Entry*>& active,
                                            const Weights& weights, const Task* task) {
   std::vector<LoopPlan> plans(active.size());
+  std::vector<size_t> unplanned(active.size());
+  std::iota(unplanned.begin(), unplanned.end(), size_t{0});
   // First the session's own passes run, then one pass over decided positions that are not cached.
-  for (std::vector<Entry*> filling{nullptr}; !filling.empty();) {
-    filling.clear();
-    for (size_t i = 0; i < active.size(); ++i) {
+  while (!unplanned.empty()) {
+    std::vector<size_t> filling;
+    std::vector<Entry*> owners;
+    for (const size_t i : unplanned) {
       Entry& entry = *active[i];
-      LoopPlan& plan = plans[i];
-      const auto ask = [&] { return entry.session->plan_loop(entry.request, cache_view(entry)); };
-      const auto find = [&] {
-        plan = ask();
-        if (takes_cache_row(entry, plan.pass)) plan = ask();
-        move_to_snapshot(entry, plan.pass);
+      PassRequest& pass = plans[i].pass;
+      const auto plan = [&] {
+        plans[i] = entry.session->plan_loop(entry.request, cache_view(entry));
+        place_in_cache(entry, pass);
       };
-      if (!entry.request.active() || !succeeds(entry, find)) continue;
-      const bool behind =
-          plan.pass.cached && plan.pass.begin < plan.pass.final_end - entry.method->passes().shift;
-      if (plan.pass.kind == PassKind::step && !behind) continue;
-      entry.pass = plan.pass;
-      entry.pass.positions.clear();
-      entry.pass.soft.clear();
-      entry.pass.end = plan.pass.final_end;
-      filling.push_back(&entry);
+      if (!entry.request.active() || !succeeds(entry, plan)) continue;
+      const bool behind = pass.cached && pass.begin < pass.final_end - entry.method->passes().shift;
+      if (pass.kind == PassKind::step && !behind) continue;
+      PassRequest fill = pass;
+      fill.positions.clear();
+      fill.soft.clear();
+      fill.end = pass.final_end;
+      set_pass(entry, std::move(fill));
+      filling.push_back(i);
+      owners.push_back(&entry);
     }
     if (filling.empty()) break;
-    run_passes(filling, weights, task, static_cast<int64_t>(active.size()));
-    for (Entry* entry : filling) {
+    run_passes(owners, weights, task, static_cast<int64_t>(active.size()));
+    for (Entry* entry : owners) {
       if (!entry->request.active() || entry->pass.kind == PassKind::step) continue;
       succeeds(*entry, [&] { end_filling(*entry); });
     }
+    unplanned = std::move(filling);
   }
   return plans;
 }
@@ -165,7 +169,7 @@ std::vector<Decoder::Change> Decoder::replay() {
 void Decoder::replay_predictions(Entry& entry, const LoopRecord& record, int64_t step,
                                  int64_t row) {
   const int64_t begin = entry.request.block_begin();
-  entry.pass = entry.session->next_pass(entry.request, cache_view(entry));
+  plan_pass(entry);
   entry.predictions.clear();
   for (const int64_t position : entry.pass.positions) {
     entry.predictions.push_back(record.prediction(step, row, position - begin, position));

@@ -82,6 +82,7 @@ void Decoder::run_pass_of(const std::vector<Entry*>& owners, std::span<const Pas
       continue;
     }
     owner.predictions = std::move(answers[i].predictions);
+    owner.planned.reset(); // a cancelled step runs its passes again
     if (owner.pass.cached) keep_final(owner, owner.pass);
   }
 }
@@ -92,23 +93,26 @@ void Decoder::keep_final(const Entry& entry, const PassRequest& pass) {
   state_.commit(entry.cache_row, entry.request.ids, pass.begin, pass.final_end);
 }
 
-// Takes a row of the cache for the request if the pass needs one. If it returns true, the session
-// must plan the pass again, with the contents of the row.
-bool Decoder::takes_cache_row(Entry& entry, const PassRequest& pass) {
-  if (!pass.cached || entry.cache_row >= 0) return false;
-  const Request& request = entry.request;
+namespace {
+
+// Returns the tokens before the first open position.
+std::span<const int32_t> known_tokens_of(const Request& request) {
   const auto open = std::find(request.states.begin(), request.states.end(), State::masked);
-  const auto known = static_cast<size_t>(open - request.states.begin());
-  entry.cache_row =
-      state_.acquire(request.length(), std::span<const int32_t>(request.ids).first(known),
-                     request.span, {entry.method->passes().shift, entry.method->number()});
-  return true;
+  return std::span<const int32_t>(request.ids)
+      .first(static_cast<size_t>(open - request.states.begin()));
 }
 
-// Moves the begin of a pass to where the state can go on. The positions in between are computed
-// again.
-void Decoder::move_to_snapshot(const Entry& entry, PassRequest& pass) const {
-  if (!pass.cached || pass.end <= pass.begin) return;
+} // namespace
+
+// Takes a row of the cache if a cached pass finds none. Moves the begin of the pass to where the
+// state can go on. The positions in between are computed again.
+void Decoder::place_in_cache(Entry& entry, PassRequest& pass) {
+  if (!pass.cached) return;
+  if (entry.cache_row < 0) {
+    entry.cache_row = state_.acquire(entry.request.length(), known_tokens_of(entry.request),
+                                     entry.request.span, row_kind(entry));
+  }
+  if (pass.end <= pass.begin) return;
   const int64_t begin = state_.start(entry.cache_row, pass.begin);
   if (!pass.ids.empty())
     pass.ids.insert(pass.ids.begin(), entry.request.ids.begin() + begin,
@@ -116,8 +120,14 @@ void Decoder::move_to_snapshot(const Entry& entry, PassRequest& pass) const {
   pass.begin = begin;
 }
 
+RowKind Decoder::row_kind(const Entry& entry) {
+  return {entry.method->passes().shift, entry.method->number()};
+}
+
+// Returns the view of the row of the request, or of the row that it would get.
 CacheView Decoder::cache_view(const Entry& entry) const {
-  return entry.cache_row >= 0 ? state_.view(entry.cache_row) : CacheView{};
+  if (entry.cache_row >= 0) return state_.view(entry.cache_row);
+  return state_.offer(known_tokens_of(entry.request), entry.request.span, row_kind(entry));
 }
 
 Weights Decoder::predict_all(const std::vector<Entry*>& requests, const Task* task) {
@@ -131,7 +141,12 @@ Weights Decoder::predict_all(const std::vector<Entry*>& requests, const Task* ta
     // Requests that fill their caches go first, so that all steps share one pass.
     std::vector<Entry*> filling, stepping;
     for (Entry* entry : waiting) {
-      if (!succeeds(*entry, [&] { find_pass(*entry, round); })) continue;
+      const auto plan = [&] {
+        if (round == kMostPasses)
+          fail(Code::internal, "a request took {} passes without a step", kMostPasses);
+        plan_pass(*entry);
+      };
+      if (!succeeds(*entry, plan)) continue;
       (entry->pass.kind == PassKind::step ? stepping : filling).push_back(entry);
     }
     const std::vector<Entry*>& now = filling.empty() ? stepping : filling;
@@ -150,15 +165,19 @@ Weights Decoder::predict_all(const std::vector<Entry*>& requests, const Task* ta
   return weights;
 }
 
-// Finds the next pass of a request, and takes a cache row if the pass uses one. `passes` is the
-// number of passes of this step so far.
-void Decoder::find_pass(Entry& entry, int passes) {
-  if (passes == kMostPasses)
-    fail(Code::internal, "a request took {} passes without a step", kMostPasses);
-  const auto ask = [&] { return entry.session->next_pass(entry.request, cache_view(entry)); };
-  entry.pass = ask();
-  if (takes_cache_row(entry, entry.pass)) entry.pass = ask();
-  move_to_snapshot(entry, entry.pass);
+// Plans the next pass of a request. A planned pass stays until it ran, unless the cache changed.
+void Decoder::plan_pass(Entry& entry) {
+  const CacheView view = cache_view(entry);
+  if (entry.planned && (!entry.pass.cached || *entry.planned == view)) return;
+  entry.planned.reset();
+  entry.pass = entry.session->next_pass(entry.request, view);
+  place_in_cache(entry, entry.pass);
+  entry.planned = view;
+}
+
+void Decoder::set_pass(Entry& entry, PassRequest pass) {
+  entry.pass = std::move(pass);
+  entry.planned.reset();
 }
 
 // Ends a pass that only wrote K and V.
@@ -166,6 +185,7 @@ void Decoder::end_filling(Entry& entry) {
   Request& request = entry.request;
   ++(entry.pass.kind == PassKind::prefill ? request.prefills : request.commits);
   entry.session->apply(request, entry.pass, {});
+  entry.planned.reset();
 }
 
 // Takes a step and publishes the requests. Counters are published even if the step fails.

@@ -117,6 +117,8 @@ struct CacheView {
   int64_t final_end = 0;
   // Changes whenever contents are lost. An approximate cache must then be filled again.
   uint64_t generation = 0;
+
+  friend bool operator==(const CacheView&, const CacheView&) = default;
 };
 
 // The columns of a prediction that is stored as one line of i32. f32 numbers are stored by their

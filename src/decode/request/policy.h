@@ -123,16 +123,17 @@ struct Outcome {
   bool block_ended = false;
 };
 
-// One request under one policy. For each step the decoder calls next_pass, runs the model, then
-// calls apply. It repeats a pass that failed or was cancelled, so next_pass does not change the
-// session.
+// One request under one policy. For each pass the decoder calls next_pass once, runs the model, and
+// calls apply. A pass that was cancelled is not applied, and the decoder calls next_pass again. So
+// next_pass does not change the session.
 class Session {
 public:
   virtual ~Session() = default;
   // Returns a copy of the same class. The decoder takes a step on a copy of request and session,
   // and keeps the copies if nothing fails.
   virtual std::unique_ptr<Session> clone() const = 0;
-  // Returns what the request needs of the next forward pass.
+  // Returns what the request needs of the next forward pass. cache: what the cache keeps of the
+  // request. If the request has no row yet, this is what it would get.
   virtual PassRequest next_pass(const Request& request, const CacheView& cache) const = 0;
   // Applies the predictions of a pass to the request. `predictions` has the order of
   // pass.positions. Sets request.finish when the request is done. After a prefill or commit pass
