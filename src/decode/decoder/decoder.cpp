@@ -44,7 +44,7 @@ void Decoder::start(std::span<const int32_t> prompt, uint64_t seed) {
   settings.set_i64("seed", static_cast<int64_t>(seed));
   std::map<int64_t, Entry> before = std::move(requests_);
   requests_.clear();
-  for (auto& [number, entry] : before) drop_cache(entry);
+  for (auto& [number, entry] : before) entry.cache_row.release();
   try {
     publish({&entry(add_request(prompt, {}, settings))}, true);
   } catch (...) {
@@ -135,8 +135,7 @@ int64_t Decoder::add_request(std::span<const int32_t> canvas, std::span<const ui
     fail(Code::invalid_argument, "fixed has {} entries, the canvas has {}", fixed.size(),
          canvas.size());
   }
-  Entry made;
-  made.method = method_of(options, own);
+  Entry made(method_of(options, own), state_);
   const Options& decoding = made.method->options();
   int64_t open_behind = 0;
   if (fixed.empty()) {
@@ -201,15 +200,9 @@ void Decoder::warn_of_equal(const Entry& added, const Options& options) {
   }
 }
 
-void Decoder::drop_cache(Entry& entry) {
-  if (entry.cache_row >= 0) state_.release(entry.cache_row);
-  entry.cache_row = -1;
-}
-
 void Decoder::remove(int64_t number) {
   entry(number); // fails if there is no such slot
   if (sliced_requests_.contains(number)) drop_suspended();
-  drop_cache(entry(number));
   requests_.erase(number);
   published_.remove(number, totals());
 }
@@ -316,7 +309,7 @@ Decoder::Change Decoder::finish(Entry& entry, Outcome outcome) {
   request.decided += static_cast<int64_t>(outcome.decided.size());
   if (entry.trace) entry.trace->add(request, outcome.decided);
   if (!request.active()) {
-    drop_cache(entry);
+    entry.cache_row.release();
     warn_of_masks(request);
   }
   return {request.number, std::move(outcome)};

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/task.h"
+#include "decode/cache/cache_row.h"
 #include "decode/cache/decode_state.h"
 #include "decode/decoder/method.h"
 #include "decode/decoder/setup.h"
@@ -119,10 +120,13 @@ private:
     int64_t row = 0, next = 0;
   };
   struct Entry {
+    Entry(std::shared_ptr<Method> of, DecodeState& state)
+        : method(std::move(of)), cache_row(state, {method->passes().shift, method->number()}) {}
+
     std::shared_ptr<Method> method;
     Request request;
     std::unique_ptr<Session> session;
-    int64_t cache_row = -1;
+    CacheRow cache_row;
     std::shared_ptr<TraceLog> trace;      // null: none is kept
     std::shared_ptr<const Error> failure; // null: it did not fail
     // Set by predict and consumed by commit.
@@ -187,11 +191,7 @@ private:
                    const Weights& weights, const Task* task, int64_t least_rows);
   void plan_pass(Entry& entry);
   void set_pass(Entry& entry, PassRequest pass);
-  void keep_final(const Entry& entry, const PassRequest& pass);
-  void place_in_cache(Entry& entry, PassRequest& pass);
   void end_filling(Entry& entry);
-  CacheView cache_view(const Entry& entry) const;
-  static RowKind row_kind(const Entry& entry);
   // decoder_loop.cpp
   bool in_loop(const std::vector<Entry*>& active) const;
   void launch(const std::vector<Entry*>& active, int64_t limit, const Task* task);
@@ -227,7 +227,6 @@ private:
   static void set_sampling(const Options& decoding, const Options& options,
                            RequestSettings& settings);
   void warn_of_equal(const Entry& added, const Options& options);
-  void drop_cache(Entry& entry);
   // Returns the weights for all passes of a step. Drops K and V of other weights.
   Weights take_weights(const Task* task);
   int64_t add_request(std::span<const int32_t> canvas, std::span<const uint8_t> fixed,

@@ -37,7 +37,7 @@ void Decoder::predict_again(Entry& entry, std::span<const int64_t> positions,
     for (const Vetoes::Group& group : entry.vetoes->groups(refused)) {
       PassSettings settings = entry.method->passes();
       settings.banned = group.banned;
-      const PassRow row{&entry.request, &entry.pass, entry.cache_row};
+      const PassRow row{&entry.request, &entry.pass, entry.cache_row.number()};
       const RowAnswer answer =
           program_.run({&row, 1}, settings, state_, weights, capacity_, task).front();
       ++launches_, ++round_trips_;

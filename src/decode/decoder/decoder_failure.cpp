@@ -42,7 +42,7 @@ void Decoder::fail_request(Entry& entry, const Error& error) {
   entry.planned.reset();
   entry.predictions.clear();
   entry.vetoes.reset();
-  drop_cache(entry);
+  entry.cache_row.release();
   if (active_count() == 0) return; // the call throws the error
   log(LogLevel::warn, "slot {} failed and the others go on: {}", entry.request.number,
       error.text());

@@ -37,8 +37,8 @@ std::vector<LoopPlan> Decoder::fill_caches(const std::vector<Entry*>& active,
       Entry& entry = *active[i];
       PassRequest& pass = plans[i].pass;
       const auto plan = [&] {
-        plans[i] = entry.session->plan_loop(entry.request, cache_view(entry));
-        place_in_cache(entry, pass);
+        plans[i] = entry.session->plan_loop(entry.request, entry.cache_row.view(entry.request));
+        entry.cache_row.place(entry.request, pass);
       };
       if (!entry.request.active() || !succeeds(entry, plan)) continue;
       const bool behind = pass.cached && pass.begin < pass.final_end - entry.method->passes().shift;
@@ -79,7 +79,7 @@ void Decoder::launch(const std::vector<Entry*>& active, int64_t limit, const Tas
     for (const size_t i : one.second) {
       const Entry& entry = *active[i];
       requests.push_back(active[i]);
-      rows.push_back({&entry.request, &plans[i], entry.session.get(), entry.cache_row});
+      rows.push_back({&entry.request, &plans[i], entry.session.get(), entry.cache_row.number()});
     }
     launch_alike(requests, rows, weights, limit, task, replay);
   }
@@ -118,7 +118,7 @@ Decoder::Replay::Part Decoder::launch_loop(const std::vector<Entry*>& requests,
     part.slots.push_back(entry.request.number);
     ++entry.request.launches;
     ++entry.request.round_trips;
-    if (rows[i].plan->pass.cached) keep_final(entry, rows[i].plan->pass);
+    entry.cache_row.keep_final(entry.request, rows[i].plan->pass);
   }
   return part;
 }
@@ -174,7 +174,7 @@ void Decoder::replay_predictions(Entry& entry, const LoopRecord& record, int64_t
   for (const int64_t position : entry.pass.positions) {
     entry.predictions.push_back(record.prediction(step, row, position - begin, position));
     if (is_finite(entry.predictions.back())) continue;
-    if (entry.cache_row >= 0) state_.clear({&entry.cache_row, 1}); // it may hold NaN or infinity
+    entry.cache_row.clear();
     throw not_finite(position, record.banned());
   }
 }

@@ -44,7 +44,7 @@ void Decoder::run_passes(const std::vector<Entry*>& requests, const Weights& wei
     std::vector<PassRow> rows;
     int64_t positions = 0;
     for (const Entry* entry : owners) {
-      rows.push_back({&entry->request, &entry->pass, entry->cache_row});
+      rows.push_back({&entry->request, &entry->pass, entry->cache_row.number()});
       positions += std::ssize(entry->pass.positions);
     }
     capacity_ = std::max(capacity_, positions);
@@ -83,51 +83,8 @@ void Decoder::run_pass_of(const std::vector<Entry*>& owners, std::span<const Pas
     }
     owner.predictions = std::move(answers[i].predictions);
     owner.planned.reset(); // a cancelled step runs its passes again
-    if (owner.pass.cached) keep_final(owner, owner.pass);
+    owner.cache_row.keep_final(owner.request, owner.pass);
   }
-}
-
-// Records what is final in the cache. A window over final positions may have changed them, so
-// positions that are not final any more are dropped.
-void Decoder::keep_final(const Entry& entry, const PassRequest& pass) {
-  state_.commit(entry.cache_row, entry.request.ids, pass.begin, pass.final_end);
-}
-
-namespace {
-
-// Returns the tokens before the first open position.
-std::span<const int32_t> known_tokens_of(const Request& request) {
-  const auto open = std::find(request.states.begin(), request.states.end(), State::masked);
-  return std::span<const int32_t>(request.ids)
-      .first(static_cast<size_t>(open - request.states.begin()));
-}
-
-} // namespace
-
-// Takes a row of the cache if a cached pass finds none. Moves the begin of the pass to where the
-// state can go on. The positions in between are computed again.
-void Decoder::place_in_cache(Entry& entry, PassRequest& pass) {
-  if (!pass.cached) return;
-  if (entry.cache_row < 0) {
-    entry.cache_row = state_.acquire(entry.request.length(), known_tokens_of(entry.request),
-                                     entry.request.span, row_kind(entry));
-  }
-  if (pass.end <= pass.begin) return;
-  const int64_t begin = state_.start(entry.cache_row, pass.begin);
-  if (!pass.ids.empty())
-    pass.ids.insert(pass.ids.begin(), entry.request.ids.begin() + begin,
-                    entry.request.ids.begin() + pass.begin);
-  pass.begin = begin;
-}
-
-RowKind Decoder::row_kind(const Entry& entry) {
-  return {entry.method->passes().shift, entry.method->number()};
-}
-
-// Returns the view of the row of the request, or of the row that it would get.
-CacheView Decoder::cache_view(const Entry& entry) const {
-  if (entry.cache_row >= 0) return state_.view(entry.cache_row);
-  return state_.offer(known_tokens_of(entry.request), entry.request.span, row_kind(entry));
 }
 
 Weights Decoder::predict_all(const std::vector<Entry*>& requests, const Task* task) {
@@ -167,11 +124,11 @@ Weights Decoder::predict_all(const std::vector<Entry*>& requests, const Task* ta
 
 // Plans the next pass of a request. A planned pass stays until it ran, unless the cache changed.
 void Decoder::plan_pass(Entry& entry) {
-  const CacheView view = cache_view(entry);
+  const CacheView view = entry.cache_row.view(entry.request);
   if (entry.planned && (!entry.pass.cached || *entry.planned == view)) return;
   entry.planned.reset();
   entry.pass = entry.session->next_pass(entry.request, view);
-  place_in_cache(entry, entry.pass);
+  entry.cache_row.place(entry.request, entry.pass);
   entry.planned = view;
 }
 
