@@ -2,47 +2,36 @@
 // The decoder turns canvases into text. It holds the requests, runs the model on all active ones at
 // once, and applies the decisions of their policies.
 
-#include "base/error.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "base/task.h"
-#include "decode/cache/cache_row.h"
+#include "decode/array/array_program.h"
 #include "decode/cache/decode_state.h"
+#include "decode/decoder/admission.h"
 #include "decode/decoder/method.h"
-#include "decode/decoder/setup.h"
-#include "decode/decoder/vetoes.h"
+#include "decode/decoder/publisher.h"
+#include "decode/decoder/suspended_step.h"
 #include "decode/loop/loop_program.h"
 #include "decode/pass/pass_program.h"
-#include "decode/request/constraint.h"
 #include "decode/request/policy.h"
 #include "decode/request/request.h"
+#include "decode/slot/failures.h"
+#include "decode/slot/slot_list.h"
+#include "decode/step/launch_count.h"
 #include "decode/trace/published.h"
 #include "model/model.h"
-#include "model/plan.h"
-#include "noise/schedule.h"
 #include "tensor/batch.h"
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace dllm::decode {
-
-// Settings that a request may have in addition to its options.
-struct OwnSettings {
-  std::shared_ptr<const Constraint> constraint; // null: every token may be written
-  // Options of kind "decoder" or "decoder:<policy>" for this request; not set: the decoder's own.
-  // slots, trace, trace_bytes and on_change always are the decoder's.
-  std::optional<Options> decoding = {};
-};
 
 // Decodes requests with one model, which it keeps alive. One call at a time, except for the readers
 // below. Different decoders of one model may run at the same time.
@@ -89,7 +78,7 @@ public:
   int64_t step_for(std::chrono::nanoseconds budget, const EventFn& fn = nullptr,
                    Task* task = nullptr);
   // Returns whether a step is suspended. May be called from any thread.
-  bool is_suspended() const { return suspended_.load(std::memory_order_relaxed); }
+  bool is_suspended() const { return suspended_.is_suspended(); }
   // Takes steps until no request is active. Returns false if the callback stopped it.
   bool run(const EventFn& fn = nullptr, Task* task = nullptr);
 
@@ -113,152 +102,91 @@ public:
   std::string trace(int64_t number) const;
   Json describe() const;
 
-private:
-  // The steps that an array program took for a request and the host has not replayed yet.
-  struct ArrayReplay {
-    std::shared_ptr<const ArrayRecord> record; // null: there are none
-    int64_t row = 0, next = 0;
-  };
-  struct Entry {
-    Entry(std::shared_ptr<Method> of, DecodeState& state)
-        : method(std::move(of)), cache_row(state, {method->passes().shift, method->number()}) {}
+  // Fails if the constraint of the slot refuses one of the tokens that the host chose.
+  static void check_tokens(const Slot& slot, std::span<const int64_t> positions,
+                           std::span<const int32_t> tokens);
 
-    std::shared_ptr<Method> method;
-    Request request;
-    std::unique_ptr<Session> session;
-    CacheRow cache_row;
-    std::shared_ptr<TraceLog> trace;      // null: none is kept
-    std::shared_ptr<const Error> failure; // null: it did not fail
-    // Set by predict and consumed by commit.
-    bool predicted = false;
-    PassRequest pass;
-    // The view of the cache that `pass` was made for; not set: the session must plan it.
-    std::optional<CacheView> planned;
-    std::vector<Prediction> predictions;
-    std::optional<Vetoes> vetoes; // for a request with a constraint
-    ArrayReplay arrays;           // for a request of a policy over arrays
-    // The canvas in the last event, or when the request was added.
-    std::vector<int32_t> shown_ids;
-    std::vector<State> shown_states;
+private:
+  struct LoopLaunch {
+    LoopRecord record;
+    std::vector<int64_t> slots; // numbers of the slots, by row of the record
   };
-  // The result of a step of one request.
-  struct Change {
-    int64_t request;
-    Outcome outcome;
-  };
-  // A step on copies of a request and its session. The copies replace both if nothing fails.
-  struct Trial {
-    Request request;
-    std::unique_ptr<Session> session;
-    Outcome outcome;
-  };
-  // The steps that a loop took and the host has not replayed yet.
-  struct Replay {
-    struct Part { // one launch
-      LoopRecord record;
-      std::vector<int64_t> slots; // numbers of the requests, by row of the record
-    };
-    std::vector<Part> parts;
-    int64_t next = 0; // the step to replay next
+  // The launches of one step of the decoder, and the step to replay next.
+  struct LaunchedLoops {
+    std::vector<LoopLaunch> launches;
+    int64_t next = 0;
 
     int64_t most_steps() const;
   };
-  // Takes a step and returns its changes. A loop may run up to `limit` steps in one launch.
+  struct LoopRowAt {
+    Slot* slot;
+    const LoopRecord* record;
+    int64_t row;
+  };
+  // The steps of one slot that an array program took, and the step to replay next.
+  struct LaunchedArray {
+    std::shared_ptr<const ArrayRecord> record;
+    int64_t row = 0, next = 0;
+  };
+  using Slots = std::vector<Slot*>;
+  // Takes a step and publishes its slots. A loop may run up to `limit` steps in one launch.
   std::vector<Change> advance(int64_t limit, const Task* task);
-  std::vector<Change> advance(const std::vector<Entry*>& active, int64_t limit, const Task* task);
-  std::vector<Change> advance_tokens(const std::vector<Entry*>& active, int64_t limit,
-                                     const Task* task);
-  std::vector<Entry*> active_requests();
-  void need_request() const;
-  // decoder_failure.cpp
-  static bool is_of_request(const Error& error);
-  bool succeeds(Entry& entry, const std::function<void()>& work);
-  void fail_request(Entry& entry, const Error& error);
-  void try_again();
-  int64_t report_failures() const;
-  // decoder_run.cpp. Returns the changes of one step; nothing if the step is suspended.
-  std::optional<std::vector<Change>> advance_until(SlicedCall::Clock::time_point until,
+  std::vector<Change> advance_all(const Slots& active, int64_t limit, const Task* task);
+  std::vector<Change> advance_tokens(const Slots& slots, const Task* task);
+  // Returns the changes of one step; nothing if the step is suspended at `until`.
+  std::optional<std::vector<Change>> advance_until(SuspendedStep::Clock::time_point until,
                                                    const Task* task);
-  void drop_suspended();
-  // Sends the events of a step. Returns false if the callback stops.
-  bool show(const EventFn& fn, const std::vector<Change>& changes);
-  // Runs passes until every request has its predictions for a step. Returns the weights that were
+  // Runs passes until every slot has its predictions for a step. Returns the weights that were
   // used.
-  Weights predict_all(const std::vector<Entry*>& requests, const Task* task);
-  void run_passes(const std::vector<Entry*>& requests, const Weights& weights, const Task* task,
+  Weights predict_all(const Slots& slots, const Task* task);
+  Weights take_weights(const Task* task);
+  void run_passes(const Slots& slots, const Weights& weights, const Task* task,
                   int64_t least_rows = 0);
-  void run_pass_of(const std::vector<Entry*>& owners, std::span<const PassRow> rows,
-                   const Weights& weights, const Task* task, int64_t least_rows);
-  void plan_pass(Entry& entry);
-  void set_pass(Entry& entry, PassRequest pass);
-  void end_filling(Entry& entry);
+  void run_pass_of(const Slots& slots, std::span<const PassRow> rows, const Weights& weights,
+                   const Task* task, int64_t least_rows);
+  std::vector<Prediction> repeat_pass(Slot& slot, const PassSettings& settings,
+                                      const Weights& weights, const Task* task);
   // decoder_loop.cpp
-  bool in_loop(const std::vector<Entry*>& active) const;
-  void launch(const std::vector<Entry*>& active, int64_t limit, const Task* task);
-  void launch_alike(const std::vector<Entry*>& requests, std::span<const LoopRow> rows,
-                    const Weights& weights, int64_t limit, const Task* task, Replay& replay);
-  Replay::Part launch_loop(const std::vector<Entry*>& requests, std::span<const LoopRow> rows,
-                           const Weights& weights, int64_t limit, const Task* task);
-  std::vector<LoopPlan> fill_caches(const std::vector<Entry*>& active, const Weights& weights,
-                                    const Task* task);
-  std::vector<Change> replay();
-  void replay_predictions(Entry& entry, const LoopRecord& record, int64_t step, int64_t row);
-  Change replay_step(Entry& entry, const LoopRecord& record, int64_t step, int64_t row);
-  static Trial try_step(const Entry& entry);
+  static bool in_loop(const Slots& slots);
+  std::vector<Change> take_in_loop(const Slots& slots, int64_t limit, const Task* task);
+  void launch_loops(const Slots& slots, int64_t limit, const Task* task);
+  std::vector<LoopPlan> fill_caches(const Slots& slots, const Weights& weights, const Task* task);
+  void launch_loops_alike(const Slots& slots, std::span<const LoopRow> rows, const Weights& weights,
+                          int64_t limit, const Task* task, LaunchedLoops& launched);
+  LoopLaunch launch_loop(const Slots& slots, std::span<const LoopRow> rows, const Weights& weights,
+                         int64_t limit, const Task* task);
+  std::map<int64_t, LoopRowAt> rows_of_step(const LaunchedLoops& launched);
+  std::vector<Change> replay_loops();
+  static void replay_predictions(const LoopRowAt& own, int64_t step);
+  static Change replay_loop_step(const LoopRowAt& own, int64_t step);
   void drop_replays();
   // decoder_arrays.cpp
-  void launch_arrays(const std::vector<Entry*>& active, int64_t limit, const Task* task);
-  void launch_arrays_alike(const std::vector<Entry*>& requests, int64_t limit, const Task* task);
-  std::vector<Change> replay_arrays(const std::vector<Entry*>& active);
-  Change replay_array_step(Entry& entry);
+  void launch_arrays(const Slots& slots, int64_t limit, const Task* task);
+  void launch_arrays_alike(const Slots& slots, int64_t limit, const Task* task);
+  void launch_array(const Slots& slots, const Weights& weights, int64_t limit, const Task* task);
+  std::vector<Change> replay_arrays(const Slots& slots);
+  Change replay_array_step(Slot& slot);
   // decoder_constraint.cpp
-  void constrain(Entry& entry, const Weights& weights, const Task* task);
-  Trial constrained_step(Entry& entry, const Weights& weights, const Task* task);
-  void predict_again(Entry& entry, std::span<const int64_t> positions, const Weights& weights,
+  void constrain(Slot& slot, const Weights& weights, const Task* task);
+  Trial constrained_step(Slot& slot, const Weights& weights, const Task* task);
+  void predict_again(Slot& slot, std::span<const int64_t> positions, const Weights& weights,
                      const Task* task);
-  static void check_tokens(const Entry& entry, std::span<const int64_t> positions,
-                           std::span<const int32_t> tokens);
-  Change accept(Entry& entry, Trial trial);
-  Change finish(Entry& entry, Outcome outcome);
-  void apply_stop(Request& request, Outcome& outcome);
-  std::shared_ptr<Method> method_of(const Options& options, const OwnSettings& own);
-  void open_canvas(Entry& entry, std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
-                   int64_t length);
-  static void set_sampling(const Options& decoding, const Options& options,
-                           RequestSettings& settings);
-  void warn_of_equal(const Entry& added, const Options& options);
-  // Returns the weights for all passes of a step. Drops K and V of other weights.
-  Weights take_weights(const Task* task);
-  int64_t add_request(std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
-                      const Options& options, const OwnSettings& own = {});
-  RequestCopyRef copy_of(const Entry& entry) const;
   DecoderTotals totals() const;
-  void publish(const std::vector<Entry*>& changed, bool drop_others = false);
-  int64_t active_count() const;
-  Entry& entry(int64_t number);
-  const Entry& entry(int64_t number) const;
+  void publish(const Slots& changed);
 
   std::shared_ptr<model::Model> model_;
-  const Options& options() const { return method_->options(); }
-
-  PolicyMaker make_;               // empty: the table of policies
-  std::shared_ptr<Method> method_; // of requests without options of their own
-  int64_t methods_ = 1;            // number of methods that were made
-  std::shared_ptr<const RandomSource> random_source_;
+  DecodeState state_; // outlives the slots, which hold rows of it
+  SlotList slots_;
+  Failures failures_;
+  Admission admission_;
   PassProgram program_;
-  std::optional<Replay> replay_;
-  DecodeState state_;
-  std::map<int64_t, Entry> requests_;
-  int64_t launches_ = 0, round_trips_ = 0;
-  int64_t loop_computed_ = 0; // positions that loops computed
-  int64_t capacity_ = 0;      // most positions that a pass predicted
-  int64_t version_ = 0;       // version of the weights that K and V were computed with
-  Published published_;
-  bool warned_of_equal_ = false; // the warning is logged once
-  std::atomic<bool> suspended_{false};
-  std::vector<Change> sliced_changes_; // changes of the step in sliced_
-  std::set<int64_t> sliced_requests_;  // numbers of the requests that take part in it
-  SlicedCall sliced_;                  // the last member: its thread uses the members above
+  LaunchCount launches_;
+  std::optional<LaunchedLoops> loops_;
+  std::map<int64_t, LaunchedArray> arrays_; // by number of the slot
+  int64_t capacity_ = 0;                    // most positions that a pass predicted
+  int64_t version_;                         // version of the weights that K and V have
+  Publisher publisher_;
+  SuspendedStep suspended_; // the last member: its thread uses the members above
 };
 
 } // namespace dllm::decode

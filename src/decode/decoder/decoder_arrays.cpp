@@ -1,86 +1,83 @@
-// Steps of policies over arrays. A program takes one step or many, and the host replays its record
-// through the sessions, so that events, traces and metrics come as with tokens.
+#include "decode/decoder/decoder.h"
 
 #include "base/error.h"
 #include "decode/array/array_policy.h"
-#include "decode/decoder/decoder.h"
 
-#include <map>
+#include <algorithm>
+#include <utility>
 
 namespace dllm::decode {
 
-// Launches the programs of the requests that have no step to replay. Changes no canvas.
-void Decoder::launch_arrays(const std::vector<Entry*>& active, int64_t limit, const Task* task) {
-  std::map<int64_t, std::vector<Entry*>> by_method;
-  for (Entry* entry : active) {
-    if (entry->arrays.record == nullptr) by_method[entry->method->number()].push_back(entry);
+void Decoder::launch_arrays(const std::vector<Slot*>& slots, int64_t limit, const Task* task) {
+  std::map<int64_t, std::vector<Slot*>> by_method;
+  for (Slot* slot : slots) {
+    if (!arrays_.contains(slot->number())) by_method[slot->method()->number()].push_back(slot);
   }
-  for (const auto& [number, requests] : by_method) launch_arrays_alike(requests, limit, task);
+  for (const auto& [number, alike] : by_method) launch_arrays_alike(alike, limit, task);
 }
 
-// Replays one step of every request.
-std::vector<Decoder::Change> Decoder::replay_arrays(const std::vector<Entry*>& active) {
+std::vector<Change> Decoder::replay_arrays(const std::vector<Slot*>& slots) {
   std::vector<Change> changes;
-  for (Entry* entry : active) {
-    if (!entry->request.active()) continue;
-    succeeds(*entry, [&] { changes.push_back(replay_array_step(*entry)); });
+  for (Slot* slot : slots) {
+    if (!slot->is_active()) continue;
+    failures_.succeeds(*slot, [&] { changes.push_back(replay_array_step(*slot)); });
   }
   return changes;
 }
 
-// Runs the program of requests of one method. Requests with similar windows share a launch.
-void Decoder::launch_arrays_alike(const std::vector<Entry*>& requests, int64_t limit,
+// Runs the program of slots of one method. Slots with similar windows share a launch.
+void Decoder::launch_arrays_alike(const std::vector<Slot*>& slots, int64_t limit,
                                   const Task* task) {
   const Weights weights = take_weights(task);
   check_task(task);
-  const Method& method = *requests[0]->method;
   std::vector<PassRow> passes;
-  for (Entry* entry : requests) {
-    plan_pass(*entry);
-    passes.push_back({&entry->request, &entry->pass});
+  for (Slot* slot : slots) {
+    slot->plan_pass();
+    passes.push_back({&slot->request(), &slot->pass()});
   }
   for (const std::vector<size_t>& group : window_groups(passes, program_.rounding())) {
-    std::vector<ArrayRow> rows;
-    for (const size_t i : group) {
-      const Entry& entry = *requests[i];
-      rows.push_back(
-          {&entry.request, &entry.pass, static_cast<const ArraySession*>(entry.session.get())});
-    }
-    const int64_t most = std::min(limit, method.array_limit());
+    std::vector<Slot*> own;
+    for (const size_t i : group) own.push_back(slots[i]);
     try {
-      const auto record = std::make_shared<const ArrayRecord>(
-          method.arrays()->run(rows, state_, weights, most, task));
-      loop_computed_ += record->computed();
-      ++launches_;
-      ++round_trips_;
-      for (size_t r = 0; r < group.size(); ++r) {
-        Entry& entry = *requests[group[r]];
-        entry.arrays = {record, static_cast<int64_t>(r), 0};
-        ++entry.request.launches;
-        ++entry.request.round_trips;
-      }
+      launch_array(own, weights, limit, task);
     } catch (const Error& error) {
-      if (!is_of_request(error)) throw;
-      for (const size_t i : group) fail_request(*requests[i], error);
+      if (!Failures::is_of_request(error)) throw;
+      for (Slot* slot : own) failures_.fail(*slot, error);
     }
   }
 }
 
-Decoder::Change Decoder::replay_array_step(Entry& entry) {
-  const ArrayReplay replay = entry.arrays;
-  entry.arrays = {};
-  plan_pass(entry);
-  entry.predictions.clear();
-  for (const int64_t position : entry.pass.positions) {
-    entry.predictions.push_back(replay.record->prediction(replay.next, replay.row, position));
-    if (!is_finite(entry.predictions.back()))
-      throw not_finite(position, entry.method->passes().banned);
+void Decoder::launch_array(const std::vector<Slot*>& slots, const Weights& weights, int64_t limit,
+                           const Task* task) {
+  const Method& method = *slots[0]->method();
+  std::vector<ArrayRow> rows;
+  for (const Slot* slot : slots) {
+    rows.push_back(
+        {&slot->request(), &slot->pass(), static_cast<const ArraySession*>(&slot->session())});
   }
-  Trial trial = try_step(entry);
-  trial.request.array = replay.record->array(replay.next, replay.row, entry.request.length());
-  if (replay.next + 1 < replay.record->steps() && trial.request.active())
-    entry.arrays = {replay.record, replay.row, replay.next + 1};
-  return accept(entry, std::move(trial));
+  const int64_t most = std::min(limit, method.array_limit());
+  const auto record =
+      std::make_shared<const ArrayRecord>(method.arrays()->run(rows, state_, weights, most, task));
+  launches_.add(slots, true);
+  launches_.add_computed(record->computed());
+  for (size_t r = 0; r < slots.size(); ++r)
+    arrays_[slots[r]->number()] = {record, static_cast<int64_t>(r), 0};
+}
+
+Change Decoder::replay_array_step(Slot& slot) {
+  const LaunchedArray own = std::move(arrays_.extract(slot.number()).mapped());
+  slot.plan_pass();
+  slot.predictions().clear();
+  for (const int64_t position : slot.pass().positions) {
+    slot.predictions().push_back(own.record->prediction(own.next, own.row, position));
+    if (!is_finite(slot.predictions().back()))
+      throw not_finite(position, slot.method()->passes().banned);
+  }
+  Trial trial = slot.try_step();
+  trial.request.array = own.record->array(own.next, own.row, slot.request().length());
+  if (own.next + 1 < own.record->steps() && trial.request.active())
+    arrays_[slot.number()] = {own.record, own.row, own.next + 1};
+  return slot.accept(std::move(trial));
 }
 
 } // namespace dllm::decode

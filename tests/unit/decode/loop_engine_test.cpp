@@ -2,6 +2,7 @@
 // the host without being found out.
 
 #include "decode/decoder/decoder.h"
+#include "decode/decoder/setup.h"
 #include "decode/loop/loop_program.h"
 #include "unit/decode/far_engine.h"
 #include "unit/decode/requests.h"

@@ -1,4 +1,4 @@
-#include "decode/decoder/vetoes.h"
+#include "decode/slot/vetoes.h"
 
 #include "base/error.h"
 
