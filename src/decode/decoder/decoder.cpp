@@ -14,8 +14,9 @@ Decoder::Decoder(std::shared_ptr<model::Model> model, const Options& options)
 
 Decoder::Decoder(std::shared_ptr<model::Model> model, const Options& options, PolicyMaker make)
     : model_(std::move(model)), state_(model_), failures_(slots_),
-      admission_(model_, options, std::move(make), slots_, state_), program_(model_),
-      version_(model_->version()) {}
+      admission_(model_, options, std::move(make), slots_, state_),
+      step_(model_, slots_, state_, failures_,
+            admission_.method().options().str("on_change") != "fail") {}
 
 Decoder::~Decoder() = default;
 
@@ -30,12 +31,12 @@ void Decoder::start(std::span<const int32_t> prompt, uint64_t seed) {
   SlotList::Slots before = std::exchange(slots_.all(), {});
   for (auto& [number, slot] : before) slot.cache_row().release();
   try {
-    publisher_.put({&admission_.add(prompt, {}, settings)}, totals(), true);
+    publisher_.put({&admission_.add(prompt, {}, settings)}, step_.totals(), true);
   } catch (...) {
     slots_.all() = std::move(before);
     throw;
   }
-  drop_replays();
+  step_.drop_replays();
 }
 
 int64_t Decoder::add(std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
@@ -48,30 +49,20 @@ int64_t Decoder::add(std::span<const int32_t> canvas, std::span<const uint8_t> f
 void Decoder::remove(int64_t number) {
   slots_.at(number); // fails if there is no such slot
   suspended_.drop_with(number);
-  arrays_.erase(number);
+  step_.forget(number);
   slots_.remove(number);
-  publisher_.remove(number, totals());
-}
-
-DecoderTotals Decoder::totals() const {
-  return {launches_.launches(),
-          launches_.round_trips(),
-          state_.bytes(),
-          state_.rows(),
-          state_.capacity(),
-          state_.reused(),
-          program_.computed() + launches_.computed()};
+  publisher_.remove(number, step_.totals());
 }
 
 void Decoder::publish(const std::vector<Slot*>& changed) {
-  publisher_.put(changed, totals());
+  publisher_.put(changed, step_.totals());
 }
 
 // Counters are published even if the step fails.
 std::vector<Change> Decoder::advance(int64_t limit, const Task* task) {
   const std::vector<Slot*> active = slots_.active();
   try {
-    std::vector<Change> changes = advance_all(active, limit, task);
+    std::vector<Change> changes = step_.take(active, limit, task);
     publish(active);
     return changes;
   } catch (...) {
@@ -88,9 +79,7 @@ std::optional<std::vector<Change>> Decoder::advance_until(SuspendedStep::Clock::
 
 // Drops the steps that are not replayed yet. A suspended step still needs its own.
 void Decoder::drop_replays() {
-  if (is_suspended()) return;
-  loops_.reset();
-  arrays_.clear();
+  if (!is_suspended()) step_.drop_replays();
 }
 
 int64_t Decoder::step(const Task* task) {
@@ -144,7 +133,7 @@ void Decoder::predict(const Task* task) {
   const std::vector<Slot*> active = slots_.active();
   check_predictable(active);
   try {
-    predict_all(active, task);
+    step_.predict(active, task);
   } catch (...) {
     publish(active);
     throw;

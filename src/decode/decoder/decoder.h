@@ -5,26 +5,21 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/task.h"
-#include "decode/array/array_program.h"
 #include "decode/cache/decode_state.h"
 #include "decode/decoder/admission.h"
 #include "decode/decoder/method.h"
 #include "decode/decoder/publisher.h"
 #include "decode/decoder/suspended_step.h"
-#include "decode/loop/loop_program.h"
-#include "decode/pass/pass_program.h"
-#include "decode/request/policy.h"
 #include "decode/request/request.h"
 #include "decode/slot/failures.h"
 #include "decode/slot/slot_list.h"
-#include "decode/step/launch_count.h"
+#include "decode/step/decoding_step.h"
 #include "decode/trace/published.h"
 #include "model/model.h"
 #include "tensor/batch.h"
 
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -102,89 +97,21 @@ public:
   std::string trace(int64_t number) const;
   Json describe() const;
 
-  // Fails if the constraint of the slot refuses one of the tokens that the host chose.
-  static void check_tokens(const Slot& slot, std::span<const int64_t> positions,
-                           std::span<const int32_t> tokens);
-
 private:
-  struct LoopLaunch {
-    LoopRecord record;
-    std::vector<int64_t> slots; // numbers of the slots, by row of the record
-  };
-  // The launches of one step of the decoder, and the step to replay next.
-  struct LaunchedLoops {
-    std::vector<LoopLaunch> launches;
-    int64_t next = 0;
-
-    int64_t most_steps() const;
-  };
-  struct LoopRowAt {
-    Slot* slot;
-    const LoopRecord* record;
-    int64_t row;
-  };
-  // The steps of one slot that an array program took, and the step to replay next.
-  struct LaunchedArray {
-    std::shared_ptr<const ArrayRecord> record;
-    int64_t row = 0, next = 0;
-  };
-  using Slots = std::vector<Slot*>;
   // Takes a step and publishes its slots. A loop may run up to `limit` steps in one launch.
   std::vector<Change> advance(int64_t limit, const Task* task);
-  std::vector<Change> advance_all(const Slots& active, int64_t limit, const Task* task);
-  std::vector<Change> advance_tokens(const Slots& slots, const Task* task);
   // Returns the changes of one step; nothing if the step is suspended at `until`.
   std::optional<std::vector<Change>> advance_until(SuspendedStep::Clock::time_point until,
                                                    const Task* task);
-  // Runs passes until every slot has its predictions for a step. Returns the weights that were
-  // used.
-  Weights predict_all(const Slots& slots, const Task* task);
-  Weights take_weights(const Task* task);
-  void run_passes(const Slots& slots, const Weights& weights, const Task* task,
-                  int64_t least_rows = 0);
-  void run_pass_of(const Slots& slots, std::span<const PassRow> rows, const Weights& weights,
-                   const Task* task, int64_t least_rows);
-  std::vector<Prediction> repeat_pass(Slot& slot, const PassSettings& settings,
-                                      const Weights& weights, const Task* task);
-  // decoder_loop.cpp
-  static bool in_loop(const Slots& slots);
-  std::vector<Change> take_in_loop(const Slots& slots, int64_t limit, const Task* task);
-  void launch_loops(const Slots& slots, int64_t limit, const Task* task);
-  std::vector<LoopPlan> fill_caches(const Slots& slots, const Weights& weights, const Task* task);
-  void launch_loops_alike(const Slots& slots, std::span<const LoopRow> rows, const Weights& weights,
-                          int64_t limit, const Task* task, LaunchedLoops& launched);
-  LoopLaunch launch_loop(const Slots& slots, std::span<const LoopRow> rows, const Weights& weights,
-                         int64_t limit, const Task* task);
-  std::map<int64_t, LoopRowAt> rows_of_step(const LaunchedLoops& launched);
-  std::vector<Change> replay_loops();
-  static void replay_predictions(const LoopRowAt& own, int64_t step);
-  static Change replay_loop_step(const LoopRowAt& own, int64_t step);
   void drop_replays();
-  // decoder_arrays.cpp
-  void launch_arrays(const Slots& slots, int64_t limit, const Task* task);
-  void launch_arrays_alike(const Slots& slots, int64_t limit, const Task* task);
-  void launch_array(const Slots& slots, const Weights& weights, int64_t limit, const Task* task);
-  std::vector<Change> replay_arrays(const Slots& slots);
-  Change replay_array_step(Slot& slot);
-  // decoder_constraint.cpp
-  void constrain(Slot& slot, const Weights& weights, const Task* task);
-  Trial constrained_step(Slot& slot, const Weights& weights, const Task* task);
-  void predict_again(Slot& slot, std::span<const int64_t> positions, const Weights& weights,
-                     const Task* task);
-  DecoderTotals totals() const;
-  void publish(const Slots& changed);
+  void publish(const std::vector<Slot*>& changed);
 
   std::shared_ptr<model::Model> model_;
   DecodeState state_; // outlives the slots, which hold rows of it
   SlotList slots_;
   Failures failures_;
   Admission admission_;
-  PassProgram program_;
-  LaunchCount launches_;
-  std::optional<LaunchedLoops> loops_;
-  std::map<int64_t, LaunchedArray> arrays_; // by number of the slot
-  int64_t capacity_ = 0;                    // most positions that a pass predicted
-  int64_t version_;                         // version of the weights that K and V have
+  DecodingStep step_;
   Publisher publisher_;
   SuspendedStep suspended_; // the last member: its thread uses the members above
 };

@@ -1,7 +1,7 @@
 #include "decode/decoder/host_step.h"
 
 #include "base/error.h"
-#include "decode/decoder/decoder.h"
+#include "decode/step/constrained_step.h"
 
 #include <algorithm>
 #include <utility>
@@ -50,7 +50,7 @@ void check_commit(const Slot& slot, std::span<const int64_t> positions,
                      slot.number());
     }
   }
-  Decoder::check_tokens(slot, positions, tokens);
+  ConstrainedStep::check_tokens(slot, positions, tokens);
 }
 
 } // namespace

@@ -1,4 +1,4 @@
-#include "decode/decoder/decoder.h"
+#include "decode/step/loop_replay.h"
 
 #include "base/error.h"
 #include "decode/pass/pass.h"
@@ -9,23 +9,23 @@
 
 namespace dllm::decode {
 
-bool Decoder::in_loop(const std::vector<Slot*>& slots) {
+bool LoopReplay::is_possible(const std::vector<Slot*>& slots) {
   return !slots.empty() && std::all_of(slots.begin(), slots.end(), [](const Slot* slot) {
     return slot->method()->loop() != nullptr && !slot->is_predicted() &&
            slot->request().settings.constraint == nullptr;
   });
 }
 
-std::vector<Change> Decoder::take_in_loop(const std::vector<Slot*>& slots, int64_t limit,
-                                          const Task* task) {
-  if (!loops_) launch_loops(slots, limit, task);
-  return replay_loops();
+std::vector<Change> LoopReplay::take(const std::vector<Slot*>& slots, int64_t limit,
+                                     const Task* task) {
+  if (!launched_) launch(slots, limit, task);
+  return replay();
 }
 
 // Runs passes that only write K and V, until the window of every slot is the one of all steps of
 // its block.
-std::vector<LoopPlan> Decoder::fill_caches(const std::vector<Slot*>& slots, const Weights& weights,
-                                           const Task* task) {
+std::vector<LoopPlan> LoopReplay::fill_caches(const std::vector<Slot*>& slots,
+                                              const Weights& weights, const Task* task) {
   std::vector<LoopPlan> plans(slots.size());
   std::vector<size_t> unplanned(slots.size());
   std::iota(unplanned.begin(), unplanned.end(), size_t{0});
@@ -36,7 +36,8 @@ std::vector<LoopPlan> Decoder::fill_caches(const std::vector<Slot*>& slots, cons
     for (const size_t i : unplanned) {
       Slot& slot = *slots[i];
       PassRequest& pass = plans[i].pass;
-      if (!slot.is_active() || !failures_.succeeds(slot, [&] { plans[i] = slot.plan_loop(); }))
+      if (!slot.is_active() ||
+          !parts_.failures.succeeds(slot, [&] { plans[i] = slot.plan_loop(); }))
         continue;
       const bool behind =
           pass.cached && pass.begin < pass.final_end - slot.method()->passes().shift;
@@ -50,19 +51,19 @@ std::vector<LoopPlan> Decoder::fill_caches(const std::vector<Slot*>& slots, cons
       owners.push_back(&slot);
     }
     if (filling.empty()) break;
-    run_passes(owners, weights, task, std::ssize(slots));
+    parts_.passes.run(owners, weights, task, std::ssize(slots));
     for (Slot* slot : owners) {
       if (!slot->is_active() || slot->pass().kind == PassKind::step) continue;
-      failures_.succeeds(*slot, [&] { slot->end_filling(); });
+      parts_.failures.succeeds(*slot, [&] { slot->end_filling(); });
     }
     unplanned = std::move(filling);
   }
   return plans;
 }
 
-void Decoder::launch_loops(const std::vector<Slot*>& slots, int64_t limit, const Task* task) {
-  const Weights weights = take_weights(task);
-  state_.recover();
+void LoopReplay::launch(const std::vector<Slot*>& slots, int64_t limit, const Task* task) {
+  const Weights weights = parts_.weights.take(task);
+  parts_.state.recover();
   check_task(task);
   const std::vector<LoopPlan> plans = fill_caches(slots, weights, task);
   check_task(task);
@@ -70,7 +71,7 @@ void Decoder::launch_loops(const std::vector<Slot*>& slots, int64_t limit, const
   for (size_t i = 0; i < slots.size(); ++i) {
     if (slots[i]->is_active()) by_method[slots[i]->method()->number()].push_back(i);
   }
-  LaunchedLoops launched;
+  Launched launched;
   for (const auto& one : by_method) {
     std::vector<Slot*> own;
     std::vector<LoopRow> rows;
@@ -79,15 +80,15 @@ void Decoder::launch_loops(const std::vector<Slot*>& slots, int64_t limit, const
       own.push_back(&slot);
       rows.push_back({&slot.request(), &plans[i], &slot.session(), slot.cache_row().number()});
     }
-    launch_loops_alike(own, rows, weights, limit, task, launched);
+    launch_alike(own, rows, weights, limit, task, launched);
   }
-  loops_.emplace(std::move(launched));
+  launched_.emplace(std::move(launched));
 }
 
 // Launches the loop for slots of one method. Slots with similar windows share a launch.
-void Decoder::launch_loops_alike(const std::vector<Slot*>& slots, std::span<const LoopRow> rows,
-                                 const Weights& weights, int64_t limit, const Task* task,
-                                 LaunchedLoops& launched) {
+void LoopReplay::launch_alike(const std::vector<Slot*>& slots, std::span<const LoopRow> rows,
+                              const Weights& weights, int64_t limit, const Task* task,
+                              Launched& launched) {
   std::vector<PassRow> passes;
   for (const LoopRow& row : rows) passes.push_back({row.request, &row.plan->pass, row.cache_row});
   for (const std::vector<size_t>& group : window_groups(passes)) {
@@ -95,21 +96,22 @@ void Decoder::launch_loops_alike(const std::vector<Slot*>& slots, std::span<cons
     std::vector<Slot*> own_slots;
     for (const size_t i : group) own_rows.push_back(rows[i]), own_slots.push_back(slots[i]);
     try {
-      launched.launches.push_back(launch_loop(own_slots, own_rows, weights, limit, task));
+      launched.launches.push_back(launch_together(own_slots, own_rows, weights, limit, task));
     } catch (const Error& error) {
       if (!Failures::is_of_request(error)) throw;
-      for (Slot* own : own_slots) failures_.fail(*own, error);
+      for (Slot* own : own_slots) parts_.failures.fail(*own, error);
     }
   }
 }
 
-Decoder::LoopLaunch Decoder::launch_loop(const std::vector<Slot*>& slots,
-                                         std::span<const LoopRow> rows, const Weights& weights,
-                                         int64_t limit, const Task* task) {
+LoopReplay::Launch LoopReplay::launch_together(const std::vector<Slot*>& slots,
+                                               std::span<const LoopRow> rows,
+                                               const Weights& weights, int64_t limit,
+                                               const Task* task) {
   LoopProgram& loop = *slots[0]->method()->loop();
-  LoopLaunch launch{loop.run(rows, state_, weights, limit, 0, task), {}};
-  launches_.add(slots, true);
-  launches_.add_computed(launch.record.computed());
+  Launch launch{loop.run(rows, parts_.state, weights, limit, 0, task), {}};
+  parts_.launches.add(slots, true);
+  parts_.launches.add_computed(launch.record.computed());
   for (size_t i = 0; i < rows.size(); ++i) {
     launch.slots.push_back(slots[i]->number());
     slots[i]->cache_row().keep_final(slots[i]->request(), rows[i].plan->pass);
@@ -117,44 +119,44 @@ Decoder::LoopLaunch Decoder::launch_loop(const std::vector<Slot*>& slots,
   return launch;
 }
 
-int64_t Decoder::LaunchedLoops::most_steps() const {
+int64_t LoopReplay::Launched::most_steps() const {
   int64_t most = 0;
-  for (const LoopLaunch& launch : launches) most = std::max(most, launch.record.most_steps());
+  for (const Launch& launch : launches) most = std::max(most, launch.record.most_steps());
   return most;
 }
 
 // Returns the rows that took the next step, by the number of the slot.
-std::map<int64_t, Decoder::LoopRowAt> Decoder::rows_of_step(const LaunchedLoops& launched) {
-  std::map<int64_t, LoopRowAt> rows;
-  for (const LoopLaunch& launch : launched.launches) {
+std::map<int64_t, LoopReplay::Row> LoopReplay::rows_of_step(const Launched& launched) {
+  std::map<int64_t, Row> rows;
+  for (const Launch& launch : launched.launches) {
     for (size_t r = 0; r < launch.slots.size(); ++r) {
       const auto row = static_cast<int64_t>(r);
-      Slot& slot = slots_.at(launch.slots[r]);
+      Slot& slot = parts_.slots.at(launch.slots[r]);
       // A request that decided its stop token is done, even if the loop went on.
       if (!slot.is_active() || launched.next >= launch.record.steps(row)) continue;
-      rows.emplace(slot.number(), LoopRowAt{&slot, &launch.record, row});
+      rows.emplace(slot.number(), Row{&slot, &launch.record, row});
     }
   }
   return rows;
 }
 
 // Replays the next step of every row that took one, in the order of the slots.
-std::vector<Change> Decoder::replay_loops() {
-  LaunchedLoops launched = std::move(*loops_);
-  loops_.reset();
+std::vector<Change> LoopReplay::replay() {
+  Launched launched = std::move(*launched_);
+  launched_.reset();
   std::vector<Change> changes;
   for (const auto& one : rows_of_step(launched)) {
-    const LoopRowAt& own = one.second;
-    failures_.succeeds(*own.slot, [&] {
+    const Row& own = one.second;
+    parts_.failures.succeeds(*own.slot, [&] {
       replay_predictions(own, launched.next);
-      changes.push_back(replay_loop_step(own, launched.next));
+      changes.push_back(replay_step(own, launched.next));
     });
   }
-  if (++launched.next < launched.most_steps()) loops_.emplace(std::move(launched));
+  if (++launched.next < launched.most_steps()) launched_.emplace(std::move(launched));
   return changes;
 }
 
-void Decoder::replay_predictions(const LoopRowAt& own, int64_t step) {
+void LoopReplay::replay_predictions(const Row& own, int64_t step) {
   Slot& slot = *own.slot;
   const int64_t begin = slot.request().block_begin();
   slot.plan_pass();
@@ -167,7 +169,7 @@ void Decoder::replay_predictions(const LoopRowAt& own, int64_t step) {
   }
 }
 
-Change Decoder::replay_loop_step(const LoopRowAt& own, int64_t step) {
+Change LoopReplay::replay_step(const Row& own, int64_t step) {
   const Request& before = own.slot->request();
   const int64_t begin = before.block_begin(), end = before.block_end(), number = before.steps;
   Trial trial = own.slot->try_step();

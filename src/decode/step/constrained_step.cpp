@@ -1,4 +1,4 @@
-#include "decode/decoder/decoder.h"
+#include "decode/step/constrained_step.h"
 
 #include "base/error.h"
 #include "decode/request/constraint.h"
@@ -8,7 +8,7 @@
 
 namespace dllm::decode {
 
-void Decoder::constrain(Slot& slot, const Weights& weights, const Task* task) {
+void ConstrainedStep::check_predictions(Slot& slot, const Weights& weights, const Task* task) {
   const Constraint* constraint = slot.request().settings.constraint.get();
   if (constraint == nullptr) return;
   slot.vetoes().emplace(*constraint, slot.method()->passes().banned, slot.method()->mask_id());
@@ -16,7 +16,7 @@ void Decoder::constrain(Slot& slot, const Weights& weights, const Task* task) {
                 task);
 }
 
-Trial Decoder::constrained_step(Slot& slot, const Weights& weights, const Task* task) {
+Trial ConstrainedStep::try_step(Slot& slot, const Weights& weights, const Task* task) {
   for (;;) {
     Trial trial = slot.try_step();
     if (!slot.vetoes()) return trial;
@@ -29,14 +29,14 @@ Trial Decoder::constrained_step(Slot& slot, const Weights& weights, const Task* 
 
 // Repeats the pass for every group of positions with the same bans, and takes only the predictions
 // of these positions from it.
-void Decoder::predict_again(Slot& slot, std::span<const int64_t> positions, const Weights& weights,
-                            const Task* task) {
+void ConstrainedStep::predict_again(Slot& slot, std::span<const int64_t> positions,
+                                    const Weights& weights, const Task* task) {
   std::vector<int64_t> refused(positions.begin(), positions.end());
   while (!refused.empty()) {
     for (const Vetoes::Group& group : slot.vetoes()->groups(refused)) {
       PassSettings settings = slot.method()->passes();
       settings.banned = group.banned;
-      const std::vector<Prediction> again = repeat_pass(slot, settings, weights, task);
+      const std::vector<Prediction> again = passes_.repeat(slot, settings, weights, task);
       for (size_t i = 0; i < again.size(); ++i) {
         if (std::ranges::binary_search(group.positions, again[i].position))
           slot.predictions()[i] = again[i];
@@ -46,8 +46,8 @@ void Decoder::predict_again(Slot& slot, std::span<const int64_t> positions, cons
   }
 }
 
-void Decoder::check_tokens(const Slot& slot, std::span<const int64_t> positions,
-                           std::span<const int32_t> tokens) {
+void ConstrainedStep::check_tokens(const Slot& slot, std::span<const int64_t> positions,
+                                   std::span<const int32_t> tokens) {
   const Constraint* constraint = slot.request().settings.constraint.get();
   if (constraint == nullptr) return;
   Request canvas = slot.request();

@@ -1,0 +1,35 @@
+#pragma once
+// A constrained step writes no token that the constraint of its request refuses. Positions whose
+// token is refused are predicted again without that token, until the policy writes no refused one.
+// A request without a constraint takes its step as it is.
+
+#include "base/task.h"
+#include "decode/pass/pass_program.h"
+#include "decode/slot/slot.h"
+#include "decode/step/pass_runner.h"
+
+#include <cstdint>
+#include <span>
+
+namespace dllm::decode {
+
+class ConstrainedStep {
+public:
+  explicit ConstrainedStep(PassRunner& passes) : passes_(passes) {}
+
+  // Checks the predictions of a slot and replaces the refused ones.
+  void check_predictions(Slot& slot, const Weights& weights, const Task* task);
+  // Returns a step that writes no refused token.
+  Trial try_step(Slot& slot, const Weights& weights, const Task* task);
+  // Fails with invalid_argument if the constraint refuses one of the tokens that the host chose.
+  static void check_tokens(const Slot& slot, std::span<const int64_t> positions,
+                           std::span<const int32_t> tokens);
+
+private:
+  void predict_again(Slot& slot, std::span<const int64_t> positions, const Weights& weights,
+                     const Task* task);
+
+  PassRunner& passes_;
+};
+
+} // namespace dllm::decode
