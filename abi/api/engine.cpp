@@ -5,7 +5,7 @@
 #include "ckpt/gguf_parts.h"
 #include "ckpt/model_place.h"
 #include "cpu/engine.h"
-#include "decode/decoder/setup.h"
+#include "decode/method/setup.h"
 #include "pjrt/engine.h"
 #include "train/plan.h"
 

@@ -3,7 +3,7 @@
 #include "bed.h"
 
 #include "base/files.h"
-#include "decode/decoder/setup.h"
+#include "decode/method/setup.h"
 
 namespace dllm::bench {
 namespace {

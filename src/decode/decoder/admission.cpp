@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "decode/decoder/setup.h"
+#include "decode/method/setup.h"
 
 #include <string>
 #include <utility>

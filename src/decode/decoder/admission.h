@@ -4,7 +4,7 @@
 
 #include "base/options.h"
 #include "decode/cache/decode_state.h"
-#include "decode/decoder/method.h"
+#include "decode/method/method.h"
 #include "decode/request/constraint.h"
 #include "decode/request/request.h"
 #include "decode/slot/slot_list.h"

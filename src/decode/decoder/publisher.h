@@ -3,7 +3,7 @@
 // copies, and the description of the decoder.
 
 #include "base/json.h"
-#include "decode/decoder/method.h"
+#include "decode/method/method.h"
 #include "decode/slot/slot.h"
 #include "decode/trace/published.h"
 

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "decode/cache/cache_row.h"
 #include "decode/cache/decode_state.h"
-#include "decode/decoder/method.h"
+#include "decode/method/method.h"
 #include "decode/pass/pass.h"
 #include "decode/request/policy.h"
 #include "decode/request/request.h"

@@ -2,7 +2,7 @@
 // it had not been there.
 
 #include "base/error.h"
-#include "decode/decoder/setup.h"
+#include "decode/method/setup.h"
 #include "decode/request/policy.h"
 #include "unit/decode/requests.h"
 #include "unit/test_files.h"

@@ -2,8 +2,8 @@
 // the host without being found out.
 
 #include "decode/decoder/decoder.h"
-#include "decode/decoder/setup.h"
 #include "decode/loop/loop_program.h"
+#include "decode/method/setup.h"
 #include "unit/decode/far_engine.h"
 #include "unit/decode/requests.h"
 #include "unit/test_files.h"

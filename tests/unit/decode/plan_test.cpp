@@ -1,7 +1,7 @@
 // The plan of a denoising step is about the very program that a decoder runs.
 
 #include "decode/decoder/decoder.h"
-#include "decode/decoder/setup.h"
+#include "decode/method/setup.h"
 
 #include "requests.h"
 #include "unit/test_files.h"

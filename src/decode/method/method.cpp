@@ -1,7 +1,7 @@
-#include "decode/decoder/method.h"
+#include "decode/method/method.h"
 
 #include "base/error.h"
-#include "decode/decoder/setup.h"
+#include "decode/method/setup.h"
 
 #include <utility>
 

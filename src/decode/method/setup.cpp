@@ -1,4 +1,4 @@
-#include "decode/decoder/setup.h"
+#include "decode/method/setup.h"
 
 #include "base/error.h"
 #include "decode/cache/decode_state.h"
