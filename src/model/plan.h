@@ -1,7 +1,7 @@
 #pragma once
 // Plans a program from shapes alone: its bytes, its flops, and whether the device of a compiler has
 // room for it. The caller passes the program of the job (train/step/programs.h,
-// decode/decoder/decoder.h).
+// decode/method/setup.h).
 
 #include "base/options.h"
 #include "graph/engine.h"

@@ -48,9 +48,6 @@ DLLM_FUNCTIONS(DLLM_MAP)
 float SumOf(const float* x, int64_t count) {
   return Sum16(count, [x](auto d, int64_t i) HWY_ATTR { return hn::LoadU(d, x + i); });
 }
-float MaxOf(const float* x, int64_t count) {
-  return Max16(count, [x](auto d, int64_t i) HWY_ATTR { return hn::LoadU(d, x + i); });
-}
 
 } // namespace HWY_NAMESPACE
 } // namespace dllm::cpu
@@ -91,12 +88,8 @@ std::vector<std::string> compiled_targets() {
 }
 
 HWY_EXPORT(SumOf);
-HWY_EXPORT(MaxOf);
 float sum16(const float* x, int64_t count) {
   return HWY_DYNAMIC_DISPATCH(SumOf)(x, count);
-}
-float max16(const float* x, int64_t count) {
-  return HWY_DYNAMIC_DISPATCH(MaxOf)(x, count);
 }
 
 } // namespace dllm::cpu

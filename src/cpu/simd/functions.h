@@ -28,8 +28,6 @@ std::vector<std::string> compiled_targets();
 
 // Returns the sum, added in 16 virtual lanes and one fixed tree.
 float sum16(const float* x, int64_t count);
-// Returns the largest element, or -infinity for no elements. NaN is ignored.
-float max16(const float* x, int64_t count);
 
 // Returns x^y. It is computed by series in double precision, so every machine gives the same bits.
 // Special cases are those of pow() in C.

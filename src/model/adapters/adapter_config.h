@@ -10,9 +10,13 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace dllm::model {
+
+// The prefix that PEFT puts before the name of a tensor.
+inline constexpr std::string_view kAdapterPrefix = "base_model.model.";
 
 class ConfigReader;
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char *kAdapterConfig = "adapter_config.json",
                      *kAdapterTensors = "adapter_model.safetensors";
-constexpr std::string_view kPrefix = "base_model.model.", kDown = ".lora_A.weight",
+constexpr std::string_view kDown = ".lora_A.weight",
                            kUp = ".lora_B.weight", // as long as kDown
     kWeight = ".weight";
 
@@ -38,7 +38,7 @@ std::string all_layers(const std::string& name) {
 
 // "base_model.model.<module>.lora_A.weight" -> "<module>"
 std::string module_of(const std::string& tensor) {
-  return tensor.substr(kPrefix.size(), tensor.size() - kPrefix.size() - kDown.size());
+  return tensor.substr(kAdapterPrefix.size(), tensor.size() - kAdapterPrefix.size() - kDown.size());
 }
 
 // Returns the name of the module in the model, which may have "model." before it.
@@ -89,7 +89,7 @@ AdapterFile::AdapterFile(const std::string& folder)
 void AdapterFile::pair_tensors() {
   for (const auto& [tensor, info] : tensors_->tensors()) {
     const bool down = tensor.ends_with(kDown);
-    if (!tensor.starts_with(kPrefix) || (!down && !tensor.ends_with(kUp)))
+    if (!tensor.starts_with(kAdapterPrefix) || (!down && !tensor.ends_with(kUp)))
       fail(Code::unimplemented, "{}: tensor {} is not a matrix of LoRA", tensors_->name(), tensor);
     Pair& pair = pairs_[module_of(tensor)];
     (down ? pair.down : pair.up) = tensor;

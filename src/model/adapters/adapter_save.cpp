@@ -2,12 +2,13 @@
 
 #include "base/files.h"
 #include "ckpt/safetensors_writer.h"
+#include "model/adapters/adapter_config.h"
 
 #include <nlohmann/json.hpp>
 
 #include <cctype>
 #include <set>
-#include <string_view>
+#include <string>
 
 namespace dllm::model {
 namespace {
@@ -47,13 +48,13 @@ std::vector<std::string> write_adapter_files(ModelSnapshot& snapshot, const std:
                                              const std::string& base, Task* task) {
   std::vector<ckpt::TensorSpec> specs;
   for (const std::string& name : snapshot.names())
-    specs.push_back(
-        {kAdapterPrefix + name, DType::f32, snapshot.shape(name), snapshot.writer(name)});
+    specs.push_back({std::string(kAdapterPrefix) + name, DType::f32, snapshot.shape(name),
+                     snapshot.writer(name)});
   ckpt::WeightWriter writer(folder, "adapter_model", specs, 0, {{"format", "pt"}},
                             snapshot.process());
   for (const ckpt::TensorSpec& spec : writer.order()) {
     check_task(task);
-    const std::string name = spec.name.substr(std::string_view(kAdapterPrefix).size());
+    const std::string name = spec.name.substr(kAdapterPrefix.size());
     writer.write(spec.name, snapshot.take(name, task).to(DType::f32, task), task);
   }
   writer.close();

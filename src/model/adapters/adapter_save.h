@@ -8,9 +8,6 @@
 
 namespace dllm::model {
 
-// The prefix that PEFT puts before the name of a tensor.
-inline constexpr const char* kAdapterPrefix = "base_model.model.";
-
 // Writes the files of an adapter into `folder`, which no other save may use. `base` is the name of
 // the base model in the config. With several processes each one writes its own tensors, and the
 // first one also writes the config. Returns the names of the files that this process wrote.

@@ -1,7 +1,6 @@
 #include "base/error.h"
+#include "base/named_table.h"
 #include "model/families/family.h"
-
-#include <algorithm>
 
 namespace dllm::model {
 namespace {
@@ -19,16 +18,11 @@ std::span<const Family* const> all_families() {
 }
 
 std::vector<std::string> family_names() {
-  std::vector<std::string> names;
-  for (const Family* family : kFamilies) names.emplace_back(family->name);
-  return names;
+  return names_of(kFamilies, &Family::name);
 }
 
 const Family& find_family(const std::string& name) {
-  for (const Family* family : kFamilies) {
-    if (name == family->name) return *family;
-  }
-  fail(Code::internal, "there is no family named {}", name);
+  return *need_named(kFamilies, name, &Family::name, {.kind = "family", .code = Code::internal});
 }
 
 const Family& family_of_model_type(const std::string& type) {

@@ -1,10 +1,13 @@
 #include "model/layers/layer_kind.h"
 
 #include "base/error.h"
+#include "base/named_table.h"
 #include "graph/ops.h"
 
 #include <algorithm>
+#include <iterator>
 #include <mutex>
+#include <vector>
 
 namespace dllm::model {
 
@@ -26,15 +29,13 @@ KindTable& kind_table() {
 const LayerKind& find_layer_kind(LayerPart part, const std::string& name) {
   KindTable& table = kind_table();
   const std::lock_guard lock(table.mutex);
-  std::string names;
-  for (const LayerKind* kind : table.kinds) {
-    if (kind->part != part) continue;
-    if (name == kind->name) return *kind;
-    names += (names.empty() ? "" : " ") + std::string(kind->name);
-  }
-  fail_with_hint("there are: " + names, Code::invalid_argument,
-                 "there is no layer kind named {} for a {}", name.substr(0, 60),
-                 part == LayerPart::mixer ? "mixer" : "network");
+  std::vector<const LayerKind*> kinds;
+  std::ranges::copy_if(table.kinds, std::back_inserter(kinds),
+                       [&](const LayerKind* kind) { return kind->part == part; });
+  return *need_named(kinds, name, &LayerKind::name,
+                     {.kind = "layer kind",
+                      .where = part == LayerPart::mixer ? "for a mixer" : "for a network",
+                      .code = Code::invalid_argument});
 }
 
 void add_layer_kind(const LayerKind& kind) {

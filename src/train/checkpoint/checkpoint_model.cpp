@@ -4,6 +4,7 @@
 #include "base/files.h"
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/safetensors.h"
+#include "model/adapters/adapter_config.h"
 #include "model/adapters/adapter_save.h"
 #include "model/config.h"
 #include "model/params/stack_part.h"
@@ -161,7 +162,7 @@ void SavedModel::open(const Json& row, const std::string& checkpoint) {
     fail(Code::data_loss, "trainer.json: '{}' is not the name of a folder", folder);
   part->folder = open_source(join_path(checkpoint, folder));
   const bool is_adapter = row.value("kind", Json()) == "adapter";
-  part->prefix = is_adapter ? model::kAdapterPrefix : "";
+  part->prefix = is_adapter ? model::kAdapterPrefix : std::string_view();
   part->files =
       std::make_unique<ckpt::WeightFiles>(*part->folder, is_adapter ? "adapter_model" : "model");
   if (part->name == model::kBasePart) config_ = saved_config(*part->folder);
