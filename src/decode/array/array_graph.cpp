@@ -1,5 +1,6 @@
 #include "decode/array/array_program.h"
 #include "decode/loop/step_loop.h"
+#include "decode/pass/sampling.h"
 #include "graph/ops.h"
 
 namespace dllm::decode {
@@ -88,9 +89,7 @@ private:
     const Shape flat{shape_.places()};
     graph::TokenStatisticsInputs head = head_over(*builder_, hidden, shape_.pass);
     head.count = i32(shape_.places());
-    head.temperature = input("temperature", DType::f32, flat);
-    head.top_k = input("top_k", DType::i32, flat);
-    head.top_p = input("top_p", DType::f32, flat);
+    add_sampling(head, [&](const char* name, DType dtype) { return input(name, dtype, flat); });
     head.uniform = of_step("uniform", DType::f32, {shape_.places()});
     const graph::TokenStatistics s = graph::token_statistics(head, shape_.pass.needs.top);
     return prediction_lines(prediction_values(s), PredictionColumns(shape_.pass.needs));

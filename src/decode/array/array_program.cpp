@@ -1,4 +1,5 @@
 #include "decode/array/array_program.h"
+#include "decode/pass/sampling.h"
 
 #include <algorithm>
 
@@ -33,25 +34,19 @@ public:
 
   void add_sampling(Batch& feed) const {
     const auto places = static_cast<size_t>(shape_.places());
-    std::vector<float> temperature(places, 0), top_p(places, 1),
-        uniform(places * static_cast<size_t>(shape_.steps), 0);
-    std::vector<int32_t> top_k(places, 0);
+    SamplingColumns sampling(places);
+    std::vector<float> uniform(places * static_cast<size_t>(shape_.steps), 0);
     for (size_t r = 0; r < rows_.size(); ++r) {
       const Request& request = *rows_[r].request;
       for (int64_t p = 0; p < request.length(); ++p) {
         const size_t at = r * static_cast<size_t>(shape_.pass.window) + static_cast<size_t>(p);
-        temperature[at] = request.settings.temperature;
-        top_k[at] = request.settings.top_k;
-        top_p[at] = request.settings.top_p;
+        sampling.put(at, request);
         for (int64_t step = 0; step < limit_ && request.settings.temperature > 0; ++step)
           uniform[static_cast<size_t>(step) * places + at] =
               seeded_uniform(request.settings.seed, request.steps + step, p, 0);
       }
     }
-    const Shape flat{shape_.places()};
-    feed.set("temperature", Tensor::from(flat, temperature));
-    feed.set("top_k", Tensor::from(flat, top_k));
-    feed.set("top_p", Tensor::from(flat, top_p));
+    sampling.add_to(feed, Shape{shape_.places()});
     feed.set("uniform", Tensor::from(Shape{shape_.steps, shape_.places()}, uniform));
   }
 

@@ -2,6 +2,7 @@
 
 #include "decode/loop/step_loop.h"
 #include "decode/pass/pass_program.h"
+#include "decode/pass/sampling.h"
 #include "graph/ops.h"
 
 #include <algorithm>
@@ -193,9 +194,8 @@ private:
         head_over(builder_, graph::take(hidden, query), shape_.pass);
     head.count =
         graph::reshape(graph::slice_axis(upto, 0, shape_.places() - 1, shape_.places()), Shape{});
-    head.temperature = packed(input("temperature", DType::f32, both()));
-    head.top_k = packed(input("top_k", DType::i32, both()));
-    head.top_p = packed(input("top_p", DType::f32, both()));
+    add_sampling(head,
+                 [&](const char* name, DType dtype) { return packed(input(name, dtype, both())); });
     head.uniform = packed(numbers_of_step("uniform"));
     PredictionValues predicted = prediction_values(graph::token_statistics(head, needs().top));
     const auto spread = [&](Value x) {

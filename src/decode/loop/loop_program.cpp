@@ -1,5 +1,6 @@
 #include "decode/loop/loop_program.h"
 
+#include "decode/pass/sampling.h"
 #include "decode/request/policy.h"
 
 #include <algorithm>
@@ -11,13 +12,13 @@ namespace {
 // and their place is `nowhere`.
 struct Blocks {
   std::vector<uint8_t> open, eligible;
-  std::vector<int32_t> place, query, top_k;
-  std::vector<float> temperature, top_p;
+  std::vector<int32_t> place, query;
+  SamplingColumns sampling;
 
   Blocks(int64_t count, int64_t nowhere)
       : open(static_cast<size_t>(count), 0), eligible(open),
         place(open.size(), static_cast<int32_t>(nowhere)), query(open.size(), 0),
-        top_k(open.size(), 0), temperature(open.size(), 0), top_p(open.size(), 1) {}
+        sampling(open.size()) {}
 };
 
 void put_block(Blocks& blocks, const LoopShape& shape, const PassSettings& settings, int64_t r,
@@ -31,9 +32,7 @@ void put_block(Blocks& blocks, const LoopShape& shape, const PassSettings& setti
     blocks.place[at] = static_cast<int32_t>(first + position);
     blocks.query[at] =
         static_cast<int32_t>(first + predicting(position, settings.shift, plan.pass.begin));
-    blocks.temperature[at] = request.settings.temperature;
-    blocks.top_k[at] = request.settings.top_k;
-    blocks.top_p[at] = request.settings.top_p;
+    blocks.sampling.put(at, request);
   }
   for (const int64_t position : plan.pass.positions)
     blocks.eligible[static_cast<size_t>(r * shape.block + position - plan.begin)] = 1;
@@ -49,9 +48,7 @@ void add_blocks(Batch& feed, const LoopShape& shape, const PassSettings& setting
   feed.set("eligible", Tensor::from(both, blocks.eligible));
   feed.set("place", Tensor::from(both, blocks.place));
   feed.set("query", Tensor::from(both, blocks.query));
-  feed.set("temperature", Tensor::from(both, blocks.temperature));
-  feed.set("top_k", Tensor::from(both, blocks.top_k));
-  feed.set("top_p", Tensor::from(both, blocks.top_p));
+  blocks.sampling.add_to(feed, both);
 }
 
 // Returns the random numbers (steps, rows, block) of the coming `limit` steps. The loop on the host

@@ -1,4 +1,5 @@
 #include "decode/pass/pass_program.h"
+#include "decode/pass/sampling.h"
 
 #include <algorithm>
 
@@ -231,8 +232,9 @@ void add_left_tokens(Batch& feed, const PassSettings& settings, const PassShape&
 void add_queries(Batch& feed, const PassSettings& settings, const PassShape& shape,
                  std::span<const PassRow> rows, size_t vocab) {
   const auto capacity = static_cast<size_t>(shape.capacity);
-  std::vector<int32_t> query(capacity, 0), top_k(capacity, 0);
-  std::vector<float> temperature(capacity, 0), top_p(capacity, 1), uniform(capacity, 0);
+  std::vector<int32_t> query(capacity, 0);
+  SamplingColumns sampling(capacity);
+  std::vector<float> uniform(capacity, 0);
   std::vector<float> insert_uniform(shape.needs.edits ? capacity : 0, 0);
   std::vector<float> noise(shape.noise ? capacity * vocab : 0, 0);
   size_t i = 0;
@@ -243,10 +245,7 @@ void add_queries(Batch& feed, const PassSettings& settings, const PassShape& sha
       const int shift = row.pass->shift < 0 ? settings.shift : row.pass->shift;
       const int64_t from = place_in_window(*row.pass, predicting(position, shift, begin));
       query[i] = static_cast<int32_t>(r * shape.window + from);
-      temperature[i] =
-          row.pass->temperature < 0 ? row.request->settings.temperature : row.pass->temperature;
-      top_k[i] = row.request->settings.top_k;
-      top_p[i] = row.request->settings.top_p;
+      sampling.put(i, *row.request, row.pass->temperature);
       uniform[i] = position_uniform(*row.request, position, 0);
       if (shape.needs.edits) insert_uniform[i] = position_uniform(*row.request, position, 4);
       if (shape.noise)
@@ -257,9 +256,7 @@ void add_queries(Batch& feed, const PassSettings& settings, const PassShape& sha
   }
   feed.set("query", Tensor::from(Shape{shape.capacity}, query));
   feed.set("count", Tensor::scalar(static_cast<int32_t>(i)));
-  feed.set("temperature", Tensor::from(Shape{shape.capacity}, temperature));
-  feed.set("top_k", Tensor::from(Shape{shape.capacity}, top_k));
-  feed.set("top_p", Tensor::from(Shape{shape.capacity}, top_p));
+  sampling.add_to(feed, Shape{shape.capacity});
   feed.set("uniform", Tensor::from(Shape{shape.capacity}, uniform));
   if (shape.needs.edits)
     feed.set("insert_uniform", Tensor::from(Shape{shape.capacity}, insert_uniform));

@@ -1,6 +1,7 @@
 #include "decode/pass/pass_program.h"
 
 #include "base/error.h"
+#include "decode/pass/sampling.h"
 #include "decode/pass/shares.h"
 #include "model/network/builder.h"
 #include "model/network/edit_heads.h"
@@ -154,9 +155,9 @@ graph::TokenStatisticsInputs head_inputs(model::Builder& builder, Value hidden,
   const int64_t capacity = shape.capacity;
   graph::TokenStatisticsInputs head = head_over(builder, hidden, shape);
   head.count = row_input(builder, "count", DType::i32, Shape{});
-  head.temperature = row_input(builder, "temperature", DType::f32, Shape{capacity});
-  head.top_k = row_input(builder, "top_k", DType::i32, Shape{capacity});
-  head.top_p = row_input(builder, "top_p", DType::f32, Shape{capacity});
+  add_sampling(head, [&](const char* name, DType dtype) {
+    return row_input(builder, name, dtype, Shape{capacity});
+  });
   head.uniform = row_input(builder, "uniform", DType::f32, Shape{capacity});
   if (shape.noise)
     head.noise =

@@ -248,7 +248,7 @@ std::string edits_text(const std::vector<noise::Edit>& edits) {
   return all.dump();
 }
 
-void check_alignment(Case& c, const Json& entry) {
+void check_alignments(Case& c, const Json& entry) {
   check_alignment_costs(c, entry);
   const auto to = row_of(entry, "z1");
   for (const std::string now : {"z0", "zt"}) {
@@ -295,7 +295,7 @@ void run_data(Topic& topic) {
     }
   };
   each("collators", check_collator);
-  each("alignments", check_alignment);
+  each("alignments", check_alignments);
   each("alignment_costs", check_alignment_costs);
   each("epoch_order", check_order);
   each("parse_interval", check_interval);

@@ -21,7 +21,7 @@ namespace {
 
 using Ids = std::vector<int32_t>;
 
-std::string text_of(std::span<const int32_t> ids) {
+std::string text_of_span(std::span<const int32_t> ids) {
   return fmt::format("{}", fmt::join(ids, " "));
 }
 
@@ -31,7 +31,7 @@ void run_select(Case& c, const Json& entry) {
   const std::vector<uint8_t> got = decode::spd_decode_set(open, c.array("max_prob").as<float>(),
                                                           entry.at("threshold").get<float>());
   const std::vector<int32_t> numbers(got.begin(), got.end());
-  c.equal(text_of(numbers), text_of(c.array("decode").as<int32_t>()), "decode");
+  c.equal(text_of_span(numbers), text_of_span(c.array("decode").as<int32_t>()), "decode");
 }
 
 Options decoder_options(const Json& entry) {
@@ -128,8 +128,8 @@ void run_trace(Case& c, const Json& entry) {
     if (step_in_block + 1 < block)
       c.equal(ended, breaks.as<int32_t>()[static_cast<size_t>(s)] != 0, "end after " + step);
     const auto end = static_cast<size_t>(begin + block);
-    c.equal(text_of(std::span(slot.ids).first(end)), text_of(trace.row(s).as<int32_t>().first(end)),
-            "canvas after " + step);
+    c.equal(text_of_span(std::span(slot.ids).first(end)),
+            text_of_span(trace.row(s).as<int32_t>().first(end)), "canvas after " + step);
     if (!c.has(step + ".logits")) continue;
     compare_rows(c, step, said, begin, tolerance);
     if (c.has(step + ".next_embeds") && !ended)
@@ -141,7 +141,7 @@ void run_trace(Case& c, const Json& entry) {
   c.equal(static_cast<int64_t>(decoder.metric(0, "nfe")), entry.at("nfe").get<int64_t>(), "nfe");
   Ids kept = slot.ids; // the reference drops every EOS
   std::erase(kept, entry.at("eos_id").get<int32_t>());
-  c.equal(text_of(kept), text_of(c.array("final").as<int32_t>()), "final");
+  c.equal(text_of_span(kept), text_of_span(c.array("final").as<int32_t>()), "final");
 }
 
 } // namespace

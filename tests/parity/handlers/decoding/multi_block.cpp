@@ -23,7 +23,7 @@ namespace {
 
 using Ids = std::vector<int32_t>;
 
-std::string text_of(std::span<const int32_t> ids) {
+std::string text_of_span(std::span<const int32_t> ids) {
   return fmt::format("{}", fmt::join(ids, " "));
 }
 
@@ -128,7 +128,7 @@ void run_multi_block_case(Case& c, const Json& entry) {
   const int64_t comparable = overlaps ? calls_before_overlap(c, calls) : calls;
   int64_t call = 0;
   for (; call < comparable && slot.active(); ++call) {
-    c.equal(text_of(slot.ids), text_of(trace.row(call).as<int32_t>()),
+    c.equal(text_of_span(slot.ids), text_of_span(trace.row(call).as<int32_t>()),
             fmt::format("canvas at call {}", call));
     decoder.predict();
     compare_said(c, decoder.statistics(0), call);
@@ -138,12 +138,12 @@ void run_multi_block_case(Case& c, const Json& entry) {
   if (overlaps) {
     // What the last of these calls decided is the canvas of the next one.
     c.check(comparable < calls, "the reference attends to no key twice");
-    return c.equal(text_of(slot.ids), text_of(trace.row(call).as<int32_t>()),
+    return c.equal(text_of_span(slot.ids), text_of_span(trace.row(call).as<int32_t>()),
                    "canvas before the overlap");
   }
   c.check(!slot.active(), "the reference was done and ours was not");
   c.equal(slot.evaluations, entry.at("model_calls").get<int64_t>(), "model_calls");
-  c.equal(text_of(slot.ids), text_of(c.array("final").as<int32_t>()), "final");
+  c.equal(text_of_span(slot.ids), text_of_span(c.array("final").as<int32_t>()), "final");
 }
 
 // A window's rows are those of its queries.

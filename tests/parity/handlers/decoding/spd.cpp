@@ -216,7 +216,7 @@ int64_t last_block(const Run& run, int32_t eos) {
   return run.blocks - 1;
 }
 
-std::string text_of(std::span<const int32_t> ids) {
+std::string text_of_span(std::span<const int32_t> ids) {
   return fmt::format("{}", fmt::join(ids, " "));
 }
 
@@ -290,8 +290,8 @@ void compare_trace(Case& c, const std::string& impl, const Setting& setting, dou
       const Step& now = own[static_cast<size_t>(std::min(step, count - 1))];
       // What an EOS fills behind the block is in block.tokens.
       const auto end = static_cast<size_t>((block + 1) * setting.block_length);
-      c.equal(text_of(std::span(now.ids).first(end)),
-              text_of(line(tokens, s * run.rows + row).first(end)), "tokens of " + where);
+      c.equal(text_of_span(std::span(now.ids).first(end)),
+              text_of_span(line(tokens, s * run.rows + row).first(end)), "tokens of " + where);
       const bool is_done = done.as<int32_t>()[static_cast<size_t>(s * run.rows + row)] != 0;
       c.equal(is_done || step + 1 >= run.steps, step + 1 >= count, "done at " + where);
       if (step < count) compare_said(c, impl, setting, tolerance, now, block, s, row);
@@ -311,7 +311,8 @@ void compare_blocks(Case& c, const std::string& impl, const Run& run, int64_t la
     c.equal(nfe, counts.as<int32_t>()[static_cast<size_t>(i)], "block.nfe");
     for (int64_t row = 0; row < run.rows; ++row) {
       if (run.of(row, block).empty()) return;
-      c.equal(text_of(after_block(run, row, block)), text_of(line(tokens, i * run.rows + row)),
+      c.equal(text_of_span(after_block(run, row, block)),
+              text_of_span(line(tokens, i * run.rows + row)),
               fmt::format("tokens of row {} after block {}", row, block));
     }
   }
@@ -334,8 +335,9 @@ void compare_ends(Case& c, const std::string& impl, const Setting& setting, cons
     const Ids& canvas = after_block(run, row, last);
     const auto width = static_cast<size_t>(setting.prompt + setting.generated);
     if (whole)
-      c.equal(text_of(std::span(canvas).first(width)), text_of(line(full, row)), "full_tokens");
-    c.equal(text_of(generated_of(setting, canvas)), text_of(line(generated, row)),
+      c.equal(text_of_span(std::span(canvas).first(width)), text_of_span(line(full, row)),
+              "full_tokens");
+    c.equal(text_of_span(generated_of(setting, canvas)), text_of_span(line(generated, row)),
             "generated_tokens");
   }
 }
@@ -385,8 +387,8 @@ void compare_until_rows_wait(Case& c, const Setting& setting, const Run& run) {
       const bool longest = std::ssize(run.of(row, block)) == joint_steps(run, block);
       waits = waits || !longest;
       if (!longest) continue;
-      c.equal(text_of(std::span(after_block(run, row, block)).first(end)),
-              text_of(line(full, row).first(end)),
+      c.equal(text_of_span(std::span(after_block(run, row, block)).first(end)),
+              text_of_span(line(full, row).first(end)),
               fmt::format("row {} after block {}", row, block));
     }
     if (all_ended(setting, run, block)) break;

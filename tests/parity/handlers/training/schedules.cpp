@@ -96,7 +96,7 @@ void run_jax(Case& c, const Json& entry) {
   }
 }
 
-void run_nano(Case& c, const Json& entry) {
+void run_nano_schedule(Case& c, const Json& entry) {
   const noise::ScheduleRef schedule = nano_schedule(entry);
   const Tolerance tolerance = c.topic().tolerance(entry);
   const int64_t steps = schedule->steps();
@@ -130,7 +130,7 @@ void run_nano(Case& c, const Json& entry) {
 void run_schedules(Topic& topic) {
   for (const Json& entry : topic.list("cases")) {
     const bool nano = entry.contains("kind") && entry.contains("T");
-    topic.run(entry, [&](Case& c) { nano ? run_nano(c, entry) : run_jax(c, entry); });
+    topic.run(entry, [&](Case& c) { nano ? run_nano_schedule(c, entry) : run_jax(c, entry); });
   }
 }
 
