@@ -1,4 +1,4 @@
-# Precompiled large headers (JSON, fmt, GoogleTest), which take most of a build's time. Each file still includes what it uses, so
+# Large headers (JSON, GoogleTest) take most of a build's time and are precompiled. Each file still includes what it uses, so
 # that it compiles alone too; the preset "bare" builds them so.
 #
 # Precompiled headers, and larger units with them (DllmUnits), take a third off a first build and add to each later one. Where a compiler

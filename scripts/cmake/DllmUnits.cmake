@@ -1,8 +1,9 @@
-# Several sources in one translation unit, which halves the time of a first build (docs/decisions/0018-units.md).
+# A translation unit holds several sources, which halves the time of a first build (docs/decisions/0018-units.md).
 # Equal private names in the sources of a unit would clash. So a source joins a unit that has none of its names, and private names
 # need not be unique in a library. After a new name clashes, configure again.
 
-# dllm_names(names FILE): the names that a source declares in its namespaces, functions of classes left out.
+# dllm_names(names FILE): the names that a source declares in its namespaces, functions of classes left out. It does not read
+# aliases, macros, enumerators, and names on a line after the first. Those clash at compile time.
 function(dllm_names result file)
   file(READ "${file}" text)
   string(REGEX REPLACE "[;[]" "(" text "${text}") # lists of CMake divide at ; and join at brackets
