@@ -124,8 +124,8 @@ struct Outcome {
 };
 
 // One request under one policy. For each pass the decoder calls next_pass once, runs the model, and
-// calls apply. A pass that was cancelled is not applied, and the decoder calls next_pass again. So
-// next_pass does not change the session.
+// calls apply. The decoder keeps a planned pass until it ran, and asks again when the cache changed
+// before. So next_pass does not change the session.
 class Session {
 public:
   virtual ~Session() = default;

@@ -48,8 +48,9 @@ Slot::Slot(std::shared_ptr<Method> method, Request request, DecodeState& state)
       cache_row_(state, {method_->passes().shift, method_->number()}) {}
 
 void Slot::plan_pass() {
+  if (planned_ && !pass_.cached) return;
   const CacheView view = cache_row_.view(request_);
-  if (planned_ && (!pass_.cached || *planned_ == view)) return;
+  if (planned_ && *planned_ == view) return;
   planned_.reset();
   pass_ = session_->next_pass(request_, view);
   cache_row_.place(request_, pass_);

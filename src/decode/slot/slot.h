@@ -53,7 +53,7 @@ public:
   PassRow pass_row() const { return {&request_, &pass_, cache_row_.number()}; }
   // Counts a launch that the request took part in. waited: the host waited for its results.
   void count_launch(bool waited);
-  // Ends a pass that ran. A step that is cancelled later runs it again.
+  // Ends a pass that ran and keeps its predictions.
   void end_pass(std::vector<Prediction> predictions);
   // Counts and applies a pass that only wrote K and V.
   void end_filling();

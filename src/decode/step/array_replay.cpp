@@ -64,7 +64,8 @@ void ArrayReplay::launch_together(const std::vector<Slot*>& slots, const Weights
 }
 
 Change ArrayReplay::replay_step(Slot& slot) {
-  const Launched own = std::move(launched_.extract(slot.number()).mapped());
+  const Launched own = launched_.at(slot.number());
+  launched_.erase(slot.number());
   slot.plan_pass();
   slot.predictions().clear();
   for (const int64_t position : slot.pass().positions) {

@@ -1,8 +1,7 @@
 #pragma once
 // A loop replay takes steps that run as a loop on the engine. One launch takes all rows to the end
-// of their blocks.
-// Then the host replays the record through the same sessions as without a loop. So the canvas on
-// the host stays the truth, and the host detects a loop that decides otherwise.
+// of their blocks. Then the host replays the record through the same sessions as without a loop. So
+// the canvas on the host stays the truth, and the host detects a loop that decides otherwise.
 
 #include "base/task.h"
 #include "decode/loop/loop_program.h"

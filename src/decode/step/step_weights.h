@@ -1,6 +1,6 @@
 #pragma once
 // This class takes the weights of a step. All passes of a step use the same version. K and V of
-// another version are dropped before them.
+// another version are dropped before the first pass.
 
 #include "base/task.h"
 #include "decode/cache/decode_state.h"
