@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 namespace dllm::train {
 
@@ -14,8 +15,8 @@ struct Evaluation {
   double loss = 0;           // mean over all trained tokens, in nats
   double standard_error = 0; // of the mean over batches; 0 for one batch
   // Bits per byte of text, comparable between tokenizers. Where the loss bounds a likelihood they
-  // are also comparable between objectives. 0: unknown.
-  double bits_per_byte = 0;
+  // are also comparable between objectives. Not set where the bytes are unknown.
+  std::optional<double> bits_per_byte;
 };
 
 class Evaluator {

@@ -16,9 +16,9 @@
 
 namespace dllm::train {
 
-// Takes steps, sends events, saves checkpoints, and acts on the requests of all processes. The event
-// of a step may be sent after later steps have started. Before a checkpoint and at the end all
-// events have been sent.
+// A run takes steps, sends events, saves checkpoints, and acts on the requests of all processes.
+// The event of a step may be sent after later steps have started. Before a checkpoint and at the end
+// all events have been sent.
 class Run {
 public:
   Run(Trainer& trainer, BatchSource& source, int64_t steps, const EventFn& fn, Task* task);

@@ -322,7 +322,7 @@ double Trainer::eval(BatchSource& source, int64_t max_batches, Task* task) {
   const Evaluation made = evaluator_.run(source, max_batches, objective_state_, task);
   Event event(EventKind::eval);
   event.set("step", counters_.step).set("loss", made.loss).set("stderr", made.standard_error);
-  if (made.bits_per_byte > 0) event.set("bits_per_byte", made.bits_per_byte);
+  if (made.bits_per_byte) event.set("bits_per_byte", *made.bits_per_byte);
   for (const auto& sink : sinks_) sink->write(event, {});
   return made.loss;
 }

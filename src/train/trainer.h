@@ -115,7 +115,8 @@ public:
   const Options& options() const { return options_; }
   const noise::ObjectiveRef& objective() const { return objective_; }
 
-  // For the other files of src/train. Not while a step is started, unless the comment says so.
+  // The other files of src/train use the functions below. They are called between two steps, unless
+  // a comment says more.
 
   graph::Engine& engine() const { return model_->engine(); }
   const model::Model& trained_model() const { return *model_; }

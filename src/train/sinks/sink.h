@@ -37,7 +37,7 @@ public:
 std::unique_ptr<Sink> make_sink(const std::string& kind, const std::string& target,
                                 const Options& options);
 
-// Rewinds all sinks. A sink that cannot be written keeps its later lines, with a warning in the log.
+// Rewinds all sinks. A sink that cannot be written keeps its later lines, with a line in the log.
 void rewind_all(const std::vector<std::unique_ptr<Sink>>& sinks, int64_t step);
 
 } // namespace dllm::train

@@ -10,8 +10,8 @@
 
 namespace dllm::train {
 
-// Control words are this process's requests for the next step, and the sums of the requests of all
-// processes as of the last step that was read. All processes act on the sums, so they act after the
+// Control words are requests of this process for the next step. Each step sums the requests of all
+// processes. All processes act on the sums of the last step that was read, so they act after the
 // same step.
 class RunExchange {
 public:
