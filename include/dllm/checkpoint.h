@@ -151,7 +151,10 @@ DLLM_API dllm_status dllm_checkpoint_open_task(const char *path, dllm_task *task
 DLLM_API void dllm_checkpoint_release(dllm_checkpoint *ckpt);
 
 /** Writes a description as a JSON object: kind, path, step, metadata, tensors (name, dtype, shape,
- * bytes).
+ * bytes), and for a checkpoint parts (name, kind, stored, address).
+ *
+ * Parts are stored by value or by reference. Tensors of a part by reference are not listed, and
+ * tensors of an adapter have its name before theirs: "adapter:default/...".
  *
  * When a config.json is next to the weights, the object also has model: family, attention, shift,
  * mask_token_id, block_length, layers, hidden, vocab, max_length.

@@ -13,6 +13,7 @@ namespace dllm::ckpt {
 namespace {
 
 constexpr const char* kRecord = "trainer.json";
+constexpr const char* kBasePart = "base";
 constexpr const char* kBaseFolder = "model"; // of a checkpoint without a list of parts
 
 bool holds_tokenizer(const std::string& folder) {
@@ -20,9 +21,22 @@ bool holds_tokenizer(const std::string& folder) {
          file_exists(join_path(folder, "vocab.json"));
 }
 
+bool is_reference(const Json& part) {
+  return part.at("stored") != "value";
+}
+
+ModelPlace::Reference reference_of(const Json& part) {
+  ModelPlace::Reference reference;
+  reference.digest = part.at("digest").get<std::string>();
+  reference.config = part.at("config").dump();
+  for (const auto& [name, format] : part.value("format_of", Json::object()).items())
+    reference.formats[name] = format.get<std::string>();
+  return reference;
+}
+
 // Returns the folder of a part by value, or the address of a part by reference.
 std::string place_of(const Json& part, const std::string& checkpoint) {
-  if (part.at("stored") != "value") return part.at("address").get<std::string>();
+  if (is_reference(part)) return part.at("address").get<std::string>();
   const auto folder = part.at("folder").get<std::string>();
   if (!is_safe_name(folder))
     fail(Code::data_loss, "{}: '{}' is not the name of a folder", kRecord, folder);
@@ -34,14 +48,11 @@ ModelPlace place_of_parts(const Json& parts, const std::string& checkpoint) {
   for (const Json& part : parts) {
     const auto name = part.at("name").get<std::string>();
     if (part.value("kind", "") == "adapter") {
-      place.adapters.push_back({name, place_of(part, checkpoint), part.at("stored") != "value"});
-    } else if (place.base.empty()) { // the base is the first network
+      place.adapters.push_back({name, place_of(part, checkpoint),
+                                is_reference(part) ? part.at("digest").get<std::string>() : ""});
+    } else if (name == kBasePart) {
       place.base = place_of(part, checkpoint);
-      if (part.at("stored") != "value") {
-        place.reference = {part.at("digest").get<std::string>(),
-                           part.at("formats").get<std::vector<std::string>>(),
-                           part.at("config").dump()};
-      }
+      if (is_reference(part)) place.reference = reference_of(part);
     }
   }
   if (place.base.empty()) fail(Code::data_loss, "{}: the list of parts has no base", kRecord);

@@ -1,6 +1,7 @@
 #pragma once
 // Finds the files of a model. A path may name a model folder, one file, a checkpoint or a run.
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,14 +12,16 @@ namespace dllm::ckpt {
 struct ModelPlace {
   // A base that a checkpoint stores by reference: its run read it from `base` and did not train it.
   struct Reference {
-    std::string digest;               // of the files when the run began
-    std::vector<std::string> formats; // of its weights in the run, each once
-    std::string config;               // of the base in the run, as JSON
+    std::string digest;                         // of the files when the run began
+    std::map<std::string, std::string> formats; // of each parameter in the run, by name
+    std::string config;                         // of the base in the run, as JSON
   };
   struct Adapter {
     std::string name;   // "adapter:math"
     std::string folder; // in the files of PEFT
-    bool is_reference = false;
+    std::string digest; // of an adapter by reference, when the run began; else empty
+
+    bool is_reference() const { return !digest.empty(); }
   };
 
   std::string base; // a folder or a file

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/named_table.h"
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/gguf_parts.h"
 #include "ckpt/safetensors.h"
@@ -93,16 +94,18 @@ private:
   std::shared_ptr<const GgufFile> file_;
 };
 
-// The parts that a checkpoint stores by value: the base with the names of its files, and adapters
-// whose tensors have the name of the adapter before them.
+// The parts that a checkpoint stores by value. Tensors of the base have the names of its files, and
+// those names follow the name of an adapter in its tensors.
 class WeightsOnDisk::Parts final : public Content {
 public:
   explicit Parts(const ModelPlace& place) {
     if (!place.reference)
       parts_.emplace_back("", std::make_unique<WeightFiles>(*open_source(place.base)));
-    for (const ModelPlace::Adapter& adapter : place.adapters)
+    for (const ModelPlace::Adapter& adapter : place.adapters) {
+      if (adapter.is_reference()) continue;
       parts_.emplace_back(adapter.name + "/", std::make_unique<WeightFiles>(
                                                   *open_source(adapter.folder), "adapter_model"));
+    }
   }
 
   Json metadata() const override {
@@ -118,9 +121,12 @@ public:
       if (!prefix.empty() && name.starts_with(prefix))
         return files->tensor(name.substr(prefix.size()));
     }
-    if (parts_.empty() || !parts_.front().first.empty())
-      fail(Code::not_found, "the checkpoint does not hold tensor {}", name);
-    return parts_.front().second->tensor(name);
+    if (!parts_.empty() && parts_.front().first.empty()) return parts_.front().second->tensor(name);
+    std::vector<std::string> known;
+    for (const auto& [prefix, files] : parts_) {
+      for (const std::string& own : files->names()) known.push_back(prefix + own);
+    }
+    fail_unnamed({"tensor", "in the checkpoint"}, name, known);
   }
 
 private:
@@ -145,7 +151,7 @@ Json parts_of(const ModelPlace& place) {
   for (const ModelPlace::Adapter& adapter : place.adapters) {
     parts.push_back({{"name", adapter.name},
                      {"kind", "adapter"},
-                     {"stored", adapter.is_reference ? "reference" : "value"},
+                     {"stored", adapter.is_reference() ? "reference" : "value"},
                      {"address", adapter.folder}});
   }
   return parts;

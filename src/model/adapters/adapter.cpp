@@ -151,7 +151,7 @@ void add_adapters(Model& model, const AdapterOptions& options, const ReadAdapter
          options.rank, options.alpha);
   ParamStore& params = model.params();
   Part part;
-  part.name = "adapter:" + options.name;
+  part.name = std::string(kAdapterPart) + options.name;
   part.kind = PartKind::adapter;
   part.settings = {options.targets, options.rank, options.alpha};
   const std::vector<Half> halves = halves_of(params, part.name, options);

@@ -149,7 +149,7 @@ void AdapterFile::warn_of_absent(const Model& model, const std::set<std::string>
   }
 }
 
-void AdapterFile::add_to(Model& model, const std::string& part, Task* task,
+void AdapterFile::add_to(Model& model, const std::string& name, Task* task,
                          const Bytes& others) const {
   const int64_t total = others.before + bytes() + others.after;
   int64_t done = others.before;
@@ -164,7 +164,7 @@ void AdapterFile::add_to(Model& model, const std::string& part, Task* task,
   }
   warn_of_absent(model, kinds);
   AdapterOptions options;
-  options.name = part;
+  options.name = name;
   options.rank = config_.rank();
   options.alpha = config_.alpha();
   for (const std::string& kind : kinds) options.targets.push_back(kind + std::string(kWeight));
@@ -182,7 +182,7 @@ void AdapterFile::add_to(Model& model, const std::string& part, Task* task,
   };
   add_adapters(model, options, read, task);
   if (const std::optional<PartOrigin> origin = origin_at(folder_))
-    model.set_origin_of("adapter:" + options.name, *origin);
+    model.set_origin_of(std::string(kAdapterPart) + name, *origin);
 }
 
 void load_adapters(Model& model, const std::string& folder, Task* task) {

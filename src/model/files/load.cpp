@@ -21,6 +21,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -97,7 +98,8 @@ bool as_in_file(const std::string& dtype) {
   return dtype == "auto" || dtype == "keep";
 }
 
-// Returns the format of a stack: the option's, or the format of its tensors in the file.
+// Returns the format of a stack: the option's, the format that a run had, or the format of its
+// tensors in the file.
 const WeightFormat& wanted_format(const std::string& option, const ParamSpec& spec,
                                   const WeightSource& weights, const graph::Engine& engine,
                                   bool shrink) {
@@ -259,14 +261,19 @@ private:
   int64_t total_ = 0, done_ = 0; // bytes of the files
 };
 
-// Returns the bytes of the files that the task counted. The task counts `later` more.
+// Loads each parameter in the format of the option. Where the option leaves it open, the format is
+// the one that a run had (`run_formats`, by name), else the file's. Returns the bytes of the files
+// that the task counted. The task counts `later` more.
 int64_t load_parameters(Model& model, const std::vector<ParamSpec>& specs,
-                        const WeightSource& weights, const Options& options, int64_t later,
+                        const WeightSource& weights, const Options& options,
+                        const std::map<std::string, std::string>& run_formats, int64_t later,
                         Task* task) {
   const std::string& dtype = options.str("dtype");
   if (!as_in_file(dtype)) expect_engine_reads(model.engine(), weight_format(dtype));
   const bool shrink = as_in_file(dtype) && weights.quantized() && f32_bytes(specs) > kLargestF32;
   const auto form_of = [&](const ParamSpec& spec) -> const WeightFormat& {
+    const auto of_run = run_formats.find(spec.name);
+    if (as_in_file(dtype) && of_run != run_formats.end()) return weight_format(of_run->second);
     return wanted_format(dtype, spec, weights, model.engine(), shrink);
   };
   check_memory(model.engine(), specs, form_of);
@@ -355,13 +362,17 @@ struct NamedAdapter {
 std::vector<NamedAdapter> open_adapters(const std::vector<ckpt::ModelPlace::Adapter>& places,
                                         const std::string& option) {
   std::vector<NamedAdapter> adapters;
-  const std::string prefix = "adapter:";
+  const std::string added = AdapterOptions().name;
   for (const ckpt::ModelPlace::Adapter& place : places) {
-    const bool is_named = place.name.starts_with(prefix);
-    adapters.push_back(
-        {is_named ? place.name.substr(prefix.size()) : place.name, AdapterFile(place.folder)});
+    const bool is_named = place.name.starts_with(kAdapterPart);
+    const std::string name = is_named ? place.name.substr(kAdapterPart.size()) : place.name;
+    if (!option.empty() && name == added) {
+      fail_with_hint("leave option adapter out, or load the base and the adapter",
+                     Code::already_exists, "the run has an adapter named {} already", name);
+    }
+    adapters.push_back({name, AdapterFile(place.folder)});
   }
-  if (!option.empty()) adapters.push_back({AdapterOptions().name, AdapterFile(option)});
+  if (!option.empty()) adapters.push_back({added, AdapterFile(option)});
   return adapters;
 }
 
@@ -396,9 +407,11 @@ std::shared_ptr<Model> load_from(std::shared_ptr<graph::Engine> engine, const So
   const auto model = std::make_shared<Model>(std::move(engine), opened.config);
   model->set_origin(origin);
   model->params().set_checks(options.str("check") == "finite");
+  const auto formats =
+      place.reference ? place.reference->formats : std::map<std::string, std::string>();
   int64_t read = 0;
   graph::run_on_all(model->engine(), [&] { // each process reads its part
-    read = load_parameters(*model, specs, *weights, options, later, task);
+    read = load_parameters(*model, specs, *weights, options, formats, later, task);
   });
   if (!opened.gguf) {
     for (const char* name : kSideFiles) {
@@ -415,24 +428,22 @@ std::shared_ptr<Model> load_from(std::shared_ptr<graph::Engine> engine, const So
   return model;
 }
 
-// Fails when a base is not the one that the run of a checkpoint read.
-void check_reference(const ckpt::ModelPlace& place, const std::optional<PartOrigin>& found) {
-  if (!place.reference || (found && found->digest == place.reference->digest)) return;
+// Fails when a part that a checkpoint refers to is not the one that its run read.
+void check_part(const std::string& part, const std::string& path, const std::string& digest) {
+  const std::optional<PartOrigin> found = origin_at(path);
+  if (found && found->digest == digest) return;
   fail_with_hint(
       "put the files back as they were, or load a base and give the checkpoint's adapter "
       "as option adapter",
-      Code::failed_precondition, "the checkpoint refers to {} for its base, which {}", place.base,
+      Code::failed_precondition, "the checkpoint refers to {} for part {}, which {}", path, part,
       found ? "holds other numbers now" : "cannot be read");
 }
 
-// Returns the format that a run kept its base in, where the option leaves it open and the base had
-// one format besides f32.
-Options with_format(Options options, const ckpt::ModelPlace& place) {
-  if (!place.reference || options.str("dtype") != "auto") return options;
-  std::vector<std::string> formats = place.reference->formats;
-  std::erase(formats, "f32");
-  if (formats.size() == 1) options.set_str("dtype", formats.front());
-  return options;
+void check_references(const ckpt::ModelPlace& place) {
+  if (place.reference) check_part(kBasePart, place.base, place.reference->digest);
+  for (const ckpt::ModelPlace::Adapter& adapter : place.adapters) {
+    if (adapter.is_reference()) check_part(adapter.name, adapter.folder, adapter.digest);
+  }
 }
 
 } // namespace
@@ -447,12 +458,12 @@ std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const s
   const store::TransferTask transfers(task);
   const ckpt::ModelPlace place = ckpt::model_place(path);
   const std::string& adapter = options.str("adapter");
-  Options own = with_format(options, place);
+  Options own = options;
   if (const std::string inside = join_path(place.base, adapter);
       !adapter.empty() && file_exists(join_path(inside, "adapter_config.json")))
     own.set_str("adapter", inside);
+  check_references(place);
   const std::optional<PartOrigin> before = origin_at(place.base);
-  check_reference(place, before);
   std::shared_ptr<Model> model =
       load_from(std::move(engine), *ckpt::open_model_source(place.base), own, place, task);
   // A folder that changed meanwhile may hold other numbers than those that were read.

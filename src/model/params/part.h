@@ -19,6 +19,7 @@
 namespace dllm::model {
 
 inline constexpr const char* kBasePart = "base";
+inline constexpr std::string_view kAdapterPart = "adapter:"; // then the name of the adapter
 
 enum class PartKind {
   network, // has layers of its own

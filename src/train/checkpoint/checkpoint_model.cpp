@@ -79,7 +79,12 @@ StoredModel::StoredModel(const model::Model& model, const model::Selection& trai
         all, [&](const auto& entry) { return entry.spec.part == name && trained.trains(entry); });
     if (!is_trained) part.origin = model.origin_of(name);
     if (part.origin) {
-      if (name == model::kBasePart) part.config = model::config_to_json(model.config_now());
+      if (name != model::kBasePart) continue;
+      part.config = model::config_to_json(model.config_now());
+      for (const auto& entry : all) {
+        if (entry.spec.part == name && entry.scale_of < 0)
+          part.format_of[entry.spec.name] = entry.format->name;
+      }
       continue;
     }
     part.folder = folder_of(name, parts_.size() - 1);
@@ -102,6 +107,7 @@ Json StoredModel::list() const {
                       {"address", part.origin->address},
                       {"digest", part.origin->digest},
                       {"formats", part.formats},
+                      {"format_of", part.format_of},
                       {"config", part.config}});
     }
   }

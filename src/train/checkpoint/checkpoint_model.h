@@ -40,6 +40,7 @@ private:
     std::optional<model::PartOrigin> origin; // of a part by reference
     Json config;                             // of a base by reference
     std::vector<std::string> formats;        // of the parameters, each once
+    Json format_of;                          // of a base by reference, by parameter
     std::optional<model::ModelSnapshot> snapshot;
 
     const char* kind() const { return is_adapter ? "adapter" : "network"; }

@@ -49,7 +49,7 @@ TEST(LayerKinds, AnUnknownOneIsNamedWithThoseThereAre) {
   Json config = small_config("llama");
   config["dllm"] = {{"mixers", {"attention", "no_such_kind", "attention"}}};
   test::expect_error(Code::invalid_argument,
-                     "expected a list of 3 layer kinds; there are: attention",
+                     "expected a list of 3 layer kinds; the names are attention",
                      [&] { config_from_json(config, "c"); });
 }
 

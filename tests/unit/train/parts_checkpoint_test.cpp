@@ -23,12 +23,15 @@ namespace {
 
 using Make = std::function<std::unique_ptr<Trainer>(const std::string& base)>;
 
-std::string saved_base(const test::TempFolder& folder, const std::string& name, int64_t seed) {
+std::string saved_base(const test::TempFolder& folder, const std::string& name, int64_t seed,
+                       const char* dtype = "f32") {
   Options options(model::model_schema());
   options.set_i64("seed", seed);
   const auto model = model::new_model(tiny_engine(), tiny_config(false), options);
   const auto path = std::filesystem::path(folder.path(name)).lexically_normal().string();
-  model::save_model(*model, path, Options(model::save_schema()));
+  Options save(model::save_schema());
+  save.set_str("dtype", dtype);
+  model::save_model(*model, path, save);
   return path;
 }
 
@@ -113,13 +116,16 @@ TEST(PartsCheckpoint, AnAdapterByValueIsAnAdapterFolder) {
 // A run of an adapter is a model: its path is enough to decode, and to go on.
 TEST(PartsCheckpoint, ARunOfAnAdapterIsLoadedByItsPath) {
   const test::TempFolder folder;
-  const std::string base = saved_base(folder, "base", 1);
-  for (const char* dtype : {"auto", "int8", "q8_0"}) {
-    SCOPED_TRACE(dtype);
+  const std::pair<const char*, const char*> kinds[] = {
+      {"f32", "auto"}, {"f32", "int8"}, {"f32", "q8_0"}, {"bf16", "auto"}, {"bf16", "f32"}};
+  for (const auto& [in_file, dtype] : kinds) {
+    const std::string name = std::string(in_file) + dtype;
+    SCOPED_TRACE(name);
+    const std::string base = saved_base(folder, "base" + name, 1, in_file);
     const auto whole = adapter_trainer(loaded(base, dtype));
     TextSource source;
     losses_of(*whole, source, 3);
-    const std::string root = folder.path(dtype), dir = save(*whole, root);
+    const std::string root = folder.path(name), dir = save(*whole, root);
     for (const std::string& path : {dir, root}) {
       const auto opened = loaded(path);
       EXPECT_TRUE(test::same_bytes(logits_in(*opened), logits_in(*whole->model("live"))));
@@ -148,6 +154,37 @@ TEST(PartsCheckpoint, ARunWhoseBaseChangedIsNotLoaded) {
   saved_base(folder, "base", 2);
   test::expect_error(Code::failed_precondition, "which holds other numbers now",
                      [&] { loaded(dir); });
+}
+
+// An adapter that a run does not train is stored by reference, and compared as the base is.
+TEST(PartsCheckpoint, AnAdapterByReferenceIsLoadedFromItsPlace) {
+  const test::TempFolder folder;
+  const std::string base = saved_base(folder, "base", 1);
+  const auto first = adapter_trainer(loaded(base));
+  TextSource source;
+  losses_of(*first, source, 2);
+  const std::string dir = save(*first, folder.path("first")), copy = folder.path("copied");
+  std::filesystem::copy(join_path(dir, parts_of(dir)[1].at("folder").get<std::string>()), copy);
+
+  Options options(model::model_schema());
+  options.set_str("adapter", copy);
+  const auto model = model::load_model(tiny_engine(), base, options);
+  model::add_adapters(*model, {{"*q_proj.weight"}, 2, 4, 5, "second"});
+  Trainer second(model, noise::make_objective("mdlm"),
+                 trainer_options({{"freeze", {"adapter:default/*"}}}));
+  losses_of(second, source, 2);
+  const std::string both = save(second, folder.path("second"));
+  ASSERT_EQ(parts_of(both)[1].at("stored"), "reference");
+  ASSERT_EQ(parts_of(both)[2].at("stored"), "value");
+  EXPECT_TRUE(test::same_bytes(logits_in(*loaded(both)), logits_in(*second.model("live"))));
+  for (const Json& row : ckpt::WeightsOnDisk(both).describe().at("tensors"))
+    EXPECT_TRUE(row.at("name").get<std::string>().starts_with("adapter:second/"));
+  test::expect_error(Code::already_exists, "adapter named default",
+                     [&] { model::load_model(tiny_engine(), both, options); });
+  std::filesystem::remove_all(copy);
+  test::expect_error(Code::failed_precondition, "for part adapter:default, which cannot be read",
+                     [&] { loaded(both); });
+  EXPECT_FALSE(ckpt::WeightsOnDisk(both).describe().at("tensors").empty());
 }
 
 TEST(PartsCheckpoint, DescribesItsParts) {

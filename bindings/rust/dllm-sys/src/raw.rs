@@ -279,7 +279,7 @@ functions! {
     /// Releases an open checkpoint.
     #[threads(Any)]
     fn dllm_checkpoint_release(ckpt: *mut dllm_checkpoint);
-    /// Writes a description as a JSON object: kind, path, step, metadata, tensors (name, dtype, shape, bytes).
+    /// Writes a description as a JSON object: kind, path, step, metadata, tensors (name, dtype, shape, bytes), and for a checkpoint parts (name, kind, stored, address).
     #[threads(Any)]
     fn dllm_checkpoint_describe(
         ckpt: *const dllm_checkpoint,

@@ -91,7 +91,9 @@ void stop_when_cancelled(const Context& context) {
 }
 
 // Checks COMMIT of a checkpoint, which names every file with its size and CRC-32.
-void check_commit(const Context& context, Report& report, const fs::path& folder) {
+// Returns whether no file is damaged.
+bool check_commit(const Context& context, Report& report, const fs::path& folder) {
+  bool whole = false;
   const std::string shown = folder.filename().string() + "/";
   attempt(report, shown + "COMMIT", [&] {
     const Json found = Json::parse(text([&](dllm_buffer* out, dllm_error* err) {
@@ -99,6 +101,7 @@ void check_commit(const Context& context, Report& report, const fs::path& folder
     }));
     report.ok(shown + "COMMIT", std::to_string(found.at("files").size()) + " files of step " +
                                     std::to_string(found.at("step").get<int64_t>()));
+    whole = true;
     for (const Json& file : found.at("files")) {
       const std::string name = shown + file.at("path").get<std::string>();
       const auto fault = file.at("fault").get<std::string>();
@@ -108,10 +111,12 @@ void check_commit(const Context& context, Report& report, const fs::path& folder
         report.ok(name, mib(file.at("size").get<double>()) + ", " + checksum);
       else
         report.bad(name, fault);
+      whole = whole && fault.empty();
     }
     for (const Json& path : found.at("unlisted"))
       report.note(shown + path.get<std::string>(), "is not in COMMIT");
   });
+  return whole;
 }
 
 struct Figures {
@@ -251,12 +256,6 @@ std::vector<fs::path> checkpoints_of(const fs::path& run) {
   return found;
 }
 
-// Returns the model folder of a checkpoint, or the checkpoint when its base is stored elsewhere.
-std::string model_of(const std::string& checkpoint) {
-  const std::string inside = checkpoint + "/model";
-  return fs::exists(inside) ? inside : checkpoint;
-}
-
 void check_run(const Context& context, Report& report, const std::vector<fs::path>& checkpoints) {
   std::string newest;
   for (const fs::path& folder : checkpoints) {
@@ -265,13 +264,14 @@ void check_run(const Context& context, Report& report, const std::vector<fs::pat
                   "was left by a writer that was killed; the next save removes it");
       continue;
     }
-    check_commit(context, report, folder);
-    newest = folder.string();
+    // The weights of a damaged checkpoint are read file by file.
+    const bool whole = check_commit(context, report, folder);
+    newest = whole || !fs::exists(folder / "model") ? folder : folder / "model";
   }
   if (newest.empty())
     report.bad("checkpoints", "the run has no finished checkpoint");
   else
-    check_model_folder(context, report, model_of(newest));
+    check_model_folder(context, report, newest);
 }
 
 int verify(Context& context) {
