@@ -17,8 +17,8 @@
 namespace dllm::train {
 
 // A run takes steps, sends events, saves checkpoints, and acts on the requests of all processes.
-// The event of a step may be sent after later steps have started. Before a checkpoint and at the end
-// all events have been sent.
+// The event of a step may be sent after later steps have started. Before a checkpoint and at the
+// end all events have been sent.
 class Run {
 public:
   Run(Trainer& trainer, BatchSource& source, int64_t steps, const EventFn& fn, Task* task);
