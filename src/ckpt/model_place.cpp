@@ -29,7 +29,8 @@ ModelPlace::Reference reference_of(const Json& part) {
   ModelPlace::Reference reference;
   reference.digest = part.at("digest").get<std::string>();
   reference.config = part.at("config").dump();
-  for (const auto& [name, format] : part.value("format_of", Json::object()).items())
+  const Json formats = part.value("format_of", Json::object());
+  for (const auto& [name, format] : formats.items())
     reference.formats[name] = format.get<std::string>();
   return reference;
 }
