@@ -177,7 +177,8 @@ TEST(PartsCheckpoint, AnAdapterByReferenceIsLoadedFromItsPlace) {
   ASSERT_EQ(parts_of(both)[1].at("stored"), "reference");
   ASSERT_EQ(parts_of(both)[2].at("stored"), "value");
   EXPECT_TRUE(test::same_bytes(logits_in(*loaded(both)), logits_in(*second.model("live"))));
-  for (const Json& row : ckpt::WeightsOnDisk(both).describe().at("tensors"))
+  const Json about = ckpt::WeightsOnDisk(both).describe();
+  for (const Json& row : about.at("tensors"))
     EXPECT_TRUE(row.at("name").get<std::string>().starts_with("adapter:second/"));
   test::expect_error(Code::already_exists, "adapter named default",
                      [&] { model::load_model(tiny_engine(), both, options); });
