@@ -189,7 +189,7 @@ std::unique_ptr<Policy> make_hierarchy(const PolicySetup& setup) {
 
 std::vector<OptionSpec> hierarchy_keys() {
   return {
-      option_f64("threshold", 0.9, 0, 1, "Candidates with a larger probability are decided."),
+      option_f64("threshold", 0.9, 0, 1, "Candidates of at least this probability are decided."),
       option_f64("low_threshold", 0.4, 0, 1,
                  "The most confident candidate of a run of open positions is decided above this."),
   };
