@@ -6,7 +6,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace dllm::lua {
 namespace {
@@ -47,7 +50,25 @@ fs::path resolve(const fs::path& path, bool& dangling) {
   return rest.empty() ? real : real / rest;
 }
 
-// Checks that no link inside a folder leads out of the roots.
+// Checks that no part of a checkpoint is read from outside of the roots. `record` is its
+// trainer.json.
+void check_parts(lua_State* L, const fs::path& record, const std::vector<std::string>& roots,
+                 const std::string& where) {
+  std::ifstream file(record);
+  const Json json = Json::parse(file, nullptr, false);
+  if (!json.is_object() || !json.contains("parts")) return;
+  for (const Json& part : json["parts"]) {
+    if (!part.is_object() || !part.contains("address")) continue;
+    const std::string address = part["address"].is_string() ? part["address"] : "";
+    bool dangling = false;
+    const fs::path real = resolve(address, dangling);
+    if (address.find("://") == std::string::npos && !dangling && is_below(real, roots)) continue;
+    refuse(L, where + " refers to " + address + ", which is out of the roots",
+           "the host may name its folder with option roots");
+  }
+}
+
+// Checks that no link and no checkpoint inside a folder leads out of the roots.
 void check_links(lua_State* L, const fs::path& folder, const std::vector<std::string>& roots,
                  const std::string& where) {
   constexpr int kMostEntries = 100000;
@@ -57,6 +78,8 @@ void check_links(lua_State* L, const fs::path& folder, const std::vector<std::st
        it.increment(error)) {
     if (++count > kMostEntries)
       refuse(L, where + " has more than 100000 entries below it", "name a smaller folder");
+    if (it->path().filename() == "trainer.json" && it->is_regular_file(error))
+      check_parts(L, it->path(), roots, where);
     if (!it->is_symlink(error)) continue;
     const fs::path target = fs::canonical(it->path(), error);
     if (error || !is_below(target, roots)) {

@@ -254,6 +254,17 @@ Folders make_folders() {
   std::ofstream(folders.out / "secret.txt") << "secret\n";
   fs::create_symlink(folders.out / "secret.txt", folders.in / "link.txt");
   fs::create_symlink(folders.out, folders.in / "linked" / "folder");
+  // Checkpoints whose base is stored elsewhere.
+  const std::pair<const char*, std::string> bases[] = {
+      {"run_out", (folders.out / "secret").string()},
+      {"run_store", "s3://bucket/model"},
+      {"run_in", (folders.in / "sub").string()}};
+  for (const auto& [name, address] : bases) {
+    fs::create_directories(folders.in / name);
+    std::ofstream(folders.in / name / "trainer.json")
+        << R"({"parts": [{"name": "base", "kind": "network", "stored": "reference", "digest": "0",)"
+        << R"( "format_of": {}, "config": {}, "address": ")" << address << "\"}]}";
+  }
   fs::create_symlink(folders.in / "nothing", folders.in / "dangling");
   return folders;
 }

@@ -87,6 +87,14 @@ dllm.dataset("@IN@/linked/folder/secret.txt")
 dllm.train_tokenizer(dllm.dataset_from { "a b c" }, { vocab_size = 300 }):save("@IN@/linked/folder/tok")
 --- files: a folder that holds a link out | error permission_denied leads out of the roots | level=files
 dllm.dataset("@IN@/linked")
+--- files: a checkpoint whose base is outside | error permission_denied which is out of the roots | level=files
+dllm.model("@IN@/run_out")
+--- files: the tokenizer of such a checkpoint | error permission_denied which is out of the roots | level=files
+dllm.tokenizer("@IN@/run_out")
+--- files: a checkpoint whose base is in a store | error permission_denied which is out of the roots | level=files
+dllm.model("@IN@/run_store")
+--- files: a checkpoint whose base is below a root | error failed_precondition the checkpoint refers to | level=files
+dllm.model("@IN@/run_in")
 --- files: a dangling link | error permission_denied level files | level=files
 dllm.train_tokenizer(dllm.dataset_from { "a b c" }, { vocab_size = 300 }):save("@IN@/dangling")
 --- files: a name that begins like a root | error permission_denied level files | level=files
