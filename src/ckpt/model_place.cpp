@@ -25,9 +25,15 @@ bool is_reference(const Json& part) {
   return part.at("stored") != "value";
 }
 
+std::string digest_of(const Json& part) {
+  auto digest = part.at("digest").get<std::string>();
+  if (digest.empty()) fail(Code::data_loss, "{}: a digest is empty", kRecord);
+  return digest;
+}
+
 ModelPlace::Reference reference_of(const Json& part) {
   ModelPlace::Reference reference;
-  reference.digest = part.at("digest").get<std::string>();
+  reference.digest = digest_of(part);
   reference.config = part.at("config").dump();
   const Json formats = part.value("format_of", Json::object());
   for (const auto& [name, format] : formats.items())
@@ -49,8 +55,8 @@ ModelPlace place_of_parts(const Json& parts, const std::string& checkpoint) {
   for (const Json& part : parts) {
     const auto name = part.at("name").get<std::string>();
     if (part.value("kind", "") == "adapter") {
-      place.adapters.push_back({name, place_of(part, checkpoint),
-                                is_reference(part) ? part.at("digest").get<std::string>() : ""});
+      place.adapters.push_back(
+          {name, place_of(part, checkpoint), is_reference(part) ? digest_of(part) : ""});
     } else if (name == kBasePart) {
       place.base = place_of(part, checkpoint);
       if (is_reference(part)) place.reference = reference_of(part);

@@ -262,8 +262,8 @@ private:
 };
 
 // Loads each parameter in the format of the option. Where the option leaves it open, the format is
-// the one that a run had (`run_formats`, by name), else the file's. Returns the bytes of the files
-// that the task counted. The task counts `later` more.
+// the one that a run had (`run_formats`, by name) if the engine reads it, else the file's. Returns
+// the bytes of the files that the task counted. The task counts `later` more.
 int64_t load_parameters(Model& model, const std::vector<ParamSpec>& specs,
                         const WeightSource& weights, const Options& options,
                         const std::map<std::string, std::string>& run_formats, int64_t later,
@@ -273,7 +273,10 @@ int64_t load_parameters(Model& model, const std::vector<ParamSpec>& specs,
   const bool shrink = as_in_file(dtype) && weights.quantized() && f32_bytes(specs) > kLargestF32;
   const auto form_of = [&](const ParamSpec& spec) -> const WeightFormat& {
     const auto of_run = run_formats.find(spec.name);
-    if (as_in_file(dtype) && of_run != run_formats.end()) return weight_format(of_run->second);
+    if (as_in_file(dtype) && of_run != run_formats.end()) {
+      const WeightFormat& format = weight_format(of_run->second);
+      if (engine_reads(model.engine(), format)) return storage_format(spec, format);
+    }
     return wanted_format(dtype, spec, weights, model.engine(), shrink);
   };
   check_memory(model.engine(), specs, form_of);

@@ -34,8 +34,8 @@ struct StartedStep {
   double share = 1;
 };
 
-// A step that was read. Its results include the results of its micro-batches, and `numbers` are
-// those of its last program.
+// A step that was read. Its results include the results of its micro-batches. `numbers` holds the
+// results of its last program.
 struct FinishedStep {
   StartedStep started;
   StepNumbers numbers;

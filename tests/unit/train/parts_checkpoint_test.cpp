@@ -54,6 +54,19 @@ std::string save(Trainer& trainer, const std::string& root) {
   return save_checkpoint(trainer, nullptr, root, Options(checkpoint_schema()));
 }
 
+// A trainer of an adapter over `base` after some steps, and its checkpoint.
+struct SavedRun {
+  std::unique_ptr<Trainer> trainer;
+  std::string dir;
+
+  SavedRun(const test::TempFolder& folder, const std::string& base, int64_t steps)
+      : trainer(adapter_trainer(loaded(base))) {
+    TextSource source;
+    losses_of(*trainer, source, steps);
+    dir = save(*trainer, folder.path("run"));
+  }
+};
+
 Json parts_of(const std::string& checkpoint) {
   const std::string file = join_path(checkpoint, "trainer.json");
   return parse_json(read_text(file), file).at("parts");
@@ -96,14 +109,12 @@ TEST(PartsCheckpoint, AdaptersGoOnOverABaseByReference) {
 TEST(PartsCheckpoint, AnAdapterByValueIsAnAdapterFolder) {
   const test::TempFolder folder;
   const std::string base = saved_base(folder, "base", 1);
-  const auto trainer = adapter_trainer(loaded(base));
-  TextSource source;
-  losses_of(*trainer, source, 3);
-  const std::string dir = save(*trainer, folder.path("run"));
+  const SavedRun run(folder, base, 3);
+  const std::string& dir = run.dir;
   const std::string adapter = join_path(dir, parts_of(dir)[1].at("folder").get<std::string>());
   const auto opened = loaded(base);
   model::load_adapters(*opened, adapter);
-  EXPECT_TRUE(test::same_bytes(logits_in(*opened), logits_in(*trainer->model("live"))));
+  EXPECT_TRUE(test::same_bytes(logits_in(*opened), logits_in(*run.trainer->model("live"))));
   EXPECT_FALSE(opened->origin_of("adapter:default")); // its run may remove the checkpoint
   const Json config = parse_json(read_text(join_path(adapter, "adapter_config.json")), "config");
   EXPECT_EQ(config.at("base_model_name_or_path"), base);
@@ -145,10 +156,8 @@ TEST(PartsCheckpoint, ARunOfAnAdapterIsLoadedByItsPath) {
 TEST(PartsCheckpoint, ARunWhoseBaseChangedIsNotLoaded) {
   const test::TempFolder folder;
   const std::string base = saved_base(folder, "base", 1);
-  const auto trainer = adapter_trainer(loaded(base));
-  TextSource source;
-  losses_of(*trainer, source, 1);
-  const std::string dir = save(*trainer, folder.path("run"));
+  const SavedRun run(folder, base, 1);
+  const std::string& dir = run.dir;
   std::filesystem::remove_all(base);
   test::expect_error(Code::failed_precondition, "which cannot be read", [&] { loaded(dir); });
   saved_base(folder, "base", 2);
@@ -191,10 +200,8 @@ TEST(PartsCheckpoint, AnAdapterByReferenceIsLoadedFromItsPlace) {
 TEST(PartsCheckpoint, DescribesItsParts) {
   const test::TempFolder folder;
   const std::string base = saved_base(folder, "base", 1);
-  const auto trainer = adapter_trainer(loaded(base));
-  TextSource source;
-  losses_of(*trainer, source, 1);
-  const std::string dir = save(*trainer, folder.path("run"));
+  const SavedRun run(folder, base, 1);
+  const std::string& dir = run.dir;
   const ckpt::WeightsOnDisk weights(dir);
   const Json about = weights.describe(), &parts = about.at("parts");
   ASSERT_EQ(parts.size(), 2u);
