@@ -10,10 +10,10 @@
 namespace dllm::abi {
 
 const char* kind_name(Kind kind) noexcept {
-  constexpr const char* kNames[] = {"error",   "buffer",  "options",    "event",    "task",
-                                    "engine",  "tensor",  "source",     "model",    "tokenizer",
-                                    "dataset", "loader",  "batch",      "schedule", "objective",
-                                    "trainer", "decoder", "checkpoint", "lua",      "answer"};
+  constexpr const char* kNames[] = {
+      "error",     "buffer",  "options",   "event",      "task",   "engine", "tensor",
+      "source",    "model",   "tokenizer", "dataset",    "loader", "batch",  "schedule",
+      "objective", "trainer", "decoder",   "checkpoint", "lua",    "answer", "generator"};
   return kNames[static_cast<uint32_t>(kind) - static_cast<uint32_t>(Kind::error)];
 }
 

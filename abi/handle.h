@@ -2,7 +2,7 @@
 // The memory of a handle: a head with its kind and the number of running calls, then the object.
 // abi/api/handles.h defines every struct of include/dllm/base.h as a Handle.
 
-#include "base/float_mode.h"
+#include "base/threads/float_mode.h"
 
 #include <atomic>
 #include <cstdint>
@@ -31,6 +31,7 @@ enum class Kind : uint32_t {
   checkpoint,
   lua,
   answer,
+  generator,
 };
 const char* kind_name(Kind kind) noexcept;
 

@@ -1,8 +1,8 @@
 #include "dllm/checkpoint.h"
 
-#include "ckpt/checkpoint_check.h"
-#include "ckpt/checkpoint_folder.h"
-#include "ckpt/gguf_parts.h"
+#include "ckpt/checkpoint/checkpoint_check.h"
+#include "ckpt/checkpoint/checkpoint_folder.h"
+#include "ckpt/gguf/gguf_parts.h"
 #include "ckpt/model_place.h"
 #include "ckpt/weights_on_disk.h"
 #include "handles.h"
@@ -28,8 +28,8 @@ Json config_of(const std::string& path) {
   try {
     const ckpt::ModelPlace place = ckpt::model_place(path);
     const model::ModelConfig config =
-        place.reference ? model::config_from_text(place.reference->config, "trainer.json")
-                        : model::read_config(*ckpt::open_model_source(place.base));
+        place.use ? model::config_from_text(place.use->config, place.use->where)
+                  : model::read_config(*ckpt::open_model_source(place.base));
     return {{"family", config.family},
             {"attention", model::attention_name(config.attention)},
             {"shift", config.shift},
@@ -99,7 +99,7 @@ dllm_status dllm_checkpoint_open_task(const char* path, dllm_task* task, dllm_ch
   return guard(err, [&] {
     need_out(out, "out");
     const FileTask own(task);
-    *out = new dllm_checkpoint(need_text(path, "path"));
+    *out = new dllm_checkpoint(need_place(path));
   });
 }
 

@@ -2,7 +2,7 @@
 
 #include "handles.h"
 
-#include "ckpt/gguf_parts.h"
+#include "ckpt/gguf/gguf_parts.h"
 #include "ckpt/model_place.h"
 #include "cpu/engine.h"
 #include "decode/method/setup.h"
@@ -76,8 +76,10 @@ dllm_status dllm_engine_plan(dllm_engine* engine, const char* path, const dllm_o
     need(out, "out");
     const Options options = options_of(opts, "plan");
     const FileTask own(task);
-    const auto source = ckpt::open_model_source(ckpt::model_folder(need_text(path, "path")));
-    const model::Job job = planned_job(object, model::read_config(*source), options);
+    const auto source = ckpt::open_model_source(ckpt::model_folder(need_place(path)));
+    const model::ModelConfig config = model::read_config(*source);
+    model::Job job = planned_job(object, config, options);
+    job.attention = model::attention_name(config.attention);
     check_task(own.get());
     fill(out, model::plan_text(*object, job, options));
   });

@@ -8,6 +8,7 @@
 #include "base/store/objects.h"
 #include "base/task.h"
 #include "decode/decoder/decoder.h"
+#include "dllm/adapter.h"
 #include "dllm/answer.h"
 #include "dllm/batch.h"
 #include "dllm/buffer.h"
@@ -15,6 +16,7 @@
 #include "dllm/decoder.h"
 #include "dllm/engine.h"
 #include "dllm/event.h"
+#include "dllm/generator.h"
 #include "dllm/loader.h"
 #include "dllm/model.h"
 #include "dllm/objective.h"
@@ -25,16 +27,18 @@
 #include "dllm/tensor.h"
 #include "dllm/tokenizer.h"
 #include "dllm/trainer.h"
+#include "generate/generator.h"
 #include "graph/engine.h"
 #include "guard.h"
+#include "hub/pull.h"
 #include "model/model.h"
 #include "noise/objective.h"
-#include "noise/schedule.h"
+#include "noise/schedules/schedule.h"
 #include "tensor/batch.h"
 #include "tensor/tensor.h"
 #include "text/answer/answer.h"
-#include "text/dataset.h"
-#include "text/loader.h"
+#include "text/data/dataset.h"
+#include "text/data/loader.h"
 #include "text/tokenizer.h"
 #include "train/trainer.h"
 
@@ -129,8 +133,20 @@ struct dllm_trainer : dllm::abi::Handle<dllm::abi::Kind::trainer> {
 
 struct dllm_decoder : dllm::abi::Handle<dllm::abi::Kind::decoder> {
   dllm_decoder(std::shared_ptr<dllm::model::Model> model, const dllm::Options& options)
-      : object(std::move(model), options) {}
-  dllm::decode::Decoder object;
+      : object(std::make_shared<dllm::decode::Decoder>(std::move(model), options)) {}
+  // The decoder of a generator, which only its readers may see.
+  explicit dllm_decoder(std::shared_ptr<dllm::decode::Decoder> held)
+      : object(std::move(held)), is_read_only(true) {}
+  std::shared_ptr<dllm::decode::Decoder> object;
+  bool is_read_only = false;
+};
+
+struct dllm_generator : dllm::abi::Handle<dllm::abi::Kind::generator> {
+  dllm_generator(std::shared_ptr<dllm::model::Model> model,
+                 std::shared_ptr<const dllm::text::Tokenizer> tokenizer,
+                 const dllm::Options& options)
+      : object(std::move(model), std::move(tokenizer), options) {}
+  dllm::generate::Generator object;
 };
 
 namespace dllm::abi {
@@ -161,6 +177,11 @@ private:
   Task* task_;
   store::TransferTask transfers_;
 };
+
+// Returns the path of a file or folder to read. A name of the hub becomes its path in the cache.
+inline std::string need_place(const char* path) {
+  return hub::local_path(need_text(path, "path"));
+}
 
 // Returns the C callback as a function of the core. The result is empty when fn is NULL.
 inline EventFn event_fn(dllm_event_fn fn, void* user_data) {

@@ -10,9 +10,10 @@
 #include "handles.h"
 #include "model/config.h"
 #include "noise/objective.h"
-#include "noise/schedule.h"
+#include "noise/schedules/schedule.h"
 #include "pjrt/engine.h"
 #include "train/optimizer.h"
+#include "train/sinks/sink.h"
 
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -73,7 +74,7 @@ std::vector<std::string> engine_kinds() {
 
 // Returns the names of a kind. They are never freed, because callers get pointers to them.
 const std::vector<std::string>* names_of(std::string_view kind) {
-  static const std::vector<std::string> engines = engine_kinds(), sinks = {"console", "jsonl"};
+  static const std::vector<std::string> engines = engine_kinds(), sinks = train::sink_names();
   static const std::vector<std::string> families = model::family_names(),
                                         objectives = noise::objective_names();
   static const std::vector<std::string> policies = decode::policy_names(),

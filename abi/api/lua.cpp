@@ -1,6 +1,6 @@
 #include "dllm/lua.h"
 
-#include "base/meter.h"
+#include "base/threads/meter.h"
 #include "handles.h"
 #include "lua/runner.h"
 

@@ -16,7 +16,7 @@ dllm_status dllm_model_load(dllm_engine* engine, const char* path, const dllm_op
     need_out(out, "out");
     const auto& on = need(engine, "engine").object;
     *out = new dllm_model(
-        model::load_model(on, need_text(path, "path"), options_of(opts, "model"), task_of(task)));
+        model::load_model(on, need_place(path), options_of(opts, "model"), task_of(task)));
   });
 }
 
@@ -56,7 +56,7 @@ dllm_status dllm_model_quantize(const char* path, const char* target, const dllm
   return guard(err, [&] {
     need(out, "out"); // fails before the work begins
     const FileTask own(task);
-    fill_json(out, model::quantize_model(need_text(path, "path"), need_text(target, "target"),
+    fill_json(out, model::quantize_model(need_place(path), need_text(target, "target"),
                                          options_of(opts, "quantize"), own.get()));
   });
 }

@@ -1,6 +1,6 @@
 #include "handles.h"
 
-#include "noise/evaluate.h"
+#include "noise/loss/evaluate.h"
 
 using namespace dllm;
 using namespace dllm::abi;

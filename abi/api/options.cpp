@@ -4,21 +4,27 @@
 #include "cpu/engine.h"
 #include "decode/request/policy.h"
 #include "decode/request/request.h"
+#include "generate/generator.h"
+#include "generate/request_options.h"
 #include "graph/engine.h"
+#include "hub/pull.h"
+#include "model/adapters/adapter.h"
 #include "model/files/quantize.h"
 #include "model/model.h"
 #include "model/plan.h"
 #include "noise/objective.h"
-#include "noise/schedule.h"
+#include "noise/schedules/schedule.h"
 #include "text/answer/answer.h"
-#include "text/chat.h"
-#include "text/dataset.h"
-#include "text/loader.h"
+#include "text/chat/chat.h"
+#include "text/data/dataset.h"
+#include "text/data/loader.h"
 #include "text/tokenizer.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/trainer.h"
 
 #include <nlohmann/json.hpp>
+
+#include <algorithm>
 
 using namespace dllm;
 using namespace dllm::abi;
@@ -136,12 +142,15 @@ void add_named(std::vector<KindRow>& rows, const std::string& base, const Schema
 const std::vector<KindRow>& kinds() {
   static const std::vector<KindRow> table = [] {
     std::vector<KindRow> rows = {
+        {"adapter", &model::adapter_schema()},
         {"answer", &text::answer_schema()},
         {"chat", &text::chat_schema()},
         {"checkpoint", &train::checkpoint_schema()},
         {"dataset", &text::dataset_schema()},
         {"engine", &graph::engine_schema()},
         {"forward", &model::forward_schema()},
+        {"generator", &generate::generator_schema()},
+        {"hub", &hub::hub_schema()},
         {"loader", &text::loader_schema()},
         {"lua", &lua_schema()},
         {"model", &model::model_schema()},
@@ -158,6 +167,8 @@ const std::vector<KindRow>& kinds() {
               decode::decoder_schema);
     add_named(rows, "objective", noise::objective_schema(""), noise::objective_names(),
               noise::objective_schema);
+    add_named(rows, "request", generate::request_schema(), decode::policy_names(),
+              generate::request_schema);
     add_named(rows, "schedule", noise::schedule_schema(""), noise::schedule_names(),
               noise::schedule_schema);
     return rows;
@@ -168,6 +179,15 @@ const std::vector<KindRow>& kinds() {
 } // namespace
 
 const Schema& schema_of(std::string_view kind) {
+  // A name after a known base has its own table, so the error lists the names of that table.
+  const size_t colon = std::min(kind.find(':'), kind.size());
+  const std::string_view base = kind.substr(0, colon);
+  if (const std::string name(kind.substr(std::min(colon + 1, kind.size()))); !name.empty()) {
+    if (base == "decoder") return decode::decoder_schema(name);
+    if (base == "request") return generate::request_schema(name);
+    if (base == "objective") return noise::objective_schema(name);
+    if (base == "schedule") return noise::schedule_schema(name);
+  }
   const Lookup lookup{"kind of options", "", "dllm_registry_name(\"options\", i) lists the kinds"};
   return *need_named(kinds(), kind, &KindRow::kind, lookup).schema;
 }

@@ -1,7 +1,7 @@
 #include "handles.h"
 
 #include "base/json.h"
-#include "text/chat.h"
+#include "text/chat/chat.h"
 #include "text/tokenizer.h"
 
 #include <nlohmann/json.hpp>
@@ -32,8 +32,8 @@ dllm_status dllm_tokenizer_load_task(const char* path, const dllm_options* opts,
   return guard(err, [&] {
     need_out(out, "out");
     const FileTask own(task);
-    *out = new dllm_tokenizer(
-        text::Tokenizer::load(need_text(path, "path"), options_of(opts, "tokenizer")));
+    *out =
+        new dllm_tokenizer(text::Tokenizer::load(need_place(path), options_of(opts, "tokenizer")));
   });
 }
 

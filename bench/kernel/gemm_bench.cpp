@@ -9,7 +9,7 @@
 // The engine's arrays lie in huge pages; for those of this program:
 // GLIBC_TUNABLES=glibc.malloc.hugetlb=1 bench_gemm ...
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "cpu/gemm/dot.h"
 #include "cpu/gemm/gemm.h"
 #include "cpu/kernel.h"

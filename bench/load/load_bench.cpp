@@ -8,8 +8,8 @@
 #include "../../tests/unit/text/gzip.h"
 #include "../../tests/unit/text/scratch.h"
 #include "base/options.h"
-#include "text/dataset.h"
-#include "text/loader.h"
+#include "text/data/dataset.h"
+#include "text/data/loader.h"
 
 #include <chrono>
 #include <cstdio>

@@ -3,7 +3,7 @@
 // same step in PyTorch where that is installed (bf16: autocast). memory: bytes, the trainer's
 // option. Prints tokens/s, the share of the measured f32 peak, and the ratio.
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "cpu/engine.h"
 #include "graph/engine.h"
 #include "peer.h"

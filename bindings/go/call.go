@@ -2,7 +2,6 @@ package dllm
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -24,7 +23,8 @@ type call struct {
 	problem *problem
 	held    [6]*object
 	count   int
-	options handle
+	options [2]handle
+	made    int // how many options there are
 	buffer  handle
 	ctx     context.Context
 	watcher watcher
@@ -70,9 +70,9 @@ func (c *call) text(s string) *byte {
 	return &data[0]
 }
 
-// json is a value as JSON text: its address and length.
-func (c *call) json(value any) (unsafe.Pointer, int64) {
-	data, err := json.Marshal(value)
+// json is a value as JSON text: its address and length. name is what errors call it.
+func (c *call) json(value any, name string) (unsafe.Pointer, int64) {
+	data, err := encode(value, name)
 	if err != nil {
 		c.fail(err)
 	}
@@ -88,12 +88,19 @@ func (c *call) settings(kind string, options []Option) handle {
 	if c.err != nil || len(values) == 0 {
 		return 0
 	}
-	c.status(dllm_options_new(c.text(kind), &c.options, c.errp))
-	data, size := c.json(values)
+	made := c.newOptions(kind)
+	data, size := c.json(values, "")
 	if c.ok() {
-		c.status(dllm_options_set_json(c.options, data, size, c.errp))
+		c.status(dllm_options_set_json(made, data, size, c.errp))
 	}
-	return c.options
+	return made
+}
+
+// newOptions makes an options object of defaults, which the end of the call releases.
+func (c *call) newOptions(kind string) handle {
+	c.status(dllm_options_new(c.text(kind), &c.options[c.made], c.errp))
+	c.made++
+	return c.options[c.made-1]
 }
 
 // room makes a buffer that the library writes to; content copies what it wrote.
@@ -155,8 +162,8 @@ func (c *call) end() {
 		c.count--
 		c.held[c.count].leave()
 	}
-	if c.options != 0 {
-		dllm_options_release(c.options)
+	for _, made := range c.options[:c.made] {
+		dllm_options_release(made)
 	}
 	if c.buffer != 0 {
 		dllm_buffer_release(c.buffer)

@@ -70,7 +70,7 @@ func (d *Dataset) Add(document any) error {
 	c := begin()
 	defer c.end()
 	self := c.use(d.object)
-	data, size := c.json(document)
+	data, size := c.json(document, "")
 	if c.ok() {
 		c.status(dllm_dataset_add(self, data, size, c.errp))
 	}

@@ -1,10 +1,8 @@
 // Package dllm trains and decodes diffusion language models: a layer over the C ABI of libdllm.
 //
-//	model, err := dllm.LoadModel(ctx, nil, "runs/quickstart")
-//	tokenizer, err := dllm.LoadTokenizer("runs/quickstart")
-//	decoder, err := dllm.NewDecoder(model, dllm.Options{"steps": 32, "gen_length": 48})
-//	err = decoder.Start(ids, 1)
-//	for active, err := range decoder.Steps(ctx) { ... }
+//	generator, err := dllm.LoadGenerator(ctx, "runs/quickstart")
+//	text, err := generator.Generate(ctx, "the cat", dllm.RequestOptions{Length: dllm.Ptr(48)})
+//	for piece, err := range generator.Stream(ctx, "the cat").Pieces() { ... }
 //
 // # The library
 //
@@ -26,7 +24,7 @@
 // # Contexts
 //
 // Long calls take a context. When it is done they stop within milliseconds, and the error matches the context's
-// (errors.Is(err, context.Canceled)) as well as [Cancelled]. A [Task] in the context shows the progress of a call.
+// (errors.Is(err, context.Canceled)) as well as [Cancelled], or [DeadlineExceeded] after its deadline. A [Task] in the context shows the progress of a call.
 //
 // # Callbacks
 //

@@ -49,7 +49,7 @@ var ErrClosed = errors.New("dllm: closed")
 
 // Error is what a call of the library returned.
 type Error struct {
-	Code    Code
+	Code    Code   // the kind of the error
 	Message string // one line that names the thing and the numbers
 	Hint    string // what to try, may be empty
 	causes  []error

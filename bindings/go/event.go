@@ -18,6 +18,8 @@ const (
 	EventDecodeStep EventKind = dllmEventDecodeStep
 	EventBlock      EventKind = dllmEventBlock
 	EventCheckpoint EventKind = dllmEventCheckpoint
+	EventText       EventKind = dllmEventText
+	EventAnswer     EventKind = dllmEventAnswer
 )
 
 // Stop is returned by a callback to end the call without an error.

@@ -103,8 +103,8 @@ var levels = map[int32]slog.Level{dllmLogDebug: slog.LevelDebug, dllmLogInfo: sl
 
 // LogLine is one line of the log.
 type LogLine struct {
-	Level slog.Level
-	Text  string
+	Level slog.Level // how much it matters
+	Text  string     // without a line break
 }
 
 // LogLines removes all lines from the queue, oldest first.

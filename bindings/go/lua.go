@@ -46,7 +46,7 @@ func (l *Lua) Set(name string, value any) error {
 		}
 		return c.err
 	}
-	data, size := c.json(value)
+	data, size := c.json(value, name)
 	if c.ok() {
 		c.status(dllm_lua_set_json(self, key, data, size, c.errp))
 	}
@@ -86,7 +86,7 @@ func (c *call) arguments(arguments []any) (unsafe.Pointer, int64) {
 	if arguments == nil {
 		arguments = []any{}
 	}
-	return c.json(arguments)
+	return c.json(arguments, "arguments")
 }
 
 func (c *call) script(ctx context.Context, l *Lua, name string,

@@ -52,7 +52,7 @@ func NewModel(ctx context.Context, engine *Engine, config any, options ...Option
 	defer c.end()
 	var out handle
 	on, settings, task := c.engine(engine), c.settings("model", options), c.watch(ctx)
-	data, size := c.json(config)
+	data, size := c.json(config, "")
 	if c.ok() {
 		c.status(dllm_model_new(on, data, size, settings, task, &out, c.errp))
 	}

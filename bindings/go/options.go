@@ -2,7 +2,7 @@ package dllm
 
 import "encoding/json"
 
-// Option is one setting or several: [Options], [Set] or [Fields]. Names, types, defaults and limits of a kind are in
+// Option is one setting or several: [RequestOptions] and the other typed ones, [Options], [Set] or [Fields]. Names, types, defaults and limits of a kind are in
 // [Schema]; an unknown name is an error that names the nearest one.
 type Option interface {
 	values() (map[string]any, error)
@@ -22,7 +22,7 @@ type fields struct{ value any }
 func Fields(value any) Option { return fields{value} }
 
 func (f fields) values() (map[string]any, error) {
-	data, err := json.Marshal(f.value)
+	data, err := encode(f.value, "")
 	if err != nil {
 		return nil, err
 	}
@@ -36,6 +36,18 @@ func (f fields) values() (map[string]any, error) {
 	}
 	return values, nil
 }
+
+// policyValues are the fields of a policy's options, and its name.
+func policyValues(name string, options any) (map[string]any, error) {
+	values, err := fields{options}.values()
+	if err == nil {
+		values["policy"] = name
+	}
+	return values, err
+}
+
+// Ptr returns the address of a value, for the fields of typed options: a field that is nil keeps its default.
+func Ptr[T any](value T) *T { return &value }
 
 // merge joins options; a later one replaces an earlier one of its name.
 func merge(options []Option) (map[string]any, error) {
@@ -83,13 +95,13 @@ func Schema(kind string) (json.RawMessage, error) {
 func Effective(kind string, options ...Option) (json.RawMessage, error) {
 	c := begin()
 	defer c.end()
-	c.settings(kind, options)
-	if c.ok() && c.options == 0 {
-		c.status(dllm_options_new(c.text(kind), &c.options, c.errp))
+	settings := c.settings(kind, options)
+	if c.ok() && settings == 0 {
+		settings = c.newOptions(kind)
 	}
 	out := c.room()
 	if c.ok() {
-		c.status(dllm_options_to_json(c.options, out, c.errp))
+		c.status(dllm_options_to_json(settings, out, c.errp))
 	}
 	return c.raw(), c.err
 }

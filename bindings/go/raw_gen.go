@@ -40,6 +40,8 @@ const dllmEventEval = 3
 const dllmEventDecodeStep = 4
 const dllmEventBlock = 5
 const dllmEventCheckpoint = 6
+const dllmEventText = 7
+const dllmEventAnswer = 8
 const dllmLogDebug = 1
 const dllmLogInfo = 2
 const dllmLogWarn = 3
@@ -58,6 +60,13 @@ const dllmI8 = 8
 const dllmU32 = 9
 
 var symbolNames = [...]string{
+	"dllm_model_add_adapter",
+	"dllm_model_load_adapter",
+	"dllm_model_save_adapter",
+	"dllm_model_merge_adapter",
+	"dllm_model_remove_adapter",
+	"dllm_model_set_adapter_scale",
+	"dllm_model_adapters",
 	"dllm_answer_new",
 	"dllm_answer_release",
 	"dllm_answer_update",
@@ -130,8 +139,25 @@ var symbolNames = [...]string{
 	"dllm_event_i32s",
 	"dllm_event_f32s",
 	"dllm_event_describe",
+	"dllm_generator_load",
+	"dllm_generator_new",
+	"dllm_generator_release",
+	"dllm_generator_add",
+	"dllm_generator_remove",
+	"dllm_generator_step",
+	"dllm_generator_run",
+	"dllm_generator_text",
+	"dllm_generator_describe",
+	"dllm_generator_decoder",
+	"dllm_generator_model",
+	"dllm_generator_tokenizer",
 	"dllm_engine_new_hosted",
 	"dllm_log_hook",
+	"dllm_hub_pull",
+	"dllm_hub_describe",
+	"dllm_hub_list",
+	"dllm_hub_verify",
+	"dllm_hub_remove",
 	"dllm_abi_version",
 	"dllm_version",
 	"dllm_build_info",

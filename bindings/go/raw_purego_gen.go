@@ -10,7 +10,9 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-var symbols [171]uintptr
+var symbols [195]uintptr
+
+var call_dllm_model_set_adapter_scale func(handle, *byte, float64, handle) int32
 
 var call_dllm_decoder_step_for func(handle, float64, uintptr, uintptr, handle, *int64, handle) int32
 
@@ -20,9 +22,10 @@ var call_dllm_trainer_set_f64 func(handle, *byte, float64, handle) int32
 
 // Functions with real numbers as arguments: their registers are chosen by type.
 var registered = map[int]any{
-	39:  &call_dllm_decoder_step_for,
-	116: &call_dllm_options_set_f64,
-	168: &call_dllm_trainer_set_f64,
+	5:   &call_dllm_model_set_adapter_scale,
+	46:  &call_dllm_decoder_step_for,
+	140: &call_dllm_options_set_f64,
+	192: &call_dllm_trainer_set_f64,
 }
 
 func setSymbol(index int, address uintptr) {
@@ -32,192 +35,226 @@ func setSymbol(index int, address uintptr) {
 	}
 }
 
+func dllm_model_add_adapter(model handle, name *byte, opts handle, task handle, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[0], uintptr(model), uintptr(unsafe.Pointer(name)), uintptr(opts), uintptr(task), uintptr(err))
+	return int32(r)
+}
+
+func dllm_model_load_adapter(model handle, path *byte, name *byte, task handle, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[1], uintptr(model), uintptr(unsafe.Pointer(path)), uintptr(unsafe.Pointer(name)), uintptr(task), uintptr(err))
+	return int32(r)
+}
+
+func dllm_model_save_adapter(model handle, path *byte, name *byte, task handle, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[2], uintptr(model), uintptr(unsafe.Pointer(path)), uintptr(unsafe.Pointer(name)), uintptr(task), uintptr(err))
+	return int32(r)
+}
+
+func dllm_model_merge_adapter(model handle, name *byte, task handle, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[3], uintptr(model), uintptr(unsafe.Pointer(name)), uintptr(task), uintptr(err))
+	return int32(r)
+}
+
+func dllm_model_remove_adapter(model handle, name *byte, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[4], uintptr(model), uintptr(unsafe.Pointer(name)), uintptr(err))
+	return int32(r)
+}
+
+func dllm_model_set_adapter_scale(model handle, name *byte, scale float64, err handle) int32 {
+	return call_dllm_model_set_adapter_scale(model, name, scale, err)
+}
+
+func dllm_model_adapters(model handle, out handle, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[6], uintptr(model), uintptr(out), uintptr(err))
+	return int32(r)
+}
+
 func dllm_answer_new(tok handle, opts handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[0], uintptr(tok), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[7], uintptr(tok), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_answer_release(answer handle) {
-	purego.SyscallN(symbols[1], uintptr(answer))
+	purego.SyscallN(symbols[8], uintptr(answer))
 }
 
 func dllm_answer_update(answer handle, ids *int32, states *byte, count int64, out_end *int32, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[2], uintptr(answer), uintptr(unsafe.Pointer(ids)), uintptr(unsafe.Pointer(states)), uintptr(count), uintptr(unsafe.Pointer(out_end)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[9], uintptr(answer), uintptr(unsafe.Pointer(ids)), uintptr(unsafe.Pointer(states)), uintptr(count), uintptr(unsafe.Pointer(out_end)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_answer_text(answer handle, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[3], uintptr(answer), uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[10], uintptr(answer), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
 func dllm_answer_next(answer handle, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[4], uintptr(answer), uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[11], uintptr(answer), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
 func dllm_answer_cells(answer handle, out_text handle, dst *int64, dst_count int64, out_count *int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[5], uintptr(answer), uintptr(out_text), uintptr(unsafe.Pointer(dst)), uintptr(dst_count), uintptr(unsafe.Pointer(out_count)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[12], uintptr(answer), uintptr(out_text), uintptr(unsafe.Pointer(dst)), uintptr(dst_count), uintptr(unsafe.Pointer(out_count)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_batch_new(out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[6], uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[13], uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_batch_release(batch handle) {
-	purego.SyscallN(symbols[7], uintptr(batch))
+	purego.SyscallN(symbols[14], uintptr(batch))
 }
 
 func dllm_batch_set(batch handle, name *byte, dtype int32, dims *int64, rank int64, data unsafe.Pointer, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[8], uintptr(batch), uintptr(unsafe.Pointer(name)), uintptr(dtype), uintptr(unsafe.Pointer(dims)), uintptr(rank), uintptr(data), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[15], uintptr(batch), uintptr(unsafe.Pointer(name)), uintptr(dtype), uintptr(unsafe.Pointer(dims)), uintptr(rank), uintptr(data), uintptr(err))
 	return int32(r)
 }
 
 func dllm_batch_array(batch handle, name *byte, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[9], uintptr(batch), uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[16], uintptr(batch), uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_batch_count(batch handle) int64 {
-	r, _, _ := purego.SyscallN(symbols[10], uintptr(batch))
+	r, _, _ := purego.SyscallN(symbols[17], uintptr(batch))
 	return int64(r)
 }
 
 func dllm_batch_name(batch handle, index int64) uintptr {
-	r, _, _ := purego.SyscallN(symbols[11], uintptr(batch), uintptr(index))
+	r, _, _ := purego.SyscallN(symbols[18], uintptr(batch), uintptr(index))
 	return r
 }
 
 func dllm_buffer_new() handle {
-	r, _, _ := purego.SyscallN(symbols[12])
+	r, _, _ := purego.SyscallN(symbols[19])
 	return handle(r)
 }
 
 func dllm_buffer_release(buf handle) {
-	purego.SyscallN(symbols[13], uintptr(buf))
+	purego.SyscallN(symbols[20], uintptr(buf))
 }
 
 func dllm_buffer_data(buf handle) uintptr {
-	r, _, _ := purego.SyscallN(symbols[14], uintptr(buf))
+	r, _, _ := purego.SyscallN(symbols[21], uintptr(buf))
 	return r
 }
 
 func dllm_buffer_size(buf handle) int64 {
-	r, _, _ := purego.SyscallN(symbols[15], uintptr(buf))
+	r, _, _ := purego.SyscallN(symbols[22], uintptr(buf))
 	return int64(r)
 }
 
 func dllm_checkpoint_save(trainer handle, loader handle, root *byte, opts handle, task handle, out_dir handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[16], uintptr(trainer), uintptr(loader), uintptr(unsafe.Pointer(root)), uintptr(opts), uintptr(task), uintptr(out_dir), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[23], uintptr(trainer), uintptr(loader), uintptr(unsafe.Pointer(root)), uintptr(opts), uintptr(task), uintptr(out_dir), uintptr(err))
 	return int32(r)
 }
 
 func dllm_checkpoint_restore(trainer handle, loader handle, dir *byte, task handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[17], uintptr(trainer), uintptr(loader), uintptr(unsafe.Pointer(dir)), uintptr(task), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[24], uintptr(trainer), uintptr(loader), uintptr(unsafe.Pointer(dir)), uintptr(task), uintptr(err))
 	return int32(r)
 }
 
 func dllm_checkpoint_latest(root *byte, out_dir handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[18], uintptr(unsafe.Pointer(root)), uintptr(out_dir), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[25], uintptr(unsafe.Pointer(root)), uintptr(out_dir), uintptr(err))
 	return int32(r)
 }
 
 func dllm_checkpoint_latest_task(root *byte, task handle, out_dir handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[19], uintptr(unsafe.Pointer(root)), uintptr(task), uintptr(out_dir), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[26], uintptr(unsafe.Pointer(root)), uintptr(task), uintptr(out_dir), uintptr(err))
 	return int32(r)
 }
 
 func dllm_checkpoint_open(path *byte, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[20], uintptr(unsafe.Pointer(path)), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[27], uintptr(unsafe.Pointer(path)), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_checkpoint_open_task(path *byte, task handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[21], uintptr(unsafe.Pointer(path)), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[28], uintptr(unsafe.Pointer(path)), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_checkpoint_release(ckpt handle) {
-	purego.SyscallN(symbols[22], uintptr(ckpt))
+	purego.SyscallN(symbols[29], uintptr(ckpt))
 }
 
 func dllm_checkpoint_describe(ckpt handle, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[23], uintptr(ckpt), uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[30], uintptr(ckpt), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
 func dllm_checkpoint_tensor(ckpt handle, name *byte, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[24], uintptr(ckpt), uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[31], uintptr(ckpt), uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_checkpoint_verify(ckpt handle, task handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[25], uintptr(ckpt), uintptr(task), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[32], uintptr(ckpt), uintptr(task), uintptr(err))
 	return int32(r)
 }
 
 func dllm_checkpoint_check(dir *byte, task handle, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[26], uintptr(unsafe.Pointer(dir)), uintptr(task), uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[33], uintptr(unsafe.Pointer(dir)), uintptr(task), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
 func dllm_dataset_open(path *byte, tok handle, opts handle, task handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[27], uintptr(unsafe.Pointer(path)), uintptr(tok), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[34], uintptr(unsafe.Pointer(path)), uintptr(tok), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_dataset_new(tok handle, opts handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[28], uintptr(tok), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[35], uintptr(tok), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_dataset_add(data handle, json unsafe.Pointer, size int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[29], uintptr(data), uintptr(json), uintptr(size), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[36], uintptr(data), uintptr(json), uintptr(size), uintptr(err))
 	return int32(r)
 }
 
 func dllm_dataset_release(data handle) {
-	purego.SyscallN(symbols[30], uintptr(data))
+	purego.SyscallN(symbols[37], uintptr(data))
 }
 
 func dllm_dataset_size(data handle) int64 {
-	r, _, _ := purego.SyscallN(symbols[31], uintptr(data))
+	r, _, _ := purego.SyscallN(symbols[38], uintptr(data))
 	return int64(r)
 }
 
 func dllm_dataset_save(data handle, path *byte, opts handle, task handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[32], uintptr(data), uintptr(unsafe.Pointer(path)), uintptr(opts), uintptr(task), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[39], uintptr(data), uintptr(unsafe.Pointer(path)), uintptr(opts), uintptr(task), uintptr(err))
 	return int32(r)
 }
 
 func dllm_decoder_new(model handle, opts handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[33], uintptr(model), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[40], uintptr(model), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_decoder_release(decoder handle) {
-	purego.SyscallN(symbols[34], uintptr(decoder))
+	purego.SyscallN(symbols[41], uintptr(decoder))
 }
 
 func dllm_decoder_start(decoder handle, prompt *int32, count int64, seed int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[35], uintptr(decoder), uintptr(unsafe.Pointer(prompt)), uintptr(count), uintptr(seed), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[42], uintptr(decoder), uintptr(unsafe.Pointer(prompt)), uintptr(count), uintptr(seed), uintptr(err))
 	return int32(r)
 }
 
 func dllm_decoder_add(decoder handle, canvas *int32, fixed *byte, count int64, opts handle, out_slot *int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[36], uintptr(decoder), uintptr(unsafe.Pointer(canvas)), uintptr(unsafe.Pointer(fixed)), uintptr(count), uintptr(opts), uintptr(unsafe.Pointer(out_slot)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[43], uintptr(decoder), uintptr(unsafe.Pointer(canvas)), uintptr(unsafe.Pointer(fixed)), uintptr(count), uintptr(opts), uintptr(unsafe.Pointer(out_slot)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_decoder_remove(decoder handle, slot int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[37], uintptr(decoder), uintptr(slot), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[44], uintptr(decoder), uintptr(slot), uintptr(err))
 	return int32(r)
 }
 
 func dllm_decoder_step(decoder handle, task handle, out_active *int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[38], uintptr(decoder), uintptr(task), uintptr(unsafe.Pointer(out_active)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[45], uintptr(decoder), uintptr(task), uintptr(unsafe.Pointer(out_active)), uintptr(err))
 	return int32(r)
 }
 
@@ -226,373 +263,457 @@ func dllm_decoder_step_for(decoder handle, budget_ms float64, fn uintptr, user_d
 }
 
 func dllm_decoder_run(decoder handle, fn uintptr, user_data uintptr, task handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[40], uintptr(decoder), fn, user_data, uintptr(task), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[47], uintptr(decoder), fn, user_data, uintptr(task), uintptr(err))
 	return int32(r)
 }
 
 func dllm_decoder_ids(decoder handle, slot int64, dst *int32, dst_count int64, out_count *int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[41], uintptr(decoder), uintptr(slot), uintptr(unsafe.Pointer(dst)), uintptr(dst_count), uintptr(unsafe.Pointer(out_count)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[48], uintptr(decoder), uintptr(slot), uintptr(unsafe.Pointer(dst)), uintptr(dst_count), uintptr(unsafe.Pointer(out_count)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_decoder_states(decoder handle, slot int64, dst *byte, dst_count int64, out_count *int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[42], uintptr(decoder), uintptr(slot), uintptr(unsafe.Pointer(dst)), uintptr(dst_count), uintptr(unsafe.Pointer(out_count)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[49], uintptr(decoder), uintptr(slot), uintptr(unsafe.Pointer(dst)), uintptr(dst_count), uintptr(unsafe.Pointer(out_count)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_decoder_confidence(decoder handle, slot int64, dst *float32, dst_count int64, out_count *int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[43], uintptr(decoder), uintptr(slot), uintptr(unsafe.Pointer(dst)), uintptr(dst_count), uintptr(unsafe.Pointer(out_count)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[50], uintptr(decoder), uintptr(slot), uintptr(unsafe.Pointer(dst)), uintptr(dst_count), uintptr(unsafe.Pointer(out_count)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_decoder_metric(decoder handle, slot int64, key *byte, out *float64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[44], uintptr(decoder), uintptr(slot), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[51], uintptr(decoder), uintptr(slot), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_decoder_trace(decoder handle, slot int64, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[45], uintptr(decoder), uintptr(slot), uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[52], uintptr(decoder), uintptr(slot), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
 func dllm_decoder_describe(decoder handle, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[46], uintptr(decoder), uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[53], uintptr(decoder), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
 func dllmx_decoder_predict(decoder handle, task handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[47], uintptr(decoder), uintptr(task), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[54], uintptr(decoder), uintptr(task), uintptr(err))
 	return int32(r)
 }
 
 func dllmx_decoder_statistics(decoder handle, slot int64, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[48], uintptr(decoder), uintptr(slot), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[55], uintptr(decoder), uintptr(slot), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllmx_decoder_commit(decoder handle, slot int64, positions *int64, ids *int32, count int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[49], uintptr(decoder), uintptr(slot), uintptr(unsafe.Pointer(positions)), uintptr(unsafe.Pointer(ids)), uintptr(count), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[56], uintptr(decoder), uintptr(slot), uintptr(unsafe.Pointer(positions)), uintptr(unsafe.Pointer(ids)), uintptr(count), uintptr(err))
 	return int32(r)
 }
 
 func dllm_engine_new(opts handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[50], uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[57], uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_engine_release(engine handle) {
-	purego.SyscallN(symbols[51], uintptr(engine))
+	purego.SyscallN(symbols[58], uintptr(engine))
 }
 
 func dllm_engine_device_count(engine handle) int64 {
-	r, _, _ := purego.SyscallN(symbols[52], uintptr(engine))
+	r, _, _ := purego.SyscallN(symbols[59], uintptr(engine))
 	return int64(r)
 }
 
 func dllm_engine_device_name(engine handle, index int64) uintptr {
-	r, _, _ := purego.SyscallN(symbols[53], uintptr(engine), uintptr(index))
+	r, _, _ := purego.SyscallN(symbols[60], uintptr(engine), uintptr(index))
 	return r
 }
 
 func dllm_engine_describe(engine handle, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[54], uintptr(engine), uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[61], uintptr(engine), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
 func dllm_engine_set_i64(engine handle, key *byte, value int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[55], uintptr(engine), uintptr(unsafe.Pointer(key)), uintptr(value), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[62], uintptr(engine), uintptr(unsafe.Pointer(key)), uintptr(value), uintptr(err))
 	return int32(r)
 }
 
 func dllm_engine_i64(engine handle, key *byte, out *int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[56], uintptr(engine), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[63], uintptr(engine), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_engine_plan(engine handle, path *byte, opts handle, task handle, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[57], uintptr(engine), uintptr(unsafe.Pointer(path)), uintptr(opts), uintptr(task), uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[64], uintptr(engine), uintptr(unsafe.Pointer(path)), uintptr(opts), uintptr(task), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
 func dllm_engine_trim(engine handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[58], uintptr(engine), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[65], uintptr(engine), uintptr(err))
 	return int32(r)
 }
 
 func dllm_status_name(code int32) uintptr {
-	r, _, _ := purego.SyscallN(symbols[59], uintptr(code))
+	r, _, _ := purego.SyscallN(symbols[66], uintptr(code))
 	return r
 }
 
 func dllm_error_new() handle {
-	r, _, _ := purego.SyscallN(symbols[60])
+	r, _, _ := purego.SyscallN(symbols[67])
 	return handle(r)
 }
 
 func dllm_error_release(err handle) {
-	purego.SyscallN(symbols[61], uintptr(err))
+	purego.SyscallN(symbols[68], uintptr(err))
 }
 
 func dllm_error_code(err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[62], uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[69], uintptr(err))
 	return int32(r)
 }
 
 func dllm_error_message(err handle) uintptr {
-	r, _, _ := purego.SyscallN(symbols[63], uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[70], uintptr(err))
 	return r
 }
 
 func dllm_error_hint(err handle) uintptr {
-	r, _, _ := purego.SyscallN(symbols[64], uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[71], uintptr(err))
 	return r
 }
 
 func dllm_event_kind(event handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[65], uintptr(event))
+	r, _, _ := purego.SyscallN(symbols[72], uintptr(event))
 	return int32(r)
 }
 
 func dllm_event_i64(event handle, key *byte, out *int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[66], uintptr(event), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[73], uintptr(event), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_event_f64(event handle, key *byte, out *float64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[67], uintptr(event), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[74], uintptr(event), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_event_str(event handle, key *byte) uintptr {
-	r, _, _ := purego.SyscallN(symbols[68], uintptr(event), uintptr(unsafe.Pointer(key)))
+	r, _, _ := purego.SyscallN(symbols[75], uintptr(event), uintptr(unsafe.Pointer(key)))
 	return r
 }
 
 func dllm_event_i32s(event handle, key *byte, out_count *int64) uintptr {
-	r, _, _ := purego.SyscallN(symbols[69], uintptr(event), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(out_count)))
+	r, _, _ := purego.SyscallN(symbols[76], uintptr(event), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(out_count)))
 	return r
 }
 
 func dllm_event_f32s(event handle, key *byte, out_count *int64) uintptr {
-	r, _, _ := purego.SyscallN(symbols[70], uintptr(event), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(out_count)))
+	r, _, _ := purego.SyscallN(symbols[77], uintptr(event), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(out_count)))
 	return r
 }
 
 func dllm_event_describe(event handle, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[71], uintptr(event), uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[78], uintptr(event), uintptr(out), uintptr(err))
+	return int32(r)
+}
+
+func dllm_generator_load(path *byte, engine handle, model_opts handle, opts handle, task handle, out *handle, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[79], uintptr(unsafe.Pointer(path)), uintptr(engine), uintptr(model_opts), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
+	return int32(r)
+}
+
+func dllm_generator_new(model handle, tok handle, opts handle, out *handle, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[80], uintptr(model), uintptr(tok), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
+	return int32(r)
+}
+
+func dllm_generator_release(generator handle) {
+	purego.SyscallN(symbols[81], uintptr(generator))
+}
+
+func dllm_generator_add(generator handle, request handle, task handle, out_number *int64, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[82], uintptr(generator), uintptr(request), uintptr(task), uintptr(unsafe.Pointer(out_number)), uintptr(err))
+	return int32(r)
+}
+
+func dllm_generator_remove(generator handle, number int64, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[83], uintptr(generator), uintptr(number), uintptr(err))
+	return int32(r)
+}
+
+func dllm_generator_step(generator handle, task handle, out_open *int64, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[84], uintptr(generator), uintptr(task), uintptr(unsafe.Pointer(out_open)), uintptr(err))
+	return int32(r)
+}
+
+func dllm_generator_run(generator handle, fn uintptr, user_data uintptr, task handle, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[85], uintptr(generator), fn, user_data, uintptr(task), uintptr(err))
+	return int32(r)
+}
+
+func dllm_generator_text(generator handle, number int64, part *byte, out handle, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[86], uintptr(generator), uintptr(number), uintptr(unsafe.Pointer(part)), uintptr(out), uintptr(err))
+	return int32(r)
+}
+
+func dllm_generator_describe(generator handle, number int64, out handle, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[87], uintptr(generator), uintptr(number), uintptr(out), uintptr(err))
+	return int32(r)
+}
+
+func dllm_generator_decoder(generator handle, out *handle, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[88], uintptr(generator), uintptr(unsafe.Pointer(out)), uintptr(err))
+	return int32(r)
+}
+
+func dllm_generator_model(generator handle, out *handle, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[89], uintptr(generator), uintptr(unsafe.Pointer(out)), uintptr(err))
+	return int32(r)
+}
+
+func dllm_generator_tokenizer(generator handle, out *handle, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[90], uintptr(generator), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_engine_new_hosted(opts handle, allocate uintptr, deallocate uintptr, parallel uintptr, user_data uintptr, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[72], uintptr(opts), allocate, deallocate, parallel, user_data, uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[91], uintptr(opts), allocate, deallocate, parallel, user_data, uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_log_hook(min_level int32, fn uintptr, user_data uintptr) {
-	purego.SyscallN(symbols[73], uintptr(min_level), fn, user_data)
+	purego.SyscallN(symbols[92], uintptr(min_level), fn, user_data)
+}
+
+func dllm_hub_pull(name *byte, opts handle, task handle, out handle, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[93], uintptr(unsafe.Pointer(name)), uintptr(opts), uintptr(task), uintptr(out), uintptr(err))
+	return int32(r)
+}
+
+func dllm_hub_describe(name *byte, opts handle, task handle, out handle, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[94], uintptr(unsafe.Pointer(name)), uintptr(opts), uintptr(task), uintptr(out), uintptr(err))
+	return int32(r)
+}
+
+func dllm_hub_list(task handle, out handle, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[95], uintptr(task), uintptr(out), uintptr(err))
+	return int32(r)
+}
+
+func dllm_hub_verify(name *byte, task handle, out handle, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[96], uintptr(unsafe.Pointer(name)), uintptr(task), uintptr(out), uintptr(err))
+	return int32(r)
+}
+
+func dllm_hub_remove(name *byte, task handle, out handle, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[97], uintptr(unsafe.Pointer(name)), uintptr(task), uintptr(out), uintptr(err))
+	return int32(r)
 }
 
 func dllm_abi_version() int32 {
-	r, _, _ := purego.SyscallN(symbols[74])
+	r, _, _ := purego.SyscallN(symbols[98])
 	return int32(r)
 }
 
 func dllm_version() uintptr {
-	r, _, _ := purego.SyscallN(symbols[75])
+	r, _, _ := purego.SyscallN(symbols[99])
 	return r
 }
 
 func dllm_build_info() uintptr {
-	r, _, _ := purego.SyscallN(symbols[76])
+	r, _, _ := purego.SyscallN(symbols[100])
 	return r
 }
 
 func dllm_has_feature(name *byte) int32 {
-	r, _, _ := purego.SyscallN(symbols[77], uintptr(unsafe.Pointer(name)))
+	r, _, _ := purego.SyscallN(symbols[101], uintptr(unsafe.Pointer(name)))
 	return int32(r)
 }
 
 func dllm_log_config(min_level int32, sink int32) {
-	purego.SyscallN(symbols[78], uintptr(min_level), uintptr(sink))
+	purego.SyscallN(symbols[102], uintptr(min_level), uintptr(sink))
 }
 
 func dllm_log_next(out_line handle, out_level *int32) int32 {
-	r, _, _ := purego.SyscallN(symbols[79], uintptr(out_line), uintptr(unsafe.Pointer(out_level)))
+	r, _, _ := purego.SyscallN(symbols[103], uintptr(out_line), uintptr(unsafe.Pointer(out_level)))
 	return int32(r)
 }
 
 func dllm_loader_new(data handle, opts handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[80], uintptr(data), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[104], uintptr(data), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_loader_release(loader handle) {
-	purego.SyscallN(symbols[81], uintptr(loader))
+	purego.SyscallN(symbols[105], uintptr(loader))
 }
 
 func dllm_loader_next(loader handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[82], uintptr(loader), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[106], uintptr(loader), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_loader_seek(loader handle, position int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[83], uintptr(loader), uintptr(position), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[107], uintptr(loader), uintptr(position), uintptr(err))
 	return int32(r)
 }
 
 func dllm_loader_position(loader handle) int64 {
-	r, _, _ := purego.SyscallN(symbols[84], uintptr(loader))
+	r, _, _ := purego.SyscallN(symbols[108], uintptr(loader))
 	return int64(r)
 }
 
 func dllm_lua_new(opts handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[85], uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[109], uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_lua_release(lua handle) {
-	purego.SyscallN(symbols[86], uintptr(lua))
+	purego.SyscallN(symbols[110], uintptr(lua))
 }
 
 func dllm_lua_set_json(lua handle, name *byte, json unsafe.Pointer, size int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[87], uintptr(lua), uintptr(unsafe.Pointer(name)), uintptr(json), uintptr(size), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[111], uintptr(lua), uintptr(unsafe.Pointer(name)), uintptr(json), uintptr(size), uintptr(err))
 	return int32(r)
 }
 
 func dllm_lua_set_object(lua handle, name *byte, kind *byte, object handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[88], uintptr(lua), uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(kind)), uintptr(object), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[112], uintptr(lua), uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(kind)), uintptr(object), uintptr(err))
 	return int32(r)
 }
 
 func dllm_lua_run_file(lua handle, path *byte, args_json unsafe.Pointer, size int64, task handle, out_json handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[89], uintptr(lua), uintptr(unsafe.Pointer(path)), uintptr(args_json), uintptr(size), uintptr(task), uintptr(out_json), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[113], uintptr(lua), uintptr(unsafe.Pointer(path)), uintptr(args_json), uintptr(size), uintptr(task), uintptr(out_json), uintptr(err))
 	return int32(r)
 }
 
 func dllm_lua_run_text(lua handle, name *byte, code unsafe.Pointer, size int64, task handle, out_json handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[90], uintptr(lua), uintptr(unsafe.Pointer(name)), uintptr(code), uintptr(size), uintptr(task), uintptr(out_json), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[114], uintptr(lua), uintptr(unsafe.Pointer(name)), uintptr(code), uintptr(size), uintptr(task), uintptr(out_json), uintptr(err))
 	return int32(r)
 }
 
 func dllm_lua_call(lua handle, function *byte, args_json unsafe.Pointer, size int64, task handle, out_json handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[91], uintptr(lua), uintptr(unsafe.Pointer(function)), uintptr(args_json), uintptr(size), uintptr(task), uintptr(out_json), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[115], uintptr(lua), uintptr(unsafe.Pointer(function)), uintptr(args_json), uintptr(size), uintptr(task), uintptr(out_json), uintptr(err))
 	return int32(r)
 }
 
 func dllm_model_load(engine handle, path *byte, opts handle, task handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[92], uintptr(engine), uintptr(unsafe.Pointer(path)), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[116], uintptr(engine), uintptr(unsafe.Pointer(path)), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_model_load_source(engine handle, source handle, opts handle, task handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[93], uintptr(engine), uintptr(source), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[117], uintptr(engine), uintptr(source), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_model_new(engine handle, config_json unsafe.Pointer, size int64, opts handle, task handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[94], uintptr(engine), uintptr(config_json), uintptr(size), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[118], uintptr(engine), uintptr(config_json), uintptr(size), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_model_save(model handle, path *byte, opts handle, task handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[95], uintptr(model), uintptr(unsafe.Pointer(path)), uintptr(opts), uintptr(task), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[119], uintptr(model), uintptr(unsafe.Pointer(path)), uintptr(opts), uintptr(task), uintptr(err))
 	return int32(r)
 }
 
 func dllm_model_quantize(path *byte, target *byte, opts handle, task handle, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[96], uintptr(unsafe.Pointer(path)), uintptr(unsafe.Pointer(target)), uintptr(opts), uintptr(task), uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[120], uintptr(unsafe.Pointer(path)), uintptr(unsafe.Pointer(target)), uintptr(opts), uintptr(task), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
 func dllm_model_release(model handle) {
-	purego.SyscallN(symbols[97], uintptr(model))
+	purego.SyscallN(symbols[121], uintptr(model))
 }
 
 func dllm_model_config(model handle, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[98], uintptr(model), uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[122], uintptr(model), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
 func dllm_model_describe(model handle, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[99], uintptr(model), uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[123], uintptr(model), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
 func dllm_model_i64(model handle, key *byte, out *int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[100], uintptr(model), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[124], uintptr(model), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_model_version(model handle) int64 {
-	r, _, _ := purego.SyscallN(symbols[101], uintptr(model))
+	r, _, _ := purego.SyscallN(symbols[125], uintptr(model))
 	return int64(r)
 }
 
 func dllm_model_param_count(model handle) int64 {
-	r, _, _ := purego.SyscallN(symbols[102], uintptr(model))
+	r, _, _ := purego.SyscallN(symbols[126], uintptr(model))
 	return int64(r)
 }
 
 func dllm_model_param_name(model handle, index int64) uintptr {
-	r, _, _ := purego.SyscallN(symbols[103], uintptr(model), uintptr(index))
+	r, _, _ := purego.SyscallN(symbols[127], uintptr(model), uintptr(index))
 	return r
 }
 
 func dllm_model_param(model handle, name *byte, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[104], uintptr(model), uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[128], uintptr(model), uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_model_set_param(model handle, name *byte, value handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[105], uintptr(model), uintptr(unsafe.Pointer(name)), uintptr(value), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[129], uintptr(model), uintptr(unsafe.Pointer(name)), uintptr(value), uintptr(err))
 	return int32(r)
 }
 
 func dllm_model_set_tokenizer(model handle, tok handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[106], uintptr(model), uintptr(tok), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[130], uintptr(model), uintptr(tok), uintptr(err))
 	return int32(r)
 }
 
 func dllm_model_forward(model handle, batch handle, opts handle, task handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[107], uintptr(model), uintptr(batch), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[131], uintptr(model), uintptr(batch), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_objective_new(name *byte, schedule handle, opts handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[108], uintptr(unsafe.Pointer(name)), uintptr(schedule), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[132], uintptr(unsafe.Pointer(name)), uintptr(schedule), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_objective_release(objective handle) {
-	purego.SyscallN(symbols[109], uintptr(objective))
+	purego.SyscallN(symbols[133], uintptr(objective))
 }
 
 func dllm_objective_prepare(objective handle, model handle, batch handle, seed int64, step int64, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[110], uintptr(objective), uintptr(model), uintptr(batch), uintptr(seed), uintptr(step), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[134], uintptr(objective), uintptr(model), uintptr(batch), uintptr(seed), uintptr(step), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_objective_loss(objective handle, model handle, batch handle, seed int64, task handle, out_loss *float64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[111], uintptr(objective), uintptr(model), uintptr(batch), uintptr(seed), uintptr(task), uintptr(unsafe.Pointer(out_loss)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[135], uintptr(objective), uintptr(model), uintptr(batch), uintptr(seed), uintptr(task), uintptr(unsafe.Pointer(out_loss)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_objective_row_losses(objective handle, model handle, batch handle, seed int64, task handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[112], uintptr(objective), uintptr(model), uintptr(batch), uintptr(seed), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[136], uintptr(objective), uintptr(model), uintptr(batch), uintptr(seed), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_options_new(kind *byte, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[113], uintptr(unsafe.Pointer(kind)), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[137], uintptr(unsafe.Pointer(kind)), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_options_release(opts handle) {
-	purego.SyscallN(symbols[114], uintptr(opts))
+	purego.SyscallN(symbols[138], uintptr(opts))
 }
 
 func dllm_options_set_i64(opts handle, key *byte, value int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[115], uintptr(opts), uintptr(unsafe.Pointer(key)), uintptr(value), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[139], uintptr(opts), uintptr(unsafe.Pointer(key)), uintptr(value), uintptr(err))
 	return int32(r)
 }
 
@@ -601,248 +722,248 @@ func dllm_options_set_f64(opts handle, key *byte, value float64, err handle) int
 }
 
 func dllm_options_set_str(opts handle, key *byte, value *byte, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[117], uintptr(opts), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(value)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[141], uintptr(opts), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(value)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_options_set_json(opts handle, json unsafe.Pointer, size int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[118], uintptr(opts), uintptr(json), uintptr(size), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[142], uintptr(opts), uintptr(json), uintptr(size), uintptr(err))
 	return int32(r)
 }
 
 func dllm_options_to_json(opts handle, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[119], uintptr(opts), uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[143], uintptr(opts), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
 func dllm_options_schema(kind *byte, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[120], uintptr(unsafe.Pointer(kind)), uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[144], uintptr(unsafe.Pointer(kind)), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
 func dllm_plugin_list(out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[121], uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[145], uintptr(out), uintptr(err))
 	return int32(r)
 }
 
 func dllm_plugin_describe(plugin *byte, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[122], uintptr(unsafe.Pointer(plugin)), uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[146], uintptr(unsafe.Pointer(plugin)), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
 func dllm_registry_name(kind *byte, index int64) uintptr {
-	r, _, _ := purego.SyscallN(symbols[123], uintptr(unsafe.Pointer(kind)), uintptr(index))
+	r, _, _ := purego.SyscallN(symbols[147], uintptr(unsafe.Pointer(kind)), uintptr(index))
 	return r
 }
 
 func dllm_schedule_new(name *byte, opts handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[124], uintptr(unsafe.Pointer(name)), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[148], uintptr(unsafe.Pointer(name)), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_schedule_table(t *float64, alpha *float64, dalpha *float64, weight *float64, count int64, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[125], uintptr(unsafe.Pointer(t)), uintptr(unsafe.Pointer(alpha)), uintptr(unsafe.Pointer(dalpha)), uintptr(unsafe.Pointer(weight)), uintptr(count), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[149], uintptr(unsafe.Pointer(t)), uintptr(unsafe.Pointer(alpha)), uintptr(unsafe.Pointer(dalpha)), uintptr(unsafe.Pointer(weight)), uintptr(count), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_schedule_release(schedule handle) {
-	purego.SyscallN(symbols[126], uintptr(schedule))
+	purego.SyscallN(symbols[150], uintptr(schedule))
 }
 
 func dllm_schedule_eval(schedule handle, t *float64, count int64, dst_alpha *float64, dst_dalpha *float64, dst_weight *float64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[127], uintptr(schedule), uintptr(unsafe.Pointer(t)), uintptr(count), uintptr(unsafe.Pointer(dst_alpha)), uintptr(unsafe.Pointer(dst_dalpha)), uintptr(unsafe.Pointer(dst_weight)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[151], uintptr(schedule), uintptr(unsafe.Pointer(t)), uintptr(count), uintptr(unsafe.Pointer(dst_alpha)), uintptr(unsafe.Pointer(dst_dalpha)), uintptr(unsafe.Pointer(dst_weight)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_source_new(out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[128], uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[152], uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_source_release(source handle) {
-	purego.SyscallN(symbols[129], uintptr(source))
+	purego.SyscallN(symbols[153], uintptr(source))
 }
 
 func dllm_source_add(source handle, name *byte, data unsafe.Pointer, size int64, lend int32, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[130], uintptr(source), uintptr(unsafe.Pointer(name)), uintptr(data), uintptr(size), uintptr(lend), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[154], uintptr(source), uintptr(unsafe.Pointer(name)), uintptr(data), uintptr(size), uintptr(lend), uintptr(err))
 	return int32(r)
 }
 
 func dllm_task_new() handle {
-	r, _, _ := purego.SyscallN(symbols[131])
+	r, _, _ := purego.SyscallN(symbols[155])
 	return handle(r)
 }
 
 func dllm_task_release(task handle) {
-	purego.SyscallN(symbols[132], uintptr(task))
+	purego.SyscallN(symbols[156], uintptr(task))
 }
 
 func dllm_task_cancel(task handle) {
-	purego.SyscallN(symbols[133], uintptr(task))
+	purego.SyscallN(symbols[157], uintptr(task))
 }
 
 func dllm_task_is_cancelled(task handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[134], uintptr(task))
+	r, _, _ := purego.SyscallN(symbols[158], uintptr(task))
 	return int32(r)
 }
 
 func dllm_task_set_deadline(task handle, milliseconds int64) {
-	purego.SyscallN(symbols[135], uintptr(task), uintptr(milliseconds))
+	purego.SyscallN(symbols[159], uintptr(task), uintptr(milliseconds))
 }
 
 func dllm_task_progress(task handle, out_done *int64, out_total *int64) {
-	purego.SyscallN(symbols[136], uintptr(task), uintptr(unsafe.Pointer(out_done)), uintptr(unsafe.Pointer(out_total)))
+	purego.SyscallN(symbols[160], uintptr(task), uintptr(unsafe.Pointer(out_done)), uintptr(unsafe.Pointer(out_total)))
 }
 
 func dllm_tensor_new(dtype int32, dims *int64, rank int64, data unsafe.Pointer, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[137], uintptr(dtype), uintptr(unsafe.Pointer(dims)), uintptr(rank), uintptr(data), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[161], uintptr(dtype), uintptr(unsafe.Pointer(dims)), uintptr(rank), uintptr(data), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tensor_release(tensor handle) {
-	purego.SyscallN(symbols[138], uintptr(tensor))
+	purego.SyscallN(symbols[162], uintptr(tensor))
 }
 
 func dllm_tensor_dtype(tensor handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[139], uintptr(tensor))
+	r, _, _ := purego.SyscallN(symbols[163], uintptr(tensor))
 	return int32(r)
 }
 
 func dllm_tensor_rank(tensor handle) int64 {
-	r, _, _ := purego.SyscallN(symbols[140], uintptr(tensor))
+	r, _, _ := purego.SyscallN(symbols[164], uintptr(tensor))
 	return int64(r)
 }
 
 func dllm_tensor_dim(tensor handle, axis int64) int64 {
-	r, _, _ := purego.SyscallN(symbols[141], uintptr(tensor), uintptr(axis))
+	r, _, _ := purego.SyscallN(symbols[165], uintptr(tensor), uintptr(axis))
 	return int64(r)
 }
 
 func dllm_tensor_data(tensor handle) uintptr {
-	r, _, _ := purego.SyscallN(symbols[142], uintptr(tensor))
+	r, _, _ := purego.SyscallN(symbols[166], uintptr(tensor))
 	return r
 }
 
 func dllm_tensor_read(tensor handle, dtype int32, dst unsafe.Pointer, dst_size int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[143], uintptr(tensor), uintptr(dtype), uintptr(dst), uintptr(dst_size), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[167], uintptr(tensor), uintptr(dtype), uintptr(dst), uintptr(dst_size), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_load(path *byte, opts handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[144], uintptr(unsafe.Pointer(path)), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[168], uintptr(unsafe.Pointer(path)), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_load_task(path *byte, opts handle, task handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[145], uintptr(unsafe.Pointer(path)), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[169], uintptr(unsafe.Pointer(path)), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_load_source(source handle, opts handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[146], uintptr(source), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[170], uintptr(source), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_train(text handle, opts handle, task handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[147], uintptr(text), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[171], uintptr(text), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_save(tok handle, path *byte, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[148], uintptr(tok), uintptr(unsafe.Pointer(path)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[172], uintptr(tok), uintptr(unsafe.Pointer(path)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_release(tok handle) {
-	purego.SyscallN(symbols[149], uintptr(tok))
+	purego.SyscallN(symbols[173], uintptr(tok))
 }
 
 func dllm_tokenizer_size(tok handle) int64 {
-	r, _, _ := purego.SyscallN(symbols[150], uintptr(tok))
+	r, _, _ := purego.SyscallN(symbols[174], uintptr(tok))
 	return int64(r)
 }
 
 func dllm_tokenizer_id(tok handle, name *byte, out *int32, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[151], uintptr(tok), uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[175], uintptr(tok), uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_encode(tok handle, text unsafe.Pointer, size int64, dst *int32, dst_count int64, out_count *int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[152], uintptr(tok), uintptr(text), uintptr(size), uintptr(unsafe.Pointer(dst)), uintptr(dst_count), uintptr(unsafe.Pointer(out_count)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[176], uintptr(tok), uintptr(text), uintptr(size), uintptr(unsafe.Pointer(dst)), uintptr(dst_count), uintptr(unsafe.Pointer(out_count)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_encode_task(tok handle, text unsafe.Pointer, size int64, task handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[153], uintptr(tok), uintptr(text), uintptr(size), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[177], uintptr(tok), uintptr(text), uintptr(size), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_decode(tok handle, ids *int32, count int64, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[154], uintptr(tok), uintptr(unsafe.Pointer(ids)), uintptr(count), uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[178], uintptr(tok), uintptr(unsafe.Pointer(ids)), uintptr(count), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_decode_stream(tok handle, ids *int32, count int64, out_text handle, out_used *int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[155], uintptr(tok), uintptr(unsafe.Pointer(ids)), uintptr(count), uintptr(out_text), uintptr(unsafe.Pointer(out_used)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[179], uintptr(tok), uintptr(unsafe.Pointer(ids)), uintptr(count), uintptr(out_text), uintptr(unsafe.Pointer(out_used)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_chat(tok handle, messages_json unsafe.Pointer, size int64, opts handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[156], uintptr(tok), uintptr(messages_json), uintptr(size), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[180], uintptr(tok), uintptr(messages_json), uintptr(size), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_chat_task(tok handle, messages_json unsafe.Pointer, size int64, opts handle, task handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[157], uintptr(tok), uintptr(messages_json), uintptr(size), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[181], uintptr(tok), uintptr(messages_json), uintptr(size), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_trainer_new(model handle, objective handle, opts handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[158], uintptr(model), uintptr(objective), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[182], uintptr(model), uintptr(objective), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_trainer_release(trainer handle) {
-	purego.SyscallN(symbols[159], uintptr(trainer))
+	purego.SyscallN(symbols[183], uintptr(trainer))
 }
 
 func dllm_trainer_step(trainer handle, batch handle, task handle, out_loss *float64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[160], uintptr(trainer), uintptr(batch), uintptr(task), uintptr(unsafe.Pointer(out_loss)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[184], uintptr(trainer), uintptr(batch), uintptr(task), uintptr(unsafe.Pointer(out_loss)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_trainer_accumulate(trainer handle, batch handle, task handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[161], uintptr(trainer), uintptr(batch), uintptr(task), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[185], uintptr(trainer), uintptr(batch), uintptr(task), uintptr(err))
 	return int32(r)
 }
 
 func dllm_trainer_apply(trainer handle, task handle, out_loss *float64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[162], uintptr(trainer), uintptr(task), uintptr(unsafe.Pointer(out_loss)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[186], uintptr(trainer), uintptr(task), uintptr(unsafe.Pointer(out_loss)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_trainer_sync(trainer handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[163], uintptr(trainer), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[187], uintptr(trainer), uintptr(err))
 	return int32(r)
 }
 
 func dllm_trainer_run(trainer handle, loader handle, steps int64, fn uintptr, user_data uintptr, task handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[164], uintptr(trainer), uintptr(loader), uintptr(steps), fn, user_data, uintptr(task), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[188], uintptr(trainer), uintptr(loader), uintptr(steps), fn, user_data, uintptr(task), uintptr(err))
 	return int32(r)
 }
 
 func dllm_trainer_eval(trainer handle, loader handle, max_batches int64, task handle, out_loss *float64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[165], uintptr(trainer), uintptr(loader), uintptr(max_batches), uintptr(task), uintptr(unsafe.Pointer(out_loss)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[189], uintptr(trainer), uintptr(loader), uintptr(max_batches), uintptr(task), uintptr(unsafe.Pointer(out_loss)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_trainer_metric(trainer handle, key *byte, out *float64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[166], uintptr(trainer), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[190], uintptr(trainer), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_trainer_describe(trainer handle, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[167], uintptr(trainer), uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[191], uintptr(trainer), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
@@ -851,11 +972,11 @@ func dllm_trainer_set_f64(trainer handle, key *byte, value float64, err handle) 
 }
 
 func dllm_trainer_add_sink(trainer handle, kind *byte, target *byte, opts handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[169], uintptr(trainer), uintptr(unsafe.Pointer(kind)), uintptr(unsafe.Pointer(target)), uintptr(opts), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[193], uintptr(trainer), uintptr(unsafe.Pointer(kind)), uintptr(unsafe.Pointer(target)), uintptr(opts), uintptr(err))
 	return int32(r)
 }
 
 func dllm_trainer_model(trainer handle, role *byte, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[170], uintptr(trainer), uintptr(unsafe.Pointer(role)), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[194], uintptr(trainer), uintptr(unsafe.Pointer(role)), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }

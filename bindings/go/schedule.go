@@ -33,7 +33,12 @@ func NewSchedule(name string, options ...Option) (*Schedule, error) {
 }
 
 // ScheduleTable are the points of a schedule; DAlpha and Weight are derived when they are nil.
-type ScheduleTable struct{ T, Alpha, DAlpha, Weight []float64 }
+type ScheduleTable struct {
+	T      []float64 // times, from 0 to 1
+	Alpha  []float64 // the part that stays at each time
+	DAlpha []float64 // its derivative
+	Weight []float64 // the weight of the loss
+}
 
 // NewScheduleTable makes a schedule of points.
 func NewScheduleTable(table ScheduleTable) (*Schedule, error) {

@@ -136,8 +136,8 @@ func (t *Tokenizer) EncodeContext(ctx context.Context, text string) ([]int32, er
 
 // Message is one turn of a conversation.
 type Message struct {
-	Role    string `json:"role"`
-	Content string `json:"content"`
+	Role    string `json:"role"`    // system, user or assistant
+	Content string `json:"content"` // what it says
 }
 
 // Chat returns the ids of a conversation, and keep: 0 for text of the assistant. messages is a []Message, or anything
@@ -147,7 +147,7 @@ func (t *Tokenizer) Chat(ctx context.Context, messages any, options ...Option) (
 	defer c.end()
 	var out handle
 	self, settings, task := c.use(t.object), c.settings("chat", options), c.watch(ctx)
-	data, size := c.json(messages)
+	data, size := c.json(messages, "messages")
 	if c.ok() {
 		c.status(dllm_tokenizer_chat_task(self, data, size, settings, task, &out, c.errp))
 	}

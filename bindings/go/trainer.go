@@ -149,7 +149,8 @@ func (t *Trainer) Set(key string, value float64) error {
 	return c.err
 }
 
-// AddSink writes every event to a "jsonl" file (target) or to the "console"; options of kind "sink".
+// AddSink writes every event to a sink: "jsonl" or "csv" (target is a file), "tensorboard" (a folder) or "console";
+// options of kind "sink".
 func (t *Trainer) AddSink(kind, target string, options ...Option) error {
 	c := begin()
 	defer c.end()

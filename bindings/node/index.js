@@ -1,6 +1,7 @@
 // Train and decode diffusion language models. Over libdllm by koffi.
 'use strict';
-const { CONTINUE, FINAL, FIXED, MASKED, PROVISIONAL, STOP } = require('./lib/raw.js');
+const { FINAL, FIXED, MASKED, PROVISIONAL } = require('./lib/raw.js');
+const { CONTINUE, STOP } = require('./lib/event.js');
 const { abiVersion, buildInfo, hasFeature, names, version } = require('./lib/library.js');
 const { ClosedError, DllmError } = require('./lib/errors.js');
 const { json } = require('./lib/call.js');
@@ -11,6 +12,9 @@ const { Checkpoint, latestCheckpoint, latestCheckpointAsync, restoreCheckpoint, 
 const { Dataset } = require('./lib/dataset.js');
 const { Decoder } = require('./lib/decoder.js');
 const { Engine, defaultEngine } = require('./lib/engine.js');
+const { Generation } = require('./lib/generation.js');
+const { Generator, load } = require('./lib/generator.js');
+const hub = require('./lib/hub.js');
 const { Loader } = require('./lib/loader.js');
 const { Lua } = require('./lib/lua.js');
 const { Model } = require('./lib/model.js');
@@ -18,6 +22,7 @@ const { Objective } = require('./lib/objective.js');
 const { describePlugin, plugins } = require('./lib/plugin.js');
 const { Schedule } = require('./lib/schedule.js');
 const { Source } = require('./lib/source.js');
+const { Stream } = require('./lib/stream.js');
 const { Task } = require('./lib/task.js');
 const { Tensor } = require('./lib/tensor.js');
 const { Tokenizer } = require('./lib/tokenizer.js');
@@ -27,8 +32,8 @@ const { Trainer } = require('./lib/trainer.js');
 const schema = (kind) => json('dllm_options_schema', kind);
 
 module.exports = {
-  Answer, Batch, CONTINUE, Checkpoint, ClosedError, Dataset, Decoder, DllmError, Engine, FINAL, FIXED, Loader, Lua,
-  MASKED, Model, Objective, PROVISIONAL, STOP, Schedule, Source, Task, Tensor, Tokenizer, Trainer, abiVersion, buildInfo,
-  defaultEngine, describePlugin, hasFeature, latestCheckpoint, latestCheckpointAsync, logLines, logTo, names, plugins, restoreCheckpoint,
-  saveCheckpoint, schema, version,
+  Answer, Batch, CONTINUE, Checkpoint, ClosedError, Dataset, Decoder, DllmError, Engine, FINAL, FIXED, Generation,
+  Generator, Loader, Lua, MASKED, Model, Objective, PROVISIONAL, STOP, Schedule, Source, Stream, Task, Tensor, Tokenizer,
+  Trainer, abiVersion, buildInfo, defaultEngine, describePlugin, hasFeature, hub, latestCheckpoint, latestCheckpointAsync, load,
+  logLines, logTo, names, plugins, pull: hub.pull, restoreCheckpoint, saveCheckpoint, schema, version,
 };

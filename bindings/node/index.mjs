@@ -2,8 +2,8 @@
 import dllm from './index.js';
 
 export const {
-  Answer, Batch, CONTINUE, Checkpoint, ClosedError, Dataset, Decoder, DllmError, Engine, FINAL, FIXED, Loader, Lua,
-  MASKED, Model, Objective, PROVISIONAL, STOP, Schedule, Source, Task, Tensor, Tokenizer, Trainer, abiVersion, buildInfo,
-  defaultEngine, describePlugin, hasFeature, latestCheckpoint, latestCheckpointAsync, logLines, logTo, names, plugins, restoreCheckpoint,
-  saveCheckpoint, schema, version,
+  Answer, Batch, CONTINUE, Checkpoint, ClosedError, Dataset, Decoder, DllmError, Engine, FINAL, FIXED, Generation,
+  Generator, Loader, Lua, MASKED, Model, Objective, PROVISIONAL, STOP, Schedule, Source, Stream, Task, Tensor, Tokenizer,
+  Trainer, abiVersion, buildInfo, defaultEngine, describePlugin, hasFeature, hub, latestCheckpoint, latestCheckpointAsync,
+  load, logLines, logTo, names, plugins, pull, restoreCheckpoint, saveCheckpoint, schema, version,
 } = dllm;

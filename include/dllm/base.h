@@ -40,6 +40,7 @@ typedef struct dllm_schedule dllm_schedule;
 typedef struct dllm_objective dllm_objective;
 typedef struct dllm_trainer dllm_trainer;
 typedef struct dllm_decoder dllm_decoder;
+typedef struct dllm_generator dllm_generator;
 typedef struct dllm_checkpoint dllm_checkpoint;
 typedef struct dllm_lua dllm_lua;
 
@@ -108,7 +109,9 @@ enum {
   DLLM_EVENT_EVAL = 3,
   DLLM_EVENT_DECODE_STEP = 4,
   DLLM_EVENT_BLOCK = 5,
-  DLLM_EVENT_CHECKPOINT = 6
+  DLLM_EVENT_CHECKPOINT = 6,
+  DLLM_EVENT_TEXT = 7,
+  DLLM_EVENT_ANSWER = 8
 };
 
 /** Log levels, and where log lines go. */

@@ -63,9 +63,10 @@ DLLM_API dllm_status dllm_checkpoint_save(dllm_trainer *trainer, const dllm_load
 
 /** Restores a trainer, its model and a loader to the state of a checkpoint.
  *
- * Everything is read and checked before anything is changed. Lines of later steps that a "jsonl"
- * sink of this trainer appended are removed from its file. If that fails, a warning is logged and
- * the restore still succeeds.
+ * Everything is read and checked before anything is changed. Lines of later steps that a sink
+ * "jsonl" or "csv" of this trainer appended are removed from its file. A sink "tensorboard" adds a
+ * record that makes TensorBoard drop them. If that fails, a warning is logged and the restore still
+ * succeeds.
  *
  *   trainer   not NULL, of the same model config and objective
  *   loader    NULL, or set to the saved position

@@ -27,7 +27,8 @@
  *     owner: at most one such call at a time per object. The object is the first handle of the
  *     signature.
  *     callback: as owner, and also inside a callback of that object.
- *     While an owner call on a decoder, a trainer, a loader, an answer or a Lua runner runs, an
+ *     While an owner call on a decoder, a trainer, a loader, an answer, a generator or a Lua
+ *     runner runs, an
  *     owner call of another thread fails with DLLM_FAILED_PRECONDITION. Options, batches, tensors,
  *     buffers, errors, sources and datasets have no lock. Any number of calls may read one of them,
  *     but none while another call writes to it (set, add, or as `out` and `err`).
@@ -54,6 +55,7 @@
  *   DLLM_INTERNAL and DLLM_UNKNOWN. A function that takes a task may return DLLM_DEADLINE_EXCEEDED.
  *   A function without a status never crashes on NULL: it returns 0 or NULL.
  */
+#include "dllm/adapter.h"
 #include "dllm/answer.h"
 #include "dllm/base.h"
 #include "dllm/batch.h"
@@ -64,7 +66,9 @@
 #include "dllm/engine.h"
 #include "dllm/error.h"
 #include "dllm/event.h"
+#include "dllm/generator.h"
 #include "dllm/host.h"
+#include "dllm/hub.h"
 #include "dllm/library.h"
 #include "dllm/loader.h"
 #include "dllm/lua.h"

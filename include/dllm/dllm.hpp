@@ -4,6 +4,11 @@
 //
 // These headers are the whole wrapper. Link libdllm.
 //
+//     dllm::Generator generator = dllm::Generator::load("SmolLM2-135M");
+//     std::puts(generator.generate("Once upon a time", {{"length", 64}}).text.c_str());
+//
+// The same in steps, for a program that shows or changes the canvas:
+//
 //     dllm::Engine engine({{"threads", 4}});
 //     dllm::Model model = dllm::Model::load(engine, "SmolLM2-135M");
 //     dllm::Tokenizer tokenizer = dllm::Tokenizer::load("SmolLM2-135M");
@@ -36,7 +41,10 @@
 #include "dllm/cpp/data.hpp"
 #include "dllm/cpp/decode.hpp"
 #include "dllm/cpp/event.hpp"
+#include "dllm/cpp/generate.hpp"
 #include "dllm/cpp/handle.hpp"
+#include "dllm/cpp/hub.hpp"
+#include "dllm/cpp/json.hpp"
 #include "dllm/cpp/library.hpp"
 #include "dllm/cpp/model.hpp"
 #include "dllm/cpp/options.hpp"

@@ -220,8 +220,8 @@ DLLM_API dllm_status dllm_engine_i64(const dllm_engine *engine, const char *key,
  *     loop                  auto host device        device: a block as one program; host: a step
  *
  * The json has bytes per rank. A decode with a window includes its cache; "peak" is the peak of a
- * step; "loading" is the peak while the weights are packed. On a mesh "exchanges" has the calls and
- * the bytes that a rank sends, for each collective operation.
+ * step; "loading" is the peak while the weights are packed; "attention" is the model's. On a mesh
+ * "exchanges" has the calls and the bytes that a rank sends, for each collective operation.
  *
  *   engine   not NULL
  *   path     not NULL, a model folder or file, as dllm_model_load

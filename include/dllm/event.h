@@ -31,6 +31,12 @@
  *                                                their id or state differs from the slot's
  *                                                previous event, or from the added canvas
  *     BLOCK         slot i, block i, begin i, end i, ids a
+ *     TEXT          request i, step i, open i
+ *                   text s                       final text that is new since the last event
+ *                   canvas s                     all positions, <mask:N> for N open ones
+ *     ANSWER        request i, finish s, prompt_tokens i, completion_tokens i, steps i, nfe i
+ *                   completion s                 absent when the request failed
+ *                   error s                      why the request failed
  *     CHECKPOINT    step i, dir s
  *                   stall_seconds f              training stood still for this save
  *
@@ -49,7 +55,7 @@ extern "C" {
  *
  *   event   NULL: 0
  *
- * Returns  one of DLLM_EVENT_PROGRESS to DLLM_EVENT_CHECKPOINT; later versions may add others
+ * Returns  one of DLLM_EVENT_PROGRESS to DLLM_EVENT_ANSWER; later versions may add others
  * Owns     nothing
  * Threads  callback
  * Since    1

@@ -55,7 +55,8 @@ extern "C" {
  *
  * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION for raw text or a split without rows; for the file of
  *          option arrays DLLM_NOT_FOUND, DLLM_DATA_LOSS when it is not such a file, and
- *          DLLM_INVALID_ARGUMENT when an array has a name that batches reserve
+ *          DLLM_INVALID_ARGUMENT when an array has a name that batches reserve, and when no row has
+ *          a token to learn
  * Owns     caller owns out, which keeps data
  * Threads  any
  * Since    1

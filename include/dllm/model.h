@@ -39,7 +39,7 @@ extern "C" {
  *     cache_dtype   format of keys and values in decoding; auto: as the arithmetic
  *     check         finite: a weight that is not finite is an error; off: it is allowed
  *     heads         edit: adds the heads of edit flows to a file without them; auto: as the file
- *     adapter       folder of a LoRA adapter; a model with an adapter cannot be saved
+ *     adapter       folder of a LoRA adapter, which becomes adapter "default" (dllm/adapter.h)
  *     seed          seed of the weights of new heads
  *
  * With dtype = keep every tensor is stored in the format of the file: 34 bytes for 32 weights in
@@ -56,7 +56,8 @@ extern "C" {
  *            folder, or a run folder, which means its latest complete checkpoint. A folder without
  *            safetensors may have the pytorch_model.bin of PyTorch 1.6 and later; only its tensors
  *            are read. Any of them may be in an object store ("s3://bucket/folder", "gs://...");
- *            only the needed ranges are read
+ *            only the needed ranges are read. Or a name of the hub ("org/name") whose files are in
+ *            the cache (dllm/hub.h)
  *   opts     NULL: defaults; kind "model": dtype (auto keep f32 bf16 f16 int8 q8_0 q4_0 q4_1 q5_0
  *            q5_1 q4_k q5_k q6_k iq4_nl mxfp4), attention, shift, mask_token, cache_dtype (auto f32
  *            bf16 int8), check (finite off), heads (auto edit), adapter, seed
@@ -134,7 +135,8 @@ DLLM_API dllm_status dllm_model_new(dllm_engine *engine, const char *config_json
  *          that was not written by a save, the message names it; DLLM_PERMISSION_DENIED;
  *          DLLM_RESOURCE_EXHAUSTED when the disk is full; DLLM_ABORTED when the weights are lost;
  *          DLLM_UNAVAILABLE when another save to this path has not ended after 30 s;
- *          DLLM_OUT_OF_RANGE for a weight that dtype makes infinite; DLLM_CANCELLED
+ *          DLLM_OUT_OF_RANGE for a weight that dtype makes infinite; DLLM_UNIMPLEMENTED for a model
+ *          with adapters, which dllm_model_merge_adapter merges; DLLM_CANCELLED
  * Owns     nothing
  * Threads  any
  * Since    1
@@ -203,6 +205,7 @@ DLLM_API dllm_status dllm_model_config(const dllm_model *model, dllm_buffer *out
  *
  *     family, attention, shift, runs, bytes
  *     end_tokens    ids that end an answer, from all files of the model; for option stop of a slot
+ *     objective     that a run trained the weights with; absent when it is not known
  *     generation    the content of generation_config.json, {} without that file
  *     storage       per stack: name, shape, dtype, format, trainable; quantized: rounding_error
  *

@@ -27,16 +27,19 @@ extern "C" {
  *                           post-processor or add_bos_token of the file names them
  *     parse_special         special tokens that are written in a text count as special tokens
  *     skip_special          decode leaves special tokens out
- *     chat_template         text of the chat template; empty: as the files
+ *     chat_template         the chat template: a name (chatml llama3 qwen alpaca) or the text of
+ *                           one; empty: as the files
  *
  *   path   not NULL, a tokenizer.json, a folder that holds one, a .gguf file, a checkpoint folder,
- *          or a run folder, which means its latest complete checkpoint
+ *          a run folder, which means its latest complete checkpoint, or a name of the hub whose
+ *          files are in the cache (dllm/hub.h)
  *   opts   NULL: defaults; kind "tokenizer": bos, eos, pad, mask, add_tokens (list), add_special,
  *          add_start, parse_special, skip_special, chat_template
  *   out    not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_DATA_LOSS for a damaged file; DLLM_UNIMPLEMENTED for a
- *          kind of tokenizer or normalizer that dllm does not have, the message names it
+ *          kind of tokenizer or normalizer that dllm does not have, the message names it;
+ *          DLLM_FAILED_PRECONDITION when the tokenizer lacks tokens of a named chat_template
  * Owns     caller owns out
  * Threads  any
  * Since    1
@@ -78,7 +81,9 @@ DLLM_API dllm_status dllm_tokenizer_load_source(const dllm_source *source, const
 /** Trains a byte-level BPE tokenizer; the same text and options give the same tokenizer.
  *
  *   text   not NULL, a dataset opened without a tokenizer
- *   opts   NULL: defaults; kind "tokenizer_train": vocab_size, min_count, special_tokens (list)
+ *   opts   NULL: defaults; kind "tokenizer_train": vocab_size, min_count, special_tokens (list),
+ *          chat_template (auto none chatml llama3 qwen alpaca, or the text of a template, whose
+ *          tokens <|word|> become special; auto: chatml for texts of conversations)
  *   task   NULL, or checked every few milliseconds; progress in merges
  *   out    not NULL
  *
@@ -216,8 +221,9 @@ DLLM_API dllm_status dllm_tokenizer_decode_stream(const dllm_tokenizer *tok, con
 /** Renders a conversation with a chat template and converts it to ids.
  *
  * The template comes from chat_template.jinja or tokenizer_config.json in the tokenizer's folder,
- * from the GGUF file, or from the options. Special tokens are recognized in the template, not in
- * messages.
+ * from the GGUF file, or from the options: option template is a name (chatml llama3 qwen alpaca) or
+ * the text of a template. Special tokens are recognized in the template, not in messages. Messages
+ * may have the members from and value in place of role and content.
  *
  *   tok             not NULL
  *   messages_json   not NULL, a list of {"role", "content"} or an object with "messages", "tools"
@@ -227,11 +233,12 @@ DLLM_API dllm_status dllm_tokenizer_decode_stream(const dllm_tokenizer *tok, con
  *   out             not NULL; "ids" i32 (1, n) and "keep" u8 (1, n): 0 for text of the assistant,
  *                   which is trained, 1 elsewhere
  *
- * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when there is no template; DLLM_INVALID_ARGUMENT for
- *          messages that the template refuses (the message is the template's) and for a template
- *          that fails (the message has line and tag); DLLM_UNIMPLEMENTED for a statement or filter
- *          that dllm does not have; DLLM_RESOURCE_EXHAUSTED when the template does not end;
- *          DLLM_DATA_LOSS for broken JSON
+ * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when there is no template, and when the tokenizer
+ *          lacks tokens of a named template; DLLM_NOT_FOUND for an unknown name;
+ *          DLLM_INVALID_ARGUMENT for messages that the template refuses (the message is the
+ *          template's) and for a template that fails (the message has line and tag);
+ *          DLLM_UNIMPLEMENTED for a statement or filter that dllm does not have;
+ *          DLLM_RESOURCE_EXHAUSTED when the template does not end; DLLM_DATA_LOSS for broken JSON
  * Owns     caller owns out
  * Threads  any
  * Since    1

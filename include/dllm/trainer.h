@@ -305,12 +305,18 @@ DLLM_API dllm_status dllm_trainer_set_f64(dllm_trainer *trainer, const char *key
 
 /** Adds a sink that every event of the trainer is written to.
  *
+ *     console       a line of progress on standard error
+ *     jsonl         a file with one JSON object per line, for every event
+ *     csv           a file with one line per step and per held-out loss, and the same columns for
+ *                   every run
+ *     tensorboard   a folder of event files for TensorBoard, one file per sink
+ *
  * A failed write (a full disk) is reported once: the run completes its step, saves a checkpoint and
- * fails. Lines that could not be written are kept and written with the next line.
+ * fails. Records that could not be written are kept and written with the next one.
  *
  *   trainer   not NULL
- *   kind      not NULL: "jsonl" (a file, one JSON object per line), "console" (standard error)
- *   target    NULL only for "console"; the path of the file
+ *   kind      not NULL: "console", "jsonl", "csv" or "tensorboard"
+ *   target    NULL only for "console"; the path of the file or folder
  *   opts      NULL: defaults; kind "sink": every (steps), append
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND for an unknown kind; DLLM_PERMISSION_DENIED;

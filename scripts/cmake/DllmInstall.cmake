@@ -17,17 +17,20 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/scripts/recipes" "${PROJECT_SOURCE_DIR}
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/bindings/python" DESTINATION share/dllm COMPONENT dev
         PATTERN "__pycache__" EXCLUDE PATTERN "build" EXCLUDE PATTERN "*.egg-info" EXCLUDE)
 
-# The manual page and the completions are made by the program from its own options.
+# The manual page and the completions are made by the program from its own options. Each appears whole: another
+# installation of the same build may read them.
 install(CODE "
   file(MAKE_DIRECTORY \"${made}\")
+  string(RANDOM LENGTH 12 own)
   foreach(page \"--man;dllm.1\" \"--bash;dllm\" \"--zsh;_dllm\" \"--fish;dllm.fish\")
     list(GET page 0 form)
     list(GET page 1 file)
-    execute_process(COMMAND \"$<TARGET_FILE:dllm_cli>\" help \${form} OUTPUT_FILE \"${made}/\${file}\"
+    execute_process(COMMAND \"$<TARGET_FILE:dllm_cli>\" help \${form} OUTPUT_FILE \"${made}/\${file}.\${own}\"
                     RESULT_VARIABLE status)
     if(NOT status EQUAL 0)
       message(FATAL_ERROR \"dllm help \${form} failed: \${status}\")
     endif()
+    file(RENAME \"${made}/\${file}.\${own}\" \"${made}/\${file}\")
   endforeach()" COMPONENT program)
 install(FILES "${made}/dllm.1" DESTINATION share/man/man1 COMPONENT program)
 install(FILES "${made}/dllm" DESTINATION share/bash-completion/completions COMPONENT program)

@@ -5,10 +5,13 @@ local raw = package.loaded["dllm.raw"]
 local random = require "dllm.random"
 
 -- Kept: a script may replace these in their tables.
-local assert, error, ipairs, pairs, pcall, tostring, type = assert, error, ipairs, pairs, pcall, tostring, type
+local assert, error, getmetatable, ipairs, next, pairs = assert, error, getmetatable, ipairs, next, pairs
+local pcall, select, setmetatable, tostring, type = pcall, select, setmetatable, tostring, type
 local encode, decode, format, packsize = raw.json.encode, raw.json.decode, string.format, string.packsize
 local unpack_bytes, unpack_list, most = string.unpack, table.unpack or unpack, math.maxinteger or 2 ^ 53
 
+-- The comments with @ are types for editors with LuaLS; bindings/lua/dllm/settings.lua has those of settings.
+---@class dllm
 local dllm = { json = raw.json, random = random, version = raw.version() }
 
 for name, value in pairs(raw) do
@@ -25,6 +28,11 @@ local DTYPES = { f32 = raw.F32, f16 = raw.F16, bf16 = raw.BF16, f64 = raw.F64, i
                  u8 = raw.U8, i8 = raw.I8, u32 = raw.U32 }
 local FORMATS = { [raw.F32] = "f", [raw.F64] = "d", [raw.I32] = "i4", [raw.I64] = "i8", [raw.U8] = "B",
                   [raw.I8] = "b", [raw.U32] = "I4" }
+
+---@class dllm.Error
+---@field code string as "not_found"
+---@field message string
+---@field hint string what to try
 
 -- Raises an error as the library's own are: {code, message, hint}.
 local function fail(code, message, hint) raw.fail(code, message, hint or "") end
@@ -51,7 +59,10 @@ end
 function dllm.schema(kind) return decode(raw.options_schema(kind)) end
 
 -- ---- engine ----
+---@class dllm.Engine
 local engine = raw.class_engine
+---@param values? dllm.EngineSettings
+---@return dllm.Engine
 function dllm.engine(values) return raw.engine_new(values) end
 function engine:describe() return decode(raw.engine_describe(self)) end
 function engine:get(key) return raw.engine_i64(self, key) end
@@ -110,7 +121,10 @@ function batch:names()
 end
 
 -- ---- tokenizer, data ----
+---@class dllm.Tokenizer
 local tokenizer = raw.class_tokenizer
+---@param path string tokenizer.json, a folder that has one, a run or a GGUF file
+---@return dllm.Tokenizer
 function dllm.tokenizer(path, values) return raw.tokenizer_load_task(path, values) end
 function dllm.train_tokenizer(data, values) return raw.tokenizer_train(data, values) end
 function tokenizer:encode(text) return raw.tokenizer_encode_task(self, text):values("ids") end
@@ -174,15 +188,35 @@ function loader:position() return raw.loader_position(self) end
 function loader:seek(position) raw.loader_seek(self, position) end
 
 -- ---- model ----
+---@class dllm.Model
 local model = raw.class_model
+---@param path string a model folder, a GGUF file, a run, a checkpoint or the name of a model in the cache
+---@param values? dllm.ModelSettings
+---@param on? dllm.Engine nil: an engine that all models share
+---@return dllm.Model
 function dllm.model(path, values, on) return raw.model_load(on or default_engine(), path, values) end
 -- config: a table as config.json has it.
+---@param config table
+---@param values? dllm.ModelSettings
+---@param on? dllm.Engine
+---@return dllm.Model
 function dllm.new_model(config, values, on)
   return raw.model_new(on or default_engine(), encode(config), values)
 end
 function model:save(path, values) raw.model_save(self, path, values) end
 -- Every save writes the tokenizer too.
 function model:set_tokenizer(tok) raw.model_set_tokenizer(self, tok) end
+-- LoRA adapters (dllm/adapter.h). values: options of kind adapter; name: nil for "default". A merge without a name
+-- merges every adapter.
+---@param name? string
+---@param values? dllm.AdapterSettings
+function model:add_adapter(name, values) raw.model_add_adapter(self, name or "default", values) end
+function model:load_adapter(path, name) raw.model_load_adapter(self, path, name or "default") end
+function model:save_adapter(path, name) raw.model_save_adapter(self, path, name or "default") end
+function model:merge_adapter(name) raw.model_merge_adapter(self, name) end
+function model:remove_adapter(name) raw.model_remove_adapter(self, name or "default") end
+function model:set_adapter_scale(scale, name) raw.model_set_adapter_scale(self, name or "default", scale) end
+function model:adapters() return decode(raw.model_adapters(self)) end
 function model:config() return decode(raw.model_config(self)) end
 function model:describe() return decode(raw.model_describe(self)) end
 function model:get(key) return raw.model_i64(self, key) end
@@ -217,6 +251,17 @@ function dllm.schedule(what, values)
   end
   return raw.schedule_table(t, alpha)
 end
+-- Replaces a schedule that is a function of t or an object by its numbers, which options hold.
+local function with_schedule(values)
+  local own = values and values.schedule
+  if own == nil or type(own) == "string" then return values end
+  if type(own) == "function" then own = dllm.schedule(own) end
+  local times, made = {}, {}
+  for i = 0, 1000 do times[i + 1] = i / 1000 end
+  for key, value in pairs(values) do made[key] = value end
+  made.schedule, made.schedule_alphas = nil, (own:eval(times))
+  return made
+end
 -- alpha, dalpha, weight: lists for a list of times.
 function schedule:eval(times) return raw.schedule_eval(self, times) end
 function schedule:alpha(t) return (raw.schedule_eval(self, { t }))[1] end
@@ -233,7 +278,11 @@ function objective:loss(on, rows, seed) return raw.objective_loss(self, on, rows
 function objective:row_losses(on, rows, seed) return raw.objective_row_losses(self, on, rows, seed or 0) end
 
 -- ---- trainer ----
+---@class dllm.Trainer
 local trainer = raw.class_trainer
+---@param on dllm.Model
+---@param values? dllm.TrainerSettings
+---@return dllm.Trainer
 function dllm.trainer(on, what, values) return raw.trainer_new(on, what, values) end
 function trainer:step(rows) return raw.trainer_step(self, rows) end
 function trainer:accumulate(rows) raw.trainer_accumulate(self, rows) end
@@ -262,13 +311,21 @@ function dllm.latest_checkpoint(root)
 end
 
 -- ---- decoder ----
+---@class dllm.Decoder
 local decoder = raw.class_decoder
+---@param on dllm.Model
+---@param values? dllm.DecoderSettings
+---@return dllm.Decoder
 function dllm.decoder(on, values)
   local kind = values and values.policy and "decoder:" .. values.policy or "decoder"
-  return raw.decoder_new(on, options(kind, values))
+  return raw.decoder_new(on, options(kind, with_schedule(values)))
 end
 function decoder:start(prompt, seed) raw.decoder_start(self, prompt, seed or 0) end
 -- canvas: ids; fixed: list of 0 and 1, or nil (all given, gen_length open positions follow).
+---@param canvas integer[]
+---@param fixed? integer[]
+---@param values? dllm.SlotSettings
+---@return integer slot
 function decoder:add(canvas, fixed, values) return raw.decoder_add(self, canvas, fixed, values) end
 function decoder:remove(slot) raw.decoder_remove(self, slot) end
 function decoder:step() return raw.decoder_step(self) end
@@ -293,6 +350,221 @@ function decoder:statistics(slot)
 end
 function decoder:commit(slot, positions, ids) raw.decoder_commit(self, slot, positions, ids) end
 function decoder:describe() return decode(raw.decoder_describe(self)) end
+
+-- ---- generator: text in, text out ----
+---@class dllm.Generator
+local generator = raw.class_generator
+---@class dllm.Message
+---@field role string
+---@field content string
+---@alias dllm.Prompt string|dllm.Message[]
+
+-- The values that are options of a kind, and the others.
+local function divided(values, kind)
+  local own, others, keys = {}, {}, {}
+  for _, key in ipairs(dllm.schema(kind).keys) do keys[key.name] = true end
+  for name, value in pairs(values or {}) do (keys[name] and own or others)[name] = value end
+  return own, others
+end
+-- A model with its tokenizer: dllm.load("model"):generate("Once upon a time", { length = 64 }).text
+-- values: options of the kinds generator and model; on: an engine, or the options of a new one.
+---@param path string a model folder, a GGUF file, a run, a checkpoint or the name of a model in the cache
+---@param values? dllm.LoadSettings
+---@param on? dllm.Engine|dllm.EngineSettings nil: an engine that all models share
+---@return dllm.Generator
+function dllm.load(path, values, on)
+  local own, of_model = divided(values, "generator")
+  if on == nil then on = default_engine() elseif getmetatable(on) == nil then on = dllm.engine(on) end
+  return raw.generator_load(path, on, of_model, own)
+end
+---@param on dllm.Model
+---@param tok dllm.Tokenizer
+---@param values? dllm.GeneratorSettings
+---@return dllm.Generator
+function dllm.generator(on, tok, values) return raw.generator_new(on, tok, values) end
+-- values: options of kind request, with prompt, messages or infill. Returns the number of the request.
+---@param values dllm.AddSettings
+---@return integer request
+function generator:add(values)
+  local policy = values and values.policy
+  local kind = policy and policy ~= "auto" and "request:" .. policy or "request"
+  return raw.generator_add(self, options(kind, with_schedule(values)))
+end
+function generator:remove(request) raw.generator_remove(self, request) end
+-- One denoising step of every open request; returns how many are open.
+function generator:step() return raw.generator_step(self) end
+-- fn(event), between steps: event.kind ("text" "answer") and the keys of dllm/event.h.
+function generator:run(fn) raw.generator_run(self, fn) end
+-- part: completion, text, next or canvas.
+function generator:text(request, part) return raw.generator_text(self, request, part or "completion") end
+function generator:describe(request) return decode(raw.generator_describe(self, request or -1)) end
+function generator:decoder() return raw.generator_decoder(self) end
+function generator:model() return raw.generator_model(self) end
+function generator:tokenizer() return raw.generator_tokenizer(self) end
+
+-- The values with the text of the request.
+local function request_of(key, given, values)
+  local request = {}
+  for name, value in pairs(values or {}) do request[name] = value end
+  for _, name in ipairs { "prompt", "messages", "infill" } do
+    if request[name] ~= nil then
+      fail("invalid_argument", format("the text is the first argument here, not the option %s", name))
+    end
+  end
+  request[key] = given
+  return request
+end
+local function prompt_of(prompt, values)
+  if type(prompt) ~= "string" and type(prompt) ~= "table" then
+    fail("invalid_argument", format("a prompt is a text or a list of messages, not a %s", type(prompt)))
+  end
+  return request_of(type(prompt) == "table" and "messages" or "prompt", prompt, values)
+end
+
+-- The table of describe, with text as the answer alone and whole as the prompt and the answer; tostring gives text.
+-- Raises the error of a request that failed.
+---@class dllm.Generation
+---@field text string the answer; of a text with holes: the whole text
+---@field whole string the prompt and the answer
+---@field finish "full"|"end_token"|"stop_text"
+---@field holes string[] the text in each hole of an infill
+---@field prompt_tokens integer
+---@field completion_tokens integer
+---@field steps integer denoising steps
+---@field nfe integer forward passes of the model
+---@field ids integer[] a token id for each position, with the prompt
+---@field confidence number[] a probability for each position, 1 for a given one
+---@field policy string
+---@field seed integer
+local generation = { __tostring = function(made) return made.text end }
+local function generation_of(self, number)
+  local text, made = self:text(number), self:describe(number)
+  made.text, made.whole, made.completion = text, made.text, nil
+  return setmetatable(made, generation)
+end
+
+-- Calls fn and removes the requests of a list, also when fn raises.
+local function then_remove(self, numbers, fn)
+  local ok, result = pcall(fn)
+  for _, number in pairs(numbers) do self:remove(number) end
+  if not ok then error(result, 0) end
+  return result
+end
+
+-- Decodes one request and removes it. fn(text), where it is given, gets every piece of final text.
+local function answer_of(self, request, fn)
+  local number = self:add(request)
+  local show = fn and function(event)
+    if event.kind == "text" and event.request == number and event.text ~= "" then fn(event.text) end
+  end
+  return then_remove(self, { number }, function()
+    self:run(show)
+    return generation_of(self, number)
+  end)
+end
+-- prompt: a text that the answer continues, or a list of messages {{role = "user", content = "Hi"}, ...}.
+---@param prompt dllm.Prompt
+---@param values? dllm.RequestSettings
+---@param fn? fun(text: string) gets every piece of final text
+---@return dllm.Generation
+function generator:generate(prompt, values, fn) return answer_of(self, prompt_of(prompt, values), fn) end
+-- text: <mask:N> is N open tokens, <mask> is one.
+---@param text string
+---@param values? dllm.RequestSettings
+---@param fn? fun(text: string) gets every piece of final text
+---@return dllm.Generation
+function generator:infill(text, values, fn)
+  if type(text) ~= "string" then
+    fail("invalid_argument", format("infill takes a text with holes, not a %s", type(text)))
+  end
+  return answer_of(self, request_of("infill", text, values), fn)
+end
+
+-- for piece in g:stream("Hi") do: one piece for each step, {text = new final text, canvas = all of it with <mask:N> for
+-- open positions, open =, step =}. stream.generation is the answer after the last piece. Leaving the loop removes the
+-- request; LuaJIT needs stream:close() for that.
+---@class dllm.Piece
+---@field text string final text that is new
+---@field canvas string the whole text, with <mask:N> for open positions
+---@field open integer open positions
+---@field step integer steps so far
+---@class dllm.Stream
+---@field generation? dllm.Generation the answer after the last piece
+---@operator call: dllm.Piece?
+local stream = {}
+stream.__index = stream
+function stream:close()
+  local number = self.number
+  self.number = nil
+  if number then self.from:remove(number) end
+end
+stream.__close = stream.close
+function stream:__call()
+  if not self.number then return nil end
+  local ok, piece = pcall(function()
+    self.from:step()
+    local text, about = self.from:text(self.number, "next"), self.from:describe(self.number)
+    local canvas = self.from:text(self.number, "canvas")
+    if about.finish ~= "open" then self.generation = generation_of(self.from, self.number) end
+    return { text = text, canvas = canvas, open = about.open, step = about.steps }
+  end)
+  if not ok or self.generation then self:close() end
+  if not ok then error(piece, 0) end
+  return piece
+end
+---@param prompt dllm.Prompt
+---@param values? dllm.RequestSettings
+---@return dllm.Stream
+function generator:stream(prompt, values)
+  local made = setmetatable({ from = self, number = self:add(prompt_of(prompt, values)) }, stream)
+  return made, nil, nil, made
+end
+
+-- Errors that a batch raises: they are not those of one prompt.
+local OF_ALL = { not_found = true, cancelled = true, deadline_exceeded = true }
+-- Adds requests from number `at` on, as many as there are slots; returns the first that is left.
+local function add_some(self, requests, at, numbers, results)
+  while requests[at] do
+    local ok, number = pcall(self.add, self, requests[at])
+    if not ok then
+      if type(number) ~= "table" or OF_ALL[number.code] then error(number, 0) end
+      -- The slots of the requests before this one are free after the run.
+      if number.code == "resource_exhausted" and next(numbers) then return at end
+      results[at] = number
+    else
+      numbers[at] = number
+    end
+    at = at + 1
+  end
+  return at
+end
+-- Decodes several prompts together. Returns a generation or an error {code, message, hint} for each; an error of one
+-- prompt does not end the others. Prompt number i has the seed seed + i - 1.
+---@param prompts dllm.Prompt[]
+---@param values? dllm.RequestSettings
+---@return (dllm.Generation|dllm.Error)[]
+function generator:batch(prompts, values)
+  local requests, results, at = {}, {}, 1
+  for i, prompt in ipairs(prompts) do
+    requests[i] = prompt_of(prompt, values)
+    requests[i].seed = (requests[i].seed or 0) + i - 1
+  end
+  while requests[at] do
+    local numbers = {}
+    then_remove(self, numbers, function()
+      at = add_some(self, requests, at, numbers, results)
+      self:run()
+      for i, number in pairs(numbers) do results[i] = select(2, pcall(generation_of, self, number)) end
+    end)
+  end
+  return results
+end
+
+-- Loads a model or data set of the hub into the cache, and returns its path. values: options of kind hub.
+---@param name string "org/name", "org/name@revision" or "org/name:file"
+---@param values? dllm.HubSettings
+---@return string path
+function dllm.pull(name, values) return raw.hub_pull(name, values) end
 
 -- Weights to look into: a checkpoint, a model folder, a safetensors or GGUF file.
 local checkpoint = raw.class_checkpoint

@@ -30,6 +30,14 @@ local function sorted_keys(t, rank)
   return keys
 end
 
+-- The fewest digits that read back as the same number.
+local function float(value)
+  for digits = 15, 17 do
+    local text = string.format("%." .. digits .. "g", value)
+    if tonumber(text) == value then return text end
+  end
+end
+
 local write
 
 local function pieces(value, rank, indent)
@@ -48,7 +56,7 @@ function write(value, rank, indent)
   if value == json.null then return "null" end
   local kind = type(value)
   if kind == "string" then return quote(value) end
-  if kind == "number" and math.type(value) == "float" then return string.format("%.17g", value) end
+  if kind == "number" and math.type(value) == "float" then return float(value) end
   if kind ~= "table" then return tostring(value) end
   local inner = indent .. "  "
   local list, open, close = pieces(value, rank, inner)

@@ -6,14 +6,15 @@ local layers = {}
 -- headers: lua and cli see nothing else, which proves that the ABI is enough. Noise below decode:
 -- docs/decisions/0002.
 layers.table = {
-  base = {}, tensor = {"base"}, graph = {"tensor"}, comm = {"base", "tensor"},
+  base = {}, hub = {"base"}, tensor = {"base"}, graph = {"tensor"}, comm = {"base", "tensor"},
   cpu = {"graph", "comm", "tensor"}, pjrt = {"graph", "comm", "tensor"}, ckpt = {"tensor"},
-  text = {"ckpt"}, runtime = {"graph"}, model = {"runtime", "graph", "text"}, noise = {"model", "text"},
+  text = {"ckpt", "hub"}, runtime = {"graph"}, model = {"runtime", "graph", "text"}, noise = {"model", "text"},
   train = {"noise", "ckpt"}, decode = {"model", "text", "noise"},
+  generate = {"decode"},
   lua = {"include"}, cli = {"include"}, include = {},
 }
 -- The whole of src, and the public headers whose functions it defines.
-layers.table.abi = {"include", "cpu", "pjrt", "train", "decode", "lua"}
+layers.table.abi = {"include", "hub", "cpu", "pjrt", "train", "generate", "lua"}
 
 local function closure(name, into)
   into = into or {}

@@ -124,34 +124,6 @@ FileStamp file_stamp(const std::string& path);
 // as unchanged.
 void check_stamp(const std::string& path, const FileStamp& stamp);
 
-// A regular file that is open for reading. Several threads may read at once. The constructor checks
-// the type before it opens the file, because opening or reading a pipe, device or socket may never
-// return. Bytes are read, never mapped: if a mapped file shrinks, SIGBUS ends the process.
-class InputFile {
-public:
-  // Fails with not_found, permission_denied, or with invalid_argument if the path is not a regular
-  // file.
-  explicit InputFile(const std::string& path);
-  ~InputFile();
-  InputFile(const InputFile&) = delete;
-  InputFile& operator=(const InputFile&) = delete;
-
-  const std::string& path() const { return path_; }
-  int64_t size() const { return stamp_.size; }
-  const FileStamp& stamp() const { return stamp_; }
-  int descriptor() const { return fd_; } // open until this object is destroyed
-  // Copies bytes [at, at + size) to `to`. Fails with data_loss if the file changed since it was
-  // opened. REQUIRES: 0 <= at, at + size <= size().
-  void read(int64_t at, void* to, int64_t size) const;
-  // Returns the bytes in new memory that is aligned for any element type.
-  Bytes read(int64_t at, int64_t size) const;
-
-private:
-  std::string path_;
-  int fd_ = -1;
-  FileStamp stamp_;
-};
-
 // Bytes of a file or of a host's memory that are read piece by piece.
 class Content {
 public:
@@ -164,8 +136,44 @@ public:
   virtual Bytes read(int64_t at, int64_t size) const = 0;
   // Copies the bytes into memory of the caller.
   virtual void read_to(int64_t at, int64_t size, void* to) const = 0;
+  // Says that [begin, end) is read next from front to back, perhaps in turn with other ranges. A
+  // content that is loaded from a server loads no more than that ahead.
+  virtual void announce(int64_t /*begin*/, int64_t /*end*/) const {}
 };
 using ContentRef = std::shared_ptr<const Content>;
+
+// A regular file that is open for reading. Several threads may read at once. The constructor checks
+// the type before it opens the file, because opening or reading a pipe, device or socket may never
+// return. Bytes are read, never mapped: if a mapped file shrinks, SIGBUS ends the process.
+class InputFile {
+public:
+  // Fails with not_found, permission_denied, or with invalid_argument if the path is not a regular
+  // file.
+  explicit InputFile(const std::string& path);
+  // A file of a server, which is read through `content`. Its stamp has the size alone.
+  InputFile(std::string name, ContentRef content);
+  ~InputFile();
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  int64_t size() const { return stamp_.size; }
+  const FileStamp& stamp() const { return stamp_; }
+  int descriptor() const { return fd_; } // open until this object is destroyed; -1: of a server
+  // Copies bytes [at, at + size) to `to`. Fails with data_loss if the file changed since it was
+  // opened. REQUIRES: 0 <= at, at + size <= size().
+  void read(int64_t at, void* to, int64_t size) const;
+  // Returns the bytes in new memory that is aligned for any element type.
+  Bytes read(int64_t at, int64_t size) const;
+  // As Content::announce.
+  void announce(int64_t begin, int64_t end) const;
+
+private:
+  std::string path_;
+  int fd_ = -1;
+  ContentRef content_; // null for a file of this machine
+  FileStamp stamp_;
+};
 
 ContentRef open_content(const std::string& path);
 ContentRef memory_content(Bytes bytes);

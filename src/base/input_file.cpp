@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <utility>
 
 namespace dllm {
 
@@ -116,11 +117,21 @@ InputFile::InputFile(const std::string& path) : path_(path) {
   stamp_ = stamp_of(info);
 }
 
+InputFile::InputFile(std::string name, ContentRef content)
+    : path_(std::move(name)), content_(std::move(content)) {
+  stamp_.size = content_->size();
+}
+
 InputFile::~InputFile() {
-  ::close(fd_);
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void InputFile::announce(int64_t begin, int64_t end) const {
+  if (content_ != nullptr) content_->announce(begin, end);
 }
 
 void InputFile::read(int64_t at, void* to, int64_t size) const {
+  if (content_ != nullptr) return content_->read_to(at, size, to);
   constexpr int64_t kChunk = int64_t{1} << 26;
   char* out = static_cast<char*>(to);
   int64_t done = 0;

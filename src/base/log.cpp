@@ -99,6 +99,8 @@ const char* kind_name(EventKind kind) {
   case EventKind::decode_step: return "decode_step";
   case EventKind::block: return "block";
   case EventKind::checkpoint: return "checkpoint";
+  case EventKind::text: return "text";
+  case EventKind::answer: return "answer";
   }
   return "unknown";
 }

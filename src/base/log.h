@@ -44,7 +44,9 @@ enum class EventKind : int32_t {
   eval = 3,
   decode_step = 4,
   block = 5,
-  checkpoint = 6
+  checkpoint = 6,
+  text = 7,
+  answer = 8
 };
 enum class Answer : int32_t { go_on = 0, stop = 1, fail = 2 };
 

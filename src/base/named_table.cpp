@@ -51,7 +51,9 @@ std::string nearest(std::string_view word, const std::vector<std::string>& known
   std::string found;
   for (const std::string& name : known) {
     const size_t distance = edit_distance(word, name);
-    if (distance >= best) continue;
+    // Of two names that are equally near, the beginning of the word is meant: json for "json~".
+    const bool is_beginning = distance == best && !found.empty() && word.starts_with(name);
+    if (distance >= best && !is_beginning) continue;
     best = distance;
     found = name;
   }

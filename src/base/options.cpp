@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -35,19 +36,20 @@ Json value_json(const OptionValue& value) {
       value);
 }
 
-const char* spoken_name(OptionType type) {
-  switch (type) {
+const char* spoken_name(const OptionSpec& spec) {
+  switch (spec.type) {
   case OptionType::boolean: return "true or false";
   case OptionType::i64: return "a whole number";
   case OptionType::f64: return "a number";
   case OptionType::str: return "a text";
-  case OptionType::list: return "a list of texts";
+  case OptionType::list:
+    return spec.list_of == ListOf::token_ids ? "a list of token ids" : "a list of texts";
   }
   return "?";
 }
 
 [[noreturn]] void fail_type(const OptionSpec& spec, std::string_view got) {
-  fail(Code::invalid_argument, "option {} takes {}, not {}", spec.key, spoken_name(spec.type), got);
+  fail(Code::invalid_argument, "option {} takes {}, not {}", spec.key, spoken_name(spec), got);
 }
 
 void check_number(const OptionSpec& spec, double number) {
@@ -80,7 +82,33 @@ OptionValue from_number(const OptionSpec& spec, double number, bool whole) {
   }
 }
 
+std::string shown(const Json& json) {
+  return json.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 40);
+}
+
+// Returns an element of a list as the text that options keep.
+std::string element_of(const OptionSpec& spec, size_t index, const Json& json) {
+  std::string text = json.is_string() ? json.get<std::string>() : json.dump();
+  switch (spec.list_of) {
+  case ListOf::token_ids:
+    // A text is compared with the vocabulary where it is used.
+    if (json.is_string() || (json.is_number_integer() && json.get<double>() >= 0)) return text;
+    fail_with_hint(fmt::format("{} takes whole numbers from 0, such as [2, 7]", spec.key),
+                   Code::invalid_argument, "option {}[{}] is {}, not a token id", spec.key, index,
+                   shown(json));
+  case ListOf::texts_and_numbers:
+    if (json.is_number()) return text;
+    [[fallthrough]];
+  case ListOf::texts: break;
+  }
+  if (json.is_string()) return text;
+  fail_with_hint(json.is_number() ? fmt::format("write \"{}\"", text) : "write it in quotes",
+                 Code::invalid_argument, "option {}[{}] is {}, not a text", spec.key, index,
+                 shown(json));
+}
+
 OptionValue from_json(const OptionSpec& spec, const Json& json) {
+  if (spec.is_json && json.is_structured()) return json.dump();
   if (json.is_boolean() && spec.type == OptionType::boolean) return json.get<bool>();
   if (json.is_number_integer() && spec.type == OptionType::i64) {
     if (json.is_number_unsigned() && json.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {
@@ -100,13 +128,10 @@ OptionValue from_json(const OptionSpec& spec, const Json& json) {
   }
   if (json.is_array() && spec.type == OptionType::list) {
     std::vector<std::string> items;
-    for (const Json& item : json) {
-      items.push_back(item.is_string() ? item.get<std::string>() : item.dump());
-    }
+    for (const Json& item : json) items.push_back(element_of(spec, items.size(), item));
     return items;
   }
-  const std::string shown = json.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 40);
-  fail_type(spec, json.is_string() ? "a text" : json.is_array() ? "a list" : shown);
+  fail_type(spec, json.is_string() ? "a text" : json.is_array() ? "a list" : shown(json));
 }
 
 } // namespace
@@ -135,14 +160,28 @@ OptionSpec option_str(std::string key, std::string value, std::string sentence) 
   return {std::move(key), OptionType::str, std::move(value), 0, 0, false, {}, std::move(sentence)};
 }
 
+OptionSpec option_json(std::string key, std::string sentence) {
+  OptionSpec spec = option_str(std::move(key), "", std::move(sentence));
+  spec.is_json = true;
+  return spec;
+}
+
 OptionSpec option_choice(std::string key, std::string value, std::vector<std::string> choices,
                          std::string sentence) {
   return {std::move(key), OptionType::str,    std::move(value),   0, 0,
           false,          std::move(choices), std::move(sentence)};
 }
 
-OptionSpec option_list(std::string key, std::vector<std::string> value, std::string sentence) {
-  return {std::move(key), OptionType::list, std::move(value), 0, 0, false, {}, std::move(sentence)};
+OptionSpec option_list(std::string key, std::vector<std::string> value, std::string sentence,
+                       ListOf list_of) {
+  OptionSpec spec{std::move(key),     OptionType::list, std::move(value), 0, 0, false, {},
+                  std::move(sentence)};
+  spec.list_of = list_of;
+  return spec;
+}
+
+OptionSpec option_ids(std::string key, std::string sentence) {
+  return option_list(std::move(key), {}, std::move(sentence), ListOf::token_ids);
 }
 
 Schema::Schema(std::string kind, std::vector<OptionSpec> specs)
@@ -158,17 +197,29 @@ Json Schema::to_json() const {
     Json row = {{"name", spec.key},
                 {"type", type_name(spec.type)},
                 {"default", value_json(spec.default_value)}};
+    if (spec.type == OptionType::list)
+      row["elem"] = spec.list_of == ListOf::token_ids ? "i64" : "str";
     if (spec.bounded) {
       row["min"] = spec.min;
       row["max"] = spec.max;
     }
     if (!spec.choices.empty()) row["choices"] = spec.choices;
+    if (spec.is_json) row["json"] = true;
     row["doc"] = spec.sentence;
     row["since"] = spec.since;
     keys.push_back(std::move(row));
   }
   return {{"kind", kind_}, {"keys", std::move(keys)}};
 }
+
+namespace {
+
+bool takes_json(const Schema& schema, const std::string& key) {
+  const auto spec = std::ranges::find(schema.specs(), key, &OptionSpec::key);
+  return spec != schema.specs().end() && spec->is_json;
+}
+
+} // namespace
 
 void Options::set(std::string_view key, OptionValue value) {
   values_.insert_or_assign(std::string(key), std::move(value));
@@ -204,7 +255,7 @@ void Options::set_json(const Json& object) {
   const auto walk = [&](const auto& self, const Json& node, const std::string& prefix) -> void {
     for (const auto& [name, value] : node.items()) {
       const std::string key = prefix + name;
-      if (value.is_object())
+      if (value.is_object() && !takes_json(*schema_, key))
         self(self, value, key + ".");
       else
         changed.set(key, from_json(schema_->find(key), value));

@@ -15,6 +15,9 @@ namespace dllm {
 
 enum class OptionType { boolean, i64, f64, str, list };
 
+// What the elements of a list may be. Options keep all of them as texts.
+enum class ListOf { texts, token_ids, texts_and_numbers };
+
 using OptionValue =
     std::variant<std::monostate, bool, int64_t, double, std::string, std::vector<std::string>>;
 
@@ -28,6 +31,8 @@ struct OptionSpec {
   std::vector<std::string> choices; // allowed strings; an empty list allows any text
   std::string sentence;             // description for people
   int since = 1;
+  bool is_json = false; // a text of JSON; set_json() also takes a list or an object
+  ListOf list_of = ListOf::texts;
 };
 
 OptionSpec option_bool(std::string key, bool value, std::string sentence);
@@ -37,7 +42,10 @@ OptionSpec option_f64(std::string key, double value, double min, double max, std
 OptionSpec option_str(std::string key, std::string value, std::string sentence);
 OptionSpec option_choice(std::string key, std::string value, std::vector<std::string> choices,
                          std::string sentence);
-OptionSpec option_list(std::string key, std::vector<std::string> value, std::string sentence);
+OptionSpec option_json(std::string key, std::string sentence); // default: an empty text
+OptionSpec option_list(std::string key, std::vector<std::string> value, std::string sentence,
+                       ListOf list_of = ListOf::texts);
+OptionSpec option_ids(std::string key, std::string sentence); // default: an empty list
 
 // The option keys of one kind ("decoder", "objective:mdlm"). Schemas live until the process ends.
 class Schema {
@@ -48,7 +56,8 @@ public:
   const std::vector<OptionSpec>& specs() const { return specs_; }
   // Returns the row of a key. Fails with not_found and the nearest key as the hint.
   const OptionSpec& find(std::string_view key) const;
-  // {"kind", "keys": [{"name", "type", "default", "min", "max", "choices", "doc", "since"}]}
+  // {"kind", "keys": [{"name", "type", "default", "min", "max", "choices", "doc", "since"}]}.
+  // A list has "elem" too, the type of its elements: "i64" for token ids, "str" for texts.
   Json to_json() const;
 
 private:

@@ -1,10 +1,10 @@
 // Asks Linux for the CPUs and memory that this process may use, and for random bytes of file names.
 
-#include "base/cgroup.h"
 #include "base/error.h"
 #include "base/files.h"
-#include "base/meter.h"
-#include "base/parallel.h"
+#include "base/threads/cgroup.h"
+#include "base/threads/meter.h"
+#include "base/threads/parallel.h"
 
 #include <fmt/core.h>
 #include <sched.h>

@@ -1,7 +1,7 @@
 #include "base/task.h"
 
 #include "base/error.h"
-#include "base/forked_thread.h"
+#include "base/threads/forked_thread.h"
 
 #include <unistd.h>
 

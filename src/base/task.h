@@ -1,7 +1,7 @@
 #pragma once
 // Cancels a long call, limits its time, reports its progress, and pauses it between two operations.
 
-#include "base/meter.h"
+#include "base/threads/meter.h"
 
 #include <sys/types.h>
 

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
-#include "ckpt/checkpoint_folder.h"
+#include "ckpt/checkpoint/checkpoint_folder.h"
 
 #include <nlohmann/json.hpp>
 
@@ -34,7 +34,6 @@ std::string digest_of(const Json& part) {
 ModelPlace::Reference reference_of(const Json& part) {
   ModelPlace::Reference reference;
   reference.digest = digest_of(part);
-  reference.config = part.at("config").dump();
   const Json formats = part.value("format_of", Json::object());
   for (const auto& [name, format] : formats.items())
     reference.formats[name] = format.get<std::string>();
@@ -59,20 +58,38 @@ ModelPlace place_of_parts(const Json& parts, const std::string& checkpoint) {
           {name, place_of(part, checkpoint), is_reference(part) ? digest_of(part) : ""});
     } else if (name == kBasePart) {
       place.base = place_of(part, checkpoint);
-      if (is_reference(part)) place.reference = reference_of(part);
+      if (!is_reference(part)) continue;
+      place.reference = reference_of(part);
+      place.use = {part.at("config").dump(), kRecord, part.value("new_mask", false)};
     }
   }
+  const std::string tokenizer = join_path(checkpoint, kTokenizerFolder);
+  if (place.reference && is_directory(tokenizer)) place.tokenizer = tokenizer;
   if (place.base.empty()) fail(Code::data_loss, "{}: the list of parts has no base", kRecord);
+  return place;
+}
+
+std::string objective_of(const Json& record) {
+  const Json objective = record.value("objective", Json::object());
+  return objective.is_object() ? objective.value("name", "") : "";
+}
+
+ModelPlace at_path(const std::string& path) {
+  ModelPlace place;
+  place.base = path;
   return place;
 }
 
 ModelPlace place_in(const std::string& checkpoint) {
   const std::string record = join_path(checkpoint, kRecord);
-  if (!file_exists(record)) return {join_path(checkpoint, kBaseFolder)};
+  const ModelPlace plain = at_path(join_path(checkpoint, kBaseFolder));
+  if (!file_exists(record)) return plain;
   const Json json = parse_json(read_text(record), record);
-  if (!json.contains("parts")) return {join_path(checkpoint, kBaseFolder)};
   try {
-    return place_of_parts(json["parts"], checkpoint);
+    ModelPlace place = plain;
+    if (json.contains("parts")) place = place_of_parts(json["parts"], checkpoint);
+    place.objective = objective_of(json);
+    return place;
   } catch (const nlohmann::json::exception& error) {
     fail(Code::data_loss, "{}: parts: {}", record, error.what());
   }
@@ -81,14 +98,14 @@ ModelPlace place_in(const std::string& checkpoint) {
 } // namespace
 
 ModelPlace model_place(const std::string& path) {
-  if (!is_directory(path) || file_exists(join_path(path, "config.json"))) return {path};
+  if (!is_directory(path) || file_exists(join_path(path, "config.json"))) return at_path(path);
   const bool is_checkpoint =
       file_exists(join_path(path, kRecord)) || file_exists(join_path(path, "model/config.json"));
   if (is_checkpoint) return place_in(path);
   const std::vector<std::string> names = list_directory(path);
   if (std::ranges::none_of(names,
                            [](const auto& name) { return checkpoint_step(name).has_value(); }))
-    return {path};
+    return at_path(path);
   const auto latest = latest_checkpoint(path);
   if (!latest) {
     fail_with_hint(fmt::format("run dllm verify {} to see the errors of each checkpoint", path),
@@ -105,7 +122,8 @@ std::string tokenizer_folder(const std::string& path) {
   if (!is_directory(path)) return path;
   std::string found = path;
   try {
-    found = model_folder(path);
+    const ModelPlace place = model_place(path);
+    found = place.tokenizer.empty() ? place.base : place.tokenizer;
   } catch (const Error& error) {
     if (error.code() != Code::not_found || !holds_tokenizer(path)) throw;
   }

@@ -8,13 +8,22 @@
 
 namespace dllm::ckpt {
 
+// The folder of a checkpoint with the tokenizer's files, when the base is stored by reference: the
+// run may have another tokenizer than the base.
+inline constexpr const char* kTokenizerFolder = "tokenizer";
+
 // Where the parts of a model are stored.
 struct ModelPlace {
   // A base that a checkpoint stores by reference: its run read it from `base` and did not train it.
   struct Reference {
     std::string digest;                         // of the files when the run began
     std::map<std::string, std::string> formats; // of each parameter in the run, by name
-    std::string config;                         // of the base in the run, as JSON
+  };
+  // How a run used a base that it did not train.
+  struct Use {
+    std::string config;        // of the base in the run, as JSON
+    std::string where;         // the file that says so
+    bool has_new_mask = false; // the run added a row for the mask token to the base
   };
   struct Adapter {
     std::string name;   // "adapter:math"
@@ -24,9 +33,12 @@ struct ModelPlace {
     bool is_reference() const { return !digest.empty(); }
   };
 
-  std::string base; // a folder or a file
+  std::string base;      // a folder or a file
+  std::string tokenizer; // kTokenizerFolder of a checkpoint; empty: the base has the tokenizer
   std::optional<Reference> reference;
+  std::optional<Use> use;        // with a reference
   std::vector<Adapter> adapters; // of a checkpoint, in the order of its parts
+  std::string objective;         // of the run that made a checkpoint; empty: not known
 };
 
 // Returns the place of the model that `path` names. For a run this is the model of the latest

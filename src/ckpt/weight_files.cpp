@@ -5,9 +5,9 @@
 #include "base/named_table.h"
 #include "base/task.h"
 #include "ckpt/box_reader.h"
-#include "ckpt/checkpoint_folder.h"
-#include "ckpt/safetensors.h"
-#include "ckpt/torch_file.h"
+#include "ckpt/checkpoint/checkpoint_folder.h"
+#include "ckpt/safetensors/safetensors.h"
+#include "ckpt/torch/torch_file.h"
 
 #include <nlohmann/json.hpp>
 

@@ -3,9 +3,9 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/named_table.h"
-#include "ckpt/checkpoint_folder.h"
-#include "ckpt/gguf_parts.h"
-#include "ckpt/safetensors.h"
+#include "ckpt/checkpoint/checkpoint_folder.h"
+#include "ckpt/gguf/gguf_parts.h"
+#include "ckpt/safetensors/safetensors.h"
 
 #include <nlohmann/json.hpp>
 

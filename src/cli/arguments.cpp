@@ -238,6 +238,12 @@ private:
     for (const std::string& name : command_.words) {
       if (by_option.count(name) == 0) places.push_back(name);
     }
+    const bool repeats = !command_.arguments.empty() && command_.arguments.front().repeats;
+    if (repeats && words_.size() > places.size()) {
+      context.rest_.assign(words_.begin() + static_cast<std::ptrdiff_t>(places.size()),
+                           words_.end());
+      words_.resize(places.size());
+    }
     if (words_.size() > places.size()) {
       throw UsageFailure("the word \"" + words_[places.size()] + "\" is one too many", help_hint());
     }
@@ -296,6 +302,35 @@ void Context::change_kind(const std::string& kind, const std::string& full) {
   for (const Setting& setting : settings_) {
     if (setting.kind == kind) apply(setting);
   }
+}
+
+std::string Context::given() const {
+  Json arguments = Json::object(), options = Json::object();
+  for (const std::string& name : typed_) arguments[name] = text(name);
+  for (size_t i = presets_; i < settings_.size(); ++i) {
+    const auto& [kind, key, type, word, shown, shared] = settings_[i];
+    Json keys = key.empty() ? Json::parse(word) : Json{{key, nullptr}};
+    for (const auto& [name, value] : keys.items())
+      options[kind][name] = Json::parse(option(kind, name));
+  }
+  return Json{{"arguments", arguments}, {"options", options}}.dump(-1, ' ', false,
+                                                                   Json::error_handler_t::replace);
+}
+
+bool Context::take_argument(const std::string& name, const std::string& word) {
+  if (typed(name)) return false;
+  values_[name] = word;
+  typed_.insert(name);
+  return true;
+}
+
+bool Context::take_option(const std::string& kind, const std::string& key, const std::string& json,
+                          const std::string& shown) {
+  if (typed(kind, key)) return false;
+  const Setting setting{kind, key, "json", json, shown};
+  apply(setting);
+  settings_.push_back(setting);
+  return true;
 }
 
 bool Context::typed(const std::string& kind, const std::string& key) const {

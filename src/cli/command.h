@@ -4,6 +4,8 @@
 
 #include "dllm/dllm.hpp"
 
+#include <nlohmann/json_fwd.hpp>
+
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -31,6 +33,7 @@ struct Argument {
   bool required = false;
   // Returns names that follow the sentence in the help. Called when the help is made; may be null.
   std::vector<std::string> (*names)() = nullptr;
+  bool repeats = false; // the only positional; Context::rest() has the words after its first
 };
 
 class Context;
@@ -90,9 +93,20 @@ public:
   bool typed(const std::string& kind, const std::string& key) const;
   // Returns true when the key was set by an option of this kind only: --model.seed, not --seed.
   bool typed_alone(const std::string& kind, const std::string& key) const;
+  // Returns what the command line and --config set, as JSON:
+  // {"arguments": {"data": "corpus.txt"}, "options": {"trainer": {"lr": 0.001}}}.
+  std::string given() const;
+  // These functions set a value of an earlier start where neither the command line nor --config has
+  // one. The value then counts as typed. They return whether it was set. word, json: the value;
+  // shown: its name in messages.
+  bool take_argument(const std::string& name, const std::string& word);
+  bool take_option(const std::string& kind, const std::string& key, const std::string& json,
+                   const std::string& shown);
   // Makes the options of `kind` again with schema `full` ("decoder:autoregressive") and the user's
   // settings.
   void change_kind(const std::string& kind, const std::string& full);
+  // Sets an argument that the user typed to another value.
+  void replace(const std::string& name, const std::string& value) { values_[name] = value; }
   // Returns true when the command may read standard input, which is false at the prompt of dllm
   // repl.
   bool has_input() const { return has_input_; }
@@ -135,11 +149,14 @@ Command generate_command();
 Command graph_command();
 Command infill_command();
 Command inspect_command();
+Command models_command();
+Command pull_command();
 Command quantize_command();
 Command repl_command();
 Command replay_command();
 Command report_command();
 Command run_script_command();
+Command sweep_command();
 Command tokenize_command();
 Command tokenizer_train_command();
 Command train_command();
@@ -161,6 +178,10 @@ void note_typed(const Context& context, const std::string& kind, const std::stri
 void set_from_argument(Context& context, const std::string& kind, const char* key,
                        const std::string& argument);
 
+// Sets an option of a kind from argument template: the name of a chat template, or a file that
+// holds one. Does nothing without the argument.
+void set_template(Context& context, const std::string& kind, const char* key = "template");
+
 // Refuses options of one kind of engine that the chosen kind ignores.
 void check_engine(const Context& context);
 // In a job of mpirun, sets option processes of the engine to mpi unless it was typed. Refuses
@@ -176,11 +197,23 @@ Owned<dllm_tokenizer> open_tokenizer(const Context& context, const std::string& 
 // Opens a tokenizer for prompts: it begins a text with the tokens that the model's files require
 // (bos, or none).
 Owned<dllm_tokenizer> open_prompt_tokenizer(const Context& context, const std::string& path);
+// Opens a tokenizer that leaves special tokens out when it decodes.
+Owned<dllm_tokenizer> open_plain_tokenizer(const Context& context, const std::string& path);
 
 std::vector<int32_t> encode(const dllm_tokenizer* tokenizer, const std::string& text);
+// Returns the ids of a short conversation in the tokenizer's chat template; empty without one.
+std::vector<int32_t> encode_chat(const dllm_tokenizer* tokenizer);
 // Ids that the tokenizer lacks have no text. A model may have such ids, as rows that fill up a
 // vocabulary, or an added mask token.
 std::string decode(const dllm_tokenizer* tokenizer, const std::vector<int32_t>& ids);
+// Returns the latest checkpoint of the run at `path`; "" when the path is not a run.
+std::string latest_of_run(const Context& context, const std::string& path);
+// Returns what files of results name: {"model", "model_checksum", "model_options"}, the
+// "checkpoint" of a run, and the "adapter_checksum" of option adapter.
+nlohmann::ordered_json model_facts(const Context& context);
+// Returns a checksum of the names and the first and last bytes of the files at a path; null for
+// what is not a path.
+nlohmann::ordered_json checksum_of(const std::string& path);
 int64_t model_number(const dllm_model* model, const char* key); // "vocab" "mask_id"
 
 struct Canvas {
@@ -191,7 +224,23 @@ struct Canvas {
 Canvas canvas_of(const dllm_decoder* decoder, int64_t slot);
 double decoder_metric(const dllm_decoder* decoder, int64_t slot, const char* key);
 
+// Returns the numbers of an array of a batch, row after row.
+template <class T>
+std::vector<T> read_array(const dllm_batch* batch, const char* name, int32_t dtype) {
+  const auto tensor = make<dllm_tensor>(
+      [&](dllm_tensor** out, dllm_error* err) { return dllm_batch_array(batch, name, out, err); });
+  std::vector<T> values(
+      static_cast<size_t>(dllm_tensor_dim(tensor.get(), 0) * dllm_tensor_dim(tensor.get(), 1)));
+  call([&](dllm_error* err) {
+    return dllm_tensor_read(tensor.get(), dtype, values.data(),
+                            static_cast<int64_t>(values.size() * sizeof(T)), err);
+  });
+  return values;
+}
+
 // Returns the content of a regular file, or of standard input for "-".
 std::string read_all(const std::string& path);
+// Writes a file. A regular file is replaced at once, so it keeps its content when the disk is full.
+void write_all(const std::string& path, const std::string& content);
 
 } // namespace dllm::cli

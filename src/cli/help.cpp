@@ -52,7 +52,8 @@ std::string wrapped(const std::string& begin, const std::string& sentence, size_
 std::string usage_line(const Command& command) {
   std::string line = "usage: dllm " + command.name;
   for (const Argument& argument : command.arguments) {
-    if (argument.kind == Argument::Kind::positional) line += " " + upper(argument.name);
+    if (argument.kind == Argument::Kind::positional)
+      line += " " + upper(argument.name) + (argument.repeats ? "..." : "");
   }
   for (const std::string& word : command.words) line += " [" + upper(word) + "]";
   return line + " [OPTIONS]" + (command.passes_rest ? " [WORDS OF THE SCRIPT]" : "");

@@ -5,6 +5,7 @@
 #include "names.h"
 #include "option_list.h"
 #include "process.h"
+#include "pulling/pulling.h"
 
 #include <nlohmann/json.hpp>
 
@@ -15,11 +16,14 @@ namespace dllm::cli {
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> table = {
-      train_command(),   generate_command(), infill_command(),     chat_command(),
-      replay_command(),  report_command(),   tokenize_command(),   tokenizer_train_command(),
-      inspect_command(), devices_command(),  graph_command(),      compile_command(),
-      verify_command(),  bench_command(),    eval_command(),       quantize_command(),
-      convert_command(), export_command(),   run_script_command(), repl_command()};
+      train_command(),      sweep_command(),    generate_command(),
+      infill_command(),     chat_command(),     replay_command(),
+      report_command(),     tokenize_command(), tokenizer_train_command(),
+      inspect_command(),    devices_command(),  graph_command(),
+      compile_command(),    verify_command(),   bench_command(),
+      eval_command(),       quantize_command(), convert_command(),
+      export_command(),     pull_command(),     models_command(),
+      run_script_command(), repl_command()};
   return table;
 }
 namespace {
@@ -49,6 +53,7 @@ int run_command(const Command& command, int argc, char** argv) {
     parsed.context.give_input();
     join_processes(command, parsed.context);
     const Interrupt interrupt(parsed.context.task());
+    pull_arguments(command, parsed.context);
     return command.run(parsed.context);
   } catch (const UsageFailure& failure) {
     return report(failure, json, "dllm " + command.name, kUsage);

@@ -22,10 +22,14 @@ struct BareKey {
 };
 const std::vector<BareKey>& bare_keys() {
   static const std::vector<BareKey> keys = {
-      {"temperature", {{"decoder"}}},  {"top_k", {{"decoder"}}},
-      {"top_p", {{"decoder"}}},        {"steps", {{"decoder"}}},
-      {"block_length", {{"decoder"}}}, {"suppress", {{"decoder"}}},
-      {"gen_length", {{"slot"}}},      {"seed", {{"slot"}, {"model", "loader", "trainer"}}}};
+      {"temperature", {{"decoder"}}},
+      {"top_k", {{"decoder"}}},
+      {"top_p", {{"decoder"}}},
+      {"steps", {{"decoder"}}},
+      {"block_length", {{"decoder"}}},
+      {"suppress", {{"decoder"}}},
+      {"gen_length", {{"slot"}}},
+      {"seed", {{"slot"}, {"model", "adapter", "loader", "trainer"}}}};
   return keys;
 }
 

@@ -1,13 +1,16 @@
 #include "command.h"
+#include "commands/train/training.h"
 #include "names.h"
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -89,6 +92,20 @@ void set_from_argument(Context& context, const std::string& kind, const char* ke
   }
 }
 
+void set_template(Context& context, const std::string& kind, const char* key) {
+  if (!context.has("template")) return;
+  refuse_typed(context, kind, key, "--template names the template, or a file with it");
+  const std::string word = context.text("template");
+  std::error_code ignored;
+  const bool is_file =
+      word.find_first_of("/.") != std::string::npos || std::filesystem::exists(word, ignored);
+  const std::string value = is_file ? read_all(word) : word;
+  if (value.empty()) throw UsageFailure("--template: " + word + " is empty");
+  call([&](dllm_error* err) {
+    return dllm_options_set_str(context.options(kind), key, value.c_str(), err);
+  });
+}
+
 void check_engine(const Context& context) {
   if (context.option("engine", "kind") != "\"cpu\"") return;
   const auto options = nlohmann::json::parse(text([&](dllm_buffer* out, dllm_error* err) {
@@ -129,13 +146,27 @@ Owned<dllm_tokenizer> open_tokenizer(const Context& context, const std::string& 
   });
 }
 
-Owned<dllm_tokenizer> open_prompt_tokenizer(const Context& context, const std::string& path) {
+namespace {
+
+// Opens a tokenizer with one option set to 1.
+Owned<dllm_tokenizer> open_tokenizer_with(const Context& context, const std::string& path,
+                                          const char* option) {
   const auto options = make<dllm_options>(
       [&](dllm_options** out, dllm_error* err) { return dllm_options_new("tokenizer", out, err); });
-  call([&](dllm_error* err) { return dllm_options_set_i64(options.get(), "add_start", 1, err); });
+  call([&](dllm_error* err) { return dllm_options_set_i64(options.get(), option, 1, err); });
   return make<dllm_tokenizer>([&](dllm_tokenizer** out, dllm_error* err) {
     return dllm_tokenizer_load_task(path.c_str(), options.get(), context.task(), out, err);
   });
+}
+
+} // namespace
+
+Owned<dllm_tokenizer> open_prompt_tokenizer(const Context& context, const std::string& path) {
+  return open_tokenizer_with(context, path, "add_start");
+}
+
+Owned<dllm_tokenizer> open_plain_tokenizer(const Context& context, const std::string& path) {
+  return open_tokenizer_with(context, path, "skip_special");
 }
 
 std::vector<int32_t> encode(const dllm_tokenizer* tokenizer, const std::string& text) {
@@ -146,6 +177,16 @@ std::vector<int32_t> encode(const dllm_tokenizer* tokenizer, const std::string& 
       });
 }
 
+std::vector<int32_t> encode_chat(const dllm_tokenizer* tokenizer) {
+  constexpr std::string_view kTalk = R"([{"role": "user", "content": "a"}])";
+  dllm_batch* batch = nullptr;
+  if (dllm_tokenizer_chat(tokenizer, kTalk.data(), static_cast<int64_t>(kTalk.size()), nullptr,
+                          &batch, nullptr) != DLLM_OK)
+    return {};
+  const Owned<dllm_batch> held(batch);
+  return read_array<int32_t>(batch, "ids", DLLM_I32);
+}
+
 std::string decode(const dllm_tokenizer* tokenizer, const std::vector<int32_t>& all) {
   std::vector<int32_t> ids = all;
   const int64_t size = dllm_tokenizer_size(tokenizer);
@@ -153,6 +194,35 @@ std::string decode(const dllm_tokenizer* tokenizer, const std::vector<int32_t>& 
   return text([&](dllm_buffer* out, dllm_error* err) {
     return dllm_tokenizer_decode(tokenizer, ids.data(), static_cast<int64_t>(ids.size()), out, err);
   });
+}
+
+std::string latest_of_run(const Context& context, const std::string& path) {
+  const Owned<dllm_buffer> latest(dllm_buffer_new());
+  const dllm_status status =
+      dllm_checkpoint_latest_task(path.c_str(), context.task(), latest.get(), nullptr);
+  return status == DLLM_OK ? static_cast<const char*>(dllm_buffer_data(latest.get())) : "";
+}
+
+nlohmann::ordered_json model_facts(const Context& context) {
+  nlohmann::ordered_json facts = {{"model", context.text("model")}};
+  const std::string checkpoint = latest_of_run(context, context.text("model"));
+  std::string files = context.text("model");
+  if (!checkpoint.empty()) {
+    facts["checkpoint"] = std::filesystem::path(checkpoint).filename().string();
+    files = checkpoint + "/COMMIT"; // it has the sums of the files of the checkpoint
+  }
+  facts["model_checksum"] = checksum_of(files);
+  const auto given = nlohmann::ordered_json::parse(context.given());
+  const auto options = given.at("options").value("model", nlohmann::ordered_json::object());
+  facts["model_options"] = options;
+  if (options.contains("adapter"))
+    facts["adapter_checksum"] = checksum_of(options.at("adapter").get<std::string>());
+  return facts;
+}
+
+nlohmann::ordered_json checksum_of(const std::string& path) {
+  const auto facts = nlohmann::ordered_json::parse(fingerprint_of(path));
+  return facts.is_object() ? facts.at("checksum") : nlohmann::ordered_json();
 }
 
 int64_t model_number(const dllm_model* model, const char* key) {
@@ -182,6 +252,29 @@ double decoder_metric(const dllm_decoder* decoder, int64_t slot, const char* key
   double value = 0;
   call([&](dllm_error* err) { return dllm_decoder_metric(decoder, slot, key, &value, err); });
   return value;
+}
+
+void write_all(const std::string& path, const std::string& content) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const fs::path target =
+      fs::is_symlink(path, ignored) ? fs::weakly_canonical(path, ignored) : fs::path(path);
+  const fs::file_status status = fs::status(target, ignored);
+  const bool is_special = fs::exists(status) && !fs::is_regular_file(status); // a device, a pipe
+  const std::string written = target.string() + (is_special ? "" : ".partial");
+  errno = 0;
+  std::FILE* file = std::fopen(written.c_str(), "wb");
+  bool good =
+      file != nullptr && std::fwrite(content.data(), 1, content.size(), file) == content.size();
+  if (file != nullptr) good = std::fclose(file) == 0 && good;
+  if (good && !is_special) good = std::rename(written.c_str(), target.c_str()) == 0;
+  if (good) return;
+  const int reason = errno;
+  if (!is_special && file != nullptr) std::remove(written.c_str());
+  const bool is_full = reason == ENOSPC || reason == EDQUOT || reason == EFBIG;
+  throw Failure(is_full ? DLLM_RESOURCE_EXHAUSTED : DLLM_PERMISSION_DENIED,
+                "cannot write " + path + ": " + std::strerror(reason),
+                is_full ? "free space on the disk" : "");
 }
 
 std::string read_all(const std::string& path) {

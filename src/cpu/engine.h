@@ -3,7 +3,7 @@
 // be called from any thread.
 
 #include "base/options.h"
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "comm/communicator.h"
 #include "cpu/memory.h"
 #include "graph/engine.h"

@@ -4,7 +4,7 @@
 // This header also has helpers of kernels, which cut work over threads and scratch memory into
 // parts.
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "comm/communicator.h"
 #include "cpu/run_pause.h"
 #include "graph/graph.h"

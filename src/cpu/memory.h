@@ -2,8 +2,8 @@
 // The memory that an engine owns. This header has aligned and counted blocks with an optional
 // limit, the arenas of runs, and the gate where runs wait for memory.
 
-#include "base/meter.h"
 #include "base/task.h"
+#include "base/threads/meter.h"
 
 #include <atomic>
 #include <condition_variable>

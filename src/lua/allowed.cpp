@@ -43,11 +43,13 @@ constexpr Row kFunctions[] = {
     {"engine", "new release device_count device_name describe set_i64 i64 plan trim"},
     {"error", "new release code message hint"},
     {"event", "kind i64 f64 str i32s f32s describe"},
+    {"generator", "load new release add remove step run text describe decoder model tokenizer"},
     {"has", "feature"},
     {"loader", "new release next seek position"},
     {"model", "load load_source new save quantize release config describe i64 version param_count "
               "param_name "
-              "param set_param set_tokenizer forward"},
+              "param set_param set_tokenizer forward add_adapter load_adapter save_adapter "
+              "merge_adapter remove_adapter set_adapter_scale adapters"},
     {"objective", "new release prepare loss row_losses"},
     {"options", "new release set_i64 set_f64 set_str set_json to_json schema"},
     {"registry", "name"},
@@ -64,27 +66,32 @@ constexpr std::string_view kNotSafe = "dllm_trainer_add_sink";
 
 // Text parameters that are names in a registry, keys of an object, roles or values. Every other
 // text parameter is a path.
-constexpr std::string_view kNames = "name key kind role value";
+constexpr std::string_view kNames = "name key kind role value part";
 
 // ---- options, by kind ----
 
 // Kinds whose numbers are sizes, seeds and rates.
-constexpr std::string_view kNumberKinds = "answer chat checkpoint dataset decoder forward loader "
-                                          "model objective plan quantize save schedule sink slot "
-                                          "tokenizer tokenizer_train trainer";
+constexpr std::string_view kNumberKinds =
+    "adapter answer chat checkpoint dataset decoder forward generator "
+    "loader model objective plan quantize request save "
+    "schedule sink slot tokenizer tokenizer_train trainer";
 
 // Texts, lists and choices that do not reach files or native code; for kind engine also numbers.
 constexpr Row kPlain[] = {
+    {"adapter", "targets exclude layers"},
     {"answer", "prompt stop stop_texts"},
     {"chat", "template name tools variables"},
     {"checkpoint", "script_state"},
-    {"dataset", "format rows text_key prompt_key response_key bad_rows"},
-    {"decoder",
-     "policy schedule attention cache guidance_keep suppress defer loop on_change remasking revise "
-     "masked alg plan compat order ranks variant adapter embeddings implementation ties "
-     "confidence"},
+    {"dataset",
+     "format rows text_key prompt_key response_key instruction_key messages_key template "
+     "bad_rows"},
+    {"decoder", "policy schedule schedule_alphas attention cache guidance_keep suppress defer loop "
+                "on_change remasking revise "
+                "masked alg plan compat order ranks variant adapter embeddings implementation ties "
+                "confidence"},
     {"engine", "threads thread_pool memory_limit arithmetic check ranks mesh"},
     {"forward", "attention outputs"},
+    {"generator", "policy"},
     {"loader", "split order truncate pad_side response_cut"},
     {"model", "dtype attention mask_token cache_dtype check heads"},
     {"objective",
@@ -92,11 +99,12 @@ constexpr Row kPlain[] = {
      "repetition"},
     {"plan", "what format dtype activations objective optimizer policy loop"},
     {"quantize", "format"},
+    {"request", "prompt messages infill template template_name stop stop_ids"},
     {"save", "dtype"},
     {"schedule", "compat"},
     {"slot", "stop suppress"},
     {"tokenizer", "bos eos pad mask add_tokens chat_template"},
-    {"tokenizer_train", "pre_tokenizer normalizer bos eos pad mask special_tokens"},
+    {"tokenizer_train", "pre_tokenizer normalizer bos eos pad mask special_tokens chat_template"},
     {"trainer", "schedule optimizer muon_scale decay nonfinite groups freeze activations compat"}};
 
 constexpr Row kPaths[] = {
@@ -127,7 +135,10 @@ OptionUse option_use(std::string_view kind, std::string_view key, bool is_number
   const std::string_view base = kind.substr(0, kind.find(':'));
   if (lists(words_of(kPaths, base), key)) return OptionUse::path;
   if (is_number && lists(kNumberKinds, base)) return OptionUse::plain;
-  return lists(words_of(kPlain, base), key) ? OptionUse::plain : OptionUse::default_;
+  // A request has the options of a decoder and of a chat too.
+  const bool is_request = base == "request" && (lists(words_of(kPlain, "decoder"), key) ||
+                                                lists(words_of(kPlain, "chat"), key));
+  return is_request || lists(words_of(kPlain, base), key) ? OptionUse::plain : OptionUse::default_;
 }
 
 } // namespace dllm::lua

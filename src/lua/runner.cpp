@@ -161,7 +161,7 @@ void Runner::State::open(const RunnerSettings& settings) {
   lua_setfield(L, -2, "json");
   for (const char* noun :
        {"engine", "model", "tokenizer", "answer", "dataset", "loader", "batch", "schedule",
-        "objective", "trainer", "decoder", "checkpoint", "tensor", "source", "task"}) {
+        "objective", "trainer", "decoder", "generator", "checkpoint", "tensor", "source", "task"}) {
     luaL_getmetatable(L, (std::string("dllm.") + noun).c_str());
     lua_getfield(L, -1, "__index");
     lua_setfield(L, -3, (std::string("class_") + noun).c_str());

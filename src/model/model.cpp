@@ -136,6 +136,13 @@ void Model::drop_part(const std::string& name) {
   forget_programs();
 }
 
+void Model::scale_part(const std::string& name, float scale,
+                       const std::function<float(const ParamSpec&)>& factor) {
+  params_.set_factors(name, factor);
+  parts_.set_scale(name, scale);
+  forget_programs();
+}
+
 void Model::restore(Backup before) {
   {
     const std::lock_guard lock(words_);
@@ -181,6 +188,7 @@ Json Model::describe() const {
                {"end_tokens", token_facts()->ends},
                {"generation", generation()},
                {"storage", params_.describe(trained())}};
+  if (!origin_.objective.empty()) made["objective"] = origin_.objective;
   if (const std::string why = params_.lost(); !why.empty()) made["lost"] = why;
   return made;
 }

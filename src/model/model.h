@@ -31,6 +31,7 @@ struct Origin {
   bool attention_chosen = false, shift_chosen = false, mask_chosen = false;
   // Weights of a next-token model: it is causal, and its file names no shift and no mask token.
   bool next_token = false;
+  std::string objective; // that a run trained the weights with; empty: not known
 };
 
 // One call at a time, except for const members. The model keeps its engine alive.
@@ -63,6 +64,9 @@ public:
   void add_network(const std::string& name, const Model& other);
   // Removes the part and its parameters. Version + 1.
   void drop_part(const std::string& name);
+  // Sets the scale of an adapter's products. Version + 1.
+  void scale_part(const std::string& name, float scale,
+                  const std::function<float(const ParamSpec&)>& factor);
   // Sets the place that holds the current numbers of the part.
   void set_origin_of(const std::string& part, PartOrigin origin);
   // Returns that place, if it is known and still holds the numbers of the part. Any thread.
@@ -96,7 +100,8 @@ public:
 
   // Keys: vocab hidden layers max_length mask_id params bytes.
   int64_t i64(const std::string& key) const;
-  // Returns family, attention, shift, runs, storage forms, bytes, end_tokens and generation.
+  // Returns family, attention, shift, runs, storage forms, bytes, end_tokens, generation and the
+  // objective that trained the model.
   Json describe() const;
 
   // Returns the selection of a trainer that leaves the tensors of these patterns alone. It trains
@@ -182,39 +187,5 @@ Batch forward(Model& model, const Batch& batch, Task* task = nullptr);
 
 // Returns the config of a source without reading its weights.
 ModelConfig read_config(const Source& source);
-
-// LoRA adapters of a model: each chosen matrix gets two small matrices A and B. The base is frozen,
-// A and B are trained.
-
-struct AdapterOptions {
-  std::vector<std::string> targets; // patterns of logical names; '*' stands for any text
-  int64_t rank = 8;
-  double alpha = 16; // the product is multiplied by alpha / rank
-  uint64_t seed = 0;
-  std::string name = "default"; // makes the part "adapter:<name>"
-};
-
-// Adds an adapter as a part of the model. "model.layers.0.self_attn.q_proj.weight" gets
-// "model.layers.0.self_attn.q_proj.lora_A.weight" (rank, in), uniform in +-1/sqrt(in), and
-// lora_B.weight (out, rank), zero. So the results of the model do not change. A pass that reads
-// several adapters adds all their products. Version + 1.
-// Fails with not_found when a pattern matches nothing. Fails with unimplemented for embeddings, the
-// head and part of a stack, and with already_exists when the model has an adapter of that name.
-// When the call fails or is cancelled, the model is unchanged.
-// `read` returns the numbers of a matrix: its logical name, its `whole` shape, and the part in
-// `box`. Without `read`, or for an undefined tensor, the matrix gets first values. Each process of
-// an engine may call it for its parts.
-using ReadAdapter =
-    std::function<Tensor(const std::string& name, const Shape& whole, const Box& box)>;
-void add_adapters(Model& model, const AdapterOptions& options, const ReadAdapter& read = nullptr,
-                  const Task* task = nullptr);
-// Adds an adapter with the numbers of a PEFT folder (adapter_config.json,
-// adapter_model.safetensors): LoRA, plain or rank-stabilised. Fails as add_adapters, with not_found
-// for a matrix that the model lacks, and with unimplemented for other adapters and settings. The
-// task is checked inside of every tensor; its progress counts bytes of the file.
-void load_adapters(Model& model, const std::string& folder, Task* task = nullptr);
-// Adds the products of every adapter to the weights, W += alpha / rank B A, in the format of W.
-// Removes the adapters. Version + 1.
-void merge_adapters(Model& model);
 
 } // namespace dllm::model

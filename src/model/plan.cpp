@@ -6,7 +6,7 @@
 #include "model/files/weights.h"
 #include "model/network/token_batch.h"
 
-#include "base/meter.h"
+#include "base/threads/meter.h"
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -79,6 +79,7 @@ Json plan_json(graph::Engine& engine, const Job& job, const Options& options) {
                {"moments", job.moments},
                {"cache", job.cache},
                {"recomputed", job.recomputed},
+               {"attention", job.attention},
                {"mesh", engine.mesh().text()},
                {"exchanges", exchanges_json(*job.graph, engine.mesh())}};
   std::shared_ptr<graph::Program> program;

@@ -24,6 +24,7 @@ struct Job {
   int64_t cache = 0;   // bytes of K and V that are kept between decoding steps
   // Values of a layer that training recomputes so that a step fits option memory.
   int64_t recomputed = 0;
+  std::string attention = {}; // of the model: "causal" "bidirectional" ...
 };
 
 // The schema "plan": what format batch length window dtype remat activations objective ...
@@ -45,7 +46,7 @@ Job forward_job(const std::shared_ptr<graph::Engine>& engine, const ModelConfig&
 
 // Compiles the job and returns the text of option format. All bytes are bytes of one device. The
 // JSON is {"what", "program", "batch", "weights", "loading", "moments", "cache", "recomputed",
-// "mesh", "exchanges"}. The plan of this library adds "inputs", "outputs", "constants", "arena",
+// "attention", "mesh", "exchanges"}. The plan of this library adds "inputs", "outputs", "constants", "arena",
 // "peak" and "flops".
 // "compiled" is {"known", "fits", "argument", "output", "alias", "temporary", "code", "peak",
 // "device", "flops", "seconds", "from_cache"}. "fits" is null when the compiler or the device does

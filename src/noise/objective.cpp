@@ -2,9 +2,9 @@
 
 #include "base/error.h"
 #include "base/named_table.h"
+#include "noise/loss/token_ce.h"
 #include "noise/objectives/table.h"
-#include "noise/token_ce.h"
-#include "noise/trained_padding.h"
+#include "noise/rows/trained_padding.h"
 #include "tensor/batch.h"
 
 #include <nlohmann/json.hpp>

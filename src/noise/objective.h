@@ -8,10 +8,10 @@
 #include "base/task.h"
 #include "graph/graph.h"
 #include "model/network/builder.h"
-#include "noise/given_rows.h"
 #include "noise/objective_facts.h"
 #include "noise/objective_state.h"
-#include "noise/schedule.h"
+#include "noise/rows/given_rows.h"
+#include "noise/schedules/schedule.h"
 #include "tensor/batch.h"
 
 #include <cstdint>

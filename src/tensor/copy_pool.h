@@ -2,7 +2,7 @@
 // Reuses host memory for repeated copies of arrays. A checkpoint copies the weights into a snapshot
 // every few hundred steps.
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "tensor/tensor.h"
 
 #include <cstdint>

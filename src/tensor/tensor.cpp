@@ -1,7 +1,7 @@
 #include "tensor/tensor.h"
 
 #include "base/error.h"
-#include "base/meter.h"
+#include "base/threads/meter.h"
 
 #include <fmt/ranges.h>
 

@@ -2,7 +2,9 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/meter.h"
+#include "base/threads/meter.h"
+#include "text/chat/chat.h"
+#include "text/chat/named_templates.h"
 #include "text/tokenizer/parts.h"
 #include "text/tokenizer/token_model.h"
 #include "text/unicode.h"
@@ -33,7 +35,8 @@ const Schema& tokenizer_schema() {
        option_bool("skip_special", false, "decode leaves special tokens out"),
        option_str(
            "chat_template", "",
-           "text of the template that writes conversations; empty: the template of the files")});
+           "template that writes conversations: chatml, llama3, qwen, alpaca, or the text of one; "
+           "empty: the template of the files")});
   return schema;
 }
 
@@ -71,8 +74,10 @@ Tokenizer::Tokenizer(TokenizerParts parts, const Options& options)
   }
   choose_special(options);
   choose_ends(parts);
-  const std::string& chat = options.str("chat_template");
-  if (!chat.empty()) chat_templates_ = {{"default", chat}};
+  if (const std::string& chat = options.str("chat_template"); !chat.empty()) {
+    check_template_tokens(*this, chat);
+    chat_templates_ = {{"default", template_text(chat)}};
+  }
 }
 
 Tokenizer::~Tokenizer() = default;
@@ -232,7 +237,8 @@ private:
 };
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
-  std::vector<int32_t> ids = Encoder(*this, options.parse_special, options.task).run(text);
+  std::vector<int32_t> ids =
+      Encoder(*this, options.parse_special, options.task).run(text, options.at_start);
   if (options.add_special) return post_processor_.single(std::move(ids)).ids;
   return options.add_start ? post_processor_.begun(std::move(ids)) : ids;
 }

@@ -34,6 +34,7 @@ struct EncodeOptions {
   bool parse_special = false;
   const Task* task = nullptr; // checked every few milliseconds; may be null
   bool add_start = false;     // adds only the special tokens that the file puts before a text
+  bool at_start = true;       // false: another text precedes this one, which begins no word
 };
 
 struct DecodeOptions {
@@ -45,7 +46,8 @@ struct DecodeOptions {
 class Tokenizer {
 public:
   // Loads a tokenizer.json of any name, a .gguf file, a folder, or a run or checkpoint
-  // (ckpt/checkpoint_folder.h). Fails with not_found or data_loss naming the file and the fault.
+  // (ckpt/checkpoint/checkpoint_folder.h). Fails with not_found or data_loss naming the file and
+  // the fault.
   static std::shared_ptr<Tokenizer> load(const std::string& path, const Options& options);
   // Loads tokenizer.json, else a .gguf file, else vocab.json + merges.txt. Next to a config.json
   // vocab.json + merges.txt precede a .gguf file. Special tokens are named by
@@ -85,8 +87,8 @@ public:
     return encode(text, options);
   }
   std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options) const;
-  // Cuts a text of several authors (text/chat.h) into added tokens and plain text. A special token
-  // counts only where trusted() returns true.
+  // Cuts a text of several authors (text/chat/chat.h) into added tokens and plain text. A special
+  // token counts only where trusted() returns true.
   std::vector<TextPart> split(std::string_view text, const AddedTokens::Trusted& trusted,
                               const Task* task = nullptr) const {
     return added_.split(text, trusted, task);
@@ -155,7 +157,7 @@ private:
 };
 
 // Options of train_tokenizer(): vocab_size, pre_tokenizer, normalizer, min_count, max_token_bytes,
-// bos, eos, pad, mask, special_tokens.
+// bos, eos, pad, mask, special_tokens, chat_template.
 const Schema& tokenizer_train_schema();
 
 // Learns a byte-level BPE vocabulary from texts: it repeatedly makes a token of the most frequent

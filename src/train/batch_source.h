@@ -2,7 +2,7 @@
 // Where a trainer takes its batches from.
 
 #include "tensor/batch.h"
-#include "text/loader.h"
+#include "text/data/loader.h"
 
 #include <cstdint>
 #include <optional>

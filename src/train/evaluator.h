@@ -2,7 +2,7 @@
 // Held-out loss of a trainer. Private to src/train.
 
 #include "base/task.h"
-#include "noise/evaluate.h"
+#include "noise/loss/evaluate.h"
 #include "train/batch_source.h"
 
 #include <cstdint>

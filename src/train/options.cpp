@@ -98,7 +98,9 @@ const Schema& sink_schema() {
   static const Schema schema(
       "sink", {
                   option_i64("every", 1, 1, 1 << 30, "Steps between written lines."),
-                  option_bool("append", true, "Go on writing at the end of an existing file."),
+                  option_bool("append", true,
+                              "Go on writing at the end of an existing file. tensorboard: false "
+                              "removes the event files of dllm in the folder."),
               });
   return schema;
 }

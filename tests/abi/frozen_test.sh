@@ -76,7 +76,7 @@ fi
 mkdir -p "$work/copy/abi/frozen" "$work/copy/include"
 cp -r "$root/include/dllm" "$work/copy/include"
 cp "$root/abi/frozen/0.1.txt" "$work/copy/abi/frozen"
-sed '0,/"state": "stable",/s//"state": "stable", "deprecated": "2026-12-01: use dllm_batch_set",/' "$root/abi/manifest.json" \
+sed '/"name": "dllm_answer_new"/,/"state"/s/"state": "stable",/& "deprecated": "2026-12-01: use dllm_batch_set",/' "$root/abi/manifest.json" \
   >"$work/copy/abi/manifest.json"
 frozen() { "$lua_tool" "$DLLM_TOOLS/frozen.lua" "$work/copy" "$@"; }
 check "a deprecated function is still one" frozen

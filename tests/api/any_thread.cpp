@@ -41,6 +41,7 @@ struct Shared {
   dllm_trainer* trainer = nullptr;
   dllm_loader* loader = nullptr;
   dllm_decoder* decoder = nullptr;
+  dllm_generator* generator = nullptr;
   dllm_objective* objective = nullptr;
   dllm_schedule* schedule = nullptr;
   dllm_options* options = nullptr;
@@ -48,6 +49,7 @@ struct Shared {
   dllm_tensor* tensor = nullptr;
   dllm_source* source = nullptr; // the saved model
   dllm_checkpoint* checkpoint = nullptr;
+  dllm_model* adapted = nullptr; // has an adapter
   dllm_dataset* texts = nullptr;
   dllm_task* task = nullptr;
   std::string config;
@@ -60,7 +62,8 @@ public:
       : s(shared), own(shared.folder / ("thread" + std::to_string(number))), err(dllm_error_new()),
         buffer(dllm_buffer_new()) {
     fs::create_directories(own);
-    add_containers(), add_files(), add_model(), add_work(), add_library(), add_text();
+    add_containers(), add_files(), add_model(), add_work(), add_generators(), add_library(),
+        add_text();
   }
   ~Caller() {
     dllm_buffer_release(buffer);
@@ -92,6 +95,7 @@ private:
   void add_files();
   void add_model();
   void add_work();
+  void add_generators();
   void add_library();
   void add_text();
 
@@ -289,6 +293,16 @@ void Caller::add_model() {
     ok(dllm_model_i64(s.w.model, "bytes", &bytes, err), "bytes");
     good(bytes > 1000, "bytes of a model that is there");
   };
+  calls["dllm_model_adapters"] = [this] {
+    ok(dllm_model_adapters(s.adapted, buffer, err), "adapters");
+    const std::string list = static_cast<const char*>(dllm_buffer_data(buffer));
+    good(list.find("\"rank\":2") != std::string::npos, "the adapter is in the list");
+  };
+  calls["dllm_model_save_adapter"] = [this] {
+    fs::remove_all(own / "adapter");
+    ok(dllm_model_save_adapter(s.adapted, (own / "adapter").c_str(), "default", nullptr, err),
+       "save_adapter");
+  };
   calls["dllm_model_version"] = [this] { good(dllm_model_version(s.w.model) > 0, "version"); };
   calls["dllm_model_param_count"] = [this] {
     good(dllm_model_param_count(s.w.model) > 10, "param_count");
@@ -336,6 +350,42 @@ void Caller::add_model() {
     ok(dllm_engine_i64(s.w.engine, "memory_used", &used, err), "memory_used");
   };
   calls["dllm_engine_trim"] = [this] { ok(dllm_engine_trim(s.w.engine, err), "trim"); };
+}
+
+void Caller::add_generators() {
+  const auto made_new = [this] {
+    make<dllm_generator>(
+        "generator",
+        [&](auto out) { return dllm_generator_new(s.w.model, s.w.tok, nullptr, out, err); },
+        dllm_generator_release);
+  };
+  calls["dllm_generator_new"] = calls["dllm_generator_release"] = made_new;
+  calls["dllm_generator_load"] = [this] {
+    make<dllm_generator>(
+        "generator_load",
+        [&](auto out) {
+          return dllm_generator_load((s.folder / "model").c_str(), s.w.engine, nullptr, nullptr,
+                                     nullptr, out, err);
+        },
+        dllm_generator_release);
+  };
+  calls["dllm_generator_decoder"] = [this] {
+    make<dllm_decoder>(
+        "generator_decoder",
+        [&](auto out) { return dllm_generator_decoder(s.generator, out, err); },
+        dllm_decoder_release);
+  };
+  calls["dllm_generator_model"] = [this] {
+    make<dllm_model>(
+        "generator_model", [&](auto out) { return dllm_generator_model(s.generator, out, err); },
+        dllm_model_release);
+  };
+  calls["dllm_generator_tokenizer"] = [this] {
+    make<dllm_tokenizer>(
+        "generator_tokenizer",
+        [&](auto out) { return dllm_generator_tokenizer(s.generator, out, err); },
+        dllm_tokenizer_release);
+  };
 }
 
 void Caller::add_work() {
@@ -487,6 +537,23 @@ void Caller::add_library() {
   calls["dllm_plugin_describe"] = [this] {
     good(dllm_plugin_describe("/no/such/plugin.so", buffer, err) != DLLM_OK, "plugin_describe");
   };
+  // HF_HUB_OFFLINE is set, and the cache is empty.
+  const auto not_found = [this](const char* what, auto&& call) {
+    calls[std::string("dllm_hub_") + what] = [this, what, call] {
+      good(call(this) == DLLM_NOT_FOUND, what);
+    };
+  };
+  not_found("pull", [](Caller* c) {
+    return dllm_hub_pull("org/name", nullptr, c->s.task, c->buffer, c->err);
+  });
+  not_found("describe", [](Caller* c) {
+    return dllm_hub_describe("org/name", nullptr, c->s.task, c->buffer, c->err);
+  });
+  not_found("verify",
+            [](Caller* c) { return dllm_hub_verify("org/name", c->s.task, c->buffer, c->err); });
+  not_found("remove",
+            [](Caller* c) { return dllm_hub_remove("org/name", c->s.task, c->buffer, c->err); });
+  calls["dllm_hub_list"] = [this] { ok(dllm_hub_list(s.task, buffer, err), "hub_list"); };
   calls["dllm_registry_name"] = [this] {
     good(dllm_registry_name("policy", 0) != nullptr, "registry_name");
   };
@@ -637,6 +704,9 @@ void open_shared(Shared& s) {
       make_options("decoder", R"({"steps": 20, "gen_length": 40, "trace": true})", err);
   NEED(dllm_decoder_new(s.w.model, opts, &s.decoder, err), err);
   dllm_options_release(opts);
+  fs::copy_file(s.folder / "tokenizer.json", s.folder / "model" / "tokenizer.json",
+                fs::copy_options::overwrite_existing);
+  NEED(dllm_generator_new(s.w.model, s.w.tok, nullptr, &s.generator, err), err);
   const std::array<int32_t, 3> prompt = {5, 6, 7};
   NEED(dllm_decoder_start(s.decoder, prompt.data(), 3, 1, err), err);
   NEED(dllm_loader_next(s.loader, &s.batch, err), err);
@@ -654,12 +724,19 @@ void open_shared(Shared& s) {
     const char* row = R"({"text": "the cat sat on the mat and the dog sat on the log"})";
     NEED(dllm_dataset_add(s.texts, row, static_cast<int64_t>(std::strlen(row)), err), err);
   }
+  NEED(dllm_model_new(s.w.engine, s.config.data(), static_cast<int64_t>(s.config.size()), nullptr,
+                      nullptr, &s.adapted, err),
+       err);
+  dllm_options* adapter = make_options("adapter", R"({"rank": 2})", err);
+  NEED(dllm_model_add_adapter(s.adapted, "default", adapter, nullptr, err), err);
+  dllm_options_release(adapter);
   s.task = dllm_task_new();
 }
 
 void close_shared(Shared& s) {
   dllm_task_release(s.task);
   dllm_dataset_release(s.texts);
+  dllm_model_release(s.adapted);
   dllm_checkpoint_release(s.checkpoint);
   dllm_objective_release(s.objective);
   dllm_options_release(s.options);
@@ -667,6 +744,7 @@ void close_shared(Shared& s) {
   dllm_tensor_release(s.tensor);
   dllm_batch_release(s.batch);
   dllm_source_release(s.source);
+  dllm_generator_release(s.generator);
   dllm_decoder_release(s.decoder);
   dllm_loader_release(s.loader);
   dllm_trainer_release(s.trainer);
@@ -711,6 +789,8 @@ void call_all(Caller& caller, const std::vector<std::string>& names, size_t firs
 } // namespace
 
 int main() {
+  ::setenv("HF_HUB_OFFLINE", "1", 1);
+  ::setenv("HF_HUB_CACHE", "/nowhere/hub", 1);
   Shared s;
   open_shared(s);
   const std::vector<std::string> names = functions_for_any_thread();

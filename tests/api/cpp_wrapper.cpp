@@ -295,6 +295,63 @@ void test_decoding(Scene& scene) {
   CHECK(mine.ids()[static_cast<std::size_t>(positions[0])] == 9);
 }
 
+void test_json() {
+  const dllm::JsonText all(
+      R"( {"a\"b": [1, -2,{"x": "]"}, []], "text": "q\"\\\n\u00e9\ud83d\ude00","holes":["", "x,y"], "n" : -7, "e": {}} )");
+  CHECK(all["a\"b"].items().size() == 4 && all["a\"b"].items()[1].whole() == -2);
+  CHECK(all["a\"b"].items()[2]["x"].text() == "]" && all["a\"b"].items()[3].items().empty());
+  CHECK(all["text"].text() == "q\"\\\n\u00e9\U0001F600");
+  CHECK(all["holes"].items().size() == 2 && all["holes"].items()[1].text() == "x,y");
+  CHECK(all["n"].whole() == -7 && all["e"].items().empty() && all["nothing"].written().empty());
+  CHECK(dllm::JsonText("[]").items().empty() && dllm::JsonText("").items().empty());
+}
+
+void test_generator(const Scene& scene) {
+  dllm::Generator generator(scene.model, scene.tokenizer, {{"slots", 2}});
+  const auto open = [&] { return dllm::JsonText(generator.describe())["requests"].whole(); };
+  std::string pieces;
+  const auto more = [&](std::string_view piece) { pieces += piece; };
+  const dllm::Generation made =
+      generator.generate("the cat", {{"length", 8}, {"steps", 4}, {"seed", -3}}, more);
+  CHECK(made.text == pieces && made.whole == "the cat" + made.text && made.finish == "full");
+  CHECK(made.seed == -3 && made.steps == 4 && made.nfe == 4 && made.completion_tokens == 8);
+  CHECK(made.policy == "low_confidence" && made.holes.empty());
+  CHECK(made.ids.size() == static_cast<std::size_t>(made.prompt_tokens) + 8);
+  CHECK(made.confidence.size() == made.ids.size() && made.confidence.front() == 1);
+  const dllm::Generation filled =
+      generator.infill("the<mask:3> sat on<mask:2> mat", {{"steps", 2}});
+  CHECK(filled.holes.size() == 2 && filled.whole == filled.text);
+  CHECK(filled.text == "the" + filled.holes[0] + " sat on" + filled.holes[1] + " mat");
+  // More prompts than slots; one of them fails alone.
+  const std::vector<dllm::Setting> brief = {{"length", 8}, {"steps", 4}, {"seed", 5}};
+  const dllm::Prompt hole = dllm::Prompt::infill("no hole <mask:x>");
+  const std::string chat = R"([{"role": "user", "content": "Hi"}])";
+  auto results =
+      generator.batch({"the cat", hole, "the dog", "the rain", dllm::Prompt::chat(chat)}, brief);
+  CHECK(results.size() == 5 && results[1].error().status() == DLLM_INVALID_ARGUMENT);
+  CHECK(results[4].error().status() == DLLM_FAILED_PRECONDITION);
+  const char* prompts[] = {"the cat", "", "the dog", "the rain"};
+  for (const std::size_t at : {0u, 2u, 3u}) {
+    const auto seed = static_cast<int64_t>(5 + at);
+    const dllm::Generation alone =
+        generator.generate(prompts[at], {{"length", 8}, {"steps", 4}, {"seed", seed}});
+    CHECK(results[at] && results[at]->text == alone.text && results[at]->seed == seed);
+  }
+  CHECK(generator.batch({}).empty() && open() == 0);
+  const auto wrong = error_of([&] { (void)generator.batch({"a"}, {{"temprature", 1}}); });
+  CHECK(wrong.status() == DLLM_NOT_FOUND && wrong.hint().find("temperature") != std::string::npos);
+  const std::vector<std::string> stop = {"x\u00e9\U0001F600", "a\u00e9\xed\xa0\x80"};
+  const auto half = error_of([&] { generator.generate("a", {{"stop", stop}}); });
+  CHECK(half.status() == DLLM_INVALID_ARGUMENT &&
+        std::string(half.what()) == "stop, item 2: not UTF-8 at character 3");
+  const auto nan = error_of([&] { generator.generate("a", {{"temperature", std::nan("")}}); });
+  CHECK(std::string(nan.what()).find("temperature") != std::string::npos);
+  const dllm::Task task;
+  task.cancel();
+  CHECK(error_of([&] { (void)generator.batch({"a"}, {}, &task); }).status() == DLLM_CANCELLED);
+  CHECK(open() == 0);
+}
+
 void test_cancel(Scene& scene) {
   dllm::Decoder decoder(scene.model, {{"steps", 400}, {"gen_length", 400}});
   decoder.start({}, 1);
@@ -394,6 +451,7 @@ int main(int, char** argv) {
   std::string pattern = "/tmp/dllm_cpp_XXXXXX";
   const fs::path folder = ::mkdtemp(pattern.data());
   test_library();
+  test_json();
   {
     Scene scene;
     test_options(scene);
@@ -401,6 +459,7 @@ int main(int, char** argv) {
     test_arrays(scene);
     test_text(scene, folder);
     test_decoding(scene);
+    test_generator(scene);
     test_training(scene, folder);
     test_cancel(scene);
     test_ownership(scene);

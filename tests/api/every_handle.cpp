@@ -103,6 +103,34 @@ void use_training(const world& w, const std::string& root) {
   dllm_task_release(task);
 }
 
+void use_generation(const world& w) {
+  dllm_error* err = w.err;
+  dllm_generator* generator = nullptr;
+  dllm_decoder* decoder = nullptr;
+  dllm_model* model = nullptr;
+  dllm_tokenizer* tok = nullptr;
+  dllm_buffer* answer = dllm_buffer_new();
+  int64_t number = 0;
+  dllm_options* request = make_options("request", R"({"steps": 4, "length": 8})", err);
+  NEED(dllm_generator_new(w.model, w.tok, nullptr, &generator, err), err);
+  NEED(dllm_generator_add(generator, request, nullptr, &number, err), err);
+  NEED(dllm_generator_step(generator, nullptr, nullptr, err), err);
+  NEED(dllm_generator_decoder(generator, &decoder, err), err);
+  NEED(dllm_generator_model(generator, &model, err), err);
+  NEED(dllm_generator_tokenizer(generator, &tok, err), err);
+  CHECK(dllm_decoder_step(decoder, nullptr, nullptr, err) == DLLM_FAILED_PRECONDITION);
+  NEED(dllm_generator_text(generator, number, "canvas", answer, err), err);
+  dllm_generator_release(generator); // its parts stay
+  double open = 0;
+  NEED(dllm_decoder_metric(decoder, number, "open", &open, err), err);
+  CHECK(open > 0);
+  dllm_decoder_release(decoder);
+  dllm_model_release(model);
+  dllm_tokenizer_release(tok);
+  dllm_buffer_release(answer);
+  dllm_options_release(request);
+}
+
 void use_decoding(const world& w) {
   dllm_error* err = w.err;
   dllm_decoder* decoder = nullptr;
@@ -159,6 +187,7 @@ void one_life(const std::string& root) {
   use_source(w, root);
   use_training(w, root);
   use_decoding(w);
+  use_generation(w);
   use_answer(w);
   use_lua(w.err);
   NEED(dllm_engine_trim(w.engine, w.err), w.err);

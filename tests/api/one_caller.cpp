@@ -29,8 +29,8 @@ std::set<std::string> owner_functions() {
     const std::string threads = function.value("threads", "");
     const std::string noun =
         function.at("params").empty() ? "" : function.at("params")[0].value("handle", "");
-    if (threads == "owner" &&
-        (noun == "decoder" || noun == "trainer" || noun == "loader" || noun == "lua"))
+    if (threads == "owner" && (noun == "decoder" || noun == "generator" || noun == "trainer" ||
+                               noun == "loader" || noun == "lua"))
       names.insert(function.at("name"));
   }
   return names;
@@ -87,6 +87,32 @@ void test_decoder(const world& w) {
   NEED(dllm_decoder_run(decoder, nullptr, nullptr, nullptr, w.err), w.err); // it goes on
   dllm_decoder_release(decoder);
   dllm_options_release(opts);
+}
+
+void test_generator(const world& w) {
+  dllm_generator* generator = nullptr;
+  dllm_options* request =
+      make_options("request", R"({"steps": 4, "length": 8, "stop_ids": ["0"]})", w.err);
+  NEED(dllm_generator_new(w.model, w.tok, nullptr, &generator, w.err), w.err);
+  int64_t number = 0;
+  NEED(dllm_generator_add(generator, request, nullptr, &number, w.err), w.err);
+  const Calls calls = {
+      {"dllm_generator_add",
+       [&](dllm_error* e) {
+         int64_t other = 0;
+         return dllm_generator_add(generator, request, nullptr, &other, e);
+       }},
+      {"dllm_generator_remove",
+       [&](dllm_error* e) { return dllm_generator_remove(generator, number, e); }},
+      {"dllm_generator_step",
+       [&](dllm_error* e) { return dllm_generator_step(generator, nullptr, nullptr, e); }},
+      {"dllm_generator_run",
+       [&](dllm_error* e) { return dllm_generator_run(generator, nullptr, nullptr, nullptr, e); }}};
+  CHECK(dllm_generator_run(generator, during, const_cast<Calls*>(&calls), nullptr, w.err) ==
+        DLLM_OK);
+  NEED(dllm_generator_run(generator, nullptr, nullptr, nullptr, w.err), w.err); // it goes on
+  dllm_generator_release(generator);
+  dllm_options_release(request);
 }
 
 void test_trainer(const world& w) {
@@ -170,6 +196,7 @@ int main() {
   open_world(&w, 2);
   wanted = owner_functions();
   test_decoder(w);
+  test_generator(w);
   test_trainer(w);
   if (dllm_has_feature("lua") != 0) test_lua(w.err);
   for (const std::string& name : wanted) {

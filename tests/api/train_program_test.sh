@@ -123,7 +123,7 @@ done
 run "${resume[@]}" --layers 1 --hidden 64 --vocab 300
 check "on resume the same values are fine" eval 'exits 0 && says err "resumed from"'
 run "${train[@]}" --out k1 --steps 14 --objective ar
-check "on resume another objective is refused" exits 1
+check "on resume another objective is refused" eval 'exits 2 && says err "differs from"'
 
 # Signals save.
 wait_for_steps() {  # wait_for_steps FOLDER COUNT
@@ -176,7 +176,10 @@ check "the end has the command to type next" says err "next: dllm generate --mod
 check "the end shows a sample" says err "^sample: "
 head -c 40000 /dev/urandom >random
 run train --data random --out r --steps 1 "${small[@]}"
-check "a file that is no text gets a warning" eval 'exits 0 && says err "does not look like text"'
+check "a file that is not text is refused" eval 'exits 1 && says err "random is not text"'
+mkdir folder && cp random folder/
+run train --data folder --out r --steps 1 "${small[@]}"
+check "it is refused in a folder too" eval 'exits 1 && says err "folder/random is not text"'
 
 # A next-token model becomes a diffusion model, and each form of it records that.
 run "${train[@]}" --out ar --steps 6 --objective ar

@@ -84,7 +84,7 @@ def run_go(folder, packages, go):
     (program / "go.mod").write_text("module dllm-scenario\n\ngo 1.25.0\n")
     known = pathlib.Path(os.environ["GOMODCACHE"]) / "cache/download"
     variables = environment(GOMODCACHE=str(folder / "modules"), GOPROXY=f"file://{packages},file://{known}", GOSUMDB="off",
-                            GOFLAGS="-modcacherw -mod=mod")
+                            GOFLAGS="-modcacherw -mod=mod", GODEBUG="goindex=0")  # an index of an earlier module of this version is stale
     for words in (["mod", "edit", "-require", "dllm@v0.2.0", "-replace", "dllm=example.invalid/dllm@v0.2.0"],
                   ["mod", "tidy"], ["build", "-o", "scenario", "."]):
         subprocess.run([go, *words], check=True, cwd=program, env=variables)

@@ -48,6 +48,14 @@ def entries(text: str) -> dict[str, list[tuple[str, str]]]:
     return found
 
 
+def of_decoder(kind: str, key: dict) -> bool:
+    """Whether a request has the key and its default from the decoder of its policy."""
+    base, _, policy = kind.partition(":")
+    name = f"decoder:{policy}" if policy else "decoder"
+    return base == "request" and any((row["name"], row["default"]) == (key["name"], key["default"])
+                                     for row in dllm.schema(name)["keys"])
+
+
 def main() -> int:
     found = entries((pathlib.Path(sys.argv[1]) / PAGE).read_text())
     wrong, seen = [], 0
@@ -55,7 +63,7 @@ def main() -> int:
     for kind in dllm.names("options"):
         base = kind.split(":")[0]
         for key in dllm.schema(kind)["keys"]:
-            if ":" in kind and key["name"] in bases.get(base, ()):
+            if ":" in kind and key["name"] in bases.get(base, ()) or key["name"] != "policy" and of_decoder(kind, key):
                 continue
             seen += 1
             wanted = (key["name"], shown(key["default"]))

@@ -12,9 +12,9 @@ TEXT = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 NAME = re.compile(r"--[a-z][a-z0-9-]+|\b(?:scripts|docs|bindings|src|include)/[\w./-]+|\b[a-z][a-z0-9]*(?:_[a-z0-9]+)+\b")
 KEY = re.compile(r"\b(?:set|option) ([a-z]{3,})\b(?! of\b)")  # "set steps to 0"
 SENTENCE = {"the", "all", "both", "this", "that", "one", "them"}
-# Names of PyTorch, PEFT, transformers and pyarrow, which write the files that a hint is about.
+# Names of PyTorch, PEFT, transformers, pyarrow and huggingface_hub, which write the files that a hint is about.
 OTHERS = {"weights_only", "save_pretrained", "path_initial_model_for_weight_conversion", "data_page_size",
-          "write_batch_size"}
+          "write_batch_size", "hf_xet"}
 FOLDERS = ("src", "abi")
 SOURCES = ("*.h", "*.hpp", "*.cpp", "*.c")
 

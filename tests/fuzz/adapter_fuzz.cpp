@@ -45,8 +45,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                                         "adapter_config.json");
       for (const char* module :
            {"model.layers.0.self_attn.q_proj", "model.layers.11.mlp.down_proj", "lm_head", ""})
-        config.names(module);
-      if (config.rank() < 1 || !(config.alpha() >= 0)) std::abort();
+        config.targets().has(module);
+      const model::AdapterRanks ranks(config.settings(), "adapter_config.json");
+      const char* module = "model.layers.0.self_attn.q_proj";
+      if (ranks.rank(module) < 1 || !(ranks.factor(module) >= 0)) std::abort();
       return 0;
     }
     write("adapter_config.json", text.substr(0, end));

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "text/chat.h"
+#include "text/chat/chat.h"
 
 #include <nlohmann/json.hpp>
 

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "ckpt/checkpoint_folder.h"
+#include "ckpt/checkpoint/checkpoint_folder.h"
 #include "ckpt/weights_on_disk.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/trainer.h"

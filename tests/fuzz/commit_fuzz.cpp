@@ -1,7 +1,7 @@
 // Any bytes as a COMMIT. What is accepted must stay in its folder and survive being written again.
 
 #include "base/error.h"
-#include "ckpt/checkpoint_folder.h"
+#include "ckpt/checkpoint/checkpoint_folder.h"
 
 #include <cstdlib>
 

@@ -2,7 +2,7 @@
 // vocabulary.
 
 #include "base/error.h"
-#include "ckpt/gguf.h"
+#include "ckpt/gguf/gguf.h"
 
 namespace {
 

@@ -1,7 +1,7 @@
 // Lines of JSONL from a stranger: rows of texts and rows of token numbers, or an Error.
 #include "base/error.h"
-#include "text/dataset.h"
-#include "text/loader.h"
+#include "text/data/dataset.h"
+#include "text/data/loader.h"
 
 #include <algorithm>
 #include <cstddef>

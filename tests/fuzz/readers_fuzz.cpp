@@ -1,7 +1,7 @@
 // A file of a stranger into each reader of records: texts, or an Error. Content that gzip
 // compressed is decompressed.
 #include "base/error.h"
-#include "text/dataset.h"
+#include "text/data/dataset.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -35,7 +35,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
     }
   };
   for (const char* unit : {"file", "paragraph", "line"}) read("text", unit);
-  for (const char* format : {"detect", "jsonl", "fortunes", "parquet"}) read(format, "file");
+  for (const char* format : {"detect", "jsonl", "json", "csv", "fortunes", "parquet"})
+    read(format, "file");
   try {
     Options options(dataset_schema());
     options.set_str("format", "tokens");

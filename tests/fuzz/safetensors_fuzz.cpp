@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "ckpt/safetensors.h"
+#include "ckpt/safetensors/safetensors.h"
 
 #include <cstring>
 

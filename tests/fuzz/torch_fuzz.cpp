@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "ckpt/torch_file.h"
+#include "ckpt/torch/torch_file.h"
 
 namespace {
 

@@ -66,8 +66,9 @@ int32_t status_named(const std::string& name) {
 } // namespace
 
 int main(int count, char** arguments) {
+  // NOT_FOUND: a text without a tag is the name of a template.
   Harness harness("chat", count - 1, arguments + 1,
-                  {DLLM_INVALID_ARGUMENT, DLLM_FAILED_PRECONDITION, DLLM_DATA_LOSS,
+                  {DLLM_NOT_FOUND, DLLM_INVALID_ARGUMENT, DLLM_FAILED_PRECONDITION, DLLM_DATA_LOSS,
                    DLLM_UNIMPLEMENTED, DLLM_RESOURCE_EXHAUSTED});
   const Tokenizer tokenizer = tokenizer_of(tiny_tokenizer_json());
   const Feed as_template = [&](const std::string& bytes) {

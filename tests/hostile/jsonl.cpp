@@ -1,5 +1,6 @@
-// Rows of data: a Parquet file, and JSON lines: as a file that is opened, as one that gzip
-// compressed and as documents that are added; what is accepted goes through a loader.
+// Rows of data: a Parquet file, an array of JSON, a table of CSV, and JSON lines as a file that is
+// opened, as one that gzip compressed and as documents that are added. What is accepted goes
+// through a loader.
 
 #include "clients.h"
 #include "unit/text/gzip.h"
@@ -19,7 +20,7 @@ const char* const kLines =
 // Batches with and without packing. The end of the data is DLLM_OUT_OF_RANGE.
 void load_all(dllm_dataset* data) {
   for (const char* json : {R"({"batch": 2, "length": 7, "pack": true})",
-                           R"({"batch": 2, "length": 7, "pack": false})"}) {
+                           R"({"batch": 2, "length": 7, "pack": false, "truncate": "left"})"}) {
     const Options opts = options_of("loader", json);
     const auto loader = make<Loader>(
         [&](auto** out) { return dllm_loader_new(data, opts.get(), out, shared_error()); });
@@ -48,15 +49,18 @@ int main(int count, char** arguments) {
   const auto tokenizer = make<Tokenizer>([&](auto** out) {
     return dllm_tokenizer_load(folder.path().c_str(), nullptr, out, shared_error());
   });
-  const Feed open = [&](const std::string& bytes) {
+  const auto open_as = [&](const char* name, const std::string& bytes) {
     return outcome([&] {
-      const std::string path = folder.write("x.jsonl", bytes);
+      const std::string path = folder.write(name, bytes);
       load_all(make<Dataset>([&](auto** out) {
                  return dllm_dataset_open(path.c_str(), tokenizer.get(), nullptr, nullptr, out,
                                           shared_error());
                }).get());
     });
   };
+  const Feed open = [&](const std::string& bytes) { return open_as("x.jsonl", bytes); };
+  const Feed array = [&](const std::string& bytes) { return open_as("x.json", bytes); };
+  const Feed table = [&](const std::string& bytes) { return open_as("x.csv", bytes); };
   const Feed add = [&](const std::string& bytes) {
     return outcome([&] {
       const auto data = make<Dataset>([&](auto** out) {
@@ -73,11 +77,21 @@ int main(int count, char** arguments) {
   };
   harness.seed("file", kLines, open);
   harness.seed("documents", kLines, add);
+  const std::string objects = R"([{"instruction": "a", "input": "b", "output": "c"},
+ {"conversations": [{"from": "human", "value": "q]"}, {"from": "gpt", "value": "a\""}]},
+ {"data": ["q", "a"]}, {"prompt": "p", "completion": "c"}])";
+  const std::string fields = "prompt,response\r\n\"a, \"\"b\"\"\nc\",d\r\ne,\"f\"\r\n";
+  harness.seed("array", objects, array);
+  harness.seed("table", fields, table);
   const std::string packed = dllm::test::gzip(kLines) + dllm::test::gzip(kLines);
   harness.seed("gzip", packed, open);
   const Make lines = [](uint64_t number) { return mutant({kLines}, Form::lines, number); };
   harness.mutants("file", lines, open);
   harness.mutants("documents", lines, add);
+  harness.mutants(
+      "array", [&](uint64_t number) { return mutant({objects}, Form::json, number); }, array);
+  harness.mutants(
+      "table", [&](uint64_t number) { return mutant({fields}, Form::binary, number); }, table);
   // Damage to the compressed bytes, and damaged lines that are compressed whole.
   harness.mutants(
       "gzip",

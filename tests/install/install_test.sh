@@ -25,6 +25,15 @@ for file in bin/dllm lib/libdllm.so include/dllm/dllm.h lib/pkgconfig/dllm.pc li
   share/zsh/vendor-completions/_dllm share/fish/vendor_completions.d/dllm.fish; do
   check "$file is there" test -s "$prefix/$file"
 done
+at_once() {  # three installations of one build at the same time, each whole
+  local round place
+  for round in 1 2 3 4; do
+    for place in a b c; do "$cmake" --install "$build" --prefix "$work/$place" >/dev/null & done
+    wait
+    for place in a b c; do diff -r "$prefix/share" "$work/$place/share" || return 1; done
+  done
+}
+check "installations at the same time are whole" at_once
 check "the program runs" "$prefix/bin/dllm" --version
 check "the program finds the installed library" sh -c "ldd '$prefix/bin/dllm' | grep -q 'libdllm.so.1 => $prefix/'"
 

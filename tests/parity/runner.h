@@ -15,7 +15,7 @@
 
 #include "base/json.h"
 #include "base/options.h"
-#include "ckpt/safetensors.h"
+#include "ckpt/safetensors/safetensors.h"
 #include "compare.h"
 #include "graph/engine.h"
 #include "pins.h"

@@ -1,9 +1,17 @@
 """What the tests of options share: running the program, and the options that --help lists."""
+import json
 import re
 import shutil
 import subprocess
 
 LINES = [f"line {i}: the cat sat on the mat and dog {i * 7 % 90} sat on the log." for i in range(120)]
+
+
+def talks(lines):
+    """JSON lines of conversations, which have another conversation in "turns"."""
+    def talk(question, answer):
+        return [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+    return "".join(json.dumps({"messages": talk(line, line.upper()), "turns": talk(line[::-1], line.title())}) + "\n" for line in lines)
 
 
 class Program:

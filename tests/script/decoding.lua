@@ -41,6 +41,25 @@ tap.ok(ids[2] ~= 39 and ids[3] ~= 39 and ids[5] ~= 39, "no mask is left")
 tap.is(pushed:metric("done", slot), 1.0, "the slot is done")
 tap.is(tap.fails("a token out of the vocabulary raises", pushed.start, pushed, { 99 }, 0).code, "invalid_argument", "by position")
 
+-- A schedule as a function, as an object and as numbers: the same tokens; a schedule by name gives others.
+local function decoded(schedule, alphas)
+  local own = dllm.decoder(model, { steps = 6, gen_length = 24, temperature = 1.0, schedule = schedule, schedule_alphas = alphas })
+  own:start({ 1, 2, 3 }, 5)
+  own:run()
+  return table.concat(own:ids(), " ")
+end
+local function quick(t) return 1 - t ^ 3 end
+local numbers = {}
+for i = 0, 1000 do numbers[i + 1] = quick(i / 1000) end
+tap.is(decoded(quick), decoded(nil, numbers), "a function is its numbers")
+tap.is(decoded(dllm.schedule(quick)), decoded(quick), "an object is its function")
+tap.is(decoded(nil, { 1, 0 }), decoded "linear", "two numbers are the linear schedule")
+tap.ok(decoded(quick) ~= decoded "linear", "another schedule gives other tokens")
+for _, wrong in ipairs { { { 1 }, "two numbers or more" }, { { 0, 1 }, "must fall" }, { { 1, 1 }, "must fall" }, { { 1, 0.2, 0.4, 0 }, "grows" }, { { 2, 0 }, "not in 0 to 1" }, { { 1, "a" }, "two numbers or more" } } do
+  local failed = tap.fails("a schedule that is wrong raises", decoded, nil, wrong[1])
+  tap.ok(failed.message:find(wrong[2], 1, true), "and is named: " .. failed.message)
+end
+
 -- Every policy, step by step and at once; two decode models of their own alone.
 for _, policy in ipairs(dllm.names "policy") do
   if policy == "editflow" or policy == "diffusion_gemma" then goto next_policy end

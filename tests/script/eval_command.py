@@ -117,6 +117,21 @@ def checkers():
     evaluate(*words, code=2)
 
 
+def other_limits(model, words, every):
+    """One file of results, with limits in any order: each report is that of its own rows."""
+    for limits in ((3, 8, 0, 5), (20, 3, 24, 0)):
+        (SCRATCH / "limits.jsonl").unlink(missing_ok=True)
+        seen = 0
+        for limit in limits:
+            fresh = every if limit == 0 else evaluate(model, *words, "--limit", str(limit))[0]
+            report, _ = evaluate(model, *words, "--limit", str(limit), "--out", "limits.jsonl")
+            rows = fresh["rows"]
+            ok(report["rows"] == rows and report["resumed"] == min(seen, rows), f"limit {limit} of {limits}: {report}")
+            same = all(abs(report[key] - fresh[key]) <= 1e-6 * abs(fresh[key]) for key in ("tokens", "bytes", "nats_per_token", "nats_per_token_error", "bits_per_byte"))
+            ok(same, f"limit {limit} of {limits} as without a file: {report} {fresh}")
+            seen = max(seen, rows)
+
+
 def models():
     (SCRATCH / "corpus").write_text("\n".join(LINES) + "\n")
     for out, words in (("masked", ()), ("causal", ("--objective", "ar"))):
@@ -127,27 +142,38 @@ def models():
     for model, objective in (("masked", "mdlm"), ("causal", "ar")):
         words = (model, "corpus", "--row-length", "48", "--limit", "24", "--out", model + ".jsonl")
         report, _ = evaluate(*words)
-        ok(report["objective"] == objective and 0 < report["nats_per_token"] < 6 and report["rows"] == 24, f"{model}: {report}")
+        ok(report["settings"]["objective"] == objective and 0 < report["nats_per_token"] < 6 and report["rows"] == 24, f"{model}: {report}")
         ok(abs(report["perplexity"] - math.exp(report["nats_per_token"])) < 1e-9, "perplexity is exp of the loss")
         bits = report["nats_per_token"] * report["tokens"] / report["bytes"] / math.log(2)
         ok(abs(report["bits_per_byte"] - bits) < 1e-9 and report["bits_per_byte_error"] > 0, "bits per byte and their error")
         counted[model] = report["bytes"]
+        every, _ = evaluate(model, "corpus", "--row-length", "48")
+        plain = sum(len(line) for line in LINES)  # special tokens are no text; "ar" is given the first token of each line
+        ok(every["bytes"] == plain if model == "masked" else plain * 0.6 < every["bytes"] < plain, f"{every['bytes']} of {plain} bytes")
         # What was interrupted in the middle of a line goes on there and gives the same numbers.
         lines = (SCRATCH / (model + ".jsonl")).read_text().splitlines(keepends=True)
         (SCRATCH / (model + ".jsonl")).write_text("".join(lines[:2]) + lines[2][:20])
         again, _ = evaluate(*words)
-        ok(again.pop("resumed") == 1 and report.pop("resumed") == 0 and again == report, "resumed after one of three batches")
+        ok(again.pop("resumed") == 1 and report.pop("resumed") == 0 and again == report, "resumed after one of 24 rows")
         _, done = evaluate(model, "corpus", "--row-length", "24", "--out", model + ".jsonl", code=1)
         ok("row_length is 48, here 24" in done.stderr, "results of other settings are refused")
+        other_limits(model, words[1:4], every)
         write("questions.jsonl", [{"prompt": f"line {i}: the cat sat on the", "choices": [" mat and dog", " zqx jvk wpf"], "answer": 0}
                                   for i in range(6)])
+        _, done = evaluate(model, "questions.jsonl", code=2)
+        ok("--task choices" in done.stderr, f"rows of another task: {done.stderr[-200:]}")
+        for limit in ("4", "2"):
+            report, _ = evaluate("--task", "choices", model, "questions.jsonl", "--limit", limit, "--out", f"choices-{model}.jsonl")
+            ok(report["questions"] == int(limit), f"choices with limit {limit}: {report}")
+        report, _ = evaluate("--task", "choices", model, "questions.jsonl", "--out", f"choices-{model}.jsonl")
+        ok(report["questions"] == 6 and report["resumed"] == 4, f"choices go on: {report}")
         report, _ = evaluate("--task", "choices", model, "questions.jsonl")
         ok(report["accuracy"] == 1 and report["questions"] == 6, f"{model} chooses what it was trained on: {report}")
     # Rows of one token again and again differ in their noise alone, also between batches.
     (SCRATCH / "same").write_text("a" * 2000)
     evaluate("masked", "same", "--row-length", "48", "--limit", "16", "--out", "same.jsonl")
-    first, second = (json.loads(line)["sums"] for line in (SCRATCH / "same.jsonl").read_text().splitlines()[1:3])
-    ok(len(set(first + second)) > 12, f"each row has noise of its own: {first} {second}")
+    sums = [json.loads(line)["sum"] for line in (SCRATCH / "same.jsonl").read_text().splitlines()[1:]]
+    ok(len(sums) == 16 and len(set(sums)) > 12, f"each row has noise of its own: {sums}")
     # Of the same rows and tokens: a next-token loss does not count the first token of a text, nor its bytes.
     ok(0.5 < counted["causal"] / counted["masked"] < 1, f"bytes of counted tokens: {counted}")
     report, _ = evaluate("--task", "programs", "--model", "masked", "--data", "infilling.jsonl", "--samples", "2", "--length", "8",
@@ -158,6 +184,23 @@ def models():
     report, _ = evaluate("--task", "answers", "--model", "causal", "--data", "sums.jsonl", "--checker", "check.lua", "--length", "4",
                          "--policy", "autoregressive")
     ok(report["samples"] == 2, "answers of a causal model")
+    settings = report["settings"]
+    ok((settings["policy"], settings["length"], settings["seed"]) == ("autoregressive", 4, 0) and "temperature" in settings["decoder"],
+       f"every setting of the score: {settings}")
+    done = program.run("eval", "--task", "answers", "causal", "sums.jsonl", "--checker", "check.lua", "--length", "4")
+    ok(re.search(r"\nsettings\n  task +answers\n(  .*\n)*  policy +autoregressive\n(  .*\n)*    temperature +0\n", done.stdout),
+       f"one block of settings: {done.stdout}")
+    words = ("--task", "answers", "--model", "causal", "--data", "sums.jsonl", "--checker", "check.lua", "--length", "4", "--out", "once.jsonl")
+    evaluate(*words)
+    _, done = evaluate(*words, "--temperature", "0.5", code=1)
+    ok("decoder.temperature is 0" in done.stderr, f"another temperature is another evaluation: {done.stderr[-300:]}")
+    # A completion is the text of dllm generate, and a filled hole that of dllm infill.
+    write("twice.jsonl", [{"prompt": LINES[0][:12]}, {"prompt": LINES[0][:12], "suffix": LINES[0][20:]}])
+    evaluate("--task", "answers", "--model", "masked", "--data", "twice.jsonl", "--checker", "check.lua", "--length", "6", "--out", "twice_out.jsonl")
+    texts = [json.loads(line)["completion"] for line in (SCRATCH / "twice_out.jsonl").read_text().splitlines()[1:]]
+    made = json.loads(program.run("generate", "masked", LINES[0][:12], "--length", "6", "--json").stdout)
+    filled = json.loads(program.run("infill", "masked", LINES[0][:12] + "<mask:6>" + LINES[0][20:], "--json").stdout)
+    ok(texts == [made["completion"], filled["holes"][0]], f"{texts}, generate {made}, infill {filled}")
 
 
 def trained_objectives():
@@ -169,9 +212,9 @@ def trained_objectives():
         ok(done.returncode == 0, f"a run of {trained}: {done.stderr[-200:]}")
         words = (trained, "corpus", "--row-length", "48", "--limit", "8")
         report, _ = evaluate(*words)
-        ok(report["objective"] == scored and 0 < report["nats_per_token"] < 20, f"{trained} is scored by {scored}: {report}")
+        ok(report["settings"]["objective"] == scored and 0 < report["nats_per_token"] < 20, f"{trained} is scored by {scored}: {report}")
         other, _ = evaluate(*words, "--objective", "mdlm")
-        ok(other["objective"] == "mdlm" and (other["nats_per_token"] == report["nats_per_token"]) == (scored == "mdlm"),
+        ok(other["settings"]["objective"] == "mdlm" and (other["nats_per_token"] == report["nats_per_token"]) == (scored == "mdlm"),
            f"{trained}: mdlm when asked for: {other['nats_per_token']}")
 
 

@@ -10,7 +10,7 @@ import re
 import shutil
 import sys
 
-from cli_options import LINES, Program, words_of
+from cli_options import LINES, Program, talks, words_of
 
 DLLM, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2])
 program = Program(DLLM, SCRATCH)
@@ -24,6 +24,7 @@ SAME_OR_REFUSED = "the result stays, or there is none"
 MAY_STAY = "probabilities change, the tokens may stay"
 DRAWS = {"--temperature": "0.9"}
 ROWS = {"--data": "rows.jsonl"}
+TALKS = {"--data": "talks.jsonl"}
 SCORED = {"--task": "text", "--data": "corpus", "--checker": None, "--length": None, "--steps": None, "--limit": "16"}
 PROGRAMS = {"--task": "programs", "--data": "programs.jsonl", "--checker": None}
 AGAINST = {"--against": "f32", "--json": "", "--model.dtype": "q8_0"}
@@ -50,6 +51,7 @@ DECODER = {
     "--decoder.policy": ("random",), "--decoder.steps": ("3",), "--decoder.block-length": ("4",),
     "--decoder.max-length": ("20", {}, REFUSED), "--decoder.temperature": ("0.9",),
     "--decoder.top-k": ("1", DRAWS), "--decoder.top-p": ("0.01", DRAWS), "--decoder.schedule": ("cosine",),
+    "--decoder.schedule-alphas": ("[1, 0.1, 0]",),
     "--decoder.schedule-steps": ("4", {"--schedule": "nano_cosine", "--policy": "ancestral"}),
     "--decoder.schedule-eps": ("0.4", {"--schedule": "cosine"}), "--decoder.attention": ("causal", {"--policy": "random"}),
     "--decoder.shift": ("1",), "--decoder.cache": ("dual", {"--block-length": "8", **DRAWS}), "--decoder.guidance": ("2.0",),
@@ -68,6 +70,8 @@ COMMANDS = {
     "generate": ({"--model": "made", "--prompt": "line 4: the cat", "--length": "24", "--steps": "8", "--trace": "trace", "--json": ""}, {
         "--model": ("other",), "--prompt": ("the dog",), "--file": ("text.txt", {"--prompt": None}), "--policy": ("random",),
         "--length": ("16",), "--samples": ("2",), "--until": ("e",), "--trace": ("elsewhere",), "--config": ("settings.json",),
+        "--prompts": ("many.jsonl", {"--prompt": None, "--trace": None}), "--out": ("answers.jsonl", {}, REFUSED),
+        "--batch": ("3", {}, REFUSED),
         "--quiet": ("", {}, SAME),  # no picture
         "--json": (None,), **ENGINE, **MODEL, **DECODER, "--decoder.gen-length": ("16", {"--length": None}),
         "--decoder.slots": ("1", {"--samples": "2"}, REFUSED), **SLOT, "--slot.gen-length": ("16", {"--length": None}),
@@ -77,7 +81,7 @@ COMMANDS = {
         "--trace": ("elsewhere",), "--config": ("settings.json",),
         "--quiet": ("", {}, SAME),  # no picture
         "--json": (None,), **ENGINE, **MODEL, **DECODER, "--decoder.gen-length": ("16", {}, REFUSED),
-        "--decoder.slots": ("1", {}, REFUSED), **SLOT, "--slot.stop": ("COMMON",), "--slot.gen-length": ("16", {}, REFUSED),
+        "--decoder.slots": ("1", {}, REFUSED), **SLOT, "--slot.stop": ("COMMON", {}, REFUSED), "--slot.gen-length": ("16", {}, REFUSED),
         "--slot.prompt-length": ("3", {"--block-length": "8"})}),
     "chat": ({"--model": "made", "--message": "line 4", "--template": "template", "--length": "24", "--steps": "8", "--temperature": "0.9", "--json": ""}, {
         "--model": ("other",), "--message": ("the dog",), "--system": ("be quick",), "--template": ("loud",), "--policy": ("random",),
@@ -101,13 +105,18 @@ COMMANDS = {
         "--json": ("",), "--model": ("made", {"--tokenizer": None, "--text": None, "": ["corpus", "out.tok"]}),
         **{f"--dataset.{key}": (value, {}, REFUSED) for key, value in {
             "format": "text", "rows": "line", "text-key": "body", "prompt-key": "ask", "response-key": "say", "append-eos": "false",
-            "prepend-bos": "true", "parse-special": "true", "bad-rows": "skip", "token-file": "out.tok"}.items()}}),
+            "instruction-key": "ask", "messages-key": "turns", "template": "chatml",
+            "prepend-bos": "true", "parse-special": "true", "bad-rows": "skip", "token-file": "out.tok", "stream": "true"}.items()},
+        "--template": ("chatml", {}, REFUSED)}),
     "tokenizer-train": ({"--data": "corpus", "--vocab": "300", "--out": "out.json"}, {
         "--data": ("rows.jsonl",), "--out": ("elsewhere",), "--vocab": ("280",), "--config": ("trained.json",), "--json": ("",),
         "--dataset.format": ("jsonl", {}, REFUSED), "--dataset.rows": ("line", {"--data": "gaps"}), "--dataset.text-key": ("body", ROWS),
-        "--dataset.prompt-key": ("ask", ROWS), "--dataset.response-key": ("say", ROWS),
+        "--dataset.prompt-key": ("ask", ROWS), "--dataset.response-key": ("say", ROWS), "--template": ("chatml",),
+        "--dataset.instruction-key": ("prompt", ROWS), "--dataset.messages-key": ("turns", TALKS), "--dataset.template": ("chatml", {}, REFUSED),
+        "--tokenizer-train.chat-template": ("chatml",),
         "--dataset.append-eos": ("false", {}, REFUSED), "--dataset.prepend-bos": ("true", {}, REFUSED),
         "--dataset.parse-special": ("true", {}, REFUSED), "--dataset.token-file": ("out.tok", {}, REFUSED),
+        "--dataset.stream": ("true", {}, MAY_STAY),  # hub_data.py has files of the hub
         "--dataset.bad-rows": ("skip", {"--data": "damaged.jsonl"}), "--tokenizer-train.vocab-size": ("280", {"--vocab": None}),
         "--tokenizer-train.pre-tokenizer": ("qwen2",), "--tokenizer-train.normalizer": ("nfc",), "--tokenizer-train.min-count": ("50",),
         "--tokenizer-train.max-token-bytes": ("3",), "--tokenizer-train.bos": ("<s>",), "--tokenizer-train.eos": ("</s>",),
@@ -137,18 +146,22 @@ COMMANDS = {
         "--decoder.loop": ("host",), "--decoder.suppress-unused": ("false",),  # the results name them
         "--dataset.rows": ("file", SCORED), "--dataset.format": ("jsonl", SCORED, REFUSED),
         **{f"--dataset.{key}": (value, {**SCORED, **ROWS}) for key, value in {
-            "text-key": "body", "prompt-key": "ask", "response-key": "say"}.items()},
+            "text-key": "body", "prompt-key": "ask", "response-key": "say", "instruction-key": "prompt", "template": "alpaca"}.items()},
+        "--dataset.messages-key": ("turns", {**SCORED, **TALKS, "--template": "alpaca"}), "--template": ("alpaca", {**SCORED, **ROWS}),
         **{f"--dataset.{key}": (value, SCORED, MAY_STAY) for key, value in {
-            "append-eos": "false", "parse-special": "true"}.items()},
+            "append-eos": "false", "parse-special": "true", "stream": "true"}.items()},
         "--dataset.prepend-bos": ("true", SCORED, REFUSED),  # the tokenizer has no such token
         "--dataset.bad-rows": ("skip", {**SCORED, "--data": "damaged.jsonl"}), "--dataset.token-file": ("out.tok", SCORED, REFUSED),
         **SLOT, "--slot.gen-length": ("16", {"--length": None}), "--slot.prompt-length": ("3", {}, REFUSED)}),
     "report": ({"": "made"}, {
-        "--out": ("elsewhere",), "--svg": ("pictures",), "--config": ("report.json",), "--json": ("",)}),
+        "--out": ("elsewhere",), "--svg": ("pictures",), "--config": ("report.json",), "--json": ("",),
+        "--watch": ("", {"--out": "elsewhere"}, REFUSED), "--port": ("3", {}, REFUSED)}),  # report_command.py serves
+    "sweep": ({"": "plan.json"}, {"--config": ("machine.json",), "--json": ("",)}),
     "convert": ({"": ["made", "converted.gguf"], "--quantize.overwrite": "true"}, {
         "--quantize.format": ("q4_0",), "--quantize.overwrite": ("false", {}, REFUSED), "--config": ("quantized.json",), "--json": ("",)}),
     "export": ({"": ["made", "exported"], "--quantize.overwrite": "true"}, {
-        "--quantize.format": ("f16",), "--quantize.overwrite": ("false", {}, REFUSED), "--config": ("exported.json",), "--json": ("",)}),
+        "--quantize.format": ("f16",), "--quantize.overwrite": ("false", {}, REFUSED), "--config": ("exported.json",), "--json": ("",),
+        "--merge": ("", {}, REFUSED)}),  # the run has no adapter; lora_command.py merges one
     "quantize": ({"": ["made", "small.gguf"], "--quantize.overwrite": "true"}, {
         "--quantize.format": ("q4_0",), "--quantize.overwrite": ("false", {}, REFUSED), "--config": ("quantized.json",), "--json": ("",)}),
 }
@@ -167,6 +180,7 @@ TOGETHER = (  # two options that are accepted one by one
     (("tokenize", "--tokenizer", "made", "--text", "a", "--file", "text.txt"), REFUSED),
     (("tokenizer-train", "--data", "corpus", "--vocab", "280", "--vocab-size", "290"), REFUSED),
     (("train", "--data", "corpus", "--out", "new", "--optimizer", "sgd", "--beta1", "0.9"), REFUSED),
+    (("train", "--data", "rows.jsonl", "--out", "new", "--template", "chatml", "--dataset.template", "chatml"), REFUSED),
 )
 
 
@@ -220,7 +234,9 @@ def prepare():
     (SCRATCH / "holes.txt").write_text("the dog 7 <mask:20>")
     for name, text in {"settings.json": '{"decoder": {"block_length": 4}}', "text.json": '{"text": "more"}', "tensors.json": '{"tensors": true}',
                        "trained.json": '{"tokenizer_train": {"min_count": 40}}', "quantized.json": '{"quantize": {"format": "q6_k"}}',
-                       "exported.json": '{"quantize": {"format": "bf16"}}', "report.json": '{"svg": "pictures"}', "check.lua": "return #text > 40", "other_check.lua": "return true",
+                       "exported.json": '{"quantize": {"format": "bf16"}}', "report.json": '{"svg": "pictures"}', "machine.json": '{"json": true}',
+                       "plan.json": json.dumps({"out": "swept", "train": {"data": "corpus", "layers": 1, "hidden": 64, "vocab": 300, "length": 32,
+                                                                          "batch": 4, "steps": 2, "eval-batches": 0}}), "check.lua": "return #text > 40", "other_check.lua": "return true",
                        "completions.jsonl": '{"task_id": "0", "completion": "a"}\n',
                        "prompts.jsonl": '{"prompt": "line 4: the cat"}\n{"prompt": "line 5: the dog"}\n',
                        "other_prompts.jsonl": '{"prompt": "the dog"}\n',
@@ -231,10 +247,12 @@ def prepare():
     (SCRATCH / "rows.jsonl").write_text("".join(json.dumps(
         {"text": line, "body": line[::-1]} if i % 2 else
         {"prompt": line, "ask": line[::-1], "response": line.upper(), "say": line.title()}) + "\n" for i, line in enumerate(lines)))
+    (SCRATCH / "talks.jsonl").write_text(talks(lines))
     template = ("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if tools %}{{ tools | length }} tools{% endif %}"
                 "{% if enable_thinking is defined %}quick {% endif %}{% if add_generation_prompt %}assistant: {% endif %}")
     (SCRATCH / "template").write_text(template)
     (SCRATCH / "loud").write_text(template.replace("assistant: ", "ASSISTANT!"))
+    (SCRATCH / "many.jsonl").write_text('{"prompt": "the dog"}\n')
     program.run("tokenizer-train", "--data", "corpus", "--vocab", "270", "--out", "small.json")
     for out, seed in (("made", "1"), ("other", "2")):
         done = program.run("train", "--data", "corpus", "--out", out, "--rows", "line", "--layers", "2", "--hidden", "64",

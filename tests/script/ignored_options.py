@@ -12,7 +12,7 @@ import pathlib
 import shutil
 import sys
 
-from cli_options import LINES, Program, words_of
+from cli_options import LINES, Program, talks, words_of
 
 DLLM, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2])
 program = Program(DLLM, SCRATCH)
@@ -25,13 +25,17 @@ REFUSED = "refused"
 JSONL = {"--data": "rows.jsonl"}
 UNPACKED = {"--pack": "false"}
 BLOCKS = {"--objective.attention": "block_causal"}
+TUNED = {"--from": "made", "--layers": None, "--hidden": None, "--vocab": None}
+LORA = {**TUNED, "--lora": "4"}
 
 # option: value, what else the command line has, what is expected when it is not another result
 TRAIN = {
     "--data": ("other",), "--out": ("elsewhere",), "--from": ("made", {"--layers": None, "--hidden": None, "--vocab": None}),
-    "--tokenizer": ("made/tokenizer.json", {"--vocab": None}), "--vocab": ("280",), "--layers": ("2",), "--hidden": ("128",),
+    "--lora": ("2", TUNED), "--adapter.rank": ("2", LORA, REFUSED), "--adapter.alpha": ("1", LORA), "--adapter.rslora": ("true", LORA),
+    "--adapter.targets": ("q,v", LORA), "--adapter.exclude": ("q", LORA), "--adapter.layers": ("3", LORA, REFUSED), "--adapter.seed": ("5", LORA),
+    "--tokenizer": ("made/tokenizer.json", {"--vocab": None}), "--vocab": ("280",), "--template": ("chatml", JSONL), "--layers": ("2",), "--hidden": ("128",),
     "--objective": ("ar",), "--schedule": ("cosine",), "--eval-every": ("2",), "--eval-batches": ("1",),
-    "--examples": ("4",),
+    "--examples": ("4",), "--keep-best": ("0",), "--log": ("csv",), "--patience": ("1", {"--lr": "10", "--clip": "0", "--warmup": "0", "--eval-every": "1"}),
     "--config": ("settings.json",), "--json": (None,),
     "--engine.kind": ("pjrt", {"--plugin": "nowhere"}, REFUSED), "--engine.threads": ("1", {}, SAME),
     "--engine.thread-pool": ("openmp", {}, SAME if program.has_openmp else REFUSED),
@@ -48,8 +52,11 @@ TRAIN = {
     "--model.heads": ("edit",), "--model.adapter": ("made", {}, REFUSED),
     "--dataset.format": ("fortunes",), "--dataset.rows": ("file",), "--dataset.text-key": ("body", JSONL),
     "--dataset.prompt-key": ("ask", JSONL), "--dataset.response-key": ("say", JSONL),
+    "--dataset.instruction-key": ("prompt", JSONL), "--dataset.messages-key": ("turns", {"--data": "talks.jsonl"}),
+    "--dataset.template": ("llama3", JSONL),
     "--dataset.append-eos": ("false",), "--dataset.prepend-bos": ("true", {}, REFUSED), "--dataset.parse-special": ("true", {"--data": "special"}),
     "--dataset.bad-rows": ("fail", {"--data": "damaged.jsonl"}, REFUSED), "--dataset.token-file": ("rows.tok", {}, SAME),
+    "--dataset.stream": ("true", {}, SAME),  # hub_data.py has files of the hub
     "--loader.batch": ("2",), "--loader.length": ("16",), "--loader.seed": ("5",), "--loader.split": ("all",),
     "--loader.split-fraction": ("0.4",), "--loader.pack": ("false",), "--loader.drop-tail": ("true", {"--steps": "120", "--eval-every": "0"}),
     "--loader.shuffle": ("false",), "--loader.epochs": ("1", {"--batch": "64"}), "--loader.truncate": ("left", {**UNPACKED, "--length": "16"}),
@@ -122,7 +129,7 @@ def result(options):
     if done.returncode != 0:
         return done, None
     left = {"out": out.name, "stdout": bool(done.stdout), "steps": sorted(p.name for p in out.glob("step_*")),
-            "tokenizer": digest(out / "tokenizer.json"), "metrics": [], "saved": []}
+            "table": (out / "metrics.csv").exists(), "best": sorted(p.name for p in out.glob("best/step_*")), "tokenizer": digest(out / "tokenizer.json"), "metrics": [], "saved": []}
     for line in (out / "metrics.jsonl").read_text().splitlines():
         event = json.loads(line)
         for key in ("tokens_per_second", "mfu", "memory", "compiles", "dir", "checkpoint_stall_seconds", "stall_seconds", "input_wait", "rank_wait"):
@@ -184,6 +191,7 @@ def prepare():
         {"text": line, "body": line[::-1]} if i % 2 else
         {"prompt": line, "ask": line[::-1], "response": line.upper(), "say": line.title()}) + "\n"
         for i, line in enumerate(lines)))
+    (SCRATCH / "talks.jsonl").write_text(talks(lines))
     (SCRATCH / "settings.json").write_text('{"trainer": {"beta1": 0.4}}')
     made = run("train", "--out", "made", *words_of(dict(BASE, **{"--vocab": "290"})))
     ok(made.returncode == 0, "a run to start from: " + made.stderr[-200:])

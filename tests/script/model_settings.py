@@ -58,19 +58,58 @@ last = [i for i, token in enumerate(done["ids"]) if token == stop]
 ok(not last or done["ids"][last[0]:] == [stop] * (len(done["ids"]) - last[0]), f"what follows an end token is that token: {done['ids']}")
 
 # Data in other forms, and rows that teach nothing.
-write("table.csv", "a,b\n1,2\n")
+SMALL = ("--layers", "1", "--hidden", "64", "--vocab", "300", "--length", "64", "--batch", "4", "--steps", "2", "--eval-every", "0")
 
-write("array.json", [{"text": "a"}])
-for name, hint in (("table.csv", "csv.DictReader"), ("array.json", "jq -c")):
-    done = program.run("train", "--data", name, "--out", "no", "--steps", "1")
-    ok(done.returncode != 0 and hint in done.stderr, f"{name} is refused with a command: {done.stderr[-300:]!r}")
+
+def trained(name, *options):
+    return program.run("train", "--data", name, "--out", "new_" + name, "--fresh", *SMALL, *options)
+
+
+write("table.csv", "prompt,completion\n" + "".join(f'"what is\n{i}?","{i}"\n' for i in range(40)))
+write("array.json", [{"instruction": "double", "input": str(i), "output": str(2 * i)} for i in range(40)])
+write("talks.json", [{"conversations": [{"from": "human", "value": f"hello {i}"}, {"from": "gpt", "value": f"bye {i}"}]} for i in range(40)])
+for name, last in (("table.csv", "dllm generate"), ("array.json", "dllm chat"), ("talks.json", "dllm chat")):
+    done = trained(name)
+    ok(done.returncode == 0 and "next: " + last in done.stderr, f"{name} is trained on: {done.stderr[-300:]!r}")
+done = run("chat", "new_talks.json", "hello 1", "--length", "8", "--json")
+ok(json.loads(done.stdout)["role"] == "assistant", f"a run on conversations has its template: {done.stdout!r}")
+for template in ("llama3", "qwen", "alpaca"):
+    done = trained("table.csv", "--template", template)
+    ok(done.returncode == 0 and "next: dllm chat" in done.stderr, f"--template {template}: {done.stderr[-300:]!r}")
+for options, part in ((("--template", "chatlm"), "did you mean chatml"), (("--template", "nowhere.jinja"), "nowhere.jinja"),
+                      (("--tokenizer", "made", "--template", "chatml"), "no tokens <|im_start|>, <|im_end|>")):
+    kept = [word for word in SMALL if "--tokenizer" not in options or word not in ("--vocab", "300")]
+    done = program.run("train", "--data", "table.csv", "--out", "no", *kept, *options)
+    ok(done.returncode != 0 and part in done.stderr, f"{options}: {done.stderr[-300:]!r}")
 write("rows.jsonl", "".join(json.dumps({"prompt": "lamp river " * 20 + str(i), "response": "x"}) + "\n" for i in range(40)))
-done = run("train", "--data", "rows.jsonl", "--from", "made", "--out", "cut", "--pack", "false", "--length", "16", "--steps", "2",
-           "--objective", "llada_sft", "--epochs", "0", "--batch", "4")
-ok("have no tokens to learn: their answers are cut away at 16 tokens" in done.stderr, f"cut answers are reported: {done.stderr[-400:]!r}")
-write("keys.jsonl", json.dumps({"instruction": "a", "output": "b"}) + "\n")
-done = program.run("train", "--data", "keys.jsonl", "--out", "no", "--steps", "1")
-for part in ("instruction, output", "--prompt-key"):
-    ok(part in done.stderr, f"an unknown row is described with {part!r}: {done.stderr[-300:]!r}")
+cut = ("train", "--from", "made", "--out", "cut", "--pack", "false", "--length", "16", "--steps", "2", "--objective", "llada_sft",
+       "--epochs", "0", "--batch", "4", "--data")
+done = program.run(*cut, "rows.jsonl")
+ok(done.returncode != 0 and "has a token to learn: their answers are cut away at 16 tokens" in done.stderr,
+   f"rows that all teach nothing are refused: {done.stderr[-400:]!r}")
+write("some.jsonl", json.dumps({"prompt": "a", "response": "x"}) + "\n" + (program.folder / "rows.jsonl").read_text())
+done = run(*cut, "some.jsonl", "--split", "all")
+for part in ("40 of 41 rows have no tokens to learn", "40 of 41 rows are longer than 16 tokens and are cut"):
+    ok(part in done.stderr, f"{part}: {done.stderr[-400:]!r}")
+roles = [{"messages": [{"role": "user", "content": "hello"}, {"role": "critic", "content": "no"}, {"role": "assistant", "content": "yes"}]}] * 40
+write("roles.json", roles)
+done = trained("roles.json")
+ok("40 messages have an unknown role and are not learned: critic" in done.stderr, f"unknown roles are counted: {done.stderr[-400:]!r}")
+called = [{"messages": [{"role": "user", "content": "what is 2+2"},
+                        {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "adder", "arguments": "{}"}}]},
+                        {"role": "tool", "content": "4"}, {"role": "assistant", "content": "four"}]}] * 40
+write("called.json", called)
+for template, lost in (("chatml", True), ("qwen", False)):
+    done = program.run("tokenizer-train", "--data", "called.json", "--vocab", "300", "--template", template, "--out", f"tok_{template}/tokenizer.json")
+    done = program.run("tokenize", "called.json", f"called_{template}.tok", "--model", f"tok_{template}")
+    ok(done.returncode == 0 and ("40 of 40 conversations have tool calls that the template does not write" in done.stderr) == lost,
+       f"tool calls under {template}: {done.stderr[-300:]!r}")
+for name, row, parts in (("keys.jsonl", {"question": "a", "answer": "b"}, ("question, answer", "--prompt-key")),
+                         ("pairs.jsonl", {"prompt": "p", "chosen": "a", "rejected": "b"}, ("no objective learns from pairs",)),
+                         ("pictures.jsonl", {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, ("content[0] is image_url",))):
+    write(name, json.dumps(row) + "\n")
+    done = program.run("train", "--data", name, "--out", "no", "--steps", "1")
+    for part in parts:
+        ok(part in done.stderr, f"{name} is described with {part!r}: {done.stderr[-300:]!r}")
 print(f"{program.failures} failures")
 sys.exit(program.failures > 0)

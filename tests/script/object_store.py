@@ -126,8 +126,8 @@ def run_and_resume(store):
         ok(done.returncode == 0 and f"resumed from {out}/step_000004" in done.stderr, f"{out} goes on {why(done)}")
     ok(store.files("runs/first/step_000006")["state/rank_000.safetensors"] ==
        (SCRATCH / "local/step_000006/state/rank_000.safetensors").read_bytes(), "to the bits of a local run")
-    ok(sorted(path.name for path in (store.objects / "bucket/runs/first").iterdir()) == ["step_000004", "step_000006"],
-       "and keeps two checkpoints")
+    ok(sorted(path.name for path in (store.objects / "bucket/runs/first").iterdir()) == ["best", "step_000004", "step_000006"],
+       "and keeps two checkpoints, and the best one")
     shutil.rmtree(SCRATCH / "staging")  # another machine
     done = run(store, *train_words("s3://bucket/runs/first", 7, SMALL))
     ok(done.returncode == 0 and "resumed from s3://bucket/runs/first/step_000006" in done.stderr,

@@ -28,6 +28,16 @@ local ids, keep = tok:chat({ { role = "user", content = "a<|mask|>" }, { role = 
   { template = "{% for m in messages %}{{ m.content }}{{ mask_token }}{% endfor %}" })
 tap.is(tok:decode(ids), "a<|mask|><|mask|>bc<|mask|>", "a template writes a conversation")
 tap.is(#ids, 13, "what a message spells is no special token")
+local talks = { { conversations = { { from = "human", value = "hi" }, { from = "gpt", value = "yes" } } },
+  { prompt = "hi", completion = "yes" } }
+local chat_tok = dllm.train_tokenizer(dllm.dataset_from(talks), { vocab_size = 300 })
+local talk = chat_tok:chat({ { from = "human", value = "hi" }, { from = "gpt", value = "yes" } }, { template = "chatml" })
+tap.is(chat_tok:decode(talk), "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nyes<|im_end|>\n", "templates have names")
+tap.is(dllm.dataset_from(talks, chat_tok, { template = "chatml" }):size(), 2, "prompts are conversations too")
+tap.is(tap.fails("a name that no template has raises", dllm.dataset_from, talks, chat_tok, { template = "chatlm" }).code,
+  "not_found", "by name")
+tap.is(tap.fails("a template whose tokens are missing raises", tok.chat, tok, { { role = "user", content = "a" } },
+  { template = "llama3" }).code, "failed_precondition", "by its tokens")
 
 local said = tok:encode("the caf\u{e9} User: no")
 local answer, shown, why = dllm.answer(tok, { begin = 1, prompt = "included", stop_texts = { " User:" } }), "", nil

@@ -3,9 +3,13 @@
 report_command.py DLLM SCRATCH
 """
 import html.parser
+import http.client
 import json
 import pathlib
 import re
+import signal
+import socket
+import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 
@@ -236,7 +240,111 @@ def hostile():
     ok(done.returncode == 0 and (SCRATCH / "elsewhere.html").exists(), "a file of metrics, a page elsewhere")
 
 
+def compared():
+    """Several runs on one page: all curves, the last numbers, and the settings that differ."""
+    losses = {"a": [3, 2, 1.5], "b": [3, 2.5, 2.4], "sub/a": [4, 3, 2]}
+    for i, (name, values) in enumerate(losses.items()):
+        rows = [{"event": "train_step", "step": step, "loss": value, "lr": 0.1, "tokens_per_second": 100 * (i + 1)} for step, value in enumerate(values, 1)]
+        write(name, lines(rows + [{"event": "eval", "step": 3, "loss": values[-1] + 1}]),
+              start=json.dumps({"layers": 2, "settings": {"trainer.lr": i, "data": {"path": HOSTILE if i == 1 else "x", "rows": 5}},
+                                "given": {"options": {"trainer": {"steps": 3}}}}))
+    done = program.run("report", "a", "b", "sub/a/", "--json", "--svg", "three", "--out", "three.html")
+    ok(done.returncode == 0, f"three runs: {done.stderr[-300:]}")
+    text = (SCRATCH / "three.html").read_text()
+    for name, values in losses.items():
+        ok(re.search(rf'data-series="([^"]*/)?{re.escape(name)}"', text) is not None, f"a curve of {name}")
+    ok(text.count("<script") == 0 and "alert(1)" not in re.sub(r"&lt;script&gt;alert", "", text), "a setting is text")
+    settings = text.split('id="settings"')[1].split("</section>")[0]
+    ok("trainer.lr" in settings and "data.path" in settings and "layers" not in settings and "data.rows" not in settings and
+       "trainer.steps" not in settings, f"settings that differ, and no others: {settings[:300]}")
+    numbers = text.split('id="numbers"')[1].split("</section>")[0]
+    ok(re.search(r'class="best">2\.5<', numbers) and re.search(r'class="best">300<', numbers), f"the best numbers are marked: {numbers[:400]}")
+    line = json.loads(done.stdout)
+    ok([run["run"] for run in line["runs"]] == ["a", "b", "sub/a/"] and len(line["pictures"]) == 4, f"--json: {line}")
+    for path in line["pictures"]:
+        ElementTree.parse(SCRATCH / path)
+    done = program.run("report", "a", "nowhere")
+    ok(done.returncode == 1 and "nowhere" in done.stderr, f"a run that is not there is named: {done.stderr}")
+    done = program.run("report", *["a"] * 30, "--out", "thirty.html")
+    ok(done.returncode == 0, f"thirty runs: {done.stderr[-200:]}")
+
+
+class Watching:
+    """dllm report --watch while a with statement lasts."""
+
+    def __init__(self, *words):
+        self.words = words
+
+    def __enter__(self):
+        self.process = subprocess.Popen([DLLM, "report", "--watch", *self.words], cwd=SCRATCH, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.address = self.process.stdout.readline().strip()
+        return self
+
+    def get(self, path, method="GET", **headers):
+        connection = http.client.HTTPConnection("127.0.0.1", int(self.address.rstrip("/").rsplit(":", 1)[1]), timeout=20)
+        connection.request(method, path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode(), answer
+
+    def __exit__(self, *_):
+        self.process.send_signal(signal.SIGINT)
+        self.said = self.process.communicate(timeout=20)[1]
+
+
+def watched():
+    """--watch serves the page on this machine alone, and it follows the run."""
+    for port in ("65536", "-1"):
+        done = program.run("report", "a", "--watch", "--port", port)
+        ok(done.returncode == 2 and port in done.stderr, f"port {port} is refused: {done.stderr}")
+    write("grows", "")
+    with Watching("grows") as one:
+        if not one.address:
+            ok("libevent" in one.process.stderr.read(), "a build without a server names the package")
+            return
+    with Watching("grows") as one:
+        port = one.address.rstrip("/").rsplit(":", 1)[1]
+        ok(one.address.startswith("http://127.0.0.1:"), f"the address is printed: {one.address}")
+        status, page, answer = one.get("/")
+        ok(status == 200 and "/live.js" in page and "default-src 'none'" in answer.getheader("Content-Security-Policy"), "the page")
+        ok("nothing to draw yet" in one.get("/body")[1], "a run without a step has a sentence")
+        rows = [{"event": "train_step", "step": step, "loss": 5 - step} for step in (1, 2, 3)]
+        write("grows", lines(rows))
+        body = one.get("/body")[1]
+        ok('data-series="training batches"' in body and "<html" not in body, "the body has the curves after the first steps")
+        write("grows", lines(rows + [{"event": "train_step", "step": 4, "loss": 0.0625}]))
+        ok("0.0625" in one.get("/body")[1], "and the next step")
+        ok(one.get("/nowhere")[0] == 404 and one.get("/../../etc/passwd")[0] == 404 and one.get("/%00")[0] == 404, "no other path is served")
+        ok(one.get("/body", "HEAD")[:2] == (200, ""), "HEAD")
+        for method in ("POST", "PUT", "DELETE"):
+            ok(one.get("/body", method)[0] == 405, f"{method} is refused")
+        for host in ("evil.example", f"evil.example:{port}", f"127.0.0.1.evil.example:{port}", "", "127.0.0.1:1"):
+            ok(one.get("/body", Host=host)[0] in (400, 403), f"Host {host!r} is refused")
+        ok(one.get("/body", Host=f"LOCALHOST:{port}")[0] == 200, "Host localhost")
+        ok(one.get("/body", Origin="http://evil.example")[0] == 403, "a page of another origin is refused")
+        for raw in (b"\0\xff\r\n\r\n", b"GET " + b"a" * 100000 + b" HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 5000 + b"\r\n"):
+            with socket.create_connection(("127.0.0.1", int(port)), timeout=20) as client:
+                try:  # the server may have closed it already
+                    client.sendall(raw)
+                    client.shutdown(socket.SHUT_WR)
+                    client.recv(65536)
+                except OSError:
+                    pass
+        ok(one.get("/body")[0] == 200, "the server goes on after requests that are none")
+        taken = program.run("report", "--watch", "a", "--port", port)
+        ok(taken.returncode == 1 and port in taken.stderr, f"a port in use is named: {taken.stderr}")
+        addresses = pathlib.Path(f"/proc/{one.process.pid}/net/tcp").read_text()
+        ok(f"0100007F:{int(port):04X}" in addresses and f"00000000:{int(port):04X}" not in addresses, "it listens on 127.0.0.1 alone")
+    ok(one.process.returncode == 130, f"Ctrl-C ends it: {one.process.returncode} {one.said}")
+    with Watching("a", "b") as two:
+        ok('id="settings"' in two.get("/body")[1], "several runs are compared")
+    done = program.run("report", "a", "--watch", "--out", "x.html")
+    ok(done.returncode == 2 and "--out" in done.stderr, "--watch with --out is refused")
+    ok("--port" in program.run("report", "a", "--port", "3").stderr, "--port needs --watch")
+
+
 program.empty_folder()
 real_run()
 hostile()
+compared()
+watched()
 sys.exit(1 if program.failures else 0)

@@ -57,6 +57,117 @@ def differences():
         train(*own, "--steps", str(at))  # back again, which differs too
 
 
+def kept():
+    """A start without settings has those of the start before it; --data of the same content is no difference."""
+    own = ["--layers", "2", "--hidden", "64", "--vocab", "300", "--length", "32", "--batch", "4", "--eval-every", "0", "--examples", "0",
+           "--objective", "bd3lm", "--objective.block-length", "8", "--lr", "0.002", "--clip", "0.5"]
+    train(*own, "--out", "keeps", "--steps", "2", "--seed", "7")
+    first = json.loads((SCRATCH / "keeps/run.json").read_text())
+
+    def goes_on(*words, code=0):
+        done = program.run("train", "--out", "keeps", *words)
+        ok(done.returncode == code, f"train --out keeps {words}: {done.returncode} {done.stderr[-300:]}")
+        return done.stderr
+    said = goes_on("--steps", "3")
+    for part in ("data ", "objective bd3lm", "objective.block-length 8", "trainer.lr 0.002", "loader.batch 4", "trainer.seed 7"):
+        ok(part in said.split("kept from the last start: ")[-1].splitlines()[0], f"kept: {part}")
+    ok("differs" not in said, f"nothing differs: {said[-300:]}")
+    now = json.loads((SCRATCH / "keeps/run.json").read_text())
+    ok(now["settings"] == first["settings"], "the settings are those of the first start")
+    ok("3 steps already" in goes_on(), "without a limit the steps of the last start count")
+    record = (SCRATCH / "keeps/run.json").read_text()
+    (SCRATCH / "short").write_text("another text\n" * 40)
+    said = goes_on("--steps", "2", "--lr", "1", "--data", "short")
+    ok("3 steps already" in said and (SCRATCH / "keeps/run.json").read_text() == record, f"a start that trains nothing changes nothing: {said[-300:]}")
+    for words in (["--objective", "mdlm"], ["--optimizer", "lion"]):
+        said = goes_on("--steps", "9", *words, code=2)
+        ok("which keeps was started with" in said and "--fresh" in said, f"{words}: {said[-300:]}")
+    said = goes_on("--tokens", "999999999", "--lr", "0.004")
+    ok("differs from the last start: trainer.lr 0.004 (was 0.002)" in said and "500" in said, f"a new limit replaces --steps: {said[-300:]}")
+    ok("trainer.lr 0.004" in goes_on("--steps", "502"), "the last value is kept")
+    (SCRATCH / "copy").write_bytes((SCRATCH / "corpus").read_bytes())
+    ok("differs" not in goes_on("--steps", "503", "--data", "copy"), "the same data under another name")
+    with (SCRATCH / "copy").open("a") as file:
+        file.write("one more line\n")
+    said = goes_on("--steps", "504")
+    ok("differs from the last start: data " in said and "121 rows" in said, f"a longer file is named: {said[-300:]}")
+    ok("--seed 8 differs from 7" in goes_on("--steps", "505", "--seed", "8", code=2), "another seed is refused by name")
+    ok("--data is missing" in program.run("train", "--out", "nothing").stderr, "a new run needs --data")
+    for text in ("", "[]", '{"given": 5, "settings": [1]}', '{"given": {"arguments": {"data": 3}, "options": {"trainer": 4, "engine": {"kind": "x"}}}}'):
+        (SCRATCH / "keeps/run.json").write_text(text)
+        done = program.run("train", "--out", "keeps", "--data", "corpus", "--rows", "line", "--objective", "bd3lm", "--objective.block-length", "8",
+                           "--seed", "7", "--length", "32", "--batch", "4", "--eval-every", "0", "--steps", "503")
+        ok(done.returncode in (0, 1, 2) and "json.exception" not in done.stderr, f"run.json {text!r}: {done.returncode} {done.stderr[-200:]}")
+
+
+def links():
+    """A later start reads a link under its own name, whose ending says what it is, and the parts of a mixture by full paths."""
+    for folder in ("blobs", "snap"):
+        (SCRATCH / folder).mkdir()
+    (SCRATCH / "blobs/0f").write_text("text\n" + "".join(f'"{line}"\n' for line in LINES))
+    (SCRATCH / "snap/t.csv").symlink_to("../blobs/0f")
+    here = SCRATCH.resolve()
+    for out, data, full in (("linked", "snap/t.csv", f"{here}/snap/t.csv"),
+                            ("mixed", "corpus[:90%]*0.5+snap/t.csv", f"{here}/corpus[:90%]*0.5+{here}/snap/t.csv")):
+        first = program.run("train", "--data", data, *SMALL, "--out", out, "--steps", "2")
+        ok(first.returncode == 0, f"{data}: {first.stderr[-300:]}")
+        again = program.run("train", "--out", out, "--steps", "3")
+        ok(again.returncode == 0 and full in again.stderr and "differs" not in again.stderr, f"{data} again: {again.stderr[-400:]}")
+
+
+def best():
+    """The checkpoint of the lowest held-out loss stays, --patience ends a run, and a second start goes on from both."""
+    own = ["--layers", "2", "--hidden", "64", "--vocab", "300", "--length", "32", "--batch", "4", "--examples", "0", "--eval-every", "5"]
+    said = train(*own, "--out", "rises", "--steps", "400", "--lr", "0.5", "--clip", "0", "--warmup", "0", "--patience", "2")
+    ok("--patience" in said and "held-out losses were not below" in said, f"--patience ends the run: {said[-400:]}")
+    losses = {}
+    for line in (SCRATCH / "rises/metrics.jsonl").read_text().splitlines():
+        event = json.loads(line)
+        if event["event"] == "eval":
+            losses[event["step"]] = event["loss"]
+    lowest = min(losses, key=losses.get)
+    ok(list(losses)[-1] == lowest + 10, f"two losses after the lowest: {losses}")
+    ok([p.name for p in (SCRATCH / "rises/best").iterdir()] == [f"step_{lowest:06d}"], "its checkpoint is the only one in best")
+    ok(program.run("generate", "rises/best", "line", "--length", "4").returncode == 0, "generate RUN/best")
+    ok(program.run("verify", "rises/best").returncode == 0, "verify RUN/best")
+    ok("stopped at step" in program.run("train", "--out", "rises").stderr, "the same command adds no step")
+    said = program.run("train", "--out", "rises", "--patience", "3").stderr
+    ok(f"were not below that of step {lowest}" in said, f"the lowest loss counts after a resume: {said[-300:]}")
+    train(*own, "--out", "rises", "--steps", "5", "--fresh", "--keep-best", "0")
+    ok(not (SCRATCH / "rises/best").exists(), "--fresh removes best, --keep-best 0 makes none")
+    stale = SCRATCH / "stale/best/step_000900"
+    for steps in ("5", "10"): # a start without a checkpoint, and a run that went back to an earlier one
+        stale.mkdir(parents=True)
+        (stale / "COMMIT").write_text("{}")
+        train(*own, "--out", "stale", "--steps", steps)
+        ok(not stale.exists() and len(list(stale.parent.iterdir())) == 1, f"best has no later step: {list(stale.parent.iterdir())}")
+    done = program.run("train", "--data", "corpus", "--rows", "line", *own, "--out", "slow", "--steps", "5", "--patience", "1", "--eval-batches", "0")
+    ok(done.returncode == 2 and "--patience" in done.stderr, f"--patience needs held-out losses: {done.stderr[-200:]}")
+
+
+def by_clock():
+    """--eval-every below 1 is a part of --minutes where the steps are not known."""
+    own = [*SMALL[:-4], "--eval-every", "0.2", "--examples", "0"]
+    train(*own, "--out", "clock", "--minutes", "0.04")
+    count = (SCRATCH / "clock/metrics.jsonl").read_text().count('"event":"eval"')
+    ok(count >= 2, f"held-out losses by the clock: {count}")
+
+
+def stopped_evaluation():
+    """A signal during a held-out loss keeps the steps before it."""
+    words = ["train", "--data", "corpus", "--rows", "line", *SMALL, "--out", "evaluates", "--steps", "100000", "--eval-every", "7",
+             "--eval-batches", "1000000", "--loader.epochs", "0"]
+    process = subprocess.Popen([DLLM, *words], cwd=SCRATCH, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    metrics = SCRATCH / "evaluates/metrics.jsonl"
+    while process.poll() is None and (not metrics.exists() or '"step":7' not in metrics.read_text()):
+        time.sleep(0.05)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)[1]
+    ok(process.returncode == 130 and "interrupted" in said, f"Ctrl-C in a held-out loss: {process.returncode} {said[-200:]}")
+    ok((SCRATCH / "evaluates/step_000007/COMMIT").exists(), "its steps are saved")
+
+
 def signals():
     """Two signals at once are one; another one later ends the program."""
     def started(out):
@@ -137,6 +248,12 @@ def scores():
         ok(("bits_per_byte" in text) == bits, f"{objective}: bits per byte {bits}")
     said = program.run("generate", "o_dream", "line", "--length", "4").stderr
     ok("--policy dream" in said, f"the policy of a run is named: {said[-200:]}")
+    for words in (["generate", "MODEL", "line", "--length", "6"], ["infill", "MODEL", "line <mask:6> sat"]):
+        for model in ("o_dream", "o_dream/best", "o_dream/step_000002"):
+            own = [word.replace("MODEL", model) for word in words]
+            done = program.run(*own, "--json")
+            named = program.run(*own, "--json", "--policy", "dream")
+            ok(done.returncode == 0 and done.stdout == named.stdout, f"{own}: decoded by the policy of the run {done.stderr[-200:]}")
 
 
 def causal():
@@ -152,6 +269,6 @@ def causal():
 
 program.empty_folder()
 (SCRATCH / "corpus").write_text("\n".join(LINES) + "\n")
-for part in (seeds, differences, signals, silent_store, messages, scores, causal):
+for part in (seeds, differences, kept, links, best, by_clock, stopped_evaluation, signals, silent_store, messages, scores, causal):
     part()
 sys.exit(1 if program.failures else 0)

@@ -5,9 +5,13 @@ namespace Dllm
     /// <summary>Why an answer is over. Open: it is not over.</summary>
     public enum AnswerEnd
     {
+        /// <summary>The answer is not over.</summary>
         Open = Raw.ANSWER_OPEN,
+        /// <summary>Every position is decided.</summary>
         Full = Raw.ANSWER_FULL,
+        /// <summary>An end token is decided.</summary>
         EndToken = Raw.ANSWER_END_TOKEN,
+        /// <summary>A stop text is decided.</summary>
         StopText = Raw.ANSWER_STOP_TEXT,
     }
 

@@ -8,6 +8,7 @@ namespace Dllm
     {
         internal Batch(IntPtr pointer) { Adopt(pointer, p => Library.Api.dllm_batch_release(p)); }
 
+        /// <summary>An empty batch, for Set.</summary>
         public Batch() : this(Make()) {}
 
         private static IntPtr Make()
@@ -25,6 +26,7 @@ namespace Dllm
                                      Handle, Text.Z(name), (int)Elements.TypeOf<T>(), shape, shape.Length, data, Failure.Here)));
         }
 
+        /// <summary>A copy of one array with its type and shape. NotFound; the hint names the nearest.</summary>
         public Tensor Array(string name)
         {
             IntPtr made;
@@ -38,6 +40,7 @@ namespace Dllm
             using (Tensor array = Array(name)) return array.Read<T>();
         }
 
+        /// <summary>The names of the arrays.</summary>
         public IReadOnlyList<string> Names
         {
             get

@@ -6,6 +6,7 @@ namespace Dllm
     /// safetensors or GGUF file.</summary>
     public sealed class Checkpoint : Noun
     {
+        /// <summary>Opens weights. NotFound; DataLoss for a damaged file.</summary>
         public Checkpoint(string path, Control control = default(Control))
         {
             IntPtr made = IntPtr.Zero;
@@ -49,8 +50,10 @@ namespace Dllm
             }
         }
 
+        /// <summary>kind, path, step, metadata and tensors (name, dtype, shape, bytes), as JSON.</summary>
         public string Describe() => Written((self, to, error) => Library.Api.dllm_checkpoint_describe(self, to, error));
 
+        /// <summary>Reads one tensor; block formats become f32. NotFound; the hint names the nearest.</summary>
         public Tensor Tensor(string name)
         {
             IntPtr made;

@@ -35,7 +35,9 @@ namespace Dllm
             return data;
         }
 
-        public void Add(string text) => AddJson(new Options {["text"] = text}.ToString());
+        /// <summary>Adds one document, a JSON object as in a line of a JSONL file. InvalidArgument for another
+        /// text.</summary>
+        public void Add(string text) => AddJson(Json.Checked(new Options {["text"] = text}, ""));
 
         /// <summary>Adds a document: a line of a JSONL file.</summary>
         public void AddJson(string json)
@@ -44,6 +46,7 @@ namespace Dllm
             Failure.Check(Library.Api.dllm_dataset_add(Handle, bytes, bytes.Length, Failure.Here));
         }
 
+        /// <summary>How many documents there are.</summary>
         public long Count => Library.Api.dllm_dataset_size(Open);
 
         /// <summary>Writes a token file.</summary>

@@ -3,11 +3,16 @@ using System.Collections.Generic;
 
 namespace Dllm
 {
+    /// <summary>The state of a position.</summary>
     public enum State : byte
     {
+        /// <summary>The position is open.</summary>
         Masked = Raw.MASKED,
+        /// <summary>The position has a token and may change.</summary>
         Provisional = Raw.PROVISIONAL,
+        /// <summary>The position is decided.</summary>
         Final = Raw.FINAL,
+        /// <summary>The position was given.</summary>
         Fixed = Raw.FIXED,
     }
 
@@ -16,10 +21,13 @@ namespace Dllm
     {
         internal delegate int Reader<T>(T[] room, long size, out long count);
 
+        internal Decoder(IntPtr pointer) { Adopt(pointer, p => Library.Api.dllm_decoder_release(p)); }
+
+        /// <summary>Options of kind "decoder", and of the policy that they name. FailedPrecondition for a model
+        /// without a mask token, where the policy needs one.</summary>
         public Decoder(Model model, Options settings = null)
         {
-            string policy = settings == null ? null : settings.String("policy");
-            using (var options = new NativeOptions(policy == null ? "decoder" : "decoder:" + policy, settings))
+            using (var options = new NativeOptions(Options.KindOf("decoder", settings), settings))
             {
                 IntPtr made;
                 Failure.Check(Library.Api.dllm_decoder_new(model.Handle, options.Handle, out made, Failure.Here));
@@ -45,6 +53,7 @@ namespace Dllm
             }
         }
 
+        /// <summary>Removes a request; its slot may be used again. NotFound for a slot that is not in use.</summary>
         public void Remove(int slot) => Failure.Check(Library.Api.dllm_decoder_remove(Handle, slot, Failure.Here));
 
         /// <summary>One denoising step of every active slot; how many still have open positions.</summary>
@@ -106,11 +115,14 @@ namespace Dllm
             ReadAll((int[] room, long size, out long count) =>
                         Library.Api.dllm_decoder_ids(Handle, slot, room, size, out count, Failure.Here));
 
+        /// <summary>The state of every position.</summary>
         public State[] States(int slot = 0) =>
             Array.ConvertAll(ReadAll((byte[] room, long size, out long count) =>
                                          Library.Api.dllm_decoder_states(Handle, slot, room, size, out count, Failure.Here)),
                              state => (State)state);
 
+        /// <summary>The probability that each token had when it was last predicted: 1 for a given one, 0 for
+        /// none.</summary>
         public float[] Confidence(int slot = 0) =>
             ReadAll((float[] room, long size, out long count) =>
                         Library.Api.dllm_decoder_confidence(Handle, slot, room, size, out count, Failure.Here));
@@ -142,6 +154,7 @@ namespace Dllm
         public string Trace(int slot = 0) =>
             Written((self, to, error) => Library.Api.dllm_decoder_trace(self, slot, to, error));
 
+        /// <summary>The options, the slots, and the metrics with their units, as JSON.</summary>
         public string Describe() => Written((self, to, error) => Library.Api.dllm_decoder_describe(self, to, error));
     }
 }

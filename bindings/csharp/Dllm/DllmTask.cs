@@ -7,17 +7,21 @@ namespace Dllm
     /// <summary>Cancels and shows the progress of a long call, from any thread. A cancelled task stays cancelled.</summary>
     public sealed class DllmTask : Noun
     {
+        /// <summary>A task that is not cancelled and has no deadline.</summary>
         public DllmTask() { Adopt(Library.Api.dllm_task_new(), p => Library.Api.dllm_task_release(p)); }
 
         internal override string Kind => "task";
 
+        /// <summary>Calls that use the task throw Cancelled within milliseconds. Every object stays usable.</summary>
         public void Cancel() => Library.Api.dllm_task_cancel(Open);
 
+        /// <summary>Whether the task was cancelled, or its deadline has passed.</summary>
         public bool IsCancelled => Library.Api.dllm_task_is_cancelled(Open) != 0;
 
-        /// <summary>The calls end after this time from now; null removes the deadline.</summary>
+        /// <summary>The calls end after this time from now; zero and less: at once; null removes the deadline.</summary>
         public void SetDeadline(TimeSpan? after) =>
-            Library.Api.dllm_task_set_deadline(Open, after == null ? -1 : (long)after.Value.TotalMilliseconds);
+            Library.Api.dllm_task_set_deadline(
+                Open, after == null ? -1 : System.Math.Max(0, (long)after.Value.TotalMilliseconds));
 
         /// <summary>What the running call has done, and of how much; total 0: not known yet.</summary>
         public void Progress(out long done, out long total) => Library.Api.dllm_task_progress(Open, out done, out total);
@@ -29,14 +33,17 @@ namespace Dllm
         private readonly CancellationToken token;
         private readonly DllmTask task;
 
+        /// <summary>A token and a task together; either may be absent.</summary>
         public Control(CancellationToken token, DllmTask task)
         {
             this.token = token;
             this.task = task;
         }
 
+        /// <summary>A long call takes either.</summary>
         public static implicit operator Control(CancellationToken token) => new Control(token, null);
 
+        /// <summary>A long call takes either.</summary>
         public static implicit operator Control(DllmTask task) => new Control(CancellationToken.None, task);
 
         /// <summary>Calls a function with the task; OperationCanceledException when the token ended it.</summary>

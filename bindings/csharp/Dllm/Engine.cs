@@ -9,6 +9,8 @@ namespace Dllm
         private static readonly object gate = new object();
         private static Engine shared;
 
+        /// <summary>Options of kind "engine". NotFound for an unknown option or plugin; Unavailable for a plugin
+        /// without a device.</summary>
         public Engine(Options settings = null)
         {
             using (var options = new NativeOptions("engine", settings))
@@ -32,6 +34,7 @@ namespace Dllm
             }
         }
 
+        /// <summary>The names of its devices.</summary>
         public IReadOnlyList<string> Devices
         {
             get
@@ -42,6 +45,8 @@ namespace Dllm
             }
         }
 
+        /// <summary>kind, devices, threads, simd, arithmetic, product_kernel and memory (used, peak, limit, in
+        /// bytes), as JSON.</summary>
         public string Describe() => Written((self, to, error) => Library.Api.dllm_engine_describe(self, to, error));
 
         /// <summary>A number of the engine: threads, memory_limit, ...</summary>

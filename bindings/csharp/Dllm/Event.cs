@@ -4,20 +4,33 @@ using System.Runtime.InteropServices;
 
 namespace Dllm
 {
+    /// <summary>What an event tells; the keys of each kind are in dllm/event.h.</summary>
     public enum EventKind
     {
+        /// <summary>A long call goes on.</summary>
         Progress = Raw.EVENT_PROGRESS,
+        /// <summary>A step of a trainer.</summary>
         TrainStep = Raw.EVENT_TRAIN_STEP,
+        /// <summary>An evaluation of a run.</summary>
         Eval = Raw.EVENT_EVAL,
+        /// <summary>A step of a request of a decoder.</summary>
         DecodeStep = Raw.EVENT_DECODE_STEP,
+        /// <summary>A block of a request is decided.</summary>
         Block = Raw.EVENT_BLOCK,
+        /// <summary>A run has saved a checkpoint.</summary>
         Checkpoint = Raw.EVENT_CHECKPOINT,
+        /// <summary>A step of a request of a generator, with its new text.</summary>
+        Text = Raw.EVENT_TEXT,
+        /// <summary>A request of a generator is over.</summary>
+        Answer = Raw.EVENT_ANSWER,
     }
 
     /// <summary>What a callback returns.</summary>
     public enum Answer
     {
+        /// <summary>The call goes on.</summary>
         Continue = Raw.CONTINUE,
+        /// <summary>The call ends without an error.</summary>
         Stop = Raw.STOP,
     }
 
@@ -42,8 +55,10 @@ namespace Dllm
             }
         }
 
+        /// <summary>What the event tells.</summary>
         public EventKind Kind => (EventKind)Library.Api.dllm_event_kind(Open);
 
+        /// <summary>A whole number of the event. NotFound for another key.</summary>
         public long Int(string key)
         {
             long value;
@@ -51,6 +66,7 @@ namespace Dllm
             return value;
         }
 
+        /// <summary>A number of the event. NotFound for another key.</summary>
         public double Float(string key)
         {
             double value;

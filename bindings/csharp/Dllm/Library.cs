@@ -97,13 +97,16 @@ namespace Dllm
             return bound;
         }
 
+        /// <summary>The version of the C interface that the library has.</summary>
         public static int AbiVersion => Api.dllm_abi_version();
 
+        /// <summary>The version of the library, "0.2.0".</summary>
         public static string Version => Text.At(Api.dllm_version());
 
         /// <summary>How the library was built, as JSON.</summary>
         public static string BuildInfo => Text.At(Api.dllm_build_info());
 
+        /// <summary>Whether the library was built with a part: "lua", "pjrt", "openmp", "bf16".</summary>
         public static bool HasFeature(string name) => Api.dllm_has_feature(Text.Z(name)) != 0;
 
         /// <summary>Names of a registry: engine family objective options policy schedule sink.</summary>

@@ -6,6 +6,8 @@ namespace Dllm
     /// <summary>Batches of a dataset, in a reproducible order.</summary>
     public sealed class Loader : Noun
     {
+        /// <summary>Options of kind "loader": batch (rows), length (tokens), epochs, seed, ... FailedPrecondition for
+        /// raw text.</summary>
         public Loader(Dataset data, Options settings = null)
         {
             using (var options = new NativeOptions("loader", settings))
@@ -39,6 +41,8 @@ namespace Dllm
             }
         }
 
+        /// <summary>How many rows were read since the start, over all epochs and ranks. A value that is set goes
+        /// there; OutOfRange past the end.</summary>
         public long Position
         {
             get { return Library.Api.dllm_loader_position(Open); }

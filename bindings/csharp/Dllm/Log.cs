@@ -4,18 +4,27 @@ using System.Runtime.InteropServices;
 
 namespace Dllm
 {
+    /// <summary>How much a line matters.</summary>
     public enum LogLevel
     {
+        /// <summary>For those who work on the library.</summary>
         Debug = Raw.LOG_DEBUG,
+        /// <summary>What happens.</summary>
         Info = Raw.LOG_INFO,
+        /// <summary>What may be wrong.</summary>
         Warn = Raw.LOG_WARN,
+        /// <summary>What is wrong.</summary>
         Error = Raw.LOG_ERROR,
     }
 
+    /// <summary>Where lines go.</summary>
     public enum LogSink
     {
+        /// <summary>Nowhere.</summary>
         None = Raw.SINK_NONE,
+        /// <summary>To the standard error output.</summary>
         Stderr = Raw.SINK_STDERR,
+        /// <summary>To a queue, which Lines reads.</summary>
         Queue = Raw.SINK_QUEUE,
     }
 
@@ -28,6 +37,7 @@ namespace Dllm
         private static readonly LineFn function = Receive; // the library keeps its address
         private static volatile Action<LogLevel, string> receiver;
 
+        /// <summary>Sends the lines from a level on to a place.</summary>
         public static void To(LogSink sink, LogLevel level = LogLevel.Info)
         {
             Library.Api.dllm_log_config((int)level, (int)sink);

@@ -5,6 +5,8 @@ namespace Dllm
     /// <summary>Runs scripts inside the library, with a state of its own. Values that scripts return are a JSON array.</summary>
     public sealed class Lua : Noun
     {
+        /// <summary>Options of kind "lua": sandbox, roots, memory_limit (bytes), step_limit (instructions), path,
+        /// seed.</summary>
         public Lua(Options settings = null)
         {
             using (var options = new NativeOptions("lua", settings))
@@ -23,13 +25,15 @@ namespace Dllm
         /// <summary>Sets a global to numbers, texts, lists and dictionaries.</summary>
         public void Set(string name, object value)
         {
-            byte[] json = Text.Utf8(Json.Write(value));
+            byte[] json = Text.Utf8(Json.Checked(value, name));
             Failure.Check(Library.Api.dllm_lua_set_json(Handle, Text.Z(name), json, json.Length, Failure.Here));
         }
 
+        /// <summary>Runs a file; what it returns, as JSON. NotFound; ScriptFailed has file and line, and the hint the
+        /// traceback.</summary>
         public string RunFile(string path, object[] arguments = null, Control control = default(Control))
         {
-            byte[] json = Text.Utf8(Json.Write(arguments ?? new object[0]));
+            byte[] json = Text.Utf8(Json.Checked(arguments ?? new object[0], "arguments"));
             using (var buffer = new TextBuffer())
             {
                 control.Run(task => Library.Api.dllm_lua_run_file(Handle, Text.Z(path), json, json.Length, task,
@@ -53,7 +57,7 @@ namespace Dllm
         /// <summary>Calls a global function; dots reach into tables.</summary>
         public string Call(string function, object[] arguments = null, Control control = default(Control))
         {
-            byte[] json = Text.Utf8(Json.Write(arguments ?? new object[0]));
+            byte[] json = Text.Utf8(Json.Checked(arguments ?? new object[0], "arguments"));
             using (var buffer = new TextBuffer())
             {
                 control.Run(task => Library.Api.dllm_lua_call(Handle, Text.Z(function), json, json.Length, task,

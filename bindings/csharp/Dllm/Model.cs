@@ -51,9 +51,11 @@ namespace Dllm
             }
         }
 
+        /// <summary>A model with random weights; config is the content of a config.json. InvalidArgument for a config
+        /// that does not fit.</summary>
         public static Model Create(Options config, Engine engine = null, Options settings = null,
                                    Control control = default(Control)) =>
-            Create(config.ToString(), engine, settings, control);
+            Create(Json.Checked(config, ""), engine, settings, control);
 
         /// <summary>Writes a model in another weight format; the report as JSON.</summary>
         public static string Quantize(string path, string target, Options settings = null,
@@ -68,6 +70,8 @@ namespace Dllm
             }
         }
 
+        /// <summary>Writes a folder with config.json and safetensors, complete or not at all; the progress counts
+        /// bytes. AlreadyExists unless overwrite is true; ResourceExhausted for a full disk.</summary>
         public void Save(string path, Options settings = null, Control control = default(Control))
         {
             using (var options = new NativeOptions("save", settings))
@@ -77,6 +81,8 @@ namespace Dllm
         /// <summary>The content of the config.json.</summary>
         public string Config() => Written((self, to, error) => Library.Api.dllm_model_config(self, to, error));
 
+        /// <summary>family, attention, shift, runs, bytes, end_tokens, objective, generation and storage, as
+        /// JSON.</summary>
         public string Describe() => Written((self, to, error) => Library.Api.dllm_model_describe(self, to, error));
 
         /// <summary>A number: vocab hidden layers max_length mask_id params bytes.</summary>
@@ -93,6 +99,7 @@ namespace Dllm
         /// <summary>Counts the changes of the weights.</summary>
         public long Version => Library.Api.dllm_model_version(Open);
 
+        /// <summary>The names of all parameters.</summary>
         public IReadOnlyList<string> ParamNames
         {
             get
@@ -103,6 +110,8 @@ namespace Dllm
             }
         }
 
+        /// <summary>A copy of one parameter, in f32 or in the type that it is stored in. NotFound; the hint names the
+        /// nearest.</summary>
         public Tensor Param(string name)
         {
             IntPtr made;
@@ -110,6 +119,7 @@ namespace Dllm
             return new Tensor(made);
         }
 
+        /// <summary>Replaces one parameter. NotFound; InvalidArgument for another shape.</summary>
         public void SetParam(string name, Tensor value) =>
             Failure.Check(Library.Api.dllm_model_set_param(Handle, Text.Z(name), value.Handle, Failure.Here));
 
@@ -133,6 +143,7 @@ namespace Dllm
     /// <summary>Files in memory, in the place of a model folder.</summary>
     public sealed class Source : Noun
     {
+        /// <summary>No files yet, for Add.</summary>
         public Source()
         {
             IntPtr made;

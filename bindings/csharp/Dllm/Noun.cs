@@ -37,8 +37,10 @@ namespace Dllm
 
         internal void Adopt(IntPtr pointer, Action<IntPtr> release) => Handle = new NativeHandle(pointer, release);
 
+        /// <summary>Whether Dispose was called.</summary>
         public bool IsDisposed => Handle.IsClosed;
 
+        /// <summary>Frees the object now. A second call does nothing.</summary>
         public void Dispose() => Handle.Dispose();
 
         /// <summary>The name of the C noun.</summary>

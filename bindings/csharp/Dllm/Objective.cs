@@ -5,6 +5,7 @@ namespace Dllm
     /// <summary>How much is masked at time t, and the weight of the loss.</summary>
     public sealed class Schedule : Noun
     {
+        /// <summary>name: one of Library.Names("schedule"). NotFound; the hint names the nearest.</summary>
         public Schedule(string name, Options settings = null)
         {
             using (var options = new NativeOptions("schedule:" + name, settings))
@@ -38,6 +39,7 @@ namespace Dllm
     /// <summary>How a batch is corrupted and how the loss is computed.</summary>
     public sealed class Objective : Noun
     {
+        /// <summary>name: one of Library.Names("objective"). NotFound; the hint names the nearest.</summary>
         public Objective(string name, Schedule schedule = null, Options settings = null)
         {
             using (var options = new NativeOptions("objective:" + name, settings))

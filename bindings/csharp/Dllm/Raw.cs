@@ -47,6 +47,8 @@ namespace Dllm
         internal const int EVENT_DECODE_STEP = 4;
         internal const int EVENT_BLOCK = 5;
         internal const int EVENT_CHECKPOINT = 6;
+        internal const int EVENT_TEXT = 7;
+        internal const int EVENT_ANSWER = 8;
         internal const int LOG_DEBUG = 1;
         internal const int LOG_INFO = 2;
         internal const int LOG_WARN = 3;
@@ -63,6 +65,39 @@ namespace Dllm
         internal const int U8 = 7;
         internal const int I8 = 8;
         internal const int U32 = 9;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_model_add_adapter_fn(
+            SafeHandle model, byte[] name, SafeHandle opts, SafeHandle task, SafeHandle err);
+        internal readonly dllm_model_add_adapter_fn dllm_model_add_adapter;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_model_load_adapter_fn(
+            SafeHandle model, byte[] path, byte[] name, SafeHandle task, SafeHandle err);
+        internal readonly dllm_model_load_adapter_fn dllm_model_load_adapter;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_model_save_adapter_fn(
+            SafeHandle model, byte[] path, byte[] name, SafeHandle task, SafeHandle err);
+        internal readonly dllm_model_save_adapter_fn dllm_model_save_adapter;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_model_merge_adapter_fn(
+            SafeHandle model, byte[] name, SafeHandle task, SafeHandle err);
+        internal readonly dllm_model_merge_adapter_fn dllm_model_merge_adapter;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_model_remove_adapter_fn(SafeHandle model, byte[] name, SafeHandle err);
+        internal readonly dllm_model_remove_adapter_fn dllm_model_remove_adapter;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_model_set_adapter_scale_fn(
+            SafeHandle model, byte[] name, double scale, SafeHandle err);
+        internal readonly dllm_model_set_adapter_scale_fn dllm_model_set_adapter_scale;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_model_adapters_fn(SafeHandle model, SafeHandle @out, SafeHandle err);
+        internal readonly dllm_model_adapters_fn dllm_model_adapters;
 
         [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
         internal delegate int dllm_answer_new_fn(SafeHandle tok, SafeHandle opts, out IntPtr @out, SafeHandle err);
@@ -377,6 +412,62 @@ namespace Dllm
         internal readonly dllm_event_describe_fn dllm_event_describe;
 
         [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_generator_load_fn(
+            byte[] path, SafeHandle engine, SafeHandle model_opts, SafeHandle opts, SafeHandle task, out IntPtr @out,
+            SafeHandle err);
+        internal readonly dllm_generator_load_fn dllm_generator_load;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_generator_new_fn(
+            SafeHandle model, SafeHandle tok, SafeHandle opts, out IntPtr @out, SafeHandle err);
+        internal readonly dllm_generator_new_fn dllm_generator_new;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate void dllm_generator_release_fn(IntPtr generator);
+        internal readonly dllm_generator_release_fn dllm_generator_release;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_generator_add_fn(
+            SafeHandle generator, SafeHandle request, SafeHandle task, out long out_number, SafeHandle err);
+        internal readonly dllm_generator_add_fn dllm_generator_add;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_generator_remove_fn(SafeHandle generator, long number, SafeHandle err);
+        internal readonly dllm_generator_remove_fn dllm_generator_remove;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_generator_step_fn(
+            SafeHandle generator, SafeHandle task, out long out_open, SafeHandle err);
+        internal readonly dllm_generator_step_fn dllm_generator_step;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_generator_run_fn(
+            SafeHandle generator, EventFn fn, IntPtr user_data, SafeHandle task, SafeHandle err);
+        internal readonly dllm_generator_run_fn dllm_generator_run;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_generator_text_fn(
+            SafeHandle generator, long number, byte[] part, SafeHandle @out, SafeHandle err);
+        internal readonly dllm_generator_text_fn dllm_generator_text;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_generator_describe_fn(
+            SafeHandle generator, long number, SafeHandle @out, SafeHandle err);
+        internal readonly dllm_generator_describe_fn dllm_generator_describe;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_generator_decoder_fn(SafeHandle generator, out IntPtr @out, SafeHandle err);
+        internal readonly dllm_generator_decoder_fn dllm_generator_decoder;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_generator_model_fn(SafeHandle generator, out IntPtr @out, SafeHandle err);
+        internal readonly dllm_generator_model_fn dllm_generator_model;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_generator_tokenizer_fn(SafeHandle generator, out IntPtr @out, SafeHandle err);
+        internal readonly dllm_generator_tokenizer_fn dllm_generator_tokenizer;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
         internal delegate int dllm_engine_new_hosted_fn(
             SafeHandle opts, IntPtr allocate, IntPtr deallocate, IntPtr parallel, IntPtr user_data, out IntPtr @out,
             SafeHandle err);
@@ -385,6 +476,28 @@ namespace Dllm
         [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
         internal delegate void dllm_log_hook_fn(int min_level, IntPtr fn, IntPtr user_data);
         internal readonly dllm_log_hook_fn dllm_log_hook;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_hub_pull_fn(
+            byte[] name, SafeHandle opts, SafeHandle task, SafeHandle @out, SafeHandle err);
+        internal readonly dllm_hub_pull_fn dllm_hub_pull;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_hub_describe_fn(
+            byte[] name, SafeHandle opts, SafeHandle task, SafeHandle @out, SafeHandle err);
+        internal readonly dllm_hub_describe_fn dllm_hub_describe;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_hub_list_fn(SafeHandle task, SafeHandle @out, SafeHandle err);
+        internal readonly dllm_hub_list_fn dllm_hub_list;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_hub_verify_fn(byte[] name, SafeHandle task, SafeHandle @out, SafeHandle err);
+        internal readonly dllm_hub_verify_fn dllm_hub_verify;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_hub_remove_fn(byte[] name, SafeHandle task, SafeHandle @out, SafeHandle err);
+        internal readonly dllm_hub_remove_fn dllm_hub_remove;
 
         [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
         internal delegate int dllm_abi_version_fn();
@@ -822,6 +935,13 @@ namespace Dllm
         // Names of symbols that `find` has no address for are added to `missing`.
         internal Raw(Func<string, IntPtr> find, List<string> missing)
         {
+            dllm_model_add_adapter = Get<dllm_model_add_adapter_fn>(find, missing, "dllm_model_add_adapter");
+            dllm_model_load_adapter = Get<dllm_model_load_adapter_fn>(find, missing, "dllm_model_load_adapter");
+            dllm_model_save_adapter = Get<dllm_model_save_adapter_fn>(find, missing, "dllm_model_save_adapter");
+            dllm_model_merge_adapter = Get<dllm_model_merge_adapter_fn>(find, missing, "dllm_model_merge_adapter");
+            dllm_model_remove_adapter = Get<dllm_model_remove_adapter_fn>(find, missing, "dllm_model_remove_adapter");
+            dllm_model_set_adapter_scale = Get<dllm_model_set_adapter_scale_fn>(find, missing, "dllm_model_set_adapter_scale");
+            dllm_model_adapters = Get<dllm_model_adapters_fn>(find, missing, "dllm_model_adapters");
             dllm_answer_new = Get<dllm_answer_new_fn>(find, missing, "dllm_answer_new");
             dllm_answer_release = Get<dllm_answer_release_fn>(find, missing, "dllm_answer_release");
             dllm_answer_update = Get<dllm_answer_update_fn>(find, missing, "dllm_answer_update");
@@ -894,8 +1014,25 @@ namespace Dllm
             dllm_event_i32s = Get<dllm_event_i32s_fn>(find, missing, "dllm_event_i32s");
             dllm_event_f32s = Get<dllm_event_f32s_fn>(find, missing, "dllm_event_f32s");
             dllm_event_describe = Get<dllm_event_describe_fn>(find, missing, "dllm_event_describe");
+            dllm_generator_load = Get<dllm_generator_load_fn>(find, missing, "dllm_generator_load");
+            dllm_generator_new = Get<dllm_generator_new_fn>(find, missing, "dllm_generator_new");
+            dllm_generator_release = Get<dllm_generator_release_fn>(find, missing, "dllm_generator_release");
+            dllm_generator_add = Get<dllm_generator_add_fn>(find, missing, "dllm_generator_add");
+            dllm_generator_remove = Get<dllm_generator_remove_fn>(find, missing, "dllm_generator_remove");
+            dllm_generator_step = Get<dllm_generator_step_fn>(find, missing, "dllm_generator_step");
+            dllm_generator_run = Get<dllm_generator_run_fn>(find, missing, "dllm_generator_run");
+            dllm_generator_text = Get<dllm_generator_text_fn>(find, missing, "dllm_generator_text");
+            dllm_generator_describe = Get<dllm_generator_describe_fn>(find, missing, "dllm_generator_describe");
+            dllm_generator_decoder = Get<dllm_generator_decoder_fn>(find, missing, "dllm_generator_decoder");
+            dllm_generator_model = Get<dllm_generator_model_fn>(find, missing, "dllm_generator_model");
+            dllm_generator_tokenizer = Get<dllm_generator_tokenizer_fn>(find, missing, "dllm_generator_tokenizer");
             dllm_engine_new_hosted = Get<dllm_engine_new_hosted_fn>(find, missing, "dllm_engine_new_hosted");
             dllm_log_hook = Get<dllm_log_hook_fn>(find, missing, "dllm_log_hook");
+            dllm_hub_pull = Get<dllm_hub_pull_fn>(find, missing, "dllm_hub_pull");
+            dllm_hub_describe = Get<dllm_hub_describe_fn>(find, missing, "dllm_hub_describe");
+            dllm_hub_list = Get<dllm_hub_list_fn>(find, missing, "dllm_hub_list");
+            dllm_hub_verify = Get<dllm_hub_verify_fn>(find, missing, "dllm_hub_verify");
+            dllm_hub_remove = Get<dllm_hub_remove_fn>(find, missing, "dllm_hub_remove");
             dllm_abi_version = Get<dllm_abi_version_fn>(find, missing, "dllm_abi_version");
             dllm_version = Get<dllm_version_fn>(find, missing, "dllm_version");
             dllm_build_info = Get<dllm_build_info_fn>(find, missing, "dllm_build_info");

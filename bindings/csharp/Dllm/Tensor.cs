@@ -7,14 +7,23 @@ namespace Dllm
     /// <summary>The type of elements. F16 and BF16 are read as float.</summary>
     public enum DType
     {
+        /// <summary>Floats of 32 bits.</summary>
         F32 = Raw.F32,
+        /// <summary>Floats of 16 bits.</summary>
         F16 = Raw.F16,
+        /// <summary>Floats of 16 bits with the range of F32.</summary>
         BF16 = Raw.BF16,
+        /// <summary>Floats of 64 bits.</summary>
         F64 = Raw.F64,
+        /// <summary>Whole numbers of 32 bits.</summary>
         I32 = Raw.I32,
+        /// <summary>Whole numbers of 64 bits.</summary>
         I64 = Raw.I64,
+        /// <summary>Whole numbers of 8 bits without a sign.</summary>
         U8 = Raw.U8,
+        /// <summary>Whole numbers of 8 bits.</summary>
         I8 = Raw.I8,
+        /// <summary>Whole numbers of 32 bits without a sign.</summary>
         U32 = Raw.U32,
     }
 
@@ -33,8 +42,10 @@ namespace Dllm
             return new Tensor(made);
         }
 
+        /// <summary>The type of the elements.</summary>
         public DType DType => (DType)Library.Api.dllm_tensor_dtype(Open);
 
+        /// <summary>The dimensions, outermost first.</summary>
         public long[] Shape
         {
             get

@@ -5,7 +5,7 @@ namespace Dllm
     /// <summary>Text to ids and back.</summary>
     public sealed class Tokenizer : Noun
     {
-        private Tokenizer(IntPtr pointer) { Adopt(pointer, p => Library.Api.dllm_tokenizer_release(p)); }
+        internal Tokenizer(IntPtr pointer) { Adopt(pointer, p => Library.Api.dllm_tokenizer_release(p)); }
 
         /// <summary>Loads tokenizer.json, a folder that holds one, a run or a GGUF file.</summary>
         public static Tokenizer Load(string path, Options settings = null, Control control = default(Control))
@@ -19,6 +19,7 @@ namespace Dllm
             }
         }
 
+        /// <summary>Loads a tokenizer from files in memory.</summary>
         public static Tokenizer Load(Source source, Options settings = null)
         {
             using (var options = new NativeOptions("tokenizer", settings))
@@ -41,9 +42,12 @@ namespace Dllm
             }
         }
 
+        /// <summary>Writes tokenizer.json into a folder, or to this file. AlreadyExists for a file of another
+        /// program.</summary>
         public void Save(string path) =>
             Failure.Check(Library.Api.dllm_tokenizer_save(Handle, Text.Z(path), Failure.Here));
 
+        /// <summary>How many tokens there are.</summary>
         public int Count => checked((int)Library.Api.dllm_tokenizer_size(Open));
 
         /// <summary>The id of one token by its text, or of "mask", "bos", "eos", "pad".</summary>
@@ -54,6 +58,7 @@ namespace Dllm
             return id;
         }
 
+        /// <summary>The ids of a text.</summary>
         public int[] Encode(string text, Control control = default(Control))
         {
             byte[] bytes = Text.Utf8(text);
@@ -79,6 +84,7 @@ namespace Dllm
             }
         }
 
+        /// <summary>The text of ids. InvalidArgument for an id that is not in the vocabulary.</summary>
         public string Decode(int[] ids)
         {
             using (var buffer = new TextBuffer())

@@ -6,6 +6,8 @@ namespace Dllm
     /// <summary>Changes the weights of a model.</summary>
     public sealed class Trainer : Noun
     {
+        /// <summary>Options of kind "trainer". InvalidArgument for an option of another optimizer; NotFound for a
+        /// pattern that fits no tensor; ResourceExhausted without memory.</summary>
         public Trainer(Model model, Objective objective, Options settings = null)
         {
             using (var options = new NativeOptions("trainer", settings))
@@ -67,6 +69,8 @@ namespace Dllm
             return loss;
         }
 
+        /// <summary>A number of the last step: step, loss (nats), lr, grad_norm, tokens, tokens_per_second, mfu,
+        /// memory (bytes), input_wait and rank_wait (seconds), ... NotFound; the hint names the nearest.</summary>
         public double Metric(string key)
         {
             double value;
@@ -74,13 +78,14 @@ namespace Dllm
             return value;
         }
 
+        /// <summary>All metrics with their units, the options, the arrays of the optimizer, as JSON.</summary>
         public string Describe() => Written((self, to, error) => Library.Api.dllm_trainer_describe(self, to, error));
 
         /// <summary>Changes "lr", "weight_decay" or "clip" between steps, also in a callback.</summary>
         public void Set(string key, double value) =>
             Failure.Check(Library.Api.dllm_trainer_set_f64(Handle, Text.Z(key), value, Failure.Here));
 
-        /// <summary>Writes every event to a "jsonl" file or to the "console".</summary>
+        /// <summary>Writes every event to a sink: "jsonl" or "csv" (a file), "tensorboard" (a folder), "console".</summary>
         public void AddSink(string kind, string target = null, Options settings = null)
         {
             using (var options = new NativeOptions("sink", settings))

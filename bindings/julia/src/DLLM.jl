@@ -12,6 +12,7 @@ include("library.jl")
 include("error.jl")
 include("handle.jl")
 include("options.jl")
+include("settings.jl")
 include("task.jl")
 include("tensor.jl")
 include("batch.jl")
@@ -27,15 +28,21 @@ include("objective.jl")
 include("trainer.jl")
 include("decoder.jl")
 include("answer.jl")
+include("generator.jl")
+include("turns.jl")
+include("generation.jl")
+include("stream.jl")
 include("checkpoint.jl")
+include("hub.jl")
 include("lua.jl")
 
-export Answer, Batch, Checkpoint, ClosedError, DLLMError, Dataset, Decoder, Engine, Event, Loader, Lua, Model, Objective, Schedule,
-    Source, Tensor, Tokenizer, Trainer
+export Answer, Batch, Checkpoint, ClosedError, DLLMError, Dataset, Decoder, Engine, Event, Generation, Generator, Infill, Loader,
+    Lua, Model, Objective, Piece, Schedule, Source, Tensor, Tokenizer, Trainer
 export STOP, MASKED, PROVISIONAL, FINAL, FIXED
-export add!, answer_text, apply!, canvas!, cells, chat, commit!, confidence, decode, decode_stream, describe, encode, evaluate, ids,
-    forward, latest, loss, metric, next!, param, param_names, predict!, prepare, restore!, row_losses, run!, save, set!,
-    start!, states, statistics, step!, steps, sync!, trace, update!
+export add!, answer_text, apply!, batch, canvas!, cells, chat, commit!, confidence, decode, decode_stream, describe, encode,
+    evaluate, forward, generate, generation, hub_describe, hub_list, hub_remove, hub_verify, ids, infill, latest, loss,
+    metric, next!, param, param_names, predict!, prepare, pull, request_text, restore!, row_losses, run!, save, set!, start!,
+    states, statistics, step!, steps, stream, sync!, trace, update!
 
 function __init__()
     TRAMPOLINE[] = @cfunction(trampoline, Int32, (Ptr{Cvoid}, Ref{Call}))

@@ -28,8 +28,10 @@ Weights that are open for reading: a checkpoint, a model folder, a safetensors, 
 
 Checkpoint(path::AbstractString; task = nothing) = make(Checkpoint, C.dllm_checkpoint_open_task, path, maybe(task))
 
+"A `Dict` of kind, path, step, metadata and tensors (name, dtype, shape, bytes)."
 describe(checkpoint::Checkpoint) = parse_json(text(C.dllm_checkpoint_describe, checkpoint))
+"Reads one tensor; block formats become f32. Throws `:not_found`, and the hint names the nearest."
 tensor(checkpoint::Checkpoint, name::AbstractString) = make(Tensor, C.dllm_checkpoint_tensor, checkpoint, name)
 
-"Reads every byte and compares sizes and checksums."
+"Reads every byte and compares sizes and checksums. Throws `:data_loss` for a bad file; the message names it."
 verify(checkpoint::Checkpoint; task = nothing) = call(C.dllm_checkpoint_verify, checkpoint, maybe(task))

@@ -20,12 +20,13 @@ end
 
 "Adds one document: a text, or a `Dict` or named tuple as in a line of a JSONL file."
 function add!(data::Dataset, document)
-    line = json(document isa AbstractString ? (text = document,) : document)
+    line = json_of(document isa AbstractString ? (text = document,) : document)
     call(C.dllm_dataset_add, data, line, sizeof(line))
 end
 
 Base.length(data::Dataset) = Int(C.dllm_dataset_size(data))
 
+"Writes a token file, which batches read their ids from. Options of kind \"save\"; the progress counts bytes."
 save(data::Dataset, path::AbstractString; task = nothing, settings...) = with_options("save", settings) do opts
     call(C.dllm_dataset_save, data, path, opts, maybe(task))
 end

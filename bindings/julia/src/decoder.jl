@@ -54,7 +54,7 @@ Steps within a time budget; it may end inside a step, which the next call contin
 """
 function step!(callback, decoder::Decoder, seconds::Real; task = nothing)
     active = Ref{Int64}(0)
-    run_with(callback) do fn, user_data
+    run_with(callback, task) do fn, user_data
         C.dllm_decoder_step_for(decoder, 1e3 * seconds, fn, user_data, maybe(task), active, thread_error())
     end
     return Int(active[])
@@ -78,7 +78,12 @@ end
 Base.IteratorSize(::Type{Steps}) = Base.SizeUnknown()
 Base.eltype(::Type{Steps}) = Int
 
-run!(callback, decoder::Decoder; task = nothing) = run_with(callback) do fn, user_data
+"""
+    run!(decoder; task = nothing) do event ... end
+
+Takes steps until every position is decided. The callback gets `:decode_step` and `:block`, and may return `STOP`.
+"""
+run!(callback, decoder::Decoder; task = nothing) = run_with(callback, task) do fn, user_data
     C.dllm_decoder_run(decoder, fn, user_data, maybe(task), thread_error())
 end
 run!(decoder::Decoder; task = nothing) = run!(nothing, decoder; task = task)
@@ -101,9 +106,15 @@ ids(decoder::Decoder, slot::Integer = 0) = array(Int32, 512, C.dllm_decoder_ids,
 "`MASKED`, `PROVISIONAL`, `FINAL` or `FIXED` for every position."
 states(decoder::Decoder, slot::Integer = 0) = array(UInt8, 512, C.dllm_decoder_states, decoder, slot)
 
-"The probability each token had when its position was last predicted."
+"The probability that each token had when it was last predicted: 1 for a given one, 0 for none."
 confidence(decoder::Decoder, slot::Integer = 0) = array(Float32, 512, C.dllm_decoder_confidence, decoder, slot)
 
+"""
+    metric(decoder, key, slot = -1)
+
+A number of a slot, or of all slots (-1): steps, nfe (forward passes), decided and open (positions), cache_bytes, ... Throws
+`:not_found` for another key, and for a slot that is not in use.
+"""
 metric(decoder::Decoder, key::AbstractString, slot::Integer = -1) =
     number(Float64, C.dllm_decoder_metric, decoder, slot, key)
 
@@ -111,4 +122,5 @@ metric(decoder::Decoder, key::AbstractString, slot::Integer = -1) =
 trace(decoder::Decoder, slot::Integer = 0) =
     [parse_json(line) for line in split(text(C.dllm_decoder_trace, decoder, slot), '\n', keepempty = false)]
 
+"A `Dict` of the options, the slots, and the metrics with their units."
 describe(decoder::Decoder) = parse_json(text(C.dllm_decoder_describe, decoder))

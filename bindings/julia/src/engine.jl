@@ -22,7 +22,7 @@ end
 devices(engine::Engine) =
     [unsafe_string(C.dllm_engine_device_name(engine, index)) for index in 0:C.dllm_engine_device_count(engine)-1]
 
-"What an object is, as a `Dict`."
+"A `Dict` of kind, devices, threads, simd, arithmetic, product_kernel and memory (used, peak, limit, in bytes)."
 describe(engine::Engine) = parse_json(text(C.dllm_engine_describe, engine))
 
 "A number: `engine[\"memory_used\"]`; `engine[\"threads\"] = 2` changes one."

@@ -1,7 +1,8 @@
 # Events, and the one function that the library calls.
 
 const KINDS = Dict(C.DLLM_EVENT_PROGRESS => :progress, C.DLLM_EVENT_TRAIN_STEP => :train_step, C.DLLM_EVENT_EVAL => :eval,
-    C.DLLM_EVENT_DECODE_STEP => :decode_step, C.DLLM_EVENT_BLOCK => :block, C.DLLM_EVENT_CHECKPOINT => :checkpoint)
+    C.DLLM_EVENT_DECODE_STEP => :decode_step, C.DLLM_EVENT_BLOCK => :block, C.DLLM_EVENT_CHECKPOINT => :checkpoint,
+    C.DLLM_EVENT_TEXT => :text, C.DLLM_EVENT_ANSWER => :answer)
 
 """
 What a callback gets: `event.kind`, `event["loss"]`, `event["ids"]`, `get(event, "nll", NaN)`. It is valid until the
@@ -53,7 +54,7 @@ function Base.getindex(event::Event, key)
     return found
 end
 
-"The whole event."
+"The whole event as a `Dict`, with the keys of `dllm/event.h`."
 describe(event::Event) = parse_json(text(C.dllm_event_describe, open_pointer(event)))
 Base.show(io::IO, event::Event) =
     print(io, "DLLM.Event(", getfield(event, :pointer) == C_NULL ? "over" : json(describe(event)), ")")
@@ -83,11 +84,11 @@ end
 
 # f(fn, user_data): calls the library, which calls the callback between two steps. What that throws comes out here, the same
 # object. A callback may switch tasks, and the library's calls of one thread must end in the order of their beginning: the
-# lock keeps another task of the thread from beginning such a call meanwhile.
-function run_with(f, callback)
+# lock keeps another task of the thread from beginning such a call meanwhile. `task` ends the wait for it too.
+function run_with(f, callback, task)
     ready()
     call = Call(callback, nothing)
-    status = lock(RUNNING[Threads.threadid()]) do
+    status = with_lock(RUNNING[Threads.threadid()], task) do
         GC.@preserve call f(TRAMPOLINE[], pointer_from_objref(call))
     end
     call.problem === nothing || throw(something(call.problem))

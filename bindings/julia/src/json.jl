@@ -11,6 +11,38 @@ json(value::Union{AbstractDict,NamedTuple}) =
     "{" * join((json(string(key)) * ": " * json(each) for (key, each) in pairs(value)), ", ") * "}"
 json(value) = throw(ArgumentError("JSON cannot hold a $(typeof(value))"))
 
+# The JSON of a value that a caller gave. place is what the caller calls it; a Dict has the names of its keys.
+function json_of(value, place = "")
+    found = fault(value, place)
+    found === nothing || throw(DLLMError(:invalid_argument, found, ""))
+    return json(value)
+end
+
+# What JSON cannot hold, with its place.
+fault(value, place) = nothing
+fault(value::AbstractFloat, place) = isfinite(value) ? nothing :
+    string(place, " is ", isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity", ": write a finite number")
+function fault(value::Union{AbstractString,Symbol,Char}, place)
+    for (at, c) in enumerate(string(value))
+        isvalid(c) || return string(place, Base.ismalformed(c) ? ": not UTF-8" : ": a lone surrogate", " at character ", at)
+    end
+    return nothing
+end
+function fault(values::Union{AbstractVector,Tuple}, place)
+    item = place == "messages" ? "message" : isempty(place) ? "item" : "$place, item"
+    return first_fault(fault(each, "$item $at") for (at, each) in enumerate(values))
+end
+fault(values::Union{AbstractDict,NamedTuple}, place) = first_fault(
+    something(fault(key, "the name $(repr(string(key)))"), fault(each, isempty(place) ? string(key) : "$place, $key"), Some(nothing))
+    for (key, each) in pairs(values))
+
+function first_fault(faults)
+    for each in faults
+        each === nothing || return each
+    end
+    return nothing
+end
+
 function write_text(io, text)
     print(io, '"')
     for c in text

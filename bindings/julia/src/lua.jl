@@ -13,7 +13,7 @@ Base.setindex!(lua::Lua, object::Managed, name::AbstractString) =
     call(C.dllm_lua_set_object, lua, name, noun(object), object)
 
 function Base.setindex!(lua::Lua, value, name::AbstractString)
-    data = json(value)
+    data = json_of(value, name)
     call(C.dllm_lua_set_json, lua, name, data, sizeof(data))
 end
 
@@ -27,8 +27,8 @@ run_text(lua::Lua, code::AbstractString; name = "text", task = nothing) =
 
 "Runs a file of Lua with arguments."
 run_file(lua::Lua, path::AbstractString, arguments...; task = nothing) =
-    run_script(C.dllm_lua_run_file, lua, path, json(arguments), task)
+    run_script(C.dllm_lua_run_file, lua, path, json_of(arguments, "arguments"), task)
 
 "Calls a global function of Lua; dots reach into tables."
 call_function(lua::Lua, name::AbstractString, arguments...; task = nothing) =
-    run_script(C.dllm_lua_call, lua, name, json(arguments), task)
+    run_script(C.dllm_lua_call, lua, name, json_of(arguments, "arguments"), task)

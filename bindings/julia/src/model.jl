@@ -18,10 +18,16 @@ Model(source::Source; engine = default_engine(), task = nothing, settings...) = 
 end
 
 function Model(config::Union{AbstractDict,NamedTuple}; engine = default_engine(), task = nothing, settings...)
-    data = json(config)
+    data = json_of(config)
     return with_options(opts -> make(Model, C.dllm_model_new, engine, data, sizeof(data), opts, maybe(task)), "model", settings)
 end
 
+"""
+    save(model, path; task = nothing, ...)
+
+Writes a folder with config.json and safetensors, complete or not at all; the progress counts bytes. Throws `:already_exists`
+unless `overwrite` is true, `:resource_exhausted` for a full disk. Options of kind "save".
+"""
 save(model::Model, path::AbstractString; task = nothing, settings...) = with_options("save", settings) do opts
     call(C.dllm_model_save, model, path, opts, maybe(task))
 end
@@ -34,6 +40,8 @@ quantize(path::AbstractString, target::AbstractString; task = nothing, settings.
 
 "The config as a `Dict`."
 config(model::Model) = parse_json(text(C.dllm_model_config, model))
+
+"A `Dict` of family, attention, shift, runs, bytes, end_tokens, objective, generation and storage."
 describe(model::Model) = parse_json(text(C.dllm_model_describe, model))
 
 "A number: `model[\"vocab\"]`, hidden, layers, max_length, mask_id, params, bytes."
@@ -49,8 +57,9 @@ param_names(model::Model) =
 "A copy of one parameter as a `Tensor`."
 param(model::Model, name::AbstractString) = make(Tensor, C.dllm_model_param, model, name)
 
-"Replaces one parameter."
+"Replaces one parameter. Throws `:not_found` for another name, `:invalid_argument` for another shape."
 set!(model::Model, name::AbstractString, value::Tensor) = call(C.dllm_model_set_param, model, name, value)
+"Replaces one parameter by the elements of an array, in f32."
 set!(model::Model, name::AbstractString, value::AbstractArray) =
     with(tensor -> set!(model, name, tensor), Tensor(convert(AbstractArray{Float32}, value)))
 

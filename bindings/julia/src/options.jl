@@ -3,8 +3,8 @@
 @managed Options dllm_options_release "Keys and values of one kind; unknown or wrong ones throw when they are set."
 
 function Options(kind::AbstractString, values)
+    text = json_of(Dict(string(key) => value for (key, value) in pairs(values) if value !== nothing))
     made = make(Options, C.dllm_options_new, kind)
-    text = json(Dict(string(key) => value for (key, value) in pairs(values) if value !== nothing))
     try
         call(C.dllm_options_set_json, made, text, sizeof(text))
     catch

@@ -19,7 +19,7 @@ train_tokenizer(texts; task = nothing, settings...) = with_options("tokenizer_tr
     make(Tokenizer, C.dllm_tokenizer_train, texts, opts, maybe(task))
 end
 
-"Writes an object to a path."
+"Writes tokenizer.json into a folder, or to this file. Throws `:already_exists` for a file of another program."
 save(tokenizer::Tokenizer, path::AbstractString) = call(C.dllm_tokenizer_save, tokenizer, path)
 
 "The size of the vocabulary."
@@ -37,7 +37,7 @@ function encode(tokenizer::Tokenizer, text::AbstractString; task = nothing)
     return with(row -> vec(row["ids"]), row)
 end
 
-"The text of ids."
+"The text of ids. Throws `:invalid_argument` for an id that is not in the vocabulary."
 function decode(tokenizer::Tokenizer, ids::AbstractVector{<:Integer})
     values = Vector{Int32}(ids)
     return text(C.dllm_tokenizer_decode, tokenizer, values, length(values))
@@ -54,9 +54,9 @@ end
 
 "`(ids, keep)` of a conversation, a list of `(role = ..., content = ...)`: keep is false for text of the assistant."
 function chat(tokenizer::Tokenizer, messages; task = nothing, settings...)
-    plain = map(pair -> pair[1] => pair[2] isa Union{AbstractDict,NamedTuple,AbstractVector} ? json(pair[2]) : pair[2],
+    plain = map(pair -> pair[1] => pair[2] isa Union{AbstractDict,NamedTuple,AbstractVector} ? json_of(pair[2], pair[1]) : pair[2],
         collect(pairs(settings)))
-    data = json(messages)
+    data = json_of(messages, "messages")
     rows = with_options("chat", Dict(plain)) do opts
         make(Batch, C.dllm_tokenizer_chat_task, tokenizer, data, sizeof(data), opts, maybe(task))
     end

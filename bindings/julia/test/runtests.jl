@@ -2,3 +2,4 @@
 const FOLDER = joinpath(@__DIR__, "..", "..", "..", "tests", "bindings", "julia")
 include(joinpath(FOLDER, "scenario.jl"))
 include(joinpath(FOLDER, "native.jl"))
+include(joinpath(FOLDER, "generator.jl"))

@@ -39,6 +39,8 @@ made.constants = {
   EVENT_DECODE_STEP = 4,
   EVENT_BLOCK = 5,
   EVENT_CHECKPOINT = 6,
+  EVENT_TEXT = 7,
+  EVENT_ANSWER = 8,
   LOG_DEBUG = 1,
   LOG_INFO = 2,
   LOG_WARN = 3,
@@ -59,6 +61,25 @@ made.constants = {
 
 -- {symbol, kind of the result, params = {{kind, name, ...}, ...}}
 made.functions = {
+  {"dllm_model_add_adapter", "status", params = {{"handle", "model", noun = "model", writes = true},
+    {"str", "name"}, {"handle", "opts", noun = "options", schema = "adapter", null = true},
+    {"handle", "task", noun = "task", null = true, writes = true}, {"error", "err"}}},
+  {"dllm_model_load_adapter", "status", params = {
+    {"handle", "model", noun = "model", writes = true}, {"str", "path"}, {"str", "name"},
+    {"handle", "task", noun = "task", null = true, writes = true}, {"error", "err"}}},
+  {"dllm_model_save_adapter", "status", params = {{"handle", "model", noun = "model"},
+    {"str", "path"}, {"str", "name"}, {"handle", "task", noun = "task", null = true, writes = true},
+    {"error", "err"}}},
+  {"dllm_model_merge_adapter", "status", params = {
+    {"handle", "model", noun = "model", writes = true}, {"str", "name", null = true},
+    {"handle", "task", noun = "task", null = true, writes = true}, {"error", "err"}}},
+  {"dllm_model_remove_adapter", "status", params = {
+    {"handle", "model", noun = "model", writes = true}, {"str", "name"}, {"error", "err"}}},
+  {"dllm_model_set_adapter_scale", "status", params = {
+    {"handle", "model", noun = "model", writes = true}, {"str", "name"}, {"f64", "scale"},
+    {"error", "err"}}},
+  {"dllm_model_adapters", "status", params = {{"handle", "model", noun = "model"},
+    {"out_buffer", "out"}, {"error", "err"}}},
   {"dllm_answer_new", "status", params = {{"handle", "tok", noun = "tokenizer"},
     {"handle", "opts", noun = "options", schema = "answer", null = true},
     {"out_handle", "out", noun = "answer"}, {"error", "err"}}},
@@ -230,6 +251,63 @@ made.functions = {
     {"str", "key", null = true}, {"out_number", "out_count", elem = "i64", null = true}}},
   {"dllm_event_describe", "status", params = {{"handle", "event", noun = "event"},
     {"out_buffer", "out"}, {"error", "err"}}},
+  {"dllm_generator_load", "status", params = {{"str", "path"},
+    {"handle", "engine", noun = "engine", schema = "engine", null = true, writes = true},
+    {"handle", "model_opts", noun = "options", schema = "model", null = true},
+    {"handle", "opts", noun = "options", schema = "generator", null = true},
+    {"handle", "task", noun = "task", null = true, writes = true},
+    {"out_handle", "out", noun = "generator"}, {"error", "err"}}},
+  {"dllm_generator_new", "status", params = {{"handle", "model", noun = "model", writes = true},
+    {"handle", "tok", noun = "tokenizer"},
+    {"handle", "opts", noun = "options", schema = "generator", null = true},
+    {"out_handle", "out", noun = "generator"}, {"error", "err"}}},
+  {"dllm_generator_release", "void", params = {
+    {"handle", "generator", noun = "generator", null = true, writes = true}}},
+  {"dllm_generator_add", "status", params = {
+    {"handle", "generator", noun = "generator", writes = true},
+    {"handle", "request", noun = "options", schema = "request", null = true},
+    {"handle", "task", noun = "task", null = true, writes = true},
+    {"out_number", "out_number", elem = "i64"}, {"error", "err"}}},
+  {"dllm_generator_remove", "status", params = {
+    {"handle", "generator", noun = "generator", writes = true}, {"i64", "number"},
+    {"error", "err"}}},
+  {"dllm_generator_step", "status", params = {
+    {"handle", "generator", noun = "generator", writes = true},
+    {"handle", "task", noun = "task", null = true, writes = true},
+    {"out_number", "out_open", elem = "i64", null = true}, {"error", "err"}}},
+  {"dllm_generator_run", "status", params = {
+    {"handle", "generator", noun = "generator", writes = true}, {"callback", "fn", null = true},
+    {"user_data", "user_data", null = true},
+    {"handle", "task", noun = "task", null = true, writes = true}, {"error", "err"}}},
+  {"dllm_generator_text", "status", params = {
+    {"handle", "generator", noun = "generator", writes = true}, {"i64", "number"}, {"str", "part"},
+    {"out_buffer", "out"}, {"error", "err"}}},
+  {"dllm_generator_describe", "status", params = {
+    {"handle", "generator", noun = "generator", writes = true}, {"i64", "number"},
+    {"out_buffer", "out"}, {"error", "err"}}},
+  {"dllm_generator_decoder", "status", params = {{"handle", "generator", noun = "generator"},
+    {"out_handle", "out", noun = "decoder"}, {"error", "err"}}},
+  {"dllm_generator_model", "status", params = {{"handle", "generator", noun = "generator"},
+    {"out_handle", "out", noun = "model"}, {"error", "err"}}},
+  {"dllm_generator_tokenizer", "status", params = {{"handle", "generator", noun = "generator"},
+    {"out_handle", "out", noun = "tokenizer"}, {"error", "err"}}},
+  {"dllm_hub_pull", "status", params = {{"str", "name"},
+    {"handle", "opts", noun = "options", schema = "hub", null = true},
+    {"handle", "task", noun = "task", null = true, writes = true}, {"out_buffer", "out"},
+    {"error", "err"}}},
+  {"dllm_hub_describe", "status", params = {{"str", "name"},
+    {"handle", "opts", noun = "options", schema = "hub", null = true},
+    {"handle", "task", noun = "task", null = true, writes = true}, {"out_buffer", "out"},
+    {"error", "err"}}},
+  {"dllm_hub_list", "status", params = {
+    {"handle", "task", noun = "task", null = true, writes = true}, {"out_buffer", "out"},
+    {"error", "err"}}},
+  {"dllm_hub_verify", "status", params = {{"str", "name"},
+    {"handle", "task", noun = "task", null = true, writes = true}, {"out_buffer", "out"},
+    {"error", "err"}}},
+  {"dllm_hub_remove", "status", params = {{"str", "name"},
+    {"handle", "task", noun = "task", null = true, writes = true}, {"out_buffer", "out"},
+    {"error", "err"}}},
   {"dllm_abi_version", "i32", params = {}},
   {"dllm_version", "str", params = {}},
   {"dllm_build_info", "str", params = {}},
@@ -501,9 +579,17 @@ typedef struct dllm_schedule dllm_schedule;
 typedef struct dllm_objective dllm_objective;
 typedef struct dllm_trainer dllm_trainer;
 typedef struct dllm_decoder dllm_decoder;
+typedef struct dllm_generator dllm_generator;
 typedef struct dllm_checkpoint dllm_checkpoint;
 typedef struct dllm_lua dllm_lua;
 typedef int32_t (*dllm_event_fn)(const dllm_event *event, void *user_data);
+dllm_status dllm_model_add_adapter(dllm_model *, const char *, const dllm_options *, dllm_task *, dllm_error *);
+dllm_status dllm_model_load_adapter(dllm_model *, const char *, const char *, dllm_task *, dllm_error *);
+dllm_status dllm_model_save_adapter(const dllm_model *, const char *, const char *, dllm_task *, dllm_error *);
+dllm_status dllm_model_merge_adapter(dllm_model *, const char *, dllm_task *, dllm_error *);
+dllm_status dllm_model_remove_adapter(dllm_model *, const char *, dllm_error *);
+dllm_status dllm_model_set_adapter_scale(dllm_model *, const char *, double, dllm_error *);
+dllm_status dllm_model_adapters(const dllm_model *, dllm_buffer *, dllm_error *);
 dllm_status dllm_answer_new(const dllm_tokenizer *, const dllm_options *, void *, dllm_error *);
 void dllm_answer_release(dllm_answer *);
 dllm_status dllm_answer_update(dllm_answer *, const int32_t *, const uint8_t *, int64_t, int32_t *, dllm_error *);
@@ -576,6 +662,23 @@ const char * dllm_event_str(const dllm_event *, const char *);
 const int32_t * dllm_event_i32s(const dllm_event *, const char *, int64_t *);
 const float * dllm_event_f32s(const dllm_event *, const char *, int64_t *);
 dllm_status dllm_event_describe(const dllm_event *, dllm_buffer *, dllm_error *);
+dllm_status dllm_generator_load(const char *, dllm_engine *, const dllm_options *, const dllm_options *, dllm_task *, void *, dllm_error *);
+dllm_status dllm_generator_new(dllm_model *, const dllm_tokenizer *, const dllm_options *, void *, dllm_error *);
+void dllm_generator_release(dllm_generator *);
+dllm_status dllm_generator_add(dllm_generator *, const dllm_options *, dllm_task *, int64_t *, dllm_error *);
+dllm_status dllm_generator_remove(dllm_generator *, int64_t, dllm_error *);
+dllm_status dllm_generator_step(dllm_generator *, dllm_task *, int64_t *, dllm_error *);
+dllm_status dllm_generator_run(dllm_generator *, dllm_event_fn, void *, dllm_task *, dllm_error *);
+dllm_status dllm_generator_text(dllm_generator *, int64_t, const char *, dllm_buffer *, dllm_error *);
+dllm_status dllm_generator_describe(dllm_generator *, int64_t, dllm_buffer *, dllm_error *);
+dllm_status dllm_generator_decoder(const dllm_generator *, void *, dllm_error *);
+dllm_status dllm_generator_model(const dllm_generator *, void *, dllm_error *);
+dllm_status dllm_generator_tokenizer(const dllm_generator *, void *, dllm_error *);
+dllm_status dllm_hub_pull(const char *, const dllm_options *, dllm_task *, dllm_buffer *, dllm_error *);
+dllm_status dllm_hub_describe(const char *, const dllm_options *, dllm_task *, dllm_buffer *, dllm_error *);
+dllm_status dllm_hub_list(dllm_task *, dllm_buffer *, dllm_error *);
+dllm_status dllm_hub_verify(const char *, dllm_task *, dllm_buffer *, dllm_error *);
+dllm_status dllm_hub_remove(const char *, dllm_task *, dllm_buffer *, dllm_error *);
 int32_t dllm_abi_version(void);
 const char * dllm_version(void);
 const char * dllm_build_info(void);

@@ -1,41 +1,61 @@
 -- JSON text to values and back; null is nil. A table with a first element, or without any, is a list.
+local fail = require "dllm.objects".fail
+local faulty = require "dllm.utf8".fault
 local json = {}
 
 local ESCAPES = {['"'] = '\\"', ["\\"] = "\\\\", ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t"}
 local UNESCAPES = {n = "\n", r = "\r", t = "\t", b = "\b", f = "\f"}
 
-local function quote(text)
+-- What JSON cannot hold is an error that names its place: the names and numbers of the tables around it.
+local function wrong(place, what) fail("invalid_argument", (place == "" and "a value" or place) .. what) end
+
+local function quote(text, place)
+  local fault = faulty(text)
+  if fault then wrong(place, ": " .. fault) end
   return '"' .. text:gsub('[%c"\\]', function(c) return ESCAPES[c] or string.format("\\u%04x", c:byte()) end) .. '"'
 end
 
-local function number(value)
-  if value ~= value or value == math.huge or value == -math.huge then error("JSON cannot hold the number " .. tostring(value), 0) end
+local function number(value, place)
+  local shown = value ~= value and "NaN" or value == math.huge and "Infinity" or value == -math.huge and "-Infinity"
+  if shown then wrong(place, " is " .. shown .. ": write a finite number") end
   if math.type and math.type(value) == "integer" then return tostring(value) end
   return string.format("%.17g", value)
 end
 
-local function encode(value, depth)
-  local kind = type(value)
-  if kind == "string" then return quote(value) end
-  if kind == "number" then return number(value) end
-  if kind == "boolean" then return tostring(value) end
-  if kind ~= "table" then error("JSON cannot hold a " .. kind, 0) end
-  if depth > 100 then error("a table is deeper than 100 levels, or holds itself", 0) end
-  local parts = {}
-  if value[1] ~= nil then
-    for i = 1, #value do parts[i] = encode(value[i], depth + 1) end
-    return "[" .. table.concat(parts, ",") .. "]"
-  end
-  local keys = {}
-  for key in pairs(value) do
-    if type(key) ~= "string" then error("a key of JSON must be a text, not " .. tostring(key), 0) end
+local function inside(place, part) return place == "" and part or place .. ", " .. part end
+
+local encode
+
+local function encode_list(values, place, depth)
+  local parts, item = {}, place == "messages" and "message" or inside(place, "item")
+  for i = 1, #values do parts[i] = encode(values[i], item .. " " .. i, depth) end
+  return "[" .. table.concat(parts, ",") .. "]"
+end
+
+local function encode_object(values, place, depth)
+  local keys, parts = {}, {}
+  for key in pairs(values) do
+    if type(key) ~= "string" then wrong(place, ": a name must be a text, not " .. tostring(key)) end
     keys[#keys + 1] = key
   end
   table.sort(keys)
-  for i, key in ipairs(keys) do parts[i] = quote(key) .. ":" .. encode(value[key], depth + 1) end
+  for i, key in ipairs(keys) do
+    parts[i] = quote(key, ("the name %q"):format(key)) .. ":" .. encode(values[key], inside(place, key), depth)
+  end
   return "{" .. table.concat(parts, ",") .. "}"
 end
-function json.encode(value) return encode(value, 0) end
+
+function encode(value, place, depth)
+  local kind = type(value)
+  if kind == "string" then return quote(value, place) end
+  if kind == "number" then return number(value, place) end
+  if kind == "boolean" then return tostring(value) end
+  if kind ~= "table" then wrong(place, " is a " .. kind .. ": write a number, a text, true, false or a table") end
+  if depth > 100 then fail("invalid_argument", "a table is deeper than 100 levels, or holds itself") end
+  if value[1] ~= nil then return encode_list(value, place, depth + 1) end
+  return encode_object(value, place, depth + 1)
+end
+function json.encode(value) return encode(value, "", 0) end
 
 -- A code point as UTF-8.
 local function utf8_of(code)

@@ -11,6 +11,12 @@ local library = require "dllm.library"(host)
 local raw = {json = json, fail = objects.fail, task = nil}
 for name, value in pairs(made.constants) do raw[name] = value end
 
+-- What a callback answers. Numbers would be returned by accident.
+local function named(name) return setmetatable({}, {__tostring = function() return "dllm." .. name end}) end
+raw.CONTINUE, raw.STOP = named "CONTINUE", named "STOP"
+local STOPS = {[false] = true, [raw.STOP] = true}
+local GOES_ON = {[true] = true, [raw.CONTINUE] = true}
+
 local function c(name) return library[name].call end
 local error_handle = c "dllm_error_new"()
 local event_describe = library.dllm_event_describe
@@ -128,6 +134,13 @@ local function whole(call, p, value)
 end
 READ.i32, READ.i64, READ.length = whole, whole, whole
 
+-- The number of an answer.
+local function number_of(answer)
+  if answer == nil or GOES_ON[answer] then return made.constants.CONTINUE end
+  if STOPS[answer] then return made.constants.STOP end
+  objects.fail("invalid_argument", "a callback returns nothing, true, false or dllm.STOP, not " .. tostring(answer))
+end
+
 -- What C calls between steps: the event as a table; false or STOP ends the run, an error is kept for later.
 local function dispatcher(call, fn)
   return function(event)
@@ -137,14 +150,14 @@ local function dispatcher(call, fn)
       if status ~= raw.OK then raise(status) end
       local values = json.decode(text_of(buffer))
       values.kind = values.event
-      return fn(values)
+      return number_of((fn(values)))
     end)
     c "dllm_buffer_release"(buffer)
     if not ok then
       call.failure = {answer}
       return raw.FAIL
     end
-    return (answer == false or answer == raw.STOP) and raw.STOP or raw.CONTINUE
+    return answer
   end
 end
 function READ.callback(call, p, value)

@@ -2,7 +2,7 @@
 'use strict';
 const raw = require('./raw.js');
 const { lib } = require('./library.js');
-const { call, make, text, textOf } = require('./call.js');
+const { Address, call, make, text, textOf } = require('./call.js');
 const { Managed } = require('./managed.js');
 const { options } = require('./options.js');
 const { ask, typed } = require('./arrays.js');
@@ -43,7 +43,7 @@ class Answer extends Managed {
   cells() {
     const buffer = lib.dllm_buffer_new();
     try {
-      const ends = ask('dllm_answer_cells', 'i64', this, buffer);
+      const ends = ask('dllm_answer_cells', 'i64', this, new Address(buffer));
       const bytes = Buffer.from(textOf(buffer));
       return Array.from(ends, (end, index) => bytes.toString('utf8', index ? Number(ends[index - 1]) : 0, Number(end)));
     } finally {

@@ -36,7 +36,25 @@ function guard(name, objects) {
 }
 
 const objectsOf = (args) => args.filter((arg) => arg instanceof Managed && !(arg instanceof Options || arg instanceof Task));
-const plain = (arg) => (arg instanceof Managed ? arg.pointer : arg);
+
+// An address that this package passes on; a number of the caller is not one.
+class Address {
+  constructor(pointer) {
+    this.pointer = pointer;
+  }
+}
+
+// The values for a function: the pointers of objects, and other arguments as they are.
+function valuesOf(name, args) {
+  const parameters = raw.FUNCTIONS[name][1];
+  return args.map((arg, index) => {
+    if (arg instanceof Managed || arg instanceof Address) return arg.pointer;
+    if (typeof arg === 'bigint' && parameters[index] === 'void *') {
+      throw new TypeError(`${name}: argument ${index + 1} takes an object of dllm, not ${arg}`);
+    }
+    return arg;
+  });
+}
 
 function closeOptions(args) {
   for (const arg of args) if (arg instanceof Options) arg.close();
@@ -48,7 +66,7 @@ function attempt(expected, name, args) {
   const error = takeError();
   try {
     guard(name, objectsOf(args));
-    const status = lib[name](...args.map(plain), error);
+    const status = lib[name](...valuesOf(name, args), error);
     if (status !== raw.OK && status !== expected) throw fromStatus(status, error);
     return status;
   } finally {
@@ -82,9 +100,9 @@ async function start(name, args, { signal, task, onEvent } = {}) {
       hold(object);
       held.push(object);
     }
-    const values = [...args.map((arg) => {
-      if (arg === TASK) return stoppable.pointer;
-      return arg === FN ? null : plain(arg);
+    const values = [...valuesOf(name, args).map((value) => {
+      if (value === TASK) return stoppable.pointer;
+      return value === FN ? null : value;
     }), error];
     used = guard(name, objectsOf(args));
     for (const object of used) running.set(object, name);
@@ -135,7 +153,7 @@ function textOf(buffer) {
 function text(name, ...args) {
   const buffer = lib.dllm_buffer_new();
   try {
-    call(name, ...args, buffer);
+    call(name, ...args, new Address(buffer));
     return textOf(buffer);
   } finally {
     lib.dllm_buffer_release(buffer);
@@ -145,7 +163,7 @@ function text(name, ...args) {
 async function startText(name, args, control) {
   const buffer = lib.dllm_buffer_new();
   try {
-    await start(name, [...args, buffer], control);
+    await start(name, [...args, new Address(buffer)], control);
     return textOf(buffer);
   } finally {
     lib.dllm_buffer_release(buffer);
@@ -180,5 +198,5 @@ async function startWhole(name, args, control) {
 }
 
 module.exports = {
-  EVENTS, TASK, attempt, call, json, make, real, start, startMake, startReal, startText, startWhole, text, textOf, whole,
+  Address, EVENTS, TASK, attempt, call, json, make, real, start, startMake, startReal, startText, startWhole, text, textOf, whole,
 };

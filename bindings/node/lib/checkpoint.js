@@ -1,6 +1,7 @@
 // Save a training run, resume it, read its tensors.
 'use strict';
 const { TASK, json, make, start, startMake, startText, text } = require('./call.js');
+const { encoded } = require('./json.js');
 const { Managed, adopt } = require('./managed.js');
 const { options, pathOf } = require('./options.js');
 const { Tensor } = require('./tensor.js');
@@ -8,7 +9,7 @@ const { Tensor } = require('./tensor.js');
 // Saves all that is needed to resume a run bit for bit; resolves to the new folder. loader may be null; script_state
 // is any JSON value.
 function saveCheckpoint(trainer, loader, root, { signal, task, script_state: state, ...settings } = {}) {
-  const given = { ...settings, script_state: state === undefined ? undefined : JSON.stringify(state) };
+  const given = { ...settings, script_state: state === undefined ? undefined : encoded(state, 'script_state') };
   return startText('dllm_checkpoint_save', [trainer, loader, pathOf(root), options('checkpoint', given), TASK],
     { signal, task });
 }

@@ -2,6 +2,7 @@
 'use strict';
 const { lib } = require('./library.js');
 const { TASK, call, make, start, startMake } = require('./call.js');
+const { encoded } = require('./json.js');
 const { Managed, adopt } = require('./managed.js');
 const { options, pathOf } = require('./options.js');
 
@@ -28,7 +29,7 @@ class Dataset extends Managed {
   }
 
   add(row) {
-    const text = Buffer.from(JSON.stringify(typeof row === 'string' ? { text: row } : row));
+    const text = Buffer.from(encoded(typeof row === 'string' ? { text: row } : row));
     call('dllm_dataset_add', this, text, text.length);
     return this;
   }

@@ -8,6 +8,11 @@ const path = require('node:path');
 const { SHARE_ENV, Worker } = require('node:worker_threads');
 const raw = require('./raw.js');
 
+// What a callback returns. Numbers would be returned by accident, as list.push does.
+const CONTINUE = Symbol('dllm.CONTINUE');
+const STOP = Symbol('dllm.STOP');
+const ANSWERS = new Map([[undefined, raw.CONTINUE], [null, raw.CONTINUE], [CONTINUE, raw.CONTINUE], [STOP, raw.STOP]]);
+
 // What the answer's place holds until the host's function has returned.
 const WAITING = -1;
 // Places of the memory that a thread shares with this one.
@@ -79,7 +84,8 @@ async function callWithEvents(name, values, callback, onEvent) {
       if (typeof said?.then === 'function') {
         throw new TypeError('onEvent returned a Promise: it is called between two steps and cannot be awaited');
       }
-      return said === undefined || said === null ? raw.CONTINUE : Number(said);
+      if (!ANSWERS.has(said)) throw new TypeError(`onEvent returns nothing or dllm.STOP, not ${String(said)}`);
+      return ANSWERS.get(said);
     } catch (reason) {
       failure = { reason };
       return raw.FAIL;
@@ -90,4 +96,4 @@ async function callWithEvents(name, values, callback, onEvent) {
   return status;
 }
 
-module.exports = { ANSWER, BUSY, ENDING, LOADED, WAITING, callWithEvents };
+module.exports = { ANSWER, BUSY, CONTINUE, ENDING, LOADED, STOP, WAITING, callWithEvents };

@@ -34,11 +34,38 @@ function open() {
   throw new Error(`cannot load libdllm; tried\n${tried.join('\n')}\nset DLLM_LIBRARY to the path of libdllm.so`);
 }
 
+// Throws for a value that koffi would take as an address: a number where a text or an object belongs ends the process.
+// A text with a byte 0 would be cut there.
+function check(name, parameters, values) {
+  parameters.forEach((type, index) => {
+    const value = values[index];
+    const fits = type === 'str'
+      ? value === null || value === undefined || (typeof value === 'string' && !value.includes('\0'))
+      : type !== 'void *' || typeof value !== 'number';
+    if (fits) return;
+    const wanted = type === 'str' ? 'a text without a byte 0' : 'an object of dllm';
+    const shown = typeof value === 'string' ? JSON.stringify(value) : String(value);
+    throw new TypeError(`${name}: argument ${index + 1} takes ${wanted}, not ${shown}`);
+  });
+}
+
+function checked(name, parameters, native) {
+  const call = (...values) => {
+    check(name, parameters, values);
+    return native(...values);
+  };
+  call.async = (...values) => {
+    check(name, parameters, values);
+    native.async(...values);
+  };
+  return call;
+}
+
 // {name: function} of every function; an error names what does not fit.
 function bind(library, file) {
   const find = (name) => {
     const [result, parameters] = raw.FUNCTIONS[name];
-    return library.func(name, result, parameters);
+    return checked(name, parameters, library.func(name, result, parameters));
   };
   let abi;
   try {

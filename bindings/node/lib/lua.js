@@ -1,6 +1,7 @@
 // Run Lua scripts inside the library.
 'use strict';
 const { TASK, call, make, startText } = require('./call.js');
+const { encoded } = require('./json.js');
 const { Managed } = require('./managed.js');
 const { options, pathOf } = require('./options.js');
 
@@ -19,12 +20,12 @@ class Lua extends Managed {
       call('dllm_lua_set_object', this, name, value.constructor.noun, value);
       return;
     }
-    const text = Buffer.from(JSON.stringify(value));
+    const text = Buffer.from(encoded(value, name));
     call('dllm_lua_set_json', this, name, text, text.length);
   }
 
   runFile(path, args = [], control = {}) {
-    return this.#run('dllm_lua_run_file', pathOf(path), JSON.stringify(args), control);
+    return this.#run('dllm_lua_run_file', pathOf(path), encoded(args, 'args'), control);
   }
 
   runText(code, { name = 'text', ...control } = {}) {
@@ -33,7 +34,7 @@ class Lua extends Managed {
 
   // Calls a global function; dots reach into tables.
   call(name, args = [], control = {}) {
-    return this.#run('dllm_lua_call', name, JSON.stringify(args), control);
+    return this.#run('dllm_lua_call', name, encoded(args, 'args'), control);
   }
 
   async #run(symbol, name, text, { signal, task }) {

@@ -2,6 +2,7 @@
 'use strict';
 const { lib } = require('./library.js');
 const { TASK, call, json, start, startMake, startText, whole } = require('./call.js');
+const { encoded } = require('./json.js');
 const { Managed, adopt } = require('./managed.js');
 const { options, pathOf } = require('./options.js');
 const { Batch, asBatch } = require('./batch.js');
@@ -25,7 +26,7 @@ class Model extends Managed {
 
   // A model with random weights; config is the content of a config.json.
   static async create(config, { engine = defaultEngine(), signal, task, ...settings } = {}) {
-    const text = Buffer.from(JSON.stringify(config));
+    const text = Buffer.from(encoded(config));
     return adopt(Model, await startMake('dllm_model_new',
       [engine, text, text.length, options('model', settings), TASK], { signal, task }));
   }

@@ -4,6 +4,7 @@ const { fileURLToPath } = require('node:url');
 const raw = require('./raw.js');
 const { lib } = require('./library.js');
 const { fromStatus, putError, takeError } = require('./errors.js');
+const { encoded } = require('./json.js');
 const { Managed } = require('./managed.js');
 
 function checked(use) {
@@ -16,8 +17,11 @@ function checked(use) {
   }
 }
 
-// A TypedArray among the settings is a list.
-const listed = (_, value) => (ArrayBuffer.isView(value) ? Array.from(value) : value);
+// JSON has no whole numbers of 64 bits.
+function setWhole(options, key, value) {
+  if (BigInt.asIntN(64, value) !== value) throw new RangeError(`option ${key} has 64 bits, ${value} has more`);
+  checked((error) => lib.dllm_options_set_i64(options.pointer, key, value, error));
+}
 
 class Options extends Managed {
   static noun = 'options';
@@ -27,9 +31,13 @@ class Options extends Managed {
     const out = new BigUint64Array(1);
     checked((error) => lib.dllm_options_new(kind, out, error));
     super(out[0]);
-    const json = Buffer.from(JSON.stringify(settings, listed));
+    const isWhole = ([, value]) => typeof value === 'bigint';
+    const entries = Object.entries(settings);
+    const others = Object.fromEntries(entries.filter((entry) => !isWhole(entry)));
     try {
+      const json = Buffer.from(encoded(others));
       checked((error) => lib.dllm_options_set_json(this.pointer, json, json.length, error));
+      for (const [key, value] of entries.filter(isWhole)) setWhole(this, key, value);
     } catch (problem) {
       this.close();
       throw problem;

@@ -40,6 +40,8 @@ exports.EVENT_EVAL = 3;
 exports.EVENT_DECODE_STEP = 4;
 exports.EVENT_BLOCK = 5;
 exports.EVENT_CHECKPOINT = 6;
+exports.EVENT_TEXT = 7;
+exports.EVENT_ANSWER = 8;
 exports.LOG_DEBUG = 1;
 exports.LOG_INFO = 2;
 exports.LOG_WARN = 3;
@@ -59,6 +61,13 @@ exports.U32 = 9;
 
 // name: [result, parameters, threads it may be called on]
 exports.FUNCTIONS = {
+  dllm_model_add_adapter: ['int32', ['void *', 'str', 'void *', 'void *', 'void *'], 'owner'],
+  dllm_model_load_adapter: ['int32', ['void *', 'str', 'str', 'void *', 'void *'], 'owner'],
+  dllm_model_save_adapter: ['int32', ['void *', 'str', 'str', 'void *', 'void *'], 'any'],
+  dllm_model_merge_adapter: ['int32', ['void *', 'str', 'void *', 'void *'], 'owner'],
+  dllm_model_remove_adapter: ['int32', ['void *', 'str', 'void *'], 'owner'],
+  dllm_model_set_adapter_scale: ['int32', ['void *', 'str', 'double', 'void *'], 'owner'],
+  dllm_model_adapters: ['int32', ['void *', 'void *', 'void *'], 'any'],
   dllm_answer_new: ['int32', ['void *', 'void *', 'void *', 'void *'], 'any'],
   dllm_answer_release: ['void', ['void *'], 'any'],
   dllm_answer_update: ['int32', ['void *', 'void *', 'void *', 'int64', 'void *',
@@ -139,9 +148,27 @@ exports.FUNCTIONS = {
   dllm_event_i32s: ['void *', ['void *', 'str', 'void *'], 'callback'],
   dllm_event_f32s: ['void *', ['void *', 'str', 'void *'], 'callback'],
   dllm_event_describe: ['int32', ['void *', 'void *', 'void *'], 'callback'],
+  dllm_generator_load: ['int32', ['str', 'void *', 'void *', 'void *', 'void *', 'void *',
+    'void *'], 'any'],
+  dllm_generator_new: ['int32', ['void *', 'void *', 'void *', 'void *', 'void *'], 'any'],
+  dllm_generator_release: ['void', ['void *'], 'any'],
+  dllm_generator_add: ['int32', ['void *', 'void *', 'void *', 'void *', 'void *'], 'owner'],
+  dllm_generator_remove: ['int32', ['void *', 'int64', 'void *'], 'owner'],
+  dllm_generator_step: ['int32', ['void *', 'void *', 'void *', 'void *'], 'owner'],
+  dllm_generator_run: ['int32', ['void *', 'void *', 'void *', 'void *', 'void *'], 'owner'],
+  dllm_generator_text: ['int32', ['void *', 'int64', 'str', 'void *', 'void *'], 'callback'],
+  dllm_generator_describe: ['int32', ['void *', 'int64', 'void *', 'void *'], 'callback'],
+  dllm_generator_decoder: ['int32', ['void *', 'void *', 'void *'], 'any'],
+  dllm_generator_model: ['int32', ['void *', 'void *', 'void *'], 'any'],
+  dllm_generator_tokenizer: ['int32', ['void *', 'void *', 'void *'], 'any'],
   dllm_engine_new_hosted: ['int32', ['void *', 'void *', 'void *', 'void *', 'void *', 'void *',
     'void *'], 'any'],
   dllm_log_hook: ['void', ['int32', 'void *', 'void *'], 'any'],
+  dllm_hub_pull: ['int32', ['str', 'void *', 'void *', 'void *', 'void *'], 'any'],
+  dllm_hub_describe: ['int32', ['str', 'void *', 'void *', 'void *', 'void *'], 'any'],
+  dllm_hub_list: ['int32', ['void *', 'void *', 'void *'], 'any'],
+  dllm_hub_verify: ['int32', ['str', 'void *', 'void *', 'void *'], 'any'],
+  dllm_hub_remove: ['int32', ['str', 'void *', 'void *', 'void *'], 'any'],
   dllm_abi_version: ['int32', [], 'any'],
   dllm_version: ['str', [], 'any'],
   dllm_build_info: ['str', [], 'any'],

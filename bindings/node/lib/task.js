@@ -1,6 +1,8 @@
 // Cancel and watch a long call.
 'use strict';
+const raw = require('./raw.js');
 const { lib } = require('./library.js');
+const { ClosedError, DllmError } = require('./errors.js');
 const { Managed } = require('./managed.js');
 
 // Pass it to a long call as `task`, then cancel(): the call rejects with CANCELLED. A cancelled task stays cancelled.
@@ -23,9 +25,14 @@ class Task extends Managed {
     return lib.dllm_task_is_cancelled(this.pointer) !== 0;
   }
 
-  // Milliseconds from now; null removes the deadline.
+  // Milliseconds from now; 0 and less: it has passed already; null and Infinity remove the deadline.
   setDeadline(milliseconds) {
-    lib.dllm_task_set_deadline(this.pointer, milliseconds === null ? -1 : Math.trunc(milliseconds));
+    if (milliseconds !== null && (typeof milliseconds !== 'number' || Number.isNaN(milliseconds))) {
+      throw new TypeError(`a deadline is a number of milliseconds or null, not ${milliseconds}`);
+    }
+    const none = milliseconds === null || milliseconds === Infinity;
+    const whole = Math.min(Math.max(0, Math.trunc(milliseconds)), Number.MAX_SAFE_INTEGER);
+    lib.dllm_task_set_deadline(this.pointer, none ? -1 : whole);
   }
 
   // {done, total} of the running call; total 0: not known yet.
@@ -37,4 +44,16 @@ class Task extends Managed {
   }
 }
 
-module.exports = { Task };
+// What a call with this task would reject with; null while it may go on.
+function endOf(task) {
+  if (task.closed) return new ClosedError('task');
+  if (!task.cancelled) return null;
+  // Without its deadline a task is cancelled only by a cancel. The deadline is back before the next look.
+  lib.dllm_task_set_deadline(task.pointer, -1);
+  const wasCancelled = task.cancelled;
+  lib.dllm_task_set_deadline(task.pointer, 0);
+  return wasCancelled ? new DllmError('the task was cancelled', { status: raw.CANCELLED })
+    : new DllmError("the task's deadline has passed", { status: raw.DEADLINE_EXCEEDED });
+}
+
+module.exports = { Task, endOf };

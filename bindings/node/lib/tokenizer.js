@@ -1,14 +1,15 @@
 // Text to ids and back.
 'use strict';
 const { lib } = require('./library.js');
-const { TASK, call, make, startMake, text: textFrom, textOf } = require('./call.js');
+const { Address, TASK, call, make, startMake, text: textFrom, textOf } = require('./call.js');
+const { encoded } = require('./json.js');
 const { Managed, adopt } = require('./managed.js');
 const { options, pathOf } = require('./options.js');
 const { typed } = require('./arrays.js');
 const { Batch } = require('./batch.js');
 const { Source } = require('./source.js');
 
-const asText = (value) => (value === undefined || typeof value === 'string' ? value : JSON.stringify(value));
+const asText = (value, name) => (value === undefined || typeof value === 'string' ? value : encoded(value, name));
 const bytesOf = (text) => (typeof text === 'string' ? Buffer.from(text) : text);
 
 // The arrays of a one-row batch that a call returned.
@@ -22,8 +23,8 @@ function rowOf(pointer, ...names) {
 }
 
 function chatArguments(messages, { tools, variables, ...settings }) {
-  const bytes = Buffer.from(JSON.stringify(messages));
-  return [bytes, bytes.length, options('chat', { ...settings, tools: asText(tools), variables: asText(variables) })];
+  const bytes = Buffer.from(encoded(messages, 'messages'));
+  return [bytes, bytes.length, options('chat', { ...settings, tools: asText(tools, 'tools'), variables: asText(variables, 'variables') })];
 }
 
 function conversation(pointer) {
@@ -101,7 +102,7 @@ class Tokenizer extends Managed {
     const buffer = lib.dllm_buffer_new();
     const used = new BigInt64Array(1);
     try {
-      call('dllm_tokenizer_decode_stream', this, values, values.length, buffer, used);
+      call('dllm_tokenizer_decode_stream', this, values, values.length, new Address(buffer), used);
       return { text: textOf(buffer), used: Number(used[0]) };
     } finally {
       lib.dllm_buffer_release(buffer);

@@ -57,7 +57,7 @@ class Trainer extends Managed {
     call('dllm_trainer_set_f64', this, key, value);
   }
 
-  // Writes every event to a "jsonl" file or to the "console".
+  // Writes every event to a "jsonl" or "csv" file, a "tensorboard" folder or the "console".
   addSink(kind, target = null, settings = {}) {
     call('dllm_trainer_add_sink', this, kind, target === null ? null : pathOf(target), options('sink', settings));
   }

@@ -1,8 +1,11 @@
 """Train and decode diffusion language models. Over libdllm by ctypes; numpy is optional."""
-from . import errors
+from . import errors, hub
 from ._base import Managed, Options, schema
 from ._lib import abi_version, build_info, has_feature, log_lines, log_to, names, version
-from ._raw import CONTINUE, FINAL, FIXED, MASKED, PROVISIONAL, STOP
+from ._raw import FINAL, FIXED, MASKED, PROVISIONAL
+from ._settings import (AdapterSettings, AddSettings, DecoderSettings, EngineSettings,
+                        GeneratorSettings, HubSettings, LoadSettings, ModelSettings,
+                        RequestSettings, SlotSettings, TrainerSettings)
 from .answer import Answer
 from .asynchronous import run_async
 from .batch import Batch
@@ -11,7 +14,10 @@ from .dataset import Dataset
 from .decoder import Decoder
 from .engine import Engine, default_engine
 from .errors import ClosedError, Error
-from .event import Event
+from .event import CONTINUE, STOP, Event
+from .generation import Generation
+from .generator import Generator, load
+from .hub import pull
 from .loader import Loader
 from .lua import Lua
 from .model import Model
@@ -19,6 +25,7 @@ from .objective import Objective
 from .plugin import describe_plugin, plugins
 from .schedule import Schedule
 from .source import Source
+from .stream import Piece, Stream
 from .task import Task
 from .tensor import Tensor
 from .tokenizer import Tokenizer
@@ -27,11 +34,13 @@ from .trainer import Trainer
 __version__ = version()
 
 __all__ = [
-    "Answer", "Batch", "CONTINUE", "Checkpoint", "ClosedError", "Dataset", "Decoder", "Engine",
-    "Error", "Event", "FINAL", "FIXED", "Loader", "Lua", "MASKED", "Managed", "Model", "Objective",
-    "Options", "PROVISIONAL", "STOP", "Schedule", "Source", "Task", "Tensor", "Tokenizer",
-    "Trainer", "abi_version", "build_info", "default_engine",
-    "describe_plugin", "errors", "has_feature",
-    "latest_checkpoint", "log_lines", "log_to", "names", "restore_checkpoint", "run_async",
-    "save_checkpoint", "schema", "version",
+    "AdapterSettings", "AddSettings", "Answer", "Batch", "CONTINUE", "Checkpoint", "ClosedError", "Dataset", "Decoder",
+    "DecoderSettings", "Engine", "EngineSettings", "Error", "Event", "FINAL", "FIXED", "Generation",
+    "Generator", "GeneratorSettings", "HubSettings", "LoadSettings", "Loader", "Lua", "MASKED",
+    "Managed", "Model", "ModelSettings", "Objective", "Options", "PROVISIONAL", "Piece",
+    "RequestSettings", "STOP", "Schedule", "SlotSettings", "Source", "Stream", "Task", "Tensor",
+    "Tokenizer", "Trainer", "TrainerSettings", "abi_version", "build_info", "default_engine",
+    "describe_plugin", "errors", "has_feature", "hub", "latest_checkpoint", "load", "log_lines",
+    "log_to", "names", "plugins", "pull", "restore_checkpoint", "run_async", "save_checkpoint",
+    "schema", "version",
 ]

@@ -5,10 +5,11 @@ import ctypes
 import json
 import os
 from ctypes import byref, c_double, c_int64, c_void_p
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Mapping, TypeVar
 
 from . import errors
 from ._interrupt import TaskArgument, guard_for, resolved
+from ._json import encoded
 from ._lib import lib
 
 if TYPE_CHECKING:
@@ -58,8 +59,16 @@ class Managed:
     def __init__(self, pointer: c_void_p):
         self._pointer: c_void_p | None = pointer
 
+    @classmethod
+    def _wrap(cls: type[Self], pointer: c_void_p) -> Self:
+        """An object of this class for a handle that the library made."""
+        made = cls.__new__(cls)
+        Managed.__init__(made, pointer)  # type: ignore[arg-type]
+        return made
+
     @property
     def pointer(self) -> c_void_p:
+        """The handle for calls of the C interface. Raises ClosedError for a closed object."""
         pointer: c_void_p | None = getattr(self, "_pointer", None)
         if pointer is None:
             raise errors.ClosedError(f"this {type(self).__name__} is closed")
@@ -67,9 +76,11 @@ class Managed:
 
     @property
     def closed(self) -> bool:
+        """Whether close() was called."""
         return getattr(self, "_pointer", None) is None
 
     def close(self) -> None:
+        """Frees the object now. A second call does nothing."""
         pointer, self._pointer = getattr(self, "_pointer", None), None
         if pointer is not None:
             getattr(lib, self._release)(pointer)
@@ -134,18 +145,6 @@ def read_object(name: str, *args: Any) -> dict[str, Any]:
     return found
 
 
-def _plain(value: Any) -> Any:
-    """A number, array or path of another package as JSON has it."""
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    for method in ("tolist", "item"):  # of numpy's scalars and arrays
-        if hasattr(value, method):
-            return getattr(value, method)()
-    if hasattr(value, "__index__"):
-        return value.__index__()
-    raise TypeError(f"an option cannot be a {type(value).__name__}: {value!r}")
-
-
 def from_path(path: str | os.PathLike[str], name: str, *args: Any) -> c_void_p:
     """make() for a function that reads `path`, which is one of the arguments: FileNotFound where nothing is there."""
     try:
@@ -178,7 +177,7 @@ class Options(Managed):
         super().__init__(make("dllm_options_new", kind.encode()))
         if not values:
             return
-        text = json.dumps(values, default=_plain).encode()
+        text = encoded(values)
         try:
             call("dllm_options_set_json", self.pointer, text, len(text))
         except errors.NotFound as problem:
@@ -204,7 +203,7 @@ class _NoOptions:
         pass
 
 
-def options(kind: str, values: dict[str, Any]) -> Options | _NoOptions:
+def options(kind: str, values: Mapping[str, object]) -> Options | _NoOptions:
     """Options made of keyword arguments; None means the default."""
     given = {key: value for key, value in values.items() if value is not None}
     return Options(kind, given) if given else _NoOptions()

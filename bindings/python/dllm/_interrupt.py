@@ -11,6 +11,10 @@ import os
 import signal
 import socket
 import threading
+# What `signal` wraps. The wrapper looks a handler up in an enum, and fails in it; in Python 3.9.2 that exception is a
+# cycle that keeps the frames of the caller, so a stream that a loop leaves early would live until the next collection.
+from _signal import getsignal, set_wakeup_fd  # type: ignore[import-not-found,unused-ignore]
+from _signal import signal as set_handler  # type: ignore[import-not-found,unused-ignore]
 from typing import Any
 
 from ._lib import lib
@@ -93,18 +97,17 @@ class Guard:
 
     def __enter__(self) -> Guard:
         self._watcher = _watcher_here()
-        self._before = signal.signal(signal.SIGINT, self._on_signal)
+        self._before = set_handler(signal.SIGINT, self._on_signal)
         with self._watcher.lock:
             self._outer, self._watcher.guard = self._watcher.guard, self
-        self._descriptor = signal.set_wakeup_fd(self._watcher.sending.fileno(),
-                                                warn_on_full_buffer=False)
+        self._descriptor = set_wakeup_fd(self._watcher.sending.fileno(), warn_on_full_buffer=False)
         if self._outer is None:
             self._watcher.forward = self._descriptor
         return self
 
     def __exit__(self, *_: Any) -> None:
-        signal.set_wakeup_fd(self._descriptor)
-        signal.signal(signal.SIGINT, self._before)  # runs our handler first when a signal is pending
+        set_wakeup_fd(self._descriptor)
+        set_handler(signal.SIGINT, self._before)  # runs our handler first when a signal is pending
         with self._watcher.lock:
             self._watcher.guard = self._outer
         if self._own is not None:
@@ -136,7 +139,7 @@ def guard_for(args: tuple[Any, ...]) -> Guard | _NoGuard | None:
         if type(argument) is not TaskArgument:
             continue
         if threading.current_thread() is threading.main_thread():
-            handler = signal.getsignal(signal.SIGINT)
+            handler = getsignal(signal.SIGINT)
             if handler is signal.default_int_handler or isinstance(getattr(handler, "__self__", None), Guard):
                 return Guard(argument.task)
         return _NoGuard(argument.task)

@@ -81,10 +81,12 @@ lib = _open()
 
 
 def abi_version() -> int:
+    """The version of the C interface that the library has."""
     return int(lib.dllm_abi_version())
 
 
 def version() -> str:
+    """The version of the library, such as "0.2.0"."""
     return str(lib.dllm_version(), "utf-8")
 
 
@@ -95,6 +97,7 @@ def build_info() -> dict[str, Any]:
 
 
 def has_feature(name: str) -> bool:
+    """Whether the library was built with a part: "lua", "pjrt", "openmp", "bf16"."""
     return bool(lib.dllm_has_feature(name.encode()))
 
 

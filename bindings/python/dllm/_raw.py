@@ -43,6 +43,8 @@ EVENT_EVAL = 3
 EVENT_DECODE_STEP = 4
 EVENT_BLOCK = 5
 EVENT_CHECKPOINT = 6
+EVENT_TEXT = 7
+EVENT_ANSWER = 8
 LOG_DEBUG = 1
 LOG_INFO = 2
 LOG_WARN = 3
@@ -62,6 +64,13 @@ U32 = 9
 
 # name: (result, [parameters])
 PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
+    "dllm_model_add_adapter": (c_int32, [c_void_p, c_char_p, c_void_p, c_void_p, c_void_p]),
+    "dllm_model_load_adapter": (c_int32, [c_void_p, c_char_p, c_char_p, c_void_p, c_void_p]),
+    "dllm_model_save_adapter": (c_int32, [c_void_p, c_char_p, c_char_p, c_void_p, c_void_p]),
+    "dllm_model_merge_adapter": (c_int32, [c_void_p, c_char_p, c_void_p, c_void_p]),
+    "dllm_model_remove_adapter": (c_int32, [c_void_p, c_char_p, c_void_p]),
+    "dllm_model_set_adapter_scale": (c_int32, [c_void_p, c_char_p, c_double, c_void_p]),
+    "dllm_model_adapters": (c_int32, [c_void_p, c_void_p, c_void_p]),
     "dllm_answer_new": (c_int32, [c_void_p, c_void_p, POINTER(c_void_p), c_void_p]),
     "dllm_answer_release": (None, [c_void_p]),
     "dllm_answer_update": (c_int32, [
@@ -146,9 +155,27 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "dllm_event_i32s": (POINTER(c_int32), [c_void_p, c_char_p, POINTER(c_int64)]),
     "dllm_event_f32s": (POINTER(c_float), [c_void_p, c_char_p, POINTER(c_int64)]),
     "dllm_event_describe": (c_int32, [c_void_p, c_void_p, c_void_p]),
+    "dllm_generator_load": (c_int32, [
+        c_char_p, c_void_p, c_void_p, c_void_p, c_void_p, POINTER(c_void_p), c_void_p]),
+    "dllm_generator_new": (c_int32, [c_void_p, c_void_p, c_void_p, POINTER(c_void_p), c_void_p]),
+    "dllm_generator_release": (None, [c_void_p]),
+    "dllm_generator_add": (c_int32, [c_void_p, c_void_p, c_void_p, POINTER(c_int64), c_void_p]),
+    "dllm_generator_remove": (c_int32, [c_void_p, c_int64, c_void_p]),
+    "dllm_generator_step": (c_int32, [c_void_p, c_void_p, POINTER(c_int64), c_void_p]),
+    "dllm_generator_run": (c_int32, [c_void_p, EVENT_FN, c_void_p, c_void_p, c_void_p]),
+    "dllm_generator_text": (c_int32, [c_void_p, c_int64, c_char_p, c_void_p, c_void_p]),
+    "dllm_generator_describe": (c_int32, [c_void_p, c_int64, c_void_p, c_void_p]),
+    "dllm_generator_decoder": (c_int32, [c_void_p, POINTER(c_void_p), c_void_p]),
+    "dllm_generator_model": (c_int32, [c_void_p, POINTER(c_void_p), c_void_p]),
+    "dllm_generator_tokenizer": (c_int32, [c_void_p, POINTER(c_void_p), c_void_p]),
     "dllm_engine_new_hosted": (c_int32, [
         c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, POINTER(c_void_p), c_void_p]),
     "dllm_log_hook": (None, [c_int32, c_void_p, c_void_p]),
+    "dllm_hub_pull": (c_int32, [c_char_p, c_void_p, c_void_p, c_void_p, c_void_p]),
+    "dllm_hub_describe": (c_int32, [c_char_p, c_void_p, c_void_p, c_void_p, c_void_p]),
+    "dllm_hub_list": (c_int32, [c_void_p, c_void_p, c_void_p]),
+    "dllm_hub_verify": (c_int32, [c_char_p, c_void_p, c_void_p, c_void_p]),
+    "dllm_hub_remove": (c_int32, [c_char_p, c_void_p, c_void_p, c_void_p]),
     "dllm_abi_version": (c_int32, []),
     "dllm_version": (c_char_p, []),
     "dllm_build_info": (c_char_p, []),

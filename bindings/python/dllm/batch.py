@@ -1,7 +1,6 @@
 """Named arrays: token rows, prepared noise, results of a forward pass."""
 from __future__ import annotations
 
-import ctypes
 from typing import Any, Iterator, Mapping
 
 from . import _arrays
@@ -25,12 +24,6 @@ class Batch(Managed):
         for name, values in (arrays or {}).items():
             self[name] = values
 
-    @classmethod
-    def _wrap(cls, pointer: ctypes.c_void_p) -> Batch:
-        made = cls.__new__(cls)
-        Managed.__init__(made, pointer)
-        return made
-
     def set(self, name: str, values: Any, dtype: str | None = None) -> None:
         """Copies an array into the batch; dtype is one of f32 f64 i32 i64 u8 i8 u32."""
         dtype = dtype or RESERVED.get(name) or _arrays.guess_dtype(values)
@@ -39,9 +32,11 @@ class Batch(Managed):
              _arrays.to_c(values, dtype))
 
     def tensor(self, name: str) -> Tensor:
+        """A copy of one array with its type and shape. Raises NotFound; the hint names the nearest."""
         return Tensor._wrap(make("dllm_batch_array", self.pointer, name.encode()))
 
     def names(self) -> list[str]:
+        """The names of the arrays, in the order in which they were set."""
         count = lib.dllm_batch_count(self.pointer)
         return [lib.dllm_batch_name(self.pointer, index).decode() for index in range(count)]
 

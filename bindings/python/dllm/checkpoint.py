@@ -1,12 +1,12 @@
 """Save a training run, resume it, read its tensors."""
 from __future__ import annotations
 
-import json
 import os
 from typing import Any, Union
 
 from ._base import (Managed, call, from_path, handle, make, options, path_bytes, pointer_of,
                     read_text, task_of)
+from ._json import encoded
 from .errors import NotFound
 from .loader import Loader
 from .task import Task
@@ -20,7 +20,7 @@ def save_checkpoint(trainer: Trainer, loader: Loader | None, root: Path,
                     task: Task | None = None, script_state: Any = None, **settings: Any) -> str:
     """Saves all that is needed to resume a run bit for bit; returns the new folder. script_state: any JSON value."""
     if script_state is not None:
-        settings["script_state"] = json.dumps(script_state)
+        settings["script_state"] = encoded(script_state, "script_state").decode()
     with options("checkpoint", settings) as opts:
         return read_text("dllm_checkpoint_save", handle(trainer, Trainer), pointer_of(loader),
                          path_bytes(root), opts.pointer, task_of(task))
@@ -51,9 +51,11 @@ class Checkpoint(Managed):
                                    task_of(task)))
 
     def describe(self) -> dict[str, Any]:
+        """kind, path, step, metadata and tensors, each with name, dtype, shape and bytes."""
         return self._json("dllm_checkpoint_describe")
 
     def tensor(self, name: str) -> Tensor:
+        """Reads one tensor; block formats become f32. Raises NotFound, DataLoss for a file that changed."""
         return Tensor._wrap(make("dllm_checkpoint_tensor", self.pointer, name.encode()))
 
     def verify(self, task: Task | None = None) -> None:

@@ -1,11 +1,11 @@
 """Documents to train on."""
 from __future__ import annotations
 
-import json
 import os
 from typing import Any, Iterable, Mapping
 
 from ._base import Managed, call, from_path, make, options, path_bytes, pointer_of, task_of
+from ._json import encoded
 from ._lib import lib
 from .task import Task
 from .tokenizer import Tokenizer
@@ -37,7 +37,9 @@ class Dataset(Managed):
         return made
 
     def add(self, row: str | Mapping[str, Any]) -> None:
-        text = json.dumps({"text": row} if isinstance(row, str) else dict(row)).encode()
+        """Adds one document: a text, or a mapping as in a line of a JSONL file. Raises
+        InvalidArgument for other keys, FailedPrecondition for messages without a chat template."""
+        text = encoded({"text": row} if isinstance(row, str) else dict(row))
         call("dllm_dataset_add", self.pointer, text, len(text))
 
     def __len__(self) -> int:

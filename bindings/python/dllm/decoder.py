@@ -4,7 +4,7 @@ from __future__ import annotations
 import json
 from ctypes import byref, c_double, c_int64
 from operator import index
-from typing import Any, AsyncIterator, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, AsyncIterator, Iterator, Sequence
 
 from . import _arrays
 from ._base import Managed, call, handle, make, options, read_text, task_of
@@ -13,6 +13,11 @@ from .batch import Batch
 from .event import Callback, run_with
 from .model import Model
 from .task import Task
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._settings import DecoderSettings, SlotSettings
 
 
 class Steps:
@@ -41,11 +46,11 @@ class Steps:
 
 
 class Decoder(Managed):
-    """`Decoder(model, steps=32, gen_length=64)`; keywords are the options of kind "decoder"."""
+    """`Decoder(model, steps=32, gen_length=64)`. help(dllm.DecoderSettings) lists the keywords."""
 
     _release, noun = "dllm_decoder_release", "decoder"
 
-    def __init__(self, model: Model, **settings: Any):
+    def __init__(self, model: Model, **settings: Unpack[DecoderSettings]):
         policy = settings.get("policy")
         with options(f"decoder:{policy}" if policy else "decoder", settings) as opts:
             super().__init__(make("dllm_decoder_new", handle(model, Model), opts.pointer))
@@ -56,8 +61,9 @@ class Decoder(Managed):
         call("dllm_decoder_start", self.pointer, ids, len(ids), index(seed))
 
     def add(self, canvas: Sequence[int], fixed: Sequence[int] | None = None,
-            **settings: Any) -> int:
-        """Adds a request with a given canvas (fixed 1: given, 0: open); returns its slot."""
+            **settings: Unpack[SlotSettings]) -> int:
+        """Adds a request with a given canvas (fixed 1: given, 0: open); returns its slot.
+        help(dllm.SlotSettings) lists the keywords."""
         ids, slot = _arrays.to_c(canvas, "i32"), c_int64()
         given = None if fixed is None else _arrays.to_c([int(flag) for flag in fixed], "u8")
         if given is not None and len(given) != len(ids):
@@ -67,10 +73,12 @@ class Decoder(Managed):
         return slot.value
 
     def remove(self, slot: int) -> None:
+        """Removes a request; its slot may be used again. Raises NotFound for a slot that is not in use."""
         call("dllm_decoder_remove", self.pointer, slot)
 
     def step(self, task: Task | None = None) -> int:
-        """One denoising step of every active slot; how many still have open positions."""
+        """One denoising step of every active slot; how many still have open positions. Raises FailedPrecondition
+        without a request, Cancelled."""
         return self._whole("dllm_decoder_step", task_of(task))
 
     def step_for(self, milliseconds: float, callback: Callback | None = None,
@@ -114,9 +122,13 @@ class Decoder(Managed):
         return _arrays.ask("dllm_decoder_states", "u8", self.pointer, slot)
 
     def confidence(self, slot: int = 0) -> Any:
+        """The probability that each token had when it was last predicted: 1 for a given one, 0 for none."""
         return _arrays.ask("dllm_decoder_confidence", "f32", self.pointer, slot)
 
     def metric(self, key: str, slot: int = -1) -> float:
+        """A number of a slot, or of all slots (-1): "steps", "nfe" (forward passes), "decided" and "open"
+        (positions), "finish" (0: open, 1: all decided, 2: stopped, 3: failed); of all slots also
+        "cache_bytes", "reused" and "computed" (positions), ... Raises NotFound for another key."""
         return self._real("dllm_decoder_metric", slot, key.encode())
 
     def trace(self, slot: int = 0) -> list[dict[str, Any]]:
@@ -126,4 +138,5 @@ class Decoder(Managed):
         return [json.loads(line) for line in text.splitlines() if line]
 
     def describe(self) -> dict[str, Any]:
+        """The options, the slots, and the metrics of all slots with their units."""
         return self._json("dllm_decoder_describe")

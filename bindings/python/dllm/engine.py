@@ -3,27 +3,35 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ._base import Managed, call, make, options, path_bytes, read_text, task_of
 from ._lib import lib
 from .task import Task
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._settings import EngineSettings
+
 
 class Engine(Managed):
-    """An engine; keyword arguments are the options of kind "engine": threads, memory_limit, ..."""
+    """An engine: `Engine(threads=4)`. help(dllm.EngineSettings) lists the keywords."""
 
     _release, noun = "dllm_engine_release", "engine"
 
-    def __init__(self, **settings: Any):
+    def __init__(self, **settings: Unpack[EngineSettings]):
         with options("engine", settings) as opts:
             super().__init__(make("dllm_engine_new", opts.pointer))
 
     def devices(self) -> list[str]:
+        """The names of the devices, such as "cpu:0"."""
         count = lib.dllm_engine_device_count(self.pointer)
         return [lib.dllm_engine_device_name(self.pointer, index).decode() for index in range(count)]
 
     def describe(self) -> dict[str, Any]:
+        """kind, devices, threads, simd, arithmetic, product_kernel and memory (used, peak, limit,
+        in bytes)."""
         return self._json("dllm_engine_describe")
 
     def __getitem__(self, key: str) -> int:

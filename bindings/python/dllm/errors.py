@@ -85,7 +85,7 @@ class Unavailable(Error):
 
 
 class DataLoss(Error):
-    """A file is damaged."""
+    """A file is damaged: the message names the file, what was expected and what was found."""
 
 
 class Unauthenticated(Error):
@@ -149,13 +149,18 @@ def thread_error() -> ctypes.c_void_p:
     return _here.pointer
 
 
+def of(status: int, message: str = "", hint: str = "") -> Error:
+    """The exception of a status."""
+    from ._lib import lib
+    name = lib.dllm_status_name(status).decode()
+    return BY_CODE.get(status, Error)(message or name, hint, status, name)
+
+
 def from_status(status: int) -> Error:
     """The exception for a status that a call with thread_error() just returned."""
     from ._lib import lib
     pointer = thread_error()
-    name = lib.dllm_status_name(status).decode()
-    message, hint = name, ""
-    if lib.dllm_error_code(pointer) == status:
-        message = lib.dllm_error_message(pointer).decode("utf-8", "replace") or name
-        hint = lib.dllm_error_hint(pointer).decode("utf-8", "replace")
-    return BY_CODE.get(status, Error)(message, hint, status, name)
+    if lib.dllm_error_code(pointer) != status:
+        return of(status)
+    return of(status, lib.dllm_error_message(pointer).decode("utf-8", "replace"),
+              lib.dllm_error_hint(pointer).decode("utf-8", "replace"))

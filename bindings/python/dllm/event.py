@@ -1,6 +1,7 @@
 """Events, and the trampoline that calls callbacks."""
 from __future__ import annotations
 
+import enum
 from ctypes import byref, c_double, c_int64
 from typing import Any, Callable
 
@@ -22,12 +23,14 @@ class Event:
 
     @property
     def pointer(self) -> int:
+        """The handle for calls of the C interface. Raises ClosedError after the callback."""
         if self._pointer is None:
             raise ClosedError("this event is over: read it inside the callback")
         return self._pointer
 
     @property
     def kind(self) -> str:
+        """"progress", "train_step", "eval", "decode_step", "block", "checkpoint", "text" or "answer"."""
         number = lib.dllm_event_kind(self.pointer)
         return KINDS.get(number, str(number))
 
@@ -59,12 +62,21 @@ class Event:
         raise NotFound(f"event {self.kind} has no key {key!r}")
 
     def get(self, key: str, default: Any = None) -> Any:
+        """event[key], or default where the event has no such key."""
         try:
             return self[key]
         except NotFound:
             return default
 
 
+class Flow(enum.Enum):
+    """What a callback returns. It is not a number, which many calls return by accident."""
+
+    CONTINUE = _raw.CONTINUE
+    STOP = _raw.STOP
+
+
+CONTINUE, STOP = Flow.CONTINUE, Flow.STOP
 Callback = Callable[[Event], Any]
 
 
@@ -83,7 +95,11 @@ def run_with(name: str, callback: Callback | None, *before: Any, after: tuple[An
             guard.in_callback = True
             answer = callback(event)  # type: ignore[misc]
             guard.in_callback = False
-            return int(answer or _raw.CONTINUE)
+            if answer is None:
+                return _raw.CONTINUE
+            if not isinstance(answer, Flow):
+                raise TypeError(f"a callback returns None or dllm.STOP, not {answer!r}")
+            return answer.value
         finally:
             guard.in_callback = False
             event._pointer = None

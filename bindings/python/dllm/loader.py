@@ -34,7 +34,9 @@ class Loader(Managed):
 
     @property
     def position(self) -> int:
+        """How many rows were read since the start, over all epochs and ranks."""
         return int(lib.dllm_loader_position(self.pointer))
 
     def seek(self, position: int) -> None:
+        """Goes to a position, in rows since the start. Raises OutOfRange past the end."""
         call("dllm_loader_seek", self.pointer, position)

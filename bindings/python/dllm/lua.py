@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from ._base import Buffer, Managed, call, make, options, path_bytes, task_of
+from ._json import encoded
 from .task import Task
 
 
@@ -24,19 +25,23 @@ class Lua(Managed):
             call("dllm_lua_set_object", self.pointer, name.encode(), value.noun.encode(),
                  value.pointer)
             return
-        text = json.dumps(value).encode()
+        text = encoded(value, name)
         call("dllm_lua_set_json", self.pointer, name.encode(), text, len(text))
 
     def run_file(self, path: str | os.PathLike[str], *args: Any,
                  task: Task | None = None) -> list[Any]:
-        return self._run("dllm_lua_run_file", path_bytes(path), json.dumps(args).encode(), task)
+        """Runs a file with these arguments; returns the list of what it returns. Raises NotFound,
+        ScriptFailed (the message has file and line, the hint the traceback), ResourceExhausted at a
+        limit, Cancelled."""
+        return self._run("dllm_lua_run_file", path_bytes(path), encoded(args, "args"), task)
 
     def run_text(self, code: str, name: str = "text", task: Task | None = None) -> list[Any]:
+        """Runs a text; name is its name in messages. Raises as run_file() does."""
         return self._run("dllm_lua_run_text", name.encode(), code.encode(), task)
 
     def call(self, function: str, *args: Any, task: Task | None = None) -> list[Any]:
         """Calls a global function; dots reach into tables."""
-        return self._run("dllm_lua_call", function.encode(), json.dumps(args).encode(), task)
+        return self._run("dllm_lua_call", function.encode(), encoded(args, "args"), task)
 
     def _run(self, function: str, name: bytes, text: bytes, task: Task | None) -> list[Any]:
         with Buffer() as out:

@@ -1,12 +1,13 @@
 """Load, create, run and save a model."""
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 from typing import TYPE_CHECKING, Any, Mapping
 
-from ._base import Managed, call, from_path, make, options, path_bytes, read_object, task_of
+from ._base import (Managed, call, from_path, make, options, path_bytes, read_object, read_text,
+                    task_of)
+from ._json import encoded
 from ._lib import lib
 from .batch import Batch, as_batch
 from .engine import Engine, default_engine
@@ -15,6 +16,9 @@ from .task import Task
 from .tensor import Tensor
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._settings import AdapterSettings, ModelSettings
     from .tokenizer import Tokenizer
 
 
@@ -24,8 +28,9 @@ class Model(Managed):
     _release, noun = "dllm_model_release", "model"
 
     def __init__(self, path: str | os.PathLike[str] | Source, engine: Engine | None = None,
-                 task: Task | None = None, **settings: Any):
-        """path: a model folder, a GGUF file, a run or checkpoint folder, or a Source."""
+                 task: Task | None = None, **settings: Unpack[ModelSettings]):
+        """path: a model folder, a GGUF file, a run or checkpoint folder, or a Source.
+        help(dllm.ModelSettings) lists the keywords."""
         engine = engine or default_engine()
         with options("model", settings) as opts:
             if isinstance(path, Source):
@@ -37,22 +42,19 @@ class Model(Managed):
         super().__init__(made)
 
     @classmethod
-    def _wrap(cls, pointer: ctypes.c_void_p) -> Model:
-        made = cls.__new__(cls)
-        Managed.__init__(made, pointer)
-        return made
-
-    @classmethod
     def new(cls, config: Mapping[str, Any], engine: Engine | None = None, task: Task | None = None,
-            **settings: Any) -> Model:
+            **settings: Unpack[ModelSettings]) -> Model:
         """A model with random weights; config is the content of a config.json."""
         engine = engine or default_engine()
-        text = json.dumps(dict(config)).encode()
+        text = encoded(dict(config))
         with options("model", settings) as opts:
             return cls._wrap(make("dllm_model_new", engine.pointer, text, len(text), opts.pointer,
                                   task_of(task)))
 
     def save(self, path: str | os.PathLike[str], task: Task | None = None, **settings: Any) -> None:
+        """Writes a folder with config.json and safetensors, complete or not at all; the task counts bytes.
+        Keywords are the options of kind "save". Raises AlreadyExists unless overwrite is True,
+        ResourceExhausted for a full disk, PermissionDenied, Cancelled."""
         with options("save", settings) as opts:
             call("dllm_model_save", self.pointer, path_bytes(path), opts.pointer, task_of(task))
 
@@ -65,9 +67,11 @@ class Model(Managed):
                                task_of(task))
 
     def config(self) -> dict[str, Any]:
+        """The content of the config.json of the model."""
         return self._json("dllm_model_config")
 
     def describe(self) -> dict[str, Any]:
+        """family, attention, shift, runs, bytes, end_tokens, objective, generation and storage."""
         return self._json("dllm_model_describe")
 
     def __getitem__(self, key: str) -> int:
@@ -76,13 +80,17 @@ class Model(Managed):
 
     @property
     def version(self) -> int:
+        """A count that every change of the weights increases, 1 or more."""
         return int(lib.dllm_model_version(self.pointer))
 
     def param_names(self) -> list[str]:
+        """The names of all parameters, as param() takes them."""
         count = lib.dllm_model_param_count(self.pointer)
         return [lib.dllm_model_param_name(self.pointer, index).decode() for index in range(count)]
 
     def param(self, name: str) -> Tensor:
+        """A copy of one parameter, in f32 or the type that it is stored in. Raises NotFound; the
+        hint names the nearest."""
         return Tensor._wrap(make("dllm_model_param", self.pointer, name.encode()))
 
     def set_param(self, name: str, value: Tensor | Any) -> None:
@@ -93,6 +101,42 @@ class Model(Managed):
     def set_tokenizer(self, tokenizer: Tokenizer) -> None:
         """Attaches a tokenizer to the model: every save and checkpoint writes it too."""
         call("dllm_model_set_tokenizer", self.pointer, tokenizer.pointer)
+
+    def add_adapter(self, name: str = "default", task: Task | None = None,
+                    **settings: Unpack[AdapterSettings]) -> None:
+        """Adds a new LoRA adapter, which changes no result until it is trained. A trainer then trains it
+        alone. help(dllm.AdapterSettings) lists the keywords."""
+        with options("adapter", settings) as opts:
+            call("dllm_model_add_adapter", self.pointer, name.encode(), opts.pointer, task_of(task))
+
+    def load_adapter(self, path: str | os.PathLike[str], name: str = "default",
+                     task: Task | None = None) -> None:
+        """Adds an adapter with the numbers of a folder that PEFT or save_adapter wrote."""
+        call("dllm_model_load_adapter", self.pointer, path_bytes(path), name.encode(), task_of(task))
+
+    def save_adapter(self, path: str | os.PathLike[str], name: str = "default",
+                     task: Task | None = None) -> None:
+        """Writes an adapter as a folder that PEFT reads, complete or not at all. Raises AlreadyExists
+        when something is at path."""
+        call("dllm_model_save_adapter", self.pointer, path_bytes(path), name.encode(), task_of(task))
+
+    def merge_adapter(self, name: str | None = None, task: Task | None = None) -> None:
+        """Adds the product of an adapter to the weights and removes the adapter; None: of every one."""
+        call("dllm_model_merge_adapter", self.pointer, None if name is None else name.encode(),
+             task_of(task))
+
+    def remove_adapter(self, name: str = "default") -> None:
+        """Removes an adapter and frees its memory."""
+        call("dllm_model_remove_adapter", self.pointer, name.encode())
+
+    def set_adapter_scale(self, scale: float, name: str = "default") -> None:
+        """Multiplies the product of an adapter by scale from now on; 0: the adapter is off."""
+        call("dllm_model_set_adapter_scale", self.pointer, name.encode(), scale)
+
+    def adapters(self) -> list[dict[str, Any]]:
+        """name, rank, alpha, rslora, scale, modules, params and bytes of each adapter."""
+        found: list[dict[str, Any]] = json.loads(read_text("dllm_model_adapters", self.pointer))
+        return found
 
     def __repr__(self) -> str:
         if self.closed:

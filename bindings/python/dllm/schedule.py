@@ -40,6 +40,7 @@ class Schedule(Managed):
         return made
 
     def eval(self, t: Sequence[float]) -> Values:
+        """The schedule at many times, each from 0 to 1. Raises InvalidArgument for another time."""
         times = _arrays.to_c(t, "f64")
         rooms = [(c_double * len(times))() for _ in range(3)]
         call("dllm_schedule_eval", self.pointer, times, len(times), *rooms)

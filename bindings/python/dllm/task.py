@@ -1,8 +1,10 @@
 """Cancel and watch a long call from any thread."""
 from __future__ import annotations
 
+import math
 from ctypes import byref, c_int64, c_void_p
 
+from . import _raw, errors
 from ._base import Managed
 from ._lib import lib
 
@@ -22,15 +24,34 @@ class Task(Managed):
             self.set_deadline(deadline)
 
     def cancel(self) -> None:
+        """Calls that use the task raise Cancelled within milliseconds, and every object stays
+        usable. Any thread may call it."""
         lib.dllm_task_cancel(self.pointer)
 
     @property
     def cancelled(self) -> bool:
+        """Whether the task was cancelled or its deadline has passed."""
         return bool(lib.dllm_task_is_cancelled(self.pointer))
 
     def set_deadline(self, seconds: float | None) -> None:
-        """Seconds from now; None removes the deadline."""
-        lib.dllm_task_set_deadline(self.pointer, -1 if seconds is None else int(seconds * 1000))
+        """Seconds from now; 0 and less: it has passed already; None and inf remove the deadline."""
+        if seconds is None or seconds == math.inf:
+            milliseconds = -1
+        else:
+            milliseconds = min(max(0, int(seconds * 1000)), 1 << 62)
+        lib.dllm_task_set_deadline(self.pointer, milliseconds)
+
+    def _check(self) -> None:
+        """Raises what a call with this task would raise, when it was cancelled or its deadline has passed."""
+        if not self.cancelled:
+            return
+        # Without its deadline a task is cancelled only by a cancel. The deadline is back before the next check.
+        lib.dllm_task_set_deadline(self.pointer, -1)
+        was_cancelled = self.cancelled
+        lib.dllm_task_set_deadline(self.pointer, 0)
+        if was_cancelled:
+            raise errors.of(_raw.CANCELLED, "the task was cancelled")
+        raise errors.of(_raw.DEADLINE_EXCEEDED, "the task's deadline has passed")
 
     def progress(self) -> tuple[int, int]:
         """(done, total) of the running call; total 0: not known yet."""

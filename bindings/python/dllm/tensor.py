@@ -22,18 +22,14 @@ class Tensor(Managed):
         super().__init__(make("dllm_tensor_new", _arrays.DTYPES[dtype][0], dims, rank,
                               _arrays.to_c(values, dtype)))
 
-    @classmethod
-    def _wrap(cls, pointer: ctypes.c_void_p) -> Tensor:
-        made = cls.__new__(cls)
-        Managed.__init__(made, pointer)
-        return made
-
     @property
     def dtype(self) -> str:
+        """The type of the elements: "f32", "i32", "bf16", ..."""
         return _arrays.NAMES[lib.dllm_tensor_dtype(self.pointer)]
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The dimensions, outermost first."""
         rank = lib.dllm_tensor_rank(self.pointer)
         return tuple(lib.dllm_tensor_dim(self.pointer, axis) for axis in range(rank))
 

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 from ctypes import byref, c_int32, c_int64
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Sequence
 from . import _arrays
 from ._base import (Buffer, Managed, call, from_path, make, options, path_bytes, pointer_of,
                     read_text, task_of)
+from ._json import encoded
 from ._lib import lib
 from .batch import Batch
 from .source import Source
@@ -44,6 +44,8 @@ class Tokenizer(Managed):
         return made
 
     def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes tokenizer.json into a folder, or to this file. Raises AlreadyExists for a file of
+        another program."""
         call("dllm_tokenizer_save", self.pointer, path_bytes(path))
 
     def __len__(self) -> int:
@@ -56,6 +58,7 @@ class Tokenizer(Managed):
         return found.value
 
     def encode(self, text: str | bytes, task: Task | None = None) -> list[int]:
+        """The ids of a text, as i32. A task can cancel it. Bytes that are not UTF-8 are kept."""
         data = text.encode() if isinstance(text, str) else bytes(text)
         made = make("dllm_tokenizer_encode_task", self.pointer, data, len(data), pointer_of(task))
         with Batch._wrap(made) as row:
@@ -67,8 +70,8 @@ class Tokenizer(Managed):
         chat; tools and variables may be Python objects."""
         for key in ("tools", "variables"):
             if key in settings and not isinstance(settings[key], str):
-                settings[key] = json.dumps(settings[key])
-        data = json.dumps(messages).encode()
+                settings[key] = encoded(settings[key], key).decode()
+        data = encoded(messages, "messages")
         with options("chat", settings) as opts:
             made = make("dllm_tokenizer_chat_task", self.pointer, data, len(data), opts.pointer,
                         pointer_of(task))
@@ -76,6 +79,7 @@ class Tokenizer(Managed):
             return [int(x) for x in row["ids"][0]], [int(x) for x in row["keep"][0]]
 
     def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids. Raises InvalidArgument for an id that is not in the vocabulary."""
         values = _arrays.to_c(ids, "i32")
         return read_text("dllm_tokenizer_decode", self.pointer, values, len(values))
 

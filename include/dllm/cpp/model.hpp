@@ -192,6 +192,55 @@ public:
   void set_tokenizer(const Tokenizer& tokenizer) {
     call([&](dllm_error* err) { return dllm_model_set_tokenizer(get(), tokenizer.get(), err); });
   }
+  // LoRA adapters (dllm/adapter.h). The settings are of kind "adapter".
+  void add_adapter(std::string_view name, const Settings& settings = {},
+                   const Task* task = nullptr) {
+    settings.with("adapter", [&](const dllm_options* opts) {
+      call([&](dllm_error* err) {
+        return dllm_model_add_adapter(get(), zero_ended(name).c_str(), opts, handle_of(task), err);
+      });
+    });
+  }
+  void load_adapter(std::string_view path, std::string_view name = "default",
+                    const Task* task = nullptr) {
+    call([&](dllm_error* err) {
+      return dllm_model_load_adapter(get(), zero_ended(path).c_str(), zero_ended(name).c_str(),
+                                     handle_of(task), err);
+    });
+  }
+  void save_adapter(std::string_view path, std::string_view name = "default",
+                    const Task* task = nullptr) const {
+    call([&](dllm_error* err) {
+      return dllm_model_save_adapter(get(), zero_ended(path).c_str(), zero_ended(name).c_str(),
+                                     handle_of(task), err);
+    });
+  }
+  void merge_adapter(std::string_view name, const Task* task = nullptr) {
+    call([&](dllm_error* err) {
+      return dllm_model_merge_adapter(get(), zero_ended(name).c_str(), handle_of(task), err);
+    });
+  }
+  void merge_adapters(const Task* task = nullptr) {
+    call([&](dllm_error* err) {
+      return dllm_model_merge_adapter(get(), nullptr, handle_of(task), err);
+    });
+  }
+  void remove_adapter(std::string_view name) {
+    call([&](dllm_error* err) {
+      return dllm_model_remove_adapter(get(), zero_ended(name).c_str(), err);
+    });
+  }
+  void set_adapter_scale(std::string_view name, double scale) {
+    call([&](dllm_error* err) {
+      return dllm_model_set_adapter_scale(get(), zero_ended(name).c_str(), scale, err);
+    });
+  }
+  // Returns the list of adapters as JSON.
+  std::string adapters() const {
+    return text(
+        [&](dllm_buffer* out, dllm_error* err) { return dllm_model_adapters(get(), out, err); });
+  }
+
   Batch forward(const Batch& batch, const Settings& settings = {}, const Task* task = nullptr) {
     return settings.with("forward", [&](const dllm_options* opts) {
       return Batch(make<dllm_batch>([&](dllm_batch** out, dllm_error* err) {

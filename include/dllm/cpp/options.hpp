@@ -21,21 +21,38 @@ public:
   Value(std::string_view value) : content_(std::string(value)) {}
   Value(std::string value) : content_(std::move(value)) {}
   // Lists are for keys such as "stop" and "outputs".
-  template <std::integral T> Value(std::span<const T> list) : content_(List{numbers(list)}) {}
+  template <std::integral T> Value(std::span<const T> list) : content_(List{numbers(list), {}}) {}
   template <std::integral T> Value(const std::vector<T>& list) : Value(std::span<const T>(list)) {}
-  Value(const std::vector<std::string>& list) : content_(List{texts(list)}) {}
+  Value(const std::vector<std::string>& list) : content_(List{texts(list), fault_of(list)}) {}
 
   void set(dllm_options* options, const char* key, dllm_error* err, dllm_status* status) const {
     if (const auto* whole = std::get_if<int64_t>(&content_))
       *status = dllm_options_set_i64(options, key, *whole, err);
     if (const auto* real = std::get_if<double>(&content_))
       *status = dllm_options_set_f64(options, key, *real, err);
-    if (const auto* text = std::get_if<std::string>(&content_))
-      *status = dllm_options_set_str(options, key, text->c_str(), err);
+    if (const auto* text = std::get_if<std::string>(&content_)) {
+      const bool has_zero = text->find('\0') != std::string::npos; // ends a text of C
+      const std::string json = has_zero ? "{" + quoted(key) + ":" + quoted(*text) + "}" : "";
+      *status = has_zero ? dllm_options_set_json(options, json.data(), size_of(json.size()), err)
+                         : dllm_options_set_str(options, key, text->c_str(), err);
+    }
     if (const auto* list = std::get_if<List>(&content_)) {
+      if (!list->fault.empty()) raise(Error(DLLM_INVALID_ARGUMENT, key + (", " + list->fault)));
       const std::string json = "{" + quoted(key) + ":" + list->json + "}";
       *status = dllm_options_set_json(options, json.data(), size_of(json.size()), err);
     }
+  }
+
+  // Returns the text, or nothing when the value is not a text.
+  std::optional<std::string> text() const {
+    const auto* held = std::get_if<std::string>(&content_);
+    return held == nullptr ? std::nullopt : std::optional<std::string>(*held);
+  }
+
+  // Returns the whole number, or nothing when the value is not a whole number.
+  std::optional<int64_t> whole() const {
+    const auto* held = std::get_if<int64_t>(&content_);
+    return held == nullptr ? std::nullopt : std::optional<int64_t>(*held);
   }
 
   // Returns the text as a JSON string.
@@ -58,6 +75,7 @@ public:
 private:
   struct List {
     std::string json;
+    std::string fault; // what JSON cannot hold; empty: there is nothing
   };
   template <std::integral T> static std::string numbers(std::span<const T> list) {
     std::string json = "[";
@@ -68,6 +86,42 @@ private:
     std::string json = "[";
     for (const std::string& value : list) json += (json.size() > 1 ? "," : "") + quoted(value);
     return json + "]";
+  }
+
+  static std::string fault_of(const std::vector<std::string>& list) {
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      if (const std::size_t at = not_utf8(list[i]); at != 0) {
+        return "item " + std::to_string(i + 1) + ": not UTF-8 at character " + std::to_string(at);
+      }
+    }
+    return {};
+  }
+  // Returns the number of the first character that is not UTF-8, counted from 1, or 0 for none.
+  static std::size_t not_utf8(std::string_view text) {
+    std::size_t count = 1;
+    for (std::size_t size = 0; !text.empty(); text.remove_prefix(size), ++count) {
+      size = size_of_character(text);
+      if (size == 0) return count;
+    }
+    return 0;
+  }
+  // Returns the bytes of the character that a text begins with, or 0 when it is not UTF-8.
+  static std::size_t size_of_character(std::string_view text) {
+    const auto byte = [&](std::size_t i) {
+      return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
+    };
+    const unsigned first = byte(0), second = byte(1);
+    if (first < 0x80) return 1;
+    if (first < 0xc2 || first > 0xf4) return 0;
+    // Of the bytes behind these the second one has other limits: longer forms and surrogates.
+    const unsigned low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+    const unsigned high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+    if (second < low || second > high) return 0;
+    const std::size_t size = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+    for (std::size_t i = 2; i < size; ++i) {
+      if (byte(i) < 0x80 || byte(i) > 0xbf) return 0;
+    }
+    return size;
   }
 
   std::variant<int64_t, double, std::string, List> content_;

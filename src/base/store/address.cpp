@@ -1,10 +1,11 @@
 #include "base/store/address.h"
 
+#include "base/environment.h"
 #include "base/error.h"
+#include "base/http/url.h"
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 
 namespace dllm {
 
@@ -14,22 +15,6 @@ bool is_store_path(std::string_view path) {
 
 namespace store {
 namespace {
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
-std::string first_of(const char* one, const char* other, const char* usual) {
-  std::string value = variable(one);
-  if (value.empty()) value = variable(other);
-  return value.empty() ? usual : value;
-}
-
-bool is_unreserved(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-         c == '.' || c == '_' || c == '~';
-}
 
 // A bucket name has 3 to 222 lower-case letters, digits, '-', '.' and '_', and begins and ends with
 // a letter or digit.
@@ -75,7 +60,9 @@ void check_endpoint(std::string& endpoint, const char* name) {
   const bool known = endpoint.starts_with("https://") || endpoint.starts_with("http://");
   const std::string_view rest =
       known ? std::string_view(endpoint).substr(host + 3) : std::string_view();
-  const auto fits = [](char c) { return is_unreserved(c) || c == ':' || c == '[' || c == ']'; };
+  const auto fits = [](char c) {
+    return http::is_unreserved(c) || c == ':' || c == '[' || c == ']';
+  };
   if (!rest.empty() && std::all_of(rest.begin(), rest.end(), fits)) return;
   // The error does not print the endpoint, because it may contain a password.
   fail_with_hint("write https://storage.example.com:9000, without a user or a path",
@@ -121,14 +108,14 @@ Settings settings_of(const Address& address) {
   made.attempts = attempts_of_environment();
   if (address.scheme == "gs") {
     made.endpoint =
-        first_of("GS_ENDPOINT_URL", "GS_ENDPOINT_URL", "https://storage.googleapis.com");
-    made.region = first_of("GS_REGION", "GS_REGION", "auto");
+        first_variable("GS_ENDPOINT_URL", "GS_ENDPOINT_URL", "https://storage.googleapis.com");
+    made.region = first_variable("GS_REGION", "GS_REGION", "auto");
     made.credentials = keys_of("GS_ACCESS_KEY_ID", "GS_SECRET_ACCESS_KEY", "");
     check_endpoint(made.endpoint, "GS_ENDPOINT_URL");
     return made;
   }
-  made.region = first_of("AWS_REGION", "AWS_DEFAULT_REGION", "us-east-1");
-  made.endpoint = first_of("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "");
+  made.region = first_variable("AWS_REGION", "AWS_DEFAULT_REGION", "us-east-1");
+  made.endpoint = first_variable("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "");
   if (made.endpoint.empty()) {
     made.endpoint = "https://s3." + made.region + ".amazonaws.com";
     // The certificate of *.s3.REGION.amazonaws.com does not cover a bucket name with a dot.
@@ -139,22 +126,6 @@ Settings settings_of(const Address& address) {
   return made;
 }
 
-std::string uri_encoded(std::string_view text, bool keep_slash) {
-  constexpr char kDigits[] = "0123456789ABCDEF";
-  std::string made;
-  for (const char c : text) {
-    if (is_unreserved(c) || (keep_slash && c == '/')) {
-      made += c;
-      continue;
-    }
-    const auto byte = static_cast<unsigned char>(c);
-    made += '%';
-    made += kDigits[byte >> 4];
-    made += kDigits[byte & 15];
-  }
-  return made;
-}
-
 Target target_of(const Settings& settings, const Address& address) {
   const size_t host = settings.endpoint.find("://");
   Target made{settings.endpoint.substr(0, host), settings.endpoint.substr(host + 3), "/"};
@@ -162,7 +133,7 @@ Target target_of(const Settings& settings, const Address& address) {
     made.path += address.bucket + (address.key.empty() ? "" : "/");
   else
     made.host = address.bucket + "." + made.host;
-  made.path += uri_encoded(address.key, true);
+  made.path += http::uri_encoded(address.key, true);
   return made;
 }
 

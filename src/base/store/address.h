@@ -46,9 +46,6 @@ struct Settings {
 // Both read AWS_MAX_ATTEMPTS.
 Settings settings_of(const Address& address);
 
-// Percent-encodes all characters except letters, digits, "-._~" and, if keep_slash is true, '/'.
-std::string uri_encoded(std::string_view text, bool keep_slash);
-
 // The parts of a URL. Host and path are "examplebucket.s3.eu-west-1.amazonaws.com" and "/key%20of",
 // or "127.0.0.1:9000" and "/bucket/key%20of".
 struct Target {

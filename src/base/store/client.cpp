@@ -1,36 +1,22 @@
 #include "base/store/client.h"
 
 #include "base/error.h"
+#include "base/http/retry.h"
 #include "base/log.h"
-#include "base/random.h"
 #include "base/sha256.h"
 #include "base/store/protocol.h"
 
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <thread>
 #include <utility>
 
 namespace dllm::store {
 namespace {
 
 // Returns true if another attempt may succeed: after an overload, a gateway error or a time-out.
-bool is_passing_status(const HttpResponse& response) {
-  const int status = response.status;
-  return status == 408 || status == 429 || status == 500 || status == 502 || status == 503 ||
-         status == 504 || error_code(response) == "RequestTimeout";
-}
-
-void wait(double seconds, const Task* task) {
-  using Clock = std::chrono::steady_clock;
-  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
-  while (Clock::now() < end) {
-    check_task(task);
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+bool is_passing(const HttpResponse& response) {
+  return http::is_passing_status(response.status) || error_code(response) == "RequestTimeout";
 }
 
 // Returns the server's error as one short line without keys.
@@ -80,14 +66,6 @@ Meaning meaning_of(const HttpResponse& response, bool is_gs) {
 
 } // namespace
 
-double pause_seconds(int attempt, std::string_view name, int64_t process) {
-  constexpr double kFirst = 0.25, kLongest = 20;
-  Key key = make_key(static_cast<uint64_t>(process));
-  for (const char c : name) key = fold_in(key, static_cast<unsigned char>(c));
-  const double share = uniform_from_bits(random_bits_at(key, static_cast<uint64_t>(attempt)));
-  return std::min(kLongest, kFirst * std::exp2(attempt)) * (0.5 + 0.5 * share);
-}
-
 std::string error_code(const HttpResponse& response) {
   return element_text(response.body, "Code");
 }
@@ -122,7 +100,7 @@ HttpResponse Client::send_once(const Call& call, const Task* task) const {
   sent.to = call.to;
   sent.room = call.room;
   sent.silence_seconds = call.silence_seconds;
-  return perform(sent, task);
+  return http::perform(sent, task);
 }
 
 HttpResponse Client::send(const Call& call, const Task* task) const {
@@ -131,7 +109,7 @@ HttpResponse Client::send(const Call& call, const Task* task) const {
     std::string reason;
     try {
       HttpResponse response = send_once(call, task);
-      if (!is_passing_status(response)) return response;
+      if (!is_passing(response)) return response;
       reason = reason_of(response, settings_.credentials);
     } catch (const Error& error) {
       if (error.code() == Code::cancelled || error.code() == Code::deadline_exceeded) throw;
@@ -145,10 +123,10 @@ HttpResponse Client::send(const Call& call, const Task* task) const {
                      "{}: the server did not answer {} in {} attempts, the last: {}",
                      path_of(call.key), call.method, attempts, reason);
     }
-    const double seconds = pause_seconds(attempt, call.method + call.key, ::getpid());
+    const double seconds = http::pause_seconds(attempt, call.method + call.key, ::getpid());
     log(LogLevel::info, "{}: {} is tried again in {:.1f} s: {}", path_of(call.key), call.method,
         seconds, reason);
-    wait(seconds, task);
+    http::wait(seconds, task);
   }
 }
 

@@ -2,23 +2,23 @@
 // Signs requests to an S3 server, sends them, and retries a failed request with growing pauses if a
 // retry can help. Errors name the object and the reason, never a key.
 
+#include "base/http/http.h"
+#include "base/http/transfers.h"
 #include "base/store/address.h"
-#include "base/store/http.h"
 #include "base/store/protocol.h"
 #include "base/task.h"
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
 
 namespace dllm::store {
 
-// Returns the pause after attempt `attempt` (from 0) of a request. The pause doubles from 0.25 to
-// 20 seconds and is multiplied by a factor in [1/2, 1). The factor depends on name and process, so
-// that the ranks do not retry all at once.
-double pause_seconds(int attempt, std::string_view name, int64_t process);
+using http::HttpRequest;
+using http::HttpResponse;
+using http::kTransfersAtOnce;
+using http::run_transfers;
 
 struct Call {
   std::string method;
@@ -75,12 +75,5 @@ struct PartPlan {
 // Fails with out_of_range above 5 TiB. S3 allows parts of 5 MiB to 5 GiB, 10,000 parts, and objects
 // of 5 TiB.
 PartPlan plan_parts(int64_t size);
-
-inline constexpr int64_t kTransfersAtOnce = 4;
-
-// Calls work(index, task) for every index from 0 to count - 1, on up to kTransfersAtOnce threads.
-// The first failure cancels the task of the other calls and is thrown when all calls have ended.
-void run_transfers(int64_t count, const Task* task,
-                   const std::function<void(int64_t index, const Task* task)>& work);
 
 } // namespace dllm::store

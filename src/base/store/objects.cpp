@@ -2,6 +2,7 @@
 #include "base/store/objects.h"
 
 #include "base/error.h"
+#include "base/http/ranged_content.h"
 #include "base/store/client.h"
 #include "base/store/protocol.h"
 
@@ -107,86 +108,20 @@ void list_pages(const std::string& folder, bool is_flat, int64_t most, const Tas
 
 constexpr int64_t kPage = 1000; // most entries that servers send in one page
 
-// Reads one object. A large read sends several requests at once. A small read fetches a window and
-// keeps it, so the header of a file and the small tensors after it take one request. Large arrays
-// are fetched exactly as requested.
-class ObjectContent final : public Content {
+class ObjectContent final : public http::RangedContent {
 public:
-  explicit ObjectContent(const std::string& path) : path_(path), client_(client_of(path, &key_)) {
+  explicit ObjectContent(const std::string& path)
+      : RangedContent(int64_t{1} << 20), path_(path), client_(client_of(path, &key_)) {
     const std::optional<Found> found = find_object(client_, key_);
     if (!found) fail_missing(path);
     found_ = *found;
   }
 
   int64_t size() const override { return found_.size; }
-  int64_t piece() const override { return kRange * kTransfersAtOnce; }
-  Bytes read(int64_t at, int64_t size) const override {
-    if (size == 0) return {};
-    const std::shared_ptr<char[]> memory(new char[static_cast<size_t>(size)]);
-    read_to(at, size, memory.get());
-    return {memory.get(), static_cast<size_t>(size), memory};
-  }
-  void read_to(int64_t at, int64_t size, void* to) const override {
-    char* out = static_cast<char*>(to);
-    const std::lock_guard lock(mutex_);
-    const bool goes_on = at == end_;
-    end_ = at + size;
-    const int64_t kept = take_kept(at, size, out);
-    if (kept > 0) is_useful_ = true;
-    at += kept;
-    size -= kept;
-    out += kept;
-    if (size == 0) return;
-    const int64_t reach = reach_of(at, size, goes_on);
-    if (reach > size) {
-      keep_from(at, reach);
-      take_kept(at, size, out);
-    } else {
-      fetch(at, size, out);
-    }
-  }
 
 private:
-  static constexpr int64_t kRange = int64_t{8} << 20; // most bytes of one request
-  static constexpr int64_t kFirst = int64_t{1} << 20; // bytes of the first window
-  static constexpr int64_t kSmall = int64_t{64} << 10;
-
-  // Copies the bytes of [at, at + size) that are kept, from `at` on, and returns their number.
-  int64_t take_kept(int64_t at, int64_t size, char* to) const {
-    const int64_t skip = at - kept_at_;
-    if (skip < 0 || skip >= kept_size_) return 0;
-    const int64_t part = std::min(size, kept_size_ - skip);
-    std::memcpy(to, kept_.get() + skip, static_cast<size_t>(part));
-    return part;
-  }
-
-  // Returns the number of bytes to fetch for a read of `wanted` bytes. While reads are consecutive
-  // the window doubles. A small read elsewhere (some columns of a matrix) fetches the first window
-  // only if a later read has used the previous window.
-  int64_t reach_of(int64_t at, int64_t wanted, bool goes_on) const {
-    window_ = goes_on ? std::min(kRange, 2 * window_) : kFirst;
-    if (!goes_on && (wanted >= kSmall || !is_useful_)) return wanted;
-    return std::min(found_.size - at, std::max(wanted, window_));
-  }
-
-  void keep_from(int64_t at, int64_t size) const {
-    if (kept_ == nullptr) kept_.reset(new char[static_cast<size_t>(std::min(kRange, found_.size))]);
-    kept_size_ = 0; // nothing is kept if the fetch fails
-    fetch(at, size, kept_.get());
-    kept_at_ = at;
-    kept_size_ = size;
-    is_useful_ = false;
-  }
-
-  void fetch(int64_t at, int64_t size, char* to) const {
-    const int64_t count = (size + kRange - 1) / kRange;
-    run_transfers(count, current_task, [&](int64_t index, const Task* task) {
-      const int64_t begin = index * kRange;
-      fetch_range(at + begin, std::min(kRange, size - begin), to + begin, task);
-    });
-  }
-
-  void fetch_range(int64_t at, int64_t size, char* to, const Task* task) const {
+  const Task* task() const override { return current_task; }
+  void fetch(int64_t at, int64_t size, char* to, const Task* task) const override {
     Call call;
     call.method = "GET";
     call.key = key_;
@@ -221,12 +156,6 @@ private:
   std::string path_, key_;
   Client client_;
   Found found_;
-  mutable std::mutex mutex_; // one read at a time
-  mutable std::unique_ptr<char[]> kept_;
-  mutable int64_t kept_at_ = 0, kept_size_ = 0;
-  mutable int64_t end_ = -1; // end of the last read
-  mutable int64_t window_ = kFirst;
-  mutable bool is_useful_ = true; // a later read used the kept window
 };
 
 } // namespace

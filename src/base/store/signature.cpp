@@ -1,5 +1,6 @@
 #include "base/store/protocol.h"
 
+#include "base/http/url.h"
 #include "base/sha256.h"
 
 #include <algorithm>
@@ -41,8 +42,8 @@ std::string time_text(std::time_t time) {
 
 std::string query_text(Query query) {
   for (auto& [name, value] : query) {
-    name = uri_encoded(name, false);
-    value = uri_encoded(value, false);
+    name = http::uri_encoded(name, false);
+    value = http::uri_encoded(value, false);
   }
   std::sort(query.begin(), query.end());
   std::string text;

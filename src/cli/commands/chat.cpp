@@ -3,7 +3,7 @@
 #include "../command.h"
 #include "../process.h"
 #include "decoding.h"
-#include "generation_defaults.h"
+#include "text_run.h"
 
 #include <csignal>
 #include <cstdio>
@@ -33,50 +33,40 @@ public:
   void reset(); // keeps the system message
 
 private:
-  struct Row {
-    std::vector<int32_t> ids;
-    std::vector<uint8_t> keep;
-  };
-  Row render(const nlohmann::ordered_json& messages, bool opens) const;
-  int32_t find_end() const;
-  Reply decode_reply(const std::vector<int32_t>& prompt);
+  nlohmann::ordered_json with_messages(const nlohmann::ordered_json& messages) const;
+  Reply decode_reply(const nlohmann::ordered_json& messages);
 
   Context& context_;
-  Session& session_;
+  TextRun run_;
   nlohmann::ordered_json messages_ = nlohmann::ordered_json::array();
-  std::vector<int32_t> ends_; // ids of the tokens that end an answer, with the template's end token
 };
 
 using Json = nlohmann::ordered_json;
-
-template <class T>
-std::vector<T> read_row(const dllm_batch* batch, const char* name, int32_t dtype) {
-  const auto tensor = make<dllm_tensor>(
-      [&](dllm_tensor** out, dllm_error* err) { return dllm_batch_array(batch, name, out, err); });
-  std::vector<T> values(static_cast<size_t>(dllm_tensor_dim(tensor.get(), 1)));
-  call([&](dllm_error* err) {
-    return dllm_tensor_read(tensor.get(), dtype, values.data(),
-                            static_cast<int64_t>(values.size() * sizeof(T)), err);
-  });
-  return values;
-}
 
 Json turn(const char* role, const std::string& content) {
   return {{"role", role}, {"content", content}};
 }
 
 Conversation::Conversation(Context& context, Session& session)
-    : context_(context), session_(session) {
-  if (context.has("template")) {
-    const std::string source = read_all(context.text("template"));
-    call([&](dllm_error* err) {
-      return dllm_options_set_str(context.options("chat"), "template", source.c_str(), err);
-    });
-  }
+    : context_(context), run_(context, session, 1, false) {
+  set_template(context, "chat");
   reset();
-  const int32_t end = find_end();
-  ends_ =
-      choose_ends(context, session, end < 0 ? std::vector<int32_t>() : std::vector<int32_t>{end});
+  // A tokenizer without a chat template fails here, before a message is typed.
+  run_.remove(run_.add(with_messages(Json::array({turn("user", "word")})), context.task()));
+}
+
+// Returns the settings of a request that continues the messages.
+Json Conversation::with_messages(const Json& messages) const {
+  Json settings = {{"messages", messages}, {"seed", Json::parse(context_.option("slot", "seed"))}};
+  const auto take = [&](const char* key, const char* own) {
+    const Json value = Json::parse(context_.option("chat", key));
+    if (value != "") settings[own] = value;
+  };
+  take("template", "template");
+  take("name", "template_name");
+  take("tools", "tools");
+  take("variables", "variables");
+  return settings;
 }
 
 void Conversation::reset() {
@@ -84,69 +74,27 @@ void Conversation::reset() {
   if (context_.has("system")) messages_.push_back(turn("system", context_.text("system")));
 }
 
-Conversation::Row Conversation::render(const Json& messages, bool opens) const {
-  dllm_options* options = context_.options("chat");
-  call([&](dllm_error* err) {
-    return dllm_options_set_i64(options, "add_generation_prompt", opens ? 1 : 0, err);
-  });
-  const std::string json = messages.dump(-1, ' ', false, Json::error_handler_t::replace);
-  const auto batch = make<dllm_batch>([&](dllm_batch** out, dllm_error* err) {
-    return dllm_tokenizer_chat(session_.tokenizer.get(), json.data(),
-                               static_cast<int64_t>(json.size()), options, out, err);
-  });
-  return {read_row<int32_t>(batch.get(), "ids", DLLM_I32),
-          read_row<uint8_t>(batch.get(), "keep", DLLM_U8)};
-}
-
-// Returns the last token of an answer of one word, or -1 when that token is the word.
-int32_t Conversation::find_end() const {
-  const std::string word = "word";
-  const Row row = render({turn("user", word), turn("assistant", word)}, false);
-  for (size_t i = row.ids.size(); i-- > 0;) {
-    if (row.keep[i] != 0) continue;
-    const std::string text = decode(session_.tokenizer.get(), {row.ids[i]});
-    return word.find(text) == std::string::npos && text.find(word) == std::string::npos ? row.ids[i]
-                                                                                        : -1;
-  }
-  return -1;
-}
-
-Reply Conversation::decode_reply(const std::vector<int32_t>& prompt) {
-  const Owned<dllm_decoder> decoder = open_decoder(context_, session_, false);
-  const int64_t slot = add_request(context_, decoder.get(), {prompt, {}});
+Reply Conversation::decode_reply(const Json& messages) {
   const Owned<dllm_task> task(dllm_task_new()); // of this answer alone
   const Interrupt interrupt(task.get());
-  Answer answer =
-      spoken_answer(session_.tokenizer.get(), static_cast<int64_t>(prompt.size()), ends_);
-  LiveView view;
-  const bool shown = !context_.flag("quiet") && !context_.json() && view.is_terminal();
-  const int64_t planned = planned_steps(context_, progress_of(decoder.get(), slot).open);
-  for (int64_t active = 1; active > 0;) {
-    if (shown) {
-      std::vector<TokenCell> cells = cells_of(answer, canvas_of(decoder.get(), slot));
-      cells.erase(cells.begin(), cells.begin() + static_cast<std::ptrdiff_t>(prompt.size()));
-      Progress progress = progress_of(decoder.get(), slot);
-      progress.planned = planned;
-      view.show(cells, progress);
-    }
-    call([&](dllm_error* err) {
-      return dllm_decoder_step(decoder.get(), task.get(), &active, err);
-    });
+  const int64_t number = run_.add(with_messages(messages), task.get());
+  try {
+    const auto hidden = run_.describe(number).at("prompt_tokens").get<size_t>();
+    run_.run(number, hidden, task.get());
+    const std::string answer = run_.text(number, "completion");
+    const Json about = run_.describe(number);
+    run_.remove(number);
+    return {answer, about.at("prompt_tokens"), about.at("steps"), about.at("nfe")};
+  } catch (...) {
+    run_.remove(number);
+    throw;
   }
-  if (shown) view.clear();
-  const Canvas canvas = canvas_of(decoder.get(), slot);
-  answer.update(canvas.ids, canvas.states);
-  const auto metric = [&](const char* key) {
-    return static_cast<int64_t>(decoder_metric(decoder.get(), slot, key));
-  };
-  return {answer.text(), static_cast<int64_t>(prompt.size()), metric("steps"), metric("nfe")};
 }
 
 Reply Conversation::say(const std::string& message) {
   Json messages = messages_;
   messages.push_back(turn("user", message));
-  const Row row = render(messages, true);
-  Reply reply = decode_reply(row.ids);
+  Reply reply = decode_reply(messages);
   messages.push_back(turn("assistant", reply.text));
   messages_ = std::move(messages);
   return reply;
@@ -212,13 +160,8 @@ int talk(Context& context, Conversation& conversation) {
 int chat(Context& context) {
   check_decoding(context, false);
   refuse_typed(context, "chat", "add_generation_prompt", "this command sets it itself");
-  if (context.has("template")) {
-    refuse_typed(context, "chat", "template", "--template names a file with the template");
-    refuse_typed(context, "chat", "name", "--template has the template");
-  }
+  if (context.has("template")) refuse_typed(context, "chat", "name", "--template has the template");
   Session session(context);
-  choose_policy(context, session);
-  take_generation_defaults(context, session);
   Conversation conversation(context, session);
   std::signal(SIGINT, SIG_DFL); // Ctrl-C between two answers ends the program
   if (!context.has("message")) return talk(context, conversation);
@@ -239,7 +182,8 @@ Command chat_command() {
             "print the answer to this message and exit; else lines of standard input are read"},
            {Kind::text, "system", "", "a text for the model before the conversation"},
            {Kind::text, "template", "",
-            "read the chat template from this file (as --chat.template has its text)"},
+            "chat template: chatml, llama3, qwen, alpaca, or a file that holds one; default: the "
+            "model's own"},
            {Kind::text, "policy", "low_confidence", policy_sentence()},
            {Kind::number, "length", "", "open positions of an answer (as --slot.gen-length)"},
            {Kind::flag, "quiet", "", "do not print the denoising"}},

@@ -1,5 +1,6 @@
-// dllm convert and dllm export write the same weights in another form.
+// dllm convert writes the same weights in another form.
 
+#include "convert.h"
 #include "../command.h"
 #include "../process.h"
 #include "compile_report.h"
@@ -9,7 +10,6 @@
 #include <cstdio>
 
 namespace dllm::cli {
-namespace {
 
 using Json = nlohmann::ordered_json;
 
@@ -42,16 +42,10 @@ int write_form(Context& context, const std::string& from, const std::string& to)
   return 0;
 }
 
+namespace {
+
 int convert(Context& context) {
   return write_form(context, context.text("model"), context.text("out"));
-}
-
-// Writes a folder for other programs, which Hugging Face's transformers reads.
-int export_folder(Context& context) {
-  const std::string to = context.text("out");
-  if (to.ends_with(".gguf"))
-    throw UsageFailure("dllm export writes a folder, not " + to, "dllm convert writes a GGUF file");
-  return write_form(context, context.text("run"), to);
 }
 
 } // namespace
@@ -71,19 +65,6 @@ Command convert_command() {
       convert,
       false,
       {{"quantize", "format", "auto"}}};
-}
-
-Command export_command() {
-  using Kind = Argument::Kind;
-  return {"export",
-          "write a run or a checkpoint as a folder that transformers reads",
-          "dllm export runs/quickstart quickstart-hf --format bf16",
-          {{Kind::positional, "run", "", "a run, a checkpoint or any model", true},
-           {Kind::positional, "out", "", "the folder to create", true}},
-          {"quantize"},
-          export_folder,
-          false,
-          {{"quantize", "format", "auto"}}};
 }
 
 } // namespace dllm::cli

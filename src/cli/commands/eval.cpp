@@ -47,6 +47,7 @@ void refuse_others(const Context& context) {
   if (scores && !context.has("model")) throw UsageFailure("--model is missing");
   if (task != "text") {
     refuse("row-length", "it is for --task text");
+    refuse("template", "it is for --task text");
     refuse_kind(context, "dataset", "it is for --task text");
   }
   if (task != "answers") refuse("checker", "it is for --task answers");
@@ -70,16 +71,44 @@ std::string shown(const EvalJson& value) {
   return text;
 }
 
+// Prints the settings of a score, with the options of the decoder one level deeper.
+void print_settings(const EvalJson& settings, int indent) {
+  for (const auto& [key, value] : settings.items()) {
+    if (value.is_object() && value.empty()) continue;
+    if (value.is_object()) {
+      std::printf("%*s%s\n", indent, "", key.c_str());
+      print_settings(value, indent + 2);
+    } else {
+      std::printf("%*s%-*s %s\n", indent, "", 24 - indent, key.c_str(), shown(value).c_str());
+    }
+  }
+}
+
 void print_report(const EvalJson& report) {
   for (const auto& [key, value] : report.items()) {
-    if (key == "decoder" || key == "slot" || value.is_object()) continue;
-    std::printf("%-24s %s\n", key.c_str(), shown(value).c_str());
+    if (!value.is_object()) std::printf("%-24s %s\n", key.c_str(), shown(value).c_str());
   }
   const EvalJson rates = report.value("pass", EvalJson::object());
   for (const auto& [name, rate] : rates.items()) {
     std::printf("%-24s %.2f %% +- %.2f of %lld tasks\n", name.c_str(),
                 100 * rate.value("value", 0.0), 100 * rate.value("error", 0.0),
                 rate.value("tasks", 0LL));
+  }
+  std::printf("settings\n");
+  print_settings(report.at("settings"), 2);
+}
+
+// Fails when the first row of the data is one of another task.
+void check_kind_of_rows(const Context& context) {
+  const std::string& data = context.text("data");
+  if (context.typed("task") || data.find(".json") == std::string::npos) return;
+  const EvalJson row = first_row(data);
+  const char* task = row.contains("choices")                                    ? "choices"
+                     : row.contains("entry_point") || row.contains("test_list") ? "programs"
+                                                                                : nullptr;
+  if (task != nullptr) {
+    throw UsageFailure(data + " has rows for --task " + task + ", and --task is text",
+                       std::string("add --task ") + task);
   }
 }
 
@@ -88,6 +117,7 @@ int eval(Context& context) {
   if (task != "text" && task != "choices" && task != "programs" && task != "answers")
     throw UsageFailure("--task takes text, choices, programs or answers, not " + task);
   refuse_others(context);
+  check_kind_of_rows(context);
   if (!context.typed("slot", "gen_length")) {
     call([&](dllm_error* err) {
       return dllm_options_set_i64(context.options("slot"), "gen_length", 256, err);
@@ -127,6 +157,9 @@ Command eval_command() {
        {Kind::number, "draws", "1", "draws of noise for a row; choices: 16 unless it is set"},
        {Kind::number, "noise-seed", "0", "seed of this noise"},
        {Kind::number, "row-length", "256", "tokens of a row of the text"},
+       {Kind::text, "template", "",
+        "chat template of the data: chatml, llama3, qwen, alpaca, or a file that holds one; "
+        "default: as the run was trained"},
        {Kind::text, "solutions", "",
         "completions to score instead of a model's: JSON lines with task_id and completion"},
        {Kind::number, "samples", "1",

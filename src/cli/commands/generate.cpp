@@ -4,7 +4,11 @@
 #include "../command.h"
 #include "../process.h"
 #include "decoding.h"
-#include "generation_defaults.h"
+#include "generate_rows.h"
+#include "saved_trace.h"
+#include "text_run.h"
+
+#include <nlohmann/json.hpp>
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,83 +20,23 @@
 namespace dllm::cli {
 namespace {
 
-constexpr std::string_view kHole = "<mask";
+using Json = nlohmann::ordered_json;
 
 bool are_digits(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-// Returns the number of open positions for the text between "<mask" and ">"; 0: it is not a hole.
-int64_t open_positions(std::string_view inside) {
-  constexpr size_t kMostDigits = 6;
-  if (inside.empty()) return 1;
-  const std::string_view number = inside.substr(1);
-  if (inside[0] != ':' || !are_digits(number) || number.size() > kMostDigits) return 0;
-  return std::stoll(std::string(number));
-}
-
-struct Hole {
-  size_t begin, end; // in the text
-  int64_t length;    // open positions
-};
-
-// Returns every <mask:N> and <mask> of a text. Fails for a text like a hole that is not a hole.
-std::vector<Hole> find_holes(const std::string& text) {
-  constexpr size_t kLongest = 20; // between "<mask" and ">": more is text
-  std::vector<Hole> holes;
-  for (size_t at = text.find(kHole); at != std::string::npos; at = text.find(kHole, at)) {
-    const size_t inside = at + kHole.size(), close = text.find('>', inside);
-    if (close == std::string::npos || close - inside > kLongest) {
-      at = inside;
-      continue;
-    }
-    const Hole hole{at, close + 1, open_positions(text.substr(inside, close - inside))};
-    if (hole.length == 0) {
-      throw Failure(DLLM_INVALID_ARGUMENT, text.substr(at, hole.end - at) + " is not a hole",
-                    "write <mask:N> for N open tokens, 1 to 999999, or <mask> for one");
-    }
-    holes.push_back(hole);
-    at = hole.end;
-  }
-  return holes;
-}
-
 // Returns true when a text contains "<mask>", or "<mask:" with digits and ">".
 bool shows_hole(const std::string& text) {
-  for (size_t at = text.find(kHole); at != std::string::npos; at = text.find(kHole, at + 1)) {
-    const size_t inside = at + kHole.size(), close = text.find('>', inside);
+  constexpr std::string_view hole = "<mask";
+  for (size_t at = text.find(hole); at != std::string::npos; at = text.find(hole, at + 1)) {
+    const size_t inside = at + hole.size(), close = text.find('>', inside);
     if (close == std::string::npos) return false;
     if (close == inside) return true;
     const std::string_view more = std::string_view(text).substr(inside, close - inside);
     if (more[0] == ':' && are_digits(more.substr(1))) return true;
   }
   return false;
-}
-
-// Makes a request with fixed ids for the text, and N (or 1) open positions for each <mask:N> or
-// <mask>.
-Request parse_holes(const dllm_tokenizer* tokenizer, const std::string& text, int32_t mask_id) {
-  const std::vector<Hole> holes = find_holes(text);
-  Request request;
-  const auto add_ids = [&](std::span<const int32_t> ids) {
-    request.canvas.insert(request.canvas.end(), ids.begin(), ids.end());
-    request.fixed.insert(request.fixed.end(), ids.size(), 1);
-  };
-  const std::vector<int32_t> start = encode(tokenizer, ""); // once, also before a hole
-  add_ids(start);
-  const auto add_given = [&](const std::string& piece) {
-    const std::vector<int32_t> ids = encode(tokenizer, piece);
-    add_ids(std::span(ids).subspan(start.size()));
-  };
-  size_t from = 0;
-  for (const Hole& hole : holes) {
-    add_given(text.substr(from, hole.begin - from));
-    request.canvas.insert(request.canvas.end(), static_cast<size_t>(hole.length), mask_id);
-    request.fixed.insert(request.fixed.end(), static_cast<size_t>(hole.length), 0);
-    from = hole.end;
-  }
-  add_given(text.substr(from));
-  return request;
 }
 
 // Reads a prompt from standard input or a file, without the last line break, which editors and echo
@@ -124,60 +68,131 @@ std::string text_of(const Context& context, const std::string& name) {
   return is_own && is_piped(STDIN_FILENO) ? read_prompt("-") : "";
 }
 
+void print_samples(const Context& context, const TextRun& run,
+                   const std::vector<int64_t>& numbers) {
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const Json request = run.describe(numbers[i]);
+    const bool is_open = request.at("finish") == "open";
+    // An interrupted text has its holes, as dllm infill reads them.
+    const std::string text = run.text(numbers[i], is_open ? "canvas" : "text");
+    if (!context.json()) {
+      if (numbers.size() > 1) {
+        std::printf("%s--- sample %zu, seed %lld\n", i == 0 ? "" : "\n", i + 1,
+                    static_cast<long long>(request.at("seed").get<int64_t>()));
+      }
+      std::printf("%s\n", text.c_str());
+      continue;
+    }
+    Json line = {{"slot", numbers[i]}, {"seed", request.at("seed")}, {"text", text}};
+    for (const char* key : {"completion", "finish", "policy", "prompt_tokens", "completion_tokens",
+                            "ids", "confidence", "steps", "nfe", "open"})
+      line[key] = request.at(key);
+    if (request.contains("holes")) line["holes"] = request["holes"];
+    std::printf("%s\n", line.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+  }
+  std::fflush(stdout);
+}
+
+// Warns when most tokens are equal, which is usual for a small model that decodes greedily.
+void warn_about_collapse(const TextRun& run, int64_t number) {
+  const Json request = run.describe(number);
+  if (request.at("settings").value("temperature", 0.0) != 0) return;
+  const auto ends = request.at("end_tokens").get<std::vector<int32_t>>();
+  const Repeats repeats = most_repeated(canvas_of(run.decoder(), number), ends);
+  if (repeats.tokens < 12 || 2 * repeats.same <= repeats.tokens) return;
+  const bool ordered = request.at("policy") == "autoregressive";
+  std::fprintf(stderr, "%lld of %lld tokens are the same: try --temperature 0.8%s\n",
+               static_cast<long long>(repeats.same), static_cast<long long>(repeats.tokens),
+               ordered ? "" : " --policy random");
+}
+
+int64_t seed_of(const Context& context) {
+  return Json::parse(context.option("slot", "seed")).get<int64_t>();
+}
+
+// Decodes requests that start from the same text, with the seeds seed, seed + 1, ... of option
+// seed, and prints the texts. key: "prompt" or "infill". After Ctrl-C it prints the tokens decided
+// so far.
+int decode_samples(Context& context, const char* key, const std::string& given, int64_t samples) {
+  Session session(context);
+  const int64_t seed = seed_of(context);
+  TextRun run(context, session, samples, context.has("trace"));
+  std::vector<int64_t> numbers;
+  for (int64_t i = 0; i < samples; ++i)
+    numbers.push_back(run.add(
+        {{key, given},
+         {"seed", static_cast<int64_t>(static_cast<uint64_t>(seed) + static_cast<uint64_t>(i))}},
+        context.task()));
+  bool finished = true;
+  try {
+    run.run(numbers[0], 0, context.task());
+  } catch (const Failure& failure) {
+    if (failure.status() != DLLM_CANCELLED) throw;
+    finished = false;
+  }
+  print_samples(context, run, numbers);
+  if (context.has("trace")) save_trace(context, session, run.decoder(), numbers);
+  if (finished) {
+    if (!context.json()) warn_about_collapse(run, numbers[0]);
+    return 0;
+  }
+  const Progress progress = progress_of(run.decoder(), numbers[0]);
+  std::fprintf(stderr, "interrupted after step %lld: %lld positions are open\n",
+               static_cast<long long>(progress.step), static_cast<long long>(progress.open));
+  return kInterrupted;
+}
+
 int generate(Context& context) {
   const int64_t samples = context.number("samples");
   if (samples < 1 || samples > 65536) {
     throw UsageFailure("--samples takes 1 to 65536, not " + std::to_string(samples));
   }
   check_decoding(context, false);
+  if (context.has("prompts")) return generate_rows(context);
+  for (const char* name : {"out", "batch"}) {
+    if (context.typed(name)) throw UsageFailure(std::string("--") + name + " needs --prompts FILE");
+  }
   const std::string prompt = text_of(context, "prompt");
   if (shows_hole(prompt))
     std::fprintf(stderr, "<mask> in a prompt is plain text; dllm infill fills holes\n");
-  Session session(context);
-  choose_policy(context, session);
-  take_generation_defaults(context, session);
-  Request request;
-  request.canvas = encode(session.tokenizer.get(), prompt);
-  return run_requests(context, session,
-                      std::vector<Request>(static_cast<size_t>(samples), request));
+  return decode_samples(context, "prompt", prompt, samples);
 }
 
 int infill(Context& context) {
   check_decoding(context, true);
-  Session session(context);
-  const auto mask_id = static_cast<int32_t>(model_number(session.model.get(), "mask_id"));
-  const std::string text = text_of(context, "text");
-  const Request request = parse_holes(session.tokenizer.get(), text, mask_id);
-  if (std::count(request.fixed.begin(), request.fixed.end(), 0) == 0) {
-    throw Failure(DLLM_INVALID_ARGUMENT, "the text has no hole",
-                  "write <mask:16> where 16 tokens are missing");
-  }
-  return run_requests(context, session, {request});
+  return decode_samples(context, "infill", text_of(context, "text"), 1);
 }
 
 } // namespace
 
 Command generate_command() {
   using Kind = Argument::Kind;
-  return {"generate",
-          "write text after a prompt",
-          "dllm generate runs/quickstart \"The wise man\" --length 48 --steps 48 --temperature 0.8 "
-          "--seed 1",
-          {{Kind::text, "model", "", "a model folder, a GGUF file or a run folder", true},
-           {Kind::text, "prompt", "",
-            "text to start from; - for standard input, which is also read when it is a pipe"},
-           {Kind::text, "file", "", "read the prompt from this file"},
-           {Kind::text, "policy", "low_confidence", policy_sentence()},
-           {Kind::number, "length", "", "open positions after the prompt (as --slot.gen-length)"},
-           {Kind::number, "samples", "1", "number of texts, with the seeds seed, seed + 1, ..."},
-           {Kind::text, "until", "", "stop when the answer holds this text, which is left out"},
-           {Kind::text, "trace", "", "write every step to this file; dllm replay FILE draws it"},
-           {Kind::flag, "quiet", "", "do not print the denoising"}},
-          {"engine", "model", "decoder:policy", "slot"},
-          generate,
-          false,
-          {},
-          {"model", "prompt"}};
+  return {
+      "generate",
+      "write text after a prompt",
+      "dllm generate runs/quickstart \"The wise man\" --length 48 --steps 48 --temperature 0.8 "
+      "--seed 1",
+      {{Kind::text, "model", "", "a model folder, a GGUF file or a run folder", true},
+       {Kind::text, "prompt", "",
+        "text to start from; - for standard input, which is also read when it is a pipe"},
+       {Kind::text, "file", "", "read the prompt from this file"},
+       {Kind::text, "policy", "low_confidence", policy_sentence()},
+       {Kind::number, "length", "", "open positions after the prompt (as --slot.gen-length)"},
+       {Kind::number, "samples", "1", "number of texts, with the seeds seed, seed + 1, ..."},
+       {Kind::text, "prompts", "",
+        "decode every row of this file: JSON lines with \"prompt\", \"messages\" or \"infill\" "
+        "and settings of their own, or a .txt file with a prompt a line"},
+       {Kind::text, "out", "",
+        "write the answers of --prompts to this file, a JSON line each; started again it goes on"},
+       {Kind::number, "batch", "16", "rows of --prompts that are decoded at a time"},
+       {Kind::text, "until", "", "stop when the answer holds this text, which is left out"},
+       {Kind::text, "trace", "", "write every step to this file; dllm replay FILE draws it"},
+       {Kind::flag, "quiet", "", "do not print the denoising"}},
+      {"engine", "model", "decoder:policy", "slot"},
+      generate,
+      false,
+      {},
+      {"model", "prompt"}};
 }
 
 Command infill_command() {

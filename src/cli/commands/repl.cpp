@@ -5,6 +5,7 @@
 #include "../names.h"
 #include "../pictures/pictures.h"
 #include "../process.h"
+#include "../pulling/pulling.h"
 
 #include <nlohmann/json.hpp>
 
@@ -220,6 +221,7 @@ private:
     Parsed parsed = parse(*command, static_cast<int>(argv.size()), argv.data());
     if (parsed.done) return *parsed.done == 0 ? Outcome::done : Outcome::failed;
     const Interrupt interrupt(parsed.context.task());
+    pull_arguments(*command, parsed.context);
     return command->run(parsed.context) == 0 ? Outcome::done : Outcome::failed;
   }
 

@@ -1,7 +1,8 @@
-// dllm report draws the record of a training run as one page and as pictures, without a model.
+// dllm report draws the records of training runs as one page and as pictures, without a model.
 
 #include "../pictures/report.h"
 #include "../command.h"
+#include "report_watch.h"
 
 #include <nlohmann/json.hpp>
 
@@ -19,40 +20,71 @@ void write_picture(const std::string& path, const std::string& content) {
   if (!file) throw Failure(DLLM_PERMISSION_DENIED, "cannot write " + path);
 }
 
-std::string page_path(const Context& context) {
+std::string page_path(const Context& context, const std::vector<std::string>& runs) {
   if (context.has("out")) return context.text("out");
-  const std::filesystem::path run(context.text("run"));
+  if (runs.size() > 1) return "report.html";
+  const std::filesystem::path run(runs[0]);
   std::error_code ignored;
   const bool is_folder = std::filesystem::is_directory(run, ignored);
   return ((is_folder ? run : run.parent_path()) / "report.html").string();
 }
 
-int report_run(Context& context) {
-  const RunRecord record = read_run(context.text("run"));
-  const std::string page = report_html(record), path = page_path(context);
+// Writes each picture that has data into a folder, and returns the paths.
+nlohmann::ordered_json write_pictures(const std::string& folder,
+                                      const std::vector<Picture>& pictures) {
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  nlohmann::ordered_json paths = nlohmann::ordered_json::array();
+  for (const Picture& picture : pictures) {
+    if (picture.svg.empty()) continue;
+    paths.push_back(folder + "/" + picture.name + ".svg");
+    write_picture(paths.back().get<std::string>(), picture.svg);
+  }
+  std::fprintf(stderr, "wrote %zu pictures into %s\n", paths.size(), folder.c_str());
+  return paths;
+}
+
+// Returns the facts of one run for --json.
+nlohmann::ordered_json json_of(const RunRecord& record) {
+  return {{"run", record.name},
+          {"steps", record.steps},
+          {"examples", record.examples.size()},
+          {"bad_lines", record.bad_lines},
+          {"bad_numbers", record.bad_numbers}};
+}
+
+int report_runs(Context& context) {
+  std::vector<std::string> runs = {context.text("run")};
+  runs.insert(runs.end(), context.rest().begin(), context.rest().end());
+  if (context.flag("watch")) {
+    for (const char* name : {"out", "svg"}) {
+      if (context.typed(name))
+        throw UsageFailure(std::string("--") + name +
+                           ": --watch serves the page and writes no file");
+    }
+    constexpr int64_t kMostPort = 65535;
+    if (context.number("port") < 0 || context.number("port") > kMostPort)
+      throw UsageFailure("--port takes 0 to 65535, not " + context.text("port"));
+    return watch_runs(context, runs);
+  }
+  if (context.typed("port")) throw UsageFailure("--port is for --watch");
+  std::vector<RunRecord> records;
+  for (const std::string& run : runs) records.push_back(read_run(run));
+  const bool one = records.size() == 1;
+  const std::string page = one ? report_html(records[0]) : compare_html(records),
+                    path = page_path(context, runs);
   write_picture(path, page);
   std::fprintf(stderr, "wrote %s, %.1f KiB\n", path.c_str(),
                static_cast<double>(page.size()) / 1024);
-  nlohmann::ordered_json pictures = nlohmann::ordered_json::array();
+  nlohmann::ordered_json line = {{"page", path}, {"pictures", nlohmann::ordered_json::array()}};
   if (context.has("svg")) {
-    const std::string folder = context.text("svg");
-    std::error_code failed;
-    std::filesystem::create_directories(folder, failed);
-    for (const Picture& picture : report_pictures(record)) {
-      if (picture.svg.empty()) continue;
-      const std::string file = folder + "/" + picture.name + ".svg";
-      write_picture(file, picture.svg);
-      pictures.push_back(file);
-    }
-    std::fprintf(stderr, "wrote %zu pictures into %s\n", pictures.size(), folder.c_str());
+    line["pictures"] = write_pictures(context.text("svg"), one ? report_pictures(records[0])
+                                                               : compare_pictures(records));
   }
   if (!context.json()) return 0;
-  const nlohmann::ordered_json line = {{"page", path},
-                                       {"pictures", pictures},
-                                       {"steps", record.steps},
-                                       {"examples", record.examples.size()},
-                                       {"bad_lines", record.bad_lines},
-                                       {"bad_numbers", record.bad_numbers}};
+  if (one) line.update(json_of(records[0]));
+  line["runs"] = nlohmann::ordered_json::array();
+  for (const RunRecord& record : records) line["runs"].push_back(json_of(record));
   std::printf("%s\n",
               line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
   return 0;
@@ -64,16 +96,24 @@ Command report_command() {
   using Kind = Argument::Kind;
   return {
       "report",
-      "draw a training run: losses, predictions, samples, as one page",
+      "draw training runs: losses, predictions, samples of one, or several compared, as one page",
       "dllm report runs/first                                         writes "
       "runs/first/report.html\n"
-      "  dllm report runs/first --out page.html --svg pictures",
-      {{Kind::positional, "run", "", "the folder of a run, or its file of metrics", true},
+      "  dllm report runs/first --out page.html --svg pictures\n"
+      "  dllm report runs/a runs/b runs/c                               compares them\n"
+      "  dllm report --watch runs/a runs/b                              serves the page while they "
+      "train",
+      {{Kind::positional, "run", "", "the folders of runs, or their files of metrics", true,
+        nullptr, true},
        {Kind::text, "out", "",
-        "the page: one file, works without a network; default: report.html in the run's folder"},
-       {Kind::text, "svg", "", "write each picture as a file into this folder too"}},
+        "the page: one file, works without a network; default: report.html in the run's folder, or "
+        "in this folder for several runs"},
+       {Kind::text, "svg", "", "write each picture as a file into this folder too"},
+       {Kind::flag, "watch", "",
+        "serve the page on this machine, drawn again while the runs train"},
+       {Kind::number, "port", "0", "port of --watch; 0: a free one"}},
       {},
-      report_run};
+      report_runs};
 }
 
 } // namespace dllm::cli

@@ -1,11 +1,10 @@
 // dllm tokenize and dllm tokenizer-train.
 
 #include "../command.h"
-#include "../process.h"
+#include "../open_dataset.h"
 
 #include <nlohmann/json.hpp>
 
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 
@@ -15,22 +14,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kDatasetKeys[] = {
-    "format",     "rows",        "text_key",      "prompt_key", "response_key",
-    "append_eos", "prepend_bos", "parse_special", "bad_rows",   "token_file"};
-
-// "312 of 1024 MB, 40 s left".
-std::string reading_text(double seconds, int64_t done, int64_t total) {
-  const auto mb = [](int64_t bytes) { return std::to_string(bytes / 1000000); };
-  std::string text = mb(done) + " of " + mb(total) + " MB";
-  if (done > 0 && seconds > 1) {
-    const double left = seconds * static_cast<double>(total - done) / static_cast<double>(done);
-    text += ", " + std::to_string(static_cast<int64_t>(left)) + " s left";
-  }
-  return text;
-}
+    "format",          "rows",         "text_key",   "prompt_key", "response_key",
+    "instruction_key", "messages_key", "template",   "append_eos", "prepend_bos",
+    "parse_special",   "bad_rows",     "token_file", "stream"};
 
 // In dllm tokenize IN OUT --model MODEL the words are other arguments.
 int write_token_file(Context& context) {
+  set_template(context, "dataset");
   if (context.typed("file") || !context.has("tokenizer") || !context.has("text"))
     throw UsageFailure("--model takes two words: dllm tokenize IN OUT --model MODEL");
   if (context.typed("dataset", "token_file"))
@@ -40,17 +30,7 @@ int write_token_file(Context& context) {
   call([&](dllm_error* err) {
     return dllm_options_set_str(context.options("dataset"), "token_file", out.c_str(), err);
   });
-  StatusLine status(context.json());
-  const auto start = std::chrono::steady_clock::now();
-  status.follow(context.task(), [start](int64_t done, int64_t total) {
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
-    return reading_text(passed.count(), done, total);
-  });
-  const auto data = make<dllm_dataset>([&](dllm_dataset** made, dllm_error* err) {
-    return dllm_dataset_open(in.c_str(), tokenizer.get(), context.options("dataset"),
-                             context.task(), made, err);
-  });
-  status.clear();
+  const auto data = open_dataset(context, in, tokenizer.get(), context.json());
   const auto rows = static_cast<long long>(dllm_dataset_size(data.get()));
   if (context.json())
     std::printf("%s\n", Json{{"rows", rows}, {"out", out}}.dump().c_str());
@@ -65,6 +45,8 @@ int tokenize(Context& context) {
   for (const char* key : kDatasetKeys)
     refuse_typed(context, "dataset", key,
                  "it is for token files: dllm tokenize IN OUT --model MODEL");
+  if (context.typed("template"))
+    throw UsageFailure("--template is for token files: dllm tokenize IN OUT --model MODEL");
   if (context.typed("text") && context.typed("file"))
     throw UsageFailure("--text and --file both give the text: give one of them");
   const auto tokenizer = open_tokenizer(context, context.text("tokenizer"));
@@ -88,10 +70,30 @@ int tokenize(Context& context) {
   return 0;
 }
 
+// Saves the tokenizer. A chat template has a place in tokenizer_config.json next to tokenizer.json.
+void save_trained(const dllm_tokenizer* tokenizer, const std::string& out) {
+  const std::filesystem::path path = out, folder = path.parent_path();
+  std::error_code ignored; // the save reports the error
+  if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
+  std::string where = out;
+  if (!encode_chat(tokenizer).empty()) {
+    if (path.filename() == "tokenizer.json")
+      where = folder.empty() ? "." : folder.string();
+    else if (!std::filesystem::is_directory(path, ignored))
+      std::fprintf(stderr,
+                   "%s does not hold the chat template: name it FOLDER/tokenizer.json to "
+                   "save the template too, or give --template to dllm train\n",
+                   out.c_str());
+  }
+  call([&](dllm_error* err) { return dllm_tokenizer_save(tokenizer, where.c_str(), err); });
+}
+
 int tokenizer_train(Context& context) {
   for (const char* key : {"append_eos", "prepend_bos", "parse_special", "token_file"}) {
     refuse_typed(context, "dataset", key, "the text is not encoded: it trains the tokenizer");
   }
+  refuse_typed(context, "dataset", "template", "--template is the template of the tokenizer");
+  set_template(context, "tokenizer_train", "chat_template");
   if (context.has("vocab") && context.typed("tokenizer_train", "vocab_size") &&
       context.option("tokenizer_train", "vocab_size") != context.text("vocab")) {
     throw UsageFailure("--vocab and --vocab-size are the same setting but have two values");
@@ -102,20 +104,12 @@ int tokenizer_train(Context& context) {
                                   context.number("vocab"), err);
     });
   }
-  const auto data = make<dllm_dataset>([&](dllm_dataset** out, dllm_error* err) {
-    return dllm_dataset_open(context.text("data").c_str(), nullptr, context.options("dataset"),
-                             context.task(), out, err);
-  });
+  const auto data = open_dataset(context, context.text("data"), nullptr, context.json());
   const auto tokenizer = make<dllm_tokenizer>([&](dllm_tokenizer** out, dllm_error* err) {
     return dllm_tokenizer_train(data.get(), context.options("tokenizer_train"), context.task(), out,
                                 err);
   });
-  const std::filesystem::path folder = std::filesystem::path(context.text("out")).parent_path();
-  std::error_code ignored; // the save reports the error
-  if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
-  call([&](dllm_error* err) {
-    return dllm_tokenizer_save(tokenizer.get(), context.text("out").c_str(), err);
-  });
+  save_trained(tokenizer.get(), context.text("out"));
   const auto size = static_cast<long long>(dllm_tokenizer_size(tokenizer.get()));
   if (context.json())
     std::printf("{\"tokens\": %lld, \"out\": %s}\n", size,
@@ -139,7 +133,10 @@ Command tokenize_command() {
        {Kind::text, "model", "",
         "write a token file: the first word is the data, the second the file, this the tokenizer"},
        {Kind::text, "file", "",
-        "read the text from a file, - (and the default) for standard input"}},
+        "read the text from a file, - (and the default) for standard input"},
+       {Kind::text, "template", "",
+        "token file: chat template of conversations: chatml, llama3, qwen, alpaca, or a file that "
+        "holds one; default: the model's own"}},
       {"dataset"},
       tokenize,
       false,
@@ -153,9 +150,12 @@ Command tokenizer_train_command() {
           "make a byte-level BPE tokenizer from text",
           "dllm tokenizer-train --data corpus.txt --out tokenizer.json --vocab 4096",
           {{Kind::text, "data", "",
-            "a text file, a folder of them, or JSON lines; .gz is decompressed", true},
+            "data as for dllm train: text, JSON, CSV, Parquet; .gz is decompressed", true},
            {Kind::text, "out", "tokenizer.json", "the file to write"},
-           {Kind::number, "vocab", "", "tokens, as in dllm train (--vocab-size)"}},
+           {Kind::number, "vocab", "", "tokens, as in dllm train (--vocab-size)"},
+           {Kind::text, "template", "",
+            "chat template of the tokenizer: none, chatml, llama3, qwen, alpaca, or a file that "
+            "holds one; its tokens <|word|> become special; default: chatml for conversations"}},
           {"dataset", "tokenizer_train"},
           tokenizer_train};
 }

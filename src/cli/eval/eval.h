@@ -27,10 +27,12 @@ public:
   // when the file has results of other settings, naming the first setting that differs.
   EvalResults(std::string path, const EvalJson& settings, int64_t total, bool quiet);
 
-  bool has(const std::string& id) const { return by_id_.count(id) != 0; }
+  // Returns true when the file has the result of `id`, which then counts in this evaluation.
+  bool take(const std::string& id);
   void add(const EvalJson& line);
+  // The results that this evaluation took or added. The file may have more, of a larger --limit.
   const std::vector<EvalJson>& lines() const { return lines_; }
-  int64_t resumed() const { return resumed_; } // results that the file had before
+  int64_t resumed() const { return resumed_; } // results that were taken
   // Shows "31 of 164, 2 min left" when standard error is a terminal.
   void show_progress();
 
@@ -39,8 +41,8 @@ private:
   void append(const EvalJson& line);
 
   std::string path_;
+  std::map<std::string, EvalJson> found_; // results of the file that were not taken
   std::vector<EvalJson> lines_;
-  std::map<std::string, size_t> by_id_;
   int64_t total_, resumed_ = 0;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   StatusLine status_;
@@ -51,6 +53,9 @@ private:
 // Reads JSON objects, one per line, from a file or a .gz file; at most `limit` (0: all). Fails
 // naming file and line of a line that is not a JSON object.
 std::vector<EvalJson> read_rows(const std::string& path, int64_t limit);
+// Returns the JSON of the first line of a file or a .gz file; null for another file, and for a line
+// above 1 MiB. Reads no more than that line.
+EvalJson first_row(const std::string& path);
 // Returns the text of a key. Fails naming the row.
 std::string text_of(const EvalJson& row, const char* key, const std::string& path, size_t index);
 // Returns the value of "task_id" (text or number), else `index`.
@@ -131,6 +136,8 @@ public:
   virtual ~Completions() = default;
   virtual bool from_model() const = 0; // true: the caller trims completions
   virtual int64_t count(const std::string& id) const = 0;
+  // Returns the settings with which this text would be completed; empty for completions of a file.
+  virtual EvalJson settings(const std::string& prompt, const std::string& suffix) = 0;
   virtual std::string get(const std::string& id, const std::string& prompt,
                           const std::string& suffix, int64_t sample) = 0;
 };

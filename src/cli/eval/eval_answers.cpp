@@ -130,28 +130,14 @@ EvalJson settings_of(const Context& context) {
     settings["seconds"] = context.number("seconds");
     settings["memory_mib"] = context.number("memory");
   }
+  settings["data_checksum"] = checksum_of(context.text("data"));
   if (context.has("solutions")) {
     settings["solutions"] = context.text("solutions");
+    settings["solutions_checksum"] = checksum_of(context.text("solutions"));
     return settings;
   }
-  settings["model"] = context.text("model");
-  if (context.has("length")) settings["length"] = context.number("length");
-  for (const char* kind : {"decoder", "slot"}) {
-    settings[kind] = EvalJson::parse(dllm::api::text([&](dllm_buffer* out, dllm_error* err) {
-      return dllm_options_to_json(context.options(kind), out, err);
-    }));
-  }
+  settings.update(model_facts(context));
   return settings;
-}
-
-// Copies the decoder options to the settings when a policy was chosen for the model.
-void take_policy(const Context& context, EvalJson* settings) {
-  EvalJson decoder = EvalJson::parse(dllm::api::text([&](dllm_buffer* out, dllm_error* err) {
-    return dllm_options_to_json(context.options("decoder"), out, err);
-  }));
-  if ((*settings)["decoder"].value("policy", "") == decoder.value("policy", "")) return;
-  decoder["trace"] = (*settings)["decoder"]["trace"];
-  (*settings)["decoder"] = decoder;
 }
 
 std::unique_ptr<Judge> judge_of(const Context& context) {
@@ -170,9 +156,9 @@ EvalJson evaluate_answers(Context& context) {
   const std::unique_ptr<Judge> judge = judge_of(context);
   std::vector<ProgramTask> tasks;
   for (size_t i = 0; i < rows.size(); ++i) tasks.push_back(judge->task(rows[i], path, i));
-  EvalJson settings = settings_of(context); // before a model changes options
   const std::unique_ptr<Completions> completions = completions_of(context);
-  if (completions->from_model()) take_policy(context, &settings);
+  EvalJson settings = settings_of(context);
+  if (!tasks.empty()) settings.update(completions->settings(tasks[0].prompt, tasks[0].suffix));
   int64_t total = 0, without = 0;
   for (const ProgramTask& task : tasks) {
     total += completions->count(task.id);
@@ -183,7 +169,7 @@ EvalJson evaluate_answers(Context& context) {
   for (size_t i = 0; i < tasks.size(); ++i) {
     for (int64_t sample = 0; sample < completions->count(tasks[i].id); ++sample) {
       const std::string id = tasks[i].id + "#" + std::to_string(sample);
-      if (results.has(id)) continue;
+      if (results.take(id)) continue;
       std::string text = completions->get(tasks[i].id, tasks[i].prompt, tasks[i].suffix, sample);
       if (completions->from_model()) text = trimmed(tasks[i], text);
       EvalJson line = {{"id", id}, {"task", tasks[i].id}, {"sample", sample}};
@@ -192,13 +178,12 @@ EvalJson evaluate_answers(Context& context) {
       results.add(line);
     }
   }
-  EvalJson report = settings;
-  report.update({{"tasks", tasks.size()},
-                 {"without_completion", without},
-                 {"samples", results.lines().size()},
-                 {"pass", pass_rates(results, ks)},
-                 {"resumed", results.resumed()}});
-  return report;
+  return {{"tasks", tasks.size()},
+          {"without_completion", without},
+          {"samples", results.lines().size()},
+          {"pass", pass_rates(results, ks)},
+          {"resumed", results.resumed()},
+          {"settings", settings}};
 }
 
 } // namespace dllm::cli

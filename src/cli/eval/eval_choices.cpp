@@ -78,17 +78,18 @@ EvalJson evaluate_choices(Context& context) {
   for (size_t i = 0; i < rows.size(); ++i) questions.push_back(question_of(rows[i], path, i));
   const ScoredModel scored(context);
   const int64_t draws = context.typed("draws") ? context.number("draws") : 16;
-  const EvalJson settings = {{"task", "choices"},
-                             {"model", context.text("model")},
-                             {"data", path},
-                             {"objective", scored.objective_name},
-                             {"draws", scored.noiseless ? 1 : draws},
-                             {"seed", context.number("noise-seed")}};
+  EvalJson settings = {{"task", "choices"},
+                       {"data", path},
+                       {"objective", scored.objective_name},
+                       {"draws", scored.noiseless ? 1 : draws},
+                       {"seed", context.number("noise-seed")}};
+  settings.update(model_facts(context));
+  settings["data_checksum"] = checksum_of(context.text("data"));
   EvalResults results(context.has("out") ? context.text("out") : "", settings,
                       static_cast<int64_t>(questions.size()), context.flag("quiet"));
   const auto scorer = bound_scorer(context, scored, draws);
   for (const Question& question : questions) {
-    if (!results.has(question.id))
+    if (!results.take(question.id))
       results.add(ask(question, scored, *scorer, context.number("noise-seed")));
   }
   std::vector<double> right, per_byte;
@@ -97,14 +98,13 @@ EvalJson evaluate_choices(Context& context) {
     per_byte.push_back(line["right_per_byte"].get<bool>() ? 1 : 0);
   }
   const Mean accuracy = mean_of(right), normalized = mean_of(per_byte);
-  EvalJson report = settings;
-  report.update({{"questions", static_cast<int64_t>(right.size())},
-                 {"accuracy", accuracy.value},
-                 {"accuracy_error", accuracy.error},
-                 {"accuracy_per_byte", normalized.value},
-                 {"accuracy_per_byte_error", normalized.error},
-                 {"resumed", results.resumed()}});
-  return report;
+  return {{"questions", static_cast<int64_t>(right.size())},
+          {"accuracy", accuracy.value},
+          {"accuracy_error", accuracy.error},
+          {"accuracy_per_byte", normalized.value},
+          {"accuracy_per_byte_error", normalized.error},
+          {"resumed", results.resumed()},
+          {"settings", settings}};
 }
 
 } // namespace dllm::cli

@@ -1,8 +1,6 @@
 #include "eval.h"
 
-#include "../commands/decoding.h"
-
-#include <span>
+#include "../commands/text_run.h"
 
 namespace dllm::cli {
 namespace {
@@ -16,6 +14,7 @@ public:
       by_id_[id_of(rows[i], i)].push_back(text_of(rows[i], "completion", path, i));
   }
   bool from_model() const override { return false; }
+  EvalJson settings(const std::string&, const std::string&) override { return EvalJson::object(); }
   int64_t count(const std::string& id) const override {
     const auto found = by_id_.find(id);
     return found == by_id_.end() ? 0 : static_cast<int64_t>(found->second.size());
@@ -29,61 +28,69 @@ private:
   std::map<std::string, std::vector<std::string>> by_id_;
 };
 
+// Decodes completions as dllm generate does, one at a time.
 class ModelCompletions final : public Completions {
 public:
   explicit ModelCompletions(Context& context)
-      : context_(context), samples_(context.number("samples")), session_(context) {
-    choose_policy(context, session_);
-    decoder_ = open_decoder(context, session_, false);
-    ends_ = choose_ends(context, session_);
-    seed_ = EvalJson::parse(context.option("slot", "seed")).get<int64_t>();
-  }
+      : task_(context.task()), samples_(context.number("samples")), length_(length_of(context)),
+        seed_(EvalJson::parse(context.option("slot", "seed")).get<int64_t>()), session_(context),
+        run_(context, session_, 1, false) {}
   bool from_model() const override { return true; }
   int64_t count(const std::string&) const override { return samples_; }
+
+  EvalJson settings(const std::string& prompt, const std::string& suffix) override {
+    const int64_t number = add(prompt, suffix, 0);
+    const EvalJson request = run_.describe(number);
+    run_.remove(number);
+    EvalJson decoder = request.at("settings");
+    for (const char* key : {"policy", "gen_length", "slots", "trace", "trace_bytes", "on_change"})
+      decoder.erase(key); // listed above it, or without a meaning here
+    return {{"samples", samples_},
+            {"seed", request.at("seed")},
+            {"length", length_},
+            {"policy", request.at("policy")},
+            {"end_tokens", request.at("end_tokens")},
+            {"from_file", request.at("from_file").at("taken")},
+            {"decoder", decoder}};
+  }
+
   std::string get(const std::string&, const std::string& prompt, const std::string& suffix,
                   int64_t sample) override {
-    Request request;
-    request.canvas = encode(session_.tokenizer.get(), prompt);
-    const size_t begin = request.canvas.size();
-    std::vector<int32_t> behind;
-    if (!suffix.empty()) {
-      behind = encode(session_.tokenizer.get(), suffix);
-      const size_t start = encode(session_.tokenizer.get(), "").size();
-      behind.erase(behind.begin(), behind.begin() + static_cast<std::ptrdiff_t>(start));
-      // Fails for a model without a mask token, which cannot fill a hole.
-      const auto mask = static_cast<int32_t>(model_number(session_.model.get(), "mask_id"));
-      const auto hole = static_cast<size_t>(
-          context_.has("length")
-              ? context_.number("length")
-              : EvalJson::parse(context_.option("slot", "gen_length")).get<int64_t>());
-      request.fixed.assign(begin, 1);
-      request.fixed.insert(request.fixed.end(), hole, 0);
-      request.fixed.insert(request.fixed.end(), behind.size(), 1);
-      request.canvas.insert(request.canvas.end(), hole, mask);
-      request.canvas.insert(request.canvas.end(), behind.begin(), behind.end());
+    const int64_t number = add(prompt, suffix, sample);
+    while (run_.step(task_) > 0) {
     }
-    call([&](dllm_error* err) {
-      return dllm_options_set_i64(context_.options("slot"), "seed", seed_ + sample, err);
-    });
-    const int64_t slot = add_request(context_, decoder_.get(), request);
-    call([&](dllm_error* err) {
-      return dllm_decoder_run(decoder_.get(), nullptr, nullptr, context_.task(), err);
-    });
-    const Canvas canvas = canvas_of(decoder_.get(), slot);
-    call([&](dllm_error* err) { return dllm_decoder_remove(decoder_.get(), slot, err); });
-    // The suffix ends the answer; it is not part of its text.
-    const size_t end = canvas.ids.size() - behind.size();
-    Answer answer = continued_answer(session_.tokenizer.get(), static_cast<int64_t>(begin), ends_);
-    answer.update(std::span(canvas.ids).first(end), std::span(canvas.states).first(end));
-    return answer.text();
+    // Fails with the error of the request, if it has one.
+    std::string completion = run_.text(number, "completion");
+    const EvalJson request = run_.describe(number);
+    if (!suffix.empty()) completion = request.at("holes").at(0).get<std::string>();
+    run_.remove(number);
+    return completion;
   }
 
 private:
-  Context& context_;
-  int64_t samples_, seed_ = 0;
-  std::vector<int32_t> ends_;
+  static int64_t length_of(const Context& context) {
+    return context.has("length")
+               ? context.number("length")
+               : EvalJson::parse(context.option("slot", "gen_length")).get<int64_t>();
+  }
+
+  // Adds a request for the text between prompt and suffix, or behind the prompt.
+  int64_t add(const std::string& prompt, const std::string& suffix, int64_t sample) {
+    const int64_t seed = seed_ + sample;
+    if (suffix.empty())
+      return run_.add({{"prompt", prompt}, {"length", length_}, {"seed", seed}}, task_);
+    if ((prompt + suffix).find("<mask") != std::string::npos) {
+      throw Failure(DLLM_INVALID_ARGUMENT, "a task with a suffix contains the text <mask",
+                    "score completions of this task with --solutions FILE");
+    }
+    const std::string text = prompt + "<mask:" + std::to_string(length_) + ">" + suffix;
+    return run_.add({{"infill", text}, {"length", nullptr}, {"seed", seed}}, task_);
+  }
+
+  dllm_task* task_;
+  int64_t samples_, length_, seed_;
   Session session_;
-  Owned<dllm_decoder> decoder_;
+  TextRun run_;
 };
 
 } // namespace

@@ -3,6 +3,8 @@
 #include <zlib.h>
 
 #include <cmath>
+#include <filesystem>
+#include <memory>
 #include <sstream>
 
 namespace dllm::cli {
@@ -50,6 +52,17 @@ std::vector<EvalJson> read_rows(const std::string& path, int64_t limit) {
   }
   if (rows.empty()) throw Failure(DLLM_INVALID_ARGUMENT, path + " holds no rows");
   return rows;
+}
+
+EvalJson first_row(const std::string& path) {
+  if (!std::filesystem::is_regular_file(path)) return nullptr; // a pipe is read once
+  std::string line(size_t{1} << 20, '\0');
+  const auto close = [](gzFile file) { gzclose(file); };
+  const std::unique_ptr<gzFile_s, decltype(close)> file(gzopen(path.c_str(), "rb"), close);
+  if (file == nullptr || gzgets(file.get(), line.data(), static_cast<int>(line.size())) == nullptr)
+    return nullptr;
+  EvalJson row = EvalJson::parse(line.c_str(), nullptr, false);
+  return row.is_object() ? row : EvalJson();
 }
 
 std::string text_of(const EvalJson& row, const char* key, const std::string& path, size_t index) {

@@ -8,6 +8,8 @@
 namespace dllm::cli {
 namespace {
 
+constexpr int kFormat = 2; // of a file of results: 2 has a line for each row of a text
+
 std::string dumped(const EvalJson& value) {
   return value.dump(-1, ' ', false, EvalJson::error_handler_t::replace);
 }
@@ -16,8 +18,10 @@ std::string dumped(const EvalJson& value) {
 // the settings.
 void check_same(const EvalJson& there, const EvalJson& here, const std::string& path,
                 const std::string& name = "") {
-  for (const auto& [key, value] : here.items()) {
-    const EvalJson was = there.value(key, EvalJson());
+  EvalJson keys = there;
+  keys.update(here);
+  for (const auto& [key, either] : keys.items()) {
+    const EvalJson was = there.value(key, EvalJson()), value = here.value(key, EvalJson());
     if (was == value) continue;
     if (was.is_object() && value.is_object()) check_same(was, value, path, name + key + ".");
     throw Failure(DLLM_FAILED_PRECONDITION,
@@ -44,11 +48,10 @@ EvalResults::EvalResults(std::string path, const EvalJson& settings, int64_t tot
     : path_(std::move(path)), total_(total), status_(quiet) {
   if (path_.empty()) return;
   if (std::filesystem::exists(path_)) read(settings);
-  if (lines_.empty()) {
+  if (found_.empty()) {
     std::ofstream(path_, std::ios::trunc).close();
-    append({{"settings", settings}});
+    append({{"settings", settings}, {"format", kFormat}});
   }
-  resumed_ = static_cast<int64_t>(lines_.size());
 }
 
 // Reads the results. A last line without a line break comes from an interrupted call; its result is
@@ -57,27 +60,32 @@ void EvalResults::read(const EvalJson& settings) {
   const std::string text = read_all(path_);
   size_t whole = 0;
   EvalJson there;
+  int format = kFormat;
   for (size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', whole)) {
     const EvalJson line = EvalJson::parse(text.substr(whole, end - whole), nullptr, false);
     if (whole == 0) {
       if (!line.is_object() || !line.contains("settings"))
         throw Failure(DLLM_ALREADY_EXISTS, path_ + " is not a file of results",
                       "choose another --out");
+      format = line.value("format", 1);
       there = line["settings"];
     } else {
       if (!line.is_object() || !line.contains("id"))
         throw Failure(DLLM_DATA_LOSS,
-                      path_ + ": line " + std::to_string(lines_.size() + 2) + " is not a result");
-      by_id_[line["id"].get<std::string>()] = lines_.size();
-      lines_.push_back(line);
+                      path_ + ": line " + std::to_string(found_.size() + 2) + " is not a result");
+      found_[line["id"].get<std::string>()] = line;
     }
     whole = end + 1;
   }
   if (whole == 0 && !text.empty())
     throw Failure(DLLM_ALREADY_EXISTS, path_ + " is not a file of results", "choose another --out");
-  if (!lines_.empty()) check_same(there, settings, path_); // a file without results is begun again
-  std::filesystem::resize_file(path_, whole);
-  if (lines_.empty()) std::filesystem::resize_file(path_, 0);
+  if (!found_.empty()) { // a file without results is begun again
+    if (format != kFormat)
+      throw Failure(DLLM_FAILED_PRECONDITION, path_ + " is of another version of dllm",
+                    "choose another --out, or remove the file");
+    check_same(there, settings, path_);
+  }
+  std::filesystem::resize_file(path_, found_.empty() ? 0 : whole);
 }
 
 void EvalResults::append(const EvalJson& line) {
@@ -87,8 +95,16 @@ void EvalResults::append(const EvalJson& line) {
   if (!file) throw Failure(DLLM_RESOURCE_EXHAUSTED, "cannot write to " + path_);
 }
 
+bool EvalResults::take(const std::string& id) {
+  const auto found = found_.find(id);
+  if (found == found_.end()) return false;
+  lines_.push_back(std::move(found->second));
+  found_.erase(found);
+  ++resumed_;
+  return true;
+}
+
 void EvalResults::add(const EvalJson& line) {
-  by_id_[line["id"].get<std::string>()] = lines_.size();
   lines_.push_back(line);
   if (!path_.empty()) append(line);
   show_progress();

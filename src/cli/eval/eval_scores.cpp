@@ -58,10 +58,8 @@ private:
 
 // Returns the objective in the checkpoint of a run; empty for other models.
 EvalJson recorded_objective(const Context& context, const std::string& path) {
-  const Owned<dllm_buffer> latest(dllm_buffer_new());
-  std::string folder = path;
-  if (dllm_checkpoint_latest_task(path.c_str(), context.task(), latest.get(), nullptr) == DLLM_OK)
-    folder = static_cast<const char*>(dllm_buffer_data(latest.get()));
+  std::string folder = latest_of_run(context, path);
+  if (folder.empty()) folder = path;
   std::ifstream file(folder + "/trainer.json");
   if (!file) return EvalJson::object();
   const EvalJson trainer = EvalJson::parse(file, nullptr, false);
@@ -116,6 +114,12 @@ std::string objective_for(const Context& context, const dllm_model* model,
   // A loss that does not bound the likelihood counts or weighs tokens differently; its model is
   // scored as masked diffusion.
   if (facts_of(trained).likelihood) return trained;
+  if (facts_of(trained).is_of_edits()) {
+    throw Failure(DLLM_FAILED_PRECONDITION,
+                  context.text("model") + " was trained with " + trained +
+                      ", which has no bound of the likelihood, and fills no masks",
+                  "--objective mdlm scores it as masked diffusion all the same");
+  }
   const EvalJson about = EvalJson::parse(text(
       [&](dllm_buffer* out, dllm_error* err) { return dllm_model_describe(model, out, err); }));
   return about.value("attention", "") == "causal" ? "ar" : "mdlm";

@@ -1,5 +1,7 @@
 // dllm eval --task text computes the loss of a text.
 
+#include "../open_dataset.h"
+#include "../run_settings.h"
 #include "eval.h"
 
 #include <cmath>
@@ -22,7 +24,7 @@ int64_t batch_rows(const Context& context) {
 
 // Sets the dataset options of a training run's run.json, unless the user set them.
 void read_as_the_run_did(const Context& context) {
-  std::ifstream file(context.text("model") + "/run.json");
+  std::ifstream file(run_settings_file(context.text("model")));
   const EvalJson start = EvalJson::parse(file, nullptr, false);
   if (!start.is_object() || !start.contains("settings") || !start["settings"].is_object()) return;
   constexpr std::string_view kKind = "dataset.";
@@ -30,7 +32,8 @@ void read_as_the_run_did(const Context& context) {
   for (const auto& [key, value] : start["settings"].items()) {
     if (!key.starts_with(kKind)) continue;
     const std::string name = key.substr(kKind.size());
-    if (name != "token_file" && !context.typed("dataset", name)) own[name] = value;
+    const bool typed = context.typed("dataset", name) || context.typed(name);
+    if (name != "token_file" && !typed) own[name] = value;
   }
   const std::string json = own.dump();
   call([&](dllm_error* err) {
@@ -40,10 +43,8 @@ void read_as_the_run_did(const Context& context) {
 }
 
 Owned<dllm_loader> open_rows_of(const Context& context, const ScoredModel& scored) {
-  const auto data = make<dllm_dataset>([&](dllm_dataset** out, dllm_error* err) {
-    return dllm_dataset_open(context.text("data").c_str(), scored.tokenizer.get(),
-                             context.options("dataset"), context.task(), out, err);
-  });
+  const auto data =
+      open_dataset(context, context.text("data"), scored.tokenizer.get(), context.json());
   const auto options = make<dllm_options>(
       [](dllm_options** out, dllm_error* err) { return dllm_options_new("loader", out, err); });
   const std::string values = EvalJson{
@@ -76,6 +77,19 @@ int64_t rows_of(const dllm_batch* batch) {
   return dllm_tensor_dim(array.get(), 0);
 }
 
+struct BatchRows {
+  explicit BatchRows(const dllm_batch* batch)
+      : ids(read_array<int32_t>(batch, "ids", DLLM_I32)),
+        keep(read_array<uint8_t>(batch, "keep", DLLM_U8)),
+        segments(read_array<int32_t>(batch, "segments", DLLM_I32)),
+        length(ids.size() / static_cast<size_t>(rows_of(batch))) {}
+
+  std::vector<int32_t> ids;
+  std::vector<uint8_t> keep; // 1: given, and not in the loss
+  std::vector<int32_t> segments;
+  size_t length;
+};
+
 // Numbers the rows within the whole text. Noise depends on the number of a row, so that no two rows
 // have the same noise.
 void number_rows(dllm_batch* batch, int64_t first) {
@@ -85,53 +99,38 @@ void number_rows(dllm_batch* batch, int64_t first) {
   });
 }
 
-template <class T>
-std::vector<T> values_of(const dllm_batch* batch, const char* name, int32_t dtype) {
-  const auto array = make<dllm_tensor>(
-      [&](dllm_tensor** out, dllm_error* err) { return dllm_batch_array(batch, name, out, err); });
-  std::vector<T> values(
-      static_cast<size_t>(dllm_tensor_dim(array.get(), 0) * dllm_tensor_dim(array.get(), 1)));
-  call([&](dllm_error* err) {
-    return dllm_tensor_read(array.get(), dtype, values.data(),
-                            static_cast<int64_t>(values.size() * sizeof(T)), err);
-  });
-  return values;
-}
-
-// Returns the bytes of the text of the counted tokens. counted: number of tokens in the loss. A
-// loss that predicts a token from the state before it does not count the first token of each text.
-int64_t text_bytes(const ScoredModel& scored, const dllm_batch* batch, double counted) {
-  const auto ids = values_of<int32_t>(batch, "ids", DLLM_I32);
-  const auto keep = values_of<uint8_t>(batch, "keep", DLLM_U8);
-  const auto segments = values_of<int32_t>(batch, "segments", DLLM_I32);
-  const size_t length = ids.size() / static_cast<size_t>(rows_of(batch));
+// Returns the bytes of the text of a row's counted tokens, without special tokens. counted: number
+// of tokens in the loss. A loss that predicts a token from the state before it does not count the
+// first token of each text.
+int64_t text_bytes(const dllm_tokenizer* reader, const BatchRows& rows, size_t row,
+                   double counted) {
   std::vector<int32_t> all, predicted;
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (keep[i] != 0) continue;
-    all.push_back(ids[i]);
-    if (i % length != 0 && segments[i] == segments[i - 1]) predicted.push_back(ids[i]);
+  for (size_t i = row * rows.length; i < (row + 1) * rows.length; ++i) {
+    if (rows.keep[i] != 0) continue;
+    all.push_back(rows.ids[i]);
+    const bool is_first = i % rows.length == 0 || rows.segments[i] != rows.segments[i - 1];
+    if (!is_first) predicted.push_back(rows.ids[i]);
   }
   const bool is_shifted = counted < static_cast<double>(all.size());
-  return static_cast<int64_t>(decode(scored.tokenizer.get(), is_shifted ? predicted : all).size());
+  return static_cast<int64_t>(decode(reader, is_shifted ? predicted : all).size());
 }
 
 // Returns the mean over tokens, with the standard error of a ratio of two sums over independent
 // rows.
 EvalJson summary(const EvalResults& results) {
-  double sum = 0, count = 0, bytes = 0, rows = 0;
+  double sum = 0, count = 0, bytes = 0;
   for (const EvalJson& line : results.lines()) {
     bytes += line["bytes"].get<double>();
-    for (const EvalJson& value : line["sums"]) sum += value.get<double>();
-    for (const EvalJson& value : line["counts"]) count += value.get<double>();
+    sum += line["sum"].get<double>();
+    count += line["count"].get<double>();
   }
   const double mean = count > 0 ? sum / count : 0;
   double squares = 0;
   for (const EvalJson& line : results.lines()) {
-    for (size_t i = 0; i < line["sums"].size(); ++i, ++rows) {
-      const double apart = line["sums"][i].get<double>() - mean * line["counts"][i].get<double>();
-      squares += apart * apart;
-    }
+    const double apart = line["sum"].get<double>() - mean * line["count"].get<double>();
+    squares += apart * apart;
   }
+  const auto rows = static_cast<double>(results.lines().size());
   const double error = rows > 1 && count > 0 ? std::sqrt(squares * rows / (rows - 1)) / count : 0;
   const double to_bits = bytes > 0 ? count / bytes / std::numbers::ln2 : 0;
   return {{"rows", static_cast<int64_t>(rows)},   {"tokens", static_cast<int64_t>(count)},
@@ -140,47 +139,53 @@ EvalJson summary(const EvalResults& results) {
           {"bits_per_byte", mean * to_bits},      {"bits_per_byte_error", error * to_bits}};
 }
 
-} // namespace
-
-// Notes that the model was trained on conversations, for which the loss of a plain text is seldom
-// meant.
-void note_chat_template(const Context& context, const ScoredModel& scored) {
-  constexpr std::string_view kTalk = R"([{"role": "user", "content": "a"}])";
-  dllm_batch* batch = nullptr;
-  const dllm_status status =
-      dllm_tokenizer_chat(scored.tokenizer.get(), kTalk.data(), static_cast<int64_t>(kTalk.size()),
-                          nullptr, &batch, nullptr);
-  const Owned<dllm_batch> held(batch);
-  if (status != DLLM_OK || context.json()) return;
-  std::fprintf(stderr, "%s has a chat template: it is scored here as a model of plain text\n",
+// Notes that the model was trained on conversations, when the first row is a plain text.
+void note_chat_template(const Context& context, const ScoredModel& scored,
+                        const dllm_batch* first) {
+  const bool as_chat = context.option("dataset", "template") != "\"\"";
+  const std::vector<int32_t> chat = encode_chat(scored.tokenizer.get());
+  if (as_chat || context.json() || chat.empty()) return;
+  const auto ids = read_array<int32_t>(first, "ids", DLLM_I32);
+  const auto keep = read_array<uint8_t>(first, "keep", DLLM_U8);
+  if (ids[0] == chat[0] && keep[0] != 0) return; // a conversation
+  std::fprintf(stderr, "%s has a chat template: texts are scored here without it\n",
                context.text("model").c_str());
 }
 
+} // namespace
+
 EvalJson evaluate_text(Context& context) {
+  set_template(context, "dataset");
+  read_as_the_run_did(context);
   const ScoredModel scored(context);
-  note_chat_template(context, scored);
+  const Owned<dllm_tokenizer> reader = open_plain_tokenizer(context, context.text("model"));
   const int64_t draws = scored.noiseless ? 1 : context.number("draws");
   const int64_t limit = context.number("limit"), rows = batch_rows(context);
   EvalJson settings = {{"task", "text"},
-                       {"model", context.text("model")},
                        {"data", context.text("data")},
                        {"objective", scored.objective_name},
                        {"row_length", context.number("row-length")},
                        {"draws", draws},
                        {"seed", context.number("noise-seed")}};
-  if (rows != kMostBatchRows) settings["batch"] = rows; // results are kept by batch
-  read_as_the_run_did(context);
+  settings.update(model_facts(context));
+  settings["data_checksum"] = checksum_of(context.text("data"));
   const std::string how = context.option("dataset", "rows");
   if (how != "\"file\"") settings["text_rows"] = EvalJson::parse(how);
+  const EvalJson chat = EvalJson::parse(context.option("dataset", "template"));
+  if (chat != "") settings["template"] = chat;
   const Owned<dllm_loader> loader = open_rows_of(context, scored);
-  EvalResults results(context.has("out") ? context.text("out") : "", settings, limit / rows,
+  EvalResults results(context.has("out") ? context.text("out") : "", settings, limit,
                       context.flag("quiet"));
-  for (int64_t i = 0; limit == 0 || i * rows < limit; ++i) {
+  for (int64_t first = 0; limit == 0 || first < limit; first += rows) {
     const Owned<dllm_batch> batch = next_batch(loader.get());
     if (batch == nullptr) break;
-    const std::string id = std::to_string(i);
-    if (results.has(id)) continue;
-    number_rows(batch.get(), i * rows);
+    if (first == 0) note_chat_template(context, scored, batch.get());
+    std::vector<size_t> missing;
+    for (int64_t row = 0; row < rows_of(batch.get()); ++row) {
+      if (!results.take(std::to_string(first + row))) missing.push_back(static_cast<size_t>(row));
+    }
+    if (missing.empty()) continue;
+    number_rows(batch.get(), first);
     RowSums all;
     for (int64_t draw = 0; draw < draws; ++draw) {
       const RowSums one =
@@ -190,16 +195,17 @@ EvalJson evaluate_text(Context& context) {
         all.sums[row] += one.sums[row] / static_cast<double>(draws);
       all.counts = one.counts;
     }
-    results.add(
-        {{"id", id},
-         {"sums", all.sums},
-         {"counts", all.counts},
-         {"bytes", text_bytes(scored, batch.get(),
-                              std::accumulate(all.counts.begin(), all.counts.end(), 0.0))}});
+    const BatchRows content(batch.get());
+    for (const size_t row : missing) {
+      results.add({{"id", std::to_string(first + static_cast<int64_t>(row))},
+                   {"sum", all.sums[row]},
+                   {"count", all.counts[row]},
+                   {"bytes", text_bytes(reader.get(), content, row, all.counts[row])}});
+    }
   }
-  EvalJson report = settings;
-  report.update(summary(results));
+  EvalJson report = summary(results);
   report["resumed"] = results.resumed();
+  report["settings"] = settings;
   return report;
 }
 

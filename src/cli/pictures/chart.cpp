@@ -138,10 +138,15 @@ private:
     if (chart_.series.size() == 1 && chart_.series[0].name == chart_.title) return;
     int x = 14;
     for (const ChartSeries& series : chart_.series) {
+      const int width = 17 + width_of(series.name) * 7;
+      if (x > 14 && x + width > chart_.width - kRightRoom) { // the table below names them all
+        put("<text class=\"small\" x=\"{}\" y=\"42\">...</text>\n", x);
+        return;
+      }
       put("<rect class=\"fill-{}\" x=\"{}\" y=\"36\" width=\"12\" height=\"4\" rx=\"2\"/>",
           series.kind, x);
       put("<text class=\"small\" x=\"{}\" y=\"42\">{}</text>\n", x + 17, xml_text(series.name));
-      x += 17 + width_of(series.name) * 7 + 16;
+      x += width + 16;
     }
   }
 

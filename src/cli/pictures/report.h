@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <istream>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,9 +55,13 @@ struct Examples {
   bool has_sample = false;
 };
 
+// What a run was started with, by name: "trainer.lr" and "0.001".
+using RunSettings = std::map<std::string, std::string>;
+
 struct RunRecord {
   std::string name, objective;               // "": not recorded
   int64_t layers = 0, hidden = 0, vocab = 0; // from run.json; 0: not recorded
+  RunSettings settings;                      // from run.json
   Curve loss, held_out, bits_per_byte, gradient, rate, speed;
   int64_t steps = 0, tokens = 0, skipped = 0;
   std::vector<Examples> examples; // by step
@@ -85,7 +90,9 @@ struct ChartPoint {
 
 struct ChartSeries {
   std::string name;
-  std::string kind; // class of its colour: "a" (blue), "b" (orange), "s0" .. "s4" (light to strong)
+  // Class of its colour: "a" (blue), "b" (orange), "s0" .. "s4" (light to strong), "r0" .. "r7" for
+  // runs.
+  std::string kind;
   std::vector<ChartPoint> points;
   bool noisy = false; // drawn faintly, with a moving mean
   bool marks = false; // a dot is drawn for each point
@@ -123,8 +130,23 @@ struct Picture {
 // Returns all pictures of a run in the order of the page.
 std::vector<Picture> report_pictures(const RunRecord& record);
 std::string report_html(const RunRecord& record);
+std::string report_body(const RunRecord& record); // the content of the page
+
+// ---- the page of several runs (compare_page.cpp) ----
+
+std::vector<Picture> compare_pictures(const std::vector<RunRecord>& runs);
+// Returns one page with the curves of all runs, their last numbers, and the settings that differ.
+std::string compare_html(const std::vector<RunRecord>& runs);
+std::string compare_body(const std::vector<RunRecord>& runs); // the content of the page
+
+// ---- the page that shows the newest content (report_section.cpp) ----
+
+// Returns a page that gets its content from /body with the script /live.js.
+std::string live_page(const std::string& name);
+std::string note_html(const std::string& text);
 
 extern const std::string_view kReportPage;  // content of report.html
 extern const std::string_view kReportStyle; // colours of the pictures
+extern const std::string_view kLiveScript;  // content of live.js
 
 } // namespace dllm::cli

@@ -1,70 +1,17 @@
 #include "pictures.h"
 #include "report.h"
+#include "report_section.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 
 namespace dllm::cli {
 namespace {
 
-constexpr size_t kMostDrawn = 300; // points of a curve
 constexpr size_t kMostRatioSteps = 5;
 constexpr int kBins = 8; // of the share of corrupted tokens
-constexpr int kWide = 1016;
-
-ChartSeries series_of(const Curve& curve, const std::string& name, const std::string& kind) {
-  ChartSeries made;
-  made.name = name;
-  made.kind = kind;
-  for (const Bucket& one : curve.thinned(kMostDrawn))
-    made.points.push_back({static_cast<double>(one.step), one.mean, one.least, one.most});
-  return made;
-}
-
-// Returns the mean of the last tenth of a curve.
-double end_of(const Curve& curve) {
-  const std::vector<Bucket>& points = curve.points();
-  const size_t count = std::max<size_t>(points.size() / 10, 1);
-  double sum = 0, weight = 0;
-  for (size_t i = points.size() - std::min(count, points.size()); i < points.size(); ++i) {
-    sum += points[i].mean * static_cast<double>(points[i].count);
-    weight += static_cast<double>(points[i].count);
-  }
-  return weight > 0 ? sum / weight : 0;
-}
-
-// One picture of the page, or a sentence about its absence.
-struct Section {
-  std::string name, title, caption, missing;
-  std::vector<ChartSeries> series; // of a chart; for the table
-  std::function<std::string(bool with_style)> draw;
-  bool wide = false, scrolls = false;
-};
-
-Section text_section(const std::string& name, const std::string& title,
-                     const std::string& missing) {
-  Section made;
-  made.name = name;
-  made.title = title;
-  made.missing = missing;
-  made.wide = made.scrolls = true;
-  return made;
-}
-
-Section chart_section(const std::string& name, Chart chart, const std::string& caption,
-                      const std::string& missing) {
-  std::erase_if(chart.series, [](const ChartSeries& series) { return series.points.empty(); });
-  Section made = text_section(name, chart.title, missing);
-  made.caption = caption;
-  made.series = chart.series;
-  made.wide = made.scrolls = chart.width == kWide;
-  if (chart.series.empty()) return made;
-  made.draw = [chart = std::move(chart)](bool with_style) { return chart_svg(chart, with_style); };
-  return made;
-}
 
 Section curve_section(const std::string& name, const std::string& title, const std::string& unit,
                       const Curve& curve, bool noisy, bool zero, const std::string& caption) {
@@ -164,34 +111,6 @@ std::vector<Section> sections_of(const RunRecord& record) {
   return all;
 }
 
-std::string table_of(const Section& section) {
-  if (section.series.empty()) return {};
-  std::string html = "<details><summary>numbers</summary><div>";
-  for (const ChartSeries& series : section.series) {
-    html += fmt::format("<table data-series=\"{}\"><tr><th>{}</th><th>{}</th></tr>\n",
-                        xml_text(series.name), section.name == "mask_ratio" ? "share" : "step",
-                        xml_text(series.name));
-    for (const ChartPoint& point : series.points)
-      html += fmt::format("<tr><td>{:.10g}</td><td>{:.6g}</td></tr>\n", point.x, point.y);
-    html += "</table>";
-  }
-  return html + "</div></details>\n";
-}
-
-std::string figure(const Section& section) {
-  std::string html =
-      fmt::format("<figure id=\"{}\"{}>\n", section.name, section.wide ? " class=\"wide\"" : "");
-  if (section.draw == nullptr) {
-    return html + fmt::format("<figcaption><b>{}</b>{}</figcaption>\n</figure>\n",
-                              xml_text(section.title), xml_text(section.missing));
-  }
-  const std::string svg = section.draw(false);
-  html += section.scrolls ? "<div class=\"scroll\">" + svg + "</div>" : svg;
-  if (!section.caption.empty())
-    html += fmt::format("<figcaption>{}</figcaption>\n", xml_text(section.caption));
-  return html + table_of(section) + "</figure>\n";
-}
-
 std::string figures_of(const RunRecord& record) {
   std::string html = "<section class=\"figures\">\n";
   const auto add = [&](const std::string& number, const std::string& what) {
@@ -228,49 +147,20 @@ std::string about(const RunRecord& record) {
   return text.empty() ? "a training run" : text;
 }
 
-std::string notes(const RunRecord& record) {
-  std::string text;
-  if (record.bad_lines > 0)
-    text += fmt::format("{} lines of the records could not be read and are left out. ",
-                        record.bad_lines);
-  if (record.bad_numbers > 0)
-    text += fmt::format("{} numbers are not finite or larger than {:g} and are not drawn. ",
-                        record.bad_numbers, kMostNumber);
-  if (record.cut) text += "The last line of a file was cut and is left out. ";
-  return text.empty() ? "" : "<p class=\"note\">" + text + "</p>\n";
-}
-
-void replace_all(std::string* text, std::string_view mark, const std::string& with) {
-  for (size_t at = 0; (at = text->find(mark, at)) != std::string::npos; at += with.size())
-    text->replace(at, mark.size(), with);
-}
-
-// Returns the text without the marks of the page.
-std::string page_text(const std::string& text) {
-  std::string safe = xml_text(text);
-  replace_all(&safe, "@", "&#64;");
-  return safe;
-}
-
 } // namespace
 
 std::vector<Picture> report_pictures(const RunRecord& record) {
-  std::vector<Picture> all;
-  for (const Section& section : sections_of(record))
-    all.push_back({section.name, section.draw != nullptr ? section.draw(true) : ""});
-  return all;
+  return pictures_of(sections_of(record));
+}
+
+std::string report_body(const RunRecord& record) {
+  std::string body = figures_of(record) + "<div class=\"charts\">\n";
+  for (const Section& section : sections_of(record)) body += figure_html(section);
+  return body + "</div>\n" + notes_of(record);
 }
 
 std::string report_html(const RunRecord& record) {
-  std::string body = figures_of(record) + "<div class=\"charts\">\n";
-  for (const Section& section : sections_of(record)) body += figure(section);
-  body += "</div>\n" + notes(record);
-  std::string page(kReportPage);
-  replace_all(&page, "@STYLE@", std::string(kReportStyle));
-  replace_all(&page, "@ABOUT@", page_text(about(record)));
-  replace_all(&page, "@NAME@", page_text(record.name));
-  replace_all(&page, "@BODY@", body); // last: a sample may hold any of these marks
-  return page;
+  return page_html(record.name, about(record), report_body(record));
 }
 
 } // namespace dllm::cli

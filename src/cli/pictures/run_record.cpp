@@ -190,11 +190,40 @@ bool read_example(const RunJson& object, RunRecord* record) {
   return true;
 }
 
+void add_settings(const RunJson& values, const std::string& prefix, RunSettings* settings) {
+  constexpr size_t kMostText = 200;
+  if (!values.is_object()) return;
+  for (const auto& [key, value] : values.items()) {
+    if (value.is_object()) {
+      add_settings(value, prefix + key + ".", settings);
+      continue;
+    }
+    const std::string text = value.is_string()
+                                 ? value.get<std::string>()
+                                 : value.dump(-1, ' ', false, RunJson::error_handler_t::replace);
+    (*settings)[prefix + key] = text.substr(0, kMostText);
+  }
+}
+
+// Adds the settings of run.json. Options that were given are there in addition to the compared
+// ones, because the length of a run is not compared.
+void read_settings(const RunJson& start, RunSettings* settings) {
+  for (const char* name : {"vocab", "layers", "hidden", "from", "tokenizer", "objective"}) {
+    if (start.contains(name) && !start[name].is_structured())
+      add_settings({{name, start[name]}}, "", settings);
+  }
+  if (start.contains("model")) add_settings(start["model"], "model.", settings);
+  if (start.contains("settings")) add_settings(start["settings"], "", settings);
+  const RunJson::json_pointer options("/given/options");
+  if (start.contains(options)) add_settings(start.at(options), "", settings);
+}
+
 void read_start(const fs::path& file, RunRecord* record) {
   std::ifstream bytes(file, std::ios::binary);
   const RunJson start = RunJson::parse(bytes, nullptr, false);
   if (!start.is_object()) return;
   if (const std::string name = text_of(start, "objective"); !name.empty()) record->objective = name;
+  read_settings(start, &record->settings);
   record->layers = whole_number(start, "layers").value_or(0);
   record->hidden = whole_number(start, "hidden").value_or(0);
   record->vocab = whole_number(start, "vocab").value_or(0);

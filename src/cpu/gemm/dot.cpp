@@ -3,7 +3,7 @@
 #include "cpu/gemm/dot.h"
 
 #include "base/error.h"
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "cpu/kernel.h"
 #include "cpu/memory.h"
 

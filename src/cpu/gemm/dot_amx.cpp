@@ -11,7 +11,7 @@
 
 #include "cpu/gemm/dot.h"
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 
 #include <hwy/base.h>
 

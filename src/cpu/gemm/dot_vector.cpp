@@ -8,7 +8,7 @@
 
 #include "cpu/gemm/dot.h"
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "cpu/simd/targets.h"
 
 #include <algorithm>

@@ -7,7 +7,7 @@
 
 #include "cpu/gemm/dot.h"
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "cpu/simd/targets.h"
 
 #include <hwy/base.h>

@@ -1,6 +1,6 @@
 #include "cpu/gemm/gemm.h"
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "cpu/gemm/dot.h"
 #include "cpu/simd/targets.h"
 

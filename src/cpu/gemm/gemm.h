@@ -1,7 +1,7 @@
 #pragma once
 // Matrix products C = A B^T where B is packed into panels. The header has packing and products.
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "cpu/run_pause.h"
 #include "tensor/dtype.h"
 #include "tensor/weight_format.h"

@@ -1,7 +1,7 @@
 // Packs matrices and blocks of weight formats into panels, and unpacks them.
 
 #include "base/error.h"
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "cpu/gemm/gemm.h"
 #include "cpu/gemm/pack_vector.h"
 #include "cpu/kernel.h"

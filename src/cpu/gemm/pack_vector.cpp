@@ -1,6 +1,6 @@
 #include "cpu/gemm/pack_vector.h"
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "cpu/gemm/dot.h"
 #include "cpu/gemm/quad.h"
 #include "cpu/simd/targets.h"

@@ -3,7 +3,7 @@
 // pairs of bf16 (dot.h). A training step packs every weight twice, so packing must reach the
 // bandwidth of memory.
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 
 #include <cstdint>
 

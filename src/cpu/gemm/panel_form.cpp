@@ -2,7 +2,7 @@
 // elements (pack.cpp).
 
 #include "base/error.h"
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "cpu/gemm/dot.h"
 #include "cpu/gemm/pack_vector.h"
 #include "cpu/kernel.h"

@@ -1,6 +1,6 @@
 // rms_norm and layer_norm with their gradients.
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "cpu/kernel.h"
 #include "cpu/kernels/rows/rows.h"
 

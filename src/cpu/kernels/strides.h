@@ -2,7 +2,7 @@
 // Walks through memory with strides. The header has copies between arrays with any strides, and
 // operands that are broadcast.
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "cpu/kernel.h"
 
 #include <array>

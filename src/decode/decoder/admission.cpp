@@ -92,8 +92,10 @@ Request Admission::read_canvas(const Method& method, std::span<const int32_t> ca
   if (length == 0) fail(Code::invalid_argument, "the canvas is empty");
   const int64_t most = most_positions(model_->config(), decoding);
   if (length > most) {
-    fail_with_hint("shorten the prompt or gen_length", Code::out_of_range,
-                   "the canvas has {} positions, the model allows at most {}", length, most);
+    fail_with_hint(
+        "shorten the prompt, or take fewer open positions: gen_length, length of a request",
+        Code::out_of_range, "the canvas has {} positions, the model allows at most {}", length,
+        most);
   }
   Request request;
   append_positions(request, canvas, fixed, length, model_->config().vocab_size, method.mask_id());

@@ -54,6 +54,16 @@ void Decoder::remove(int64_t number) {
   publisher_.remove(number, step_.totals());
 }
 
+void Decoder::stop(int64_t number) {
+  Slot& slot = slots_.at(number);
+  if (!slot.is_active()) return;
+  suspended_.drop_with(number);
+  step_.forget(number);
+  drop_replays();
+  slot.stop();
+  publish({&slot});
+}
+
 void Decoder::publish(const std::vector<Slot*>& changed) {
   publisher_.put(changed, step_.totals());
 }

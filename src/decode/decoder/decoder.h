@@ -56,6 +56,9 @@ public:
   int64_t add(std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
               const Options& options, const OwnSettings& own = {});
   void remove(int64_t request);
+  // Ends a request as its stop tokens do (Finish::stopped). Open positions stay open. A request
+  // that is over stays as it is.
+  void stop(int64_t request);
 
   // Takes one denoising step of every active request, and returns the number of requests that are
   // still active. A cancel or a failure of the engine changes no canvas.

@@ -8,7 +8,7 @@
 #include "decode/pass/settings.h"
 #include "decode/request/policy.h"
 #include "model/model.h"
-#include "noise/schedule.h"
+#include "noise/schedules/schedule.h"
 
 #include <cstdint>
 #include <functional>

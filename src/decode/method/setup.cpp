@@ -60,7 +60,36 @@ Options request_options(const Options& given, const Options& of_request) {
   return own;
 }
 
+namespace {
+
+// Returns the schedule of option schedule_alphas.
+noise::ScheduleRef own_schedule(const Options& options) {
+  if (options.f64("schedule_eps") >= 0 || options.i64("schedule_steps") != 0) {
+    fail_with_hint("leave schedule_eps and schedule_steps out", Code::invalid_argument,
+                   "schedule_alphas has no eps and no discrete times");
+  }
+  const Json list = parse_json(options.str("schedule_alphas"), "option schedule_alphas");
+  const auto is_number = [](const Json& value) { return value.is_number(); };
+  if (!list.is_array() || list.size() < 2 || !std::all_of(list.begin(), list.end(), is_number)) {
+    fail_with_hint("write alpha(t) from t = 0 to 1, such as [1, 0.3, 0]", Code::invalid_argument,
+                   "option schedule_alphas takes a list of two numbers or more");
+  }
+  const auto alphas = list.get<std::vector<double>>();
+  if (alphas.front() <= alphas.back()) {
+    fail_with_hint("alpha(t) is the part that stays at time t: 1 at t = 0, 0 at t = 1",
+                   Code::invalid_argument, "option schedule_alphas must fall, from {} to {}",
+                   alphas.front(), alphas.back());
+  }
+  std::vector<double> times(alphas.size());
+  for (size_t i = 0; i < times.size(); ++i)
+    times[i] = static_cast<double>(i) / static_cast<double>(times.size() - 1);
+  return noise::table_schedule(times, alphas, {}, {});
+}
+
+} // namespace
+
 noise::ScheduleRef schedule_of(const Options& options) {
+  if (!options.str("schedule_alphas").empty()) return own_schedule(options);
   const std::string& name = options.str("schedule");
   const Schema& schema = noise::schedule_schema(name);
   Options own(schema);

@@ -10,7 +10,7 @@
 #include "model/config.h"
 #include "model/model.h"
 #include "model/plan.h"
-#include "noise/schedule.h"
+#include "noise/schedules/schedule.h"
 
 #include <cstdint>
 #include <memory>

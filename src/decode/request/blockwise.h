@@ -6,7 +6,7 @@
 #include "decode/pass/pass.h"
 #include "decode/request/policy.h"
 #include "decode/request/request.h"
-#include "noise/schedule.h"
+#include "noise/schedules/schedule.h"
 
 #include <functional>
 #include <memory>

@@ -45,6 +45,10 @@ std::vector<OptionSpec> decoder_keys(const std::string& policy) {
                  "Draw among the likeliest tokens of this total probability; 1: all."),
       option_str("schedule", "linear",
                  "Noise schedule that sets the number of positions a step decides."),
+      option_json(
+          "schedule_alphas",
+          "A schedule of your own in place of `schedule`: alpha(t) at even times from t = 0 "
+          "to 1, such as [1, 0.3, 0]; linear between them; empty: none."),
       option_i64("schedule_steps", 0, 0, 1'000'000,
                  "Number of discrete times of a nano_ schedule; 0: its own number."),
       option_f64("schedule_eps", -1, -1, 0.5,
@@ -61,18 +65,18 @@ std::vector<OptionSpec> decoder_keys(const std::string& policy) {
       option_f64("guidance", 0, 0, 100,
                  "Weight of classifier-free guidance: logits move away from the logits without the "
                  "given tokens; 0: off."),
-      option_list("guidance_keep", {}, "Given token ids that stay without guidance too."),
+      option_ids("guidance_keep", "Given token ids that stay without guidance too."),
       option_f64("early_exit", 0, 0, 1,
                  "Decides the rest of a block at once when each of its open positions is at least "
                  "this probable; 0: off."),
-      option_list("suppress", {}, "Token ids that are never drawn."),
+      option_ids("suppress", "Token ids that are never drawn."),
       option_bool("suppress_mask", true, "The mask token is never drawn."),
       option_bool("suppress_unused", true,
                   "Ids that fill up the vocabulary, for which the model's tokenizer has no token, "
                   "are never drawn."),
-      option_list("defer", {},
-                  "Token ids that are decided last: when positions are compared, their probability "
-                  "counts as 0, also in the sum of all."),
+      option_ids("defer",
+                 "Token ids that are decided last: when positions are compared, their probability "
+                 "counts as 0, also in the sum of all."),
       option_choice(
           "loop", "auto", {"auto", "host", "device"},
           "What runs the steps. device: a program takes all steps of a block and the host repeats "

@@ -8,7 +8,7 @@
 #include "decode/request/request.h"
 #include "graph/graph.h"
 #include "model/config.h"
-#include "noise/schedule.h"
+#include "noise/schedules/schedule.h"
 #include "text/token_facts.h"
 
 #include <cstddef>

@@ -26,12 +26,12 @@ const Schema& request_schema() {
                      "As the decoder's, for this request; 0: the decoder's."),
           option_i64("block_length", -1, -1, 1 << 24,
                      "As the decoder's, for this request; -1: the decoder's."),
-          option_list("suppress", {},
-                      "Token ids that are never drawn for this request, in addition to the "
-                      "decoder's."),
-          option_list("stop", {},
-                      "Token ids that end the text: when one is decided and no position before it "
-                      "is open, the rest becomes this token."),
+          option_ids("suppress",
+                     "Token ids that are never drawn for this request, in addition to the "
+                     "decoder's."),
+          option_ids("stop",
+                     "Token ids that end the text: when one is decided and no position before it "
+                     "is open, the rest becomes this token."),
       });
   return schema;
 }

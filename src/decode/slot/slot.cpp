@@ -121,7 +121,15 @@ Change Slot::finish(Outcome outcome) {
 
 void Slot::fail(const Error& error) {
   failure_ = std::make_shared<const Error>(error);
-  request_.finish = Finish::failed;
+  end(Finish::failed);
+}
+
+void Slot::stop() {
+  end(Finish::stopped);
+}
+
+void Slot::end(Finish finish) {
+  request_.finish = finish;
   predicted_ = false;
   planned_.reset();
   predictions_.clear();

@@ -75,6 +75,7 @@ public:
 
   // Ends the request. The canvas stays as before the step.
   void fail(const Error& error);
+  void stop(); // the same without an error
   // Makes a failed request active again.
   void try_again();
   const std::shared_ptr<const Error>& failure() const { return failure_; } // null: it did not fail
@@ -86,6 +87,8 @@ public:
   std::vector<int32_t> take_changed();
 
 private:
+  void end(Finish finish);
+
   std::shared_ptr<Method> method_;
   Request request_;
   std::vector<int32_t> shown_ids_; // the canvas of the last take_changed()

@@ -1,36 +1,48 @@
-#include "model/model.h"
+#include "model/adapters/adapter.h"
 
 #include "base/error.h"
+#include "base/named_table.h"
 #include "base/random.h"
 #include "model/params/partition.h"
 #include "model/params/stack_part.h"
 
+#include <nlohmann/json.hpp>
+
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace dllm::model {
 namespace {
 
 // "x.q_proj.weight" -> "x.q_proj.lora_A.weight"
-std::string adapter_name(const std::string& weight, const char* part) {
+std::string half_name(const std::string& weight, const char* half) {
   const size_t cut = weight.rfind('.');
-  return weight.substr(0, cut) + "." + part + weight.substr(cut);
+  return weight.substr(0, cut) + "." + half + weight.substr(cut);
 }
 
 // The stack of one half of an adapter; each matrix has rows x columns numbers.
-ParamSpec half_of(const std::string& adapter, const ParamSpec& base, const char* suffix,
-                  const char* part, int64_t rows, int64_t columns) {
+ParamSpec half_of(const std::string& part, const ParamSpec& base, const char* suffix,
+                  const char* half, int64_t rows, int64_t columns) {
   ParamSpec spec = base;
   const bool experts = base.element.rank() == 3;
-  spec.part = adapter;
+  spec.part = part;
   spec.name = base.name + suffix;
   spec.role = ParamRole::adapter;
   spec.element = experts ? Shape{base.element[0], rows, columns} : Shape{rows, columns};
-  spec.partition = adapter_partition(base.partition, std::string_view(part) == "lora_A");
+  spec.partition = adapter_partition(base.partition, std::string_view(half) == "lora_A");
   spec.pieces.clear();
   for (const ParamPiece& piece : base.pieces) {
-    spec.pieces.push_back({adapter_name(piece.logical, part), experts ? 1 : rows, false});
-    if (!experts) break; // REQUIRES of add_adapters: one piece
+    spec.pieces.push_back({half_name(piece.logical, half), experts ? 1 : rows, false});
+    if (!experts) break; // a chosen stack has one piece
   }
   return spec;
 }
@@ -48,36 +60,131 @@ Tensor first_down(const Shape& shape, const std::string& name, uint64_t seed) {
   return values;
 }
 
-// Returns the indices of the stacks that the patterns name. A stack is named as a whole.
-std::vector<size_t> chosen_stacks(const ParamStore& params,
-                                  const std::vector<std::string>& patterns) {
-  std::vector<size_t> chosen;
-  for (const std::string& pattern : patterns) {
-    bool any = false;
-    for (size_t i = 0; i < params.physical().size(); ++i) {
-      const ParamStore::Physical& entry = params.physical()[i];
-      if (entry.scale_of >= 0 || entry.spec.part != kBasePart) continue;
-      const int64_t hits = count_matches(pattern, entry.spec);
-      if (hits == 0) continue;
-      any = true;
-      const bool matrix = entry.spec.role == ParamRole::weight && entry.spec.layers > 0 &&
-                          (entry.spec.element.rank() == 3 || entry.spec.pieces.size() == 1);
-      if (!matrix)
-        fail(Code::unimplemented, "{} is not a matrix of a layer, so it cannot have an adapter",
-             entry.name);
-      if (hits != entry.spec.copies() * static_cast<int64_t>(entry.spec.pieces.size())) {
-        fail_with_hint(
-            "use a pattern with * for the layer", Code::unimplemented,
-            "{} matches {} of the {} tensors of {}: adapters of some layers are not supported yet",
-            pattern, hits, entry.spec.copies() * static_cast<int64_t>(entry.spec.pieces.size()),
-            entry.name);
-      }
-      if (std::find(chosen.begin(), chosen.end(), i) == chosen.end()) chosen.push_back(i);
-    }
-    if (!any) fail(Code::not_found, "no parameter matches {}", pattern);
+// Returns the end of a module's name behind the number of its layer, by which PEFT finds the module
+// in every layer: "model.layers.3.self_attn.q_proj" -> "self_attn.q_proj".
+std::string end_of_module(const std::string& module) {
+  for (size_t at = module.find('.'); at != std::string::npos; at = module.find('.', at + 1)) {
+    size_t end = at + 1;
+    while (end < module.size() && module[end] >= '0' && module[end] <= '9') ++end;
+    if (end > at + 1 && end < module.size() && module[end] == '.') return module.substr(end + 1);
   }
-  return chosen;
+  return module;
 }
+
+// What an adapter has for one layer of a stack.
+struct LayerRank {
+  int64_t rank = 0; // 0: the layer is not chosen
+  double factor = 0;
+  friend bool operator==(const LayerRank&, const LayerRank&) = default;
+};
+
+// Chooses the stacks of a model's base, and the rank of each layer.
+class Choice {
+public:
+  Choice(const ParamStore& params, const AdapterOptions& options, const AdapterRanks& ranks)
+      : params_(params), options_(options), ranks_(ranks) {}
+
+  struct Stack {
+    size_t index;
+    std::vector<LayerRank> layers; // one for each copy
+  };
+  // Returns the stacks with a chosen layer. Fails with unimplemented for one that cannot have an
+  // adapter, and with not_found when there is none.
+  std::vector<Stack> stacks() const {
+    std::vector<Stack> chosen;
+    for (size_t i = 0; i < params_.physical().size(); ++i) {
+      const ParamStore::Physical& entry = params_.physical()[i];
+      if (entry.scale_of >= 0 || entry.spec.part != kBasePart) continue;
+      Stack stack{i, {}};
+      for (int64_t layer = 0; layer < entry.spec.copies(); ++layer)
+        stack.layers.push_back(rank_of(entry, layer));
+      if (std::ranges::any_of(stack.layers, [](const LayerRank& l) { return l.rank > 0; }))
+        chosen.push_back(std::move(stack));
+    }
+    if (chosen.empty()) fail_unchosen();
+    return chosen;
+  }
+
+  // Returns the layers where runs must be cut, so that each stack has one rank and one factor.
+  std::set<int64_t> borders() const {
+    std::set<int64_t> borders;
+    for (const Stack& stack : stacks()) {
+      const int64_t first = params_.physical()[stack.index].spec.first_layer;
+      for (size_t i = 1; i < stack.layers.size(); ++i) {
+        if (!(stack.layers[i] == stack.layers[i - 1]))
+          borders.insert(first + static_cast<int64_t>(i));
+      }
+    }
+    return borders;
+  }
+
+  // Returns target_modules for PEFT: the ends of names, behind the number of a layer, that are
+  // chosen wherever the model has them, and the whole names of other modules.
+  std::vector<std::string> words() const {
+    std::map<std::string, std::vector<std::string>> chosen, others; // by end
+    for (const ParamStore::Physical& entry : params_.physical()) {
+      if (entry.scale_of >= 0 || entry.spec.part != kBasePart) continue;
+      for (int64_t layer = 0; layer < entry.spec.copies(); ++layer) {
+        const bool is_chosen = rank_of(entry, layer).rank > 0;
+        for (const ParamPiece& piece : entry.spec.pieces) {
+          const std::string module = module_of_weight(entry.spec.logical_name(piece, layer));
+          (is_chosen ? chosen : others)[end_of_module(module)].push_back(module);
+        }
+      }
+    }
+    std::vector<std::string> words;
+    for (const auto& [end, modules] : chosen) {
+      if (others.contains(end))
+        words.insert(words.end(), modules.begin(), modules.end());
+      else
+        words.push_back(end);
+    }
+    return words;
+  }
+
+private:
+  LayerRank rank_of(const ParamStore::Physical& entry, int64_t layer) const {
+    const ParamSpec& spec = entry.spec;
+    size_t count = 0;
+    std::string module;
+    for (const ParamPiece& piece : spec.pieces) {
+      const std::string name = spec.logical_name(piece, layer);
+      if (!name.ends_with(".weight")) continue;
+      if (!options_.targets.has(spec, module_of_weight(name))) continue;
+      module = module_of_weight(name);
+      ++count;
+    }
+    if (count == 0) return {};
+    const bool is_matrix = spec.role == ParamRole::weight && spec.layers > 0 &&
+                           (spec.element.rank() == 3 || spec.pieces.size() == 1);
+    if (!is_matrix)
+      fail(Code::unimplemented, "{} is not a matrix of a layer, so it cannot have an adapter",
+           module);
+    if (count != spec.pieces.size()) {
+      fail_with_hint("choose all experts of a layer, with * for their numbers", Code::unimplemented,
+                     "{} of the {} experts of {} are chosen: adapters of some experts are not "
+                     "supported",
+                     count, spec.pieces.size(), entry.name);
+    }
+    return {ranks_.rank(module), ranks_.factor(module)};
+  }
+
+  [[noreturn]] void fail_unchosen() const {
+    std::set<std::string> words;
+    for (const ParamStore::Physical& entry : params_.physical()) {
+      const ParamSpec& spec = entry.spec;
+      if (spec.part != kBasePart || spec.role != ParamRole::weight || spec.layers == 0) continue;
+      const std::string module = module_of_weight(spec.logical_name(spec.pieces[0], 0));
+      words.insert(module.substr(module.rfind('.') + 1));
+    }
+    fail_with_hint(fmt::format("its matrices are {}", fmt::join(words, ", ")), Code::not_found,
+                   "the targets of the adapter choose no matrix of this model");
+  }
+
+  const ParamStore& params_;
+  const AdapterOptions& options_;
+  const AdapterRanks& ranks_;
+};
 
 struct Half {
   ParamSpec spec;
@@ -85,17 +192,17 @@ struct Half {
   bool is_zero_at_first;
 };
 
-// Makes A and B of each chosen stack.
-std::vector<Half> halves_of(const ParamStore& params, const std::string& adapter,
-                            const AdapterOptions& options) {
+// Makes A and B of each chosen stack. REQUIRES: all layers of a stack have one rank.
+std::vector<Half> halves_of(const ParamStore& params, const std::string& part,
+                            const std::vector<Choice::Stack>& stacks) {
   std::vector<Half> halves;
-  for (const size_t index : chosen_stacks(params, options.targets)) {
-    const ParamSpec& base = params.physical()[index].spec;
+  for (const Choice::Stack& stack : stacks) {
+    const ParamSpec& base = params.physical()[stack.index].spec;
     const int64_t out = base.element.dim(-2), in = base.element.dim(-1);
-    halves.push_back({half_of(adapter, base, ".lora_a", "lora_A", options.rank, in), false});
-    halves.push_back({half_of(adapter, base, ".lora_b", "lora_B", out, options.rank), true});
-    halves.back().spec.factor =
-        static_cast<float>(options.alpha / static_cast<double>(options.rank));
+    const LayerRank& own = stack.layers.front();
+    halves.push_back({half_of(part, base, ".lora_a", "lora_A", own.rank, in), false});
+    halves.push_back({half_of(part, base, ".lora_b", "lora_B", out, own.rank), true});
+    halves.back().spec.factor = static_cast<float>(own.factor);
   }
   return halves;
 }
@@ -117,84 +224,125 @@ void fill_half(ParamForm& form, const StackPart& part, const Half& half, uint64_
   }
 }
 
-// Adds a product: base (out, in) += factor * up (out, rank) down (rank, in).
-void add_product(Tensor& base, const Tensor& down, const Tensor& up, float factor) {
-  const int64_t out = base.shape()[0], in = base.shape()[1], rank = down.shape()[0];
-  float* w = base.mutable_as<float>().data();
-  const float *a = down.as<float>().data(), *b = up.as<float>().data();
-  for (int64_t o = 0; o < out; ++o) {
-    for (int64_t r = 0; r < rank; ++r) {
-      const float weight = factor * b[o * rank + r];
-      for (int64_t i = 0; i < in; ++i) w[o * in + i] += weight * a[r * in + i];
-    }
-  }
+} // namespace
+
+const Schema& adapter_schema() {
+  static const Schema schema(
+      "adapter",
+      {option_i64("rank", 16, 1, 65536,
+                  "Columns of B and rows of A; a matrix (out, in) gets rank x (out + in) numbers."),
+       option_f64("alpha", 0, 0, 1e9,
+                  "The product B A is multiplied by alpha / rank; 0: twice the rank."),
+       option_bool("rslora", false, "The product is multiplied by alpha / sqrt(rank)."),
+       option_list(
+           "targets", {"all-linear"},
+           "Modules with an adapter: ends of their names (q_proj), names of dllm (q k v o "
+           "gate up down), texts with *, or all-linear: every matrix of a layer, except for "
+           "routers and gates."),
+       option_list("exclude", {}, "Modules without one, as for targets."),
+       option_list("layers", {}, "Numbers and ranges of layers, 0-11; empty: all layers.",
+                   ListOf::texts_and_numbers),
+       option_i64("seed", 0, 0, int64_t{1} << 53, "Seed of the first values of A.")});
+  return schema;
 }
 
-Tensor transposed(const Tensor& matrix) {
-  const int64_t rows = matrix.shape()[0], columns = matrix.shape()[1];
-  Tensor made(DType::f32, {columns, rows});
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t c = 0; c < columns; ++c)
-      made.mutable_as<float>()[static_cast<size_t>(c * rows + r)] =
-          matrix.as<float>()[static_cast<size_t>(r * columns + c)];
-  }
+AdapterOptions adapter_options(const std::string& name, const Options& options) {
+  AdapterOptions made;
+  made.name = name;
+  made.targets = AdapterTargets(options);
+  made.settings.rank = options.i64("rank");
+  made.settings.alpha = options.f64("alpha");
+  if (made.settings.alpha == 0) made.settings.alpha = 2 * static_cast<double>(made.settings.rank);
+  made.settings.is_stabilised = options.boolean("rslora");
+  made.seed = static_cast<uint64_t>(options.i64("seed"));
   return made;
 }
 
-} // namespace
+std::string adapter_part(std::string_view name) {
+  return std::string(kAdapterPart) + std::string(name);
+}
 
-void add_adapters(Model& model, const AdapterOptions& options, const ReadAdapter& read,
-                  const Task* task) {
-  if (options.rank < 1 || !std::isfinite(options.alpha))
-    fail(Code::invalid_argument,
-         "an adapter has rank {} and alpha {}, expected rank 1 or more and a finite alpha",
-         options.rank, options.alpha);
+std::string adapter_name(std::string_view part) {
+  return std::string(part.substr(std::min(part.size(), kAdapterPart.size())));
+}
+
+std::shared_ptr<const Part> find_adapter(const Model& model, const std::string& name) {
+  const std::string part = adapter_part(name);
+  if (model.parts().has(part)) return model.parts().find(part);
+  std::vector<std::string> known;
+  for (const std::string& other : model.parts().names()) {
+    if (other.starts_with(kAdapterPart)) known.push_back(adapter_name(other));
+  }
+  fail_unnamed({"adapter", "of the model"}, name, known);
+}
+
+void add_adapter(Model& model, const AdapterOptions& options, const ReadAdapter& read,
+                 const Task* task) {
   ParamStore& params = model.params();
+  const AdapterRanks ranks(options.settings, "adapter " + options.name);
   Part part;
-  part.name = std::string(kAdapterPart) + options.name;
+  part.name = adapter_part(options.name);
   part.kind = PartKind::adapter;
-  part.settings = {options.targets, options.rank, options.alpha};
-  const std::vector<Half> halves = halves_of(params, part.name, options);
-  model.add_part(std::move(part), [&] {
-    graph::run_on_all(model.engine(), [&] { // each process makes its part
-      for (const Half& half : halves) {
-        const auto fill = [&](ParamForm& form, const StackPart& stack) {
-          fill_half(form, stack, half, options.seed, read, task);
-        };
-        fill_stack(params, params.reserve(half.spec, weight_format(DType::f32)), fill, task);
-      }
+  part.settings = options.settings;
+  const Choice choice(params, options, ranks);
+  part.settings.targets = choice.words();
+  const std::set<int64_t> borders = choice.borders();
+  std::optional<Model::Backup> before;
+  if (!borders.empty()) before = model.backup();
+  try {
+    if (!borders.empty()) params.cut_at(borders);
+    const std::vector<Half> halves = halves_of(params, part.name, choice.stacks());
+    model.add_part(std::move(part), [&] {
+      graph::run_on_all(model.engine(), [&] { // each process makes its part
+        for (const Half& half : halves) {
+          const auto fill = [&](ParamForm& form, const StackPart& stack) {
+            fill_half(form, stack, half, options.seed, read, task);
+          };
+          fill_stack(params, params.reserve(half.spec, weight_format(DType::f32)), fill, task);
+        }
+      });
     });
+  } catch (...) {
+    if (before) model.restore(std::move(*before));
+    throw;
+  }
+}
+
+void set_adapter_scale(Model& model, const std::string& name, double scale) {
+  const std::shared_ptr<const Part> part = find_adapter(model, name);
+  if (!std::isfinite(scale) || std::abs(scale) > 1e9)
+    fail(Code::invalid_argument, "the scale of an adapter is {}, expected -1e9 to 1e9", scale);
+  const AdapterRanks ranks(part->settings, part->name);
+  model.scale_part(part->name, static_cast<float>(scale), [&](const ParamSpec& spec) {
+    const std::string matrix = spec.file_name(spec.pieces[0], 0);
+    return static_cast<float>(scale * ranks.factor(matrix.substr(0, matrix.rfind(".lora_"))));
   });
 }
 
-void merge_adapters(Model& model) {
-  ParamStore& params = model.params();
-  const std::vector<ParamStore::Physical> all = params.entries();
-  for (const ParamStore::Physical& entry : all) {
-    const std::string ending = ".lora_b";
-    if (entry.spec.role != ParamRole::adapter || !entry.name.ends_with(ending)) continue;
-    const std::string name = entry.spec.name.substr(0, entry.spec.name.size() - ending.size());
-    const size_t at = params.index(name);
-    const size_t down_at = params.index(qualified_name(entry.spec.part, name + ".lora_a"));
-    const ParamSpec base = params.physical()[at].spec, down = params.physical()[down_at].spec;
-    // Each stack is read once; writes are collected and uploaded once.
-    const Tensor weights = params.widened(at), downs = params.widened(down_at),
-                 ups = params.widened(params.index(entry.name));
-    for (int64_t layer = 0; layer < base.copies(); ++layer) {
-      for (size_t piece = 0; piece < base.pieces.size(); ++piece) {
-        const bool turned = base.pieces[piece].transpose;
-        Tensor weight = read_piece(base, piece, layer, weights);
-        if (turned) weight = transposed(weight);
-        add_product(weight, read_piece(down, piece, layer, downs),
-                    read_piece(entry.spec, piece, layer, ups), entry.spec.factor);
-        params.write(base.logical_name(base.pieces[piece], layer),
-                     turned ? transposed(weight) : weight);
-      }
+void remove_adapter(Model& model, const std::string& name) {
+  model.drop_part(find_adapter(model, name)->name);
+}
+
+Json list_adapters(const Model& model) {
+  Json list = Json::array();
+  for (const std::string& name : model.parts().names()) {
+    const std::shared_ptr<const Part> part = model.parts().find(name);
+    if (part->kind != PartKind::adapter) continue;
+    int64_t matrices = 0, count = 0;
+    for (const ParamSpec& spec : model.params().specs(name)) {
+      count += spec.shape().count();
+      matrices += spec.copies() * std::ssize(spec.pieces);
     }
+    list.push_back({{"name", adapter_name(name)},
+                    {"rank", part->settings.rank},
+                    {"alpha", part->settings.alpha},
+                    {"rslora", part->settings.is_stabilised},
+                    {"scale", part->scale},
+                    {"modules", matrices / 2},
+                    {"params", count},
+                    {"bytes", count * dtype_size(DType::f32)}});
   }
-  for (const std::string& part : model.parts().names()) {
-    if (model.parts().find(part)->kind == PartKind::adapter) model.drop_part(part);
-  }
+  return list;
 }
 
 } // namespace dllm::model

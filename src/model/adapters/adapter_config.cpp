@@ -1,5 +1,6 @@
 #include "model/adapters/adapter_config.h"
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "model/config.h"
@@ -7,7 +8,10 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cmath>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 namespace dllm::model {
 namespace {
@@ -36,8 +40,8 @@ constexpr AdapterKey kKeys[] = {
     {"init_lora_weights", used},
     {"layers_to_transform", used},
     {"layers_pattern", used},
-    {"rank_pattern", off},
-    {"alpha_pattern", off},
+    {"rank_pattern", used},
+    {"alpha_pattern", used},
     {"megatron_config", off},
     {"megatron_core", harmless}, // of megatron_config
     {"trainable_token_indices", off},
@@ -103,10 +107,7 @@ void check_start(const ConfigReader& reader) {
   constexpr std::string_view kOfTheBase[] = {"pissa", "olora", "corda", "loftq", "lora_ga"};
   constexpr std::string_view kApart[] = {"gaussian", "eva", "orthogonal", "mica", "true", "false"};
   if (!reader.has(kKey) || reader.object().at(kKey).is_boolean()) return;
-  std::string word = reader.text(kKey, "");
-  std::ranges::transform(word, word.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-  });
+  const std::string word = lower_case(reader.text(kKey, ""));
   if (std::ranges::find(kApart, word) != std::end(kApart)) return;
   const bool of_base = std::ranges::any_of(
       kOfTheBase, [&](std::string_view start) { return word.starts_with(start); });
@@ -118,26 +119,20 @@ void check_start(const ConfigReader& reader) {
                          : "is a way to start of a later PEFT and may have changed the base");
 }
 
-bool is_number(std::string_view text) {
-  return !text.empty() && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
-}
-
-bool is_plain_word(const std::string& text) {
-  return !text.empty() && std::ranges::all_of(text, [](char c) {
-    return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-  });
-}
-
-// Returns the words of a list, or the one word; none when the key is absent or null. Fails for any
-// other value.
-std::vector<std::string> word_list(const ConfigReader& reader, const char* key) {
-  if (!reader.has(key)) return {};
-  const Json& value = reader.object().at(key);
-  if (value.is_string()) return {value.get<std::string>()};
-  const bool fits = value.is_array() &&
-                    std::ranges::all_of(value, [](const Json& item) { return item.is_string(); });
-  if (!fits) reader.bad(key, "a list of words, or one word");
-  return value.get<std::vector<std::string>>();
+// Returns the pairs of rank_pattern or alpha_pattern, in the order of the file.
+template <class T>
+std::vector<std::pair<std::string, T>> pattern_pairs(const ConfigReader& reader, const char* key,
+                                                     double low) {
+  std::vector<std::pair<std::string, T>> pairs;
+  if (!reader.has(key)) return pairs;
+  const Json& object = reader.object().at(key);
+  if (!object.is_object()) reader.bad(key, "an object of numbers");
+  for (const auto& [pattern, value] : object.items()) {
+    const bool fits = std::is_integral_v<T> ? value.is_number_integer() : value.is_number();
+    if (!fits || value < low || value > 1e9) reader.bad(key, "an object of numbers");
+    pairs.emplace_back(pattern, value.template get<T>());
+  }
+  return pairs;
 }
 
 } // namespace
@@ -146,80 +141,18 @@ std::span<const AdapterKey> adapter_keys() {
   return kKeys;
 }
 
-bool AdapterConfig::Words::has(const std::string& module) const {
-  if (pattern) {
-    text::Regex::Search search(*pattern, module);
-    size_t begin, end;
-    return search.next(begin, end);
-  }
-  return std::ranges::any_of(list, [&](const std::string& word) {
-    return module == word || module.ends_with("." + word);
-  });
-}
-
-AdapterConfig::Words AdapterConfig::words(const ConfigReader& reader, const char* key) {
-  Words made;
-  made.list = word_list(reader, key);
-  if (reader.has(key) && reader.object().at(key).is_string())
-    made.pattern.emplace(fmt::format("^(?:{})\\z", made.list[0]), reader.file() + ": " + key);
-  return made;
-}
-
-void AdapterConfig::read_layers(const ConfigReader& reader) {
-  constexpr const char *kLayers = "layers_to_transform", *kPattern = "layers_pattern";
-  layer_words_ = word_list(reader, kPattern);
-  std::erase(layer_words_, "");
-  if (!std::ranges::all_of(layer_words_, is_plain_word))
-    fail_with_hint(kMergeHint, Code::unimplemented, "{}: {} = {} is not a plain word",
-                   reader.file(), kPattern, shown_value(reader.object().at(kPattern)));
-  if (!reader.has(kLayers) || is_off(reader.object().at(kLayers))) return;
-  const Json& value = reader.object().at(kLayers);
-  const Json list = value.is_array() ? value : Json::array({value});
-  layers_.emplace();
-  for (const Json& item : list) {
-    const bool fits = item.is_number_integer() && item >= 0 && item < kMaxLayers;
-    if (!fits) reader.bad(kLayers, "a list of layers, or one layer");
-    layers_->insert(item.get<int64_t>());
-  }
-}
-
 AdapterConfig::AdapterConfig(const Json& json, const std::string& file) {
   const ConfigReader reader(json, file);
   reader.require_text("peft_type", {"LORA"});
   check_keys(json, file);
   reader.require_text("bias", {"none"});
   check_start(reader);
-  rank_ = reader.integer("r", 1, kMostRank, 8);
-  alpha_ = reader.number("lora_alpha", 0, 1e9, 8);
-  // Rank-stabilised: alpha / sqrt(r) in place of alpha / r.
-  if (reader.flag("use_rslora", false)) alpha_ *= std::sqrt(static_cast<double>(rank_));
-  targets_ = words(reader, "target_modules");
-  excluded_ = words(reader, "exclude_modules");
-  all_linear_ = targets_.pattern && targets_.list[0] == "all-linear";
-  if (all_linear_) targets_ = {};
-  read_layers(reader);
-}
-
-// The layer is the last number after "<anything>.<word>.", where <word> is one of layers_pattern.
-bool AdapterConfig::has_layer(const std::string& module) const {
-  if (!layers_) return true;
-  std::vector<std::string> parts;
-  for (size_t begin = 0; begin <= module.size();) {
-    const size_t end = std::min(module.find('.', begin), module.size());
-    parts.push_back(module.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  for (size_t i = parts.size(); i-- > 0;) {
-    if (i < 2 || i + 1 == parts.size() || !is_number(parts[i])) continue;
-    if (layer_words_.empty() || std::ranges::find(layer_words_, parts[i - 1]) != layer_words_.end())
-      return parts[i].size() < 10 && layers_->contains(std::stoll(parts[i]));
-  }
-  return false;
-}
-
-bool AdapterConfig::names(const std::string& module) const {
-  if (excluded_.has(module)) return false;
-  return (!targets_.given() || targets_.has(module)) && has_layer(module);
+  settings_.rank = reader.integer("r", 1, kMostRank, 8);
+  settings_.alpha = reader.number("lora_alpha", 0, 1e9, 8);
+  settings_.is_stabilised = reader.flag("use_rslora", false);
+  settings_.rank_pattern = pattern_pairs<int64_t>(reader, "rank_pattern", 1);
+  settings_.alpha_pattern = pattern_pairs<double>(reader, "alpha_pattern", 0);
+  targets_ = AdapterTargets(reader);
 }
 
 } // namespace dllm::model

@@ -7,7 +7,10 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/store/objects.h"
+#include "model/adapters/adapter_save.h"
+#include "model/config.h"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -21,16 +24,16 @@ constexpr std::string_view kDown = ".lora_A.weight",
                            kUp = ".lora_B.weight", // as long as kDown
     kWeight = ".weight";
 
-// Replaces the number of the layer: "a.layers.12.b" -> "a.layers.*.b". A stack is adapted as a
-// whole.
-std::string all_layers(const std::string& name) {
+// Replaces numbers by *, except for the first `kept` of them: "a.layers.12.experts.3.b" ->
+// "a.layers.12.experts.*.b" for 1.
+std::string without_numbers(const std::string& name, int kept) {
   std::string made;
   for (size_t begin = 0; begin <= name.size();) {
     const size_t end = std::min(name.find('.', begin), name.size());
     const std::string word = name.substr(begin, end - begin);
     const bool number =
         !word.empty() && std::ranges::all_of(word, [](char c) { return c >= '0' && c <= '9'; });
-    made += (begin == 0 ? "" : ".") + (number ? std::string("*") : word);
+    made += (begin == 0 ? "" : ".") + (number && kept-- <= 0 ? std::string("*") : word);
     begin = end + 1;
   }
   return made;
@@ -53,21 +56,14 @@ std::string name_in_model(const ParamStore& params, const std::string& module,
 void expect_matrix(const ckpt::TensorInfo& info, const std::string& tensor, const Shape& expected,
                    const std::string& file) {
   if (info.shape != expected) {
-    fail_with_hint("r of adapter_config.json is the rank of every matrix", Code::invalid_argument,
-                   "{}: tensor {} has shape {}, expected {}", file, tensor, info.shape.text(),
-                   expected.text());
+    fail_with_hint("r and rank_pattern of adapter_config.json are the ranks of the matrices",
+                   Code::invalid_argument, "{}: tensor {} has shape {}, expected {}", file, tensor,
+                   info.shape.text(), expected.text());
   }
   if (!info.dtype || !is_float(*info.dtype)) {
     fail(Code::invalid_argument, "{}: tensor {} has type {}, expected a float type", file, tensor,
          info.type);
   }
-}
-
-// Returns true when target_modules = "all-linear" includes this matrix. It does not include routers
-// and gates, whose names differ from base to base.
-bool is_linear(const ParamSpec& spec, const std::string& module) {
-  return spec.role == ParamRole::weight && spec.layers > 0 && spec.element.rank() == 2 &&
-         !module.ends_with(".gate") && !module.ends_with("_gate");
 }
 
 } // namespace
@@ -111,7 +107,7 @@ void AdapterFile::check_pairs() const {
                    down ? "A" : "B", down ? "B" : "A");
   }
   for (const auto& [module, pair] : pairs_) {
-    if (!config_.names(module)) {
+    if (!config_.targets().has(module)) {
       fail_with_hint("target_modules, exclude_modules and layers_to_transform choose the modules",
                      Code::invalid_argument,
                      "{}: {} has matrices, but {} does not choose this module", tensors_->name(),
@@ -129,7 +125,7 @@ int64_t AdapterFile::bytes() const {
 // Warns of modules that the config chooses and no layer of the file has. `kinds` lists the modules
 // that the file has, such as "model.layers.*.mlp.up_proj".
 void AdapterFile::warn_of_absent(const Model& model, const std::set<std::string>& kinds) const {
-  if (!config_.chooses()) return;
+  if (!config_.targets().given()) return;
   std::set<std::string> warned = kinds;
   for (const ParamStore::Physical& entry : model.params().physical()) {
     const ParamSpec& spec = entry.spec;
@@ -139,11 +135,10 @@ void AdapterFile::warn_of_absent(const Model& model, const std::set<std::string>
       for (const ParamPiece& piece : spec.pieces) {
         const std::string name = spec.logical_name(piece, layer);
         if (!name.ends_with(kWeight)) continue;
-        const std::string module = name.substr(0, name.size() - kWeight.size());
-        if (config_.is_all_linear() && !is_linear(spec, module)) continue;
-        if (!config_.names(module) || !warned.insert(all_layers(module)).second) continue;
+        const std::string module = module_of_weight(name), kind = without_numbers(module, 0);
+        if (!config_.targets().has(spec, module) || !warned.insert(kind).second) continue;
         log(LogLevel::warn, "{}: target_modules names {}, and no layer of it has matrices",
-            tensors_->name(), all_layers(module));
+            tensors_->name(), kind);
       }
     }
   }
@@ -154,24 +149,24 @@ void AdapterFile::add_to(Model& model, const std::string& name, Task* task,
   const int64_t total = others.before + bytes() + others.after;
   int64_t done = others.before;
   std::map<std::string, std::string> in_file; // names of the file, by those of the model
-  std::set<std::string> kinds;
+  std::set<std::string> kinds, modules;
   for (const auto& [module, pair] : pairs_) {
-    const std::string name = name_in_model(model.params(), module, tensors_->name());
-    kinds.insert(all_layers(name));
-    if (!in_file.emplace(name + std::string(kDown), pair.down).second)
+    const std::string own = name_in_model(model.params(), module, tensors_->name());
+    kinds.insert(without_numbers(own, 0));
+    modules.insert(without_numbers(own, 1)); // all experts of a layer
+    if (!in_file.emplace(own + std::string(kDown), pair.down).second)
       fail(Code::data_loss, "{}: {} and model.{} are one module", tensors_->name(), module, module);
-    in_file.emplace(name + std::string(kUp), pair.up);
+    in_file.emplace(own + std::string(kUp), pair.up);
   }
   warn_of_absent(model, kinds);
   AdapterOptions options;
   options.name = name;
-  options.rank = config_.rank();
-  options.alpha = config_.alpha();
-  for (const std::string& kind : kinds) options.targets.push_back(kind + std::string(kWeight));
+  options.settings = config_.settings();
+  options.targets = AdapterTargets(std::vector<std::string>(modules.begin(), modules.end()));
   const bool checks = model.params().checks();
   const auto read = [&](const std::string& name, const Shape& whole, const Box& box) {
     const auto found = in_file.find(name);
-    if (found == in_file.end()) return Tensor(); // a layer that the file leaves out
+    if (found == in_file.end()) return Tensor(); // an expert that the file leaves out
     const ckpt::TensorInfo& info = tensors_->info(found->second);
     expect_matrix(info, found->second, whole, tensors_->name());
     Tensor values = tensors_->part_copy(found->second, box, task);
@@ -180,14 +175,35 @@ void AdapterFile::add_to(Model& model, const std::string& name, Task* task,
     if (task != nullptr) task->set_progress(std::min(done, total), total);
     return values;
   };
-  add_adapters(model, options, read, task);
+  add_adapter(model, options, read, task);
   if (const std::optional<PartOrigin> origin = origin_at(folder_))
-    model.set_origin_of(std::string(kAdapterPart) + name, *origin);
+    model.set_origin_of(adapter_part(name), *origin);
 }
 
-void load_adapters(Model& model, const std::string& folder, Task* task) {
+namespace {
+
+std::string use_of(const ModelConfig& config) {
+  return fmt::format("attention {}, shift {} and mask token {}", attention_name(config.attention),
+                     config.shift, config.mask_token_id);
+}
+
+void warn_of_other_use(const ModelConfig& model, const ckpt::ModelPlace::Use& use) {
+  const std::string trained = use_of(config_from_text(use.config, use.where)), now = use_of(model);
+  if (trained == now) return;
+  log(LogLevel::warn,
+      "{}: the adapter was trained with {}, and the model has {}: load the base with option "
+      "adapter, which takes them from there",
+      use.where, trained, now);
+}
+
+} // namespace
+
+void load_adapter(Model& model, const std::string& name, const std::string& folder, Task* task) {
   const store::TransferTask transfers(task);
-  AdapterFile(folder).add_to(model, AdapterOptions().name, task, {});
+  ckpt::ModelPlace place;
+  read_use(folder, place);
+  AdapterFile(folder).add_to(model, name, task, {});
+  if (place.use) warn_of_other_use(model.config_now(), *place.use);
 }
 
 } // namespace dllm::model

@@ -1,9 +1,9 @@
 #pragma once
 // Opens a LoRA adapter in the files of PEFT and checks it before a model for it exists.
 
-#include "ckpt/safetensors.h"
+#include "ckpt/safetensors/safetensors.h"
+#include "model/adapters/adapter.h"
 #include "model/adapters/adapter_config.h"
-#include "model/model.h"
 
 #include <cstdint>
 #include <map>
@@ -22,7 +22,7 @@ public:
     int64_t before = 0; // of the model's own weights, and of other adapters
     int64_t after = 0;
   };
-  // Adds the adapter as load_adapters does, as part "adapter:<name>".
+  // Adds the adapter as load_adapter does, as part "adapter:<name>".
   void add_to(Model& model, const std::string& name, Task* task, const Bytes& others) const;
 
 private:
@@ -40,5 +40,12 @@ private:
   std::unique_ptr<const ckpt::SafetensorsFile> tensors_;
   std::map<std::string, Pair> pairs_; // by module: "model.layers.0.self_attn.q_proj"
 };
+
+// Adds an adapter with the numbers of a PEFT folder (adapter_config.json,
+// adapter_model.safetensors): LoRA, plain or rank-stabilised. Fails as add_adapter, with not_found
+// for a matrix that the model lacks, and with unimplemented for other adapters and settings. The
+// task is checked inside of every tensor; its progress counts bytes of the file.
+void load_adapter(Model& model, const std::string& name, const std::string& folder,
+                  Task* task = nullptr);
 
 } // namespace dllm::model

@@ -1,33 +1,28 @@
 #include "model/adapters/adapter_save.h"
 
+#include "base/error.h"
 #include "base/files.h"
-#include "ckpt/safetensors_writer.h"
+#include "ckpt/safetensors/safetensors_writer.h"
+#include "model/adapters/adapter.h"
 #include "model/adapters/adapter_config.h"
 
 #include <nlohmann/json.hpp>
 
-#include <cctype>
-#include <set>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace dllm::model {
 namespace {
 
-// Returns the end of a module's name after the number of its layer, by which PEFT finds the module
-// in every layer: "model.layers.3.self_attn.q_proj.lora_A.weight" -> "self_attn.q_proj".
-std::string module_end(const std::string& tensor) {
-  std::string module = tensor.substr(0, tensor.rfind(".lora_"));
-  for (size_t at = module.find('.'); at != std::string::npos; at = module.find('.', at + 1)) {
-    size_t end = at + 1;
-    while (end < module.size() && std::isdigit(static_cast<unsigned char>(module[end])) != 0) ++end;
-    if (end > at + 1 && end < module.size() && module[end] == '.') return module.substr(end + 1);
-  }
-  return module;
+template <class T> Json object_of(const std::vector<std::pair<std::string, T>>& pairs) {
+  Json object = Json::object();
+  for (const auto& [key, value] : pairs) object[key] = value;
+  return object;
 }
 
 Json config_of(const ModelSnapshot& snapshot, const std::string& base) {
-  std::set<std::string> modules;
-  for (const std::string& name : snapshot.names()) modules.insert(module_end(name));
   const AdapterSettings& settings = snapshot.part().settings;
   return {{"peft_type", "LORA"},
           {"task_type", nullptr},
@@ -36,34 +31,95 @@ Json config_of(const ModelSnapshot& snapshot, const std::string& base) {
           {"r", settings.rank},
           {"lora_alpha", settings.alpha},
           {"lora_dropout", 0.0},
-          {"use_rslora", false},
+          {"use_rslora", settings.is_stabilised},
+          {"rank_pattern", object_of(settings.rank_pattern)},
+          {"alpha_pattern", object_of(settings.alpha_pattern)},
           {"bias", "none"},
           {"fan_in_fan_out", false},
-          {"target_modules", modules}};
+          {"target_modules", settings.targets}};
 }
 
-} // namespace
-
-std::vector<std::string> write_adapter_files(ModelSnapshot& snapshot, const std::string& folder,
-                                             const std::string& base, Task* task) {
+// Returns the names of the files.
+std::vector<std::string> write_tensors(ModelSnapshot& snapshot, const std::string& folder,
+                                       Task* task) {
   std::vector<ckpt::TensorSpec> specs;
-  for (const std::string& name : snapshot.names())
+  int64_t total = 0, done = 0;
+  for (const std::string& name : snapshot.names()) {
     specs.push_back({std::string(kAdapterPrefix) + name, DType::f32, snapshot.shape(name),
                      snapshot.writer(name)});
+    if (specs.back().writer == snapshot.process())
+      total += specs.back().shape.count() * dtype_size(DType::f32);
+  }
   ckpt::WeightWriter writer(folder, "adapter_model", specs, 0, {{"format", "pt"}},
                             snapshot.process());
   for (const ckpt::TensorSpec& spec : writer.order()) {
     check_task(task);
     const std::string name = spec.name.substr(kAdapterPrefix.size());
-    writer.write(spec.name, snapshot.take(name, task).to(DType::f32, task), task);
+    const Tensor tensor = snapshot.take(name, task).to(DType::f32, task);
+    writer.write(spec.name, tensor, task);
+    done += tensor.byte_size();
+    if (task != nullptr) task->set_progress(done, total);
   }
   writer.close();
-  std::vector<std::string> names = writer.files();
+  return writer.files();
+}
+
+void save_snapshot(ModelSnapshot& snapshot, const std::string& path, const std::string& base,
+                   const Json& use, Task* task) {
+  FolderSave place(path, false, task, FolderKind::adapter);
+  write_tensors(snapshot, place.partial(), task);
+  write_file_atomic(join_path(place.partial(), kUseFile), use.dump(2) + "\n");
+  place.move_into_place(config_of(snapshot, base).dump(2) + "\n");
+}
+
+} // namespace
+
+Json adapter_use(const Model& model) {
+  const std::optional<PartOrigin> origin = model.origin_of(kBasePart);
+  return {{"config", config_to_json(model.config_now())},
+          {"new_mask", origin && origin->has_new_mask},
+          {"objective", model.origin().objective}};
+}
+
+std::vector<std::string> write_adapter_files(ModelSnapshot& snapshot, const std::string& folder,
+                                             const std::string& base, const Json& use, Task* task) {
+  std::vector<std::string> names = write_tensors(snapshot, folder, task);
   if (snapshot.process() > 0) return names;
   write_file_atomic(join_path(folder, "adapter_config.json"),
                     config_of(snapshot, base).dump(2) + "\n");
-  names.emplace_back("adapter_config.json");
+  write_file_atomic(join_path(folder, kUseFile), use.dump(2) + "\n");
+  names.insert(names.end(), {"adapter_config.json", kUseFile});
   return names;
+}
+
+void read_use(const std::string& folder, ckpt::ModelPlace& place) {
+  constexpr int64_t kMostBytes = int64_t{64} << 20;
+  const std::string where = join_path(folder, kUseFile);
+  if (!file_exists(where)) return;
+  const Json use = parse_json(read_text(where, kMostBytes), where);
+  try {
+    place.use = {use.at("config").dump(), where, use.at("new_mask").get<bool>()};
+    place.objective = use.at("objective").get<std::string>();
+  } catch (const nlohmann::json::exception& error) {
+    fail(Code::data_loss, "{}: {}", where, error.what());
+  }
+}
+
+void save_adapter(const Model& model, const std::string& name, const std::string& path,
+                  Task* task) {
+  check_task(task);
+  const std::string part = find_adapter(model, name)->name;
+  const std::optional<PartOrigin> origin = model.origin_of(kBasePart);
+  const std::string base = origin ? origin->address : "";
+  const Json use = adapter_use(model);
+  WriterShares first(1);
+  if (model.engine().processes() > 1) {
+    ModelSnapshot snapshot(model, part, SnapshotMode::copied, first, task);
+    graph::run_on_first(model.engine(), [&] { save_snapshot(snapshot, path, base, use, task); });
+    return;
+  }
+  ModelSnapshot snapshot(model, part, SnapshotMode::keep_shared, first, task);
+  save_snapshot(snapshot, path, base, use, task);
 }
 
 } // namespace dllm::model

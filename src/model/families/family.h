@@ -3,7 +3,7 @@
 // Layer kinds in layers/ define the computation, and keys.h has the functions that many families
 // share.
 
-#include "ckpt/gguf.h"
+#include "ckpt/gguf/gguf.h"
 #include "model/config.h"
 #include "model/layers/layer_kind.h"
 

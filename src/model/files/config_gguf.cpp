@@ -1,7 +1,7 @@
 // Reads a config from the metadata of a GGUF file (ggml docs, gguf.md; gguf-py constants.py).
 
 #include "base/error.h"
-#include "ckpt/gguf.h"
+#include "ckpt/gguf/gguf.h"
 #include "model/config.h"
 #include "model/families/family.h"
 #include "model/files/gguf_names.h"

@@ -2,7 +2,7 @@
 // Writes the metadata of a GGUF file: the config of a model, as config_from_gguf reads it, and the
 // tokenizer of its folder.
 
-#include "ckpt/gguf_writer.h"
+#include "ckpt/gguf/gguf_writer.h"
 #include "model/config.h"
 #include "text/tokenizer.h"
 

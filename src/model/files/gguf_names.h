@@ -2,7 +2,7 @@
 // Maps the logical tensors of a model to the tensors of a GGUF file: their gguf-py names, their
 // rows, and the order of the rows.
 
-#include "ckpt/gguf.h"
+#include "ckpt/gguf/gguf.h"
 #include "model/config.h"
 #include "model/params/param_map.h"
 

@@ -3,9 +3,10 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "base/store/objects.h"
-#include "ckpt/gguf_parts.h"
+#include "ckpt/gguf/gguf_parts.h"
 #include "ckpt/model_place.h"
 #include "model/adapters/adapter_file.h"
+#include "model/adapters/adapter_save.h"
 #include "model/files/save.h"
 #include "model/files/weights.h"
 #include "model/model.h"
@@ -342,8 +343,8 @@ const Schema& model_schema() {
                      "where the file has none; auto: the heads of the file."),
        option_str(
            "adapter", "",
-           "Folder of a LoRA adapter as PEFT saves it, also one inside the model's folder; a "
-           "model with one is decoded, not saved; empty: none."),
+           "Folder of a LoRA adapter as PEFT saves it, also one inside the model's folder; it is "
+           "decoded, trained and saved as adapter \"default\"; empty: none."),
        option_i64("seed", 0, 0, int64_t{1} << 53,
                   "Seed of the first weights of a new model, or of heads that are added.")});
   return schema;
@@ -379,14 +380,38 @@ std::vector<NamedAdapter> open_adapters(const std::vector<ckpt::ModelPlace::Adap
   return adapters;
 }
 
-// Gives a base that a run read by reference the settings that the run's objective chose.
-void take_settings(const std::string& saved, ModelConfig& config, Origin& origin) {
-  const ModelConfig run = config_from_text(saved, "trainer.json");
+// Gives a base that a run used the settings that the run's objective chose.
+void take_settings(const ckpt::ModelPlace::Use& use, ModelConfig& config, Origin& origin) {
+  const ModelConfig run = config_from_text(use.config, use.where);
+  if (!use.has_new_mask && run.mask_token_id >= config.vocab_size) {
+    fail_with_hint("load the base that the run had", Code::invalid_argument,
+                   "{} names mask token {}, and this base has {} tokens", use.where,
+                   run.mask_token_id, config.vocab_size);
+  }
   config.attention = run.attention;
   config.shift = run.shift;
-  config.mask_token_id = run.mask_token_id;
+  if (!use.has_new_mask) config.mask_token_id = run.mask_token_id;
   config.block_length = run.block_length;
   origin.next_token = false;
+}
+
+void take_side_files(Model& model, const Source& source) {
+  for (const char* name : kSideFiles) {
+    if (source.has(name)) model.set_side_file(name, source.open(name));
+  }
+}
+
+bool has_new_mask(const ckpt::ModelPlace& place, const Options& options) {
+  return place.use && place.use->has_new_mask && options.str("mask_token").empty();
+}
+
+// Adds the row of the mask token that the run of a checkpoint added to its base.
+void add_new_mask(Model& model, const ckpt::ModelPlace::Use& use) {
+  const int64_t wanted = config_from_text(use.config, use.where).mask_token_id;
+  const int64_t made = model.ensure_mask_token();
+  if (made == wanted) return;
+  fail(Code::data_loss, "{} names mask token {} for a base whose new row is {}", use.where, wanted,
+       made);
 }
 
 std::shared_ptr<Model> load_from(std::shared_ptr<graph::Engine> engine, const Source& source,
@@ -396,7 +421,8 @@ std::shared_ptr<Model> load_from(std::shared_ptr<graph::Engine> engine, const So
   check_task(task);
   OpenedModel opened = open_model(source);
   Origin origin = origin_of(opened.config, options);
-  if (place.reference) take_settings(place.reference->config, opened.config, origin);
+  origin.objective = place.objective;
+  if (place.use) take_settings(*place.use, opened.config, origin);
   apply_model_options(opened.config, options);
   const std::unique_ptr<WeightSource> weights =
       find_edit_heads(open_weights(opened, source, task), opened.config,
@@ -416,13 +442,11 @@ std::shared_ptr<Model> load_from(std::shared_ptr<graph::Engine> engine, const So
   graph::run_on_all(model->engine(), [&] { // each process reads its part
     read = load_parameters(*model, specs, *weights, options, formats, later, task);
   });
-  if (!opened.gguf) {
-    for (const char* name : kSideFiles) {
-      if (source.has(name)) model->set_side_file(name, source.open(name));
-    }
-  }
+  if (!opened.gguf) take_side_files(*model, source);
   resolve_mask_token(*model, options.str("mask_token"), opened.gguf.get());
   if (opened.gguf) set_gguf_tokenizer(*model, source);
+  if (has_new_mask(place, options)) add_new_mask(*model, *place.use);
+  if (!place.tokenizer.empty()) take_side_files(*model, *ckpt::open_model_source(place.tokenizer));
   for (const NamedAdapter& adapter : adapters) {
     later -= adapter.file.bytes();
     adapter.file.add_to(*model, adapter.name, task, {read, later});
@@ -459,19 +483,22 @@ std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const S
 std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const std::string& path,
                                   const Options& options, Task* task) {
   const store::TransferTask transfers(task);
-  const ckpt::ModelPlace place = ckpt::model_place(path);
+  ckpt::ModelPlace place = ckpt::model_place(path);
   const std::string& adapter = options.str("adapter");
   Options own = options;
   if (const std::string inside = join_path(place.base, adapter);
       !adapter.empty() && file_exists(join_path(inside, "adapter_config.json")))
     own.set_str("adapter", inside);
   check_references(place);
+  if (!adapter.empty() && !place.use) read_use(own.str("adapter"), place);
   const std::optional<PartOrigin> before = origin_at(place.base);
   std::shared_ptr<Model> model =
       load_from(std::move(engine), *ckpt::open_model_source(place.base), own, place, task);
   // A folder that changed meanwhile may hold other numbers than those that were read.
-  const std::optional<PartOrigin> after = origin_at(place.base);
-  if (before && after && before->digest == after->digest) model->set_origin_of(kBasePart, *after);
+  std::optional<PartOrigin> after = origin_at(place.base);
+  if (!before || !after || before->digest != after->digest) return model;
+  after->has_new_mask = has_new_mask(place, options);
+  model->set_origin_of(kBasePart, *after);
   return model;
 }
 

@@ -2,10 +2,10 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "ckpt/gguf_parts.h"
-#include "ckpt/gguf_writer.h"
+#include "ckpt/gguf/gguf_parts.h"
+#include "ckpt/gguf/gguf_writer.h"
 #include "ckpt/model_place.h"
-#include "ckpt/safetensors_writer.h"
+#include "ckpt/safetensors/safetensors_writer.h"
 #include "model/families/family.h"
 #include "model/files/export_note.h"
 #include "model/files/gguf_metadata.h"
@@ -248,8 +248,9 @@ Json quantize_model(const std::string& from, const std::string& to, const Option
   if (wanted != "auto") check_target(to, weight_format(wanted), is_gguf, overwrite);
   const ckpt::ModelPlace place = ckpt::model_place(from);
   if (!place.adapters.empty()) {
-    fail_with_hint("give the path of the base, which is " + place.base, Code::unimplemented,
-                   "{} has adapters, which a quantized model cannot hold", from);
+    fail_with_hint("dllm export --merge writes a model with them; the base alone is " + place.base,
+                   Code::unimplemented, "{} has adapters, which a quantized model cannot hold",
+                   from);
   }
   const std::unique_ptr<Source> source = ckpt::open_model_source(place.base);
   OpenedModel opened = open_model(*source);

@@ -3,7 +3,7 @@
 // report.
 
 #include "base/json.h"
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "model/files/weights.h"
 
 #include <cstddef>

@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "ckpt/checkpoint_folder.h"
-#include "ckpt/safetensors_writer.h"
+#include "ckpt/checkpoint/checkpoint_folder.h"
+#include "ckpt/safetensors/safetensors_writer.h"
 #include "model/params/number_range.h"
 #include "model/params/param_map.h"
 
@@ -208,17 +208,6 @@ std::vector<std::string> write_weights(ModelSnapshot& snapshot, const std::strin
   return writer.files();
 }
 
-std::vector<std::string> write_side_files(const ModelSnapshot& snapshot,
-                                          const std::string& folder) {
-  std::vector<std::string> names;
-  for (const auto& [name, content] : snapshot.side_files()) {
-    if (!ckpt::is_safe_name(name)) continue;
-    write_file_atomic(join_path(folder, name), content.text());
-    names.push_back(name);
-  }
-  return names;
-}
-
 } // namespace
 
 const Schema& save_schema() {
@@ -233,12 +222,23 @@ const Schema& save_schema() {
   return schema;
 }
 
+std::vector<std::string> write_side_files(const Model::SideFiles& files,
+                                          const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& [name, content] : files) {
+    if (!ckpt::is_safe_name(name)) continue;
+    write_file_atomic(join_path(folder, name), content.text());
+    names.push_back(name);
+  }
+  return names;
+}
+
 void save_model(ModelSnapshot& snapshot, const std::string& path, const Options& options,
                 Task* task) {
   FolderSave place(path, options.boolean("overwrite"), task);
   Json config = config_to_json(snapshot.config());
   write_weights(snapshot, place.partial(), options, config, task);
-  write_side_files(snapshot, place.partial());
+  write_side_files(snapshot.side_files(), place.partial());
   place.move_into_place(config.dump(2) + "\n");
 }
 
@@ -247,7 +247,8 @@ std::vector<std::string> write_model_files(ModelSnapshot& snapshot, const std::s
   Json config = config_to_json(snapshot.config());
   std::vector<std::string> names = write_weights(snapshot, folder, options, config, task);
   if (snapshot.process() > 0) return names;
-  for (const std::string& name : write_side_files(snapshot, folder)) names.push_back(name);
+  for (const std::string& name : write_side_files(snapshot.side_files(), folder))
+    names.push_back(name);
   write_file_atomic(join_path(folder, kConfigFile), config.dump(2) + "\n");
   names.emplace_back(kConfigFile);
   return names;
@@ -257,7 +258,9 @@ void save_model(const Model& model, const std::string& path, const Options& opti
   check_task(task);
   if (model.parts().has_adapters()) {
     fail_with_hint(
-        "save the model without the adapter: its own folder holds the rest", Code::unimplemented,
+        "dllm_model_merge_adapter adds an adapter to the weights, dllm_model_save_adapter saves it "
+        "alone",
+        Code::unimplemented,
         "the model has adapters, which a Hugging Face folder of a whole model does not hold");
   }
   WriterShares first(1);

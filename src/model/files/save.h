@@ -3,7 +3,7 @@
 // files.
 
 #include "base/files.h"
-#include "ckpt/gguf.h"
+#include "ckpt/gguf/gguf.h"
 #include "model/model.h"
 #include "tensor/copy_pool.h"
 #include "text/tokenizer.h"
@@ -30,16 +30,21 @@ inline constexpr const char* kSideFiles[] = {"tokenizer.json",
                                              "merges.txt",
                                              "chat_template.jinja"};
 
+// The kinds of folders: a whole model, or an adapter in the files of PEFT.
+enum class FolderKind { model, adapter };
+
 // A folder that is filled before it replaces the folder at its final path. Its path is
-// `folder`.partial until move_into_place(); a folder that is not moved is removed. config.json is
-// its last file. Until then the folder holds the mark config.json.partial, so that the next save
-// recognizes the remains of a killed one. Of two saves to one path, in any processes, the second
-// one waits.
+// `folder`.partial until move_into_place(); a folder that is not moved is removed. Its config
+// (config.json, or adapter_config.json) is its last file. Until then the folder holds the mark, the
+// name of the config with ".partial", so that the next save recognizes the remains of a killed one.
+// Of two saves to one path, in any processes, the second one waits.
 class FolderSave {
 public:
   // Fails with already_exists when something is at `folder` and overwrite is off. Fails with the
-  // same code, naming the file, when `folder` or `folder`.partial holds a file that no save wrote.
-  FolderSave(std::string folder, bool overwrite, const Task* task = nullptr);
+  // same code, naming the file, when `folder` or `folder`.partial holds a file that no save of
+  // this kind wrote.
+  FolderSave(std::string folder, bool overwrite, const Task* task = nullptr,
+             FolderKind kind = FolderKind::model);
   ~FolderSave();
   FolderSave(const FolderSave&) = delete;
   FolderSave& operator=(const FolderSave&) = delete;
@@ -53,6 +58,7 @@ private:
   void lock_partial(const Task* task);
   void lock_replaced(const Task* task);
 
+  FolderKind kind_;
   std::string folder_, partial_;
   std::unique_ptr<FolderLock> lock_;     // of `partial`, until the folder is moved
   std::unique_ptr<FolderLock> replaced_; // of the folder that is replaced
@@ -139,6 +145,8 @@ private:
 void save_model(ModelSnapshot& snapshot, const std::string& folder, const Options& options,
                 Task* task = nullptr);
 
+// Writes the files of the tokenizer and of generation into a folder, and returns their names.
+std::vector<std::string> write_side_files(const Model::SideFiles& files, const std::string& folder);
 // Writes the same files into a folder that no other save may use. With several processes each one
 // writes its weights, and the first one writes all other files too. Returns the names of the files
 // that this process wrote. Consumes the snapshot.

@@ -1,3 +1,4 @@
+#include "model/adapters/adapter_save.h"
 #include "model/files/save.h"
 
 #include "base/error.h"
@@ -15,14 +16,32 @@ namespace dllm::model {
 namespace {
 
 constexpr std::string_view kPartial = ".partial";
-constexpr const char* kMark = "config.json.partial"; // the name under which config.json is written
 constexpr int64_t kMaxConfigBytes = int64_t{64} << 20;
 
+// The names of the files that a save of one kind writes.
+struct Form {
+  std::string config;       // the last file
+  std::string_view weights; // the first word of their names
+  bool has_side_files;      // those of the tokenizer
+  std::string_view other;   // one more file; empty: none
+  // A member of the config that a save writes and other programs do not, or the reverse.
+  std::string member;
+  bool has_member;
+
+  // The name under which the config is written.
+  std::string mark() const { return config + std::string(kPartial); }
+};
+
+const Form& form_of(FolderKind kind) {
+  static const Form model{kConfigFile, "model", true, "", "dllm", true},
+      adapter{"adapter_config.json", "adapter_model", false, kUseFile, "auto_mapping", false};
+  return kind == FolderKind::adapter ? adapter : model;
+}
+
 // Matches model.safetensors, model-00001-of-00004.safetensors and model.safetensors.index.json.
-bool is_weights_name(std::string_view name) {
-  constexpr std::string_view kBase = "model";
-  if (!name.starts_with(kBase)) return false;
-  name.remove_prefix(kBase.size());
+bool is_weights_name(const Form& form, std::string_view name) {
+  if (!name.starts_with(form.weights)) return false;
+  name.remove_prefix(form.weights.size());
   if (name == ".safetensors" || name == ".safetensors.index.json") return true;
   constexpr std::string_view kShard = "-00000-of-00000.safetensors";
   return name.size() == kShard.size() &&
@@ -31,44 +50,44 @@ bool is_weights_name(std::string_view name) {
          });
 }
 
-bool is_own_name(std::string_view name) {
+bool is_own_name(const Form& form, std::string_view name) {
   if (name.ends_with(kPartial)) name.remove_suffix(kPartial.size());
   const auto same = [&](const char* side) { return name == side; };
-  return name == kConfigFile || is_weights_name(name) ||
-         std::any_of(std::begin(kSideFiles), std::end(kSideFiles), same);
+  return name == form.config || name == form.other || is_weights_name(form, name) ||
+         (form.has_side_files && std::any_of(std::begin(kSideFiles), std::end(kSideFiles), same));
 }
 
-// Returns true for a config.json that a save wrote: it has a member "dllm", which files of other
-// programs lack.
-bool is_own_config(const std::string& path) {
+// Returns true for a config that a save wrote: config.json with a member "dllm", which files of
+// other programs lack, or adapter_config.json without "auto_mapping", which PEFT always writes.
+bool is_own_config(const Form& form, const std::string& path) {
   try {
     const Json config = parse_json(read_text(path, kMaxConfigBytes), path);
-    return config.is_object() && config.contains("dllm");
+    return config.is_object() && config.contains(form.member) == form.has_member;
   } catch (const Error&) {
     return false;
   }
 }
 
 // Returns the first file of `folder` that no save wrote; "" when a save wrote all of them.
-std::string foreign_file(const std::string& folder) {
+std::string foreign_file(const Form& form, const std::string& folder) {
   const std::vector<std::string> names = list_directory(folder);
   for (const std::string& name : names) {
     const std::string path = join_path(folder, name);
-    if (!is_own_name(name) || is_link(path) || is_directory(path)) return name;
+    if (!is_own_name(form, name) || is_link(path) || is_directory(path)) return name;
   }
-  if (names.empty() || file_exists(join_path(folder, kMark))) return "";
-  const std::string config = join_path(folder, kConfigFile);
+  if (names.empty() || file_exists(join_path(folder, form.mark()))) return "";
+  const std::string config = join_path(folder, form.config);
   if (!file_exists(config)) return names.front();
-  return is_own_config(config) ? "" : kConfigFile;
+  return is_own_config(form, config) ? "" : form.config;
 }
 
-void check_removable(const std::string& folder) {
+void check_removable(const Form& form, const std::string& folder) {
   if (is_link(folder) || !is_directory(folder)) {
     fail_with_hint("choose another path, or move it away", Code::already_exists,
                    "{} is not replaced: it is {}", folder,
                    is_link(folder) ? "a symbolic link" : "not a folder");
   }
-  const std::string foreign = foreign_file(folder);
+  const std::string foreign = foreign_file(form, folder);
   if (foreign.empty()) return;
   fail_with_hint("choose another path, or move that file away", Code::already_exists,
                  "{} is not replaced: no save wrote {}", folder, foreign);
@@ -78,24 +97,27 @@ bool is_there(const std::string& path) {
   return file_exists(path) || is_link(path);
 }
 
-void check_overwrite(const std::string& folder, bool overwrite) {
+void check_overwrite(FolderKind kind, const std::string& folder, bool overwrite) {
   if (overwrite || !is_there(folder)) return;
+  if (kind == FolderKind::adapter)
+    fail_with_hint("choose another path", Code::already_exists, "{} is there already", folder);
   fail_with_hint("choose another path, or set overwrite", Code::already_exists,
                  "{} is there already", folder);
 }
 
-// Empties a save. config.json and the mark go last, so that the remains of a killed call are still
+// Empties a save. The config and the mark go last, so that the remains of a killed call are still
 // recognized as a save.
-void empty_save(const std::string& folder) {
+void empty_save(const Form& form, const std::string& folder) {
+  const std::string mark = form.mark();
   for (const std::string& name : list_directory(folder)) {
-    if (name != kConfigFile && name != kMark) remove_all(join_path(folder, name));
+    if (name != form.config && name != mark) remove_all(join_path(folder, name));
   }
-  for (const char* name : {kConfigFile, kMark}) remove_all(join_path(folder, name));
+  for (const std::string& name : {form.config, mark}) remove_all(join_path(folder, name));
 }
 
-void remove_save(const std::string& folder) {
+void remove_save(const Form& form, const std::string& folder) {
   if (!is_there(folder)) return;
-  empty_save(folder);
+  empty_save(form, folder);
   remove_all(folder);
 }
 
@@ -106,19 +128,21 @@ std::string without_slash(std::string path) {
 
 } // namespace
 
-FolderSave::FolderSave(std::string folder, bool overwrite, const Task* task)
-    : folder_(without_slash(std::move(folder))), partial_(folder_ + std::string(kPartial)) {
+FolderSave::FolderSave(std::string folder, bool overwrite, const Task* task, FolderKind kind)
+    : kind_(kind), folder_(without_slash(std::move(folder))),
+      partial_(folder_ + std::string(kPartial)) {
   if (folder_.empty()) fail(Code::invalid_argument, "the path of the folder to save is empty");
-  check_overwrite(folder_, overwrite);
+  check_overwrite(kind_, folder_, overwrite);
   lock_partial(task);
+  const Form& form = form_of(kind_);
   try {
-    check_overwrite(folder_, overwrite);
+    check_overwrite(kind_, folder_, overwrite);
     lock_replaced(task);
     for (const std::string& place : {folder_, partial_, folder_ + ".old"}) {
-      if (is_there(place)) check_removable(place);
+      if (is_there(place)) check_removable(form, place);
     }
-    empty_save(partial_);
-    FileWriter(join_path(partial_, kMark)).close();
+    empty_save(form, partial_);
+    FileWriter(join_path(partial_, form.mark())).close();
   } catch (...) {
     ::rmdir(partial_.c_str()); // does nothing to one that holds files
     throw;
@@ -130,7 +154,7 @@ FolderSave::FolderSave(std::string folder, bool overwrite, const Task* task)
 void FolderSave::lock_partial(const Task* task) {
   do {
     if (is_link(partial_) || (file_exists(partial_) && !is_directory(partial_)))
-      check_removable(partial_);
+      check_removable(form_of(kind_), partial_);
     lock_.reset();
     make_directories(partial_);
     lock_ = std::make_unique<FolderLock>(partial_, task);
@@ -149,31 +173,32 @@ void FolderSave::lock_replaced(const Task* task) {
 FolderSave::~FolderSave() {
   if (moved_) return;
   try {
-    remove_save(partial_);
+    remove_save(form_of(kind_), partial_);
   } catch (const Error& e) {
     log(LogLevel::warn, "{} could not be removed: {}", partial_, e.text());
   }
 }
 
 void FolderSave::move_into_place(const std::string& config_text) {
-  write_file_atomic(join_path(partial_, kConfigFile), config_text);
+  const Form& form = form_of(kind_);
+  write_file_atomic(join_path(partial_, form.config), config_text);
   sync_path(partial_);
   const std::string old = folder_ + ".old";
   if (!is_there(folder_)) {
     rename_path(partial_, folder_);
     moved_ = true;
-    return remove_save(old);
+    return remove_save(form, old);
   }
   if (swap_paths(partial_, folder_)) {
     sync_path(parent_path(folder_));
     moved_ = true;
-    return remove_save(partial_);
+    return remove_save(form, partial_);
   }
-  remove_save(old);
+  remove_save(form, old);
   rename_path(folder_, old);
   rename_path(partial_, folder_);
   moved_ = true;
-  remove_save(old);
+  remove_save(form, old);
 }
 
 } // namespace dllm::model

@@ -176,12 +176,17 @@ int64_t Model::ensure_mask_token() {
   if (file) new_tokenizer = text::add_mask_token(file->text(), used);
   if (config_file) new_config = text::name_mask_token(config_file->text(), used);
 
+  std::optional<PartOrigin> origin = origin_of(kBasePart);
   set_mean_row(params_, params_.index("embedding"), used, used);
   if (!config.tie_embeddings) set_mean_row(params_, params_.index("head"), used, used);
   {
     const std::lock_guard lock(words_);
     config.vocab_size = std::max(config.vocab_size, used + 1);
     config.mask_token_id = used;
+  }
+  if (origin) {
+    origin->has_new_mask = true;
+    set_origin_of(kBasePart, *origin);
   }
   forward_cache_.clear();
   if (new_tokenizer) set_side_file(kTokenizer, owned(std::move(*new_tokenizer)));

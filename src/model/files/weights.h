@@ -4,7 +4,7 @@
 
 #include "base/files.h"
 #include "base/task.h"
-#include "ckpt/gguf.h"
+#include "ckpt/gguf/gguf.h"
 #include "graph/engine.h"
 #include "model/config.h"
 #include "model/params/param_map.h"

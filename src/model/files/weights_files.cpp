@@ -1,6 +1,6 @@
 #include "base/error.h"
 #include "base/named_table.h"
-#include "ckpt/safetensors.h"
+#include "ckpt/safetensors/safetensors.h"
 #include "model/files/weights.h"
 
 #include <algorithm>

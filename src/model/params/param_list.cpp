@@ -144,6 +144,17 @@ int64_t ParamStore::bytes_only_in(const Backup& before) const {
   return bytes;
 }
 
+void ParamStore::set_factors(const std::string& part,
+                             const std::function<float(const ParamSpec&)>& factor) {
+  Lock lock(mutex_);
+  wait(lock, nullptr, [this] { return !turn_; });
+  for (Physical& entry : physical_) {
+    if (entry.spec.part == part) entry.spec.factor = factor(entry.spec);
+  }
+  ++list_version_;
+  ++version_;
+}
+
 void ParamStore::drop_part(const std::string& part) {
   if (!sketch_) entries(); // uploads what was written
   const Lock lock(mutex_);

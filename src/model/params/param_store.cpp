@@ -226,6 +226,15 @@ void ParamStore::make_masters(const Test& trained) {
   }
 }
 
+std::vector<ParamSpec> ParamStore::specs(const std::string& part) const {
+  const Lock lock(mutex_);
+  std::vector<ParamSpec> made;
+  for (const Physical& entry : physical_) {
+    if (entry.scale_of < 0 && entry.spec.part == part) made.push_back(entry.spec);
+  }
+  return made;
+}
+
 int64_t ParamStore::parameter_count() const {
   const Lock lock(mutex_);
   int64_t count = 0;

@@ -142,6 +142,8 @@ public:
   // Sets the cuts of a copy whose stacks are cut already.
   void set_cuts(const std::set<int64_t>& cuts) { cuts_ = cuts; }
 
+  // Sets the factor of each stack of a part. Version + 1.
+  void set_factors(const std::string& part, const std::function<float(const ParamSpec&)>& factor);
   // Removes the parameters of a part. Version + 1.
   void drop_part(const std::string& part);
   // Adds entries of a store on the same engine as entries of `part`. The arrays are shared. A
@@ -162,6 +164,8 @@ public:
   // Returns the bytes of the buffers that `before` holds and the store does not hold.
   int64_t bytes_only_in(const Backup& before) const;
 
+  // Returns the specs of the stacks of a part, without tables. Any thread may call it.
+  std::vector<ParamSpec> specs(const std::string& part) const;
   // Counts the numbers of the base and its adapters, without scales.
   int64_t parameter_count() const;
   int64_t bytes() const; // of all entries on the engine

@@ -85,6 +85,16 @@ void PartTable::set_origin(const std::string& name, const PartOrigin& origin) {
   }
 }
 
+void PartTable::set_scale(const std::string& name, float scale) {
+  const std::lock_guard lock(mutex_);
+  for (std::shared_ptr<Part>& part : parts_) {
+    if (part->name != name) continue;
+    Part changed = *part; // a reader may hold the old one
+    changed.scale = scale;
+    part = std::make_shared<Part>(std::move(changed));
+  }
+}
+
 std::optional<PartOrigin> PartTable::origin(const std::string& name) const {
   const std::shared_ptr<const Part> part = find(name);
   const std::lock_guard lock(mutex_);

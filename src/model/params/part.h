@@ -26,11 +26,16 @@ enum class PartKind {
   adapter, // low-rank products that are added to matrices of the base
 };
 
-// The settings that an adapter was made with.
+// The numbers of an adapter, as adapter_config.json of PEFT has them. A pattern is a regular
+// expression for the end of a module's name, after a dot or at its beginning. The first that
+// matches counts.
 struct AdapterSettings {
-  std::vector<std::string> targets; // patterns of logical names of the base
-  int64_t rank = 0;
-  double alpha = 0; // a product is multiplied by alpha / rank
+  int64_t rank = 8;
+  double alpha = 16;          // a product is multiplied by alpha / rank
+  bool is_stabilised = false; // by alpha / sqrt(rank)
+  std::vector<std::pair<std::string, int64_t>> rank_pattern;
+  std::vector<std::pair<std::string, double>> alpha_pattern;
+  std::vector<std::string> targets; // its modules: ends of their names, or whole names
 };
 
 struct Part {
@@ -38,6 +43,7 @@ struct Part {
   PartKind kind = PartKind::network;
   ModelConfig config;               // for a network
   AdapterSettings settings;         // for an adapter
+  float scale = 1;                  // of an adapter: its products are multiplied by it; 0: off
   std::optional<PartOrigin> origin; // unknown: the numbers of the part are stored by value only
 };
 
@@ -63,13 +69,14 @@ private:
 };
 
 // The parts of one model, beginning with the base. Any thread may call it. An added part does not
-// change, except for its origin. The model guards the config of the base.
+// change, except for its origin and its scale. The model guards the config of the base.
 class PartTable {
 public:
   explicit PartTable(ModelConfig base);
 
   Part& base() { return *parts_.front(); }
   void set_origin(const std::string& name, const PartOrigin& origin);
+  void set_scale(const std::string& name, float scale);
   std::optional<PartOrigin> origin(const std::string& name) const;
   const Part& base() const { return *parts_.front(); }
   bool has(std::string_view name) const;

@@ -4,7 +4,7 @@
 #include "base/files.h"
 #include "base/sha256.h"
 #include "base/store/address.h"
-#include "ckpt/checkpoint_folder.h"
+#include "ckpt/checkpoint/checkpoint_folder.h"
 
 #include <fmt/format.h>
 
@@ -62,7 +62,7 @@ std::optional<PartOrigin> origin_at(const std::string& path) {
   const std::string address = full.lexically_normal().string();
   if (file_exists(join_path(parent_path(address), ckpt::kCommitName))) return std::nullopt;
   try {
-    return PartOrigin{address, digest_of(path), 0};
+    return PartOrigin{address, digest_of(path), 0, false};
   } catch (const Error&) { // the numbers were read; a file next to them cannot be
     return std::nullopt;
   }

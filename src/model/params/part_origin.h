@@ -14,6 +14,9 @@ struct PartOrigin {
   // ParamStore::changes of the part when it was read. After a further change the place holds other
   // numbers.
   int64_t changes = 0;
+  // A row of the part differs from the place: Model::ensure_mask_token() made it for a mask token,
+  // and makes the same row again.
+  bool has_new_mask = false;
 };
 
 // Returns the origin of numbers that are read from `path`. Returns nothing for a place that need

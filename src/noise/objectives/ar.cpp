@@ -1,6 +1,6 @@
 #include "base/error.h"
+#include "noise/loss/token_ce.h"
 #include "noise/objectives/table.h"
-#include "noise/token_ce.h"
 
 namespace dllm::noise {
 namespace {

@@ -8,12 +8,12 @@
 // (Nemotron-Labs-Diffusion). A held-out loss leaves this term out:
 //   loss += ar_weight / tokens * sum over i of -log p(x_i | x_<i).
 // With complementary every row comes a second time with the other tokens masked (Fast-dLLM v2,
-// noise/complement.h).
+// noise/rows/complement.h).
 
 #include "base/error.h"
-#include "noise/complement.h"
 #include "noise/objectives/masked.h"
-#include "noise/two_stream.h"
+#include "noise/rows/complement.h"
+#include "noise/rows/two_stream.h"
 
 namespace dllm::noise {
 namespace {

@@ -12,10 +12,10 @@
 
 #include "base/error.h"
 #include "graph/ops.h"
-#include "noise/canvas_rows.h"
+#include "noise/loss/token_ce.h"
 #include "noise/objectives/table.h"
-#include "noise/token_ce.h"
-#include "noise/two_stream.h"
+#include "noise/rows/canvas_rows.h"
+#include "noise/rows/two_stream.h"
 
 namespace dllm::noise {
 namespace {

@@ -9,10 +9,10 @@
 
 #include "base/error.h"
 #include "graph/ops.h"
+#include "noise/loss/token_ce.h"
 #include "noise/objectives/table.h"
-#include "noise/token_ce.h"
-#include "noise/trained_padding.h"
-#include "noise/two_stream.h"
+#include "noise/rows/trained_padding.h"
+#include "noise/rows/two_stream.h"
 
 #include <nlohmann/json.hpp>
 

@@ -16,10 +16,10 @@
 #include "base/error.h"
 #include "graph/ops.h"
 #include "model/network/edit_heads.h"
-#include "noise/edit_alignment.h"
+#include "noise/loss/token_ce.h"
 #include "noise/objectives/table.h"
-#include "noise/times.h"
-#include "noise/token_ce.h"
+#include "noise/rows/edit_alignment.h"
+#include "noise/rows/times.h"
 
 #include <algorithm>
 

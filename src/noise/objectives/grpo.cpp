@@ -13,8 +13,8 @@
 
 #include "base/error.h"
 #include "graph/ops.h"
+#include "noise/loss/token_ce.h"
 #include "noise/objectives/table.h"
-#include "noise/token_ce.h"
 
 #include <algorithm>
 

@@ -5,7 +5,7 @@
 // With answer_padding the padding after an answer is part of it, so the model learns where to stop.
 
 #include "noise/objectives/masked.h"
-#include "noise/trained_padding.h"
+#include "noise/rows/trained_padding.h"
 
 namespace dllm::noise {
 

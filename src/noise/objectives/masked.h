@@ -3,9 +3,9 @@
 // token is masked with probability 1 - alpha(t), and the loss counts masked tokens. The objectives
 // differ in the tokens that share a time, in weights and in rows.
 
+#include "noise/loss/token_ce.h"
 #include "noise/objectives/table.h"
-#include "noise/times.h"
-#include "noise/token_ce.h"
+#include "noise/rows/times.h"
 
 #include <span>
 #include <string>

@@ -1,11 +1,11 @@
 // Masked diffusion as Open-dLLM trains it (github.com/pengzhangzhi/Open-dLLM). The loss has two
 // means over masked tokens without the weight of the schedule. The second mean raises the weight of
-// tokens that the model already predicts (noise/path_loss.h). Each row has one mask ratio r ~
+// tokens that the model already predicts (noise/loss/path_loss.h). Each row has one mask ratio r ~
 // U(time_epsilon, 1), limited to min_mask_ratio and max_mask_ratio.
 
 #include "base/error.h"
+#include "noise/loss/path_loss.h"
 #include "noise/objectives/masked.h"
-#include "noise/path_loss.h"
 
 #include <algorithm>
 #include <string>

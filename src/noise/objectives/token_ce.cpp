@@ -1,4 +1,4 @@
-#include "noise/token_ce.h"
+#include "noise/loss/token_ce.h"
 
 #include "base/error.h"
 #include "graph/ops.h"

@@ -1,18 +1,18 @@
 // Diffusion with uniform noise (Schiff et al. 2024, UDLM; Sahoo et al. 2025, Duo). With probability
 // 1 - alpha(t) a token becomes any token of the vocabulary. An id does not show whether it is
 // noise, so every position is predicted and may change again. The loss is the continuous-time bound
-// (noise/uniform_nelbo.h), in nats per trainable token. The mask token of a model is never noise or
-// a prediction. The decoding policy of the same name samples the model.
+// (noise/loss/uniform_nelbo.h), in nats per trainable token. The mask token of a model is never
+// noise or a prediction. The decoding policy of the same name samples the model.
 // In the updates of `curriculum` noise is the argmax of Gaussian noise, and the model reads its
-// softmax (noise/gaussian_noise.h).
+// softmax (noise/schedules/gaussian_noise.h).
 
 #include "base/error.h"
 #include "graph/ops.h"
+#include "noise/loss/token_ce.h"
+#include "noise/loss/uniform_nelbo.h"
 #include "noise/objectives/table.h"
-#include "noise/soft_rows.h"
-#include "noise/times.h"
-#include "noise/token_ce.h"
-#include "noise/uniform_nelbo.h"
+#include "noise/rows/soft_rows.h"
+#include "noise/rows/times.h"
 
 #include <algorithm>
 #include <array>

@@ -2,6 +2,7 @@
 
 #include "pjrt/cache/executable_cache.h"
 
+#include "base/environment.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
@@ -13,7 +14,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <vector>
@@ -78,11 +78,6 @@ void mark_used(const std::string& path) {
   ::utimensat(AT_FDCWD, path.c_str(), times, 0);
 }
 
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
-
 } // namespace
 
 ExecutableCache::ExecutableCache(std::string folder, int64_t limit) : limit_(limit) {
@@ -91,10 +86,10 @@ ExecutableCache::ExecutableCache(std::string folder, int64_t limit) : limit_(lim
 }
 
 std::string ExecutableCache::default_folder() {
-  const std::string cache = environment("XDG_CACHE_HOME");
+  const std::string cache = variable("XDG_CACHE_HOME");
   if (cache.starts_with('/'))
     return join_path(cache, "dllm/pjrt"); // the XDG specification ignores a relative path
-  const std::string home = environment("HOME");
+  const std::string home = variable("HOME");
   return home.starts_with('/') ? join_path(home, ".cache/dllm/pjrt") : "";
 }
 

@@ -1,5 +1,6 @@
 // The search for plugins, and the environment that they read while they are loaded.
 
+#include "base/environment.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/named_table.h"
@@ -9,7 +10,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <fstream>
 #include <string_view>
 #include <vector>
@@ -37,11 +37,6 @@ const std::vector<Platform>& platforms() {
        {"jax_plugins/xla_cuda13/xla_cuda_plugin.so", "jax_plugins/xla_cuda12/xla_cuda_plugin.so"},
        "jax-cuda13-pjrt or jax-cuda12-pjrt"}};
   return known;
-}
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
 }
 
 // Adds the folders of packages under a prefix such as /usr/local: lib/python3*/site-packages.

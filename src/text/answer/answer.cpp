@@ -46,7 +46,7 @@ const Schema& answer_schema() {
                      "word begins with; apart: as a text of its own; included: the text of the "
                      "prompt comes first."),
        option_bool("end_tokens", true, "The end tokens of the tokenizer's files end an answer."),
-       option_list("stop", {}, "Token ids that end an answer."),
+       option_ids("stop", "Token ids that end an answer."),
        option_list("stop_texts", {}, "Texts that end an answer and are left out of it.")});
   return schema;
 }

@@ -122,6 +122,7 @@ ColumnReader::ColumnReader(const InputFile& file, const Leaf& leaf, const RowGro
       task_(task), reported_(at), at_(chunk.begin), end_(chunk.begin + chunk.size),
       left_(chunk.values) {
   check_codec(chunk.codec, where_);
+  file_.announce(at_, end_);
 }
 
 bool ColumnReader::more() {

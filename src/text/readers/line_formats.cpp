@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/task.h"
+#include "text/readers/content_check.h"
 #include "text/readers/readers.h"
 
 #include <optional>
@@ -72,8 +73,22 @@ void read_paragraphs(TextWindow& text, const Task* task, const RecordSink& sink)
   give_text(paragraph.take(), sink);
 }
 
+// Returns false for a file that the job leaves out because it is not text.
+bool is_readable(const ReadJob& job, TextWindow& text) {
+  if (job.options.str("format") != "detect") return true;
+  try {
+    check_is_text(text.look(kCheckedBytes), text.path());
+  } catch (const Error& error) {
+    if (!job.reject) throw;
+    job.reject(error);
+    return false;
+  }
+  return true;
+}
+
 void read_text_file(const ReadJob& job, const RecordSink& sink) {
   TextWindow text(open_bytes(job.file, job.task, job.at), kMaxRecord);
+  if (!is_readable(job, text)) return;
   const std::string& rows = job.options.str("rows");
   if (rows == "line") return read_lines(text, job.task, sink);
   if (rows == "paragraph") return read_paragraphs(text, job.task, sink);
@@ -95,7 +110,7 @@ Reader text_reader() {
 namespace {
 
 void read_jsonl(const ReadJob& job, const RecordSink& sink) {
-  const RecordKeys keys = record_keys(job.options);
+  const RowShapes shapes = record_keys(job.options);
   TextWindow text(open_bytes(job.file, job.task, job.at), kMaxRecord);
   std::string where = text.path() + " line ";
   const size_t number_at = where.size();
@@ -107,7 +122,7 @@ void read_jsonl(const ReadJob& job, const RecordSink& sink) {
     where += std::to_string(text.line());
     std::optional<Record> record;
     try {
-      record = parse_record(line, where, keys);
+      record = parse_record(line, where, shapes);
     } catch (const Error& error) {
       if (!job.reject) throw;
       job.reject(error);
@@ -119,7 +134,7 @@ void read_jsonl(const ReadJob& job, const RecordSink& sink) {
 } // namespace
 
 Reader jsonl_reader() {
-  return {.name = "jsonl", .endings = {".jsonl", ".ndjson"}, .read = read_jsonl};
+  return {.name = "jsonl", .endings = {".jsonl", ".ndjson", ".jsonlines"}, .read = read_jsonl};
 }
 
 // Reads files of fortune(6): texts between lines that hold a single "%", with an index NAME.dat

@@ -1,5 +1,6 @@
 // This file makes rows of Parquet files, the usual format of model hubs: columns of text, or
-// conversations in a column of lists. src/text/parquet reads the columns.
+// conversations in a column of lists. src/text/parquet reads the columns. RowShapes says which
+// columns make a row.
 #include "base/error.h"
 #include "base/task.h"
 #include "text/json_reader.h"
@@ -21,27 +22,27 @@ using parquet::Footer;
 using parquet::Leaf;
 using parquet::RowGroup;
 
-constexpr const char* kMessages = "messages";
 constexpr size_t kMaxMembers = 16;     // of a message
-constexpr size_t kColumnsShown = 20;   // in an error
 constexpr int64_t kRowsUnchecked = 64; // between two checks of the task
 
 // The columns from which rows are made.
 struct Columns {
-  Record::Kind kind = Record::Kind::text;
-  std::vector<const Leaf*> leaves; // the text; prompt and response; the members of a message
+  const RowShape* shape = nullptr;
+  // One per member of the shape, with the optional member at the end where the file has it. For
+  // messages: the members of a message.
+  std::vector<const Leaf*> leaves;
+
+  bool is_list() const {
+    return shape->kind == RowShape::Kind::chat || shape->kind == RowShape::Kind::turns;
+  }
+  // Returns true for an input of an instruction, which may be null.
+  bool is_optional(size_t column) const { return !is_list() && column >= shape->members.size(); }
 };
 
-std::string list_columns(const std::vector<Leaf>& leaves) {
+std::string shown_leaves(const std::vector<Leaf>& leaves) {
   std::vector<std::string> names;
-  for (const Leaf& leaf : leaves) {
-    if (names.size() == kColumnsShown) {
-      names.push_back(fmt::format("and {} more", leaves.size() - kColumnsShown));
-      break;
-    }
-    names.push_back(leaf.path);
-  }
-  return fmt::format("the columns are {}", fmt::join(names, ", "));
+  for (const Leaf& leaf : leaves) names.push_back(leaf.path);
+  return shown_columns(names);
 }
 
 const Leaf* find_column(const std::vector<Leaf>& leaves, const std::string& path) {
@@ -54,15 +55,16 @@ void check_text(const Leaf& leaf, int lists, const std::string& file,
                 const std::vector<Leaf>& leaves) {
   if (leaf.type == parquet::Physical::bytes && leaf.max_repetition == lists) return;
   fail_with_hint("drop the column, or choose others with text_key, prompt_key and response_key; " +
-                     list_columns(leaves),
+                     shown_leaves(leaves),
                  Code::unimplemented, "{}: column {} holds no texts", file, leaf.path);
 }
 
-// Returns the columns of the members of the structs in the list `messages`.
-std::vector<const Leaf*> message_members(const std::vector<Leaf>& leaves, const std::string& file) {
+// Returns the columns of a list: of its texts, or of the members of its structs.
+std::vector<const Leaf*> list_members(const std::vector<Leaf>& leaves, const std::string& list,
+                                      const std::string& file) {
   std::vector<const Leaf*> members;
   for (const Leaf& leaf : leaves) {
-    if (leaf.top != kMessages) continue;
+    if (leaf.top != list) continue;
     check_text(leaf, 1, file, leaves);
     if (!members.empty() && leaf.group != members[0]->group) {
       fail_with_hint("flatten it, or drop the column", Code::unimplemented,
@@ -77,28 +79,40 @@ std::vector<const Leaf*> message_members(const std::vector<Leaf>& leaves, const 
   return members;
 }
 
-// Chooses text, else prompt and response, else messages, in the order of JSON rows (record.cpp).
+// Returns true for a column of texts, or of lists where the shape has a list.
+bool fits(const std::vector<Leaf>& leaves, const RowShape& shape, const std::string& name) {
+  using Kind = RowShape::Kind;
+  if (shape.kind == Kind::ids) return false; // token numbers are not read
+  const auto in_list = [&](const Leaf& leaf) {
+    return leaf.top == name && leaf.max_repetition > 0;
+  };
+  const auto members = std::count_if(leaves.begin(), leaves.end(), in_list);
+  if (shape.kind == Kind::turns) return members == 1;
+  if (shape.kind == Kind::chat) return members > 0;
+  const bool is_pair = shape.kind == Kind::pair;
+  return find_column(leaves, name) != nullptr || (is_pair && members > 0);
+}
+
 Columns choose_columns(const std::vector<Leaf>& leaves, const std::string& file,
-                       const RecordKeys& keys) {
+                       const RowShapes& shapes) {
+  using Kind = RowShape::Kind;
   Columns chosen;
-  const Leaf* prompt = find_column(leaves, keys.prompt);
-  const Leaf* response = find_column(leaves, keys.response);
-  if (const Leaf* text = find_column(leaves, keys.text)) {
-    chosen.leaves = {text};
-  } else if (prompt != nullptr && response != nullptr) {
-    chosen.kind = Record::Kind::answer;
-    chosen.leaves = {prompt, response};
-  } else {
-    chosen.kind = Record::Kind::chat;
-    chosen.leaves = message_members(leaves, file);
-    if (!chosen.leaves.empty()) return chosen;
-    const std::string hint =
-        "set text_key, or prompt_key and response_key; " + list_columns(leaves);
-    if (prompt != nullptr)
-      fail_with_hint(hint, Code::data_loss, "{} has a column {} but no column {} or {}", file,
-                     keys.prompt, keys.response, kMessages);
-    fail_with_hint(hint, Code::data_loss, "{} has no column {}, {} or {}", file, keys.text,
-                   keys.prompt, kMessages);
+  chosen.shape = shapes.find(
+      [&](const RowShape& shape, int slot) { return fits(leaves, shape, shapes.name(slot)); });
+  if (chosen.shape == nullptr) {
+    const bool has_prompt = find_column(leaves, shapes.name(shapes.prompt())) != nullptr;
+    shapes.refuse(file, shown_leaves(leaves), has_prompt);
+  }
+  if (chosen.shape->kind == Kind::pair) shapes.refuse_pair(file);
+  if (chosen.is_list()) {
+    chosen.leaves = list_members(leaves, shapes.name(chosen.shape->members[0]), file);
+    return chosen;
+  }
+  for (const int slot : chosen.shape->members)
+    chosen.leaves.push_back(find_column(leaves, shapes.name(slot)));
+  if (chosen.shape->optional >= 0) {
+    const Leaf* optional = find_column(leaves, shapes.name(chosen.shape->optional));
+    if (optional != nullptr) chosen.leaves.push_back(optional);
   }
   for (const Leaf* leaf : chosen.leaves) check_text(*leaf, 0, file, leaves);
   return chosen;
@@ -120,16 +134,14 @@ public:
   void give(int64_t first, const RecordSink& sink) {
     for (int64_t row = 0; row < group_.rows; ++row) {
       if (row % kRowsUnchecked == 0) check_task(job_.task);
-      Record record;
-      record.kind = columns_.kind;
       fault_.clear();
       where_ = fmt::format("{} row {}", job_.file->path(), first + row + 1);
-      if (columns_.kind == Record::Kind::chat) {
-        read_messages(record);
-      } else {
-        if (columns_.kind == Record::Kind::answer) record.prompt = read_text(0);
-        record.text = read_text(columns_.leaves.size() - 1);
-      }
+      std::vector<std::string> texts;
+      if (columns_.is_list())
+        texts.push_back(read_messages());
+      else
+        for (size_t i = 0; i < readers_.size(); ++i) texts.push_back(read_text(i));
+      Record record = record_of_texts(*columns_.shape, std::move(texts), where_);
       if (fault_.empty()) {
         sink(std::move(record));
         continue;
@@ -169,27 +181,27 @@ private:
     ColumnReader& reader = readers_[column];
     if (!reader.more()) damaged(column, "fewer values than rows");
     const auto text = reader.take();
-    if (!text)
+    if (!text && !columns_.is_optional(column))
       fault(Code::data_loss, fmt::format("\"{}\" is missing", columns_.leaves[column]->path));
     return text && check(*text, column) ? std::string(*text) : std::string();
   }
 
-  // Returns the row as JSON, the form that chat templates take. Members that are null are left out.
-  void read_messages(Record& record) {
-    record.where = where_;
-    record.text = "{\"messages\": [";
+  // Returns the messages as JSON, the form that chat templates take. Members that are null are left
+  // out.
+  std::string read_messages() {
+    std::string json = "[";
     for (size_t i = 0; i < readers_.size(); ++i) {
       if (!readers_[i].more() || readers_[i].repetition() != 0)
         damaged(i, "fewer values than rows");
     }
     for (bool first = true; first || goes_on(); first = false) {
-      if (!add_message(record.text, first)) break;
-      if (static_cast<int64_t>(record.text.size()) > kMaxRecord && fault_.empty())
+      if (!add_message(json, first)) break;
+      if (static_cast<int64_t>(json.size()) > kMaxRecord && fault_.empty())
         fault(Code::resource_exhausted,
               fmt::format("its messages have more than {} bytes", kMaxRecord));
-      if (!fault_.empty()) record.text.clear();
+      if (!fault_.empty()) json.clear();
     }
-    record.text += "]}";
+    return json + "]";
   }
   // Returns true when the list has one more message.
   bool goes_on() {
@@ -202,6 +214,7 @@ private:
   }
   // Returns false when the list has no message, or is null.
   bool add_message(std::string& json, bool first) {
+    const bool is_turn = columns_.shape->kind == RowShape::Kind::turns;
     bool any = false, is_there = false;
     if (++messages_ % kRowsUnchecked == 0) check_task(job_.task);
     for (size_t i = 0; i < readers_.size(); ++i) {
@@ -211,15 +224,19 @@ private:
       if (i > 0 && there != is_there)
         damaged(i, "its lists have other lengths than the lists of the other columns");
       if (!there && definition < leaf.item_definition - 1)
-        fault(Code::data_loss, fmt::format("\"{}\" is missing", kMessages));
-      if (i == 0 && there) json += first ? "{" : ", {";
+        fault(Code::data_loss, fmt::format("\"{}\" is missing", leaf.top));
+      if (i == 0 && there) json += fmt::format("{}{}", first ? "" : ", ", is_turn ? "" : "{");
       is_there = there;
       const auto text = readers_[i].take();
       if (!text || !check(*text, i)) continue;
-      json += (any ? ", " : "") + json_string(leaf.name) + ": " + json_string(*text);
+      if (is_turn)
+        json += json_string(*text);
+      else
+        json += (any ? ", " : "") + json_string(leaf.name) + ": " + json_string(*text);
       any = true;
     }
-    if (is_there) json += "}";
+    if (is_there && is_turn && !any) json += "\"\""; // a text that is null
+    if (is_there && !is_turn) json += "}";
     return is_there;
   }
 
@@ -240,7 +257,8 @@ void read_parquet(const ReadJob& job, const RecordSink& sink) {
                    "{} is compressed, but the columns of a Parquet file are read in place", path);
   }
   const Footer footer(*job.file, job.task);
-  const Columns columns = choose_columns(footer.leaves(), path, record_keys(job.options));
+  const RowShapes shapes = record_keys(job.options);
+  const Columns columns = choose_columns(footer.leaves(), path, shapes);
   int64_t rows = 0;
   footer.each_row_group(columns.leaves, [&](const RowGroup& group) {
     Rows(job, columns, group).give(rows, sink);

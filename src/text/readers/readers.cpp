@@ -1,10 +1,11 @@
 #include "text/readers/readers.h"
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/named_table.h"
 #include "base/task.h"
-#include "text/dataset.h"
+#include "text/data/dataset.h"
 
 #include <fmt/ranges.h>
 
@@ -18,6 +19,8 @@ namespace dllm::text {
 Reader token_file_reader();
 Reader parquet_reader();
 Reader jsonl_reader();
+Reader json_reader();
+Reader csv_reader();
 Reader fortunes_reader();
 Reader text_reader();
 
@@ -27,6 +30,8 @@ const ReaderTable& record_readers() {
       token_file_reader(),
       parquet_reader(),
       jsonl_reader(),
+      json_reader(),
+      csv_reader(),
       fortunes_reader(),
       text_reader(),
   });
@@ -41,69 +46,20 @@ const Reader& ReaderTable::find(std::string_view name) const {
   return need_named(readers_, name, &Reader::name, {"format of records"});
 }
 
-namespace {
-
-constexpr const char* kSame = "; to read it as plain text all the same: --dataset.format text";
-
-std::string_view without_space(std::string_view text) {
-  while (!text.empty() && is_blank(text.substr(0, 1))) text.remove_prefix(1);
-  return text;
-}
-
-// Returns true for an array of objects, with any file name.
-bool is_json_array(std::string_view head) {
-  head = without_space(head);
-  if (!head.starts_with("[")) return false;
-  head = without_space(head.substr(1));
-  if (!head.starts_with("{")) return false;
-  return without_space(head.substr(1)).starts_with("\"");
-}
-
-// Fails for tables and JSON arrays, which are not supported: read as text they would be learned
-// with braces and commas.
-void refuse_tables(const FileHead& file) {
-  std::string_view head = file.head;
-  if (head.starts_with("\xEF\xBB\xBF")) head.remove_prefix(3);
-  const size_t slash = file.name.rfind('/');
-  const std::string name = slash == std::string::npos ? file.name : file.name.substr(slash + 1);
-  const std::string stem = name.substr(0, name.rfind('.'));
-  if (is_json_array(head)) {
-    fail_with_hint(
-        fmt::format("make JSON lines of it: jq -c '.[]' {} > {}.jsonl{}", name, stem, kSame),
-        Code::invalid_argument, "{} is an array in JSON, not one object a line", file.name);
-  }
-  if (file.name.ends_with(".json") && without_space(head).starts_with("{")) {
-    fail_with_hint(fmt::format("if it has one object per line, give --dataset.format jsonl; else "
-                               "run jq -c . {} > {}.jsonl{}",
-                               name, stem, kSame),
-                   Code::invalid_argument, "{} is JSON, not text", file.name);
-  }
-  const bool tabs = file.name.ends_with(".tsv");
-  if (!tabs && !file.name.ends_with(".csv")) return;
-  fail_with_hint(fmt::format("make JSON lines of it: python3 -c 'import csv, json, sys; "
-                             "[print(json.dumps(row)) for row in "
-                             "csv.DictReader(sys.stdin{})]' < {} > {}.jsonl{}",
-                             tabs ? ", delimiter=\"\\t\"" : "", name, stem, kSame),
-                 Code::invalid_argument, "{} is a table, not text", file.name);
-}
-
-} // namespace
-
 const Reader& ReaderTable::detect(const std::shared_ptr<const InputFile>& file,
                                   const Task* task) const {
   const std::string& path = file->path();
   FileHead seen{is_gzip(*file) ? content_name(path) : path, {}};
+  const std::string name = lower_case(seen.name);
   std::string head(static_cast<size_t>(kHeadBytes), '\0');
   head.resize(static_cast<size_t>(open_bytes(file, task)->read(head.data(), kHeadBytes)));
   seen.head = head;
   for (const Reader& reader : readers_) {
     const bool has_ending =
         std::any_of(reader.endings.begin(), reader.endings.end(),
-                    [&](const std::string& ending) { return seen.name.ends_with(ending); });
+                    [&](const std::string& ending) { return name.ends_with(ending); });
     const bool fits = reader.recognizes != nullptr && reader.recognizes(seen);
-    if (!has_ending && !fits) continue;
-    if (!has_ending && reader.name == "text") refuse_tables(seen); // which takes every file
-    return reader;
+    if (has_ending || fits) return reader;
   }
   fail_with_hint(fmt::format("choose one with the option format: {}", fmt::join(names(), ", ")),
                  Code::invalid_argument, "the format of {} is unknown", path);
@@ -151,16 +107,27 @@ void give_tokens(const std::shared_ptr<const InputFile>& file, const Reader& rea
   });
 }
 
-void list_files(const std::string& path, int depth, std::vector<std::string>& out) {
+// Returns true for a link that is not read: its file is below `top` under its own name, or it leads
+// to a folder, which may contain the link, or to nothing. The cache of a hub has a link for each
+// file of a data set.
+bool is_second_name(const std::string& path, const std::filesystem::path& top) {
+  std::error_code error;
+  if (!std::filesystem::is_symlink(path, error)) return false;
+  const std::filesystem::path target = std::filesystem::canonical(path, error);
+  if (error || std::filesystem::is_directory(target, error)) return true;
+  return target.native().starts_with(top.native() + "/");
+}
+
+void list_files(const std::string& path, int depth, const std::filesystem::path& top,
+                std::vector<std::string>& out) {
   if (depth > kMaxFolders)
     fail(Code::invalid_argument, "{} is deeper than {} folders", path, kMaxFolders);
   for (const std::string& name : list_directory(path)) {
     const std::string inner = join_path(path, name);
     std::error_code ignored;
-    if (name[0] == '.' || name.ends_with(".dat") || std::filesystem::is_symlink(inner, ignored))
-      continue;
+    if (name[0] == '.' || name.ends_with(".dat") || is_second_name(inner, top)) continue;
     if (is_directory(inner)) {
-      list_files(inner, depth + 1, out);
+      list_files(inner, depth + 1, top, out);
     } else if (std::filesystem::is_regular_file(inner, ignored)) {
       out.push_back(inner);
     }
@@ -172,27 +139,28 @@ void list_files(const std::string& path, int depth, std::vector<std::string>& ou
 std::vector<std::string> list_record_files(const std::string& path) {
   if (!is_directory(path)) return {path};
   std::vector<std::string> files;
-  list_files(path, 0, files);
+  std::error_code ignored;
+  list_files(path, 0, std::filesystem::canonical(path, ignored), files);
   if (files.empty()) fail(Code::not_found, "{} holds no files to read", path);
   return files;
 }
 
-ReadFile read_record_file(const std::string& path, const ReadSettings& settings,
-                          ReadProgress& progress, const RecordSink& sink) {
+void ReadProgress::report(Task* task, int64_t more) const {
+  if (task != nullptr) task->set_progress(done + more + (loaded ? loaded() : 0), total);
+}
+
+void read_record_file(const std::shared_ptr<const InputFile>& file, const ReadSettings& settings,
+                      ReadProgress& progress, const RecordSink& sink) {
   Task* task = settings.task;
   check_task(task);
-  const auto file = std::make_shared<const InputFile>(path);
   const std::string& format = settings.options.str("format");
   const Reader& reader =
       format == "detect" ? settings.readers.detect(file, task) : settings.readers.find(format);
-  const auto report = [&](int64_t done) {
-    if (task != nullptr) task->set_progress(progress.done + done, progress.total);
-  };
   int64_t records = 0, at = 0;
   const RecordSink counted = [&](Record&& record) {
     if (records++ % kRecordsUnchecked == 0) {
       check_task(task);
-      report(at);
+      progress.report(task, at);
     }
     sink(std::move(record));
   };
@@ -201,8 +169,7 @@ ReadFile read_record_file(const std::string& path, const ReadSettings& settings,
   else
     reader.read({file, settings.options, task, settings.reject, &at}, counted);
   progress.done += file->size();
-  report(0);
-  return {path, file->stamp()};
+  progress.report(task, 0);
 }
 
 std::vector<ReadFile> read_records(const std::string& path, const ReadSettings& settings,
@@ -211,8 +178,11 @@ std::vector<ReadFile> read_records(const std::string& path, const ReadSettings& 
   ReadProgress progress;
   for (const std::string& file : files) progress.total += file_stamp(file).size;
   std::vector<ReadFile> read;
-  for (const std::string& file : files)
-    read.push_back(read_record_file(file, settings, progress, sink));
+  for (const std::string& path : files) {
+    const auto file = std::make_shared<const InputFile>(path);
+    read_record_file(file, settings, progress, sink);
+    read.push_back({path, file->stamp()});
+  }
   return read;
 }
 

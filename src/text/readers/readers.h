@@ -6,6 +6,7 @@
 
 #include "base/files.h"
 #include "base/options.h"
+#include "text/readers/row_shape.h"
 
 #include <cstdint>
 #include <cstdlib>
@@ -24,33 +25,29 @@ class Task;
 
 namespace dllm::text {
 
-// The names of the members a JSON row may have.
-struct RecordKeys {
-  std::string text = "text";
-  std::string prompt = "prompt";
-  std::string response = "response";
-};
-
-// Returns the options text_key, prompt_key and response_key of dataset_schema().
-RecordKeys record_keys(const Options& options);
-
 struct Record {
-  enum class Kind { text, answer, ids, chat } kind = Kind::text;
-  std::string text;          // kind text: the text; answer: the response; chat: the row's JSON
-  std::string where;         // kind chat: file and line, for errors of the template
-  std::string prompt;        // kind answer
+  enum class Kind { text, answer, instruction, ids, chat } kind = Kind::text;
+  // kind text: the text; answer and instruction: the response; chat: JSON, an object with the
+  // messages of the row, and its tools and system text where it has them
+  std::string text;
+  std::string where;         // file and line, for errors of the chat template; kind text: empty
+  std::string prompt;        // kinds answer and instruction
+  std::string input;         // kind instruction; empty: none
   std::vector<int32_t> ids;  // kind ids
   std::vector<uint8_t> keep; // kind ids: empty or one per id
   bool starts = true;        // false: this record continues the record before it
   bool ends = true;          // false: the next record continues this one
 };
 
-// Parses {"text"}, {"prompt", "response"}, {"ids", "keep"?} or {"messages", "tools"?}. Fails with
-// data_loss; `where` names file and line.
-Record parse_record(std::string_view json, const std::string& where, const RecordKeys& keys);
+// Parses one object of a shape of the table. Fails with data_loss; `where` names file and line.
+Record parse_record(std::string_view json, const std::string& where, const RowShapes& shapes);
 // Parses one object or an array of objects.
 std::vector<Record> parse_records(std::string_view json, const std::string& where,
-                                  const RecordKeys& keys);
+                                  const RowShapes& shapes);
+// Returns the record of a row of a table, such as CSV. texts: the values of the shape's members in
+// their order, then that of its optional member. REQUIRES: the shape has no token numbers.
+Record record_of_texts(const RowShape& shape, std::vector<std::string> texts,
+                       const std::string& where);
 
 class TokenRows;
 struct TokenFileInfo;
@@ -136,20 +133,24 @@ struct ReadSettings {
   std::function<void(const std::string& path, const TokenFileInfo&)> check_tokens = {};
 };
 
-// Bytes on disk of all files to read.
+// Bytes of all files to read, and of those that are loaded first.
 struct ReadProgress {
   int64_t done = 0, total = 0;
+  std::function<int64_t()> loaded = {}; // returns bytes that are loaded and not part of `done`
+  // Reports `more` bytes of the file that is read.
+  void report(Task* task, int64_t more) const;
 };
 
 // Returns `path` when it is a file, else every file in the folder and its folders, in order of
-// name. In folders it skips hidden files, symbolic links and `.dat` indices of fortunes. Fails with
-// not_found when there is no file.
+// name. In folders it skips hidden files and `.dat` indices of fortunes. It also skips symbolic
+// links to folders and to files that are below `path` themselves. Fails with not_found when there
+// is no file.
 std::vector<std::string> list_record_files(const std::string& path);
-// Reads one file with the format of option `format`, or with the detected format. It keeps one row
-// in memory, never the whole file. Adds the bytes of the file to progress.done and reports them to
-// the task. Fails as the reader of the format does.
-ReadFile read_record_file(const std::string& path, const ReadSettings& settings,
-                          ReadProgress& progress, const RecordSink& sink);
+// Reads one open file with the format of option `format`, or with the detected format. It keeps one
+// row in memory, never the whole file. Adds the bytes of the file to progress.done and reports them
+// to the task. Fails as the reader of the format does.
+void read_record_file(const std::shared_ptr<const InputFile>& file, const ReadSettings& settings,
+                      ReadProgress& progress, const RecordSink& sink);
 // Reads each file of list_record_files().
 std::vector<ReadFile> read_records(const std::string& path, const ReadSettings& settings,
                                    const RecordSink& sink);

@@ -1,7 +1,6 @@
 #include "text/readers/readers.h"
 
 #include "base/error.h"
-#include "base/options.h"
 #include "text/json_reader.h"
 #include "text/unicode.h"
 
@@ -11,41 +10,38 @@ namespace dllm::text {
 
 namespace {
 
-// A member of a row: absent, of a wrong type, or read.
-struct Member {
-  bool present = false;
-  const char* wrong_type = nullptr; // the type that was found
+// A member of a row with a name of the table. A text is decoded; another value stays in the row's
+// JSON.
+struct Cell {
+  const char* type = nullptr; // null: the row has no such member
+  std::string text;
+  size_t begin = 0, end = 0; // bytes of the value in the JSON
+
+  bool is(std::string_view wanted) const { return type != nullptr && type == wanted; }
+  // In a table with rows of several kinds, absent members are null.
+  bool has() const { return type != nullptr && !is("null"); }
 };
 
-struct TextMember : Member {
-  std::string value;
-};
-
-template <class T> struct NumbersMember : Member {
+template <class T> struct Numbers {
   std::vector<T> values;
   int64_t bad = -1; // first item that is not such a number
 };
 
-bool begin_member(JsonScanner& json, char wanted, Member& member) {
-  member.present = true;
-  member.wrong_type = json.next() == wanted ? nullptr : json.next_type();
-  if (member.wrong_type != nullptr) json.skip();
-  return member.wrong_type == nullptr;
-}
+struct Row {
+  std::vector<Cell> cells; // by slot
+  Numbers<int32_t> ids;
+  Numbers<uint8_t> keep;
+  std::string keys; // all of them, for an error
 
-void read_member(JsonScanner& json, TextMember& member) {
-  member = {};
-  if (begin_member(json, '"', member)) member.value = json.string();
-}
+  const Cell& cell(int slot) const { return cells[static_cast<size_t>(slot)]; }
+};
 
 template <class T>
-void read_numbers(JsonScanner& json, std::string_view text, int64_t largest,
-                  NumbersMember<T>& member) {
-  member = {};
-  if (!begin_member(json, '[', member)) return;
+void read_numbers(JsonScanner& json, std::string_view text, int64_t largest, Numbers<T>& numbers) {
+  numbers = {};
   // Reserve exactly the memory of the numbers; a list that grows would need three times as much.
   const size_t end = std::min(text.find(']', json.at()), text.size());
-  member.values.reserve(
+  numbers.values.reserve(
       1 + static_cast<size_t>(std::count(text.begin() + static_cast<std::ptrdiff_t>(json.at()),
                                          text.begin() + static_cast<std::ptrdiff_t>(end), ',')));
   json.open_array();
@@ -54,154 +50,197 @@ void read_numbers(JsonScanner& json, std::string_view text, int64_t largest,
     const bool whole = json.next() == '0';
     const bool good = whole ? json.integer(value) && value >= 0 && value <= largest : false;
     if (!whole) json.skip();
-    if (!good && member.bad < 0) member.bad = i;
-    member.values.push_back(good ? static_cast<T>(value) : T{});
+    if (!good && numbers.bad < 0) numbers.bad = i;
+    numbers.values.push_back(good ? static_cast<T>(value) : T{});
   }
 }
 
-bool has(const Member& member) {
-  const bool null = member.wrong_type != nullptr && std::string_view(member.wrong_type) == "null";
-  return member.present && !null;
+void read_cell(JsonScanner& json, std::string_view text, std::string_view name, Row& row,
+               Cell& cell) {
+  cell = {};
+  cell.type = json.next_type();
+  cell.begin = json.at();
+  if (cell.is("string"))
+    cell.text = json.string();
+  else if (cell.is("array") && name == "ids")
+    read_numbers(json, text, INT32_MAX, row.ids);
+  else if (cell.is("array") && name == "keep")
+    read_numbers(json, text, 1, row.keep);
+  else
+    json.skip();
+  cell.end = json.at();
 }
 
-void need(const Member& member, std::string_view key, const char* type, const std::string& where) {
-  if (!has(member)) fail(Code::data_loss, "{}: \"{}\" is missing", where, key);
-  if (member.wrong_type == nullptr) return;
-  fail(Code::data_loss, "{}: \"{}\" must be {}, found {}", where, key, type, member.wrong_type);
-}
-
-// The members of a row that have a meaning.
-struct Row {
-  TextMember text, prompt, response;
-  NumbersMember<int32_t> ids;
-  NumbersMember<uint8_t> keep;
-  bool messages = false;
-  std::string keys; // all of them, for an error
-};
-
-Row read_row(JsonScanner& json, std::string_view text, const RecordKeys& keys) {
+Row read_row(JsonScanner& json, std::string_view text, const RowShapes& shapes) {
+  constexpr size_t kShown = 20, kLongest = 40;
   Row row;
+  row.cells.resize(shapes.names().size());
   std::string key;
   json.open_object();
-  size_t count = 0;
-  while (json.next_key(key)) {
-    constexpr size_t kShown = 20, kLongest = 40;
+  for (size_t count = 0; json.next_key(key);) {
     if (++count <= kShown)
       row.keys += (row.keys.empty() ? "" : ", ") + replace_invalid(key.substr(0, kLongest));
-    if (key == keys.text)
-      read_member(json, row.text);
-    else if (key == keys.prompt)
-      read_member(json, row.prompt);
-    else if (key == keys.response)
-      read_member(json, row.response);
-    else if (key == "ids")
-      read_numbers(json, text, INT32_MAX, row.ids);
-    else if (key == "keep")
-      read_numbers(json, text, 1, row.keep);
-    else {
-      if (key == "messages") row.messages = json.next_type() != std::string_view("null");
+    const int slot = shapes.slot(key);
+    if (slot < 0)
       json.skip();
-    }
+    else
+      read_cell(json, text, key, row, row.cells[static_cast<size_t>(slot)]);
   }
   return row;
 }
 
-void take_ids(Row& row, const std::string& where, Record& record) {
-  need(row.ids, "ids", "an array", where);
+// Fails unless the row has the member with a value of this type.
+const Cell& need(const Row& row, int slot, const char* type, const RowShapes& shapes,
+                 const std::string& where) {
+  const Cell& cell = row.cell(slot);
+  if (!cell.has()) fail(Code::data_loss, "{}: \"{}\" is missing", where, shapes.name(slot));
+  if (cell.is(type)) return cell;
+  fail(Code::data_loss, "{}: \"{}\" must be {} {}, found {}", where, shapes.name(slot),
+       *type == 'a' ? "an" : "a", type, cell.type);
+}
+
+Record take_ids(Row& row, const RowShape& shape, const RowShapes& shapes,
+                const std::string& where) {
+  Record record;
+  record.kind = Record::Kind::ids;
+  need(row, shape.members[0], "array", shapes, where);
   if (row.ids.bad >= 0)
     fail(Code::data_loss, "{}: ids[{}] is not a token number", where, row.ids.bad);
   record.ids = std::move(row.ids.values);
-  if (!has(row.keep)) return;
-  need(row.keep, "keep", "an array", where);
+  if (!row.cell(shapes.keep()).has()) return record;
+  need(row, shapes.keep(), "array", shapes, where);
   if (row.keep.bad >= 0)
     fail(Code::data_loss, "{}: keep[{}] is neither 0 nor 1", where, row.keep.bad);
   record.keep = std::move(row.keep.values);
   if (record.keep.size() != record.ids.size()) {
     fail(Code::data_loss, "{}: {} ids but {} keep", where, record.ids.size(), record.keep.size());
   }
-}
-
-[[noreturn]] void fail_unknown(const Row& row, const std::string& where, const RecordKeys& keys) {
-  const std::string hint = "name them with text_key, or prompt_key and response_key "
-                           "(--prompt-key, --response-key)";
-  if (row.prompt.present) {
-    fail_with_hint(hint, Code::data_loss,
-                   "{}: \"{}\" is missing next to \"{}\", and \"messages\" too: the row has {}",
-                   where, keys.response, keys.prompt, row.keys);
-  }
-  fail_with_hint(
-      hint, Code::data_loss,
-      "{}: expected \"{}\", or \"{}\" and \"{}\", or \"messages\", or \"ids\"; the row has {}",
-      where, keys.text, keys.prompt, keys.response, row.keys.empty() ? "nothing" : row.keys);
-}
-
-Record record_of(Row row, const std::string& where, const RecordKeys& keys) {
-  Record record;
-  // In a table with rows of several kinds, absent members are null.
-  const bool answered = has(row.prompt) && has(row.response);
-  const bool any = has(row.text) || answered || has(row.ids) || row.messages;
-  const auto is = [&](bool has_it, bool names_it) { return any ? has_it : names_it; };
-  if (is(has(row.text), row.text.present)) {
-    need(row.text, keys.text, "a string", where);
-    record.text = std::move(row.text.value);
-  } else if (is(answered, row.prompt.present && row.response.present)) {
-    record.kind = Record::Kind::answer;
-    need(row.prompt, keys.prompt, "a string", where);
-    need(row.response, keys.response, "a string", where);
-    record.prompt = std::move(row.prompt.value);
-    record.text = std::move(row.response.value);
-  } else if (is(has(row.ids), row.ids.present)) {
-    record.kind = Record::Kind::ids;
-    take_ids(row, where, record);
-  } else if (row.messages) {
-    record.kind = Record::Kind::chat;
-    record.where = where;
-  } else {
-    fail_unknown(row, where, keys);
-  }
   return record;
 }
 
-// Reads the next object. alone: fails when anything follows it. A chat keeps its text unchanged,
-// because templates print members in their written order.
+// Takes the messages unchanged, because templates print members in their written order.
+Record take_messages(const Row& row, const RowShape& shape, const RowShapes& shapes,
+                     std::string_view text, const std::string& where) {
+  Record record;
+  record.kind = Record::Kind::chat;
+  record.where = where;
+  need(row, shape.members[0], "array", shapes, where);
+  const std::pair<const char*, int> parts[] = {{"{\"messages\": ", shape.members[0]},
+                                               {", \"tools\": ", shapes.tools()},
+                                               {", \"system\": ", shapes.system()}};
+  for (const auto& [name, slot] : parts) {
+    const Cell& cell = row.cell(slot);
+    if (!cell.has()) continue;
+    record.text += name;
+    record.text += text.substr(cell.begin, cell.end - cell.begin);
+  }
+  record.text += "}";
+  return record;
+}
+
+Record take_texts(Row& row, const RowShape& shape, const RowShapes& shapes,
+                  const std::string& where) {
+  std::vector<std::string> texts;
+  for (const int slot : shape.members) {
+    need(row, slot, "string", shapes, where);
+    texts.push_back(std::move(row.cells[static_cast<size_t>(slot)].text));
+  }
+  if (shape.optional >= 0 && row.cell(shape.optional).has()) {
+    need(row, shape.optional, "string", shapes, where);
+    texts.push_back(std::move(row.cells[static_cast<size_t>(shape.optional)].text));
+  }
+  return record_of_texts(shape, std::move(texts), where);
+}
+
+// Returns true for an array whose first item is a text.
+bool begins_with_text(const Cell& cell, std::string_view text) {
+  if (!cell.is("array")) return false;
+  const size_t first = text.find_first_not_of(" \t\r\n", cell.begin + 1);
+  return first < cell.end && text[first] == '"';
+}
+
+Record record_of(Row row, std::string_view text, const std::string& where,
+                 const RowShapes& shapes) {
+  using Kind = RowShape::Kind;
+  const auto fits = [&](const RowShape& shape, int slot) {
+    const Cell& cell = row.cell(slot);
+    return shape.kind == Kind::turns ? begins_with_text(cell, text) : cell.has();
+  };
+  const RowShape* shape = shapes.find(fits);
+  if (shape == nullptr) {
+    // A member that is null or has another type is named.
+    shape = shapes.find([&](const RowShape& one, int slot) {
+      return one.kind != Kind::turns && row.cell(slot).type != nullptr;
+    });
+  }
+  if (shape == nullptr) {
+    shapes.refuse(where, "the row has " + (row.keys.empty() ? "nothing" : row.keys),
+                  row.cell(shapes.prompt()).type != nullptr);
+  }
+  switch (shape->kind) {
+  case Kind::ids: return take_ids(row, *shape, shapes, where);
+  case Kind::chat:
+  case Kind::turns: return take_messages(row, *shape, shapes, text, where);
+  case Kind::pair: shapes.refuse_pair(where);
+  default: return take_texts(row, *shape, shapes, where);
+  }
+}
+
+// Reads the next object. alone: fails when anything follows it.
 Record next_record(JsonScanner& json, std::string_view text, const std::string& where,
-                   const RecordKeys& keys, bool alone) {
+                   const RowShapes& shapes, bool alone) {
   const char* type = json.next_type();
-  const size_t begin = json.at();
   const bool is_object = json.next() == '{';
   Row row;
   if (is_object)
-    row = read_row(json, text, keys);
+    row = read_row(json, text, shapes);
   else
     json.skip();
-  const size_t end = json.at();
   if (alone) json.end();
-  if (!is_object) fail(Code::data_loss, "{}: expected an object, found {}", where, type);
-  Record record = record_of(std::move(row), where, keys);
-  if (record.kind == Record::Kind::chat) record.text = text.substr(begin, end - begin);
-  return record;
+  if (!is_object) {
+    fail_with_hint("a file with an array of objects has format json (--dataset.format json)",
+                   Code::data_loss, "{}: expected an object, found {}", where, type);
+  }
+  return record_of(std::move(row), text, where, shapes);
 }
 
 } // namespace
 
-RecordKeys record_keys(const Options& options) {
-  return {options.str("text_key"), options.str("prompt_key"), options.str("response_key")};
+Record record_of_texts(const RowShape& shape, std::vector<std::string> texts,
+                       const std::string& where) {
+  using Kind = RowShape::Kind;
+  Record record;
+  if (shape.kind == Kind::text) {
+    record.text = std::move(texts[0]);
+    return record;
+  }
+  record.where = where;
+  if (shape.kind == Kind::chat || shape.kind == Kind::turns) {
+    record.kind = Record::Kind::chat;
+    record.text = "{\"messages\": " + texts[0] + "}";
+    return record;
+  }
+  record.kind = shape.kind == Kind::answer ? Record::Kind::answer : Record::Kind::instruction;
+  record.prompt = std::move(texts[0]);
+  record.text = std::move(texts[1]);
+  if (texts.size() > 2) record.input = std::move(texts[2]);
+  return record;
 }
 
-Record parse_record(std::string_view json, const std::string& where, const RecordKeys& keys) {
+Record parse_record(std::string_view json, const std::string& where, const RowShapes& shapes) {
   JsonScanner scanner(json, where);
-  return next_record(scanner, json, where, keys, true);
+  return next_record(scanner, json, where, shapes, true);
 }
 
 std::vector<Record> parse_records(std::string_view json, const std::string& where,
-                                  const RecordKeys& keys) {
+                                  const RowShapes& shapes) {
   JsonScanner scanner(json, where);
-  if (scanner.next() != '[') return {parse_record(json, where, keys)};
+  if (scanner.next() != '[') return {parse_record(json, where, shapes)};
   std::vector<Record> records;
   scanner.open_array();
   while (scanner.next_item()) {
     const std::string inside = where + fmt::format("[{}]", records.size());
-    records.push_back(next_record(scanner, json, inside, keys, false));
+    records.push_back(next_record(scanner, json, inside, shapes, false));
   }
   scanner.end();
   return records;

@@ -2,6 +2,7 @@
 // text.
 #include "text/readers/readers.h"
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/task.h"
 
@@ -43,7 +44,7 @@ private:
 } // namespace
 
 bool is_gzip(const InputFile& file) {
-  if (file.path().ends_with(kGzipEnding)) return true;
+  if (lower_case(file.path()).ends_with(kGzipEnding)) return true;
   if (file.size() < static_cast<int64_t>(kGzipMagic.size())) return false;
   char first[kGzipMagic.size()];
   file.read(0, first, sizeof first);
@@ -51,7 +52,8 @@ bool is_gzip(const InputFile& file) {
 }
 
 std::string content_name(const std::string& path) {
-  return path.ends_with(kGzipEnding) ? path.substr(0, path.size() - kGzipEnding.size()) : path;
+  return lower_case(path).ends_with(kGzipEnding) ? path.substr(0, path.size() - kGzipEnding.size())
+                                                 : path;
 }
 
 std::unique_ptr<ByteSource> open_bytes(std::shared_ptr<const InputFile> file, const Task* task,

@@ -1,4 +1,4 @@
-#include "text/dataset.h"
+#include "text/data/dataset.h"
 
 #include "base/error.h"
 #include "base/files.h"

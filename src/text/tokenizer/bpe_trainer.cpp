@@ -2,7 +2,8 @@
 
 #include "base/error.h"
 #include "base/task.h"
-#include "text/dataset.h"
+#include "text/chat/named_templates.h"
+#include "text/data/dataset.h"
 #include "text/tokenizer/parts.h"
 #include "text/tokenizer/token_model.h"
 #include "text/unicode.h"
@@ -29,7 +30,11 @@ const Schema& tokenizer_train_schema() {
        option_str("eos", "<|endoftext|>", "text of the token that ends texts; empty: none"),
        option_str("pad", "<|pad|>", "text of the token that fills rows; empty: none"),
        option_str("mask", "<|mask|>", "text of the mask token; empty: none"),
-       option_list("special_tokens", {}, "further special tokens")});
+       option_list("special_tokens", {}, "further special tokens"),
+       option_str("chat_template", "auto",
+                  "chat template of the tokenizer, whose tokens <|word|> become special: none, "
+                  "chatml, llama3, qwen, alpaca, or the text of a template; auto: chatml when the "
+                  "texts are conversations, else none")});
   return schema;
 }
 
@@ -218,7 +223,15 @@ private:
   std::priority_queue<Candidate> queue_;
 };
 
-std::vector<std::string> special_tokens(const Options& options) {
+// Returns the text of the chat template, or "".
+std::string chosen_template(const Dataset& texts, const Options& options) {
+  const std::string& word = options.str("chat_template");
+  if (word == "none" || (word == "auto" && !texts.has_conversations())) return "";
+  return template_text(word == "auto" ? "chatml" : word);
+}
+
+// Returns the special tokens of the options and of the chat template.
+std::vector<std::string> special_tokens(const Options& options, const std::string& chat) {
   std::vector<std::string> tokens;
   const auto add = [&tokens](const std::string& token) {
     const bool known = std::find(tokens.begin(), tokens.end(), token) != tokens.end();
@@ -226,6 +239,7 @@ std::vector<std::string> special_tokens(const Options& options) {
   };
   for (const char* key : {"eos", "pad", "mask", "bos"}) add(options.str(key));
   for (const std::string& token : options.list("special_tokens")) add(token);
+  for (const std::string& token : template_tokens(chat)) add(token);
   return tokens;
 }
 
@@ -244,7 +258,8 @@ std::shared_ptr<Tokenizer> train_tokenizer(const Dataset& texts, const Options& 
     fail_with_hint("open the dataset without a tokenizer", Code::failed_precondition,
                    "a tokenizer is trained from texts, the dataset holds token numbers");
   }
-  const std::vector<std::string> special = special_tokens(options);
+  const std::string chat = chosen_template(texts, options);
+  const std::vector<std::string> special = special_tokens(options, chat);
   const int64_t size = options.i64("vocab_size");
   const auto least = static_cast<int64_t>(256 + special.size());
   if (size < least) {
@@ -279,6 +294,7 @@ std::shared_ptr<Tokenizer> train_tokenizer(const Dataset& texts, const Options& 
     parts.added.push_back({.id = static_cast<int32_t>(i), .content = special[i], .special = true});
   }
   parts.special = special_ids(options, *parts.vocabulary);
+  if (!chat.empty()) parts.chat_templates = {{"default", chat}};
   return std::make_shared<Tokenizer>(std::move(parts), Options(tokenizer_schema()));
 }
 

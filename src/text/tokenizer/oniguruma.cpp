@@ -1,5 +1,6 @@
 #include "text/tokenizer/oniguruma.h"
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "text/unicode.h"
 
@@ -96,7 +97,7 @@ std::string lower_name(std::string_view name) {
   std::string lower;
   for (const char c : name) {
     if (c == ' ' || c == '_' || c == '-') continue;
-    lower.push_back(c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c);
+    lower.push_back(lower_case(c));
   }
   return lower;
 }

@@ -3,8 +3,8 @@
 // normalizer, pre-tokenizer, post-processor and decoder (token_model.h has the model). It also
 // declares TokenizerParts, which the readers of the file formats return.
 
-#include "base/meter.h"
 #include "base/task.h"
+#include "base/threads/meter.h"
 #include "text/json_reader.h"
 #include "text/tokenizer/flat_map.h"
 #include "text/tokenizer/token_model.h"

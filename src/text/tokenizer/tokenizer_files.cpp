@@ -1,7 +1,8 @@
 // This file loads and saves a Tokenizer: it finds the files and the tokens with a role.
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/files.h"
-#include "ckpt/gguf_parts.h"
+#include "ckpt/gguf/gguf_parts.h"
 #include "ckpt/model_place.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer/special_files.h"
@@ -98,7 +99,7 @@ std::string member_of(const Source& source, const char* file, const char* key) {
 }
 
 bool names_one_of(std::string text, std::initializer_list<const char*> words) {
-  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  text = lower_case(std::move(text));
   return std::any_of(words.begin(), words.end(),
                      [&](const char* word) { return text.find(word) != std::string::npos; });
 }

@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/named_table.h"
-#include "ckpt/gguf.h"
+#include "ckpt/gguf/gguf.h"
 #include "text/tokenizer/parts.h"
 #include "text/tokenizer/token_model.h"
 #include "text/unicode.h"

@@ -1,7 +1,7 @@
 #include "train/checkpoint/background_save.h"
 #include "base/error.h"
-#include "base/forked_thread.h"
 #include "base/log.h"
+#include "base/threads/forked_thread.h"
 
 #include <unistd.h>
 

@@ -2,8 +2,9 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "ckpt/checkpoint_folder.h"
-#include "ckpt/safetensors.h"
+#include "ckpt/checkpoint/checkpoint_folder.h"
+#include "ckpt/model_place.h"
+#include "ckpt/safetensors/safetensors.h"
 #include "model/adapters/adapter_config.h"
 #include "model/adapters/adapter_save.h"
 #include "model/config.h"
@@ -81,6 +82,7 @@ StoredModel::StoredModel(const model::Model& model, const model::Selection& trai
     if (part.origin) {
       if (name != model::kBasePart) continue;
       part.config = model::config_to_json(model.config_now());
+      if (model.engine().process() == 0) part.side_files = model.side_files();
       for (const auto& entry : all) {
         if (entry.spec.part == name && entry.scale_of < 0)
           part.format_of[entry.spec.name] = entry.format->name;
@@ -88,6 +90,7 @@ StoredModel::StoredModel(const model::Model& model, const model::Selection& trai
       continue;
     }
     part.folder = folder_of(name, parts_.size() - 1);
+    if (part.is_adapter) part.use = model::adapter_use(model);
     part.snapshot.emplace(model, name, mode, shares, task, pool);
   }
 }
@@ -106,6 +109,7 @@ Json StoredModel::list() const {
                       {"stored", "reference"},
                       {"address", part.origin->address},
                       {"digest", part.origin->digest},
+                      {"new_mask", part.origin->has_new_mask},
                       {"formats", part.formats},
                       {"format_of", part.format_of},
                       {"config", part.config}});
@@ -120,11 +124,17 @@ std::vector<std::string> StoredModel::write(const std::string& folder, Task* tas
   const std::string base = parts_.front().origin ? parts_.front().origin->address : "";
   std::vector<std::string> names;
   for (Stored& part : parts_) {
+    if (!part.side_files.empty()) {
+      const std::string tokenizer = join_path(folder, ckpt::kTokenizerFolder);
+      make_directories(tokenizer);
+      for (const std::string& file : model::write_side_files(part.side_files, tokenizer))
+        names.push_back(join_path(ckpt::kTokenizerFolder, file));
+    }
     if (!part.snapshot) continue;
     const std::string place = join_path(folder, part.folder);
     make_directories(place);
     const std::vector<std::string> files =
-        part.is_adapter ? model::write_adapter_files(*part.snapshot, place, base, task)
+        part.is_adapter ? model::write_adapter_files(*part.snapshot, place, base, part.use, task)
                         : model::write_model_files(*part.snapshot, place, save, task);
     for (const std::string& file : files) names.push_back(part.folder + "/" + file);
   }
@@ -182,7 +192,7 @@ void SavedModel::check_reference(const Json& row) {
   const std::string hint =
       "load " + address + " as it was, in the same formats, and make the trainer again";
   const std::optional<model::PartOrigin> own = model_.origin_of(name);
-  if (!own || own->digest != digest) {
+  if (!own || own->digest != digest || own->has_new_mask != row.value("new_mask", false)) {
     fail_with_hint(
         hint, Code::failed_precondition,
         "the checkpoint refers to {} for part {}, but this model has other numbers in it", address,

@@ -41,6 +41,8 @@ private:
     Json config;                             // of a base by reference
     std::vector<std::string> formats;        // of the parameters, each once
     Json format_of;                          // of a base by reference, by parameter
+    model::Model::SideFiles side_files;      // of a base by reference
+    Json use;                                // of an adapter by value, as adapter_use()
     std::optional<model::ModelSnapshot> snapshot;
 
     const char* kind() const { return is_adapter ? "adapter" : "network"; }

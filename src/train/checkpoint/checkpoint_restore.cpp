@@ -1,7 +1,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/store/objects.h"
-#include "ckpt/checkpoint_folder.h"
+#include "ckpt/checkpoint/checkpoint_folder.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/checkpoint_model.h"
 #include "train/checkpoint/checkpoint_record.h"

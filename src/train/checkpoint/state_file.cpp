@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "ckpt/safetensors.h"
-#include "ckpt/safetensors_writer.h"
+#include "ckpt/safetensors/safetensors.h"
+#include "ckpt/safetensors/safetensors_writer.h"
 #include "model/params/stack_part.h"
 
 #include <nlohmann/json.hpp>

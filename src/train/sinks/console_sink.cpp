@@ -1,5 +1,7 @@
 #include "train/sinks/console_sink.h"
 
+#include "train/sinks/event_metrics.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,14 +14,6 @@
 
 namespace dllm::train {
 namespace {
-
-double number(const Event& event, const char* key) {
-  const Event::Value* value = event.find(key);
-  if (value == nullptr) return std::nan("");
-  if (const auto* real = std::get_if<double>(value)) return *real;
-  if (const auto* whole = std::get_if<int64_t>(value)) return static_cast<double>(*whole);
-  return std::nan("");
-}
 
 std::string duration(double seconds) {
   const auto whole = static_cast<int64_t>(seconds + 0.5);
@@ -36,17 +30,17 @@ std::string short_number(double value) {
 
 std::string other_line(const Event& event) {
   if (event.kind() == EventKind::eval) {
-    std::string line = fmt::format("held-out loss {:.4f} +- {:.4f}", number(event, "loss"),
-                                   number(event, "stderr"));
+    std::string line = fmt::format("held-out loss {:.4f} +- {:.4f}", number_of(event, "loss"),
+                                   number_of(event, "stderr"));
     if (event.find("bits_per_byte") != nullptr)
-      line += fmt::format(", {:.3f} bits per byte", number(event, "bits_per_byte"));
-    return line + fmt::format(" at step {:.0f}", number(event, "step"));
+      line += fmt::format(", {:.3f} bits per byte", number_of(event, "bits_per_byte"));
+    return line + fmt::format(" at step {:.0f}", number_of(event, "step"));
   }
   if (event.kind() == EventKind::checkpoint) {
     const auto* dir = std::get_if<std::string>(event.find("dir"));
     std::string line = fmt::format("saved {}", dir != nullptr ? *dir : "");
     constexpr double kShown = 0.05; // seconds
-    const double stall = number(event, "stall_seconds");
+    const double stall = number_of(event, "stall_seconds");
     if (stall >= kShown) line += fmt::format(", training stood still for {:.1f} s", stall);
     return line;
   }
@@ -92,8 +86,8 @@ public:
       return;
     }
     Event shown = event;
-    shown.set("loss", loss_.add(number(event, "loss")));
-    if (event.find("nll") != nullptr) shown.set("nll", nll_.add(number(event, "nll")));
+    shown.set("loss", loss_.add(number_of(event, "loss")));
+    if (event.find("nll") != nullptr) shown.set("nll", nll_.add(number_of(event, "nll")));
     const bool last = progress.total > 0 && progress.done == progress.total;
     if (count_++ % every_ != 0 && !last) return;
     if (terminal_) {
@@ -168,23 +162,23 @@ std::string bar_of(double part, int columns) {
 }
 
 std::vector<Field> fields_of(const Event& event, const Progress& progress, bool with_bar) {
-  std::vector<Field> fields = {{0, fmt::format("step {:.0f}", number(event, "step"))}};
+  std::vector<Field> fields = {{0, fmt::format("step {:.0f}", number_of(event, "step"))}};
   const double part = part_done(progress), left = seconds_left(progress);
   if (part >= 0) {
     constexpr int kBar = 16;
     if (with_bar) fields.push_back({7, bar_of(part, kBar)});
     fields.push_back({2, fmt::format("{:.0f} %", std::floor(100 * part))});
   }
-  fields.push_back({1, fmt::format("loss {:.4f}", number(event, "loss"))});
-  const double nll = number(event, "nll"), mfu = number(event, "mfu");
+  fields.push_back({1, fmt::format("loss {:.4f}", number_of(event, "loss"))});
+  const double nll = number_of(event, "nll"), mfu = number_of(event, "mfu");
   if (std::isfinite(nll)) fields.push_back({8, fmt::format("nll {:.3f}", nll)});
-  const double padding = number(event, "padding_share");
+  const double padding = number_of(event, "padding_share");
   if (padding > 0) fields.push_back({10, fmt::format("padding {:.0f} %", 100 * padding)});
-  fields.push_back({5, fmt::format("lr {:.2e}", number(event, "lr"))});
-  fields.push_back({4, short_number(number(event, "tokens_per_second")) + " tok/s"});
+  fields.push_back({5, fmt::format("lr {:.2e}", number_of(event, "lr"))});
+  fields.push_back({4, short_number(number_of(event, "tokens_per_second")) + " tok/s"});
   if (std::isfinite(mfu) && mfu > 0) fields.push_back({6, fmt::format("mfu {:.0f} %", 100 * mfu)});
   constexpr double kWaitShown = 0.05; // seconds of one step
-  const double wait = number(event, "input_wait");
+  const double wait = number_of(event, "input_wait");
   if (wait >= kWaitShown) fields.push_back({9, fmt::format("input wait {:.2f} s", wait)});
   if (left >= 0) fields.push_back({3, "eta " + duration(left)});
   return fields;
@@ -209,8 +203,8 @@ std::string progress_line(const Event& event, const Progress& progress, int colu
   return joined(fields).substr(0, room);
 }
 
-std::unique_ptr<Sink> make_console_sink(int64_t every) {
-  return std::make_unique<ConsoleSink>(every);
+std::unique_ptr<Sink> make_console_sink(const std::string& /*target*/, const Options& options) {
+  return std::make_unique<ConsoleSink>(options.i64("every"));
 }
 
 } // namespace dllm::train

@@ -9,7 +9,7 @@
 
 namespace dllm::train {
 
-std::unique_ptr<Sink> make_console_sink(int64_t every);
+std::unique_ptr<Sink> make_console_sink(const std::string& target, const Options& options);
 
 // Returns a line such as "step 120 [####....]  24 %  loss 3.214  eta 1:05  12.3k tok/s  lr 2.9e-04"
 // of at most `columns` columns. The least important items are left out first when the line is too

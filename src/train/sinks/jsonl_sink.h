@@ -9,6 +9,6 @@
 
 namespace dllm::train {
 
-std::unique_ptr<Sink> make_jsonl_sink(const std::string& path, int64_t every, bool append);
+std::unique_ptr<Sink> make_jsonl_sink(const std::string& path, const Options& options);
 
 } // namespace dllm::train

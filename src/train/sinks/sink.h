@@ -32,8 +32,10 @@ public:
   virtual void rewind(int64_t /*step*/) {}
 };
 
-// Makes a sink of kind "jsonl" (target: a file) or "console" (standard error). Fails with not_found
-// for another kind.
+// Returns the kinds of sinks.
+std::vector<std::string> sink_names();
+// Makes a sink. target: a file ("jsonl", "csv") or a folder ("tensorboard"); "console" has none and
+// writes to standard error. Fails with not_found for another kind.
 std::unique_ptr<Sink> make_sink(const std::string& kind, const std::string& target,
                                 const Options& options);
 

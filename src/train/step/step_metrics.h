@@ -19,7 +19,8 @@ struct StepMetrics {
 struct StepMetric {
   const char* name;
   double StepMetrics::*member;
-  const char* unit;        // "": the number has no unit
+  const char* unit; // "": the number has no unit
+  const char* sentence;
   bool is_integer = false; // in events and files
 };
 

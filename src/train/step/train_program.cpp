@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "graph/engine.h"
 #include "graph/passes.h"
-#include "noise/token_ce.h"
+#include "noise/loss/token_ce.h"
 #include "runtime/programs.h"
 #include "train/step/fitted_step.h"
 

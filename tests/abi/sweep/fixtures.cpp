@@ -24,6 +24,7 @@ const char* text_for(const std::string& function, const std::string& param) {
       {"dllm_model_i64.key", "vocab"},
       {"dllm_model_param.name", "model.norm.weight"},
       {"dllm_model_set_param.name", "model.norm.weight"},
+      {"dllm_model_add_adapter.name", "new"},
       {"dllm_tokenizer_id.name", "a"},
       {"dllm_schedule_new.name", "linear"},
       {"dllm_objective_new.name", "mdlm"},

@@ -69,14 +69,21 @@ void* Objects::make(const std::string& noun, const std::string& variant) {
   if (noun == "task") return CALL(dllm_task_new)();
   if (noun == "options") return make_options(variant.empty() ? "engine" : variant.c_str());
   if (noun == "dataset") return make_dataset(variant == "raw" ? nullptr : object("tokenizer"));
-  static const std::map<std::string, Maker> makers = {
-      {"engine", &Objects::make_engine},         {"tensor", &Objects::make_tensor},
-      {"source", &Objects::make_source},         {"model", &Objects::make_model},
-      {"tokenizer", &Objects::make_tokenizer},   {"answer", &Objects::make_answer},
-      {"loader", &Objects::make_loader},         {"batch", &Objects::make_batch},
-      {"schedule", &Objects::make_schedule},     {"objective", &Objects::make_objective},
-      {"trainer", &Objects::make_trainer},       {"decoder", &Objects::make_decoder},
-      {"checkpoint", &Objects::make_checkpoint}, {"lua", &Objects::make_lua}};
+  static const std::map<std::string, Maker> makers = {{"engine", &Objects::make_engine},
+                                                      {"tensor", &Objects::make_tensor},
+                                                      {"source", &Objects::make_source},
+                                                      {"model", &Objects::make_model},
+                                                      {"tokenizer", &Objects::make_tokenizer},
+                                                      {"answer", &Objects::make_answer},
+                                                      {"loader", &Objects::make_loader},
+                                                      {"batch", &Objects::make_batch},
+                                                      {"schedule", &Objects::make_schedule},
+                                                      {"objective", &Objects::make_objective},
+                                                      {"trainer", &Objects::make_trainer},
+                                                      {"decoder", &Objects::make_decoder},
+                                                      {"generator", &Objects::make_generator},
+                                                      {"checkpoint", &Objects::make_checkpoint},
+                                                      {"lua", &Objects::make_lua}};
   return (this->*makers.at(noun))();
 }
 
@@ -186,6 +193,16 @@ void* Objects::make_decoder() {
   dllm_decoder* out = nullptr;
   check(CALL(dllm_decoder_new)(OBJECT(model), opts, &out, ERR), "decoder");
   check(CALL(dllm_decoder_start)(out, kIds, 4, 7, ERR), "request");
+  return out;
+}
+
+void* Objects::make_generator() {
+  auto* request = static_cast<dllm_options*>(options_with("request", {{"length", 4}}));
+  dllm_generator* out = nullptr;
+  int64_t number = 0;
+  check(CALL(dllm_generator_new)(OBJECT(model), OBJECT(tokenizer), nullptr, &out, ERR),
+        "generator");
+  check(CALL(dllm_generator_add)(out, request, nullptr, &number, ERR), "request of text");
   return out;
 }
 

@@ -43,6 +43,7 @@ private:
   void* make_objective();
   void* make_trainer();
   void* make_decoder();
+  void* make_generator();
   void* make_checkpoint();
   void* make_lua();
   void* options_with(const char* kind, std::initializer_list<std::pair<const char*, int64_t>> keys);

@@ -80,6 +80,7 @@ end
         problem
     end
     @test problem.code === :cancelled && metric(trainer, "step") >= 1 && first(DLLM.progress(task)) >= 1
+    @test DLLM.iscancelled(DLLM.Task(deadline = -1)) && !DLLM.iscancelled(DLLM.Task(deadline = Inf))
     DLLM.Task(deadline = 0) do late
         @test_throws DLLMError step!(trainer, DLLM.next!(tiny.loader); task = late)
     end

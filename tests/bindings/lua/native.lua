@@ -79,6 +79,13 @@ function tests.a_callback_may_stop_and_may_read()
   run:run(tiny.loader, 1000, function() return dllm.STOP end)
   assert(run:metric "step" == 4)
   run:run(tiny.loader, 1, function() assert(run:metric "step" == 5) end)
+  run:run(tiny.loader, 1, function() return true end)
+  run:run(tiny.loader, 1, function() return dllm.CONTINUE end)
+  for _, answer in ipairs {1, 0, "stop", {}} do
+    local refused = raised(run.run, run, tiny.loader, 1, function() return answer end)
+    assert(refused.code == "invalid_argument" and refused.message ==
+           "a callback returns nothing, true, false or dllm.STOP, not " .. tostring(answer), tostring(refused))
+  end
   local problem = raised(run.run, run, tiny.loader, 1, function() run:step(tiny.loader:next()) end)
   assert(problem.code == "failed_precondition" and problem.message:find "the trainer runs")
   run:step(tiny.loader:next())

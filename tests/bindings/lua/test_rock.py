@@ -14,6 +14,10 @@ import tarfile
 import textwrap
 import zipfile
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+from hub_cache import write_cache
+from readme import every_program, write_corpus
+
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 HERE = pathlib.Path(__file__).resolve().parent
 README = (ROOT / "bindings/lua/README.md").read_text()
@@ -76,15 +80,22 @@ def run_readme(folder, hosts):
     folder.mkdir()
     for name in ("bindings", "scripts"):
         (folder / name).symlink_to(ROOT / name)
-    with open(folder / "corpus.txt", "w") as corpus:
-        corpus.writelines(f"The wise man sat by the sea and looked at moon {i % 7}\n" for i in range(200))
-    decode, train = block("## Ten lines that decode"), block("## Fifteen lines that train")
-    assert decode.count("\n") <= 10 and train.count("\n") <= 15
-    (folder / "train.lua").write_text(train)
-    (folder / "decode.lua").write_text(decode.replace("runs/quickstart", "runs/mine"))
+    write_corpus(folder)
+    names = every_program("lua", "dllm for Lua")
+    for name, text in names.items():
+        (folder / f"{name}.lua").write_text(text)
     by_hand = block("never loads it. Without luarocks, for PUC Lua:")
-    run = "".join(f"rm -rf runs; {host} train.lua; {host} decode.lua\n" for host in hosts)
-    subprocess.run(["sh", "-euc", by_hand + run], check=True, cwd=folder, stdout=subprocess.DEVNULL)
+
+    def run(host, chosen, **variables):
+        commands = "".join(f"{host} {name}.lua\n" for name in chosen)
+        subprocess.run(["sh", "-euc", by_hand + commands], check=True, cwd=folder, stdout=subprocess.DEVNULL,
+                       env={**os.environ, **variables})
+
+    for host in hosts:
+        for made in ("runs", "cache"):
+            shutil.rmtree(folder / made, ignore_errors=True)
+        run(host, ["train"])
+        run(host, [name for name in names if name != "train"], **write_cache(folder / "cache", folder / "runs" / "mine"))
 
 
 def main():

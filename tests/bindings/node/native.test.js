@@ -60,6 +60,9 @@ test('an AbortSignal rejects with its reason', async () => {
 });
 
 test('a task has a deadline and the progress', async () => {
+  assert.ok(new dllm.Task({ deadline: -5 }).cancelled);
+  assert.ok(!new dllm.Task({ deadline: Infinity }).cancelled);
+  assert.throws(() => new dllm.Task({ deadline: NaN }), TypeError);
   const task = new dllm.Task({ deadline: 600_000 });
   const late = makeTrainer().run(tiny.loader, MANY, { task, onEvent: () => task.setDeadline(1) });
   await assert.rejects(late, { code: 'DEADLINE_EXCEEDED' });

@@ -7,7 +7,10 @@ import re
 import shutil
 import subprocess
 import sys
-import textwrap
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+from hub_cache import write_cache
+from readme import every_program, write_corpus
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 HERE = pathlib.Path(__file__).resolve().parent
@@ -21,20 +24,36 @@ def package(out):
     return pathlib.Path(run.stdout.strip())
 
 
-def program(title):
-    readme = (ROOT / "bindings/node/README.md").read_text()
-    block = re.search(rf"^## {title}\n\n((?:    .*\n|\n)+)", readme, re.MULTILINE).group(1)
-    return textwrap.dedent(block).strip() + "\n"
-
-
 def run_readme(folder, environment):
-    decode, train = program("Ten lines that decode"), program("Fifteen lines that train")
-    assert decode.count("\n") <= 10 and train.count("\n") <= 15
-    with open(folder / "corpus.txt", "w") as corpus:
-        corpus.writelines(f"The wise man sat by the sea and looked at moon {i % 7}\n" for i in range(200))
-    for name, text in (("train.mjs", train), ("decode.mjs", decode.replace("runs/quickstart", "runs/mine"))):
-        (folder / name).write_text(text)
-        subprocess.run(["node", name], check=True, cwd=folder, env=environment, stdout=subprocess.DEVNULL)
+    write_corpus(folder)
+    for name, text in every_program("node", "dllm for Node").items():
+        (folder / f"{name}.mjs").write_text(text)
+        if name == "hub":
+            environment = {**environment, **write_cache(folder / "cache", folder / "runs/mine")}
+        subprocess.run(["node", f"{name}.mjs"], check=True, cwd=folder, env=environment, stdout=subprocess.DEVNULL)
+
+
+MISTAKES = (("threads: 2", "thread: 2"), ("pjrt.device", "pjrt.devise"), ("'q8_0'", "'q8'"), ("slots: 8", "slot: 8"),
+            ("temperature: 0.5", "temprature: 0.5"), ("['.']", "'.'"), ("threshold: 0.6", "threshold: '0.6'"),
+            ("length: 9", "lenght: 9"), ("steps: 2", "steps: '2'"), ("infill: 'the", "infil: 'the"), ("seed: 1 ", "seed: [1] "),
+            ("alg_temp", "alg_tmp"), ("stop: [3]", "stop: 3"), ("cache_dtype", "cache_type"), ("muon", "moon"),
+            ("lr: 1e-3", "learning_rate: 1e-3"), ("answer.finish", "answer.finished"))
+
+
+def check_settings(folder, compiler):
+    right = (HERE / "settings.mts").read_text()
+    head, function = right.split("\n\n", 1)
+    copies = [function]
+    for given, mistake in MISTAKES:
+        assert function.count(given) == 1, f"{given} is not once in settings.mts"
+        copies.append(function.replace(given, mistake).replace("function work", f"function work{len(copies)}"))
+    (folder / "settings.mts").write_text(head + "\n\n" + "".join(copies))
+    said = subprocess.run([*compiler, "settings.mts"], check=False, cwd=folder, stdout=subprocess.PIPE, text=True).stdout
+    lines = {int(line) for line in re.findall(r"^settings\.mts[(:](\d+)", said, re.MULTILINE)}
+    first, size = head.count("\n") + 3, function.count("\n")
+    for at, mistake in enumerate(["nothing wrong", *(mistake for _, mistake in MISTAKES)]):
+        refused = bool(lines & set(range(first + at * size, first + (at + 1) * size)))
+        assert refused == (at > 0), f"TypeScript {'refuses' if refused else 'accepts'} {mistake}\n{said}"
 
 
 def check_types(folder, modules):
@@ -46,6 +65,7 @@ def check_types(folder, modules):
         (folder / name).write_text(text)
         said = subprocess.run([*compiler, name], check=False, cwd=folder, stdout=subprocess.PIPE, text=True).stdout
         assert said.count("error TS") == errors, f"{name}: wanted {errors} errors\n{said}"
+    check_settings(folder, compiler)
 
 
 def main():

@@ -214,6 +214,9 @@ class Scenario(unittest.TestCase):
             decoder.run(lambda event: dllm.STOP)  # ends cleanly, and the decoder still works
             decoder.run()
             self.assertEqual(decoder.metric("open"), 0)
+        for other in (True, False, 0, 1, 1.9, 2, "x", []):
+            with self.decoder() as decoder, self.assertRaisesRegex(TypeError, "None or dllm.STOP"):
+                decoder.run(lambda event: other)
         kept = []
         with self.decoder() as decoder:
             decoder.run(kept.append)

@@ -3,6 +3,7 @@ it. mypy is this Python's, or comes from PyPI into FOLDER; exit status 77 where 
 import importlib.util
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -27,6 +28,38 @@ async def work(model: dllm.Model, tokenizer: dllm.Tokenizer, trainer: dllm.Train
         return tokenizer.decode(decoder.ids())
 """
 WRONG = PROGRAM.replace('tokenizer.encode("the")', "tokenizer.encode(7)").replace("-> str", "-> int")
+
+# Settings are typed: in each copy of this function with one mistake in it, mypy finds an error.
+SETTINGS = """
+def work(path: str, trained: dllm.Model, objective: dllm.Objective) -> str:
+    on: dllm.EngineSettings = {"threads": 2, "pjrt.device": 0}
+    model = dllm.load(path, engine=on, dtype="q8_0", policy="threshold", slots=8)
+    request: dllm.RequestSettings = {"length": 8, "stop": ["."], "temperature": 0.5, "seed": None}
+    answer = model.generate("the", **request)
+    chosen = model.infill("the <mask:3>", policy="threshold", threshold=0.5)
+    chat = model.generate([{"role": "user", "content": "the"}], tools=[{"name": "f"}])
+    number = model.add(infill="the <mask:2>", steps=2)
+    for piece in model.stream("the", length=9):
+        print(piece.text, piece.canvas, piece.open + piece.step)
+    both = [str(each) for each in model.batch(["the", "cat"], seed=1)]
+    decoder = dllm.Decoder(trained, policy="dream", alg_temp=0.1)
+    decoder.add([1, 2], stop=[3])
+    dllm.Trainer(trained, objective, optimizer="muon", lr=1e-3)
+    return answer.text + str(chat) + answer.finish + chosen.whole + both[number] + "".join(answer.holes)
+"""
+MISTAKES = (("threads", "thread"), ("pjrt.device", "pjrt.devise"), ("q8_0", "q8"), ("slots=8", "slot=8"),
+            ("length=9", "lenght=9"), ('"temperature": 0.5', '"temprature": 0.5'), ("threshold=0.5", 'threshold="0.5"'),
+            ("steps=2", 'steps="2"'), ('infill="the', 'infil="the'), ("seed=1", "seed=[1]"), ("alg_temp", "alg_tmp"),
+            ("stop=[3]", "stop=3"),
+            ('["."]', '"."'), ("muon", "moon"), ("lr=1e-3", "learning_rate=1e-3"), ("answer.finish", "answer.steps"))
+
+
+def with_mistakes():
+    copies = []
+    for right, wrong in MISTAKES:
+        assert SETTINGS.count(right) == 1, f"{right} is not once in the function"
+        copies.append(SETTINGS.replace(right, wrong).replace("def work", f"def work{len(copies)}"))
+    return "import dllm\n" + "".join(copies)
 
 
 def python_with_mypy(folder):
@@ -68,7 +101,23 @@ def main():
         if found != wanted or said.count(": error:") != 2 * wanted:
             print(f"{name}: mypy exits with {found}, wanted {wanted}\n{said}")
             status = 1
-    return status
+    return status | check_settings(python, folder)
+
+
+def check_settings(python, folder):
+    right, wrong = folder / "settings.py", folder / "wrong_settings.py"
+    right.write_text("import dllm\n" + SETTINGS)
+    wrong.write_text(with_mistakes())
+    found, said = mypy(python, folder, str(right))
+    if found:
+        print(said)
+    lines = {int(line) for line in re.findall(r":(\d+): error:", mypy(python, folder, str(wrong))[1])}
+    size = SETTINGS.count("\n")
+    for at, (_, mistake) in enumerate(MISTAKES):
+        if not lines & set(range(2 + at * size, 2 + (at + 1) * size)):
+            print(f"mypy accepts {mistake}")
+            found = 1
+    return found
 
 
 if __name__ == "__main__":

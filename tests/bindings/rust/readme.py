@@ -1,4 +1,4 @@
-"""readme.py SCRATCH: runs the Rust blocks of bindings/rust/README.md as programs of a new package, and the example denoise.
+"""readme.py SCRATCH: runs the Rust blocks of bindings/rust/README.md as programs of a new package, and the examples.
 
 They share the folder of the outputs of the other tests (CARGO_TARGET_DIR).
 """
@@ -8,6 +8,9 @@ import re
 import shutil
 import subprocess
 import sys
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+from hub_cache import write_cache
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 RUST = ROOT / "bindings" / "rust"
@@ -28,15 +31,24 @@ def main():
     (scratch / "Cargo.toml").write_text(
         '[package]\nname = "readme"\nversion = "0.2.0"\nedition = "2024"\n\n'
         f'[dependencies]\ndllm = {{ path = "{RUST / "dllm"}" }}\n\n[workspace]\n')
-    train, decode = re.findall(r"```rust\n(.*?)```", (RUST / "README.md").read_text(), re.DOTALL)
+    generate, hub, train, decode = re.findall(r"```rust\n(.*?)```", (RUST / "README.md").read_text(), re.DOTALL)
+    (scratch / "src" / "bin" / "generate.rs").write_text(generate)
+    (scratch / "src" / "bin" / "hub.rs").write_text(hub)
     (scratch / "src" / "bin" / "train.rs").write_text(train)
     (scratch / "src" / "bin" / "decode.rs").write_text(decode)
     (scratch / "corpus.txt").write_text("".join(f"the cat sat by the old man number {i % 7}\n" for i in range(200)))
-    assert len(train.splitlines()) <= 21 and len(decode.splitlines()) <= 12
+    assert len(generate.splitlines()) <= 8 and len(train.splitlines()) <= 21 and len(decode.splitlines()) <= 12
     cargo = ("cargo", "run", "--quiet", "--offline")
     assert run(*cargo, "--bin", "train", folder=scratch).count("train_step") == 10
+    assert run(*cargo, "--bin", "generate", folder=scratch)
     assert run(*cargo, "--bin", "decode", folder=scratch).count("\n") >= 8
+    os.environ.update(write_cache(scratch / "cache", scratch / "runs" / "first"))
+    assert "Qwen/Qwen3-0.6B" in run(*cargo, "--bin", "hub", folder=scratch)
     os.environ["CARGO_TARGET_DIR"] = os.environ.get("CARGO_TARGET_DIR", str(scratch / "target"))
+    texts = run(*cargo, "--locked", "--manifest-path", RUST / "Cargo.toml", "--example", "generate", "--",
+                ROOT / "scripts" / "recipes" / "stories.gguf", folder=scratch)
+    for part in ("generate", "conversation", "infill", "stream", "batch", "stop", "cancel", "error", "policy"):
+        assert f"{part}: " in texts, part
     shown = run(*cargo, "--locked", "--manifest-path", RUST / "Cargo.toml", "--example", "denoise", "--",
                 scratch / "runs" / "first", "the cat", "--steps", "4", "--length", "8", folder=scratch).splitlines()
     assert [line.split()[0] for line in shown[:4]] == ["1", "2", "3", "4"] and len(shown) == 5, shown

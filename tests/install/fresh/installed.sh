@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Packages in a system without compiler and without a checkout: each is installed as docs/guide/embed.md has it and writes a
-# story, tarball and Debian packages the same one.   installed.sh PACKAGES STORIES_GGUF
+# story, tarball and Debian packages the same one.   installed.sh PACKAGES STORIES_GGUF CONTAINERFILE
 set -euo pipefail
-packages=$1 model=$2
+packages=$1 model=$2 container=$3
 work=$(mktemp -d)
 cd "$work"
 step() { echo "--- $*"; }
@@ -27,6 +27,23 @@ tell "$program" tar.txt
 cat tar.txt
 learn "$program" tar
 printf 'print(1 + 1)\n' | "$program" repl | grep -q 2
+
+step "container: what the last stage of the image runs and sets, here"
+mkdir -p /opt/dllm
+tar -xzf "$packages"/dllm-*.tar.gz -C /opt/dllm --strip-components 1
+sed '1,/-slim$/d' "$container" >stage.txt
+awk '/^RUN / {on = 1} on {sub(/^RUN /, ""); line = $0; print; if (line !~ /\\$/) on = 0}' stage.txt >run.sh
+grep -q apt-get run.sh
+bash -e run.sh >/dev/null
+(
+  eval "export $(sed -n 's/^ENV //p' stage.txt)"
+  program=$(sed -n 's/^ENTRYPOINT \["\(.*\)"\]/\1/p' stage.txt)
+  "$program" generate "$model" "Once there was" --length 8 --steps 4
+  said=$(HF_ENDPOINT=http://127.0.0.1:9 "$program" pull org/name 2>&1) && exit 1
+  echo "$said"
+  [[ $said == *127.0.0.1:9* && $said != *libcurl* ]] # the image has what a transfer needs
+  test -w "$HF_HOME"
+)
 
 step "wheel: pip, in an environment of its own"
 apt-get update -qq

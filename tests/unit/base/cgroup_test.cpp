@@ -1,6 +1,6 @@
 // Control groups of both versions, as hosts and containers show them.
 
-#include "base/cgroup.h"
+#include "base/threads/cgroup.h"
 
 #include "base/files.h"
 #include "unit/test_files.h"

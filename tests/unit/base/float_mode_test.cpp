@@ -1,4 +1,4 @@
-#include "base/float_mode.h"
+#include "base/threads/float_mode.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #include "decode/request/policy.h"
 #include "graph/op.h"
 #include "noise/objective.h"
-#include "noise/schedule.h"
+#include "noise/schedules/schedule.h"
 #include "tensor/weight_format.h"
 #include "text/readers/readers.h"
 #include "train/optimizer.h"

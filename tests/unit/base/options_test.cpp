@@ -116,10 +116,39 @@ TEST(Options, BadValuesAreRefusedAndChangeNothing) {
   EXPECT_EQ(options.i64("steps"), 5);
 }
 
+TEST(Options, ElementsOfAListAreChecked) {
+  const Schema lists("lists", {option_list("stop", {}, "Texts."), option_ids("ids", "Token ids."),
+                               option_list("layers", {}, "Ranges.", ListOf::texts_and_numbers)});
+  Options options(lists);
+  options.set_json(parse_json(R"({"stop":["a",""],"ids":[0,"7"],"layers":[0,"2-3"]})", "x"));
+  EXPECT_EQ(options.list("stop"), (std::vector<std::string>{"a", ""}));
+  EXPECT_EQ(options.list("ids"), (std::vector<std::string>{"0", "7"}));
+  EXPECT_EQ(options.list("layers"), (std::vector<std::string>{"0", "2-3"}));
+  const Json before = options.to_json();
+  const std::pair<const char*, const char*> bad[] = {
+      {R"({"stop":["a",13]})", "option stop[1] is 13, not a text"},
+      {R"({"stop":[null]})", "option stop[0] is null, not a text"},
+      {R"({"stop":[["a"]]})", "option stop[0] is [\"a\"], not a text"},
+      {R"({"stop":[{"a":1}]})", "option stop[0] is {\"a\":1}, not a text"},
+      {R"({"ids":[1,-1]})", "option ids[1] is -1, not a token id"},
+      {R"({"ids":[1.5]})", "option ids[0] is 1.5, not a token id"},
+      {R"({"ids":[true]})", "option ids[0] is true, not a token id"},
+      {R"({"ids":[99999999999999999999]})", "option ids[0] is 1e+20, not a token id"},
+      {R"({"layers":[false]})", "option layers[0] is false, not a text"}};
+  for (const auto& [text, message] : bad) {
+    const auto json = parse_json(text, "x");
+    const Error error = error_of([&] { options.set_json(json); });
+    EXPECT_EQ(error.code(), Code::invalid_argument) << text;
+    EXPECT_EQ(error.what(), std::string(message));
+    EXPECT_NE(error.hint(), "") << text;
+    EXPECT_EQ(options.to_json(), before) << text;
+  }
+}
+
 TEST(Options, JsonIsAllOrNothing) {
   Options options(schema());
   options.set_json(parse_json(
-      R"({"steps":7,"optimizer":{"lr":0.5},"stop":["a",1],"greedy":true,"temperature":3})", "x"));
+      R"({"steps":7,"optimizer":{"lr":0.5},"stop":["a","1"],"greedy":true,"temperature":3})", "x"));
   EXPECT_EQ(options.i64("steps"), 7);
   EXPECT_EQ(options.f64("optimizer.lr"), 0.5);
   EXPECT_EQ(options.list("stop"), (std::vector<std::string>{"a", "1"}));

@@ -1,4 +1,4 @@
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 
 #include "base/error.h"
 #include "unit/test_files.h"

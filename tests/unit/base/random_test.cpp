@@ -2,7 +2,7 @@
 
 #include "base/random.h"
 
-#include "ckpt/safetensors.h"
+#include "ckpt/safetensors/safetensors.h"
 #include "unit/test_files.h"
 
 #include <algorithm>

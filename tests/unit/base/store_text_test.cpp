@@ -1,4 +1,6 @@
 // What needs no server: addresses, signatures, responses, the cut of an upload, pauses.
+#include "base/http/retry.h"
+#include "base/http/url.h"
 #include "base/sha256.h"
 #include "base/store/address.h"
 #include "base/store/client.h"
@@ -39,7 +41,8 @@ TEST(StoreSignature, PublishedExamples) {
   range.headers["range"] = "bytes=0-9";
   EXPECT_EQ(signature_of(range),
             "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41");
-  Unsigned put = example("PUT", "/" + uri_encoded("test$file.text", true), "Welcome to Amazon S3.");
+  Unsigned put =
+      example("PUT", "/" + http::uri_encoded("test$file.text", true), "Welcome to Amazon S3.");
   put.headers["date"] = "Fri, 24 May 2013 00:00:00 GMT";
   put.headers["x-amz-storage-class"] = "REDUCED_REDUNDANCY";
   EXPECT_EQ(signature_of(put), "98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd");
@@ -209,12 +212,12 @@ TEST(StoreParts, TheFirstFailureEndsTheOthers) {
 TEST(StorePauses, GrowAndDiffer) {
   for (int attempt = 0; attempt < 40; ++attempt) {
     const double usual = std::min(20.0, 0.25 * static_cast<double>(int64_t{1} << attempt));
-    const double pause = pause_seconds(attempt, "PUT a", 1);
+    const double pause = http::pause_seconds(attempt, "PUT a", 1);
     EXPECT_GE(pause, usual / 2);
     EXPECT_LE(pause, usual);
-    EXPECT_EQ(pause, pause_seconds(attempt, "PUT a", 1));
-    EXPECT_NE(pause, pause_seconds(attempt, "PUT a", 2));
-    EXPECT_NE(pause, pause_seconds(attempt, "PUT b", 1));
+    EXPECT_EQ(pause, http::pause_seconds(attempt, "PUT a", 1));
+    EXPECT_NE(pause, http::pause_seconds(attempt, "PUT a", 2));
+    EXPECT_NE(pause, http::pause_seconds(attempt, "PUT b", 1));
   }
 }
 

@@ -1,6 +1,6 @@
-#include "ckpt/checkpoint_check.h"
+#include "ckpt/checkpoint/checkpoint_check.h"
 
-#include "ckpt/checkpoint_folder.h"
+#include "ckpt/checkpoint/checkpoint_folder.h"
 #include "unit/test_files.h"
 
 #include <nlohmann/json.hpp>

@@ -1,7 +1,7 @@
-#include "ckpt/checkpoint_folder.h"
+#include "ckpt/checkpoint/checkpoint_folder.h"
 
-#include "ckpt/safetensors.h"
-#include "ckpt/safetensors_writer.h"
+#include "ckpt/safetensors/safetensors.h"
+#include "ckpt/safetensors/safetensors_writer.h"
 #include "unit/test_files.h"
 
 #include <sys/wait.h>

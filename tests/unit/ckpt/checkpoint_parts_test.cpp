@@ -1,9 +1,9 @@
 // A checkpoint that several processes write: threads stand for them here.
 
-#include "ckpt/checkpoint_parts.h"
+#include "ckpt/checkpoint/checkpoint_parts.h"
 
-#include "ckpt/safetensors.h"
-#include "ckpt/safetensors_writer.h"
+#include "ckpt/safetensors/safetensors.h"
+#include "ckpt/safetensors/safetensors_writer.h"
 #include "unit/test_files.h"
 
 #include <functional>

@@ -1,4 +1,4 @@
-#include "ckpt/checkpoint_folder.h"
+#include "ckpt/checkpoint/checkpoint_folder.h"
 
 #include "unit/test_files.h"
 

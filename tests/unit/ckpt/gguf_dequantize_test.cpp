@@ -1,8 +1,8 @@
 // Block formats against PyPI gguf (tests/data/README.md) and the real SmolLM2 file against its
 // golden slices.
 
-#include "ckpt/gguf.h"
-#include "ckpt/safetensors.h"
+#include "ckpt/gguf/gguf.h"
+#include "ckpt/safetensors/safetensors.h"
 #include "unit/ckpt/gguf_builder.h"
 #include "unit/ckpt/safetensors_bytes.h"
 #include "unit/test_files.h"

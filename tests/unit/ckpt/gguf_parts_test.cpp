@@ -1,6 +1,6 @@
 // Which files of a folder are the model, and models in several files.
 
-#include "ckpt/gguf_parts.h"
+#include "ckpt/gguf/gguf_parts.h"
 
 #include "unit/ckpt/gguf_builder.h"
 #include "unit/test_files.h"

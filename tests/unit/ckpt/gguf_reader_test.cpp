@@ -1,4 +1,4 @@
-#include "ckpt/gguf.h"
+#include "ckpt/gguf/gguf.h"
 #include "unit/ckpt/gguf_builder.h"
 #include "unit/ckpt/safetensors_bytes.h"
 #include "unit/test_files.h"

@@ -1,6 +1,6 @@
 // Checkpoints in an object store: what readers see whenever the server dies.
-#include "ckpt/checkpoint_folder.h"
-#include "ckpt/object_checkpoint.h"
+#include "ckpt/checkpoint/checkpoint_folder.h"
+#include "ckpt/checkpoint/object_checkpoint.h"
 #include "ckpt/weights_on_disk.h"
 #include "unit/object_server.h"
 #include "unit/test_files.h"

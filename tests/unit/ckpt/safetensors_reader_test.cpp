@@ -1,4 +1,4 @@
-#include "ckpt/safetensors.h"
+#include "ckpt/safetensors/safetensors.h"
 #include "unit/ckpt/safetensors_bytes.h"
 #include "unit/test_files.h"
 

@@ -1,6 +1,6 @@
-#include "ckpt/safetensors_writer.h"
+#include "ckpt/safetensors/safetensors_writer.h"
 
-#include "ckpt/safetensors.h"
+#include "ckpt/safetensors/safetensors.h"
 #include "unit/test_files.h"
 
 #include <numeric>

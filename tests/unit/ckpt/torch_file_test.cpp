@@ -1,7 +1,7 @@
 // Files of torch.save: the fixtures of tests/data/make_torch_bin.py, and hand-made ones that no
 // PyTorch writes.
 
-#include "ckpt/torch_file.h"
+#include "ckpt/torch/torch_file.h"
 
 #include "unit/ckpt/safetensors_bytes.h"
 #include "unit/ckpt/zip_bytes.h"

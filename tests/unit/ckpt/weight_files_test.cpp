@@ -1,6 +1,6 @@
-#include "ckpt/safetensors.h"
+#include "ckpt/safetensors/safetensors.h"
 
-#include "ckpt/safetensors_writer.h"
+#include "ckpt/safetensors/safetensors_writer.h"
 #include "unit/ckpt/safetensors_bytes.h"
 #include "unit/test_files.h"
 

@@ -1,7 +1,7 @@
 // Products in bf16 and int8: against sums in double, and bit by bit over instruction sets, cuts,
 // rows and threads.
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "cpu/gemm/dot.h"
 #include "cpu/gemm/gemm.h"
 #include "tensor/weight_format.h"

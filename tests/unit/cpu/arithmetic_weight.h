@@ -2,7 +2,7 @@
 // Weights packed for an arithmetic, with the numbers they stand for, and what a product in int8
 // means.
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "cpu/gemm/dot.h"
 #include "cpu/gemm/gemm.h"
 #include "tensor/weight_format.h"

@@ -1,4 +1,4 @@
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "cpu/gemm/gemm.h"
 #include "cpu/kernel.h"
 #include "unit/cpu/simd_targets.h"

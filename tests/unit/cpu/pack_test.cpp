@@ -1,6 +1,6 @@
 // f32 matrices in panels, number by number, and transposed.
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "cpu/gemm/gemm.h"
 #include "cpu/gemm/pack_vector.h"
 #include "unit/cpu/simd_targets.h"

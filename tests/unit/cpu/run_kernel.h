@@ -2,7 +2,7 @@
 // Runs one kernel without graph passes or executor: a node of its own making, outputs and scratch
 // full of garbage.
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "cpu/gemm/gemm.h"
 #include "cpu/kernel.h"
 #include "graph/graph.h"

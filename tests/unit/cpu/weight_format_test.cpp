@@ -1,7 +1,7 @@
 // Products with weights in blocks: the bits of the f32 product with the same numbers, on every
 // instruction set.
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "cpu/gemm/gemm.h"
 #include "cpu/kernel.h"
 #include "tensor/weight_format.h"

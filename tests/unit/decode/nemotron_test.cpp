@@ -1,6 +1,7 @@
 // Nemotron-Labs-Diffusion: blocks with a first token of their own, and a model that drafts for
 // itself.
 
+#include "model/adapters/adapter.h"
 #include "unit/decode/requests.h"
 #include "unit/test_files.h"
 
@@ -89,7 +90,7 @@ TEST(SelfSpeculation, DraftsAreProvisional) {
 // With an adapter that drafts use alone the text is that of the model without it.
 TEST(SelfSpeculation, AnAdapterOfDraftsLeavesTheText) {
   const auto plain = tiny_model(2, nemotron_config()), adapted = tiny_model(2, nemotron_config());
-  model::add_adapters(*adapted, {{"*o_proj.weight"}, 3, 12, 1});
+  model::add_adapter(*adapted, {{"*o_proj.weight"}, {3, 12}, 1});
   for (int layer = 0; layer < 2; ++layer) {
     std::vector<float> up(24 * 3);
     for (size_t i = 0; i < up.size(); ++i) up[i] = 0.3f * static_cast<float>(i % 7) - 0.9f;

@@ -52,12 +52,24 @@ Json other_value(const Json& key) {
 }
 
 // What is refused on purpose: it loads native code, or a compiler writes files.
-const std::set<std::string> kRefused = {"engine.kind",           "engine.processes",
-                                        "engine.plugin",         "engine.target",
-                                        "engine.pjrt.device",    "engine.pjrt.compute",
-                                        "engine.pjrt.cache",     "engine.pjrt.precision",
-                                        "engine.pjrt.in_flight", "engine.pjrt.cache_limit",
-                                        "engine.pjrt.client",    "engine.pjrt.flags"};
+const std::set<std::string> kRefused = {"engine.kind",
+                                        "engine.processes",
+                                        "engine.plugin",
+                                        "engine.target",
+                                        "engine.pjrt.device",
+                                        "engine.pjrt.compute",
+                                        "engine.pjrt.cache",
+                                        "engine.pjrt.precision",
+                                        "engine.pjrt.in_flight",
+                                        "engine.pjrt.cache_limit",
+                                        "engine.pjrt.client",
+                                        "engine.pjrt.flags",
+                                        "hub.attempts",
+                                        "hub.dataset",
+                                        "hub.file",
+                                        "hub.offline",
+                                        "hub.revision",
+                                        "hub.weights"};
 
 TEST(Allowed, EveryOptionIsListedOrRefusedOnPurpose) {
   std::set<std::string> refused;
@@ -89,8 +101,10 @@ TEST(Allowed, WhatIsInNoListIsRefused) {
 }
 
 TEST(Allowed, EveryFunctionIsListedOrRefusedOnPurpose) {
-  const std::set<std::string> full_only = {"dllm_plugin_list", "dllm_plugin_describe",
-                                           "dllm_log_config", "dllm_log_next"};
+  const std::set<std::string> full_only = {
+      "dllm_plugin_list", "dllm_plugin_describe", "dllm_log_config",
+      "dllm_log_next",    "dllm_hub_pull",        "dllm_hub_describe",
+      "dllm_hub_list",    "dllm_hub_verify",      "dllm_hub_remove"};
   std::set<std::string> seen;
   for (const Function& function : manifest().functions) {
     seen.insert(function.name);
@@ -108,16 +122,21 @@ TEST(Allowed, ScriptsCannotSetWhatIsRefused) {
     std::string level, code;
     dllm_status status;
   };
+  struct Call {
+    std::string kind, begin; // of a script that sets options of this kind
+  };
   std::vector<Run> runs;
-  for (const Json& key : keys_of("engine")) {
-    const std::string name = key.at("name");
-    const Json list = other_value(key);
-    std::string value = list.dump();
-    if (list.is_array()) value = "{\"x\"}";
-    const std::string code = "require'dllm'.engine { [\"" + name + "\"] = " + value + " }";
-    for (const char* level : {"safe", "files"}) {
-      if (kRefused.contains("engine." + name))
-        runs.push_back({level, code, DLLM_PERMISSION_DENIED});
+  for (const Call& call :
+       {Call{"engine", "require'dllm'.engine("}, Call{"hub", "require'dllm'.pull('org/name', "}}) {
+    for (const Json& key : keys_of(call.kind)) {
+      const std::string name = key.at("name");
+      const Json list = other_value(key);
+      const std::string value = list.is_array() ? "{\"x\"}" : list.dump();
+      const std::string code = call.begin + "{ [\"" + name + "\"] = " + value + " })";
+      for (const char* level : {"safe", "files"}) {
+        if (kRefused.contains(call.kind + "." + name))
+          runs.push_back({level, code, DLLM_PERMISSION_DENIED});
+      }
     }
   }
   runs.push_back({"safe", "require'dllm'.engine { threads = 1 }", DLLM_OK});
@@ -157,8 +176,11 @@ TEST(Allowed, ParametersThatAreNoNamesArePaths) {
                                      "dllm_dataset_open.path",
                                      "dllm_dataset_save.path",
                                      "dllm_engine_plan.path",
+                                     "dllm_generator_load.path",
                                      "dllm_model_load.path",
                                      "dllm_model_save.path",
+                                     "dllm_model_load_adapter.path",
+                                     "dllm_model_save_adapter.path",
                                      "dllm_model_quantize.path",
                                      "dllm_model_quantize.target",
                                      "dllm_plugin_describe.plugin",

@@ -1,6 +1,7 @@
 // Every key that PEFT writes into adapter_config.json: used, refused, or without effect.
 
 #include "model/adapters/adapter_config.h"
+#include "model/adapters/adapter_ranks.h"
 
 #include "base/error.h"
 #include "base/log.h"
@@ -81,10 +82,15 @@ AdapterConfig with(const std::string& key, const Json& value) {
 
 // What a config says of the numbers.
 std::vector<double> meaning(const AdapterConfig& config) {
-  std::vector<double> found = {static_cast<double>(config.rank()), config.alpha()};
+  const AdapterRanks ranks(config.settings(), "adapter_config.json");
+  std::vector<double> found;
   for (const char* layer : {"0", "1"}) {
-    for (const char* module : {"self_attn.q_proj", "self_attn.v_proj", "mlp.up_proj"})
-      found.push_back(config.names(fmt::format("model.layers.{}.{}", layer, module)) ? 1 : 0);
+    for (const char* end : {"self_attn.q_proj", "self_attn.v_proj", "mlp.up_proj"}) {
+      const std::string module = fmt::format("model.layers.{}.{}", layer, end);
+      const bool has = config.targets().has(module);
+      found.push_back(has ? static_cast<double>(ranks.rank(module)) : 0);
+      found.push_back(has ? ranks.factor(module) : 0);
+    }
   }
   return found;
 }
@@ -99,7 +105,7 @@ TEST(AdapterConfig, TheTableHasEveryKeyOfPeftAndNoOther) {
 TEST(AdapterConfig, EveryKeyIsUsedRefusedOrHarmless) {
   const AdapterConfig plain(written_by_peft(), "adapter_config.json");
   const std::vector<double> before = meaning(plain);
-  EXPECT_EQ(before, (std::vector<double>{4, 6, 1, 0, 1, 1, 0, 1}));
+  EXPECT_EQ(before, (std::vector<double>{4, 1.5, 0, 0, 4, 1.5, 4, 1.5, 0, 0, 4, 1.5}));
   const std::vector<PeftKey> keys = peft_keys();
   for (size_t i = 0; i < keys.size(); ++i) {
     SCOPED_TRACE(keys[i].name);
@@ -134,7 +140,7 @@ TEST(AdapterConfig, AStartThatChangesTheBaseIsRefused) {
   }
   for (const Json& word :
        std::vector<Json>{true, false, nullptr, "gaussian", "eva", "orthogonal", "mica"})
-    EXPECT_EQ(with("init_lora_weights", word).rank(), 4) << word;
+    EXPECT_EQ(with("init_lora_weights", word).settings().rank, 4) << word;
 }
 
 TEST(AdapterConfig, AKeyOfALaterVersionIsNeverSilent) {
@@ -184,7 +190,7 @@ TEST(AdapterConfig, ModulesAreChosenByTheRulesOfPeft) {
     config["exclude_modules"] = row.excluded;
     config["layers_to_transform"] = row.layers;
     config["layers_pattern"] = row.pattern;
-    EXPECT_EQ(AdapterConfig(config, "f").names(row.module), row.named) << config.dump();
+    EXPECT_EQ(AdapterConfig(config, "f").targets().has(row.module), row.named) << config.dump();
   }
 }
 

@@ -2,7 +2,7 @@
 // dllm quantize writes against the model they were made from.
 
 #include "base/files.h"
-#include "ckpt/safetensors.h"
+#include "ckpt/safetensors/safetensors.h"
 #include "model/files/quantize.h"
 #include "model/model.h"
 #include "unit/model/model_tools.h"

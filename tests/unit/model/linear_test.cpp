@@ -1,5 +1,6 @@
 // Products with parameters: adapters, partitions, and which matrices are trained.
 
+#include "model/adapters/adapter.h"
 #include "model/network/linear.h"
 
 #include "graph/ops.h"
@@ -160,7 +161,7 @@ TEST(Adapters, StartAtZeroAndMerge) {
     const char* target = std::strcmp(family, "gpt2") == 0 ? "*.c_attn.weight"
                          : moe                            ? "*.mlp.experts.*.down_proj.weight"
                                                           : "*_proj.weight";
-    add_adapters(*model, {{target}, 3, 6, 1});
+    add_adapter(*model, {{target}, {3, 6}, 1});
     EXPECT_EQ(model->params().names(kBasePart), names);
     EXPECT_GT(model->params().names("adapter:default").size(), 1U);
     EXPECT_TRUE(model->parts().has_adapters());
@@ -195,18 +196,96 @@ TEST(Adapters, StartAtZeroAndMerge) {
 
 TEST(Adapters, NameWhatTheyCannotHave) {
   const auto model = new_model(small_engine(), small_config("llama"), model_options());
-  expect_error(Code::not_found, "no parameter matches", [&] {
-    add_adapters(*model, {{"nothing*"}, 2, 2, 0});
+  expect_error(Code::not_found, "choose no matrix of this model", [&] {
+    add_adapter(*model, {{"nothing*"}, {2, 2}, 0});
   });
-  expect_error(Code::unimplemented, "embedding is not a matrix of a layer", [&] {
-    add_adapters(*model, {{"*embed_tokens*"}, 2, 2, 0});
-  });
-  expect_error(Code::unimplemented, "1 of the 3 tensors", [&] {
-    add_adapters(*model, {{"model.layers.1.self_attn.q_proj.weight"}, 2, 2, 0});
+  expect_error(Code::unimplemented, "embed_tokens is not a matrix of a layer", [&] {
+    add_adapter(*model, {{"*embed_tokens*"}, {2, 2}, 0});
   });
   expect_error(Code::invalid_argument, "rank 0", [&] {
-    add_adapters(*model, {{"*q_proj*"}, 0, 2, 0});
+    add_adapter(*model, {{"*q_proj*"}, {0, 2}, 0});
   });
+}
+
+// The words of targets, and the modules that get a matrix A.
+TEST(Adapters, AreForTheChosenModules) {
+  const auto modules_of = [](const Json& values) {
+    const auto model = new_model(small_engine(), small_config("llama"), model_options());
+    Options options(adapter_schema());
+    options.set_json(values);
+    add_adapter(*model, adapter_options("a", options));
+    std::vector<std::string> modules;
+    for (const std::string& name : model->params().names("adapter:a")) {
+      const size_t end = name.find(".lora_A");
+      if (end != std::string::npos)
+        modules.push_back(name.substr(name.find('/') + 1, end - name.find('/') - 1));
+    }
+    std::ranges::sort(modules);
+    return modules;
+  };
+  const auto of_layers = [](const std::vector<int>& layers, const std::vector<std::string>& ends) {
+    std::vector<std::string> modules;
+    for (const int layer : layers) {
+      for (const std::string& end : ends)
+        modules.push_back(fmt::format("model.layers.{}.{}", layer, end));
+    }
+    std::ranges::sort(modules);
+    return modules;
+  };
+  const std::vector<std::string> linear = {
+      "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+      "mlp.gate_proj",    "mlp.up_proj",      "mlp.down_proj"};
+  const std::string q = linear[0], down = linear[6];
+  EXPECT_EQ(modules_of(Json::object()), of_layers({0, 1, 2}, linear));
+  EXPECT_EQ(modules_of({{"targets", {"q_proj", "down"}}}), of_layers({0, 1, 2}, {q, down}));
+  EXPECT_EQ(modules_of({{"targets", {"q", "o"}}}), of_layers({0, 1, 2}, {q, linear[3]}));
+  EXPECT_EQ(modules_of({{"targets", {"*.self_attn.*"}}, {"exclude", {"k", "v_proj"}}}),
+            of_layers({0, 1, 2}, {q, linear[3]}));
+  EXPECT_EQ(modules_of({{"targets", {"q"}}, {"layers", {"1-2"}}}), of_layers({1, 2}, {q}));
+  EXPECT_EQ(modules_of({{"layers", {"0", "2"}}}), of_layers({0, 2}, linear));
+  EXPECT_EQ(modules_of({{"targets", {"model.layers.1.mlp.up_proj"}}}), of_layers({1}, {linear[5]}));
+  for (const char* range : {"x", "2-1", "-1", "1-", "9999"})
+    expect_error(Code::invalid_argument, range, [&] { modules_of({{"layers", {range}}}); });
+  expect_error(Code::not_found, "choose no matrix", [&] { modules_of({{"layers", {"7"}}}); });
+}
+
+// An adapter of some layers, and of several ranks, computes what its merged model computes.
+TEST(Adapters, OfSomeLayersAndSeveralRanks) {
+  for (const char* dtype : {"f32", "int8"}) {
+    const auto model =
+        new_model(small_engine(), small_config("llama"), model_options({{"dtype", dtype}}));
+    const Tensor before = logits_of(*model);
+    AdapterOptions options;
+    options.targets = AdapterTargets({"*.1.self_attn.*", "*.2.self_attn.*", "up_proj"});
+    options.settings.rank_pattern = {{"layers\\.2\\.self_attn\\.q_proj", 5}, {"up_proj", 3}};
+    options.settings.alpha_pattern = {{"up_proj", 6}};
+    add_adapter(*model, options);
+    EXPECT_TRUE(test::same_bytes(logits_of(*model), before)) << dtype; // B is zero
+    const ParamStore& params = model->params();
+    const auto rank_of = [&](const std::string& module) {
+      return params.shape(module + ".lora_A.weight")[0];
+    };
+    EXPECT_EQ(rank_of("model.layers.1.self_attn.q_proj"), 8);
+    EXPECT_EQ(rank_of("model.layers.2.self_attn.q_proj"), 5);
+    EXPECT_EQ(rank_of("model.layers.0.mlp.up_proj"), 3);
+    EXPECT_FALSE(params.has("model.layers.0.self_attn.q_proj.lora_A.weight"));
+    for (const std::string& name : params.names("adapter:default")) {
+      if (name.find("lora_B") == std::string::npos) continue;
+      Tensor values(DType::f32, params.shape(name));
+      for (float& x : values.mutable_as<float>()) x = 0.03f;
+      model->params().write(name, values);
+    }
+    const Tensor with = logits_of(*model);
+    EXPECT_FALSE(test::same_bytes(with, before));
+    set_adapter_scale(*model, "default", 0);
+    expect_close(logits_of(*model), before, 1e-6);
+    set_adapter_scale(*model, "default", 1);
+    EXPECT_TRUE(test::same_bytes(logits_of(*model), with));
+    if (std::string(dtype) != "f32") continue; // int8 rounds the sum
+    merge_adapter(*model, "default");
+    expect_close(logits_of(*model), with, 1e-4);
+    EXPECT_EQ(list_adapters(*model), Json::array());
+  }
 }
 
 // Freezing some layers cuts the run of layers there; the model computes the same bits.

@@ -2,8 +2,8 @@
 
 #include "base/files.h"
 #include "base/log.h"
-#include "ckpt/safetensors.h"
-#include "ckpt/safetensors_writer.h"
+#include "ckpt/safetensors/safetensors.h"
+#include "ckpt/safetensors/safetensors_writer.h"
 #include "model/files/weights.h"
 #include "unit/model/model_tools.h"
 #include "unit/test_files.h"

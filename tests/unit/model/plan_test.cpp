@@ -1,6 +1,6 @@
 // What a plan says from shapes alone is what the engine takes.
 
-#include "ckpt/gguf.h"
+#include "ckpt/gguf/gguf.h"
 #include "model/files/quantize.h"
 #include "model/plan.h"
 #include "unit/model/model_tools.h"

@@ -1,7 +1,7 @@
 // Qwen2-MoE against its formulas in plain loops of doubles, and as llama.cpp writes it to GGUF.
 
 #include "base/files.h"
-#include "ckpt/gguf.h"
+#include "ckpt/gguf/gguf.h"
 #include "model/files/quantize.h"
 #include "unit/model/plain_moe.h"
 #include "unit/test_files.h"

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "ckpt/gguf.h"
+#include "ckpt/gguf/gguf.h"
 #include "graph/ops.h"
 #include "model/model.h"
 #include "model/network/builder.h"

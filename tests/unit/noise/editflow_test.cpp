@@ -2,9 +2,9 @@
 
 #include "base/error.h"
 #include "model/network/edit_heads.h"
-#include "noise/edit_alignment.h"
-#include "noise/evaluate.h"
+#include "noise/loss/evaluate.h"
 #include "noise/objectives/table.h"
+#include "noise/rows/edit_alignment.h"
 #include "tiny.h"
 #include "unit/test_files.h"
 

@@ -1,6 +1,6 @@
-#include "noise/gaussian_noise.h"
+#include "noise/schedules/gaussian_noise.h"
 
-#include "noise/uniform_nelbo.h"
+#include "noise/loss/uniform_nelbo.h"
 #include "tiny.h"
 
 #include <gtest/gtest.h>

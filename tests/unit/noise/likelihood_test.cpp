@@ -1,6 +1,6 @@
 // The likelihood of an answer: what is masked, and the mean over all masks by enumeration.
 
-#include "noise/likelihood.h"
+#include "noise/loss/likelihood.h"
 
 #include "base/error.h"
 #include "tiny.h"

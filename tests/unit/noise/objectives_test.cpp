@@ -1,8 +1,8 @@
 // llada_sft, bd3lm, dream, dmax, open_dllm and uniform: what they corrupt and count, and their
 // losses.
 #include "base/error.h"
+#include "noise/loss/token_ce.h"
 #include "noise/objective.h"
-#include "noise/token_ce.h"
 #include "tiny.h"
 
 #include <gtest/gtest.h>

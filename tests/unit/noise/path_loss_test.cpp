@@ -1,6 +1,6 @@
 // The hard form of the repetition term, against numbers by hand.
 
-#include "noise/path_loss.h"
+#include "noise/loss/path_loss.h"
 
 #include "cpu/engine.h"
 #include "graph/engine.h"

@@ -1,4 +1,4 @@
-#include "noise/schedule.h"
+#include "noise/schedules/schedule.h"
 
 #include "base/error.h"
 

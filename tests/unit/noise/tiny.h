@@ -5,7 +5,7 @@
 #include "cpu/engine.h"
 #include "graph/engine.h"
 #include "model/model.h"
-#include "noise/evaluate.h"
+#include "noise/loss/evaluate.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

@@ -1,9 +1,9 @@
-#include "noise/token_ce.h"
+#include "noise/loss/token_ce.h"
 
 #include "base/error.h"
 #include "cpu/engine.h"
 #include "graph/engine.h"
-#include "noise/evaluate.h"
+#include "noise/loss/evaluate.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-#include "noise/uniform_nelbo.h"
+#include "noise/loss/uniform_nelbo.h"
 
 #include "cpu/engine.h"
 #include "graph/engine.h"

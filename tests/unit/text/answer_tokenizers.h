@@ -2,7 +2,7 @@
 // Tokenizers whose tokens are whole words, single bytes, and pieces of characters.
 
 #include "base/random.h"
-#include "ckpt/gguf.h"
+#include "ckpt/gguf/gguf.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer/token_model.h"
 #include "text/unicode.h"

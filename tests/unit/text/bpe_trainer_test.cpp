@@ -5,7 +5,7 @@
 #include "base/task.h"
 #include "golden.h"
 #include "scratch.h"
-#include "text/dataset.h"
+#include "text/data/dataset.h"
 #include "unit/cancel.h"
 
 #include <gtest/gtest.h>
@@ -141,6 +141,33 @@ TEST(BpeTrainer, SavedAndLoadedAgain) {
   EXPECT_EQ(back->special().eos, tokenizer->special().eos);
   EXPECT_EQ(back->special().pad, tokenizer->special().pad);
   EXPECT_EQ(back->to_json(), tokenizer->to_json());
+}
+
+TEST(BpeTrainer, ConversationsGetATemplateAndItsTokens) {
+  const auto conversations = std::make_shared<Dataset>(nullptr, Options(dataset_schema()));
+  conversations->add(R"({"messages": [{"role": "user", "content": "a cat"}]})");
+  const auto plain = texts({"a cat"});
+  struct {
+    const Dataset& data;
+    const char* options;
+    bool chatml, llama;
+  } const rows[] = {{*conversations, "{}", true, false},
+                    {*plain, "{}", false, false},
+                    {*conversations, R"({"chat_template": "none"})", false, false},
+                    {*plain, R"({"chat_template": "chatml"})", true, false},
+                    {*conversations, R"({"chat_template": "llama3"})", false, true},
+                    {*plain, R"({"chat_template": "{{ '<|eot_id|>' }}"})", false, true}};
+  for (const auto& row : rows) {
+    const auto tokenizer = train_tokenizer(row.data, with(row.options), nullptr);
+    EXPECT_EQ(tokenizer->find("<|im_end|>").has_value(), row.chatml) << row.options;
+    EXPECT_EQ(tokenizer->find("<|eot_id|>").has_value(), row.llama) << row.options;
+    EXPECT_EQ(tokenizer->chat_templates().size(), row.chatml || row.llama ? 1u : 0u);
+    Scratch scratch;
+    tokenizer->save(scratch.path());
+    const auto loaded = Tokenizer::load(scratch.path(), Options(tokenizer_schema()));
+    EXPECT_EQ(loaded->chat_templates().size(), tokenizer->chat_templates().size()) << row.options;
+  }
+  EXPECT_THROW(train_tokenizer(*plain, with(R"({"chat_template": "chatlm"})"), nullptr), Error);
 }
 
 TEST(BpeTrainer, SaysWhatIsWrong) {

@@ -3,7 +3,7 @@
 #include "byte_tokenizer.h"
 #include "golden.h"
 #include "scratch.h"
-#include "text/loader.h"
+#include "text/data/loader.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,8 +1,8 @@
-#include "text/collate.h"
+#include "text/data/collate.h"
 
 #include "base/error.h"
 #include "byte_tokenizer.h"
-#include "text/loader.h"
+#include "text/data/loader.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
-#include "text/dataset_spec.h"
+#include "text/data/dataset_spec.h"
 
 #include "base/error.h"
 #include "base/log.h"
 #include "byte_tokenizer.h"
 #include "scratch.h"
-#include "text/dataset.h"
-#include "text/loader.h"
+#include "text/data/dataset.h"
+#include "text/data/loader.h"
 
 #include <gtest/gtest.h>
 

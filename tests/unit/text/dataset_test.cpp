@@ -1,4 +1,4 @@
-#include "text/dataset.h"
+#include "text/data/dataset.h"
 
 #include "base/error.h"
 #include "byte_tokenizer.h"
@@ -41,6 +41,21 @@ TEST(Dataset, FortunesAreSeparatedByPercentLines) {
   EXPECT_EQ(data->text(0), "one\ntwo\n");
   EXPECT_EQ(data->text(1), "100 %\n");
   EXPECT_EQ(data->text(2), "last\n");
+}
+
+TEST(Dataset, LinksOutOfAFolderAreItsFiles) {
+  Scratch scratch, other; // as the snapshot and the blobs of a hub's cache
+  scratch.write("a", "first\n");
+  other.write("blob", "second\n");
+  std::filesystem::create_symlink(other.path("blob"), scratch.path("b"));
+  std::filesystem::create_symlink(scratch.path("a"), scratch.path("a.again"));
+  std::filesystem::create_symlink(other.path(), scratch.path("folder"));
+  std::filesystem::create_symlink(scratch.path(), scratch.path("loop"));
+  std::filesystem::create_symlink(other.path("none"), scratch.path("dangling"));
+  const auto data = Dataset::open(scratch.path(), nullptr, Options(dataset_schema()), nullptr);
+  ASSERT_EQ(data->size(), 2);
+  EXPECT_EQ(data->text(0), "first\n");
+  EXPECT_EQ(data->text(1), "second\n");
 }
 
 TEST(Dataset, LongTextKeepsEveryByteInParts) {

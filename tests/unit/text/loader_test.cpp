@@ -1,4 +1,4 @@
-#include "text/loader.h"
+#include "text/data/loader.h"
 
 #include "base/error.h"
 #include "byte_tokenizer.h"
@@ -254,6 +254,29 @@ TEST(Loader, AnEmptySplitIsNamedWithItsOwnNumbers) {
             "split held_out has 0 of 3 rows with 0 of 9 tokens, too few for a row of length 4");
   EXPECT_EQ(refused(R"({"length": 10, "drop_tail": true})"),
             "split all has 3 of 3 rows with 9 of 9 tokens, too few for a row of length 10");
+}
+
+TEST(Loader, RowsThatTeachNothingAreCountedOrRefused) {
+  const auto data_of = [](int silent, int taught) {
+    auto data = std::make_shared<Dataset>(make_byte_tokenizer(), Options(dataset_schema()));
+    for (int i = 0; i < silent; ++i)
+      data->add(R"({"prompt": "a long question that fills the row )" + std::to_string(i) +
+                R"(", "response": "a"})");
+    for (int i = 0; i < taught; ++i)
+      data->add(R"({"prompt": "q", "response": "answer )" + std::to_string(i) + R"("})");
+    return data;
+  };
+  const char* rows = R"({"length": 16, "pack": false})";
+  const Loader some(data_of(3, 1), with(rows));
+  const Loader ends(data_of(3, 0), with(R"({"length": 16, "pack": false, "truncate": "left"})"));
+  try {
+    const Loader none(data_of(3, 0), with(rows));
+    ADD_FAILURE() << "rows without a learned token were taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::invalid_argument);
+    EXPECT_NE(error.text().find("none of the 3 rows has a token to learn"), std::string::npos)
+        << error.text();
+  }
 }
 
 } // namespace

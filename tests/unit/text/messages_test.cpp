@@ -1,4 +1,4 @@
-#include "text/messages.h"
+#include "text/chat/messages.h"
 
 #include "base/error.h"
 
@@ -23,6 +23,16 @@ TEST(Messages, HaveOneForm) {
       {R"([{"role": "user", "content": ["a", {"type": "input_text", "text": "b"}]}])",
        R"([{"role":"user","content":"ab"}])"},
       {R"([{"role": "user", "content": 5}])", R"([{"role":"user","content":5}])"},
+      {R"([{"from": "human", "value": "a"}, {"from": "gpt", "value": "b", "weight": null}])",
+       R"([{"role":"user","content":"a"},{"role":"assistant","content":"b"}])"},
+      {R"([{"role": "user", "from": "x", "content": "a", "value": 1}])",
+       R"([{"role":"user","from":"x","content":"a","value":1}])"},
+      {R"([{"from": "gpt", "value": "b", "role": null, "content": null}])",
+       R"([{"role":"assistant","content":"b"}])"},
+      {R"(["a", "b", "c"])",
+       R"([{"role":"user","content":"a"},{"role":"assistant","content":"b"},{"role":"user","content":"c"}])"},
+      {R"([{"role": "tool", "content": "a"}, {"from": "observation", "value": "b"}])",
+       R"([{"role":"tool","content":"a"},{"role":"observation","content":"b"}])"},
       {R"({"no": "list"})", R"({"no":"list"})"},
   };
   for (const auto& [given, plain] : rows)
@@ -43,6 +53,29 @@ TEST(Messages, APartThatIsNoTextIsNamed) {
     } catch (const Error& error) {
       EXPECT_EQ(error.text(), "messages[0]: " + std::string(named) + ", not a text");
     }
+  }
+}
+
+TEST(Messages, AMessageThatSaysNothingIsNamed) {
+  const std::pair<const char*, const char*> bad[] = {
+      {R"({"role": "user"})", "messages[1] has no content; it has role"},
+      {R"({"role": "user", "contents": "a"})", "messages[1] has no content; it has role, contents"},
+      {R"({"from": "human", "text": "a"})", "messages[1] has no content; it has from, text"}};
+  for (const auto& [message, named] : bad) {
+    const std::string text = R"([{"role": "system", "content": ""}, )" + std::string(message) + "]";
+    try {
+      plain_messages(parse_json(text, "test"));
+      ADD_FAILURE() << message;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.text(), named);
+      EXPECT_NE(error.hint(), "");
+    }
+  }
+  for (const char* good :
+       {R"({"role": "user", "content": null})", R"({"from": "gpt", "value": null})",
+        R"({"role": "assistant", "tool_calls": []})",
+        R"({"role": "assistant", "reasoning_content": "a"})"}) {
+    EXPECT_NO_THROW(plain_messages(parse_json("[" + std::string(good) + "]", "test"))) << good;
   }
 }
 

@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "parquet_file.h"
 #include "scratch.h"
-#include "text/dataset.h"
+#include "text/data/dataset.h"
 #include "text/parquet/codecs.h"
 #include "text/readers/readers.h"
 #include "unit/cancel.h"
@@ -77,7 +77,7 @@ TEST(Parquet, ColumnsAreChosenByKeysAndListedWhenMissing) {
             "3 + 3 = ");
   expect_parquet_failure(Code::data_loss, "the columns are id, text",
                          [&] { parquet_rows(text, R"({"text_key": "body"})"); });
-  expect_parquet_failure(Code::data_loss, "no column answer",
+  expect_parquet_failure(Code::data_loss, "\"answer\" is missing next to \"prompt\"",
                          [&] { parquet_rows(answer, R"({"response_key": "answer"})"); });
   expect_parquet_failure(Code::unimplemented, "column id holds no texts",
                          [&] { parquet_rows(text, R"({"text_key": "id"})"); });

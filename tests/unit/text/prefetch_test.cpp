@@ -1,9 +1,9 @@
 // Batches made ahead: the same ones, in order, with errors at their place and no thread left.
-#include "text/prefetch.h"
+#include "text/data/prefetch.h"
 
 #include "base/error.h"
 #include "byte_tokenizer.h"
-#include "text/loader.h"
+#include "text/data/loader.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include "golden.h"
 #include "gzip.h"
 #include "scratch.h"
-#include "text/dataset.h"
+#include "text/data/dataset.h"
 #include "unit/cancel.h"
 
 #include <gtest/gtest.h>
@@ -108,13 +108,14 @@ TEST(ReaderTable, TakesAFormatWithItsOptionsEndingsAndMagic) {
 
 TEST(ReaderTable, NamesItsFormatsWhereverTheyAreListed) {
   const std::vector<std::string> names = record_readers().names();
-  EXPECT_EQ(names, (std::vector<std::string>{"tokens", "parquet", "jsonl", "fortunes", "text"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"tokens", "parquet", "jsonl", "json", "csv",
+                                             "fortunes", "text"}));
   const OptionSpec& option = dataset_schema().find("format");
   EXPECT_EQ(option.choices.size(), names.size() + 1);
   for (const std::string& name : names)
     EXPECT_NE(std::find(option.choices.begin(), option.choices.end(), name), option.choices.end())
         << name;
-  expect_failure(Code::not_found, "the names are tokens, parquet, jsonl, fortunes, text",
+  expect_failure(Code::not_found, "the names are tokens, parquet, jsonl, json, csv, fortunes, text",
                  [] { record_readers().find("spreadsheet"); });
   Scratch scratch;
   const auto file = std::make_shared<const InputFile>(scratch.write("a.txt", "text"));
@@ -135,6 +136,16 @@ TEST(ReaderTable, DetectsByNameIndexAndMagic) {
   EXPECT_EQ(detected("empty", ""), "text");
   EXPECT_EQ(detected("a.jsonl", "text"), "jsonl");
   EXPECT_EQ(detected("a.ndjson", ""), "jsonl");
+  EXPECT_EQ(detected("a.json", "{}"), "json");
+  EXPECT_EQ(detected("array", " [ {\"text\": 1}]"), "json");
+  EXPECT_EQ(detected("brackets", "[{an aside}]"), "text");
+  EXPECT_EQ(detected("a.csv", "text"), "csv");
+  EXPECT_EQ(detected("a.tsv", "text"), "csv");
+  EXPECT_EQ(detected("a.CSV", "text"), "csv");
+  EXPECT_EQ(detected("a.JSONL", "text"), "jsonl");
+  EXPECT_EQ(detected("a.jsonlines", "text"), "jsonl");
+  EXPECT_EQ(detected("A.PARQUET", ""), "parquet");
+  EXPECT_EQ(detected("a.CSV.GZ", test::gzip("text")), "csv");
   EXPECT_EQ(detected("wise", "a\n%\n"), "fortunes");
   EXPECT_EQ(detected("rows", "dllmtok1 and more"), "tokens");
   EXPECT_EQ(detected("a.parquet", ""), "parquet");

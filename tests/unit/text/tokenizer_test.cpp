@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "byte_tokenizer.h"
-#include "ckpt/gguf.h"
+#include "ckpt/gguf/gguf.h"
 #include "golden.h"
 #include "scratch.h"
 #include "text/tokenizer/parts.h"

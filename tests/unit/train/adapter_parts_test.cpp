@@ -2,7 +2,8 @@
 // process ends the load of all.
 
 #include "base/files.h"
-#include "ckpt/safetensors_writer.h"
+#include "ckpt/safetensors/safetensors_writer.h"
+#include "model/adapters/adapter_file.h"
 #include "processes.h"
 #include "unit/test_files.h"
 
@@ -59,15 +60,15 @@ TEST(AdapterParts, HaveTheNumbersOfWholeMatrices) {
   const test::TempFolder folder;
   write_adapter(folder);
   const auto alone = tiny_model();
-  model::load_adapters(*alone, folder.path());
+  model::load_adapter(*alone, "default", folder.path());
   const auto wanted = adapter_numbers(*alone);
   for (const char* mesh : {"tensor=2", "fsdp=2", "fsdp=2,tensor=2"}) {
     const auto threads = tiny_model(mesh_engine(mesh));
-    model::load_adapters(*threads, folder.path());
+    model::load_adapter(*threads, "default", folder.path());
     EXPECT_EQ(adapter_numbers(*threads), wanted) << mesh;
     in_processes(mesh, [&](const EngineRef& engine) {
       const auto model = tiny_model(engine);
-      model::load_adapters(*model, folder.path());
+      model::load_adapter(*model, "default", folder.path());
       EXPECT_EQ(adapter_numbers(*model), wanted) << mesh; // reads are made together
     });
   }
@@ -80,10 +81,11 @@ TEST(AdapterParts, ACancelOfOneProcessEndsTheLoadOfAll) {
     const auto model = tiny_model(engine);
     Task task;
     if (engine->process() == 1) task.cancel_at_check(5);
-    const Error error = test::error_of([&] { model::load_adapters(*model, folder.path(), &task); });
+    const Error error =
+        test::error_of([&] { model::load_adapter(*model, "default", folder.path(), &task); });
     EXPECT_EQ(error.code(), Code::cancelled) << engine->process() << ": " << error.text();
     EXPECT_FALSE(model->parts().has_adapters()) << engine->process();
-    model::load_adapters(*model, folder.path());
+    model::load_adapter(*model, "default", folder.path());
     EXPECT_TRUE(model->parts().has_adapters()) << engine->process();
   });
 }

@@ -1,6 +1,7 @@
 // Training adapters: the base, in any format, keeps its numbers; A and B move. Freezing some
 // layers.
 
+#include "model/adapters/adapter.h"
 #include "model/model.h"
 #include "unit/train/tiny.h"
 
@@ -41,7 +42,7 @@ std::unique_ptr<Trainer> adapter_trainer(const std::shared_ptr<model::Model>& mo
 TEST(TrainAdapters, OnlyTheyMove) {
   for (const char* dtype : {"f32", "int8", "q8_0"}) {
     const auto model = wide_model(dtype);
-    model::add_adapters(*model, {{"*_proj.weight"}, 4, 8, 1});
+    model::add_adapter(*model, {{"*_proj.weight"}, {4, 8}, 1});
     const std::map<std::string, Tensor> before = numbers_of(*model);
     const auto trainer = adapter_trainer(model, {{"lr", 0.02}});
     TextSource source;

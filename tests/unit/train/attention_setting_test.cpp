@@ -1,6 +1,6 @@
 // What a trainer makes of a model's attention, shift and mask token, and what a save records.
 #include "base/files.h"
-#include "noise/evaluate.h"
+#include "noise/loss/evaluate.h"
 #include "tiny.h"
 #include "train/checkpoint/checkpoint.h"
 

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
-#include "ckpt/checkpoint_folder.h"
+#include "ckpt/checkpoint/checkpoint_folder.h"
 #include "tiny.h"
 #include "train/checkpoint/checkpoint.h"
 

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "ckpt/checkpoint_folder.h"
+#include "ckpt/checkpoint/checkpoint_folder.h"
 #include "tiny.h"
 #include "unit/cancel.h"
 

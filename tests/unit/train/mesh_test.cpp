@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "loss_difference.h"
+#include "model/adapters/adapter.h"
 #include "tiny.h"
 #include "train/checkpoint/checkpoint.h"
 #include "unit/cancel.h"
@@ -127,7 +128,7 @@ TEST(Mesh, AdaptersHaveTheLossesOfOneRank) {
   const auto train = [](const char* mesh) {
     const auto model =
         model::new_model(mesh_engine(mesh), mesh_config(false), Options(model::model_schema()));
-    model::add_adapters(*model, {{"*_proj.weight"}, 4, 8, 1});
+    model::add_adapter(*model, {{"*_proj.weight"}, {4, 8}, 1});
     const auto trainer = std::make_unique<Trainer>(model, noise::make_objective("mdlm"),
                                                    trainer_options({{"lr", 0.02}}));
     TextSource source(8);

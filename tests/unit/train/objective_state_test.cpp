@@ -4,7 +4,7 @@
 #include "graph/ops.h"
 #include "late_engine.h"
 #include "model/network/token_batch.h"
-#include "noise/token_ce.h"
+#include "noise/loss/token_ce.h"
 #include "tiny.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/state_file.h"

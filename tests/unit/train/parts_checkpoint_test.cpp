@@ -2,8 +2,11 @@
 // was loaded from.
 
 #include "base/files.h"
-#include "ckpt/checkpoint_folder.h"
+#include "ckpt/checkpoint/checkpoint_folder.h"
+#include "ckpt/model_place.h"
 #include "ckpt/weights_on_disk.h"
+#include "model/adapters/adapter_file.h"
+#include "model/adapters/adapter_save.h"
 #include "model/files/quantize.h"
 #include "model/files/save.h"
 #include "tiny.h"
@@ -45,13 +48,27 @@ std::shared_ptr<model::Model> loaded(const std::string& path, const char* dtype 
 
 std::unique_ptr<Trainer> adapter_trainer(const std::shared_ptr<model::Model>& model,
                                          uint64_t seed = 1) {
-  model::add_adapters(*model, {{"*_proj.weight"}, 4, 8, seed});
+  model::add_adapter(*model, {{"*_proj.weight"}, {4, 8}, seed});
   return std::make_unique<Trainer>(model, noise::make_objective("mdlm"),
                                    trainer_options({{"lr", 0.02}, {"ema", 0.9}}));
 }
 
 std::string save(Trainer& trainer, const std::string& root) {
   return save_checkpoint(trainer, nullptr, root, Options(checkpoint_schema()));
+}
+
+// A base without a mask token, whose vocabulary the trainer has to extend.
+std::string saved_causal(const test::TempFolder& folder, const std::string& name, bool tied,
+                         const char* dtype) {
+  Json config = tiny_config(tied);
+  config.erase("mask_token_id");
+  const auto model = model::new_model(tiny_engine(), config, Options(model::model_schema()));
+  model->set_side_file("chat_template.jinja", Bytes("of the base", 11, nullptr));
+  const auto path = std::filesystem::path(folder.path(name)).lexically_normal().string();
+  Options save(model::save_schema());
+  save.set_str("dtype", dtype);
+  model::save_model(*model, path, save);
+  return path;
 }
 
 // A trainer of an adapter over `base` after some steps, and its checkpoint.
@@ -113,7 +130,7 @@ TEST(PartsCheckpoint, AnAdapterByValueIsAnAdapterFolder) {
   const std::string& dir = run.dir;
   const std::string adapter = join_path(dir, parts_of(dir)[1].at("folder").get<std::string>());
   const auto opened = loaded(base);
-  model::load_adapters(*opened, adapter);
+  model::load_adapter(*opened, "default", adapter);
   EXPECT_TRUE(test::same_bytes(logits_in(*opened), logits_in(*run.trainer->model("live"))));
   EXPECT_FALSE(opened->origin_of("adapter:default")); // its run may remove the checkpoint
   const Json config = parse_json(read_text(join_path(adapter, "adapter_config.json")), "config");
@@ -153,6 +170,84 @@ TEST(PartsCheckpoint, ARunOfAnAdapterIsLoadedByItsPath) {
   }
 }
 
+// The row of a mask token that a run adds to its base is added again. The base stays a reference.
+TEST(PartsCheckpoint, ABaseWithoutAMaskTokenIsAReference) {
+  const test::TempFolder folder;
+  for (const bool tied : {true, false}) {
+    for (const auto& [in_file, dtype] : {std::pair("f32", "auto"), std::pair("f32", "q8_0"),
+                                         std::pair("bf16", "f32"), std::pair("bf16", "auto")}) {
+      const std::string name = std::string(in_file) + dtype + (tied ? "1" : "2");
+      SCOPED_TRACE(name);
+      const std::string base = saved_causal(folder, "base" + name, tied, in_file);
+      const auto model = loaded(base, dtype);
+      model->set_side_file("chat_template.jinja", Bytes("of the run", 10, nullptr));
+      const auto whole = adapter_trainer(model);
+      TextSource source;
+      losses_of(*whole, source, 3);
+      const std::string root = folder.path(name), dir = save(*whole, root);
+      EXPECT_FALSE(file_exists(join_path(dir, "model")));
+      EXPECT_EQ(parts_of(dir)[0].at("new_mask"), true);
+      EXPECT_EQ(ckpt::tokenizer_folder(dir), join_path(dir, "tokenizer"));
+
+      const auto opened = loaded(root);
+      EXPECT_EQ(opened->config().mask_token_id, 31);
+      EXPECT_EQ(opened->config().vocab_size, 32);
+      EXPECT_TRUE(test::same_bytes(logits_in(*opened), logits_in(*whole->model("live"))));
+      ASSERT_EQ(opened->side_files().size(), 1u);
+      EXPECT_EQ(opened->side_files()[0].second.text(), "of the run");
+      const std::vector<double> wanted = losses_of(*whole, source, 3);
+      Trainer second(opened, noise::make_objective("mdlm"),
+                     trainer_options({{"lr", 0.02}, {"ema", 0.9}}));
+      restore_checkpoint(second, nullptr, dir);
+      source.seek(3);
+      EXPECT_EQ(losses_of(second, source, 3), wanted);
+      const auto third = adapter_trainer(loaded(base, dtype), 77); // from the base, as in C
+      restore_checkpoint(*third, nullptr, dir);
+      source.seek(3);
+      EXPECT_EQ(losses_of(*third, source, 3), wanted);
+      // The folder of the adapter says how the run used its base.
+      model::save_adapter(*opened, "default", folder.path("adapter" + name));
+      Options with_adapter(model::model_schema());
+      with_adapter.set_str("dtype", dtype);
+      with_adapter.set_str("adapter", folder.path("adapter" + name));
+      const auto fourth = model::load_model(tiny_engine(), base, with_adapter);
+      EXPECT_EQ(fourth->config().mask_token_id, 31);
+      EXPECT_EQ(fourth->config().attention, opened->config().attention);
+      EXPECT_EQ(fourth->config().shift, opened->config().shift);
+      EXPECT_TRUE(test::same_bytes(logits_in(*fourth), logits_in(*opened)));
+      // So does the folder in the checkpoint.
+      with_adapter.set_str("adapter",
+                           join_path(dir, parts_of(dir)[1].at("folder").get<std::string>()));
+      const auto fifth = model::load_model(tiny_engine(), base, with_adapter);
+      EXPECT_EQ(fifth->config().mask_token_id, 31);
+      EXPECT_TRUE(test::same_bytes(logits_in(*fifth), logits_in(*loaded(root, dtype))));
+      EXPECT_EQ(parts_of(save(second, folder.path("again" + name)))[0].at("new_mask"), true);
+    }
+  }
+}
+
+TEST(PartsCheckpoint, AMaskTokenBeyondTheBaseIsRefused) {
+  const test::TempFolder folder;
+  const std::string base = saved_base(folder, "base", 1);
+  const SavedRun run(folder, base, 1);
+  const std::string adapter = folder.path("adapter"), file = join_path(adapter, "dllm.json");
+  model::save_adapter(run.trainer->trained_model(), "default", adapter);
+  Options options(model::model_schema());
+  options.set_str("adapter", adapter);
+  const auto load = [&] { model::load_model(tiny_engine(), base, options); };
+  load();
+  Json use = parse_json(read_text(file), file);
+  use["config"]["vocab_size"] = 1000;
+  use["config"]["mask_token_id"] = 999;
+  use["config"]["dllm"]["mask_token_id"] = 999;
+  write_file_atomic(file, use.dump());
+  test::expect_error(Code::invalid_argument, "mask token 999, and this base has 31 tokens", load);
+  for (const char* damaged : {"{", "[]", "{}", R"({"config": 1, "new_mask": 2})"}) {
+    write_file_atomic(file, damaged);
+    test::expect_error(Code::data_loss, "dllm.json", load);
+  }
+}
+
 TEST(PartsCheckpoint, ARunWhoseBaseChangedIsNotLoaded) {
   const test::TempFolder folder;
   const std::string base = saved_base(folder, "base", 1);
@@ -178,7 +273,7 @@ TEST(PartsCheckpoint, AnAdapterByReferenceIsLoadedFromItsPlace) {
   Options options(model::model_schema());
   options.set_str("adapter", copy);
   const auto model = model::load_model(tiny_engine(), base, options);
-  model::add_adapters(*model, {{"*q_proj.weight"}, 2, 4, 5, "second"});
+  model::add_adapter(*model, {{"*q_proj.weight"}, {2, 4}, 5, "second"});
   Trainer second(model, noise::make_objective("mdlm"),
                  trainer_options({{"freeze", {"adapter:default/*"}}}));
   losses_of(second, source, 2);

@@ -2,8 +2,9 @@
 // without its adapters.
 
 #include "graph/ops.h"
-#include "noise/evaluate.h"
-#include "noise/token_ce.h"
+#include "model/adapters/adapter.h"
+#include "noise/loss/evaluate.h"
+#include "noise/loss/token_ce.h"
 #include "unit/test_files.h"
 #include "unit/test_tensors.h"
 #include "unit/train/tiny.h"
@@ -224,7 +225,7 @@ TEST(Parts, HaveNamesThatAreFreeAndWellFormed) {
 TEST(Parts, ALossComparesAModelWithItsBase) {
   const auto model = tiny_model();
   const Tensor base = logits_of(*model);
-  model::add_adapters(*model, {{"*_proj.weight"}, 2, 4, 1});
+  model::add_adapter(*model, {{"*_proj.weight"}, {2, 4}, 1});
   Trainer trainer(model, std::make_shared<WithBase>(), trainer_options({{"lr", 0.02}}));
   TextSource source;
   trainer.step(*source.next());
@@ -242,7 +243,8 @@ TEST(Parts, AdaptersAreAdded) {
     const auto model = tiny_model();
     for (const std::string& name : names) {
       const int64_t rank = name == "a" ? 2 : 3;
-      model::add_adapters(*model, {targets, rank, 4.0, name == "a" ? 1U : 2U, name});
+      model::add_adapter(
+          *model, {model::AdapterTargets(targets), {rank, 4.0}, name == "a" ? 1U : 2U, name});
       for (const char* layer : {"0", "1"}) {
         const std::string up =
             fmt::format("adapter:{}/model.layers.{}.self_attn.q_proj.lora_B.weight", name, layer);
@@ -273,7 +275,7 @@ TEST(Parts, ACutKeepsTheLoss) {
     const auto engine = tiny_engine();
     const auto model = tiny_model(engine);
     model->add_network("teacher", *small_teacher(engine));
-    if (adapted) model::add_adapters(*model, {{"*_proj.weight"}, 2, 4, 1});
+    if (adapted) model::add_adapter(*model, {{"*_proj.weight"}, {2, 4}, 1});
     Trainer trainer(model, std::make_shared<WithTeacher>(),
                     trainer_options({{"freeze", freeze}, {"lr", 0.0}, {"warmup", 0}}));
     TextSource source;

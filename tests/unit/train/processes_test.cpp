@@ -3,9 +3,9 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/meter.h"
-#include "ckpt/checkpoint_folder.h"
-#include "ckpt/safetensors.h"
+#include "base/threads/meter.h"
+#include "ckpt/checkpoint/checkpoint_folder.h"
+#include "ckpt/safetensors/safetensors.h"
 #include "loss_difference.h"
 #include "processes.h"
 #include "train/checkpoint/checkpoint.h"

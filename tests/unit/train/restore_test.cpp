@@ -2,7 +2,7 @@
 // and what a trainer leaves of a model: its freeze, and a start that fails.
 
 #include "base/files.h"
-#include "ckpt/checkpoint_folder.h"
+#include "ckpt/checkpoint/checkpoint_folder.h"
 #include "decode/decoder/decoder.h"
 #include "tiny.h"
 #include "train/checkpoint/checkpoint.h"

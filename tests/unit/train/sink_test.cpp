@@ -1,6 +1,8 @@
 #include "train/sinks/console_sink.h"
+#include "train/sinks/event_metrics.h"
 #include "train/sinks/jsonl_sink.h"
 #include "train/sinks/sink.h"
+#include "train/sinks/tensorboard_sink.h"
 #include "train/trainer.h"
 
 #include "base/error.h"
@@ -17,6 +19,7 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <set>
 #include <sstream>
 
 namespace dllm::train {
@@ -232,9 +235,126 @@ TEST(JsonlSink, ARunEndsBehindTheStepThatCouldNotBeWritten) {
   EXPECT_EQ(trainer->steps_done(), 1);
 }
 
+Event held_out(int64_t number) {
+  Event event(EventKind::eval);
+  event.set("step", number).set("loss", 1.25).set("stderr", 0.5);
+  return event;
+}
+
+TEST(EventMetrics, EveryRowHasANameOfItsOwnAndASentence) {
+  std::set<std::string> columns, paths;
+  for (const EventMetric& metric : event_metrics()) {
+    EXPECT_TRUE(columns.insert(metric.column()).second) << metric.column();
+    EXPECT_TRUE(paths.insert(metric.path()).second) << metric.path();
+    EXPECT_TRUE(metric.sentence.ends_with('.')) << metric.sentence;
+  }
+  EXPECT_TRUE(columns.contains("held_out_loss"));
+}
+
+// The page lists the table as it is: | `loss` | nats | The number that is minimized. |
+TEST(EventMetrics, ThePageAboutTrainingHasTheTable) {
+  const std::string page = read_text(DLLM_SOURCE_DIR "/docs/guide/train.md");
+  for (const EventMetric& metric : event_metrics()) {
+    const std::string row =
+        "| `" + metric.column() + "` | " + metric.unit + " | " + metric.sentence + " |";
+    EXPECT_NE(page.find(row), std::string::npos) << row;
+  }
+}
+
+TEST(CsvSink, ALineHasTheNumbersOfItsEventAndNoOthers) {
+  const std::string path = testing::TempDir() + "/sink_table.csv";
+  remove_all(path);
+  const Options options(sink_schema());
+  Event odd = step(2);
+  odd.set("loss", std::nan("")).set("nll", 0.1).set("part_of_a_script", 7.0);
+  for (int start = 0; start < 2; ++start) { // the second one appends, without a second header
+    const auto sink = make_sink("csv", path, options);
+    if (start == 0) {
+      sink->write(step(1), {});
+      sink->write(odd, {});
+    } else {
+      sink->write(held_out(2), {});
+    }
+    sink->write(Event(EventKind::checkpoint), {});
+    sink->finish();
+  }
+  EXPECT_EQ(read_text(path),
+            "step,loss,grad_norm,lr,tokens,tokens_per_second,mfu,memory,compiles,skipped,"
+            "checkpoint_stall_seconds,input_wait,rank_wait,nll,padding_share,held_out_loss,"
+            "held_out_stderr,held_out_bits_per_byte\n"
+            "1,2.5,,0.0003,,12345,0.41,,,,,,,,,,,\n"
+            "2,,,0.0003,,12345,0.41,,,,,,,0.1,,,,\n"
+            "2,,,,,,,,,,,,,,,1.25,0.5,\n");
+  make_sink("csv", path, options)->rewind(1);
+  const std::string text = read_text(path);
+  EXPECT_TRUE(text.ends_with("\n1,2.5,,0.0003,,12345,0.41,,,,,,,,,,,\n")) << text;
+  write_file_atomic(path, "name,age\nx,3\n");
+  EXPECT_THROW(make_sink("csv", path, options), Error);
+  EXPECT_EQ(read_text(path), "name,age\nx,3\n");
+  remove_all(path);
+}
+
+// Bit by bit, from the polynomial.
+uint32_t slow_crc32c(std::string_view data) {
+  uint32_t sum = ~0u;
+  for (const char byte : data) {
+    sum ^= static_cast<uint8_t>(byte);
+    for (int bit = 0; bit < 8; ++bit) sum = (sum >> 1) ^ ((sum & 1) != 0 ? 0x82F63B78u : 0);
+  }
+  return ~sum;
+}
+
+uint64_t number_at(std::string_view bytes, size_t at, size_t size) {
+  uint64_t value = 0;
+  for (size_t i = 0; i < size; ++i)
+    value |= uint64_t{static_cast<uint8_t>(bytes[at + i])} << (8 * i);
+  return value;
+}
+
+TEST(TensorboardSink, ARecordHasItsLengthAndMaskedChecksums) {
+  EXPECT_EQ(slow_crc32c("123456789"), 0xE3069283u); // RFC 3720
+  const auto masked = [](std::string_view data) {
+    const uint32_t sum = slow_crc32c(data);
+    return ((sum >> 15) | (sum << 17)) + 0xA282EAD8u;
+  };
+  for (const std::string& data :
+       {std::string(), std::string("a\nb\0c", 5), std::string(700, 'x')}) {
+    const std::string record = framed_record(data);
+    ASSERT_EQ(record.size(), data.size() + 16);
+    EXPECT_EQ(number_at(record, 0, 8), data.size());
+    EXPECT_EQ(number_at(record, 8, 4), masked(record.substr(0, 8)));
+    EXPECT_EQ(record.substr(12, data.size()), data);
+    EXPECT_EQ(number_at(record, 12 + data.size(), 4), masked(data));
+  }
+}
+
+TEST(TensorboardSink, AStartWithoutACheckpointReplacesTheFiles) {
+  const std::string folder = testing::TempDir() + "/sink_events";
+  remove_all(folder);
+  Options options(sink_schema());
+  for (const int append : {1, 1}) {
+    options.set_i64("append", append);
+    const auto sink = make_sink("tensorboard", folder, options);
+    sink->write(step(1), {});
+    sink->write(held_out(1), {});
+    sink->rewind(0);
+    sink->finish();
+  }
+  EXPECT_EQ(list_directory(folder).size(), 2u);
+  write_file_atomic(folder + "/notes", "mine");
+  options.set_i64("append", 0);
+  make_sink("tensorboard", folder, options);
+  EXPECT_EQ(list_directory(folder).size(), 2u);
+  EXPECT_EQ(read_text(folder + "/notes"), "mine");
+  remove_all(folder);
+}
+
 TEST(Sink, UnknownKindAndBadPathAreErrors) {
   const Options options(sink_schema());
+  EXPECT_THROW(make_sink("nowhere", "", options), Error);
   EXPECT_THROW(make_sink("tensorboard", "", options), Error);
+  EXPECT_THROW(make_sink("tensorboard", "/dev/null/x", options), Error);
+  EXPECT_THROW(make_sink("csv", testing::TempDir(), options), Error);
   EXPECT_THROW(make_sink("jsonl", "", options), Error);
   EXPECT_THROW(make_sink("jsonl", "/nowhere/at/all.jsonl", options), Error);
   EXPECT_THROW(make_sink("jsonl", testing::TempDir(), options), Error);

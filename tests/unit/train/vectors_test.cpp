@@ -1,12 +1,12 @@
 // A loss over vectors: arrays of numbers come from a file into the batch of their rows, and no row
 // of the head is read.
 
-#include "ckpt/safetensors_writer.h"
+#include "ckpt/safetensors/safetensors_writer.h"
 #include "graph/ops.h"
 #include "model/network/token_batch.h"
-#include "noise/token_ce.h"
-#include "text/loader.h"
-#include "text/row_arrays.h"
+#include "noise/loss/token_ce.h"
+#include "text/data/loader.h"
+#include "text/data/row_arrays.h"
 #include "tiny.h"
 #include "unit/test_files.h"
 #include "unit/text/byte_tokenizer.h"

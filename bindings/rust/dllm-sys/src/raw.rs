@@ -22,6 +22,7 @@ opaque! {
     dllm_objective
     dllm_trainer
     dllm_decoder
+    dllm_generator
     dllm_checkpoint
     dllm_lua
 }
@@ -102,6 +103,10 @@ pub const DLLM_EVENT_DECODE_STEP: i32 = 4;
 pub const DLLM_EVENT_BLOCK: i32 = 5;
 /// Kinds of event; dllm/event.h lists the keys of each.
 pub const DLLM_EVENT_CHECKPOINT: i32 = 6;
+/// Kinds of event; dllm/event.h lists the keys of each.
+pub const DLLM_EVENT_TEXT: i32 = 7;
+/// Kinds of event; dllm/event.h lists the keys of each.
+pub const DLLM_EVENT_ANSWER: i32 = 8;
 
 /// Log levels, and where log lines go.
 pub const DLLM_LOG_DEBUG: i32 = 1;
@@ -138,6 +143,63 @@ pub const DLLM_I8: i32 = 8;
 pub const DLLM_U32: i32 = 9;
 
 functions! {
+    /// Adds a new adapter, which changes no result until it is trained.
+    #[threads(Owner)]
+    fn dllm_model_add_adapter(
+        model: *mut dllm_model,
+        name: *const c_char,
+        opts: *const dllm_options,
+        task: *mut dllm_task,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Adds an adapter with the numbers of a folder in the format of PEFT.
+    #[threads(Owner)]
+    fn dllm_model_load_adapter(
+        model: *mut dllm_model,
+        path: *const c_char,
+        name: *const c_char,
+        task: *mut dllm_task,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Saves an adapter as a folder that PEFT and dllm_model_load_adapter read.
+    #[threads(Any)]
+    fn dllm_model_save_adapter(
+        model: *const dllm_model,
+        path: *const c_char,
+        name: *const c_char,
+        task: *mut dllm_task,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Adds the product of an adapter to the weights of the base, and removes the adapter.
+    #[threads(Owner)]
+    fn dllm_model_merge_adapter(
+        model: *mut dllm_model,
+        name: *const c_char,
+        task: *mut dllm_task,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Removes an adapter and frees its memory.
+    #[threads(Owner)]
+    fn dllm_model_remove_adapter(
+        model: *mut dllm_model,
+        name: *const c_char,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Multiplies the product of an adapter by a number from now on.
+    #[threads(Owner)]
+    fn dllm_model_set_adapter_scale(
+        model: *mut dllm_model,
+        name: *const c_char,
+        scale: f64,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Writes the adapters of a model as a JSON list, in the order in which they were added.
+    #[threads(Any)]
+    fn dllm_model_adapters(
+        model: *const dllm_model,
+        out: *mut dllm_buffer,
+        err: *mut dllm_error,
+    ) -> dllm_status;
     /// Creates an answer without a canvas.
     #[threads(Any)]
     fn dllm_answer_new(
@@ -608,6 +670,100 @@ functions! {
         out: *mut dllm_buffer,
         err: *mut dllm_error,
     ) -> dllm_status;
+    /// Loads a model with its tokenizer.
+    #[threads(Any)]
+    fn dllm_generator_load(
+        path: *const c_char,
+        engine: *mut dllm_engine,
+        model_opts: *const dllm_options,
+        opts: *const dllm_options,
+        task: *mut dllm_task,
+        out: *mut *mut dllm_generator,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Creates a generator without requests.
+    #[threads(Any)]
+    fn dllm_generator_new(
+        model: *mut dllm_model,
+        tok: *const dllm_tokenizer,
+        opts: *const dllm_options,
+        out: *mut *mut dllm_generator,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Releases a generator.
+    #[threads(Any)]
+    fn dllm_generator_release(generator: *mut dllm_generator);
+    /// Adds a request.
+    #[threads(Owner)]
+    fn dllm_generator_add(
+        generator: *mut dllm_generator,
+        request: *const dllm_options,
+        task: *mut dllm_task,
+        out_number: *mut i64,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Removes a request, open or over; its number may be used again.
+    #[threads(Owner)]
+    fn dllm_generator_remove(
+        generator: *mut dllm_generator,
+        number: i64,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Takes one denoising step of every open request.
+    #[threads(Owner)]
+    fn dllm_generator_step(
+        generator: *mut dllm_generator,
+        task: *mut dllm_task,
+        out_open: *mut i64,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Takes steps until no request is open.
+    #[threads(Owner)]
+    fn dllm_generator_run(
+        generator: *mut dllm_generator,
+        callback: dllm_event_fn,
+        user_data: *mut c_void,
+        task: *mut dllm_task,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Returns a part of the text of a request.
+    #[threads(Callback)]
+    fn dllm_generator_text(
+        generator: *mut dllm_generator,
+        number: i64,
+        part: *const c_char,
+        out: *mut dllm_buffer,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Writes a request, or the generator, as a JSON object.
+    #[threads(Callback)]
+    fn dllm_generator_describe(
+        generator: *mut dllm_generator,
+        number: i64,
+        out: *mut dllm_buffer,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Returns the decoder of a generator, for its readers: ids, states, confidence, metric, trace, describe, statistics. Its slots have the numbers of the requests.
+    #[threads(Any)]
+    fn dllm_generator_decoder(
+        generator: *const dllm_generator,
+        out: *mut *mut dllm_decoder,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Returns the model of a generator.
+    #[threads(Any)]
+    fn dllm_generator_model(
+        generator: *const dllm_generator,
+        out: *mut *mut dllm_model,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Returns the tokenizer of a generator.
+    #[threads(Any)]
+    fn dllm_generator_tokenizer(
+        generator: *const dllm_generator,
+        out: *mut *mut dllm_tokenizer,
+        err: *mut dllm_error,
+    ) -> dllm_status;
     /// Creates an engine of kind "cpu" that takes its memory and its threads from the host.
     #[threads(Any)]
     fn dllm_engine_new_hosted(
@@ -622,6 +778,47 @@ functions! {
     /// Sends log lines to a function instead of the sink of dllm_log_config, one line at a time.
     #[threads(Any)]
     fn dllm_log_hook(min_level: i32, callback: dllm_log_fn, user_data: *mut c_void);
+    /// Loads the files of a name into the cache, unless they are there.
+    #[threads(Any)]
+    fn dllm_hub_pull(
+        name: *const c_char,
+        opts: *const dllm_options,
+        task: *mut dllm_task,
+        out: *mut dllm_buffer,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Asks the hub what a pull would load.
+    #[threads(Any)]
+    fn dllm_hub_describe(
+        name: *const c_char,
+        opts: *const dllm_options,
+        task: *mut dllm_task,
+        out: *mut dllm_buffer,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Lists the repositories in the cache.
+    #[threads(Any)]
+    fn dllm_hub_list(
+        task: *mut dllm_task,
+        out: *mut dllm_buffer,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Reads every file of a repository in the cache and compares the SHA-256 of large files.
+    #[threads(Any)]
+    fn dllm_hub_verify(
+        name: *const c_char,
+        task: *mut dllm_task,
+        out: *mut dllm_buffer,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Removes a repository from the cache, or one revision of it for "org/name@revision".
+    #[threads(Any)]
+    fn dllm_hub_remove(
+        name: *const c_char,
+        task: *mut dllm_task,
+        out: *mut dllm_buffer,
+        err: *mut dllm_error,
+    ) -> dllm_status;
     /// Returns the ABI version of the library; it changes only with an incompatible change.
     #[threads(Any)]
     fn dllm_abi_version() -> i32;

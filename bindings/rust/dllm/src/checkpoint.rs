@@ -23,7 +23,7 @@ pub fn save(
     task: Option<&Task>,
 ) -> Result<PathBuf> {
     let (turns, trainer) = (trainer.turns(), trainer.pointer());
-    let _turn = turns.read();
+    let _turn = turns.read_for(task)?;
     let loader = loader.map_or(std::ptr::null_mut(), |loader| loader.handle.as_ptr());
     save_raw(trainer, loader, root.as_ref(), options, task)
 }
@@ -56,8 +56,8 @@ pub fn restore(
     folder: impl AsRef<Path>,
     task: Option<&Task>,
 ) -> Result<()> {
-    let (turns, trainer, task) = (trainer.turns(), trainer.pointer(), task::pointer(task));
-    let _turn = turns.work()?;
+    let (turns, trainer) = (trainer.turns(), trainer.pointer());
+    let (_turn, task) = (turns.work(task)?, task::pointer(task));
     let loader = loader.map_or(std::ptr::null_mut(), |loader| loader.handle.as_ptr());
     with_path(folder.as_ref(), |folder| {
         // SAFETY: trainer and loader are borrowed alone, the turn is the only one that works, the path ends with 0.

@@ -4,9 +4,9 @@ mod view;
 
 use crate::error::{Error, Result, check};
 use crate::event::{Answer, Event, with_callback};
-use crate::handle::{length, make, number};
+use crate::handle::{Handle, length, make, number};
 use crate::model::Model;
-use crate::options::{Options, Value};
+use crate::options::Options;
 use crate::task::{self, Task};
 use crate::turns::Turns;
 use dllm_sys as sys;
@@ -97,22 +97,22 @@ impl Deref for Decoder {
 }
 
 impl Decoder {
+    pub(crate) fn of(handle: Handle<sys::dllm_decoder>, turns: Arc<Turns>) -> Self {
+        Self { view: DecoderView { handle: Arc::new(handle), turns } }
+    }
+
     /// A decoder without slots; options of kind "decoder": policy, steps, gen_length, temperature, ...
     ///
     /// # Errors
     /// A model without a mask token, options that contradict each other.
     pub fn new(model: &Model, options: &Options) -> Result<Self> {
-        let policy = options.get("policy").and_then(|value| match value {
-            Value::Text(name) => Some(name.as_str()),
-            _ => None,
-        });
         let _turn = model.turns.read();
         let of = model.handle.as_ptr();
-        let handle = options.with_name("decoder", policy, |opts| {
+        let handle = options.with_name("decoder", options.policy(), |opts| {
             // SAFETY: handles are alive or NULL.
             make(|out, err| unsafe { sys::dllm_decoder_new(of, opts, out, err) })
         })?;
-        Ok(Self { view: DecoderView { handle: Arc::new(handle), turns: Arc::clone(&model.turns) } })
+        Ok(Self::of(handle, Arc::clone(&model.turns)))
     }
 
     /// For other threads, and for callbacks.
@@ -183,8 +183,8 @@ impl Decoder {
     /// # Errors
     /// No request, cancelled, lost weights; inside a callback.
     pub fn step(&mut self, task: Option<&Task>) -> Result<i64> {
-        let (turns, decoder, task) = (self.turns(), self.pointer(), task::pointer(task));
-        let _turn = turns.step()?;
+        let (turns, decoder) = (self.turns(), self.pointer());
+        let (_turn, task) = (turns.step(task)?, task::pointer(task));
         // SAFETY: handles are alive or NULL, the decoder is borrowed alone.
         number(|out, err| unsafe { sys::dllm_decoder_step(decoder, task, out, err) })
     }
@@ -208,8 +208,8 @@ impl Decoder {
         task: Option<&Task>,
         callback: impl FnMut(&Event<'_>) -> A,
     ) -> Result<i64> {
-        let (turns, decoder, task) = (self.turns(), self.pointer(), task::pointer(task));
-        let _turn = turns.step()?;
+        let (turns, decoder) = (self.turns(), self.pointer());
+        let (_turn, task) = (turns.step(task)?, task::pointer(task));
         let (milliseconds, mut active) = (budget.as_secs_f64() * 1e3, 0);
         // SAFETY: handles are alive or NULL, the decoder is borrowed alone.
         with_callback(callback, None, |callback, user_data, err| unsafe {
@@ -227,8 +227,8 @@ impl Decoder {
     /// # Panics
     /// When the callback panics, with its payload.
     pub fn run<A: Answer>(&mut self, task: Option<&Task>, callback: impl FnMut(&Event<'_>) -> A) -> Result<()> {
-        let (turns, decoder, task) = (self.turns(), self.pointer(), task::pointer(task));
-        let _turn = turns.step()?;
+        let (turns, decoder) = (self.turns(), self.pointer());
+        let (_turn, task) = (turns.step(task)?, task::pointer(task));
         // SAFETY: as in step.
         with_callback(callback, None, |callback, user_data, err| unsafe {
             sys::dllm_decoder_run(decoder, callback, user_data, task, err)
@@ -240,8 +240,8 @@ impl Decoder {
     /// # Errors
     /// As [`Decoder::step`].
     pub fn predict(&mut self, task: Option<&Task>) -> Result<()> {
-        let (turns, decoder, task) = (self.turns(), self.pointer(), task::pointer(task));
-        let _turn = turns.step()?;
+        let (turns, decoder) = (self.turns(), self.pointer());
+        let (_turn, task) = (turns.step(task)?, task::pointer(task));
         // SAFETY: as in step.
         check(|err| unsafe { sys::dllmx_decoder_predict(decoder, task, err) })
     }

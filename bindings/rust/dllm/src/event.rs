@@ -31,6 +31,10 @@ pub enum EventKind {
     Block,
     /// A checkpoint is on disk.
     Checkpoint,
+    /// A step of one request of a generator is complete.
+    Text,
+    /// A request of a generator is over.
+    Answer,
     /// A kind that this crate has no name for.
     Other(i32),
 }
@@ -59,6 +63,8 @@ impl Event<'_> {
             sys::DLLM_EVENT_DECODE_STEP => EventKind::DecodeStep,
             sys::DLLM_EVENT_BLOCK => EventKind::Block,
             sys::DLLM_EVENT_CHECKPOINT => EventKind::Checkpoint,
+            sys::DLLM_EVENT_TEXT => EventKind::Text,
+            sys::DLLM_EVENT_ANSWER => EventKind::Answer,
             other => EventKind::Other(other),
         }
     }

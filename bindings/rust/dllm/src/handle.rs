@@ -43,6 +43,7 @@ nouns! {
     dllm_trainer dllm_trainer_release
     dllm_decoder dllm_decoder_release
     dllm_checkpoint dllm_checkpoint_release
+    dllm_generator dllm_generator_release
     dllm_lua dllm_lua_release
 }
 

@@ -3,6 +3,14 @@
 //! One module per noun, with the noun's C name; `include/dllm/<noun>.h` has the contracts. Settings are [`options!`],
 //! a failed call returns [`Error`] with code, message and hint, an object frees itself when it is dropped, in any order.
 //!
+//! ```no_run
+//! use dllm::{Generator, RequestOptions, options};
+//!
+//! let mut generator = Generator::load("runs/first", &options! {}, None)?;
+//! println!("{}", generator.generate("the cat", &RequestOptions::new().length(48), None)?);
+//! # Ok::<(), dllm::Error>(())
+//! ```
+//!
 //! # Threads
 //!
 //! Every object is `Send` and `Sync`. What the C headers call `Threads any` takes `&self`. What they call `owner` takes
@@ -21,6 +29,11 @@
 //!
 //! Configs and documents come in, descriptions go out, as JSON text: this crate has no dependencies, and leaves the
 //! choice of a JSON crate to the program.
+//!
+//! # Async programs
+//!
+//! The feature `stream` adds `Generator::stream_async`, a `Stream` of the crate futures-core. A step takes a thread of its
+//! own, so that it does not block an executor.
 
 mod answer;
 mod batch;
@@ -30,7 +43,9 @@ mod decoder;
 mod engine;
 mod error;
 mod event;
+mod generator;
 mod handle;
+pub mod hub;
 mod json;
 mod library;
 mod loader;
@@ -39,6 +54,7 @@ mod model;
 mod objective;
 mod options;
 mod schedule;
+mod settings;
 mod source;
 mod task;
 mod tensor;
@@ -55,6 +71,9 @@ pub use dllm_sys::LoadError;
 pub use engine::Engine;
 pub use error::{Code, Error, Result};
 pub use event::{Answer, Event, EventKind, RunningTrainer};
+#[cfg(feature = "stream")]
+pub use generator::PieceStream;
+pub use generator::{Generation, Generator, Piece, Pieces, Prompt};
 #[cfg(not(feature = "link"))]
 pub use library::load_from;
 pub use library::{
@@ -67,6 +86,7 @@ pub use model::Model;
 pub use objective::{Objective, RowLosses};
 pub use options::{Options, Value, schema};
 pub use schedule::{Schedule, ScheduleValues};
+pub use settings::*;
 pub use source::Source;
 pub use task::{Progress, Task};
 pub use tensor::{DType, Element, Tensor};
@@ -92,10 +112,12 @@ debug_by_name! {
     Decoder: "Decoder";
     DecoderView: "DecoderView";
     Engine: "Engine";
+    Generator: "Generator";
     Loader: "Loader";
     Lua<'_>: "Lua";
     Model: "Model";
     Objective: "Objective";
+    Pieces<'_>: "Pieces";
     RunningTrainer: "RunningTrainer";
     Schedule: "Schedule";
     Source: "Source";
@@ -104,4 +126,9 @@ debug_by_name! {
     Tokenizer: "Tokenizer";
     Trainer: "Trainer";
     TrainerView: "TrainerView";
+}
+
+#[cfg(feature = "stream")]
+debug_by_name! {
+    PieceStream<'_>: "PieceStream";
 }

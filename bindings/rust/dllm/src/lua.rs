@@ -111,7 +111,7 @@ impl<'host> Lua<'host> {
     /// A missing file, a script that fails (the hint has its traceback), a limit, cancelled; inside a callback.
     pub fn run_file(&mut self, path: impl AsRef<Path>, args: &str, task: Option<&Task>) -> Result<String> {
         let (lua, start, size) = (self.handle.as_ptr(), args.as_ptr().cast(), length(args.len()));
-        let (_turns, task) = (Turns::remake_all(&self.models)?, task::pointer(task));
+        let (_turns, task) = (Turns::remake_all(&self.models, task)?, task::pointer(task));
         with_path(path.as_ref(), |path| {
             // SAFETY: the runner is borrowed alone, its objects are borrowed or held by turns, `start` has `size` bytes.
             text(|out, err| unsafe { sys::dllm_lua_run_file(lua, path, start, size, task, out, err) })
@@ -124,7 +124,7 @@ impl<'host> Lua<'host> {
     /// As [`Lua::run_file`].
     pub fn run_text(&mut self, name: &str, code: &str, task: Option<&Task>) -> Result<String> {
         let (lua, start, size) = (self.handle.as_ptr(), code.as_ptr().cast(), length(code.len()));
-        let (_turns, task) = (Turns::remake_all(&self.models)?, task::pointer(task));
+        let (_turns, task) = (Turns::remake_all(&self.models, task)?, task::pointer(task));
         with_text(name, |name| {
             // SAFETY: as in run_file.
             text(|out, err| unsafe { sys::dllm_lua_run_text(lua, name, start, size, task, out, err) })
@@ -137,7 +137,7 @@ impl<'host> Lua<'host> {
     /// No such function; as [`Lua::run_file`].
     pub fn call(&mut self, function: &str, args: &str, task: Option<&Task>) -> Result<String> {
         let (lua, start, size) = (self.handle.as_ptr(), args.as_ptr().cast(), length(args.len()));
-        let (_turns, task) = (Turns::remake_all(&self.models)?, task::pointer(task));
+        let (_turns, task) = (Turns::remake_all(&self.models, task)?, task::pointer(task));
         with_text(function, |function| {
             // SAFETY: as in run_file.
             text(|out, err| unsafe { sys::dllm_lua_call(lua, function, start, size, task, out, err) })

@@ -164,7 +164,7 @@ impl Model {
     /// # Errors
     /// No such parameter, another shape, a number that is not finite; inside a callback.
     pub fn set_param(&self, name: &str, value: &Tensor) -> Result<()> {
-        let _turn = self.turns.work()?;
+        let _turn = self.turns.work(None)?;
         let value = value.handle.as_ptr();
         // SAFETY: handles are alive, `name` ends with a byte 0, this turn is the only one that works.
         with_text(name, |name| check(|err| unsafe { sys::dllm_model_set_param(self.pointer(), name, value, err) }))
@@ -175,7 +175,7 @@ impl Model {
     /// # Errors
     /// More tokens than the model's vocabulary; inside a callback.
     pub fn set_tokenizer(&self, tokenizer: &Tokenizer) -> Result<()> {
-        let _turn = self.turns.work()?;
+        let _turn = self.turns.work(None)?;
         // SAFETY: handles are alive, this turn is the only one that works.
         check(|err| unsafe { sys::dllm_model_set_tokenizer(self.pointer(), tokenizer.handle.as_ptr(), err) })
     }
@@ -185,8 +185,7 @@ impl Model {
     /// # Errors
     /// A missing array, a wrong shape, an id out of the vocabulary, too little memory, cancelled; inside a callback.
     pub fn forward(&self, batch: &Batch, options: &Options, task: Option<&Task>) -> Result<Batch> {
-        let (batch, task) = (batch.handle.as_ptr(), task::pointer(task));
-        let _turn = self.turns.work()?;
+        let (_turn, batch, task) = (self.turns.work(task)?, batch.handle.as_ptr(), task::pointer(task));
         let handle = options.with("forward", |opts| {
             // SAFETY: handles are alive or NULL, this turn is the only one that works.
             make(|out, err| unsafe { sys::dllm_model_forward(self.pointer(), batch, opts, task, out, err) })

@@ -56,8 +56,8 @@ impl Objective {
     /// # Errors
     /// A missing array, a wrong shape, a number out of range, cancelled; inside a callback.
     pub fn loss(&mut self, model: &Model, batch: &Batch, seed: i64, task: Option<&Task>) -> Result<f64> {
-        let (objective, batch, task) = (self.handle.as_ptr(), batch.handle.as_ptr(), task::pointer(task));
-        let _turn = model.turns.work()?;
+        let (objective, batch) = (self.handle.as_ptr(), batch.handle.as_ptr());
+        let (_turn, task) = (model.turns.work(task)?, task::pointer(task));
         // SAFETY: handles are alive or NULL; the objective is borrowed alone, the turn is the only one that works.
         number(|out, err| unsafe {
             sys::dllm_objective_loss(objective, model.handle.as_ptr(), batch, seed, task, out, err)
@@ -69,8 +69,8 @@ impl Objective {
     /// # Errors
     /// As [`Objective::loss`].
     pub fn row_losses(&mut self, model: &Model, batch: &Batch, seed: i64, task: Option<&Task>) -> Result<RowLosses> {
-        let (objective, batch, task) = (self.handle.as_ptr(), batch.handle.as_ptr(), task::pointer(task));
-        let turn = model.turns.work()?;
+        let (objective, batch) = (self.handle.as_ptr(), batch.handle.as_ptr());
+        let (turn, task) = (model.turns.work(task)?, task::pointer(task));
         // SAFETY: as in loss.
         let handle = make(|out, err| unsafe {
             sys::dllm_objective_row_losses(objective, model.handle.as_ptr(), batch, seed, task, out, err)

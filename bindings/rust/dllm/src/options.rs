@@ -1,8 +1,8 @@
 //! Typed keys and values, checked by the library against the schema of the call that they are passed to.
 
-use crate::error::{Error, Result, check};
+use crate::error::{Code, Error, Result, check};
 use crate::handle::{Handle, length, make, text, with_text};
-use crate::json;
+use crate::json::{self, Json};
 use dllm_sys as sys;
 
 /// The value of an option.
@@ -19,6 +19,8 @@ pub enum Value {
     Text(String),
     /// A list.
     List(Vec<Value>),
+    /// The options of another kind: `engine` of [`Generator::load`](crate::Generator::load).
+    Options(Options),
 }
 
 /// Settings of a call. They have no kind until they are passed: the call knows its own, and an unknown key fails there
@@ -43,6 +45,67 @@ macro_rules! options {
     ($($key:tt : $value:expr),* $(,)?) => { $crate::Options::new()$(.set($crate::options!(@key $key), $value))* };
 }
 
+/// Types with a method for each key of a kind of options, or of a policy, which they name.
+macro_rules! typed_options {
+    ($(
+        $(#[$about:meta])*
+        $name:ident $(of $policy:literal)? {
+            $($(#[$doc:meta])* $key:ident: $type:ty = $text:literal;)*
+        }
+    )*) => {$(
+        $(#[$about])*
+        #[derive(Clone, Debug, PartialEq)]
+        #[must_use]
+        pub struct $name(Options);
+
+        impl $name {
+            /// Every key at its default.
+            pub fn new() -> Self {
+                Self(Options::new()$(.set("policy", $policy))?)
+            }
+
+            /// With other settings too, such as those of a policy; a later value replaces an earlier one.
+            pub fn and(self, others: &Options) -> Self {
+                Self(self.0.and(others))
+            }
+
+            $(
+                $(#[$doc])*
+                pub fn $key(self, value: $type) -> Self {
+                    Self(self.0.set($text, value))
+                }
+            )*
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self::new()
+            }
+        }
+
+        impl Deref for $name {
+            type Target = Options;
+
+            fn deref(&self) -> &Options {
+                &self.0
+            }
+        }
+
+        impl From<$name> for Options {
+            fn from(typed: $name) -> Self {
+                typed.0
+            }
+        }
+
+        impl From<$name> for crate::Value {
+            fn from(typed: $name) -> Self {
+                Self::Options(typed.0)
+            }
+        }
+    )*};
+}
+pub(crate) use typed_options;
+
 impl Options {
     /// Every key at its default.
     pub fn new() -> Self {
@@ -55,6 +118,36 @@ impl Options {
         self.0.retain(|(other, _)| *other != key);
         self.0.push((key, value));
         self
+    }
+
+    /// With other settings too; a later value replaces an earlier one.
+    pub fn and(self, others: &Self) -> Self {
+        others.0.iter().fold(self, |made, (key, value)| made.set(key, value.clone()))
+    }
+
+    /// The name of a policy that has options of its own; None: there is none, or it is auto.
+    pub(crate) fn policy(&self) -> Option<&str> {
+        match self.get("policy") {
+            Some(Value::Text(name)) if name != "auto" => Some(name),
+            _ => None,
+        }
+    }
+
+    /// The settings of a generator and of its model.
+    pub(crate) fn of_load(&self) -> Result<(Self, Self)> {
+        let (own, model) = (keys_of("generator")?, keys_of("model")?);
+        if let Some((key, _)) = self.0.iter().find(|(key, _)| !own.contains(key) && !model.contains(key)) {
+            return Err(unknown_of_load(key, [own, model, vec!["engine".into()]].concat()));
+        }
+        let (taken, others) = self.0.iter().cloned().partition(|(key, _)| own.contains(key));
+        Ok((Self(taken), Self(others)))
+    }
+
+    /// The value of a key, and the settings without it.
+    pub(crate) fn take(mut self, key: &str) -> (Option<Value>, Self) {
+        let value = self.get(key).cloned();
+        self.0.retain(|(other, _)| other != key);
+        (value, self)
     }
 
     /// The value that was set.
@@ -115,22 +208,33 @@ impl Value {
             Self::Text(value) => {
                 with_text(value, |value| check(|err| unsafe { sys::dllm_options_set_str(options, name, value, err) }))
             }
-            Self::List(_) => {
-                let text = json::object(key, &self.to_json()?);
+            Self::List(_) | Self::Options(_) => {
+                let text = json::object(key, &self.to_json(key)?);
                 let (start, size) = (text.as_ptr().cast(), length(text.len()));
                 check(|err| unsafe { sys::dllm_options_set_json(options, start, size, err) })
             }
         })
     }
 
-    fn to_json(&self) -> Result<String> {
+    /// `place` is what errors call it.
+    fn to_json(&self, place: &str) -> Result<String> {
         Ok(match self {
             Self::Bool(value) => value.to_string(),
             Self::Int(value) => value.to_string(),
             Self::Float(value) if value.is_finite() => format!("{value:?}"),
-            Self::Float(value) => return Err(Error::invalid(format!("an option holds the number {value}"))),
+            Self::Float(value) if value.is_nan() => {
+                return Err(Error::invalid(format!("{place} is NaN: write a finite number")));
+            }
+            Self::Float(value) => {
+                let sign = if *value < 0.0 { "-" } else { "" };
+                return Err(Error::invalid(format!("{place} is {sign}Infinity: write a finite number")));
+            }
             Self::Text(value) => json::quote(value),
-            Self::List(values) => json::list(values.iter().map(Self::to_json).collect::<Result<Vec<_>>>()?),
+            Self::List(values) => {
+                let each = |(at, value): (usize, &Self)| value.to_json(&format!("{place}, item {}", at + 1));
+                json::list(values.iter().enumerate().map(each).collect::<Result<Vec<_>>>()?)
+            }
+            Self::Options(_) => return Err(Error::invalid(format!("{place} takes no options"))),
         })
     }
 }
@@ -158,6 +262,7 @@ value_from! {
     &str: value => Self::Text(value.into());
     String: value => Self::Text(value);
     &String: value => Self::Text(value.clone());
+    Options: value => Self::Options(value);
 }
 
 impl<T: Into<Self>> From<Vec<T>> for Value {
@@ -166,10 +271,31 @@ impl<T: Into<Self>> From<Vec<T>> for Value {
     }
 }
 
+impl<T: Into<Self> + Clone> From<&[T]> for Value {
+    fn from(values: &[T]) -> Self {
+        Self::List(values.iter().cloned().map(Into::into).collect())
+    }
+}
+
 impl<T: Into<Self>, const N: usize> From<[T; N]> for Value {
     fn from(values: [T; N]) -> Self {
         Self::List(values.into_iter().map(Into::into).collect())
     }
+}
+
+fn keys_of(kind: &str) -> Result<Vec<String>> {
+    let schema = schema(kind)?;
+    let keys = Json::read(&schema).and_then(|all| Some(all.get("keys")?.items(|key| key.get("name")?.text())));
+    Ok(keys.unwrap_or_default())
+}
+
+/// The error of a key that a load does not have: it has the nearest name of one of its kinds, or all its names.
+fn unknown_of_load(key: &str, mut names: Vec<String>) -> Error {
+    names.sort();
+    let hint_for = |kind| Some(Options::new().set(key, 0).make(kind).err()?.hint().to_owned());
+    let near = ["generator", "model"].into_iter().filter_map(hint_for).find(|hint| hint.starts_with("did you mean"));
+    let hint = near.unwrap_or_else(|| format!("the names are {}", names.join(", ")));
+    Error::new(Code::NotFound, format!("there is no option named \"{key}\" of kind model or generator"), hint)
 }
 
 /// The keys of a kind of options as JSON: name, type, default, range or choices, one sentence, since.

@@ -1,5 +1,6 @@
 //! Cancel and watch a long call from any thread.
 
+use crate::error::{Code, Error, Result};
 use crate::handle::Handle;
 use dllm_sys as sys;
 use std::sync::Arc;
@@ -70,6 +71,22 @@ impl Task {
         let milliseconds = time.map_or(-1, |time| i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
         // SAFETY: as in cancel.
         unsafe { sys::dllm_task_set_deadline(self.0.as_ptr(), milliseconds) }
+    }
+
+    /// What a call with this task would return, when it was cancelled or its deadline has passed.
+    pub(crate) fn check(&self) -> Result<()> {
+        if !self.is_cancelled() {
+            return Ok(());
+        }
+        // Without its deadline a task is cancelled only by a cancel. The deadline is back before the next look.
+        self.set_deadline(None);
+        let was_cancelled = self.is_cancelled();
+        self.set_deadline(Some(Duration::ZERO));
+        Err(if was_cancelled {
+            Error::new(Code::Cancelled, "the task was cancelled", "")
+        } else {
+            Error::new(Code::DeadlineExceeded, "the task's deadline has passed", "")
+        })
     }
 
     /// How far the running call is.

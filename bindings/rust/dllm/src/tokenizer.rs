@@ -16,7 +16,7 @@ pub struct Tokenizer {
     pub(crate) handle: Handle<sys::dllm_tokenizer>,
 }
 
-/// One message of a conversation, for [`Tokenizer::chat`].
+/// One message of a conversation, for [`Tokenizer::chat`] and [`Generator`](crate::Generator).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
     /// "system", "user", "assistant".
@@ -32,6 +32,14 @@ pub struct Chat {
     pub ids: Vec<i32>,
     /// For each id false for text of the assistant, which is trained.
     pub keep: Vec<bool>,
+}
+
+/// Messages as the JSON that the library reads.
+pub(crate) fn conversation(messages: &[Message<'_>]) -> String {
+    let message = |said: &Message<'_>| {
+        format!("{{\"role\": {}, \"content\": {}}}", json::quote(said.role), json::quote(said.content))
+    };
+    json::list(messages.iter().map(message))
 }
 
 impl Tokenizer {
@@ -171,10 +179,7 @@ impl Tokenizer {
     /// # Errors
     /// No template, messages that it refuses, a template that fails, cancelled.
     pub fn chat(&self, messages: &[Message<'_>], options: &Options, task: Option<&Task>) -> Result<Chat> {
-        let message = |said: &Message<'_>| {
-            format!("{{\"role\": {}, \"content\": {}}}", json::quote(said.role), json::quote(said.content))
-        };
-        self.chat_json(&json::list(messages.iter().map(message)), options, task)
+        self.chat_json(&conversation(messages), options, task)
     }
 
     /// The same of JSON: a list of messages, or an object with "messages" and "tools".

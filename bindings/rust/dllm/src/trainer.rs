@@ -52,7 +52,7 @@ impl Trainer {
     /// # Errors
     /// Options that do not fit the optimizer, no mask token to be had, too little memory; inside a callback.
     pub fn new(model: &Model, objective: &Objective, options: &Options) -> Result<Self> {
-        let _turn = model.turns.remake()?;
+        let _turn = model.turns.remake(None)?;
         let (of, objective) = (model.handle.as_ptr(), objective.handle.as_ptr());
         let handle = options.with("trainer", |opts| {
             // SAFETY: handles are alive or NULL; no other call uses the model.
@@ -79,8 +79,8 @@ impl Trainer {
     /// # Errors
     /// A missing array, a wrong shape, a loss that is not finite, cancelled; inside a callback.
     pub fn step(&mut self, batch: &Batch, task: Option<&Task>) -> Result<f64> {
-        let (turns, trainer, task) = (self.turns(), self.pointer(), task::pointer(task));
-        let _turn = turns.work()?;
+        let (turns, trainer) = (self.turns(), self.pointer());
+        let (_turn, task) = (turns.work(task)?, task::pointer(task));
         // SAFETY: handles are alive or NULL; the trainer is borrowed alone, the turn is the only one that works.
         number(|out, err| unsafe { sys::dllm_trainer_step(trainer, batch.handle.as_ptr(), task, out, err) })
     }
@@ -90,8 +90,8 @@ impl Trainer {
     /// # Errors
     /// As [`Trainer::step`], of an earlier step too.
     pub fn start_step(&mut self, batch: &Batch, task: Option<&Task>) -> Result<()> {
-        let (turns, trainer, task) = (self.turns(), self.pointer(), task::pointer(task));
-        let (_turn, batch) = (turns.work()?, batch.handle.as_ptr());
+        let (turns, trainer) = (self.turns(), self.pointer());
+        let (_turn, batch, task) = (turns.work(task)?, batch.handle.as_ptr(), task::pointer(task));
         // SAFETY: as in step; NULL: the loss is not read.
         check(|err| unsafe { sys::dllm_trainer_step(trainer, batch, task, std::ptr::null_mut(), err) })
     }
@@ -101,8 +101,8 @@ impl Trainer {
     /// # Errors
     /// As [`Trainer::step`].
     pub fn accumulate(&mut self, batch: &Batch, task: Option<&Task>) -> Result<()> {
-        let (turns, trainer, task) = (self.turns(), self.pointer(), task::pointer(task));
-        let _turn = turns.work()?;
+        let (turns, trainer) = (self.turns(), self.pointer());
+        let (_turn, task) = (turns.work(task)?, task::pointer(task));
         // SAFETY: as in step.
         check(|err| unsafe { sys::dllm_trainer_accumulate(trainer, batch.handle.as_ptr(), task, err) })
     }
@@ -112,8 +112,8 @@ impl Trainer {
     /// # Errors
     /// Nothing is accumulated; as [`Trainer::step`].
     pub fn apply(&mut self, task: Option<&Task>) -> Result<f64> {
-        let (turns, trainer, task) = (self.turns(), self.pointer(), task::pointer(task));
-        let _turn = turns.work()?;
+        let (turns, trainer) = (self.turns(), self.pointer());
+        let (_turn, task) = (turns.work(task)?, task::pointer(task));
         // SAFETY: as in step.
         number(|out, err| unsafe { sys::dllm_trainer_apply(trainer, task, out, err) })
     }
@@ -124,7 +124,7 @@ impl Trainer {
     /// The first late failure, once.
     pub fn sync(&mut self) -> Result<()> {
         let (turns, trainer) = (self.turns(), self.pointer());
-        let _turn = turns.work()?;
+        let _turn = turns.work(None)?;
         // SAFETY: as in step.
         check(|err| unsafe { sys::dllm_trainer_sync(trainer, err) })
     }
@@ -143,8 +143,8 @@ impl Trainer {
         task: Option<&Task>,
         callback: impl FnMut(&Event<'_>) -> A,
     ) -> Result<()> {
-        let (turns, trainer, task) = (self.turns(), self.pointer(), task::pointer(task));
-        let (_turn, loader) = (turns.work()?, loader.handle.as_ptr());
+        let (turns, trainer) = (self.turns(), self.pointer());
+        let (_turn, loader, task) = (turns.work(task)?, loader.handle.as_ptr(), task::pointer(task));
         let running = RunningTrainer { trainer, loader };
         // SAFETY: as in step; the loader is borrowed alone too.
         with_callback(callback, Some(running), |callback, user_data, err| unsafe {
@@ -157,8 +157,8 @@ impl Trainer {
     /// # Errors
     /// No batch, cancelled; inside a callback.
     pub fn eval(&mut self, loader: &mut Loader, max_batches: i64, task: Option<&Task>) -> Result<f64> {
-        let (turns, trainer, task) = (self.turns(), self.pointer(), task::pointer(task));
-        let (_turn, loader) = (turns.work()?, loader.handle.as_ptr());
+        let (turns, trainer) = (self.turns(), self.pointer());
+        let (_turn, loader, task) = (turns.work(task)?, loader.handle.as_ptr(), task::pointer(task));
         // SAFETY: as in run.
         number(|out, err| unsafe { sys::dllm_trainer_eval(trainer, loader, max_batches, task, out, err) })
     }
@@ -173,7 +173,7 @@ impl Trainer {
         with_text(key, |key| check(|err| unsafe { sys::dllm_trainer_set_f64(trainer, key, value, err) }))
     }
 
-    /// Writes every event to a sink: "jsonl" (a file, one JSON object per line) or "console" (standard error, no target);
+    /// Writes every event to a sink: "jsonl" or "csv" (a file), "tensorboard" (a folder) or "console" (standard error, no target);
     /// options of kind "sink".
     ///
     /// # Errors

@@ -5,11 +5,17 @@
 //! - a new trainer, a script: no other call of the model or its decoders meanwhile ([`Turns::remake`]).
 //! - all else runs together ([`Turns::read`], and [`Turns::step`] for decoding).
 //!
-//! A callback may not begin work, so a thread waits for a turn only while it holds none, and nothing waits forever.
+//! A callback may not begin work, so a thread waits for a turn only while it holds none, and nothing waits forever. The
+//! task of a call ends its wait too.
 
 use crate::error::{Code, Error, Result};
+use crate::task::Task;
 use std::cell::Cell;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Between two looks at the task of a call that waits, as the library has.
+const PAUSE: Duration = Duration::from_millis(10);
 
 thread_local! {
     static CALLBACKS: Cell<usize> = const { Cell::new(0) };
@@ -75,38 +81,74 @@ impl Turns {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&'a self, state: MutexGuard<'a, State>, ready: impl Fn(&State) -> bool) -> MutexGuard<'a, State> {
-        self.changed.wait_while(state, |state| !ready(state)).unwrap_or_else(PoisonError::into_inner)
+    /// Waits until `ready`. The task ends the wait as it would end the call.
+    fn wait<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        task: Option<&Task>,
+        ready: impl Fn(&State) -> bool,
+    ) -> (MutexGuard<'a, State>, Result<()>) {
+        while !ready(&state) {
+            state = match task {
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(task) => match task.check() {
+                    Ok(()) => self.changed.wait_timeout(state, PAUSE).unwrap_or_else(PoisonError::into_inner).0,
+                    Err(ended) => return (state, Err(ended)),
+                },
+            };
+        }
+        (state, Ok(()))
     }
 
     /// For what only reads; allowed in callbacks.
     pub(crate) fn read(&self) -> Turn<'_> {
+        let (state, _) = self.wait_to_read(None);
+        self.begin_reading(state)
+    }
+
+    /// As `read`, for a call with a task.
+    pub(crate) fn read_for(&self, task: Option<&Task>) -> Result<Turn<'_>> {
+        let (state, waited) = self.wait_to_read(task);
+        waited.map(|()| self.begin_reading(state))
+    }
+
+    fn wait_to_read(&self, task: Option<&Task>) -> (MutexGuard<'_, State>, Result<()>) {
         let inside = InCallback::is_here();
-        let mut state = self.wait(self.lock(), |state| !state.remaking && (state.wanted == 0 || inside));
+        self.wait(self.lock(), task, |state| !state.remaking && (state.wanted == 0 || inside))
+    }
+
+    fn begin_reading<'a>(&'a self, mut state: MutexGuard<'a, State>) -> Turn<'a> {
         state.readers += 1;
         Turn { turns: self, kind: Kind::Read }
     }
 
     /// For a step of a decoder.
-    pub(crate) fn step(&self) -> Result<Turn<'_>> {
+    pub(crate) fn step(&self, task: Option<&Task>) -> Result<Turn<'_>> {
         InCallback::refuse()?;
-        Ok(self.read())
+        self.read_for(task)
     }
 
     /// For forward, new weights, training.
-    pub(crate) fn work(&self) -> Result<Turn<'_>> {
+    pub(crate) fn work(&self, task: Option<&Task>) -> Result<Turn<'_>> {
         InCallback::refuse()?;
-        self.wait(self.lock(), |state| !state.working).working = true;
+        let (mut state, waited) = self.wait(self.lock(), task, |state| !state.working);
+        waited?;
+        state.working = true;
         Ok(Turn { turns: self, kind: Kind::Work })
     }
 
     /// For what changes more than weights.
-    pub(crate) fn remake(&self) -> Result<Turn<'_>> {
+    pub(crate) fn remake(&self, task: Option<&Task>) -> Result<Turn<'_>> {
         InCallback::refuse()?;
         let mut state = self.lock();
         state.wanted += 1;
-        let mut state = self.wait(state, |state| !state.working && state.readers == 0);
+        let (mut state, waited) = self.wait(state, task, |state| !state.working && state.readers == 0);
         state.wanted -= 1;
+        if let Err(ended) = waited {
+            drop(state);
+            self.changed.notify_all(); // readers stayed behind this one
+            return Err(ended);
+        }
         state.working = true;
         state.remaking = true;
         Ok(Turn { turns: self, kind: Kind::Remake })
@@ -123,11 +165,11 @@ impl Turns {
     }
 
     /// `remake` of several models. It waits for one at a time, and while it waits it holds none.
-    pub(crate) fn remake_all(all: &[Arc<Self>]) -> Result<Vec<Turn<'_>>> {
+    pub(crate) fn remake_all<'a>(all: &'a [Arc<Self>], task: Option<&Task>) -> Result<Vec<Turn<'a>>> {
         let mut first = 0;
         loop {
             let Some(awaited) = all.get(first) else { return Ok(Vec::new()) };
-            let mut turns = vec![awaited.remake()?];
+            let mut turns = vec![awaited.remake(task)?];
             let others = all.iter().enumerate().filter(|(index, _)| *index != first);
             let missed = others.into_iter().find_map(|(index, other)| match other.try_remake() {
                 Some(turn) => {
@@ -179,18 +221,18 @@ mod tests {
                     for _ in 0..300 {
                         match number % 3 {
                             0 => {
-                                let _turn = turns[0].work().unwrap();
+                                let _turn = turns[0].work(None).unwrap();
                                 worked(working);
                             }
                             1 => {
-                                let _turn = turns[0].step().unwrap();
+                                let _turn = turns[0].step(None).unwrap();
                                 reading.fetch_add(1, Ordering::SeqCst);
                                 let _callback = InCallback::enter();
                                 let _again = turns[0].read();
                                 reading.fetch_sub(1, Ordering::SeqCst);
                             }
                             _ => {
-                                let _turns = Turns::remake_all(turns).unwrap();
+                                let _turns = Turns::remake_all(turns, None).unwrap();
                                 assert_eq!(reading.load(Ordering::SeqCst), 0);
                                 worked(working);
                             }
@@ -204,11 +246,33 @@ mod tests {
     #[test]
     fn a_callback_reads_and_does_not_work() {
         let turns = Turns::default();
-        let _working = turns.work().unwrap();
+        let _working = turns.work(None).unwrap();
         let _callback = InCallback::enter();
         drop(turns.read());
-        for refused in [turns.work().err(), turns.step().err(), turns.remake().err()] {
+        for refused in [turns.work(None).err(), turns.step(None).err(), turns.remake(None).err()] {
             assert_eq!(refused.unwrap().code(), Code::FailedPrecondition);
         }
+    }
+
+    #[test]
+    fn a_task_ends_the_wait() {
+        let turns = [Arc::new(Turns::default())];
+        let late = || Task::with_deadline(Duration::from_millis(20));
+        let cancelled = Task::new();
+        cancelled.cancel();
+        let reading = turns[0].read();
+        for (task, code) in [(late(), Code::DeadlineExceeded), (cancelled.clone(), Code::Cancelled)] {
+            assert_eq!(Turns::remake_all(&turns, Some(&task)).err().unwrap().code(), code);
+        }
+        drop(reading);
+        let remaking = turns[0].remake(None).unwrap();
+        for (task, code) in [(late(), Code::DeadlineExceeded), (cancelled, Code::Cancelled)] {
+            for ended in [turns[0].read_for(Some(&task)), turns[0].step(Some(&task)), turns[0].work(Some(&task))] {
+                assert_eq!(ended.err().unwrap().code(), code);
+            }
+        }
+        drop(remaking);
+        drop(turns[0].work(Some(&Task::new())).unwrap());
+        drop(turns[0].remake(None).unwrap());
     }
 }

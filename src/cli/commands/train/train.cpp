@@ -7,10 +7,14 @@
 #include "../decoding.h"
 #include "training.h"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <limits>
-#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 namespace dllm::cli {
 namespace {
@@ -41,8 +45,20 @@ void print_next(Context& context, const Run& run) {
       std::fprintf(stderr, "no sample: %s\n", failure.what());
     }
   }
-  std::fprintf(stderr, "next: dllm generate --model %s --length 64%s\n",
-               context.text("out").c_str(), decoder_of(objective).c_str());
+  const auto step = static_cast<int64_t>(trainer_metric(run, "step"));
+  const bool best_is_earlier =
+      context.number("keep-best") > 0 && run.best.has_loss() && run.best.step() < step;
+  if (best_is_earlier) {
+    std::fprintf(stderr, "the lowest held-out loss is %.4f at step %lld: %s has its checkpoint\n",
+                 run.best.loss(), static_cast<long long>(run.best.step()),
+                 best_root(context).c_str());
+  }
+  const std::string model = best_is_earlier ? best_root(context) : context.text("out");
+  const RowForm rows = form_of_rows(context, run);
+  std::fprintf(stderr, "next: dllm %s --model %s --length 64%s%s\n",
+               rows == RowForm::texts ? "generate" : "chat", model.c_str(),
+               rows == RowForm::instructions ? " --template alpaca" : "",
+               decoder_of(objective).c_str());
 }
 
 using Json = nlohmann::ordered_json;
@@ -52,11 +68,18 @@ void put_json_line(const std::string& json) {
   std::fflush(stdout);
 }
 
+bool is_out_of_patience(const Context& context, const Run& run) {
+  const int64_t patience = context.number("patience");
+  return patience > 0 && run.best.without() >= patience;
+}
+
 // Runs between steps: held-out loss, and events for --json. The library saves checkpoints.
 class Watch {
 public:
   Watch(Context& context, Run& run)
-      : context_(context), run_(run), eval_every_(eval_every(context, run.steps)) {}
+      : context_(context), run_(run), eval_every_(eval_every(context, run.steps)),
+        eval_seconds_(60 * std::stod(context.option("trainer", "minutes")) *
+                      eval_part(context, run.steps)) {}
 
   static int32_t on_event(const dllm_event* event, void* user_data) {
     return static_cast<Watch*>(user_data)->look(event);
@@ -73,28 +96,55 @@ private:
           return dllm_event_describe(event, out, err);
         }));
       }
-      if (dllm_event_kind(event) == DLLM_EVENT_CHECKPOINT)
+      if (dllm_event_kind(event) == DLLM_EVENT_CHECKPOINT) {
         run_.saved = dllm_event_str(event, "dir");
-      int64_t step = 0;
-      const bool is_step = dllm_event_kind(event) == DLLM_EVENT_TRAIN_STEP &&
-                           dllm_event_i64(event, "step", &step, nullptr) == DLLM_OK;
-      if (is_step && eval_every_ > 0 && step % eval_every_ == 0)
-        print_held_out(context_, run_, step);
+        ++run_.saves;
+      }
+      if (dllm_event_kind(event) == DLLM_EVENT_TRAIN_STEP) look_at_step(event);
     } catch (const Failure& failure) {
+      // The run sees the task itself. It then ends with a checkpoint.
+      if (dllm_task_is_cancelled(context_.task()) != 0) return DLLM_CONTINUE;
       failure_ = failure;
       return DLLM_FAIL;
     }
-    return DLLM_CONTINUE;
+    return is_out_of_patience(context_, run_) ? DLLM_STOP : DLLM_CONTINUE;
+  }
+
+  void look_at_step(const dllm_event* event) {
+    int64_t step = 0, skipped = 0;
+    double loss = 0;
+    if (dllm_event_i64(event, "step", &step, nullptr) != DLLM_OK) return;
+    // The loss of some objectives has weights that vary by the noise.
+    if (dllm_event_f64(event, "nll", &loss, nullptr) == DLLM_OK ||
+        dllm_event_f64(event, "loss", &loss, nullptr) == DLLM_OK) {
+      const std::string diverges = run_.divergence.add(step, loss);
+      if (!diverges.empty()) warn_of_divergence(context_, run_, diverges);
+    }
+    if (dllm_event_i64(event, "skipped", &skipped, nullptr) == DLLM_OK && skipped > 0)
+      warn_of_divergence(context_, run_,
+                         "step " + std::to_string(step) + ": " + std::to_string(skipped) +
+                             " steps were not finite and are left out");
+    if (is_due(step)) print_held_out(context_, run_, step);
+  }
+
+  bool is_due(int64_t step) {
+    if (eval_seconds_ == 0) return eval_every_ > 0 && step % eval_every_ == 0;
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start_;
+    const auto parts = static_cast<int64_t>(passed.count() / eval_seconds_);
+    return std::exchange(parts_, parts) < parts;
   }
 
   Context& context_;
   Run& run_;
-  int64_t eval_every_ = 0;
+  const int64_t eval_every_;  // steps
+  const double eval_seconds_; // 0: by steps
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  int64_t parts_ = 0; // of the minutes, that had a held-out loss
   std::optional<Failure> failure_;
 };
 
 // Runs the steps and returns the reason for their end: "steps", "budget" (--minutes, --tokens),
-// "data" or "interrupted".
+// "data", "patience" or "interrupted".
 std::string run_steps(Context& context, Run& run, int64_t done) {
   Watch watch(context, run);
   const int64_t steps =
@@ -111,7 +161,8 @@ std::string run_steps(Context& context, Run& run, int64_t done) {
     throw;
   }
   const bool all = run.steps > 0 && static_cast<int64_t>(trainer_metric(run, "step")) >= run.steps;
-  return all ? "steps" : "budget";
+  if (all) return "steps";
+  return is_out_of_patience(context, run) ? "patience" : "budget";
 }
 
 void print_end(Context& context, const Run& run, const std::string& reason) {
@@ -122,19 +173,28 @@ void print_end(Context& context, const Run& run, const std::string& reason) {
              {"reason", reason},
              {"step", step},
              {"dir", run.saved},
+             {"best_step", run.best.step()},
+             {"best_loss", run.best.loss()},
              {"checkpoint_stall_seconds", trainer_metric(run, "checkpoint_stall_seconds")}}
             .dump(-1, ' ', false, Json::error_handler_t::replace));
     return;
   }
   const double stall = trainer_metric(run, "checkpoint_stall_seconds");
   constexpr double kWorthALine = 1; // second; shorter stalls are printed at each save
-  if (!run.saved.empty() && stall >= kWorthALine)
+  if (run.saves > 1 && stall >= kWorthALine)
     std::fprintf(stderr, "training stood still for %.1f s to save checkpoints\n", stall);
   if (reason == "interrupted")
     std::fprintf(stderr, "interrupted; the same command continues from here\n");
   if (reason == "data") {
     std::fprintf(stderr, "the data ended at step %lld; a larger --epochs, or none, continues\n",
                  static_cast<long long>(step));
+  }
+  if (reason == "patience") {
+    std::fprintf(stderr,
+                 "stopped at step %lld: %lld held-out losses were not below that of step %lld; a "
+                 "larger --patience continues\n",
+                 static_cast<long long>(step), static_cast<long long>(run.best.without()),
+                 static_cast<long long>(run.best.step()));
   }
   if (reason == "budget") {
     std::fprintf(stderr,
@@ -158,6 +218,8 @@ int train(Context& context) {
   const auto done = static_cast<int64_t>(trainer_metric(run, "step"));
   if (context.json()) put_json_line(describe_run(context, run));
   if (run.steps > 0 && done >= run.steps) return nothing_left(context, run, done);
+  if (is_out_of_patience(context, run)) return print_end(context, run, "patience"), 0;
+  if (run.has_record) write_changes(context, run, run_folder(context));
   if (!context.json()) std::fprintf(stderr, "%s\n", describe_run(context, run).c_str());
   const std::string reason = run_steps(context, run, done);
   if (reason != "interrupted")
@@ -177,18 +239,23 @@ Command train_command() {
       "train a model on text; started again it resumes",
       "dllm train --data corpus.txt --out runs/first --steps 500",
       {{Kind::text, "data", "",
-        "a file (text, JSON lines, a token file; .gz is decompressed), a folder, or parts joined "
-        "by +: "
-        "a.jsonl[:90%]*0.5+folder",
-        true},
+        "a file (text, JSON, JSON lines, CSV, Parquet, a token file; .gz is decompressed), a "
+        "folder, or parts joined by +: a.jsonl[:90%]*0.5+folder; a resumed run has its own"},
        {Kind::text, "out", "runs/train",
         "the run's folder: metrics and checkpoints; one training at a time; s3:// or gs:// for "
         "checkpoints in an object store"},
        {Kind::text, "from", "",
         "start from this model (a folder, a GGUF file or a run) instead of from scratch"},
+       {Kind::number, "lora", "",
+        "train a LoRA adapter of this rank, and leave the model of --from as it is; --adapter "
+        "trains one that is there"},
        {Kind::text, "tokenizer", "",
         "use this tokenizer; default: the model's, or one trained on the data"},
        {Kind::number, "vocab", "2048", "tokens of a tokenizer trained on the data"},
+       {Kind::text, "template", "",
+        "chat template of conversations: chatml, llama3, qwen, alpaca, or a file that holds one; "
+        "prompts with responses become conversations too; default: the tokenizer's own, and chatml "
+        "for a tokenizer trained here on messages"},
        {Kind::number, "layers", "4", "from scratch: layers"},
        {Kind::number, "hidden", "256", "from scratch: width, a multiple of 64"},
        {Kind::text, "objective", "mdlm", "the training objective: ", false, text_objectives},
@@ -196,11 +263,20 @@ Command train_command() {
        {Kind::real, "eval-every", "100",
         "steps between held-out losses; below 1: that part of the run; 0: only at the end"},
        {Kind::number, "eval-batches", "8", "batches of a held-out loss; 0: no held-out loss"},
+       {Kind::number, "keep-best", "1",
+        "checkpoints of the lowest held-out losses to keep, in the folder best of the run; 0: "
+        "none"},
+       {Kind::number, "patience", "0",
+        "end the run after this many held-out losses in a row that are not the lowest; 0: never"},
        {Kind::number, "examples", "16",
         "rows that are predicted at each held-out loss, with a sample, for dllm report; 0: none"},
+       {Kind::text, "log", "",
+        "write the metrics into the run's folder also as one of these, or as several joined by "
+        "a comma: ",
+        false, log_kinds},
        {Kind::flag, "fresh", "", "start over: remove the run's checkpoints"}},
-      {"engine", "model", "dataset", "loader", "objective:objective", "schedule:schedule",
-       "trainer"},
+      {"engine", "model", "adapter", "dataset", "loader", "objective:objective",
+       "schedule:schedule", "trainer"},
       train,
       false,
       {{"trainer", "save_every", "250"}}};

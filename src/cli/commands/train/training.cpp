@@ -106,15 +106,19 @@ void set_cadence(Context& context, const std::string& out) {
 void set_sync(Context& context, int64_t steps) {
   const int64_t own =
       interval_steps("--sync-every", std::stod(context.option("trainer", "sync_every")), steps);
-  set_whole(context, "trainer", "sync_every", std::gcd(own, eval_every(context, steps)));
+  const bool by_clock = eval_part(context, steps) > 0; // any step may be the next
+  set_whole(context, "trainer", "sync_every",
+            by_clock ? 1 : std::gcd(own, eval_every(context, steps)));
 }
 
 void set_one_text_a_row(Context& context) {
   if (!context.typed("loader", "pack")) set_whole(context, "loader", "pack", 0);
 }
 
+// A new head is not trained next to an adapter, so an adapter takes the heads that the model has.
 void set_heads(Context& context, const std::string& heads) {
-  if (context.typed("model", "heads")) return;
+  if (heads.empty() || context.typed("model", "heads")) return;
+  if (context.has("lora") || context.typed("model", "adapter")) return;
   call([&](dllm_error* err) {
     return dllm_options_set_str(context.options("model"), "heads", heads.c_str(), err);
   });
@@ -123,7 +127,7 @@ void set_heads(Context& context, const std::string& heads) {
 void open_model_and_rows(Context& context, Run& run) {
   const ObjectiveFacts objective = facts_of(context.text("objective"));
   if (!objective.packs) set_one_text_a_row(context);
-  if (!objective.heads.empty()) set_heads(context, objective.heads);
+  set_heads(context, objective.heads);
   const bool resumed = !run.resumed_from.empty(), fresh_weights = !resumed && !context.has("from");
   if (!fresh_weights) {
     run.model =
@@ -134,11 +138,13 @@ void open_model_and_rows(Context& context, Run& run) {
   run.tokenizer = choose_tokenizer(context, run.resumed_from);
   open_rows(context, run);
   if (fresh_weights) run.model = model_from_scratch(context, run);
-  if (!fresh_weights && !resumed && context.has("tokenizer")) {
+  const bool new_tokenizer = !resumed && context.has("tokenizer");
+  if (!fresh_weights && (new_tokenizer || !chosen_template(context).empty())) {
     call([&](dllm_error* err) {
       return dllm_model_set_tokenizer(run.model.get(), run.tokenizer.get(), err);
     });
   }
+  if (!resumed) add_adapter(context, run.model.get());
 }
 
 void add_sinks(const Context& context, const Run& run, const std::string& out) {
@@ -152,22 +158,41 @@ void add_sinks(const Context& context, const Run& run, const std::string& out) {
       return dllm_trainer_add_sink(run.trainer.get(), kind, target.c_str(), options.get(), err);
     });
   };
-  add("jsonl", out + "/metrics.jsonl");
+  add("jsonl", metrics_file(out, "jsonl"));
+  for (const std::string& kind : wanted_logs(context)) add(kind.c_str(), metrics_file(out, kind));
   if (!context.json()) add("console", "");
+}
+
+// Saves the tokenizer into the run's folder; tokenizer_config.json there holds the chat template.
+void save_tokenizer(const Run& run, const std::string& out) {
+  const std::string config = out + "/tokenizer_config.json";
+  std::error_code ignored;
+  const bool is_chat = !encode_chat(run.tokenizer.get()).empty();
+  if (!is_chat && fs::exists(out + "/run.json")) fs::remove(config, ignored); // of an attempt
+  call([&](dllm_error* err) {
+    return dllm_tokenizer_save(run.tokenizer.get(),
+                               (is_chat ? out : out + "/tokenizer.json").c_str(), err);
+  });
 }
 
 } // namespace
 
 Run open_run(Context& context) {
   const std::string root = context.text("out"), out = run_folder(context);
+  const bool fresh = context.flag("fresh"), in_store = is_in_store(root);
+  const bool is_new = fresh || latest_checkpoint(context, root).empty();
+  // Every rank reads the record of a shared folder. Settings of a run in an object store are on the
+  // host of the first rank alone.
+  const bool has_record = !is_new && (job_size() == 1 || !in_store);
+  if (has_record) keep_settings(context, out);
+  set_template(context, "dataset");
   check_values(context);
   Run run;
-  const bool fresh = context.flag("fresh"), in_store = is_in_store(root);
   if (fresh && in_store) {
     throw UsageFailure("--fresh does not remove objects of an object store: " + root,
                        "remove it by the store's own tools, or name another place with --out");
   }
-  if (fresh || latest_checkpoint(context, root).empty()) check_sources(context);
+  if (is_new) check_sources(context);
   if (job_rank() == 0) {
     run.lock = std::make_unique<RunLock>(out);
     if (fresh) remove_checkpoints(out);
@@ -176,11 +201,23 @@ Run open_run(Context& context) {
   // No process continues before the first has arrived here, so that all find the same folder.
   if (job_size() > 1) run.engine = open_engine(context);
   run.resumed_from = latest_checkpoint(context, root);
-  if (!run.resumed_from.empty()) check_resumed(context, out);
+  if (!run.resumed_from.empty()) {
+    check_resumed(context, out);
+    call([&](dllm_error* err) { // the checkpoint has the adapter
+      return dllm_options_set_str(context.options("model"), "adapter", "", err);
+    });
+  }
   if (run.engine == nullptr) run.engine = open_engine(context);
   set_cadence(context, root);
   open_objective(context, run);
   open_model_and_rows(context, run);
+  if (context.number("patience") > 0 &&
+      (run.held_out == nullptr || context.number("eval-batches") == 0 ||
+       context.real("eval-every") == 0)) {
+    throw UsageFailure(
+        "--patience " + context.text("patience") + " counts held-out losses, and this run has none",
+        "set --eval-every and --eval-batches, or give more text with a --split-fraction");
+  }
   run.steps = planned_steps(context, run);
   set_whole(context, "trainer", "steps", run.steps);
   set_sync(context, run.steps);
@@ -191,12 +228,12 @@ Run open_run(Context& context) {
   add_sinks(context, run, out);
   if (run.resumed_from.empty()) {
     if (job_rank() > 0) return run;
-    call([&](dllm_error* err) {
-      return dllm_tokenizer_save(run.tokenizer.get(), (out + "/tokenizer.json").c_str(), err);
-    });
-    write_start(context, out);
+    save_tokenizer(run, out);
+    write_start(context, run, out);
     std::error_code ignored;
     fs::remove(examples_file(out), ignored); // of an attempt without a checkpoint
+    remove_best_after(out, -1);
+    fs::remove(out + "/best", ignored); // stays when it has other files
     return run;
   }
   call([&](dllm_error* err) {
@@ -205,7 +242,8 @@ Run open_run(Context& context) {
   });
   if (job_rank() == 0) rewind_examples(out, static_cast<int64_t>(trainer_metric(run, "step")));
   run.saved = run.resumed_from;
-  if (job_rank() == 0) note_changes(context, out);
+  run.has_record = has_record;
+  if (has_record) note_changes(context, run, out);
   std::fprintf(stderr, "resumed from %s\n", run.resumed_from.c_str());
   return run;
 }

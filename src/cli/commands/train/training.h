@@ -4,6 +4,8 @@
 
 #include "../../command.h"
 #include "../../process.h"
+#include "training_best.h"
+#include "training_divergence.h"
 
 #include <memory>
 #include <string>
@@ -22,8 +24,12 @@ struct Run {
   Owned<dllm_trainer> trainer;
   std::string resumed_from; // folder of the checkpoint; "": a new run
   std::string saved;        // folder of the last checkpoint
+  int64_t saves = 0;        // checkpoints of this start
   int64_t steps = 0;        // steps of the whole run; 0: until --minutes are over
   int64_t last_eval = -1;   // step of the last held-out loss
+  Best best;                // the lowest held-out loss
+  Divergence divergence;    // of the losses of the steps
+  bool has_record = false;  // the folder has the settings of the last start
   bool diverged = false;    // the warning about divergence was printed
 };
 
@@ -37,6 +43,13 @@ bool is_in_store(const std::string& path);
 
 // Returns the newest checkpoint in a folder or a path of an object store; "" without one.
 std::string latest_checkpoint(const Context& context, const std::string& root);
+// Returns the file or folder of a sink that a run writes its metrics to. kind: "jsonl", "csv" or
+// "tensorboard".
+std::string metrics_file(const std::string& out, const std::string& kind);
+// Returns the place of the checkpoints with the lowest held-out losses: out/best.
+std::string best_root(const Context& context);
+// Removes the checkpoints after `step` from the local folder out/best.
+void remove_best_after(const std::string& out, int64_t step);
 // Removes a run's files from its folder: checkpoints, tokenizer, metrics, examples, settings.
 void remove_checkpoints(const std::string& root);
 
@@ -53,7 +66,10 @@ void print_changes(const Context& context, const std::string& from, const std::s
 // also has the effective options and the model's description.
 std::string describe_run(Context& context, const Run& run);
 double trainer_metric(const Run& run, const char* key);
-// Computes the mean loss on the held-out split, once per step. The run's sinks get it.
+// Prints a warning about divergence, once in a run.
+void warn_of_divergence(const Context& context, Run& run, const std::string& what);
+// Computes the mean loss on the held-out split, once per step. The run's sinks get it. Saves a
+// checkpoint into out/best when the loss is the lowest so far.
 void print_held_out(Context& context, Run& run, int64_t step);
 
 // ---- examples for dllm report (training_examples.cpp) ----
@@ -71,27 +87,72 @@ std::string sample_text(const Context& context, const Run& run);
 
 // Fails for values that do not fit together, and for options that would have no effect.
 void check_values(Context& context);
+// Returns the kinds of --log. Fails for a kind that is not one of log_kinds().
+std::vector<std::string> wanted_logs(const Context& context);
+std::vector<std::string> log_kinds();
 // Fails when a file from which a new run starts does not exist.
 void check_sources(const Context& context);
 // Fails when an option that counts only at the start of a run differs from the start of this run.
+// The options are those of the arrays below, and all of the kinds model and adapter.
+inline constexpr const char* kStartNumbers[] = {"vocab", "layers", "hidden", "lora"};
+inline constexpr const char* kStartPaths[] = {"from", "tokenizer"};
 void check_resumed(const Context& context, const std::string& out);
-// Writes these options to out/run.json, for the check of a later start.
-void write_start(const Context& context, const std::string& out);
-// Prints a line with the options for data, rows and updates that differ from the last start, and
-// writes their new values to out/run.json.
-void note_changes(const Context& context, const std::string& out);
-
 // Converts an interval option `shown` with value `every` to steps. A value below 1 is a fraction of
 // `steps`, rounded up; 0 means never. steps: steps of the run; 0: unknown.
 int64_t interval_steps(const std::string& shown, double every, int64_t steps);
-// Returns the steps between held-out losses of a run of `steps` steps; 0: only at the end.
+// Returns the part of --minutes between held-out losses; 0 for a run whose steps are known.
+double eval_part(const Context& context, int64_t steps);
+// Returns the steps between held-out losses of a run of `steps` steps; 0: only at the end, or by
+// eval_part().
 int64_t eval_every(const Context& context, int64_t steps);
+
+// ---- the record of a run's settings, out/run.json (training_settings.cpp) ----
+
+// Returns the record as JSON; "" without one.
+std::string read_start(const std::string& out);
+// Returns the absolute path of a file or folder, which keeps the name of a link. A path of an
+// object store stays as it is.
+std::string full_path(const std::string& path);
+// Returns true when both full paths lead to one file or folder.
+bool is_same_place(const std::string& one, const std::string& other);
+// Sets what the run was started with where the command line has nothing, and prints these settings
+// in one line.
+void keep_settings(Context& context, const std::string& out);
+// Writes the record of a new run.
+void write_start(const Context& context, const Run& run, const std::string& out);
+// Writes the lowest held-out loss into the record.
+void write_best(const Best& best, const std::string& out);
+// Prints a line with the data and the options that differ from the last start. Sets run.best,
+// unless its loss is of other rows or of another objective.
+void note_changes(const Context& context, Run& run, const std::string& out);
+// Writes them into the record of a resumed run. Call it when the run trains on.
+void write_changes(const Context& context, const Run& run, const std::string& out);
+
+// ---- the files of --data (training_files.cpp) ----
+
+// Returns JSON with the number, the bytes and a checksum of the files of a path; null for a mixture
+// and for other data that is not a path. The checksum is of the names, and of the first and last
+// bytes of each file.
+std::string fingerprint_of(const std::string& data);
 
 // ---- a new model (training_model.cpp) ----
 
 // Returns the config.json of a new model, with the width of --hidden, and the attention and family
 // of the objective.
 std::string config_from_scratch(const Context& context, int64_t vocabulary, int64_t layers);
+
+// ---- LoRA adapters (training_adapter.cpp) ----
+
+// Sets the rank of --lora. Fails for a rank that is not allowed.
+void set_rank(Context& context);
+// Fails for options of adapters that do not fit together in a new run.
+void check_adapter(const Context& context);
+// Adds the adapter of --lora to the model of a new run, when the option is set.
+void add_adapter(const Context& context, dllm_model* model);
+// Returns the adapters of a model as JSON.
+std::string adapters_json(const dllm_model* model);
+// Returns a line with the numbers that are trained; "" for a model without adapters.
+std::string adapters_text(const dllm_model* model);
 
 // ---- tokenizer, dataset, the held-out split, the number of steps (training_data.cpp) ----
 
@@ -101,6 +162,13 @@ inline constexpr int64_t kUsualSteps = 500;
 // Opens the tokenizer of a resumed run. A new run has the tokenizer of --tokenizer or --from, or
 // trains one on the data.
 Owned<dllm_tokenizer> choose_tokenizer(Context& context, const std::string& checkpoint);
+// Returns option template of the dataset: a name or a text; "" without one.
+std::string chosen_template(const Context& context);
+// Conversations begin as the chat template of the tokenizer begins, instructions as the prompt of
+// Alpaca.
+enum class RowForm { texts, conversations, instructions };
+// Returns what the first batch of the data holds. Moves the loader to its beginning.
+RowForm form_of_rows(const Context& context, const Run& run);
 // Sets run.data and run.loader, and run.held_out when there is enough text.
 void open_rows(Context& context, Run& run);
 // Returns the steps of the whole run from --steps, --epochs and --minutes; 0: until the minutes are

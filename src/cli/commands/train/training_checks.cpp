@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 namespace dllm::cli {
 namespace {
@@ -15,19 +16,10 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kNumbers[] = {"vocab", "layers", "hidden"};
-constexpr const char* kPaths[] = {"from", "tokenizer"};
-
 void at_least(const Context& context, const char* name, int64_t least) {
   if (context.real(name) >= static_cast<double>(least)) return;
   throw UsageFailure("--" + std::string(name) + " " + context.text(name) + " is below " +
                      std::to_string(least));
-}
-
-Json all_options(const Context& context, const std::string& kind) {
-  return Json::parse(text([&](dllm_buffer* out, dllm_error* err) {
-    return dllm_options_to_json(context.options(kind), out, err);
-  }));
 }
 
 // Fails for options of loader, trainer and model that this command sets itself.
@@ -43,12 +35,9 @@ void check_decided_here(const Context& context) {
   if (context.typed("model", "cache_dtype")) {
     throw UsageFailure("--cache-dtype is for decoding: training keeps no K and V");
   }
-  if (context.typed("model", "adapter")) {
-    throw UsageFailure("--adapter is for decoding: dllm train does not train adapters yet");
-  }
   check_engine(context);
   if (context.has("schedule")) return;
-  const Json options = all_options(context, "schedule");
+  const Json options = Json::parse(options_json(context, "schedule"));
   for (const auto& [key, value] : options.items()) {
     if (!context.typed("schedule", key)) continue;
     throw UsageFailure(option_name("schedule", key) + " needs --schedule with a name",
@@ -68,13 +57,6 @@ void check_from(const Context& context) {
     throw UsageFailure("--model.seed is for a new model; --from has its weights");
 }
 
-std::string full_path(const std::string& path) {
-  if (is_in_store(path)) return path;
-  std::error_code ignored;
-  const fs::path full = fs::weakly_canonical(fs::absolute(path, ignored), ignored);
-  return full.empty() ? path : full.string();
-}
-
 [[noreturn]] void fail_differs(const std::string& name, const std::string& given,
                                const std::string& before, const std::string& out) {
   throw UsageFailure(dashed("--" + name) + " " + given + " differs from " + before + ", which " +
@@ -82,12 +64,44 @@ std::string full_path(const std::string& path) {
                      "leave it out to continue, or start over with --fresh");
 }
 
+// Returns true when two values of option adapter name one folder.
+bool is_one_folder(const Json& one, const Json& other) {
+  if (!one.is_string() || !other.is_string() || one == "" || other == "") return false;
+  return is_same_place(full_path(one.get<std::string>()), full_path(other.get<std::string>()));
+}
+
 } // namespace
 
+std::vector<std::string> log_kinds() {
+  std::vector<std::string> kinds = registry_names("sink");
+  // A run has both of these anyway.
+  std::erase_if(kinds,
+                [](const std::string& kind) { return kind == "console" || kind == "jsonl"; });
+  return kinds;
+}
+
+std::vector<std::string> wanted_logs(const Context& context) {
+  const std::vector<std::string> known = log_kinds();
+  std::vector<std::string> wanted;
+  std::stringstream words(context.text("log"));
+  for (std::string kind; std::getline(words, kind, ',');) {
+    if (std::find(known.begin(), known.end(), kind) == known.end())
+      throw UsageFailure("--log: " + no_such("log", kind, known), "there are " + listed(known));
+    if (std::find(wanted.begin(), wanted.end(), kind) == wanted.end()) wanted.push_back(kind);
+  }
+  return wanted;
+}
+
 void check_values(Context& context) {
+  if (!context.has("data")) {
+    throw UsageFailure("--data is missing: the text to train on",
+                       "a run that has a checkpoint needs no --data to go on: name it with --out");
+  }
   at_least(context, "layers", 1);
   at_least(context, "eval-every", 0);
   at_least(context, "eval-batches", 0);
+  at_least(context, "keep-best", 0);
+  at_least(context, "patience", 0);
   at_least(context, "examples", 0);
   const int64_t hidden = context.number("hidden");
   if (hidden < 64 || hidden % 64 != 0) {
@@ -103,19 +117,23 @@ void check_values(Context& context) {
   } catch (const Failure& failure) {
     throw UsageFailure("--vocab: " + std::string(failure.what()), failure.hint());
   }
+  wanted_logs(context);
+  set_rank(context);
   check_decided_here(context);
   check_from(context);
 }
 
-// Fails when --data does not exist. The library reads parts, slices and patterns of --data and
-// reports errors.
+// Fails when --data does not exist. The library reads parts, slices, patterns and addresses of
+// --data and reports errors.
 void check_data(const Context& context) {
   const std::string& data = context.text("data");
   if (fs::exists(data) || data.find_first_of("+[*?") != std::string::npos) return;
+  if (data.find("://") != std::string::npos) return;
   throw Failure(DLLM_NOT_FOUND, "--data: there is no file or folder " + data);
 }
 
 void check_sources(const Context& context) {
+  check_adapter(context);
   check_data(context);
   for (const char* name : {"from", "tokenizer"}) {
     if (!context.has(name) || fs::exists(context.text(name))) continue;
@@ -130,94 +148,45 @@ void check_resumed(const Context& context, const std::string& out) {
   // A run in an object store may continue on any machine; its settings are on the machine where it
   // began.
   if (is_in_store(context.text("out")) && !fs::exists(out + "/run.json")) return;
-  std::ifstream file(out + "/run.json");
-  const Json start = Json::parse(file, nullptr, false);
+  const Json start = Json::parse(read_start(out), nullptr, false);
   const auto before = [&](const std::string& name) -> Json {
     if (start.is_object() && start.contains(name)) return start.at(name);
     throw UsageFailure("--" + name + ": " + out + " has no record of the options of its start",
                        "leave it out to continue, or start over with --fresh");
   };
-  for (const char* name : kNumbers) {
+  for (const char* name : kStartNumbers) {
     if (context.typed(name) && before(name) != Json(context.number(name))) {
-      fail_differs(name, context.text(name), before(name).dump(), out);
+      const Json old = before(name);
+      fail_differs(name, context.text(name), old.is_null() ? "none" : old.dump(), out);
     }
   }
-  for (const char* name : kPaths) {
-    if (!context.has(name) || before(name) == Json(full_path(context.text(name)))) continue;
-    fail_differs(name, context.text(name), before(name).is_null() ? "none" : before(name).dump(),
-                 out);
+  for (const char* name : kStartPaths) {
+    if (!context.has(name)) continue;
+    const Json old = before(name);
+    if (old.is_string() && is_same_place(old.get<std::string>(), full_path(context.text(name))))
+      continue;
+    fail_differs(name, context.text(name), old.is_null() ? "none" : old.dump(), out);
   }
-  const Json model = all_options(context, "model");
-  for (const auto& [key, value] : model.items()) {
-    if (!context.typed("model", key)) continue;
-    const Json old = before("model").value(key, Json(nullptr));
-    if (old != value) fail_differs("model." + key, value.dump(), old.dump(), out);
+  if (context.typed("objective") && before("objective") != Json(context.text("objective")))
+    fail_differs("objective", context.text("objective"), before("objective").dump(), out);
+  for (const char* key : {"seed", "optimizer"}) {
+    const Json::json_pointer place(std::string("/settings/trainer.") + key);
+    const Json old = start.is_object() && start.contains(place) ? start.at(place) : Json(nullptr);
+    const std::string now = context.option("trainer", key);
+    if (context.typed("trainer", key) && !old.is_null() && old.dump() != now)
+      fail_differs(key, now, old.dump(), out);
   }
-}
-
-namespace {
-
-// Options that change the rows of a run, their order, or its updates. Options for the length of a
-// run and for its saves may change at every start.
-constexpr const char* kCompared[] = {"dataset", "loader", "objective", "schedule", "trainer"};
-constexpr const char* kOfLength[] = {"steps",     "minutes",   "tokens",     "root",   "save_every",
-                                     "save_wait", "keep_last", "sync_every", "epochs", "memory"};
-
-Json start_settings(const Context& context) {
-  const std::string data = full_path(context.text("data"));
-  Json settings = {{"data", data}};
-  std::error_code no_file;
-  if (const auto bytes = fs::file_size(data, no_file); !no_file) settings["data bytes"] = bytes;
-  for (const char* kind : kCompared) {
-    const Json options = all_options(context, kind);
+  for (const std::string kind : {"model", "adapter"}) {
+    const Json options = Json::parse(options_json(context, kind.c_str()));
     for (const auto& [key, value] : options.items()) {
-      if (std::find(std::begin(kOfLength), std::end(kOfLength), key) == std::end(kOfLength))
-        settings[std::string(kind) + "." + key] = value;
+      const bool given = key == "seed" ? context.typed_alone(kind, key) : context.typed(kind, key);
+      if (!given) continue;
+      const Json first = before(kind);
+      const Json old = first.is_object() ? first.value(key, Json(nullptr)) : Json(nullptr);
+      if (old == value || (key == "adapter" && is_one_folder(old, value))) continue;
+      fail_differs(kind + "." + key, value.dump(), old.is_null() ? "none" : old.dump(), out);
     }
   }
-  return settings;
-}
-
-Json read_start(const std::string& out) {
-  std::ifstream file(out + "/run.json");
-  return Json::parse(file, nullptr, false);
-}
-
-void write_json(const std::string& path, const Json& value) {
-  std::ofstream file(path);
-  file << value.dump(1, ' ', false, Json::error_handler_t::replace) << "\n";
-  file.close();
-  if (!file) throw Failure(DLLM_RESOURCE_EXHAUSTED, "cannot write " + path);
-}
-
-} // namespace
-
-void note_changes(const Context& context, const std::string& out) {
-  Json start = read_start(out);
-  if (!start.is_object()) return; // of a run in an object store that began elsewhere
-  const Json settings = start_settings(context), before = start.value("settings", Json::object());
-  std::string changes;
-  for (const auto& [key, value] : settings.items()) {
-    if (!before.contains(key) || before.at(key) == value) continue;
-    changes += (changes.empty() ? "" : ", ") + key + " " +
-               value.dump(-1, ' ', false, Json::error_handler_t::replace) + " (was " +
-               before.at(key).dump(-1, ' ', false, Json::error_handler_t::replace) + ")";
-  }
-  if (!changes.empty()) std::fprintf(stderr, "differs from the last start: %s\n", changes.c_str());
-  start["settings"] = settings;
-  write_json(out + "/run.json", start);
-}
-
-void write_start(const Context& context, const std::string& out) {
-  Json start;
-  for (const char* name : kNumbers) start[name] = context.number(name);
-  for (const char* name : kPaths) {
-    start[name] = context.has(name) ? Json(full_path(context.text(name))) : Json(nullptr);
-  }
-  start["objective"] = context.text("objective");
-  start["model"] = all_options(context, "model");
-  start["settings"] = start_settings(context);
-  write_json(out + "/run.json", start);
 }
 
 int64_t interval_steps(const std::string& shown, double every, int64_t steps) {
@@ -230,7 +199,15 @@ int64_t interval_steps(const std::string& shown, double every, int64_t steps) {
   return static_cast<int64_t>(std::ceil(static_cast<double>(steps) * every));
 }
 
+double eval_part(const Context& context, int64_t steps) {
+  const double every = context.real("eval-every");
+  const bool by_clock = std::stod(context.option("trainer", "minutes")) > 0;
+  // The processes of a job have clocks of their own, and all evaluate at the same step.
+  return steps == 0 && by_clock && every < 1 && job_size() == 1 ? every : 0;
+}
+
 int64_t eval_every(const Context& context, int64_t steps) {
+  if (eval_part(context, steps) > 0) return 0;
   return interval_steps("--eval-every", context.real("eval-every"), steps);
 }
 

@@ -1,9 +1,11 @@
+#include "../../open_dataset.h"
 #include "training.h"
+
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <vector>
 
@@ -32,80 +34,9 @@ Owned<dllm_dataset> open_data(Context& context, const dllm_tokenizer* tokenizer)
   }
   const bool writes = tokenizer != nullptr && !is_made && job_rank() == 0;
   if (!file.empty()) set_token_file(context, writes ? file : "");
-  auto data = make<dllm_dataset>([&](dllm_dataset** out, dllm_error* err) {
-    return dllm_dataset_open(path.c_str(), tokenizer, context.options("dataset"), context.task(),
-                             out, err);
-  });
+  auto data = open_dataset(context, path, tokenizer, context.json() || job_rank() > 0);
   if (!file.empty()) set_token_file(context, file);
   return data;
-}
-
-// Counts bytes that are unusual in text: control characters, and bytes that are not UTF-8. A
-// character that is cut at the end counts too.
-size_t strange_bytes(const std::string& bytes) {
-  size_t strange = 0;
-  for (size_t i = 0; i < bytes.size();) {
-    const auto byte = static_cast<unsigned char>(bytes[i]);
-    const size_t length = byte < 0x80                   ? 1
-                          : byte >= 0xC2 && byte < 0xE0 ? 2
-                          : byte >= 0xE0 && byte < 0xF0 ? 3
-                          : byte >= 0xF0 && byte < 0xF5 ? 4
-                                                        : 0;
-    bool whole = length > 0 && i + length <= bytes.size();
-    for (size_t k = 1; whole && k < length; ++k)
-      whole = (static_cast<unsigned char>(bytes[i + k]) & 0xC0) == 0x80;
-    const bool control = byte < 9 || (byte > 13 && byte < 32) || byte == 127;
-    if (!whole || control) ++strange;
-    i += whole ? length : 1;
-  }
-  return strange;
-}
-
-// Returns the percentage of such bytes at the beginning of a file; 0 for a file with known magic
-// bytes.
-size_t strange_percent(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string bytes(size_t{1} << 16, '\0');
-  if (!file) return 0;
-  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  bytes.resize(static_cast<size_t>(file.gcount()));
-  for (const char* magic : {"\x1F\x8B", "dllmtok", "PAR1"}) { // gzip, a token file, Parquet
-    if (bytes.rfind(magic, 0) == 0) return 0;
-  }
-  return bytes.empty() ? 0 : 100 * strange_bytes(bytes) / bytes.size();
-}
-
-// Returns at most kMost files of a folder that the readers read.
-std::vector<std::string> files_of(const std::string& path) {
-  constexpr size_t kMost = 1000;
-  if (!fs::is_directory(path)) return {path};
-  std::vector<std::string> files;
-  std::error_code ignored;
-  for (fs::recursive_directory_iterator at(path, ignored), end; at != end && files.size() < kMost;
-       at.increment(ignored)) {
-    const std::string name = at->path().filename().string();
-    if (at->is_regular_file(ignored) && !at->is_symlink(ignored) && name[0] != '.' &&
-        at->path().extension() != ".dat")
-      files.push_back(at->path().string());
-  }
-  std::sort(files.begin(), files.end());
-  return files;
-}
-
-void warn_of_no_text(const std::string& path) {
-  constexpr size_t kShown = 3;
-  size_t strange = 0;
-  for (const std::string& file : files_of(path)) {
-    const size_t percent = strange_percent(file);
-    if (percent < 5 || ++strange > kShown) continue;
-    std::fprintf(stderr,
-                 "warning: %s does not look like text: %zu %% of its first bytes are control "
-                 "characters or not UTF-8\n",
-                 file.c_str(), percent);
-  }
-  if (strange > kShown)
-    std::fprintf(stderr, "warning: %zu more files of %s do not look like text either\n",
-                 strange - kShown, path.c_str());
 }
 
 // Warns when --tokenizer has other tokens than the model of --from, whose weights belong to its own
@@ -133,21 +64,27 @@ void warn_of_other_tokens(const Context& context, const dllm_tokenizer* tokenize
   }
 }
 
+void set_rows(Context& context, const char* rows) {
+  call([&](dllm_error* err) {
+    return dllm_options_set_str(context.options("dataset"), "rows", rows, err);
+  });
+}
+
 // Opens the rows. A split needs several rows, so one short text is cut at its blank lines, else at
-// its line ends.
+// its line ends. A row of another format stays one row.
 Owned<dllm_dataset> open_documents(Context& context, const dllm_tokenizer* tokenizer) {
   auto data = open_data(context, tokenizer);
+  const bool chosen = context.typed("dataset", "rows") || context.typed("dataset", "token_file");
+  if (chosen || dllm_dataset_size(data.get()) > 1) return data;
   for (const char* rows : {"paragraph", "line"}) {
-    if (dllm_dataset_size(data.get()) > 1 || context.typed("dataset", "rows") ||
-        context.typed("dataset", "token_file"))
-      break;
+    set_rows(context, rows);
+    auto parts = open_data(context, tokenizer);
+    if (dllm_dataset_size(parts.get()) < 2) continue;
     std::fprintf(stderr, "%s is one short text: each %s is a separate text (--dataset.rows %s)\n",
                  context.text("data").c_str(), rows, rows);
-    call([&](dllm_error* err) {
-      return dllm_options_set_str(context.options("dataset"), "rows", rows, err);
-    });
-    data = open_data(context, tokenizer);
+    return parts;
   }
+  set_rows(context, "file");
   return data;
 }
 
@@ -185,15 +122,82 @@ int64_t whole(const Context& context, const char* kind, const char* key) {
   return std::stoll(context.option(kind, key));
 }
 
+// Opens a tokenizer of a file, with the chat template of this run.
+Owned<dllm_tokenizer> open_given(Context& context, const std::string& path) {
+  const std::string chat = chosen_template(context);
+  const auto options = make<dllm_options>(
+      [](dllm_options** out, dllm_error* err) { return dllm_options_new("tokenizer", out, err); });
+  call([&](dllm_error* err) {
+    return dllm_options_set_str(options.get(), "chat_template", chat.c_str(), err);
+  });
+  return make<dllm_tokenizer>([&](dllm_tokenizer** out, dllm_error* err) {
+    return dllm_tokenizer_load_task(path.c_str(), options.get(), context.task(), out, err);
+  });
+}
+
+Owned<dllm_tokenizer> train_tokenizer(Context& context) {
+  const auto raw = open_data(context, nullptr);
+  std::fprintf(stderr, "training a tokenizer of %s tokens on %s\n", context.text("vocab").c_str(),
+               context.text("data").c_str());
+  const auto options = make<dllm_options>([](dllm_options** out, dllm_error* err) {
+    return dllm_options_new("tokenizer_train", out, err);
+  });
+  call([&](dllm_error* err) {
+    return dllm_options_set_i64(options.get(), "vocab_size", context.number("vocab"), err);
+  });
+  const std::string chat = chosen_template(context);
+  if (!chat.empty()) {
+    call([&](dllm_error* err) {
+      return dllm_options_set_str(options.get(), "chat_template", chat.c_str(), err);
+    });
+  }
+  auto tokenizer = make<dllm_tokenizer>([&](dllm_tokenizer** out, dllm_error* err) {
+    return dllm_tokenizer_train(raw.get(), options.get(), context.task(), out, err);
+  });
+  if (chat.empty() && !encode_chat(tokenizer.get()).empty()) {
+    std::fprintf(stderr, "the data holds conversations: they are written with the chat template "
+                         "chatml (--template names another)\n");
+  }
+  return tokenizer;
+}
+
 } // namespace
+
+std::string chosen_template(const Context& context) {
+  return nlohmann::json::parse(context.option("dataset", "template")).get<std::string>();
+}
+
+RowForm form_of_rows(const Context& context, const Run& run) {
+  const std::vector<int32_t> chat = encode_chat(run.tokenizer.get());
+  dllm_batch* made = nullptr;
+  if (dllm_loader_seek(run.loader.get(), 0, nullptr) != DLLM_OK ||
+      dllm_loader_next(run.loader.get(), &made, nullptr) != DLLM_OK)
+    return RowForm::texts;
+  const Owned<dllm_batch> batch(made);
+  const auto ids = read_array<int32_t>(made, "ids", DLLM_I32);
+  const auto keep = read_array<uint8_t>(made, "keep", DLLM_U8);
+  std::vector<int32_t> segments(ids.size(), 1);
+  if (context.option("loader", "segments") == "true")
+    segments = read_array<int32_t>(made, "segments", DLLM_I32);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const bool begins = segments[i] != 0 && (i == 0 || segments[i] != segments[i - 1]);
+    if (!begins || keep[i] == 0) continue;
+    if (!chat.empty() && ids[i] == chat[0]) return RowForm::conversations;
+    std::vector<int32_t> given;
+    for (size_t j = i; j < ids.size() && keep[j] != 0 && segments[j] == segments[i]; ++j)
+      given.push_back(ids[j]);
+    if (decode(run.tokenizer.get(), given).find("Below is an instruction") != std::string::npos)
+      return RowForm::instructions;
+  }
+  return RowForm::texts;
+}
 
 Owned<dllm_tokenizer> choose_tokenizer(Context& context, const std::string& checkpoint) {
   const std::string own = run_folder(context) + "/tokenizer.json";
-  if (!checkpoint.empty()) return open_tokenizer(context, fs::exists(own) ? own : checkpoint);
-  warn_of_no_text(context.text("data"));
+  if (!checkpoint.empty()) return open_given(context, fs::exists(own) ? own : checkpoint);
   if (context.has("tokenizer") || context.has("from")) {
     auto tokenizer =
-        open_tokenizer(context, context.text(context.has("tokenizer") ? "tokenizer" : "from"));
+        open_given(context, context.text(context.has("tokenizer") ? "tokenizer" : "from"));
     if (context.typed("vocab") && context.number("vocab") != dllm_tokenizer_size(tokenizer.get())) {
       throw UsageFailure("--vocab " + context.text("vocab") +
                          " is for a tokenizer trained here; this one has " +
@@ -206,18 +210,7 @@ Owned<dllm_tokenizer> choose_tokenizer(Context& context, const std::string& chec
     std::fprintf(stderr, "%s is of an attempt without a checkpoint: a new one replaces it\n",
                  own.c_str());
   }
-  const auto raw = open_data(context, nullptr);
-  std::fprintf(stderr, "training a tokenizer of %s tokens on %s\n", context.text("vocab").c_str(),
-               context.text("data").c_str());
-  const auto options = make<dllm_options>([](dllm_options** out, dllm_error* err) {
-    return dllm_options_new("tokenizer_train", out, err);
-  });
-  call([&](dllm_error* err) {
-    return dllm_options_set_i64(options.get(), "vocab_size", context.number("vocab"), err);
-  });
-  return make<dllm_tokenizer>([&](dllm_tokenizer** out, dllm_error* err) {
-    return dllm_tokenizer_train(raw.get(), options.get(), context.task(), out, err);
-  });
+  return train_tokenizer(context);
 }
 
 void open_rows(Context& context, Run& run) {

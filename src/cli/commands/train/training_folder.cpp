@@ -20,6 +20,17 @@ bool is_checkpoint(const fs::directory_entry& entry) {
           fs::exists(entry.path() / "COMMIT.partial", ignored));
 }
 
+// Returns the step of a checkpoint's folder: 500 for step_000500.
+int64_t step_of(const fs::path& checkpoint) {
+  constexpr size_t kPrefix = sizeof "step_" - 1;
+  return std::strtoll(checkpoint.filename().c_str() + kPrefix, nullptr, 10);
+}
+
+// Returns true for an event file that the sink of dllm wrote.
+bool is_own_events(const std::string& name) {
+  return name.starts_with("events.out.tfevents.") && name.ends_with(".dllm");
+}
+
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr && value[0] == '/' ? value : "";
@@ -55,12 +66,34 @@ std::string latest_checkpoint(const Context& context, const std::string& root) {
   return static_cast<const char*>(dllm_buffer_data(dir.get()));
 }
 
+std::string metrics_file(const std::string& out, const std::string& kind) {
+  return out + (kind == "tensorboard" ? "/tensorboard" : "/metrics." + kind);
+}
+
+std::string best_root(const Context& context) {
+  return context.text("out") + "/best";
+}
+
+void remove_best_after(const std::string& out, int64_t step) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(out + "/best", ignored)) {
+    if (is_checkpoint(entry) && step_of(entry.path()) > step) fs::remove_all(entry.path(), ignored);
+  }
+}
+
 void remove_checkpoints(const std::string& root) {
   std::error_code ignored;
+  remove_best_after(root, -1);
+  for (const auto& entry : fs::directory_iterator(metrics_file(root, "tensorboard"), ignored)) {
+    if (is_own_events(entry.path().filename().string())) fs::remove(entry.path(), ignored);
+  }
+  for (const char* folder : {"/best", "/tensorboard"})
+    fs::remove(root + folder, ignored); // stays when it has other files
   for (const auto& entry : fs::directory_iterator(root, ignored)) {
     const std::string name = entry.path().filename();
-    if (is_checkpoint(entry) || name == "tokenizer.json" || name == "metrics.jsonl" ||
-        name == "examples.jsonl" || name == "run.json") {
+    if (is_checkpoint(entry) || name == "tokenizer.json" || name == "tokenizer_config.json" ||
+        name == "metrics.jsonl" || name == "metrics.csv" || name == "examples.jsonl" ||
+        name == "run.json") {
       fs::remove_all(entry.path(), ignored);
     }
   }

@@ -72,8 +72,9 @@ std::string describe_run(Context& context, const Run& run) {
                  {"steps", run.steps},
                  {"model", parsed(model_description(run.model.get()))}};
     line["model"].erase("storage");
+    line["adapters"] = parsed(adapters_json(run.model.get()));
     for (const char* kind :
-         {"engine", "model", "dataset", "loader", "objective", "schedule", "trainer"}) {
+         {"engine", "model", "adapter", "dataset", "loader", "objective", "schedule", "trainer"}) {
       line["options"][kind] = parsed(options_json(context, kind));
     }
     return line.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -92,22 +93,57 @@ std::string describe_run(Context& context, const Run& run) {
   std::snprintf(line, sizeof line, "%.2f M parameters, vocabulary %lld, %lld %s of text, %s",
                 static_cast<double>(parameters) / 1e6, static_cast<long long>(words),
                 static_cast<long long>(rows), unit, where.c_str());
-  return line;
+  const std::string adapters = adapters_text(run.model.get());
+  return adapters.empty() ? line : line + ("\n" + adapters);
+}
+
+void warn_of_divergence(const Context& context, Run& run, const std::string& what) {
+  if (run.diverged) return;
+  run.diverged = true;
+  std::string tries = "lower --lr " + context.option("trainer", "lr");
+  if (std::stod(context.option("trainer", "clip")) == 0) tries += ", or set --clip 1";
+  std::fprintf(stderr, "%s: the training diverges; %s\n", what.c_str(), tries.c_str());
 }
 
 namespace {
 
-// Warns once when the loss is far above that of a random guess. Only for objectives whose loss is
-// nats per token.
-void warn_about_divergence(const Context& context, Run& run, double loss) {
+// Warns when the loss is far above that of a random guess. Only for objectives whose loss is nats
+// per token.
+void compare_with_guess(const Context& context, Run& run, int64_t step, double loss) {
   if (!facts_of(context.text("objective")).likelihood) return;
   const double guess = std::log(static_cast<double>(model_number(run.model.get(), "vocab")));
-  if (run.diverged || !(loss > 3 * guess)) return;
-  run.diverged = true;
-  std::fprintf(stderr,
-               "the held-out loss %.4g is far above the loss of a guess, %.1f: the training "
-               "diverges; lower --lr, or set --clip 1\n",
-               loss, guess);
+  if (!(loss > 3 * guess)) return;
+  char text[160];
+  std::snprintf(text, sizeof text,
+                "step %lld: the held-out loss %.4g is far above the loss of a guess, %.1f",
+                static_cast<long long>(step), loss, guess);
+  warn_of_divergence(context, run, text);
+}
+
+// Saves a checkpoint into out/best, which keeps the newest. Within one course of a run these have
+// the lowest losses. A run that went back to an earlier step first removes its later ones.
+void save_best(const Context& context, const Run& run, int64_t step) {
+  if (job_rank() == 0) remove_best_after(run_folder(context), step);
+  const auto options = make<dllm_options>(
+      [](dllm_options** out, dllm_error* err) { return dllm_options_new("checkpoint", out, err); });
+  const auto set = [&](const char* key, int64_t value) {
+    call([&](dllm_error* err) { return dllm_options_set_i64(options.get(), key, value, err); });
+  };
+  set("keep_last", context.number("keep-best"));
+  set("wait", context.option("trainer", "save_wait") == "true" ? 1 : 0);
+  set("overwrite", 1); // by a run that went back to an earlier checkpoint
+  call([&](dllm_error* err) {
+    return dllm_checkpoint_save(run.trainer.get(), run.loader.get(), best_root(context).c_str(),
+                                options.get(), context.task(), nullptr, err);
+  });
+}
+
+// Keeps the checkpoint of the lowest held-out loss. All ranks save together, the first writes the
+// record.
+void keep_best(const Context& context, Run& run, int64_t step, double loss) {
+  const bool is_lowest = run.best.add(step, loss);
+  if (is_lowest && context.number("keep-best") > 0) save_best(context, run, step);
+  if (job_rank() == 0) write_best(run.best, run_folder(context));
 }
 
 } // namespace
@@ -123,7 +159,8 @@ void print_held_out(Context& context, Run& run, int64_t step) {
                              context.task(), &loss, err);
   });
   record_examples(context, run, step);
-  warn_about_divergence(context, run, loss);
+  keep_best(context, run, step, loss);
+  compare_with_guess(context, run, step, loss);
   if (!context.json()) return;
   std::printf("{\"event\": \"eval\", \"step\": %lld, \"loss\": %.6f}\n",
               static_cast<long long>(step), loss);

@@ -4,11 +4,11 @@
 #include "../../../unit/text/byte_tokenizer.h"
 #include "base/error.h"
 #include "handlers.h"
-#include "noise/edit_alignment.h"
+#include "noise/rows/edit_alignment.h"
 #include "runner.h"
-#include "text/collate.h"
-#include "text/loader.h"
-#include "text/spec_words.h"
+#include "text/data/collate.h"
+#include "text/data/loader.h"
+#include "text/data/spec_words.h"
 #include "train/trainer.h"
 
 #include <nlohmann/json.hpp>

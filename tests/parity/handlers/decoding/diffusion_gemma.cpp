@@ -10,7 +10,7 @@
 #include "handlers/models/family_cases.h"
 #include "handlers/training/loss_checks.h"
 #include "model/network/builder.h"
-#include "noise/evaluate.h"
+#include "noise/loss/evaluate.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

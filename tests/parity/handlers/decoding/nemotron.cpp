@@ -5,7 +5,7 @@
 #include "handlers.h"
 #include "handlers/models/family_cases.h"
 #include "handlers/training/loss_checks.h"
-#include "noise/evaluate.h"
+#include "noise/loss/evaluate.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

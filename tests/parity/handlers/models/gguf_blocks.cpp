@@ -1,7 +1,7 @@
 // families/gguf_blocks: blocks of random bytes of every GGUF type, and what gguf-py makes of them.
 // Equal to the bit: the values are products and sums of few small numbers in a given order.
 
-#include "ckpt/gguf.h"
+#include "ckpt/gguf/gguf.h"
 #include "handlers.h"
 #include "runner.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "noise/objective.h"
-#include "noise/schedule.h"
+#include "noise/schedules/schedule.h"
 #include "tensor/batch.h"
 
 #include <string>

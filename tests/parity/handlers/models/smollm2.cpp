@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "ckpt/gguf.h"
+#include "ckpt/gguf/gguf.h"
 #include "decode/decoder/decoder.h"
 #include "handlers.h"
 #include "model/model.h"

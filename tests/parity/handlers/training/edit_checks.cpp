@@ -1,7 +1,7 @@
 #include "handlers/training/edit_checks.h"
 
 #include "handlers/models/reference_names.h"
-#include "noise/edit_alignment.h"
+#include "noise/rows/edit_alignment.h"
 
 #include <nlohmann/json.hpp>
 

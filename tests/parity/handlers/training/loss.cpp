@@ -5,7 +5,7 @@
 #include "handlers/models/reference_names.h"
 #include "handlers/training/loss_checks.h"
 #include "model/model.h"
-#include "noise/evaluate.h"
+#include "noise/loss/evaluate.h"
 #include "runner.h"
 
 #include <nlohmann/json.hpp>

@@ -2,7 +2,7 @@
 // Comparisons that the handlers of losses share.
 
 #include "model/model.h"
-#include "noise/evaluate.h"
+#include "noise/loss/evaluate.h"
 #include "runner.h"
 
 #include <optional>

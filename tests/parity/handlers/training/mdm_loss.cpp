@@ -5,9 +5,9 @@
 #include "bare_graph.h"
 #include "graph/ops.h"
 #include "handlers.h"
+#include "noise/loss/path_loss.h"
+#include "noise/loss/token_ce.h"
 #include "noise/objective.h"
-#include "noise/path_loss.h"
-#include "noise/token_ce.h"
 #include "runner.h"
 
 #include <nlohmann/json.hpp>

@@ -6,7 +6,7 @@
 #include "handlers/decoding/samplers.h"
 #include "handlers/models/reference_names.h"
 #include "model/model.h"
-#include "noise/evaluate.h"
+#include "noise/loss/evaluate.h"
 #include "runner.h"
 
 #include <nlohmann/json.hpp>

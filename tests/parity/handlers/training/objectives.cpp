@@ -7,7 +7,7 @@
 #include "handlers/training/edit_checks.h"
 #include "handlers/training/loss_checks.h"
 #include "model/model.h"
-#include "noise/evaluate.h"
+#include "noise/loss/evaluate.h"
 #include "runner.h"
 
 #include <nlohmann/json.hpp>

@@ -4,7 +4,7 @@
 #include "handlers/models/reference_names.h"
 #include "handlers/training/loss_checks.h"
 #include "model/model.h"
-#include "noise/evaluate.h"
+#include "noise/loss/evaluate.h"
 #include "train/trainer.h"
 
 #include <nlohmann/json.hpp>

@@ -1,0 +1,240 @@
+using System;
+using System.Collections.Concurrent;
+using System.Collections.Generic;
+using System.Linq;
+using System.Runtime.InteropServices;
+
+namespace Dllm
+{
+    /// <summary>Takes requests for text and returns text. It has a model, its tokenizer and a decoder. One thread at a time
+    /// may use it. A failed call throws DllmException.</summary>
+    public sealed class Generator : Noun
+    {
+        /// <summary>Requests of loops that the collector found. Its thread may not use the generator, so Add removes
+        /// them.</summary>
+        private readonly ConcurrentQueue<int> forgotten = new ConcurrentQueue<int>();
+
+        private delegate int Part(SafeHandle self, out IntPtr made, SafeHandle error);
+
+        private Generator(IntPtr pointer) { Adopt(pointer, p => Library.Api.dllm_generator_release(p)); }
+
+        /// <summary>A generator of a model and a tokenizer. FailedPrecondition: the model has no mask token, and the policy
+        /// needs one.</summary>
+        public Generator(Model model, Tokenizer tokenizer, Options settings = null)
+        {
+            using (var options = new NativeOptions("generator", settings))
+            {
+                IntPtr made;
+                Failure.Check(Library.Api.dllm_generator_new(model.Handle, tokenizer.Handle, options.Handle, out made,
+                                                             Failure.Here));
+                Adopt(made, p => Library.Api.dllm_generator_release(p));
+            }
+        }
+
+        /// <summary>Loads a model with its tokenizer: a model folder, a GGUF file, a run or a checkpoint. Settings are those
+        /// of kinds "generator" and "model" at one level, and "engine": an Engine, or options for one of its own. Without it
+        /// the default engine is used. It throws what Model.Load and the constructor throw.</summary>
+        public static Generator Load(string path, Options settings = null, Control control = default(Control))
+        {
+            Options generator, model;
+            Split(settings, out generator, out model);
+            object given;
+            model.TryGetValue("engine", out given);
+            model.Remove("engine");
+            if (given != null && !(given is Engine) && !(given is Options))
+                throw new ArgumentException("setting engine is a " + given.GetType().Name + "; use an Engine or Options");
+            using (Engine own = given is Options ? new Engine((Options)given) : null)
+            using (var options = new NativeOptions("generator", generator))
+            using (var modelOptions = new NativeOptions("model", model))
+            {
+                IntPtr made = IntPtr.Zero;
+                Engine on = own ?? (Engine)given ?? Engine.Default;
+                control.Run(task => Library.Api.dllm_generator_load(Dllm.Text.Z(path), on.Handle, modelOptions.Handle,
+                                                                    options.Handle, task, out made, Failure.Here));
+                return new Generator(made);
+            }
+        }
+
+        private static void Split(Options settings, out Options generator, out Options model)
+        {
+            generator = new Options();
+            model = new Options();
+            if (settings == null) return;
+            List<string> own = KeysOf("generator"), others = KeysOf("model");
+            others.Add("engine");
+            foreach (KeyValuePair<string, object> pair in settings)
+            {
+                if (own.Contains(pair.Key)) generator[pair.Key] = pair.Value;
+                else if (others.Contains(pair.Key)) model[pair.Key] = pair.Value;
+                else throw UnknownOfLoad(pair.Key, own.Concat(others));
+            }
+        }
+
+        private static List<string> KeysOf(string kind)
+        {
+            var schema = (Dictionary<string, object>)JsonReader.Read(Library.Schema(kind));
+            return ((List<object>)schema["keys"]).Select(key => (string)((Dictionary<string, object>)key)["name"]).ToList();
+        }
+
+        /// <summary>The error of a setting that Load does not have: it has the nearest name of one of its kinds, or all its
+        /// names.</summary>
+        private static DllmException UnknownOfLoad(string key, IEnumerable<string> names)
+        {
+            string near = new[] {"generator", "model"}.Select(kind => HintFor(kind, key))
+                              .FirstOrDefault(hint => hint.StartsWith("did you mean", StringComparison.Ordinal));
+            return new DllmException(
+                Code.NotFound, "there is no option named \"" + key + "\" of kind model or generator",
+                near ?? "the names are " + string.Join(", ", names.OrderBy(name => name, StringComparer.Ordinal)));
+        }
+
+        /// <summary>The hint of the library for an unknown setting of a kind.</summary>
+        private static string HintFor(string kind, string key)
+        {
+            try
+            {
+                new NativeOptions(kind, new Options {[key] = 0}).Dispose();
+                return "";
+            }
+            catch (DllmException problem)
+            {
+                return problem.Hint;
+            }
+        }
+
+        /// <summary>Adds a request; its number. Settings are those of kind "request", and of the policy that they name.
+        /// OutOfRange: prompt and answer are longer than the model allows. ResourceExhausted: no slot is free.
+        /// FailedPrecondition: messages without a chat template.</summary>
+        public int Add(Prompt prompt, Options settings = null, Control control = default(Control))
+        {
+            if (prompt == null) throw new ArgumentNullException("prompt");
+            RemoveForgotten();
+            Options request = prompt.With(settings);
+            using (var options = new NativeOptions(Options.KindOf("request", request), request))
+            {
+                long number = 0;
+                control.Run(task => Library.Api.dllm_generator_add(Handle, options.Handle, task, out number, Failure.Here));
+                return checked((int)number);
+            }
+        }
+
+        /// <summary>Removes a request, open or over; its number may be used again.</summary>
+        public void Remove(int request) =>
+            Failure.Check(Library.Api.dllm_generator_remove(Handle, request, Failure.Here));
+
+        /// <summary>Any thread may call it.</summary>
+        internal void Forget(int request) => forgotten.Enqueue(request);
+
+        private void RemoveForgotten()
+        {
+            int request;
+            while (forgotten.TryDequeue(out request))
+            {
+                try
+                {
+                    Remove(request);
+                }
+                catch (DllmException problem) when (problem.Code == Code.FailedPrecondition) // inside a callback
+                {
+                    Forget(request);
+                    return;
+                }
+                catch (DllmException problem) when (problem.Code == Code.NotFound) // removed by hand
+                {
+                }
+            }
+        }
+
+        /// <summary>One denoising step of every open request; how many requests are open. A request that fails is over, and
+        /// Text throws its error.</summary>
+        public int Step(Control control = default(Control))
+        {
+            long open = 0;
+            control.Run(task => Library.Api.dllm_generator_step(Handle, task, out open, Failure.Here));
+            return checked((int)open);
+        }
+
+        /// <summary>Steps until no request is open. The callback gets EventKind.Text after each step of a request, and
+        /// EventKind.Answer when it is over. After a cancelled run the requests are open, and a later run continues.</summary>
+        public void Run(EventCallback callback = null, Control control = default(Control)) =>
+            Session.Run(control, callback,
+                        (fn, data, task) => Library.Api.dllm_generator_run(Handle, fn, data, task, Failure.Here));
+
+        /// <summary>A part of the text of a request: completion, text (prompt and answer), next (final text that was not
+        /// returned before) or canvas (&lt;mask:N&gt; for N open positions). Throws the error of a request that
+        /// failed.</summary>
+        public string Text(int request, string part = "completion") => Written(
+            (self, to, error) => Library.Api.dllm_generator_text(self, request, Dllm.Text.Z(part), to, error));
+
+        /// <summary>A request as JSON; -1: the generator.</summary>
+        public string Describe(int request = -1) =>
+            Written((self, to, error) => Library.Api.dllm_generator_describe(self, request, to, error));
+
+        /// <summary>A request as it is now; throws the error of a request that failed.</summary>
+        public Generation Generation(int request)
+        {
+            Text(request);
+            return new Generation(Describe(request));
+        }
+
+        /// <summary>Decodes one request, as Add takes it, and removes it. Other open requests take their steps
+        /// too.</summary>
+        public Generation Generate(Prompt prompt, Options settings = null, Control control = default(Control))
+        {
+            int request = Add(prompt, settings, control);
+            try
+            {
+                Run(null, control);
+                return Generation(request);
+            }
+            finally
+            {
+                if (!IsDisposed) Remove(request);
+            }
+        }
+
+        /// <summary>Fills the holes of a text, all at once: &lt;mask:N&gt; is N open tokens, &lt;mask&gt; is
+        /// one.</summary>
+        public Generation Infill(string text, Options settings = null, Control control = default(Control)) =>
+            Generate(Prompt.Infill(text), settings, control);
+
+        /// <summary>A request for a loop over its pieces, one per step.</summary>
+        public Pieces Stream(Prompt prompt, Options settings = null, Control control = default(Control)) =>
+            new Pieces(this, prompt, settings, control);
+
+        /// <summary>Decodes several requests together, as many at a time as the generator has slots. Prompt i has
+        /// seed + i. One result per prompt: an error of one leaves the others alone, and a call that is cancelled is the
+        /// error of those that are not over.</summary>
+        public IReadOnlyList<Result> Batch(IEnumerable<Prompt> prompts, Options settings = null,
+                                           Control control = default(Control))
+        {
+            using (var wave = new Wave(this, control))
+            {
+                foreach (Prompt prompt in prompts) wave.Add(prompt, settings);
+                return wave.Finish();
+            }
+        }
+
+        /// <summary>Decodes several requests together, as many at a time as there are slots. Prompt i has seed + i.
+        /// One result a prompt.</summary>
+        public IReadOnlyList<Result> Batch(IEnumerable<string> prompts, Options settings = null,
+                                           Control control = default(Control)) =>
+            Batch(prompts.Select(text => (Prompt)text), settings, control);
+
+        /// <summary>The decoder, for what it reads: its slots have the numbers of the requests. Calls that change it
+        /// throw.</summary>
+        public Decoder Decoder() => new Decoder(Made(Library.Api.dllm_generator_decoder.Invoke));
+
+        /// <summary>The model of the generator.</summary>
+        public Model Model() => new Model(Made(Library.Api.dllm_generator_model.Invoke));
+
+        /// <summary>The tokenizer of the generator.</summary>
+        public Tokenizer Tokenizer() => new Tokenizer(Made(Library.Api.dllm_generator_tokenizer.Invoke));
+
+        private IntPtr Made(Part part)
+        {
+            IntPtr made;
+            Failure.Check(part(Handle, out made, Failure.Here));
+            return made;
+        }
+    }
+}

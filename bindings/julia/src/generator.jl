@@ -1,0 +1,139 @@
+# Text in, text out.
+
+@managed Generator dllm_generator_release """
+    Generator(path; engine, task, ...)
+    Generator(model, tokenizer; ...)
+
+Takes requests for text and returns text: a model, its tokenizer and a decoder. `path` is a model folder, a GGUF file, a run
+or a checkpoint. `engine` is an `Engine`, or a named tuple of its keywords. One task at a time may use a generator: `generate`,
+`infill`, `batch` and `stream` wait for the calls of other tasks, and `run!`, `step!` and `add!` do not.
+
+    Generator("runs/first") do generator
+        println(generate(generator, "The wise man"; length = 32))
+    end
+
+A failed call throws a `DLLMError`. Keywords of a generator:
+
+$(KEYWORDS.generator)
+Keywords of its model, with `path`:
+
+$(KEYWORDS.model)"""
+
+function Generator(path::AbstractString; engine = default_engine(), task = nothing, settings...)
+    engine isa Engine || return with(made -> Generator(path; engine = made, task = task, settings...), engine_of(engine))
+    own, its_model = keys_of("generator"), keys_of("model")
+    mine = filter(pair -> pair[1] in own, Dict(settings))
+    others = filter(pair -> !(pair[1] in own), Dict(settings))
+    for name in keys(others)
+        name in its_model || throw(unknown_of_load(name, [own; its_model; :engine; :task]))
+    end
+    return with_options("generator", mine) do opts
+        with_options("model", others) do model_opts
+            make(Generator, C.dllm_generator_load, path, engine, model_opts, opts, maybe(task))
+        end
+    end
+end
+
+keys_of(kind) = [Symbol(key["name"]) for key in schema(kind)["keys"]]
+
+# The hint of the library for an unknown keyword of a kind.
+function hint_for(kind, name)
+    try
+        with(options -> "", Options(kind, Dict(name => 0)))
+    catch problem
+        problem isa DLLMError || rethrow()
+        problem.hint
+    end
+end
+
+# The error of a keyword that Generator does not have: the nearest name of one of its kinds, or all its names.
+function unknown_of_load(name, names)
+    near = filter(hint -> startswith(hint, "did you mean"), [hint_for(kind, name) for kind in ("generator", "model")])
+    hint = isempty(near) ? "the names are " * join(sort(string.(names)), ", ") : first(near)
+    return DLLMError(:not_found, "there is no option named \"$name\" of kind model or generator", hint)
+end
+
+engine_of(settings::NamedTuple) = Engine(; settings...)
+engine_of(settings::AbstractDict) = Engine(; (Symbol(key) => value for (key, value) in settings)...)
+engine_of(other) = throw(ArgumentError("engine is a $(typeof(other)); use an Engine or a named tuple of its keywords"))
+
+Generator(model::Model, tokenizer::Tokenizer; settings...) = with_options("generator", settings) do opts
+    make(Generator, C.dllm_generator_new, model, tokenizer, opts)
+end
+
+"""
+    Infill(text)
+
+A text with holes in the place of a prompt: `<mask:N>` is N open tokens, `<mask>` is one.
+"""
+struct Infill
+    text::String
+end
+
+first_text(prompt::AbstractString) = :prompt => prompt
+first_text(prompt::Infill) = :infill => prompt.text
+first_text(prompt::AbstractVector) = :messages => prompt
+first_text(prompt) = throw(ArgumentError("a prompt is a $(typeof(prompt)); use a text, an Infill or a list of messages"))
+
+"""
+    add!(generator, prompt; task, ...)
+
+Adds a request and returns its number. `prompt` is a text that the answer continues, an `Infill`, or a list of messages
+`(role = "user", content = "Hi")`. It throws `:out_of_range` when prompt and answer are longer than the model allows,
+`:resource_exhausted` when no slot is free, `:failed_precondition` for messages without a chat template. Keywords:
+
+$(KEYWORDS.request)
+$(KEYWORDS.policies)"""
+function add!(generator::Generator, prompt; task = nothing, settings...)
+    remove_left(generator)
+    key, value = first_text(prompt)
+    request = merge(Dict{Symbol,Any}(settings), Dict{Symbol,Any}(key => value))
+    policy = get(request, :policy, nothing)
+    kind = policy in (nothing, "auto", :auto) ? "request" : "request:$policy"
+    return with_options(kind, request) do opts
+        Int(number(Int64, C.dllm_generator_add, generator, opts, maybe(task)))
+    end
+end
+
+"Removes a request, open or over; its number may be used again."
+Base.delete!(generator::Generator, request::Integer) = call(C.dllm_generator_remove, generator, request)
+
+"""
+    step!(generator; task)
+
+One denoising step of every open request; returns how many requests are open. A request that fails is over: `request_text`
+throws its error.
+"""
+step!(generator::Generator; task = nothing) = Int(number(Int64, C.dllm_generator_step, generator, maybe(task)))
+
+"""
+    run!(generator; task) do event ... end
+
+Steps until no request is open. The callback gets an event `:text` after each step of a request and `:answer` when it is
+over. After a cancelled run the requests are open, and a later run continues.
+"""
+run!(callback, generator::Generator; task = nothing) = run_with(callback, task) do fn, user_data
+    C.dllm_generator_run(generator, fn, user_data, maybe(task), thread_error())
+end
+run!(generator::Generator; task = nothing) = run!(nothing, generator; task = task)
+
+"""
+    request_text(generator, request, part = "completion")
+
+A part of the text of a request: `completion`, `text` (prompt and answer), `next` (final text that was not returned before) or
+`canvas` (`<mask:N>` for N open positions). It throws the error of a request that failed.
+"""
+request_text(generator::Generator, request::Integer, part = "completion") =
+    text(C.dllm_generator_text, generator, request, string(part))
+
+"A request as a `Dict`; -1: the generator."
+describe(generator::Generator, request::Integer = -1) = parse_json(text(C.dllm_generator_describe, generator, request))
+
+"The decoder, for what it reads: its slots have the numbers of the requests. Calls that change it throw."
+decoder(generator::Generator) = make(Decoder, C.dllm_generator_decoder, generator)
+
+"The model of a generator."
+model(generator::Generator) = make(Model, C.dllm_generator_model, generator)
+
+"The tokenizer of a generator."
+tokenizer(generator::Generator) = make(Tokenizer, C.dllm_generator_tokenizer, generator)

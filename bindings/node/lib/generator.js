@@ -1,0 +1,254 @@
+// Text in, text out.
+'use strict';
+const raw = require('./raw.js');
+const { EVENTS, TASK, call, json, make, start, startMake, startWhole, text } = require('./call.js');
+const { ClosedError, DllmError } = require('./errors.js');
+const { Managed, adopt } = require('./managed.js');
+const { options, pathOf } = require('./options.js');
+const { Decoder } = require('./decoder.js');
+const { Engine, defaultEngine } = require('./engine.js');
+const { Generation } = require('./generation.js');
+const { Model } = require('./model.js');
+const { Stream } = require('./stream.js');
+const { Tokenizer } = require('./tokenizer.js');
+const { Turns } = require('./turns.js');
+
+// Of each generator: the turns of its calls, and the requests of streams that are over and not removed yet.
+const states = new WeakMap();
+
+function stateOf(generator) {
+  if (!states.has(generator)) states.set(generator, { turns: new Turns(), forgotten: [] });
+  return states.get(generator);
+}
+
+// Runs the work of a generator after the work that was asked for before it.
+const inTurn = (generator, work, control) => stateOf(generator).turns.take(work, control);
+
+// Removes the requests of streams that are over, unless a call runs on the generator.
+function removeForgotten(generator) {
+  const { forgotten } = stateOf(generator);
+  while (forgotten.length > 0 && !generator.closed) {
+    try {
+      generator.remove(forgotten.at(-1));
+    } catch (problem) {
+      if (problem.code === 'FAILED_PRECONDITION') return;
+      if (problem.code !== 'NOT_FOUND') throw problem;
+    }
+    forgotten.pop();
+  }
+}
+
+// Removes a request at once, or after the calls that run and wait.
+function forget(generator, request) {
+  stateOf(generator).forgotten.push(request);
+  inTurn(generator, () => removeForgotten(generator));
+}
+
+// The hint of the library for an unknown setting of a kind.
+function hintFor(kind, key) {
+  try {
+    options(kind, { [key]: 0 })?.close();
+  } catch (problem) {
+    return problem.hint;
+  }
+  return '';
+}
+
+// The error of a setting that load does not have: the nearest name of one of its kinds, or all its names.
+function unknownOfLoad(key, names) {
+  const near = ['generator', 'model'].map((kind) => hintFor(kind, key)).find((hint) => hint.startsWith('did you mean'));
+  return new DllmError(`there is no option named "${key}" of kind model or generator`,
+    { status: raw.NOT_FOUND, hint: near ?? `the names are ${names.sort().join(', ')}` });
+}
+
+// The settings of the generator, and the others.
+function divided(settings) {
+  const keys = (kind) => new Set(json('dllm_options_schema', kind).keys.map((key) => key.name));
+  const [own, model] = [keys('generator'), keys('model')];
+  const parts = [{}, {}];
+  for (const [key, value] of Object.entries(settings)) {
+    if (!own.has(key) && !model.has(key)) throw unknownOfLoad(key, [...model, ...own, 'engine', 'signal', 'task']);
+    parts[own.has(key) ? 0 : 1][key] = value;
+  }
+  return parts;
+}
+
+// The request of a text. Its settings cannot have a second one.
+function requestOf(key, given, settings) {
+  for (const other of ['prompt', 'messages', 'infill']) {
+    if (settings[other] !== undefined) throw new TypeError(`the text is the first argument here, not the setting ${other}`);
+  }
+  return { ...settings, [key]: given };
+}
+
+function promptOf(prompt, settings) {
+  if (typeof prompt === 'string') return requestOf('prompt', prompt, settings);
+  if (Array.isArray(prompt)) return requestOf('messages', prompt, settings);
+  throw new TypeError(`a prompt is a text or a list of messages, not ${prompt}`);
+}
+
+// Results that a batch does not have, but throws: they are not those of one prompt.
+const ofAllPrompts = (problem) => !(problem instanceof DllmError)
+  || ['NOT_FOUND', 'CANCELLED', 'DEADLINE_EXCEEDED'].includes(problem.code);
+
+function resultOf(generator, number) {
+  try {
+    generator.text(number);
+  } catch (problem) {
+    if (problem instanceof ClosedError) throw problem;
+    return problem;
+  }
+  return new Generation(generator.describe(number));
+}
+
+// Decodes one request and removes it.
+function answer(generator, request, control) {
+  return inTurn(generator, async () => {
+    const number = await generator.add({ ...request, ...control });
+    let result;
+    try {
+      await generator.run(control);
+      result = resultOf(generator, number);
+    } finally {
+      if (!generator.closed) generator.remove(number);
+    }
+    if (result instanceof DllmError) throw result;
+    return result;
+  }, control);
+}
+
+// Adds as many of the requests as there are slots. One that cannot be added has its error in the list `added`.
+async function addSome(generator, requests, control, added) {
+  for (const request of requests) {
+    try {
+      added.push(await generator.add({ ...request, ...control }));
+    } catch (problem) {
+      if (ofAllPrompts(problem)) throw problem;
+      // The slots of the requests before this one are free after the run.
+      if (problem.code === 'RESOURCE_EXHAUSTED' && added.some(Number.isInteger)) return;
+      added.push(problem);
+    }
+  }
+}
+
+// Decodes as many of the requests as there are slots; the results of these.
+async function decodeSome(generator, requests, control) {
+  const added = [];
+  try {
+    await addSome(generator, requests, control, added);
+    await generator.run(control);
+    return added.map((number) => (Number.isInteger(number) ? resultOf(generator, number) : number));
+  } finally {
+    if (!generator.closed) added.filter(Number.isInteger).forEach((number) => generator.remove(number));
+  }
+}
+
+// Loads a model with its tokenizer. engine: an Engine, or the settings of a new one; the other settings are those of kinds
+// "model" and "generator".
+async function load(path, { engine = defaultEngine(), signal, task, ...settings } = {}) {
+  const [own, model] = divided(settings);
+  const runsOn = engine instanceof Engine ? engine : new Engine(engine);
+  return adopt(Generator, await startMake('dllm_generator_load',
+    [pathOf(path), runsOn, options('model', model), options('generator', own), TASK], { signal, task }));
+}
+
+// A model, its tokenizer and the requests that are decoded together. generate, infill, stream and batch of one generator
+// wait for each other, until their signal or task ends the wait; the other calls do not wait.
+class Generator extends Managed {
+  static noun = 'generator';
+  static release = 'dllm_generator_release';
+
+  // settings: the options of kind "generator": policy, defaults, slots, trace.
+  constructor(model, tokenizer, settings = {}) {
+    super(make('dllm_generator_new', model, tokenizer, options('generator', settings)));
+  }
+
+  // Continues a text, or a conversation [{role, content}]. settings: the options of kind "request", and those of its
+  // policy: length, steps, seed, temperature, stop, ...
+  async generate(prompt = '', { signal, task, ...settings } = {}) {
+    return answer(this, promptOf(prompt, settings), { signal, task });
+  }
+
+  // Fills the holes of a text: <mask:N> is N open tokens, <mask> is one. The text of the result is the whole text.
+  async infill(given, { signal, task, ...settings } = {}) {
+    if (typeof given !== 'string') throw new TypeError(`infill takes a text with holes, not ${given}`);
+    return answer(this, requestOf('infill', given, settings), { signal, task });
+  }
+
+  // for await (const piece of generator.stream('Hi')): the pieces of a text while it is decided, one for each step.
+  stream(prompt = '', { signal, task, ...settings } = {}) {
+    const request = promptOf(prompt, settings);
+    const control = { signal, task };
+    return new Stream({
+      add: () => inTurn(this, () => this.add({ ...request, ...control }), control),
+      step: (number) => inTurn(this, async () => {
+        await this.step(control);
+        return { text: this.text(number, 'next'), canvas: this.text(number, 'canvas'), about: this.describe(number) };
+      }, control),
+      forget: (number) => forget(this, number),
+    });
+  }
+
+  // Decodes several prompts together. Resolves to a Generation or a DllmError for each; an error of one prompt does not end
+  // the others. Prompt number i has the seed seed + i. Rejects with what concerns all prompts: an unknown setting, a cancel.
+  async batch(prompts, { signal, task, seed = 0, ...settings } = {}) {
+    if (!Array.isArray(prompts)) throw new TypeError(`batch takes a list of prompts, not ${prompts}`);
+    const requests = prompts.map((prompt, at) => promptOf(prompt, { ...settings, seed: BigInt(seed) + BigInt(at) }));
+    return inTurn(this, async () => {
+      const results = [];
+      while (results.length < requests.length) {
+        results.push(...await decodeSome(this, requests.slice(results.length), { signal, task }));
+      }
+      return results;
+    }, { signal, task });
+  }
+
+  // Adds a request and resolves to its number. One of prompt, messages and infill is its text.
+  add({ signal, task, ...settings } = {}) {
+    removeForgotten(this);
+    const { policy = 'auto' } = settings;
+    const kind = policy === 'auto' ? 'request' : `request:${policy}`;
+    return startWhole('dllm_generator_add', [this, options(kind, settings), TASK], { signal, task });
+  }
+
+  // Removes a request, open or over. Its number may be used again.
+  remove(number) {
+    call('dllm_generator_remove', this, number);
+  }
+
+  // One denoising step of every open request; how many are open.
+  step({ signal, task } = {}) {
+    return startWhole('dllm_generator_step', [this, TASK], { signal, task });
+  }
+
+  // Steps until no request is open; onEvent gets the events "text" and "answer" and may return STOP.
+  run({ signal, task, onEvent } = {}) {
+    return start('dllm_generator_run', [this, ...EVENTS, TASK], { signal, task, onEvent });
+  }
+
+  // A part of a text: completion, text (with the prompt), next (what is new since the last call) or canvas (with <mask:N>
+  // for open positions). Throws the error of a request that failed.
+  text(number, part = 'completion') {
+    return text('dllm_generator_text', this, number, part);
+  }
+
+  // A request: finish, error, ids, states, from_file, ...; -1: the generator.
+  describe(number = -1) {
+    return json('dllm_generator_describe', this, number);
+  }
+
+  // The decoder, for its readers. Its slots have the numbers of the requests.
+  decoder() {
+    return adopt(Decoder, make('dllm_generator_decoder', this));
+  }
+
+  model() {
+    return adopt(Model, make('dllm_generator_model', this));
+  }
+
+  tokenizer() {
+    return adopt(Tokenizer, make('dllm_generator_tokenizer', this));
+  }
+}
+
+module.exports = { Generator, load };

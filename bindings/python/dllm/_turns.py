@@ -1,0 +1,42 @@
+"""Calls of several threads on one object, one after another."""
+from __future__ import annotations
+
+from contextlib import contextmanager
+from threading import RLock
+from typing import TYPE_CHECKING, Callable, Iterator
+
+if TYPE_CHECKING:
+    from .task import Task
+
+PAUSE = 0.01  # seconds between two looks at the task of a call that waits, as the library has
+
+
+class Turns:
+    """One thread at a time has the turn, and may take it again. `after` runs at the end of each turn."""
+
+    def __init__(self, after: Callable[[], None]) -> None:
+        self._lock, self._after = RLock(), after
+
+    @contextmanager
+    def take(self, task: Task | None = None) -> Iterator[None]:
+        """Waits for the turn. The task ends the wait as it would end the call; Ctrl-C ends it too."""
+        while not self._lock.acquire(timeout=-1 if task is None else PAUSE):
+            if task is not None:
+                task._check()
+        try:
+            yield
+        finally:
+            self._leave()
+
+    def try_take(self) -> bool:
+        """Takes the turn and ends it at once, unless another thread has it."""
+        taken = self._lock.acquire(blocking=False)
+        if taken:
+            self._leave()
+        return taken
+
+    def _leave(self) -> None:
+        try:
+            self._after()
+        finally:
+            self._lock.release()

@@ -1,0 +1,273 @@
+"""Text in, text out."""
+from __future__ import annotations
+
+import os
+from ctypes import byref, c_int64, c_void_p
+from difflib import get_close_matches
+from operator import index
+from typing import TYPE_CHECKING, Any, Mapping, Sequence, Union
+
+from . import _raw, errors
+from ._base import (Managed, call, from_path, handle, make, options, path_bytes, read_object,
+                    read_text, schema, task_of)
+from ._turns import Turns
+from .decoder import Decoder
+from .engine import Engine, default_engine
+from .event import Callback, run_with
+from .generation import Generation, generation_of
+from .model import Model
+from .stream import Stream
+from .task import Task
+from .tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._settings import (AddSettings, EngineSettings, GeneratorSettings, LoadSettings,
+                            RequestSettings)
+
+# A text that the answer continues, or a conversation: [{"role": "user", "content": "Hi"}].
+Prompt = Union[str, Sequence[Mapping[str, Any]]]
+
+
+def load(path: str | os.PathLike[str], engine: Engine | EngineSettings | None = None,
+         task: Task | None = None, **settings: Unpack[LoadSettings]) -> Generator:
+    """Loads a model with its tokenizer: `dllm.load("model", dtype="q8_0").generate("Hello")`.
+
+    path is a model folder, a GGUF file, a run or a checkpoint. engine is an Engine, or the settings
+    of a new one; None: dllm.default_engine(). help(dllm.LoadSettings) lists the keywords.
+
+    Raises FileNotFound, DataLoss for a damaged file, UnknownOption, Cancelled.
+    """
+    for_model, for_generator = _divided(settings)
+    runs_on = engine if isinstance(engine, Engine) else Engine(**engine) if engine else default_engine()
+    with options("model", for_model) as model, options("generator", for_generator) as opts:
+        return Generator._wrap(from_path(path, "dllm_generator_load", path_bytes(path),
+                                         runs_on.pointer, model.pointer, opts.pointer, task_of(task)))
+
+
+def _divided(settings: LoadSettings) -> tuple[dict[str, object], dict[str, object]]:
+    """The settings of the model, and those of the generator."""
+    parts: list[dict[str, object]] = []
+    names: set[str] = set()
+    for kind in ("model", "generator"):
+        keys = {key["name"] for key in schema(kind)["keys"]}
+        parts.append({key: value for key, value in settings.items() if key in keys})
+        names |= keys
+    for key in settings:
+        if key not in names:
+            known = sorted(names | {"engine", "task"})
+            near = get_close_matches(key, known, 1)
+            raise errors.UnknownOption(f'there is no option named "{key}" of kind model or generator',
+                                       f"did you mean {near[0]}?" if near else
+                                       f"the names are {', '.join(known)}", _raw.NOT_FOUND, "not_found")
+    return parts[0], parts[1]
+
+
+class Generator(Managed):
+    """A model, its tokenizer and the requests that are decoded together. dllm.load makes one.
+
+    `Generator(model, tokenizer)` takes what is loaded. help(dllm.GeneratorSettings) lists the
+    keywords. generate, infill, batch and the steps of streams wait for the calls of other threads; a
+    task ends the wait too. Other calls raise FailedPrecondition while one of another thread runs.
+    """
+
+    _release, noun = "dllm_generator_release", "generator"
+
+    def __init__(self, model: Model, tokenizer: Tokenizer, **settings: Unpack[GeneratorSettings]):
+        with options("generator", settings) as opts:
+            super().__init__(make("dllm_generator_new", handle(model, Model),
+                                  handle(tokenizer, Tokenizer), opts.pointer))
+        self._begin()
+
+    @classmethod
+    def _wrap(cls, pointer: c_void_p) -> Generator:
+        made = super()._wrap(pointer)
+        made._begin()
+        return made
+
+    def _begin(self) -> None:
+        self._turns = Turns(self._remove_forgotten)
+        self._forgotten: list[int] = []  # requests of streams that nothing refers to any more
+
+    def _forget(self, request: int) -> None:
+        """Removes the request of a stream that is over: now, or after the call of another thread.
+
+        The collector calls it, in any thread and inside of any call, so it does not wait.
+        """
+        self._forgotten.append(request)
+        self._turns.try_take()
+
+    def _remove_forgotten(self) -> None:
+        while True:
+            try:
+                request = self._forgotten.pop()  # first: a call in between may remove others
+            except IndexError:
+                return
+            try:
+                self.remove(request)
+            except errors.FailedPrecondition:  # inside a callback of the generator
+                self._forgotten.append(request)
+                return
+            except errors.NotFound:  # removed by hand
+                continue
+            except errors.ClosedError:
+                return
+
+    def generate(self, prompt: Prompt = "", /, *, task: Task | None = None,
+                 **settings: Unpack[RequestSettings]) -> Generation:
+        """Continues a text, or a conversation of messages with "role" and "content".
+
+        help(dllm.RequestSettings) lists the keywords: length and steps are counts, seed makes the
+        text repeatable, policy chooses further keywords. `await dllm.run_async(g.generate, "Hi")`
+        runs it on a thread.
+
+        Raises UnknownOption, InvalidArgument, OutOfRange when prompt and answer are longer than the
+        model allows, FailedPrecondition for messages without a chat template, Cancelled.
+        """
+        with self._turns.take(task):
+            return self._answer(self._add_prompt(prompt, settings, task), task)
+
+    def infill(self, text: str, /, *, task: Task | None = None,
+               **settings: Unpack[RequestSettings]) -> Generation:
+        """Fills the holes of a text: <mask:N> is N open tokens, <mask> is one.
+
+        The text of the result is the whole text; holes lists what is new. Keywords and errors are
+        those of generate.
+        """
+        with self._turns.take(task):
+            if not isinstance(text, str):
+                raise TypeError(f"infill takes a text with holes, not {text!r}")
+            return self._answer(self._add_text("infill", text, settings, task), task)
+
+    def stream(self, prompt: Prompt = "", /, *, task: Task | None = None,
+               **settings: Unpack[RequestSettings]) -> Stream:
+        """The pieces of a text while it is decided: `for piece in g.stream("Hi"): print(piece)`.
+
+        Each round of `for`, or of `async for`, takes one denoising step of all open requests.
+        Keywords and errors are those of generate.
+        """
+        with self._turns.take(task):
+            return Stream(self, self._add_prompt(prompt, settings, task), task)
+
+    def batch(self, prompts: Sequence[Prompt], /, *, task: Task | None = None,
+              **settings: Unpack[RequestSettings]) -> list[Generation | errors.Error]:
+        """Decodes several prompts together, and returns a Generation or an exception for each.
+
+        An error of one prompt does not end the others. Prompt number i has the seed seed + i.
+        Keywords are those of generate. Raises what concerns all prompts: UnknownOption, Cancelled.
+        """
+        if isinstance(prompts, str):
+            raise TypeError(f"batch takes a list of prompts, not the text {prompts!r}")
+        results: dict[int, Generation | errors.Error] = {}
+        seed, waiting = index(settings.get("seed") or 0), list(enumerate(prompts))
+        while waiting:
+            with self._turns.take(task):
+                waiting = self._decode_some(waiting, settings, seed, results, task)
+        return [results[at] for at in range(len(prompts))]
+
+    def _decode_some(self, waiting: list[tuple[int, Prompt]], settings: RequestSettings, seed: int,
+                     results: dict[int, Generation | errors.Error],
+                     task: Task | None) -> list[tuple[int, Prompt]]:
+        """Decodes as many prompts as there are slots; returns those that are left."""
+        added: dict[int, int] = {}
+        try:
+            while waiting:
+                at, prompt = waiting[0]
+                try:
+                    added[at] = self._add_prompt(prompt, {**settings, "seed": seed + at}, task)
+                except errors.ResourceExhausted as problem:
+                    if added:
+                        break  # the slots of these are free after the run
+                    results[at] = problem
+                except (errors.UnknownOption, errors.Cancelled, errors.DeadlineExceeded):
+                    raise
+                except errors.Error as problem:
+                    results[at] = problem
+                waiting = waiting[1:]
+            self.run(task=task)
+            for at, request in added.items():
+                results[at] = self._result(request)
+        finally:
+            for request in added.values():
+                self.remove(request)
+        return waiting
+
+    def _result(self, request: int) -> Generation | errors.Error:
+        try:
+            self.text(request)
+        except errors.Error as problem:
+            return problem
+        return generation_of(self.describe(request))
+
+    def _answer(self, request: int, task: Task | None) -> Generation:
+        """Decodes one request and removes it."""
+        try:
+            self.run(task=task)
+            result = self._result(request)
+        finally:
+            self.remove(request)
+        if isinstance(result, errors.Error):
+            raise result
+        return result
+
+    def _add_prompt(self, prompt: Prompt, settings: Mapping[str, object], task: Task | None) -> int:
+        if prompt is None:
+            raise TypeError("a prompt is a text or a list of messages, not None")
+        return self._add_text("prompt" if isinstance(prompt, str) else "messages", prompt, settings, task)
+
+    def _add_text(self, key: str, text: Prompt, settings: Mapping[str, object], task: Task | None) -> int:
+        for other in ("prompt", "messages", "infill"):
+            if settings.get(other) is not None:
+                raise TypeError(f"the text is the first argument here, not the keyword {other}")
+        return self._add({**settings, key: text}, task)
+
+    def _add(self, settings: Mapping[str, object], task: Task | None) -> int:
+        policy, number = settings.get("policy"), c_int64()
+        kind = "request" if policy in (None, "auto") else f"request:{policy}"
+        self._remove_forgotten()
+        with options(kind, settings) as opts:
+            call("dllm_generator_add", self.pointer, opts.pointer, task_of(task), byref(number))
+        return number.value
+
+    def add(self, *, task: Task | None = None, **settings: Unpack[AddSettings]) -> int:
+        """Adds a request and returns its number. One of prompt, messages and infill is its text.
+
+        help(dllm.AddSettings) lists the keywords. ResourceExhausted when no slot is free.
+        """
+        return self._add(settings, task)
+
+    def remove(self, request: int) -> None:
+        """Removes a request, open or over. Its number may be used again. Raises NotFound for another number."""
+        call("dllm_generator_remove", self.pointer, index(request))
+
+    def step(self, task: Task | None = None) -> int:
+        """Takes one denoising step of every open request; returns how many are open. Raises FailedPrecondition
+        without a request, Cancelled: the requests stay open."""
+        return self._whole("dllm_generator_step", task_of(task))
+
+    def run(self, callback: Callback | None = None, task: Task | None = None) -> None:
+        """Takes steps until no request is open. callback gets the events "text" and "answer" and may
+        return dllm.STOP. A request that failed raises in text(), not here."""
+        run_with("dllm_generator_run", callback, self.pointer, after=(task_of(task),))
+
+    def text(self, request: int, part: str = "completion") -> str:
+        """A part of a text: completion, text (with the prompt), next (what is new since the last
+        call) or canvas (with <mask:N> for open positions). Raises the error of the request."""
+        return read_text("dllm_generator_text", self.pointer, index(request), part.encode())
+
+    def describe(self, request: int = -1) -> dict[str, Any]:
+        """A request: finish, error, ids, states, from_file, ...; -1: the generator."""
+        return read_object("dllm_generator_describe", self.pointer, index(request))
+
+    def decoder(self) -> Decoder:
+        """The decoder, for its readers. Its slots have the numbers of the requests."""
+        return Decoder._wrap(make("dllm_generator_decoder", self.pointer))
+
+    def model(self) -> Model:
+        """The model of the generator, as an object of its own."""
+        return Model._wrap(make("dllm_generator_model", self.pointer))
+
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the generator, as an object of its own."""
+        return Tokenizer._wrap(make("dllm_generator_tokenizer", self.pointer))

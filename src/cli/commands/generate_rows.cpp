@@ -1,0 +1,309 @@
+#include "generate_rows.h"
+
+#include "../process.h"
+#include "decoding.h"
+#include "text_run.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace dllm::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kTexts[] = {"prompt", "messages", "infill"};
+
+std::string dumped(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+bool ends_with_txt(const std::string& path) {
+  return path.size() > 4 && path.compare(path.size() - 4, 4, ".txt") == 0;
+}
+
+// Returns the text that a row begins with, as JSON; null when it has none.
+Json text_of_row(const Json& row) {
+  for (const char* key : kTexts) {
+    if (row.contains(key)) return row[key];
+  }
+  return nullptr;
+}
+
+// Calls use(line, number) for each line, with numbers from 1.
+template <class F> void each_line(const std::string& text, F&& use) {
+  size_t begin = 0;
+  for (int64_t number = 1; begin < text.size(); ++number) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    std::string line = text.substr(begin, end - begin);
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    use(line, number);
+    begin = end + 1;
+  }
+}
+
+Json parsed_row(const std::string& line, const std::string& where) {
+  const Json row = Json::parse(line, nullptr, false);
+  if (row.is_string()) return {{"prompt", row}};
+  if (!row.is_object() || text_of_row(row).is_null()) {
+    throw Failure(DLLM_DATA_LOSS, where + " is no row of prompts",
+                  "write {\"prompt\": \"...\"}, {\"messages\": [...]} or {\"infill\": \"...\"}, or "
+                  "name a file that ends with .txt, with a prompt a line");
+  }
+  return row;
+}
+
+std::vector<Json> read_rows(const std::string& path) {
+  std::vector<Json> rows;
+  const bool is_text = ends_with_txt(path);
+  each_line(read_all(path), [&](const std::string& line, int64_t number) {
+    if (line.find_first_not_of(" \t") == std::string::npos) return;
+    if (is_text)
+      rows.push_back({{"prompt", line}});
+    else
+      rows.push_back(parsed_row(line, path + ": line " + std::to_string(number)));
+  });
+  if (rows.empty()) throw Failure(DLLM_INVALID_ARGUMENT, path + " has no rows");
+  return rows;
+}
+
+// What the answers of a call have in common, which each line holds.
+Json common_of(const Context& context) {
+  Json settings = TextRun::settings(context);
+  settings["seed"] = Json::parse(context.option("slot", "seed"));
+  Json common = model_facts(context);
+  common["settings"] = settings;
+  return common;
+}
+
+// The lines of option out: those of an earlier call, and those of this one.
+class Answers {
+public:
+  // Reads the file. A last line without a line break comes from an interrupted call and is removed.
+  // Fails when a line belongs to another row than `rows` has, or to another model or settings than
+  // `common` has.
+  Answers(std::string path, const std::vector<Json>& rows, Json common)
+      : path_(std::move(path)), common_(std::move(common)) {
+    if (path_.empty()) return;
+    if (std::filesystem::exists(path_)) read(rows);
+    file_ = std::fopen(path_.c_str(), "ab");
+    if (file_ == nullptr) throw Failure(DLLM_PERMISSION_DENIED, "cannot write " + path_);
+  }
+  ~Answers() {
+    if (file_ != nullptr) std::fclose(file_);
+  }
+  Answers(const Answers&) = delete;
+  Answers& operator=(const Answers&) = delete;
+
+  bool has(size_t row) const { return done_.contains(row); }
+  size_t count() const { return done_.size(); }
+
+  void add(size_t row, Json line) {
+    line.update(common_);
+    const std::string text = dumped(line) + "\n";
+    std::FILE* to = file_ == nullptr ? stdout : file_;
+    const bool whole = std::fwrite(text.data(), 1, text.size(), to) == text.size();
+    if (!whole || std::fflush(to) != 0) {
+      throw Failure(DLLM_RESOURCE_EXHAUSTED,
+                    "cannot write " + (path_.empty() ? "standard output" : path_),
+                    "free space on the disk and start the command again: it goes on");
+    }
+    done_[row] = true;
+  }
+
+private:
+  void read(const std::vector<Json>& rows) {
+    const std::string text = read_all(path_);
+    std::string kept;
+    const size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
+    each_line(text.substr(0, whole), [&](const std::string& line, int64_t number) {
+      const Json answer = Json::parse(line, nullptr, false);
+      const std::string where = path_ + ": line " + std::to_string(number);
+      if (!answer.is_object() || !answer.value("row", Json()).is_number_unsigned()) {
+        throw Failure(DLLM_ALREADY_EXISTS, where + " is no answer of dllm generate",
+                      "choose another --out");
+      }
+      const auto row = answer["row"].get<size_t>();
+      if (row >= rows.size() || dumped(text_of_row(answer)) != dumped(text_of_row(rows[row]))) {
+        throw Failure(DLLM_FAILED_PRECONDITION,
+                      where + " is the answer of another row " + std::to_string(row),
+                      "choose another --out, or the same --prompts");
+      }
+      check_common(answer, where);
+      if (answer.contains("error")) return; // such a row is decoded again
+      done_[row] = true;
+      kept += line + "\n";
+    });
+    if (whole == 0 && !text.empty())
+      throw Failure(DLLM_ALREADY_EXISTS, path_ + " is no file of answers", "choose another --out");
+    if (kept != text) write_all(path_, kept);
+  }
+
+  void check_common(const Json& answer, const std::string& where) const {
+    for (const auto& [key, here] : common_.items()) {
+      const Json there = answer.value(key, here);
+      if (there == here) continue;
+      throw Failure(DLLM_FAILED_PRECONDITION,
+                    where + " was made with " + key + " " + dumped(there) + ", here " +
+                        dumped(here),
+                    "choose another --out, or remove the file");
+    }
+  }
+
+  std::string path_; // "": standard output
+  Json common_;
+  std::FILE* file_ = nullptr;
+  std::map<size_t, bool> done_;
+};
+
+Json error_of(const Failure& failure) {
+  return {{"code", dllm_status_name(failure.status())},
+          {"message", failure.what()},
+          {"hint", failure.hint()}};
+}
+
+class RowDecoding {
+public:
+  RowDecoding(Context& context, const Session& session, const std::vector<Json>& rows,
+              Answers& answers)
+      : context_(context), rows_(rows), answers_(answers), batch_(batch_of(context)),
+        seed_(Json::parse(context.option("slot", "seed")).get<int64_t>()),
+        run_(context, session, batch_, false), status_(context.flag("quiet") || context.json()) {}
+
+  // Decodes the rows that have no answer.
+  void decode() {
+    size_t next = 0;
+    for (;;) {
+      for (; next < rows_.size() && static_cast<int64_t>(open_.size()) < batch_; ++next) {
+        if (!answers_.has(next)) add(next);
+      }
+      if (open_.empty()) return;
+      show();
+      run_.step(context_.task());
+      collect();
+    }
+  }
+  int64_t failed() const { return failed_; }
+
+private:
+  static int64_t batch_of(const Context& context) {
+    const int64_t batch = context.number("batch");
+    if (batch < 1 || batch > 65536)
+      throw UsageFailure("--batch takes 1 to 65536, not " + std::to_string(batch));
+    return batch;
+  }
+
+  // Starts a line with the number, the text and the id of a row.
+  Json line_of(size_t row) const {
+    Json line = {{"row", row}};
+    for (const char* key : kTexts) {
+      if (rows_[row].contains(key)) line[key] = rows_[row][key];
+    }
+    if (rows_[row].contains("id")) line["id"] = rows_[row]["id"];
+    return line;
+  }
+
+  void add(size_t row) {
+    Json settings = rows_[row];
+    settings.erase("id");
+    if (!settings.contains("seed"))
+      settings["seed"] = static_cast<int64_t>(static_cast<uint64_t>(seed_) + row);
+    try {
+      open_[run_.add(settings, context_.task())] = row;
+    } catch (const Failure& failure) {
+      if (failure.status() == DLLM_CANCELLED) throw;
+      put_error(row, error_of(failure));
+    }
+  }
+
+  void put_error(size_t row, const Json& error) {
+    Json line = line_of(row);
+    line["error"] = error;
+    answers_.add(row, line);
+    ++failed_;
+  }
+
+  void collect() {
+    for (auto at = open_.begin(); at != open_.end();) {
+      const auto [number, row] = *at;
+      if (!run_.is_over(number)) {
+        ++at;
+        continue;
+      }
+      const Json request = run_.describe(number);
+      if (request.contains("error")) {
+        put_error(row, request["error"]);
+      } else {
+        Json line = line_of(row);
+        for (const char* key : {"completion", "finish", "prompt_tokens", "completion_tokens",
+                                "steps", "nfe", "seed", "policy"})
+          line[key] = request.at(key);
+        if (request.contains("holes")) line["holes"] = request["holes"];
+        answers_.add(row, line);
+      }
+      run_.remove(number);
+      at = open_.erase(at);
+    }
+  }
+
+  void show() {
+    status_.show(std::to_string(answers_.count()) + " of " + std::to_string(rows_.size()) +
+                 " rows, " + std::to_string(open_.size()) + " at a time");
+  }
+
+  Context& context_;
+  const std::vector<Json>& rows_;
+  Answers& answers_;
+  int64_t batch_, seed_, failed_ = 0;
+  std::map<int64_t, size_t> open_; // rows by request
+  TextRun run_;
+  StatusLine status_;
+};
+
+void check_arguments(const Context& context) {
+  refuse_typed(context, "decoder", "slots", "--batch sets the number of rows at a time");
+  for (const char* name : {"prompt", "file", "trace", "samples"}) {
+    if (context.typed(name))
+      throw UsageFailure(std::string("--") + name + " and --prompts exclude each other");
+  }
+  if (context.has("out") && job_size() > 1)
+    throw UsageFailure("--out is for one process", "start dllm generate without mpirun");
+}
+
+} // namespace
+
+int generate_rows(Context& context) {
+  check_arguments(context);
+  const std::vector<Json> rows = read_rows(context.text("prompts"));
+  Answers answers(context.has("out") ? context.text("out") : "", rows, common_of(context));
+  const size_t before = answers.count();
+  const bool quiet = context.flag("quiet") || context.json();
+  if (before > 0 && !quiet) {
+    std::fprintf(stderr, "%s has %zu of %zu rows%s\n", context.text("out").c_str(), before,
+                 rows.size(), before < rows.size() ? ": the others follow" : "");
+  }
+  if (before == rows.size()) return 0;
+  const Session session(context);
+  RowDecoding decoded(context, session, rows, answers);
+  try {
+    decoded.decode();
+  } catch (const Failure& failure) {
+    if (failure.status() != DLLM_CANCELLED) throw;
+    std::fprintf(stderr, "interrupted after %zu of %zu rows%s\n", answers.count(), rows.size(),
+                 context.has("out") ? "; the same command goes on" : "");
+    return kInterrupted;
+  }
+  if (decoded.failed() == 0) return 0;
+  std::fprintf(stderr, "%lld of %zu rows failed: their lines have \"error\"\n",
+               static_cast<long long>(decoded.failed()), rows.size());
+  return kFailed;
+}
+
+} // namespace dllm::cli

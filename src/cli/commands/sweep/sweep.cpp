@@ -1,0 +1,230 @@
+// dllm sweep trains one run for each point of a grid and for each draw of random options.
+
+#include "../../command.h"
+#include "../../pictures/report.h"
+#include "../../process.h"
+#include "../../pulling/pulling.h"
+#include "sweep_plan.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+namespace dllm::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+// The state of every run, kept in out/sweep.json: {"NAME": {"state": "finished", "config": {...}}}.
+class SweepRecord {
+public:
+  explicit SweepRecord(const std::string& out) : path_(out + "/sweep.json") {
+    std::ifstream file(path_, std::ios::binary);
+    runs_ = Json::parse(file, nullptr, false);
+    if (!runs_.is_object()) runs_ = Json::object();
+  }
+
+  void set(const SweepRun& run, const std::string& state, const std::string& message = "") {
+    runs_[run.name] = {{"state", state}, {"config", run.config}};
+    if (!message.empty()) runs_[run.name]["message"] = message;
+    write_all(path_, runs_.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  }
+  // Returns how this run ended with the same options: "finished" or "failed"; "" when it has not.
+  std::string state(const SweepRun& run) const {
+    const auto found = runs_.find(run.name);
+    if (found == runs_.end() || !found->is_object()) return "";
+    const Json state = found->value("state", Json());
+    return state.is_string() && found->value("config", Json()) == run.config
+               ? state.get<std::string>()
+               : "";
+  }
+
+private:
+  std::string path_;
+  Json runs_;
+};
+
+const Command& train() {
+  const auto& all = commands();
+  return *std::find_if(all.begin(), all.end(), [](const Command& c) { return c.name == "train"; });
+}
+
+std::string folder_of(const SweepPlan& plan, const SweepRun& run) {
+  return plan.out + "/" + run.name;
+}
+
+std::string config_file(const SweepPlan& plan, const SweepRun& run) {
+  return plan.out + "/configs/" + run.name + ".json";
+}
+
+// Fails when a run was started with another config. Only its limits may differ.
+void check_config(const SweepPlan& plan, const SweepRun& run) {
+  if (!fs::exists(folder_of(plan, run))) return;
+  std::ifstream file(config_file(plan, run), std::ios::binary);
+  Json before = Json::parse(file, nullptr, false), now = run.config;
+  if (!before.is_object()) return;
+  for (const char* limit : {"steps", "minutes", "epochs"}) {
+    before.erase(limit);
+    now.erase(limit);
+  }
+  Json keys = before;
+  keys.update(now);
+  for (const auto& [key, either] : keys.items()) {
+    const Json was = before.value(key, Json()), is = now.value(key, Json());
+    if (was == is) continue;
+    throw Failure(DLLM_FAILED_PRECONDITION,
+                  folder_of(plan, run) + " was started with " + key + " " + was.dump() + ", here " +
+                      is.dump(),
+                  "choose another out for the changed sweep, or remove that folder");
+  }
+}
+
+void write_configs(const SweepPlan& plan) {
+  for (const SweepRun& run : plan.runs) check_config(plan, run);
+  std::error_code failed;
+  fs::create_directories(plan.out + "/configs", failed);
+  for (const SweepRun& run : plan.runs) {
+    std::ofstream file(config_file(plan, run), std::ios::binary);
+    file << run.config.dump(1, ' ', false, Json::error_handler_t::replace) << "\n";
+    file.close();
+    if (!file) throw Failure(DLLM_PERMISSION_DENIED, "cannot write " + config_file(plan, run));
+  }
+}
+
+Parsed parse_run(const SweepPlan& plan, const SweepRun& run) {
+  std::string words[] = {"train", "--config", config_file(plan, run), "--out",
+                         folder_of(plan, run)};
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  return parse(train(), static_cast<int>(argv.size()), argv.data());
+}
+
+// Trains a run, or goes on with it. Returns false when the user stopped it.
+bool train_run(const SweepPlan& plan, const SweepRun& run, SweepRecord& record) {
+  Parsed parsed = parse_run(plan, run);
+  const Interrupt interrupt(parsed.context.task());
+  try {
+    pull_arguments(train(), parsed.context);
+    const int code = train().run(parsed.context);
+    if (dllm_task_is_cancelled(parsed.context.task()) != 0) return false;
+    record.set(run, code == 0 ? "finished" : "failed");
+  } catch (const Failure& failure) {
+    if (dllm_task_is_cancelled(parsed.context.task()) != 0) return false;
+    std::fprintf(stderr, "%s: %s\n", run.name.c_str(), failure.what());
+    record.set(run, "failed", failure.what());
+  }
+  return true;
+}
+
+// The numbers of a run that has metrics.
+struct Score {
+  std::string name, state;
+  int64_t steps = 0;
+  double lowest = std::nan(""), last = std::nan(""); // held-out losses
+};
+
+Score score_of(const SweepRun& run, const std::string& state, const RunRecord& record) {
+  Score score{run.name, state, record.steps};
+  for (const Bucket& one : record.held_out.points())
+    score.lowest = std::fmin(score.lowest, one.least);
+  if (!record.held_out.empty()) score.last = record.held_out.points().back().mean;
+  return score;
+}
+
+void print_scores(const Context& context, const SweepPlan& plan, std::vector<Score> scores) {
+  std::stable_sort(scores.begin(), scores.end(), [](const Score& a, const Score& b) {
+    return a.lowest < b.lowest || (std::isnan(b.lowest) && !std::isnan(a.lowest));
+  });
+  if (!context.json()) std::printf("%-9s %8s %9s %9s  run\n", "state", "steps", "lowest", "last");
+  for (const Score& score : scores) {
+    if (context.json()) {
+      const Json line = {{"run", plan.out + "/" + score.name},
+                         {"state", score.state},
+                         {"steps", score.steps},
+                         {"lowest", score.lowest},
+                         {"last", score.last}};
+      std::printf("%s\n", line.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+      continue;
+    }
+    std::printf("%-9s %8lld %9.4f %9.4f  %s\n", score.state.c_str(),
+                static_cast<long long>(score.steps), score.lowest, score.last, score.name.c_str());
+  }
+  std::fflush(stdout);
+}
+
+// Prints the table of all runs and writes the page that compares them.
+void report(const Context& context, const SweepPlan& plan, const SweepRecord& record) {
+  std::vector<RunRecord> runs;
+  std::vector<Score> scores;
+  for (const SweepRun& run : plan.runs) {
+    const std::string state = record.state(run);
+    try {
+      runs.push_back(read_run(folder_of(plan, run)));
+      scores.push_back(score_of(run, state.empty() ? "stopped" : state, runs.back()));
+    } catch (const Failure&) { // it has not taken a step
+      scores.push_back({run.name, state.empty() ? "waiting" : state});
+    }
+  }
+  print_scores(context, plan, std::move(scores));
+  if (runs.empty()) return;
+  const std::string page = plan.out + "/report.html";
+  std::ofstream file(page, std::ios::binary);
+  file << compare_html(runs);
+  file.close();
+  if (!file) throw Failure(DLLM_PERMISSION_DENIED, "cannot write " + page);
+  std::fprintf(stderr, "wrote %s\n", page.c_str());
+}
+
+int sweep(Context& context) {
+  const std::string file = context.text("plan");
+  const SweepPlan plan = read_sweep(read_all(file), file);
+  write_configs(plan);
+  // A wrong option ends the command before anything is trained.
+  for (const SweepRun& run : plan.runs) {
+    if (parse_run(plan, run).context.has("data")) continue;
+    throw UsageFailure(file + ": train has no data: the text to train on",
+                       "\"train\": {\"data\": \"corpus.txt\"}");
+  }
+  const RunLock lock(plan.out);
+  SweepRecord record(plan.out);
+  bool stopped = false;
+  for (size_t i = 0; i < plan.runs.size() && !stopped; ++i) {
+    const SweepRun& run = plan.runs[i];
+    if (record.state(run) == "finished") continue;
+    std::fprintf(stderr, "run %zu of %zu: %s\n", i + 1, plan.runs.size(), run.name.c_str());
+    stopped = !train_run(plan, run, record) || dllm_task_is_cancelled(context.task()) != 0;
+  }
+  report(context, plan, record);
+  if (stopped) return interrupted_code();
+  const bool failed = std::any_of(plan.runs.begin(), plan.runs.end(), [&](const SweepRun& run) {
+    return record.state(run) == "failed";
+  });
+  return failed ? kFailed : 0;
+}
+
+} // namespace
+
+Command sweep_command() {
+  using Kind = Argument::Kind;
+  return {
+      "sweep",
+      "train runs for the points of a grid or for random options, and compare them",
+      "dllm sweep plan.json\n"
+      "  with plan.json: {\"out\": \"sweeps/lr\", \"train\": {\"data\": \"corpus.txt\", \"steps\": "
+      "200},\n"
+      "                   \"grid\": {\"lr\": [1e-3, 3e-3], \"hidden\": [64, 128]}}",
+      {{Kind::positional, "plan", "",
+        "a JSON file: out (folder of the runs), train (options of all runs, as for dllm train "
+        "--config), grid (values of options), random (ranges or lists), count and seed of the "
+        "draws. Started again, it skips finished runs and resumes the others",
+        true}},
+      {},
+      sweep};
+}
+
+} // namespace dllm::cli

@@ -1,0 +1,110 @@
+// This file adds the LoRA adapter of --lora to the model of a run.
+
+#include "../../names.h"
+#include "training.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cstdio>
+#include <iterator>
+
+namespace dllm::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Returns "0.15 M", "135 M" or "34.6 k".
+std::string numbers_text(double count) {
+  char text[40];
+  const double millions = count / 1e6;
+  if (millions >= 10)
+    std::snprintf(text, sizeof text, "%.0f M", millions);
+  else if (millions >= 0.1)
+    std::snprintf(text, sizeof text, "%.2f M", millions);
+  else
+    std::snprintf(text, sizeof text, "%.1f k", count / 1e3);
+  return text;
+}
+
+} // namespace
+
+void set_rank(Context& context) {
+  refuse_typed(context, "adapter", "rank", "the rank of the adapter is --lora");
+  if (!context.has("lora")) return;
+  const std::string values = Json{{"rank", context.number("lora")}}.dump();
+  try {
+    call([&](dllm_error* err) {
+      return dllm_options_set_json(context.options("adapter"), values.data(), std::ssize(values),
+                                   err);
+    });
+  } catch (const Failure& failure) {
+    throw UsageFailure("--lora: " + std::string(failure.what()), failure.hint());
+  }
+}
+
+void check_adapter(const Context& context) {
+  if (context.has("lora") && !context.has("from")) {
+    throw UsageFailure("--lora " + context.text("lora") + " needs a model to adapt",
+                       "name it with --from; a new model is trained as a whole");
+  }
+  if (context.has("lora") && context.typed("model", "heads")) {
+    throw UsageFailure("--lora trains no new heads, which --model.heads adds",
+                       "train the model as a whole with this objective first, without --lora");
+  }
+  if (context.typed("model", "adapter")) {
+    if (!context.has("from"))
+      throw UsageFailure("--adapter needs the model that the adapter is for: name it with --from");
+    if (context.has("lora")) {
+      throw UsageFailure("--lora adds a new adapter, and --adapter goes on with one that is there",
+                         "leave one of them out");
+    }
+  }
+  if (context.has("lora")) return;
+  const Json options = Json::parse(options_json(context, "adapter"));
+  for (const auto& [key, value] : options.items()) {
+    if (context.typed_alone("adapter", key))
+      throw UsageFailure(option_name("adapter", key) + " needs --lora with a rank");
+  }
+}
+
+void add_adapter(const Context& context, dllm_model* model) {
+  if (!context.has("lora")) return;
+  try {
+    call([&](dllm_error* err) {
+      return dllm_model_add_adapter(model, "default", context.options("adapter"), context.task(),
+                                    err);
+    });
+  } catch (const Failure& failure) {
+    if (failure.status() != DLLM_ALREADY_EXISTS) throw;
+    throw Failure(failure.status(), "--lora: " + context.text("from") + " has an adapter already",
+                  "leave --lora out to go on with it, or merge it first: dllm export --merge");
+  }
+}
+
+std::string adapters_json(const dllm_model* model) {
+  return text(
+      [&](dllm_buffer* out, dllm_error* err) { return dllm_model_adapters(model, out, err); });
+}
+
+std::string adapters_text(const dllm_model* model) {
+  const Json adapters = Json::parse(adapters_json(model));
+  if (adapters.empty()) return {};
+  double trained = 0;
+  int64_t matrices = 0;
+  std::string ranks;
+  for (const Json& adapter : adapters) {
+    trained += adapter.at("params").get<double>();
+    matrices += adapter.at("modules").get<int64_t>();
+    ranks += (ranks.empty() ? "" : " and ") + adapter.at("rank").dump();
+  }
+  const auto all = static_cast<double>(model_number(model, "params"));
+  const double percent = 100 * trained / all;
+  char line[200];
+  std::snprintf(line, sizeof line,
+                "lora: trains %s of %s parameters (%.*f %%), rank %s, %lld matrices",
+                numbers_text(trained).c_str(), numbers_text(all).c_str(), percent < 0.1 ? 3 : 1,
+                percent, ranks.c_str(), static_cast<long long>(matrices));
+  return line;
+}
+
+} // namespace dllm::cli

@@ -1,0 +1,88 @@
+// This file lists the files of --data, and makes the fingerprint by which changed data is noticed.
+
+#include "training.h"
+
+#include <nlohmann/json.hpp>
+#include <zlib.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace dllm::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMostFiles = 1000;
+constexpr std::streamoff kEnds = 1 << 16; // bytes of a file's beginning and end
+
+unsigned long add_bytes(unsigned long sum, const std::string& bytes) {
+  return crc32(sum, reinterpret_cast<const Bytef*>(bytes.data()), static_cast<uInt>(bytes.size()));
+}
+
+std::string bytes_at(std::ifstream& file, std::streamoff from) {
+  std::string bytes(static_cast<size_t>(kEnds), '\0');
+  file.clear();
+  file.seekg(from);
+  file.read(bytes.data(), kEnds);
+  bytes.resize(static_cast<size_t>(file.gcount()));
+  return bytes;
+}
+
+// Returns true for a link that the readers skip: its file is below `top` under its own name, or it
+// leads to a folder or to nothing.
+bool is_second_name(const fs::directory_entry& entry, const fs::path& top) {
+  std::error_code error;
+  if (!entry.is_symlink(error)) return false;
+  const fs::path target = fs::canonical(entry.path(), error);
+  if (error || fs::is_directory(target, error)) return true;
+  return target.native().starts_with(top.native() + "/");
+}
+
+bool is_skipped(const fs::directory_entry& entry, const fs::path& top) {
+  const std::string name = entry.path().filename().string();
+  return name[0] == '.' || name.ends_with(".dat") || is_second_name(entry, top);
+}
+
+// Returns at most kMostFiles files of a path that the readers read; the path itself for a file.
+std::vector<std::string> files_of(const std::string& path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) return {path};
+  const fs::path top = fs::canonical(path, ignored);
+  std::vector<std::string> files;
+  for (fs::recursive_directory_iterator at(path, ignored), end;
+       at != end && files.size() < kMostFiles; at.increment(ignored)) {
+    if (is_skipped(*at, top))
+      at.disable_recursion_pending();
+    else if (at->is_regular_file(ignored))
+      files.push_back(at->path().string());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+} // namespace
+
+std::string fingerprint_of(const std::string& data) {
+  std::error_code ignored;
+  if (!fs::exists(data, ignored)) return "null";
+  int64_t count = 0, bytes = 0;
+  unsigned long sum = 0;
+  for (const std::string& path : files_of(data)) {
+    if (!fs::is_regular_file(path, ignored)) continue; // a pipe has no size and no second reader
+    const auto size = static_cast<std::streamoff>(fs::file_size(path, ignored));
+    std::ifstream file(path, std::ios::binary);
+    if (ignored || !file) continue;
+    ++count;
+    bytes += size;
+    if (path != data) sum = add_bytes(sum, fs::path(path).lexically_relative(data).string());
+    sum = add_bytes(sum, bytes_at(file, 0));
+    if (size > kEnds) sum = add_bytes(sum, bytes_at(file, std::max(kEnds, size - kEnds)));
+  }
+  return nlohmann::json{{"files", count}, {"bytes", bytes}, {"checksum", sum}}.dump();
+}
+
+} // namespace dllm::cli

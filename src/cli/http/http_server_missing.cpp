@@ -1,0 +1,22 @@
+// The server of a build without libevent.
+
+#include "http_server.h"
+
+namespace dllm::cli {
+
+struct HttpServer::State {};
+
+HttpServer::HttpServer(int64_t, Handler) {
+  throw Failure(DLLM_UNIMPLEMENTED, "this build of dllm has no HTTP server",
+                "install libevent-dev and build again: scripts/install-dependencies has it");
+}
+
+HttpServer::~HttpServer() = default;
+
+int64_t HttpServer::port() const {
+  return 0;
+}
+
+void HttpServer::run(dllm_task*) {}
+
+} // namespace dllm::cli

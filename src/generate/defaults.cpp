@@ -1,0 +1,156 @@
+#include "generate/defaults.h"
+
+#include "base/error.h"
+#include "decode/request/policy.h"
+#include "generate/request_options.h"
+#include "model/config.h"
+#include "noise/objective.h"
+#include "noise/objective_facts.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <initializer_list>
+#include <string_view>
+
+namespace dllm::generate {
+namespace {
+
+constexpr const char* kUsual = "low_confidence"; // the default of a decoder
+constexpr const char* kOrdered = "autoregressive";
+
+// An option of a decoder, and the names that files have for it.
+struct Taken {
+  const char* key;
+  std::initializer_list<const char*> names;
+};
+const Taken kTaken[] = {
+    {"temperature", {"temperature"}},
+    {"top_p", {"top_p"}},
+    {"top_k", {"top_k"}},
+    {"steps", {"steps", "diffusion_steps", "num_diffusion_steps", "num_steps"}},
+    {"denoising_steps", {"denoising_steps", "max_denoising_steps"}},
+    {"block_length", {"block_length", "block_size", "bd_size"}},
+    {"gen_length", {"gen_length"}},
+    {"threshold", {"threshold"}},
+    {"alg", {"alg"}},
+    {"alg_temp", {"alg_temp"}},
+};
+
+// Settings of other programs that change the text and that no policy supports. At `neutral` a
+// setting changes nothing.
+struct Lacking {
+  const char* name;
+  double neutral;
+};
+constexpr Lacking kLacking[] = {{"repetition_penalty", 1},
+                                {"presence_penalty", 0},
+                                {"frequency_penalty", 0},
+                                {"no_repeat_ngram_size", 0},
+                                {"min_p", 0},
+                                {"typical_p", 1},
+                                {"num_beams", 1},
+                                {"cfg_scale", 0}};
+
+class Reading {
+public:
+  Reading(const Json& file, const std::string& policy, const Options& request)
+      : file_(file), policy_(policy),
+        request_(request), made_{Options(decode::decoder_schema(policy))} {}
+
+  FileSettings take_all() {
+    const bool greedy = file_.contains("do_sample") && file_["do_sample"] == false;
+    for (const Taken& taken : kTaken) {
+      const std::string_view key = taken.key;
+      const bool draws = key == "temperature" || key == "top_p" || key == "top_k";
+      const auto name = std::find_if(taken.names.begin(), taken.names.end(),
+                                     [&](const char* n) { return has_value(n); });
+      if (key == "temperature" && name == taken.names.end() && file_.contains("do_sample") &&
+          file_["do_sample"] == true)
+        take(taken.key, "do_sample", 1);
+      if (name == taken.names.end()) continue;
+      if (draws && greedy)
+        leave_out(*name, "do_sample is false");
+      else
+        take(taken.key, *name, file_[*name]);
+    }
+    for (const Lacking& lacking : kLacking) {
+      const auto found = file_.find(lacking.name);
+      if (found != file_.end() && found->is_number() && *found != lacking.neutral)
+        leave_out(lacking.name, "dllm has no such option");
+    }
+    if (has_value("max_new_tokens") && !request_.is_set("length"))
+      leave_out("max_new_tokens", "option length sets the open positions");
+    return std::move(made_);
+  }
+
+private:
+  bool has_value(const char* name) const { return file_.contains(name) && !file_[name].is_null(); }
+
+  bool is_asked(const std::string& key) const {
+    const std::string own = key == "gen_length" ? "length" : key;
+    return std::ranges::any_of(request_.schema().specs(), [&](const OptionSpec& spec) {
+      return spec.key == own && request_.is_set(own);
+    });
+  }
+
+  // Some policies have no number of steps, or no blocks.
+  bool ignores(std::string_view key) const {
+    if (key == "steps") return policy_ == kOrdered || policy_ == "multi_block";
+    return key == "block_length" && policy_ == kOrdered;
+  }
+
+  void take(const std::string& key, const char* name, const Json& value) {
+    if (is_asked(key)) return;
+    if (ignores(key)) return leave_out(name, "policy " + policy_ + " does not use it");
+    try {
+      const Json before = made_.options.to_json();
+      made_.options.set_json({{key, value}});
+      if (made_.options.to_json() != before) made_.taken.push_back(key);
+    } catch (const Error& error) {
+      leave_out(name, error.code() == Code::not_found ? "policy " + policy_ + " has no such option"
+                                                      : error.text());
+    }
+  }
+
+  void leave_out(const std::string& name, const std::string& why) {
+    std::string text = name;
+    if (file_.contains(name)) text += " " + shown(file_[name]);
+    made_.left_out.push_back(text + " (" + why + ")");
+  }
+
+  static std::string shown(const Json& value) {
+    return value.is_string() ? value.get<std::string>() : value.dump();
+  }
+
+  const Json& file_;
+  const std::string& policy_;
+  const Options& request_;
+  FileSettings made_;
+};
+
+// Returns the facts of an objective; those of masked diffusion for one that the library lacks.
+noise::ObjectiveFacts facts_of(const std::string& objective) {
+  const std::vector<std::string> known = noise::objective_names();
+  return std::ranges::find(known, objective) == known.end() ? noise::ObjectiveFacts()
+                                                            : noise::objective_facts(objective);
+}
+
+} // namespace
+
+PolicyChoice choose_policy(const model::Model& model) {
+  const std::string& objective = model.origin().objective;
+  const std::string made_for = facts_of(objective).policy;
+  if (!made_for.empty() && made_for != kOrdered)
+    return {made_for, fmt::format("the model was trained with {}", objective)};
+  if (model.config_now().attention == model::AttentionKind::causal)
+    return {kOrdered, "the model is causal"};
+  return {kUsual, "the usual policy of masked diffusion"};
+}
+
+FileSettings read_generation_config(const Json& file, const std::string& policy,
+                                    const Options& request) {
+  return Reading(file, policy, request).take_all();
+}
+
+} // namespace dllm::generate

@@ -1,0 +1,128 @@
+#include "generate/prompt.h"
+
+#include "base/error.h"
+#include "base/json.h"
+#include "generate/holes.h"
+#include "text/chat/chat.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <span>
+#include <string>
+
+namespace dllm::generate {
+namespace {
+
+using text::Tokenizer;
+
+void check_one_text(const Options& request) {
+  std::string first;
+  for (const char* key : {"prompt", "messages", "infill"}) {
+    if (!request.is_set(key)) continue;
+    if (!first.empty()) {
+      fail_with_hint("a request starts from one of prompt, messages and infill",
+                     Code::invalid_argument, "the request has {} and {}", first, key);
+    }
+    first = key;
+  }
+}
+
+Prompt of_holes(const Tokenizer& tokenizer, const Options& request, const Task* task) {
+  const std::string& text = request.str("infill");
+  const std::vector<Hole> holes = find_holes(text);
+  for (const char* key : {"stop", "stop_ids"}) {
+    if (!request.list(key).empty()) {
+      fail_with_hint("leave it out: a text with holes ends with its last position",
+                     Code::invalid_argument, "option {} does not count for an infill", key);
+    }
+  }
+  if (holes.empty()) {
+    fail_with_hint("write <mask:16> where 16 tokens are missing", Code::invalid_argument,
+                   "the text has no hole");
+  }
+  Prompt made;
+  made.begin = -1;
+  const auto add_ids = [&](std::span<const int32_t> ids) {
+    made.canvas.insert(made.canvas.end(), ids.begin(), ids.end());
+    made.fixed.insert(made.fixed.end(), ids.size(), 1);
+  };
+  // The tokens that begin a text come once. A piece after a hole begins no word, and the tokens
+  // that end a text are left out.
+  text::EncodeOptions encoding = tokenizer.encode_options();
+  encoding.add_start = encoding.add_start || encoding.add_special;
+  encoding.add_special = false;
+  encoding.task = task;
+  add_ids(tokenizer.encode("", encoding));
+  encoding.add_start = false;
+  const auto add_given = [&](std::string_view piece) {
+    add_ids(tokenizer.encode(piece, encoding));
+    encoding.at_start = false;
+  };
+  const std::string_view whole(text);
+  size_t from = 0;
+  for (const Hole& hole : holes) {
+    add_given(whole.substr(from, hole.begin - from));
+    made.canvas.resize(made.canvas.size() + static_cast<size_t>(hole.length)); // ids do not matter
+    made.fixed.resize(made.canvas.size());
+    from = hole.end;
+  }
+  add_given(whole.substr(from));
+  return made;
+}
+
+Options chat_options(const Options& request, bool opens) {
+  Options options(text::chat_schema());
+  options.set_str("template", request.str("template"));
+  options.set_str("name", request.str("template_name"));
+  options.set_str("tools", request.str("tools"));
+  options.set_str("variables", request.str("variables"));
+  options.set_i64("add_generation_prompt", opens ? 1 : 0);
+  return options;
+}
+
+Json message(const char* role, const std::string& content) {
+  return {{"role", role}, {"content", content}};
+}
+
+// Returns the last token of an answer of one word; nothing if that token is the word.
+std::vector<int32_t> end_of_turn(const std::shared_ptr<const Tokenizer>& tokenizer,
+                                 const Options& request, const Task* task) {
+  const std::string word = "word";
+  const Json turns = Json::array({message("user", word), message("assistant", word)});
+  const text::ChatRow row = text::Chat(tokenizer, chat_options(request, false)).row(turns, task);
+  for (size_t i = row.ids.size(); i-- > 0;) {
+    if (row.spoken[i] == 0) continue;
+    const std::string text = tokenizer->decode(std::span(&row.ids[i], 1), text::DecodeOptions());
+    const bool is_word =
+        word.find(text) != std::string::npos || text.find(word) != std::string::npos;
+    return is_word ? std::vector<int32_t>() : std::vector<int32_t>{row.ids[i]};
+  }
+  return {};
+}
+
+Prompt of_messages(const std::shared_ptr<const Tokenizer>& tokenizer, const Options& request,
+                   const Task* task) {
+  const Json messages = parse_json(request.str("messages"), "option messages");
+  Prompt made;
+  made.canvas = text::Chat(tokenizer, chat_options(request, true)).row(messages, task).ids;
+  made.begin = static_cast<int64_t>(made.canvas.size());
+  made.is_chat = true;
+  made.ends = end_of_turn(tokenizer, request, task);
+  return made;
+}
+
+} // namespace
+
+Prompt make_prompt(const std::shared_ptr<const Tokenizer>& tokenizer, const Options& request,
+                   const Task* task) {
+  check_one_text(request);
+  if (request.is_set("messages")) return of_messages(tokenizer, request, task);
+  if (request.is_set("infill")) return of_holes(*tokenizer, request, task);
+  Prompt made;
+  made.canvas = tokenizer->encode(request.str("prompt"), task);
+  made.begin = static_cast<int64_t>(made.canvas.size());
+  return made;
+}
+
+} // namespace dllm::generate

@@ -1,0 +1,70 @@
+#pragma once
+// LoRA adapters of a model: each chosen matrix gets two small matrices A and B, whose product is
+// added to it. The base is frozen, A and B are trained.
+
+#include "base/options.h"
+#include "base/task.h"
+#include "model/adapters/adapter_ranks.h"
+#include "model/adapters/adapter_targets.h"
+#include "model/model.h"
+#include "tensor/box.h"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace dllm::model {
+
+struct AdapterOptions {
+  AdapterTargets targets;
+  AdapterSettings settings;
+  uint64_t seed = 0;
+  std::string name = "default"; // makes the part "adapter:<name>"
+};
+
+// The schema "adapter": rank alpha rslora targets exclude layers seed.
+const Schema& adapter_schema();
+// Returns the options of kind "adapter".
+AdapterOptions adapter_options(const std::string& name, const Options& options);
+
+// Returns the part of an adapter, "adapter:<name>", and its name.
+std::string adapter_part(std::string_view name);
+std::string adapter_name(std::string_view part);
+// Returns the part of an adapter. Fails with not_found and the names of the adapters there are.
+std::shared_ptr<const Part> find_adapter(const Model& model, const std::string& name);
+
+// Adds an adapter as a part of the model. "model.layers.0.self_attn.q_proj.weight" gets
+// "model.layers.0.self_attn.q_proj.lora_A.weight" (rank, in), uniform in +-1/sqrt(in), and
+// lora_B.weight (out, rank), zero. So the results of the model do not change. A pass that reads
+// several adapters adds all their products. Runs of layers are cut where an adapter begins, ends or
+// changes its rank. Version + 1.
+// Fails with not_found when the targets choose nothing. Fails with unimplemented when a word names
+// an embedding, the head or part of a stack, and with already_exists when the model has an adapter
+// of that name. When the call fails or is cancelled, the model is unchanged.
+// `read` returns the numbers of a matrix: its logical name, its `whole` shape, and the part in
+// `box`. Without `read`, or for an undefined tensor, the matrix gets first values. Each process of
+// an engine may call it for its parts.
+using ReadAdapter =
+    std::function<Tensor(const std::string& name, const Shape& whole, const Box& box)>;
+void add_adapter(Model& model, const AdapterOptions& options, const ReadAdapter& read = nullptr,
+                 const Task* task = nullptr);
+
+// Multiplies the products of an adapter by `scale` from now on; 0 turns it off. Version + 1. Fails
+// with not_found, and with invalid_argument for a number that is not finite.
+void set_adapter_scale(Model& model, const std::string& name, double scale);
+// Removes an adapter. Version + 1. Fails with not_found.
+void remove_adapter(Model& model, const std::string& name);
+// Adds the products of an adapter to the weights, W += factor B A, in the format of W, and removes
+// the adapter. Version + 1. Fails with not_found. When the call fails or is cancelled, the model is
+// unchanged.
+void merge_adapter(Model& model, const std::string& name, const Task* task = nullptr);
+// The same for every adapter of the model.
+void merge_adapters(Model& model, const Task* task = nullptr);
+
+// Returns a list of adapters: name, rank, alpha, rslora, scale, modules (number of matrices),
+// params and bytes.
+Json list_adapters(const Model& model);
+
+} // namespace dllm::model

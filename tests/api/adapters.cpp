@@ -1,0 +1,200 @@
+// LoRA adapters through the C interface: added, trained, saved, loaded, scaled, merged, removed.
+#include "world.h"
+
+#include <nlohmann/json.hpp>
+
+#include <unistd.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+struct Folder {
+  Folder() {
+    std::string pattern = (fs::temp_directory_path() / "dllm-adapters-XXXXXX").string();
+    path = ::mkdtemp(pattern.data());
+  }
+  ~Folder() { fs::remove_all(path); }
+  std::string operator/(const std::string& name) const { return (path / name).string(); }
+  fs::path path;
+};
+
+Json adapters_of(const world& w) {
+  dllm_buffer* out = dllm_buffer_new();
+  NEED(dllm_model_adapters(w.model, out, w.err), w.err);
+  Json list = Json::parse(static_cast<const char*>(dllm_buffer_data(out)));
+  dllm_buffer_release(out);
+  return list;
+}
+
+std::vector<float> logits_of(const world& w) {
+  const int32_t ids[6] = {5, 6, 7, 8, 9, 10};
+  const int64_t dims[2] = {1, 6};
+  dllm_batch *batch = nullptr, *result = nullptr;
+  dllm_tensor* logits = nullptr;
+  NEED(dllm_batch_new(&batch, w.err), w.err);
+  NEED(dllm_batch_set(batch, "ids", DLLM_I32, dims, 2, ids, w.err), w.err);
+  NEED(dllm_model_forward(w.model, batch, nullptr, nullptr, &result, w.err), w.err);
+  NEED(dllm_batch_array(result, "logits", &logits, w.err), w.err);
+  const auto* numbers = static_cast<const float*>(dllm_tensor_data(logits));
+  const std::vector<float> made(numbers, numbers + 6 * dllm_tensor_dim(logits, 2));
+  dllm_tensor_release(logits);
+  dllm_batch_release(result);
+  dllm_batch_release(batch);
+  return made;
+}
+
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double most = 0;
+  for (size_t i = 0; i < a.size(); ++i)
+    most = std::max(most, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+  return most;
+}
+
+bool says(const char* text, const std::string& part) {
+  const bool found = std::string(text).find(part) != std::string::npos;
+  if (!found) std::printf("# \"%s\" is not in \"%s\"\n", part.c_str(), text);
+  return found;
+}
+
+dllm_status add(const world& w, const char* name, const char* json) {
+  dllm_options* opts = make_options("adapter", json, w.err);
+  const dllm_status status = dllm_model_add_adapter(w.model, name, opts, nullptr, w.err);
+  dllm_options_release(opts);
+  return status;
+}
+
+void train(const world& w) {
+  dllm_trainer* trainer = make_trainer(w.model, R"({"lr": 0.02, "warmup": 0})", w.err);
+  dllm_loader* loader = make_loader(w.data, R"({"batch": 2, "length": 16, "epochs": 0})", w.err);
+  NEED(dllm_trainer_run(trainer, loader, 4, nullptr, nullptr, nullptr, w.err), w.err);
+  dllm_loader_release(loader);
+  dllm_trainer_release(trainer);
+}
+
+void test_adding(const world& w) {
+  CHECK(adapters_of(w).empty());
+  const std::vector<float> before = logits_of(w);
+  const int64_t version = dllm_model_version(w.model);
+  CHECK(add(w, "default", R"({"rank": 4, "targets": ["no_such"]})") == DLLM_NOT_FOUND);
+  CHECK(says(dllm_error_message(w.err), "choose no matrix"));
+  CHECK(says(dllm_error_hint(w.err), "q_proj"));
+  CHECK(add(w, "default", R"({"targets": ["embed_tokens"]})") == DLLM_UNIMPLEMENTED);
+  CHECK(add(w, "default", R"({"layers": ["x-2"]})") == DLLM_INVALID_ARGUMENT);
+  CHECK(add(w, "a/b", "{}") == DLLM_INVALID_ARGUMENT);
+  CHECK(dllm_model_add_adapter(nullptr, "a", nullptr, nullptr, w.err) == DLLM_INVALID_ARGUMENT);
+  CHECK(dllm_model_add_adapter(w.model, nullptr, nullptr, nullptr, w.err) == DLLM_INVALID_ARGUMENT);
+  dllm_options* other = make_options("model", nullptr, w.err);
+  CHECK(dllm_model_add_adapter(w.model, "a", other, nullptr, w.err) == DLLM_INVALID_ARGUMENT);
+  dllm_options_release(other);
+  CHECK(dllm_model_version(w.model) == version && adapters_of(w).empty());
+
+  NEED(add(w, "default", R"({"rank": 4, "targets": ["q", "v"], "layers": ["1"]})"), w.err);
+  CHECK(logits_of(w) == before);
+  CHECK(add(w, "default", "{}") == DLLM_ALREADY_EXISTS);
+  const Json list = adapters_of(w);
+  CHECK(list.size() == 1 && list[0].at("name") == "default" && list[0].at("rank") == 4 &&
+        list[0].at("alpha") == 8 && list[0].at("modules") == 2 && list[0].at("scale") == 1);
+  CHECK(list[0].at("bytes") == 4 * list[0].at("params").get<int64_t>());
+}
+
+void test_training_and_files(const world& w, const Folder& folder) {
+  const std::vector<float> plain = logits_of(w);
+  train(w);
+  const std::vector<float> trained = logits_of(w);
+  CHECK(distance(trained, plain) > 1e-5);
+  CHECK(dllm_model_save(w.model, (folder / "whole").c_str(), nullptr, nullptr, w.err) ==
+        DLLM_UNIMPLEMENTED);
+  const std::string place = folder / "adapter";
+  CHECK(dllm_model_save_adapter(w.model, place.c_str(), "other", nullptr, w.err) == DLLM_NOT_FOUND);
+  CHECK(says(dllm_error_hint(w.err), "default"));
+  dllm_task* task = dllm_task_new();
+  NEED(dllm_model_save_adapter(w.model, place.c_str(), "default", task, w.err), w.err);
+  int64_t done = 0, total = 0;
+  dllm_task_progress(task, &done, &total);
+  CHECK(total > 0 && done == total);
+  CHECK(dllm_model_save_adapter(w.model, place.c_str(), "default", nullptr, w.err) ==
+        DLLM_ALREADY_EXISTS);
+  CHECK(fs::exists(place + "/adapter_config.json") &&
+        fs::exists(place + "/adapter_model.safetensors"));
+
+  CHECK(dllm_model_set_adapter_scale(w.model, "default", NAN, w.err) == DLLM_INVALID_ARGUMENT);
+  NEED(dllm_model_set_adapter_scale(w.model, "default", 0, w.err), w.err);
+  CHECK(distance(logits_of(w), plain) < 1e-5);
+  CHECK(adapters_of(w)[0].at("scale") == 0);
+  NEED(dllm_model_set_adapter_scale(w.model, "default", 1, w.err), w.err);
+  CHECK(logits_of(w) == trained);
+
+  CHECK(dllm_model_remove_adapter(w.model, "other", w.err) == DLLM_NOT_FOUND);
+  NEED(dllm_model_remove_adapter(w.model, "default", w.err), w.err);
+  CHECK(logits_of(w) == plain && adapters_of(w).empty());
+  CHECK(dllm_model_load_adapter(w.model, (folder / "none").c_str(), "x", nullptr, w.err) ==
+        DLLM_NOT_FOUND);
+  NEED(dllm_model_load_adapter(w.model, place.c_str(), "again", task, w.err), w.err);
+  CHECK(logits_of(w) == trained);
+
+  CHECK(dllm_model_merge_adapter(w.model, "default", nullptr, w.err) == DLLM_NOT_FOUND);
+  dllm_task_cancel(task);
+  CHECK(dllm_model_merge_adapter(w.model, "again", task, w.err) == DLLM_CANCELLED);
+  CHECK(logits_of(w) == trained && adapters_of(w).size() == 1);
+  dllm_task_release(task);
+  NEED(add(w, "second", R"({"rank": 2})"), w.err);
+  NEED(dllm_model_merge_adapter(w.model, nullptr, nullptr, w.err), w.err);
+  CHECK(adapters_of(w).empty());
+  CHECK(distance(logits_of(w), trained) < 1e-4);
+  NEED(dllm_model_merge_adapter(w.model, nullptr, nullptr, w.err), w.err); // there is none
+  NEED(dllm_model_save(w.model, (folder / "whole").c_str(), nullptr, nullptr, w.err), w.err);
+}
+
+// Decoders and trainers that exist when the list of adapters changes.
+void test_objects_that_exist(const world& w, const Folder& folder) {
+  dllm_options* opts = make_options("decoder", R"({"steps": 4, "gen_length": 8})", w.err);
+  dllm_decoder* decoder = nullptr;
+  NEED(dllm_decoder_new(w.model, opts, &decoder, w.err), w.err);
+  dllm_options_release(opts);
+  dllm_trainer* trainer = make_trainer(w.model, nullptr, w.err);
+  dllm_loader* loader = make_loader(w.data, R"({"batch": 2, "length": 16, "epochs": 0})", w.err);
+  const auto use = [&] {
+    NEED(dllm_decoder_start(decoder, nullptr, 0, 1, w.err), w.err);
+    NEED(dllm_decoder_run(decoder, nullptr, nullptr, nullptr, w.err), w.err);
+    const dllm_status status =
+        dllm_trainer_run(trainer, loader, 1, nullptr, nullptr, nullptr, w.err);
+    CHECK(status == DLLM_OK || status == DLLM_FAILED_PRECONDITION);
+  };
+  use();
+  NEED(add(w, "one", R"({"layers": ["0"]})"), w.err); // cuts the layers
+  use();
+  NEED(dllm_model_load_adapter(w.model, (folder / "adapter").c_str(), "two", nullptr, w.err),
+       w.err);
+  use();
+  NEED(dllm_model_set_adapter_scale(w.model, "two", 2, w.err), w.err);
+  use();
+  NEED(dllm_model_merge_adapter(w.model, "two", nullptr, w.err), w.err);
+  use();
+  NEED(dllm_model_remove_adapter(w.model, "one", w.err), w.err);
+  use();
+  dllm_loader_release(loader);
+  dllm_trainer_release(trainer);
+  dllm_decoder_release(decoder);
+}
+
+} // namespace
+
+int main() {
+  world w{};
+  open_world(&w, 2);
+  const Folder folder;
+  test_adding(w);
+  test_training_and_files(w, folder);
+  test_objects_that_exist(w, folder);
+  close_world(&w);
+  std::printf("# %d failures\n", failures);
+  return failures != 0;
+}

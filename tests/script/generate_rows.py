@@ -1,0 +1,156 @@
+"""dllm generate --prompts: many rows, errors of rows, a file that is gone on with.   generate_rows.py DLLM SCRATCH STORIES.GGUF"""
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+from cli_options import Program
+
+DLLM, SCRATCH, MODEL = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3]
+program = Program(DLLM, SCRATCH)
+ok = program.ok
+ROWS = [
+    {"prompt": "Once there was", "id": "first", "length": 20},
+    "One day",
+    {"infill": "Once there was a <mask:3> named Hugo."},
+    {"prompt": "x", "temprature": 3},
+    {"prompt": "Once", "policy": "random", "steps": 4, "temperature": 0.8, "length": 12},
+    {"messages": [{"role": "user", "content": "hi"}]},
+    {"prompt": "Once there was", "stop": ["Hugo", "Nora"], "length": 40},
+]
+
+
+def write(name, rows):
+    (SCRATCH / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def generate(*words, stdin=""):
+    return program.run("generate", MODEL, *words, stdin=stdin)
+
+
+def answers(name):
+    lines = [json.loads(line) for line in (SCRATCH / name).read_text().splitlines()]
+    return {line["row"]: line for line in lines}
+
+
+def rows_and_errors():
+    write("rows.jsonl", ROWS)
+    done = generate("--prompts", "rows.jsonl", "--out", "out.jsonl", "--length", "16")
+    ok(done.returncode == 1 and "2 of 7 rows failed" in done.stderr, f"rows that fail give the exit code 1: {done.stderr[-200:]}")
+    found = answers("out.jsonl")
+    ok(sorted(found) == list(range(7)), "every row has a line")
+    ok(found[0]["id"] == "first" and found[0]["completion_tokens"] == 20, "a row has its id and its own settings")
+    ok(found[2]["holes"] and "named Hugo." in found[2]["completion"], "an infill has its holes")
+    ok(found[3]["error"]["code"] == "not_found" and "temperature" in found[3]["error"]["hint"], "a misspelt setting fails its row alone")
+    ok(found[5]["error"]["code"] == "failed_precondition", "messages without a template fail their row alone")
+    ok(found[6]["finish"] == "stop_text" and not any(stop in found[6]["completion"] for stop in ("Hugo", "Nora")), "a stop text of a row")
+    one = generate("One day", "--length", "16", "--seed", "1", "--json")
+    ok(json.loads(one.stdout)["completion"] == found[1]["completion"], "row 1 is what seed 1 alone writes")
+    return found
+
+
+def goes_on(wanted):
+    whole = (SCRATCH / "out.jsonl").read_text()
+    for cut in (0, 1, whole.index("\n") + 1, len(whole) // 2, len(whole)):
+        if cut == 1:
+            continue  # not a file of answers
+        (SCRATCH / "cut.jsonl").write_text(whole[:cut])
+        generate("--prompts", "rows.jsonl", "--out", "cut.jsonl", "--length", "16", "--batch", "2")
+        ok(answers("cut.jsonl") == wanted, f"a file of {cut} bytes is gone on with, and has the same answers")
+    for _ in range(3):
+        (SCRATCH / "killed.jsonl").unlink(missing_ok=True)
+        words = [DLLM, "generate", MODEL, "--prompts", "rows.jsonl", "--out", "killed.jsonl", "--length", "16", "--batch", "1", "--quiet"]
+        child = subprocess.Popen(words, cwd=SCRATCH, stderr=subprocess.DEVNULL)
+        while not (SCRATCH / "killed.jsonl").exists() or (SCRATCH / "killed.jsonl").stat().st_size == 0:
+            time.sleep(0.002)
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        subprocess.run(words, cwd=SCRATCH, stderr=subprocess.DEVNULL)
+        ok(answers("killed.jsonl") == wanted, "after kill -9 the same answers")
+
+
+def other_settings():
+    """Answers of another model or of other settings are not mixed, nor taken for the ones asked for."""
+    whole = (SCRATCH / "out.jsonl").read_text()
+    model = "copy.gguf"
+    (SCRATCH / model).write_bytes(pathlib.Path(MODEL).read_bytes())
+    for lines in (2, 7):
+        text = "".join(whole.splitlines(keepends=True)[:lines])
+        (SCRATCH / "mixed.jsonl").write_text(text)
+        for named, words in (("settings", [MODEL, "--length", "12"]), ("settings", [MODEL, "--length", "16", "--temperature", "1"]),
+                             ("settings", [MODEL, "--length", "16", "--seed", "4"]), ("model", [model, "--length", "16"])):
+            done = program.run("generate", *words, "--prompts", "rows.jsonl", "--out", "mixed.jsonl")
+            ok(done.returncode == 1 and f"line 1 was made with {named}" in done.stderr, f"{lines} lines, {words[1:]}: {done.stderr[-200:]}")
+            ok((SCRATCH / "mixed.jsonl").read_text() == text, "the file is as it was")
+
+
+def another_checkpoint():
+    """Answers of an earlier checkpoint are not taken for answers of the run as it is."""
+    (SCRATCH / "corpus").write_text("the cat sat on the mat\n" * 50)
+    words = ["train", "--data", "corpus", "--rows", "line", "--out", "run", "--layers", "1", "--hidden", "64", "--vocab", "300", "--length", "16",
+             "--batch", "4", "--eval-every", "0", "--steps"]
+    made = ["generate", "run", "--prompts", "rows.jsonl", "--out", "of_run.jsonl", "--length", "8"]
+    (SCRATCH / "rows.jsonl").write_text('{"prompt": "the cat"}\n')
+    program.run(*words, "2")
+    ok(program.run(*made).returncode == 0 and program.run(*made).returncode == 0, "one checkpoint: the command goes on")
+    program.run(*words, "4")
+    done = program.run(*made)
+    ok(done.returncode == 1 and "checkpoint" in done.stderr, f"another checkpoint: {done.stderr[-200:]}")
+    ev = ["eval", "run", "corpus", "--row-length", "16", "--limit", "2", "--out", "scores.jsonl"]
+    ok(program.run(*ev).returncode == 0 and program.run(*ev).returncode == 0, "eval goes on")
+    program.run(*words, "6")
+    done = program.run(*ev)
+    ok(done.returncode == 1 and "checkpoint is \"step_000004\", here \"step_000006\"" in done.stderr, f"eval of another checkpoint: {done.stderr[-200:]}")
+
+
+def same_names():
+    """Another model, other data and another run under the names of before are refused."""
+    words = ["train", "--data", "corpus", "--rows", "line", "--out", "run", "--layers", "1", "--hidden", "64", "--vocab", "300", "--length", "16",
+             "--batch", "4", "--eval-every", "0", "--fresh", "--steps", "2"]
+    made = ["generate", "run", "--prompts", "rows.jsonl", "--out", "again.jsonl", "--length", "8"]
+    ev = ["eval", "run", "corpus", "--row-length", "16", "--limit", "2", "--out", "again-scores.jsonl"]
+    program.run(*words)
+    ok(program.run(*made).returncode == 0 and program.run(*made).returncode == 0, "the same run: generate goes on")
+    ok(program.run(*ev).returncode == 0 and program.run(*ev).returncode == 0, "the same run: eval goes on")
+    for command in (made, ev):
+        done = program.run(*command, "--model.attention", "causal")
+        ok(done.returncode == 1 and "model_options" in done.stderr, f"other options of the model: {done.stderr[-200:]}")
+    program.run(*words, "--lr", "0.02")
+    for command in (made, ev):
+        done = program.run(*command)
+        ok(done.returncode == 1 and "model_checksum" in done.stderr, f"another run of this name: {done.stderr[-200:]}")
+    (SCRATCH / "again-scores.jsonl").unlink()
+    program.run(*ev)
+    (SCRATCH / "corpus").write_text("another dog on another log\n" * 60)
+    done = program.run(*ev)
+    ok(done.returncode == 1 and "data_checksum" in done.stderr, f"other data of this name: {done.stderr[-200:]}")
+
+
+def refusals():
+    write("other.jsonl", ["another prompt", *ROWS[1:]])
+    (SCRATCH / "text.txt").write_text("Once there was\n\nOne day\r\n")
+    (SCRATCH / "bad.jsonl").write_text('{"x": 1}\n')
+    (SCRATCH / "empty.jsonl").write_text("\n")
+    done = generate("--prompts", "text.txt", "--length", "8")
+    ok([json.loads(line)["prompt"] for line in done.stdout.splitlines()] == ["Once there was", "One day"], "a .txt file has a prompt a line")
+    for words, said in ((("--prompts", "bad.jsonl"), "line 1 is no row"), (("--prompts", "empty.jsonl"), "has no rows"),
+                        (("--prompts", "absent"), "absent"), (("--out", "x"), "needs --prompts"), (("--batch", "2"), "needs --prompts"),
+                        (("--prompts", "text.txt", "--batch", "0"), "1 to 65536"), (("a prompt", "--prompts", "text.txt"), "exclude"),
+                        (("--prompts", "text.txt", "--samples", "2"), "exclude"), (("--prompts", "rows.jsonl", "--out", "text.txt"), "no answer"),
+                        (("--prompts", "other.jsonl", "--out", "out.jsonl", "--length", "16"), "another row 0")):
+        before = (SCRATCH / "out.jsonl").read_text()
+        done = generate(*words)
+        ok(done.returncode != 0 and said in done.stderr, f"{' '.join(words)}: {said} ({done.stderr.strip()[-160:]})")
+        ok((SCRATCH / "out.jsonl").read_text() == before, "a refusal leaves the file as it was")
+
+
+program.empty_folder()
+found = rows_and_errors()
+goes_on(found)
+other_settings()
+refusals()
+another_checkpoint()
+same_names()
+sys.exit(1 if program.failures else 0)

@@ -1,0 +1,151 @@
+"""dllm train --lora, and what comes after it: resume, generate, export, merge.   lora_command.py DLLM SCRATCH"""
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+from cli_options import LINES, Program
+
+DLLM, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2])
+program = Program(DLLM, SCRATCH)
+ok = program.ok
+LOOP = ["--length", "32", "--batch", "4", "--eval-every", "0", "--examples", "0", "--rows", "line", "--data", "corpus", "--lr", "0.01", "--warmup", "0"]
+LORA = ["--from", "base", "--lora", "4", "--targets", "q,v,up", "--adapter.layers", "1"]
+
+
+def run(*words, code=0):
+    done = program.run(*words)
+    ok(done.returncode == code, f"{' '.join(words)}: exit {done.returncode} {done.stderr[-300:] if done.returncode != code else ''}")
+    return done
+
+
+def train(*words, code=0):
+    return run("train", *LOOP, *words, code=code).stderr
+
+
+def text_of(*words):
+    return json.loads(run("generate", "--model", *words, "--prompt", "line 4: the", "--length", "24", "--steps", "12", "--json").stdout)["text"]
+
+
+def losses(out):
+    events = [json.loads(line) for line in (SCRATCH / out / "metrics.jsonl").read_text().splitlines()]
+    return [event["loss"] for event in events if event["event"] == "step"] or [event["loss"] for event in events if "loss" in event]
+
+
+def adapter_of(out):
+    folders = sorted((SCRATCH / out).glob("step_*/part*_adapter-default"))
+    return (folders[-1] / "adapter_model.safetensors").read_bytes()
+
+
+def killed(out, *words):
+    """Starts a training and kills it after its first checkpoint."""
+    process = subprocess.Popen([DLLM, "train", *LOOP, "--out", out, *words], cwd=SCRATCH, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    end = time.time() + 60
+    while not list((SCRATCH / out).glob("step_*/COMMIT")) and time.time() < end and process.poll() is None:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait(60)
+    ok(bool(list((SCRATCH / out).glob("step_*/COMMIT"))), f"{out}: a checkpoint is there when the run is killed")
+
+
+def prepare():
+    program.empty_folder()
+    (SCRATCH / "corpus").write_text("\n".join(LINES) + "\n")
+    train("--out", "made", "--steps", "20", "--layers", "2", "--hidden", "64", "--vocab", "300")
+    run("export", "made", "base")  # its numbers are never trained, so checkpoints refer to this folder
+
+
+def trains_and_resumes():
+    said = train(*LORA, "--out", "whole", "--steps", "30", "--save-every", "5")
+    lines = [line for line in said.splitlines() if line.startswith("lora: ")]
+    ok(len(lines) == 1 and "rank 4, 3 matrices" in lines[0] and "trains 2." in lines[0], f"one line: {lines}")
+    step = SCRATCH / "whole" / "step_000030"
+    ok(not (step / "model").exists(), "the checkpoint refers to the base")
+    ok((step / "part1_adapter-default" / "adapter_config.json").exists(), "and has the adapter as a folder of PEFT")
+    killed("cut", *LORA, "--steps", "100000", "--save-every", "5")
+    record = json.loads((SCRATCH / "cut" / "run.json").read_text())
+    ok(record["lora"] == 4 and record["adapter"]["targets"] == ["q", "v", "up"], f"the record: {record['lora']}, {record['adapter']}")
+    said = train("--out", "cut", "--steps", "30")
+    if "resumed" in said:
+        ok("rank 4, 3 matrices" in said, f"a resumed run keeps the adapter: {said[-400:]}")
+    ok(losses("cut")[:30] == losses("whole")[:30], "killed and resumed: the same losses")
+    train("--out", "cut", "--steps", "31", *LORA)  # the same command goes on
+    for words, named in ((["--lora", "8"], "--lora 8 differs from 4"), (["--alpha", "3"], "alpha"), (["--targets", "k"], "targets")):
+        said = train("--out", "cut", "--steps", "40", *words, code=2)
+        ok(named in said and "was started with" in said, f"{words}: {said[-200:]}")
+    said = train("--out", "made", "--steps", "40", "--lora", "8", code=2)
+    ok("--lora 8 differs from none" in said, f"a run without an adapter: {said[-200:]}")
+
+
+def decodes_and_exports():
+    wanted = text_of("whole")
+    ok(wanted != text_of("base"), "the adapter changes the text")
+    report = json.loads(run("export", "whole", "peft", "--json").stdout)
+    ok(report["rank"] == 4 and report["modules"] == 3, f"export: {report}")
+    files = sorted(path.name for path in (SCRATCH / "peft").iterdir())
+    ok(files == ["adapter_config.json", "adapter_model.safetensors", "dllm.json"], f"the folder of PEFT: {files}")
+    config = json.loads((SCRATCH / "peft" / "adapter_config.json").read_text())
+    ok(config["base_model_name_or_path"] == str(SCRATCH.resolve() / "base"), f"its base: {config['base_model_name_or_path']}")
+    ok(text_of("base", "--model.adapter", "peft") == wanted, "the folder with the base writes what the run writes")
+    ok("already" in run("export", "whole", "peft", code=1).stderr, "a folder that is there stays")
+    run("export", "whole", "other", "--format", "f16", code=2)
+    run("export", "whole", "merged", "--merge")
+    ok(text_of("merged") == wanted, "the merged model writes what the run writes")
+    run("convert", "merged", "merged.gguf")
+    ok(text_of("merged.gguf") == wanted, "and as a GGUF file too")
+    ok("no adapter" in run("export", "made", "x", "--merge", code=1).stderr, "nothing to merge is an error")
+    ok("dllm export --merge" in run("convert", "whole", "x.gguf", code=1).stderr, "convert names the way")
+    run("export", "whole", "merged", "--merge", "--format", "q8_0", code=2)
+    run("export", "whole", "merged", "--merge", "--format", "bf16", "--overwrite", "true")
+
+
+def goes_on_with_a_folder():
+    """--adapter trains the adapter of a folder; a run of it is resumed by its path."""
+    before = (SCRATCH / "peft" / "adapter_model.safetensors").read_bytes()
+    words = ["--from", "base", "--adapter", "peft", "--out", "more"]
+    said = train(*words, "--steps", "5")
+    ok("rank 4, 3 matrices" in said, f"one line: {said[-300:]}")
+    ok((SCRATCH / "peft" / "adapter_model.safetensors").read_bytes() == before, "the folder keeps its numbers")
+    ok("resumed" in train(*words, "--steps", "8"), "the same command goes on")
+    ok("resumed" in train("--out", "more", "--steps", "9"), "and its path alone")
+    ok(adapter_of("more") != adapter_of("whole"), "the adapter of the run is another one")
+    train("--from", "whole", "--out", "second", "--steps", "3")  # a run with an adapter
+    said = train("--from", "whole", "--lora", "2", "--out", "third", "--steps", "3", code=1)
+    ok("has an adapter already" in said, f"one adapter at a time: {said[-200:]}")
+
+
+def keeps_the_format():
+    """The base stays in blocks, in memory and in the checkpoint; a merge is in f32."""
+    run("convert", "base", "small.gguf", "--format", "q8_0")
+    said = train("--from", "small.gguf", "--lora", "4", "--out", "blocks", "--steps", "5", "--json")
+    ok(not list((SCRATCH / "blocks").glob("step_*/model")), f"the checkpoint refers to the file {said[-200:]}")
+    wanted = text_of("blocks")
+    run("export", "blocks", "blocks-merged", "--merge")
+    ok(text_of("blocks-merged") == wanted, "merged in f32: the same text")
+
+
+def refusals():
+    for words, named, code in (
+            (["--lora", "4"], "--from", 2), (["--from", "base", "--lora", "0"], "--lora", 2), (["--from", "base", "--lora", "x"], "--lora", 2),
+            (["--from", "base", "--lora", "70000"], "--lora", 2), (["--from", "base", "--alpha", "8"], "needs --lora", 2),
+            (["--from", "base", "--targets", "q"], "needs --lora", 2), (["--from", "base", "--lora", "4", "--adapter.rank", "8"], "--lora", 2),
+            (["--from", "base", "--lora", "4", "--model.heads", "edit"], "no new heads", 2),
+            (["--from", "base", "--lora", "4", "--objective", "editflow"], "needs heads", 1),
+            (["--from", "base", "--lora", "4", "--adapter", "peft"], "--adapter", 2), (["--adapter", "peft"], "--from", 2),
+            (["--from", "base", "--lora", "4", "--targets", "no_such"], "q_proj", 1),
+            (["--from", "base", "--lora", "4", "--targets", "embed_tokens"], "embed_tokens", 1),
+            (["--from", "base", "--lora", "4", "--adapter.layers", "9-x"], "9-x", 1)):
+        said = train("--out", "refused", "--steps", "3", *words, code=code)
+        ok(named in said, f"{words}: {said[-300:]}")
+    ok(not list((SCRATCH / "refused").glob("step_*")), "nothing was trained")
+
+
+prepare()
+trains_and_resumes()
+decodes_and_exports()
+goes_on_with_a_folder()
+keeps_the_format()
+refusals()
+sys.exit(1 if program.failures else 0)

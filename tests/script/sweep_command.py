@@ -1,0 +1,123 @@
+"""dllm sweep: every point is trained once, finished runs are skipped, others resume.   sweep_command.py DLLM SCRATCH"""
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+from cli_options import LINES, Program
+
+DLLM, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2])
+program = Program(DLLM, SCRATCH)
+ok = program.ok
+TRAIN = {"data": "corpus", "rows": "line", "layers": 1, "hidden": 64, "vocab": 300, "length": 32, "batch": 4, "steps": 6,
+         "eval-every": 3, "eval-batches": 2, "examples": 0}
+
+
+def write(name, plan):
+    (SCRATCH / name).write_text(plan if isinstance(plan, str) else json.dumps(plan))
+    return name
+
+
+def sweep(name, *words, code=0):
+    done = program.run("sweep", name, *words)
+    ok(done.returncode == code, f"sweep {name}: exit {done.returncode} {done.stderr[-300:] if done.returncode != code else ''}")
+    return done
+
+
+def steps(folder):
+    rows = [json.loads(line) for line in (SCRATCH / folder / "metrics.jsonl").read_text().splitlines()]
+    return [row["step"] for row in rows if row["event"] == "train_step"]
+
+
+def grid():
+    plan = {"out": "grid", "train": TRAIN, "grid": {"lr": [0.001, 0.01], "trainer.optimizer": ["adamw", "sgd"]}}
+    done = sweep(write("grid.json", plan), "--json")
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    names = {f"grid/lr={lr},trainer.optimizer={way}" for lr in (0.001, 0.01) for way in ("adamw", "sgd")}
+    ok({row["run"] for row in rows} == names and all(row["state"] == "finished" and row["steps"] == 6 for row in rows), f"four runs: {rows}")
+    ok([row["lowest"] for row in rows] == sorted(row["lowest"] for row in rows), "the lowest held-out loss is first")
+    page = (SCRATCH / "grid/report.html").read_text()
+    ok("trainer.optimizer" in page and 'id="settings"' in page, "a page compares them")
+    said = sweep("grid.json").stderr
+    ok("run 1 of 4" not in said, "finished runs are skipped")
+    plan["grid"]["lr"].append(0.1)
+    said = sweep(write("grid.json", plan)).stderr
+    ok(said.count(" of 6: ") == 2, f"two more runs for a new value: {said[-300:]}")
+    plan["train"] = {**TRAIN, "steps": 8}
+    sweep(write("grid.json", plan))
+    ok(all(steps(name) == list(range(1, 9)) for name in names), "more steps go on with every run")
+    table = sweep("grid.json").stdout
+    for key, value in (("batch", 8), ("data", "other"), ("eval-every", 2)):
+        plan["train"] = {**TRAIN, "steps": 8, key: value}
+        configs = {path.name: path.read_text() for path in (SCRATCH / "grid/configs").iterdir()}
+        said = sweep(write("changed.json", plan), code=1).stderr
+        ok(f"was started with {key} {json.dumps(TRAIN[key])}, here {json.dumps(value)}" in said, f"a changed {key} is refused: {said[-300:]}")
+        ok({path.name: path.read_text() for path in (SCRATCH / "grid/configs").iterdir()} == configs, "and nothing is written")
+    ok(sweep("grid.json").stdout == table, "the sweep as it was goes on")
+
+
+def draws():
+    plan = {"out": "draws", "train": {**TRAIN, "steps": 2}, "count": 4, "seed": 3,
+            "random": {"lr": {"from": 1e-4, "to": 1e-2, "log": True}, "batch": {"from": 1, "to": 4}, "trainer.schedule": ["constant", "cosine"]}}
+    sweep(write("draws.json", plan))
+    made = sorted(path.name for path in (SCRATCH / "draws/configs").iterdir())
+    ok(len(made) == 4, f"four draws: {made}")
+    for path in (SCRATCH / "draws/configs").iterdir():
+        values = json.loads(path.read_text())
+        ok(1e-4 <= values["lr"] <= 1e-2 and values["batch"] in (1, 2, 3, 4), f"in their ranges: {values}")
+    sweep("draws.json")
+    ok(sorted(path.name for path in (SCRATCH / "draws/configs").iterdir()) == made, "the same plan has the same draws")
+
+
+def names():
+    """Values with equal names are runs of their own, whose names stay."""
+    plan = {"out": "alike", "train": {**TRAIN, "steps": 2}, "grid": {"data": ["texts/a", "texts_a"]}}
+    (SCRATCH / "texts").mkdir()
+    for name in plan["grid"]["data"]:
+        (SCRATCH / name).write_text("\n".join(LINES) + "\n")
+    rows = [json.loads(line) for line in sweep(write("alike.json", plan), "--json").stdout.splitlines()]
+    ok(len({row["run"] for row in rows}) == 2 and all("texts_a-" in row["run"] for row in rows), f"two runs: {rows}")
+    ok("run 1 of 2" not in sweep("alike.json").stderr, "their names stay")
+
+
+def stopped():
+    """Ctrl-C ends the sweep, and the same command goes on with the run that was stopped."""
+    plan = {"out": "stops", "train": {**TRAIN, "steps": 400, "eval-every": 0}, "grid": {"lr": [0.001, 0.002]}}
+    process = subprocess.Popen([DLLM, "sweep", write("stops.json", plan)], cwd=SCRATCH, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    first = SCRATCH / "stops/lr=0.001/metrics.jsonl"
+    while process.poll() is None and (not first.exists() or '"step":5' not in first.read_text()):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)
+    ok(process.returncode == 130 and "stopped" in said[0] and "waiting" in said[0], f"interrupted: {process.returncode} {said}")
+    before = len(steps("stops/lr=0.001"))
+    sweep("stops.json")
+    ok(0 < before < 400 and steps("stops/lr=0.001") == list(range(1, 401)), f"it goes on after step {before}")
+
+
+def failures():
+    plan = {"out": "wild", "train": {**TRAIN, "clip": 0, "warmup": 0}, "grid": {"freeze": [["nosuch*"], []]}}
+    rows = [json.loads(line) for line in sweep(write("wild.json", plan), "--json", code=1).stdout.splitlines()]
+    ok(sorted(row["state"] for row in rows) == ["failed", "finished"], f"a run that fails does not end the sweep: {rows}")
+    for text, named in (("", "JSON"), ('{"out": "x"}', "data"), ("[]", "JSON"), ("{}", "out"), ('{"out": ""}', "out"), ('{"out": "x", "grids": {}}', "grid"),
+                        ('{"out": "x", "grid": {"lr": 3}}', "lr"), ('{"out": "x", "grid": {"lr": []}}', "lr"),
+                        ('{"out": "x", "random": {"lr": {"from": 3, "to": 1}}, "count": 1}', "lr"),
+                        ('{"out": "x", "random": {"lr": {"from": 0, "to": 1, "log": true}}, "count": 1}', "lr"),
+                        ('{"out": "x", "random": {"lr": [1]}}', "count"), ('{"out": "x", "count": 3}', "count"),
+                        ('{"out": "x", "random": {"lr": [1]}, "count": 100000}', "10000"),
+                        ('{"out": "x", "train": {"data": "corpus"}, "grid": {"lrr": [1]}}', "lrr"),
+                        ('{"out": "x", "train": {"data": "corpus"}, "grid": {"lr": ["fast"]}}', "lr")):
+        done = program.run("sweep", write("bad.json", text))
+        ok(done.returncode == 2 and named in done.stderr, f"{text}: {done.returncode} {done.stderr[-200:]}")
+        ok(not list(SCRATCH.glob("x/lr*")), "nothing was trained")
+    deep = {"out": "x", "grid": {f"k{i}": list(range(10)) for i in range(9)}}
+    ok("10000" in program.run("sweep", write("bad.json", deep)).stderr, "too many points are refused before they are made")
+
+
+program.empty_folder()
+(SCRATCH / "corpus").write_text("\n".join(LINES) + "\n")
+for part in (grid, draws, names, stopped, failures):
+    part()
+sys.exit(1 if program.failures else 0)

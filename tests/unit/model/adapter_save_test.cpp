@@ -1,0 +1,167 @@
+// A saved adapter is loaded again with the same numbers, by the rules of PEFT.
+
+#include "base/files.h"
+#include "model/adapters/adapter_file.h"
+#include "model/adapters/adapter_save.h"
+#include "unit/cancel.h"
+#include "unit/model/model_tools.h"
+#include "unit/test_files.h"
+
+#include <gtest/gtest.h>
+
+namespace dllm::model {
+namespace {
+
+std::shared_ptr<Model> base_of_three_layers() {
+  return new_model(test::small_engine(), test::small_config("llama"), test::model_options());
+}
+
+// Gives every matrix numbers of its own.
+void fill_adapter(Model& model, const std::string& part) {
+  float next = 0.01f;
+  for (const std::string& name : model.params().names(part)) {
+    Tensor values(DType::f32, model.params().shape(name));
+    for (float& x : values.mutable_as<float>()) x = next = next > 0.2f ? -0.2f : next + 0.0173f;
+    model.params().write(name, values);
+  }
+}
+
+Tensor logits_of(Model& model) {
+  Batch batch;
+  batch.set("ids", Tensor::from(Shape{1, 6}, std::vector<int32_t>{1, 5, 9, 2, 7, 11}));
+  return forward(model, batch).at("logits").clone();
+}
+
+Json config_in(const std::string& folder) {
+  const std::string file = join_path(folder, "adapter_config.json");
+  return parse_json(read_text(file), file);
+}
+
+AdapterOptions patterned() {
+  Options options(adapter_schema());
+  options.set_json({{"rank", 4}, {"alpha", 6.0}, {"rslora", true}});
+  AdapterOptions made = adapter_options("default", options);
+  made.settings.rank_pattern = {{"1.self_attn.q_proj", 2}, {"down_proj", 3}};
+  made.settings.alpha_pattern = {{"v_proj", 9.0}};
+  return made;
+}
+
+AdapterOptions of_layers() {
+  Options options(adapter_schema());
+  options.set_json({{"rank", 3},
+                    {"layers", Json::array({"1-2"})},
+                    {"targets", Json::array({"q", "v", "up"})},
+                    {"exclude", Json::array({"*.2.mlp.*"})}});
+  return adapter_options("default", options);
+}
+
+TEST(AdapterSave, IsLoadedWithEqualLogits) {
+  for (const bool by_pattern : {true, false}) {
+    SCOPED_TRACE(by_pattern);
+    const test::TempFolder folder;
+    const std::string place = folder.path("adapter");
+    const auto model = base_of_three_layers();
+    const Tensor before = logits_of(*model);
+    add_adapter(*model, by_pattern ? patterned() : of_layers());
+    fill_adapter(*model, "adapter:default");
+    save_adapter(*model, "default", place);
+
+    const auto other = base_of_three_layers();
+    load_adapter(*other, "again", place);
+    EXPECT_TRUE(test::same_bytes(logits_of(*other), logits_of(*model)));
+    EXPECT_FALSE(test::same_bytes(logits_of(*other), before));
+    for (const std::string& name : model->params().names("adapter:default")) {
+      const std::string own = split_name(name).second;
+      EXPECT_TRUE(test::same_bytes(other->params().read(qualified_name("adapter:again", own)),
+                                   model->params().read(name)))
+          << own;
+    }
+    EXPECT_EQ(other->params().names("adapter:again").size(),
+              model->params().names("adapter:default").size());
+    Json wanted = list_adapters(*model)[0], found = list_adapters(*other)[0];
+    wanted.erase("name");
+    found.erase("name");
+    EXPECT_EQ(found, wanted);
+  }
+}
+
+TEST(AdapterSave, HasTheKeysOfPeft) {
+  const test::TempFolder folder;
+  const auto model = base_of_three_layers();
+  add_adapter(*model, patterned());
+  save_adapter(*model, "default", folder.path("adapter"));
+  const Json config = config_in(folder.path("adapter"));
+  EXPECT_EQ(config.at("peft_type"), "LORA");
+  EXPECT_EQ(config.at("r"), 4);
+  EXPECT_EQ(config.at("lora_alpha"), 6.0);
+  EXPECT_EQ(config.at("use_rslora"), true);
+  EXPECT_EQ(config.at("rank_pattern"), (Json{{"1.self_attn.q_proj", 2}, {"down_proj", 3}}));
+  EXPECT_EQ(config.at("alpha_pattern"), (Json{{"v_proj", 9.0}}));
+  EXPECT_EQ(config.at("base_model_name_or_path"), Json(nullptr)) << "a new model has no place";
+  EXPECT_EQ(list_directory(folder.path("adapter")).size(), 3u);
+}
+
+TEST(AdapterSave, NamesThePlaceOfItsBase) {
+  const test::TempFolder folder;
+  save_model(*base_of_three_layers(), folder.path("base"), Options(save_schema()));
+  const auto model = load_model(test::small_engine(), folder.path("base"), Options(model_schema()));
+  add_adapter(*model, of_layers());
+  save_adapter(*model, "default", folder.path("first"));
+  EXPECT_TRUE(config_in(folder.path("first"))
+                  .at("base_model_name_or_path")
+                  .get<std::string>()
+                  .ends_with("/base"));
+  merge_adapter(*model, "default"); // the base has other numbers than its place
+  add_adapter(*model, of_layers());
+  save_adapter(*model, "default", folder.path("second"));
+  EXPECT_TRUE(config_in(folder.path("second")).at("base_model_name_or_path").is_null());
+}
+
+TEST(AdapterSave, ReplacesNothing) {
+  const test::TempFolder folder;
+  const auto model = base_of_three_layers();
+  add_adapter(*model, of_layers());
+  const std::string place = folder.path("adapter"), partial = place + ".partial";
+  save_adapter(*model, "default", place);
+  const auto save = [&] { save_adapter(*model, "default", place); };
+  test::expect_error(Code::already_exists, "is there already", save);
+  test::expect_error(Code::not_found, "no adapter named \"other\"",
+                     [&] { save_adapter(*model, "other", folder.path("other")); });
+
+  // A file of someone else in the place that a save fills.
+  remove_all(place);
+  make_directories(partial);
+  write_file_atomic(join_path(partial, "notes.txt"), "mine");
+  test::expect_error(Code::already_exists, "no save wrote notes.txt", save);
+  EXPECT_EQ(read_text(join_path(partial, "notes.txt")), "mine");
+  remove_all(partial);
+
+  // The remains of a save that was killed, at its first file and after its last one.
+  make_directories(partial);
+  write_file_atomic(join_path(partial, "adapter_config.json.partial"), "");
+  write_file_atomic(join_path(partial, "adapter_model.safetensors"), "cut");
+  save();
+  rename_path(place, partial);
+  save();
+  EXPECT_FALSE(file_exists(partial));
+  // A folder that PEFT wrote is not one of them.
+  rename_path(place, partial);
+  Json config = config_in(partial);
+  config["auto_mapping"] = nullptr;
+  write_file_atomic(join_path(partial, "adapter_config.json"), config.dump());
+  test::expect_error(Code::already_exists, "no save wrote adapter_config.json", save);
+}
+
+TEST(AdapterSave, ACancelledSaveLeavesNothing) {
+  const test::TempFolder folder;
+  const auto model = base_of_three_layers();
+  add_adapter(*model, of_layers());
+  Task task;
+  task.cancel();
+  test::expect_error(Code::cancelled, "",
+                     [&] { save_adapter(*model, "default", folder.path("adapter"), &task); });
+  EXPECT_TRUE(list_directory(folder.path()).empty());
+}
+
+} // namespace
+} // namespace dllm::model
