@@ -43,11 +43,11 @@ def killed(out, *words):
     """Starts a training and kills it after its first checkpoint."""
     process = subprocess.Popen([DLLM, "train", *LOOP, "--out", out, *words], cwd=SCRATCH, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     end = time.time() + 60
-    while not list((SCRATCH / out).glob("step_*/COMMIT")) and time.time() < end and process.poll() is None:
+    while not list((SCRATCH / out).glob("step_??????/COMMIT")) and time.time() < end and process.poll() is None:
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
     process.wait(60)
-    ok(bool(list((SCRATCH / out).glob("step_*/COMMIT"))), f"{out}: a checkpoint is there when the run is killed")
+    ok(bool(list((SCRATCH / out).glob("step_??????/COMMIT"))), f"{out}: a checkpoint is there when the run is killed")
 
 
 def prepare():

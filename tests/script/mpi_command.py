@@ -128,7 +128,7 @@ def begin(out, stop_seconds=1):
     job = start(["mpirun", "-n", "4", str(DLLM), *TRAIN, "--mesh", "fsdp=2,tensor=2", "--out", out, "--steps", "100000",
                  "--save-every", "5"], stop_seconds=stop_seconds)
     end = time.monotonic() + 60
-    while time.monotonic() < end and not list((SCRATCH / out).glob("step_*/COMMIT")):
+    while time.monotonic() < end and not list((SCRATCH / out).glob("step_??????/COMMIT")):
         time.sleep(0.05)
     return job
 
