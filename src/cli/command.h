@@ -211,9 +211,6 @@ std::string latest_of_run(const Context& context, const std::string& path);
 // Returns what files of results name: {"model", "model_checksum", "model_options"}, the
 // "checkpoint" of a run, and the "adapter_checksum" of option adapter.
 nlohmann::ordered_json model_facts(const Context& context);
-// Returns a checksum of the names and the first and last bytes of the files at a path; null for
-// what is not a path.
-nlohmann::ordered_json checksum_of(const std::string& path);
 int64_t model_number(const dllm_model* model, const char* key); // "vocab" "mask_id"
 
 struct Canvas {

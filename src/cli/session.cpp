@@ -1,5 +1,5 @@
 #include "command.h"
-#include "commands/train/training.h"
+#include "fingerprint.h"
 #include "names.h"
 
 #include <cerrno>
@@ -218,11 +218,6 @@ nlohmann::ordered_json model_facts(const Context& context) {
   if (options.contains("adapter"))
     facts["adapter_checksum"] = checksum_of(options.at("adapter").get<std::string>());
   return facts;
-}
-
-nlohmann::ordered_json checksum_of(const std::string& path) {
-  const auto facts = nlohmann::ordered_json::parse(fingerprint_of(path));
-  return facts.is_object() ? facts.at("checksum") : nlohmann::ordered_json();
 }
 
 int64_t model_number(const dllm_model* model, const char* key) {

@@ -56,6 +56,12 @@ def grid():
         ok(f"was started with {key} {json.dumps(TRAIN[key])}, here {json.dumps(value)}" in said, f"a changed {key} is refused: {said[-300:]}")
         ok({path.name: path.read_text() for path in (SCRATCH / "grid/configs").iterdir()} == configs, "and nothing is written")
     ok(sweep("grid.json").stdout == table, "the sweep as it was goes on")
+    corpus = (SCRATCH / "corpus").read_text()
+    (SCRATCH / "corpus").write_text(corpus.replace("cat", "cow", 1))
+    said = sweep("grid.json", code=1).stderr
+    ok("corpus has other content than when grid/" in said and "checksum" in said, f"other content of the data is refused: {said[-300:]}")
+    (SCRATCH / "corpus").write_text(corpus)
+    ok(sweep("grid.json").stdout == table, "the content as it was goes on")
 
 
 def draws():

@@ -1,5 +1,6 @@
 // dllm eval --task programs and --task answers judge whether completions of a prompt are right.
 
+#include "../fingerprint.h"
 #include "eval.h"
 
 #include <cmath>

@@ -1,5 +1,6 @@
 // dllm eval --task choices scores questions with several choices.
 
+#include "../fingerprint.h"
 #include "eval.h"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // dllm eval --task text computes the loss of a text.
 
+#include "../fingerprint.h"
 #include "../open_dataset.h"
 #include "../run_settings.h"
 #include "eval.h"

@@ -1,9 +1,11 @@
 // dllm sweep trains one run for each point of a grid and for each draw of random options.
 
 #include "../../command.h"
+#include "../../fingerprint.h"
 #include "../../pictures/report.h"
 #include "../../process.h"
 #include "../../pulling/pulling.h"
+#include "../train/training.h"
 #include "sweep_plan.h"
 
 #include <nlohmann/json.hpp>
@@ -84,8 +86,29 @@ void check_config(const SweepPlan& plan, const SweepRun& run) {
   }
 }
 
+// Fails when the files of the data are not those that the run was started with.
+void check_data(const SweepPlan& plan, const SweepRun& run) {
+  const auto data = run.config.find("data");
+  const Json start = Json::parse(read_start(folder_of(plan, run)), nullptr, false);
+  if (data == run.config.end() || !data->is_string() || !start.is_object()) return;
+  const Json before = start.value(Json::json_pointer("/settings/data"), Json());
+  const Json now = Json::parse(fingerprint_of(data->get<std::string>()));
+  if (!before.is_object() || !before.contains("checksum") || !now.is_object()) return;
+  for (const char* key : {"files", "bytes", "checksum"}) {
+    if (before.value(key, Json()) == now.value(key, Json())) continue;
+    throw Failure(DLLM_FAILED_PRECONDITION,
+                  data->get<std::string>() + " has other content than when " +
+                      folder_of(plan, run) + " was started: " + key + " " + now[key].dump() +
+                      ", then " + before.value(key, Json()).dump(),
+                  "choose another out for the changed data, or remove that folder");
+  }
+}
+
 void write_configs(const SweepPlan& plan) {
-  for (const SweepRun& run : plan.runs) check_config(plan, run);
+  for (const SweepRun& run : plan.runs) {
+    check_config(plan, run);
+    check_data(plan, run);
+  }
   std::error_code failed;
   fs::create_directories(plan.out + "/configs", failed);
   for (const SweepRun& run : plan.runs) {
@@ -130,6 +153,7 @@ struct Score {
 
 Score score_of(const SweepRun& run, const std::string& state, const RunRecord& record) {
   Score score{run.name, state, record.steps};
+  if (state == "finished" && record.skipped > 0) score.state = "diverged"; // steps were not finite
   for (const Bucket& one : record.held_out.points())
     score.lowest = std::fmin(score.lowest, one.least);
   if (!record.held_out.empty()) score.last = record.held_out.points().back().mean;

@@ -156,12 +156,19 @@ private:
     return name.substr(0, kMostName - 17) + text;
   }
 
+  // Returns "q+v" for a list of texts.
+  static std::string word_of(const Json& value) {
+    if (value.is_string()) return value.get<std::string>();
+    if (!value.is_array()) return text_of(value);
+    std::string word;
+    for (const Json& element : value) word += (word.empty() ? "" : "+") + word_of(element);
+    return word;
+  }
+
   static std::string name_of(const Json& options) {
     std::string name;
-    for (const auto& [key, value] : options.items()) {
-      const std::string word = value.is_string() ? value.get<std::string>() : text_of(value);
-      name += (name.empty() ? "" : ",") + key + "=" + word;
-    }
+    for (const auto& [key, value] : options.items())
+      name += (name.empty() ? "" : ",") + key + "=" + word_of(value);
     for (char& c : name) {
       const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
                             (c >= '0' && c <= '9') || std::string_view("._=,+-").find(c) < 6;

@@ -128,12 +128,6 @@ void note_changes(const Context& context, Run& run, const std::string& out);
 // Writes them into the record of a resumed run. Call it when the run trains on.
 void write_changes(const Context& context, const Run& run, const std::string& out);
 
-// ---- the files of --data (training_files.cpp) ----
-
-// Returns JSON with the number, the bytes and a checksum of the files of a path; null for a mixture
-// and for other data that is not a path. The checksum is of the names, and of the first and last
-// bytes of each file.
-std::string fingerprint_of(const std::string& data);
 
 // ---- a new model (training_model.cpp) ----
 

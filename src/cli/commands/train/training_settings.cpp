@@ -1,6 +1,7 @@
 // This file reads and writes run.json, the record of what a run was started with. A resumed run
 // keeps these settings, and names those that differ.
 
+#include "../../fingerprint.h"
 #include "../../names.h"
 #include "training.h"
 

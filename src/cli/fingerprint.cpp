@@ -1,6 +1,4 @@
-// This file lists the files of --data, and makes the fingerprint by which changed data is noticed.
-
-#include "training.h"
+#include "fingerprint.h"
 
 #include <nlohmann/json.hpp>
 #include <zlib.h>
@@ -83,6 +81,11 @@ std::string fingerprint_of(const std::string& data) {
     if (size > kEnds) sum = add_bytes(sum, bytes_at(file, std::max(kEnds, size - kEnds)));
   }
   return nlohmann::json{{"files", count}, {"bytes", bytes}, {"checksum", sum}}.dump();
+}
+
+nlohmann::ordered_json checksum_of(const std::string& path) {
+  const auto facts = nlohmann::ordered_json::parse(fingerprint_of(path));
+  return facts.is_object() ? facts.at("checksum") : nlohmann::ordered_json();
 }
 
 } // namespace dllm::cli
