@@ -107,7 +107,18 @@ std::string element_of(const OptionSpec& spec, size_t index, const Json& json) {
                  shown(json));
 }
 
+// Fails for one element where a list belongs.
+[[noreturn]] void fail_alone(const OptionSpec& spec, const Json& json) {
+  const bool fits = json.is_string() || spec.list_of != ListOf::texts;
+  const std::string element = fits ? shown(json) : "\"" + shown(json) + "\"";
+  fail_with_hint(element.size() < 40 ? fmt::format("write [{}]", element) : "write it in brackets",
+                 Code::invalid_argument, "option {} takes {}, not {}", spec.key, spoken_name(spec),
+                 json.is_string() ? "a text" : "a number");
+}
+
 OptionValue from_json(const OptionSpec& spec, const Json& json) {
+  const bool is_alone = json.is_string() || json.is_number();
+  if (spec.type == OptionType::list && is_alone) fail_alone(spec, json);
   if (spec.is_json && json.is_structured()) return json.dump();
   if (json.is_boolean() && spec.type == OptionType::boolean) return json.get<bool>();
   if (json.is_number_integer() && spec.type == OptionType::i64) {

@@ -125,6 +125,14 @@ TEST(Options, ElementsOfAListAreChecked) {
   EXPECT_EQ(options.list("ids"), (std::vector<std::string>{"0", "7"}));
   EXPECT_EQ(options.list("layers"), (std::vector<std::string>{"0", "2-3"}));
   const Json before = options.to_json();
+  const std::pair<const char*, const char*> alone[] = {{R"({"stop":"a"})", "write [\"a\"]"},
+                                                       {R"({"stop":1})", "write [\"1\"]"},
+                                                       {R"({"layers":1})", "write [1]"},
+                                                       {R"({"ids":7})", "write [7]"}};
+  for (const auto& [text, hint] : alone) {
+    const auto json = parse_json(text, "x");
+    EXPECT_EQ(error_of([&] { options.set_json(json); }).hint(), hint) << text;
+  }
   const std::pair<const char*, const char*> bad[] = {
       {R"({"stop":["a",13]})", "option stop[1] is 13, not a text"},
       {R"({"stop":[null]})", "option stop[0] is null, not a text"},
