@@ -44,6 +44,11 @@ JsonScanner::JsonScanner(std::string_view text, const std::string& where)
 }
 
 void JsonScanner::bad() const {
+  const size_t good = valid_utf8_end(text_, 0);
+  if (good < text_.size()) {
+    fail_with_hint("text of another encoding: iconv -f WINDOWS-1252 -t UTF-8", Code::data_loss,
+                   "{} is not UTF-8 at byte {}", where_, good + 1);
+  }
   fail(Code::data_loss, "{} is not valid JSON near byte {}", where_, at_ + 1);
 }
 

@@ -11,6 +11,7 @@
 #include "text/chat/named_templates.h"
 #include "text/data/dataset_spec.h"
 #include "text/data/row_files.h"
+#include "text/readers/content_check.h"
 #include "text/readers/readers.h"
 
 #include <fmt/ranges.h>
@@ -156,7 +157,9 @@ void Dataset::read(const std::vector<SpecPart>& parts, RowFiles& files, const Op
       if (rejected++ == 0) first = error.text();
     };
   }
+  EncodingCount encodings;
   const RecordSink take = [&](Record&& record) {
+    encodings.add(record);
     try {
       render(record, task);
     } catch (const Error& error) {
@@ -175,6 +178,7 @@ void Dataset::read(const std::vector<SpecPart>& parts, RowFiles& files, const Op
     };
     files_ = read_parts(parts, settings, files, take);
   }
+  if (options.str("format") != "text") encodings.warn();
   chats_.warn();
   if (!template_.empty() && !has_conversations()) {
     log(LogLevel::warn, "option template has no effect: no row is a conversation, or a prompt with "

@@ -47,4 +47,20 @@ void check_is_text(std::string_view head, const std::string& path) {
       path, percent);
 }
 
+void EncodingCount::add(const Record& record) {
+  if (record.starts) ++rows_;
+  if (record.kind != Record::Kind::text || last_ == rows_ || is_valid_utf8(record.text)) return;
+  if (first_ == 0) first_ = rows_;
+  last_ = rows_;
+  ++bad_;
+}
+
+void EncodingCount::warn() const {
+  if (bad_ == 0) return;
+  log(LogLevel::warn,
+      "{} of {} rows have bytes that are not UTF-8, the first is row {}: they are learned byte by "
+      "byte. Text of another encoding: iconv -f WINDOWS-1252 -t UTF-8",
+      bad_, rows_, first_);
+}
+
 } // namespace dllm::text

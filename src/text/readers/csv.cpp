@@ -157,6 +157,14 @@ Columns choose_columns(const Fields& names, const RowShapes& shapes, const std::
   for (const int slot : shape->members) chosen.indices.push_back(index(slot));
   const int optional = shape->optional;
   if (optional >= 0 && index(optional) < names.size()) chosen.indices.push_back(index(optional));
+  for (const size_t one : chosen.indices) {
+    const auto after = names.begin() + static_cast<std::ptrdiff_t>(one) + 1;
+    const auto same = std::find(after, names.end(), names[one]);
+    if (same == names.end()) continue;
+    fail_with_hint("rename one of them in the first line", Code::data_loss,
+                   "{}: columns {} and {} are both named \"{}\"", path, one + 1,
+                   same - names.begin() + 1, names[one]);
+  }
   return chosen;
 }
 

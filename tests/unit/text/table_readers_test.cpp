@@ -184,6 +184,11 @@ TEST(TextFile, OtherContentIsRefusedInFoldersToo) {
   expect_error(rows_of(scratch.write("noise", noise)), "noise is not text");
   // Accents of Latin-1 are few: they are read, with a warning.
   EXPECT_EQ(rows_of(scratch.write("latin", "voil\xE0 un texte")), (Texts{"voil\xE0 un texte"}));
+  expect_error(rows_of(scratch.write("latin.jsonl", "{\"text\": \"voil\xE0\"}\n")),
+               "is not UTF-8 at byte 15");
+  expect_error(rows_of(scratch.write("latin.json", "[{\"text\": \"voil\xE0\"}]")), "iconv");
+  expect_error(rows_of(scratch.write("twice.tsv", "text\tn\ttext\na\t1\tb\n")),
+               "columns 1 and 3 are both named \"text\"");
   for (const char* name : {"u.txt", "u.jsonl", "u.json", "u.csv"})
     expect_error(rows_of(scratch.write(name, std::string_view("\xFE\xFF\0a", 4))), "is UTF-16");
 }
