@@ -58,11 +58,12 @@ extern "C" {
  *   task    NULL, or checked every few milliseconds
  *
  * Returns  DLLM_OK; DLLM_ALREADY_EXISTS when the model has an adapter of that name; DLLM_NOT_FOUND
- *          when the targets choose no matrix, the hint lists the matrices;
- *          DLLM_UNIMPLEMENTED for a word that names an embedding, the head or some of the experts
- *          of a layer; DLLM_INVALID_ARGUMENT for layers that are not a range, and for a name
- *          with other characters; DLLM_RESOURCE_EXHAUSTED; DLLM_ABORTED when the weights are lost;
- *          DLLM_CANCELLED. When the call fails, the model is unchanged
+ *          when the targets choose no matrix, or when a word of targets or exclude names none, the
+ *          hint lists the matrices; DLLM_UNIMPLEMENTED for a word that names an embedding, the head
+ *          or some of the experts of a layer; DLLM_INVALID_ARGUMENT for layers that are not a range
+ *          or that the model lacks, and for a name with other characters; DLLM_RESOURCE_EXHAUSTED;
+ *          DLLM_ABORTED when the weights are lost; DLLM_CANCELLED. When the call fails, the model
+ *          is unchanged
  * Owns     nothing
  * Threads  owner
  * Since    1
@@ -115,8 +116,8 @@ DLLM_API dllm_status dllm_model_save_adapter(const dllm_model *model, const char
 
 /** Adds the product of an adapter to the weights of the base, and removes the adapter.
  *
- * The weights keep their format. A format of blocks rounds the sums, so load a model in f32 before
- * a merge that loses nothing.
+ * The weights keep their format, and a format of blocks rounds the sums. Option merge of
+ * dllm_model_save writes the sums in f32, and changes nothing in the model.
  *
  *   model   not NULL
  *   name    an adapter of the model; NULL: every adapter, in the order in which they were added

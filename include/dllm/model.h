@@ -128,7 +128,8 @@ DLLM_API dllm_status dllm_model_new(dllm_engine *engine, const char *config_json
  *   model   not NULL
  *   path    not NULL, the folder to create
  *   opts    NULL: defaults; kind "save": dtype, max_shard_bytes, overwrite (a folder that a save
- *           wrote; it is removed after the new folder is complete)
+ *           wrote; it is removed after the new folder is complete), merge (1: the products of the
+ *           adapters are added to the weights that are written; the model keeps its adapters)
  *   task    NULL, or checked every few milliseconds; progress in bytes
  *
  * Returns  DLLM_OK; DLLM_ALREADY_EXISTS unless overwrite is 1, and when the folder holds a file
@@ -136,7 +137,7 @@ DLLM_API dllm_status dllm_model_new(dllm_engine *engine, const char *config_json
  *          DLLM_RESOURCE_EXHAUSTED when the disk is full; DLLM_ABORTED when the weights are lost;
  *          DLLM_UNAVAILABLE when another save to this path has not ended after 30 s;
  *          DLLM_OUT_OF_RANGE for a weight that dtype makes infinite; DLLM_UNIMPLEMENTED for a model
- *          with adapters, which dllm_model_merge_adapter merges; DLLM_CANCELLED
+ *          with adapters unless merge is 1; DLLM_CANCELLED
  * Owns     nothing
  * Threads  any
  * Since    1

@@ -84,11 +84,12 @@ void test_adding(const world& w) {
   const std::vector<float> before = logits_of(w);
   const int64_t version = dllm_model_version(w.model);
   CHECK(add(w, "default", R"({"rank": 4, "targets": ["no_such"]})") == DLLM_NOT_FOUND);
-  CHECK(says(dllm_error_message(w.err), "choose no matrix"));
+  CHECK(says(dllm_error_message(w.err), "names no matrix"));
   CHECK(says(dllm_error_hint(w.err), "q_proj"));
   CHECK(add(w, "default", R"({"targets": ["embed_tokens"]})") == DLLM_UNIMPLEMENTED);
   CHECK(add(w, "default", R"({"layers": ["x-2"]})") == DLLM_INVALID_ARGUMENT);
-  CHECK(add(w, "a/b", "{}") == DLLM_INVALID_ARGUMENT);
+  for (const char* name : {"", "a/b", "a:b", "\xC3\xA9"})
+    CHECK(add(w, name, "{}") == DLLM_INVALID_ARGUMENT);
   CHECK(dllm_model_add_adapter(nullptr, "a", nullptr, nullptr, w.err) == DLLM_INVALID_ARGUMENT);
   CHECK(dllm_model_add_adapter(w.model, nullptr, nullptr, nullptr, w.err) == DLLM_INVALID_ARGUMENT);
   dllm_options* other = make_options("model", nullptr, w.err);
@@ -153,6 +154,80 @@ void test_training_and_files(const world& w, const Folder& folder) {
   NEED(dllm_model_save(w.model, (folder / "whole").c_str(), nullptr, nullptr, w.err), w.err);
 }
 
+std::vector<float> param_of(const dllm_model* model, const std::string& name, dllm_error* err) {
+  dllm_tensor* tensor = nullptr;
+  NEED(dllm_model_param(model, name.c_str(), &tensor, err), err);
+  int64_t count = 1;
+  for (int32_t i = 0; i < dllm_tensor_rank(tensor); ++i) count *= dllm_tensor_dim(tensor, i);
+  std::vector<float> made(static_cast<size_t>(count));
+  if (dllm_tensor_dtype(tensor) == DLLM_BF16) {
+    const auto* halves = static_cast<const uint16_t*>(dllm_tensor_data(tensor));
+    for (size_t i = 0; i < made.size(); ++i) {
+      const uint32_t bits = uint32_t{halves[i]} << 16;
+      std::memcpy(&made[i], &bits, sizeof bits);
+    }
+  } else {
+    CHECK(dllm_tensor_dtype(tensor) == DLLM_F32);
+    std::memcpy(made.data(), dllm_tensor_data(tensor), made.size() * sizeof(float));
+  }
+  dllm_tensor_release(tensor);
+  return made;
+}
+
+// Returns W + factor B A. rank: columns of B.
+std::vector<float> sum_of(std::vector<float> w, const std::vector<float>& a,
+                          const std::vector<float>& b, size_t rank, double factor) {
+  const size_t in = a.size() / rank;
+  for (size_t o = 0; o < b.size() / rank; ++o) {
+    for (size_t r = 0; r < rank; ++r) {
+      for (size_t i = 0; i < in; ++i)
+        w[o * in + i] += static_cast<float>(factor * b[o * rank + r] * a[r * in + i]);
+    }
+  }
+  return w;
+}
+
+// A save with option merge writes the numbers of the base as the model has them, and adds the
+// products. The model keeps its adapters.
+void test_save_with_sums(const world& w, const Folder& folder, const char* dtype) {
+  const std::string whole = folder / "whole", place = folder / "sums";
+  dllm_options* opts =
+      make_options("model", (std::string(R"({"dtype": ")") + dtype + "\"}").c_str(), w.err);
+  dllm_model *model = nullptr, *merged = nullptr;
+  NEED(dllm_model_load(w.engine, whole.c_str(), opts, nullptr, &model, w.err), w.err);
+  dllm_options_release(opts);
+  NEED(dllm_model_load_adapter(model, (folder / "adapter").c_str(), "one", nullptr, w.err), w.err);
+  NEED(dllm_model_set_adapter_scale(model, "one", 3, w.err), w.err);
+  CHECK(dllm_model_save(model, place.c_str(), nullptr, nullptr, w.err) == DLLM_UNIMPLEMENTED);
+  opts = make_options("save", R"({"merge": true, "dtype": "f32", "overwrite": true})", w.err);
+  NEED(dllm_model_save(model, place.c_str(), opts, nullptr, w.err), w.err);
+  dllm_options_release(opts);
+  NEED(dllm_model_load(w.engine, place.c_str(), nullptr, nullptr, &merged, w.err), w.err);
+  int changed = 0;
+  for (int64_t i = 0; i < dllm_model_param_count(merged); ++i) {
+    const std::string name = dllm_model_param_name(merged, i);
+    const std::string module = "adapter:one/" + name.substr(0, name.rfind('.'));
+    const std::vector<float> base = param_of(model, name, w.err),
+                             saved = param_of(merged, name, w.err);
+    dllm_tensor* down = nullptr;
+    if (dllm_model_param(model, (module + ".lora_A.weight").c_str(), &down, w.err) != DLLM_OK) {
+      CHECK(saved == base);
+      continue;
+    }
+    const auto rank = static_cast<size_t>(dllm_tensor_dim(down, 0));
+    dllm_tensor_release(down);
+    const std::vector<float> wanted =
+        sum_of(base, param_of(model, module + ".lora_A.weight", w.err),
+               param_of(model, module + ".lora_B.weight", w.err), rank,
+               3 * 2); // the scale, and alpha / rank
+    CHECK(distance(saved, wanted) < 1e-6 && distance(saved, base) > 1e-5);
+    ++changed;
+  }
+  CHECK(changed > 0);
+  dllm_model_release(merged);
+  dllm_model_release(model);
+}
+
 // Decoders and trainers that exist when the list of adapters changes.
 void test_objects_that_exist(const world& w, const Folder& folder) {
   dllm_options* opts = make_options("decoder", R"({"steps": 4, "gen_length": 8})", w.err);
@@ -193,6 +268,7 @@ int main() {
   const Folder folder;
   test_adding(w);
   test_training_and_files(w, folder);
+  for (const char* dtype : {"f32", "bf16", "int8", "q8_0"}) test_save_with_sums(w, folder, dtype);
   test_objects_that_exist(w, folder);
   close_world(&w);
   std::printf("# %d failures\n", failures);

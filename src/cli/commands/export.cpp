@@ -29,28 +29,14 @@ std::vector<std::string> adapters_of(const Context& context, const std::string& 
   return names;
 }
 
-// Returns the model of the run. dtype: as of kind model.
-Owned<dllm_model> load_run(const Context& context, const char* dtype) {
+// Returns the model of the run, in the formats of the run.
+Owned<dllm_model> load_run(const Context& context) {
   const auto engine = make<dllm_engine>(
       [](dllm_engine** out, dllm_error* err) { return dllm_engine_new(nullptr, out, err); });
-  const auto options = make<dllm_options>(
-      [](dllm_options** out, dllm_error* err) { return dllm_options_new("model", out, err); });
-  call([&](dllm_error* err) { return dllm_options_set_str(options.get(), "dtype", dtype, err); });
   return make<dllm_model>([&](dllm_model** out, dllm_error* err) {
-    return dllm_model_load(engine.get(), context.text("run").c_str(), options.get(), context.task(),
-                           out, err);
+    return dllm_model_load(engine.get(), context.text("run").c_str(), nullptr, context.task(), out,
+                           err);
   });
-}
-
-// Returns true when some weights are not in a plain float type.
-bool has_blocks(const dllm_model* model) {
-  const Json about = Json::parse(text(
-      [&](dllm_buffer* out, dllm_error* err) { return dllm_model_describe(model, out, err); }));
-  for (const Json& row : about.at("storage")) {
-    const auto format = row.at("format").get<std::string>();
-    if (format != "f32" && format != "bf16" && format != "f16") return true;
-  }
-  return false;
 }
 
 void print_export(const Context& context, const Json& report, const std::string& sentence) {
@@ -84,7 +70,7 @@ int export_adapter(Context& context, const std::vector<std::string>& names) {
   {
     StatusLine status;
     status.follow(context.task(), copied_text);
-    const Owned<dllm_model> model = load_run(context, "auto");
+    const Owned<dllm_model> model = load_run(context);
     adapter = Json::parse(text([&](dllm_buffer* out, dllm_error* err) {
                 return dllm_model_adapters(model.get(), out, err);
               })).at(0);
@@ -119,17 +105,10 @@ int export_merged(Context& context, const std::vector<std::string>& names) {
   {
     StatusLine status;
     status.follow(context.task(), copied_text);
-    Owned<dllm_model> model = load_run(context, "auto");
+    const Owned<dllm_model> model = load_run(context);
     note = "the model has " + use_of(model.get()) +
            ". transformers computes its class causally and without a shift, unless a mask says "
            "otherwise";
-    if (has_blocks(model.get())) { // blocks would round the sums
-      model.reset();
-      model = load_run(context, "f32");
-    }
-    call([&](dllm_error* err) {
-      return dllm_model_merge_adapter(model.get(), nullptr, context.task(), err);
-    });
     const auto options = make<dllm_options>(
         [](dllm_options** out, dllm_error* err) { return dllm_options_new("save", out, err); });
     call([&](dllm_error* err) {
@@ -139,6 +118,7 @@ int export_merged(Context& context, const std::vector<std::string>& names) {
     call([&](dllm_error* err) {
       return dllm_options_set_i64(options.get(), "overwrite", overwrite ? 1 : 0, err);
     });
+    call([&](dllm_error* err) { return dllm_options_set_i64(options.get(), "merge", 1, err); });
     call([&](dllm_error* err) {
       return dllm_model_save(model.get(), context.text("out").c_str(), options.get(),
                              context.task(), err);

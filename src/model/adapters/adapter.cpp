@@ -101,8 +101,25 @@ public:
       if (std::ranges::any_of(stack.layers, [](const LayerRank& l) { return l.rank > 0; }))
         chosen.push_back(std::move(stack));
     }
-    if (chosen.empty()) fail_unchosen();
+    if (chosen.empty()) {
+      fail_with_hint(matrices(), Code::not_found,
+                     "the targets of the adapter choose no matrix of this model");
+    }
     return chosen;
+  }
+
+  // Fails for a word or a layer of the options that the model lacks. layers: of the base.
+  void check_words(int64_t layers) const {
+    std::vector<AdapterTargets::Module> modules;
+    for (const ParamStore::Physical& entry : params_.physical()) {
+      if (entry.scale_of >= 0 || entry.spec.part != kBasePart) continue;
+      for (int64_t layer = 0; layer < entry.spec.copies(); ++layer) {
+        for (const ParamPiece& piece : entry.spec.pieces)
+          modules.push_back({module_of_weight(entry.spec.logical_name(piece, layer)),
+                             std::string(own_name(entry.spec))});
+      }
+    }
+    options_.targets.check(modules, layers, matrices());
   }
 
   // Returns the layers where runs must be cut, so that each stack has one rank and one factor.
@@ -169,7 +186,8 @@ private:
     return {ranks_.rank(module), ranks_.factor(module)};
   }
 
-  [[noreturn]] void fail_unchosen() const {
+  // Returns "its matrices are down_proj, gate_proj".
+  std::string matrices() const {
     std::set<std::string> words;
     for (const ParamStore::Physical& entry : params_.physical()) {
       const ParamSpec& spec = entry.spec;
@@ -177,8 +195,7 @@ private:
       const std::string module = module_of_weight(spec.logical_name(spec.pieces[0], 0));
       words.insert(module.substr(module.rfind('.') + 1));
     }
-    fail_with_hint(fmt::format("its matrices are {}", fmt::join(words, ", ")), Code::not_found,
-                   "the targets of the adapter choose no matrix of this model");
+    return fmt::format("its matrices are {}", fmt::join(words, ", "));
   }
 
   const ParamStore& params_;
@@ -258,6 +275,17 @@ AdapterOptions adapter_options(const std::string& name, const Options& options) 
   return made;
 }
 
+namespace {
+
+bool is_name(std::string_view name) {
+  return !name.empty() && std::ranges::all_of(name, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-';
+  });
+}
+
+} // namespace
+
 std::string adapter_part(std::string_view name) {
   return std::string(kAdapterPart) + std::string(name);
 }
@@ -282,9 +310,14 @@ void add_adapter(Model& model, const AdapterOptions& options, const ReadAdapter&
   const AdapterRanks ranks(options.settings, "adapter " + options.name);
   Part part;
   part.name = adapter_part(options.name);
+  if (!is_name(options.name)) {
+    fail_with_hint("use letters, digits, _ and -", Code::invalid_argument,
+                   "'{}' is not a name for an adapter", options.name);
+  }
   part.kind = PartKind::adapter;
   part.settings = options.settings;
   const Choice choice(params, options, ranks);
+  choice.check_words(model.config().layers);
   part.settings.targets = choice.words();
   const std::set<int64_t> borders = choice.borders();
   std::optional<Model::Backup> before;

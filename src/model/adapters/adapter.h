@@ -40,7 +40,8 @@ std::shared_ptr<const Part> find_adapter(const Model& model, const std::string& 
 // lora_B.weight (out, rank), zero. So the results of the model do not change. A pass that reads
 // several adapters adds all their products. Runs of layers are cut where an adapter begins, ends or
 // changes its rank. Version + 1.
-// Fails with not_found when the targets choose nothing. Fails with unimplemented when a word names
+// Fails with not_found when the targets choose nothing, and for a word or a layer of the options
+// that the model lacks (AdapterTargets::check). Fails with unimplemented when a word names
 // an embedding, the head or part of a stack, and with already_exists when the model has an adapter
 // of that name. When the call fails or is cancelled, the model is unchanged.
 // `read` returns the numbers of a matrix: its logical name, its `whole` shape, and the part in
@@ -60,7 +61,9 @@ void remove_adapter(Model& model, const std::string& name);
 // the adapter. Version + 1. Fails with not_found. When the call fails or is cancelled, the model is
 // unchanged.
 void merge_adapter(Model& model, const std::string& name, const Task* task = nullptr);
-// The same for every adapter of the model.
+// Returns the parts of the adapters of a model, in the order in which they were added.
+std::vector<std::string> adapter_parts(const Model& model);
+// Merges every adapter of the model.
 void merge_adapters(Model& model, const Task* task = nullptr);
 
 // Returns a list of adapters: name, rank, alpha, rslora, scale, modules (number of matrices),

@@ -62,6 +62,11 @@ bool is_linear(const ParamSpec& spec, const std::string& module) {
          spec.pieces.size() == 1 && !module.ends_with(".gate") && !module.ends_with("_gate");
 }
 
+// Returns true when the word is the name that dllm gives a matrix.
+bool is_own_name(std::string_view word, std::string_view own) {
+  return word == own || (word == "o" && own == "out");
+}
+
 } // namespace
 
 AdapterTargets::AdapterTargets(std::initializer_list<std::string> words) {
@@ -80,7 +85,7 @@ AdapterTargets::AdapterTargets(const ConfigReader& reader) {
   read_layers(reader);
 }
 
-AdapterTargets::AdapterTargets(const Options& options) {
+AdapterTargets::AdapterTargets(const Options& options) : is_checked_(true) {
   take(options.list("targets"));
   excluded_.list = options.list("exclude");
   for (const std::string& range : options.list("layers")) {
@@ -152,10 +157,32 @@ bool AdapterTargets::has_layer(const std::string& module) const {
   return false;
 }
 
+void AdapterTargets::check(const std::vector<Module>& modules, int64_t layers,
+                           const std::string& hint) const {
+  if (!is_checked_) return;
+  const auto check_words = [&](const char* option, const Words& words) {
+    for (const std::string& word : words.list) {
+      const Words one{{word}, {}};
+      const bool is_used = std::ranges::any_of(modules, [&](const Module& module) {
+        return one.has(module.name) || is_own_name(word, module.own);
+      });
+      if (is_used) continue;
+      fail_with_hint(hint, Code::not_found, "{} \"{}\" names no matrix of this model", option,
+                     word);
+    }
+  };
+  check_words("targets", words_);
+  check_words("exclude", excluded_);
+  if (layers_ && *layers_->rbegin() >= layers) {
+    fail(Code::invalid_argument, "layers has {}, and the model has layers 0 to {}",
+         *layers_->rbegin(), layers - 1);
+  }
+}
+
 bool AdapterTargets::is_chosen(const std::string& module, std::string_view own) const {
   const auto is_own = [&](const Words& words) {
     return !words.pattern && std::ranges::any_of(words.list, [&](const std::string& word) {
-      return word == own || (word == "o" && own == "out");
+      return is_own_name(word, own);
     });
   };
   if (excluded_.has(module) || is_own(excluded_) || !has_layer(module)) return false;
@@ -166,10 +193,13 @@ bool AdapterTargets::has(const std::string& module) const {
   return is_chosen(module, "");
 }
 
-bool AdapterTargets::has(const ParamSpec& spec, const std::string& module) const {
+std::string_view own_name(const ParamSpec& spec) {
   const size_t dot = spec.use.rfind('.');
-  const std::string_view own =
-      std::string_view(spec.use).substr(dot == std::string::npos ? 0 : dot + 1);
+  return std::string_view(spec.use).substr(dot == std::string::npos ? 0 : dot + 1);
+}
+
+bool AdapterTargets::has(const ParamSpec& spec, const std::string& module) const {
+  const std::string_view own = own_name(spec);
   if (!is_chosen(module, own)) return false;
   const bool by_word = words_.given() && !is_all_linear_;
   return by_word || is_linear(spec, module);

@@ -33,6 +33,16 @@ public:
   // range of layers that is not one.
   explicit AdapterTargets(const Options& options);
 
+  // One matrix of a model: its module, and the name that dllm gives it.
+  struct Module {
+    std::string name; // "model.layers.0.self_attn.q_proj"
+    std::string own;  // "q"
+  };
+  // Fails with not_found for a word of options targets and exclude that names none of the modules,
+  // and with invalid_argument for a layer that the model lacks. `hint` lists what there is. Words
+  // of a file are not checked, since PEFT takes any.
+  void check(const std::vector<Module>& modules, int64_t layers, const std::string& hint) const;
+
   // Returns false when nothing names the modules. PEFT then takes them from a list by family.
   bool given() const { return is_all_linear_ || words_.given(); }
   bool is_all_linear() const { return is_all_linear_; }
@@ -56,12 +66,15 @@ private:
   bool is_chosen(const std::string& module, std::string_view own) const;
 
   bool is_all_linear_ = false;
+  bool is_checked_ = false; // the words are options
   Words words_, excluded_;
   std::optional<std::set<int64_t>> layers_;
   // The words before the number of a layer, such as "layers". An empty list allows any word.
   std::vector<std::string> layer_words_;
 };
 
+// Returns the name that dllm gives the matrices of a stack, "q".
+std::string_view own_name(const ParamSpec& spec);
 // Returns the module of a matrix: "model.layers.0.mlp.up_proj.weight" -> "model.layers.0.mlp.up_proj".
 std::string module_of_weight(const std::string& weight);
 

@@ -4,6 +4,7 @@
 #include "base/files.h"
 #include "ckpt/checkpoint/checkpoint_folder.h"
 #include "ckpt/safetensors/safetensors_writer.h"
+#include "model/adapters/adapter.h"
 #include "model/params/number_range.h"
 #include "model/params/param_map.h"
 
@@ -152,6 +153,7 @@ Tensor ModelSnapshot::take(const std::string& name, const Task* task) {
       part.values = dequantize(part.values, stack.scale ? stack.scale->read(task) : Tensor(), task);
   }
   Tensor taken = read_piece_of(stack.spec, place.piece, place.layer, part.values, task);
+  if (sums_.has(stack.spec.name)) taken = sums_.sum(stack.spec, place.piece, place.layer, taken);
   if (--part.left == 0) {
     part.values = Tensor();
     stack.frozen = stack.scale = nullptr;
@@ -218,7 +220,10 @@ const Schema& save_schema() {
                      "f32."),
        option_i64("max_shard_bytes", int64_t{5} << 30, 1 << 10, int64_t{1} << 50,
                   "Larger weights are cut into several files with an index."),
-       option_bool("overwrite", false, "A folder that a save wrote may be replaced.")});
+       option_bool("overwrite", false, "A folder that a save wrote may be replaced."),
+       option_bool("merge", false,
+                   "The weights of a model with adapters are saved with the products of the "
+                   "adapters added. The model keeps its adapters.")});
   return schema;
 }
 
@@ -256,20 +261,25 @@ std::vector<std::string> write_model_files(ModelSnapshot& snapshot, const std::s
 
 void save_model(const Model& model, const std::string& path, const Options& options, Task* task) {
   check_task(task);
-  if (model.parts().has_adapters()) {
+  const bool merges = options.boolean("merge");
+  if (model.parts().has_adapters() && !merges) {
     fail_with_hint(
-        "dllm_model_merge_adapter adds an adapter to the weights, dllm_model_save_adapter saves it "
-        "alone",
+        "option merge of the save adds the adapters to the weights that it writes, "
+        "dllm_model_save_adapter saves one alone",
         Code::unimplemented,
         "the model has adapters, which a Hugging Face folder of a whole model does not hold");
   }
   WriterShares first(1);
+  AdapterSums sums;
+  if (merges) sums = AdapterSums(model.params(), adapter_parts(model), task);
   if (model.engine().processes() > 1) {
     ModelSnapshot snapshot(model, kBasePart, SnapshotMode::copied, first, task);
+    snapshot.add_products(std::move(sums));
     graph::run_on_first(model.engine(), [&] { save_model(snapshot, path, options, task); });
     return;
   }
   ModelSnapshot snapshot(model, kBasePart, SnapshotMode::keep_shared, first, task);
+  snapshot.add_products(std::move(sums));
   save_model(snapshot, path, options, task);
 }
 

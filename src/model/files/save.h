@@ -4,6 +4,7 @@
 
 #include "base/files.h"
 #include "ckpt/gguf/gguf.h"
+#include "model/adapters/adapter_sums.h"
 #include "model/model.h"
 #include "tensor/copy_pool.h"
 #include "text/tokenizer.h"
@@ -104,6 +105,8 @@ public:
   Shape shape(const std::string& name) const;
   int64_t writer(const std::string& name) const; // the process that holds it
   int64_t process() const { return process_; }   // this process
+  // From now on take() adds the products of these adapters.
+  void add_products(AdapterSums sums) { sums_ = std::move(sums); }
   // Returns one logical tensor that this process writes. Each tensor can be taken once. The last
   // tensor of a stack frees the memory of the stack.
   Tensor take(const std::string& name, const Task* task);
@@ -139,6 +142,7 @@ private:
   std::vector<std::string> names_;
   std::vector<Stack> stacks_;
   std::map<std::string, Place> places_;
+  AdapterSums sums_;
 };
 
 // Writes a Hugging Face folder that appears complete or not at all. Consumes the snapshot.

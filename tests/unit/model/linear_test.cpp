@@ -188,6 +188,12 @@ TEST(Adapters, StartAtZeroAndMerge) {
     const test::TempFolder folder;
     expect_error(Code::unimplemented, "has adapters",
                  [&] { save_model(*model, folder.path("m"), Options(save_schema())); });
+    Options merges(save_schema());
+    merges.set_json({{"merge", true}});
+    save_model(*model, folder.path("sums"), merges);
+    EXPECT_TRUE(model->parts().has_adapters());
+    const auto saved = load_model(small_engine(), folder.path("sums"), model_options());
+    expect_close(logits_of(*saved), with, 1e-4);
     merge_adapters(*model);
     EXPECT_FALSE(model->parts().has_adapters());
     expect_close(logits_of(*model), with, 1e-4); // W + B A is rounded once more
@@ -246,7 +252,19 @@ TEST(Adapters, AreForTheChosenModules) {
   EXPECT_EQ(modules_of({{"targets", {"model.layers.1.mlp.up_proj"}}}), of_layers({1}, {linear[5]}));
   for (const char* range : {"x", "2-1", "-1", "1-", "9999"})
     expect_error(Code::invalid_argument, range, [&] { modules_of({{"layers", {range}}}); });
-  expect_error(Code::not_found, "choose no matrix", [&] { modules_of({{"layers", {"7"}}}); });
+  expect_error(Code::invalid_argument, "layers has 7, and the model has layers 0 to 2", [&] {
+    modules_of({{"layers", {"0", "5-7"}}});
+  });
+  expect_error(Code::not_found, "choose no matrix", [&] {
+    modules_of({{"targets", {"q"}}, {"exclude", {"self_attn.q_proj"}}});
+  });
+  // Each word has to name a matrix, also next to others that do.
+  expect_error(Code::not_found, "targets \"q_porj\" names no matrix", [&] {
+    modules_of({{"targets", {"v_proj", "q_porj"}}});
+  });
+  expect_error(Code::not_found, "exclude \"*.attn.*\" names no matrix", [&] {
+    modules_of({{"exclude", {"*.attn.*"}}});
+  });
 }
 
 // An adapter of some layers, and of several ranks, computes what its merged model computes.
