@@ -1,5 +1,6 @@
 using System;
 using System.Collections.Generic;
+using System.Linq;
 
 namespace Dllm
 {
@@ -126,6 +127,57 @@ namespace Dllm
         /// <summary>Attaches a tokenizer: every save and checkpoint of the model writes it too.</summary>
         public void SetTokenizer(Tokenizer tokenizer) =>
             Failure.Check(Library.Api.dllm_model_set_tokenizer(Handle, tokenizer.Handle, Failure.Here));
+
+        /// <summary>Adds a LoRA adapter, which changes no result until it is trained; AdapterOptions has the settings.
+        /// A trainer that is made afterwards trains the adapters alone; make an older one again. A name has letters,
+        /// digits, _ and -. A call that fails changes nothing. AlreadyExists for a name that the model has; NotFound for
+        /// targets that name no matrix; Unimplemented for targets like the head; InvalidArgument for layers that the
+        /// model lacks and for other characters in a name; ResourceExhausted without memory.</summary>
+        public void AddAdapter(string name = Adapter.Default, Options settings = null,
+                               Control control = default(Control))
+        {
+            using (var options = new NativeOptions("adapter", settings))
+                control.Run(task => Library.Api.dllm_model_add_adapter(Handle, Text.Z(name), options.Handle, task,
+                                                                       Failure.Here));
+        }
+
+        /// <summary>Adds an adapter from a folder that PEFT or SaveAdapter wrote; the progress counts bytes. A call that
+        /// fails changes nothing. AlreadyExists for a name that the model has; NotFound for a missing file or matrix;
+        /// InvalidArgument for other shapes; Unimplemented for an adapter that is not LoRA; DataLoss for a damaged
+        /// file.</summary>
+        public void LoadAdapter(string path, string name = Adapter.Default, Control control = default(Control)) =>
+            control.Run(task => Library.Api.dllm_model_load_adapter(Handle, Text.Z(path), Text.Z(name), task,
+                                                                    Failure.Here));
+
+        /// <summary>Writes an adapter as a folder that PEFT and LoadAdapter read, complete or not at all; the progress
+        /// counts bytes. NotFound for an unknown name; AlreadyExists when something is at the path; PermissionDenied;
+        /// ResourceExhausted for a full disk.</summary>
+        public void SaveAdapter(string path, string name = Adapter.Default, Control control = default(Control)) =>
+            control.Run(task => Library.Api.dllm_model_save_adapter(Handle, Text.Z(path), Text.Z(name), task,
+                                                                    Failure.Here));
+
+        /// <summary>Adds the product of an adapter to the weights, which keep their format, and removes the adapter;
+        /// null: of every adapter, in the order in which they were added. NotFound for an unknown name; InvalidArgument
+        /// for a sum that is not finite; OutOfRange for a sum that the format of the weight makes infinite;
+        /// ResourceExhausted without memory. The adapter at which the call failed is unchanged.</summary>
+        public void MergeAdapter(string name = null, Control control = default(Control)) =>
+            control.Run(task => Library.Api.dllm_model_merge_adapter(Handle, Text.Z(name), task, Failure.Here));
+
+        /// <summary>Removes an adapter and frees its memory. NotFound; the hint has the names.</summary>
+        public void RemoveAdapter(string name = Adapter.Default) =>
+            Failure.Check(Library.Api.dllm_model_remove_adapter(Handle, Text.Z(name), Failure.Here));
+
+        /// <summary>Multiplies the product of an adapter by a scale from now on, which is -1e9 to 1e9; 0: the adapter
+        /// is off, 1: as it was trained. NotFound; InvalidArgument for another number.</summary>
+        public void SetAdapterScale(double scale, string name = Adapter.Default) =>
+            Failure.Check(Library.Api.dllm_model_set_adapter_scale(Handle, Text.Z(name), scale, Failure.Here));
+
+        /// <summary>The adapters in the order in which they were added.</summary>
+        public IReadOnlyList<Adapter> Adapters()
+        {
+            string written = Written((self, to, error) => Library.Api.dllm_model_adapters(self, to, error));
+            return JsonObject.List(JsonReader.Read(written)).Select(each => new Adapter(each)).ToArray();
+        }
 
         /// <summary>Runs the model once; the result holds logits (batch, seq, vocab).</summary>
         public Batch Forward(Batch rows, Options settings = null, Control control = default(Control))

@@ -160,6 +160,8 @@ internal static class Native
                 decoder.Start(new[] {1, 2});
     }
 
+    private static void AdaptersOfAModel() => AdapterTest.Run(tiny);
+
     private static void ScriptsSeeObjects()
     {
         if (!Library.HasFeature("lua")) return;
@@ -234,8 +236,8 @@ internal static class Native
     private static int Main()
     {
         var tests = new Action[] {StepsMayBeLeft, ATokenEndsACall, EventsEndWithTheirCallback, DisposeInACallOfItsOwn,
-                                  ThreadsShareAModel, TheLogGoesToAFunction, ArraysAndOptions, ScriptsSeeObjects, FinalizersRelease,
-                                  AComponentOfAGame, Overhead};
+                                  ThreadsShareAModel, TheLogGoesToAFunction, ArraysAndOptions, AdaptersOfAModel,
+                                  ScriptsSeeObjects, FinalizersRelease, AComponentOfAGame, Overhead};
         foreach (Action test in tests)
         {
             test();

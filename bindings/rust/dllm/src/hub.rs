@@ -15,6 +15,7 @@ mod read;
 
 use crate::error::Result;
 use crate::handle::{text, with_text};
+use crate::json;
 use crate::options::Options;
 use crate::task::{self, Task};
 use dllm_sys as sys;
@@ -148,7 +149,7 @@ pub fn describe(name: &str, options: &Options, task: Option<&Task>) -> Result<Pl
         // SAFETY: as in pull.
         with_text(name, |name| text(|out, err| unsafe { sys::dllm_hub_describe(name, opts, task, out, err) }))
     })?;
-    read::answer(&made, read::plan)
+    json::answer(&made, read::plan)
 }
 
 /// The repositories in the cache. The network is not used.
@@ -158,7 +159,7 @@ pub fn describe(name: &str, options: &Options, task: Option<&Task>) -> Result<Pl
 pub fn list(task: Option<&Task>) -> Result<Vec<Repository>> {
     let task = task::pointer(task);
     // SAFETY: the task is alive or NULL.
-    read::answer(&text(|out, err| unsafe { sys::dllm_hub_list(task, out, err) })?, read::repositories)
+    json::answer(&text(|out, err| unsafe { sys::dllm_hub_list(task, out, err) })?, read::repositories)
 }
 
 /// Reads every file of a repository in the cache and compares the SHA-256 of large files. Faults are in the report and
@@ -170,7 +171,7 @@ pub fn verify(name: &str, task: Option<&Task>) -> Result<Report> {
     let task = task::pointer(task);
     // SAFETY: the name ends with a byte 0, the task is alive or NULL.
     let made = with_text(name, |name| text(|out, err| unsafe { sys::dllm_hub_verify(name, task, out, err) }))?;
-    read::answer(&made, read::report)
+    json::answer(&made, read::report)
 }
 
 /// Removes a repository from the cache, or one revision of it for "org/name@revision"; how many bytes were freed. Files
@@ -182,5 +183,5 @@ pub fn remove(name: &str, task: Option<&Task>) -> Result<u64> {
     let task = task::pointer(task);
     // SAFETY: as in verify.
     let made = with_text(name, |name| text(|out, err| unsafe { sys::dllm_hub_remove(name, task, out, err) }))?;
-    read::answer(&made, |removal| read::number(removal, "freed"))
+    json::answer(&made, |removal| read::number(removal, "freed"))
 }

@@ -1,5 +1,7 @@
-//! The JSON of this crate: it writes options, and reads the description of a request and what the hub has. Other
-//! descriptions go out as JSON text, for any JSON crate.
+//! The JSON of this crate: it writes options, and reads the description of a request, the adapters of a model and what
+//! the hub has. Other descriptions go out as JSON text, for any JSON crate.
+
+use crate::error::{Code, Error, Result};
 
 /// A text in quotes.
 pub(crate) fn quote(text: &str) -> String {
@@ -71,6 +73,13 @@ impl<'a> Json<'a> {
             _ => Vec::new(),
         }
     }
+}
+
+/// What the library wrote as a value.
+pub(crate) fn answer<T>(written: &str, of: impl Fn(&Json) -> Option<T>) -> Result<T> {
+    Json::read(written)
+        .and_then(|all| of(&all))
+        .ok_or_else(|| Error::new(Code::Internal, format!("the library wrote {written}, which cannot be read"), ""))
 }
 
 struct Reader<'a> {

@@ -35,6 +35,7 @@
 //! The feature `stream` adds `Generator::stream_async`, a `Stream` of the crate futures-core. A step takes a thread of its
 //! own, so that it does not block an executor.
 
+mod adapter;
 mod answer;
 mod batch;
 pub mod checkpoint;
@@ -62,6 +63,7 @@ mod tokenizer;
 mod trainer;
 mod turns;
 
+pub use adapter::Adapter;
 pub use answer::{AnswerEnd, AnswerText};
 pub use batch::Batch;
 pub use checkpoint::Checkpoint;

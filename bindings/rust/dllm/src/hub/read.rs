@@ -1,17 +1,9 @@
 //! What the hub's functions write as JSON.
 
 use super::{Fault, Plan, PlannedFile, Report, Repository, Snapshot};
-use crate::error::{Code, Error, Result};
 use crate::json::Json;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
-
-/// `written` as a value.
-pub(super) fn answer<T>(written: &str, of: impl Fn(&Json) -> Option<T>) -> Result<T> {
-    Json::read(written)
-        .and_then(|all| of(&all))
-        .ok_or_else(|| Error::new(Code::Internal, format!("the library wrote {written}, which cannot be read"), ""))
-}
 
 pub(super) fn number(of: &Json, key: &str) -> Option<u64> {
     of.get(key)?.number()

@@ -1,0 +1,45 @@
+namespace Dllm
+{
+    /// <summary>A LoRA adapter, as Model.Adapters lists it.</summary>
+    public sealed class Adapter
+    {
+        /// <summary>The name of an adapter when a call gives none.</summary>
+        public const string Default = "default";
+
+        /// <summary>Its name in the model.</summary>
+        public string Name { get; }
+
+        /// <summary>Rows of A and columns of B, unless a pattern of its file sets another one.</summary>
+        public long Rank { get; }
+
+        /// <summary>Numerator of the factor, which is alpha / rank.</summary>
+        public double Alpha { get; }
+
+        /// <summary>Whether the factor is alpha / sqrt(rank).</summary>
+        public bool Rslora { get; }
+
+        /// <summary>Number of Model.SetAdapterScale; 1: as it was trained.</summary>
+        public double Scale { get; }
+
+        /// <summary>Matrices of the base with this adapter.</summary>
+        public long Modules { get; }
+
+        /// <summary>Numbers of A and B.</summary>
+        public long Params { get; }
+
+        /// <summary>Bytes of memory of A and B.</summary>
+        public long Bytes { get; }
+
+        internal Adapter(JsonObject all)
+        {
+            Name = all.String("name");
+            Rank = all.Whole("rank");
+            Alpha = all.Real("alpha");
+            Rslora = all.Flag("rslora");
+            Scale = all.Real("scale");
+            Modules = all.Whole("modules");
+            Params = all.Whole("params");
+            Bytes = all.Whole("bytes");
+        }
+    }
+}
