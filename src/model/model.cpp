@@ -93,6 +93,7 @@ ParamStore::Test Model::trained() const {
 
 void Model::add_part(Part part, const std::function<void()>& fill) {
   const std::string name = part.name;
+  const bool is_adapter = part.kind == PartKind::adapter;
   parts_.add(std::move(part));
   try {
     fill();
@@ -100,6 +101,8 @@ void Model::add_part(Part part, const std::function<void()>& fill) {
     drop_part(name);
     throw;
   }
+  // A program of the base without the adapter, such as that of a trainer, computes another network.
+  if (is_adapter) params_.bump_list();
   forget_programs();
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <list>
 #include <map>
 #include <memory>
@@ -36,10 +37,16 @@ public:
     return entries_.front().second;
   }
   void clear() { entries_.clear(); }
+  // Removes all programs when the version differs from that of the last call. Programs of a model
+  // have the version of its list of parameters: factors of adapters are constants in them.
+  void set_version(int64_t version) {
+    if (version != std::exchange(version_, version)) clear();
+  }
   size_t size() const { return entries_.size(); }
 
 private:
   size_t capacity_;
+  int64_t version_ = 0;
   std::list<std::pair<Key, Entry>> entries_; // most recently used first
 };
 

@@ -71,8 +71,9 @@ Trainer::~Trainer() = default;
 
 void Trainer::check_list() const {
   if (model_->params().list_version() == list_version_) return;
-  fail_with_hint("make this trainer again", Code::failed_precondition,
-                 "another trainer cut or widened the parameters that this trainer changes");
+  fail_with_hint(
+      "make this trainer again", Code::failed_precondition,
+      "the parameters or the adapters of the model have changed since this trainer was made");
 }
 
 void Trainer::check_usable() const {

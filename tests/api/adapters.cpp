@@ -228,36 +228,78 @@ void test_save_with_sums(const world& w, const Folder& folder, const char* dtype
   dllm_model_release(model);
 }
 
-// Decoders and trainers that exist when the list of adapters changes.
-void test_objects_that_exist(const world& w, const Folder& folder) {
-  dllm_options* opts = make_options("decoder", R"({"steps": 4, "gen_length": 8})", w.err);
+dllm_decoder* new_decoder(const world& w, const char* json) {
+  dllm_options* opts = make_options("decoder", json, w.err);
   dllm_decoder* decoder = nullptr;
   NEED(dllm_decoder_new(w.model, opts, &decoder, w.err), w.err);
   dllm_options_release(opts);
+  return decoder;
+}
+
+std::vector<float> decoded(const world& w, dllm_decoder* decoder) {
+  const int32_t prompt[] = {5, 9, 7, 12};
+  NEED(dllm_decoder_start(decoder, prompt, 4, 1, w.err), w.err);
+  NEED(dllm_decoder_run(decoder, nullptr, nullptr, nullptr, w.err), w.err);
+  std::vector<float> confidence(16);
+  int64_t count = 0;
+  NEED(
+      dllm_decoder_confidence(decoder, 0, confidence.data(), std::ssize(confidence), &count, w.err),
+      w.err);
+  confidence.resize(static_cast<size_t>(count));
+  return confidence;
+}
+
+constexpr const char* kDecoders[] = {
+    R"({"steps": 4, "gen_length": 8})", R"({"steps": 4, "gen_length": 8, "loop": "host"})",
+    R"({"steps": 4, "gen_length": 8, "block_length": 4, "cache": "prefix"})"};
+
+// A decoder that exists when the adapters change computes what a new one computes.
+void test_objects_that_exist(const world& w, const Folder& folder) {
+  std::vector<dllm_decoder*> decoders;
+  for (const char* json : kDecoders) decoders.push_back(new_decoder(w, json));
   dllm_trainer* trainer = make_trainer(w.model, nullptr, w.err);
   dllm_loader* loader = make_loader(w.data, R"({"batch": 2, "length": 16, "epochs": 0})", w.err);
-  const auto use = [&] {
-    NEED(dllm_decoder_start(decoder, nullptr, 0, 1, w.err), w.err);
-    NEED(dllm_decoder_run(decoder, nullptr, nullptr, nullptr, w.err), w.err);
+  std::vector<float> before;
+  const auto use = [&](bool changes) {
     const dllm_status status =
         dllm_trainer_run(trainer, loader, 1, nullptr, nullptr, nullptr, w.err);
-    CHECK(status == DLLM_OK || status == DLLM_FAILED_PRECONDITION);
+    CHECK(status == (before.empty() ? DLLM_OK : DLLM_FAILED_PRECONDITION)); // it is of the base
+    std::vector<float> first;
+    for (size_t i = 0; i < decoders.size(); ++i) {
+      dllm_decoder* fresh = new_decoder(w, kDecoders[i]);
+      const std::vector<float> own = decoded(w, decoders[i]);
+      CHECK(own == decoded(w, fresh));
+      dllm_decoder_release(fresh);
+      if (i == 0) first = own;
+    }
+    CHECK((first != before) == changes);
+    before = first;
   };
-  use();
+  use(true);
   NEED(add(w, "one", R"({"layers": ["0"]})"), w.err); // cuts the layers
-  use();
+  use(false);
   NEED(dllm_model_load_adapter(w.model, (folder / "adapter").c_str(), "two", nullptr, w.err),
        w.err);
-  use();
+  use(true);
   NEED(dllm_model_set_adapter_scale(w.model, "two", 2, w.err), w.err);
-  use();
+  use(true);
+  NEED(dllm_model_set_adapter_scale(w.model, "two", 0, w.err), w.err);
+  use(true);
+  NEED(dllm_model_set_adapter_scale(w.model, "two", 2, w.err), w.err);
   NEED(dllm_model_merge_adapter(w.model, "two", nullptr, w.err), w.err);
-  use();
+  use(true);
   NEED(dllm_model_remove_adapter(w.model, "one", w.err), w.err);
-  use();
+  // Two adapters of one name, with matrices of the same shapes in other places.
+  for (const char* json :
+       {R"({"rank": 2, "targets": ["q"]})", R"({"rank": 2, "targets": ["o"]})"}) {
+    NEED(add(w, "x", json), w.err);
+    train(w);
+    use(true);
+    NEED(dllm_model_remove_adapter(w.model, "x", w.err), w.err);
+  }
   dllm_loader_release(loader);
   dllm_trainer_release(trainer);
-  dllm_decoder_release(decoder);
+  for (dllm_decoder* decoder : decoders) dllm_decoder_release(decoder);
 }
 
 } // namespace

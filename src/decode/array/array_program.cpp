@@ -153,6 +153,7 @@ ArrayRecord ArrayProgram::run(std::span<const ArrayRow> rows, const DecodeState&
   pass.parts = model_->reading();
   const ArrayShape shape = array_shape(pass, settings_, rule_.width(model_->config()), steps);
   steps = std::min(steps, shape.steps);
+  programs_.set_version(model_->params().list_version());
   const std::shared_ptr<graph::Program> program = programs_.get(shape, [&] {
     auto graph = std::make_shared<graph::Graph>("denoise_array");
     build_array_loop(*graph, *model_, rule_, shape);

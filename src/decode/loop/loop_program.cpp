@@ -197,6 +197,7 @@ LoopRecord LoopProgram::run(std::span<const LoopRow> rows, DecodeState& state,
   for (const LoopRow& row : rows) passes.push_back({row.request, &row.plan->pass, row.cache_row});
   PassShares shares(passes, state, model_->engine().mesh());
   const LoopShape shape = shape_of(rows, passes, shares, state, least_rows);
+  programs_.set_version(model_->params().list_version());
   const std::shared_ptr<graph::Program> program = programs_.get(shape, [&] {
     auto graph = std::make_shared<graph::Graph>("denoise_loop");
     build_loop(*graph, *model_, *rule_, shape);

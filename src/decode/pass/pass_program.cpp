@@ -191,6 +191,7 @@ std::vector<RowAnswer> PassProgram::run(std::span<const PassRow> rows, const Pas
   const int64_t queries = most_queries(rows, shares);
   const bool reads = queries > 0 || shape.keys == 0;
   if (reads) shape.capacity = head_capacity(std::max(shares.part_of(capacity), queries));
+  programs_.set_version(model_->params().list_version());
   const std::shared_ptr<graph::Program> program = programs_.get(shape, [&] {
     auto graph = std::make_shared<graph::Graph>(reads ? "denoise" : "fill");
     build_pass(*graph, *model_, shape);

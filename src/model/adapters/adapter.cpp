@@ -314,6 +314,10 @@ void add_adapter(Model& model, const AdapterOptions& options, const ReadAdapter&
     fail_with_hint("use letters, digits, _ and -", Code::invalid_argument,
                    "'{}' is not a name for an adapter", options.name);
   }
+  if (model.parts().has(part.name)) {
+    fail_with_hint("choose another name, or remove that adapter", Code::already_exists,
+                   "the model has an adapter named {} already", options.name);
+  }
   part.kind = PartKind::adapter;
   part.settings = options.settings;
   const Choice choice(params, options, ranks);

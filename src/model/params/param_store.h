@@ -75,9 +75,10 @@ public:
   void write(const std::string& name, const Tensor& value);
 
   int64_t version() const;
-  // Changes when indices or types of entries change. A program that was compiled before then reads
-  // other entries.
+  // Changes when indices, types or factors of entries change, and when the model gets an adapter. A
+  // program that was compiled before then computes something else.
   int64_t list_version() const;
+  void bump_list(); // list_version + 1
   // Returns how often numbers of a part were changed since the part was made or loaded.
   int64_t changes(const std::string& part) const;
   void bump(); // call it after physical buffers were changed directly

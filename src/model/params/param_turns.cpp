@@ -119,6 +119,11 @@ int64_t ParamStore::changes(const std::string& part) const {
   return found == changes_.end() ? 0 : found->second;
 }
 
+void ParamStore::bump_list() {
+  const std::lock_guard lock(mutex_);
+  ++list_version_;
+}
+
 void ParamStore::bump() {
   const std::lock_guard lock(mutex_);
   ++version_;

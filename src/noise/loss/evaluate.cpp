@@ -144,6 +144,7 @@ LossValue LossRunner::run(const Batch& batch, uint64_t seed, int64_t step, const
       with_state(objective_->feed(prepared(batch, seed, step), model_->config()), state_);
   const std::string key =
       model_->reading(objective_->other_parts()).text() + " " + runtime::feed_signature(feed);
+  programs_.set_version(model_->params().list_version());
   const auto program = programs_.get(key, [&] { return compile_loss(*model_, *objective_, feed); });
   const auto outputs = run_on_feed(program, *model_, *objective_, feed, task);
   const Tensor numbers = outputs[0]->read();

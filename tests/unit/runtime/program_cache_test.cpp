@@ -23,6 +23,19 @@ TEST(ProgramCache, KeepsTheLastUsed) {
   EXPECT_EQ(get("a"), 5);
 }
 
+TEST(ProgramCache, AnotherVersionRemovesAll) {
+  ProgramCache<int, int> cache(2);
+  int made = 0;
+  const auto get = [&](int64_t version) {
+    cache.set_version(version);
+    return cache.get(1, [&] { return ++made; });
+  };
+  EXPECT_EQ(get(3), 1);
+  EXPECT_EQ(get(3), 1);
+  EXPECT_EQ(get(4), 2);
+  EXPECT_EQ(get(3), 3);
+}
+
 TEST(ProgramCache, AFailedCompilationLeavesNoEntry) {
   ProgramCache<int, int> cache(2);
   EXPECT_THROW(cache.get(1, []() -> int { throw std::runtime_error("no memory"); }),

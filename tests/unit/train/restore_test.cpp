@@ -164,7 +164,7 @@ TEST(TwoTrainers, TheFirstSaysWhenTheModelIsCut) {
   const auto second = trainer_of(model, {{"freeze", {"model.layers.1.*"}}});
   const auto before = weights_of(*model);
   for (Trainer* older : {first.get(), same.get()}) {
-    test::expect_error(Code::failed_precondition, "another trainer cut or widened",
+    test::expect_error(Code::failed_precondition, "have changed since this trainer was made",
                        [&] { older->step(*source.next()); });
     EXPECT_THROW(older->accumulate(*source.next()), Error);
   }
