@@ -137,6 +137,7 @@ COMMANDS = {
         "--model": ("other",), "--data": ("other_prompts.jsonl",), "--task": ("programs", {"--data": "programs.jsonl", "--checker": None}),
         "--out": ("elsewhere",), "--limit": ("1",), "--objective": ("uniform", SCORED), "--draws": ("2", SCORED),
         "--noise-seed": ("3", SCORED), "--row-length": ("32", SCORED), "--samples": ("2",), "--k": ("2", {"--samples": "2"}),
+        "--batch": ("3", {"--samples": "4", **DRAWS}, SAME),  # the same texts, decoded 3 at a time and 16
         "--solutions": ("completions.jsonl", {"--model": None, "--length": None, "--steps": None}), "--length": ("16",),
         "--policy": ("random",), "--checker": ("other_check.lua",), "--python": ("nowhere", PROGRAMS, REFUSED),
         "--seconds": ("9", PROGRAMS, NAMED), "--memory": ("900", PROGRAMS, NAMED), "--config": ("settings.json",), "--json": (None,),

@@ -24,7 +24,7 @@ void refuse_others(const Context& context) {
     if (context.typed(name)) throw UsageFailure(std::string("--") + name + ": " + why);
   };
   if (scores) {
-    for (const char* name : {"samples", "k", "solutions", "length", "policy"})
+    for (const char* name : {"samples", "k", "solutions", "length", "policy", "batch"})
       refuse(name, "--task " + task + " decodes nothing");
     for (const char* kind : {"decoder", "slot"})
       refuse_kind(context, kind, "--task " + task + " decodes nothing");
@@ -32,7 +32,7 @@ void refuse_others(const Context& context) {
     for (const char* name : {"objective", "draws", "noise-seed"})
       refuse(name, "it is for --task text and choices");
     if (context.has("solutions")) {
-      for (const char* name : {"model", "samples", "length", "policy"})
+      for (const char* name : {"model", "samples", "length", "policy", "batch"})
         refuse(name, "--solutions FILE has the completions");
       for (const char* kind : {"engine", "model", "decoder", "slot"})
         refuse_kind(context, kind, "--solutions FILE has the completions");
@@ -41,7 +41,7 @@ void refuse_others(const Context& context) {
     }
     check_decoding(context, false);
     refuse_typed(context, "decoder", "gen_length", "--length sets the open positions");
-    refuse_typed(context, "decoder", "slots", "one completion is decoded at a time");
+    refuse_typed(context, "decoder", "slots", "--batch sets the number of completions at a time");
   }
   refuse_typed(context, "dataset", "token_file", "dllm tokenize writes and dllm train reads it");
   if (scores && !context.has("model")) throw UsageFailure("--model is missing");
@@ -55,10 +55,12 @@ void refuse_others(const Context& context) {
     for (const char* name : {"python", "seconds", "memory"})
       refuse(name, "it is for --task programs");
   }
-  for (const char* name : {"draws", "samples", "seconds", "memory", "row-length"}) {
+  for (const char* name : {"draws", "samples", "batch", "seconds", "memory", "row-length"}) {
     if (context.number(name) < 1)
       throw UsageFailure(std::string("--") + name + " takes 1 and more, not " + context.text(name));
   }
+  if (context.number("batch") > 65536)
+    throw UsageFailure("--batch takes 1 to 65536, not " + context.text("batch"));
   if (context.number("limit") < 0) throw UsageFailure("--limit takes 0 and more");
 }
 
@@ -164,6 +166,7 @@ Command eval_command() {
         "completions to score instead of a model's: JSON lines with task_id and completion"},
        {Kind::number, "samples", "1",
         "completions of a prompt, with the seeds seed, seed + 1, ..."},
+       {Kind::number, "batch", "16", "completions that are decoded at a time"},
        {Kind::text, "k", "1,10,100",
         "values of k for which pass@k is printed, up to the number of samples"},
        {Kind::number, "length", "",

@@ -76,6 +76,11 @@ int report_runs(Context& context) {
   write_picture(path, page);
   std::fprintf(stderr, "wrote %s, %.1f KiB\n", path.c_str(),
                static_cast<double>(page.size()) / 1024);
+  for (const RunRecord& record : records) {
+    if (record.bad_lines == 0) continue;
+    std::fprintf(stderr, "%s: %lld lines of its metrics could not be read and are left out\n",
+                 record.name.c_str(), static_cast<long long>(record.bad_lines));
+  }
   nlohmann::ordered_json line = {{"page", path}, {"pictures", nlohmann::ordered_json::array()}};
   if (context.has("svg")) {
     line["pictures"] = write_pictures(context.text("svg"), one ? report_pictures(records[0])

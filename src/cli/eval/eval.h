@@ -138,6 +138,8 @@ public:
   virtual int64_t count(const std::string& id) const = 0;
   // Returns the settings with which this text would be completed; empty for completions of a file.
   virtual EvalJson settings(const std::string& prompt, const std::string& suffix) = 0;
+  // Says that get() will be called with these arguments, after the calls that were said before.
+  virtual void expect(const std::string& prompt, const std::string& suffix, int64_t sample) = 0;
   virtual std::string get(const std::string& id, const std::string& prompt,
                           const std::string& suffix, int64_t sample) = 0;
 };

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <sstream>
+#include <utility>
 
 namespace dllm::cli {
 namespace {
@@ -141,6 +142,10 @@ EvalJson settings_of(const Context& context) {
   return settings;
 }
 
+std::string result_id(const ProgramTask& task, int64_t sample) {
+  return task.id + "#" + std::to_string(sample);
+}
+
 std::unique_ptr<Judge> judge_of(const Context& context) {
   if (context.text("task") == "programs") return std::make_unique<ProgramJudge>(context);
   if (!context.has("checker"))
@@ -167,17 +172,22 @@ EvalJson evaluate_answers(Context& context) {
   }
   EvalResults results(context.has("out") ? context.text("out") : "", settings, total,
                       context.flag("quiet"));
+  std::vector<std::pair<size_t, int64_t>> missing; // task and sample
   for (size_t i = 0; i < tasks.size(); ++i) {
     for (int64_t sample = 0; sample < completions->count(tasks[i].id); ++sample) {
-      const std::string id = tasks[i].id + "#" + std::to_string(sample);
-      if (results.take(id)) continue;
-      std::string text = completions->get(tasks[i].id, tasks[i].prompt, tasks[i].suffix, sample);
-      if (completions->from_model()) text = trimmed(tasks[i], text);
-      EvalJson line = {{"id", id}, {"task", tasks[i].id}, {"sample", sample}};
-      line.update(judge->judge(rows[i], tasks[i], text, context.task()));
-      line["completion"] = text;
-      results.add(line);
+      if (results.take(result_id(tasks[i], sample))) continue;
+      missing.emplace_back(i, sample);
+      completions->expect(tasks[i].prompt, tasks[i].suffix, sample);
     }
+  }
+  for (const auto& [i, sample] : missing) {
+    const ProgramTask& task = tasks[i];
+    std::string text = completions->get(task.id, task.prompt, task.suffix, sample);
+    if (completions->from_model()) text = trimmed(task, text);
+    EvalJson line = {{"id", result_id(task, sample)}, {"task", task.id}, {"sample", sample}};
+    line.update(judge->judge(rows[i], task, text, context.task()));
+    line["completion"] = text;
+    results.add(line);
   }
   return {{"tasks", tasks.size()},
           {"without_completion", without},

@@ -2,6 +2,10 @@
 
 #include "../commands/text_run.h"
 
+#include <algorithm>
+#include <deque>
+#include <exception>
+
 namespace dllm::cli {
 namespace {
 
@@ -19,6 +23,7 @@ public:
     const auto found = by_id_.find(id);
     return found == by_id_.end() ? 0 : static_cast<int64_t>(found->second.size());
   }
+  void expect(const std::string&, const std::string&, int64_t) override {}
   std::string get(const std::string& id, const std::string&, const std::string&,
                   int64_t sample) override {
     return by_id_.at(id)[static_cast<size_t>(sample)];
@@ -28,13 +33,13 @@ private:
   std::map<std::string, std::vector<std::string>> by_id_;
 };
 
-// Decodes completions as dllm generate does, one at a time.
+// Decodes completions as dllm generate does, several at a time.
 class ModelCompletions final : public Completions {
 public:
   explicit ModelCompletions(Context& context)
       : task_(context.task()), samples_(context.number("samples")), length_(length_of(context)),
         seed_(EvalJson::parse(context.option("slot", "seed")).get<int64_t>()), session_(context),
-        run_(context, session_, 1, false) {}
+        batch_(context.number("batch")), run_(context, session_, batch_, false) {}
   bool from_model() const override { return true; }
   int64_t count(const std::string&) const override { return samples_; }
 
@@ -54,20 +59,72 @@ public:
             {"decoder", decoder}};
   }
 
-  std::string get(const std::string&, const std::string& prompt, const std::string& suffix,
-                  int64_t sample) override {
-    const int64_t number = add(prompt, suffix, sample);
-    while (run_.step(task_) > 0) {
+  void expect(const std::string& prompt, const std::string& suffix, int64_t sample) override {
+    expected_.push_back({prompt, suffix, sample});
+  }
+
+  // The first text that is expected and was not returned yet is that of the arguments.
+  std::string get(const std::string&, const std::string&, const std::string& suffix,
+                  int64_t) override {
+    for (fill(); open_.front().decodes; fill()) {
+      run_.step(task_);
+      collect();
     }
-    // Fails with the error of the request, if it has one.
-    std::string completion = run_.text(number, "completion");
-    const EvalJson request = run_.describe(number);
-    if (!suffix.empty()) completion = request.at("holes").at(0).get<std::string>();
-    run_.remove(number);
-    return completion;
+    const Open first = std::move(open_.front());
+    open_.pop_front();
+    if (first.error) std::rethrow_exception(first.error);
+    return suffix.empty() ? first.completion : first.hole;
   }
 
 private:
+  struct Expected {
+    std::string prompt, suffix;
+    int64_t sample;
+  };
+  // A request that decodes; then its texts, or the reason why it failed.
+  struct Open {
+    int64_t number = 0;
+    bool decodes = false;
+    std::string completion, hole;
+    std::exception_ptr error;
+  };
+
+  // Adds requests until `batch` of them decode. Texts that are over wait for the first one, so
+  // their number has a limit.
+  void fill() {
+    const auto decodes = [](const Open& one) { return one.decodes; };
+    while (!expected_.empty() && static_cast<int64_t>(open_.size()) < 4 * batch_ &&
+           std::count_if(open_.begin(), open_.end(), decodes) < batch_) {
+      const Expected next = std::move(expected_.front());
+      expected_.pop_front();
+      Open& one = open_.emplace_back();
+      try {
+        one.number = add(next.prompt, next.suffix, next.sample);
+        one.decodes = true;
+      } catch (const Failure& failure) {
+        if (failure.status() == DLLM_CANCELLED) throw;
+        one.error = std::current_exception();
+      }
+    }
+  }
+
+  // Takes the texts of requests that are over, and removes the requests.
+  void collect() {
+    for (Open& one : open_) {
+      if (!one.decodes || !run_.is_over(one.number)) continue;
+      one.decodes = false;
+      try {
+        one.completion = run_.text(one.number, "completion"); // fails as the request did
+        const EvalJson request = run_.describe(one.number);
+        if (request.contains("holes") && !request.at("holes").empty())
+          one.hole = request.at("holes").at(0).get<std::string>();
+      } catch (const Failure&) {
+        one.error = std::current_exception();
+      }
+      run_.remove(one.number);
+    }
+  }
+
   static int64_t length_of(const Context& context) {
     return context.has("length")
                ? context.number("length")
@@ -89,7 +146,10 @@ private:
 
   dllm_task* task_;
   int64_t samples_, length_, seed_;
+  std::deque<Expected> expected_;
+  std::deque<Open> open_; // in the order in which they are returned
   Session session_;
+  int64_t batch_;
   TextRun run_;
 };
 
