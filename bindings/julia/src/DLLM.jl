@@ -39,10 +39,11 @@ include("lua.jl")
 export Answer, Batch, Checkpoint, ClosedError, DLLMError, Dataset, Decoder, Engine, Event, Generation, Generator, Infill, Loader,
     Lua, Model, Objective, Piece, Schedule, Source, Tensor, Tokenizer, Trainer
 export STOP, MASKED, PROVISIONAL, FINAL, FIXED
-export add!, answer_text, apply!, batch, canvas!, cells, chat, commit!, confidence, decode, decode_stream, describe, encode,
-    evaluate, forward, generate, generation, hub_describe, hub_list, hub_remove, hub_verify, ids, infill, latest, loss,
-    metric, next!, param, param_names, predict!, prepare, pull, request_text, restore!, row_losses, run!, save, set!, start!,
-    states, statistics, step!, steps, stream, sync!, trace, update!
+export adapters, add!, add_adapter!, answer_text, apply!, batch, canvas!, cells, chat, commit!, confidence, decode,
+    decode_stream, describe, encode, evaluate, forward, generate, generation, hub_describe, hub_list, hub_remove, hub_verify,
+    ids, infill, latest, load_adapter!, loss, merge_adapter!, metric, next!, param, param_names, predict!, prepare, pull,
+    remove_adapter!, request_text, restore!, row_losses, run!, save, save_adapter, set!, set_adapter_scale!, start!, states,
+    statistics, step!, steps, stream, sync!, trace, update!
 
 function __init__()
     TRAMPOLINE[] = @cfunction(trampoline, Int32, (Ptr{Cvoid}, Ref{Call}))

@@ -66,6 +66,71 @@ set!(model::Model, name::AbstractString, value::AbstractArray) =
 "Attaches a tokenizer: every save and checkpoint writes it too."
 set!(model::Model, tokenizer::Tokenizer) = call(C.dllm_model_set_tokenizer, model, tokenizer)
 
+"""
+    add_adapter!(model, name = "default"; task = nothing, rank, targets, ...)
+
+Adds a LoRA adapter, which changes no result until it is trained. A trainer that is made afterwards trains the adapters alone.
+A name has letters, digits, `_` and `-`.
+
+Throws `:already_exists` for a name that the model has, and `:not_found` for targets that name no matrix. It throws
+`:unimplemented` for targets like the head, `:invalid_argument` for layers that the model lacks, and `:cancelled`. When it
+throws, the model is unchanged. Keywords:
+
+$(KEYWORDS.adapter)"""
+add_adapter!(model::Model, name::AbstractString = "default"; task = nothing, settings...) =
+    with_options(opts -> call(C.dllm_model_add_adapter, model, name, opts, maybe(task)), "adapter", settings)
+
+"""
+    load_adapter!(model, path, name = "default"; task = nothing)
+
+Adds an adapter with the numbers of a folder that PEFT or `save_adapter` wrote; the progress counts bytes.
+
+Throws `:already_exists` for a name that the model has, and `:not_found` for a missing file or matrix. It throws
+`:invalid_argument` for other shapes, `:unimplemented` for an adapter that is not LoRA, and `:data_loss` for a damaged file.
+When it throws, the model is unchanged.
+"""
+load_adapter!(model::Model, path::AbstractString, name::AbstractString = "default"; task = nothing) =
+    call(C.dllm_model_load_adapter, model, path, name, maybe(task))
+
+"""
+    save_adapter(model, path, name = "default"; task = nothing)
+
+Writes an adapter as a folder that PEFT and `load_adapter!` read, complete or not at all; the progress counts bytes. Throws
+`:not_found` for an unknown name, `:already_exists` when something is at `path`, `:resource_exhausted` for a full disk.
+"""
+save_adapter(model::Model, path::AbstractString, name::AbstractString = "default"; task = nothing) =
+    call(C.dllm_model_save_adapter, model, path, name, maybe(task))
+
+"""
+    merge_adapter!(model, name = nothing; task = nothing)
+
+Adds the product of an adapter to the weights, which keep their format, and removes the adapter; `nothing`: of every adapter,
+in the order in which they were added. Throws `:not_found` for an unknown name, `:invalid_argument` for a sum that is not
+finite, `:out_of_range` for a sum that the format makes infinite. The adapter at which the call failed is unchanged.
+"""
+merge_adapter!(model::Model, name::Union{Nothing,AbstractString} = nothing; task = nothing) =
+    call(C.dllm_model_merge_adapter, model, name === nothing ? C_NULL : name, maybe(task))
+
+"Removes an adapter and frees its memory. Throws `:not_found`, and the hint has the names."
+remove_adapter!(model::Model, name::AbstractString = "default") = call(C.dllm_model_remove_adapter, model, name)
+
+"""
+    set_adapter_scale!(model, scale, name = "default")
+
+Multiplies the product of an adapter by `scale` from now on. `scale` is -1e9 to 1e9; 0: the adapter is off, 1: as it was
+trained. Throws `:not_found` for an unknown name, `:invalid_argument` for another number.
+"""
+set_adapter_scale!(model::Model, scale::Real, name::AbstractString = "default") =
+    call(C.dllm_model_set_adapter_scale, model, name, scale)
+
+"""
+    adapters(model)
+
+The adapters in the order in which they were added. A list of `Dict`s with `name`, `rank`, `alpha`, `rslora`, `scale`,
+`modules` (matrices of the base), `params` (numbers of A and B) and `bytes` (memory of A and B).
+"""
+adapters(model::Model) = parse_json(text(C.dllm_model_adapters, model))
+
 "Runs the model once over a batch, or a matrix of ids (a row each): a batch with logits (rows, positions, vocabulary)."
 forward(model::Model, rows; task = nothing, settings...) = with_options("forward", settings) do opts
     with_batch(batch -> make(Batch, C.dllm_model_forward, model, batch, opts, maybe(task)), rows)

@@ -9,6 +9,7 @@ from typing import Any, Tuple
 from . import _raw
 from ._base import call, check
 from ._lib import lib
+from ._text import text_bytes
 from .errors import thread_error
 
 try:
@@ -28,6 +29,14 @@ NAMES = {number: name for name, (number, _, _) in DTYPES.items()}
 NAMES.update({_raw.F16: "f16", _raw.BF16: "bf16"})
 _NUMPY = {"f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64", "u8": "uint8",
           "i8": "int8", "u32": "uint32"}
+
+
+def checked_dtype(dtype: str) -> str:
+    """The name of a type of elements. Raises ValueError for another name, TypeError for another value."""
+    text_bytes(dtype, "dtype")
+    if dtype not in DTYPES:
+        raise ValueError(f"unknown dtype {dtype!r}; there are {', '.join(DTYPES)}")
+    return dtype
 
 
 def shape_of(values: Any) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from . import errors
 from ._interrupt import TaskArgument, guard_for, resolved
 from ._json import encoded
 from ._lib import lib
+from ._text import text_bytes
 
 if TYPE_CHECKING:
     from .task import Task
@@ -155,17 +156,14 @@ def from_path(path: str | os.PathLike[str], name: str, *args: Any) -> c_void_p:
         raise errors.FileNotFound(problem.message, problem.hint, problem.code, problem.name) from None
 
 
-def pointer_of(thing: Managed | None) -> c_void_p | None:
-    return None if thing is None else thing.pointer
+def pointer_of(value: Any, kind: type[Managed]) -> Any:
+    """The pointer of an object of this class, or None for None; TypeError for anything else."""
+    return None if value is None else handle(value, kind)
 
 
 def task_of(task: Task | None) -> TaskArgument:
     """The task of a long call; without one Ctrl-C still stops it (_interrupt.py)."""
     return TaskArgument(task)
-
-
-def path_bytes(path: str | os.PathLike[str]) -> bytes:
-    return os.fsencode(path)
 
 
 class Options(Managed):
@@ -174,7 +172,7 @@ class Options(Managed):
     _release = "dllm_options_release"
 
     def __init__(self, kind: str, values: dict[str, Any] | None = None):
-        super().__init__(make("dllm_options_new", kind.encode()))
+        super().__init__(make("dllm_options_new", text_bytes(kind, "kind")))
         if not values:
             return
         text = encoded(values)
@@ -190,7 +188,7 @@ class Options(Managed):
 
 def schema(kind: str) -> dict[str, Any]:
     """The keys of a kind of options, with types, defaults, ranges and one sentence each."""
-    return read_object("dllm_options_schema", kind.encode())
+    return read_object("dllm_options_schema", text_bytes(kind, "kind"))
 
 
 class _NoOptions:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import _raw
+from ._text import text_bytes
 
 _NAMES = {"darwin": ["libdllm.1.dylib", "libdllm.dylib"], "win32": ["dllm.dll"]}.get(
     sys.platform, ["libdllm.so.1", "libdllm.so"])
@@ -98,13 +99,13 @@ def build_info() -> dict[str, Any]:
 
 def has_feature(name: str) -> bool:
     """Whether the library was built with a part: "lua", "pjrt", "openmp", "bf16"."""
-    return bool(lib.dllm_has_feature(name.encode()))
+    return bool(lib.dllm_has_feature(text_bytes(name, "name")))
 
 
 def names(kind: str) -> list[str]:
     """Names of a registry kind: engine family objective options policy schedule sink."""
     found: list[str] = []
-    while (name := lib.dllm_registry_name(kind.encode(), len(found))) is not None:
+    while (name := lib.dllm_registry_name(text_bytes(kind, "kind"), len(found))) is not None:
         found.append(name.decode())
     return found
 

@@ -5,7 +5,7 @@ from ctypes import byref, c_int32, c_int64
 from typing import Any, Sequence
 
 from . import _arrays, _raw
-from ._base import Buffer, Managed, call, make, options, read_text
+from ._base import Buffer, Managed, call, handle, make, options, read_text
 from .tokenizer import Tokenizer
 
 _ENDS = {_raw.ANSWER_FULL: "full", _raw.ANSWER_END_TOKEN: "end_token",
@@ -19,7 +19,7 @@ class Answer(Managed):
 
     def __init__(self, tokenizer: Tokenizer, **settings: Any):
         with options("answer", settings) as opts:
-            super().__init__(make("dllm_answer_new", tokenizer.pointer, opts.pointer))
+            super().__init__(make("dllm_answer_new", handle(tokenizer, Tokenizer), opts.pointer))
 
     def update(self, ids: Sequence[int], states: Sequence[int]) -> str | None:
         """The canvas now, as of decoder.ids and decoder.states. None, or why the answer is over:

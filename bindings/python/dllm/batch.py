@@ -6,6 +6,7 @@ from typing import Any, Iterator, Mapping
 from . import _arrays
 from ._base import Managed, call, make
 from ._lib import lib
+from ._text import text_bytes
 from .tensor import Tensor
 
 # The element types of the reserved names, for plain lists.
@@ -26,14 +27,16 @@ class Batch(Managed):
 
     def set(self, name: str, values: Any, dtype: str | None = None) -> None:
         """Copies an array into the batch; dtype is one of f32 f64 i32 i64 u8 i8 u32."""
-        dtype = dtype or RESERVED.get(name) or _arrays.guess_dtype(values)
+        key = text_bytes(name, "name")
+        if dtype is None:
+            dtype = RESERVED.get(name) or _arrays.guess_dtype(values)
+        number = _arrays.DTYPES[_arrays.checked_dtype(dtype)][0]
         dims, rank = _arrays.dims_of(values)
-        call("dllm_batch_set", self.pointer, name.encode(), _arrays.DTYPES[dtype][0], dims, rank,
-             _arrays.to_c(values, dtype))
+        call("dllm_batch_set", self.pointer, key, number, dims, rank, _arrays.to_c(values, dtype))
 
     def tensor(self, name: str) -> Tensor:
         """A copy of one array with its type and shape. Raises NotFound; the hint names the nearest."""
-        return Tensor._wrap(make("dllm_batch_array", self.pointer, name.encode()))
+        return Tensor._wrap(make("dllm_batch_array", self.pointer, text_bytes(name, "name")))
 
     def names(self) -> list[str]:
         """The names of the arrays, in the order in which they were set."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 import os
 from typing import Any, Union
 
-from ._base import (Managed, call, from_path, handle, make, options, path_bytes, pointer_of,
-                    read_text, task_of)
+from ._base import Managed, call, from_path, handle, make, options, pointer_of, read_text, task_of
 from ._json import encoded
+from ._text import path_bytes, text_bytes
 from .errors import NotFound
 from .loader import Loader
 from .task import Task
@@ -22,21 +22,21 @@ def save_checkpoint(trainer: Trainer, loader: Loader | None, root: Path,
     if script_state is not None:
         settings["script_state"] = encoded(script_state, "script_state").decode()
     with options("checkpoint", settings) as opts:
-        return read_text("dllm_checkpoint_save", handle(trainer, Trainer), pointer_of(loader),
-                         path_bytes(root), opts.pointer, task_of(task))
+        return read_text("dllm_checkpoint_save", handle(trainer, Trainer),
+                         pointer_of(loader, Loader), path_bytes(root, "root"), opts.pointer, task_of(task))
 
 
 def restore_checkpoint(trainer: Trainer, loader: Loader | None, dir: Path,
                        task: Task | None = None) -> None:
     """Restores trainer, model and loader."""
-    call("dllm_checkpoint_restore", handle(trainer, Trainer), pointer_of(loader), path_bytes(dir),
-         task_of(task))
+    call("dllm_checkpoint_restore", handle(trainer, Trainer), pointer_of(loader, Loader),
+         path_bytes(dir, "dir"), task_of(task))
 
 
 def latest_checkpoint(root: Path, task: Task | None = None) -> str | None:
     """The folder of a run's highest committed checkpoint, None when there is none."""
     try:
-        return read_text("dllm_checkpoint_latest_task", path_bytes(root), task_of(task))
+        return read_text("dllm_checkpoint_latest_task", path_bytes(root, "root"), task_of(task))
     except NotFound:
         return None
 
@@ -56,7 +56,7 @@ class Checkpoint(Managed):
 
     def tensor(self, name: str) -> Tensor:
         """Reads one tensor; block formats become f32. Raises NotFound, DataLoss for a file that changed."""
-        return Tensor._wrap(make("dllm_checkpoint_tensor", self.pointer, name.encode()))
+        return Tensor._wrap(make("dllm_checkpoint_tensor", self.pointer, text_bytes(name, "name")))
 
     def verify(self, task: Task | None = None) -> None:
         """Reads every byte and compares sizes and checksums; raises DataLoss for a bad file."""

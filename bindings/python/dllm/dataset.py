@@ -4,9 +4,10 @@ from __future__ import annotations
 import os
 from typing import Any, Iterable, Mapping
 
-from ._base import Managed, call, from_path, make, options, path_bytes, pointer_of, task_of
+from ._base import Managed, call, from_path, make, options, pointer_of, task_of
 from ._json import encoded
 from ._lib import lib
+from ._text import path_bytes
 from .task import Task
 from .tokenizer import Tokenizer
 
@@ -21,10 +22,10 @@ class Dataset(Managed):
         """path None: empty, to fill with add()."""
         with options("dataset", settings) as opts:
             if path is None:
-                made = make("dllm_dataset_new", pointer_of(tokenizer), opts.pointer)
+                made = make("dllm_dataset_new", pointer_of(tokenizer, Tokenizer), opts.pointer)
             else:
-                made = from_path(path, "dllm_dataset_open", path_bytes(path), pointer_of(tokenizer),
-                                 opts.pointer, task_of(task))
+                made = from_path(path, "dllm_dataset_open", path_bytes(path),
+                                 pointer_of(tokenizer, Tokenizer), opts.pointer, task_of(task))
         super().__init__(made)
 
     @classmethod

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, AsyncIterator, Iterator, Sequence
 
 from . import _arrays
 from ._base import Managed, call, handle, make, options, read_text, task_of
+from ._text import text_bytes
 from .asynchronous import run_async
 from .batch import Batch
 from .event import Callback, run_with
@@ -45,14 +46,20 @@ class Steps:
         return self._active
 
 
+def kind_of(noun: str, policy: Any) -> str:
+    """The kind of options of a noun; a policy, where one is given, has options of its own."""
+    if policy is None or not text_bytes(policy, "policy"):
+        return noun
+    return f"{noun}:{policy}"
+
+
 class Decoder(Managed):
     """`Decoder(model, steps=32, gen_length=64)`. help(dllm.DecoderSettings) lists the keywords."""
 
     _release, noun = "dllm_decoder_release", "decoder"
 
     def __init__(self, model: Model, **settings: Unpack[DecoderSettings]):
-        policy = settings.get("policy")
-        with options(f"decoder:{policy}" if policy else "decoder", settings) as opts:
+        with options(kind_of("decoder", settings.get("policy")), settings) as opts:
             super().__init__(make("dllm_decoder_new", handle(model, Model), opts.pointer))
 
     def start(self, prompt: Sequence[int] = (), seed: int = 0) -> None:
@@ -129,7 +136,7 @@ class Decoder(Managed):
         """A number of a slot, or of all slots (-1): "steps", "nfe" (forward passes), "decided" and "open"
         (positions), "finish" (0: open, 1: all decided, 2: stopped, 3: failed); of all slots also
         "cache_bytes", "reused" and "computed" (positions), ... Raises NotFound for another key."""
-        return self._real("dllm_decoder_metric", slot, key.encode())
+        return self._real("dllm_decoder_metric", slot, text_bytes(key, "key"))
 
     def trace(self, slot: int = 0) -> list[dict[str, Any]]:
         """The trace, one object per step: step, ids, states, confidence. The decoder is made with

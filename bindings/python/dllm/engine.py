@@ -5,8 +5,9 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any
 
-from ._base import Managed, call, make, options, path_bytes, read_text, task_of
+from ._base import Managed, call, make, options, read_text, task_of
 from ._lib import lib
+from ._text import path_bytes, text_bytes
 from .task import Task
 
 if TYPE_CHECKING:
@@ -35,10 +36,10 @@ class Engine(Managed):
         return self._json("dllm_engine_describe")
 
     def __getitem__(self, key: str) -> int:
-        return self._whole("dllm_engine_i64", key.encode())
+        return self._whole("dllm_engine_i64", text_bytes(key, "key"))
 
     def __setitem__(self, key: str, value: int) -> None:
-        call("dllm_engine_set_i64", self.pointer, key.encode(), value)
+        call("dllm_engine_set_i64", self.pointer, text_bytes(key, "key"), value)
 
     def plan(self, path: str | os.PathLike[str], task: Task | None = None, **settings: Any) -> str:
         """What a job on a model needs, as text of the chosen format (default JSON)."""

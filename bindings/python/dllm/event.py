@@ -9,6 +9,7 @@ from . import _arrays, _raw
 from ._base import check, read_object
 from ._interrupt import guard_for, resolved
 from ._lib import lib
+from ._text import text_bytes
 from .errors import ClosedError, NotFound, from_status, thread_error
 
 KINDS = {value: name[len("EVENT_"):].lower() for name, value in vars(_raw).items()
@@ -41,7 +42,7 @@ class Event:
     def __getitem__(self, key: str) -> Any:
         if key == "kind":
             return self.kind
-        name, count = key.encode(), c_int64()
+        name, count = text_bytes(key, "key"), c_int64()
         whole, real = c_int64(), c_double()
         status = lib.dllm_event_i64(self.pointer, name, byref(whole), thread_error())
         if status == _raw.OK:

@@ -8,10 +8,11 @@ from operator import index
 from typing import TYPE_CHECKING, Any, Mapping, Sequence, Union
 
 from . import _raw, errors
-from ._base import (Managed, call, from_path, handle, make, options, path_bytes, read_object,
-                    read_text, schema, task_of)
+from ._base import (Managed, call, from_path, handle, make, options, read_object, read_text,
+                    schema, task_of)
+from ._text import path_bytes, text_bytes
 from ._turns import Turns
-from .decoder import Decoder
+from .decoder import Decoder, kind_of
 from .engine import Engine, default_engine
 from .event import Callback, run_with
 from .generation import Generation, generation_of
@@ -224,7 +225,7 @@ class Generator(Managed):
 
     def _add(self, settings: Mapping[str, object], task: Task | None) -> int:
         policy, number = settings.get("policy"), c_int64()
-        kind = "request" if policy in (None, "auto") else f"request:{policy}"
+        kind = kind_of("request", None if policy == "auto" else policy)
         self._remove_forgotten()
         with options(kind, settings) as opts:
             call("dllm_generator_add", self.pointer, opts.pointer, task_of(task), byref(number))
@@ -254,7 +255,7 @@ class Generator(Managed):
     def text(self, request: int, part: str = "completion") -> str:
         """A part of a text: completion, text (with the prompt), next (what is new since the last
         call) or canvas (with <mask:N> for open positions). Raises the error of the request."""
-        return read_text("dllm_generator_text", self.pointer, index(request), part.encode())
+        return read_text("dllm_generator_text", self.pointer, index(request), text_bytes(part, "part"))
 
     def describe(self, request: int = -1) -> dict[str, Any]:
         """A request: finish, error, ids, states, from_file, ...; -1: the generator."""

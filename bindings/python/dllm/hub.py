@@ -7,7 +7,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Dict, List
 
-from ._base import options, path_bytes, read_object, read_text, task_of
+from ._base import options, read_object, read_text, task_of
+from ._text import path_bytes
 from .task import Task
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def pull(name: str, task: Task | None = None, **settings: Unpack[HubSettings]) -
     ResourceExhausted for a full disk, Unavailable without a network, Cancelled.
     """
     with options("hub", settings) as opts:
-        return read_text("dllm_hub_pull", path_bytes(name), opts.pointer, task_of(task))
+        return read_text("dllm_hub_pull", path_bytes(name, "name"), opts.pointer, task_of(task))
 
 
 def describe(name: str, task: Task | None = None, **settings: Unpack[HubSettings]) -> Dict[str, Any]:
@@ -38,7 +39,7 @@ def describe(name: str, task: Task | None = None, **settings: Unpack[HubSettings
     and weights.
     """
     with options("hub", settings) as opts:
-        return read_object("dllm_hub_describe", path_bytes(name), opts.pointer, task_of(task))
+        return read_object("dllm_hub_describe", path_bytes(name, "name"), opts.pointer, task_of(task))
 
 
 def list(task: Task | None = None) -> List[Dict[str, Any]]:
@@ -58,7 +59,7 @@ def verify(name: str, task: Task | None = None) -> Dict[str, Any]:
     Returns name, files (how many there are), checked (how many have a SHA-256), bytes and faults, each
     with path and what. Raises errors.NotFound for a name that the cache does not have, Cancelled.
     """
-    return read_object("dllm_hub_verify", path_bytes(name), task_of(task))
+    return read_object("dllm_hub_verify", path_bytes(name, "name"), task_of(task))
 
 
 def remove(name: str, task: Task | None = None) -> int:
@@ -67,5 +68,5 @@ def remove(name: str, task: Task | None = None) -> int:
     Returns the bytes that were freed. Files that another revision uses stay. Raises errors.NotFound for
     a name that the cache does not have, Cancelled.
     """
-    freed: int = read_object("dllm_hub_remove", path_bytes(name), task_of(task))["freed"]
+    freed: int = read_object("dllm_hub_remove", path_bytes(name, "name"), task_of(task))["freed"]
     return freed

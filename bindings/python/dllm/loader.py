@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any, Iterator
 
-from ._base import Managed, call, make, options
+from ._base import Managed, call, handle, make, options
 from ._lib import lib
 from .batch import Batch
 from .dataset import Dataset
@@ -17,7 +17,7 @@ class Loader(Managed):
 
     def __init__(self, data: Dataset, **settings: Any):
         with options("loader", settings) as opts:
-            super().__init__(make("dllm_loader_new", data.pointer, opts.pointer))
+            super().__init__(make("dllm_loader_new", handle(data, Dataset), opts.pointer))
 
     def next(self) -> Batch:
         """The next batch; raises OutOfRange at the end of the data."""

@@ -5,8 +5,9 @@ import json
 import os
 from typing import Any
 
-from ._base import Buffer, Managed, call, make, options, path_bytes, task_of
+from ._base import Buffer, Managed, call, make, options, task_of
 from ._json import encoded
+from ._text import path_bytes, text_bytes
 from .task import Task
 
 
@@ -22,11 +23,11 @@ class Lua(Managed):
     def set(self, name: str, value: Any) -> None:
         """Sets a global to an object of the library, or to any JSON value."""
         if isinstance(value, Managed):
-            call("dllm_lua_set_object", self.pointer, name.encode(), value.noun.encode(),
+            call("dllm_lua_set_object", self.pointer, text_bytes(name, "name"), value.noun.encode(),
                  value.pointer)
             return
         text = encoded(value, name)
-        call("dllm_lua_set_json", self.pointer, name.encode(), text, len(text))
+        call("dllm_lua_set_json", self.pointer, text_bytes(name, "name"), text, len(text))
 
     def run_file(self, path: str | os.PathLike[str], *args: Any,
                  task: Task | None = None) -> list[Any]:
@@ -37,11 +38,11 @@ class Lua(Managed):
 
     def run_text(self, code: str, name: str = "text", task: Task | None = None) -> list[Any]:
         """Runs a text; name is its name in messages. Raises as run_file() does."""
-        return self._run("dllm_lua_run_text", name.encode(), code.encode(), task)
+        return self._run("dllm_lua_run_text", text_bytes(name, "name"), text_bytes(code, "code"), task)
 
     def call(self, function: str, *args: Any, task: Task | None = None) -> list[Any]:
         """Calls a global function; dots reach into tables."""
-        return self._run("dllm_lua_call", function.encode(), encoded(args, "args"), task)
+        return self._run("dllm_lua_call", text_bytes(function, "function"), encoded(args, "args"), task)
 
     def _run(self, function: str, name: bytes, text: bytes, task: Task | None) -> list[Any]:
         with Buffer() as out:

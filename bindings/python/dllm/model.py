@@ -5,10 +5,11 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, Mapping
 
-from ._base import (Managed, call, from_path, make, options, path_bytes, read_object, read_text,
+from ._base import (Managed, call, from_path, handle, make, options, read_object, read_text,
                     task_of)
 from ._json import encoded
 from ._lib import lib
+from ._text import path_bytes, text_bytes
 from .batch import Batch, as_batch
 from .engine import Engine, default_engine
 from .source import Source
@@ -31,13 +32,13 @@ class Model(Managed):
                  task: Task | None = None, **settings: Unpack[ModelSettings]):
         """path: a model folder, a GGUF file, a run or checkpoint folder, or a Source.
         help(dllm.ModelSettings) lists the keywords."""
-        engine = engine or default_engine()
+        runs_on = handle(engine or default_engine(), Engine)
         with options("model", settings) as opts:
             if isinstance(path, Source):
-                made = make("dllm_model_load_source", engine.pointer, path.pointer, opts.pointer,
+                made = make("dllm_model_load_source", runs_on, path.pointer, opts.pointer,
                             task_of(task))
             else:
-                made = from_path(path, "dllm_model_load", engine.pointer, path_bytes(path),
+                made = from_path(path, "dllm_model_load", runs_on, path_bytes(path),
                                  opts.pointer, task_of(task))
         super().__init__(made)
 
@@ -45,10 +46,10 @@ class Model(Managed):
     def new(cls, config: Mapping[str, Any], engine: Engine | None = None, task: Task | None = None,
             **settings: Unpack[ModelSettings]) -> Model:
         """A model with random weights; config is the content of a config.json."""
-        engine = engine or default_engine()
+        runs_on = handle(engine or default_engine(), Engine)
         text = encoded(dict(config))
         with options("model", settings) as opts:
-            return cls._wrap(make("dllm_model_new", engine.pointer, text, len(text), opts.pointer,
+            return cls._wrap(make("dllm_model_new", runs_on, text, len(text), opts.pointer,
                                   task_of(task)))
 
     def save(self, path: str | os.PathLike[str], task: Task | None = None, **settings: Any) -> None:
@@ -63,7 +64,7 @@ class Model(Managed):
                  task: Task | None = None, **settings: Any) -> dict[str, Any]:
         """Writes a model in another weight format: a .gguf file, or a folder. Returns the report."""
         with options("quantize", settings) as opts:
-            return read_object("dllm_model_quantize", path_bytes(path), path_bytes(target), opts.pointer,
+            return read_object("dllm_model_quantize", path_bytes(path), path_bytes(target, "target"), opts.pointer,
                                task_of(task))
 
     def config(self) -> dict[str, Any]:
@@ -76,7 +77,7 @@ class Model(Managed):
 
     def __getitem__(self, key: str) -> int:
         """A number: vocab hidden layers max_length mask_id params bytes."""
-        return self._whole("dllm_model_i64", key.encode())
+        return self._whole("dllm_model_i64", text_bytes(key, "key"))
 
     @property
     def version(self) -> int:
@@ -91,12 +92,12 @@ class Model(Managed):
     def param(self, name: str) -> Tensor:
         """A copy of one parameter, in f32 or the type that it is stored in. Raises NotFound; the
         hint names the nearest."""
-        return Tensor._wrap(make("dllm_model_param", self.pointer, name.encode()))
+        return Tensor._wrap(make("dllm_model_param", self.pointer, text_bytes(name, "name")))
 
     def set_param(self, name: str, value: Tensor | Any) -> None:
         """Replaces one parameter; value is a Tensor, an array or nested lists of floats."""
         tensor = value if isinstance(value, Tensor) else Tensor(value, "f32")
-        call("dllm_model_set_param", self.pointer, name.encode(), tensor.pointer)
+        call("dllm_model_set_param", self.pointer, text_bytes(name, "name"), tensor.pointer)
 
     def set_tokenizer(self, tokenizer: Tokenizer) -> None:
         """Attaches a tokenizer to the model: every save and checkpoint writes it too."""
@@ -107,31 +108,33 @@ class Model(Managed):
         """Adds a new LoRA adapter, which changes no result until it is trained. A trainer then trains it
         alone. help(dllm.AdapterSettings) lists the keywords."""
         with options("adapter", settings) as opts:
-            call("dllm_model_add_adapter", self.pointer, name.encode(), opts.pointer, task_of(task))
+            call("dllm_model_add_adapter", self.pointer, text_bytes(name, "name"), opts.pointer, task_of(task))
 
     def load_adapter(self, path: str | os.PathLike[str], name: str = "default",
                      task: Task | None = None) -> None:
-        """Adds an adapter with the numbers of a folder that PEFT or save_adapter wrote."""
-        call("dllm_model_load_adapter", self.pointer, path_bytes(path), name.encode(), task_of(task))
+        """Adds an adapter with the numbers of a folder that PEFT or save_adapter wrote; the task counts
+        bytes. Raises AlreadyExists when the model has an adapter of that name: name="other" adds one more.
+        Raises NotFound for a missing file or matrix, InvalidArgument for other shapes, DataLoss."""
+        call("dllm_model_load_adapter", self.pointer, path_bytes(path), text_bytes(name, "name"), task_of(task))
 
     def save_adapter(self, path: str | os.PathLike[str], name: str = "default",
                      task: Task | None = None) -> None:
         """Writes an adapter as a folder that PEFT reads, complete or not at all. Raises AlreadyExists
         when something is at path."""
-        call("dllm_model_save_adapter", self.pointer, path_bytes(path), name.encode(), task_of(task))
+        call("dllm_model_save_adapter", self.pointer, path_bytes(path), text_bytes(name, "name"), task_of(task))
 
     def merge_adapter(self, name: str | None = None, task: Task | None = None) -> None:
         """Adds the product of an adapter to the weights and removes the adapter; None: of every one."""
-        call("dllm_model_merge_adapter", self.pointer, None if name is None else name.encode(),
+        call("dllm_model_merge_adapter", self.pointer, None if name is None else text_bytes(name, "name"),
              task_of(task))
 
     def remove_adapter(self, name: str = "default") -> None:
         """Removes an adapter and frees its memory."""
-        call("dllm_model_remove_adapter", self.pointer, name.encode())
+        call("dllm_model_remove_adapter", self.pointer, text_bytes(name, "name"))
 
     def set_adapter_scale(self, scale: float, name: str = "default") -> None:
         """Multiplies the product of an adapter by scale from now on; 0: the adapter is off."""
-        call("dllm_model_set_adapter_scale", self.pointer, name.encode(), scale)
+        call("dllm_model_set_adapter_scale", self.pointer, text_bytes(name, "name"), scale)
 
     def adapters(self) -> list[dict[str, Any]]:
         """name, rank, alpha, rslora, scale, modules, params and bytes of each adapter."""

@@ -5,6 +5,7 @@ from operator import index
 from typing import Any, Mapping
 
 from ._base import Managed, handle, make, options, pointer_of, task_of
+from ._text import text_bytes
 from .batch import Batch, as_batch
 from .model import Model
 from .schedule import Schedule
@@ -17,8 +18,9 @@ class Objective(Managed):
     _release, noun = "dllm_objective_release", "objective"
 
     def __init__(self, name: str, schedule: Schedule | None = None, **settings: Any):
+        given = text_bytes(name, "name")
         with options("objective:" + name if settings else "objective", settings) as opts:
-            super().__init__(make("dllm_objective_new", name.encode(), pointer_of(schedule),
+            super().__init__(make("dllm_objective_new", given, pointer_of(schedule, Schedule),
                                   opts.pointer))
 
     def prepare(self, rows: Batch | Mapping[str, Any], seed: int = 0, step: int = 0,
@@ -26,7 +28,7 @@ class Objective(Managed):
         """Draws the noise of one step: ids with masks, targets, weights. model: its mask token,
         shift and vocabulary are used; without one they are options of the objective."""
         batch = as_batch(rows)
-        return Batch._wrap(make("dllm_objective_prepare", self.pointer, pointer_of(model),
+        return Batch._wrap(make("dllm_objective_prepare", self.pointer, pointer_of(model, Model),
                                 batch.pointer, index(seed), index(step)))
 
     def loss(self, model: Model, rows: Batch | Mapping[str, Any], seed: int = 0,

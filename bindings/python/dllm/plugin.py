@@ -5,7 +5,8 @@ import json
 import os
 from typing import Any
 
-from ._base import path_bytes, read_object, read_text
+from ._base import read_object, read_text
+from ._text import path_bytes
 
 
 def plugins() -> list[dict[str, Any]]:
@@ -16,4 +17,4 @@ def plugins() -> list[dict[str, Any]]:
 
 def describe_plugin(plugin: str | os.PathLike[str]) -> dict[str, Any]:
     """Describes a plugin (a path, or "cpu", "tpu", "cuda"). Loads it into this process: a bad one may end it."""
-    return read_object("dllm_plugin_describe", path_bytes(plugin))
+    return read_object("dllm_plugin_describe", path_bytes(plugin, "plugin"))

@@ -6,6 +6,12 @@ from typing import Any, NamedTuple, Sequence
 
 from . import _arrays
 from ._base import Managed, call, make, options
+from ._text import text_bytes
+
+
+# How a caller gives a schedule of its own; a function is not one of the ways.
+OWN = ("Schedule.table(t, alpha) makes a schedule of points, and option schedule_alphas of a decoder "
+       "is a list of numbers that falls, such as [1, 0.3, 0]")
 
 
 class Values(NamedTuple):
@@ -22,8 +28,9 @@ class Schedule(Managed):
     _release, noun = "dllm_schedule_release", "schedule"
 
     def __init__(self, name: str = "linear", **settings: Any):
+        given = text_bytes(name, "name", OWN)
         with options("schedule:" + name if settings else "schedule", settings) as opts:
-            super().__init__(make("dllm_schedule_new", name.encode(), opts.pointer))
+            super().__init__(make("dllm_schedule_new", given, opts.pointer))
 
     @classmethod
     def table(cls, t: Sequence[float], alpha: Sequence[float],

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from ._base import Managed, call, make
+from ._text import text_bytes
 
 
 class Source(Managed):
@@ -16,4 +17,4 @@ class Source(Managed):
 
     def add(self, name: str, data: bytes) -> None:
         """Copies a file in under the name it would have in the folder."""
-        call("dllm_source_add", self.pointer, name.encode(), bytes(data), len(data), 0)
+        call("dllm_source_add", self.pointer, text_bytes(name, "name"), bytes(data), len(data), 0)

@@ -15,9 +15,7 @@ class Tensor(Managed):
     _release, noun = "dllm_tensor_release", "tensor"
 
     def __init__(self, values: Any, dtype: str | None = None):
-        dtype = dtype or _arrays.guess_dtype(values)
-        if dtype not in _arrays.DTYPES:
-            raise ValueError(f"unknown dtype {dtype!r}; there are {', '.join(_arrays.DTYPES)}")
+        dtype = _arrays.checked_dtype(_arrays.guess_dtype(values) if dtype is None else dtype)
         dims, rank = _arrays.dims_of(values)
         super().__init__(make("dllm_tensor_new", _arrays.DTYPES[dtype][0], dims, rank,
                               _arrays.to_c(values, dtype)))

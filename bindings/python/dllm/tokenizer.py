@@ -7,10 +7,11 @@ from ctypes import byref, c_int32, c_int64
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 from . import _arrays
-from ._base import (Buffer, Managed, call, from_path, make, options, path_bytes, pointer_of,
-                    read_text, task_of)
+from ._base import (Buffer, Managed, call, from_path, handle, make, options, pointer_of, read_text,
+                    task_of)
 from ._json import encoded
 from ._lib import lib
+from ._text import path_bytes, text_bytes
 from .batch import Batch
 from .source import Source
 from .task import Task
@@ -37,9 +38,10 @@ class Tokenizer(Managed):
     @classmethod
     def train(cls, text: Dataset, task: Task | None = None, **settings: Any) -> Tokenizer:
         """A byte-level BPE tokenizer of a dataset that was opened without a tokenizer."""
+        from .dataset import Dataset  # which imports this module
         made = cls.__new__(cls)
         with options("tokenizer_train", settings) as opts:
-            Managed.__init__(made, make("dllm_tokenizer_train", text.pointer, opts.pointer,
+            Managed.__init__(made, make("dllm_tokenizer_train", handle(text, Dataset), opts.pointer,
                                         task_of(task)))
         return made
 
@@ -54,13 +56,13 @@ class Tokenizer(Managed):
     def id(self, name: str) -> int:
         """The id of one token by its text, or of "mask", "bos", "eos", "pad"."""
         found = c_int32()
-        call("dllm_tokenizer_id", self.pointer, name.encode(), byref(found))
+        call("dllm_tokenizer_id", self.pointer, text_bytes(name, "name"), byref(found))
         return found.value
 
     def encode(self, text: str | bytes, task: Task | None = None) -> list[int]:
         """The ids of a text, as i32. A task can cancel it. Bytes that are not UTF-8 are kept."""
         data = text.encode() if isinstance(text, str) else bytes(text)
-        made = make("dllm_tokenizer_encode_task", self.pointer, data, len(data), pointer_of(task))
+        made = make("dllm_tokenizer_encode_task", self.pointer, data, len(data), pointer_of(task, Task))
         with Batch._wrap(made) as row:
             return [int(x) for x in row["ids"][0]]
 
@@ -74,7 +76,7 @@ class Tokenizer(Managed):
         data = encoded(messages, "messages")
         with options("chat", settings) as opts:
             made = make("dllm_tokenizer_chat_task", self.pointer, data, len(data), opts.pointer,
-                        pointer_of(task))
+                        pointer_of(task, Task))
         with Batch._wrap(made) as row:
             return [int(x) for x in row["ids"][0]], [int(x) for x in row["keep"][0]]
 

@@ -5,7 +5,8 @@ import os
 from operator import index
 from typing import TYPE_CHECKING, Any, Mapping
 
-from ._base import Managed, call, handle, make, options, path_bytes, task_of
+from ._base import Managed, call, handle, make, options, task_of
+from ._text import path_bytes, text_bytes
 from .batch import Batch, as_batch
 from .event import Callback, run_with
 from .loader import Loader
@@ -71,7 +72,7 @@ class Trainer(Managed):
         """A number of the last step: "step", "loss" (nats), "lr", "grad_norm", "tokens", "tokens_per_second",
         "mfu", "memory" (bytes), "compiles", "skipped", "input_wait" and "rank_wait" (seconds), ...
         Raises NotFound; the hint names the nearest."""
-        return self._real("dllm_trainer_metric", key.encode())
+        return self._real("dllm_trainer_metric", text_bytes(key, "key"))
 
     def describe(self) -> dict[str, Any]:
         """All metrics with their units, the options, the state arrays of the optimizer."""
@@ -79,16 +80,16 @@ class Trainer(Managed):
 
     def set(self, key: str, value: float) -> None:
         """Changes "lr", "weight_decay" or "clip" between steps."""
-        call("dllm_trainer_set_f64", self.pointer, key.encode(), value)
+        call("dllm_trainer_set_f64", self.pointer, text_bytes(key, "key"), value)
 
     def add_sink(self, kind: str, target: str | os.PathLike[str] | None = None,
                  **settings: Any) -> None:
         """Writes every event to a "jsonl" or "csv" file, a "tensorboard" folder or the "console"."""
         with options("sink", settings) as opts:
-            call("dllm_trainer_add_sink", self.pointer, kind.encode(),
-                 None if target is None else path_bytes(target), opts.pointer)
+            call("dllm_trainer_add_sink", self.pointer, text_bytes(kind, "kind"),
+                 None if target is None else path_bytes(target, "target"), opts.pointer)
 
     def model(self, role: str = "live") -> Model:
         """The model that is trained ("live"), or its moving average as a copy ("ema"). Raises
         FailedPrecondition without an average."""
-        return Model._wrap(make("dllm_trainer_model", self.pointer, role.encode()))
+        return Model._wrap(make("dllm_trainer_model", self.pointer, text_bytes(role, "role")))

@@ -171,6 +171,60 @@ end
     set!(tiny.model, name, Array(param(tiny.model, name)))
 end
 
+@testset "adapters" begin
+    own, rows = Tiny(), [5 6 7 8]
+    model = own.model
+    logits() = forward(model, rows)["logits"]
+    thrown(f) = try f(); nothing catch problem problem end
+    base = logits()
+    @test isempty(adapters(model))
+    add_adapter!(model; rank = 2, targets = ["q", "v"], layers = ["0"])
+    one = only(adapters(model))
+    @test (one["name"], one["rank"], one["alpha"], one["rslora"], one["scale"]) == ("default", 2, 4.0, false, 1.0)
+    @test one["modules"] == 2 && one["params"] == 2 * 2 * (64 + 64) && one["bytes"] == 4 * one["params"]
+    @test logits() == base
+    @test thrown(() -> add_adapter!(model)).code === :already_exists
+    @test thrown(() -> add_adapter!(model, "other"; rang = 2)).hint == "did you mean rank?"
+    @test thrown(() -> add_adapter!(model, "other"; targets = ["nowhere"])).code === :not_found
+    @test thrown(() -> add_adapter!(model, "a b")).code === :invalid_argument
+    stopped = DLLM.Task()
+    DLLM.cancel(stopped)
+    @test thrown(() -> add_adapter!(model, "other"; task = stopped)).code === :cancelled
+    @test length(adapters(model)) == 1
+    trainer = Trainer(model, Objective("mdlm"); lr = 1e-2)
+    run!(trainer, own.loader, 3)
+    close(trainer)
+    trained = logits()
+    @test trained != base
+    mktempdir() do folder
+        path = joinpath(folder, "adapter")
+        save_adapter(model, path)
+        @test isfile(joinpath(path, "adapter_config.json")) && isfile(joinpath(path, "adapter_model.safetensors"))
+        @test thrown(() -> save_adapter(model, path)).code === :already_exists
+        @test thrown(() -> save_adapter(model, joinpath(folder, "b"), "absent")).code === :not_found
+        remove_adapter!(model)
+        @test isempty(adapters(model)) && logits() == base
+        load_adapter!(model, path, "loaded")
+        @test thrown(() -> load_adapter!(model, path, "loaded")).code === :already_exists
+        @test thrown(() -> load_adapter!(model, joinpath(folder, "nowhere"))).code === :not_found
+    end
+    @test [one["name"] for one in adapters(model)] == ["loaded"] && logits() == trained
+    for wrong in (() -> remove_adapter!(model), () -> set_adapter_scale!(model, 1), () -> merge_adapter!(model, "default"))
+        problem = thrown(wrong)
+        @test problem.code === :not_found && occursin("loaded", problem.hint)
+    end
+    @test thrown(() -> set_adapter_scale!(model, 2e9, "loaded")).code === :invalid_argument
+    set_adapter_scale!(model, 0, "loaded")
+    @test only(adapters(model))["scale"] == 0 && logits() == base
+    set_adapter_scale!(model, 1, "loaded")
+    merge_adapter!(model, "loaded")
+    @test isempty(adapters(model)) && logits() ≈ trained && logits() != base
+    foreach(name -> add_adapter!(model, name; rank = 2), ("a", "b"))
+    @test length(adapters(model)) == 2
+    merge_adapter!(model)
+    @test isempty(adapters(model))
+end
+
 @testset "files in memory, scripts, the library" begin
     mktempdir() do folder
         set!(tiny.model, tiny.tokenizer)

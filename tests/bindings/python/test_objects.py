@@ -251,6 +251,9 @@ class Scenario(unittest.TestCase):
         trainer = dllm.Trainer(self.tiny.model, objective)
         for wrong in (lambda: dllm.Trainer("x", objective), lambda: dllm.Trainer(self.tiny.model, "mdlm"),
                       lambda: trainer.run("x", 3), lambda: dllm.Decoder("x"),
+                      lambda: dllm.Objective("mdlm", lambda t: 1 - t), lambda: dllm.Loader("x"), lambda: dllm.Answer("x"),
+                      lambda: dllm.Dataset.of(["a"], "x"), lambda: dllm.Tokenizer.train("x"),
+                      lambda: dllm.Model.new({}, "x"), lambda: dllm.Model("absent", "x"),
                       lambda: objective.loss("x", {"ids": [[1, 2]]})):
             with self.assertRaisesRegex(TypeError, "expected a dllm[.]"):
                 wrong()
@@ -336,6 +339,39 @@ class Values(unittest.TestCase):
         self.assertAlmostEqual(values.weight[1], 2.0, places=6)
         table = dllm.Schedule.table([0, 1], [1, 0]).eval([0.25])
         self.assertAlmostEqual(table.alpha[0], 0.75, places=6)
+
+    def test_a_schedule_of_your_own_is_numbers(self):
+        for wrong in (lambda t: 1 - t, 3, None, b"linear", [1, 0.3, 0]):
+            for settings in ({}, {"eps": 0.1}):
+                with self.assertRaises(TypeError) as caught:
+                    dllm.Schedule(wrong, **settings)
+                for word in ("name takes a text", repr(wrong), "Schedule.table(t, alpha)", "schedule_alphas", "falls"):
+                    self.assertIn(word, str(caught.exception))
+        model = Tiny(layers=1).model
+        dllm.Decoder(model, policy="ancestral", schedule_alphas=[1, 0.3, 0]).close()
+        with self.assertRaisesRegex(dllm.errors.InvalidArgument, "must fall"):
+            dllm.Decoder(model, policy="ancestral", schedule_alphas=[0, 0.3, 1])
+
+    def test_what_is_not_a_text_is_a_type_error(self):
+        tiny = Tiny(layers=1)
+        calls = {
+            "name": (dllm.Objective, lambda x: dllm.Objective(x, mask_id=1), lambda x: dllm.Batch({x: [1]}),
+                     lambda x: dllm.Source({x: b""}), dllm.has_feature, dllm.pull, tiny.model.param,
+                     tiny.model.add_adapter, tiny.tokenizer.id),
+            "kind": (dllm.Options, dllm.schema, dllm.names),
+            "dtype": (lambda x: dllm.Tensor([1], x), lambda x: dllm.Batch().set("a", [1], x)),
+            "policy": (lambda x: dllm.Decoder(tiny.model, policy=x),
+                       lambda x: dllm.Generator(tiny.model, tiny.tokenizer).generate("the", policy=x)),
+            "path": (dllm.Model, dllm.Tokenizer, dllm.Checkpoint, dllm.load, lambda x: dllm.Dataset(x)),
+            "plugin": (dllm.describe_plugin,),
+        }
+        for name, functions in calls.items():
+            for at, function in enumerate(functions):
+                for wrong in (3, 0, lambda t: t, ("a",)):
+                    with self.subTest(name=name, at=at, wrong=wrong), self.assertRaisesRegex(TypeError, f"^{name} takes a text"):
+                        function(wrong)
+        with self.assertRaisesRegex(ValueError, "unknown dtype 'f128'; there are f32"):
+            dllm.Batch().set("a", [1], "f128")
 
     def test_tensor_views_keep_their_tensor(self):
         view = dllm.Tensor([[1.5, 2.5, 3.5], [4.5, 5.5, 6.5]]).view()

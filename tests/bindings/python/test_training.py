@@ -106,5 +106,69 @@ class Training(unittest.TestCase):
         return [bytes(model.param(name).view()) for name in model.param_names()]
 
 
+class Adapters(unittest.TestCase):
+    def setUp(self):
+        self.tiny = Tiny()
+        self.model = self.tiny.model
+
+    def logits(self):
+        with self.model.forward([[5, 6, 7, 8]]) as batch, batch.tensor("logits") as tensor:
+            return tensor.view().cast("B").cast("f").tolist()
+
+    def names(self):
+        return [adapter["name"] for adapter in self.model.adapters()]
+
+    def test_an_adapter_is_trained_saved_loaded_scaled_and_merged(self):
+        model, base = self.model, self.logits()
+        model.add_adapter(rank=2, targets=["q", "v"], layers=["0"])
+        params = 2 * 2 * (64 + 64)
+        self.assertEqual(model.adapters(), [{"name": "default", "rank": 2, "alpha": 4, "rslora": False, "scale": 1, "modules": 2,
+                                             "params": params, "bytes": 4 * params}])
+        self.assertEqual(self.logits(), base)
+        with dllm.Trainer(model, dllm.Objective("mdlm"), lr=1e-2) as trainer:
+            trainer.run(self.tiny.loader, 3)
+        trained = self.logits()
+        self.assertNotEqual(trained, base)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "adapter")
+            model.save_adapter(path)
+            self.assertRaises(dllm.errors.AlreadyExists, model.save_adapter, path)
+            model.remove_adapter()
+            self.assertEqual((self.names(), self.logits()), ([], base))
+            model.load_adapter(path, "loaded")
+            with self.assertRaises(dllm.errors.AlreadyExists) as caught:
+                model.load_adapter(path, "loaded")
+            self.assertIn("choose another name", caught.exception.hint)
+            self.assertRaises(dllm.errors.NotFound, model.load_adapter, os.path.join(folder, "nowhere"))
+        self.assertEqual((self.names(), self.logits()), (["loaded"], trained))
+        model.set_adapter_scale(0, "loaded")
+        self.assertEqual((model.adapters()[0]["scale"], self.logits()), (0, base))
+        model.set_adapter_scale(1, "loaded")
+        model.merge_adapter("loaded")
+        self.assertEqual(self.names(), [])
+        self.assertLess(max(abs(a - b) for a, b in zip(self.logits(), trained)), 1e-4)
+        self.assertNotEqual(self.logits(), base)
+
+    def test_names_and_settings_of_adapters_are_checked(self):
+        self.model.add_adapter(rank=2)
+        self.assertRaises(dllm.errors.AlreadyExists, self.model.add_adapter)
+        self.assertRaises(dllm.errors.InvalidArgument, self.model.add_adapter, "a b")
+        self.assertRaises(dllm.errors.UnknownOption, self.model.add_adapter, "other", rang=2)
+        self.assertRaises(dllm.errors.NotFound, self.model.add_adapter, "other", targets=["nowhere"])
+        self.assertRaises(dllm.errors.InvalidArgument, self.model.set_adapter_scale, 2e9)
+        for wrong in (lambda: self.model.remove_adapter("absent"), lambda: self.model.set_adapter_scale(1, "absent"),
+                      lambda: self.model.merge_adapter("absent"), lambda: self.model.save_adapter("nowhere", "absent")):
+            with self.assertRaises(dllm.errors.NotFound) as caught:
+                wrong()
+            self.assertIn("default", caught.exception.hint)
+        with dllm.Task() as task:
+            task.cancel()
+            self.assertRaises(dllm.errors.Cancelled, self.model.add_adapter, "other", task)
+        self.model.add_adapter("other", rank=2)
+        self.assertEqual(self.names(), ["default", "other"])
+        self.model.merge_adapter()
+        self.assertEqual(self.names(), [])
+
+
 if __name__ == "__main__":
     unittest.main()

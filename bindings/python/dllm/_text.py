@@ -1,0 +1,18 @@
+"""Texts and paths as the library takes them. Anything else is a TypeError that names the argument."""
+from __future__ import annotations
+
+import os
+
+
+def text_bytes(value: str, name: str, instead: str = "") -> bytes:
+    """A text in UTF-8. name is what the caller calls the argument; instead: what takes other values."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} takes a text, not {value!r}{instead and ': '}{instead}")
+    return value.encode()
+
+
+def path_bytes(value: str | os.PathLike[str], name: str = "path") -> bytes:
+    """A path, or the name of a model in its place."""
+    if not isinstance(value, (str, bytes, os.PathLike)):
+        raise TypeError(f"{name} takes a text or a path, not {value!r}")
+    return os.fsencode(value)
