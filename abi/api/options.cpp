@@ -22,6 +22,7 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/trainer.h"
 
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -55,20 +56,57 @@ void dllm_options_release(dllm_options* opts) {
   release(opts);
 }
 
+namespace {
+
+// Fails with the error of an unknown key. The hint names the policies, objectives or schedules that
+// have the key.
+[[noreturn]] void fail_with_owners(const Error& error, const Options& options,
+                                   std::string_view key) {
+  const std::string& kind = options.schema().kind();
+  const std::string owners = error.code() == Code::not_found ? owners_of(kind, key) : "";
+  throw Error(error.code(), error.text(), owners.empty() ? error.hint() : owners);
+}
+
+// Returns the first key of an object that the schema lacks; "" when it has all of them.
+std::string unknown_key(const Json& object, const Schema& schema) {
+  for (const auto& [key, value] : object.items()) {
+    if (find_named(schema.specs(), key, &OptionSpec::key) == nullptr) return key;
+  }
+  return "";
+}
+
+// Sets one key of options by `set`.
+template <class Set>
+dllm_status set_key(dllm_options* opts, const char* key, dllm_error* err, Set set) {
+  return guard(err, [&] {
+    Options& object = need(opts, "opts").object;
+    const std::string_view name = need_text(key, "key");
+    try {
+      set(object, name);
+    } catch (const Error& error) {
+      fail_with_owners(error, object, name);
+    }
+  });
+}
+
+} // namespace
+
 dllm_status dllm_options_set_i64(dllm_options* opts, const char* key, int64_t value,
                                  dllm_error* err) {
-  return guard(err, [&] { need(opts, "opts").object.set_i64(need_text(key, "key"), value); });
+  return set_key(opts, key, err,
+                 [&](Options& o, std::string_view name) { o.set_i64(name, value); });
 }
 
 dllm_status dllm_options_set_f64(dllm_options* opts, const char* key, double value,
                                  dllm_error* err) {
-  return guard(err, [&] { need(opts, "opts").object.set_f64(need_text(key, "key"), value); });
+  return set_key(opts, key, err,
+                 [&](Options& o, std::string_view name) { o.set_f64(name, value); });
 }
 
 dllm_status dllm_options_set_str(dllm_options* opts, const char* key, const char* value,
                                  dllm_error* err) {
-  return guard(err, [&] {
-    need(opts, "opts").object.set_str(need_text(key, "key"), need_text(value, "value"));
+  return set_key(opts, key, err, [&](Options& o, std::string_view name) {
+    o.set_str(name, need_text(value, "value"));
   });
 }
 
@@ -76,11 +114,13 @@ dllm_status dllm_options_set_json(dllm_options* opts, const char* json, int64_t 
                                   dllm_error* err) {
   return guard(err, [&] {
     Options& object = need(opts, "opts").object;
+    Json values;
     try {
-      object.set_json(parse_json(need_content(json, size, "json"), "json"));
+      values = parse_json(need_content(json, size, "json"), "json");
+      object.set_json(values);
     } catch (const Error& e) {
-      if (e.code() != Code::data_loss) throw;
-      fail(Code::invalid_argument, "{}", e.text());
+      if (e.code() == Code::data_loss) fail(Code::invalid_argument, "{}", e.text());
+      fail_with_owners(e, object, unknown_key(values, object.schema()));
     }
   });
 }
@@ -190,6 +230,21 @@ const Schema& schema_of(std::string_view kind) {
   }
   const Lookup lookup{"kind of options", "", "dllm_registry_name(\"options\", i) lists the kinds"};
   return *need_named(kinds(), kind, &KindRow::kind, lookup).schema;
+}
+
+std::string owners_of(std::string_view kind, std::string_view key) {
+  const std::string base(kind.substr(0, kind.find(':')));
+  const bool is_decoding = base == "decoder" || base == "request";
+  const std::string noun = is_decoding ? "policy" : base;
+  std::vector<std::string> owners;
+  for (const KindRow& row : kinds()) {
+    if (row.kind.starts_with(base + ":") &&
+        find_named(row.schema->specs(), key, &OptionSpec::key) != nullptr)
+      owners.push_back(row.kind.substr(base.size() + 1));
+  }
+  if (owners.empty()) return "";
+  return fmt::format("{} is an option of {} {}: name the {}", key, noun, fmt::join(owners, ", "),
+                     noun);
 }
 
 const char* option_kind_name(int64_t index) {

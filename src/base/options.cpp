@@ -142,7 +142,10 @@ OptionValue from_json(const OptionSpec& spec, const Json& json) {
     for (const Json& item : json) items.push_back(element_of(spec, items.size(), item));
     return items;
   }
-  fail_type(spec, json.is_string() ? "a text" : json.is_array() ? "a list" : shown(json));
+  fail_type(spec, json.is_string()   ? "a text"
+                  : json.is_array()  ? "a list"
+                  : json.is_object() ? "an object"
+                                     : shown(json));
 }
 
 } // namespace
@@ -223,15 +226,6 @@ Json Schema::to_json() const {
   return {{"kind", kind_}, {"keys", std::move(keys)}};
 }
 
-namespace {
-
-bool takes_json(const Schema& schema, const std::string& key) {
-  const auto spec = std::ranges::find(schema.specs(), key, &OptionSpec::key);
-  return spec != schema.specs().end() && spec->is_json;
-}
-
-} // namespace
-
 void Options::set(std::string_view key, OptionValue value) {
   values_.insert_or_assign(std::string(key), std::move(value));
 }
@@ -266,7 +260,10 @@ void Options::set_json(const Json& object) {
   const auto walk = [&](const auto& self, const Json& node, const std::string& prefix) -> void {
     for (const auto& [name, value] : node.items()) {
       const std::string key = prefix + name;
-      if (value.is_object() && !takes_json(*schema_, key))
+      const bool is_group = std::ranges::any_of(schema_->specs(), [&](const OptionSpec& spec) {
+        return spec.key.starts_with(key + ".");
+      });
+      if (value.is_object() && is_group)
         self(self, value, key + ".");
       else
         changed.set(key, from_json(schema_->find(key), value));

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "generate/holes.h"
 #include "text/chat/chat.h"
+#include "text/unicode.h"
 
 #include <nlohmann/json.hpp>
 
@@ -20,6 +21,11 @@ void check_one_text(const Options& request) {
   std::string first;
   for (const char* key : {"prompt", "messages", "infill"}) {
     if (!request.is_set(key)) continue;
+    const size_t good = text::valid_utf8_end(request.str(key), 0);
+    if (good < request.str(key).size()) {
+      fail_with_hint("text of another encoding: iconv -f WINDOWS-1252 -t UTF-8",
+                     Code::invalid_argument, "{} is not UTF-8 at byte {}", key, good + 1);
+    }
     if (!first.empty()) {
       fail_with_hint("a request starts from one of prompt, messages and infill",
                      Code::invalid_argument, "the request has {} and {}", first, key);
@@ -36,6 +42,10 @@ Prompt of_holes(const Tokenizer& tokenizer, const Options& request, const Task* 
       fail_with_hint("leave it out: a text with holes ends with its last position",
                      Code::invalid_argument, "option {} does not count for an infill", key);
     }
+  }
+  if (request.is_set("length")) {
+    fail_with_hint("leave it out: <mask:16> is 16 open positions", Code::invalid_argument,
+                   "option length does not count for an infill");
   }
   if (holes.empty()) {
     fail_with_hint("write <mask:16> where 16 tokens are missing", Code::invalid_argument,

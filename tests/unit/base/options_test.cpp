@@ -133,6 +133,15 @@ TEST(Options, ElementsOfAListAreChecked) {
     const auto json = parse_json(text, "x");
     EXPECT_EQ(error_of([&] { options.set_json(json); }).hint(), hint) << text;
   }
+  for (const char* text : {R"({"stop":{}})", R"({"stop":{"a":1}})"}) {
+    const auto json = parse_json(text, "x");
+    EXPECT_EQ(error_of([&] { options.set_json(json); }).text(),
+              "option stop takes a list of texts, not an object");
+  }
+  for (const char* text : {R"({"foo":{}})", R"({"foo":{"stop":[]}})"}) {
+    const auto json = parse_json(text, "x");
+    EXPECT_EQ(error_of([&] { options.set_json(json); }).code(), Code::not_found) << text;
+  }
   const std::pair<const char*, const char*> bad[] = {
       {R"({"stop":["a",13]})", "option stop[1] is 13, not a text"},
       {R"({"stop":[null]})", "option stop[0] is null, not a text"},
