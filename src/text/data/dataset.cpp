@@ -147,6 +147,39 @@ std::shared_ptr<Dataset> Dataset::open(const std::string& path,
   return data;
 }
 
+namespace {
+
+// Counts rows by the names that they were recognized by.
+class NameCount {
+public:
+  void add(const Record& record) {
+    usual_ += record.names == Record::Names::usual ? 1 : 0;
+    chosen_ += record.names == Record::Names::chosen ? 1 : 0;
+  }
+  // Fails with invalid_argument when options name members that no row has. Warns when some rows
+  // lack them.
+  void check(const RecordKeys& keys) const {
+    const RecordKeys usual;
+    std::vector<std::string> named;
+    for (const auto member : keys.chosen) {
+      if (keys.*member != usual.*member) named.push_back(keys.*member);
+    }
+    if (named.empty() || usual_ == 0) return;
+    const std::string shown = fmt::format("\"{}\"", fmt::join(named, "\", \""));
+    if (chosen_ == 0) {
+      fail_with_hint("leave the option out to read the rows by the usual names",
+                     Code::invalid_argument, "no row has the named member {}", shown);
+    }
+    log(LogLevel::warn, "{} of {} rows lack {} and were read by the usual names", usual_,
+        usual_ + chosen_, shown);
+  }
+
+private:
+  int64_t usual_ = 0, chosen_ = 0;
+};
+
+} // namespace
+
 void Dataset::read(const std::vector<SpecPart>& parts, RowFiles& files, const Options& options,
                    Task* task, const ReaderTable& readers) {
   int64_t rejected = 0;
@@ -158,8 +191,10 @@ void Dataset::read(const std::vector<SpecPart>& parts, RowFiles& files, const Op
     };
   }
   EncodingCount encodings;
+  NameCount names;
   const RecordSink take = [&](Record&& record) {
     encodings.add(record);
+    names.add(record);
     try {
       render(record, task);
     } catch (const Error& error) {
@@ -178,6 +213,7 @@ void Dataset::read(const std::vector<SpecPart>& parts, RowFiles& files, const Op
     };
     files_ = read_parts(parts, settings, files, take);
   }
+  names.check(record_keys(options));
   if (options.str("format") != "text") encodings.warn();
   chats_.warn();
   if (!template_.empty() && !has_conversations()) {

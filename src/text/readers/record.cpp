@@ -152,6 +152,10 @@ Record take_texts(Row& row, const RowShape& shape, const RowShapes& shapes,
   return record_of_texts(shape, std::move(texts), where);
 }
 
+Record::Names names_of(const RowShape& shape) {
+  return shape.is_chosen ? Record::Names::chosen : Record::Names::usual;
+}
+
 // Returns true for an array whose first item is a text.
 bool begins_with_text(const Cell& cell, std::string_view text) {
   if (!cell.is("array")) return false;
@@ -177,13 +181,13 @@ Record record_of(Row row, std::string_view text, const std::string& where,
     shapes.refuse(where, "the row has " + (row.keys.empty() ? "nothing" : row.keys),
                   row.cell(shapes.prompt()).type != nullptr);
   }
-  switch (shape->kind) {
-  case Kind::ids: return take_ids(row, *shape, shapes, where);
-  case Kind::chat:
-  case Kind::turns: return take_messages(row, *shape, shapes, text, where);
-  case Kind::pair: shapes.refuse_pair(where);
-  default: return take_texts(row, *shape, shapes, where);
-  }
+  if (shape->kind == Kind::pair) shapes.refuse_pair(where);
+  const bool has_messages = shape->kind == Kind::chat || shape->kind == Kind::turns;
+  Record record = shape->kind == Kind::ids ? take_ids(row, *shape, shapes, where)
+                  : has_messages           ? take_messages(row, *shape, shapes, text, where)
+                                           : take_texts(row, *shape, shapes, where);
+  record.names = names_of(*shape);
+  return record;
 }
 
 // Reads the next object. alone: fails when anything follows it.
@@ -210,6 +214,7 @@ Record record_of_texts(const RowShape& shape, std::vector<std::string> texts,
                        const std::string& where) {
   using Kind = RowShape::Kind;
   Record record;
+  record.names = names_of(shape);
   if (shape.kind == Kind::text) {
     record.text = std::move(texts[0]);
     return record;

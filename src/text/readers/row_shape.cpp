@@ -73,13 +73,15 @@ std::vector<Entry> shape_table() {
 
 RowShapes::RowShapes(const RecordKeys& keys) : keys_(keys) {
   std::vector<Entry> table = shape_table();
-  std::stable_partition(table.begin(), table.end(), [&](const Entry& entry) {
+  const auto is_chosen = [&](const Entry& entry) {
     return std::any_of(entry.members.begin(), entry.members.end(), [&](const Member& member) {
       return std::find(keys.chosen.begin(), keys.chosen.end(), member.option) != keys.chosen.end();
     });
-  });
+  };
+  std::stable_partition(table.begin(), table.end(), is_chosen);
   for (const Entry& entry : table) {
-    RowShape shape{entry.kind, {}, entry.optional.empty() ? -1 : add(entry.optional)};
+    RowShape shape{
+        entry.kind, {}, entry.optional.empty() ? -1 : add(entry.optional), is_chosen(entry)};
     for (const Member& member : entry.members)
       shape.members.push_back(add(member.option != nullptr ? keys.*member.option : member.name));
     shapes_.push_back(std::move(shape));

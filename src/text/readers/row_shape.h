@@ -41,6 +41,7 @@ struct RowShape {
   } kind = Kind::text;
   std::vector<int> members; // slots that a row must have, in the order above
   int optional = -1;        // slot of the input of an instruction; -1: none
+  bool is_chosen = false;   // an option set the name of a member
 };
 
 // Returns "the columns are a, b" for an error, with at most 20 names.

@@ -1,5 +1,6 @@
 // Files of CSV and of JSON arrays: what is read, and what is refused by its place.
 #include "base/error.h"
+#include "base/log.h"
 #include "gzip.h"
 #include "scratch.h"
 #include "text/data/dataset.h"
@@ -191,6 +192,48 @@ TEST(TextFile, OtherContentIsRefusedInFoldersToo) {
                "columns 1 and 3 are both named \"text\"");
   for (const char* name : {"u.txt", "u.jsonl", "u.json", "u.csv"})
     expect_error(rows_of(scratch.write(name, std::string_view("\xFE\xFF\0a", 4))), "is UTF-16");
+}
+
+// Opens rows as texts, and returns what was logged, or the error.
+std::string said_of(const std::string& path, const Json& values) {
+  Options options(dataset_schema());
+  options.set_json(values);
+  std::string said;
+  log_hook(LogLevel::warn, [&](LogLevel, const std::string& line) { said += line + "\n"; });
+  try {
+    Dataset::open(path, nullptr, options, nullptr);
+  } catch (const Error& error) {
+    said = error.text();
+  }
+  log_hook(LogLevel::error, nullptr);
+  return said;
+}
+
+TEST(RowNames, AMemberThatNoRowHasIsAnError) {
+  Scratch scratch;
+  const std::string rows =
+      scratch.write("a.jsonl", "{\"body\": \"b\"}\n{\"prompt\": \"p\", \"response\": \"r\"}\n");
+  const std::string table = scratch.write("a.csv", "id,prompt,completion\n1,p,c\n");
+  EXPECT_EQ(said_of(rows, {{"text_key", "body"}}),
+            "1 of 2 rows lack \"body\" and were read by the usual names\n");
+  EXPECT_EQ(said_of(table, Json::object()), "");
+  EXPECT_EQ(said_of(table, {{"text_key", "text"}}), ""); // the usual name
+  EXPECT_EQ(said_of(table, {{"text_key", "nope"}}), "no row has the named member \"nope\"");
+  EXPECT_EQ(said_of(scratch.write("plain", "some text"), {{"text_key", "nope"}}), "");
+}
+
+TEST(Encodings, RowsThatAreNotUtf8AreCounted) {
+  Scratch scratch;
+  std::string text;
+  for (int i = 0; i < 50; ++i)
+    text += i % 20 == 9 ? "le caf\xE9 est ferm\xE9 aujourd'hui\n" : "le chat dort dans le jardin\n";
+  const std::string path = scratch.write("latin", text);
+  const std::string said = said_of(path, {{"rows", "line"}});
+  EXPECT_NE(said.find("3 of 50 rows have bytes that are not UTF-8, the first is row 10"),
+            std::string::npos)
+      << said;
+  EXPECT_NE(said_of(path, Json::object()).find("1 of 1 rows"), std::string::npos);
+  EXPECT_EQ(said_of(path, {{"rows", "line"}, {"format", "text"}}), "");
 }
 
 } // namespace
