@@ -181,6 +181,8 @@ void set_from_argument(Context& context, const std::string& kind, const char* ke
 // Sets an option of a kind from argument template: the name of a chat template, or a file that
 // holds one. Does nothing without the argument.
 void set_template(Context& context, const std::string& kind, const char* key = "template");
+// Returns the name or the text of argument template; "" without the argument.
+std::string given_template(const Context& context);
 
 // Refuses options of one kind of engine that the chosen kind ignores.
 void check_engine(const Context& context);

@@ -15,19 +15,34 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMostFiles = 1000;
-constexpr std::streamoff kEnds = 1 << 16; // bytes of a file's beginning and end
+constexpr std::streamoff kBlock = 1 << 16;
+constexpr int64_t kWholeBytes = int64_t{256} << 20; // of all files together
+constexpr std::streamoff kBlocks = 256;             // of each file beyond these
 
 unsigned long add_bytes(unsigned long sum, const std::string& bytes) {
   return crc32(sum, reinterpret_cast<const Bytef*>(bytes.data()), static_cast<uInt>(bytes.size()));
 }
 
 std::string bytes_at(std::ifstream& file, std::streamoff from) {
-  std::string bytes(static_cast<size_t>(kEnds), '\0');
+  std::string bytes(static_cast<size_t>(kBlock), '\0');
   file.clear();
   file.seekg(from);
-  file.read(bytes.data(), kEnds);
+  file.read(bytes.data(), kBlock);
   bytes.resize(static_cast<size_t>(file.gcount()));
   return bytes;
+}
+
+// Adds all blocks of a file, or kBlocks of them from its beginning to its end.
+unsigned long add_file(unsigned long sum, std::ifstream& file, std::streamoff size, bool whole) {
+  const std::streamoff all = (size + kBlock - 1) / kBlock;
+  if (whole || all <= kBlocks) {
+    for (std::streamoff i = 0; i < all; ++i) sum = add_bytes(sum, bytes_at(file, i * kBlock));
+    return sum;
+  }
+  const std::streamoff last = size - kBlock;
+  for (std::streamoff i = 0; i < kBlocks; ++i) // all differ
+    sum = add_bytes(sum, bytes_at(file, last * i / (kBlocks - 1)));
+  return sum;
 }
 
 // Returns true for a link that the readers skip: its file is below `top` under its own name, or it
@@ -77,8 +92,7 @@ std::string fingerprint_of(const std::string& data) {
     ++count;
     bytes += size;
     if (path != data) sum = add_bytes(sum, fs::path(path).lexically_relative(data).string());
-    sum = add_bytes(sum, bytes_at(file, 0));
-    if (size > kEnds) sum = add_bytes(sum, bytes_at(file, std::max(kEnds, size - kEnds)));
+    sum = add_file(sum, file, size, bytes <= kWholeBytes);
   }
   return nlohmann::json{{"files", count}, {"bytes", bytes}, {"checksum", sum}}.dump();
 }

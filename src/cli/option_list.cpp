@@ -158,6 +158,34 @@ const Option* OptionList::find(std::string_view name) const {
   return nullptr;
 }
 
+// Returns "it is an option of policy threshold" for an option that the kinds of
+// the command have with other policies, objectives or schedules; "" for others.
+std::string OptionList::owners_of(const std::string& name) const {
+  const std::pair<const char*, const char*> registries[] = {
+      {"decoder", "policy"}, {"objective", "objective"}, {"schedule", "schedule"}};
+  for (const auto& [base, registry] : registries) {
+    const bool has_kind = std::any_of(options_.begin(), options_.end(), [&](const Option& option) {
+      return !option.targets.empty() && option.targets[0].kind == base;
+    });
+    if (!has_kind) continue;
+    std::vector<std::string> owners;
+    for (const std::string& each : registry_names(registry)) {
+      const Json schema = Json::parse(text([&](dllm_buffer* out, dllm_error* err) {
+        return dllm_options_schema((std::string(base) + ":" + each).c_str(), out, err);
+      }));
+      const bool has_key =
+          std::any_of(schema.at("keys").begin(), schema.at("keys").end(), [&](const Json& key) {
+            const auto own = key.at("name").get<std::string>();
+            return dashed("--" + own) == dashed(name) || option_name(base, own) == dashed(name);
+          });
+      if (has_key) owners.push_back(each);
+    }
+    if (owners.empty()) continue;
+    return "it is an option of " + std::string(registry) + " " + listed(owners);
+  }
+  return "";
+}
+
 std::string OptionList::no_such_option(const std::string& name) const {
   std::vector<std::string> full, names;
   for (const Option& option : options_) {
@@ -166,6 +194,8 @@ std::string OptionList::no_such_option(const std::string& name) const {
     names.insert(names.end(), option.names.begin(), option.names.end());
   }
   if (!full.empty()) return no_such("option", name, {}) + "; it is one of " + listed(full);
+  if (const std::string owners = owners_of(name); !owners.empty())
+    return no_such("option", name, {}) + "; " + owners;
   return no_such("option", name, names);
 }
 
@@ -241,8 +271,10 @@ std::vector<Setting> ConfigFile::settings(const OptionList& list,
       found.push_back({"", option->argument, option->type, word_of(value), shown});
       continue;
     }
-    for (const Target& target : option->targets)
-      found.push_back({target.kind, target.key, "json", value.dump(), shown});
+    for (const Target& target : option->targets) {
+      found.push_back(
+          {target.kind, target.key, "json", value.dump(), shown, option->targets.size() > 1});
+    }
   }
   return found;
 }

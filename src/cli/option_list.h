@@ -39,6 +39,7 @@ public:
   std::string no_such_option(const std::string& name) const;
 
 private:
+  std::string owners_of(const std::string& name) const;
   void add_argument(const Argument& argument);
   void add_kind(const Command& command, const std::string& base, const std::string& full);
   void add_bare_names();

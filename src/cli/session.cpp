@@ -92,15 +92,21 @@ void set_from_argument(Context& context, const std::string& kind, const char* ke
   }
 }
 
-void set_template(Context& context, const std::string& kind, const char* key) {
-  if (!context.has("template")) return;
-  refuse_typed(context, kind, key, "--template names the template, or a file with it");
+std::string given_template(const Context& context) {
+  if (!context.has("template")) return "";
   const std::string word = context.text("template");
   std::error_code ignored;
   const bool is_file =
       word.find_first_of("/.") != std::string::npos || std::filesystem::exists(word, ignored);
   const std::string value = is_file ? read_all(word) : word;
   if (value.empty()) throw UsageFailure("--template: " + word + " is empty");
+  return value;
+}
+
+void set_template(Context& context, const std::string& kind, const char* key) {
+  if (!context.has("template")) return;
+  refuse_typed(context, kind, key, "--template names the template, or a file with it");
+  const std::string value = given_template(context);
   call([&](dllm_error* err) {
     return dllm_options_set_str(context.options(kind), key, value.c_str(), err);
   });

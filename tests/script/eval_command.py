@@ -112,6 +112,12 @@ def checkers():
     words = ("--task", "answers", "--data", "sums.jsonl", "--solutions", "answers.jsonl")
     report, _ = evaluate(*words, "--checker", "check.lua")
     ok(report["pass"]["pass@1"]["value"] == 0.5, "a Lua checker accepts one of two")
+    kept = (*words, "--checker", "check.lua", "--out", "kept.jsonl")
+    evaluate(*kept)
+    ok(evaluate(*kept)[0]["resumed"] == 2, "results are kept")
+    (SCRATCH / "check.lua").write_text("return true\n")
+    ok("checker_checksum" in evaluate(*kept, code=1)[1].stderr, "another checker of the same name is refused")
+    (SCRATCH / "check.lua").write_text("return text:match('^%s*(.-)%s*$') == row.answer, 'seen'\n")
     (SCRATCH / "evil.lua").write_text("return io.open('secret.txt') ~= nil\n")
     evaluate(*words, "--checker", "evil.lua", code=1)
     evaluate(*words, code=2)
@@ -170,6 +176,13 @@ def models():
         report, _ = evaluate("--task", "choices", model, "questions.jsonl")
         ok(report["accuracy"] == 1 and report["questions"] == 6, f"{model} chooses what it was trained on: {report}")
     # Rows of one token again and again differ in their noise alone, also between batches.
+    long = ["a" * 80] * 6000
+    (SCRATCH / "long").write_text("\n".join(long))  # 486 kB
+    words = ("masked", "long", "--row-length", "48", "--limit", "2", "--out", "long.jsonl")
+    evaluate(*words)
+    long[3000] = "b" * 80
+    (SCRATCH / "long").write_text("\n".join(long))
+    ok("data_checksum" in evaluate(*words, code=1)[1].stderr, "a change in the middle of a file is noticed")
     (SCRATCH / "same").write_text("a" * 2000)
     evaluate("masked", "same", "--row-length", "48", "--limit", "16", "--out", "same.jsonl")
     sums = [json.loads(line)["sum"] for line in (SCRATCH / "same.jsonl").read_text().splitlines()[1:]]

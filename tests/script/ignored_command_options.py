@@ -72,7 +72,7 @@ COMMANDS = {
         "--model": ("other",), "--prompt": ("the dog",), "--file": ("text.txt", {"--prompt": None}), "--policy": ("random",),
         "--length": ("16",), "--samples": ("2",), "--until": ("e",), "--trace": ("elsewhere",), "--config": ("settings.json",),
         "--prompts": ("many.jsonl", {"--prompt": None, "--trace": None}), "--out": ("answers.jsonl", {}, REFUSED),
-        "--batch": ("3", {}, REFUSED),
+        "--batch": ("3", {}, REFUSED), "--template": ("chatml", {}, REFUSED),  # without --prompts
         "--quiet": ("", {}, SAME),  # no picture
         "--json": (None,), **ENGINE, **MODEL, **DECODER, "--decoder.gen-length": ("16", {"--length": None}),
         "--decoder.slots": ("1", {"--samples": "2"}, REFUSED), **SLOT, "--slot.gen-length": ("16", {"--length": None}),

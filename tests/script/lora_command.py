@@ -72,6 +72,7 @@ def trains_and_resumes():
         ok("rank 4, 3 matrices" in said, f"a resumed run keeps the adapter: {said[-400:]}")
     ok(losses("cut")[:30] == losses("whole")[:30], "killed and resumed: the same losses")
     train("--out", "cut", "--steps", "31", *LORA)  # the same command goes on
+    train("--out", "cut", "--steps", "32", "--alpha", "8")  # twice the rank, which is the default
     for words, named in ((["--lora", "8"], "--lora 8 differs from 4"), (["--alpha", "3"], "alpha"), (["--targets", "k"], "targets")):
         said = train("--out", "cut", "--steps", "40", *words, code=2)
         ok(named in said and "was started with" in said, f"{words}: {said[-200:]}")

@@ -64,6 +64,19 @@ def grid():
     ok(sweep("grid.json").stdout == table, "the content as it was goes on")
 
 
+def seeds_and_batches():
+    """Runs are compared on the same held-out rows for any batch, and a bare seed is the run's."""
+    train = {**TRAIN, "eval-every": 0, "warmup": 0}
+    plan = {"out": "seeds", "train": train, "grid": {"seed": [1, 2]}}
+    rows = [json.loads(line) for line in sweep(write("seeds.json", plan), "--json").stdout.splitlines()]
+    ok(len({row["last"] for row in rows}) == 2 and all(row["state"] == "finished" for row in rows), f"two seeds: {rows}")
+    held_out = []
+    for batch, accumulate in ((8, 1), (4, 2), (2, 4)):
+        plan = {"out": f"batch{batch}", "train": {**train, "batch": batch, "accumulate": accumulate}}
+        held_out.append(json.loads(sweep(write("batch.json", plan), "--json").stdout)["last"])
+    ok(max(held_out) - min(held_out) < 1e-4, f"one training in three batches has one held-out loss: {held_out}")
+
+
 def draws():
     plan = {"out": "draws", "train": {**TRAIN, "steps": 2}, "count": 4, "seed": 3,
             "random": {"lr": {"from": 1e-4, "to": 1e-2, "log": True}, "batch": {"from": 1, "to": 4}, "trainer.schedule": ["constant", "cosine"]}}
@@ -124,6 +137,6 @@ def failures():
 
 program.empty_folder()
 (SCRATCH / "corpus").write_text("\n".join(LINES) + "\n")
-for part in (grid, draws, names, stopped, failures):
+for part in (grid, seeds_and_batches, draws, names, stopped, failures):
     part()
 sys.exit(1 if program.failures else 0)

@@ -149,7 +149,7 @@ int generate(Context& context) {
   }
   check_decoding(context, false);
   if (context.has("prompts")) return generate_rows(context);
-  for (const char* name : {"out", "batch"}) {
+  for (const char* name : {"out", "batch", "template"}) {
     if (context.typed(name)) throw UsageFailure(std::string("--") + name + " needs --prompts FILE");
   }
   const std::string prompt = text_of(context, "prompt");
@@ -185,6 +185,9 @@ Command generate_command() {
        {Kind::text, "out", "",
         "write the answers of --prompts to this file, a JSON line each; started again it goes on"},
        {Kind::number, "batch", "16", "rows of --prompts that are decoded at a time"},
+       {Kind::text, "template", "",
+        "chat template of rows with messages: chatml, llama3, qwen, alpaca, or a file that holds "
+        "one; default: the model's own"},
        {Kind::text, "until", "", "stop when the answer holds this text, which is left out"},
        {Kind::text, "trace", "", "write every step to this file; dllm replay FILE draws it"},
        {Kind::flag, "quiet", "", "do not print the denoising"}},

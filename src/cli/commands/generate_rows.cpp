@@ -78,6 +78,7 @@ std::vector<Json> read_rows(const std::string& path) {
 Json common_of(const Context& context) {
   Json settings = TextRun::settings(context);
   settings["seed"] = Json::parse(context.option("slot", "seed"));
+  if (context.has("template")) settings["template"] = given_template(context);
   Json common = model_facts(context);
   common["settings"] = settings;
   return common;
@@ -175,7 +176,8 @@ public:
               Answers& answers)
       : context_(context), rows_(rows), answers_(answers), batch_(batch_of(context)),
         seed_(Json::parse(context.option("slot", "seed")).get<int64_t>()),
-        run_(context, session, batch_, false), status_(context.flag("quiet") || context.json()) {}
+        template_(given_template(context)), run_(context, session, batch_, false),
+        status_(context.flag("quiet") || context.json()) {}
 
   // Decodes the rows that have no answer.
   void decode() {
@@ -213,6 +215,10 @@ private:
   void add(size_t row) {
     Json settings = rows_[row];
     settings.erase("id");
+    if (settings.contains("messages") && !settings.contains("template") && !template_.empty())
+      settings["template"] = template_;
+    if (settings.contains("infill") && !settings.contains("length"))
+      settings["length"] = nullptr; // --length is for the other rows
     if (!settings.contains("seed"))
       settings["seed"] = static_cast<int64_t>(static_cast<uint64_t>(seed_) + row);
     try {
@@ -262,6 +268,7 @@ private:
   const std::vector<Json>& rows_;
   Answers& answers_;
   int64_t batch_, seed_, failed_ = 0;
+  std::string template_;           // of rows with messages; "": the model's
   std::map<int64_t, size_t> open_; // rows by request
   TextRun run_;
   StatusLine status_;

@@ -65,11 +65,24 @@ std::string policy_of(const Context& context) {
   return "auto";
 }
 
+// Fails for a text that is not UTF-8.
+std::string strict_json(const Json& values) {
+  for (const auto& [key, value] : values.items()) {
+    try {
+      value.dump();
+    } catch (const Json::type_error&) {
+      throw UsageFailure("the " + key + " is not UTF-8",
+                         "text of another encoding: iconv -f WINDOWS-1252 -t UTF-8");
+    }
+  }
+  return values.dump();
+}
+
 Owned<dllm_options> make_options(const std::string& kind, const Json& values) {
   auto options = make<dllm_options>([&](dllm_options** out, dllm_error* err) {
     return dllm_options_new(kind.c_str(), out, err);
   });
-  const std::string json = values.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string json = strict_json(values);
   call([&](dllm_error* err) {
     return dllm_options_set_json(options.get(), json.data(), static_cast<int64_t>(json.size()),
                                  err);

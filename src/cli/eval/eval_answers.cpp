@@ -128,6 +128,7 @@ EvalJson settings_of(const Context& context) {
   EvalJson settings = {{"task", context.text("task")}, {"data", context.text("data")}};
   if (context.text("task") == "answers") {
     settings["checker"] = context.text("checker");
+    settings["checker_checksum"] = checksum_of(context.text("checker"));
   } else {
     settings["seconds"] = context.number("seconds");
     settings["memory_mib"] = context.number("memory");

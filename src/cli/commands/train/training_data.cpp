@@ -88,19 +88,42 @@ Owned<dllm_dataset> open_documents(Context& context, const dllm_tokenizer* token
   return data;
 }
 
+int64_t whole(const Context& context, const char* kind, const char* key) {
+  return std::stoll(context.option(kind, key));
+}
+
+// Returns the rows of a batch of a split. Held-out batches have the same rows in every run, so that
+// runs with other batches can be compared. On a mesh the ranks share the batch of the run.
+int64_t rows_of_split(const Context& context, const std::string& split) {
+  constexpr int64_t kHeldOutRows = 8;
+  const bool is_shared = context.option("engine", "mesh") != "\"\"" ||
+                         whole(context, "engine", "ranks") > 1 ||
+                         whole(context, "loader", "ranks") > 1 || job_size() > 1;
+  return split == "held_out" && !is_shared ? kHeldOutRows : whole(context, "loader", "batch");
+}
+
 // Opens the rows of a split; returns null for an empty split.
 Owned<dllm_loader> open_split(Context& context, const Run& run, const char* split) {
   call([&](dllm_error* err) {
     return dllm_options_set_str(context.options("loader"), "split", split, err);
   });
+  const int64_t own = whole(context, "loader", "batch");
+  const auto set_batch = [&](int64_t rows) {
+    call([&](dllm_error* err) {
+      return dllm_options_set_i64(context.options("loader"), "batch", rows, err);
+    });
+  };
+  set_batch(rows_of_split(context, split));
   dllm_loader* made = nullptr;
   try {
     call([&](dllm_error* err) {
       return dllm_loader_new(run.data.get(), context.options("loader"), &made, err);
     });
   } catch (const Failure& failure) {
+    set_batch(own);
     if (failure.status() != DLLM_FAILED_PRECONDITION || std::string(split) == "all") throw;
   }
+  set_batch(own);
   return Owned<dllm_loader>(made);
 }
 
@@ -116,10 +139,6 @@ int64_t end_of(dllm_loader* loader) {
   }
   call([&](dllm_error* err) { return dllm_loader_seek(loader, 0, err); });
   return low;
-}
-
-int64_t whole(const Context& context, const char* kind, const char* key) {
-  return std::stoll(context.option(kind, key));
 }
 
 // Opens a tokenizer of a file, with the chat template of this run.
