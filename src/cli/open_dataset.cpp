@@ -1,5 +1,7 @@
 #include "open_dataset.h"
 
+#include "log_lines.h"
+
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -52,14 +54,13 @@ ReadingLine::ReadingLine(dllm_task* task, bool quiet)
 }
 
 ReadingLine::~ReadingLine() {
-  if (shown_) dllm_log_config(DLLM_LOG_WARN, DLLM_SINK_STDERR); // as main() sets it
+  if (shown_) show_log(); // as main() does
 }
 
 void ReadingLine::take(int32_t level, const std::string& line) {
   constexpr size_t kMost = 70;
   if (level >= DLLM_LOG_WARN) {
-    std::fprintf(stderr, "\r\x1b[Kdllm %s: %s\n", level == DLLM_LOG_WARN ? "warn" : "error",
-                 line.c_str());
+    print_once(level, line, "\r\x1b[K");
     return;
   }
   const std::lock_guard lock(mutex_);

@@ -267,8 +267,15 @@ def causal():
     ok(done.returncode == 0 and '"policy":"autoregressive"' in kept, f"{done.stderr[-300:]} {kept[:300]}")
 
 
+def warnings():
+    """A training reads its data for the tokenizer and for itself, and warns once."""
+    (SCRATCH / "latin").write_bytes("\n".join(f"{line} caf\u00e9" for line in LINES).encode("latin-1"))
+    done = program.run("train", "--data", "latin", "--rows", "line", *SMALL, "--out", "latin_run", "--steps", "1")
+    ok(done.stderr.count("are not UTF-8, the first is row 1") == 1, f"one warning: {done.stderr[-600:]}")
+
+
 program.empty_folder()
 (SCRATCH / "corpus").write_text("\n".join(LINES) + "\n")
-for part in (seeds, differences, kept, links, best, by_clock, stopped_evaluation, signals, silent_store, messages, scores, causal):
+for part in (seeds, differences, kept, links, best, by_clock, stopped_evaluation, signals, silent_store, messages, scores, causal, warnings):
     part()
 sys.exit(1 if program.failures else 0)

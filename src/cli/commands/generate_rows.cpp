@@ -217,8 +217,6 @@ private:
     settings.erase("id");
     if (settings.contains("messages") && !settings.contains("template") && !template_.empty())
       settings["template"] = template_;
-    if (settings.contains("infill") && !settings.contains("length"))
-      settings["length"] = nullptr; // --length is for the other rows
     if (!settings.contains("seed"))
       settings["seed"] = static_cast<int64_t>(static_cast<uint64_t>(seed_) + row);
     try {
