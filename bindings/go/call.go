@@ -124,23 +124,24 @@ func (c *call) watch(ctx context.Context) handle {
 		return 0
 	}
 	if ctx.Err() != nil {
-		c.err = cancelled(ctx, "the context was done before the call")
+		c.err = cancelled(ctx)
 		return 0
 	}
 	c.ctx = ctx
 	if task, ok := ctx.Value(taskKey{}).(*Task); ok {
 		pointer := c.use(task.object)
 		if c.ok() {
-			c.watcher = watchWith(ctx, task.object)
+			c.watcher = watchWith(ctx, task.object, task.Cancel)
 		}
 		return pointer
 	}
 	if ctx.Done() == nil {
 		return 0
 	}
-	c.watcher = watchWith(ctx, &object{noun: "task", pointer: dllm_task_new(), release: dllm_task_release})
+	own := &object{noun: "task", pointer: dllm_task_new(), release: dllm_task_release}
+	c.watcher = watchWith(ctx, own, func() { cancelTask(own) })
 	c.watcher.own = true
-	return c.watcher.task.pointer
+	return own.pointer
 }
 
 // status turns a status other than 0 into the error of the call.
@@ -151,7 +152,7 @@ func (c *call) status(status int32) {
 	problem := c.problem.read(status)
 	ended := problem.Code == Cancelled || problem.Code == DeadlineExceeded
 	if ended && c.ctx != nil && c.ctx.Err() != nil {
-		problem = cancelled(c.ctx, problem.Message)
+		problem = cancelled(c.ctx)
 	}
 	c.err = problem
 }

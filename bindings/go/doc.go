@@ -34,6 +34,7 @@
 //
 // # Goroutines
 //
-// What only reads may be called at any time. Methods that change an object (Step, Run, Add, ...) are for one goroutine
-// at a time; several decoders of one model may run together.
+// Any goroutine may call a [Generator]: its calls run one after another. What only reads may be called at any time. Methods
+// that change another object (Decoder.Step, Trainer.Run, ...) are for one goroutine at a time. Several decoders of one model
+// may run together.
 package dllm

@@ -80,10 +80,11 @@ func (e *Error) Is(target error) bool {
 // Unwrap returns the error of the context that ended the call, and its cause.
 func (e *Error) Unwrap() []error { return e.causes }
 
-func cancelled(ctx context.Context, message string) *Error {
-	code := Cancelled
+// cancelled is the error of a context that is done.
+func cancelled(ctx context.Context) *Error {
+	code, message := Cancelled, "the context was cancelled"
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		code = DeadlineExceeded
+		code, message = DeadlineExceeded, "the deadline of the context has passed"
 	}
 	return &Error{Code: code, Message: message, causes: []error{ctx.Err(), context.Cause(ctx)}}
 }

@@ -28,10 +28,14 @@ func (g *Generation) String() string { return g.Text }
 
 // Generation returns a request as it is now, or the error of a request that failed.
 func (g *Generator) Generation(number int) (*Generation, error) {
-	if _, err := g.Text(number, "completion"); err != nil {
+	return inTurn(context.Background(), g, func() (*Generation, error) { return g.generation(number) })
+}
+
+func (g *Generator) generation(number int) (*Generation, error) {
+	if _, err := g.text(number, "completion"); err != nil {
 		return nil, err
 	}
-	data, err := g.Describe(number)
+	data, err := g.describe(number)
 	if err != nil {
 		return nil, err
 	}
@@ -40,17 +44,20 @@ func (g *Generator) Generation(number int) (*Generation, error) {
 }
 
 // Generate decodes one request, as [Generator.Add] takes it, and removes it. Other open requests take their steps too. When
-// the context is done it returns an error that matches [Cancelled], or [DeadlineExceeded] after its deadline.
+// the context is done it returns an error that matches [Cancelled], or [DeadlineExceeded] after its deadline. The time in
+// which it waits for calls of other goroutines counts too.
 func (g *Generator) Generate(ctx context.Context, prompt any, options ...Option) (*Generation, error) {
-	number, err := g.Add(ctx, prompt, options...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = g.Remove(number) }()
-	if err := g.Run(ctx, nil); err != nil {
-		return nil, err
-	}
-	return g.Generation(number)
+	return inTurn(ctx, g, func() (*Generation, error) {
+		number, err := g.add(ctx, prompt, options)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = g.remove(number) }()
+		if err := g.run(ctx, nil); err != nil {
+			return nil, err
+		}
+		return g.generation(number)
+	})
 }
 
 // Infill fills the holes of a text, all at once: <mask:N> is N open tokens, <mask> is one. Otherwise it is
@@ -84,7 +91,8 @@ func (r Result) String() string {
 
 // Batch decodes several requests together, as many at a time as the generator has slots. Prompt i has seed + i. An error of
 // one prompt is in its result and leaves the others alone. What ends the call as a whole, such as the context, is returned,
-// and is the error of every prompt that is not over.
+// and is the error of every prompt that is not over. Where there are more prompts than
+// slots, calls of other goroutines may run in between.
 func (g *Generator) Batch(ctx context.Context, prompts []any, options ...Option) ([]Result, error) {
 	results := make([]Result, len(prompts))
 	for next := 0; next < len(prompts); {
@@ -101,16 +109,21 @@ func (g *Generator) Batch(ctx context.Context, prompts []any, options ...Option)
 
 // wave decodes as many of the first prompts as there are slots for, and returns their number.
 func (g *Generator) wave(ctx context.Context, prompts []any, results []Result, first int, options []Option) (int, error) {
+	leave, err := g.turn(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
 	numbers := make(map[int]int)
 	defer func() {
 		for _, number := range numbers {
-			_ = g.Remove(number)
+			_ = g.remove(number)
 		}
 	}()
 	taken := 0
 	for ; taken < len(prompts) && ctx.Err() == nil; taken++ {
 		seeded := append(options[:len(options):len(options)], seedOf(options, first+taken))
-		number, err := g.Add(ctx, prompts[taken], seeded...)
+		number, err := g.add(ctx, prompts[taken], seeded)
 		if errors.Is(err, ResourceExhausted) && len(numbers) > 0 {
 			break
 		}
@@ -121,9 +134,9 @@ func (g *Generator) wave(ctx context.Context, prompts []any, results []Result, f
 	if len(numbers) == 0 {
 		return taken, contextError(ctx)
 	}
-	failed := g.Run(ctx, nil)
+	failed := g.run(ctx, nil)
 	for i, number := range numbers {
-		made, err := g.Generation(number)
+		made, err := g.generation(number)
 		if err == nil && made.Finish == "open" {
 			made, err = nil, failed
 		}
@@ -137,7 +150,7 @@ func contextError(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil
 	}
-	return cancelled(ctx, "the context was done before the call")
+	return cancelled(ctx)
 }
 
 // seedOf is the seed of a prompt of a batch. A seed that is not a whole number is left for the library to refuse.

@@ -9,9 +9,17 @@ import (
 	"strings"
 )
 
-// Generator takes requests for text and returns text. It has a model, its tokenizer and a decoder. Its calls are for one
-// goroutine at a time.
-type Generator struct{ resource }
+// Generator takes requests for text and returns text. It has a model, its tokenizer and a decoder.
+//
+// Any goroutine may call it. Its calls run one after another, in the order in which they came; a stream has its turn for one
+// step at a time. A context or a [Task] that ends also ends the wait for the turn, and Close ends it with [ErrClosed].
+//
+// A callback may call Text, Describe and Generation of its generator; other calls fail with [FailedPrecondition]. A callback
+// must not wait for a call of its generator on another goroutine: both would wait forever.
+type Generator struct {
+	resource
+	turns *turns
+}
 
 // LoadGenerator loads a model with its tokenizer: a model folder, a GGUF file, a run or a checkpoint. Options are those of
 // kinds "generator" and "model" at one level, and "engine": an [*Engine], or options of kind "engine" for one of its own.
@@ -51,9 +59,18 @@ func newGenerator(c *call, out handle) (*Generator, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	g := &Generator{}
+	g := &Generator{turns: newTurns()}
 	g.adopt("generator", out, dllm_generator_release)
 	return g, nil
+}
+
+// Close releases the generator. The call that runs ends as it would have, and calls that wait for it return [ErrClosed].
+func (g *Generator) Close() error {
+	err := g.resource.Close()
+	if g.turns != nil {
+		g.turns.close()
+	}
+	return err
 }
 
 // Infill is a text with holes in the place of a prompt: <mask:N> is N open tokens, <mask> is one.
@@ -78,7 +95,11 @@ func withPrompt(prompt any, options []Option) ([]Option, error) {
 // too. It fails with [OutOfRange] when prompt and answer are longer than the model allows, with [ResourceExhausted] when no
 // slot is free, and with [FailedPrecondition] for messages without a chat template.
 func (g *Generator) Add(ctx context.Context, prompt any, options ...Option) (number int, err error) {
-	options, err = withPrompt(prompt, options)
+	return inTurn(ctx, g, func() (int, error) { return g.add(ctx, prompt, options) })
+}
+
+func (g *Generator) add(ctx context.Context, prompt any, options []Option) (int, error) {
+	options, err := withPrompt(prompt, options)
 	if err != nil {
 		return 0, err
 	}
@@ -98,6 +119,15 @@ func (g *Generator) Add(ctx context.Context, prompt any, options ...Option) (num
 
 // Remove removes a request, open or over; its number may be used again. It fails with [NotFound] for another number.
 func (g *Generator) Remove(number int) error {
+	leave, err := g.turn(context.Background())
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return g.remove(number)
+}
+
+func (g *Generator) remove(number int) error {
 	c := begin()
 	defer c.end()
 	self := c.use(g.object)
@@ -110,6 +140,10 @@ func (g *Generator) Remove(number int) error {
 // Step takes one denoising step of every open request and returns how many requests are open. A request that fails is over;
 // Text returns its error. Without a request Step fails with [FailedPrecondition].
 func (g *Generator) Step(ctx context.Context) (open int, err error) {
+	return inTurn(ctx, g, func() (int, error) { return g.step(ctx) })
+}
+
+func (g *Generator) step(ctx context.Context) (int, error) {
 	c := begin()
 	defer c.end()
 	var out int64
@@ -123,6 +157,18 @@ func (g *Generator) Step(ctx context.Context) (open int, err error) {
 // Run takes steps until no request is open; callback (may be nil) gets [EventText] after each step of a request, and
 // [EventAnswer] when a request is over. When the context ends the run the requests stay open, and a later run continues.
 func (g *Generator) Run(ctx context.Context, callback Callback) error {
+	leave, err := g.turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if callback != nil {
+		defer g.turns.callBack()()
+	}
+	return g.run(ctx, callback)
+}
+
+func (g *Generator) run(ctx context.Context, callback Callback) error {
 	c := begin()
 	defer c.end()
 	self, task := c.use(g.object), c.watch(ctx)
@@ -135,6 +181,10 @@ func (g *Generator) Run(ctx context.Context, callback Callback) error {
 // Text returns a part of the text of a request: "completion", "text" (prompt and answer), "next" (final text that was not
 // returned before) or "canvas" (<mask:N> for N open positions). It returns the error of a request that failed.
 func (g *Generator) Text(number int, part string) (string, error) {
+	return inTurn(context.Background(), g, func() (string, error) { return g.text(number, part) })
+}
+
+func (g *Generator) text(number int, part string) (string, error) {
 	c := begin()
 	defer c.end()
 	self, name, out := c.use(g.object), c.text(part), c.room()
@@ -146,6 +196,10 @@ func (g *Generator) Text(number int, part string) (string, error) {
 
 // Describe returns a request as JSON; number -1 is the generator.
 func (g *Generator) Describe(number int) (json.RawMessage, error) {
+	return inTurn(context.Background(), g, func() (json.RawMessage, error) { return g.describe(number) })
+}
+
+func (g *Generator) describe(number int) (json.RawMessage, error) {
 	c := begin()
 	defer c.end()
 	self, out := c.use(g.object), c.room()

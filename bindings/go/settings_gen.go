@@ -199,7 +199,7 @@ type RequestOptions struct {
 	// Token ids that end the answer; empty: the end tokens of the model's files; not for infill. Default: empty.
 	StopIDs []int `json:"stop_ids,omitzero"`
 
-	// Open positions after the prompt or the conversation. Default: 64; 1 to 16777216.
+	// Open positions after the prompt or the conversation; a text with holes has its own. Default: 64; 1 to 16777216.
 	Length *int `json:"length,omitzero"`
 
 	// Given positions at the front of a text with holes: blocks begin after them; -1: at the beginning. Default: -1; -1

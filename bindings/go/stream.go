@@ -28,19 +28,20 @@ func (g *Generator) Stream(ctx context.Context, prompt any, options ...Option) *
 }
 
 // Pieces adds the request and yields a piece per step. An error ends the loop. The end of the loop, also an early one,
-// removes the request.
+// removes the request. Between two steps calls of other goroutines may run. The end of the loop does not wait for such a
+// call, which then removes the request at its own end.
 func (s *Stream) Pieces() iter.Seq2[Piece, error] {
 	return func(yield func(Piece, error) bool) {
 		s.last = nil
 		g := s.generator
-		number, err := g.Add(s.ctx, s.prompt, s.options...)
+		number, err := inTurn(s.ctx, g, s.add)
 		if err != nil {
 			yield(Piece{}, err)
 			return
 		}
-		defer func() { _ = g.Remove(number) }()
+		defer g.forget(number)
 		for s.last == nil || s.last.Finish == "open" {
-			piece, err := s.step(number)
+			piece, err := inTurn(s.ctx, g, func() (Piece, error) { return s.step(number) })
 			if !yield(piece, err) || err != nil {
 				return
 			}
@@ -48,18 +49,22 @@ func (s *Stream) Pieces() iter.Seq2[Piece, error] {
 	}
 }
 
+func (s *Stream) add() (int, error) {
+	return s.generator.add(s.ctx, s.prompt, s.options)
+}
+
 func (s *Stream) step(number int) (piece Piece, err error) {
 	g := s.generator
-	if _, err = g.Step(s.ctx); err != nil {
+	if _, err = g.step(s.ctx); err != nil {
 		return piece, err
 	}
-	if piece.Text, err = g.Text(number, "next"); err != nil {
+	if piece.Text, err = g.text(number, "next"); err != nil {
 		return piece, err
 	}
-	if piece.Canvas, err = g.Text(number, "canvas"); err != nil {
+	if piece.Canvas, err = g.text(number, "canvas"); err != nil {
 		return piece, err
 	}
-	if s.last, err = g.Generation(number); err != nil {
+	if s.last, err = g.generation(number); err != nil {
 		return piece, err
 	}
 	piece.Open, piece.Step = s.last.Open, s.last.Steps

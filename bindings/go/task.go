@@ -2,11 +2,15 @@ package dllm
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 )
 
 // Task shows the progress of a long call. Put it into the context of the call with [WithTask].
-type Task struct{ resource }
+type Task struct {
+	resource
+	wasCancelled atomic.Bool
+}
 
 type taskKey struct{}
 
@@ -26,9 +30,12 @@ func WithTask(ctx context.Context, task *Task) context.Context {
 }
 
 // Cancel stops the calls that use the task, from any goroutine.
-func (t *Task) Cancel() { cancelTask(t.object) }
+func (t *Task) Cancel() {
+	t.wasCancelled.Store(true)
+	cancelTask(t.object)
+}
 
-// Cancelled reports whether Cancel was called.
+// Cancelled reports whether the task was cancelled, or its deadline has passed.
 func (t *Task) Cancelled() bool {
 	if !t.enter() {
 		return false
@@ -43,6 +50,19 @@ func (t *Task) SetDeadline(after time.Duration) {
 		defer t.leave()
 		dllm_task_set_deadline(t.pointer, max(after.Milliseconds(), -1))
 	}
+}
+
+// ended is the error that a call with the task would have now, nil while it may run.
+func (t *Task) ended() error {
+	switch {
+	case t.Closed():
+		return t.closedError()
+	case !t.Cancelled():
+		return nil
+	case t.wasCancelled.Load():
+		return &Error{Code: Cancelled, Message: "the task was cancelled"}
+	}
+	return &Error{Code: DeadlineExceeded, Message: "the task's deadline has passed"}
 }
 
 // Progress returns what the running call has done, and of how much; total 0: not known yet.
@@ -69,10 +89,10 @@ type watcher struct {
 	own  bool
 }
 
-func watchWith(ctx context.Context, task *object) watcher {
+func watchWith(ctx context.Context, task *object, cancel func()) watcher {
 	w := watcher{task: task}
 	if ctx.Done() != nil {
-		w.quit = context.AfterFunc(ctx, func() { cancelTask(task) })
+		w.quit = context.AfterFunc(ctx, cancel)
 	}
 	return w
 }

@@ -175,8 +175,9 @@ DLLM_API dllm_status dllm_generator_run(dllm_generator *generator, dllm_event_fn
  *
  *     completion   the answer as it is now; of a text with holes: the whole text
  *     text         the prompt and the answer
- *     next         the final text that neither this call nor an event has returned; all of them
- *                  together are the completion. Policies that revise tokens have it late.
+ *     next         the final text that this call has not returned; all of them together are the
+ *                  completion. Events have a count of their own, so a stream loses nothing to a run
+ *                  with a callback. Policies that revise tokens have it late.
  *     canvas       all positions, with <mask:N> for N open ones, as option infill takes it
  *
  *   generator   not NULL

@@ -263,7 +263,7 @@ bool Generator::send_text(const EventFn& fn, int64_t number) {
   const RequestCopyRef copy = decoder_->copy(number);
   Event event(EventKind::text);
   event.set("request", number)
-      .set("text", entry.answer.next())
+      .set("text", entry.answer.next(text::Answer::Reader::event))
       .set("canvas", text_with_holes(*tokenizer_, copy->ids, states_of(*copy)));
   return emit(fn, event.set("step", copy->steps).set("open", copy->open));
 }

@@ -28,7 +28,7 @@ const Schema& generator_schema(); // options of kind "generator"
 enum class TextPart {
   completion, // the answer; of a text with holes: all of it
   whole,      // the prompt and the answer
-  next,       // the final text that no call has returned
+  next,       // the final text that no call has returned; events have a count of their own
   canvas,     // all positions, with <mask:N> for N open ones
 };
 

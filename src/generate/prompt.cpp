@@ -43,10 +43,6 @@ Prompt of_holes(const Tokenizer& tokenizer, const Options& request, const Task* 
                      Code::invalid_argument, "option {} does not count for an infill", key);
     }
   }
-  if (request.is_set("length")) {
-    fail_with_hint("leave it out: <mask:16> is 16 open positions", Code::invalid_argument,
-                   "option length does not count for an infill");
-  }
   if (holes.empty()) {
     fail_with_hint("write <mask:16> where 16 tokens are missing", Code::invalid_argument,
                    "the text has no hole");

@@ -42,7 +42,9 @@ std::vector<OptionSpec> own_keys() {
           "stop_ids",
           "Token ids that end the answer; empty: the end tokens of the model's files; not for "
           "infill."),
-      option_i64("length", 64, 1, 1 << 24, "Open positions after the prompt or the conversation."),
+      option_i64(
+          "length", 64, 1, 1 << 24,
+          "Open positions after the prompt or the conversation; a text with holes has its own."),
       option_i64("prompt_length", -1, -1, 1 << 24,
                  "Given positions at the front of a text with holes: blocks begin after them; -1: "
                  "at the beginning."),

@@ -7,16 +7,30 @@ namespace Dllm
     /// <summary>Cancels and shows the progress of a long call, from any thread. A cancelled task stays cancelled.</summary>
     public sealed class DllmTask : Noun
     {
+        private volatile bool wasCancelled;
+
         /// <summary>A task that is not cancelled and has no deadline.</summary>
         public DllmTask() { Adopt(Library.Api.dllm_task_new(), p => Library.Api.dllm_task_release(p)); }
 
         internal override string Kind => "task";
 
         /// <summary>Calls that use the task throw Cancelled within milliseconds. Every object stays usable.</summary>
-        public void Cancel() => Library.Api.dllm_task_cancel(Open);
+        public void Cancel()
+        {
+            wasCancelled = true;
+            Library.Api.dllm_task_cancel(Open);
+        }
 
         /// <summary>Whether the task was cancelled, or its deadline has passed.</summary>
         public bool IsCancelled => Library.Api.dllm_task_is_cancelled(Open) != 0;
+
+        /// <summary>Throws what a call with the task would throw now.</summary>
+        internal void ThrowIfEnded()
+        {
+            if (!IsCancelled) return;
+            if (wasCancelled) throw new DllmException(Code.Cancelled, "the task was cancelled", "");
+            throw new DllmException(Code.DeadlineExceeded, "the task's deadline has passed", "");
+        }
 
         /// <summary>The calls end after this time from now; zero and less: at once; null removes the deadline.</summary>
         public void SetDeadline(TimeSpan? after) =>
@@ -45,6 +59,13 @@ namespace Dllm
 
         /// <summary>A long call takes either.</summary>
         public static implicit operator Control(DllmTask task) => new Control(CancellationToken.None, task);
+
+        /// <summary>Throws what a call would throw that the token or the task ends.</summary>
+        internal void ThrowIfEnded()
+        {
+            token.ThrowIfCancellationRequested();
+            if (task != null) task.ThrowIfEnded();
+        }
 
         /// <summary>Calls a function with the task; OperationCanceledException when the token ended it.</summary>
         internal void Run(Func<SafeHandle, int> function)

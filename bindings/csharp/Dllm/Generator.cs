@@ -6,22 +6,31 @@ using System.Runtime.InteropServices;
 
 namespace Dllm
 {
-    /// <summary>Takes requests for text and returns text. It has a model, its tokenizer and a decoder. One thread at a time
-    /// may use it. A failed call throws DllmException.</summary>
+    /// <summary>Takes requests for text and returns text. It has a model, its tokenizer and a decoder. Any thread may call
+    /// it. Its calls run one after another, in the order in which they came; a loop over pieces has its turn for one step at
+    /// a time. A token or a task also ends the wait for the turn, and Dispose ends it with ObjectDisposedException. A callback
+    /// may call Text, Describe and Generation of its generator; other calls throw FailedPrecondition. It must not wait for a
+    /// call of its generator on another thread: both would wait forever. A failed call throws DllmException.</summary>
     public sealed class Generator : Noun
     {
-        /// <summary>Requests of loops that the collector found. Its thread may not use the generator, so Add removes
-        /// them.</summary>
+        /// <summary>Requests of loops that are over. The end of a turn removes them, since the thread of the collector may
+        /// not use the generator.</summary>
         private readonly ConcurrentQueue<int> forgotten = new ConcurrentQueue<int>();
+        private readonly Turns turns;
 
         private delegate int Part(SafeHandle self, out IntPtr made, SafeHandle error);
 
-        private Generator(IntPtr pointer) { Adopt(pointer, p => Library.Api.dllm_generator_release(p)); }
+        private Generator(IntPtr pointer)
+        {
+            turns = new Turns(this);
+            Adopt(pointer, p => Library.Api.dllm_generator_release(p));
+        }
 
         /// <summary>A generator of a model and a tokenizer. FailedPrecondition: the model has no mask token, and the policy
         /// needs one.</summary>
         public Generator(Model model, Tokenizer tokenizer, Options settings = null)
         {
+            turns = new Turns(this);
             using (var options = new NativeOptions("generator", settings))
             {
                 IntPtr made;
@@ -107,8 +116,8 @@ namespace Dllm
         public int Add(Prompt prompt, Options settings = null, Control control = default(Control))
         {
             if (prompt == null) throw new ArgumentNullException("prompt");
-            RemoveForgotten();
             Options request = prompt.With(settings);
+            using (Turn(control))
             using (var options = new NativeOptions(Options.KindOf("request", request), request))
             {
                 long number = 0;
@@ -118,13 +127,28 @@ namespace Dllm
         }
 
         /// <summary>Removes a request, open or over; its number may be used again.</summary>
-        public void Remove(int request) =>
-            Failure.Check(Library.Api.dllm_generator_remove(Handle, request, Failure.Here));
+        public void Remove(int request)
+        {
+            using (Turn()) Failure.Check(Library.Api.dllm_generator_remove(Handle, request, Failure.Here));
+        }
 
-        /// <summary>Any thread may call it.</summary>
+        /// <summary>Waits until no call of another thread runs.</summary>
+        internal IDisposable Turn(Control control = default(Control)) => turns.Take(control);
+
+        /// <summary>Has the request removed at the end of the next turn. It does not use the library.</summary>
         internal void Forget(int request) => forgotten.Enqueue(request);
 
-        private void RemoveForgotten()
+        /// <summary>Removes the request: now, or after the call that has the turn. It does not wait.</summary>
+        internal void Drop(int request)
+        {
+            Forget(request);
+            turns.TryTake();
+        }
+
+        internal bool HasForgotten => !forgotten.IsEmpty;
+
+        /// <summary>For the end of a turn, outside of callbacks.</summary>
+        internal void RemoveForgotten()
         {
             int request;
             while (forgotten.TryDequeue(out request))
@@ -133,12 +157,10 @@ namespace Dllm
                 {
                     Remove(request);
                 }
-                catch (DllmException problem) when (problem.Code == Code.FailedPrecondition) // inside a callback
-                {
-                    Forget(request);
-                    return;
-                }
                 catch (DllmException problem) when (problem.Code == Code.NotFound) // removed by hand
+                {
+                }
+                catch (ObjectDisposedException) // the request went with the generator
                 {
                 }
             }
@@ -149,46 +171,63 @@ namespace Dllm
         public int Step(Control control = default(Control))
         {
             long open = 0;
-            control.Run(task => Library.Api.dllm_generator_step(Handle, task, out open, Failure.Here));
+            using (Turn(control))
+                control.Run(task => Library.Api.dllm_generator_step(Handle, task, out open, Failure.Here));
             return checked((int)open);
         }
 
         /// <summary>Steps until no request is open. The callback gets EventKind.Text after each step of a request, and
         /// EventKind.Answer when it is over. After a cancelled run the requests are open, and a later run continues.</summary>
-        public void Run(EventCallback callback = null, Control control = default(Control)) =>
-            Session.Run(control, callback,
-                        (fn, data, task) => Library.Api.dllm_generator_run(Handle, fn, data, task, Failure.Here));
+        public void Run(EventCallback callback = null, Control control = default(Control))
+        {
+            using (Turn(control))
+                Session.Run(control, callback,
+                            (fn, data, task) => Library.Api.dllm_generator_run(Handle, fn, data, task, Failure.Here));
+        }
 
         /// <summary>A part of the text of a request: completion, text (prompt and answer), next (final text that was not
         /// returned before) or canvas (&lt;mask:N&gt; for N open positions). Throws the error of a request that
         /// failed.</summary>
-        public string Text(int request, string part = "completion") => Written(
-            (self, to, error) => Library.Api.dllm_generator_text(self, request, Dllm.Text.Z(part), to, error));
+        public string Text(int request, string part = "completion")
+        {
+            using (Turn())
+                return Written((self, to, error) =>
+                               Library.Api.dllm_generator_text(self, request, Dllm.Text.Z(part), to, error));
+        }
 
         /// <summary>A request as JSON; -1: the generator.</summary>
-        public string Describe(int request = -1) =>
-            Written((self, to, error) => Library.Api.dllm_generator_describe(self, request, to, error));
+        public string Describe(int request = -1)
+        {
+            using (Turn())
+                return Written((self, to, error) => Library.Api.dllm_generator_describe(self, request, to, error));
+        }
 
         /// <summary>A request as it is now; throws the error of a request that failed.</summary>
         public Generation Generation(int request)
         {
-            Text(request);
-            return new Generation(Describe(request));
+            using (Turn())
+            {
+                Text(request);
+                return new Generation(Describe(request));
+            }
         }
 
-        /// <summary>Decodes one request, as Add takes it, and removes it. Other open requests take their steps
-        /// too.</summary>
+        /// <summary>Decodes one request, as Add takes it, and removes it. Other open requests take their steps too. The time
+        /// in which it waits for calls of other threads counts for a deadline.</summary>
         public Generation Generate(Prompt prompt, Options settings = null, Control control = default(Control))
         {
-            int request = Add(prompt, settings, control);
-            try
+            using (Turn(control))
             {
-                Run(null, control);
-                return Generation(request);
-            }
-            finally
-            {
-                if (!IsDisposed) Remove(request);
+                int request = Add(prompt, settings, control);
+                try
+                {
+                    Run(null, control);
+                    return Generation(request);
+                }
+                finally
+                {
+                    Forget(request);
+                }
             }
         }
 
@@ -203,15 +242,13 @@ namespace Dllm
 
         /// <summary>Decodes several requests together, as many at a time as the generator has slots. Prompt i has
         /// seed + i. One result per prompt: an error of one leaves the others alone, and a call that is cancelled is the
-        /// error of those that are not over.</summary>
+        /// error of the prompts that are not over. Where there are more prompts than slots, calls of other threads may run in
+        /// between.</summary>
         public IReadOnlyList<Result> Batch(IEnumerable<Prompt> prompts, Options settings = null,
                                            Control control = default(Control))
         {
-            using (var wave = new Wave(this, control))
-            {
-                foreach (Prompt prompt in prompts) wave.Add(prompt, settings);
-                return wave.Finish();
-            }
+            var waves = new Waves(this, settings, control);
+            return waves.Decode(prompts.ToList());
         }
 
         /// <summary>Decodes several requests together, as many at a time as there are slots. Prompt i has seed + i.

@@ -31,6 +31,8 @@ namespace Dllm
     /// object throws ObjectDisposedException.</summary>
     public abstract class Noun : IDisposable
     {
+        private volatile bool isDisposed;
+
         internal NativeHandle Handle { get; private set; }
 
         internal Noun() {}
@@ -38,10 +40,14 @@ namespace Dllm
         internal void Adopt(IntPtr pointer, Action<IntPtr> release) => Handle = new NativeHandle(pointer, release);
 
         /// <summary>Whether Dispose was called.</summary>
-        public bool IsDisposed => Handle.IsClosed;
+        public bool IsDisposed => isDisposed;
 
         /// <summary>Frees the object now. A second call does nothing.</summary>
-        public void Dispose() => Handle.Dispose();
+        public void Dispose()
+        {
+            isDisposed = true; // the handle is closed only when the last call that uses it has returned
+            Handle.Dispose();
+        }
 
         /// <summary>The name of the C noun.</summary>
         internal virtual string Kind => GetType().Name.ToLowerInvariant();

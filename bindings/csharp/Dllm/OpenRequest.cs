@@ -2,8 +2,8 @@ using System;
 
 namespace Dllm
 {
-    /// <summary>A request that a loop has added. Its end removes it; of a loop that nothing refers to any more the
-    /// collector does so, with the next request.</summary>
+    /// <summary>A request that a loop has added. Its end removes the request, without a wait for calls of other threads. The
+    /// collector finds a loop that nothing refers to, and the next call removes its request.</summary>
     internal sealed class OpenRequest : IDisposable
     {
         private readonly Generator generator;
@@ -21,7 +21,7 @@ namespace Dllm
         public void Dispose()
         {
             GC.SuppressFinalize(this);
-            if (!generator.IsDisposed) generator.Remove(Number);
+            generator.Drop(Number);
         }
     }
 }

@@ -23,7 +23,8 @@ namespace Dllm
     }
 
     /// <summary>A request that is read step by step, with foreach or await foreach. Each loop adds the request, and its
-    /// end, also an early one, removes it. An asynchronous loop takes its steps on the thread pool.</summary>
+    /// end, also an early one, removes it. Between two steps calls of other threads may run. An asynchronous loop takes its
+    /// steps on the thread pool.</summary>
     public sealed class Pieces : IEnumerable<Piece>, IAsyncEnumerable<Piece>
     {
         private readonly Generator generator;
@@ -63,10 +64,13 @@ namespace Dllm
 
         private Piece Step(int request, Control with)
         {
-            generator.Step(with);
-            Generation = generator.Generation(request);
-            return new Piece {Text = generator.Text(request, "next"), Canvas = generator.Text(request, "canvas"),
-                              Open = Generation.Open, Step = Generation.Steps};
+            using (generator.Turn(with))
+            {
+                generator.Step(with);
+                Generation = generator.Generation(request);
+                return new Piece {Text = generator.Text(request, "next"), Canvas = generator.Text(request, "canvas"),
+                                  Open = Generation.Open, Step = Generation.Steps};
+            }
         }
 
         private sealed class InBackground : IAsyncEnumerator<Piece>

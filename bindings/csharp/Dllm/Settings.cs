@@ -389,7 +389,8 @@ namespace Dllm
             set => Put("stop_ids", value);
         }
 
-        /// <summary>Open positions after the prompt or the conversation. Default: 64; 1 to 16777216.</summary>
+        /// <summary>Open positions after the prompt or the conversation; a text with holes has its own. Default:
+        /// 64; 1 to 16777216.</summary>
         public long? Length
         {
             get => Value<long?>("length");

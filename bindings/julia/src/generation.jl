@@ -46,7 +46,7 @@ function generate(generator::Generator, prompt; task = nothing, settings...)
     return in_turn(generator, task) do
         request = add!(generator, prompt; task = task, settings...)
         try
-            run_in_turn(generator, task)
+            run!(generator; task = task)
             return generation(generator, request)
         finally
             isopen(generator) && delete!(generator, request)
@@ -111,7 +111,7 @@ end
 
 # Runs the requests of a batch that were added, and removes them.
 function finish!(results, generator, wave, task)
-    ended = isempty(wave) ? nothing : or_error(() -> run_in_turn(generator, task))
+    ended = isempty(wave) ? nothing : or_error(() -> run!(generator; task = task))
     for place in collect(keys(wave))
         made = or_error(() -> generation(generator, wave[place]))
         still_open = made isa Generation && made.finish === :open

@@ -91,7 +91,8 @@ const KEYWORDS = (
 - `stop::Vector{String}`: Texts that end the answer and are left out of it; not for infill. Default: empty.
 - `stop_ids::Vector{Int}`: Token ids that end the answer; empty: the end tokens of the model's files; not for infill.
   Default: empty.
-- `length::Int`: Open positions after the prompt or the conversation. Default: 64; 1 to 16777216.
+- `length::Int`: Open positions after the prompt or the conversation; a text with holes has its own. Default: 64; 1 to
+  16777216.
 - `prompt_length::Int`: Given positions at the front of a text with holes: blocks begin after them; -1: at the
   beginning. Default: -1; -1 to 16777216.
 - `seed::Int`: The same seed gives the same text. Default: 0.

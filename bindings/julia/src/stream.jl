@@ -40,11 +40,7 @@ always removes the request, and returns the last `Generation`. Keywords and erro
     end
 """
 function stream(generator::Generator, prompt; task = nothing, settings...)
-    request = in_turn(generator, task) do
-        added = add!(generator, prompt; task = task, settings...)
-        turns_of(generator).texts[added] = ""
-        return added
-    end
+    request = in_turn(() -> add!(generator, prompt; task = task, settings...), generator, task)
     return finalizer(leave, Stream(generator, request, task, nothing))
 end
 
@@ -92,5 +88,5 @@ function next_piece(stream::Stream)
     generator, request = stream.generator, stream.request
     step!(generator; task = stream.task)
     made = stream.last = generation(generator, request)
-    return Piece(next_text(generator, request), request_text(generator, request, "canvas"), made.open, made.steps)
+    return Piece(request_text(generator, request, "next"), request_text(generator, request, "canvas"), made.open, made.steps)
 end

@@ -2,9 +2,8 @@
 
 struct Turns
     mutex::ReentrantLock
-    texts::Dict{Int,String}  # of the requests of streams: what the runs of other tasks have taken of their texts
 end
-Turns() = Turns(ReentrantLock(), Dict{Int,String}())
+Turns() = Turns(ReentrantLock())
 
 const TURNS = WeakKeyDict{Generator,Turns}()
 turns_of(generator) = get!(Turns, TURNS, generator)
@@ -16,23 +15,6 @@ in_turn(f, generator, task) = with_lock(turns_of(generator).mutex, task) do
     finally
         remove_left(generator)
     end
-end
-
-# Steps until no request is open. An event takes the text that the stream of another task has not read yet.
-function run_in_turn(generator, task)
-    texts = turns_of(generator).texts
-    run!(generator; task = task) do event
-        request = event.kind === :text ? event["request"] : -1
-        haskey(texts, request) && (texts[request] *= event["text"])
-        return nothing
-    end
-end
-
-# The text of a request that is new since the last call.
-function next_text(generator, request)
-    texts = turns_of(generator).texts
-    before, texts[request] = texts[request], ""
-    return before * request_text(generator, request, "next")
 end
 
 # Requests of streams that are over. A finalizer may run inside of any call, so that the end of a turn removes them, or add!.
@@ -59,7 +41,6 @@ function remove_left(generator)
                 return
             end
         end
-        delete!(turns_of(generator).texts, request)
     end
 end
 

@@ -135,7 +135,7 @@
 ---@field stop? string[]
 --- Token ids that end the answer; empty: the end tokens of the model's files; not for infill.
 ---@field stop_ids? integer[]
---- Open positions after the prompt or the conversation. [64]
+--- Open positions after the prompt or the conversation; a text with holes has its own. [64]
 ---@field length? integer
 --- Given positions at the front of a text with holes: blocks begin after them; -1: at the
 --- beginning. [-1]

@@ -145,7 +145,7 @@ export interface RequestSettings {
   stop?: readonly string[];
   /** Token ids that end the answer; empty: the end tokens of the model's files; not for infill. */
   stop_ids?: readonly number[] | Int32Array;
-  /** Open positions after the prompt or the conversation. [64] */
+  /** Open positions after the prompt or the conversation; a text with holes has its own. [64] */
   length?: number | bigint;
   /** Given positions at the front of a text with holes: blocks begin after them; -1: at the
    *  beginning. [-1] */

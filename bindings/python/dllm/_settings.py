@@ -185,7 +185,7 @@ class RequestSettings(TypedDict, total=False):
     stop  Texts that end the answer and are left out of it; not for infill.
     stop_ids  Token ids that end the answer; empty: the end tokens of the model's files; not for
         infill.
-    length  Open positions after the prompt or the conversation. [64]
+    length  Open positions after the prompt or the conversation; a text with holes has its own. [64]
     prompt_length  Given positions at the front of a text with holes: blocks begin after them; -1:
         at the beginning. [-1]
     seed  The same seed gives the same text. [0]

@@ -145,19 +145,20 @@ std::string Answer::text() const {
   return read(count_decided(true)).text;
 }
 
-std::string Answer::next() {
+std::string Answer::next(Reader reader) {
+  std::string& returned = returned_[static_cast<size_t>(reader)];
   const std::string_view sure = std::string_view(final_.text).substr(0, final_.sure);
-  if (sure.starts_with(returned_)) {
-    std::string more(sure.substr(returned_.size()));
-    returned_ = sure;
+  if (sure.starts_with(returned)) {
+    std::string more(sure.substr(returned.size()));
+    returned = sure;
     return more;
   }
   // Positions that are open again may get the same tokens.
-  if (final_.end == AnswerEnd::open && std::string_view(returned_).starts_with(sure)) return "";
-  const auto changed = std::ranges::mismatch(sure, returned_).in1 - sure.begin();
+  if (final_.end == AnswerEnd::open && std::string_view(returned).starts_with(sure)) return "";
+  const auto changed = std::ranges::mismatch(sure, returned).in1 - sure.begin();
   fail_with_hint("read the whole text where final positions may change", Code::failed_precondition,
                  "byte {} of the answer has changed, and {} bytes were returned", changed,
-                 returned_.size());
+                 returned.size());
 }
 
 } // namespace dllm::text

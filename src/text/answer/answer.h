@@ -32,10 +32,12 @@ public:
   // Returns the text up to the first masked position, with provisional tokens, and never past the
   // end of the answer. Half a character at the end is left out until the answer is over.
   std::string text() const;
-  // Returns the text of final positions that no call of next() has returned. Leaves out what a stop
-  // text or a later byte could still change. Fails with failed_precondition when final positions
-  // have changed whose text was returned.
-  std::string next();
+  // Each reader gets the whole text, in pieces.
+  enum class Reader { call, event };
+  // Returns the text of final positions that next() has not returned to this reader. Leaves out what
+  // a stop text or a later byte could still change. Fails with failed_precondition when final
+  // positions have changed whose text was returned.
+  std::string next(Reader reader = Reader::call);
   // Returns one text per position of the canvas (TokenTexts::cells).
   std::vector<std::string> cells() { return texts_.cells(ids_, states_); }
 
@@ -64,8 +66,8 @@ private:
 
   std::vector<int32_t> ids_;
   std::vector<PositionState> states_;
-  Reading final_;        // of the final positions at the beginning
-  std::string returned_; // by next()
+  Reading final_;           // of the final positions at the beginning
+  std::string returned_[2]; // by next(), to each reader
 };
 
 } // namespace dllm::text

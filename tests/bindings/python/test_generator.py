@@ -91,6 +91,15 @@ class Generators(unittest.TestCase):
                 stream.generation
         self.assertEqual(list(stream), [])
 
+    def test_a_run_with_a_callback_takes_no_text_from_a_stream(self):
+        wanted = self.generator.generate("The sun", length=12, policy="autoregressive").text
+        stream = self.generator.stream("The sun", length=12, policy="autoregressive")
+        got = next(stream).text
+        number = self.generator.add(prompt="Tom", length=4)
+        self.generator.run(lambda event: None)
+        self.generator.remove(number)
+        self.assertEqual(got + "".join(piece.text for piece in stream), wanted)
+
     def test_a_stream_that_is_forgotten_never_waits_nor_prints(self):
         kept = [self.generator.stream("The sun", length=8)]
         next(kept[0])

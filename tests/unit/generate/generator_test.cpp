@@ -84,6 +84,29 @@ TEST(Generator, SameTextInEveryWay) {
 }
 
 // Each policy that decodes this model: the pieces are the completion, and the canvas can be read.
+// A caller that steps, and one that watches a run, both get all of a text.
+TEST(Generator, EventsTakeNoTextFromACaller) {
+  for (const char* policy : {"autoregressive", "low_confidence"}) {
+    const Json values = with(kDrawn, {{"policy", policy}});
+    Generator generator = make();
+    const std::string wanted = text_of(generator, values);
+    const int64_t number = generator.add(request(values));
+    std::string stepped, watched;
+    for (int i = 0; i < 5; ++i) {
+      generator.step();
+      stepped += generator.text(number, TextPart::next);
+    }
+    generator.run([&](const Event& event) {
+      if (event.kind() == EventKind::text) watched += std::get<std::string>(*event.find("text"));
+      return Answer::go_on;
+    });
+    stepped += generator.text(number, TextPart::next);
+    EXPECT_EQ(stepped, wanted) << policy;
+    EXPECT_EQ(watched, wanted) << policy;
+    EXPECT_EQ(generator.text(number, TextPart::next), "");
+  }
+}
+
 TEST(Generator, EveryPolicy) {
   int tried = 0;
   for (const std::string& policy : decode::policy_names()) {

@@ -142,7 +142,8 @@ typed_options! {
         stop: &[&str] = "stop";
         /// Token ids that end the answer; empty: the end tokens of the model's files; not for infill. Default: empty.
         stop_ids: &[i64] = "stop_ids";
-        /// Open positions after the prompt or the conversation. Default: 64; 1 to 16777216.
+        /// Open positions after the prompt or the conversation; a text with holes has its own. Default: 64; 1 to
+        /// 16777216.
         length: i64 = "length";
         /// Given positions at the front of a text with holes: blocks begin after them; -1: at the beginning. Default:
         /// -1; -1 to 16777216.

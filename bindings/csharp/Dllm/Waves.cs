@@ -3,44 +3,74 @@ using System.Collections.Generic;
 
 namespace Dllm
 {
-    /// <summary>The requests of a batch that are decoded together: as many as there are slots.</summary>
-    internal sealed class Wave : IDisposable
+    /// <summary>A batch. Its prompts are decoded in waves, each of as many requests as there are slots, and each in a turn
+    /// of its own.</summary>
+    internal sealed class Waves
     {
         private readonly Generator generator;
+        private readonly Options settings;
         private readonly Control control;
         private readonly List<Result> done = new List<Result>();
         private readonly List<int> requests = new List<int>();
         private readonly List<int> places = new List<int>(); // of their results in done
 
-        internal Wave(Generator generator, Control control)
+        internal Waves(Generator generator, Options settings, Control control)
         {
             this.generator = generator;
+            this.settings = settings;
             this.control = control;
         }
 
-        internal void Add(Prompt prompt, Options settings)
+        internal IReadOnlyList<Result> Decode(IReadOnlyList<Prompt> prompts)
         {
-            Options seeded = Seeded(settings, done.Count);
+            while (done.Count < prompts.Count)
+            {
+                try
+                {
+                    using (generator.Turn(control)) DecodeSome(prompts);
+                }
+                catch (Exception problem) when (IsOfOne(problem)) // the control ended the wait for the turn
+                {
+                    done.Add(new Result(null, problem));
+                }
+            }
+            return done;
+        }
+
+        /// <summary>Decodes as many of the next prompts as there are slots.</summary>
+        private void DecodeSome(IReadOnlyList<Prompt> prompts)
+        {
             try
             {
-                Take(prompt, seeded);
+                while (done.Count < prompts.Count && Add(prompts[done.Count])) {}
+                Run();
+            }
+            finally
+            {
+                requests.ForEach(generator.Forget);
+                requests.Clear();
+                places.Clear();
+            }
+        }
+
+        /// <summary>False when the slots are full of other requests of the batch.</summary>
+        private bool Add(Prompt prompt)
+        {
+            try
+            {
+                requests.Add(generator.Add(prompt, Seeded(done.Count), control));
+                places.Add(done.Count);
+                done.Add(null);
             }
             catch (Exception problem) when (IsFull(problem))
             {
-                Run();
-                Add(prompt, settings);
+                return false;
             }
             catch (Exception problem) when (IsOfOne(problem))
             {
                 done.Add(new Result(null, problem));
             }
-        }
-
-        private void Take(Prompt prompt, Options seeded)
-        {
-            requests.Add(generator.Add(prompt, seeded, control));
-            places.Add(done.Count);
-            done.Add(null);
+            return true;
         }
 
         private bool IsFull(Exception problem) =>
@@ -49,19 +79,7 @@ namespace Dllm
         private static bool IsOfOne(Exception problem) =>
             problem is DllmException || problem is OperationCanceledException || problem is ArgumentException;
 
-        internal IReadOnlyList<Result> Finish()
-        {
-            Run();
-            return done;
-        }
-
-        /// <summary>Removes the requests of a batch whose prompts ended with an exception.</summary>
-        public void Dispose()
-        {
-            if (!generator.IsDisposed) requests.ForEach(generator.Remove);
-        }
-
-        /// <summary>Decodes the requests that were added and removes them.</summary>
+        /// <summary>Decodes the requests that were added.</summary>
         private void Run()
         {
             Exception ended = null;
@@ -74,8 +92,6 @@ namespace Dllm
                 ended = problem;
             }
             for (int i = 0; i < requests.Count; i++) done[places[i]] = ResultOf(requests[i], ended);
-            requests.Clear();
-            places.Clear();
         }
 
         private Result ResultOf(int request, Exception ended)
@@ -89,14 +105,10 @@ namespace Dllm
             {
                 return new Result(null, problem);
             }
-            finally
-            {
-                generator.Remove(request);
-            }
         }
 
-        /// <summary>A seed that is not a whole number is left for the library to refuse.</summary>
-        private static Options Seeded(Options settings, int index)
+        /// <summary>The settings of a prompt. A seed that is not a whole number is left for the library to refuse.</summary>
+        private Options Seeded(int index)
         {
             object seed = 0;
             if (settings != null && settings.ContainsKey("seed")) seed = settings["seed"];
