@@ -21,17 +21,38 @@ function dllm.load(path, values, on)
   return load(path, values, on)
 end
 
+local schedule = dllm.schedule
+function dllm.schedule(what, values)
+  if type(what) == "table" then names.check(dllm, "dllm.schedule", what, {"t", "alpha", "dalpha", "weight"}) end
+  if type(what) == "function" then names.check(dllm, "dllm.schedule", values, {"points"}) end
+  return schedule(what, values)
+end
+
+local model = raw.class_model
+local set_adapter_scale = model.set_adapter_scale
+---@param scale number 0: the adapter is off
+---@param name? string
+function model:set_adapter_scale(scale, name)
+  names.check_number(dllm, scale, "set_adapter_scale takes the scale, then the name: the scale is a number")
+  set_adapter_scale(self, scale, name)
+end
+
 -- Cancels and watches a long call: see dllm.with_task. options: deadline in milliseconds from now.
 local task = raw.class_task
 function dllm.task(options)
+  names.check(dllm, "dllm.task", options, {"deadline"})
   local made = raw.task_new()
-  if options and options.deadline then made:set_deadline(options.deadline) end
+  if options and options.deadline ~= nil then made:set_deadline(options.deadline) end
   return made
 end
 function task:cancel() raw.task_cancel(self) end
 function task:cancelled() return raw.task_is_cancelled(self) ~= 0 end
+-- milliseconds from now; nil removes the deadline.
 function task:set_deadline(milliseconds)
-  raw.task_set_deadline(self, milliseconds and math.max(0, milliseconds) or -1)
+  if milliseconds == nil then return raw.task_set_deadline(self, -1) end
+  names.check_number(dllm, milliseconds, "a deadline is a number of milliseconds or nil")
+  if milliseconds >= 2 ^ 53 then return raw.task_set_deadline(self, -1) end -- more than 200000 years
+  raw.task_set_deadline(self, math.floor(math.max(0, milliseconds)))
 end
 -- done, total of the running call; total 0: not known yet.
 function task:progress() return raw.task_progress(self) end

@@ -1,7 +1,7 @@
 // Types of the package dllm. Names of settings are those of the library: schema(kind) lists them.
 import type {
-  AddSettings, DecoderSettings, EngineSettings, GeneratorSettings, HubSettings, LoadSettings, ModelSettings,
-  RequestSettings, SlotSettings, TrainerSettings,
+  AdapterSettings, AddSettings, DecoderSettings, EngineSettings, GeneratorSettings, HubSettings, LoadSettings,
+  ModelSettings, RequestSettings, SlotSettings, TrainerSettings,
 } from './lib/settings.js';
 
 export * from './lib/settings.js';
@@ -181,6 +181,26 @@ export class Source extends Managed {
   add(name: string, data: string | Uint8Array): this;
 }
 
+/** A LoRA adapter, as Model.adapters lists it. */
+export interface Adapter {
+  /** Its name in the model. */
+  name: string;
+  /** Rows of A and columns of B, unless a pattern of its file sets another one. */
+  rank: number;
+  /** Numerator of the factor, which is alpha / rank. */
+  alpha: number;
+  /** Whether the factor is alpha / sqrt(rank). */
+  rslora: boolean;
+  /** What Model.setAdapterScale has set; 1: as it was trained. */
+  scale: number;
+  /** Matrices of the base with this adapter. */
+  modules: number;
+  /** Numbers of A and B. */
+  params: number;
+  /** Bytes of memory of A and B. */
+  bytes: number;
+}
+
 /** A config and named parameters. */
 export class Model extends Managed {
   private constructor();
@@ -220,6 +240,42 @@ export class Model extends Managed {
   setParam(name: string, value: Tensor | Nested): Promise<void>;
   /** Attaches a tokenizer: every save and checkpoint writes it too. */
   setTokenizer(tokenizer: Tokenizer): void;
+  /**
+   * Adds a LoRA adapter, which changes no result until it is trained. A trainer that is made afterwards trains the
+   * adapters alone. name: letters, digits, _ and -, default "default". Rejects with ALREADY_EXISTS for a name that the
+   * model has, and NOT_FOUND for targets that name no matrix. It rejects with UNIMPLEMENTED for targets like the head, and
+   * INVALID_ARGUMENT for layers that the model lacks. When it rejects, the model is unchanged.
+   */
+  addAdapter(name?: string, settings?: AdapterSettings & Control): Promise<void>;
+  /**
+   * Adds an adapter with the numbers of a folder that PEFT or saveAdapter wrote; the progress counts bytes. name: as in
+   * addAdapter. Rejects with ALREADY_EXISTS for a name that the model has, and NOT_FOUND for a missing file or matrix. It
+   * rejects with INVALID_ARGUMENT for other shapes, UNIMPLEMENTED for an adapter that is not LoRA, and DATA_LOSS for a
+   * damaged file. When it rejects, the model is unchanged.
+   */
+  loadAdapter(path: Path, name?: string, control?: Control): Promise<void>;
+  /**
+   * Writes an adapter as a folder that PEFT and loadAdapter read, complete or not at all; the progress counts bytes.
+   * name: default "default". Rejects with NOT_FOUND for an unknown name, ALREADY_EXISTS when something is at the path,
+   * RESOURCE_EXHAUSTED for a full disk.
+   */
+  saveAdapter(path: Path, name?: string, control?: Control): Promise<void>;
+  /**
+   * Adds the product of an adapter to the weights, which keep their format, and removes the adapter; null, the default:
+   * of every adapter, in the order in which they were added. Rejects with NOT_FOUND for an unknown name,
+   * INVALID_ARGUMENT for a sum that is not finite, OUT_OF_RANGE for a sum that the format makes infinite. The adapter at
+   * which the call failed is unchanged.
+   */
+  mergeAdapter(name?: string | null, control?: Control): Promise<void>;
+  /** Removes an adapter and frees its memory. name: default "default". NOT_FOUND; the hint has the names. */
+  removeAdapter(name?: string): void;
+  /**
+   * Multiplies the product of an adapter by scale from now on. scale: -1e9 to 1e9; 0: the adapter is off, 1: as it was
+   * trained. name: default "default". NOT_FOUND for an unknown name, INVALID_ARGUMENT for another number.
+   */
+  setAdapterScale(scale: number, name?: string): void;
+  /** The adapters in the order in which they were added. */
+  adapters(): Adapter[];
   /** Runs the model once; the batch has logits (batch, seq, vocab). Settings are those of kind "forward". */
   forward(rows: Rows, settings?: WithSettings<Control>): Promise<Batch>;
 }
@@ -455,7 +511,11 @@ export interface Piece {
   toString(): string;
 }
 
-/** One piece for each step. Leaving the loop early, close() and the collector remove the request. */
+/**
+ * One piece for each step. Leaving the loop of `for await` early removes the request and frees its slot. Without a loop,
+ * where next() is called by hand, return() and close() do. A stream that nothing refers to any more loses its request
+ * when the collector finds it.
+ */
 export class Stream implements AsyncIterableIterator<Piece> {
   private constructor();
   /** The whole answer; throws before the last piece. */

@@ -14,7 +14,7 @@ class Answer extends Managed {
   static release = 'dllm_answer_release';
 
   // settings: the options of kind "answer": begin, prompt, end_tokens, stop, stop_texts.
-  constructor(tokenizer, settings = {}) {
+  constructor(tokenizer, settings) {
     super(make('dllm_answer_new', tokenizer, options('answer', settings)));
   }
 

@@ -2,6 +2,7 @@
 'use strict';
 const { lib } = require('./library.js');
 const { call, make } = require('./call.js');
+const { only, plain } = require('./given.js');
 const { Managed, adopt } = require('./managed.js');
 const { dims, dtypeOf, guessDtype, shapeOf, typed } = require('./arrays.js');
 const { Tensor, checkCount } = require('./tensor.js');
@@ -17,13 +18,15 @@ class Batch extends Managed {
   static release = 'dllm_batch_release';
 
   // new Batch({ ids: [[1, 2], [3, 4]] })
-  constructor(arrays = {}) {
+  constructor(given) {
+    const arrays = plain(given, 'arrays are a plain object');
     super(make('dllm_batch_new'));
     for (const [name, values] of Object.entries(arrays)) this.set(name, values);
   }
 
   // Copies an array into the batch: nested arrays, or a TypedArray with its shape.
-  set(name, values, { dtype, shape = shapeOf(values) } = {}) {
+  set(name, values, given) {
+    const { dtype, shape = shapeOf(values) } = only(given, ['dtype', 'shape']);
     const kind = dtype ?? RESERVED[name] ?? guessDtype(values);
     const data = typed(values, kind);
     checkCount(data, shape);

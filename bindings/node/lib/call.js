@@ -1,13 +1,14 @@
 // Calls of the library: at once, or on a worker thread with a Promise.
 'use strict';
-const koffi = require('./koffi.js');
 const raw = require('./raw.js');
-const { lib } = require('./library.js');
+const { checkValues, lib, textOf } = require('./library.js');
 const { DllmError, fromStatus, putError, takeError } = require('./errors.js');
+const { CONTROL, only } = require('./given.js');
 const { Managed, hold, unhold } = require('./managed.js');
 const { Options } = require('./options.js');
 const { Task } = require('./task.js');
 const { callWithEvents } = require('./event.js');
+const { shown } = require('./values.js');
 
 // The place of the task in the arguments of a long call.
 const TASK = Symbol('task');
@@ -84,17 +85,33 @@ function make(name, ...args) {
   return out[0];
 }
 
+// The control of a call; throws for a signal and a task that are something else. Null is the same as undefined.
+function controlOf(control, names = CONTROL) {
+  const given = only(control, names);
+  const { signal, task, onEvent } = given;
+  // A signal of another realm, or of a package, does what one of Node does.
+  const isSignal = typeof signal?.throwIfAborted === 'function' && typeof signal.addEventListener === 'function';
+  if (!isSignal && (signal ?? null) !== null) throw new TypeError(`signal is an AbortSignal, not ${shown(signal)}`);
+  if (!(task instanceof Task) && (task ?? null) !== null) throw new TypeError(`task is a Task, not ${shown(task)}`);
+  if (!['undefined', 'function'].includes(typeof onEvent)) throw new TypeError(`onEvent is a function, not ${shown(onEvent)}`);
+  return given;
+}
+
 // As call, on a worker thread: the event loop goes on. `signal` or `task` cancels it, `onEvent` gets its events;
-// what onEvent throws is what the Promise rejects with.
-async function start(name, args, { signal, task, onEvent } = {}) {
-  if (onEvent !== undefined && typeof onEvent !== 'function') throw new TypeError(`onEvent is not a function: ${onEvent}`);
+// what onEvent throws is what the Promise rejects with. No other option is taken.
+async function start(name, args, control) {
   const error = takeError();
-  const own = args.includes(TASK) && !task ? new Task() : null;
-  const stoppable = task ?? own;
+  let own = null;
+  let stoppable = null;
+  let signal = null;
   const held = [];
   let used = [];
-  const stop = () => stoppable.cancel();
+  const stop = () => stoppable?.cancel();
   try {
+    const { task, onEvent, ...rest } = controlOf(control, args.includes(FN) ? [...CONTROL, 'onEvent'] : CONTROL);
+    signal = rest.signal;
+    own = args.includes(TASK) && !task ? new Task() : null;
+    stoppable = task ?? own;
     signal?.throwIfAborted();
     for (const object of [...args.filter((arg) => arg instanceof Managed), ...(task ? [task] : [])]) {
       hold(object);
@@ -108,6 +125,7 @@ async function start(name, args, { signal, task, onEvent } = {}) {
     for (const object of used) running.set(object, name);
     if (stoppable) tasks.add(stoppable);
     signal?.addEventListener('abort', stop, { once: true });
+    if (onEvent) checkValues(name, values); // an error of the other thread would end it
     const status = await (onEvent
       ? callWithEvents(name, values, args.indexOf(FN), (event) => enter(() => onEvent(event)))
       : new Promise((resolve, reject) => {
@@ -141,12 +159,6 @@ function enter(run) {
   } finally {
     inCallback--;
   }
-}
-
-// The bytes of a buffer as text.
-function textOf(buffer) {
-  const size = lib.dllm_buffer_size(buffer);
-  return size ? Buffer.from(koffi.view(lib.dllm_buffer_data(buffer), size)).toString() : '';
 }
 
 // Calls a function whose last parameters are a buffer and the error; returns the text.
@@ -198,5 +210,6 @@ async function startWhole(name, args, control) {
 }
 
 module.exports = {
-  Address, EVENTS, TASK, attempt, call, json, make, real, start, startMake, startReal, startText, startWhole, text, textOf, whole,
+  Address, EVENTS, TASK, attempt, call, controlOf, json, make, real, start, startMake, startReal, startText, startWhole, text,
+  textOf, whole,
 };

@@ -1,6 +1,7 @@
 // Save a training run, resume it, read its tensors.
 'use strict';
-const { TASK, json, make, start, startMake, startText, text } = require('./call.js');
+const { TASK, controlOf, json, make, start, startMake, startText, text } = require('./call.js');
+const { CONTROL, split } = require('./given.js');
 const { encoded } = require('./json.js');
 const { Managed, adopt } = require('./managed.js');
 const { options, pathOf } = require('./options.js');
@@ -8,15 +9,16 @@ const { Tensor } = require('./tensor.js');
 
 // Saves all that is needed to resume a run bit for bit; resolves to the new folder. loader may be null; script_state
 // is any JSON value.
-function saveCheckpoint(trainer, loader, root, { signal, task, script_state: state, ...settings } = {}) {
-  const given = { ...settings, script_state: state === undefined ? undefined : encoded(state, 'script_state') };
-  return startText('dllm_checkpoint_save', [trainer, loader, pathOf(root), options('checkpoint', given), TASK],
-    { signal, task });
+async function saveCheckpoint(trainer, loader, root, given) {
+  const [control, { script_state: state, ...others }] = split(given, CONTROL);
+  const settings = { ...others, script_state: state === undefined ? undefined : encoded(state, 'script_state') };
+  return startText('dllm_checkpoint_save', [trainer, loader, pathOf(root), options('checkpoint', settings, CONTROL), TASK],
+    control);
 }
 
 // Restores trainer, model and loader.
-function restoreCheckpoint(trainer, loader, folder, { signal, task } = {}) {
-  return start('dllm_checkpoint_restore', [trainer, loader, pathOf(folder), TASK], { signal, task });
+function restoreCheckpoint(trainer, loader, folder, control) {
+  return start('dllm_checkpoint_restore', [trainer, loader, pathOf(folder), TASK], control);
 }
 
 function nullIfNotFound(problem) {
@@ -34,8 +36,9 @@ function latestCheckpoint(root) {
 }
 
 // The same for object stores, which may take long to answer.
-function latestCheckpointAsync(root, { signal, task } = {}) {
-  return startText('dllm_checkpoint_latest_task', [pathOf(root), TASK], { signal, task }).catch(nullIfNotFound);
+async function latestCheckpointAsync(root, control) {
+  controlOf(control); // here, as NOT_FOUND of an option is an error
+  return startText('dllm_checkpoint_latest_task', [pathOf(root), TASK], control).catch(nullIfNotFound);
 }
 
 // Weights to look into: a checkpoint, a model folder, a safetensors or GGUF file.
@@ -48,8 +51,8 @@ class Checkpoint extends Managed {
   }
 
   // The same for object stores, which may take long to answer.
-  static async open(path, { signal, task } = {}) {
-    return adopt(Checkpoint, await startMake('dllm_checkpoint_open_task', [pathOf(path), TASK], { signal, task }));
+  static async open(path, control) {
+    return adopt(Checkpoint, await startMake('dllm_checkpoint_open_task', [pathOf(path), TASK], control));
   }
 
   describe() {
@@ -61,8 +64,8 @@ class Checkpoint extends Managed {
   }
 
   // Reads every byte and compares sizes and checksums; rejects with DATA_LOSS for a bad file.
-  verify({ signal, task } = {}) {
-    return start('dllm_checkpoint_verify', [this, TASK], { signal, task });
+  verify(control) {
+    return start('dllm_checkpoint_verify', [this, TASK], control);
   }
 }
 

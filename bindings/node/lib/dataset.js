@@ -2,23 +2,27 @@
 'use strict';
 const { lib } = require('./library.js');
 const { TASK, call, make, start, startMake } = require('./call.js');
+const { CONTROL, checkObject } = require('./given.js');
 const { encoded } = require('./json.js');
 const { Managed, adopt } = require('./managed.js');
-const { options, pathOf } = require('./options.js');
+const { divided, pathOf } = require('./options.js');
 
 class Dataset extends Managed {
   static noun = 'dataset';
   static release = 'dllm_dataset_release';
 
   // Empty, to fill with add().
-  constructor({ tokenizer = null, ...settings } = {}) {
-    super(make('dllm_dataset_new', tokenizer, options('dataset', settings)));
+  constructor(given) {
+    const [{ tokenizer = null }, settings] = divided('dataset', given, ['tokenizer']);
+    if (tokenizer !== null) checkObject(tokenizer, 'tokenizer');
+    super(make('dllm_dataset_new', tokenizer, settings));
   }
 
   // Text, JSON lines or token files; without a tokenizer raw text.
-  static async open(path, { tokenizer = null, signal, task, ...settings } = {}) {
-    return adopt(Dataset, await startMake('dllm_dataset_open',
-      [pathOf(path), tokenizer, options('dataset', settings), TASK], { signal, task }));
+  static async open(path, given) {
+    const [{ tokenizer = null, ...control }, settings] = divided('dataset', given, ['tokenizer', ...CONTROL]);
+    if (tokenizer !== null) checkObject(tokenizer, 'tokenizer');
+    return adopt(Dataset, await startMake('dllm_dataset_open', [pathOf(path), tokenizer, settings, TASK], control));
   }
 
   // A dataset of texts, or of objects as in a line of a JSONL file.
@@ -39,8 +43,9 @@ class Dataset extends Managed {
   }
 
   // Writes a token file; batches read their ids from it.
-  save(path, { signal, task, ...settings } = {}) {
-    return start('dllm_dataset_save', [this, pathOf(path), options('save', settings), TASK], { signal, task });
+  async save(path, given) {
+    const [control, settings] = divided('save', given, CONTROL);
+    await start('dllm_dataset_save', [this, pathOf(path), settings, TASK], control);
   }
 }
 

@@ -1,8 +1,10 @@
 // Decode text step by step.
 'use strict';
 const { EVENTS, TASK, call, json, make, real, start, startWhole, text } = require('./call.js');
+const { only, plain } = require('./given.js');
 const { Managed, adopt } = require('./managed.js');
-const { options } = require('./options.js');
+const { divided, options } = require('./options.js');
+const { checkWhole } = require('./values.js');
 const { ask, typed } = require('./arrays.js');
 const { Batch } = require('./batch.js');
 
@@ -11,26 +13,30 @@ class Decoder extends Managed {
   static release = 'dllm_decoder_release';
 
   // settings: the options of kind "decoder": steps, gen_length, policy, temperature, ...
-  constructor(model, settings = {}) {
-    const kind = settings.policy ? `decoder:${settings.policy}` : 'decoder';
+  constructor(model, settings) {
+    const { policy } = plain(settings);
+    const kind = policy ? `decoder:${policy}` : 'decoder';
     super(make('dllm_decoder_new', model, options(kind, settings)));
   }
 
   // Removes all requests and starts one in slot 0: the prompt, then gen_length open positions.
-  start(prompt = [], { seed = 0 } = {}) {
+  start(prompt = [], given) {
+    const { seed = 0 } = only(given, ['seed']);
+    checkWhole(seed, 'option seed');
     const ids = typed(prompt, 'i32');
     call('dllm_decoder_start', this, ids, ids.length, seed);
   }
 
   // Adds a request with a given canvas (fixed 1: given, 0: open); returns its slot.
-  add(canvas, { fixed, ...settings } = {}) {
+  add(canvas, given) {
+    const [{ fixed }, settings] = divided('slot', given, ['fixed']);
     const ids = typed(canvas, 'i32');
-    const given = fixed === undefined ? null : typed(Array.from(fixed, Number), 'u8');
-    if (given !== null && given.length !== ids.length) {
-      throw new RangeError(`canvas has ${ids.length} positions, fixed ${given.length}`);
+    const states = fixed === undefined ? null : typed(Array.from(fixed, Number), 'u8');
+    if (states !== null && states.length !== ids.length) {
+      throw new RangeError(`canvas has ${ids.length} positions, fixed ${states.length}`);
     }
     const slot = new BigInt64Array(1);
-    call('dllm_decoder_add', this, ids, given, ids.length, options('slot', settings), slot);
+    call('dllm_decoder_add', this, ids, states, ids.length, settings, slot);
     return Number(slot[0]);
   }
 
@@ -39,31 +45,31 @@ class Decoder extends Managed {
   }
 
   // One denoising step of every active slot; how many still have open positions.
-  step({ signal, task } = {}) {
-    return startWhole('dllm_decoder_step', [this, TASK], { signal, task });
+  step(control) {
+    return startWhole('dllm_decoder_step', [this, TASK], control);
   }
 
   // Runs steps for this many milliseconds; it may end inside a step, which the next call continues.
-  stepFor(milliseconds, { signal, task, onEvent } = {}) {
-    return startWhole('dllm_decoder_step_for', [this, milliseconds, ...EVENTS, TASK], { signal, task, onEvent });
+  stepFor(milliseconds, control) {
+    return startWhole('dllm_decoder_step_for', [this, milliseconds, ...EVENTS, TASK], control);
   }
 
   // for await (const active of decoder.steps()): steps until everything is decided.
-  async* steps({ signal, task } = {}) {
+  async* steps(control) {
     for (let active = 1; active > 0;) {
-      active = await this.step({ signal, task });
+      active = await this.step(control);
       yield active;
     }
   }
 
   // Steps until everything is decided; onEvent gets every event and may return STOP.
-  run({ signal, task, onEvent } = {}) {
-    return start('dllm_decoder_run', [this, ...EVENTS, TASK], { signal, task, onEvent });
+  run(control) {
+    return start('dllm_decoder_run', [this, ...EVENTS, TASK], control);
   }
 
   // Runs the model for the next step and decides nothing: see statistics and commit.
-  predict({ signal, task } = {}) {
-    return start('dllmx_decoder_predict', [this, TASK], { signal, task });
+  predict(control) {
+    return start('dllmx_decoder_predict', [this, TASK], control);
   }
 
   // The predictions: positions, token, probability, argmax, entropy, top_ids, ...

@@ -2,8 +2,9 @@
 'use strict';
 const { lib } = require('./library.js');
 const { TASK, call, json, make, startText, whole } = require('./call.js');
+const { CONTROL } = require('./given.js');
 const { Managed } = require('./managed.js');
-const { options, pathOf } = require('./options.js');
+const { divided, options, pathOf } = require('./options.js');
 
 class Engine extends Managed {
   static noun = 'engine';
@@ -32,8 +33,9 @@ class Engine extends Managed {
   }
 
   // What a job on a model needs, as text of the chosen format (default JSON).
-  plan(path, { signal, task, ...settings } = {}) {
-    return startText('dllm_engine_plan', [this, pathOf(path), options('plan', settings), TASK], { signal, task });
+  async plan(path, given) {
+    const [control, settings] = divided('plan', given, CONTROL);
+    return startText('dllm_engine_plan', [this, pathOf(path), settings, TASK], control);
   }
 
   // Frees memory that is not in use.

@@ -3,8 +3,9 @@
 const raw = require('./raw.js');
 const { EVENTS, TASK, call, json, make, start, startMake, startWhole, text } = require('./call.js');
 const { ClosedError, DllmError } = require('./errors.js');
+const { CONTROL, plain, split } = require('./given.js');
 const { Managed, adopt } = require('./managed.js');
-const { options, pathOf } = require('./options.js');
+const { checkNamed, options, pathOf } = require('./options.js');
 const { Decoder } = require('./decoder.js');
 const { Engine, defaultEngine } = require('./engine.js');
 const { Generation } = require('./generation.js');
@@ -12,6 +13,7 @@ const { Model } = require('./model.js');
 const { Stream } = require('./stream.js');
 const { Tokenizer } = require('./tokenizer.js');
 const { Turns } = require('./turns.js');
+const { checkWhole, nearest, shown } = require('./values.js');
 
 // Of each generator: the turns of its calls, and the requests of streams that are over and not removed yet.
 const states = new WeakMap();
@@ -54,9 +56,13 @@ function hintFor(kind, key) {
   return '';
 }
 
+const OF_LOAD = ['engine', ...CONTROL]; // options of load itself
+
 // The error of a setting that load does not have: the nearest name of one of its kinds, or all its names.
 function unknownOfLoad(key, names) {
-  const near = ['generator', 'model'].map((kind) => hintFor(kind, key)).find((hint) => hint.startsWith('did you mean'));
+  const own = nearest(key, OF_LOAD);
+  const near = ['generator', 'model'].map((kind) => hintFor(kind, key)).find((hint) => hint.startsWith('did you mean'))
+    ?? (own && `did you mean ${own}?`);
   return new DllmError(`there is no option named "${key}" of kind model or generator`,
     { status: raw.NOT_FOUND, hint: near ?? `the names are ${names.sort().join(', ')}` });
 }
@@ -66,8 +72,9 @@ function divided(settings) {
   const keys = (kind) => new Set(json('dllm_options_schema', kind).keys.map((key) => key.name));
   const [own, model] = [keys('generator'), keys('model')];
   const parts = [{}, {}];
-  for (const [key, value] of Object.entries(settings)) {
-    if (!own.has(key) && !model.has(key)) throw unknownOfLoad(key, [...model, ...own, 'engine', 'signal', 'task']);
+  for (const [key, value] of Object.entries(settings).filter((entry) => entry[1] !== undefined)) {
+    checkNamed(key, value, OF_LOAD);
+    if (!own.has(key) && !model.has(key)) throw unknownOfLoad(key, [...model, ...own, ...OF_LOAD]);
     parts[own.has(key) ? 0 : 1][key] = value;
   }
   return parts;
@@ -84,7 +91,14 @@ function requestOf(key, given, settings) {
 function promptOf(prompt, settings) {
   if (typeof prompt === 'string') return requestOf('prompt', prompt, settings);
   if (Array.isArray(prompt)) return requestOf('messages', prompt, settings);
-  throw new TypeError(`a prompt is a text or a list of messages, not ${prompt}`);
+  throw new TypeError(`a prompt is a text or a list of messages, not ${shown(prompt)}`);
+}
+
+// The error of a generator without a free slot says what frees one here.
+function ofSlots(problem) {
+  if (problem.code !== 'RESOURCE_EXHAUSTED' || !problem.hint.startsWith('remove finished requests')) return problem;
+  return new DllmError(problem.message.split('\n')[0], { status: problem.status,
+    hint: 'await stream.return() for a stream that was left, remove the requests of add, or raise option slots' });
 }
 
 // Results that a batch does not have, but throws: they are not those of one prompt.
@@ -145,11 +159,12 @@ async function decodeSome(generator, requests, control) {
 
 // Loads a model with its tokenizer. engine: an Engine, or the settings of a new one; the other settings are those of kinds
 // "model" and "generator".
-async function load(path, { engine = defaultEngine(), signal, task, ...settings } = {}) {
+async function load(path, given) {
+  const [{ engine = defaultEngine(), ...control }, settings] = split(given, OF_LOAD);
   const [own, model] = divided(settings);
-  const runsOn = engine instanceof Engine ? engine : new Engine(engine);
+  const runsOn = engine instanceof Engine ? engine : new Engine(plain(engine, 'engine is an Engine or a plain object'));
   return adopt(Generator, await startMake('dllm_generator_load',
-    [pathOf(path), runsOn, options('model', model), options('generator', own), TASK], { signal, task }));
+    [pathOf(path), runsOn, options('model', model), options('generator', own), TASK], control));
 }
 
 // A model, its tokenizer and the requests that are decoded together. generate, infill, stream and batch of one generator
@@ -159,26 +174,28 @@ class Generator extends Managed {
   static release = 'dllm_generator_release';
 
   // settings: the options of kind "generator": policy, defaults, slots, trace.
-  constructor(model, tokenizer, settings = {}) {
+  constructor(model, tokenizer, settings) {
     super(make('dllm_generator_new', model, tokenizer, options('generator', settings)));
   }
 
   // Continues a text, or a conversation [{role, content}]. settings: the options of kind "request", and those of its
   // policy: length, steps, seed, temperature, stop, ...
-  async generate(prompt = '', { signal, task, ...settings } = {}) {
-    return answer(this, promptOf(prompt, settings), { signal, task });
+  async generate(prompt = '', given) {
+    const [control, settings] = split(given, CONTROL);
+    return answer(this, promptOf(prompt, settings), control);
   }
 
   // Fills the holes of a text: <mask:N> is N open tokens, <mask> is one. The text of the result is the whole text.
-  async infill(given, { signal, task, ...settings } = {}) {
-    if (typeof given !== 'string') throw new TypeError(`infill takes a text with holes, not ${given}`);
-    return answer(this, requestOf('infill', given, settings), { signal, task });
+  async infill(holes, given) {
+    if (typeof holes !== 'string') throw new TypeError(`infill takes a text with holes, not ${shown(holes)}`);
+    const [control, settings] = split(given, CONTROL);
+    return answer(this, requestOf('infill', holes, settings), control);
   }
 
   // for await (const piece of generator.stream('Hi')): the pieces of a text while it is decided, one for each step.
-  stream(prompt = '', { signal, task, ...settings } = {}) {
+  stream(prompt = '', given) {
+    const [control, settings] = split(given, CONTROL);
     const request = promptOf(prompt, settings);
-    const control = { signal, task };
     return new Stream({
       add: () => inTurn(this, () => this.add({ ...request, ...control }), control),
       step: (number) => inTurn(this, async () => {
@@ -191,24 +208,31 @@ class Generator extends Managed {
 
   // Decodes several prompts together. Resolves to a Generation or a DllmError for each; an error of one prompt does not end
   // the others. Prompt number i has the seed seed + i. Rejects with what concerns all prompts: an unknown setting, a cancel.
-  async batch(prompts, { signal, task, seed = 0, ...settings } = {}) {
-    if (!Array.isArray(prompts)) throw new TypeError(`batch takes a list of prompts, not ${prompts}`);
+  async batch(prompts, given) {
+    if (!Array.isArray(prompts)) throw new TypeError(`batch takes a list of prompts, not ${shown(prompts)}`);
+    const [control, { seed = 0, ...settings }] = split(given, CONTROL);
+    checkWhole(seed, 'option seed');
     const requests = prompts.map((prompt, at) => promptOf(prompt, { ...settings, seed: BigInt(seed) + BigInt(at) }));
     return inTurn(this, async () => {
       const results = [];
       while (results.length < requests.length) {
-        results.push(...await decodeSome(this, requests.slice(results.length), { signal, task }));
+        results.push(...await decodeSome(this, requests.slice(results.length), control));
       }
       return results;
-    }, { signal, task });
+    }, control);
   }
 
   // Adds a request and resolves to its number. One of prompt, messages and infill is its text.
-  add({ signal, task, ...settings } = {}) {
+  async add(given) {
     removeForgotten(this);
+    const [control, settings] = split(given, CONTROL);
     const { policy = 'auto' } = settings;
     const kind = policy === 'auto' ? 'request' : `request:${policy}`;
-    return startWhole('dllm_generator_add', [this, options(kind, settings), TASK], { signal, task });
+    try {
+      return await startWhole('dllm_generator_add', [this, options(kind, settings, CONTROL), TASK], control);
+    } catch (problem) {
+      throw ofSlots(problem);
+    }
   }
 
   // Removes a request, open or over. Its number may be used again.
@@ -217,13 +241,13 @@ class Generator extends Managed {
   }
 
   // One denoising step of every open request; how many are open.
-  step({ signal, task } = {}) {
-    return startWhole('dllm_generator_step', [this, TASK], { signal, task });
+  step(control) {
+    return startWhole('dllm_generator_step', [this, TASK], control);
   }
 
   // Steps until no request is open; onEvent gets the events "text" and "answer" and may return STOP.
-  run({ signal, task, onEvent } = {}) {
-    return start('dllm_generator_run', [this, ...EVENTS, TASK], { signal, task, onEvent });
+  run(control) {
+    return start('dllm_generator_run', [this, ...EVENTS, TASK], control);
   }
 
   // A part of a text: completion, text (with the prompt), next (what is new since the last call) or canvas (with <mask:N>

@@ -4,6 +4,7 @@ const fs = require('fs');
 const path = require('path');
 const koffi = require('./koffi.js');
 const raw = require('./raw.js');
+const { checkWhole } = require('./values.js');
 
 const NAMES = { darwin: ['libdllm.1.dylib', 'libdllm.dylib'], win32: ['dllm.dll'] }[process.platform] ??
   ['libdllm.so.1', 'libdllm.so'];
@@ -35,10 +36,11 @@ function open() {
 }
 
 // Throws for a value that koffi would take as an address: a number where a text or an object belongs ends the process.
-// A text with a byte 0 would be cut there.
+// A text with a byte 0 would be cut there, and a number to a whole one.
 function check(name, parameters, values) {
   parameters.forEach((type, index) => {
     const value = values[index];
+    if (type === 'int64') checkWhole(value, `${name}: argument ${index + 1}`);
     const fits = type === 'str'
       ? value === null || value === undefined || (typeof value === 'string' && !value.includes('\0'))
       : type !== 'void *' || typeof value !== 'number';
@@ -96,6 +98,15 @@ try {
 }
 const lib = open();
 
+// Throws for values that a function does not take.
+const checkValues = (name, values) => check(name, raw.FUNCTIONS[name][1], values);
+
+// The bytes of a buffer as text.
+function textOf(buffer) {
+  const size = lib.dllm_buffer_size(buffer);
+  return size ? Buffer.from(koffi.view(lib.dllm_buffer_data(buffer), size)).toString() : '';
+}
+
 const abiVersion = () => lib.dllm_abi_version();
 const version = () => lib.dllm_version();
 // How the library was built: compiler, simd, lua, pjrt, git.
@@ -109,4 +120,4 @@ function names(kind) {
   return found;
 }
 
-module.exports = { lib, abiVersion, version, buildInfo, hasFeature, names };
+module.exports = { lib, abiVersion, version, buildInfo, checkValues, hasFeature, names, textOf };

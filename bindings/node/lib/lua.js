@@ -1,6 +1,7 @@
 // Run Lua scripts inside the library.
 'use strict';
 const { TASK, call, make, startText } = require('./call.js');
+const { CONTROL, only } = require('./given.js');
 const { encoded } = require('./json.js');
 const { Managed } = require('./managed.js');
 const { options, pathOf } = require('./options.js');
@@ -24,22 +25,23 @@ class Lua extends Managed {
     call('dllm_lua_set_json', this, name, text, text.length);
   }
 
-  runFile(path, args = [], control = {}) {
+  async runFile(path, args = [], control) {
     return this.#run('dllm_lua_run_file', pathOf(path), encoded(args, 'args'), control);
   }
 
-  runText(code, { name = 'text', ...control } = {}) {
+  async runText(code, given) {
+    const { name = 'text', ...control } = only(given, ['name', ...CONTROL]);
     return this.#run('dllm_lua_run_text', name, code, control);
   }
 
   // Calls a global function; dots reach into tables.
-  call(name, args = [], control = {}) {
+  async call(name, args = [], control) {
     return this.#run('dllm_lua_call', name, encoded(args, 'args'), control);
   }
 
-  async #run(symbol, name, text, { signal, task }) {
+  async #run(symbol, name, text, control) {
     const bytes = Buffer.from(text);
-    return JSON.parse(await startText(symbol, [this, name, bytes, bytes.length, TASK], { signal, task }) || '[]');
+    return JSON.parse(await startText(symbol, [this, name, bytes, bytes.length, TASK], control) || '[]');
   }
 }
 

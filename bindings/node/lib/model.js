@@ -2,9 +2,10 @@
 'use strict';
 const { lib } = require('./library.js');
 const { TASK, call, json, start, startMake, startText, whole } = require('./call.js');
+const { CONTROL, checkObject } = require('./given.js');
 const { encoded } = require('./json.js');
 const { Managed, adopt } = require('./managed.js');
-const { options, pathOf } = require('./options.js');
+const { divided, pathOf } = require('./options.js');
 const { Batch, asBatch } = require('./batch.js');
 const { defaultEngine } = require('./engine.js');
 const { Source } = require('./source.js');
@@ -19,26 +20,30 @@ class Model extends Managed {
   }
 
   // path: a model folder, a GGUF file, a run or checkpoint folder, or a Source.
-  static async load(path, { engine = defaultEngine(), signal, task, ...settings } = {}) {
+  static async load(path, given) {
+    const [{ engine = defaultEngine(), ...control }, settings] = divided('model', given, ['engine', ...CONTROL]);
+    checkObject(engine, 'engine');
     const [name, from] = path instanceof Source ? ['dllm_model_load_source', path] : ['dllm_model_load', pathOf(path)];
-    return adopt(Model, await startMake(name, [engine, from, options('model', settings), TASK], { signal, task }));
+    return adopt(Model, await startMake(name, [engine, from, settings, TASK], control));
   }
 
   // A model with random weights; config is the content of a config.json.
-  static async create(config, { engine = defaultEngine(), signal, task, ...settings } = {}) {
+  static async create(config, given) {
+    const [{ engine = defaultEngine(), ...control }, settings] = divided('model', given, ['engine', ...CONTROL]);
+    checkObject(engine, 'engine');
     const text = Buffer.from(encoded(config));
-    return adopt(Model, await startMake('dllm_model_new',
-      [engine, text, text.length, options('model', settings), TASK], { signal, task }));
+    return adopt(Model, await startMake('dllm_model_new', [engine, text, text.length, settings, TASK], control));
   }
 
   // Writes a model in another weight format: a .gguf file, or a folder. Resolves to the report.
-  static async quantize(path, target, { signal, task, ...settings } = {}) {
-    return JSON.parse(await startText('dllm_model_quantize',
-      [pathOf(path), pathOf(target), options('quantize', settings), TASK], { signal, task }));
+  static async quantize(path, target, given) {
+    const [control, settings] = divided('quantize', given, CONTROL);
+    return JSON.parse(await startText('dllm_model_quantize', [pathOf(path), pathOf(target), settings, TASK], control));
   }
 
-  save(path, { signal, task, ...settings } = {}) {
-    return start('dllm_model_save', [this, pathOf(path), options('save', settings), TASK], { signal, task });
+  async save(path, given) {
+    const [control, settings] = divided('save', given, CONTROL);
+    await start('dllm_model_save', [this, pathOf(path), settings, TASK], control);
   }
 
   config() {
@@ -77,10 +82,43 @@ class Model extends Managed {
     call('dllm_model_set_tokenizer', this, tokenizer);
   }
 
+  // Adds a LoRA adapter, which changes no result until it is trained. A trainer then trains the adapters alone.
+  async addAdapter(name = 'default', given) {
+    const [control, settings] = divided('adapter', given, CONTROL);
+    await start('dllm_model_add_adapter', [this, name, settings, TASK], control);
+  }
+
+  // Adds an adapter with the numbers of a folder that PEFT or saveAdapter wrote.
+  loadAdapter(path, name = 'default', control) {
+    return start('dllm_model_load_adapter', [this, pathOf(path), name, TASK], control);
+  }
+
+  saveAdapter(path, name = 'default', control) {
+    return start('dllm_model_save_adapter', [this, pathOf(path), name, TASK], control);
+  }
+
+  // Adds the product of an adapter to the weights and removes the adapter; null: of every adapter.
+  mergeAdapter(name = null, control) {
+    return start('dllm_model_merge_adapter', [this, name, TASK], control);
+  }
+
+  removeAdapter(name = 'default') {
+    call('dllm_model_remove_adapter', this, name);
+  }
+
+  // Multiplies the product of an adapter from now on; 0: the adapter is off.
+  setAdapterScale(scale, name = 'default') {
+    call('dllm_model_set_adapter_scale', this, name, scale);
+  }
+
+  adapters() {
+    return json('dllm_model_adapters', this);
+  }
+
   // Runs the model once; the result holds logits (batch, seq, vocab). rows: a Batch, named arrays, or ids.
-  async forward(rows, { signal, task, ...settings } = {}) {
-    return adopt(Batch, await startMake('dllm_model_forward',
-      [this, asBatch(rows), options('forward', settings), TASK], { signal, task }));
+  async forward(rows, given) {
+    const [control, settings] = divided('forward', given, CONTROL);
+    return adopt(Batch, await startMake('dllm_model_forward', [this, asBatch(rows), settings, TASK], control));
   }
 }
 

@@ -2,10 +2,12 @@
 'use strict';
 const { fileURLToPath } = require('node:url');
 const raw = require('./raw.js');
-const { lib } = require('./library.js');
-const { fromStatus, putError, takeError } = require('./errors.js');
-const { encoded } = require('./json.js');
+const { lib, textOf } = require('./library.js');
+const { DllmError, fromStatus, putError, takeError } = require('./errors.js');
+const { plain, split } = require('./given.js');
+const { check, encoded } = require('./json.js');
 const { Managed } = require('./managed.js');
+const { checkWhole, nearest } = require('./values.js');
 
 function checked(use) {
   const error = takeError();
@@ -19,7 +21,7 @@ function checked(use) {
 
 // JSON has no whole numbers of 64 bits.
 function setWhole(options, key, value) {
-  if (BigInt.asIntN(64, value) !== value) throw new RangeError(`option ${key} has 64 bits, ${value} has more`);
+  checkWhole(value, `option ${key}`);
   checked((error) => lib.dllm_options_set_i64(options.pointer, key, value, error));
 }
 
@@ -45,13 +47,68 @@ class Options extends Managed {
   }
 }
 
-// Options of a plain object, for one call; null when nothing is set. undefined means the default.
-function options(kind, settings) {
-  const given = Object.entries(settings ?? {}).filter(([, value]) => value !== undefined);
-  return given.length ? new Options(kind, Object.fromEntries(given)) : null;
+// The type of a setting, '' for an unknown one.
+function typeOf(kind, key) {
+  const buffer = lib.dllm_buffer_new();
+  try {
+    checked((error) => lib.dllm_options_schema(kind, buffer, error));
+    return JSON.parse(textOf(buffer)).keys.find(({ name }) => name === key)?.type ?? '';
+  } finally {
+    lib.dllm_buffer_release(buffer);
+  }
+}
+
+// Throws for a Number that is not exact where a whole number belongs.
+function checkExact(kind, key, value) {
+  const isLoose = Number.isInteger(value) && !Number.isSafeInteger(value);
+  if (isLoose && typeOf(kind, key) === 'i64') checkWhole(value, `option ${key}`);
+}
+
+// The error of settings. Where a name of an option of the call itself is nearer than names of settings, the hint has it.
+function withName(problem, keys, names) {
+  const key = keys.find((one) => problem.code === 'NOT_FOUND' && problem.message.includes(`"${one}"`));
+  if (key === undefined) return problem;
+  const said = /^did you mean (.+)\?$/.exec(problem.hint)?.[1];
+  const near = nearest(key, said ? [said, ...names] : names);
+  if (!names.includes(near)) return problem;
+  return new DllmError(problem.message.split('\n')[0], { status: problem.status, hint: `did you mean ${near}?` });
+}
+
+// Throws for a value that JSON cannot hold; the error has the nearest of the names.
+function checkNamed(key, value, names) {
+  if (typeof value === 'bigint') return;
+  try {
+    check(value, key);
+  } catch (problem) {
+    const near = problem instanceof TypeError && nearest(key, names);
+    if (near) problem.message += `; did you mean ${near}?`;
+    throw problem;
+  }
+}
+
+// Options of a plain object, for one call; null when nothing is set. undefined means the default. names: those of options
+// that the call itself has.
+function options(kind, settings, names = []) {
+  const given = Object.entries(plain(settings)).filter(([, value]) => value !== undefined);
+  if (given.length === 0) return null;
+  for (const [key, value] of given) {
+    checkNamed(key, value, names);
+    checkExact(kind, key, value);
+  }
+  try {
+    return new Options(kind, Object.fromEntries(given));
+  } catch (problem) {
+    throw withName(problem, given.map(([key]) => key), names);
+  }
+}
+
+// [options of the call itself, the others as options of a kind]
+function divided(kind, given, names) {
+  const [own, settings] = split(given, names);
+  return [own, options(kind, settings, names)];
 }
 
 // A path as the library takes it: text, or a file: URL.
 const pathOf = (path) => (path instanceof URL ? fileURLToPath(path) : String(path));
 
-module.exports = { Options, options, pathOf };
+module.exports = { Options, checkNamed, divided, options, pathOf };

@@ -1,6 +1,7 @@
 // Noise schedules: how much is masked at time t, and the weight of the loss.
 'use strict';
 const { call, make } = require('./call.js');
+const { only } = require('./given.js');
 const { Managed, adopt } = require('./managed.js');
 const { options } = require('./options.js');
 const { typed } = require('./arrays.js');
@@ -9,12 +10,13 @@ class Schedule extends Managed {
   static noun = 'schedule';
   static release = 'dllm_schedule_release';
 
-  constructor(name = 'linear', settings = {}) {
+  constructor(name = 'linear', settings) {
     super(make('dllm_schedule_new', name, options(`schedule:${name}`, settings)));
   }
 
   // A schedule of points; dalpha and weight are derived when they are not given.
-  static table({ t, alpha, dalpha, weight }) {
+  static table(given) {
+    const { t, alpha, dalpha, weight } = only(given, ['t', 'alpha', 'dalpha', 'weight'], 'columns are a plain object');
     const columns = [t, alpha, dalpha, weight].map((column) => (column === undefined ? null : typed(column, 'f64')));
     const counts = new Set(columns.filter((column) => column !== null).map((column) => column.length));
     if (counts.size !== 1) throw new RangeError(`columns of different lengths: ${[...counts].join(', ')}`);

@@ -1,6 +1,7 @@
 // Files held in memory, to load models and tokenizers from.
 'use strict';
 const { call, make } = require('./call.js');
+const { plain } = require('./given.js');
 const { Managed } = require('./managed.js');
 
 // Takes the place of a folder: new Source({ 'config.json': bytes, 'model.safetensors': bytes })
@@ -8,7 +9,8 @@ class Source extends Managed {
   static noun = 'source';
   static release = 'dllm_source_release';
 
-  constructor(files = {}) {
+  constructor(given) {
+    const files = plain(given, 'files are a plain object');
     super(make('dllm_source_new'));
     for (const [name, data] of Object.entries(files)) this.add(name, data);
   }

@@ -3,7 +3,9 @@
 const raw = require('./raw.js');
 const { lib } = require('./library.js');
 const { ClosedError, DllmError } = require('./errors.js');
+const { only } = require('./given.js');
 const { Managed } = require('./managed.js');
+const { shown } = require('./values.js');
 
 // Pass it to a long call as `task`, then cancel(): the call rejects with CANCELLED. A cancelled task stays cancelled.
 // An AbortSignal does the same; a task also has a deadline and the progress.
@@ -12,7 +14,8 @@ class Task extends Managed {
   static release = 'dllm_task_release';
 
   // deadline: milliseconds from now, after which calls reject with DEADLINE_EXCEEDED.
-  constructor({ deadline } = {}) {
+  constructor(given) {
+    const { deadline } = only(given, ['deadline']);
     super(lib.dllm_task_new());
     if (deadline !== undefined) this.setDeadline(deadline);
   }
@@ -28,7 +31,7 @@ class Task extends Managed {
   // Milliseconds from now; 0 and less: it has passed already; null and Infinity remove the deadline.
   setDeadline(milliseconds) {
     if (milliseconds !== null && (typeof milliseconds !== 'number' || Number.isNaN(milliseconds))) {
-      throw new TypeError(`a deadline is a number of milliseconds or null, not ${milliseconds}`);
+      throw new TypeError(`a deadline is a number of milliseconds or null, not ${shown(milliseconds)}`);
     }
     const none = milliseconds === null || milliseconds === Infinity;
     const whole = Math.min(Math.max(0, Math.trunc(milliseconds)), Number.MAX_SAFE_INTEGER);

@@ -2,6 +2,7 @@
 'use strict';
 const { lib } = require('./library.js');
 const { call, make } = require('./call.js');
+const { only } = require('./given.js');
 const { Managed } = require('./managed.js');
 const { DTYPES, NAMES, dims, dtypeOf, guessDtype, shapeOf, typed } = require('./arrays.js');
 
@@ -10,7 +11,8 @@ class Tensor extends Managed {
   static release = 'dllm_tensor_release';
 
   // values: a TypedArray with its shape, or nested arrays of numbers.
-  constructor(values, { dtype = guessDtype(values), shape = shapeOf(values) } = {}) {
+  constructor(values, given) {
+    const { dtype = guessDtype(values), shape = shapeOf(values) } = only(given, ['dtype', 'shape']);
     const data = typed(values, dtype);
     checkCount(data, shape);
     super(make('dllm_tensor_new', dtypeOf(dtype)[0], dims(shape), shape.length, data));

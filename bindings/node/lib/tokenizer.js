@@ -2,9 +2,10 @@
 'use strict';
 const { lib } = require('./library.js');
 const { Address, TASK, call, make, startMake, text: textFrom, textOf } = require('./call.js');
+const { CONTROL, plain, split } = require('./given.js');
 const { encoded } = require('./json.js');
 const { Managed, adopt } = require('./managed.js');
-const { options, pathOf } = require('./options.js');
+const { divided, options, pathOf } = require('./options.js');
 const { typed } = require('./arrays.js');
 const { Batch } = require('./batch.js');
 const { Source } = require('./source.js');
@@ -22,9 +23,10 @@ function rowOf(pointer, ...names) {
   }
 }
 
-function chatArguments(messages, { tools, variables, ...settings }) {
+function chatArguments(messages, { tools, variables, ...others }, names) {
   const bytes = Buffer.from(encoded(messages, 'messages'));
-  return [bytes, bytes.length, options('chat', { ...settings, tools: asText(tools, 'tools'), variables: asText(variables, 'variables') })];
+  const settings = { ...others, tools: asText(tools, 'tools'), variables: asText(variables, 'variables') };
+  return [bytes, bytes.length, options('chat', settings, names)];
 }
 
 function conversation(pointer) {
@@ -41,17 +43,17 @@ class Tokenizer extends Managed {
   }
 
   // path: tokenizer.json, a folder that holds one, a run, a GGUF file, or a Source.
-  static async load(path, { signal, task, ...settings } = {}) {
-    const given = options('tokenizer', settings);
+  static async load(path, given) {
+    const [control, settings] = divided('tokenizer', given, CONTROL);
     return adopt(Tokenizer, path instanceof Source
-      ? await startMake('dllm_tokenizer_load_source', [path, given], { signal })
-      : await startMake('dllm_tokenizer_load_task', [pathOf(path), given, TASK], { signal, task }));
+      ? await startMake('dllm_tokenizer_load_source', [path, settings], control)
+      : await startMake('dllm_tokenizer_load_task', [pathOf(path), settings, TASK], control));
   }
 
   // A byte-level BPE tokenizer of a dataset that was opened without a tokenizer.
-  static async train(dataset, { signal, task, ...settings } = {}) {
-    return adopt(Tokenizer, await startMake('dllm_tokenizer_train',
-      [dataset, options('tokenizer_train', settings), TASK], { signal, task }));
+  static async train(dataset, given) {
+    const [control, settings] = divided('tokenizer_train', given, CONTROL);
+    return adopt(Tokenizer, await startMake('dllm_tokenizer_train', [dataset, settings, TASK], control));
   }
 
   save(path) {
@@ -75,20 +77,21 @@ class Tokenizer extends Managed {
     return rowOf(make('dllm_tokenizer_encode_task', this, bytes, bytes.length, null), 'ids')[0];
   }
 
-  async encodeAsync(text, { signal, task } = {}) {
+  async encodeAsync(text, control) {
     const bytes = bytesOf(text);
-    return rowOf(await startMake('dllm_tokenizer_encode_task', [this, bytes, bytes.length, TASK], { signal, task }), 'ids')[0];
+    return rowOf(await startMake('dllm_tokenizer_encode_task', [this, bytes, bytes.length, TASK], control), 'ids')[0];
   }
 
   // {ids, keep} of a conversation: keep is 0 for text of the assistant. Settings of kind chat; tools and variables
   // may be objects.
-  chat(messages, settings = {}) {
-    return conversation(make('dllm_tokenizer_chat_task', this, ...chatArguments(messages, settings), null));
+  chat(messages, settings) {
+    return conversation(make('dllm_tokenizer_chat_task', this, ...chatArguments(messages, plain(settings)), null));
   }
 
-  async chatAsync(messages, { signal, task, ...settings } = {}) {
+  async chatAsync(messages, given) {
+    const [control, settings] = split(given, CONTROL);
     return conversation(await startMake('dllm_tokenizer_chat_task',
-      [this, ...chatArguments(messages, settings), TASK], { signal, task }));
+      [this, ...chatArguments(messages, settings, CONTROL), TASK], control));
   }
 
   decode(ids) {

@@ -1,10 +1,12 @@
 // Train a model.
 'use strict';
 const { EVENTS, TASK, call, json, make, real, start, startReal } = require('./call.js');
+const { CONTROL, only } = require('./given.js');
 const { Managed, adopt } = require('./managed.js');
 const { options, pathOf } = require('./options.js');
 const { asBatch } = require('./batch.js');
 const { Model } = require('./model.js');
+const { checkWhole } = require('./values.js');
 
 class Trainer extends Managed {
   static noun = 'trainer';
@@ -16,17 +18,17 @@ class Trainer extends Managed {
   }
 
   // One optimizer step; the loss before the update, in nats.
-  step(rows, { signal, task } = {}) {
-    return startReal('dllm_trainer_step', [this, asBatch(rows), TASK], { signal, task });
+  async step(rows, control) {
+    return startReal('dllm_trainer_step', [this, asBatch(rows), TASK], control);
   }
 
-  accumulate(rows, { signal, task } = {}) {
-    return start('dllm_trainer_accumulate', [this, asBatch(rows), TASK], { signal, task });
+  async accumulate(rows, control) {
+    return start('dllm_trainer_accumulate', [this, asBatch(rows), TASK], control);
   }
 
   // Updates with the gradients summed by accumulate; their mean loss.
-  apply({ signal, task } = {}) {
-    return startReal('dllm_trainer_apply', [this, TASK], { signal, task });
+  apply(control) {
+    return startReal('dllm_trainer_apply', [this, TASK], control);
   }
 
   // Waits for steps and saves in flight.
@@ -35,13 +37,15 @@ class Trainer extends Managed {
   }
 
   // Takes many steps; onEvent gets every event between two steps and may return STOP.
-  run(loader, steps, { signal, task, onEvent } = {}) {
-    return start('dllm_trainer_run', [this, loader, steps, ...EVENTS, TASK], { signal, task, onEvent });
+  run(loader, steps, control) {
+    return start('dllm_trainer_run', [this, loader, steps, ...EVENTS, TASK], control);
   }
 
   // The mean loss over batches, in nats; nothing is changed but the loader's position.
-  eval(loader, { batches = 8, signal, task } = {}) {
-    return startReal('dllm_trainer_eval', [this, loader, batches, TASK], { signal, task });
+  async eval(loader, given) {
+    const { batches = 8, ...control } = only(given, ['batches', ...CONTROL]);
+    checkWhole(batches, 'option batches');
+    return startReal('dllm_trainer_eval', [this, loader, batches, TASK], control);
   }
 
   metric(key) {
@@ -58,7 +62,7 @@ class Trainer extends Managed {
   }
 
   // Writes every event to a "jsonl" or "csv" file, a "tensorboard" folder or the "console".
-  addSink(kind, target = null, settings = {}) {
+  addSink(kind, target = null, settings) {
     call('dllm_trainer_add_sink', this, kind, target === null ? null : pathOf(target), options('sink', settings));
   }
 

@@ -1,5 +1,6 @@
 // Calls of one object that run one after another.
 'use strict';
+const { controlOf } = require('./call.js');
 const { endOf } = require('./task.js');
 
 const PAUSE = 10; // milliseconds between two looks at the task of a call that waits, as the library has
@@ -30,6 +31,7 @@ class Turns {
 
   // Runs work after the work before it, at once where there is none.
   async take(work, control = {}) {
+    controlOf(control);
     const before = this.#last;
     let leave;
     this.#last = new Promise((resolve) => { leave = resolve; });

@@ -109,7 +109,17 @@ function tests.a_deadline_ends_a_call()
 end
 
 function tests.wrong_arguments_are_named()
+  local nan = 0 / 0
   for message, fn in pairs {
+    ["a deadline is a number of milliseconds or nil, not NaN"] = function() dllm.task {deadline = nan} end,
+    ["a deadline is a number of milliseconds or nil, not a string"] = function() dllm.task():set_deadline "1" end,
+    ["a deadline is a number of milliseconds or nil, not a boolean"] = function() dllm.task {deadline = false} end,
+    ["the options of dllm.task are a table, not a number"] = function() dllm.task(1) end,
+    ["takes the scale, then the name: the scale is a number, not a string"] = function()
+      tiny.model:set_adapter_scale("default", 0.5)
+    end,
+    ["the scale is a number, not NaN"] = function() tiny.model:set_adapter_scale(nan) end,
+    ["the scale is a number, not nil"] = function() tiny.model:set_adapter_scale() end,
     ["decoder must be a decoder, not nil"] = function() raw.decoder_step() end,
     ["model must be a model, not table"] = function() dllm.decoder {} end,
     ["seed must be a whole number, not number"] = function() decoder():start({}, 1.5) end,
@@ -121,6 +131,14 @@ function tests.wrong_arguments_are_named()
     local problem = raised(fn)
     assert(problem.code == "invalid_argument" and tostring(problem):find(message, 1, true), tostring(problem))
   end
+end
+
+function tests.deadlines_are_whole_and_may_be_infinite()
+  for _, deadline in ipairs {1e9 + 0.5, math.huge, 2 ^ 60} do assert(not dllm.task {deadline = deadline}:cancelled()) end
+  for _, deadline in ipairs {0, -1, -math.huge} do assert(dllm.task {deadline = deadline}:cancelled()) end
+  local task = dllm.task {deadline = 0}
+  task:set_deadline(nil)
+  assert(not task:cancelled())
 end
 
 function tests.arrays_come_back()

@@ -105,6 +105,75 @@ function tests.a_misspelt_setting_is_an_error()
   end
 end
 
+-- Each function that takes settings or options: the call, a misspelt name and the right one.
+local function calls()
+  local stories = root .. "/scripts/recipes/stories.gguf"
+  local on = dllm.load(stories, {slots = 1})
+  local model, tok = on:model(), on:tokenizer()
+  local data, what = dllm.dataset_from({"the sun"}, tok), dllm.objective "mdlm"
+  local trainer, decoder = dllm.trainer(model, what), dllm.decoder(model, {steps = 2, gen_length = 4})
+  return {
+    ["dllm.engine"] = {function(x) dllm.engine(x) end, "thread", "threads"},
+    ["dllm.tokenizer"] = {function(x) dllm.tokenizer(stories, x) end},
+    ["dllm.train_tokenizer"] = {function(x) dllm.train_tokenizer(data, x) end, "vocab_siz", "vocab_size"},
+    ["tokenizer:chat"] = {function(x) tok:chat({{role = "user", content = "a"}}, x) end, "tols", "tools"},
+    ["dllm.answer"] = {function(x) dllm.answer(tok, x) end, "stp", "stop"},
+    ["dllm.dataset"] = {function(x) dllm.dataset(stories, tok, x) end, "row", "rows"},
+    ["dllm.dataset_from"] = {function(x) dllm.dataset_from({}, tok, x) end, "row", "rows"},
+    ["dllm.loader"] = {function(x) dllm.loader(data, x) end, "bach", "batch"},
+    ["dllm.model"] = {function(x) dllm.model(stories, x) end, "dtpe", "dtype"},
+    ["dllm.new_model"] = {function(x) dllm.new_model(model:config(), x) end, "dtpe", "dtype"},
+    ["model:save"] = {function(x) model:save("/dev/null/no", x) end, "overwrit", "overwrite"},
+    ["model:add_adapter"] = {function(x) model:add_adapter("a", x) end, "rang", "rank"},
+    ["model:forward"] = {function(x) model:forward(dllm.batch {ids = {"i32", {1, 1}, {1}}}, x) end},
+    ["dllm.schedule"] = {function(x) dllm.schedule("nano_sqrt", x) end, "step", "steps"},
+    ["dllm.objective"] = {function(x) dllm.objective("mdlm", x) end, "shif", "shift"},
+    ["dllm.trainer"] = {function(x) dllm.trainer(model, what, x) end, "optimiser", "optimizer"},
+    ["trainer:add_sink"] = {function(x) trainer:add_sink("jsonl", "/dev/null", x) end},
+    ["trainer:save"] = {function(x) trainer:save("/dev/null/no", nil, x) end, "script_stat", "script_state"},
+    ["dllm.decoder"] = {function(x) dllm.decoder(model, x) end, "step", "steps"},
+    ["decoder:add"] = {function(x) decoder:add({1}, nil, x) end, "sed", "seed"},
+    ["dllm.load"] = {function(x) dllm.load(stories, x) end, "slot", "slots"},
+    ["dllm.generator"] = {function(x) dllm.generator(model, tok, x) end, "slot", "slots"},
+    ["generator:add"] = {function(x) on:add(x) end, "temprature", "temperature"},
+    ["generator:generate"] = {function(x) on:generate("the", x) end, "temprature", "temperature"},
+    ["generator:infill"] = {function(x) on:infill("the <mask>", x) end, "temprature", "temperature"},
+    ["generator:stream"] = {function(x) on:stream("the", x) end, "temprature", "temperature"},
+    ["generator:batch"] = {function(x) on:batch({"the"}, x) end, "temprature", "temperature"},
+    ["dllm.pull"] = {function(x) dllm.pull("absent/absent", x) end, "revison", "revision"},
+    ["hub.pull"] = {function(x) dllm.hub.pull("absent/absent", x) end, "revison", "revision"},
+    ["hub.describe"] = {function(x) dllm.hub.describe("absent/absent", x) end, "revison", "revision"},
+    ["dllm.task"] = {function(x) dllm.task(x) end, "dedline", "deadline"},
+    -- Other forms of dllm.schedule.
+    ["a table"] = {function(x) x.t = {0, 1}; dllm.schedule(x) end, "alhpa", "alpha"},
+    ["a function"] = {function(x) dllm.schedule(function(t) return 1 - t end, x) end, "point", "points"},
+  }
+end
+
+function tests.a_misspelt_option_of_any_function_is_an_error()
+  local table_of, found = calls(), 0
+  for _, text in ipairs {layer, read "/bindings/lua/dllm.lua", read "/bindings/lua/dllm/hub.lua"} do
+    for name, parameters in text:gmatch "\nfunction ([%w_.:]+)(%b())" do
+      local holds = parameters:find "[( ]values[,)]" or parameters:find "[( ]options[,)]"
+      local is_data = name == "dllm.tensor" or name == "batch:set" -- values are numbers there
+      if holds and not is_data then
+        assert(table_of[name], name .. " is not in the table")
+        found = found + 1
+      end
+    end
+  end
+  assert(found > 30, found)
+  for name, case in pairs(table_of) do
+    for _, wrong in ipairs {"xyzxyzxyz", case[2]} do
+      local ok, problem = pcall(case[1], {[wrong] = 1})
+      assert(not ok, name .. " accepts " .. wrong)
+      local text = name .. ": " .. tostring(problem)
+      assert(problem.code == "not_found" and problem.message:find('"' .. wrong .. '"', 1, true), text)
+      assert(wrong == "xyzxyzxyz" or problem.hint == "did you mean " .. case[3] .. "?", text)
+    end
+  end
+end
+
 for name, test in pairs(tests) do
   test()
   print("ok", name)

@@ -165,6 +165,62 @@ test('a source, a URL and a schedule', async () => {
   assert(Math.abs(dllm.Schedule.table({ t: [0, 1], alpha: [1, 0] }).eval([0.25]).alpha[0] - 0.75) < 1e-6);
 });
 
+test('an adapter is added, trained, saved, loaded, scaled and merged', async () => {
+  const own = await makeTiny(2);
+  const { model } = own;
+  const logits = async () => (await model.forward([5, 6, 7, 8])).get('logits');
+  const distance = (a, b) => Math.max(...a.map((value, at) => Math.abs(value - b[at])));
+  const base = await logits();
+  assert.deepEqual(model.adapters(), []);
+  await model.addAdapter(undefined, { rank: 2, targets: ['q', 'v'], layers: ['0'] });
+  const params = 2 * 2 * (64 + 64);
+  assert.deepEqual(model.adapters(),
+    [{ name: 'default', rank: 2, alpha: 4, rslora: false, scale: 1, modules: 2, params, bytes: 4 * params }]);
+  assert.deepEqual(await logits(), base);
+  await assert.rejects(model.addAdapter(), { code: 'ALREADY_EXISTS' });
+  await assert.rejects(model.addAdapter('other', { rang: 2 }), { code: 'NOT_FOUND', hint: 'did you mean rank?' });
+  await assert.rejects(model.addAdapter('other', { targets: ['nowhere'] }), { code: 'NOT_FOUND' });
+  await assert.rejects(model.addAdapter('a b'), { code: 'INVALID_ARGUMENT' });
+  const task = new dllm.Task();
+  task.cancel();
+  await assert.rejects(model.addAdapter('other', { task }), { code: 'CANCELLED' });
+  await assert.rejects(model.addAdapter('other', { signal: AbortSignal.abort() }), { name: 'AbortError' });
+  assert.equal(model.adapters().length, 1);
+  const trainer = new dllm.Trainer(model, new dllm.Objective('mdlm'), { lr: 1e-2 });
+  await trainer.run(own.loader, 3);
+  trainer.close();
+  const trained = await logits();
+  assert(distance(trained, base) > 0);
+  const saved = path.join(folder, 'adapter');
+  await model.saveAdapter(saved);
+  assert.deepEqual(['adapter_config.json', 'adapter_model.safetensors'].filter((name) => !fs.existsSync(path.join(saved, name))), []);
+  await assert.rejects(model.saveAdapter(saved), { code: 'ALREADY_EXISTS' });
+  await assert.rejects(model.saveAdapter(path.join(folder, 'b'), 'absent'), { code: 'NOT_FOUND' });
+  model.removeAdapter();
+  assert.deepEqual(model.adapters(), []);
+  assert.deepEqual(await logits(), base);
+  await model.loadAdapter(pathToFileURL(saved), 'loaded');
+  await assert.rejects(model.loadAdapter(saved, 'loaded'), { code: 'ALREADY_EXISTS' });
+  await assert.rejects(model.loadAdapter(path.join(folder, 'nowhere')), { code: 'NOT_FOUND' });
+  assert.deepEqual(model.adapters().map((adapter) => adapter.name), ['loaded']);
+  assert.deepEqual(await logits(), trained);
+  for (const wrong of [() => model.removeAdapter(), () => model.setAdapterScale(1), () => model.mergeAdapter('default')]) {
+    await assert.rejects(async () => wrong(), { code: 'NOT_FOUND', hint: /loaded/ });
+  }
+  assert.throws(() => model.setAdapterScale(2e9, 'loaded'), { code: 'INVALID_ARGUMENT' });
+  model.setAdapterScale(0, 'loaded');
+  assert.equal(model.adapters()[0].scale, 0);
+  assert.deepEqual(await logits(), base);
+  model.setAdapterScale(1, 'loaded');
+  await model.mergeAdapter('loaded');
+  assert.deepEqual(model.adapters(), []);
+  const merged = await logits();
+  assert(distance(merged, trained) < 1e-4 && distance(merged, base) > distance(merged, trained));
+  for (const name of ['a', 'b']) await model.addAdapter(name, { rank: 2 });
+  await model.mergeAdapter();
+  assert.deepEqual(model.adapters(), []);
+});
+
 test('log lines, trace, Lua', { skip: !dllm.hasFeature('lua') }, async () => {
   dllm.logTo('queue', 'debug');
   dllm.logTo('none');

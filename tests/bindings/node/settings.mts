@@ -16,6 +16,7 @@ export async function work(path: string, trained: Model, objective: Objective, s
   const decoder = new Decoder(trained, { policy: 'dream', alg_temp: 0.1 });
   decoder.add([1, 2], { stop: [3], fixed: [true, false] });
   await Model.load(path, { cache_dtype: 'int8' });
+  await trained.addAdapter('style', { rank: 4, targets: ['q'], signal });
   new Trainer(trained, objective, { optimizer: 'muon', lr: 1e-3 });
   return answer.text + String(chat) + answer.finish + chosen.holes.join('') + texts[number] + stream.generation;
 }

@@ -37,6 +37,7 @@ MISTAKES = (("threads: 2", "thread: 2"), ("pjrt.device", "pjrt.devise"), ("'q8_0
             ("temperature: 0.5", "temprature: 0.5"), ("['.']", "'.'"), ("threshold: 0.6", "threshold: '0.6'"),
             ("length: 9", "lenght: 9"), ("steps: 2", "steps: '2'"), ("infill: 'the", "infil: 'the"), ("seed: 1 ", "seed: [1] "),
             ("alg_temp", "alg_tmp"), ("stop: [3]", "stop: 3"), ("cache_dtype", "cache_type"), ("muon", "moon"),
+            ("rank: 4", "rang: 4"), ("targets: ['q']", "targets: 'q'"),
             ("lr: 1e-3", "learning_rate: 1e-3"), ("answer.finish", "answer.finished"))
 
 

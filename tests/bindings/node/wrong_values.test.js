@@ -1,16 +1,26 @@
 // Values of the wrong type: an error each, and the process lives.
 'use strict';
 const assert = require('node:assert/strict');
+const fs = require('node:fs');
+const os = require('node:os');
+const path = require('node:path');
 const test = require('node:test');
 const dllm = require('dllm');
 const { makeTiny } = require('./tiny.js');
 
-let tiny, decoder, generator;
+let tiny, decoder, generator, trainer, objective, checkpoint, lua, folder;
 test.before(async () => {
   tiny = await makeTiny(1);
   decoder = new dllm.Decoder(tiny.model, { steps: 6, gen_length: 12 });
   generator = new dllm.Generator(tiny.model, tiny.tokenizer);
+  objective = new dllm.Objective('mdlm');
+  trainer = new dllm.Trainer(tiny.model, objective);
+  folder = fs.mkdtempSync(path.join(os.tmpdir(), 'dllm-'));
+  await tiny.model.save(path.join(folder, 'model'));
+  checkpoint = new dllm.Checkpoint(path.join(folder, 'model'));
+  lua = dllm.hasFeature('lua') ? new dllm.Lua() : null;
 });
+test.after(() => fs.rmSync(folder, { recursive: true }));
 
 // koffi takes a number as an address: each of these ended the process.
 const CALLS = [
@@ -19,6 +29,9 @@ const CALLS = [
   (x) => dllm.hub.describe(x), (x) => dllm.hub.verify(x), (x) => new dllm.Objective(x), (x) => new dllm.Schedule(x),
   (x) => new dllm.Decoder(x), (x) => new dllm.Generator(x, x), (x) => new dllm.Generator(tiny.model, x),
   (x) => new dllm.Trainer(x, x), (x) => new dllm.Trainer(tiny.model, x), (x) => new dllm.Loader(x), (x) => new dllm.Answer(x),
+  (x) => tiny.model.addAdapter(x),
+  (x) => tiny.model.loadAdapter('absent', x), (x) => tiny.model.saveAdapter('absent', x), (x) => tiny.model.mergeAdapter(x),
+  (x) => tiny.model.removeAdapter(x), (x) => tiny.model.setAdapterScale(1, x),
   (x) => dllm.Dataset.open('absent', { tokenizer: x }), (x) => dllm.Model.load('absent', { engine: x }),
 ];
 for (const call of CALLS) {
@@ -48,4 +61,180 @@ test('onEvent returns nothing or STOP', async () => {
   }
   assert.equal(await run(() => dllm.STOP), 'open');
   for (const value of [undefined, null, dllm.CONTINUE]) assert.notEqual(await run(() => value), 'open');
+});
+
+// Every function that takes settings or options, by its name in index.d.ts: the call, a misspelt name and the right one.
+// C: it takes a signal and a task. S: it takes settings of the library too.
+const OPTIONS = {
+  'Task.constructor': ['', (x) => new dllm.Task(x), 'dedline', 'deadline'],
+  'Engine.constructor': ['S', (x) => new dllm.Engine(x), 'thread', 'threads'],
+  'Engine.plan': ['CS', (x) => tiny.engine.plan('absent', x), 'sginal', 'signal'],
+  'Tensor.constructor': ['', (x) => new dllm.Tensor([1], x), 'dtpe', 'dtype'],
+  'Batch.set': ['', (x) => new dllm.Batch().set('a', [1], x), 'shap', 'shape'],
+  'Model.load': ['CS', (x) => dllm.Model.load('absent', x), 'enigne', 'engine'],
+  'Model.create': ['CS', (x) => dllm.Model.create(tiny.config, x), 'enigne', 'engine'],
+  'Model.quantize': ['CS', (x) => dllm.Model.quantize('absent', 'other', x), 'sginal', 'signal'],
+  'Model.save': ['CS', (x) => tiny.model.save(path.join(folder, 'no'), x), 'sginal', 'signal'],
+  'Model.addAdapter': ['CS', (x) => tiny.model.addAdapter('a', x), 'sginal', 'signal'],
+  'Model.loadAdapter': ['C', (x) => tiny.model.loadAdapter('absent', 'a', x), 'taks', 'task'],
+  'Model.saveAdapter': ['C', (x) => tiny.model.saveAdapter(path.join(folder, 'no'), 'a', x), 'taks', 'task'],
+  'Model.mergeAdapter': ['C', (x) => tiny.model.mergeAdapter('a', x), 'taks', 'task'],
+  'Model.forward': ['CS', (x) => tiny.model.forward([1, 2], x), 'sginal', 'signal'],
+  'Tokenizer.load': ['CS', (x) => dllm.Tokenizer.load('absent', x), 'sginal', 'signal'],
+  'Tokenizer.train': ['CS', (x) => dllm.Tokenizer.train(tiny.data, x), 'sginal', 'signal'],
+  'Tokenizer.encodeAsync': ['C', (x) => tiny.tokenizer.encodeAsync('a', x), 'taks', 'task'],
+  'Tokenizer.chat': ['S', (x) => tiny.tokenizer.chat([], x), 'tols', 'tools'],
+  'Tokenizer.chatAsync': ['CS', (x) => tiny.tokenizer.chatAsync([], x), 'sginal', 'signal'],
+  'Answer.constructor': ['S', (x) => new dllm.Answer(tiny.tokenizer, x), 'stp', 'stop'],
+  'Dataset.constructor': ['S', (x) => new dllm.Dataset(x), 'tokeniser', 'tokenizer'],
+  'Dataset.open': ['CS', (x) => dllm.Dataset.open('absent', x), 'tokeniser', 'tokenizer'],
+  'Dataset.of': ['S', (x) => dllm.Dataset.of([], x), 'tokeniser', 'tokenizer'],
+  'Dataset.save': ['CS', (x) => tiny.data.save(path.join(folder, 'no'), x), 'sginal', 'signal'],
+  'Loader.constructor': ['S', (x) => new dllm.Loader(tiny.data, x), 'bach', 'batch'],
+  'Schedule.constructor': ['S', (x) => new dllm.Schedule('nano_sqrt', x), 'step', 'steps'],
+  'Schedule.table': ['', (x) => dllm.Schedule.table(x), 'alhpa', 'alpha'],
+  'Objective.constructor': ['S', (x) => new dllm.Objective('mdlm', x), 'schedul', 'schedule'],
+  'Objective.prepare': ['', (x) => objective.prepare([1, 2], x), 'sed', 'seed'],
+  'Objective.loss': ['C', (x) => objective.loss(tiny.model, [1, 2], x), 'sed', 'seed'],
+  'Objective.rowLosses': ['C', (x) => objective.rowLosses(tiny.model, [1, 2], x), 'sed', 'seed'],
+  'Trainer.constructor': ['S', (x) => new dllm.Trainer(tiny.model, objective, x), 'optimiser', 'optimizer'],
+  'Trainer.step': ['C', (x) => trainer.step([1, 2], x), 'taks', 'task'],
+  'Trainer.accumulate': ['C', (x) => trainer.accumulate([1, 2], x), 'taks', 'task'],
+  'Trainer.apply': ['C', (x) => trainer.apply(x), 'taks', 'task'],
+  'Trainer.run': ['C', (x) => trainer.run(tiny.loader, 1, x), 'onEvnt', 'onEvent'],
+  'Trainer.eval': ['C', (x) => trainer.eval(tiny.loader, x), 'batchs', 'batches'],
+  'Trainer.addSink': ['S', (x) => trainer.addSink('jsonl', path.join(folder, 'sink'), x)],
+  'Decoder.constructor': ['S', (x) => new dllm.Decoder(tiny.model, x), 'step', 'steps'],
+  'Decoder.start': ['', (x) => decoder.start([1], x), 'sed', 'seed'],
+  'Decoder.add': ['S', (x) => decoder.add([1, 2], x), 'fixd', 'fixed'],
+  'Decoder.step': ['C', (x) => decoder.step(x), 'taks', 'task'],
+  'Decoder.stepFor': ['C', (x) => decoder.stepFor(1, x), 'onEvnt', 'onEvent'],
+  'Decoder.steps': ['C', (x) => decoder.steps(x).next(), 'taks', 'task'],
+  'Decoder.run': ['C', (x) => decoder.run(x), 'onEvnt', 'onEvent'],
+  'Decoder.predict': ['C', (x) => decoder.predict(x), 'taks', 'task'],
+  load: ['CS', (x) => dllm.load('absent', x), 'enigne', 'engine'],
+  'Generator.constructor': ['S', (x) => new dllm.Generator(tiny.model, tiny.tokenizer, x), 'slot', 'slots'],
+  'Generator.generate': ['CS', (x) => generator.generate('the', x), 'sginal', 'signal'],
+  'Generator.infill': ['CS', (x) => generator.infill('the <mask>', x), 'sginal', 'signal'],
+  'Generator.stream': ['CS', async (x) => generator.stream('the', x).next(), 'sginal', 'signal'],
+  'Generator.batch': ['CS', (x) => generator.batch(['the'], x), 'sginal', 'signal'],
+  'Generator.add': ['CS', (x) => generator.add(x), 'sginal', 'signal'],
+  'Generator.step': ['C', (x) => generator.step(x), 'taks', 'task'],
+  'Generator.run': ['C', (x) => generator.run(x), 'onEvnt', 'onEvent'],
+  'Checkpoint.open': ['C', (x) => dllm.Checkpoint.open('absent', x), 'taks', 'task'],
+  'Checkpoint.verify': ['C', (x) => checkpoint.verify(x), 'taks', 'task'],
+  saveCheckpoint: ['CS', (x) => dllm.saveCheckpoint(trainer, null, path.join(folder, 'run'), x), 'sginal', 'signal'],
+  restoreCheckpoint: ['C', (x) => dllm.restoreCheckpoint(trainer, null, 'absent', x), 'taks', 'task'],
+  latestCheckpointAsync: ['C', (x) => dllm.latestCheckpointAsync('absent', x), 'taks', 'task'],
+  pull: ['CS', (x) => dllm.pull('absent', x), 'sginal', 'signal'],
+  'hub.describe': ['CS', (x) => dllm.hub.describe('absent', x), 'sginal', 'signal'],
+  'hub.list': ['C', (x) => dllm.hub.list(x), 'taks', 'task'],
+  'hub.verify': ['C', (x) => dllm.hub.verify('absent', x), 'taks', 'task'],
+  'hub.remove': ['C', (x) => dllm.hub.remove('absent', x), 'taks', 'task'],
+  'Lua.constructor': ['S', (x) => new dllm.Lua(x), 'sandbx', 'sandbox'],
+  'Lua.runFile': ['C', (x) => lua.runFile('absent', [], x), 'taks', 'task'],
+  'Lua.runText': ['C', (x) => lua.runText('return 1', x), 'nme', 'name'],
+  'Lua.call': ['C', (x) => lua.call('print', [], x), 'taks', 'task'],
+};
+
+test('the table has every function of index.d.ts with settings or options', () => {
+  const found = new Set();
+  let owner = '';
+  for (const line of fs.readFileSync(path.join(__dirname, '../../../bindings/node/index.d.ts'), 'utf8').split('\n')) {
+    const head = /^(?:export|declare abstract) (function|class|interface|namespace) (\w+)/.exec(line);
+    if (head) owner = head[1] === 'function' ? '' : head[2];
+    const name = head?.[1] === 'function' ? head[2] : /^ {2}(?:static |export function )*(\w+)\(/.exec(line)?.[1];
+    if (name) found.last = owner ? `${owner}.${name}` : name;
+    if (/\b(settings|control|form|columns)\??: /.test(line) && !/^ *(\*|\/)/.test(line)) found.add(found.last);
+  }
+  assert(found.size > 60, found.size);
+  assert.deepEqual([...found].sort(), Object.keys(OPTIONS).sort());
+});
+
+class Settings {
+  get length() {
+    return 4;
+  }
+}
+
+for (const [name, [takes, call, wrong, right]] of Object.entries(OPTIONS)) {
+  test(`options of ${name}`, { skip: name.startsWith('Lua') && !dllm.hasFeature('lua') }, async () => {
+    const refused = (value, problem) => assert.rejects(async () => call(value), problem, `${name} ${String(value)}`);
+    for (const value of [null, 7, 'length', true, [1], () => 1, new Map([['length', 4]]), new Set(), new Settings(),
+      new Date(), Object.create({ length: 4 })]) {
+      await refused(value, { name: 'TypeError', message: /(settings|columns) are a plain object, not / });
+    }
+    await refused({ [Symbol('length')]: 4 }, { name: 'TypeError', message: /Symbol\(length\)/ });
+    if (wrong) await refused({ [wrong]: 1 }, { code: 'NOT_FOUND', hint: `did you mean ${right}?` });
+    await refused({ xyzxyzxyz: 1 }, { code: 'NOT_FOUND', message: /"xyzxyzxyz"/ });
+    if (takes.includes('C')) {
+      await refused({ signal: 5 }, { name: 'TypeError', message: 'signal is an AbortSignal, not 5' });
+      await refused({ signal: new AbortController() }, { name: 'TypeError', message: /signal is an AbortSignal/ });
+      await refused({ task: tiny.model }, { name: 'TypeError', message: 'task is a Task, not a Model' });
+    }
+    if (!takes.includes('S')) return;
+    for (const value of [() => 1, Symbol('x'), new Set([1]), new Map(), new Settings(), new dllm.Task(), AbortSignal.abort(),
+      Promise.resolve(1), [new Set()], { of: new Map() }, new ArrayBuffer(2), new DataView(new ArrayBuffer(2))]) {
+      await refused({ xyzxyzxyz: value }, { name: 'TypeError', message: /^xyzxyzxyz.* is (a|an|Symbol).*: write / });
+    }
+    if (!takes.includes('C')) return;
+    await refused({ sginal: AbortSignal.abort() }, { name: 'TypeError', message: /did you mean signal\?$/ });
+  });
+}
+
+test('an option that is not set is no error', async () => {
+  await generator.generate('the', { length: 2, signal: undefined, task: null, stop: undefined, other: undefined });
+  decoder.start([1], { other: undefined });
+  assert.equal(new dllm.Task({ deadline: undefined, other: undefined }).cancelled, false);
+});
+
+test('an object of dllm in the place of another is named', async () => {
+  await assert.rejects(dllm.Model.load('absent', { engine: { threads: 1 } }),
+    { message: 'engine is an Engine, not an object' });
+  await assert.rejects(dllm.load('absent', { engine: 5 }),
+    { message: 'engine is an Engine or a plain object, not 5' });
+  assert.throws(() => new dllm.Dataset({ tokenizer: tiny.model }), { message: 'tokenizer is a Tokenizer, not a Model' });
+  assert.throws(() => new dllm.Objective('mdlm', { schedule: 'linear' }), { message: 'schedule is a Schedule, not "linear"' });
+  for (const arrays of [new Map(), 5]) assert.throws(() => new dllm.Batch(arrays), { message: /arrays are a plain object/ });
+  assert.throws(() => new dllm.Source(new Map()), { message: 'files are a plain object, not a Map' });
+});
+
+test('values of settings that JSON holds', async () => {
+  const suppressed = (value) => new dllm.Decoder(tiny.model, { suppress: value }).describe().options.suppress.length;
+  assert.deepEqual([[3, 4], Int32Array.of(3, 4), Buffer.from([3, 4])].map(suppressed), [2, 2, 2]);
+  const read = new dllm.Decoder(tiny.model, Object.assign(Object.create(null), { steps: new Number(3) })).describe();
+  assert.equal(read.options.steps, 3);
+  assert.throws(() => dllm.Dataset.of([{ text: new Map() }]), { message: 'text is a Map: write a plain object' });
+  await assert.rejects(dllm.Model.create(undefined), { message: /^the value is undefined: write / });
+});
+
+test('a number that is not exact is refused where a whole number belongs', async () => {
+  const { MAX_SAFE_INTEGER: most } = Number;
+  const calls = [(seed) => generator.generate('the', { length: 2, seed }),
+    (seed) => generator.batch(['the'], { length: 2, seed }), (seed) => decoder.start([1], { seed }), (seed) => objective.prepare([1, 2], { seed, model: tiny.model })];
+  for (const call of calls) {
+    await call(most);
+    await call(BigInt(most) + 2n);
+    await assert.rejects(async () => call(most + 2), { name: 'RangeError', message: /seed.*pass a BigInt/ });
+    await assert.rejects(async () => call(2n ** 63n), RangeError);
+    await assert.rejects(async () => call(1.5), Error);
+  }
+  for (const value of [1.5, NaN, '1', null, true, 2 ** 60]) {
+    assert.throws(() => decoder.ids(value), /argument 2/, String(value));
+    assert.throws(() => tiny.loader.seek(value), /argument 2/, String(value));
+    await assert.rejects(trainer.run(tiny.loader, value, { onEvent() {} }), /argument 3/, String(value));
+    await assert.rejects(trainer.eval(tiny.loader, { batches: value }), /batches/, String(value));
+  }
+  assert.throws(() => decoder.remove(), { message: /takes a whole number, not undefined/ });
+  await assert.rejects(generator.generate('the', { temperature: 2 ** 60 }), { code: 'INVALID_ARGUMENT' });
+});
+
+test('a generator without a free slot says what frees one', async () => {
+  const small = new dllm.Generator(tiny.model, tiny.tokenizer, { slots: 1 });
+  const left = small.stream('the', { length: 4 });
+  await left.next();
+  await assert.rejects(small.generate('the', { length: 4 }),
+    { code: 'RESOURCE_EXHAUSTED', hint: /return\(\).*left.*option slots/ });
+  await left.return();
+  assert.equal((await small.generate('the', { length: 4 })).finish, 'full');
 });
