@@ -95,7 +95,7 @@ complete() {  # complete WORD... : what bash offers for the last word
     "$prefix/share/bash-completion/completions/dllm" "$@"
 }
 check "bash completes commands" sh -c "[ '$(complete dllm gen)' = generate ]"
-check "bash completes options" sh -c "[ '$(complete dllm generate --temp)' = --temperature ]"
+check "bash completes options" sh -c "[ '$(complete dllm generate --tempe)' = --temperature ]"
 if command -v zsh >/dev/null; then
   check "zsh reads its completion" zsh -n "$prefix/share/zsh/vendor-completions/_dllm"
 fi

@@ -34,8 +34,8 @@ public:
   std::string text() const;
   // Each reader gets the whole text, in pieces.
   enum class Reader { call, event };
-  // Returns the text of final positions that next() has not returned to this reader. Leaves out what
-  // a stop text or a later byte could still change. Fails with failed_precondition when final
+  // Returns the text of final positions that next() has not returned to this reader. Leaves out
+  // what a stop text or a later byte could still change. Fails with failed_precondition when final
   // positions have changed whose text was returned.
   std::string next(Reader reader = Reader::call);
   // Returns one text per position of the canvas (TokenTexts::cells).

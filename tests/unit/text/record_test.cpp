@@ -79,7 +79,7 @@ TEST(Record, StringsEndWhereTheyEnd) {
       }
       std::string broken = plain;
       broken[at] = '\xFF';
-      const std::string where = "is not valid JSON near byte " + std::to_string(11 + at);
+      const std::string where = "is not UTF-8 at byte " + std::to_string(11 + at);
       EXPECT_NE(error_of("{\"text\": \"" + broken + "\"}").find(where), std::string::npos)
           << at << " of " << size;
     }

@@ -152,7 +152,7 @@ TEST(JsonFile, NamesThePlaceOfAFault) {
       {R"(["text"])", "expected an object after row 0, found \""},
       {R"([{"text": 1}])", "a.json row 1: \"text\" must be a string, found number"},
       {R"([{"text": "a", }])", "a.json row 1 is not valid JSON near byte"},
-      {"[{\"text\": \"\xFF\"}]", "a.json row 1 is not valid JSON near byte"},
+      {"[{\"text\": \"\xFF\"}]", "a.json row 1 is not UTF-8 at byte"},
       {"\xFFnull", "expected an object after row 0, found byte 0xff"}};
   for (const auto& [file, part] : files) {
     SCOPED_TRACE(file);
