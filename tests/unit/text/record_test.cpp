@@ -139,7 +139,8 @@ TEST(Record, AgreesWithAWholeParserOnBrokenLines) {
     }
     const bool valid = TreeJson::accept(line);
     const std::string error = error_of(line);
-    const bool refused = error.find("is not valid JSON") != std::string::npos;
+    const bool refused = error.find("is not valid JSON") != std::string::npos ||
+                         error.find("is not UTF-8") != std::string::npos;
     // A number too large for a double is refused by the tree alone: it stands where no row reads
     // it.
     ASSERT_EQ(valid, !refused) << line << "\n" << error;
