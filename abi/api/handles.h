@@ -197,8 +197,8 @@ inline EventFn event_fn(dllm_event_fn fn, void* user_data) {
 // Returns the schema of a kind of options, from the table in options.cpp. Fails with not_found and
 // the nearest kind.
 const Schema& schema_of(std::string_view kind);
-// Returns "threshold is an option of policy threshold: name the policy" for a key that only some
-// kinds next to `kind` have, such as "decoder:threshold" next to "decoder"; "" for other keys.
+// Returns "threshold is an option of policy threshold: name the policy" for a key of kinds next to
+// `kind`, such as "decoder:threshold" next to "decoder". Returns "" for other keys.
 std::string owners_of(std::string_view kind, std::string_view key);
 const char* option_kind_name(int64_t index); // null past the end
 

@@ -117,7 +117,7 @@ DLLM_API dllm_status dllm_model_save_adapter(const dllm_model *model, const char
 /** Adds the product of an adapter to the weights of the base, and removes the adapter.
  *
  * The weights keep their format, and a format of blocks rounds the sums. Option merge of
- * dllm_model_save writes the sums in f32, and changes nothing in the model.
+ * dllm_model_save writes such sums in f32, and changes nothing in the model.
  *
  *   model   not NULL
  *   name    an adapter of the model; NULL: every adapter, in the order in which they were added

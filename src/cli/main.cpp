@@ -2,7 +2,6 @@
 
 #include "command.h"
 #include "limited.h"
-#include "log_lines.h"
 #include "names.h"
 #include "option_list.h"
 #include "process.h"
@@ -126,7 +125,7 @@ int main(int argc, char** argv) {
   if (argc > 1 && std::strcmp(argv[1], dllm::cli::kLimitedWord) == 0)
     return dllm::cli::become_limited(argc - 2, argv + 2);
   dllm::cli::quiet_unless_first();
-  dllm::cli::show_log();
+  dllm_log_config(DLLM_LOG_WARN, DLLM_SINK_STDERR);
   dllm::cli::watch_standard_output();
   return dllm::cli::finish_standard_output(dllm::cli::run(argc, argv));
 }

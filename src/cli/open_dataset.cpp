@@ -1,11 +1,10 @@
 #include "open_dataset.h"
 
-#include "log_lines.h"
-
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <mutex>
+#include <set>
 #include <unistd.h>
 
 namespace dllm::cli {
@@ -32,6 +31,8 @@ public:
 
 private:
   void take(int32_t level, const std::string& line); // of the log
+  // Prints a warning of the data, once: a command may read its data twice.
+  void print_once(int32_t level, const std::string& line) const;
   std::string text(int64_t done, int64_t total);
 
   const bool shown_;
@@ -43,28 +44,39 @@ private:
 
 ReadingLine::ReadingLine(dllm_task* task, bool quiet)
     : shown_(!quiet && isatty(STDERR_FILENO) != 0), status_(!shown_) {
-  if (!shown_) return;
   dllm_log_hook(
-      DLLM_LOG_INFO,
+      shown_ ? DLLM_LOG_INFO : DLLM_LOG_WARN,
       [](int32_t level, const char* line, void* self) {
         static_cast<ReadingLine*>(self)->take(level, line);
       },
       this);
+  if (!shown_) return;
   status_.follow(task, [this](int64_t done, int64_t total) { return text(done, total); });
 }
 
 ReadingLine::~ReadingLine() {
-  if (shown_) show_log(); // as main() does
+  dllm_log_config(DLLM_LOG_WARN, DLLM_SINK_STDERR); // as main() does
 }
 
 void ReadingLine::take(int32_t level, const std::string& line) {
   constexpr size_t kMost = 70;
   if (level >= DLLM_LOG_WARN) {
-    print_once(level, line, "\r\x1b[K");
+    print_once(level, line);
     return;
   }
   const std::lock_guard lock(mutex_);
   what_ = line.size() <= kMost ? line : line.substr(0, kMost - 3) + "...";
+}
+
+void ReadingLine::print_once(int32_t level, const std::string& line) const {
+  static auto* printed = new std::set<std::string>; // a thread may log while the process ends
+  static std::mutex mutex;
+  {
+    const std::lock_guard lock(mutex);
+    if (!printed->insert(line).second) return;
+  }
+  std::fprintf(stderr, "%sdllm %s: %s\n", shown_ ? "\r\x1b[K" : "",
+               level == DLLM_LOG_WARN ? "warn" : "error", line.c_str());
 }
 
 std::string ReadingLine::text(int64_t done, int64_t total) {

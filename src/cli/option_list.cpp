@@ -161,9 +161,10 @@ const Option* OptionList::find(std::string_view name) const {
 // Returns "it is an option of policy threshold" for an option that the kinds of
 // the command have with other policies, objectives or schedules; "" for others.
 std::string OptionList::owners_of(const std::string& name) const {
-  const std::pair<const char*, const char*> registries[] = {
+  const std::pair<std::string, std::string> registries[] = {
       {"decoder", "policy"}, {"objective", "objective"}, {"schedule", "schedule"}};
-  for (const auto& [base, registry] : registries) {
+  for (const auto& row : registries) {
+    const std::string &base = row.first, &registry = row.second;
     const bool has_kind = std::any_of(options_.begin(), options_.end(), [&](const Option& option) {
       return !option.targets.empty() && option.targets[0].kind == base;
     });
@@ -171,7 +172,7 @@ std::string OptionList::owners_of(const std::string& name) const {
     std::vector<std::string> owners;
     for (const std::string& each : registry_names(registry)) {
       const Json schema = Json::parse(text([&](dllm_buffer* out, dllm_error* err) {
-        return dllm_options_schema((std::string(base) + ":" + each).c_str(), out, err);
+        return dllm_options_schema((base + ":" + each).c_str(), out, err);
       }));
       const bool has_key =
           std::any_of(schema.at("keys").begin(), schema.at("keys").end(), [&](const Json& key) {
@@ -181,7 +182,7 @@ std::string OptionList::owners_of(const std::string& name) const {
       if (has_key) owners.push_back(each);
     }
     if (owners.empty()) continue;
-    return "it is an option of " + std::string(registry) + " " + listed(owners);
+    return "it is an option of " + registry + " " + listed(owners);
   }
   return "";
 }

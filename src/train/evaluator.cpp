@@ -12,8 +12,8 @@ namespace dllm::train {
 // "eval": the same noise for every model and every trainer.
 constexpr uint64_t kEvalSeed = 0x6576616C;
 
-Evaluation Evaluator::run(BatchSource& source, int64_t max_batches, const noise::StateArrays& state,
-                          Task* task) {
+Evaluation Evaluator::run(BatchSource& source, int64_t max_batches, int64_t rows,
+                          const noise::StateArrays& state, Task* task) {
   losses_.set_state(state);
   noise::LossValue total;
   std::vector<double> means;
@@ -23,7 +23,7 @@ Evaluation Evaluator::run(BatchSource& source, int64_t max_batches, const noise:
     const int64_t position = source.position();
     const std::optional<Batch> batch = source.next();
     if (!batch) break;
-    const noise::LossValue one = losses_.run(*batch, kEvalSeed, position, task);
+    const noise::LossValue one = losses_.run_parts(*batch, kEvalSeed, position, rows, task);
     total.sum += one.sum;
     total.normalizer += one.normalizer;
     means.push_back(one.mean());

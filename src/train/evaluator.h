@@ -24,10 +24,11 @@ public:
   Evaluator(std::shared_ptr<model::Model> model, noise::ObjectiveRef objective)
       : objective_(objective), losses_(std::move(model), std::move(objective)) {}
 
-  // Evaluates at most `max_batches` batches with the arrays of an objective. The noise depends on
-  // the position in the source alone. Fails with out_of_range when the source has no batch.
-  Evaluation run(BatchSource& source, int64_t max_batches, const noise::StateArrays& state,
-                 Task* task);
+  // Evaluates at most `max_batches` batches with the arrays of an objective, in passes of at most
+  // `rows` rows. The noise depends on the position in the source alone. Fails with out_of_range
+  // when the source has no batch.
+  Evaluation run(BatchSource& source, int64_t max_batches, int64_t rows,
+                 const noise::StateArrays& state, Task* task);
 
 private:
   noise::ObjectiveRef objective_;

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -167,6 +168,7 @@ void Trainer::accumulate(const Batch& batch, const Task* task) {
   launch(step, feeds, {}, task);
   ++step.after.batches;
   ++accumulated_.batches;
+  most_rows_ = std::max(most_rows_, batch.at("ids").shape()[0]);
   accumulated_.rows += batch.global_rows(batch.at("ids").shape()[0]).second;
   accumulated_.drawn += objective_->is_prepared(batch) ? 0 : 1;
   accumulated_.tokens += count_tokens(batch);
@@ -320,7 +322,9 @@ bool Trainer::run(BatchSource& source, int64_t steps, const EventFn& fn, Task* t
 
 double Trainer::eval(BatchSource& source, int64_t max_batches, Task* task) {
   read_all();
-  const Evaluation made = evaluator_.run(source, max_batches, objective_state_, task);
+  const Evaluation made = evaluator_.run(
+      source, max_batches, most_rows_ > 0 ? most_rows_ : std::numeric_limits<int64_t>::max(),
+      objective_state_, task);
   Event event(EventKind::eval);
   event.set("step", counters_.step).set("loss", made.loss).set("stderr", made.standard_error);
   if (made.bits_per_byte) event.set("bits_per_byte", *made.bits_per_byte);

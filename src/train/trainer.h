@@ -161,6 +161,7 @@ private:
   Hyper hyper_; // guarded by hyper_mutex_
   mutable std::mutex hyper_mutex_;
   ProgramSpec spec_;
+  int64_t most_rows_ = 0;    // of a batch of a step, which a held-out pass keeps to; 0: none yet
   int64_t list_version_ = 0; // of the model's parameters, which spec_ numbers
   TrainerArrays arrays_;
   noise::StateArrays objective_state_;

@@ -8,6 +8,8 @@ def text_bytes(value: str, name: str, instead: str = "") -> bytes:
     """A text in UTF-8. name is what the caller calls the argument; instead: what takes other values."""
     if not isinstance(value, str):
         raise TypeError(f"{name} takes a text, not {value!r}{instead and ': '}{instead}")
+    if "\0" in value:
+        raise ValueError(f"{name} has a zero byte")
     return value.encode()
 
 
@@ -15,4 +17,7 @@ def path_bytes(value: str | os.PathLike[str], name: str = "path") -> bytes:
     """A path, or the name of a model in its place."""
     if not isinstance(value, (str, bytes, os.PathLike)):
         raise TypeError(f"{name} takes a text or a path, not {value!r}")
-    return os.fsencode(value)
+    path = os.fsencode(value)
+    if b"\0" in path:
+        raise ValueError(f"{name} has a zero byte")
+    return path

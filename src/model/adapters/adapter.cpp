@@ -324,8 +324,7 @@ void add_adapter(Model& model, const AdapterOptions& options, const ReadAdapter&
   choice.check_words(model.config().layers);
   part.settings.targets = choice.words();
   const std::set<int64_t> borders = choice.borders();
-  std::optional<Model::Backup> before;
-  if (!borders.empty()) before = model.backup();
+  Model::Backup before = model.backup();
   try {
     if (!borders.empty()) params.cut_at(borders);
     const std::vector<Half> halves = halves_of(params, part.name, choice.stacks());
@@ -340,7 +339,7 @@ void add_adapter(Model& model, const AdapterOptions& options, const ReadAdapter&
       });
     });
   } catch (...) {
-    if (before) model.restore(std::move(*before));
+    model.restore(std::move(before));
     throw;
   }
 }

@@ -18,15 +18,15 @@ void merge_stack(ParamStore& params, size_t index, const AdapterSums& sums, cons
     for (size_t piece = 0; piece < base.pieces.size(); ++piece) {
       check_task(task);
       params.write(base.logical_name(base.pieces[piece], layer),
-                   sums.sum(base, piece, layer, read_piece(base, piece, layer, weights)));
+                   sums.sum(base, piece, layer, read_piece(base, piece, layer, weights), task));
     }
   }
 }
 
 void merge_part(Model& model, const std::string& part, const Task* task) {
   ParamStore& params = model.params();
-  const AdapterSums sums(params, {part}, task);
-  const std::vector<ParamStore::Physical> all = params.entries();
+  const std::vector<ParamStore::Physical> all = params.entries(task);
+  const AdapterSums sums(all, {part}, task);
   for (size_t i = 0; i < all.size(); ++i) {
     const ParamStore::Physical& entry = all[i];
     if (entry.spec.part == kBasePart && entry.scale_of < 0 && sums.has(entry.spec.name))

@@ -2,6 +2,7 @@
 
 #include "model/params/part.h"
 
+#include <algorithm>
 #include <string_view>
 
 namespace dllm::model {
@@ -10,11 +11,13 @@ namespace {
 constexpr std::string_view kUpSuffix = ".lora_b"; // of stacks
 
 // Adds a product: base (out, in) += factor * up (out, rank) down (rank, in).
-void add_product(Tensor& base, const Tensor& down, const Tensor& up, float factor) {
+void add_product(Tensor& base, const Tensor& down, const Tensor& up, float factor,
+                 const Task* task) {
   const int64_t out = base.shape()[0], in = base.shape()[1], rank = down.shape()[0];
   float* w = base.mutable_as<float>().data();
   const float *a = down.as<float>().data(), *b = up.as<float>().data();
   for (int64_t o = 0; o < out; ++o) {
+    check_task(task);
     for (int64_t r = 0; r < rank; ++r) {
       const float weight = factor * b[o * rank + r];
       for (int64_t i = 0; i < in; ++i) w[o * in + i] += weight * a[r * in + i];
@@ -35,27 +38,27 @@ Tensor transposed(const Tensor& matrix) {
 
 } // namespace
 
-AdapterSums::AdapterSums(const ParamStore& params, const std::vector<std::string>& parts,
-                         const Task* task) {
-  const std::vector<ParamStore::Physical> entries = params.entries(task);
+AdapterSums::AdapterSums(const std::vector<ParamStore::Physical>& entries,
+                         const std::vector<std::string>& parts, const Task* task) {
   for (const std::string& part : parts) {
     for (const ParamStore::Physical& up : entries) {
       if (up.spec.part != part || !up.name.ends_with(kUpSuffix)) continue;
       const std::string stack = up.spec.name.substr(0, up.spec.name.size() - kUpSuffix.size());
-      const size_t down = params.index(qualified_name(part, stack + ".lora_a"));
-      products_[stack].push_back({entries[down].spec, up.spec, params.widened(down, task),
-                                  params.widened(params.index(up.name), task)});
+      const auto down = std::ranges::find(entries, qualified_name(part, stack + ".lora_a"),
+                                          &ParamStore::Physical::name);
+      products_[stack].push_back(
+          {down->spec, up.spec, down->buffer->read(task), up.buffer->read(task)});
     }
   }
 }
 
-Tensor AdapterSums::sum(const ParamSpec& base, size_t piece, int64_t layer,
-                        const Tensor& matrix) const {
+Tensor AdapterSums::sum(const ParamSpec& base, size_t piece, int64_t layer, const Tensor& matrix,
+                        const Task* task) const {
   const bool is_turned = base.pieces[piece].transpose;
   Tensor weight = is_turned ? transposed(matrix.to(DType::f32)) : matrix.to(DType::f32).clone();
   for (const Product& one : products_.at(base.name)) {
     add_product(weight, read_piece(one.down, piece, layer, one.downs),
-                read_piece(one.up, piece, layer, one.ups), one.up.factor);
+                read_piece(one.up, piece, layer, one.ups), one.up.factor, task);
   }
   return is_turned ? transposed(weight) : weight;
 }

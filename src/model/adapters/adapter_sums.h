@@ -15,16 +15,18 @@ namespace dllm::model {
 class AdapterSums {
 public:
   AdapterSums() = default; // has no products
-  // Reads the matrices of adapters. parts: their names, in the order in which the products are
-  // added. All processes of an engine make the sums together.
-  AdapterSums(const ParamStore& params, const std::vector<std::string>& parts,
-              const Task* task = nullptr);
+  // Reads the matrices of adapters. entries: all parameters of one version. parts: the names of the
+  // adapters, in the order in which the products are added. All processes of an engine make the
+  // sums together.
+  AdapterSums(const std::vector<ParamStore::Physical>& entries,
+              const std::vector<std::string>& parts, const Task* task = nullptr);
 
   // Returns true when an adapter has products for a stack of the base. stack: ParamSpec::name.
   bool has(const std::string& stack) const { return products_.contains(stack); }
   // Returns W + factor B A as f32. W is one logical matrix of a stack of the base, as files have
   // it: (out, in), or turned where the piece says so.
-  Tensor sum(const ParamSpec& base, size_t piece, int64_t layer, const Tensor& matrix) const;
+  Tensor sum(const ParamSpec& base, size_t piece, int64_t layer, const Tensor& matrix,
+             const Task* task) const;
 
 private:
   struct Product {

@@ -38,8 +38,8 @@ public:
     std::string name; // "model.layers.0.self_attn.q_proj"
     std::string own;  // "q"
   };
-  // Fails with not_found for a word of options targets and exclude that names none of the modules,
-  // and with invalid_argument for a layer that the model lacks. `hint` lists what there is. Words
+  // Fails with not_found for a word of options targets and exclude that names none of the modules.
+  // Fails with invalid_argument for a layer that the model lacks. `hint` lists what there is. Words
   // of a file are not checked, since PEFT takes any.
   void check(const std::vector<Module>& modules, int64_t layers, const std::string& hint) const;
 
@@ -75,7 +75,7 @@ private:
 
 // Returns the name that dllm gives the matrices of a stack, "q".
 std::string_view own_name(const ParamSpec& spec);
-// Returns the module of a matrix: "model.layers.0.mlp.up_proj.weight" -> "model.layers.0.mlp.up_proj".
+// Returns the module of a matrix: "layers.0.mlp.up_proj.weight" -> "layers.0.mlp.up_proj".
 std::string module_of_weight(const std::string& weight);
 
 } // namespace dllm::model

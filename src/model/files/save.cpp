@@ -67,7 +67,8 @@ std::vector<int64_t> WriterShares::writers_of(const ParamSpec& spec) {
 }
 
 ModelSnapshot::ModelSnapshot(const Model& model, const std::string& part, SnapshotMode mode,
-                             WriterShares& shares, const Task* task, CopyPool* pool)
+                             WriterShares& shares, const Task* task, CopyPool* pool,
+                             const std::vector<std::string>& merged)
     : process_(model.engine().process()), part_(*model.parts().find(part)) {
   if (part == kBasePart) {
     part_.config = model.config_now();
@@ -77,6 +78,7 @@ ModelSnapshot::ModelSnapshot(const Model& model, const std::string& part, Snapsh
     names_.push_back(split_name(name).second);
   const bool in_processes = model.engine().processes() > 1;
   const std::vector<ParamStore::Physical> entries = model.params().entries(task);
+  sums_ = AdapterSums(entries, merged, task);
   const ParamStore::Test trained = model.trained();
   for (size_t i = 0; i < entries.size(); ++i) {
     const ParamStore::Physical& entry = entries[i];
@@ -153,7 +155,8 @@ Tensor ModelSnapshot::take(const std::string& name, const Task* task) {
       part.values = dequantize(part.values, stack.scale ? stack.scale->read(task) : Tensor(), task);
   }
   Tensor taken = read_piece_of(stack.spec, place.piece, place.layer, part.values, task);
-  if (sums_.has(stack.spec.name)) taken = sums_.sum(stack.spec, place.piece, place.layer, taken);
+  if (sums_.has(stack.spec.name))
+    taken = sums_.sum(stack.spec, place.piece, place.layer, taken, task);
   if (--part.left == 0) {
     part.values = Tensor();
     stack.frozen = stack.scale = nullptr;
@@ -270,16 +273,14 @@ void save_model(const Model& model, const std::string& path, const Options& opti
         "the model has adapters, which a Hugging Face folder of a whole model does not hold");
   }
   WriterShares first(1);
-  AdapterSums sums;
-  if (merges) sums = AdapterSums(model.params(), adapter_parts(model), task);
+  std::vector<std::string> merged;
+  if (merges) merged = adapter_parts(model);
   if (model.engine().processes() > 1) {
-    ModelSnapshot snapshot(model, kBasePart, SnapshotMode::copied, first, task);
-    snapshot.add_products(std::move(sums));
+    ModelSnapshot snapshot(model, kBasePart, SnapshotMode::copied, first, task, nullptr, merged);
     graph::run_on_first(model.engine(), [&] { save_model(snapshot, path, options, task); });
     return;
   }
-  ModelSnapshot snapshot(model, kBasePart, SnapshotMode::keep_shared, first, task);
-  snapshot.add_products(std::move(sums));
+  ModelSnapshot snapshot(model, kBasePart, SnapshotMode::keep_shared, first, task, nullptr, merged);
   save_model(snapshot, path, options, task);
 }
 

@@ -91,9 +91,11 @@ private:
 // it is copied, and each process holds the layers of stacks that it writes.
 class ModelSnapshot {
 public:
-  // `pool` provides the memory of the copies; null: new memory.
+  // `pool` provides the memory of the copies; null: new memory. merged: names of adapters, whose
+  // products take() adds.
   ModelSnapshot(const Model& model, const std::string& part, SnapshotMode mode,
-                WriterShares& shares, const Task* task, CopyPool* pool = nullptr);
+                WriterShares& shares, const Task* task, CopyPool* pool = nullptr,
+                const std::vector<std::string>& merged = {});
 
   const Part& part() const { return part_; }
   const ModelConfig& config() const { return part_.config; }
@@ -105,8 +107,6 @@ public:
   Shape shape(const std::string& name) const;
   int64_t writer(const std::string& name) const; // the process that holds it
   int64_t process() const { return process_; }   // this process
-  // From now on take() adds the products of these adapters.
-  void add_products(AdapterSums sums) { sums_ = std::move(sums); }
   // Returns one logical tensor that this process writes. Each tensor can be taken once. The last
   // tensor of a stack frees the memory of the stack.
   Tensor take(const std::string& name, const Task* task);

@@ -121,17 +121,41 @@ Batch LossRunner::prepared(const Batch& batch, uint64_t seed, int64_t step) cons
   return objective_->prepare(batch, seed, step, context);
 }
 
+namespace {
+
+// Returns rows [begin, end) of a batch.
+Batch part_of(const Batch& all, int64_t begin, int64_t end) {
+  const int64_t rows = all.at("ids").shape()[0];
+  Batch part;
+  for (const auto& [name, array] : all) {
+    const bool of_rows = array.shape().rank() > 0 && array.shape()[0] == rows && name != "rows";
+    part.set(name, of_rows ? array.rows(begin, end) : array);
+  }
+  return part;
+}
+
+} // namespace
+
+LossValue LossRunner::run_parts(const Batch& batch, uint64_t seed, int64_t step, int64_t rows,
+                                const Task* task) {
+  const Batch all = prepared(batch, seed, step);
+  const int64_t count = all.at("ids").shape()[0];
+  if (count <= rows) return run(all, seed, step, task);
+  LossValue total;
+  for (int64_t begin = 0; begin < count; begin += rows) {
+    const LossValue one = run(part_of(all, begin, std::min(begin + rows, count)), seed, step, task);
+    total.sum += one.sum;
+    total.normalizer += one.normalizer;
+  }
+  return total;
+}
+
 RowLosses LossRunner::run_rows(const Batch& batch, uint64_t seed, int64_t step, Task* task) {
   const Batch all = prepared(batch, seed, step);
   const int64_t rows = all.at("ids").shape()[0];
   RowLosses made;
   for (int64_t b = 0; b < rows; ++b) {
-    Batch row;
-    for (const auto& [name, array] : all) {
-      const bool of_rows = array.shape().rank() > 0 && array.shape()[0] == rows && name != "rows";
-      row.set(name, of_rows ? array.rows(b, b + 1) : array);
-    }
-    const LossValue value = run(row, seed, step, task);
+    const LossValue value = run(part_of(all, b, b + 1), seed, step, task);
     made.sums.push_back(value.sum);
     made.counts.push_back(value.normalizer);
     if (task != nullptr) task->set_progress(b + 1, rows);

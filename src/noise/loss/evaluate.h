@@ -39,6 +39,9 @@ public:
   void set_state(StateArrays state) { state_ = std::move(state); }
   // Prepares the batch with (seed, step) unless it is prepared already, and returns its loss.
   LossValue run(const Batch& batch, uint64_t seed, int64_t step, const Task* task);
+  // Returns the same loss, computed in parts of at most `rows` rows, which need less memory.
+  LossValue run_parts(const Batch& batch, uint64_t seed, int64_t step, int64_t rows,
+                      const Task* task);
   // Returns the loss of each row under the same noise, with one pass per row. Progress counts rows.
   RowLosses run_rows(const Batch& batch, uint64_t seed, int64_t step, Task* task);
 

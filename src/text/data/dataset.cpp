@@ -149,33 +149,37 @@ std::shared_ptr<Dataset> Dataset::open(const std::string& path,
 
 namespace {
 
-// Counts rows by the names that they were recognized by.
+// Counts the rows that have the members which options name.
 class NameCount {
 public:
   void add(const Record& record) {
-    usual_ += record.names == Record::Names::usual ? 1 : 0;
-    chosen_ += record.names == Record::Names::chosen ? 1 : 0;
+    rows_ += record.has_names ? 1 : 0;
+    usual_ += record.has_names && record.chosen == 0 ? 1 : 0;
+    seen_ |= record.chosen;
   }
-  // Fails with invalid_argument when options name members that no row has. Warns when some rows
-  // lack them.
+  // Fails with invalid_argument for a name that no row has. Warns when some rows have none of the
+  // names. A name that is the usual one does not count.
   void check(const RecordKeys& keys) const {
+    if (rows_ == 0) return;
     const RecordKeys usual;
     std::vector<std::string> named;
-    for (const auto member : keys.chosen) {
-      if (keys.*member != usual.*member) named.push_back(keys.*member);
+    for (size_t i = 0; i < keys.chosen.size(); ++i) {
+      const auto member = keys.chosen[i];
+      if (keys.*member == usual.*member) continue;
+      named.push_back(keys.*member);
+      if ((seen_ >> i & 1) != 0) continue;
+      fail_with_hint("leave the option out to read the rows by the usual names",
+                     Code::invalid_argument, "no row was read by the member \"{}\" that is named",
+                     keys.*member);
     }
     if (named.empty() || usual_ == 0) return;
-    const std::string shown = fmt::format("\"{}\"", fmt::join(named, "\", \""));
-    if (chosen_ == 0) {
-      fail_with_hint("leave the option out to read the rows by the usual names",
-                     Code::invalid_argument, "no row has the named member {}", shown);
-    }
-    log(LogLevel::warn, "{} of {} rows lack {} and were read by the usual names", usual_,
-        usual_ + chosen_, shown);
+    log(LogLevel::warn, "{} of {} rows lack \"{}\" and were read by the usual names", usual_, rows_,
+        fmt::join(named, "\", \""));
   }
 
 private:
-  int64_t usual_ = 0, chosen_ = 0;
+  int64_t rows_ = 0, usual_ = 0;
+  uint32_t seen_ = 0;
 };
 
 } // namespace

@@ -35,11 +35,10 @@ struct Record {
   std::string input;         // kind instruction; empty: none
   std::vector<int32_t> ids;  // kind ids
   std::vector<uint8_t> keep; // kind ids: empty or one per id
-  // How the row was recognized: by the names of members that options set, by the usual names, or
-  // without names, as plain text.
-  enum class Names { none, usual, chosen } names = Names::none;
-  bool starts = true; // false: this record continues the record before it
-  bool ends = true;   // false: the next record continues this one
+  bool has_names = false;    // false: plain text
+  uint32_t chosen = 0;       // members by which the row was recognized (RowShape::chosen)
+  bool starts = true;        // false: this record continues the record before it
+  bool ends = true;          // false: the next record continues this one
 };
 
 // Parses one object of a shape of the table. Fails with data_loss; `where` names file and line.

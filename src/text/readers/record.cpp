@@ -152,10 +152,6 @@ Record take_texts(Row& row, const RowShape& shape, const RowShapes& shapes,
   return record_of_texts(shape, std::move(texts), where);
 }
 
-Record::Names names_of(const RowShape& shape) {
-  return shape.is_chosen ? Record::Names::chosen : Record::Names::usual;
-}
-
 // Returns true for an array whose first item is a text.
 bool begins_with_text(const Cell& cell, std::string_view text) {
   if (!cell.is("array")) return false;
@@ -186,7 +182,8 @@ Record record_of(Row row, std::string_view text, const std::string& where,
   Record record = shape->kind == Kind::ids ? take_ids(row, *shape, shapes, where)
                   : has_messages           ? take_messages(row, *shape, shapes, text, where)
                                            : take_texts(row, *shape, shapes, where);
-  record.names = names_of(*shape);
+  record.has_names = true;
+  record.chosen = shape->chosen;
   return record;
 }
 
@@ -214,7 +211,8 @@ Record record_of_texts(const RowShape& shape, std::vector<std::string> texts,
                        const std::string& where) {
   using Kind = RowShape::Kind;
   Record record;
-  record.names = names_of(shape);
+  record.has_names = true;
+  record.chosen = shape.chosen;
   if (shape.kind == Kind::text) {
     record.text = std::move(texts[0]);
     return record;

@@ -73,15 +73,20 @@ std::vector<Entry> shape_table() {
 
 RowShapes::RowShapes(const RecordKeys& keys) : keys_(keys) {
   std::vector<Entry> table = shape_table();
-  const auto is_chosen = [&](const Entry& entry) {
-    return std::any_of(entry.members.begin(), entry.members.end(), [&](const Member& member) {
-      return std::find(keys.chosen.begin(), keys.chosen.end(), member.option) != keys.chosen.end();
-    });
+  const auto chosen = [&](const Entry& entry) {
+    uint32_t bits = 0;
+    for (size_t i = 0; i < keys.chosen.size(); ++i) {
+      const bool has = std::any_of(entry.members.begin(), entry.members.end(),
+                                   [&](const Member& m) { return m.option == keys.chosen[i]; });
+      if (has) bits |= uint32_t{1} << i;
+    }
+    return bits;
   };
-  std::stable_partition(table.begin(), table.end(), is_chosen);
+  std::stable_partition(table.begin(), table.end(),
+                        [&](const Entry& entry) { return chosen(entry) != 0; });
   for (const Entry& entry : table) {
     RowShape shape{
-        entry.kind, {}, entry.optional.empty() ? -1 : add(entry.optional), is_chosen(entry)};
+        entry.kind, {}, entry.optional.empty() ? -1 : add(entry.optional), chosen(entry)};
     for (const Member& member : entry.members)
       shape.members.push_back(add(member.option != nullptr ? keys.*member.option : member.name));
     shapes_.push_back(std::move(shape));

@@ -41,7 +41,7 @@ struct RowShape {
   } kind = Kind::text;
   std::vector<int> members; // slots that a row must have, in the order above
   int optional = -1;        // slot of the input of an instruction; -1: none
-  bool is_chosen = false;   // an option set the name of a member
+  uint32_t chosen = 0;      // members whose names options set: bits, as of RecordKeys::chosen
 };
 
 // Returns "the columns are a, b" for an error, with at most 20 names.

@@ -218,7 +218,10 @@ TEST(RowNames, AMemberThatNoRowHasIsAnError) {
             "1 of 2 rows lack \"body\" and were read by the usual names\n");
   EXPECT_EQ(said_of(table, Json::object()), "");
   EXPECT_EQ(said_of(table, {{"text_key", "text"}}), ""); // the usual name
-  EXPECT_EQ(said_of(table, {{"text_key", "nope"}}), "no row has the named member \"nope\"");
+  const std::string nope = "no row was read by the member \"nope\" that is named";
+  EXPECT_EQ(said_of(table, {{"text_key", "nope"}}), nope);
+  EXPECT_EQ(said_of(rows, {{"text_key", "body"}, {"instruction_key", "nope"}}), nope);
+  EXPECT_EQ(said_of(table, {{"text_key", "nope"}, {"prompt_key", "prompt"}}), nope);
   EXPECT_EQ(said_of(scratch.write("plain", "some text"), {{"text_key", "nope"}}), "");
 }
 

@@ -262,7 +262,8 @@ Command train_command() {
        {Kind::text, "schedule", "", "noise schedule: linear, cosine, sqrt, ..."},
        {Kind::real, "eval-every", "100",
         "steps between held-out losses; below 1: that part of the run; 0: only at the end"},
-       {Kind::number, "eval-batches", "8", "batches of a held-out loss, of 8 rows each for any --batch; 0: no held-out loss"},
+       {Kind::number, "eval-batches", "8",
+        "batches of a held-out loss, of 8 rows each, on a mesh of --batch rows; 0: none"},
        {Kind::number, "keep-best", "1",
         "checkpoints of the lowest held-out losses to keep, in the folder best of the run; 0: "
         "none"},

@@ -128,7 +128,6 @@ void note_changes(const Context& context, Run& run, const std::string& out);
 // Writes them into the record of a resumed run. Call it when the run trains on.
 void write_changes(const Context& context, const Run& run, const std::string& out);
 
-
 // ---- a new model (training_model.cpp) ----
 
 // Returns the config.json of a new model, with the width of --hidden, and the attention and family
