@@ -221,6 +221,7 @@ nlohmann::ordered_json model_facts(const Context& context) {
   const auto given = nlohmann::ordered_json::parse(context.given());
   const auto options = given.at("options").value("model", nlohmann::ordered_json::object());
   facts["model_options"] = options;
+  facts["arithmetic"] = nlohmann::ordered_json::parse(context.option("engine", "arithmetic"));
   if (options.contains("adapter"))
     facts["adapter_checksum"] = checksum_of(options.at("adapter").get<std::string>());
   return facts;

@@ -127,6 +127,25 @@ def keeps_the_format():
     ok(text_of("blocks-merged") == wanted, "merged in f32: the same text")
 
 
+def next_token():
+    """A next-token model has no mask token, and its adapter is exported and merged all the same."""
+    train("--out", "next", "--steps", "10", "--layers", "1", "--hidden", "64", "--vocab", "300", "--objective", "ar")
+    run("export", "next", "next_base")
+    base = SCRATCH / "next_base"
+    config = json.loads((base / "config.json").read_text())
+    for keys in (config, config["dllm"]):
+        keys.pop("mask_token_id", None)
+    (base / "config.json").write_text(json.dumps(config))
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (base / name).write_text((base / name).read_text().replace("<|mask|>", "<|other|>").replace('"mask_token"', '"other_token"'))
+    train("--from", "next_base", "--lora", "4", "--objective", "ar", "--out", "next_lora", "--steps", "5")
+    ok("no mask token" in run("export", "next_lora", "next_peft").stdout, "the note says so")
+    run("export", "next_lora", "next_merged", "--merge")
+    words = ["--model", "next_merged", "--prompt", "line 4: the", "--length", "8", "--json"]
+    wanted = json.loads(run("generate", "--model", "next_lora", *words[2:]).stdout)["text"]
+    ok(json.loads(run("generate", *words).stdout)["text"] == wanted, "the merged model writes what the run writes")
+
+
 def refusals():
     for words, named, code in (
             (["--lora", "4"], "--from", 2), (["--from", "base", "--lora", "0"], "--lora", 2), (["--from", "base", "--lora", "x"], "--lora", 2),
@@ -148,5 +167,6 @@ trains_and_resumes()
 decodes_and_exports()
 goes_on_with_a_folder()
 keeps_the_format()
+next_token()
 refusals()
 sys.exit(1 if program.failures else 0)

@@ -267,6 +267,21 @@ def causal():
     ok(done.returncode == 0 and '"policy":"autoregressive"' in kept, f"{done.stderr[-300:]} {kept[:300]}")
 
 
+def attention():
+    """--model.attention is the attention of the training too, and of a score."""
+    short = ["--length", "32", "--batch", "4", "--eval-every", "0", "--examples", "0", "--steps", "5", "--lr", "0.003", "--vocab", "300",
+             "--layers", "1", "--hidden", "64"]
+    for name, words in (("free", []), ("causal", ["--model.attention", "causal"]), ("objective", ["--objective.attention", "causal"])):
+        train(*short, *words, "--out", f"attention_{name}")
+    weights = {name: (SCRATCH / f"attention_{name}/step_000005/model/model.safetensors").read_bytes() for name in ("free", "causal", "objective")}
+    ok(weights["causal"] == weights["objective"] != weights["free"], "--model.attention trains as --objective.attention does")
+    scores = [json.loads(program.run("eval", "attention_free", "corpus", "--limit", "8", "--json", *words).stdout)["nats_per_token"]
+              for words in ([], ["--model.attention", "causal"])]
+    ok(scores[0] != scores[1], f"a score takes --model.attention: {scores}")
+    said = train(*short, "--objective", "bd3lm", "--model.attention", "causal", "--out", "attention_no", code=2)
+    ok("an attention of its own" in said, f"bd3lm has its own: {said[-200:]}")
+
+
 def warnings():
     """A training reads its data for the tokenizer and for itself, and warns once."""
     (SCRATCH / "latin").write_bytes("\n".join(f"{line} caf\u00e9" for line in LINES).encode("latin-1"))
@@ -276,6 +291,6 @@ def warnings():
 
 program.empty_folder()
 (SCRATCH / "corpus").write_text("\n".join(LINES) + "\n")
-for part in (seeds, differences, kept, links, best, by_clock, stopped_evaluation, signals, silent_store, messages, scores, causal, warnings):
+for part in (seeds, differences, kept, links, best, by_clock, stopped_evaluation, signals, silent_store, messages, scores, causal, attention, warnings):
     part()
 sys.exit(1 if program.failures else 0)

@@ -50,9 +50,11 @@ void print_export(const Context& context, const Json& report, const std::string&
 std::string use_of(const dllm_model* model) {
   const Json about = Json::parse(text(
       [&](dllm_buffer* out, dllm_error* err) { return dllm_model_describe(model, out, err); }));
+  int64_t mask = -1; // a next-token model has none
+  const bool has_mask = dllm_model_i64(model, "mask_id", &mask, nullptr) == DLLM_OK;
   return "attention " + about.at("attention").get<std::string>() + ", shift " +
-         about.at("shift").dump() + " and mask token " +
-         std::to_string(model_number(model, "mask_id"));
+         about.at("shift").dump() +
+         (has_mask ? " and mask token " + std::to_string(mask) : ", and no mask token");
 }
 
 int export_adapter(Context& context, const std::vector<std::string>& names) {

@@ -37,6 +37,14 @@ Json text_of_row(const Json& row) {
   return nullptr;
 }
 
+// Returns the settings that a row has of its own.
+Json settings_of_row(const Json& row) {
+  Json settings = row;
+  settings.erase("id");
+  for (const char* key : kTexts) settings.erase(key);
+  return settings;
+}
+
 // Calls use(line, number) for each line, with numbers from 1.
 template <class F> void each_line(const std::string& text, F&& use) {
   size_t begin = 0;
@@ -137,6 +145,7 @@ private:
                       where + " is the answer of another row " + std::to_string(row),
                       "choose another --out, or the same --prompts");
       }
+      check_settings(answer, rows[row], where);
       check_common(answer, where);
       if (answer.contains("error")) return; // such a row is decoded again
       done_[row] = true;
@@ -145,6 +154,15 @@ private:
     if (whole == 0 && !text.empty())
       throw Failure(DLLM_ALREADY_EXISTS, path_ + " is no file of answers", "choose another --out");
     if (kept != text) write_all(path_, kept);
+  }
+
+  static void check_settings(const Json& answer, const Json& row, const std::string& where) {
+    const Json there = answer.value("request", Json::object()), here = settings_of_row(row);
+    if (there == here) return;
+    throw Failure(DLLM_FAILED_PRECONDITION,
+                  where + " was made with the settings " + dumped(there) + " of its row, here " +
+                      dumped(here),
+                  "choose another --out, or remove that line");
   }
 
   void check_common(const Json& answer, const std::string& where) const {
@@ -209,6 +227,7 @@ private:
       if (rows_[row].contains(key)) line[key] = rows_[row][key];
     }
     if (rows_[row].contains("id")) line["id"] = rows_[row]["id"];
+    if (const Json own = settings_of_row(rows_[row]); !own.empty()) line["request"] = own;
     return line;
   }
 

@@ -80,16 +80,15 @@ void set_json(dllm_options* options, const EvalJson& values) {
   });
 }
 
-Owned<dllm_objective> new_objective(const std::string& name, const EvalJson& recorded) {
-  if (recorded.value("name", "") != name) {
-    return make<dllm_objective>([&](dllm_objective** out, dllm_error* err) {
-      return dllm_objective_new(name.c_str(), nullptr, nullptr, out, err);
-    });
-  }
+// attention: what the user chose for the model; "": nothing.
+Owned<dllm_objective> new_objective(const std::string& name, EvalJson recorded,
+                                    const std::string& attention) {
+  if (recorded.value("name", "") != name) recorded = EvalJson::object();
   EvalJson layout = EvalJson::object();
   for (const char* key : kLayout) {
     if (recorded.contains(key)) layout[key] = recorded[key];
   }
+  if (!attention.empty()) layout["attention"] = attention;
   const auto options = make<dllm_options>([&](dllm_options** out, dllm_error* err) {
     return dllm_options_new(("objective:" + name).c_str(), out, err);
   });
@@ -133,7 +132,10 @@ ScoredModel::ScoredModel(Context& context)
   const EvalJson recorded = recorded_objective(context, context.text("model"));
   objective_name = objective_for(context, model.get(), recorded);
   noiseless = facts_of(objective_name).is_noiseless();
-  objective = new_objective(objective_name, recorded);
+  const bool chosen = context.typed("model", "attention");
+  objective = new_objective(
+      objective_name, recorded,
+      chosen ? EvalJson::parse(context.option("model", "attention")).get<std::string>() : "");
 }
 
 RowSums row_sums(const Context& context, const ScoredModel& scored, const dllm_batch* batch,

@@ -1,6 +1,7 @@
 #include "train/step/program_spec.h"
 
 #include "base/error.h"
+#include "base/log.h"
 
 #include <nlohmann/json.hpp>
 
@@ -156,10 +157,16 @@ void set_attention(model::Model& model, const noise::Objective& objective) {
       options.str("compat") == "none")
     shift = 1;
   if (origin.shift_chosen) shift = config.shift;
-  model::AttentionKind attention =
-      origin.attention_chosen ? config.attention : objective.attention(config);
+  model::AttentionKind attention = objective.attention(config);
   if (attention == model::AttentionKind::two_stream)
     attention = model::AttentionKind::block_causal; // the attention of decoding
+  if (origin.attention_chosen && attention != config.attention) {
+    log(LogLevel::warn,
+        "the model keeps attention {}, which its option chose, and {} trains it with {}: option "
+        "attention of the objective changes that",
+        attention_name(config.attention), options.schema().kind(), attention_name(attention));
+    attention = config.attention;
+  }
   model.set_attention(attention, shift, options.i64("block_length"));
 }
 

@@ -37,7 +37,24 @@ Owned<dllm_model> model_from_scratch(const Context& context, const Run& run) {
   return model;
 }
 
+// Trains with the attention that the user chose for the model.
+void take_attention(Context& context) {
+  if (!context.typed("model", "attention") || context.typed("objective", "attention")) return;
+  const auto chosen = Json::parse(context.option("model", "attention")).get<std::string>();
+  if (chosen == "auto") return;
+  try {
+    call([&](dllm_error* err) {
+      return dllm_options_set_str(context.options("objective"), "attention", chosen.c_str(), err);
+    });
+  } catch (const Failure&) {
+    throw UsageFailure("--model.attention " + chosen + ": objective " + context.text("objective") +
+                           " trains with an attention of its own",
+                       "leave it out");
+  }
+}
+
 void open_objective(Context& context, Run& run) {
+  take_attention(context);
   if (context.has("schedule")) {
     run.schedule = make<dllm_schedule>([&](dllm_schedule** out, dllm_error* err) {
       return dllm_schedule_new(context.text("schedule").c_str(), context.options("schedule"), out,

@@ -107,23 +107,27 @@ Owned<dllm_loader> open_split(Context& context, const Run& run, const char* spli
   call([&](dllm_error* err) {
     return dllm_options_set_str(context.options("loader"), "split", split, err);
   });
-  const int64_t own = whole(context, "loader", "batch");
-  const auto set_batch = [&](int64_t rows) {
+  const int64_t own = whole(context, "loader", "batch"), seed = whole(context, "loader", "seed");
+  const auto set_order = [&](int64_t rows, int64_t order) {
     call([&](dllm_error* err) {
       return dllm_options_set_i64(context.options("loader"), "batch", rows, err);
     });
+    call([&](dllm_error* err) {
+      return dllm_options_set_i64(context.options("loader"), "seed", order, err);
+    });
   };
-  set_batch(rows_of_split(context, split));
+  // Runs of all seeds are scored on the same held-out rows.
+  set_order(rows_of_split(context, split), std::string(split) == "held_out" ? 0 : seed);
   dllm_loader* made = nullptr;
   try {
     call([&](dllm_error* err) {
       return dllm_loader_new(run.data.get(), context.options("loader"), &made, err);
     });
   } catch (const Failure& failure) {
-    set_batch(own);
+    set_order(own, seed);
     if (failure.status() != DLLM_FAILED_PRECONDITION || std::string(split) == "all") throw;
   }
-  set_batch(own);
+  set_order(own, seed);
   return Owned<dllm_loader>(made);
 }
 
