@@ -55,9 +55,15 @@ bool is_second_name(const fs::directory_entry& entry, const fs::path& top) {
   return target.native().starts_with(top.native() + "/");
 }
 
+// Returns true for the index of a file of fortunes: NAME.dat next to NAME.
+bool is_index(const fs::path& path) {
+  std::error_code ignored;
+  return path.extension() == ".dat" && fs::exists(fs::path(path).replace_extension(), ignored);
+}
+
 bool is_skipped(const fs::directory_entry& entry, const fs::path& top) {
   const std::string name = entry.path().filename().string();
-  return name[0] == '.' || name.ends_with(".dat") || is_second_name(entry, top);
+  return name[0] == '.' || is_index(entry.path()) || is_second_name(entry, top);
 }
 
 // Returns at most kMostFiles files of a path that the readers read; the path itself for a file.

@@ -118,6 +118,12 @@ bool is_second_name(const std::string& path, const std::filesystem::path& top) {
   return target.native().starts_with(top.native() + "/");
 }
 
+// Returns true for the index of a file of fortunes: NAME.dat next to NAME.
+bool is_index(const std::string& path) {
+  constexpr std::string_view kEnding = ".dat";
+  return path.ends_with(kEnding) && file_exists(path.substr(0, path.size() - kEnding.size()));
+}
+
 void list_files(const std::string& path, int depth, const std::filesystem::path& top,
                 std::vector<std::string>& out) {
   if (depth > kMaxFolders)
@@ -125,7 +131,7 @@ void list_files(const std::string& path, int depth, const std::filesystem::path&
   for (const std::string& name : list_directory(path)) {
     const std::string inner = join_path(path, name);
     std::error_code ignored;
-    if (name[0] == '.' || name.ends_with(".dat") || is_second_name(inner, top)) continue;
+    if (name[0] == '.' || is_index(inner) || is_second_name(inner, top)) continue;
     if (is_directory(inner)) {
       list_files(inner, depth + 1, top, out);
     } else if (std::filesystem::is_regular_file(inner, ignored)) {

@@ -107,27 +107,32 @@ Owned<dllm_loader> open_split(Context& context, const Run& run, const char* spli
   call([&](dllm_error* err) {
     return dllm_options_set_str(context.options("loader"), "split", split, err);
   });
-  const int64_t own = whole(context, "loader", "batch"), seed = whole(context, "loader", "seed");
-  const auto set_order = [&](int64_t rows, int64_t order) {
-    call([&](dllm_error* err) {
-      return dllm_options_set_i64(context.options("loader"), "batch", rows, err);
-    });
-    call([&](dllm_error* err) {
-      return dllm_options_set_i64(context.options("loader"), "seed", order, err);
-    });
+  struct Rows {
+    int64_t batch, seed, epochs;
   };
-  // Runs of all seeds are scored on the same held-out rows.
-  set_order(rows_of_split(context, split), std::string(split) == "held_out" ? 0 : seed);
+  const Rows own{whole(context, "loader", "batch"), whole(context, "loader", "seed"),
+                 whole(context, "loader", "epochs")};
+  const auto set_rows = [&](const Rows& rows) {
+    const std::pair<const char*, int64_t> values[] = {
+        {"batch", rows.batch}, {"seed", rows.seed}, {"epochs", rows.epochs}};
+    for (const auto& value : values) {
+      call([&](dllm_error* err) {
+        return dllm_options_set_i64(context.options("loader"), value.first, value.second, err);
+      });
+    }
+  };
+  // Runs of all seeds and epochs are scored on the same held-out rows.
+  if (std::string(split) == "held_out") set_rows({rows_of_split(context, split), 0, 0});
   dllm_loader* made = nullptr;
   try {
     call([&](dllm_error* err) {
       return dllm_loader_new(run.data.get(), context.options("loader"), &made, err);
     });
   } catch (const Failure& failure) {
-    set_order(own, seed);
+    set_rows(own);
     if (failure.status() != DLLM_FAILED_PRECONDITION || std::string(split) == "all") throw;
   }
-  set_order(own, seed);
+  set_rows(own);
   return Owned<dllm_loader>(made);
 }
 
