@@ -276,6 +276,13 @@ void test_objects_that_exist(const world& w, const Folder& folder) {
     before = first;
   };
   use(true);
+  dllm_task* task = dllm_task_new();
+  dllm_task_cancel(task);
+  CHECK(dllm_model_add_adapter(w.model, "one", nullptr, task, w.err) == DLLM_CANCELLED);
+  dllm_task_release(task);
+  NEED(dllm_trainer_run(trainer, loader, 1, nullptr, nullptr, nullptr, w.err), w.err);
+  before.clear(); // the trainer goes on
+  use(true);
   NEED(add(w, "one", R"({"layers": ["0"]})"), w.err); // cuts the layers
   use(false);
   NEED(dllm_model_load_adapter(w.model, (folder / "adapter").c_str(), "two", nullptr, w.err),

@@ -209,6 +209,14 @@ std::string said_of(const std::string& path, const Json& values) {
   return said;
 }
 
+TEST(Folders, LeaveOutTheIndexOfFortunesAlone) {
+  Scratch scratch;
+  scratch.write("d/more.dat", "data");
+  scratch.write("d/wise", "one\n%\ntwo\n");
+  scratch.write("d/wise.dat", "index");
+  EXPECT_EQ(rows_of(scratch.path("d")), (Texts{"data", "one\n", "two\n"}));
+}
+
 TEST(RowNames, AMemberThatNoRowHasIsAnError) {
   Scratch scratch;
   const std::string rows =
