@@ -23,7 +23,7 @@ type Generator struct {
 
 // LoadGenerator loads a model with its tokenizer: a model folder, a GGUF file, a run or a checkpoint. Options are those of
 // kinds "generator" and "model" at one level, and "engine": an [*Engine], or options of kind "engine" for one of its own.
-// Without it the default engine is used. Errors are those of [LoadModel] and [NewGenerator].
+// Without it the default engine is used. It fails as [LoadModel] and [NewGenerator] do.
 func LoadGenerator(ctx context.Context, path string, options ...Option) (*Generator, error) {
 	parts, err := splitLoad(options)
 	if err != nil {

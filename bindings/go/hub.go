@@ -75,7 +75,7 @@ func Pull(ctx context.Context, name string, options ...Option) (string, error) {
 	return string(c.content()), c.err
 }
 
-// DescribePull asks the hub what [Pull] would load, and loads nothing. Options and errors are those of [Pull].
+// DescribePull asks the hub what [Pull] would load, and loads nothing. Options and errors are as in [Pull].
 func DescribePull(ctx context.Context, name string, options ...Option) (*PullPlan, error) {
 	c := begin()
 	defer c.end()

@@ -40,7 +40,7 @@ end
 
 Decodes one request and returns a `Generation`. Other open requests take their steps too. `generate`, `infill`, `batch` and the
 steps of streams wait for the calls of other tasks of Julia; the `task` ends the wait too. The prompt, the keywords and the
-errors are those of `add!`: length, steps, seed, stop, policy, temperature, ...
+errors are as in `add!`: length, steps, seed, stop, policy, temperature, ...
 """
 function generate(generator::Generator, prompt; task = nothing, settings...)
     return in_turn(generator, task) do
@@ -66,7 +66,7 @@ infill(generator::Generator, text::AbstractString; settings...) = generate(gener
 
 Decodes several requests together, as many at a time as the generator has slots. Prompt i has seed + i - 1. Returns a list with
 a `Generation` or the error of each prompt: an error of one leaves the others alone, and a call that is cancelled is the error
-of those that are not over. Keywords are those of `add!`.
+of those that are not over. Keywords are as in `add!`.
 """
 function batch(generator::Generator, prompts; task = nothing, settings...)
     started = false

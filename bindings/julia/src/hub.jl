@@ -19,7 +19,7 @@ pull(name::AbstractString; task = nothing, settings...) =
 
 Asks the hub what `pull` would load, and loads nothing. A `Dict` of `name`, `commit`, `path`, `bytes`, `missing` (bytes that are
 not in the cache), `free` (bytes that the disk has left), `memory` (bytes that this process may use) and `files`, each with
-`path`, `size`, `cached` and `weights`. Keywords and errors are those of `pull`.
+`path`, `size`, `cached` and `weights`. Keywords and errors are as in `pull`.
 """
 hub_describe(name::AbstractString; task = nothing, settings...) =
     parse_json(with_options(opts -> text(C.dllm_hub_describe, name, opts, maybe(task)), "hub", settings))

@@ -33,7 +33,7 @@ end
 
 A request for a loop over its pieces, one a step. The end of the loop removes the request; a loop that is left early does so
 with `close(stream)`, or when the stream is collected. The form with a function calls `f(piece)`, which may return `STOP`,
-always removes the request, and returns the last `Generation`. Keywords and errors are those of `add!`.
+always removes the request, and returns the last `Generation`. Keywords and errors are as in `add!`.
 
     for piece in stream(generator, "The wise man")
         print(piece)

@@ -1,4 +1,4 @@
--- The names of options: those of calls of this package, and the settings of dllm.load.
+-- The names of the options that calls of this package take, and of the settings of dllm.load.
 local names = {}
 
 -- How many bytes of two words differ.
