@@ -3,6 +3,7 @@
 // The classes for text in and text out.
 #include "dllm/cpp/decode.hpp"
 #include "dllm/cpp/json.hpp"
+#include "dllm/cpp/turns.hpp"
 
 namespace dllm {
 inline namespace api {
@@ -63,6 +64,13 @@ private:
 };
 
 // A model that turns text into text.
+//
+// Any thread may call a generator. Its calls run one after another, in the order in which they
+// came. A task that ends also ends the wait for the turn. A callback may call text_of, describe and
+// generation of its generator; other calls fail at once with DLLM_FAILED_PRECONDITION. A callback
+// must not wait for a call of its generator on another thread: both would wait forever.
+// decoder(), model() and tokenizer() do not wait. Move, reset and destroy a generator when no call
+// of another thread runs or waits.
 class Generator : public Handle<dllm_generator> {
 public:
   using Handle::Handle;
@@ -121,6 +129,7 @@ public:
   std::vector<Result<Generation>> batch(const std::vector<Prompt>& prompts,
                                         const std::vector<Setting>& settings = {},
                                         const Task* task = nullptr) {
+    const Turns::Turn turn = take_turn(task);
     std::vector<Result<Generation>> results;
     while (results.size() < prompts.size()) decode_some(prompts, settings, results, task);
     return results;
@@ -129,38 +138,45 @@ public:
 
   // The functions below are for several requests at a time. add() returns the number of a request.
   int64_t add(const Request& request, const Task* task = nullptr) {
+    const Turns::Turn turn = take_turn(task);
     return number<int64_t>([&](int64_t* out, dllm_error* err) {
       return dllm_generator_add(get(), request.get(), handle_of(task), out, err);
     });
   }
   void remove(int64_t request) {
+    const Turns::Turn turn = take_turn();
     call([&](dllm_error* err) { return dllm_generator_remove(get(), request, err); });
   }
   // Takes one denoising step of every open request. Returns the number of open requests.
   int64_t step(const Task* task = nullptr) {
+    const Turns::Turn turn = take_turn(task);
     return number<int64_t>([&](int64_t* out, dllm_error* err) {
       return dllm_generator_step(get(), handle_of(task), out, err);
     });
   }
   void run(const Task* task = nullptr) {
+    const Turns::Turn turn = take_turn(task);
     call([&](dllm_error* err) {
       return dllm_generator_run(get(), nullptr, nullptr, handle_of(task), err);
     });
   }
   // Runs and calls f with every event. f returns nothing or a Next. An exception of f is rethrown.
   template <std::invocable<const Event&> F> void run(F&& f, const Task* task = nullptr) {
+    const Turns::Turn turn = take_turn(task);
     call_with(f, [&](dllm_event_fn fn, void* data, dllm_error* err) {
       return dllm_generator_run(get(), fn, data, handle_of(task), err);
     });
   }
   // part: completion, text, next or canvas. Throws the error of a request that failed.
   std::string text_of(int64_t request, std::string_view part = "completion") {
+    const Turns::Turn turn = take_turn();
     return text([&](dllm_buffer* out, dllm_error* err) {
       return dllm_generator_text(get(), request, zero_ended(part).c_str(), out, err);
     });
   }
   // Returns a request as JSON; -1: the generator.
   std::string describe(int64_t request = -1) {
+    const Turns::Turn turn = take_turn();
     return text([&](dllm_buffer* out, dllm_error* err) {
       return dllm_generator_describe(get(), request, out, err);
     });
@@ -168,6 +184,7 @@ public:
 
   // Returns a request as it is now. Throws the error of a request that failed.
   Generation generation(int64_t request) {
+    const Turns::Turn turn = take_turn();
     Generation made;
     made.text = text_of(request);
     made.whole = text_of(request, "text");
@@ -204,6 +221,11 @@ public:
   }
 
 private:
+  // Waits until no call of another thread runs. An object without a handle has nothing to wait for.
+  [[nodiscard]] Turns::Turn take_turn(const Task* task = nullptr) {
+    return turns_ ? turns_->take(task) : Turns::Turn();
+  }
+
   // Removes requests, also when their run fails.
   struct Added {
     dllm_generator* generator;
@@ -217,6 +239,7 @@ private:
   Generation answer(std::string_view key, std::string_view given, Request& request, F&& f,
                     const Task* task) {
     request.set(key, given);
+    const Turns::Turn turn = take_turn(task);
     const int64_t added = add(request, task);
     const Added removed_at_the_end{get(), {added}};
     run(
@@ -269,6 +292,8 @@ private:
     return status == DLLM_NOT_FOUND || status == DLLM_CANCELLED || status == DLLM_DEADLINE_EXCEEDED;
   }
 #endif
+
+  std::unique_ptr<Turns> turns_ = std::make_unique<Turns>();
 };
 
 } // namespace api
