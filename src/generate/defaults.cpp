@@ -139,7 +139,7 @@ noise::ObjectiveFacts facts_of(const std::string& objective) {
 } // namespace
 
 PolicyChoice choose_policy(const model::Model& model) {
-  const std::string& objective = model.origin().objective;
+  const std::string objective = model.config_now().objective;
   const std::string made_for = facts_of(objective).policy;
   if (!made_for.empty() && made_for != kOrdered)
     return {made_for, fmt::format("the model was trained with {}", objective)};

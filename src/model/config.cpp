@@ -59,6 +59,15 @@ Json print_head(const HeadConfig& head) {
   return object;
 }
 
+// Reads "objective". A name that the library lacks is kept, because a later version may know it.
+std::string parse_objective(const ConfigReader& own) {
+  constexpr size_t kLongest = 100;
+  std::string name = own.text("objective", "");
+  const bool is_plain = std::ranges::all_of(name, [](char c) { return c > ' ' && c <= '~'; });
+  if (!is_plain || name.size() > kLongest) own.bad("objective", "the name of an objective");
+  return name;
+}
+
 // Reads the settings outside of the family. Settings of the file replace the family's.
 void parse_settings(const ConfigReader& reader, ModelConfig& config) {
   config.mask_token_id = reader.integer("mask_token_id", -1, kMaxVocab, config.mask_token_id);
@@ -71,6 +80,7 @@ void parse_settings(const ConfigReader& reader, ModelConfig& config) {
   config.shift = static_cast<int>(own.integer("shift", 0, 1, config.shift));
   config.mask_token_id = own.integer("mask_token_id", -1, kMaxVocab, config.mask_token_id);
   config.block_length = own.integer("block_length", 0, kMaxPositions, config.block_length);
+  config.objective = parse_objective(own);
   if (own.has("mixers")) config.mixers = parse_mixers(own, config.layers);
   if (own.has("heads")) config.other_heads = parse_heads(own);
 }
@@ -169,6 +179,7 @@ Json config_to_json(const ModelConfig& config) {
                         {"shift", config.shift},
                         {"mask_token_id", config.mask_token_id},
                         {"block_length", config.block_length}};
+  if (!config.objective.empty()) object["dllm"]["objective"] = config.objective;
   if (!config.mixers.empty()) object["dllm"]["mixers"] = config.mixers;
   for (const HeadConfig& head : config.other_heads)
     object["dllm"]["heads"][head.name] = print_head(head);

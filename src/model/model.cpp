@@ -44,6 +44,11 @@ void Model::set_side_file(const std::string& name, Bytes content) {
   token_facts_ = nullptr;
 }
 
+void Model::set_objective(const std::string& name) {
+  const std::lock_guard lock(words_);
+  parts_.base().config.objective = name;
+}
+
 void Model::set_attention(AttentionKind attention, int shift, int64_t block_length) {
   ModelConfig& config = parts_.base().config;
   const int64_t block = block_length > 0 ? block_length : config.block_length;
@@ -191,7 +196,7 @@ Json Model::describe() const {
                {"end_tokens", token_facts()->ends},
                {"generation", generation()},
                {"storage", params_.describe(trained())}};
-  if (!origin_.objective.empty()) made["objective"] = origin_.objective;
+  if (!config.objective.empty()) made["objective"] = config.objective;
   if (const std::string why = params_.lost(); !why.empty()) made["lost"] = why;
   return made;
 }

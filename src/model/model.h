@@ -31,7 +31,6 @@ struct Origin {
   bool attention_chosen = false, shift_chosen = false, mask_chosen = false;
   // Weights of a next-token model: it is causal, and its file names no shift and no mask token.
   bool next_token = false;
-  std::string objective; // that a run trained the weights with; empty: not known
 };
 
 // One call at a time, except for const members. The model keeps its engine alive.
@@ -97,6 +96,8 @@ public:
   // every save then use this. block_length 0 keeps the model's own. Version + 1 when something
   // changed.
   void set_attention(AttentionKind attention, int shift, int64_t block_length);
+  // Sets the name of the objective that trains the weights.
+  void set_objective(const std::string& name);
 
   // Keys: vocab hidden layers max_length mask_id params bytes.
   int64_t i64(const std::string& key) const;

@@ -66,6 +66,26 @@ ok(json.loads(run("convert", "folder", "half", "--format", "f16", "--json").stdo
 ok(json.loads(run("convert", "half", "half.gguf", "--json").stdout)["format"] == "f16", "auto is the type of the input")
 
 
+def objectives_outlive_files():
+    """Files of a run are decoded by the policy of its objective, and scored as the run is."""
+    for objective, words in (("uniform", []), ("bd3lm", ["--objective.block-length", "8"]), ("dream", [])):
+        out = f"run-{objective}"
+        run("train", "--data", "corpus", "--out", out, "--rows", "line", "--layers", "1", "--hidden", "64", "--vocab", "300",
+            "--length", "48", "--batch", "4", "--steps", "4", "--objective", objective, *words)
+        run("export", out, f"{out}-folder")
+        run("convert", out, f"{out}.gguf")
+        run("quantize", out, f"{out}-f32.gguf", "--format", "f32")
+        kept = sorted((SCRATCH / out).glob("step_*/model"))[-1].relative_to(SCRATCH)
+        answers, scores = [], []
+        for model in (out, f"{out}-folder", f"{out}.gguf", f"{out}-f32.gguf", str(kept)):
+            made = json.loads(run("generate", model, "line 4: the", "--length", "16", "--json").stdout)
+            answers.append((made["text"], made["policy"]))
+            score = json.loads(run("eval", model, "corpus", "--dataset.rows", "line", "--limit", "12", "--json").stdout)
+            scores.append((score["settings"]["objective"], score["nats_per_token"]))
+        ok(len(set(answers)) == 1, f"{objective}: the same text by the same policy: {answers}")
+        ok(len(set(scores)) == 1, f"{objective}: the same score: {scores}")
+
+
 def torch_folder(names):
     """The exported folder with its weights in pytorch_model.bin, written by torch."""
     import torch
@@ -80,6 +100,7 @@ def torch_folder(names):
     (SCRATCH / "torch" / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": where}))
 
 
+objectives_outlive_files()
 try:
     torch_folder(weights)
     run("convert", "torch", "from_torch")

@@ -154,8 +154,9 @@ Command eval_command() {
        {Kind::text, "out", "", "keep results in this file; the same call continues with it"},
        {Kind::number, "limit", "0", "number of rows to score; 0: all"},
        {Kind::text, "objective", "auto",
-        "objective whose loss is computed; auto: the training run's objective if its loss bounds a "
-        "likelihood (mdlm, bd3lm, uniform, ar), else ar for a causal model and mdlm for others"},
+        "objective whose loss is computed; auto: the objective that trained the model if its loss "
+        "bounds a likelihood (mdlm, bd3lm, uniform, ar), else ar for a causal model and mdlm for "
+        "others"},
        {Kind::number, "draws", "1", "draws of noise for a row; choices: 16 unless it is set"},
        {Kind::number, "noise-seed", "0", "seed of this noise"},
        {Kind::number, "row-length", "256", "tokens of a row of the text"},

@@ -56,12 +56,17 @@ private:
   int64_t draws_;
 };
 
-// Returns the objective in the checkpoint of a run; empty for other models.
-EvalJson recorded_objective(const Context& context, const std::string& path) {
+// Returns the objective in the checkpoint of a run. Other models know its name at most.
+EvalJson recorded_objective(const Context& context, const std::string& path,
+                            const EvalJson& about) {
   std::string folder = latest_of_run(context, path);
   if (folder.empty()) folder = path;
   std::ifstream file(folder + "/trainer.json");
-  if (!file) return EvalJson::object();
+  if (!file) {
+    EvalJson made = EvalJson::object();
+    made["name"] = about.value("objective", "");
+    return made;
+  }
   const EvalJson trainer = EvalJson::parse(file, nullptr, false);
   if (!trainer.is_object())
     throw Failure(DLLM_DATA_LOSS, folder + "/trainer.json is not a JSON object");
@@ -105,8 +110,7 @@ Owned<dllm_objective> new_objective(const std::string& name, EvalJson recorded,
   });
 }
 
-std::string objective_for(const Context& context, const dllm_model* model,
-                          const EvalJson& recorded) {
+std::string objective_for(const Context& context, const EvalJson& about, const EvalJson& recorded) {
   const std::string asked = context.text("objective");
   if (asked != "auto") return asked;
   const std::string trained = recorded.value("name", "");
@@ -119,8 +123,6 @@ std::string objective_for(const Context& context, const dllm_model* model,
                       ", which has no bound of the likelihood, and fills no masks",
                   "--objective mdlm scores it as masked diffusion all the same");
   }
-  const EvalJson about = EvalJson::parse(text(
-      [&](dllm_buffer* out, dllm_error* err) { return dllm_model_describe(model, out, err); }));
   return about.value("attention", "") == "causal" ? "ar" : "mdlm";
 }
 
@@ -129,8 +131,11 @@ std::string objective_for(const Context& context, const dllm_model* model,
 ScoredModel::ScoredModel(Context& context)
     : engine(open_engine(context)), model(open_model(context, engine.get(), context.text("model"))),
       tokenizer(open_prompt_tokenizer(context, context.text("model"))) {
-  const EvalJson recorded = recorded_objective(context, context.text("model"));
-  objective_name = objective_for(context, model.get(), recorded);
+  const EvalJson about = EvalJson::parse(text([&](dllm_buffer* out, dllm_error* err) {
+    return dllm_model_describe(model.get(), out, err);
+  }));
+  const EvalJson recorded = recorded_objective(context, context.text("model"), about);
+  objective_name = objective_for(context, about, recorded);
   noiseless = facts_of(objective_name).is_noiseless();
   const bool chosen = context.typed("model", "attention");
   objective = new_objective(

@@ -78,7 +78,7 @@ Json adapter_use(const Model& model) {
   const std::optional<PartOrigin> origin = model.origin_of(kBasePart);
   return {{"config", config_to_json(model.config_now())},
           {"new_mask", origin && origin->has_new_mask},
-          {"objective", model.origin().objective}};
+          {"objective", model.config_now().objective}};
 }
 
 std::vector<std::string> write_adapter_files(ModelSnapshot& snapshot, const std::string& folder,

@@ -189,6 +189,17 @@ void rename_for_llada(Json& object) {
   }
 }
 
+// Reads the keys that dllm wrote. They have the names and the values of config.json.
+void take_own_settings(const ckpt::GgufFile& file, Json& own) {
+  const std::string prefix = kGgufOwn;
+  for (const char* key : {"attention", "objective"}) {
+    if (file.has(prefix + key)) own[key] = file.text(prefix + key);
+  }
+  for (const char* key : {"shift", "block_length"}) {
+    if (file.has(prefix + key)) own[key] = file.integer(prefix + key);
+  }
+}
+
 // Reads the settings of a diffusion model: attention, shift, mask token. Files of the four
 // architectures of llama.cpp without a mask get the mask token that their model was published with.
 void translate_diffusion(const ckpt::GgufFile& file, const Translation& from,
@@ -204,6 +215,7 @@ void translate_diffusion(const ckpt::GgufFile& file, const Translation& from,
     own["shift"] = file.boolean("diffusion.shift_logits") ? 1 : 0;
   else if (is_diffusion)
     own["shift"] = is_llada ? 0 : 1;
+  take_own_settings(file, own);
   if (!own.empty()) object["dllm"] = own;
 
   constexpr int64_t kLladaMask = 126336, kLladaMoeMask = 156895;

@@ -86,6 +86,16 @@ void put_gemma(const ModelConfig& config, const std::string& prefix, ckpt::GgufM
   if (config.query_scalar != usual) refuse(config, "query_pre_attn_scalar");
 }
 
+// Writes attention, shift and objective under the names of config.json. llama.cpp has keys for a part
+// of the attentions and shifts only.
+void put_own_settings(const ModelConfig& config, ckpt::GgufMetadata& to) {
+  const std::string prefix = kGgufOwn;
+  to.text(prefix + "attention", attention_name(config.attention));
+  to.u32(prefix + "shift", config.shift);
+  if (config.block_length > 0) to.u32(prefix + "block_length", config.block_length);
+  if (!config.objective.empty()) to.text(prefix + "objective", config.objective);
+}
+
 } // namespace
 
 Tensor rope_divisors(const ModelConfig& config) {
@@ -126,6 +136,7 @@ void put_gguf_config(const ModelConfig& config, ckpt::GgufMetadata& to) {
   if (config.attention != AttentionKind::causal)
     to.boolean("diffusion.shift_logits", config.shift == 1);
   if (config.mask_token_id >= 0) to.u32("tokenizer.ggml.mask_token_id", config.mask_token_id);
+  put_own_settings(config, to);
 }
 
 namespace {

@@ -10,6 +10,9 @@
 
 namespace dllm::model {
 
+// The first word of dllm's own keys in the metadata.
+inline constexpr const char* kGgufOwn = "dllm.";
+
 // The location of a logical tensor in the file. It begins at row `row` of the tensor `name`. Rows
 // count over all axes but the last. The experts of a layer are one tensor (experts, out, in), and
 // q, k and v may share one tensor.

@@ -421,8 +421,8 @@ std::shared_ptr<Model> load_from(std::shared_ptr<graph::Engine> engine, const So
   check_task(task);
   OpenedModel opened = open_model(source);
   Origin origin = origin_of(opened.config, options);
-  origin.objective = place.objective;
   if (place.use) take_settings(*place.use, opened.config, origin);
+  if (!place.objective.empty()) opened.config.objective = place.objective;
   apply_model_options(opened.config, options);
   const std::unique_ptr<WeightSource> weights =
       find_edit_heads(open_weights(opened, source, task), opened.config,

@@ -254,6 +254,7 @@ Json quantize_model(const std::string& from, const std::string& to, const Option
   }
   const std::unique_ptr<Source> source = ckpt::open_model_source(place.base);
   OpenedModel opened = open_model(*source);
+  if (!place.objective.empty()) opened.config.objective = place.objective;
   const std::shared_ptr<const WeightSource> weights = open_weights(opened, *source, task);
   if (opened.gguf == nullptr || !is_gguf)
     weights->check(find_family(opened.config.family).params(opened.config));

@@ -145,9 +145,9 @@ Json describe_optimizer(const ProgramSpec& spec) {
 
 namespace {
 
-// Sets the attention and shift of the model to the objective's, so that the model decodes and is
+// Sets the objective's name, attention and shift in the model, so that the model decodes and is
 // saved as it was trained. Settings that the user chose with the model stay.
-void set_attention(model::Model& model, const noise::Objective& objective) {
+void set_use(model::Model& model, const noise::Objective& objective) {
   const model::ModelConfig& config = model.config();
   const model::Origin& origin = model.origin();
   const Options& options = objective.options();
@@ -168,6 +168,7 @@ void set_attention(model::Model& model, const noise::Objective& objective) {
     attention = config.attention;
   }
   model.set_attention(attention, shift, options.i64("block_length"));
+  model.set_objective(objective.name());
 }
 
 } // namespace
@@ -187,7 +188,7 @@ void prepare_model(model::Model& model, const noise::Objective& objective, const
   } else if (mask_id >= 0 && mask_id < model.config().vocab_size && !model.origin().mask_chosen) {
     model.set_mask_token(mask_id);
   }
-  set_attention(model, objective);
+  set_use(model, objective);
   params.cut_at(borders);
   const model::Selection selection = model.selection_without(options.list("freeze"));
   params.make_masters(

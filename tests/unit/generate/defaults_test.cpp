@@ -10,9 +10,7 @@ namespace {
 TEST(Defaults, PolicyOfTheObjective) {
   const auto model = small_model();
   const auto policy_for = [&](const std::string& objective) {
-    model::Origin origin = model->origin();
-    origin.objective = objective;
-    model->set_origin(origin);
+    model->set_objective(objective);
     return choose_policy(*model).policy;
   };
   EXPECT_EQ(policy_for(""), "low_confidence");

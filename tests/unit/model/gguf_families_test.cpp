@@ -10,6 +10,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fmt/core.h>
+
 #include <cmath>
 
 namespace dllm::model {
@@ -127,6 +129,41 @@ TEST(GgufFamilies, WrittenFilesHaveTheSameLogits) {
     EXPECT_TRUE(test::same_bytes(family_logits(folder.path(std::string("back-") + type), batch),
                                  family_logits(from, batch)))
         << type;
+  }
+}
+
+// Attention, shift, block length, mask token and objective outlive every form of a file.
+TEST(GgufFamilies, WrittenFilesAreUsedAsTheirModels) {
+  const test::TempFolder folder;
+  const auto use_of = [](const std::string& path) {
+    const ModelConfig config = load_model(small_engine(), path, model_options())->config_now();
+    return fmt::format("{} {} {} {} {}", attention_name(config.attention), config.shift,
+                       config.block_length, config.mask_token_id, config.objective);
+  };
+  for (const char* type : kFamilyTypes) {
+    for (const AttentionKind attention :
+         {AttentionKind::causal, AttentionKind::bidirectional, AttentionKind::block_causal}) {
+      for (const int shift : {0, 1}) {
+        const char* objective = shift == 1 ? "uniform" : "";
+        const auto model = new_model(small_engine(), family_config(type), model_options());
+        model->set_attention(attention, shift, 4);
+        model->set_mask_token(7);
+        model->set_objective(objective);
+        Options saving(save_schema());
+        saving.set_text("overwrite", "true");
+        save_model(*model, folder.path("m"), saving);
+        const std::string wanted =
+            fmt::format("{} {} 4 7 {}", attention_name(attention), shift, objective);
+        EXPECT_EQ(use_of(folder.path("m")), wanted) << type;
+        quantize_model(folder.path("m"), folder.path("m.gguf"), quantize_options("f32", true));
+        EXPECT_EQ(use_of(folder.path("m.gguf")), wanted) << type;
+        quantize_model(folder.path("m.gguf"), folder.path("n.gguf"),
+                       quantize_options("q8_0", true));
+        EXPECT_EQ(use_of(folder.path("n.gguf")), wanted) << type;
+        quantize_model(folder.path("n.gguf"), folder.path("back"), quantize_options("f32", true));
+        EXPECT_EQ(use_of(folder.path("back")), wanted) << type;
+      }
+    }
   }
 }
 
