@@ -1,6 +1,7 @@
 """dllm sweep: every point is trained once, finished runs are skipped, others resume.   sweep_command.py DLLM SCRATCH"""
 import json
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -48,6 +49,27 @@ def grid():
     plan["train"] = {**TRAIN, "steps": 8}
     sweep(write("grid.json", plan))
     ok(all(steps(name) == list(range(1, 9)) for name in names), "more steps go on with every run")
+    plan["grid"]["lr"].append(0.02)
+    done = sweep(write("grid.json", plan))
+    lines = [line for line in done.stdout.splitlines() if "lr=" in line]
+    ok(all(("continued from step 6" in line) == ("lr=0.02" not in line) for line in lines) and len(lines) == 8, f"continued runs are marked: {lines}")
+    ok(done.stdout.splitlines()[-1].startswith("A continued run had the learning rates"), f"one note says why: {done.stdout[-300:]}")
+    rows = [json.loads(line) for line in sweep("grid.json", "--json").stdout.splitlines()]
+    ok(all(row["continued_from"] == ([] if "lr=0.02" in row["run"] else [6]) for row in rows), f"and in JSON: {rows}")
+    page = (SCRATCH / "grid/report.html").read_text()
+    ok(page.count("<small>continued from step 6</small>") == 6 and page.count("A continued run had") == 1, "and on the page")
+    plan["train"] = {**TRAIN, "steps": 7}
+    sweep(write("fewer.json", plan))
+    rows = [json.loads(line) for line in sweep("fewer.json", "--json").stdout.splitlines()]
+    ok(all(row["steps"] == 8 and row["continued_from"] in ([], [6]) for row in rows), f"fewer steps continue nothing: {rows}")
+    plan["train"] = {**TRAIN, "steps": 8}
+    sweep("grid.json")
+    shutil.rmtree(SCRATCH / "grid/lr=0.001,trainer.optimizer=sgd")
+    (SCRATCH / "grid/sweep.json").write_text(json.dumps({name: entry for name, entry in json.loads((SCRATCH / "grid/sweep.json").read_text()).items()
+                                                         if name != "lr=0.001,trainer.optimizer=sgd"}))
+    rows = {row["run"]: row for row in map(json.loads, sweep("grid.json", "--json").stdout.splitlines())}
+    ok(rows["grid/lr=0.001,trainer.optimizer=sgd"]["continued_from"] == [] and rows["grid/lr=0.001,trainer.optimizer=adamw"]["continued_from"] == [6],
+       "a run that was begun again is not marked")
     table = sweep("grid.json").stdout
     for key, value in (("batch", 8), ("data", "other"), ("eval-every", 2)):
         plan["train"] = {**TRAIN, "steps": 8, key: value}
@@ -92,6 +114,23 @@ def draws():
         ok(1e-4 <= values["lr"] <= 1e-2 and values["batch"] in (1, 2, 3, 4), f"in their ranges: {values}")
     sweep("draws.json")
     ok(sorted(path.name for path in (SCRATCH / "draws/configs").iterdir()) == made, "the same plan has the same draws")
+
+
+def more_draws():
+    """A larger count adds draws to every point of the grid; a smaller one names the runs that are left out."""
+    plan = {"out": "more", "train": {**TRAIN, "steps": 2}, "grid": {"trainer.optimizer": ["adamw", "sgd"]}, "count": 2, "seed": 3,
+            "random": {"lr": {"from": 1e-4, "to": 1e-2, "log": True}}}
+
+    def runs(count, **changes):
+        done = sweep(write("more.json", {**plan, "count": count, **changes}), "--json")
+        return {json.loads(line)["run"] for line in done.stdout.splitlines()}, done.stderr
+    few, _ = runs(2)
+    many, said = runs(3)
+    ok(len(few) == 4 and len(many) == 6 and few < many, f"the draws of a smaller count stay: {sorted(few)} {sorted(many)}")
+    ok(said.count(" of 6: ") == 2, f"only the new draws are trained: {said[-400:]}")
+    again, said = runs(2)
+    ok(again == few and "more has 2 more runs, which this plan does not make: " in said and " of 4: " not in said, f"fewer draws: {said[-300:]}")
+    ok(runs(3, grid={"trainer.optimizer": ["lion", "sgd", "adamw"]})[0] > many, "another point has no effect on the draws of a point")
 
 
 def names():
@@ -141,6 +180,6 @@ def failures():
 
 program.empty_folder()
 (SCRATCH / "corpus").write_text("\n".join(LINES) + "\n")
-for part in (grid, seeds_and_batches, draws, names, stopped, failures):
+for part in (grid, seeds_and_batches, draws, more_draws, names, stopped, failures):
     part()
 sys.exit(1 if program.failures else 0)

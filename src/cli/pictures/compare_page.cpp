@@ -126,7 +126,9 @@ std::string numbers_table(const std::vector<RunRecord>& runs) {
   html += "</tr>\n";
   const std::vector<std::string> names = short_names(runs);
   for (size_t i = 0; i < runs.size(); ++i) {
-    html += "<tr><td>" + swatch(i) + xml_text(names[i]) + "</td>";
+    html += "<tr><td>" + swatch(i) + xml_text(names[i]);
+    if (!runs[i].remark.empty()) html += "<br><small>" + xml_text(runs[i].remark) + "</small>";
+    html += "</td>";
     for (const Column& column : kColumns) {
       const double value = column.value(runs[i]);
       const bool is_best = best_run(runs, column) == static_cast<int64_t>(i);
@@ -135,7 +137,11 @@ std::string numbers_table(const std::vector<RunRecord>& runs) {
     }
     html += "</tr>\n";
   }
-  return html + "</table></section>\n";
+  html += "</table>";
+  const bool any = std::any_of(runs.begin(), runs.end(),
+                               [](const RunRecord& run) { return !run.remark.empty(); });
+  if (any) html += "<p class=\"note\">" + xml_text(kContinuedNote) + "</p>";
+  return html + "</section>\n";
 }
 
 // Returns the names of the settings that are not the same in all runs.

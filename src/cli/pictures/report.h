@@ -60,6 +60,7 @@ using RunSettings = std::map<std::string, std::string>;
 
 struct RunRecord {
   std::string name, objective;               // "": not recorded
+  std::string remark;                        // "continued from step 200", from a sweep; "": none
   int64_t layers = 0, hidden = 0, vocab = 0; // from run.json; 0: not recorded
   RunSettings settings;                      // from run.json
   Curve loss, held_out, bits_per_byte, gradient, rate, speed;
@@ -135,6 +136,10 @@ std::string report_body(const RunRecord& record); // the content of the page
 // ---- the page of several runs (compare_page.cpp) ----
 
 std::vector<Picture> compare_pictures(const std::vector<RunRecord>& runs);
+// The note below a table that has a run with the remark "continued from step 200".
+inline constexpr const char* kContinuedNote =
+    "A continued run had the learning rates of its earlier limits up to that step. Compare it with "
+    "care with a run of one start.";
 // Returns one page with the curves of all runs, their last numbers, and the settings that differ.
 std::string compare_html(const std::vector<RunRecord>& runs);
 std::string compare_body(const std::vector<RunRecord>& runs); // the content of the page

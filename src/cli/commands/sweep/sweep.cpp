@@ -15,6 +15,8 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <set>
+#include <utility>
 
 namespace dllm::cli {
 namespace {
@@ -22,7 +24,9 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-// The state of every run, kept in out/sweep.json: {"NAME": {"state": "finished", "config": {...}}}.
+// The state of every run, kept in out/sweep.json:
+//   {"NAME": {"state": "finished", "config": {...}, "continued_from": [200]}}
+// A run with other limits than before is continued from the steps that it had then.
 class SweepRecord {
 public:
   explicit SweepRecord(const std::string& out) : path_(out + "/sweep.json") {
@@ -32,9 +36,42 @@ public:
   }
 
   void set(const SweepRun& run, const std::string& state, const std::string& message = "") {
+    const std::vector<int64_t> before = continued_from(run);
     runs_[run.name] = {{"state", state}, {"config", run.config}};
     if (!message.empty()) runs_[run.name]["message"] = message;
-    write_all(path_, runs_.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+    if (!before.empty()) runs_[run.name]["continued_from"] = before;
+    write();
+  }
+  // Adds a step from which the run goes on with other limits; 0 forgets all steps.
+  void set_continued(const SweepRun& run, int64_t step) {
+    std::vector<int64_t> steps = continued_from(run);
+    if (step == 0 ? steps.empty() : !steps.empty() && steps.back() == step) return;
+    steps.push_back(step);
+    if (step == 0) steps.clear();
+    Json& entry = runs_[run.name];
+    if (!entry.is_object()) entry = Json::object();
+    entry["continued_from"] = steps;
+    write();
+  }
+  std::vector<int64_t> continued_from(const SweepRun& run) const {
+    const auto found = runs_.find(run.name);
+    std::vector<int64_t> steps;
+    if (found == runs_.end() || !found->is_object()) return steps;
+    for (const Json& step : found->value("continued_from", Json::array())) {
+      if (step.is_number_integer()) steps.push_back(step.get<int64_t>());
+    }
+    return steps;
+  }
+  // Returns the names of the runs that have a state and that the plan does not name.
+  std::vector<std::string> others(const SweepPlan& plan) const {
+    std::set<std::string> named;
+    for (const SweepRun& run : plan.runs) named.insert(run.name);
+    std::vector<std::string> names;
+    for (const auto& [name, entry] : runs_.items()) {
+      if (!named.contains(name) && entry.is_object() && entry.contains("state"))
+        names.push_back(name);
+    }
+    return names;
   }
   // Returns how this run ended with the same options: "finished" or "failed"; "" when it has not.
   std::string state(const SweepRun& run) const {
@@ -47,9 +84,18 @@ public:
   }
 
 private:
+  void write() const {
+    write_all(path_, runs_.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  }
+
   std::string path_;
   Json runs_;
 };
+
+// The options that end a run.
+constexpr const char* kLimitKeys[] = {"steps",          "minutes",       "tokens",
+                                      "epochs",         "trainer.steps", "trainer.minutes",
+                                      "trainer.tokens", "loader.epochs"};
 
 const Command& train() {
   const auto& all = commands();
@@ -64,13 +110,18 @@ std::string config_file(const SweepPlan& plan, const SweepRun& run) {
   return plan.out + "/configs/" + run.name + ".json";
 }
 
+// Returns the config with which a run was started last; null without one.
+Json config_before(const SweepPlan& plan, const SweepRun& run) {
+  std::ifstream file(config_file(plan, run), std::ios::binary);
+  Json before = Json::parse(file, nullptr, false);
+  return before.is_object() && fs::exists(folder_of(plan, run)) ? before : Json();
+}
+
 // Fails when a run was started with another config. Only its limits may differ.
 void check_config(const SweepPlan& plan, const SweepRun& run) {
-  if (!fs::exists(folder_of(plan, run))) return;
-  std::ifstream file(config_file(plan, run), std::ios::binary);
-  Json before = Json::parse(file, nullptr, false), now = run.config;
+  Json before = config_before(plan, run), now = run.config;
   if (!before.is_object()) return;
-  for (const char* limit : {"steps", "minutes", "epochs"}) {
+  for (const char* limit : kLimitKeys) {
     before.erase(limit);
     now.erase(limit);
   }
@@ -104,11 +155,32 @@ void check_data(const SweepPlan& plan, const SweepRun& run) {
   }
 }
 
-void write_configs(const SweepPlan& plan) {
-  for (const SweepRun& run : plan.runs) {
-    check_config(plan, run);
-    check_data(plan, run);
+// Returns true when the run goes on after its last step with other limits than it was started with.
+bool has_new_limits(const Json& before, const SweepRun& run, int64_t step) {
+  for (const char* key : {"steps", "trainer.steps"}) {
+    const Json steps = run.config.value(key, Json());
+    if (steps.is_number_integer() && steps.get<int64_t>() > 0 && steps.get<int64_t>() <= step)
+      return false; // it has these steps
   }
+  return std::any_of(std::begin(kLimitKeys), std::end(kLimitKeys), [&](const char* limit) {
+    return before.value(limit, Json()) != run.config.value(limit, Json());
+  });
+}
+
+// Notes the runs that go on with other limits.
+void note_continued(const Context& context, const SweepPlan& plan, SweepRecord& record) {
+  for (const SweepRun& run : plan.runs) {
+    const Json before = config_before(plan, run);
+    const std::string folder = folder_of(plan, run);
+    const int64_t step = step_of(before.is_object() ? latest_checkpoint(context, folder) : "");
+    if (step == 0)
+      record.set_continued(run, 0);
+    else if (has_new_limits(before, run, step))
+      record.set_continued(run, step);
+  }
+}
+
+void write_configs(const SweepPlan& plan) {
   std::error_code failed;
   fs::create_directories(plan.out + "/configs", failed);
   for (const SweepRun& run : plan.runs) {
@@ -147,17 +219,27 @@ bool train_run(const SweepPlan& plan, const SweepRun& run, SweepRecord& record) 
 // The numbers of a run that has metrics.
 struct Score {
   std::string name, state;
+  std::vector<int64_t> continued; // steps from which it went on with other limits
   int64_t steps = 0;
   double lowest = std::nan(""), last = std::nan(""); // held-out losses
 };
 
-Score score_of(const SweepRun& run, const std::string& state, const RunRecord& record) {
-  Score score{run.name, state, record.steps};
-  if (state == "finished" && record.skipped > 0) score.state = "diverged"; // steps were not finite
+Score score_of(Score score, const RunRecord& record) {
+  score.steps = record.steps;
+  if (score.state == "finished" && record.skipped > 0)
+    score.state = "diverged"; // steps were not finite
   for (const Bucket& one : record.held_out.points())
     score.lowest = std::fmin(score.lowest, one.least);
   if (!record.held_out.empty()) score.last = record.held_out.points().back().mean;
   return score;
+}
+
+// Returns "continued from step 200, 400"; "" for a run of one start.
+std::string continued_text(const std::vector<int64_t>& steps) {
+  std::string text;
+  for (const int64_t step : steps)
+    text += (text.empty() ? "continued from step " : ", ") + std::to_string(step);
+  return text;
 }
 
 void print_scores(const Context& context, const SweepPlan& plan, std::vector<Score> scores) {
@@ -171,14 +253,32 @@ void print_scores(const Context& context, const SweepPlan& plan, std::vector<Sco
                          {"state", score.state},
                          {"steps", score.steps},
                          {"lowest", score.lowest},
-                         {"last", score.last}};
+                         {"last", score.last},
+                         {"continued_from", score.continued}};
       std::printf("%s\n", line.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
       continue;
     }
-    std::printf("%-9s %8lld %9.4f %9.4f  %s\n", score.state.c_str(),
-                static_cast<long long>(score.steps), score.lowest, score.last, score.name.c_str());
+    const std::string continued = continued_text(score.continued);
+    std::printf("%-9s %8lld %9.4f %9.4f  %s%s%s\n", score.state.c_str(),
+                static_cast<long long>(score.steps), score.lowest, score.last, score.name.c_str(),
+                continued.empty() ? "" : "  ", continued.c_str());
   }
+  const bool any = std::any_of(scores.begin(), scores.end(),
+                               [](const Score& score) { return !score.continued.empty(); });
+  if (any && !context.json()) std::printf("%s\n", kContinuedNote);
   std::fflush(stdout);
+}
+
+// Names the runs of an earlier plan, which are not in the table.
+void note_others(const SweepPlan& plan, const SweepRecord& record) {
+  constexpr size_t kMost = 8;
+  const std::vector<std::string> names = record.others(plan);
+  if (names.empty()) return;
+  std::string list;
+  for (size_t i = 0; i < std::min(names.size(), kMost); ++i) list += (i > 0 ? " " : "") + names[i];
+  if (names.size() > kMost) list += " ...";
+  std::fprintf(stderr, "%s has %zu more runs, which this plan does not make: %s\n",
+               plan.out.c_str(), names.size(), list.c_str());
 }
 
 // Prints the table of all runs and writes the page that compares them.
@@ -186,15 +286,20 @@ void report(const Context& context, const SweepPlan& plan, const SweepRecord& re
   std::vector<RunRecord> runs;
   std::vector<Score> scores;
   for (const SweepRun& run : plan.runs) {
-    const std::string state = record.state(run);
+    Score score{run.name, record.state(run), record.continued_from(run)};
+    const bool has_state = !score.state.empty();
     try {
       runs.push_back(read_run(folder_of(plan, run)));
-      scores.push_back(score_of(run, state.empty() ? "stopped" : state, runs.back()));
+      runs.back().remark = continued_text(score.continued);
+      if (!has_state) score.state = "stopped";
+      scores.push_back(score_of(std::move(score), runs.back()));
     } catch (const Failure&) { // it has not taken a step
-      scores.push_back({run.name, state.empty() ? "waiting" : state});
+      if (!has_state) score.state = "waiting";
+      scores.push_back(std::move(score));
     }
   }
   print_scores(context, plan, std::move(scores));
+  note_others(plan, record);
   if (runs.empty()) return;
   const std::string page = plan.out + "/report.html";
   std::ofstream file(page, std::ios::binary);
@@ -207,6 +312,13 @@ void report(const Context& context, const SweepPlan& plan, const SweepRecord& re
 int sweep(Context& context) {
   const std::string file = context.text("plan");
   const SweepPlan plan = read_sweep(read_all(file), file);
+  for (const SweepRun& run : plan.runs) {
+    check_config(plan, run);
+    check_data(plan, run);
+  }
+  const RunLock lock(plan.out);
+  SweepRecord record(plan.out);
+  note_continued(context, plan, record);
   write_configs(plan);
   // A wrong option ends the command before anything is trained.
   for (const SweepRun& run : plan.runs) {
@@ -214,8 +326,6 @@ int sweep(Context& context) {
     throw UsageFailure(file + ": train has no data: the text to train on",
                        "\"train\": {\"data\": \"corpus.txt\"}");
   }
-  const RunLock lock(plan.out);
-  SweepRecord record(plan.out);
   bool stopped = false;
   for (size_t i = 0; i < plan.runs.size() && !stopped; ++i) {
     const SweepRun& run = plan.runs[i];

@@ -40,7 +40,7 @@ public:
       fail(" names no folder for its runs", "add \"out\": \"sweeps/first\"");
     made.out = plan_["out"].get<std::string>();
     const Json base = object_of("train");
-    std::mt19937_64 random(static_cast<uint64_t>(whole("seed", 0, 0)));
+    const int64_t seed = whole("seed", 0, 0);
     const Json draws = object_of("random");
     const int64_t count = draws.empty() ? 1 : whole("count", -1, 1);
     if (count > static_cast<int64_t>(kMostSweepRuns)) fail(" makes more than 10000 runs", "");
@@ -48,6 +48,7 @@ public:
     std::vector<Json> all;
     std::set<std::string> seen; // a draw may come twice
     for (const Json& point : grid_points()) {
+      std::mt19937_64 random(seed_of(point, seed));
       for (int64_t i = 0; i < count; ++i) {
         Json options = point;
         for (const auto& [key, range] : draws.items()) options[key] = draw(key, range, random);
@@ -147,12 +148,24 @@ private:
     return runs;
   }
 
-  // Appends the same 17 letters in every build: FNV-1a of 64 bits.
-  static std::string with_checksum(const std::string& name, const Json& options) {
+  // Returns FNV-1a of 64 bits, which is the same in every build.
+  static uint64_t checksum(const std::string& text) {
     uint64_t sum = 0xcbf29ce484222325;
-    for (const char c : text_of(options)) sum = (sum ^ static_cast<uint8_t>(c)) * 0x100000001b3;
+    for (const char c : text) sum = (sum ^ static_cast<uint8_t>(c)) * 0x100000001b3;
+    return sum;
+  }
+
+  // Every point has its own sequence of draws, so that its first draws do not depend on the count
+  // or on the other points.
+  static uint64_t seed_of(const Json& point, int64_t seed) {
+    if (point.empty()) return static_cast<uint64_t>(seed);
+    return checksum(std::to_string(seed) + " " + text_of(point));
+  }
+
+  static std::string with_checksum(const std::string& name, const Json& options) {
     char text[20];
-    std::snprintf(text, sizeof text, "-%016llx", static_cast<unsigned long long>(sum));
+    std::snprintf(text, sizeof text, "-%016llx",
+                  static_cast<unsigned long long>(checksum(text_of(options))));
     return name.substr(0, kMostName - 17) + text;
   }
 

@@ -43,6 +43,8 @@ bool is_in_store(const std::string& path);
 
 // Returns the newest checkpoint in a folder or a path of an object store; "" without one.
 std::string latest_checkpoint(const Context& context, const std::string& root);
+// Returns the step of a checkpoint's folder: 500 for "runs/first/step_000500".
+int64_t step_of(const std::string& checkpoint);
 // Returns the file or folder of a sink that a run writes its metrics to. kind: "jsonl", "csv" or
 // "tensorboard".
 std::string metrics_file(const std::string& out, const std::string& kind);

@@ -20,12 +20,6 @@ bool is_checkpoint(const fs::directory_entry& entry) {
           fs::exists(entry.path() / "COMMIT.partial", ignored));
 }
 
-// Returns the step of a checkpoint's folder: 500 for step_000500.
-int64_t step_of(const fs::path& checkpoint) {
-  constexpr size_t kPrefix = sizeof "step_" - 1;
-  return std::strtoll(checkpoint.filename().c_str() + kPrefix, nullptr, 10);
-}
-
 // Returns true for an event file that the sink of dllm wrote.
 bool is_own_events(const std::string& name) {
   return name.starts_with("events.out.tfevents.") && name.ends_with(".dllm");
@@ -64,6 +58,11 @@ std::string latest_checkpoint(const Context& context, const std::string& root) {
     throw;
   }
   return static_cast<const char*>(dllm_buffer_data(dir.get()));
+}
+
+int64_t step_of(const std::string& checkpoint) {
+  constexpr size_t kPrefix = sizeof "step_" - 1;
+  return std::strtoll(fs::path(checkpoint).filename().c_str() + kPrefix, nullptr, 10);
 }
 
 std::string metrics_file(const std::string& out, const std::string& kind) {
