@@ -116,11 +116,66 @@ def checkers():
     evaluate(*kept)
     ok(evaluate(*kept)[0]["resumed"] == 2, "results are kept")
     (SCRATCH / "check.lua").write_text("return true\n")
-    ok("checker_checksum" in evaluate(*kept, code=1)[1].stderr, "another checker of the same name is refused")
+    report, done = evaluate(*kept)
+    ok(report["pass"]["pass@1"]["value"] == 1 and report["scored_again"] == 2, f"another checker scores the completions again: {report}")
+    ok("kept.jsonl was scored by another checker: its completions are scored again" in done.stderr, f"and a line says so: {done.stderr}")
+    rows = [json.loads(line) for line in (SCRATCH / "kept.jsonl").read_text().splitlines()]
+    ok([row["passed"] for row in rows[1:]] == [True, True] and rows[0]["settings"] == report["settings"], f"the file is of the new checker: {rows}")
+    report, done = evaluate(*kept)
+    ok(report["scored_again"] == 0 and report["resumed"] == 2 and "again" not in done.stderr, f"once: {report}")
     (SCRATCH / "check.lua").write_text("return text:match('^%s*(.-)%s*$') == row.answer, 'seen'\n")
+    report, _ = evaluate(*kept, "--limit", "1")
+    ok(report["samples"] == 1 and report["scored_again"] == 1, f"of the rows of the limit: {report}")
+    report, _ = evaluate(*kept)
+    ok((report["samples"], report["resumed"], report["scored_again"]) == (2, 2, 1), f"the other row keeps its completion: {report}")
+    ok(report["pass"]["pass@1"]["value"] == 0.5 and len((SCRATCH / "kept.jsonl").read_text().splitlines()) == 3, f"one line a row: {report}")
+    write("other_answers.jsonl", [{"task_id": "a", "completion": "2"}])
+    said = evaluate(*kept, "--solutions", "other_answers.jsonl", code=1)[1].stderr
+    ok("solutions" in said, f"other completions are refused: {said}")
     (SCRATCH / "evil.lua").write_text("return io.open('secret.txt') ~= nil\n")
     evaluate(*words, "--checker", "evil.lua", code=1)
     evaluate(*words, code=2)
+
+
+def failing_checkers():
+    """A checker that fails on a row is an error of that row; the mended checker scores the same completions."""
+    words = ("--task", "answers", "--data", "sums.jsonl", "--solutions", "answers.jsonl", "--checker", "fails.lua", "--out", "fails.jsonl")
+    right = "return text:match('^%s*(.-)%s*$') == row.answer\n"
+    for fault, says in (("if row.task_id == 'b' then error('no number') end ", "no number"), ("if row.task_id == 'b' then return 5 end ", "no boolean"),
+                        ("if row.task_id == 'b' then while true do end end ", "limit")):
+        (SCRATCH / "fails.lua").write_text(fault + right)
+        report, done = evaluate(*words)
+        errors = report.get("checker_errors", {})
+        ok(report["samples"] == 2 and report["pass"]["pass@1"]["value"] == 0.5 and errors.get("rows") == 1 and errors.get("counted_as") == "not passed",
+           f"{fault}: the other row counts: {report}")
+        ok("the checker failed on 1 of 2 rows, which count as not passed; first: b: " in done.stderr and says in done.stderr, f"{done.stderr}")
+        rows = [json.loads(line) for line in (SCRATCH / "fails.jsonl").read_text().splitlines()[1:]]
+        ok("error" not in rows[0] and says in rows[1]["error"] and rows[1]["passed"] is False, f"the row has the error: {rows}")
+    done = program.run("eval", *words)
+    ok(done.returncode == 0 and re.search("checker errors +1 of 2, counted as not passed", done.stdout), f"shown with the score: {done.stdout}")
+    (SCRATCH / "fails.lua").write_text(right.replace("row.answer", "'5'"))
+    report, done = evaluate(*words)
+    ok("checker_errors" not in report and report["scored_again"] == 2 and report["pass"]["pass@1"]["value"] == 0.5, f"mended: {report}")
+    (SCRATCH / "fails.lua").write_text("return text ==\n")
+    said = evaluate(*words, code=1)[1].stderr
+    ok("fails.lua:" in said and "near" in said, f"a script that Lua cannot read ends the command: {said}")
+    (SCRATCH / "fails.lua").write_text("return nothing.x\n")
+    report, done = evaluate(*words, code=1)
+    ok(report["checker_errors"]["rows"] == 2, f"a checker that fails on every row is a failure: {report}")
+    # The file of results is a file of solutions, with its samples in order.
+    report, _ = evaluate("--task", "answers", "--data", "sums.jsonl", "--solutions", "fails.jsonl", "--checker", "check.lua")
+    ok(report["samples"] == 2 and report["pass"]["pass@1"]["value"] == 0.5, f"--solutions takes a file of --out: {report}")
+    write("unknown.jsonl", [{"task_id": name, "completion": "2"} for name in "axyz"])
+    said = evaluate("--task", "answers", "--data", "sums.jsonl", "--solutions", "unknown.jsonl", "--checker", "check.lua", code=1)[1].stderr
+    ok('3 of 4 tasks are not in sums.jsonl: the first has task_id "x"' in said, f"completions of unknown tasks: {said}")
+    evaluate("--task", "answers", "--data", "sums.jsonl", "--solutions", "answers.jsonl", "--checker", "check.lua", "--limit", "1")
+    # Programs are run again with other limits.
+    write("slow.jsonl", [{"task_id": "s", "prompt": "def f():\n", "entry_point": "f", "test": "def check(f):\n    f()\n"}])
+    write("slow_solutions.jsonl", [{"task_id": "s", "completion": "    import time\n    time.sleep(2)\n"}])
+    words = ("--task", "programs", "--data", "slow.jsonl", "--solutions", "slow_solutions.jsonl", "--out", "slow_out.jsonl")
+    ok(evaluate(*words, "--seconds", "1")[0]["pass"]["pass@1"]["value"] == 0, "too slow")
+    report, done = evaluate(*words, "--seconds", "9")
+    ok(report["pass"]["pass@1"]["value"] == 1 and report["scored_again"] == 1 and "other limits" in done.stderr, f"not too slow: {report} {done.stderr}")
 
 
 def other_limits(model, words, every):
@@ -236,6 +291,7 @@ limits()
 human_eval()
 other_formats()
 checkers()
+failing_checkers()
 models()
 trained_objectives()
 print(f"{program.failures} failures")

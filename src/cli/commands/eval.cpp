@@ -96,6 +96,10 @@ void print_report(const EvalJson& report) {
                 100 * rate.value("value", 0.0), 100 * rate.value("error", 0.0),
                 rate.value("tasks", 0LL));
   }
+  if (report.contains("checker_errors")) {
+    std::printf("%-24s %lld of %lld, counted as not passed\n", "checker errors",
+                report["checker_errors"].value("rows", 0LL), report.value("samples", 0LL));
+  }
   std::printf("settings\n");
   print_settings(report.at("settings"), 2);
 }
@@ -112,6 +116,17 @@ void check_kind_of_rows(const Context& context) {
     throw UsageFailure(data + " has rows for --task " + task + ", and --task is text",
                        std::string("add --task ") + task);
   }
+}
+
+// Names the rows on which the checker failed. Returns the exit code: kFailed when these are all.
+int code_of(const EvalJson& report) {
+  if (!report.contains("checker_errors")) return 0;
+  const EvalJson& errors = report["checker_errors"];
+  const int64_t rows = errors.value("rows", 0LL), all = report.value("samples", 0LL);
+  std::fprintf(
+      stderr, "the checker failed on %lld of %lld rows, which count as not passed; first: %s\n",
+      static_cast<long long>(rows), static_cast<long long>(all), errors.value("first", "").c_str());
+  return rows == all ? kFailed : 0;
 }
 
 int eval(Context& context) {
@@ -132,7 +147,8 @@ int eval(Context& context) {
     std::printf("%s\n", report.dump(-1, ' ', false, EvalJson::error_handler_t::replace).c_str());
   else
     print_report(report);
-  return 0;
+  std::fflush(stdout);
+  return code_of(report);
 }
 
 } // namespace
@@ -164,7 +180,8 @@ Command eval_command() {
         "chat template of the data: chatml, llama3, qwen, alpaca, or a file that holds one; "
         "default: as the run was trained"},
        {Kind::text, "solutions", "",
-        "completions to score instead of a model's: JSON lines with task_id and completion"},
+        "completions to score instead of a model's: JSON lines with task_id and completion, or a "
+        "file of --out"},
        {Kind::number, "samples", "1",
         "completions of a prompt, with the seeds seed, seed + 1, ..."},
        {Kind::number, "batch", "16", "completions that are decoded at a time"},
@@ -175,7 +192,7 @@ Command eval_command() {
        {Kind::text, "policy", "low_confidence", policy_sentence()},
        {Kind::text, "checker", "",
         "a Lua script with the globals row and text that returns true or false; it sees no "
-        "files"},
+        "files; a changed one scores the completions of --out again"},
        {Kind::text, "python", "python3", "the interpreter that runs programs"},
        {Kind::number, "seconds", "10", "seconds that a program may take"},
        {Kind::number, "memory", "1024", "MiB of address space of a program"},

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,12 +24,20 @@ using EvalJson = nlohmann::ordered_json;
 // file are not computed again.
 class EvalResults {
 public:
-  // path "": results are kept only in memory. total: expected number of results; 0: unknown. Fails
-  // when the file has results of other settings, naming the first setting that differs.
-  EvalResults(std::string path, const EvalJson& settings, int64_t total, bool quiet);
+  // path "": results are kept only in memory. total: expected number of results; 0: unknown.
+  // judging: the settings that judge completions and do not make them; results of other such
+  // settings are unjudged. Fails when the file has results that differ in another setting, naming
+  // the first.
+  EvalResults(std::string path, EvalJson settings, int64_t total, bool quiet,
+              std::vector<std::string> judging = {});
 
   // Returns true when the file has the result of `id`, which then counts in this evaluation.
   bool take(const std::string& id);
+  // Returns the completion of `id` when the file has it unjudged.
+  std::optional<std::string> unjudged(const std::string& id) const;
+  bool judges_again() const { return !unjudged_.empty(); }
+  // Adds the judged lines of unjudged completions, and writes the file with them.
+  void add_judged(const std::vector<EvalJson>& lines);
   void add(const EvalJson& line);
   // The results that this evaluation took or added. The file may have more, of a larger --limit.
   const std::vector<EvalJson>& lines() const { return lines_; }
@@ -37,11 +46,14 @@ public:
   void show_progress();
 
 private:
-  void read(const EvalJson& settings);
+  void read();
   void append(const EvalJson& line);
 
   std::string path_;
-  std::map<std::string, EvalJson> found_; // results of the file that were not taken
+  EvalJson settings_;
+  std::vector<std::string> judging_;
+  std::map<std::string, EvalJson> found_;    // results of the file that were not taken
+  std::map<std::string, EvalJson> unjudged_; // lines with a completion and without a judgement
   std::vector<EvalJson> lines_;
   int64_t total_, resumed_ = 0;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();

@@ -15,7 +15,10 @@ class Judge {
 public:
   virtual ~Judge() = default;
   virtual ProgramTask task(const EvalJson& row, const std::string& path, size_t index) const = 0;
-  // Returns {"passed", "result"}.
+  // Returns the names of the settings that judge completions.
+  virtual std::vector<std::string> settings() const = 0;
+  // Returns {"passed", "result"}, and "error" when it cannot judge this completion. Fails when it
+  // can judge none.
   virtual EvalJson judge(const EvalJson& row, const ProgramTask& task,
                          const std::string& completion, dllm_task* cancel) const = 0;
 };
@@ -25,6 +28,7 @@ public:
   explicit ProgramJudge(const Context& context)
       : runner_(context.text("python"), {static_cast<double>(context.number("seconds")),
                                          context.number("memory"), 256, 16}) {}
+  std::vector<std::string> settings() const override { return {"seconds", "memory_mib"}; }
   ProgramTask task(const EvalJson& row, const std::string& path, size_t index) const override {
     return program_task(row, path, index);
   }
@@ -41,7 +45,20 @@ private:
 // text (the completion), and returns a boolean.
 class LuaJudge final : public Judge {
 public:
-  explicit LuaJudge(std::string checker) : checker_(std::move(checker)) {}
+  // Fails for a script that Lua cannot read, before anything is decoded.
+  explicit LuaJudge(std::string checker) : checker_(std::move(checker)) {
+    const Owned<dllm_lua> lua = new_lua();
+    set(lua.get(), "code", read_all(checker_));
+    set(lua.get(), "name", "@" + checker_);
+    const std::string code = "local _, why = load(code, name) return why";
+    const EvalJson why = EvalJson::parse(dllm::api::text([&](dllm_buffer* out, dllm_error* err) {
+      return dllm_lua_run_text(lua.get(), "checker", code.data(), static_cast<int64_t>(code.size()),
+                               nullptr, out, err);
+    }));
+    if (!why.empty() && why[0].is_string())
+      throw Failure(DLLM_SCRIPT_FAILED, "--checker: " + why[0].get<std::string>());
+  }
+  std::vector<std::string> settings() const override { return {"checker", "checker_checksum"}; }
   ProgramTask task(const EvalJson& row, const std::string& path, size_t index) const override {
     ProgramTask task;
     task.id = id_of(row, index);
@@ -51,24 +68,19 @@ public:
   }
   EvalJson judge(const EvalJson& row, const ProgramTask&, const std::string& completion,
                  dllm_task* cancel) const override {
-    const auto options = make<dllm_options>(
-        [](dllm_options** out, dllm_error* err) { return dllm_options_new("lua", out, err); });
-    const std::string values = R"({"sandbox": "safe", "step_limit": 1000000000})";
-    call([&](dllm_error* err) {
-      return dllm_options_set_json(options.get(), values.data(),
-                                   static_cast<int64_t>(values.size()), err);
-    });
-    const auto lua = make<dllm_lua>(
-        [&](dllm_lua** out, dllm_error* err) { return dllm_lua_new(options.get(), out, err); });
-    const auto set = [&](const char* name, const EvalJson& value) {
-      const std::string json = value.dump(-1, ' ', false, EvalJson::error_handler_t::replace);
-      call([&](dllm_error* err) {
-        return dllm_lua_set_json(lua.get(), name, json.data(), static_cast<int64_t>(json.size()),
-                                 err);
-      });
-    };
-    set("row", row);
-    set("text", completion);
+    try {
+      return check(row, completion, cancel);
+    } catch (const Failure& failure) {
+      if (failure.status() == DLLM_CANCELLED) throw;
+      return {{"passed", false}, {"result", "the checker failed"}, {"error", failure.what()}};
+    }
+  }
+
+private:
+  EvalJson check(const EvalJson& row, const std::string& completion, dllm_task* cancel) const {
+    const Owned<dllm_lua> lua = new_lua();
+    set(lua.get(), "row", row);
+    set(lua.get(), "text", completion);
     const EvalJson returned =
         EvalJson::parse(dllm::api::text([&](dllm_buffer* out, dllm_error* err) {
           return dllm_lua_run_file(lua.get(), checker_.c_str(), nullptr, 0, cancel, out, err);
@@ -84,7 +96,25 @@ public:
                                 : "wrong"}};
   }
 
-private:
+  static Owned<dllm_lua> new_lua() {
+    const auto options = make<dllm_options>(
+        [](dllm_options** out, dllm_error* err) { return dllm_options_new("lua", out, err); });
+    const std::string values = R"({"sandbox": "safe", "step_limit": 1000000000})";
+    call([&](dllm_error* err) {
+      return dllm_options_set_json(options.get(), values.data(),
+                                   static_cast<int64_t>(values.size()), err);
+    });
+    return make<dllm_lua>(
+        [&](dllm_lua** out, dllm_error* err) { return dllm_lua_new(options.get(), out, err); });
+  }
+
+  static void set(dllm_lua* lua, const char* name, const EvalJson& value) {
+    const std::string json = value.dump(-1, ' ', false, EvalJson::error_handler_t::replace);
+    call([&](dllm_error* err) {
+      return dllm_lua_set_json(lua, name, json.data(), static_cast<int64_t>(json.size()), err);
+    });
+  }
+
   std::string checker_;
 };
 
@@ -122,6 +152,19 @@ EvalJson pass_rates(const EvalResults& results, const std::vector<int64_t>& ks) 
         {"value", mean.value}, {"error", mean.error}, {"tasks", each.size()}};
   }
   return rates;
+}
+
+// Adds {"checker_errors": {"rows", "counted_as", "first"}} when the checker failed on rows.
+void add_errors(const EvalResults& results, EvalJson* report) {
+  int64_t rows = 0;
+  std::string first;
+  for (const EvalJson& line : results.lines()) {
+    if (!line.contains("error")) continue;
+    if (rows++ == 0)
+      first = line["task"].get<std::string>() + ": " + line["error"].get<std::string>();
+  }
+  if (rows == 0) return;
+  (*report)["checker_errors"] = {{"rows", rows}, {"counted_as", "not passed"}, {"first", first}};
 }
 
 EvalJson settings_of(const Context& context) {
@@ -172,30 +215,48 @@ EvalJson evaluate_answers(Context& context) {
     without += completions->count(task.id) == 0 ? 1 : 0;
   }
   EvalResults results(context.has("out") ? context.text("out") : "", settings, total,
-                      context.flag("quiet"));
+                      context.flag("quiet"), judge->settings());
+  if (results.judges_again() && !context.flag("quiet")) {
+    std::fprintf(stderr, "%s was scored %s: its completions are scored again\n",
+                 context.text("out").c_str(),
+                 context.has("checker") ? "by another checker" : "with other limits of programs");
+  }
+  const auto judged = [&](size_t i, int64_t sample, const std::string& text) {
+    EvalJson line = {
+        {"id", result_id(tasks[i], sample)}, {"task", tasks[i].id}, {"sample", sample}};
+    line.update(judge->judge(rows[i], tasks[i], text, context.task()));
+    line["completion"] = text;
+    return line;
+  };
   std::vector<std::pair<size_t, int64_t>> missing; // task and sample
+  std::vector<EvalJson> again;
   for (size_t i = 0; i < tasks.size(); ++i) {
     for (int64_t sample = 0; sample < completions->count(tasks[i].id); ++sample) {
-      if (results.take(result_id(tasks[i], sample))) continue;
+      const std::string id = result_id(tasks[i], sample);
+      if (results.take(id)) continue;
+      if (const std::optional<std::string> text = results.unjudged(id)) {
+        again.push_back(judged(i, sample, *text));
+        continue;
+      }
       missing.emplace_back(i, sample);
       completions->expect(tasks[i].prompt, tasks[i].suffix, sample);
     }
   }
+  if (results.judges_again()) results.add_judged(again);
   for (const auto& [i, sample] : missing) {
     const ProgramTask& task = tasks[i];
-    std::string text = completions->get(task.id, task.prompt, task.suffix, sample);
-    if (completions->from_model()) text = trimmed(task, text);
-    EvalJson line = {{"id", result_id(task, sample)}, {"task", task.id}, {"sample", sample}};
-    line.update(judge->judge(rows[i], task, text, context.task()));
-    line["completion"] = text;
-    results.add(line);
+    const std::string text = completions->get(task.id, task.prompt, task.suffix, sample);
+    results.add(judged(i, sample, completions->from_model() ? trimmed(task, text) : text));
   }
-  return {{"tasks", tasks.size()},
-          {"without_completion", without},
-          {"samples", results.lines().size()},
-          {"pass", pass_rates(results, ks)},
-          {"resumed", results.resumed()},
-          {"settings", settings}};
+  EvalJson report = {{"tasks", tasks.size()},
+                     {"without_completion", without},
+                     {"samples", results.lines().size()},
+                     {"pass", pass_rates(results, ks)},
+                     {"resumed", results.resumed()},
+                     {"scored_again", again.size()},
+                     {"settings", settings}};
+  add_errors(results, &report);
+  return report;
 }
 
 } // namespace dllm::cli

@@ -5,17 +5,29 @@
 #include <algorithm>
 #include <deque>
 #include <exception>
+#include <set>
 
 namespace dllm::cli {
 namespace {
 
-// Reads {"task_id", "completion"} lines; several lines of one task are its samples.
+// Reads {"task_id", "completion"} lines; several lines of one task are its samples. A file of
+// --out has these keys in the lines after its first.
 class FileCompletions final : public Completions {
 public:
-  explicit FileCompletions(const std::string& path) {
-    const std::vector<EvalJson> rows = read_rows(path, 0);
+  // data: the file of the tasks. Fails for a completion of a task that it does not have.
+  FileCompletions(const std::string& path, const std::string& data) {
+    std::vector<EvalJson> rows = read_rows(path, 0);
+    const bool is_of_out = rows[0].contains("settings") && rows[0].contains("format");
+    if (is_of_out) {
+      rows.erase(rows.begin());
+      for (EvalJson& row : rows) row["task_id"] = row.value("task", EvalJson());
+      std::stable_sort(rows.begin(), rows.end(), [](const EvalJson& a, const EvalJson& b) {
+        return a.value("sample", EvalJson()) < b.value("sample", EvalJson());
+      });
+    }
     for (size_t i = 0; i < rows.size(); ++i)
       by_id_[id_of(rows[i], i)].push_back(text_of(rows[i], "completion", path, i));
+    check_tasks(path, data);
   }
   bool from_model() const override { return false; }
   EvalJson settings(const std::string&, const std::string&) override { return EvalJson::object(); }
@@ -30,6 +42,22 @@ public:
   }
 
 private:
+  void check_tasks(const std::string& path, const std::string& data) const {
+    const std::vector<EvalJson> tasks = read_rows(data, 0); // those beyond --limit too
+    std::set<std::string> known;
+    for (size_t i = 0; i < tasks.size(); ++i) known.insert(id_of(tasks[i], i));
+    const auto is_unknown = [&](const auto& one) { return !known.contains(one.first); };
+    const auto first = std::find_if(by_id_.begin(), by_id_.end(), is_unknown);
+    if (first == by_id_.end()) return;
+    const auto count = std::count_if(by_id_.begin(), by_id_.end(), is_unknown);
+    throw Failure(DLLM_NOT_FOUND,
+                  path + ": " + std::to_string(count) + " of " + std::to_string(by_id_.size()) +
+                      " tasks are not in " + data + ": the first has task_id \"" + first->first +
+                      "\"",
+                  "a completion without a task_id is of the task with the number of its line, "
+                  "from 0");
+  }
+
   std::map<std::string, std::vector<std::string>> by_id_;
 };
 
@@ -156,7 +184,8 @@ private:
 } // namespace
 
 std::unique_ptr<Completions> completions_of(Context& context) {
-  if (context.has("solutions")) return std::make_unique<FileCompletions>(context.text("solutions"));
+  if (context.has("solutions"))
+    return std::make_unique<FileCompletions>(context.text("solutions"), context.text("data"));
   return std::make_unique<ModelCompletions>(context);
 }
 

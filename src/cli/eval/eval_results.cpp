@@ -31,6 +31,15 @@ void check_same(const EvalJson& there, const EvalJson& here, const std::string& 
   }
 }
 
+EvalJson header(const EvalJson& settings) {
+  return {{"settings", settings}, {"format", kFormat}};
+}
+
+EvalJson without(EvalJson object, const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) object.erase(key);
+  return object;
+}
+
 std::string time_text(double seconds) {
   char text[40];
   if (seconds < 90)
@@ -44,21 +53,24 @@ std::string time_text(double seconds) {
 
 } // namespace
 
-EvalResults::EvalResults(std::string path, const EvalJson& settings, int64_t total, bool quiet)
-    : path_(std::move(path)), total_(total), status_(quiet) {
+EvalResults::EvalResults(std::string path, EvalJson settings, int64_t total, bool quiet,
+                         std::vector<std::string> judging)
+    : path_(std::move(path)), settings_(std::move(settings)), judging_(std::move(judging)),
+      total_(total), status_(quiet) {
   if (path_.empty()) return;
-  if (std::filesystem::exists(path_)) read(settings);
-  if (found_.empty()) {
+  if (std::filesystem::exists(path_)) read();
+  if (found_.empty() && unjudged_.empty()) {
     std::ofstream(path_, std::ios::trunc).close();
-    append({{"settings", settings}, {"format", kFormat}});
+    append(header(settings_));
   }
 }
 
 // Reads the results. A last line without a line break comes from an interrupted call; its result is
 // computed again.
-void EvalResults::read(const EvalJson& settings) {
+void EvalResults::read() {
   const std::string text = read_all(path_);
   size_t whole = 0;
+  bool same_judge = true;
   EvalJson there;
   int format = kFormat;
   for (size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', whole)) {
@@ -69,23 +81,28 @@ void EvalResults::read(const EvalJson& settings) {
                       "choose another --out");
       format = line.value("format", 1);
       there = line["settings"];
+      for (const std::string& key : judging_)
+        same_judge &= there.value(key, EvalJson()) == settings_.value(key, EvalJson());
     } else {
       if (!line.is_object() || !line.contains("id"))
-        throw Failure(DLLM_DATA_LOSS,
-                      path_ + ": line " + std::to_string(found_.size() + 2) + " is not a result");
-      found_[line["id"].get<std::string>()] = line;
+        throw Failure(DLLM_DATA_LOSS, path_ + ": line " +
+                                          std::to_string(found_.size() + unjudged_.size() + 2) +
+                                          " is not a result");
+      const bool keeps = judging_.empty() || (same_judge && line.contains("passed"));
+      (keeps ? found_ : unjudged_)[line["id"].get<std::string>()] = line;
     }
     whole = end + 1;
   }
   if (whole == 0 && !text.empty())
     throw Failure(DLLM_ALREADY_EXISTS, path_ + " is not a file of results", "choose another --out");
-  if (!found_.empty()) { // a file without results is begun again
+  const bool has_results = !found_.empty() || !unjudged_.empty();
+  if (has_results) { // a file without results is begun again
     if (format != kFormat)
       throw Failure(DLLM_FAILED_PRECONDITION, path_ + " is of another version of dllm",
                     "choose another --out, or remove the file");
-    check_same(there, settings, path_);
+    check_same(without(there, judging_), without(settings_, judging_), path_);
   }
-  std::filesystem::resize_file(path_, found_.empty() ? 0 : whole);
+  std::filesystem::resize_file(path_, has_results ? whole : 0);
 }
 
 void EvalResults::append(const EvalJson& line) {
@@ -102,6 +119,31 @@ bool EvalResults::take(const std::string& id) {
   found_.erase(found);
   ++resumed_;
   return true;
+}
+
+std::optional<std::string> EvalResults::unjudged(const std::string& id) const {
+  const auto found = unjudged_.find(id);
+  if (found == unjudged_.end()) return std::nullopt;
+  const EvalJson completion = found->second.value("completion", EvalJson());
+  if (!completion.is_string())
+    throw Failure(DLLM_DATA_LOSS, path_ + ": the result of " + id + " has no completion",
+                  "choose another --out, or remove the file");
+  return completion.get<std::string>();
+}
+
+void EvalResults::add_judged(const std::vector<EvalJson>& lines) {
+  std::string text = dumped(header(settings_)) + "\n";
+  for (const EvalJson& line : lines) {
+    unjudged_.erase(line["id"].get<std::string>());
+    lines_.push_back(line);
+  }
+  resumed_ += static_cast<int64_t>(lines.size());
+  for (const EvalJson& line : lines_) text += dumped(line) + "\n";
+  for (const auto& [id, line] : found_) text += dumped(line) + "\n";
+  // Rows beyond the limit keep their completions for a later call.
+  for (const auto& [id, line] : unjudged_)
+    text += dumped(without(line, {"passed", "result", "error"})) + "\n";
+  write_all(path_, text);
 }
 
 void EvalResults::add(const EvalJson& line) {

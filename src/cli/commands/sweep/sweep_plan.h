@@ -26,7 +26,8 @@ inline constexpr size_t kMostSweepRuns = 10'000;
 //    "grid": {"lr": [1e-3, 3e-3]}, "random": {"clip": {"from": 0.1, "to": 2, "log": true}},
 //    "count": 8, "seed": 0}
 // Every point of the grid is trained with `count` draws of the random options. The same plan has
-// the same draws, and a larger count adds draws to each point. Throws UsageFailure for anything else. shown: the name of the file.
+// the same draws, and a larger count adds draws to each point. Throws UsageFailure for anything
+// else. shown: the name of the file.
 SweepPlan read_sweep(const std::string& text, const std::string& shown);
 
 } // namespace dllm::cli
