@@ -4,12 +4,14 @@ from __future__ import annotations
 import array
 import ctypes
 from ctypes import POINTER, byref, c_int64
+from collections.abc import Mapping, Set
 from typing import Any, Tuple
 
 from . import _raw
 from ._base import call, check
 from ._lib import lib
 from ._text import text_bytes
+from ._values import refuse, shown
 from .errors import thread_error
 
 try:
@@ -71,19 +73,50 @@ def guess_dtype(values: Any) -> str:
     return "i32" if all(isinstance(number, int) for number in flat) else "f32"
 
 
-def to_c(values: Any, dtype: str) -> ctypes.Array[Any]:
-    """A C array of the values; a value that does not fit raises OverflowError or TypeError."""
+def to_c(values: Any, dtype: str, name: str = "values") -> ctypes.Array[Any]:
+    """A C array of the values; a value that does not fit raises OverflowError or TypeError, with the name."""
     _, ctype, code = DTYPES[dtype]
     made: ctypes.Array[Any]
     if numpy is not None and isinstance(values, numpy.ndarray):
-        fitting = numpy.ascontiguousarray(values, dtype=_NUMPY[dtype])
+        if values.dtype.kind in "SUMm":  # texts and times
+            raise TypeError(f"{name} takes numbers, not an array of {values.dtype}")
+        try:
+            fitting = numpy.ascontiguousarray(values, dtype=_NUMPY[dtype])
+        except (TypeError, ValueError) as problem:
+            raise TypeError(f"{name} takes numbers: {problem}") from None
         if fitting.dtype.kind in "iu" and not numpy.array_equal(fitting, values):
-            raise OverflowError(f"values of {values.dtype} do not fit {dtype}")
+            raise OverflowError(f"{name}: values of {values.dtype} do not fit {dtype}")
         made = (ctype * fitting.size).from_buffer_copy(fitting)
         return made
-    flat = array.array(code, _flat(values, len(shape_of(values))))
+    if isinstance(values, (Mapping, Set)):
+        refuse(name, "a list or an array", values)
+    elements = _flat(values, len(shape_of(values)))
+    try:
+        flat = array.array(code, elements)
+    except (TypeError, OverflowError):
+        _refuse_element(elements, code, name, dtype)
+        raise
     made = (ctype * len(flat)).from_buffer_copy(flat)
     return made
+
+
+def _refuse_element(elements: list[Any], code: str, name: str, dtype: str) -> None:
+    """Raises the error of the first element that does not fit."""
+    for at, element in enumerate(elements, 1):
+        place = name if len(elements) == 1 and at == 1 else f"{name}, item {at}"
+        try:
+            array.array(code, [element])
+        except TypeError:
+            refuse(place, "a number" if code in "fd" else "a whole number", element)
+        except OverflowError:
+            raise OverflowError(f"{place}: {shown(element)} does not fit {dtype}") from None
+
+
+def list_to_c(values: Any, dtype: str, name: str) -> ctypes.Array[Any]:
+    """As to_c, for a list or an array alone: a number in its place is a TypeError."""
+    if isinstance(values, (str, bytes, bytearray)) or not hasattr(values, "__len__") or shape_of(values) == ():
+        refuse(name, "a list or an array of " + ("numbers" if dtype[0] == "f" else "whole numbers"), values)
+    return to_c(values, dtype, name)
 
 
 def from_c(pointer: Any, dtype: str, count: int) -> Any:

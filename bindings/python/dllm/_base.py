@@ -12,6 +12,7 @@ from ._interrupt import TaskArgument, guard_for, resolved
 from ._json import encoded
 from ._lib import lib
 from ._text import text_bytes
+from ._values import mapping, refuse
 
 if TYPE_CHECKING:
     from .task import Task
@@ -42,14 +43,27 @@ def make(name: str, *args: Any) -> c_void_p:
     return out
 
 
-def handle(value: Any, kind: type[Managed]) -> Any:
-    """The pointer of an object of this class; TypeError for anything else."""
+def handle(value: Any, kind: type[Managed], name: str = "") -> Any:
+    """The pointer of an object of this class; TypeError for anything else. name: of the argument, else the noun."""
     if not isinstance(value, kind):
-        raise TypeError(f"expected a dllm.{kind.__name__}, not {value!r}")
+        refuse(name or kind.noun, article(kind), value)
     return value.pointer
 
 
-class Managed:
+def article(kind: type) -> str:
+    """A class in a sentence: "a dllm.Model", "a dllm.Engine"."""
+    return f"a dllm.{kind.__name__}"
+
+
+class Uncopied:
+    """An object that cannot be copied or pickled: two of them would release one handle."""
+
+    def __reduce_ex__(self, _: Any) -> Any:
+        name = article(type(self))
+        raise TypeError(f"{name} cannot be copied or pickled: it has a handle of this process; pass the object itself")
+
+
+class Managed(Uncopied):
     """Owns one handle. It may be closed twice; using a closed object raises ClosedError.
 
     The library keeps parents alive, so objects may be closed in any order.
@@ -58,6 +72,8 @@ class Managed:
     _release = noun = ""
 
     def __init__(self, pointer: c_void_p):
+        if not isinstance(pointer, c_void_p):
+            refuse("pointer", "a handle of the C interface", pointer)
         self._pointer: c_void_p | None = pointer
 
     @classmethod
@@ -156,13 +172,15 @@ def from_path(path: str | os.PathLike[str], name: str, *args: Any) -> c_void_p:
         raise errors.FileNotFound(problem.message, problem.hint, problem.code, problem.name) from None
 
 
-def pointer_of(value: Any, kind: type[Managed]) -> Any:
+def pointer_of(value: Any, kind: type[Managed], name: str = "") -> Any:
     """The pointer of an object of this class, or None for None; TypeError for anything else."""
-    return None if value is None else handle(value, kind)
+    return None if value is None else handle(value, kind, name)
 
 
 def task_of(task: Task | None) -> TaskArgument:
     """The task of a long call; without one Ctrl-C still stops it (_interrupt.py)."""
+    if task is not None and getattr(task, "noun", "") != "task":
+        refuse("task", "a dllm.Task", task)
     return TaskArgument(task)
 
 
@@ -172,10 +190,11 @@ class Options(Managed):
     _release = "dllm_options_release"
 
     def __init__(self, kind: str, values: dict[str, Any] | None = None):
+        given = {} if values is None else mapping(values, "values", "a mapping of keys to values")
         super().__init__(make("dllm_options_new", text_bytes(kind, "kind")))
-        if not values:
+        if not given:
             return
-        text = encoded(values)
+        text = encoded(given)
         try:
             call("dllm_options_set_json", self.pointer, text, len(text))
         except errors.NotFound as problem:

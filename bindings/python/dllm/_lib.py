@@ -14,6 +14,7 @@ from typing import Any
 
 from . import _raw
 from ._text import text_bytes
+from ._values import function as function_of
 
 _NAMES = {"darwin": ["libdllm.1.dylib", "libdllm.dylib"], "win32": ["dllm.dll"]}.get(
     sys.platform, ["libdllm.so.1", "libdllm.so"])
@@ -124,6 +125,9 @@ def log_to(sink: str | logging.Logger | Callable[[str, str], Any], level: str = 
     by log_lines), a logging.Logger, or a function of (level, line). Any thread of the library may call that function, one
     line at a time; it must not call dllm, and what it raises is dropped."""
     global _log_function
+    text_bytes(level, "level")
+    if not isinstance(sink, (str, logging.Logger)):
+        function_of(sink, "sink", "a name, a logging.Logger or a function")
     if level not in _LEVELS or (isinstance(sink, str) and sink not in _SINKS):
         raise ValueError(f"log_to({sink!r}, {level!r}): sinks are {', '.join(_SINKS)}, a logging.Logger or a function; "
                          f"levels are {', '.join(_LEVELS)}")

@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from threading import RLock
 from typing import TYPE_CHECKING, Callable, Iterator
 
+from ._base import task_of
+
 if TYPE_CHECKING:
     from .task import Task
 
@@ -20,6 +22,7 @@ class Turns:
     @contextmanager
     def take(self, task: Task | None = None) -> Iterator[None]:
         """Waits for the turn. The task ends the wait as it would end the call; Ctrl-C ends it too."""
+        task_of(task)
         while not self._lock.acquire(timeout=-1 if task is None else PAUSE):
             if task is not None:
                 task._check()

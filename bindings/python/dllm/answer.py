@@ -24,7 +24,8 @@ class Answer(Managed):
     def update(self, ids: Sequence[int], states: Sequence[int]) -> str | None:
         """The canvas now, as of decoder.ids and decoder.states. None, or why the answer is over:
         "full", "end_token", "stop_text"."""
-        tokens, kinds, end = _arrays.to_c(ids, "i32"), _arrays.to_c(states, "u8"), c_int32()
+        tokens, end = _arrays.list_to_c(ids, "i32", "ids"), c_int32()
+        kinds = _arrays.list_to_c(states, "u8", "states")
         if len(tokens) != len(kinds):
             raise ValueError(f"{len(tokens)} ids, {len(kinds)} states")
         call("dllm_answer_update", self.pointer, tokens, kinds, len(tokens), byref(end))

@@ -4,6 +4,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Callable, TypeVar
 
+from ._base import task_of
+from ._values import function as checked_function
 from .task import Task
 
 Result = TypeVar("Result")
@@ -16,7 +18,8 @@ async def run_async(function: Callable[..., Result], *args: Any, task: Task | No
     When the waiting asyncio task is cancelled the call is cancelled too, and CancelledError comes out after the
     call has ended, so that its objects may be used again. Callbacks run on the thread of the call.
     """
-    stop = Task() if task is None else task
+    checked_function(function, "function")
+    stop = Task() if task is None else task_of(task).task
     call = asyncio.ensure_future(asyncio.to_thread(function, *args, task=stop, **settings))
     try:
         return await asyncio.shield(call)

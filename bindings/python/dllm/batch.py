@@ -7,6 +7,7 @@ from . import _arrays
 from ._base import Managed, call, make
 from ._lib import lib
 from ._text import text_bytes
+from ._values import mapping, refuse
 from .tensor import Tensor
 
 # The element types of the reserved names, for plain lists.
@@ -21,18 +22,23 @@ class Batch(Managed):
     _release, noun = "dllm_batch_release", "batch"
 
     def __init__(self, arrays: Mapping[str, Any] | None = None):
+        given = {} if arrays is None else mapping(arrays, "arrays", "a mapping of names to arrays")
         super().__init__(make("dllm_batch_new"))
-        for name, values in (arrays or {}).items():
+        for name, values in given.items():
             self[name] = values
 
     def set(self, name: str, values: Any, dtype: str | None = None) -> None:
         """Copies an array into the batch; dtype is one of f32 f64 i32 i64 u8 i8 u32."""
+        self._set(name, values, dtype, f"values of {name}")
+
+    def _set(self, name: str, values: Any, dtype: str | None, place: str) -> None:
+        """place: what the caller calls the values."""
         key = text_bytes(name, "name")
         if dtype is None:
             dtype = RESERVED.get(name) or _arrays.guess_dtype(values)
         number = _arrays.DTYPES[_arrays.checked_dtype(dtype)][0]
         dims, rank = _arrays.dims_of(values)
-        call("dllm_batch_set", self.pointer, key, number, dims, rank, _arrays.to_c(values, dtype))
+        call("dllm_batch_set", self.pointer, key, number, dims, rank, _arrays.to_c(values, dtype, place))
 
     def tensor(self, name: str) -> Tensor:
         """A copy of one array with its type and shape. Raises NotFound; the hint names the nearest."""
@@ -66,4 +72,8 @@ def as_batch(rows: Batch | Mapping[str, Any] | Any) -> Batch:
         return rows
     if isinstance(rows, Mapping):
         return Batch(rows)
-    return Batch({"ids": rows if len(_arrays.shape_of(rows)) > 1 else [rows]})
+    if isinstance(rows, (str, bytes, bytearray)) or not hasattr(rows, "__len__"):
+        refuse("rows", "a dllm.Batch, named arrays or rows of ids", rows)
+    made = Batch()
+    made._set("ids", rows if len(_arrays.shape_of(rows)) > 1 else [rows], None, "rows")
+    return made

@@ -22,14 +22,14 @@ def save_checkpoint(trainer: Trainer, loader: Loader | None, root: Path,
     if script_state is not None:
         settings["script_state"] = encoded(script_state, "script_state").decode()
     with options("checkpoint", settings) as opts:
-        return read_text("dllm_checkpoint_save", handle(trainer, Trainer),
+        return read_text("dllm_checkpoint_save", handle(trainer, Trainer, "trainer"),
                          pointer_of(loader, Loader), path_bytes(root, "root"), opts.pointer, task_of(task))
 
 
 def restore_checkpoint(trainer: Trainer, loader: Loader | None, dir: Path,
                        task: Task | None = None) -> None:
     """Restores trainer, model and loader."""
-    call("dllm_checkpoint_restore", handle(trainer, Trainer), pointer_of(loader, Loader),
+    call("dllm_checkpoint_restore", handle(trainer, Trainer, "trainer"), pointer_of(loader, Loader),
          path_bytes(dir, "dir"), task_of(task))
 
 

@@ -8,6 +8,7 @@ from ._base import Managed, call, from_path, make, options, pointer_of, task_of
 from ._json import encoded
 from ._lib import lib
 from ._text import path_bytes
+from ._values import items, mapping
 from .task import Task
 from .tokenizer import Tokenizer
 
@@ -20,27 +21,29 @@ class Dataset(Managed):
     def __init__(self, path: str | os.PathLike[str] | None = None,
                  tokenizer: Tokenizer | None = None, task: Task | None = None, **settings: Any):
         """path None: empty, to fill with add()."""
+        watched = task_of(task)
         with options("dataset", settings) as opts:
             if path is None:
                 made = make("dllm_dataset_new", pointer_of(tokenizer, Tokenizer), opts.pointer)
             else:
                 made = from_path(path, "dllm_dataset_open", path_bytes(path),
-                                 pointer_of(tokenizer, Tokenizer), opts.pointer, task_of(task))
+                                 pointer_of(tokenizer, Tokenizer), opts.pointer, watched)
         super().__init__(made)
 
     @classmethod
     def of(cls, rows: Iterable[str | Mapping[str, Any]], tokenizer: Tokenizer | None = None,
            **settings: Any) -> Dataset:
         """A dataset of texts, or of mappings as in a line of a JSONL file."""
+        given = items(rows, "rows", "a list of texts or of mappings")
         made = cls(None, tokenizer, **settings)
-        for row in rows:
+        for row in given:
             made.add(row)
         return made
 
     def add(self, row: str | Mapping[str, Any]) -> None:
         """Adds one document: a text, or a mapping as in a line of a JSONL file. Raises
         InvalidArgument for other keys, FailedPrecondition for messages without a chat template."""
-        text = encoded({"text": row} if isinstance(row, str) else dict(row))
+        text = encoded({"text": row} if isinstance(row, str) else dict(mapping(row, "row", "a text or a mapping")))
         call("dllm_dataset_add", self.pointer, text, len(text))
 
     def __len__(self) -> int:

@@ -3,12 +3,12 @@ from __future__ import annotations
 
 import json
 from ctypes import byref, c_double, c_int64
-from operator import index
 from typing import TYPE_CHECKING, Any, AsyncIterator, Iterator, Sequence
 
 from . import _arrays
-from ._base import Managed, call, handle, make, options, read_text, task_of
+from ._base import Managed, Uncopied, call, handle, make, options, read_text, task_of
 from ._text import text_bytes
+from ._values import real, whole
 from .asynchronous import run_async
 from .batch import Batch
 from .event import Callback, run_with
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from ._settings import DecoderSettings, SlotSettings
 
 
-class Steps:
+class Steps(Uncopied):
     """The results of step() until everything is decided. With `async for` each step runs on a thread."""
 
     def __init__(self, decoder: Decoder, task: Task | None):
-        self._decoder, self._task, self._active = decoder, task, 1
+        self._decoder, self._task, self._active = decoder, task_of(task).task, 1
 
     def __iter__(self) -> Iterator[int]:
         return self
@@ -53,6 +53,13 @@ def kind_of(noun: str, policy: Any) -> str:
     return f"{noun}:{policy}"
 
 
+def _flags(fixed: Any) -> Any:
+    """Flags of numpy in a list as numbers of Python."""
+    if not isinstance(fixed, (list, tuple)):
+        return fixed
+    return [flag.item() if hasattr(flag, "item") else flag for flag in fixed]
+
+
 class Decoder(Managed):
     """`Decoder(model, steps=32, gen_length=64)`. help(dllm.DecoderSettings) lists the keywords."""
 
@@ -64,15 +71,15 @@ class Decoder(Managed):
 
     def start(self, prompt: Sequence[int] = (), seed: int = 0) -> None:
         """Removes all requests and starts one in slot 0: the prompt, then gen_length open positions."""
-        ids = _arrays.to_c(prompt, "i32")
-        call("dllm_decoder_start", self.pointer, ids, len(ids), index(seed))
+        ids = _arrays.list_to_c(prompt, "i32", "prompt")
+        call("dllm_decoder_start", self.pointer, ids, len(ids), whole(seed, "seed"))
 
     def add(self, canvas: Sequence[int], fixed: Sequence[int] | None = None,
             **settings: Unpack[SlotSettings]) -> int:
         """Adds a request with a given canvas (fixed 1: given, 0: open); returns its slot.
         help(dllm.SlotSettings) lists the keywords."""
-        ids, slot = _arrays.to_c(canvas, "i32"), c_int64()
-        given = None if fixed is None else _arrays.to_c([int(flag) for flag in fixed], "u8")
+        ids, slot = _arrays.list_to_c(canvas, "i32", "canvas"), c_int64()
+        given = None if fixed is None else _arrays.list_to_c(_flags(fixed), "u8", "fixed")
         if given is not None and len(given) != len(ids):
             raise ValueError(f"canvas has {len(ids)} positions, fixed {len(given)}")
         with options("slot", settings) as opts:
@@ -81,7 +88,7 @@ class Decoder(Managed):
 
     def remove(self, slot: int) -> None:
         """Removes a request; its slot may be used again. Raises NotFound for a slot that is not in use."""
-        call("dllm_decoder_remove", self.pointer, slot)
+        call("dllm_decoder_remove", self.pointer, whole(slot, "slot"))
 
     def step(self, task: Task | None = None) -> int:
         """One denoising step of every active slot; how many still have open positions. Raises FailedPrecondition
@@ -93,7 +100,7 @@ class Decoder(Managed):
         """Runs steps for this long; it may end inside a step, which the next call continues. Returns how many
         slots still have open positions. callback gets the events of completed steps."""
         active = c_int64()
-        run_with("dllm_decoder_step_for", callback, self.pointer, c_double(milliseconds),
+        run_with("dllm_decoder_step_for", callback, self.pointer, c_double(real(milliseconds, "milliseconds")),
                  after=(task_of(task), byref(active)))
         return active.value
 
@@ -111,37 +118,37 @@ class Decoder(Managed):
 
     def statistics(self, slot: int = 0) -> Batch:
         """The predictions: positions, token, probability, argmax, entropy, top_ids, ..."""
-        return Batch._wrap(make("dllmx_decoder_statistics", self.pointer, slot))
+        return Batch._wrap(make("dllmx_decoder_statistics", self.pointer, whole(slot, "slot")))
 
     def commit(self, slot: int, positions: Sequence[int], ids: Sequence[int]) -> None:
         """Decides these positions and ends the slot's step."""
-        where, tokens = _arrays.to_c(positions, "i64"), _arrays.to_c(ids, "i32")
+        where, tokens = _arrays.list_to_c(positions, "i64", "positions"), _arrays.list_to_c(ids, "i32", "ids")
         if len(where) != len(tokens):
             raise ValueError(f"{len(where)} positions, {len(tokens)} ids")
-        call("dllmx_decoder_commit", self.pointer, slot, where, tokens, len(where))
+        call("dllmx_decoder_commit", self.pointer, whole(slot, "slot"), where, tokens, len(where))
 
     def ids(self, slot: int = 0) -> Any:
         """The canvas: prompt and answer, the mask id where a position is open."""
-        return _arrays.ask("dllm_decoder_ids", "i32", self.pointer, slot)
+        return _arrays.ask("dllm_decoder_ids", "i32", self.pointer, whole(slot, "slot"))
 
     def states(self, slot: int = 0) -> Any:
         """dllm.MASKED, PROVISIONAL, FINAL or FIXED for every position."""
-        return _arrays.ask("dllm_decoder_states", "u8", self.pointer, slot)
+        return _arrays.ask("dllm_decoder_states", "u8", self.pointer, whole(slot, "slot"))
 
     def confidence(self, slot: int = 0) -> Any:
         """The probability that each token had when it was last predicted: 1 for a given one, 0 for none."""
-        return _arrays.ask("dllm_decoder_confidence", "f32", self.pointer, slot)
+        return _arrays.ask("dllm_decoder_confidence", "f32", self.pointer, whole(slot, "slot"))
 
     def metric(self, key: str, slot: int = -1) -> float:
         """A number of a slot, or of all slots (-1): "steps", "nfe" (forward passes), "decided" and "open"
         (positions), "finish" (0: open, 1: all decided, 2: stopped, 3: failed); of all slots also
         "cache_bytes", "reused" and "computed" (positions), ... Raises NotFound for another key."""
-        return self._real("dllm_decoder_metric", slot, text_bytes(key, "key"))
+        return self._real("dllm_decoder_metric", whole(slot, "slot"), text_bytes(key, "key"))
 
     def trace(self, slot: int = 0) -> list[dict[str, Any]]:
         """The trace, one object per step: step, ids, states, confidence. The decoder is made with
         trace=True; a last object with "stopped" means that it exceeded trace_bytes."""
-        text = read_text("dllm_decoder_trace", self.pointer, slot)
+        text = read_text("dllm_decoder_trace", self.pointer, whole(slot, "slot"))
         return [json.loads(line) for line in text.splitlines() if line]
 
     def describe(self) -> dict[str, Any]:

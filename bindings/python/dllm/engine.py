@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ._base import Managed, call, make, options, read_text, task_of
 from ._lib import lib
 from ._text import path_bytes, text_bytes
+from ._values import whole
 from .task import Task
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Engine(Managed):
         return self._whole("dllm_engine_i64", text_bytes(key, "key"))
 
     def __setitem__(self, key: str, value: int) -> None:
-        call("dllm_engine_set_i64", self.pointer, text_bytes(key, "key"), value)
+        call("dllm_engine_set_i64", self.pointer, text_bytes(key, "key"), whole(value, "value"))
 
     def plan(self, path: str | os.PathLike[str], task: Task | None = None, **settings: Any) -> str:
         """What a job on a model needs, as text of the chosen format (default JSON)."""

@@ -6,21 +6,30 @@ from ctypes import byref, c_double, c_int64
 from typing import Any, Callable
 
 from . import _arrays, _raw
-from ._base import check, read_object
+from ._base import Uncopied, check, read_object
 from ._interrupt import guard_for, resolved
 from ._lib import lib
 from ._text import text_bytes
+from ._values import function
 from .errors import ClosedError, NotFound, from_status, thread_error
 
 KINDS = {value: name[len("EVENT_"):].lower() for name, value in vars(_raw).items()
          if name.startswith("EVENT_") and isinstance(value, int)}
 
 
-class Event:
-    """One event, valid until the callback returns: event.kind, event["loss"], event["ids"]."""
+class Event(Uncopied):
+    """One event, valid until the callback returns: event.kind, event["loss"], event["ids"].
 
-    def __init__(self, pointer: int):
-        self._pointer: int | None = pointer
+    The library makes events for callbacks; a program does not.
+    """
+
+    _pointer: int | None = None
+
+    @classmethod
+    def _of(cls, pointer: int) -> Event:
+        made = cls()
+        made._pointer = pointer
+        return made
 
     @property
     def pointer(self) -> int:
@@ -87,6 +96,8 @@ def run_with(name: str, callback: Callback | None, *before: Any, after: tuple[An
     An exception of the callback is parked while C frames are on the stack, and raised again when
     the call is back.
     """
+    if callback is not None:
+        function(callback, "callback", "a function of an event")
     parked: list[BaseException] = []
     guard = guard_for(after)
     assert guard is not None, f"{name} takes a task"
@@ -108,12 +119,12 @@ def run_with(name: str, callback: Callback | None, *before: Any, after: tuple[An
     def trampoline(pointer: int, _: Any) -> int:
         # Ctrl-C raises while in_callback is set alone, so that nothing is raised out of here.
         try:
-            return answer_of(Event(pointer))
+            return answer_of(Event._of(pointer))
         except BaseException as problem:
             parked.append(problem)
             return _raw.FAIL
 
-    fn = _raw.EVENT_FN(trampoline) if callback else _raw.EVENT_FN()
+    fn = _raw.EVENT_FN(trampoline) if callback is not None else _raw.EVENT_FN()
     with guard:
         status = getattr(lib, name)(*before, fn, None, *resolved(after, guard), thread_error())
     if parked:

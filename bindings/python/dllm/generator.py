@@ -4,7 +4,6 @@ from __future__ import annotations
 import os
 from ctypes import byref, c_int64, c_void_p
 from difflib import get_close_matches
-from operator import index
 from typing import TYPE_CHECKING, Any, Mapping, Sequence, Union
 
 from . import _raw, errors
@@ -12,6 +11,7 @@ from ._base import (Managed, call, from_path, handle, make, options, read_object
                     schema, task_of)
 from ._text import path_bytes, text_bytes
 from ._turns import Turns
+from ._values import is_list, items, mapping, refuse, whole
 from .decoder import Decoder, kind_of
 from .engine import Engine, default_engine
 from .event import Callback, run_with
@@ -41,10 +41,21 @@ def load(path: str | os.PathLike[str], engine: Engine | EngineSettings | None = 
     Raises FileNotFound, DataLoss for a damaged file, UnknownOption, Cancelled.
     """
     for_model, for_generator = _divided(settings)
-    runs_on = engine if isinstance(engine, Engine) else Engine(**engine) if engine else default_engine()
+    runs_on = _engine_of(engine)
     with options("model", for_model) as model, options("generator", for_generator) as opts:
         return Generator._wrap(from_path(path, "dllm_generator_load", path_bytes(path),
                                          runs_on.pointer, model.pointer, opts.pointer, task_of(task)))
+
+
+def _engine_of(engine: Engine | EngineSettings | None) -> Engine:
+    if engine is None:
+        return default_engine()
+    if isinstance(engine, Engine):
+        return engine
+    settings = mapping(engine, "engine", "a dllm.Engine or a dict of its settings")
+    for key in settings:
+        text_bytes(key, "a name in engine")
+    return Engine(**settings)
 
 
 def _divided(settings: LoadSettings) -> tuple[dict[str, object], dict[str, object]]:
@@ -136,9 +147,9 @@ class Generator(Managed):
         The text of the result is the whole text; holes lists what is new. Keywords and errors are
         those of generate.
         """
+        if not isinstance(text, str):
+            refuse("text", "a text with holes", text)
         with self._turns.take(task):
-            if not isinstance(text, str):
-                raise TypeError(f"infill takes a text with holes, not {text!r}")
             return self._answer(self._add_text("infill", text, settings, task), task)
 
     def stream(self, prompt: Prompt = "", /, *, task: Task | None = None,
@@ -158,14 +169,13 @@ class Generator(Managed):
         An error of one prompt does not end the others. Prompt number i has the seed seed + i.
         Keywords are those of generate. Raises what concerns all prompts: UnknownOption, Cancelled.
         """
-        if isinstance(prompts, str):
-            raise TypeError(f"batch takes a list of prompts, not the text {prompts!r}")
+        given = items(prompts, "prompts", "a list of prompts")
         results: dict[int, Generation | errors.Error] = {}
-        seed, waiting = index(settings.get("seed") or 0), list(enumerate(prompts))
+        seed, waiting = whole(settings.get("seed") or 0, "seed"), list(enumerate(given))
         while waiting:
             with self._turns.take(task):
                 waiting = self._decode_some(waiting, settings, seed, results, task)
-        return [results[at] for at in range(len(prompts))]
+        return [results[at] for at in range(len(given))]
 
     def _decode_some(self, waiting: list[tuple[int, Prompt]], settings: RequestSettings, seed: int,
                      results: dict[int, Generation | errors.Error],
@@ -213,8 +223,8 @@ class Generator(Managed):
         return result
 
     def _add_prompt(self, prompt: Prompt, settings: Mapping[str, object], task: Task | None) -> int:
-        if prompt is None:
-            raise TypeError("a prompt is a text or a list of messages, not None")
+        if not isinstance(prompt, str) and not is_list(prompt):
+            refuse("prompt", "a text or a list of messages", prompt)
         return self._add_text("prompt" if isinstance(prompt, str) else "messages", prompt, settings, task)
 
     def _add_text(self, key: str, text: Prompt, settings: Mapping[str, object], task: Task | None) -> int:
@@ -240,7 +250,7 @@ class Generator(Managed):
 
     def remove(self, request: int) -> None:
         """Removes a request, open or over. Its number may be used again. Raises NotFound for another number."""
-        call("dllm_generator_remove", self.pointer, index(request))
+        call("dllm_generator_remove", self.pointer, whole(request, "request"))
 
     def step(self, task: Task | None = None) -> int:
         """Takes one denoising step of every open request; returns how many are open. Raises FailedPrecondition
@@ -255,11 +265,11 @@ class Generator(Managed):
     def text(self, request: int, part: str = "completion") -> str:
         """A part of a text: completion, text (with the prompt), next (what is new since the last
         call) or canvas (with <mask:N> for open positions). Raises the error of the request."""
-        return read_text("dllm_generator_text", self.pointer, index(request), text_bytes(part, "part"))
+        return read_text("dllm_generator_text", self.pointer, whole(request, "request"), text_bytes(part, "part"))
 
     def describe(self, request: int = -1) -> dict[str, Any]:
         """A request: finish, error, ids, states, from_file, ...; -1: the generator."""
-        return read_object("dllm_generator_describe", self.pointer, index(request))
+        return read_object("dllm_generator_describe", self.pointer, whole(request, "request"))
 
     def decoder(self) -> Decoder:
         """The decoder, for its readers. Its slots have the numbers of the requests."""

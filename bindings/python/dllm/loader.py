@@ -5,6 +5,7 @@ from typing import Any, Iterator
 
 from ._base import Managed, call, handle, make, options
 from ._lib import lib
+from ._values import whole
 from .batch import Batch
 from .dataset import Dataset
 from .errors import OutOfRange
@@ -17,7 +18,7 @@ class Loader(Managed):
 
     def __init__(self, data: Dataset, **settings: Any):
         with options("loader", settings) as opts:
-            super().__init__(make("dllm_loader_new", handle(data, Dataset), opts.pointer))
+            super().__init__(make("dllm_loader_new", handle(data, Dataset, "data"), opts.pointer))
 
     def next(self) -> Batch:
         """The next batch; raises OutOfRange at the end of the data."""
@@ -39,4 +40,4 @@ class Loader(Managed):
 
     def seek(self, position: int) -> None:
         """Goes to a position, in rows since the start. Raises OutOfRange past the end."""
-        call("dllm_loader_seek", self.pointer, position)
+        call("dllm_loader_seek", self.pointer, whole(position, "position"))

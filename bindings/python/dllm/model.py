@@ -10,17 +10,18 @@ from ._base import (Managed, call, from_path, handle, make, options, read_object
 from ._json import encoded
 from ._lib import lib
 from ._text import path_bytes, text_bytes
+from ._values import mapping, real
 from .batch import Batch, as_batch
 from .engine import Engine, default_engine
 from .source import Source
 from .task import Task
 from .tensor import Tensor
+from .tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._settings import AdapterSettings, ModelSettings
-    from .tokenizer import Tokenizer
 
 
 class Model(Managed):
@@ -32,7 +33,7 @@ class Model(Managed):
                  task: Task | None = None, **settings: Unpack[ModelSettings]):
         """path: a model folder, a GGUF file, a run or checkpoint folder, or a Source.
         help(dllm.ModelSettings) lists the keywords."""
-        runs_on = handle(engine or default_engine(), Engine)
+        runs_on = handle(default_engine() if engine is None else engine, Engine)
         with options("model", settings) as opts:
             if isinstance(path, Source):
                 made = make("dllm_model_load_source", runs_on, path.pointer, opts.pointer,
@@ -46,8 +47,8 @@ class Model(Managed):
     def new(cls, config: Mapping[str, Any], engine: Engine | None = None, task: Task | None = None,
             **settings: Unpack[ModelSettings]) -> Model:
         """A model with random weights; config is the content of a config.json."""
-        runs_on = handle(engine or default_engine(), Engine)
-        text = encoded(dict(config))
+        runs_on = handle(default_engine() if engine is None else engine, Engine)
+        text = encoded(dict(mapping(config, "config", "the content of a config.json")))
         with options("model", settings) as opts:
             return cls._wrap(make("dllm_model_new", runs_on, text, len(text), opts.pointer,
                                   task_of(task)))
@@ -96,12 +97,12 @@ class Model(Managed):
 
     def set_param(self, name: str, value: Tensor | Any) -> None:
         """Replaces one parameter; value is a Tensor, an array or nested lists of floats."""
-        tensor = value if isinstance(value, Tensor) else Tensor(value, "f32")
+        tensor = value if isinstance(value, Tensor) else Tensor._of(value, "f32", "value")
         call("dllm_model_set_param", self.pointer, text_bytes(name, "name"), tensor.pointer)
 
     def set_tokenizer(self, tokenizer: Tokenizer) -> None:
         """Attaches a tokenizer to the model: every save and checkpoint writes it too."""
-        call("dllm_model_set_tokenizer", self.pointer, tokenizer.pointer)
+        call("dllm_model_set_tokenizer", self.pointer, handle(tokenizer, Tokenizer))
 
     def add_adapter(self, name: str = "default", task: Task | None = None,
                     **settings: Unpack[AdapterSettings]) -> None:
@@ -134,7 +135,7 @@ class Model(Managed):
 
     def set_adapter_scale(self, scale: float, name: str = "default") -> None:
         """Multiplies the product of an adapter by scale from now on; 0: the adapter is off."""
-        call("dllm_model_set_adapter_scale", self.pointer, text_bytes(name, "name"), scale)
+        call("dllm_model_set_adapter_scale", self.pointer, text_bytes(name, "name"), real(scale, "scale"))
 
     def adapters(self) -> list[dict[str, Any]]:
         """name, rank, alpha, rslora, scale, modules, params and bytes of each adapter."""

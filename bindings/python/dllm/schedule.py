@@ -37,8 +37,9 @@ class Schedule(Managed):
               dalpha: Sequence[float] | None = None,
               weight: Sequence[float] | None = None) -> Schedule:
         """A schedule of points; dalpha and weight are derived when they are not given."""
-        columns = [None if column is None else _arrays.to_c(column, "f64")
-                   for column in (t, alpha, dalpha, weight)]
+        needed = [_arrays.list_to_c(t, "f64", "t"), _arrays.list_to_c(alpha, "f64", "alpha")]
+        columns = needed + [None if column is None else _arrays.list_to_c(column, "f64", name)
+                            for name, column in (("dalpha", dalpha), ("weight", weight))]
         counts = {len(column) for column in columns if column is not None}
         if len(counts) != 1:
             raise ValueError(f"columns of different lengths: {sorted(counts)}")
@@ -48,7 +49,7 @@ class Schedule(Managed):
 
     def eval(self, t: Sequence[float]) -> Values:
         """The schedule at many times, each from 0 to 1. Raises InvalidArgument for another time."""
-        times = _arrays.to_c(t, "f64")
+        times = _arrays.list_to_c(t, "f64", "t")
         rooms = [(c_double * len(times))() for _ in range(3)]
         call("dllm_schedule_eval", self.pointer, times, len(times), *rooms)
         return Values(*(_arrays.from_c(room, "f64", len(times)) for room in rooms))

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from ._base import Managed, call, make
 from ._text import text_bytes
+from ._values import content, mapping
 
 
 class Source(Managed):
@@ -11,10 +12,12 @@ class Source(Managed):
     _release, noun = "dllm_source_release", "source"
 
     def __init__(self, files: dict[str, bytes] | None = None):
+        given = {} if files is None else mapping(files, "files", "a dict of names to bytes")
         super().__init__(make("dllm_source_new"))
-        for name, data in (files or {}).items():
+        for name, data in given.items():
             self.add(name, data)
 
     def add(self, name: str, data: bytes) -> None:
         """Copies a file in under the name it would have in the folder."""
-        call("dllm_source_add", self.pointer, text_bytes(name, "name"), bytes(data), len(data), 0)
+        held = content(data, "data", f"the bytes of {name}" if isinstance(name, str) else "bytes")
+        call("dllm_source_add", self.pointer, text_bytes(name, "name"), held, len(held), 0)

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, AsyncIterator, Iterator
 
 from . import errors
+from ._base import Uncopied, task_of
+from ._values import refuse, whole
 from .asynchronous import run_async
 from .generation import Generation, generation_of
 from .task import Task
@@ -26,14 +28,16 @@ class Piece:
         return self.text
 
 
-class Stream:
+class Stream(Uncopied):
     """The pieces of a text, one for each step. With `async for` each step runs on a thread.
 
     close(), the end of `with`, and a loop that is left early remove the request.
     """
 
     def __init__(self, generator: Generator, request: int, task: Task | None):
-        self._generator, self._request, self._task = generator, request, task
+        if getattr(generator, "noun", "") != "generator":
+            refuse("generator", "a dllm.Generator", generator)
+        self._generator, self._request, self._task = generator, whole(request, "request"), task_of(task).task
         self._is_open = True
         self._generation: Generation | None = None
 

@@ -7,6 +7,15 @@ from ctypes import byref, c_int64, c_void_p
 from . import _raw, errors
 from ._base import Managed
 from ._lib import lib
+from ._values import real
+
+
+def _milliseconds(value: float, name: str) -> int:
+    """Seconds as the library takes them: -1 for inf, 0 for what has passed."""
+    seconds = real(value, name)
+    if math.isnan(seconds):
+        raise ValueError(f"{name} is nan: write a number of seconds")
+    return -1 if seconds == math.inf else int(min(max(0.0, seconds * 1000), 2.0 ** 62))
 
 
 class Task(Managed):
@@ -19,9 +28,9 @@ class Task(Managed):
 
     def __init__(self, deadline: float | None = None):
         """deadline: seconds from now, after which calls raise DeadlineExceeded."""
+        milliseconds = -1 if deadline is None else _milliseconds(deadline, "deadline")
         super().__init__(c_void_p(lib.dllm_task_new()))
-        if deadline is not None:
-            self.set_deadline(deadline)
+        lib.dllm_task_set_deadline(self.pointer, milliseconds)
 
     def cancel(self) -> None:
         """Calls that use the task raise Cancelled within milliseconds, and every object stays
@@ -35,10 +44,7 @@ class Task(Managed):
 
     def set_deadline(self, seconds: float | None) -> None:
         """Seconds from now; 0 and less: it has passed already; None and inf remove the deadline."""
-        if seconds is None or seconds == math.inf:
-            milliseconds = -1
-        else:
-            milliseconds = min(max(0, int(seconds * 1000)), 1 << 62)
+        milliseconds = -1 if seconds is None else _milliseconds(seconds, "seconds")
         lib.dllm_task_set_deadline(self.pointer, milliseconds)
 
     def _check(self) -> None:

@@ -15,10 +15,12 @@ class Tensor(Managed):
     _release, noun = "dllm_tensor_release", "tensor"
 
     def __init__(self, values: Any, dtype: str | None = None):
-        dtype = _arrays.checked_dtype(_arrays.guess_dtype(values) if dtype is None else dtype)
-        dims, rank = _arrays.dims_of(values)
-        super().__init__(make("dllm_tensor_new", _arrays.DTYPES[dtype][0], dims, rank,
-                              _arrays.to_c(values, dtype)))
+        super().__init__(_made(values, dtype, "values"))
+
+    @classmethod
+    def _of(cls, values: Any, dtype: str, name: str) -> Tensor:
+        """Tensor(values, dtype); name is what the caller calls the values."""
+        return cls._wrap(_made(values, dtype, name))
 
     @property
     def dtype(self) -> str:
@@ -33,8 +35,8 @@ class Tensor(Managed):
 
     def read(self, dtype: str | None = None) -> Any:
         """A copy: a numpy array of the same shape, or nested lists. f16 and bf16 become f32."""
-        dtype = dtype or self.dtype
-        dtype = dtype if dtype in _arrays.DTYPES else "f32"
+        dtype = self.dtype if dtype is None else dtype
+        dtype = "f32" if dtype in ("f16", "bf16") else _arrays.checked_dtype(dtype)
         number, ctype, _ = _arrays.DTYPES[dtype]
         shape, count = self.shape, 1
         for extent in shape:
@@ -71,6 +73,12 @@ class Tensor(Managed):
         flat: Any = memoryview(block).cast("B")
         flat = flat.cast(code)
         return (flat.cast("B").cast(code, shape) if shape else flat).toreadonly()
+
+
+def _made(values: Any, dtype: str | None, name: str) -> ctypes.c_void_p:
+    dtype = _arrays.checked_dtype(_arrays.guess_dtype(values) if dtype is None else dtype)
+    dims, rank = _arrays.dims_of(values)
+    return make("dllm_tensor_new", _arrays.DTYPES[dtype][0], dims, rank, _arrays.to_c(values, dtype, name))
 
 
 def _nest(flat: list[Any], shape: tuple[int, ...]) -> Any:

@@ -12,6 +12,7 @@ from ._base import (Buffer, Managed, call, from_path, handle, make, options, poi
 from ._json import encoded
 from ._lib import lib
 from ._text import path_bytes, text_bytes
+from ._values import content, is_list, refuse
 from .batch import Batch
 from .source import Source
 from .task import Task
@@ -41,7 +42,7 @@ class Tokenizer(Managed):
         from .dataset import Dataset  # which imports this module
         made = cls.__new__(cls)
         with options("tokenizer_train", settings) as opts:
-            Managed.__init__(made, make("dllm_tokenizer_train", handle(text, Dataset), opts.pointer,
+            Managed.__init__(made, make("dllm_tokenizer_train", handle(text, Dataset, "text"), opts.pointer,
                                         task_of(task)))
         return made
 
@@ -61,7 +62,7 @@ class Tokenizer(Managed):
 
     def encode(self, text: str | bytes, task: Task | None = None) -> list[int]:
         """The ids of a text, as i32. A task can cancel it. Bytes that are not UTF-8 are kept."""
-        data = text.encode() if isinstance(text, str) else bytes(text)
+        data = text.encode() if isinstance(text, str) else content(text, "text", "a text or its bytes")
         made = make("dllm_tokenizer_encode_task", self.pointer, data, len(data), pointer_of(task, Task))
         with Batch._wrap(made) as row:
             return [int(x) for x in row["ids"][0]]
@@ -73,6 +74,8 @@ class Tokenizer(Managed):
         for key in ("tools", "variables"):
             if key in settings and not isinstance(settings[key], str):
                 settings[key] = encoded(settings[key], key).decode()
+        if not is_list(messages):
+            refuse("messages", "a list of messages", messages)
         data = encoded(messages, "messages")
         with options("chat", settings) as opts:
             made = make("dllm_tokenizer_chat_task", self.pointer, data, len(data), opts.pointer,
@@ -82,12 +85,12 @@ class Tokenizer(Managed):
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids. Raises InvalidArgument for an id that is not in the vocabulary."""
-        values = _arrays.to_c(ids, "i32")
+        values = _arrays.list_to_c(ids, "i32", "ids")
         return read_text("dllm_tokenizer_decode", self.pointer, values, len(values))
 
     def decode_stream(self, ids: Sequence[int]) -> tuple[str, int]:
         """(text, used): whole characters only; keep ids[used:] for the next call."""
-        values, used = _arrays.to_c(ids, "i32"), c_int64()
+        values, used = _arrays.list_to_c(ids, "i32", "ids"), c_int64()
         with Buffer() as out:
             call("dllm_tokenizer_decode_stream", self.pointer, values, len(values), out.pointer,
                  byref(used))

@@ -2,11 +2,11 @@
 from __future__ import annotations
 
 import os
-from operator import index
 from typing import TYPE_CHECKING, Any, Mapping
 
 from ._base import Managed, call, handle, make, options, task_of
 from ._text import path_bytes, text_bytes
+from ._values import real, whole
 from .batch import Batch, as_batch
 from .event import Callback, run_with
 from .loader import Loader
@@ -60,13 +60,13 @@ class Trainer(Managed):
         The task counts steps. Raises OutOfRange when the data ends first, what the callback raises, and
         what step() raises.
         """
-        run_with("dllm_trainer_run", callback, self.pointer, handle(loader, Loader), index(steps),
+        run_with("dllm_trainer_run", callback, self.pointer, handle(loader, Loader), whole(steps, "steps"),
                  after=(task_of(task),))
 
     def eval(self, loader: Loader, max_batches: int = 8, task: Task | None = None) -> float:
         """The mean loss over batches, in nats; nothing is changed but the loader's position. Raises OutOfRange
         when there is no batch, Cancelled."""
-        return self._real("dllm_trainer_eval", handle(loader, Loader), max_batches, task_of(task))
+        return self._real("dllm_trainer_eval", handle(loader, Loader), whole(max_batches, "max_batches"), task_of(task))
 
     def metric(self, key: str) -> float:
         """A number of the last step: "step", "loss" (nats), "lr", "grad_norm", "tokens", "tokens_per_second",
@@ -80,7 +80,7 @@ class Trainer(Managed):
 
     def set(self, key: str, value: float) -> None:
         """Changes "lr", "weight_decay" or "clip" between steps."""
-        call("dllm_trainer_set_f64", self.pointer, text_bytes(key, "key"), value)
+        call("dllm_trainer_set_f64", self.pointer, text_bytes(key, "key"), real(value, "value"))
 
     def add_sink(self, kind: str, target: str | os.PathLike[str] | None = None,
                  **settings: Any) -> None:

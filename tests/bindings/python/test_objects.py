@@ -255,7 +255,7 @@ class Scenario(unittest.TestCase):
                       lambda: dllm.Dataset.of(["a"], "x"), lambda: dllm.Tokenizer.train("x"),
                       lambda: dllm.Model.new({}, "x"), lambda: dllm.Model("absent", "x"),
                       lambda: objective.loss("x", {"ids": [[1, 2]]})):
-            with self.assertRaisesRegex(TypeError, "expected a dllm[.]"):
+            with self.assertRaisesRegex(TypeError, "takes a dllm[.]"):
                 wrong()
         trainer.close()
 
