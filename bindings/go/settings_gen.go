@@ -108,6 +108,10 @@ type ModelOptions struct {
 	// off.
 	Check string `json:"check,omitzero"`
 
+	// ema: the moving averages of the weights that a run with option ema keeps in its checkpoints. Default: live; one of
+	// live, ema.
+	Weights string `json:"weights,omitzero"`
+
 	// edit: heads that insert, delete and substitute tokens (edit flows) are added where the file has none; auto: the
 	// heads of the file. Default: auto; one of auto, edit.
 	Heads string `json:"heads,omitzero"`

@@ -82,12 +82,14 @@ ModelPlace at_path(const std::string& path) {
 
 ModelPlace place_in(const std::string& checkpoint) {
   const std::string record = join_path(checkpoint, kRecord);
-  const ModelPlace plain = at_path(join_path(checkpoint, kBaseFolder));
+  ModelPlace plain = at_path(join_path(checkpoint, kBaseFolder));
+  plain.checkpoint = checkpoint;
   if (!file_exists(record)) return plain;
   const Json json = parse_json(read_text(record), record);
   try {
     ModelPlace place = plain;
     if (json.contains("parts")) place = place_of_parts(json["parts"], checkpoint);
+    place.checkpoint = checkpoint;
     place.objective = objective_of(json);
     return place;
   } catch (const nlohmann::json::exception& error) {

@@ -33,7 +33,8 @@ struct ModelPlace {
     bool is_reference() const { return !digest.empty(); }
   };
 
-  std::string base;      // a folder or a file
+  std::string base;       // a folder or a file
+  std::string checkpoint; // its folder; empty: the path names no checkpoint
   std::string tokenizer; // kTokenizerFolder of a checkpoint; empty: the base has the tokenizer
   std::optional<Reference> reference;
   std::optional<Use> use;        // with a reference

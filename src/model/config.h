@@ -226,8 +226,8 @@ struct ModelConfig {
   // A position that is predicted to be this token gets a mask before it; -1: none.
   int64_t split_token_id = -1;
   int64_t block_length = 0; // for block_causal; 0: none
-  // Name of the objective that trained the weights last; empty: not known. Decoding and scores follow
-  // it by default.
+  // Name of the objective that trained the weights last; empty: not known. Decoding and scores
+  // follow it by default.
   std::string objective;
   // Type of K and V that are kept between decoding steps: f32, bf16 or i8.
   DType cache_dtype = DType::f32;

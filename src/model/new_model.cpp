@@ -78,6 +78,10 @@ Tensor first_values(const ParamSpec& spec, const std::string& name, const Shape&
 
 std::shared_ptr<Model> new_model(std::shared_ptr<graph::Engine> engine, const Json& object,
                                  const Options& options, Task* task) {
+  if (options.str("weights") != "live") {
+    fail_with_hint("leave option weights out", Code::failed_precondition,
+                   "a new model has no moving averages of its weights");
+  }
   ModelConfig config = config_from_json(object, "config");
   apply_model_options(config, options);
   if (options.str("heads") == "edit") add_edit_heads(config);

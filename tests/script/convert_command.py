@@ -86,6 +86,32 @@ def objectives_outlive_files():
         ok(len(set(scores)) == 1, f"{objective}: the same score: {scores}")
 
 
+def averages():
+    """The moving averages of a run are scored, decoded, exported, and trained on."""
+    own = ["--data", "corpus", "--rows", "line", "--length", "48", "--batch", "4", "--eval-every", "0", "--examples", "0"]
+    run("train", *own, "--out", "averaged", "--layers", "1", "--hidden", "64", "--vocab", "300", "--steps", "6", "--ema", "0.7", "--lr", "0.003")
+
+    def score(model, *words):
+        return json.loads(run("eval", model, "corpus", "--dataset.rows", "line", "--limit", "12", "--json", *words).stdout)["nats_per_token"]
+
+    ema = ["--model.weights", "ema"]
+    run("export", "averaged", "averaged-folder", "--weights", "ema")
+    run("convert", "averaged", "averaged.gguf", "--weights", "ema")
+    scores = [score("averaged", *ema), score("averaged-folder"), score("averaged.gguf")]
+    ok(len(set(scores)) == 1 and scores[0] != score("averaged"), f"averages have one score, which is not the weights': {scores}")
+    state = next((SCRATCH / "averaged").glob("step_000006/state/rank_000.safetensors")).read_bytes()
+    size = struct.unpack("<Q", state[:8])[0]
+    header = {name: row for name, row in json.loads(state[8:8 + size]).items() if name.startswith("ema.")}
+    kept = {name[4:]: state[8 + size + row["data_offsets"][0]:8 + size + row["data_offsets"][1]] for name, row in header.items()}
+    ok(kept == {name: row[2] for name, row in tensors("averaged-folder").items()}, f"{len(kept)} exported tensors are the averages")
+    run("train", *own, "--from", "averaged", *ema, "--out", "onward", "--steps", "1", "--ema", "0.7")
+    run("train", *own, "--from", "averaged", *ema, "--out", "onward", "--steps", "2", "--ema", "0.7")
+    run("train", *own, "--from", "folder", "--lora", "2", "--out", "adapted", "--steps", "1", "--ema", "0.7")
+    for model, why in (("made", "no moving averages"), ("folder", "names no checkpoint"), ("adapted", "averages of an adapter")):
+        done = program.run("generate", model, "line 4", *ema)
+        ok(done.returncode == 1 and why in done.stderr, f"{model}: {done.stderr[-200:]}")
+
+
 def torch_folder(names):
     """The exported folder with its weights in pytorch_model.bin, written by torch."""
     import torch
@@ -101,6 +127,7 @@ def torch_folder(names):
 
 
 objectives_outlive_files()
+averages()
 try:
     torch_folder(weights)
     run("convert", "torch", "from_torch")

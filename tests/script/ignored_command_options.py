@@ -47,6 +47,7 @@ MODEL = {
     "--model.check": ("off", {}, SAME),  # refuses weights that are not finite; there are none
     "--model.heads": ("edit", {}, SAME),  # heads that the other policies do not read
     "--model.seed": ("5", {}, REFUSED), "--model.adapter": ("nowhere", {}, REFUSED),
+    "--model.weights": ("ema", {}, REFUSED),  # the run keeps no averages; convert_command.py has one that does
 }
 DECODER = {
     "--decoder.policy": ("random",), "--decoder.steps": ("3",), "--decoder.block-length": ("4",),
@@ -124,7 +125,7 @@ COMMANDS = {
         "--tokenizer-train.pad": ("<p>",), "--tokenizer-train.mask": ("<m>",), "--tokenizer-train.special-tokens": ("<x>",)}),
     "verify": ({"": "made"}, {
         **ENGINE, **{f"--model.{key}": (value, {}, REFUSED) for key, value in {
-            "attention": "causal", "shift": "1", "mask-token": "7", "cache-dtype": "bf16", "seed": "5", "adapter": "nowhere"}.items()},
+            "attention": "causal", "shift": "1", "mask-token": "7", "cache-dtype": "bf16", "seed": "5", "adapter": "nowhere", "weights": "ema"}.items()},
         "--model.dtype": ("q8_0", {}, SAME),  # loads in that format
         "--model.check": ("off", {}, SAME), "--model.heads": ("edit", {}, MAY_STAY),
         "--against": ("f32", {"--json": ""}), "--reference": ("other", AGAINST), "--data": ("text.txt", {**AGAINST, "--generate": "0"}),
@@ -161,12 +162,12 @@ COMMANDS = {
         "--watch": ("", {"--out": "elsewhere"}, REFUSED), "--port": ("3", {}, REFUSED)}),  # report_command.py serves
     "sweep": ({"": "plan.json"}, {"--config": ("machine.json",), "--json": ("",)}),
     "convert": ({"": ["made", "converted.gguf"], "--quantize.overwrite": "true"}, {
-        "--quantize.format": ("q4_0",), "--quantize.overwrite": ("false", {}, REFUSED), "--config": ("quantized.json",), "--json": ("",)}),
+        "--quantize.format": ("q4_0",), "--quantize.weights": ("ema", {}, REFUSED), "--quantize.overwrite": ("false", {}, REFUSED), "--config": ("quantized.json",), "--json": ("",)}),
     "export": ({"": ["made", "exported"], "--quantize.overwrite": "true"}, {
-        "--quantize.format": ("f16",), "--quantize.overwrite": ("false", {}, REFUSED), "--config": ("exported.json",), "--json": ("",),
+        "--quantize.format": ("f16",), "--quantize.weights": ("ema", {}, REFUSED), "--quantize.overwrite": ("false", {}, REFUSED), "--config": ("exported.json",), "--json": ("",),
         "--merge": ("", {}, REFUSED)}),  # the run has no adapter; lora_command.py merges one
     "quantize": ({"": ["made", "small.gguf"], "--quantize.overwrite": "true"}, {
-        "--quantize.format": ("q4_0",), "--quantize.overwrite": ("false", {}, REFUSED), "--config": ("quantized.json",), "--json": ("",)}),
+        "--quantize.format": ("q4_0",), "--quantize.weights": ("ema", {}, REFUSED), "--quantize.overwrite": ("false", {}, REFUSED), "--config": ("quantized.json",), "--json": ("",)}),
 }
 TOGETHER = (  # two options that are accepted one by one
     (("generate", "--prompt", "a", "--file", "text.txt"), REFUSED),

@@ -49,7 +49,7 @@ TRAIN = {
     "--engine.pjrt.client": ("a=1", {}, REFUSED), "--engine.pjrt.flags": ("a=1", {}, REFUSED),
     "--model.dtype": ("bf16",), "--model.attention": ("causal",), "--model.shift": ("1",), "--model.mask-token": ("7",),
     "--model.cache-dtype": ("bf16", {}, REFUSED), "--model.seed": ("5",), "--model.check": ("off", {}, SAME),
-    "--model.heads": ("edit",), "--model.adapter": ("made", {}, REFUSED),
+    "--model.heads": ("edit",), "--model.adapter": ("made", {}, REFUSED), "--model.weights": ("ema", {}, REFUSED),
     "--dataset.format": ("fortunes",), "--dataset.rows": ("file",), "--dataset.text-key": ("body", JSONL),
     "--dataset.prompt-key": ("ask", JSONL), "--dataset.response-key": ("say", JSONL),
     "--dataset.instruction-key": ("prompt", JSONL), "--dataset.messages-key": ("turns", {"--data": "talks.jsonl"}),

@@ -215,6 +215,14 @@ namespace Dllm
             set => Put("check", value);
         }
 
+        /// <summary>ema: the moving averages of the weights that a run with option ema keeps in its checkpoints.
+        /// Default: live; one of live, ema.</summary>
+        public string Weights
+        {
+            get => Value<string>("weights");
+            set => Put("weights", value);
+        }
+
         /// <summary>edit: heads that insert, delete and substitute tokens (edit flows) are added where the file has
         /// none; auto: the heads of the file. Default: auto; one of auto, edit.</summary>
         public string Heads

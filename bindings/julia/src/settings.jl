@@ -55,6 +55,8 @@ const KEYWORDS = (
   the form of the arithmetic, f32. Default: auto; one of auto, f32, bf16, int8.
 - `check::String`: finite: a weight that is NaN or infinite is an error, when it is loaded or set. Default: finite;
   one of finite, off.
+- `weights::String`: ema: the moving averages of the weights that a run with option ema keeps in its checkpoints.
+  Default: live; one of live, ema.
 - `heads::String`: edit: heads that insert, delete and substitute tokens (edit flows) are added where the file has
   none; auto: the heads of the file. Default: auto; one of auto, edit.
 - `adapter::String`: Folder of a LoRA adapter as PEFT saves it, also one inside the model's folder; it is decoded,

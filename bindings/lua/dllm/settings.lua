@@ -77,6 +77,9 @@
 ---@field cache_dtype? "auto"|"f32"|"bf16"|"int8"
 --- finite: a weight that is NaN or infinite is an error, when it is loaded or set. [finite]
 ---@field check? "finite"|"off"
+--- ema: the moving averages of the weights that a run with option ema keeps in its checkpoints.
+--- [live]
+---@field weights? "live"|"ema"
 --- edit: heads that insert, delete and substitute tokens (edit flows) are added where the file has
 --- none; auto: the heads of the file. [auto]
 ---@field heads? "auto"|"edit"

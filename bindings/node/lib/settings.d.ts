@@ -78,6 +78,9 @@ export interface ModelSettings {
   cache_dtype?: 'auto' | 'f32' | 'bf16' | 'int8';
   /** finite: a weight that is NaN or infinite is an error, when it is loaded or set. [finite] */
   check?: 'finite' | 'off';
+  /** ema: the moving averages of the weights that a run with option ema keeps in its checkpoints.
+   *  [live] */
+  weights?: 'live' | 'ema';
   /** edit: heads that insert, delete and substitute tokens (edit flows) are added where the file
    *  has none; auto: the heads of the file. [auto] */
   heads?: 'auto' | 'edit';

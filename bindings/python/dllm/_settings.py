@@ -92,6 +92,8 @@ class ModelSettings(TypedDict, total=False):
     cache_dtype  Form of K and V in decoding, cached or not; int8: with a scale per position and
         head; auto: the form of the arithmetic, f32. [auto]
     check  finite: a weight that is NaN or infinite is an error, when it is loaded or set. [finite]
+    weights  ema: the moving averages of the weights that a run with option ema keeps in its
+        checkpoints. [live]
     heads  edit: heads that insert, delete and substitute tokens (edit flows) are added where the
         file has none; auto: the heads of the file. [auto]
     adapter  Folder of a LoRA adapter as PEFT saves it, also one inside the model's folder; it is
@@ -106,6 +108,7 @@ class ModelSettings(TypedDict, total=False):
     mask_token: str | None
     cache_dtype: Literal["auto", "f32", "bf16", "int8"] | None
     check: Literal["finite", "off"] | None
+    weights: Literal["live", "ema"] | None
     heads: Literal["auto", "edit"] | None
     adapter: str | None
     seed: int | None

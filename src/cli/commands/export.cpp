@@ -58,7 +58,7 @@ std::string use_of(const dllm_model* model) {
 }
 
 int export_adapter(Context& context, const std::vector<std::string>& names) {
-  for (const char* key : {"format", "overwrite"}) {
+  for (const char* key : {"format", "overwrite", "weights"}) {
     refuse_typed(context, "quantize", key,
                  "the run has an adapter, which is written in f32 to a new folder; --merge writes "
                  "a whole model");
@@ -98,6 +98,7 @@ int export_merged(Context& context, const std::vector<std::string>& names) {
     throw Failure(DLLM_FAILED_PRECONDITION, context.text("run") + " has no adapter to merge",
                   "leave --merge out");
   }
+  refuse_typed(context, "quantize", "weights", "moving averages of an adapter are not merged");
   const auto format = Json::parse(context.option("quantize", "format")).get<std::string>();
   if (format != "auto" && format != "f32" && format != "bf16" && format != "f16") {
     throw UsageFailure("--format " + format + " does not go with --merge: auto, f32, bf16 or f16",

@@ -86,8 +86,8 @@ void put_gemma(const ModelConfig& config, const std::string& prefix, ckpt::GgufM
   if (config.query_scalar != usual) refuse(config, "query_pre_attn_scalar");
 }
 
-// Writes attention, shift and objective under the names of config.json. llama.cpp has keys for a part
-// of the attentions and shifts only.
+// Writes attention, shift and objective under the names of config.json. llama.cpp has keys for
+// causal and bidirectional attention, and for the shift of models that are not causal.
 void put_own_settings(const ModelConfig& config, ckpt::GgufMetadata& to) {
   const std::string prefix = kGgufOwn;
   to.text(prefix + "attention", attention_name(config.attention));

@@ -338,6 +338,7 @@ const Schema& model_schema() {
        option_choice("check", "finite", {"finite", "off"},
                      "finite: a weight that is NaN or infinite is an error, when it is loaded or "
                      "set."),
+       weights_option(),
        option_choice("heads", "auto", {"auto", "edit"},
                      "edit: heads that insert, delete and substitute tokens (edit flows) are added "
                      "where the file has none; auto: the heads of the file."),
@@ -424,9 +425,9 @@ std::shared_ptr<Model> load_from(std::shared_ptr<graph::Engine> engine, const So
   if (place.use) take_settings(*place.use, opened.config, origin);
   if (!place.objective.empty()) opened.config.objective = place.objective;
   apply_model_options(opened.config, options);
-  const std::unique_ptr<WeightSource> weights =
-      find_edit_heads(open_weights(opened, source, task), opened.config,
-                      options.str("heads") == "edit", static_cast<uint64_t>(options.i64("seed")));
+  const std::unique_ptr<WeightSource> weights = find_edit_heads(
+      chosen_weights(options.str("weights"), open_weights(opened, source, task), place.checkpoint),
+      opened.config, options.str("heads") == "edit", static_cast<uint64_t>(options.i64("seed")));
   const std::vector<ParamSpec> specs = partitioned_params(opened.config, engine->mesh());
   weights->check(specs);
   const std::vector<NamedAdapter> adapters = open_adapters(place.adapters, options.str("adapter"));
@@ -491,10 +492,12 @@ std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const s
     own.set_str("adapter", inside);
   check_references(place);
   if (!adapter.empty() && !place.use) read_use(own.str("adapter"), place);
-  const std::optional<PartOrigin> before = origin_at(place.base);
+  const bool is_live = options.str("weights") == "live";
+  const auto before = is_live ? origin_at(place.base) : std::nullopt;
   std::shared_ptr<Model> model =
       load_from(std::move(engine), *ckpt::open_model_source(place.base), own, place, task);
-  // A folder that changed meanwhile may hold other numbers than those that were read.
+  // Averages are not the numbers of the folder. A folder that changed meanwhile may hold other
+  // numbers than those that were read.
   std::optional<PartOrigin> after = origin_at(place.base);
   if (!before || !after || before->digest != after->digest) return model;
   after->has_new_mask = has_new_mask(place, options);

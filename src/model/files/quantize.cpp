@@ -237,6 +237,7 @@ const Schema& quantize_schema() {
       {option_choice("format", "q8_0", target_names(),
                      "Format of matrices; vectors and routers are f32. A folder holds f32, bf16 "
                      "and f16. auto: the float type of the input, bf16 of a quantized one."),
+       weights_option(),
        option_bool("overwrite", false, "A file, or a folder that a save wrote, may be replaced.")});
   return schema;
 }
@@ -255,7 +256,8 @@ Json quantize_model(const std::string& from, const std::string& to, const Option
   const std::unique_ptr<Source> source = ckpt::open_model_source(place.base);
   OpenedModel opened = open_model(*source);
   if (!place.objective.empty()) opened.config.objective = place.objective;
-  const std::shared_ptr<const WeightSource> weights = open_weights(opened, *source, task);
+  const std::shared_ptr<const WeightSource> weights =
+      chosen_weights(options.str("weights"), open_weights(opened, *source, task), place.checkpoint);
   if (opened.gguf == nullptr || !is_gguf)
     weights->check(find_family(opened.config.family).params(opened.config));
   const WeightFormat& format = chosen_format(wanted, opened, *weights);

@@ -65,6 +65,15 @@ OpenedModel open_model(const Source& source); // reads config.json or a .gguf fi
 std::unique_ptr<WeightSource> open_weights(OpenedModel& opened, const Source& source,
                                            const Task* task = nullptr);
 
+// Returns option "weights" of loads and conversions: live or ema.
+OptionSpec weights_option();
+// Returns `weights` for choice "live". For "ema" it returns a source that reads the moving averages
+// of a checkpoint, and `weights` for tensors that the run did not train. Fails with
+// failed_precondition for an empty `checkpoint`; check() fails for one without averages.
+std::unique_ptr<WeightSource> chosen_weights(const std::string& choice,
+                                             std::unique_ptr<WeightSource> weights,
+                                             const std::string& checkpoint);
+
 class Model;
 
 // Returns the first values of a part: normal numbers of (seed, name), 1 for norms, 0 for biases.

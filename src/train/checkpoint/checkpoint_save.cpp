@@ -7,6 +7,7 @@
 #include "base/store/address.h"
 #include "ckpt/checkpoint/checkpoint_folder.h"
 #include "ckpt/checkpoint/checkpoint_parts.h"
+#include "ckpt/checkpoint/state_files.h"
 #include "train/checkpoint/checkpoint_model.h"
 #include "train/checkpoint/checkpoint_save.h"
 #include "train/checkpoint/state_file.h"
@@ -107,7 +108,7 @@ struct RunSnapshot {
 std::vector<std::string> write_arrays(RunSnapshot& run, const std::string& folder, Task* task) {
   make_directories(join_path(folder, "state"));
   std::vector<std::string> names = run.model.write(folder, task);
-  names.push_back(state_file(run.state.process));
+  names.push_back(ckpt::state_file(run.state.process));
   write_state(run.state, join_path(folder, names.back()), task);
   return names;
 }

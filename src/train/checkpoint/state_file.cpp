@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "ckpt/checkpoint/state_files.h"
 #include "ckpt/safetensors/safetensors.h"
 #include "ckpt/safetensors/safetensors_writer.h"
 #include "model/params/stack_part.h"
@@ -22,38 +23,14 @@ bool is_saved(const StateEntry& entry, bool with_sums) {
   return entry.use != StateUse::sum || with_sums;
 }
 
-// The state files of a checkpoint, one for each process that wrote it.
-class StateFiles {
-public:
-  explicit StateFiles(const std::string& checkpoint) {
-    const std::string layout = "state/layout.json";
-    const Json record = parse_json(read_text(join_path(checkpoint, layout)), layout);
-    const int64_t ranks = record.is_object() ? record.value("ranks", int64_t{0}) : 0;
-    if (ranks < 1 || ranks > graph::kMostRanks)
-      fail(Code::data_loss, "{}: \"ranks\" is {}, expected 1 or more", layout, ranks);
-    for (int64_t writer = 0; writer < ranks; ++writer) {
-      const std::string path = join_path(checkpoint, state_file(writer));
-      files_.push_back(
-          std::make_unique<ckpt::SafetensorsFile>(open_content(path), file_name(path)));
-      for (const auto& [name, info] : files_.back()->tensors()) where_[name] = files_.back().get();
-    }
-  }
+const ckpt::SafetensorsFile& file_of(const ckpt::StateFiles& files, const std::string& name) {
+  if (const ckpt::SafetensorsFile* found = files.find(name)) return *found;
+  fail_with_hint(kOtherState, Code::failed_precondition,
+                 "the checkpoint has no {}, which this trainer needs", name);
+}
 
-  size_t count() const { return where_.size(); }
-  const ckpt::SafetensorsFile& file_of(const std::string& name) const {
-    const auto found = where_.find(name);
-    if (found != where_.end()) return *found->second;
-    fail_with_hint(kOtherState, Code::failed_precondition,
-                   "the checkpoint has no {}, which this trainer needs", name);
-  }
-
-private:
-  std::vector<std::unique_ptr<ckpt::SafetensorsFile>> files_;
-  std::map<std::string, const ckpt::SafetensorsFile*> where_;
-};
-
-void check_state_tensor(const StateFiles& files, const StateTensor& tensor) {
-  const ckpt::TensorInfo& info = files.file_of(tensor.name).info(tensor.name);
+void check_state_tensor(const ckpt::StateFiles& files, const StateTensor& tensor) {
+  const ckpt::TensorInfo& info = file_of(files, tensor.name).info(tensor.name);
   if (info.shape != tensor.shape || info.dtype != DType::f32) {
     fail(Code::failed_precondition, "{} is {}{} in the checkpoint, expected f32{}", tensor.name,
          info.type, info.shape.text(), tensor.shape.text());
@@ -76,10 +53,6 @@ std::vector<StateTensor> state_tensors(const ProgramSpec& spec, bool with_sums) 
     }
   }
   return made;
-}
-
-std::string state_file(int64_t writer) {
-  return fmt::format("state/rank_{:03}.safetensors", writer);
 }
 
 StateSnapshot snapshot_state(const Trainer& trainer, model::SnapshotMode mode,
@@ -188,7 +161,7 @@ std::string layout_text(const StateSnapshot& snapshot) {
 
 std::vector<graph::BufferRef> read_state(const Trainer& trainer, const std::string& checkpoint,
                                          bool with_sums, const Task* task) {
-  const StateFiles files(checkpoint);
+  const ckpt::StateFiles files(checkpoint);
   const std::vector<StateTensor> expected = state_tensors(trainer.spec(), with_sums);
   for (const StateTensor& tensor : expected) check_state_tensor(files, tensor);
   if (files.count() != expected.size()) {
@@ -203,7 +176,7 @@ std::vector<graph::BufferRef> read_state(const Trainer& trainer, const std::stri
     check_task(task);
     const auto read = [&](const std::string& name, const Box& box) {
       const std::string saved = entry.name + "." + name;
-      return files.file_of(saved).part_copy(saved, box, task);
+      return file_of(files, saved).part_copy(saved, box, task);
     };
     arrays.back() = model::upload_joined(trainer.engine(), entry.layout, read, task);
   }

@@ -42,8 +42,6 @@ struct StateSnapshot {
 StateSnapshot snapshot_state(const Trainer& trainer, model::SnapshotMode mode,
                              model::WriterShares& shares, const Task* task,
                              CopyPool* pool = nullptr);
-// Returns the file of a writer in a checkpoint: "state/rank_003.safetensors".
-std::string state_file(int64_t writer);
 // Writes the arrays of this process. Consumes the snapshot: the arrays of a name are freed after
 // they are written.
 void write_state(StateSnapshot& snapshot, const std::string& path, Task* task);

@@ -83,6 +83,9 @@ typed_options! {
         /// finite: a weight that is NaN or infinite is an error, when it is loaded or set. Default: finite; one of
         /// finite, off.
         check: &str = "check";
+        /// ema: the moving averages of the weights that a run with option ema keeps in its checkpoints. Default:
+        /// live; one of live, ema.
+        weights: &str = "weights";
         /// edit: heads that insert, delete and substitute tokens (edit flows) are added where the file has none;
         /// auto: the heads of the file. Default: auto; one of auto, edit.
         heads: &str = "heads";

@@ -220,8 +220,11 @@ Run open_run(Context& context) {
   run.resumed_from = latest_checkpoint(context, root);
   if (!run.resumed_from.empty()) {
     check_resumed(context, out);
-    call([&](dllm_error* err) { // the checkpoint has the adapter
-      return dllm_options_set_str(context.options("model"), "adapter", "", err);
+    call([&](dllm_error* err) { // the checkpoint has the adapter, and the weights of its training
+      const dllm_status status = dllm_options_set_str(context.options("model"), "adapter", "", err);
+      return status != DLLM_OK
+                 ? status
+                 : dllm_options_set_str(context.options("model"), "weights", "live", err);
     });
   }
   if (run.engine == nullptr) run.engine = open_engine(context);

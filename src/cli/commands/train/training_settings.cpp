@@ -64,8 +64,8 @@ bool is_limit(const std::string& kind, const std::string& key) {
 // Returns true when this start keeps the option of the start before it.
 bool is_kept(const std::string& kind, const std::string& key, bool has_new_limit) {
   if (kind == "engine") return key == kEngineKey;
-  // Of new weights; and the checkpoint has the adapter.
-  if (kind == "model") return key != "seed" && key != "adapter";
+  // Of new weights; and the checkpoint has the adapter and the weights.
+  if (kind == "model") return key != "seed" && key != "adapter" && key != "weights";
   if (!is_in(kCompared, kind)) return false;
   return !has_new_limit || !is_limit(kind, key);
 }
