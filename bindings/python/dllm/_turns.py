@@ -14,10 +14,11 @@ PAUSE = 0.01  # seconds between two looks at the task of a call that waits, as t
 
 
 class Turns:
-    """One thread at a time has the turn, and may take it again. `after` runs at the end of each turn."""
+    """One thread at a time has the turn, and may take it again inside of it. `after` runs at the end of a turn."""
 
     def __init__(self, after: Callable[[], None]) -> None:
         self._lock, self._after = RLock(), after
+        self._depth = 0  # calls of the thread that has the turn, each inside of the one before
 
     @contextmanager
     def take(self, task: Task | None = None) -> Iterator[None]:
@@ -26,6 +27,7 @@ class Turns:
         while not self._lock.acquire(timeout=-1 if task is None else PAUSE):
             if task is not None:
                 task._check()
+        self._depth += 1
         try:
             yield
         finally:
@@ -35,11 +37,14 @@ class Turns:
         """Takes the turn and ends it at once, unless another thread has it."""
         taken = self._lock.acquire(blocking=False)
         if taken:
+            self._depth += 1
             self._leave()
         return taken
 
     def _leave(self) -> None:
         try:
-            self._after()
+            if self._depth == 1:
+                self._after()
         finally:
+            self._depth -= 1
             self._lock.release()

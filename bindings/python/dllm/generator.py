@@ -80,8 +80,9 @@ class Generator(Managed):
     """A model, its tokenizer and the requests that are decoded together. dllm.load makes one.
 
     `Generator(model, tokenizer)` takes what is loaded. help(dllm.GeneratorSettings) lists the
-    keywords. generate, infill, batch and the steps of streams wait for the calls of other threads; a
-    task ends the wait too. Other calls raise FailedPrecondition while one of another thread runs.
+    keywords. Any thread may call it: its calls and the steps of its streams run one after another, and
+    a task ends the wait too. A callback may call text and describe of its generator; other calls raise
+    FailedPrecondition. A callback must not wait for a call on another thread: both would wait forever.
     """
 
     _release, noun = "dllm_generator_release", "generator"
@@ -246,30 +247,36 @@ class Generator(Managed):
 
         help(dllm.AddSettings) lists the keywords. ResourceExhausted when no slot is free.
         """
-        return self._add(settings, task)
+        with self._turns.take(task):
+            return self._add(settings, task)
 
     def remove(self, request: int) -> None:
         """Removes a request, open or over. Its number may be used again. Raises NotFound for another number."""
-        call("dllm_generator_remove", self.pointer, whole(request, "request"))
+        with self._turns.take():
+            call("dllm_generator_remove", self.pointer, whole(request, "request"))
 
     def step(self, task: Task | None = None) -> int:
         """Takes one denoising step of every open request; returns how many are open. Raises FailedPrecondition
         without a request, Cancelled: the requests stay open."""
-        return self._whole("dllm_generator_step", task_of(task))
+        with self._turns.take(task):
+            return self._whole("dllm_generator_step", task_of(task))
 
     def run(self, callback: Callback | None = None, task: Task | None = None) -> None:
         """Takes steps until no request is open. callback gets the events "text" and "answer" and may
         return dllm.STOP. A request that failed raises in text(), not here."""
-        run_with("dllm_generator_run", callback, self.pointer, after=(task_of(task),))
+        with self._turns.take(task):
+            run_with("dllm_generator_run", callback, self.pointer, after=(task_of(task),))
 
     def text(self, request: int, part: str = "completion") -> str:
         """A part of a text: completion, text (with the prompt), next (what is new since the last
         call) or canvas (with <mask:N> for open positions). Raises the error of the request."""
-        return read_text("dllm_generator_text", self.pointer, whole(request, "request"), text_bytes(part, "part"))
+        with self._turns.take():
+            return read_text("dllm_generator_text", self.pointer, whole(request, "request"), text_bytes(part, "part"))
 
     def describe(self, request: int = -1) -> dict[str, Any]:
         """A request: finish, error, ids, states, from_file, ...; -1: the generator."""
-        return read_object("dllm_generator_describe", self.pointer, whole(request, "request"))
+        with self._turns.take():
+            return read_object("dllm_generator_describe", self.pointer, whole(request, "request"))
 
     def decoder(self) -> Decoder:
         """The decoder, for its readers. Its slots have the numbers of the requests."""

@@ -18,6 +18,10 @@ MODEL = ROOT / TABLE["model"]
 CHAT = "{% for m in messages %}{{ m.content }}{% endfor %}"
 
 
+def is_open(about):
+    return about["finish"] == "open"
+
+
 class Generators(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -110,20 +114,57 @@ class Generators(unittest.TestCase):
         with unittest.mock.patch("sys.unraisablehook") as printed:
             self.generator.run(forget)
         printed.assert_not_called()
-        self.assertEqual(self.generator.describe()["requests"], 2)
-        self.generator.generate("Mia", length=4)  # removes what was forgotten
+        self.assertEqual(self.generator.describe()["requests"], 1)  # the end of the run has removed the other
         stream = self.generator.stream("The sun", length=8)
         next(stream)
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             with self.turn_elsewhere(pool):
                 del stream
-                self.assertEqual(self.generator.describe()["requests"], 2)
+                self.assertEqual(len(self.generator._forgotten), 1)
         self.assertEqual(self.generator.describe()["requests"], 1)  # it went with the end of that call
         for request in range(8):
             try:
                 self.generator.remove(request)
             except dllm.Error:
                 pass
+
+    def test_small_calls_of_several_threads_wait_too(self):
+        wanted = [self.generator.generate("The sun", length=8, steps=4, seed=seed).text for seed in range(4)]
+
+        def work(seed):
+            for _ in range(3):
+                request = self.generator.add(prompt="The sun", length=8, steps=4, seed=seed)
+                while is_open(self.generator.describe(request)):
+                    try:
+                        self.generator.step()
+                    except dllm.errors.FailedPrecondition as problem:  # all are over since describe
+                        self.assertNotIn("thread", str(problem))
+                self.generator.run()
+                self.assertEqual(self.generator.text(request), wanted[seed])
+                self.generator.remove(request)
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            for done in [pool.submit(work, seed) for seed in range(4)]:
+                done.result()
+
+    def test_a_task_ends_the_wait_of_every_call(self):
+        with concurrent.futures.ThreadPoolExecutor(1) as pool, self.turn_elsewhere(pool):
+            for call in (self.generator.step, self.generator.run, lambda task: self.generator.add(prompt="a", task=task)):
+                with self.assertRaises(dllm.errors.DeadlineExceeded):
+                    call(task=dllm.Task(deadline=0.03))
+
+    def test_a_second_call_in_a_callback_raises_at_once(self):
+        seen = []
+
+        def on_event(event):
+            seen.append(self.generator.text(request, "canvas"))
+            for call in (self.generator.step, self.generator.run, lambda: self.generator.generate("a"),
+                         lambda: self.generator.remove(request), lambda: self.generator.stream("a")):
+                with self.assertRaisesRegex(dllm.errors.FailedPrecondition, "inside its callback"):
+                    call()
+        request = self.generator.add(prompt="The sun", length=4, steps=2)
+        self.generator.run(on_event)
+        self.generator.remove(request)
+        self.assertTrue(seen)
 
     def test_infill_takes_a_text(self):
         for wrong in (None, 5, ["x"]):
@@ -159,7 +200,7 @@ class Generators(unittest.TestCase):
                     threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
                     self.generator.generate("The sun", task=task)
             open_stream.close()  # does not wait
-            self.assertEqual(self.generator.describe()["requests"], 1)
+            self.assertEqual(len(self.generator._forgotten), 1)
         self.assertEqual(self.generator.generate("The sun", length=4).finish, "full")
 
     def test_async_pieces_are_the_text(self):
