@@ -2,7 +2,7 @@
 #include "dllm/hub.h"
 
 #include "handles.h"
-#include "hub/inventory.h"
+#include "hub/cache/inventory.h"
 #include "hub/pull.h"
 
 #include <nlohmann/json.hpp>

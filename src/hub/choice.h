@@ -1,8 +1,8 @@
 #pragma once
 // Chooses the files of a repository that a model, an adapter or a data set needs.
 
-#include "hub/listing.h"
 #include "hub/name.h"
+#include "hub/protocol/listing.h"
 
 #include <string>
 #include <vector>

@@ -4,11 +4,11 @@
 #include "base/http/ranged_content.h"
 #include "base/log.h"
 #include "base/store/objects.h" // TransferTask
-#include "hub/cache.h"
+#include "hub/cache/cache.h"
+#include "hub/cache/tree.h"
 #include "hub/choice.h"
-#include "hub/range_loader.h"
-#include "hub/transfer.h"
-#include "hub/tree.h"
+#include "hub/loading/range_loader.h"
+#include "hub/loading/transfer.h"
 
 #include <algorithm>
 #include <cstring>

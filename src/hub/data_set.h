@@ -4,10 +4,10 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/task.h"
-#include "hub/client.h"
+#include "hub/loading/progress.h"
 #include "hub/name.h"
 #include "hub/plan.h"
-#include "hub/progress.h"
+#include "hub/protocol/client.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -4,9 +4,9 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/number.h"
-#include "hub/blob_lock.h"
-#include "hub/snapshot.h"
-#include "hub/tree.h"
+#include "hub/cache/blob_lock.h"
+#include "hub/cache/snapshot.h"
+#include "hub/cache/tree.h"
 
 #include <sys/statvfs.h>
 

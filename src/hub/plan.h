@@ -2,11 +2,11 @@
 // Decides which files of a name are loaded: what the hub has, what the cache has.
 
 #include "base/task.h"
-#include "hub/cache.h"
+#include "hub/cache/cache.h"
 #include "hub/choice.h"
-#include "hub/client.h"
-#include "hub/listing.h"
 #include "hub/name.h"
+#include "hub/protocol/client.h"
+#include "hub/protocol/listing.h"
 
 #include <cstdint>
 #include <optional>

@@ -5,8 +5,8 @@
 #include "base/http/transfers.h"
 #include "base/store/address.h"
 #include "base/threads/meter.h" // machine_memory
-#include "hub/cache.h"
-#include "hub/transfer.h"
+#include "hub/cache/cache.h"
+#include "hub/loading/transfer.h"
 
 #include <nlohmann/json.hpp>
 

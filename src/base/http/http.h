@@ -1,6 +1,6 @@
 #pragma once
 // Performs one HTTP request over a pooled connection. It follows no redirect, does not retry and
-// signs nothing: base/store/client.h and hub/client.h do.
+// signs nothing: base/store/client.h and hub/protocol/client.h do.
 
 #include "base/task.h"
 

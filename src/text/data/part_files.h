@@ -5,7 +5,7 @@
 #include "base/files.h"
 #include "base/task.h"
 #include "hub/data_set.h"
-#include "hub/load_ahead.h"
+#include "hub/loading/load_ahead.h"
 #include "text/data/row_files.h"
 
 #include <cstddef>

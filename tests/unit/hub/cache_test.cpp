@@ -1,4 +1,4 @@
-#include "hub/cache.h"
+#include "hub/cache/cache.h"
 
 #include "base/files.h"
 #include "unit/test_files.h"

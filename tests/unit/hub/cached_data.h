@@ -2,8 +2,8 @@
 // A data set in a cache of the test, which asks no hub.
 
 #include "base/files.h"
-#include "hub/cache.h"
-#include "hub/tree.h"
+#include "hub/cache/cache.h"
+#include "hub/cache/tree.h"
 #include "unit/hub/variables.h"
 #include "unit/test_files.h"
 

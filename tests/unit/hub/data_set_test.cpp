@@ -1,6 +1,6 @@
 #include "hub/data_set.h"
 
-#include "hub/load_ahead.h"
+#include "hub/loading/load_ahead.h"
 #include "unit/hub/cached_data.h"
 #include "unit/test_files.h"
 

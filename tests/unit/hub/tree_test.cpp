@@ -1,4 +1,4 @@
-#include "hub/tree.h"
+#include "hub/cache/tree.h"
 
 #include "base/files.h"
 #include "unit/test_files.h"

@@ -1,4 +1,4 @@
-#include "hub/listing.h"
+#include "hub/protocol/listing.h"
 
 #include "base/error.h"
 #include "base/json.h"

@@ -1,11 +1,11 @@
-#include "hub/inventory.h"
+#include "hub/cache/inventory.h"
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/sha256.h"
-#include "hub/cache.h"
+#include "hub/cache/cache.h"
+#include "hub/cache/snapshot.h"
 #include "hub/settings.h"
-#include "hub/snapshot.h"
 
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>

@@ -1,9 +1,9 @@
 #pragma once
 // Looks at the snapshots of one repository in the cache.
 
-#include "hub/cache.h"
+#include "hub/cache/cache.h"
 #include "hub/choice.h"
-#include "hub/listing.h"
+#include "hub/protocol/listing.h"
 
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "hub/load_ahead.h"
+#include "hub/loading/load_ahead.h"
 
 #include <algorithm>
 #include <chrono>

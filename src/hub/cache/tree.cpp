@@ -1,10 +1,10 @@
-#include "hub/tree.h"
+#include "hub/cache/tree.h"
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "hub/blob_lock.h"
+#include "hub/cache/blob_lock.h"
 
 #include <nlohmann/json.hpp>
 

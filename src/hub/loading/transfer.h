@@ -1,9 +1,9 @@
 #pragma once
 // Loads one file of the hub into the cache.
 
-#include "hub/cache.h"
-#include "hub/listing.h"
-#include "hub/progress.h"
+#include "hub/cache/cache.h"
+#include "hub/loading/progress.h"
+#include "hub/protocol/listing.h"
 
 #include <string>
 

@@ -1,4 +1,4 @@
-#include "hub/range_loader.h"
+#include "hub/loading/range_loader.h"
 
 #include "base/error.h"
 #include "base/http/retry.h"

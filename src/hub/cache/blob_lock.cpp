@@ -1,4 +1,4 @@
-#include "hub/blob_lock.h"
+#include "hub/cache/blob_lock.h"
 
 #include "base/error.h"
 #include "base/files.h"

@@ -1,4 +1,4 @@
-#include "hub/cache.h"
+#include "hub/cache/cache.h"
 
 #include "base/error.h"
 #include "base/files.h"

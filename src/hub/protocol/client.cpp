@@ -1,4 +1,4 @@
-#include "hub/client.h"
+#include "hub/protocol/client.h"
 
 #include "base/error.h"
 #include "base/http/retry.h"

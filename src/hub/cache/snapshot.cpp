@@ -1,4 +1,4 @@
-#include "hub/snapshot.h"
+#include "hub/cache/snapshot.h"
 
 #include "base/error.h"
 #include "base/files.h"

@@ -1,11 +1,11 @@
-#include "hub/transfer.h"
+#include "hub/loading/transfer.h"
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/sha256.h"
-#include "hub/blob_lock.h"
-#include "hub/range_loader.h"
+#include "hub/cache/blob_lock.h"
+#include "hub/loading/range_loader.h"
 
 #include <memory>
 #include <utility>

@@ -3,8 +3,8 @@
 // one.
 
 #include "base/task.h"
-#include "hub/cache.h"
-#include "hub/listing.h"
+#include "hub/cache/cache.h"
+#include "hub/protocol/listing.h"
 
 #include <optional>
 #include <string>

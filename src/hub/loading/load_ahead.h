@@ -4,7 +4,7 @@
 
 #include "base/task.h"
 #include "hub/data_set.h"
-#include "hub/progress.h"
+#include "hub/loading/progress.h"
 
 #include <condition_variable>
 #include <cstddef>

@@ -2,7 +2,7 @@
 // What the hub says of a repository and its files.
 
 #include "base/http/http.h"
-#include "hub/client.h"
+#include "hub/protocol/client.h"
 
 #include <cstdint>
 #include <string>

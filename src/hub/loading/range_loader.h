@@ -3,8 +3,8 @@
 
 #include "base/http/http.h"
 #include "base/task.h"
-#include "hub/client.h"
-#include "hub/listing.h"
+#include "hub/protocol/client.h"
+#include "hub/protocol/listing.h"
 
 #include <cstdint>
 #include <functional>
