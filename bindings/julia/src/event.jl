@@ -59,6 +59,9 @@ describe(event::Event) = parse_json(text(C.dllm_event_describe, open_pointer(eve
 Base.show(io::IO, event::Event) =
     print(io, "DLLM.Event(", getfield(event, :pointer) == C_NULL ? "over" : json(describe(event)), ")")
 
+Base.copy(event::Event) = no_copy(event)
+Base.deepcopy_internal(event::Event, ::IdDict) = no_copy(event)
+
 # One running call: what the library passes through as user data.
 mutable struct Call
     callback::Any

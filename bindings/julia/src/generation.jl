@@ -38,8 +38,8 @@ end
 """
     generate(generator, prompt; task, ...)
 
-Decodes one request and returns a `Generation`. Other open requests take their steps too. `generate`, `infill`, `batch` and the
-steps of streams wait for the calls of other tasks of Julia; the `task` ends the wait too. The prompt, the keywords and the
+Decodes one request and returns a `Generation`. Other open requests take their steps too. The call waits for
+the calls of other tasks of Julia; the `task` ends the wait too. The prompt, the keywords and the
 errors are as in `add!`: length, steps, seed, stop, policy, temperature, ...
 """
 function generate(generator::Generator, prompt; task = nothing, settings...)

@@ -5,8 +5,9 @@
     Generator(model, tokenizer; ...)
 
 Takes requests for text and returns text: a model, its tokenizer and a decoder. `path` is a model folder, a GGUF file, a run
-or a checkpoint. `engine` is an `Engine`, or a named tuple of its keywords. One task at a time may use a generator: `generate`,
-`infill`, `batch` and `stream` wait for the calls of other tasks, and `run!`, `step!` and `add!` do not.
+or a checkpoint. `engine` is an `Engine`, or a named tuple of its keywords. Any task of Julia may call a generator: its calls
+and the steps of its streams run one after another, and a `task` ends the wait too. A callback may call `request_text` and
+`describe` of its generator; other calls throw `:failed_precondition`. It must not wait for a call of another task.
 
     Generator("runs/first") do generator
         println(generate(generator, "The wise man"; length = 32))
@@ -90,13 +91,16 @@ function add!(generator::Generator, prompt; task = nothing, settings...)
     request = merge(Dict{Symbol,Any}(settings), Dict{Symbol,Any}(key => value))
     policy = get(request, :policy, nothing)
     kind = policy in (nothing, "auto", :auto) ? "request" : "request:$policy"
-    return with_options(kind, request) do opts
-        Int(number(Int64, C.dllm_generator_add, generator, opts, maybe(task)))
+    return in_turn(generator, task) do
+        with_options(kind, request) do opts
+            Int(number(Int64, C.dllm_generator_add, generator, opts, maybe(task)))
+        end
     end
 end
 
 "Removes a request, open or over; its number may be used again."
-Base.delete!(generator::Generator, request::Integer) = call(C.dllm_generator_remove, generator, request)
+Base.delete!(generator::Generator, request::Integer) =
+    in_turn(() -> call(C.dllm_generator_remove, generator, request), generator)
 
 """
     step!(generator; task)
@@ -104,7 +108,8 @@ Base.delete!(generator::Generator, request::Integer) = call(C.dllm_generator_rem
 One denoising step of every open request; returns how many requests are open. A request that fails is over: `request_text`
 throws its error.
 """
-step!(generator::Generator; task = nothing) = Int(number(Int64, C.dllm_generator_step, generator, maybe(task)))
+step!(generator::Generator; task = nothing) =
+    in_turn(() -> Int(number(Int64, C.dllm_generator_step, generator, maybe(task))), generator, task)
 
 """
     run!(generator; task) do event ... end
@@ -112,8 +117,10 @@ step!(generator::Generator; task = nothing) = Int(number(Int64, C.dllm_generator
 Steps until no request is open. The callback gets an event `:text` after each step of a request and `:answer` when it is
 over. After a cancelled run the requests are open, and a later run continues.
 """
-run!(callback, generator::Generator; task = nothing) = run_with(callback, task) do fn, user_data
-    C.dllm_generator_run(generator, fn, user_data, maybe(task), thread_error())
+run!(callback, generator::Generator; task = nothing) = in_turn(generator, task) do
+    run_with(callback, task) do fn, user_data
+        C.dllm_generator_run(generator, fn, user_data, maybe(task), thread_error())
+    end
 end
 run!(generator::Generator; task = nothing) = run!(nothing, generator; task = task)
 
@@ -124,10 +131,11 @@ A part of the text of a request: `completion`, `text` (prompt and answer), `next
 `canvas` (`<mask:N>` for N open positions). It throws the error of a request that failed.
 """
 request_text(generator::Generator, request::Integer, part = "completion") =
-    text(C.dllm_generator_text, generator, request, string(part))
+    in_turn(() -> text(C.dllm_generator_text, generator, request, string(part)), generator)
 
 "A request as a `Dict`; -1: the generator."
-describe(generator::Generator, request::Integer = -1) = parse_json(text(C.dllm_generator_describe, generator, request))
+describe(generator::Generator, request::Integer = -1) =
+    parse_json(in_turn(() -> text(C.dllm_generator_describe, generator, request), generator))
 
 "The decoder, for what it reads: its slots have the numbers of the requests. Calls that change it throw."
 decoder(generator::Generator) = make(Decoder, C.dllm_generator_decoder, generator)

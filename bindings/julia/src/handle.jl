@@ -36,6 +36,11 @@ end
 Base.isopen(object::Managed) = object.pointer != C_NULL
 Base.show(io::IO, object::Managed) = print(io, "DLLM.", nameof(typeof(object)), isopen(object) ? "()" : "(closed)")
 
+# Two objects would release one handle.
+no_copy(object) = throw(ArgumentError("a $(typeof(object)) cannot be copied: it has a handle; pass the object itself"))
+Base.copy(object::Managed) = no_copy(object)
+Base.deepcopy_internal(object::Managed, ::IdDict) = no_copy(object)
+
 # ccall keeps the object until the call returns, and a closed one is refused here.
 Base.cconvert(::Type{Ptr{Cvoid}}, object::Managed) = object
 function Base.unsafe_convert(::Type{Ptr{Cvoid}}, object::Managed)

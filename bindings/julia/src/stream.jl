@@ -81,6 +81,8 @@ function Base.iterate(stream::Stream, state = nothing)
     yield()  # a task of this thread that cancels
     return (piece, nothing)
 end
+Base.copy(stream::Stream) = no_copy(stream)
+Base.deepcopy_internal(stream::Stream, ::IdDict) = no_copy(stream)
 Base.IteratorSize(::Type{Stream}) = Base.SizeUnknown()
 Base.eltype(::Type{Stream}) = Piece
 

@@ -1,19 +1,28 @@
 # The turns of tasks on a generator: their calls run one after another.
 
-struct Turns
+mutable struct Turns
     mutex::ReentrantLock
+    depth::Int  # calls of the task that has the turn, each inside of the one before
 end
-Turns() = Turns(ReentrantLock())
+Turns() = Turns(ReentrantLock(), 0)
 
 const TURNS = WeakKeyDict{Generator,Turns}()
 turns_of(generator) = get!(Turns, TURNS, generator)
 
-# f() when no other task has the turn. `task` ends the wait as it would end the call.
-in_turn(f, generator, task) = with_lock(turns_of(generator).mutex, task) do
+# f() when no other task has the turn. A call inside of a turn, as in a callback, is a part of that turn. `task` ends the wait
+# as it would end the call.
+function in_turn(f, generator, task = nothing)
+    turns = turns_of(generator)
+    return with_lock(() -> take_turn(f, generator, turns), turns.mutex, task)
+end
+
+function take_turn(f, generator, turns)
+    turns.depth += 1
     try
-        f()
+        return f()
     finally
-        remove_left(generator)
+        turns.depth == 1 && remove_left(generator)
+        turns.depth -= 1
     end
 end
 
@@ -47,11 +56,11 @@ end
 # Removes the request of a stream that is over: now, or after the call of another task.
 function forget(generator, request)
     lock(() -> push!(LEFT, (generator, request)), LEFT_LOCK)
-    mutex = turns_of(generator).mutex
-    trylock(mutex) || return
+    turns = turns_of(generator)
+    trylock(turns.mutex) || return
     try
-        remove_left(generator)
+        take_turn(() -> nothing, generator, turns)
     finally
-        unlock(mutex)
+        unlock(turns.mutex)
     end
 end

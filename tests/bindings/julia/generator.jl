@@ -159,15 +159,47 @@ end
     @test no_request_is_left()
 end
 
+@testset "small calls of tasks wait too" begin
+    alone = [generate(generator, "The sun"; seed = seed, SHORT...).text for seed in 1:4]
+    function work(seed)
+        number = add!(generator, "The sun"; seed = seed, SHORT...)
+        run!(event -> (yield(); nothing), generator)  # other tasks of this thread begin their calls here
+        made = request_text(generator, number)
+        delete!(generator, number)
+        return made
+    end
+    @test fetch.([@async(work(seed)) for seed in 1:4]) == alone
+    @test fetch.([Threads.@spawn(work(seed)) for seed in 1:4]) == alone
+    @test no_request_is_left()
+end
+
+@testset "a second call in a callback throws at once" begin
+    number = add!(generator, "The sun"; SHORT...)
+    seen = Set{Symbol}()
+    run!(generator) do event
+        @test occursin("The sun", request_text(generator, number, "canvas"))
+        for call in (() -> step!(generator), () -> run!(generator), () -> generate(generator, "a"),
+            () -> delete!(generator, number), () -> stream(generator, "a"))
+            wrong = error_of(call)
+            @test wrong isa DLLMError && occursin("inside its callback", wrong.message)
+            push!(seen, wrong.code)
+        end
+    end
+    delete!(generator, number)
+    @test seen == Set([:failed_precondition]) && no_request_is_left()
+end
+
 @testset "the wait for another task ends as the call would" begin
     other, stop = Generator(DLLM.model(generator), DLLM.tokenizer(generator)), DLLM.Task()
     opened = stream(generator, "The sun"; SHORT...)
     long = @async error_of(() -> generate(generator, "The sun"; length = 800, steps = 800, task = stop))
-    while describe(generator)["open"] < 2
+    while !islocked(DLLM.turns_of(generator).mutex)
         yield()
     end
     # The other generator waits for the thread of the first one.
-    calls = (task -> generate(generator, "Mia"; task = task), task -> collect(stream(generator, "Mia"; task = task)),
+    calls = (task -> generate(generator, "Mia"; task = task), task -> step!(generator; task = task),
+        task -> run!(generator; task = task), task -> add!(generator, "Mia"; task = task),
+        task -> collect(stream(generator, "Mia"; task = task)),
         task -> throw(batch(generator, ["Mia"]; task = task)[1]), task -> generate(other, "Mia"; task = task))
     for call in calls
         late, cancelled = DLLM.Task(deadline = 0.02), DLLM.Task(deadline = 600)

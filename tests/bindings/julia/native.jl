@@ -1,4 +1,6 @@
 # What is native in Julia: arrays, iteration, tasks, threads, finalizers, and what each noun does with Julia's values.
+using InteractiveUtils: subtypes
+using Serialization: deserialize, serialize
 using Test
 include("tiny.jl")
 
@@ -50,6 +52,38 @@ tiny = Tiny()
         Decoder(tiny.model; steps = 2)  # left to the collector
     end
     GC.gc()
+end
+
+# Every class that has a handle, also one that is added later.
+@testset "objects are not copied" begin
+    decoder, generator = tiny_decoder(tiny), Generator(tiny.model, tiny.tokenizer)
+    DLLM.has_feature("lua") || @info "no Lua in this library"
+    objective = Objective("mdlm")
+    folder = joinpath(mktempdir(), "model")
+    save(tiny.model, folder)
+    objects = Any[values(tiny)...; decoder; generator; tiny_trainer(tiny); objective; Batch("ids" => [1 2]); Tensor([1.0f0]);
+        Schedule("linear"); DLLM.Source(); DLLM.Task(); DLLM.Options("decoder", Dict()); DLLM.Buffer(); Answer(tiny.tokenizer);
+        Checkpoint(folder); DLLM.Lua()]
+    @test Set(typeof.(objects)) == Set(subtypes(DLLM.Managed))
+    push!(objects, stream(generator, "the cat"; length = 8))
+    events = 0
+    run!(decoder) do event
+        events += 1
+        @test_throws ArgumentError copy(event)
+        @test_throws ArgumentError deepcopy(event)
+    end
+    @test events > 0
+    for object in objects
+        for way in (copy, deepcopy, one -> deepcopy([one]), one -> deepcopy((a = one,)), one -> deepcopy(Dict(1 => one)))
+            wrong = try way(object) catch problem problem end
+            @test wrong isa ArgumentError && occursin("cannot be copied", wrong.msg)
+        end
+        @test isopen(object)
+    end
+    # What is written with Serialization has no handle.
+    buffer = IOBuffer()
+    wrong = try serialize(buffer, decoder); seekstart(buffer); deserialize(buffer) catch problem problem end
+    @test wrong isa Exception || !isopen(wrong)
 end
 
 @testset "callbacks" begin
