@@ -151,15 +151,64 @@ def refusals():
     (SCRATCH / "empty.jsonl").write_text("\n")
     done = generate("--prompts", "text.txt", "--length", "8")
     ok([json.loads(line)["prompt"] for line in done.stdout.splitlines()] == ["Once there was", "One day"], "a .txt file has a prompt a line")
-    for words, said in ((("--prompts", "bad.jsonl"), "line 1 is no row"), (("--prompts", "empty.jsonl"), "has no rows"),
+    for words, said in ((("--prompts", "bad.jsonl"), "line 1 is not a row of prompts: its keys are x"), (("--prompts", "empty.jsonl"), "has no rows"),
                         (("--prompts", "absent"), "absent"), (("--out", "x"), "needs --prompts"), (("--batch", "2"), "needs --prompts"),
                         (("--prompts", "text.txt", "--batch", "0"), "1 to 65536"), (("a prompt", "--prompts", "text.txt"), "exclude"),
-                        (("--prompts", "text.txt", "--samples", "2"), "exclude"), (("--prompts", "rows.jsonl", "--out", "text.txt"), "no answer"),
+                        (("--prompts", "text.txt", "--samples", "2"), "exclude"), (("--prompts", "rows.jsonl", "--out", "text.txt"), "not an answer"),
                         (("--prompts", "other.jsonl", "--out", "out.jsonl", "--length", "16"), "another row 0")):
         before = (SCRATCH / "out.jsonl").read_text()
         done = generate(*words)
         ok(done.returncode != 0 and said in done.stderr, f"{' '.join(words)}: {said} ({done.stderr.strip()[-160:]})")
         ok((SCRATCH / "out.jsonl").read_text() == before, "a refusal leaves the file as it was")
+
+
+def instructions():
+    """Rows of training on instructions are prompts, in the template of the training."""
+    rows = [{"instruction": f"say {i}", "input": "now" * (i % 2), "output": f"cat {i}"} for i in range(60)]
+    write("train.jsonl", rows)
+    write("talks.jsonl", [{"messages": [{"role": "user", "content": f"say {i}"}, {"role": "assistant", "content": f"cat {i}"}]} for i in range(60)])
+    small = ["--layers", "1", "--hidden", "64", "--vocab", "400", "--length", "96", "--batch", "4", "--eval-every", "0", "--steps", "2"]
+    ask = "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n### Instruction:\nsay 4\n\n### Response:"
+    fed = ask.replace(". Write", ", paired with an input that provides further context. Write").replace("say 4\n", "say 4\n\n### Input:\nnow\n")
+    words = ["--length", "8", "--seed", "3", "--out"]
+    for out, data, more, turns in (("plainly", "train.jsonl", [], None), ("named", "train.jsonl", ["--template", "alpaca"], None),
+                                   ("chats", "train.jsonl", ["--template", "chatml"], "say 4\n\nnow"), ("talks", "talks.jsonl", [], "say 4\n\nnow")):
+        done = program.run("train", "--data", data, "--out", out, *small, *more)
+        ok(done.returncode == 0, f"a run of {out}: {done.stderr[-300:]}")
+        plain = {"prompt": ask} if turns is None else {"messages": [{"role": "user", "content": "say 4"}]}
+        with_input = {"prompt": fed} if turns is None else {"messages": [{"role": "user", "content": turns}]}
+        write("asked.jsonl", [{"instruction": "say 4"}, {"instruction": "say 4", "input": "now", "output": "cat"}])
+        write("plain.jsonl", [plain, with_input])
+        for name in ("asked", "plain"):
+            done = program.run("generate", out, "--prompts", f"{name}.jsonl", *words, f"{out}_{name}")
+            ok(done.returncode == 0, f"{out}: {name} {done.stderr[-300:]}")
+        asked, texts = ([answers(f"{out}_{name}")[i] for i in (0, 1)] for name in ("asked", "plain"))
+        ok([a["prompt_tokens"] for a in asked] == [t["prompt_tokens"] for t in texts] and [a["completion"] for a in asked] == [t["completion"] for t in texts],
+           f"{out}: instructions are read as in training: {asked} {texts}")
+        ok(asked[1]["output"] == "cat" and asked[1]["input"] == "now" and "request" not in asked[1], f"{out}: the line has the row: {asked[1]}")
+        again = program.run("generate", out, "--prompts", "asked.jsonl", *words, f"{out}_asked")
+        ok(again.returncode == 0 and "2 of 2 rows" in again.stderr, f"{out}: the file is gone on with: {again.stderr[-200:]}")
+    # chat takes the prompt of the training, unless a template is named.
+    said = {words: program.run("chat", *words, "--message", "say 4", "--length", "8")
+            for words in (("plainly",), ("plainly", "--template", "alpaca"), ("plainly/best",), ("chats",))}
+    ok(said[("plainly",)].returncode == 0 and said[("plainly",)].stdout == said[("plainly", "--template", "alpaca")].stdout, f"chat: {said[('plainly',)].stderr}")
+    for words, done in said.items():
+        ok(("was trained on instructions: --template alpaca" in done.stderr) == (words in (("plainly",), ("plainly/best",))), f"chat {words}: {done.stderr[-200:]}")
+
+
+def closed_pipe():
+    """A reader that goes away ends the command quietly; with --out the reader does not matter."""
+    write("long.jsonl", [f"Once {i}" for i in range(60)])
+    for out in ([], ["--out", "piped.jsonl"]):
+        child = subprocess.Popen([DLLM, "generate", MODEL, "--prompts", "long.jsonl", "--length", "8", "--batch", "2", "--quiet", *out], cwd=SCRATCH,
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        if not out:
+            child.stdout.readline()
+        child.stdout.close()
+        said = child.stderr.read()
+        code = child.wait(timeout=60)
+        ok((code, said) == ((0 if out else 1), b""), f"closed pipe, {out}: {code} {said[-300:]}")
+    ok(len(answers("piped.jsonl")) == 60, "all rows are in the file")
 
 
 program.empty_folder()
@@ -169,4 +218,6 @@ other_settings()
 refusals()
 another_checkpoint()
 same_names()
+instructions()
+closed_pipe()
 sys.exit(1 if program.failures else 0)

@@ -93,11 +93,49 @@ def kept():
     ok("differs from the last start: data " in said and "121 rows" in said, f"a longer file is named: {said[-300:]}")
     ok("--seed 8 differs from 7" in goes_on("--steps", "505", "--seed", "8", code=2), "another seed is refused by name")
     ok("--data is missing" in program.run("train", "--out", "nothing").stderr, "a new run needs --data")
+    ok("--trainer.seed 8 differs from 7" in goes_on("--steps", "505", "--trainer.seed", "8", code=2), "under the name that was typed")
+    text = (SCRATCH / "copy").read_text()
+    (SCRATCH / "copy").write_text(text.replace("cat", "cow", 1))
+    said = goes_on("--steps", "505")
+    ok("copy (121 rows, " in said and "whose content has changed" in said and "was " not in said.split("differs from the last start: ")[-1].splitlines()[0],
+       f"other content of the same size is named: {said[-400:]}")
     for text in ("", "[]", '{"given": 5, "settings": [1]}', '{"given": {"arguments": {"data": 3}, "options": {"trainer": 4, "engine": {"kind": "x"}}}}'):
         (SCRATCH / "keeps/run.json").write_text(text)
         done = program.run("train", "--out", "keeps", "--data", "corpus", "--rows", "line", "--objective", "bd3lm", "--objective.block-length", "8",
                            "--seed", "7", "--length", "32", "--batch", "4", "--eval-every", "0", "--steps", "503")
         ok(done.returncode in (0, 1, 2) and "json.exception" not in done.stderr, f"run.json {text!r}: {done.returncode} {done.stderr[-200:]}")
+
+
+def finished():
+    """A run that has what a limit allows says so, adds nothing to its metrics, and names the way on."""
+    def same(out, *words, says):
+        before = (SCRATCH / out / "metrics.jsonl").read_text()
+        done = program.run("train", "--out", out, *words)
+        ok(done.returncode == 0 and says in done.stderr and "--fresh starts over" in done.stderr, f"{out} {words}: {done.returncode} {done.stderr[-300:]}")
+        ok((SCRATCH / out / "metrics.jsonl").read_text() == before, f"{out} {words}: no event is repeated")
+        end = json.loads(program.run("train", "--out", out, *words, "--json").stdout.splitlines()[-1])
+        ok(end["event"] == "end" and end["reason"] in ("steps", "budget"), f"{out} {words}: {end}")
+    said = train(*SMALL, "--out", "counted", "--tokens", "2000")
+    ok("a larger --tokens continues" in said, f"--tokens is used up: {said[-300:]}")
+    same("counted", says="tokens already: --tokens ")
+    same("counted", "--tokens", "1000", says="tokens already: --tokens ")
+    ok("resumed" in train(*SMALL, "--out", "counted", "--tokens", "4000"), "more tokens continue")
+    train(*SMALL, "--out", "passes", "--epochs", "2")
+    same("passes", says="without --epochs, --steps")
+    same("passes", "--epochs", "1", says="has read more rows than --epochs 1: a larger --epochs continues")
+    same("passes", "--epochs", "1", "--batch", "2", says="has read more rows than --epochs 1")
+    ok("step 73" in train(*SMALL, "--out", "passes", "--epochs", "4"), "more epochs continue")
+
+
+def later_logs():
+    """A sink that a later start adds says where it begins."""
+    train(*SMALL, "--out", "logged", "--steps", "2")
+    said = train(*SMALL, "--out", "logged", "--steps", "4", "--log", "csv,tensorboard")
+    for name in ("metrics.csv", "tensorboard"):
+        ok(f"logged/{name} begins after step 2: logged/metrics.jsonl has the steps before" in said, f"{name}: {said[-500:]}")
+    steps = [line.split(",")[0] for line in (SCRATCH / "logged/metrics.csv").read_text().splitlines()[1:]]
+    ok(steps == ["3", "4", "4"], f"two steps and a held-out loss: {steps}")
+    ok("begins after" not in train(*SMALL, "--out", "logged", "--steps", "6"), "once")
 
 
 def links():
@@ -291,6 +329,6 @@ def warnings():
 
 program.empty_folder()
 (SCRATCH / "corpus").write_text("\n".join(LINES) + "\n")
-for part in (seeds, differences, kept, links, best, by_clock, stopped_evaluation, signals, silent_store, messages, scores, causal, attention, warnings):
+for part in (seeds, differences, kept, finished, later_logs, links, best, by_clock, stopped_evaluation, signals, silent_store, messages, scores, causal, attention, warnings):
     part()
 sys.exit(1 if program.failures else 0)

@@ -33,6 +33,7 @@ public:
   void reset(); // keeps the system message
 
 private:
+  void use_template_of_run();
   nlohmann::ordered_json with_messages(const nlohmann::ordered_json& messages) const;
   Reply decode_reply(const nlohmann::ordered_json& messages);
 
@@ -50,9 +51,23 @@ Json turn(const char* role, const std::string& content) {
 Conversation::Conversation(Context& context, Session& session)
     : context_(context), run_(context, session, 1, false) {
   set_template(context, "chat");
+  use_template_of_run();
   reset();
   // A tokenizer without a chat template fails here, before a message is typed.
   run_.remove(run_.add(with_messages(Json::array({turn("user", "word")})), context.task()));
+}
+
+// A run that was trained on instructions has learned the prompt of Alpaca, and no chat template.
+void Conversation::use_template_of_run() {
+  const bool chosen = context_.typed("chat", "template") || context_.typed("chat", "name") ||
+                      context_.has("template");
+  const std::string& model = context_.text("model");
+  if (chosen || !learned_alpaca(model)) return;
+  call([&](dllm_error* err) {
+    return dllm_options_set_str(context_.options("chat"), "template", "alpaca", err);
+  });
+  if (!context_.flag("quiet") && !context_.json())
+    std::fprintf(stderr, "%s was trained on instructions: --template alpaca\n", model.c_str());
 }
 
 // Returns the settings of a request that continues the messages.
@@ -183,7 +198,7 @@ Command chat_command() {
            {Kind::text, "system", "", "a text for the model before the conversation"},
            {Kind::text, "template", "",
             "chat template: chatml, llama3, qwen, alpaca, or a file that holds one; default: the "
-            "model's own"},
+            "model's own, and alpaca for a run that was trained on instructions"},
            {Kind::text, "policy", "low_confidence", policy_sentence()},
            {Kind::number, "length", "", "open positions of an answer (as --slot.gen-length)"},
            {Kind::flag, "quiet", "", "do not print the denoising"}},

@@ -180,8 +180,8 @@ Command generate_command() {
        {Kind::number, "length", "", "open positions after the prompt (as --slot.gen-length)"},
        {Kind::number, "samples", "1", "number of texts, with the seeds seed, seed + 1, ..."},
        {Kind::text, "prompts", "",
-        "decode every row of this file: JSON lines with \"prompt\", \"messages\" or \"infill\" "
-        "and settings of their own, or a .txt file with a prompt a line"},
+        "decode every row of this file: JSON lines with \"prompt\", \"messages\", \"infill\" or "
+        "\"instruction\", and settings of their own, or a .txt file with a prompt a line"},
        {Kind::text, "out", "",
         "write the answers of --prompts to this file, a JSON line each; started again it goes on"},
        {Kind::number, "batch", "16", "rows of --prompts that are decoded at a time"},

@@ -1,12 +1,14 @@
 #include "generate_rows.h"
 
 #include "../process.h"
+#include "../run_settings.h"
 #include "decoding.h"
 #include "text_run.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -20,6 +22,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kTexts[] = {"prompt", "messages", "infill"};
+// Keys of a row for training: an instruction, its input, and its response.
+constexpr const char* kInstructionKeys[] = {"instruction", "input", "context", "output",
+                                            "response"};
+// The beginning of the Alpaca prompt for an instruction with an input.
+constexpr const char* kAlpacaWithInput =
+    "Below is an instruction that describes a task, paired with an input that provides further "
+    "context. Write a response that appropriately completes the request.";
 
 std::string dumped(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -29,20 +38,50 @@ bool ends_with_txt(const std::string& path) {
   return path.size() > 4 && path.compare(path.size() - 4, 4, ".txt") == 0;
 }
 
-// Returns the text that a row begins with, as JSON; null when it has none.
-Json text_of_row(const Json& row) {
-  for (const char* key : kTexts) {
-    if (row.contains(key)) return row[key];
-  }
-  return nullptr;
+// Returns true for a row of training on instructions, which has no other text.
+bool is_instruction(const Json& row) {
+  const bool has_text = std::any_of(std::begin(kTexts), std::end(kTexts),
+                                    [&](const char* key) { return row.contains(key); });
+  return !has_text && row.contains("instruction") && row["instruction"].is_string();
+}
+
+// Returns the members of a row that are its text, and the response of an instruction.
+Json texts_of_row(const Json& row) {
+  Json texts = Json::object();
+  const auto take = [&](const char* key) {
+    if (row.contains(key)) texts[key] = row[key];
+  };
+  for (const char* key : kTexts) take(key);
+  if (!is_instruction(row)) return texts;
+  for (const char* key : kInstructionKeys) take(key);
+  return texts;
 }
 
 // Returns the settings that a row has of its own.
 Json settings_of_row(const Json& row) {
   Json settings = row;
   settings.erase("id");
-  for (const char* key : kTexts) settings.erase(key);
+  const Json texts = texts_of_row(row);
+  for (const auto& [key, value] : texts.items()) settings.erase(key);
   return settings;
+}
+
+// Returns the text of a member; "" without one.
+std::string member(const Json& row, const char* key) {
+  return row.contains(key) && row[key].is_string() ? row[key].get<std::string>() : "";
+}
+
+// Returns the messages of an instruction, as dllm train makes them for this template.
+Json messages_of_instruction(const Json& row, bool is_alpaca) {
+  const auto turn = [](const char* role, const std::string& content) {
+    return Json{{"role", role}, {"content", content}};
+  };
+  const std::string instruction = member(row, "instruction");
+  const std::string input = member(row, row.contains("input") ? "input" : "context");
+  if (input.empty()) return Json::array({turn("user", instruction)});
+  if (!is_alpaca) return Json::array({turn("user", instruction + "\n\n" + input)});
+  return Json::array(
+      {turn("system", kAlpacaWithInput), turn("user", instruction + "\n\n### Input:\n" + input)});
 }
 
 // Calls use(line, number) for each line, with numbers from 1.
@@ -60,12 +99,15 @@ template <class F> void each_line(const std::string& text, F&& use) {
 Json parsed_row(const std::string& line, const std::string& where) {
   const Json row = Json::parse(line, nullptr, false);
   if (row.is_string()) return {{"prompt", row}};
-  if (!row.is_object() || text_of_row(row).is_null()) {
-    throw Failure(DLLM_DATA_LOSS, where + " is no row of prompts",
-                  "write {\"prompt\": \"...\"}, {\"messages\": [...]} or {\"infill\": \"...\"}, or "
-                  "name a file that ends with .txt, with a prompt a line");
-  }
-  return row;
+  if (row.is_object() && !texts_of_row(row).empty()) return row;
+  std::string keys;
+  const Json members = row.is_object() ? row : Json::object();
+  for (const auto& [key, value] : members.items())
+    keys += (keys.empty() ? ": its keys are " : ", ") + key;
+  throw Failure(DLLM_DATA_LOSS, where + " is not a row of prompts" + keys,
+                "write {\"prompt\": \"...\"}, {\"messages\": [...]}, {\"infill\": \"...\"} or "
+                "{\"instruction\": \"...\"}, or name a file that ends with .txt, with a prompt a "
+                "line");
 }
 
 std::vector<Json> read_rows(const std::string& path) {
@@ -91,6 +133,9 @@ Json common_of(const Context& context) {
   common["settings"] = settings;
   return common;
 }
+
+// The reader of standard output closed it, as head does.
+struct ReaderGone {};
 
 // The lines of option out: those of an earlier call, and those of this one.
 class Answers {
@@ -118,8 +163,10 @@ public:
     line.update(common_);
     const std::string text = dumped(line) + "\n";
     std::FILE* to = file_ == nullptr ? stdout : file_;
+    errno = 0;
     const bool whole = std::fwrite(text.data(), 1, text.size(), to) == text.size();
     if (!whole || std::fflush(to) != 0) {
+      if (errno == EPIPE && file_ == nullptr) throw ReaderGone();
       throw Failure(DLLM_RESOURCE_EXHAUSTED,
                     "cannot write " + (path_.empty() ? "standard output" : path_),
                     "free space on the disk and start the command again: it goes on");
@@ -136,11 +183,11 @@ private:
       const Json answer = Json::parse(line, nullptr, false);
       const std::string where = path_ + ": line " + std::to_string(number);
       if (!answer.is_object() || !answer.value("row", Json()).is_number_unsigned()) {
-        throw Failure(DLLM_ALREADY_EXISTS, where + " is no answer of dllm generate",
+        throw Failure(DLLM_ALREADY_EXISTS, where + " is not an answer of dllm generate",
                       "choose another --out");
       }
       const auto row = answer["row"].get<size_t>();
-      if (row >= rows.size() || dumped(text_of_row(answer)) != dumped(text_of_row(rows[row]))) {
+      if (row >= rows.size() || texts_of_row(answer) != texts_of_row(rows[row])) {
         throw Failure(DLLM_FAILED_PRECONDITION,
                       where + " is the answer of another row " + std::to_string(row),
                       "choose another --out, or the same --prompts");
@@ -152,7 +199,8 @@ private:
       kept += line + "\n";
     });
     if (whole == 0 && !text.empty())
-      throw Failure(DLLM_ALREADY_EXISTS, path_ + " is no file of answers", "choose another --out");
+      throw Failure(DLLM_ALREADY_EXISTS, path_ + " is not a file of answers",
+                    "choose another --out");
     if (kept != text) write_all(path_, kept);
   }
 
@@ -194,8 +242,10 @@ public:
               Answers& answers)
       : context_(context), rows_(rows), answers_(answers), batch_(batch_of(context)),
         seed_(Json::parse(context.option("slot", "seed")).get<int64_t>()),
-        template_(given_template(context)), run_(context, session, batch_, false),
-        status_(context.flag("quiet") || context.json()) {}
+        template_(given_template(context)),
+        is_alpaca_(learned_alpaca(context.text("model")) ||
+                   encode_chat(session.tokenizer.get()).empty()),
+        run_(context, session, batch_, false), status_(context.flag("quiet") || context.json()) {}
 
   // Decodes the rows that have no answer.
   void decode() {
@@ -223,9 +273,7 @@ private:
   // Starts a line with the number, the text and the id of a row.
   Json line_of(size_t row) const {
     Json line = {{"row", row}};
-    for (const char* key : kTexts) {
-      if (rows_[row].contains(key)) line[key] = rows_[row][key];
-    }
+    line.update(texts_of_row(rows_[row]));
     if (rows_[row].contains("id")) line["id"] = rows_[row]["id"];
     if (const Json own = settings_of_row(rows_[row]); !own.empty()) line["request"] = own;
     return line;
@@ -234,6 +282,7 @@ private:
   void add(size_t row) {
     Json settings = rows_[row];
     settings.erase("id");
+    if (is_instruction(rows_[row])) add_instruction(rows_[row], &settings);
     if (settings.contains("messages") && !settings.contains("template") && !template_.empty())
       settings["template"] = template_;
     if (!settings.contains("seed"))
@@ -244,6 +293,15 @@ private:
       if (failure.status() == DLLM_CANCELLED) throw;
       put_error(row, error_of(failure));
     }
+  }
+
+  // Writes an instruction as messages, for the template of the row, of the command or of the model.
+  void add_instruction(const Json& row, Json* settings) const {
+    for (const char* key : kInstructionKeys) settings->erase(key);
+    const Json own = row.value("template", Json(template_));
+    const bool is_alpaca = own == "alpaca" || (own == "" && is_alpaca_);
+    (*settings)["messages"] = messages_of_instruction(row, is_alpaca);
+    if (is_alpaca) (*settings)["template"] = "alpaca";
   }
 
   void put_error(size_t row, const Json& error) {
@@ -286,6 +344,7 @@ private:
   Answers& answers_;
   int64_t batch_, seed_, failed_ = 0;
   std::string template_;           // of rows with messages; "": the model's
+  bool is_alpaca_;                 // instructions become the prompt of Alpaca
   std::map<int64_t, size_t> open_; // rows by request
   TextRun run_;
   StatusLine status_;
@@ -318,6 +377,8 @@ int generate_rows(Context& context) {
   RowDecoding decoded(context, session, rows, answers);
   try {
     decoded.decode();
+  } catch (const ReaderGone&) {
+    return kFailed;
   } catch (const Failure& failure) {
     if (failure.status() != DLLM_CANCELLED) throw;
     std::fprintf(stderr, "interrupted after %zu of %zu rows%s\n", answers.count(), rows.size(),

@@ -121,6 +121,34 @@ int64_t planned_steps(const Json& request) {
   return policy == "random" || policy == "ancestral" ? steps : 0;
 }
 
+// An option of every decoder that a policy does not use.
+struct Unused {
+  const char *policy, *key, *reason;
+};
+constexpr const char* kOneByOne =
+    "policy autoregressive decides one token after another; low_confidence and bd3lm have blocks "
+    "and steps";
+constexpr const char* kWindow =
+    "policy wedlm has no blocks and takes the steps that its window needs; low_confidence and "
+    "bd3lm have both";
+constexpr Unused kUnused[] = {
+    {"autoregressive", "block_length", kOneByOne},
+    {"autoregressive", "steps", kOneByOne},
+    {"wedlm", "block_length", kWindow},
+    {"wedlm", "steps", kWindow},
+    {"editflow", "block_length", "policy editflow edits the whole canvas in each step"},
+    {"editflow", "cache", "policy editflow computes the whole canvas in each step"},
+    {"uniform", "cache", "policy uniform computes the whole canvas in each step"},
+};
+
+void note_unused(const Context& context, const std::string& policy) {
+  for (const Unused& unused : kUnused) {
+    if (policy != unused.policy) continue;
+    const bool of_decoder = context.typed("decoder", unused.key);
+    note_typed(context, of_decoder ? "decoder" : "slot", unused.key, unused.reason);
+  }
+}
+
 } // namespace
 
 TextRun::TextRun(Context& context, const Session& session, int64_t slots, bool trace)
@@ -133,6 +161,7 @@ TextRun::TextRun(Context& context, const Session& session, int64_t slots, bool t
   const Json about = description(generator_.get(), -1);
   const bool is_typed = policy_ != "auto";
   policy_ = about.at("policy").get<std::string>();
+  note_unused(context, policy_);
   if (is_typed) return;
   const std::string line = policy_line(context, session, about);
   if (!line.empty()) say(line);

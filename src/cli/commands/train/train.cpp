@@ -165,6 +165,12 @@ std::string run_steps(Context& context, Run& run, int64_t done) {
   return is_out_of_patience(context, run) ? "patience" : "budget";
 }
 
+// Returns true when the run has the tokens of --tokens.
+bool has_all_tokens(const Context& context, const Run& run) {
+  const int64_t tokens = std::stoll(context.option("trainer", "tokens"));
+  return tokens > 0 && trainer_metric(run, "tokens") >= static_cast<double>(tokens);
+}
+
 void print_end(Context& context, const Run& run, const std::string& reason) {
   const auto step = static_cast<int64_t>(trainer_metric(run, "step"));
   if (context.json()) {
@@ -197,19 +203,37 @@ void print_end(Context& context, const Run& run, const std::string& reason) {
                  static_cast<long long>(run.best.step()));
   }
   if (reason == "budget") {
-    std::fprintf(stderr,
-                 "the budget is used up at step %lld; the same command continues from here\n",
-                 static_cast<long long>(step));
+    std::fprintf(stderr, "the budget is used up at step %lld; %s\n", static_cast<long long>(step),
+                 has_all_tokens(context, run) ? "a larger --tokens continues"
+                                              : "the same command continues from here");
   }
 }
 
+// Returns the end of a sentence about how a finished run goes on.
+std::string how_to_go_on(const Context& context, const Run& run, int64_t done) {
+  const std::string epochs =
+      context.typed("loader", "epochs") ? context.option("loader", "epochs") : "0";
+  if (run.is_past_data)
+    return " and has read more rows than --epochs " + epochs + ": a larger --epochs continues";
+  return std::string(": ") + (epochs != "0" ? "without --epochs, " : "") + "--steps " +
+         std::to_string(2 * done) + " continues";
+}
+
 int nothing_left(Context& context, const Run& run, int64_t done) {
-  const bool epochs =
-      context.typed("loader", "epochs") && context.option("loader", "epochs") != "0";
-  std::fprintf(stderr, "%s has %lld steps already: %s--steps %lld continues, --fresh starts over\n",
+  std::fprintf(stderr, "%s has %lld steps already%s, --fresh starts over\n",
                context.text("out").c_str(), static_cast<long long>(done),
-               epochs ? "without --epochs, " : "", static_cast<long long>(2 * done));
+               how_to_go_on(context, run, done).c_str());
   print_end(context, run, "steps");
+  return 0;
+}
+
+int no_tokens_left(Context& context, const Run& run) {
+  const auto tokens = static_cast<long long>(trainer_metric(run, "tokens"));
+  std::fprintf(stderr,
+               "%s has trained on %lld tokens already: --tokens %lld continues, --fresh starts "
+               "over\n",
+               context.text("out").c_str(), tokens, 2 * tokens);
+  if (context.json()) print_end(context, run, "budget");
   return 0;
 }
 
@@ -217,7 +241,10 @@ int train(Context& context) {
   Run run = open_run(context);
   const auto done = static_cast<int64_t>(trainer_metric(run, "step"));
   if (context.json()) put_json_line(describe_run(context, run));
-  if (run.steps > 0 && done >= run.steps) return nothing_left(context, run, done);
+  if (run.is_past_data || (run.steps > 0 && done >= run.steps))
+    return nothing_left(context, run, done);
+  if (!run.resumed_from.empty() && has_all_tokens(context, run))
+    return no_tokens_left(context, run);
   if (is_out_of_patience(context, run)) return print_end(context, run, "patience"), 0;
   if (run.has_record) write_changes(context, run, run_folder(context));
   if (!context.json()) std::fprintf(stderr, "%s\n", describe_run(context, run).c_str());

@@ -176,8 +176,34 @@ void add_sinks(const Context& context, const Run& run, const std::string& out) {
     });
   };
   add("jsonl", metrics_file(out, "jsonl"));
-  for (const std::string& kind : wanted_logs(context)) add(kind.c_str(), metrics_file(out, kind));
+  for (const std::string& kind : wanted_logs(context)) {
+    const std::string file = metrics_file(out, kind);
+    if (append != 0 && !fs::exists(file)) {
+      std::fprintf(stderr, "%s begins after step %lld: %s has the steps before\n", file.c_str(),
+                   static_cast<long long>(step_of(run.resumed_from)),
+                   metrics_file(out, "jsonl").c_str());
+    }
+    add(kind.c_str(), file);
+  }
   if (!context.json()) add("console", "");
+}
+
+// Continues from a checkpoint. One that has read more rows than --epochs allows is restored without
+// the position of the data, because no step follows.
+void restore(const Context& context, Run& run) {
+  const auto restore_with = [&](dllm_loader* loader) {
+    call([&](dllm_error* err) {
+      return dllm_checkpoint_restore(run.trainer.get(), loader, run.resumed_from.c_str(),
+                                     context.task(), err);
+    });
+  };
+  try {
+    restore_with(run.loader.get());
+  } catch (const Failure& failure) {
+    if (failure.status() != DLLM_OUT_OF_RANGE) throw;
+    restore_with(nullptr);
+    run.is_past_data = true;
+  }
 }
 
 // Saves the tokenizer into the run's folder; tokenizer_config.json there holds the chat template.
@@ -256,10 +282,7 @@ Run open_run(Context& context) {
     fs::remove(out + "/best", ignored); // stays when it has other files
     return run;
   }
-  call([&](dllm_error* err) {
-    return dllm_checkpoint_restore(run.trainer.get(), run.loader.get(), run.resumed_from.c_str(),
-                                   context.task(), err);
-  });
+  restore(context, run);
   if (job_rank() == 0) rewind_examples(out, static_cast<int64_t>(trainer_metric(run, "step")));
   run.saved = run.resumed_from;
   run.has_record = has_record;

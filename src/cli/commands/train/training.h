@@ -22,15 +22,16 @@ struct Run {
   Owned<dllm_schedule> schedule;
   Owned<dllm_objective> objective;
   Owned<dllm_trainer> trainer;
-  std::string resumed_from; // folder of the checkpoint; "": a new run
-  std::string saved;        // folder of the last checkpoint
-  int64_t saves = 0;        // checkpoints of this start
-  int64_t steps = 0;        // steps of the whole run; 0: until --minutes are over
-  int64_t last_eval = -1;   // step of the last held-out loss
-  Best best;                // the lowest held-out loss
-  Divergence divergence;    // of the losses of the steps
-  bool has_record = false;  // the folder has the settings of the last start
-  bool diverged = false;    // the warning about divergence was printed
+  std::string resumed_from;  // folder of the checkpoint; "": a new run
+  std::string saved;         // folder of the last checkpoint
+  int64_t saves = 0;         // checkpoints of this start
+  int64_t steps = 0;         // steps of the whole run; 0: until --minutes are over
+  int64_t last_eval = -1;    // step of the last held-out loss
+  Best best;                 // the lowest held-out loss
+  Divergence divergence;     // of the losses of the steps
+  bool is_past_data = false; // the checkpoint read more rows than --epochs has
+  bool has_record = false;   // the folder has the settings of the last start
+  bool diverged = false;     // the warning about divergence was printed
 };
 
 // ---- the run's folder (training_folder.cpp) ----

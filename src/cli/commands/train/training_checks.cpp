@@ -179,8 +179,10 @@ void check_resumed(const Context& context, const std::string& out) {
     const Json::json_pointer place(std::string("/settings/trainer.") + key);
     const Json old = start.is_object() && start.contains(place) ? start.at(place) : Json(nullptr);
     const std::string now = context.option("trainer", key);
+    // --seed sets several seeds, and --trainer.seed only this one.
+    const bool is_own = std::string(key) == "seed" && context.typed_alone("trainer", key);
     if (context.typed("trainer", key) && !old.is_null() && old.dump() != now)
-      fail_differs(key, now, old.dump(), out);
+      fail_differs(is_own ? "trainer.seed" : key, now, old.dump(), out);
   }
   for (const std::string kind : {"model", "adapter"}) {
     const Json options = Json::parse(options_json(context, kind.c_str()));

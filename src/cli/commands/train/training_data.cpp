@@ -202,6 +202,7 @@ RowForm form_of_rows(const Context& context, const Run& run) {
       dllm_loader_next(run.loader.get(), &made, nullptr) != DLLM_OK)
     return RowForm::texts;
   const Owned<dllm_batch> batch(made);
+  call([&](dllm_error* err) { return dllm_loader_seek(run.loader.get(), 0, err); });
   const auto ids = read_array<int32_t>(made, "ids", DLLM_I32);
   const auto keep = read_array<uint8_t>(made, "keep", DLLM_U8);
   std::vector<int32_t> segments(ids.size(), 1);

@@ -161,15 +161,22 @@ bool is_same_data(Json now, Json before) {
   return now == before;
 }
 
+const char* name_of(RowForm form) {
+  return form == RowForm::texts           ? "texts"
+         : form == RowForm::conversations ? "conversations"
+                                          : "instructions";
+}
+
 std::string changes_of(const Json& settings, const Json& before) {
   std::string changes;
   for (const auto& [key, value] : settings.items()) {
     if (!before.contains(key) || before.at(key) == value) continue;
     const bool is_data = key == "data";
     if (is_data && is_same_data(value, before.at(key))) continue;
-    changes += (changes.empty() ? "" : ", ") + key + " " +
-               (is_data ? data_text(value) : dumped(value)) + " (was " +
-               (is_data ? data_text(before.at(key)) : dumped(before.at(key))) + ")";
+    const std::string now = is_data ? data_text(value) : dumped(value);
+    const std::string was = is_data ? data_text(before.at(key)) : dumped(before.at(key));
+    changes += (changes.empty() ? "" : ", ") + key + " " + now +
+               (now == was ? ", whose content has changed" : " (was " + was + ")");
   }
   return changes;
 }
@@ -279,6 +286,7 @@ void write_start(const Context& context, const Run& run, const std::string& out)
     start[name] = context.has(name) ? Json(full_path(context.text(name))) : Json(nullptr);
   }
   start["objective"] = context.text("objective");
+  start["form"] = name_of(form_of_rows(context, run));
   start["model"] = Json::parse(options_json(context, "model"));
   start["adapter"] =
       context.has("lora") ? Json::parse(options_json(context, "adapter")) : Json(nullptr);
