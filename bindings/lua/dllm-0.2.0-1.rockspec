@@ -19,7 +19,6 @@ build = {
     ["dllm.json"] = "dllm/json.lua",
     ["dllm.layer"] = "dllm/layer.lua",
     ["dllm.library"] = "dllm/library.lua",
-    ["dllm.names"] = "dllm/names.lua",
     -- No external_dependencies: luarocks looks for ffi.h in /usr/include alone, Debian has it in a folder of the architecture.
     ["dllm.native"] = {sources = {"dllm/native.c"}, libraries = {"ffi"}},
     ["dllm.objects"] = "dllm/objects.lua",

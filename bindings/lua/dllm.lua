@@ -11,36 +11,10 @@ dllm.hub = require "dllm.hub"
 dllm.pull = dllm.hub.pull
 require "dllm.streams"(raw.class_generator)
 
-local names, load = require "dllm.names", dllm.load
----@param path string a model folder, a GGUF file, a run, a checkpoint or the name of a model in the cache
----@param values? dllm.LoadSettings
----@param on? dllm.Engine|dllm.EngineSettings nil: an engine that all models share
----@return dllm.Generator
-function dllm.load(path, values, on)
-  names.check_load(dllm, values)
-  return load(path, values, on)
-end
-
-local schedule = dllm.schedule
-function dllm.schedule(what, values)
-  if type(what) == "table" then names.check(dllm, "dllm.schedule", what, {"t", "alpha", "dalpha", "weight"}) end
-  if type(what) == "function" then names.check(dllm, "dllm.schedule", values, {"points"}) end
-  return schedule(what, values)
-end
-
-local model = raw.class_model
-local set_adapter_scale = model.set_adapter_scale
----@param scale number 0: the adapter is off
----@param name? string
-function model:set_adapter_scale(scale, name)
-  names.check_number(dllm, scale, "set_adapter_scale takes the scale, then the name: the scale is a number")
-  set_adapter_scale(self, scale, name)
-end
-
 -- Cancels and watches a long call: see dllm.with_task. options: deadline in milliseconds from now.
 local task = raw.class_task
 function dllm.task(options)
-  names.check(dllm, "dllm.task", options, {"deadline"})
+  raw.check_names("dllm.task", options, {"deadline"})
   local made = raw.task_new()
   if options and options.deadline ~= nil then made:set_deadline(options.deadline) end
   return made
@@ -50,7 +24,7 @@ function task:cancelled() return raw.task_is_cancelled(self) ~= 0 end
 -- milliseconds from now; nil removes the deadline.
 function task:set_deadline(milliseconds)
   if milliseconds == nil then return raw.task_set_deadline(self, -1) end
-  names.check_number(dllm, milliseconds, "a deadline is a number of milliseconds or nil")
+  raw.check_number(milliseconds, "a deadline is a number of milliseconds or nil")
   if milliseconds >= 2 ^ 53 then return raw.task_set_deadline(self, -1) end -- more than 200000 years
   raw.task_set_deadline(self, math.floor(math.max(0, milliseconds)))
 end

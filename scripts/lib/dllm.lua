@@ -9,6 +9,7 @@ local assert, error, getmetatable, ipairs, next, pairs = assert, error, getmetat
 local pcall, select, setmetatable, tostring, type = pcall, select, setmetatable, tostring, type
 local encode, decode, format, packsize = raw.json.encode, raw.json.decode, string.format, string.packsize
 local unpack_bytes, unpack_list, most = string.unpack, table.unpack or unpack, math.maxinteger or 2 ^ 53
+local byte, concat, floor, sort = string.byte, table.concat, math.floor, table.sort
 
 -- The comments with @ are types for editors with LuaLS; bindings/lua/dllm/settings.lua has those of settings.
 ---@class dllm
@@ -36,6 +37,79 @@ local FORMATS = { [raw.F32] = "f", [raw.F64] = "d", [raw.I32] = "i4", [raw.I64] 
 
 -- Raises an error as the library's own are: {code, message, hint}.
 local function fail(code, message, hint) raw.fail(code, message, hint or "") end
+
+-- ---- names and values of the caller, where the library does not see them ----
+-- How many bytes of two words differ.
+local function distance(a, b)
+  local row = {}
+  for j = 0, #b do row[j] = j end
+  for i = 1, #a do
+    local above = { [0] = i }
+    for j = 1, #b do
+      local least = row[j - 1] + (byte(a, i) == byte(b, j) and 0 or 1)
+      if row[j] + 1 < least then least = row[j] + 1 end
+      if above[j - 1] + 1 < least then least = above[j - 1] + 1 end
+      above[j] = least
+    end
+    row = above
+  end
+  return row[#b]
+end
+
+local LONGEST = 256 -- bytes of a name; a longer one is not a typing error
+
+-- The hint for a name that is not in the list: the nearest one, as the library finds it. It differs in at most half of the
+-- bytes; otherwise the hint has all names.
+local function hint_for(name, list)
+  local near
+  if type(name) == "string" and #name <= LONGEST then
+    local best = floor(#name / 2) + 1
+    if best < 2 then best = 2 end
+    for _, one in ipairs(list) do
+      local differ = distance(name, one)
+      if differ < best then best, near = differ, one end
+    end
+  end
+  return near and "did you mean " .. near .. "?" or "the names are " .. concat(list, ", ")
+end
+
+-- A value in words: NaN, a string, a number.
+local function shown(value)
+  if value ~= value then return "NaN" end
+  return value == nil and "nil" or "a " .. type(value)
+end
+
+-- Raises for options that are not a table, and for a name that is not in the list. nil: no options.
+local function check_names(call, values, list)
+  if values == nil then return end
+  if type(values) ~= "table" then
+    fail("invalid_argument", format("the options of %s are a table, not %s", call, shown(values)))
+  end
+  for name in pairs(values) do
+    local known = false
+    for _, one in ipairs(list) do known = known or one == name end
+    if not known then
+      fail("not_found", format('there is no option named "%s" of %s', tostring(name), call), hint_for(name, list))
+    end
+  end
+end
+
+-- Raises for a value that is not a number, or NaN. what: a sentence about the value, without its end.
+local function check_number(value, what)
+  if type(value) == "number" and value == value then return end
+  fail("invalid_argument", format("%s, not %s", what, shown(value)))
+end
+
+-- The package in bindings/lua has calls of its own that check names.
+raw.check_names, raw.check_number = check_names, check_number
+
+-- The constant of a type of elements.
+local DTYPE_NAMES = { "f32", "f16", "bf16", "f64", "i32", "i64", "u8", "i8", "u32" }
+local function dtype_of(name)
+  if DTYPES[name] then return DTYPES[name] end
+  if type(name) ~= "string" then fail("invalid_argument", "a dtype is a string such as f32, not " .. shown(name)) end
+  fail("not_found", format('there is no dtype named "%s"', name), hint_for(name, DTYPE_NAMES))
+end
 
 -- A table of options becomes an object of the kind a name has: "objective:mdlm".
 local function options(kind, values)
@@ -97,18 +171,26 @@ function tensor:values()
   for i = 1, count do values[i], at = unpack_bytes(packed, bytes, at) end
   return values
 end
-function dllm.tensor(dtype, dims, values) return raw.tensor_new(DTYPES[dtype], dims, values) end
+function dllm.tensor(dtype, dims, values) return raw.tensor_new(dtype_of(dtype), dims, values) end
 
 local batch = raw.class_batch
 -- dllm.batch { ids = {"i32", {2, 8}, {...}} } or an empty one to fill with set().
 function dllm.batch(arrays)
   local made = raw.batch_new()
-  for name, array in pairs(arrays or {}) do made:set(name, unpack_list(array, 1, 3)) end
+  for name, array in pairs(arrays or {}) do
+    if type(array) ~= "table" then fail("invalid_argument", "an array of dllm.batch is a table, not " .. shown(array)) end
+    for key in pairs(array) do
+      if key ~= 1 and key ~= 2 and key ~= 3 then
+        fail("not_found", format('there is no "%s" in an array of dllm.batch', tostring(key)), "write {dtype, dims, values}")
+      end
+    end
+    made:set(name, unpack_list(array, 1, 3))
+  end
   return made
 end
 -- values: a flat list, row-major, or a string of their bytes.
 function batch:set(name, dtype, dims, values)
-  raw.batch_set(self, name, assert(DTYPES[dtype], "unknown dtype " .. tostring(dtype)), dims, values)
+  raw.batch_set(self, name, dtype_of(dtype), dims, values)
   return self
 end
 function batch:array(name) return raw.batch_array(self, name) end
@@ -215,7 +297,12 @@ function model:load_adapter(path, name) raw.model_load_adapter(self, path, name 
 function model:save_adapter(path, name) raw.model_save_adapter(self, path, name or "default") end
 function model:merge_adapter(name) raw.model_merge_adapter(self, name) end
 function model:remove_adapter(name) raw.model_remove_adapter(self, name or "default") end
-function model:set_adapter_scale(scale, name) raw.model_set_adapter_scale(self, name or "default", scale) end
+---@param scale number 0: the adapter is off
+---@param name? string
+function model:set_adapter_scale(scale, name)
+  check_number(scale, "set_adapter_scale takes the scale, then the name: the scale is a number")
+  raw.model_set_adapter_scale(self, name or "default", scale)
+end
 function model:adapters() return decode(raw.model_adapters(self)) end
 function model:config() return decode(raw.model_config(self)) end
 function model:describe() return decode(raw.model_describe(self)) end
@@ -233,10 +320,22 @@ end
 -- ---- noise ----
 local schedule = raw.class_schedule
 -- A name of the registry, a function alpha(t) that is sampled into a table, or {t = , alpha = , dalpha = , weight = }.
+-- values: options of the schedule of that name; for a function {points = }.
 function dllm.schedule(what, values)
   if type(what) == "string" then return raw.schedule_new(what, options("schedule:" .. what, values)) end
-  if type(what) == "table" then return raw.schedule_table(what.t, what.alpha, what.dalpha, what.weight) end
+  if type(what) == "table" then
+    check_names("dllm.schedule", what, { "t", "alpha", "dalpha", "weight" })
+    check_names("dllm.schedule of a table", values, {})
+    return raw.schedule_table(what.t, what.alpha, what.dalpha, what.weight)
+  end
+  if type(what) ~= "function" then
+    fail("invalid_argument", "a schedule is a name, a function of t or a table of points, not " .. shown(what))
+  end
+  check_names("dllm.schedule", values, { "points" })
   local points = values and values.points or 1001
+  if type(points) ~= "number" or points < 2 or points % 1 ~= 0 then
+    fail("invalid_argument", format("points is a whole number from 2 on, not %s", tostring(points)))
+  end
   local t, alpha = {}, {}
   for i = 1, points do
     t[i] = (i - 1) / (points - 1)
@@ -253,7 +352,7 @@ function dllm.schedule(what, values)
 end
 -- Replaces a schedule that is a function of t or an object by its numbers, which options hold.
 local function with_schedule(values)
-  local own = values and values.schedule
+  local own = type(values) == "table" and values.schedule or nil
   if own == nil or type(own) == "string" then return values end
   if type(own) == "function" then own = dllm.schedule(own) end
   local times, made = {}, {}
@@ -296,8 +395,11 @@ function trainer:add_sink(kind, target, values) raw.trainer_add_sink(self, kind,
 function trainer:model(role) return raw.trainer_model(self, role or "live") end
 -- script_state: any table, handed back by restore.
 function trainer:save(root, from, values)
-  values = values or {}
-  if type(values.script_state) == "table" then values.script_state = encode(values.script_state) end
+  if type(values) == "table" and type(values.script_state) == "table" then
+    local made = {}
+    for key, value in pairs(values) do made[key] = value end
+    made.script_state, values = encode(values.script_state), made
+  end
   return raw.checkpoint_save(self, from, root, values)
 end
 function trainer:restore(dir, from) raw.checkpoint_restore(self, from, dir) end
@@ -311,14 +413,20 @@ function dllm.latest_checkpoint(root)
 end
 
 -- ---- decoder ----
+-- The kind of options of a noun; a policy, where one is given, has options of its own.
+local function kind_of(noun, values)
+  local policy = type(values) == "table" and values.policy
+  if not policy or (noun == "request" and policy == "auto") then return noun end
+  if type(policy) ~= "string" then fail("invalid_argument", "a policy is a name, not " .. shown(policy)) end
+  return noun .. ":" .. policy
+end
 ---@class dllm.Decoder
 local decoder = raw.class_decoder
 ---@param on dllm.Model
 ---@param values? dllm.DecoderSettings
 ---@return dllm.Decoder
 function dllm.decoder(on, values)
-  local kind = values and values.policy and "decoder:" .. values.policy or "decoder"
-  return raw.decoder_new(on, options(kind, with_schedule(values)))
+  return raw.decoder_new(on, options(kind_of("decoder", values), with_schedule(values)))
 end
 function decoder:start(prompt, seed) raw.decoder_start(self, prompt, seed or 0) end
 -- canvas: ids; fixed: list of 0 and 1, or nil (all given, gen_length open positions follow).
@@ -366,6 +474,24 @@ local function divided(values, kind)
   for name, value in pairs(values or {}) do (keys[name] and own or others)[name] = value end
   return own, others
 end
+-- Raises for a setting that dllm.load does not have, with the nearest name of one of its kinds or all its names.
+local function check_load(values)
+  if values == nil then return end
+  if type(values) ~= "table" then
+    fail("invalid_argument", "the settings of dllm.load are a table, not " .. shown(values))
+  end
+  local known, list = {}, {}
+  for _, kind in ipairs { "generator", "model" } do
+    for _, key in ipairs(dllm.schema(kind).keys) do known[key.name], list[#list + 1] = true, key.name end
+  end
+  sort(list)
+  for name in pairs(values) do
+    if not known[name] then
+      local hint = name == "engine" and "settings of the engine are the third argument" or hint_for(name, list)
+      fail("not_found", format('there is no option named "%s" of kind model or generator', tostring(name)), hint)
+    end
+  end
+end
 -- A model with its tokenizer: dllm.load("model"):generate("Once upon a time", { length = 64 }).text
 -- values: options of the kinds generator and model; on: an engine, or the options of a new one.
 ---@param path string a model folder, a GGUF file, a run, a checkpoint or the name of a model in the cache
@@ -373,6 +499,7 @@ end
 ---@param on? dllm.Engine|dllm.EngineSettings nil: an engine that all models share
 ---@return dllm.Generator
 function dllm.load(path, values, on)
+  check_load(values)
   local own, of_model = divided(values, "generator")
   if on == nil then on = default_engine() elseif getmetatable(on) == nil then on = dllm.engine(on) end
   return raw.generator_load(path, on, of_model, own)
@@ -386,9 +513,7 @@ function dllm.generator(on, tok, values) return raw.generator_new(on, tok, value
 ---@param values dllm.AddSettings
 ---@return integer request
 function generator:add(values)
-  local policy = values and values.policy
-  local kind = policy and policy ~= "auto" and "request:" .. policy or "request"
-  return raw.generator_add(self, options(kind, with_schedule(values)))
+  return raw.generator_add(self, options(kind_of("request", values), with_schedule(values)))
 end
 function generator:remove(request) raw.generator_remove(self, request) end
 -- One denoising step of every open request; returns how many are open.
@@ -404,6 +529,9 @@ function generator:tokenizer() return raw.generator_tokenizer(self) end
 
 -- The values with the text of the request.
 local function request_of(key, given, values)
+  if values ~= nil and type(values) ~= "table" then
+    fail("invalid_argument", "the settings of a request are a table, not " .. shown(values))
+  end
   local request = {}
   for name, value in pairs(values or {}) do request[name] = value end
   for _, name in ipairs { "prompt", "messages", "infill" } do
@@ -544,10 +672,15 @@ end
 ---@param values? dllm.RequestSettings
 ---@return (dllm.Generation|dllm.Error)[]
 function generator:batch(prompts, values)
+  if type(prompts) ~= "table" then
+    fail("invalid_argument", "batch takes a list of prompts, not " .. shown(prompts))
+  end
   local requests, results, at = {}, {}, 1
   for i, prompt in ipairs(prompts) do
     requests[i] = prompt_of(prompt, values)
-    requests[i].seed = (requests[i].seed or 0) + i - 1
+    local seed = requests[i].seed or 0
+    check_number(seed, "the seed of a batch is a number")
+    requests[i].seed = seed + i - 1
   end
   while requests[at] do
     local numbers = {}

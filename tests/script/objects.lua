@@ -59,6 +59,20 @@ tap.is(#answer:cells(), #said, "one a position")
 tap.is(tap.fails("states are numbers from 0 to 3", answer.update, answer, said, { 9 }).code, "invalid_argument", "by value")
 tap.is(table.concat(keep), string.rep("1", 10) .. "000", "what the assistant says is marked")
 
+-- tests/bindings/lua/settings.lua has every call; here is what the layer checks by itself.
+for _, case in ipairs {
+  { "a function", function() dllm.schedule(function(t) return 1 - t end, { point = 11 }) end, "points" },
+  { "a table", function() dllm.schedule { t = { 0, 1 }, alhpa = { 1, 0 } } end, "alpha" },
+  { "a table with more", function() dllm.schedule { t = { 0, 1 }, alpha = { 1, 0 }, dalhpa = { 1, 1 } } end, "dalpha" },
+  { "load", function() dllm.load("absent", { slot = 1 }) end, "slots" },
+  { "a dtype", function() dllm.tensor("i33", { 1 }, { 1 }) end, "i32" },
+} do
+  local wrong = tap.fails("a misspelt name raises: " .. case[1], case[2])
+  tap.is(wrong.code .. ", " .. wrong.hint, "not_found, did you mean " .. case[3] .. "?", "with the nearest name")
+end
+tap.is(tap.fails("options that are not a table raise", dllm.schedule, function(t) return 1 - t end, 7).code,
+  "invalid_argument", "as an argument error")
+
 local schedule = dllm.schedule(function(t) return 1 - t end)
 tap.ok(math.abs(schedule:alpha(0.25) - 0.75) < 1e-9, "a Lua function is a schedule")
 tap.is(dllm.json.decode(dllm.json.encode { a = { 1, 2.5, "x" } }).a[2], 2.5, "JSON goes both ways")

@@ -174,6 +174,51 @@ function tests.a_misspelt_option_of_any_function_is_an_error()
   end
 end
 
+function tests.values_of_other_types_are_errors_of_the_library()
+  local stories = root .. "/scripts/recipes/stories.gguf"
+  local on = dllm.load(stories)
+  local model = on:model()
+  local nan = 0 / 0
+  for name, call in pairs {
+    ["schedule of a number"] = function() dllm.schedule(7) end,
+    ["schedule with options that are a number"] = function() dllm.schedule(function(t) return 1 - t end, 7) end,
+    ["schedule of no points"] = function() dllm.schedule(function(t) return 1 - t end, {points = 1}) end,
+    ["schedule of a table with options"] = function() dllm.schedule({t = {0, 1}, alpha = {1, 0}}, 7) end,
+    ["scale that is a text"] = function() model:set_adapter_scale("default", 0.5) end,
+    ["scale that is NaN"] = function() model:set_adapter_scale(nan) end,
+    ["load with a text"] = function() dllm.load(stories, "f32") end,
+    ["decoder with a number"] = function() dllm.decoder(model, 7) end,
+    ["policy that is a number"] = function() dllm.decoder(model, {policy = 7}) end,
+    ["request with a number"] = function() on:add(7) end,
+    ["generate with a number"] = function() on:generate("a", 7) end,
+    ["batch of a text"] = function() on:batch("a") end,
+    ["batch with a seed that is a text"] = function() on:batch({"a"}, {seed = "x"}) end,
+    ["tensor of a number"] = function() dllm.tensor(7, {1}, {1}) end,
+    ["batch of numbers"] = function() dllm.batch {ids = 7} end,
+  } do
+    local ok, problem = pcall(call)
+    assert(not ok and type(problem) == "table" and problem.code == "invalid_argument", name .. ": " .. tostring(problem))
+    assert(#problem.message > 0, name)
+  end
+  for name, call in pairs {
+    ["tensor"] = function() dllm.tensor("i33", {1}, {1}) end,
+    ["batch"] = function() dllm.batch {ids = {"i33", {1}, {1}}} end,
+  } do
+    local ok, problem = pcall(call)
+    assert(not ok and problem.code == "not_found" and problem.hint:find "i32", name .. ": " .. tostring(problem))
+  end
+  local ok, problem = pcall(dllm.batch, {ids = {"i32", {1}, {1}, dtype = "i64"}})
+  assert(not ok and problem.code == "not_found" and problem.message:find "dtype", tostring(problem))
+end
+
+-- A save leaves the table of the caller as it is.
+function tests.a_save_does_not_change_its_options()
+  local on = dllm.load(root .. "/scripts/recipes/stories.gguf")
+  local given = {script_state = {step = 1}}
+  pcall(function() dllm.trainer(on:model(), dllm.objective "mdlm"):save("/dev/null/no", nil, given) end)
+  assert(given.script_state.step == 1)
+end
+
 for name, test in pairs(tests) do
   test()
   print("ok", name)
