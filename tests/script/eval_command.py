@@ -118,7 +118,7 @@ def checkers():
     (SCRATCH / "check.lua").write_text("return true\n")
     report, done = evaluate(*kept)
     ok(report["pass"]["pass@1"]["value"] == 1 and report["scored_again"] == 2, f"another checker scores the completions again: {report}")
-    ok("kept.jsonl was scored by another checker: its completions are scored again" in done.stderr, f"and a line says so: {done.stderr}")
+    ok("2 completions of kept.jsonl are scored again by another checker" in done.stderr, f"and a line says so: {done.stderr}")
     rows = [json.loads(line) for line in (SCRATCH / "kept.jsonl").read_text().splitlines()]
     ok([row["passed"] for row in rows[1:]] == [True, True] and rows[0]["settings"] == report["settings"], f"the file is of the new checker: {rows}")
     report, done = evaluate(*kept)
@@ -126,6 +126,8 @@ def checkers():
     (SCRATCH / "check.lua").write_text("return text:match('^%s*(.-)%s*$') == row.answer, 'seen'\n")
     report, _ = evaluate(*kept, "--limit", "1")
     ok(report["samples"] == 1 and report["scored_again"] == 1, f"of the rows of the limit: {report}")
+    report, done = evaluate(*kept, "--limit", "1")
+    ok(report["resumed"] == 1 and report["scored_again"] == 0 and "again" not in done.stderr, f"which are scored once: {report} {done.stderr}")
     report, _ = evaluate(*kept)
     ok((report["samples"], report["resumed"], report["scored_again"]) == (2, 2, 1), f"the other row keeps its completion: {report}")
     ok(report["pass"]["pass@1"]["value"] == 0.5 and len((SCRATCH / "kept.jsonl").read_text().splitlines()) == 3, f"one line a row: {report}")

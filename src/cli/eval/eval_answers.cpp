@@ -190,6 +190,13 @@ std::string result_id(const ProgramTask& task, int64_t sample) {
   return task.id + "#" + std::to_string(sample);
 }
 
+void note_again(const Context& context, size_t completions) {
+  if (completions == 0 || context.flag("quiet")) return;
+  std::fprintf(stderr, "%zu completions of %s are scored again %s\n", completions,
+               context.text("out").c_str(),
+               context.has("checker") ? "by another checker" : "with other limits of programs");
+}
+
 std::unique_ptr<Judge> judge_of(const Context& context) {
   if (context.text("task") == "programs") return std::make_unique<ProgramJudge>(context);
   if (!context.has("checker"))
@@ -216,11 +223,6 @@ EvalJson evaluate_answers(Context& context) {
   }
   EvalResults results(context.has("out") ? context.text("out") : "", settings, total,
                       context.flag("quiet"), judge->settings());
-  if (results.judges_again() && !context.flag("quiet")) {
-    std::fprintf(stderr, "%s was scored %s: its completions are scored again\n",
-                 context.text("out").c_str(),
-                 context.has("checker") ? "by another checker" : "with other limits of programs");
-  }
   const auto judged = [&](size_t i, int64_t sample, const std::string& text) {
     EvalJson line = {
         {"id", result_id(tasks[i], sample)}, {"task", tasks[i].id}, {"sample", sample}};
@@ -228,20 +230,20 @@ EvalJson evaluate_answers(Context& context) {
     line["completion"] = text;
     return line;
   };
-  std::vector<std::pair<size_t, int64_t>> missing; // task and sample
-  std::vector<EvalJson> again;
+  std::vector<std::pair<size_t, int64_t>> missing, unjudged; // task and sample
   for (size_t i = 0; i < tasks.size(); ++i) {
     for (int64_t sample = 0; sample < completions->count(tasks[i].id); ++sample) {
       const std::string id = result_id(tasks[i], sample);
       if (results.take(id)) continue;
-      if (const std::optional<std::string> text = results.unjudged(id)) {
-        again.push_back(judged(i, sample, *text));
-        continue;
-      }
-      missing.emplace_back(i, sample);
-      completions->expect(tasks[i].prompt, tasks[i].suffix, sample);
+      const bool has_text = results.unjudged(id).has_value();
+      (has_text ? unjudged : missing).emplace_back(i, sample);
+      if (!has_text) completions->expect(tasks[i].prompt, tasks[i].suffix, sample);
     }
   }
+  note_again(context, unjudged.size());
+  std::vector<EvalJson> again;
+  for (const auto& [i, sample] : unjudged)
+    again.push_back(judged(i, sample, *results.unjudged(result_id(tasks[i], sample))));
   if (results.judges_again()) results.add_judged(again);
   for (const auto& [i, sample] : missing) {
     const ProgramTask& task = tasks[i];
