@@ -1,18 +1,16 @@
 #include "generate_rows.h"
 
 #include "../process.h"
-#include "../run_settings.h"
 #include "decoding.h"
+#include "prompt_rows.h"
 #include "text_run.h"
 
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,107 +19,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kTexts[] = {"prompt", "messages", "infill"};
-// Keys of a row for training: an instruction, its input, and its response.
-constexpr const char* kInstructionKeys[] = {"instruction", "input", "context", "output",
-                                            "response"};
-// The beginning of the Alpaca prompt for an instruction with an input.
-constexpr const char* kAlpacaWithInput =
-    "Below is an instruction that describes a task, paired with an input that provides further "
-    "context. Write a response that appropriately completes the request.";
-
 std::string dumped(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-bool ends_with_txt(const std::string& path) {
-  return path.size() > 4 && path.compare(path.size() - 4, 4, ".txt") == 0;
-}
-
-// Returns true for a row of training on instructions, which has no other text.
-bool is_instruction(const Json& row) {
-  const bool has_text = std::any_of(std::begin(kTexts), std::end(kTexts),
-                                    [&](const char* key) { return row.contains(key); });
-  return !has_text && row.contains("instruction") && row["instruction"].is_string();
-}
-
-// Returns the members of a row that are its text, and the response of an instruction.
-Json texts_of_row(const Json& row) {
-  Json texts = Json::object();
-  const auto take = [&](const char* key) {
-    if (row.contains(key)) texts[key] = row[key];
-  };
-  for (const char* key : kTexts) take(key);
-  if (!is_instruction(row)) return texts;
-  for (const char* key : kInstructionKeys) take(key);
-  return texts;
-}
-
-// Returns the settings that a row has of its own.
-Json settings_of_row(const Json& row) {
-  Json settings = row;
-  settings.erase("id");
-  const Json texts = texts_of_row(row);
-  for (const auto& [key, value] : texts.items()) settings.erase(key);
-  return settings;
-}
-
-// Returns the text of a member; "" without one.
-std::string member(const Json& row, const char* key) {
-  return row.contains(key) && row[key].is_string() ? row[key].get<std::string>() : "";
-}
-
-// Returns the messages of an instruction, as dllm train makes them for this template.
-Json messages_of_instruction(const Json& row, bool is_alpaca) {
-  const auto turn = [](const char* role, const std::string& content) {
-    return Json{{"role", role}, {"content", content}};
-  };
-  const std::string instruction = member(row, "instruction");
-  const std::string input = member(row, row.contains("input") ? "input" : "context");
-  if (input.empty()) return Json::array({turn("user", instruction)});
-  if (!is_alpaca) return Json::array({turn("user", instruction + "\n\n" + input)});
-  return Json::array(
-      {turn("system", kAlpacaWithInput), turn("user", instruction + "\n\n### Input:\n" + input)});
-}
-
-// Calls use(line, number) for each line, with numbers from 1.
-template <class F> void each_line(const std::string& text, F&& use) {
-  size_t begin = 0;
-  for (int64_t number = 1; begin < text.size(); ++number) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    std::string line = text.substr(begin, end - begin);
-    if (!line.empty() && line.back() == '\r') line.pop_back();
-    use(line, number);
-    begin = end + 1;
-  }
-}
-
-Json parsed_row(const std::string& line, const std::string& where) {
-  const Json row = Json::parse(line, nullptr, false);
-  if (row.is_string()) return {{"prompt", row}};
-  if (row.is_object() && !texts_of_row(row).empty()) return row;
-  std::string keys;
-  const Json members = row.is_object() ? row : Json::object();
-  for (const auto& [key, value] : members.items())
-    keys += (keys.empty() ? ": its keys are " : ", ") + key;
-  throw Failure(DLLM_DATA_LOSS, where + " is not a row of prompts" + keys,
-                "write {\"prompt\": \"...\"}, {\"messages\": [...]}, {\"infill\": \"...\"} or "
-                "{\"instruction\": \"...\"}, or name a file that ends with .txt, with a prompt a "
-                "line");
-}
-
-std::vector<Json> read_rows(const std::string& path) {
-  std::vector<Json> rows;
-  const bool is_text = ends_with_txt(path);
-  each_line(read_all(path), [&](const std::string& line, int64_t number) {
-    if (line.find_first_not_of(" \t") == std::string::npos) return;
-    if (is_text)
-      rows.push_back({{"prompt", line}});
-    else
-      rows.push_back(parsed_row(line, path + ": line " + std::to_string(number)));
-  });
-  if (rows.empty()) throw Failure(DLLM_INVALID_ARGUMENT, path + " has no rows");
-  return rows;
 }
 
 // What the answers of a call have in common, which each line holds.
@@ -280,9 +179,7 @@ private:
   }
 
   void add(size_t row) {
-    Json settings = rows_[row];
-    settings.erase("id");
-    if (is_instruction(rows_[row])) add_instruction(rows_[row], &settings);
+    Json settings = request_of_row(rows_[row], template_, is_alpaca_);
     if (settings.contains("messages") && !settings.contains("template") && !template_.empty())
       settings["template"] = template_;
     if (!settings.contains("seed"))
@@ -293,15 +190,6 @@ private:
       if (failure.status() == DLLM_CANCELLED) throw;
       put_error(row, error_of(failure));
     }
-  }
-
-  // Writes an instruction as messages, for the template of the row, of the command or of the model.
-  void add_instruction(const Json& row, Json* settings) const {
-    for (const char* key : kInstructionKeys) settings->erase(key);
-    const Json own = row.value("template", Json(template_));
-    const bool is_alpaca = own == "alpaca" || (own == "" && is_alpaca_);
-    (*settings)["messages"] = messages_of_instruction(row, is_alpaca);
-    if (is_alpaca) (*settings)["template"] = "alpaca";
   }
 
   void put_error(size_t row, const Json& error) {
@@ -364,7 +252,7 @@ void check_arguments(const Context& context) {
 
 int generate_rows(Context& context) {
   check_arguments(context);
-  const std::vector<Json> rows = read_rows(context.text("prompts"));
+  const std::vector<Json> rows = read_prompt_rows(context.text("prompts"));
   Answers answers(context.has("out") ? context.text("out") : "", rows, common_of(context));
   const size_t before = answers.count();
   const bool quiet = context.flag("quiet") || context.json();

@@ -7,6 +7,7 @@
 #include "../../pulling/pulling.h"
 #include "../train/training.h"
 #include "sweep_plan.h"
+#include "sweep_record.h"
 
 #include <nlohmann/json.hpp>
 
@@ -15,7 +16,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <set>
 #include <utility>
 
 namespace dllm::cli {
@@ -23,74 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-
-// The state of every run, kept in out/sweep.json:
-//   {"NAME": {"state": "finished", "config": {...}, "continued_from": [200]}}
-// A run with other limits than before is continued from the steps that it had then.
-class SweepRecord {
-public:
-  explicit SweepRecord(const std::string& out) : path_(out + "/sweep.json") {
-    std::ifstream file(path_, std::ios::binary);
-    runs_ = Json::parse(file, nullptr, false);
-    if (!runs_.is_object()) runs_ = Json::object();
-  }
-
-  void set(const SweepRun& run, const std::string& state, const std::string& message = "") {
-    const std::vector<int64_t> before = continued_from(run);
-    runs_[run.name] = {{"state", state}, {"config", run.config}};
-    if (!message.empty()) runs_[run.name]["message"] = message;
-    if (!before.empty()) runs_[run.name]["continued_from"] = before;
-    write();
-  }
-  // Adds a step from which the run goes on with other limits; 0 forgets all steps.
-  void set_continued(const SweepRun& run, int64_t step) {
-    std::vector<int64_t> steps = continued_from(run);
-    if (step == 0 ? steps.empty() : !steps.empty() && steps.back() == step) return;
-    steps.push_back(step);
-    if (step == 0) steps.clear();
-    Json& entry = runs_[run.name];
-    if (!entry.is_object()) entry = Json::object();
-    entry["continued_from"] = steps;
-    write();
-  }
-  std::vector<int64_t> continued_from(const SweepRun& run) const {
-    const auto found = runs_.find(run.name);
-    std::vector<int64_t> steps;
-    if (found == runs_.end() || !found->is_object()) return steps;
-    for (const Json& step : found->value("continued_from", Json::array())) {
-      if (step.is_number_integer()) steps.push_back(step.get<int64_t>());
-    }
-    return steps;
-  }
-  // Returns the names of the runs that have a state and that the plan does not name.
-  std::vector<std::string> others(const SweepPlan& plan) const {
-    std::set<std::string> named;
-    for (const SweepRun& run : plan.runs) named.insert(run.name);
-    std::vector<std::string> names;
-    for (const auto& [name, entry] : runs_.items()) {
-      if (!named.contains(name) && entry.is_object() && entry.contains("state"))
-        names.push_back(name);
-    }
-    return names;
-  }
-  // Returns how this run ended with the same options: "finished" or "failed"; "" when it has not.
-  std::string state(const SweepRun& run) const {
-    const auto found = runs_.find(run.name);
-    if (found == runs_.end() || !found->is_object()) return "";
-    const Json state = found->value("state", Json());
-    return state.is_string() && found->value("config", Json()) == run.config
-               ? state.get<std::string>()
-               : "";
-  }
-
-private:
-  void write() const {
-    write_all(path_, runs_.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
-  }
-
-  std::string path_;
-  Json runs_;
-};
 
 // The options that end a run.
 constexpr const char* kLimitKeys[] = {"steps",          "minutes",       "tokens",

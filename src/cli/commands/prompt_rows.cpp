@@ -1,0 +1,109 @@
+#include "prompt_rows.h"
+
+#include "../command.h"
+
+namespace dllm::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kTexts[] = {"prompt", "messages", "infill"};
+// Keys of a row for training: an instruction, its input, and its response.
+constexpr const char* kInstructionKeys[] = {"instruction", "input", "context", "output",
+                                            "response"};
+// The beginning of the Alpaca prompt for an instruction with an input.
+constexpr const char* kAlpacaWithInput =
+    "Below is an instruction that describes a task, paired with an input that provides further "
+    "context. Write a response that appropriately completes the request.";
+
+bool ends_with_txt(const std::string& path) {
+  return path.size() > 4 && path.compare(path.size() - 4, 4, ".txt") == 0;
+}
+
+// Returns true for a row of training on instructions, which has no other text.
+bool is_instruction(const Json& row) {
+  const bool has_text = std::any_of(std::begin(kTexts), std::end(kTexts),
+                                    [&](const char* key) { return row.contains(key); });
+  return !has_text && row.contains("instruction") && row["instruction"].is_string();
+}
+
+// Returns the text of a member; "" without one.
+std::string member(const Json& row, const char* key) {
+  return row.contains(key) && row[key].is_string() ? row[key].get<std::string>() : "";
+}
+
+// Returns the messages of an instruction, as dllm train makes them for this template.
+Json messages_of_instruction(const Json& row, bool is_alpaca) {
+  const auto turn = [](const char* role, const std::string& content) {
+    return Json{{"role", role}, {"content", content}};
+  };
+  const std::string instruction = member(row, "instruction");
+  const std::string input = member(row, row.contains("input") ? "input" : "context");
+  if (input.empty()) return Json::array({turn("user", instruction)});
+  if (!is_alpaca) return Json::array({turn("user", instruction + "\n\n" + input)});
+  return Json::array(
+      {turn("system", kAlpacaWithInput), turn("user", instruction + "\n\n### Input:\n" + input)});
+}
+
+Json parsed_row(const std::string& line, const std::string& where) {
+  const Json row = Json::parse(line, nullptr, false);
+  if (row.is_string()) return {{"prompt", row}};
+  if (row.is_object() && !texts_of_row(row).empty()) return row;
+  std::string keys;
+  const Json members = row.is_object() ? row : Json::object();
+  for (const auto& [key, value] : members.items())
+    keys += (keys.empty() ? ": its keys are " : ", ") + key;
+  throw Failure(DLLM_DATA_LOSS, where + " is not a row of prompts" + keys,
+                "write {\"prompt\": \"...\"}, {\"messages\": [...]}, {\"infill\": \"...\"} or "
+                "{\"instruction\": \"...\"}, or name a file that ends with .txt, with a prompt a "
+                "line");
+}
+
+} // namespace
+
+Json texts_of_row(const Json& row) {
+  Json texts = Json::object();
+  const auto take = [&](const char* key) {
+    if (row.contains(key)) texts[key] = row[key];
+  };
+  for (const char* key : kTexts) take(key);
+  if (!is_instruction(row)) return texts;
+  for (const char* key : kInstructionKeys) take(key);
+  return texts;
+}
+
+Json settings_of_row(const Json& row) {
+  Json settings = row;
+  settings.erase("id");
+  const Json texts = texts_of_row(row);
+  for (const auto& [key, value] : texts.items()) settings.erase(key);
+  return settings;
+}
+
+std::vector<Json> read_prompt_rows(const std::string& path) {
+  std::vector<Json> rows;
+  const bool is_text = ends_with_txt(path);
+  each_line(read_all(path), [&](const std::string& line, int64_t number) {
+    if (line.find_first_not_of(" \t") == std::string::npos) return;
+    if (is_text)
+      rows.push_back({{"prompt", line}});
+    else
+      rows.push_back(parsed_row(line, path + ": line " + std::to_string(number)));
+  });
+  if (rows.empty()) throw Failure(DLLM_INVALID_ARGUMENT, path + " has no rows");
+  return rows;
+}
+
+Json request_of_row(const Json& row, const std::string& chat_template, bool is_alpaca) {
+  Json request = row;
+  request.erase("id");
+  if (!is_instruction(row)) return request;
+  for (const char* key : kInstructionKeys) request.erase(key);
+  const Json own = row.value("template", Json(chat_template));
+  const bool as_alpaca = own == "alpaca" || (own == "" && is_alpaca);
+  request["messages"] = messages_of_instruction(row, as_alpaca);
+  if (as_alpaca) request["template"] = "alpaca";
+  return request;
+}
+
+} // namespace dllm::cli
