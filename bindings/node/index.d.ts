@@ -526,6 +526,8 @@ export class Stream implements AsyncIterableIterator<Piece> {
   return(value?: any): Promise<IteratorResult<Piece, undefined>>;
   /** Removes the request: now, or after the calls of the generator that run and wait. */
   close(): Promise<void>;
+  /** `close()`, for `await using`. */
+  [Symbol.asyncDispose](): Promise<void>;
   /** The stream itself, for `for await`. */
   [Symbol.asyncIterator](): this;
 }

@@ -19,7 +19,7 @@ local takers = {
   TrainerSettings = "new Trainer",
   HubSettings = "pull and hub.describe",
 }
-local types = {bool = "boolean", i64 = "number | bigint", f64 = "number", ["list i64"] = "readonly number[] | Int32Array",
+local types = {bool = "boolean", i64 = "number | bigint", f64 = "number", ["list i64"] = "readonly (number | bigint)[] | Int32Array",
                ["list str"] = "readonly string[]"}
 
 -- The types of a key, each with " |" after it but the last.

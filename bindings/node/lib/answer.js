@@ -5,7 +5,7 @@ const { lib } = require('./library.js');
 const { Address, call, make, text, textOf } = require('./call.js');
 const { Managed } = require('./managed.js');
 const { options } = require('./options.js');
-const { ask, typed } = require('./arrays.js');
+const { ask, listed } = require('./arrays.js');
 
 const ENDS = { [raw.ANSWER_FULL]: 'full', [raw.ANSWER_END_TOKEN]: 'end_token', [raw.ANSWER_STOP_TEXT]: 'stop_text' };
 
@@ -21,8 +21,8 @@ class Answer extends Managed {
   // The canvas now, as of decoder.ids and decoder.states. Returns null, or why the answer is over: "full",
   // "end_token", "stop_text".
   update(ids, states) {
-    const tokens = typed(ids, 'i32');
-    const kinds = typed(states, 'u8');
+    const tokens = listed(ids, 'i32', 'ids');
+    const kinds = listed(states, 'u8', 'states');
     if (tokens.length !== kinds.length) throw new RangeError(`${tokens.length} ids, ${kinds.length} states`);
     const end = new Int32Array(1);
     call('dllm_answer_update', this, tokens, kinds, tokens.length, end);

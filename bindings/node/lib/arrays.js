@@ -2,6 +2,7 @@
 'use strict';
 const raw = require('./raw.js');
 const { attempt, call } = require('./call.js');
+const { checkWhole, shown } = require('./values.js');
 
 // dtype: [constant, TypedArray]; f16 and bf16 are read as f32.
 const DTYPES = {
@@ -18,9 +19,11 @@ function dtypeOf(name) {
   return DTYPES[name];
 }
 
+const isRow = (values) => Array.isArray(values) || ArrayBuffer.isView(values);
+
 // Dimensions of nested arrays; rows of different lengths throw.
 function shapeOf(values) {
-  if (!Array.isArray(values) && !ArrayBuffer.isView(values)) return [];
+  if (!isRow(values)) return [];
   if (ArrayBuffer.isView(values) || values.length === 0) return [values.length];
   const inner = shapeOf(values[0]);
   for (const row of values) {
@@ -32,8 +35,7 @@ function shapeOf(values) {
   return [values.length, ...inner];
 }
 
-const flat = (values) => (Array.isArray(values) && values.some((row) => typeof row === 'object')
-  ? values.flatMap((row) => Array.from(flat(row))) : values);
+const flat = (values) => (Array.isArray(values) && values.some(isRow) ? values.flatMap((row) => Array.from(flat(row))) : values);
 
 // The dtype of a TypedArray; of plain numbers i32 when all are whole, else f32.
 function guessDtype(values) {
@@ -43,11 +45,25 @@ function guessDtype(values) {
   return Array.prototype.every.call(all, (value) => Number.isInteger(value)) ? 'i32' : 'f32';
 }
 
+// Throws for an element that is not a number: Number('7') and Number(null) would be numbers.
+function checkElement(value, at, dtype, name) {
+  const place = `${name}, item ${at + 1}`;
+  if (!['number', 'bigint', 'boolean'].includes(typeof value)) throw new TypeError(`${place} is ${shown(value)}: write a number`);
+  if (dtype === 'i64' && typeof value === 'number') checkWhole(value, place);
+}
+
+// As typed, for an array alone: a number in its place throws.
+function listed(values, dtype, name) {
+  if (Array.isArray(values) || (ArrayBuffer.isView(values) && !(values instanceof DataView))) return typed(values, dtype, name);
+  throw new TypeError(`${name} is an array of numbers, not ${shown(values)}`);
+}
+
 // A TypedArray of the dtype; a value that does not fit throws.
-function typed(values, dtype) {
+function typed(values, dtype, name = 'values') {
   const [, Typed] = dtypeOf(dtype);
   if (values instanceof Typed) return values;
   const all = shapeOf(values).length ? flat(values) : [values];
+  if (!ArrayBuffer.isView(all)) Array.from(all).forEach((value, at) => checkElement(value, at, dtype, name));
   const made = dtype === 'i64' ? BigInt64Array.from(all, BigInt) : Typed.from(all, Number);
   for (let index = 0; index < made.length; index++) {
     const whole = dtype[0] !== 'f';
@@ -70,4 +86,4 @@ function ask(name, dtype, ...args) {
 
 const dims = (shape) => BigInt64Array.from(shape, BigInt);
 
-module.exports = { DTYPES, NAMES, ask, dims, dtypeOf, guessDtype, shapeOf, typed };
+module.exports = { DTYPES, NAMES, ask, dims, dtypeOf, guessDtype, listed, shapeOf, typed };

@@ -5,7 +5,7 @@ const { only, plain } = require('./given.js');
 const { Managed, adopt } = require('./managed.js');
 const { divided, options } = require('./options.js');
 const { checkWhole } = require('./values.js');
-const { ask, typed } = require('./arrays.js');
+const { ask, listed } = require('./arrays.js');
 const { Batch } = require('./batch.js');
 
 class Decoder extends Managed {
@@ -23,15 +23,15 @@ class Decoder extends Managed {
   start(prompt = [], given) {
     const { seed = 0 } = only(given, ['seed']);
     checkWhole(seed, 'option seed');
-    const ids = typed(prompt, 'i32');
+    const ids = listed(prompt, 'i32', 'prompt');
     call('dllm_decoder_start', this, ids, ids.length, seed);
   }
 
   // Adds a request with a given canvas (fixed 1: given, 0: open); returns its slot.
   add(canvas, given) {
     const [{ fixed }, settings] = divided('slot', given, ['fixed']);
-    const ids = typed(canvas, 'i32');
-    const states = fixed === undefined ? null : typed(Array.from(fixed, Number), 'u8');
+    const ids = listed(canvas, 'i32', 'canvas');
+    const states = fixed === undefined ? null : listed(fixed, 'u8', 'fixed');
     if (states !== null && states.length !== ids.length) {
       throw new RangeError(`canvas has ${ids.length} positions, fixed ${states.length}`);
     }
@@ -79,8 +79,8 @@ class Decoder extends Managed {
 
   // Decides these positions and ends the slot's step.
   commit(slot, positions, ids) {
-    const where = typed(positions, 'i64');
-    const tokens = typed(ids, 'i32');
+    const where = listed(positions, 'i64', 'positions');
+    const tokens = listed(ids, 'i32', 'ids');
     if (where.length !== tokens.length) throw new RangeError(`${where.length} positions, ${tokens.length} ids`);
     call('dllmx_decoder_commit', this, slot, where, tokens, where.length);
   }

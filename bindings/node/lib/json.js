@@ -2,23 +2,17 @@
 'use strict';
 const raw = require('./raw.js');
 const { DllmError } = require('./errors.js');
-const { isPlain, shown } = require('./values.js');
+const { checkWhole, isPlain, shown } = require('./values.js');
 
 const isList = (value) => Array.isArray(value) || (ArrayBuffer.isView(value) && !(value instanceof DataView));
 const isBoxed = (value) => [Number, String, Boolean].some((type) => value instanceof type);
-
-// A TypedArray is a list. `this` is what the value is in, since a Buffer has made an object of itself.
-function listed(key, value) {
-  return ArrayBuffer.isView(this[key]) ? Array.from(this[key]) : value;
-}
 
 const invalid = (message) => new DllmError(message, { status: raw.INVALID_ARGUMENT });
 
 // The error of a value that JSON would drop, or make an empty object of.
 function unfit(value, place) {
   let wanted = 'a number, a text, true, false, an array or a plain object';
-  if (typeof value === 'bigint') wanted = 'a number';
-  else if (value instanceof Map) wanted = 'a plain object';
+  if (value instanceof Map) wanted = 'a plain object';
   else if (typeof value?.[Symbol.iterator] === 'function') wanted = 'an array';
   return new TypeError(`${place || 'the value'} is ${shown(value)}: write ${wanted}`);
 }
@@ -29,37 +23,61 @@ function checkText(text, place) {
   throw invalid(`${place}: a lone surrogate at character ${at + 1}`);
 }
 
-// Throws for a value that JSON cannot hold. An undefined value of an object is not set. around: the objects that the value
-// is in.
-function check(value, place, around = []) {
-  if (typeof value === 'string') checkText(value, place);
-  if (typeof value === 'number' && !Number.isFinite(value)) throw invalid(`${place} is ${value}: write a finite number`);
-  if (['bigint', 'function', 'symbol'].includes(typeof value)) throw unfit(value, place);
-  if (typeof value !== 'object' || value === null) return;
+// A number with all its digits. JSON.stringify drops the sign of -0, and rounds digits that JavaScript does not need.
+function ofNumber(value) {
+  if (Object.is(value, -0)) return '-0.0';
+  const isLong = Number.isInteger(value) && !Number.isSafeInteger(value) && Math.abs(value) < 2 ** 64;
+  return String(isLong ? BigInt(value) : value);
+}
+
+// The value of an object with a toJSON. JSON.stringify would drop one that is undefined.
+function ofOwn(value, place) {
+  const own = value.toJSON();
+  if (own !== undefined) return own;
+  throw new TypeError(`${place || 'the value'}: toJSON of ${shown(value)} returns undefined`);
+}
+
+// A value as JSON text. Throws for what JSON cannot hold. An undefined value of an object is not set, and one in a list is an
+// error. A BigInt has its digits. place: what the caller calls the value. around: the objects that the value is in.
+function written(value, place, around = []) {
+  if (typeof value === 'string') {
+    checkText(value, place);
+    return JSON.stringify(value);
+  }
+  if (typeof value === 'number') {
+    if (!Number.isFinite(value)) throw invalid(`${place} is ${value}: write a finite number`);
+    return ofNumber(value);
+  }
+  if (typeof value === 'bigint') {
+    checkWhole(value, place || 'the value');
+    return String(value);
+  }
+  if (typeof value === 'boolean' || value === null) return String(value);
+  if (typeof value !== 'object') throw unfit(value, place);
   if (around.includes(value)) throw new TypeError(`${place || 'the value'} holds itself`);
   const inside = [...around, value];
   if (isList(value)) {
     const item = place === 'messages' ? 'message' : `${place}${place && ', '}item`;
-    Array.from(value).forEach((part, at) => check(part, `${item} ${at + 1}`, inside));
-  } else if (isPlain(value)) {
-    for (const [key, part] of Object.entries(value)) {
-      checkText(key, `the name ${JSON.stringify(key)}`);
-      check(part, place ? `${place}, ${key}` : key, inside);
-    }
-  } else if (isBoxed(value)) {
-    check(value.valueOf(), place, inside);
-  } else if (typeof value.toJSON === 'function') {
-    check(value.toJSON(), place, inside);
-  } else {
-    throw unfit(value, place);
+    return `[${Array.from(value, (part, at) => written(part, `${item} ${at + 1}`, inside)).join(',')}]`;
   }
+  if (isPlain(value)) {
+    const parts = Object.entries(value).filter(([, part]) => part !== undefined).map(([key, part]) => {
+      checkText(key, `the name ${JSON.stringify(key)}`);
+      return `${JSON.stringify(key)}:${written(part, place ? `${place}, ${key}` : key, inside)}`;
+    });
+    return `{${parts.join(',')}}`;
+  }
+  if (isBoxed(value)) return written(value.valueOf(), place, inside);
+  if (typeof value.toJSON === 'function') return written(ofOwn(value, place), place, inside);
+  throw unfit(value, place);
+}
+
+// Throws for a value that JSON cannot hold.
+function check(value, place) {
+  written(value, place);
 }
 
 // A value as JSON text. name is what the caller calls it; an object has the names of its keys.
-function encoded(value, name = '') {
-  if (value === undefined) throw unfit(value, name);
-  check(value, name);
-  return JSON.stringify(value, listed);
-}
+const encoded = (value, name = '') => written(value, name);
 
 module.exports = { check, encoded };

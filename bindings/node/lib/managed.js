@@ -1,5 +1,6 @@
 // The base of all objects: one handle each, closed by hand, by `using`, or by the garbage collector.
 'use strict';
+const { markAsUncloneable = () => {} } = require('node:worker_threads');
 const { lib } = require('./library.js');
 const { ClosedError } = require('./errors.js');
 
@@ -34,7 +35,9 @@ class Managed {
   }
 }
 
+// structuredClone and postMessage refuse the object, from Node 22.10 on. Before, they make an empty object of it.
 function own(object, pointer) {
+  markAsUncloneable(object);
   Object.defineProperty(object, STATE, { value: { pointer, calls: 0, closed: false } });
   forgotten.register(object, { release: object.constructor.release, pointer }, object);
 }

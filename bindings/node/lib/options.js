@@ -47,21 +47,26 @@ class Options extends Managed {
   }
 }
 
-// The type of a setting, '' for an unknown one.
+// The type of a setting, of a list that of its elements; '' for an unknown one.
 function typeOf(kind, key) {
   const buffer = lib.dllm_buffer_new();
   try {
     checked((error) => lib.dllm_options_schema(kind, buffer, error));
-    return JSON.parse(textOf(buffer)).keys.find(({ name }) => name === key)?.type ?? '';
+    const { elem, type = '' } = JSON.parse(textOf(buffer)).keys.find(({ name }) => name === key) ?? {};
+    return elem ?? type;
   } finally {
     lib.dllm_buffer_release(buffer);
   }
 }
 
-// Throws for a Number that is not exact where a whole number belongs.
+const isLoose = (value) => Number.isInteger(value) && !Number.isSafeInteger(value);
+
+// Throws for a Number that is not exact where a whole number belongs, also in a list.
 function checkExact(kind, key, value) {
-  const isLoose = Number.isInteger(value) && !Number.isSafeInteger(value);
-  if (isLoose && typeOf(kind, key) === 'i64') checkWhole(value, `option ${key}`);
+  const isMany = Array.isArray(value) || ArrayBuffer.isView(value);
+  const at = isMany ? Array.prototype.findIndex.call(value, isLoose) : -1;
+  if ((at < 0 && !isLoose(value)) || typeOf(kind, key) !== 'i64') return;
+  checkWhole(at < 0 ? value : value[at], at < 0 ? `option ${key}` : `option ${key}, item ${at + 1}`);
 }
 
 // The error of settings. Where a name of an option of the call itself is nearer than names of settings, the hint has it.

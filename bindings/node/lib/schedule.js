@@ -4,7 +4,7 @@ const { call, make } = require('./call.js');
 const { only } = require('./given.js');
 const { Managed, adopt } = require('./managed.js');
 const { options } = require('./options.js');
-const { typed } = require('./arrays.js');
+const { listed } = require('./arrays.js');
 
 class Schedule extends Managed {
   static noun = 'schedule';
@@ -17,7 +17,8 @@ class Schedule extends Managed {
   // A schedule of points; dalpha and weight are derived when they are not given.
   static table(given) {
     const { t, alpha, dalpha, weight } = only(given, ['t', 'alpha', 'dalpha', 'weight'], 'columns are a plain object');
-    const columns = [t, alpha, dalpha, weight].map((column) => (column === undefined ? null : typed(column, 'f64')));
+    const more = Object.entries({ dalpha, weight }).map(([name, column]) => (column === undefined ? null : listed(column, 'f64', name)));
+    const columns = [listed(t, 'f64', 't'), listed(alpha, 'f64', 'alpha'), ...more];
     const counts = new Set(columns.filter((column) => column !== null).map((column) => column.length));
     if (counts.size !== 1) throw new RangeError(`columns of different lengths: ${[...counts].join(', ')}`);
     return adopt(Schedule, make('dllm_schedule_table', ...columns, columns[0].length));
@@ -25,7 +26,7 @@ class Schedule extends Managed {
 
   // {alpha, dalpha, weight}: arrays with one number per time.
   eval(times) {
-    const t = typed(times, 'f64');
+    const t = listed(times, 'f64', 'times');
     const [alpha, dalpha, weight] = [0, 1, 2].map(() => new Float64Array(t.length));
     call('dllm_schedule_eval', this, t, t.length, alpha, dalpha, weight);
     return { alpha, dalpha, weight };

@@ -147,7 +147,7 @@ export interface RequestSettings {
   /** Texts that end the answer and are left out of it; not for infill. */
   stop?: readonly string[];
   /** Token ids that end the answer; empty: the end tokens of the model's files; not for infill. */
-  stop_ids?: readonly number[] | Int32Array;
+  stop_ids?: readonly (number | bigint)[] | Int32Array;
   /** Open positions after the prompt or the conversation; a text with holes has its own. [64] */
   length?: number | bigint;
   /** Given positions at the front of a text with holes: blocks begin after them; -1: at the
@@ -196,12 +196,12 @@ export interface RequestSettings {
    *  0: off. [0] */
   guidance?: number;
   /** Given token ids that stay without guidance too. */
-  guidance_keep?: readonly number[] | Int32Array;
+  guidance_keep?: readonly (number | bigint)[] | Int32Array;
   /** Decides the rest of a block at once when each of its open positions is at least this probable;
    *  0: off. [0] */
   early_exit?: number;
   /** Token ids that are never drawn. */
-  suppress?: readonly number[] | Int32Array;
+  suppress?: readonly (number | bigint)[] | Int32Array;
   /** The mask token is never drawn. [true] */
   suppress_mask?: boolean;
   /** Ids that fill up the vocabulary, for which the model's tokenizer has no token, are never
@@ -209,7 +209,7 @@ export interface RequestSettings {
   suppress_unused?: boolean;
   /** Token ids that are decided last: when positions are compared, their probability counts as 0,
    *  also in the sum of all. */
-  defer?: readonly number[] | Int32Array;
+  defer?: readonly (number | bigint)[] | Int32Array;
   /** What runs the steps. device: a program takes all steps of a block and the host repeats them
    *  from its record: the same tokens with fewer trips. host: a program per step. auto: device on
    *  engines that run ahead of the host, where policy and options allow it. [auto] */
@@ -480,12 +480,12 @@ export interface DecoderSettings {
    *  0: off. [0] */
   guidance?: number;
   /** Given token ids that stay without guidance too. */
-  guidance_keep?: readonly number[] | Int32Array;
+  guidance_keep?: readonly (number | bigint)[] | Int32Array;
   /** Decides the rest of a block at once when each of its open positions is at least this probable;
    *  0: off. [0] */
   early_exit?: number;
   /** Token ids that are never drawn. */
-  suppress?: readonly number[] | Int32Array;
+  suppress?: readonly (number | bigint)[] | Int32Array;
   /** The mask token is never drawn. [true] */
   suppress_mask?: boolean;
   /** Ids that fill up the vocabulary, for which the model's tokenizer has no token, are never
@@ -493,7 +493,7 @@ export interface DecoderSettings {
   suppress_unused?: boolean;
   /** Token ids that are decided last: when positions are compared, their probability counts as 0,
    *  also in the sum of all. */
-  defer?: readonly number[] | Int32Array;
+  defer?: readonly (number | bigint)[] | Int32Array;
   /** What runs the steps. device: a program takes all steps of a block and the host repeats them
    *  from its record: the same tokens with fewer trips. host: a program per step. auto: device on
    *  engines that run ahead of the host, where policy and options allow it. [auto] */
@@ -739,10 +739,10 @@ export interface SlotSettings {
   /** As the decoder's, for this request; -1: the decoder's. [-1] */
   block_length?: number | bigint;
   /** Token ids that are never drawn for this request, in addition to the decoder's. */
-  suppress?: readonly number[] | Int32Array;
+  suppress?: readonly (number | bigint)[] | Int32Array;
   /** Token ids that end the text: when one is decided and no position before it is open, the rest
    *  becomes this token. */
-  stop?: readonly number[] | Int32Array;
+  stop?: readonly (number | bigint)[] | Int32Array;
 }
 
 /** Settings of new Trainer. */

@@ -56,6 +56,11 @@ class Stream {
     return this.#inTurn(() => this.#remove());
   }
 
+  // await using stream = generator.stream('Hi'): the end of the block removes the request.
+  [Symbol.asyncDispose]() {
+    return this.close();
+  }
+
   // Calls that are not awaited run one after another.
   #inTurn(work) {
     const mine = this.#last.then(work);

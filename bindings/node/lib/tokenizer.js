@@ -6,7 +6,7 @@ const { CONTROL, plain, split } = require('./given.js');
 const { encoded } = require('./json.js');
 const { Managed, adopt } = require('./managed.js');
 const { divided, options, pathOf } = require('./options.js');
-const { typed } = require('./arrays.js');
+const { listed } = require('./arrays.js');
 const { Batch } = require('./batch.js');
 const { Source } = require('./source.js');
 
@@ -95,13 +95,13 @@ class Tokenizer extends Managed {
   }
 
   decode(ids) {
-    const values = typed(ids, 'i32');
+    const values = listed(ids, 'i32', 'ids');
     return textFrom('dllm_tokenizer_decode', this, values, values.length);
   }
 
   // {text, used}: whole characters only; keep ids from `used` on for the next call.
   decodeStream(ids) {
-    const values = typed(ids, 'i32');
+    const values = listed(ids, 'i32', 'ids');
     const buffer = lib.dllm_buffer_new();
     const used = new BigInt64Array(1);
     try {

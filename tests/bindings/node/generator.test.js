@@ -131,7 +131,8 @@ test('settings that are wrong are refused', async () => {
     await assert.rejects(generator.generate('The sun', settings), { code: 'INVALID_ARGUMENT' }, JSON.stringify(settings));
   }
   await assert.rejects(generator.generate('The sun', { seed: 2n ** 64n }), RangeError);
-  await assert.rejects(generator.generate('The sun', { stop_ids: [1n] }), TypeError);
+  await assert.rejects(generator.generate('The sun', { stop_ids: [2n ** 63n] }), RangeError);
+  assert.equal((await generator.generate('The sun', { length: 2, stop_ids: [1n] })).finish, 'full');
   await assert.rejects(generator.generate(null), TypeError);
   await assert.rejects(generator.generate('The sun', { prompt: 'The moon' }), TypeError);
   await assert.rejects(dllm.load('nowhere'), { code: 'NOT_FOUND' });

@@ -30,9 +30,20 @@ test('arrays keep type, shape and values', () => {
 });
 
 test('arrays that do not fit throw', () => {
-  for (const ids of [[[1, 2], [3]], [[2 ** 40]], [[0.5]], [['x']]]) {
+  for (const ids of [[[1, 2], [3]], [[2 ** 40]], [[0.5]]]) {
     assert.throws(() => new dllm.Batch({ ids }), RangeError, JSON.stringify(ids));
   }
+  // Each of these is a number for Number().
+  for (const wrong of ['x', '7', '', null, undefined, [], {}, Symbol('x')]) {
+    for (const make of [() => new dllm.Batch({ ids: [[1, wrong]] }), () => new dllm.Tensor([1, wrong]),
+      () => tiny.tokenizer.decode([1, wrong]), () => new dllm.Batch({ t: [wrong] })]) assert.throws(make, /write a number|rows of|dimensions/, String(wrong));
+  }
+  for (const wrong of [7, '7', undefined, null, {}, new Set([7])]) {
+    assert.throws(() => tiny.tokenizer.decode(wrong), { name: 'TypeError', message: /^ids is an array of numbers, not / });
+    assert.throws(() => dllm.Schedule.table({ t: [0, 1], alpha: wrong }), { message: /^alpha is an array of numbers/ });
+  }
+  assert.throws(() => new dllm.Batch({ rows: [0, 2 ** 60] }), { name: 'RangeError', message: /item 2: .*pass a BigInt/ });
+  assert.deepEqual(new dllm.Batch({ rows: [0, 2n ** 60n] }).get('rows'), BigInt64Array.of(0n, 2n ** 60n));
   assert.throws(() => new dllm.Tensor([1, 2, 3], { shape: [2, 2] }), RangeError);
   assert.throws(() => new dllm.Tensor([1], { dtype: 'f128' }), RangeError);
   assert.throws(() => new dllm.Batch().get('nothing'), { code: 'NOT_FOUND' });
@@ -175,7 +186,7 @@ test('an adapter is added, trained, saved, loaded, scaled and merged', async () 
   await model.addAdapter(undefined, { rank: 2, targets: ['q', 'v'], layers: ['0'] });
   const params = 2 * 2 * (64 + 64);
   assert.deepEqual(model.adapters(),
-    [{ name: 'default', rank: 2, alpha: 4, rslora: false, scale: 1, modules: 2, params, bytes: 4 * params }]);
+    [{ name: 'default', rank: 2, alpha: 4, rslora: false, dora: false, scale: 1, modules: 2, params, bytes: 4 * params }]);
   assert.deepEqual(await logits(), base);
   await assert.rejects(model.addAdapter(), { code: 'ALREADY_EXISTS' });
   await assert.rejects(model.addAdapter('other', { rang: 2 }), { code: 'NOT_FOUND', hint: 'did you mean rank?' });

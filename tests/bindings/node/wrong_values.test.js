@@ -229,6 +229,129 @@ test('a number that is not exact is refused where a whole number belongs', async
   await assert.rejects(generator.generate('the', { temperature: 2 ** 60 }), { code: 'INVALID_ARGUMENT' });
 });
 
+test('an object with a toJSON gives its value, and not undefined', async () => {
+  class Own {
+    constructor(value) {
+      this.value = value;
+    }
+
+    toJSON() {
+      return this.value;
+    }
+  }
+  const stepsOf = (value) => new dllm.Decoder(tiny.model, { steps: value }).describe().options.steps;
+  assert.equal(stepsOf(new Own(3)), 3);
+  const variables = (value) => generator.generate('the', { length: 2, variables: value });
+  for (const [call, place] of [[() => stepsOf(new Own(undefined)), 'steps'],
+    [() => new dllm.Decoder(tiny.model, { suppress: [1, new Own(undefined)] }), 'suppress, item 2'],
+    [() => variables({ a: { b: new Own(undefined) } }), 'variables, a, b'],
+    [() => dllm.Dataset.of([new Own(undefined)]), 'the value'], [() => dllm.Dataset.of([{ text: new Own(undefined) }]), 'text'],
+    [() => generator.generate([new Own(undefined)], { length: 2 }), 'message 1'],
+    [() => dllm.Model.create(new Own(undefined)), 'the value'],
+    [() => stepsOf(new Own(new Own(undefined))), 'steps']]) {
+    await assert.rejects(async () => call(),
+      { name: 'TypeError', message: new RegExp(`^${place}: toJSON of an Own returns undefined`) }, place);
+  }
+  for (const wrong of [() => 1, Symbol('x'), new Set(), new Own(new Map())]) {
+    assert.throws(() => stepsOf(new Own(wrong)), { name: 'TypeError', message: /^steps is .*: write / });
+  }
+});
+
+test('elements of lists are exact, or refused', async () => {
+  const given = (settings) => new dllm.Decoder(tiny.model, settings).describe().options;
+  const { MAX_SAFE_INTEGER: most } = Number;
+  for (const key of ['suppress', 'defer', 'guidance_keep']) {
+    for (const value of [most + 1, -most - 1, 2 ** 60]) {
+      assert.throws(() => given({ [key]: [1, value] }),
+        { name: 'RangeError', message: new RegExp(`option ${key}, item 2: a Number is exact up to .*pass a BigInt`) }, value);
+      assert.throws(() => given({ [key]: Float64Array.of(value) }), RangeError);
+    }
+    assert.throws(() => given({ [key]: [2n ** 63n] }), { name: 'RangeError', message: /item 1 has 64 bits/ });
+    for (const value of [NaN, Infinity, -Infinity, 1.5, -0, null, true, [1]]) {
+      assert.throws(() => given({ [key]: [1, value] }), { code: 'INVALID_ARGUMENT' }, String(value));
+    }
+    for (const list of [[1, undefined], [1, , 2]]) { // eslint-disable-line no-sparse-arrays
+      assert.throws(() => given({ [key]: list }), { name: 'TypeError', message: new RegExp(`^${key}, item 2 is undefined`) });
+    }
+    assert.deepEqual([...given({ [key]: [3n, 4, 0] })[key]].map(Number), [3, 4, 0]);
+    assert.deepEqual([...given({ [key]: BigInt64Array.of(3n, 4n) })[key]].map(Number), [3, 4]);
+  }
+  // A list of numbers with a fraction: its numbers arrive bit for bit.
+  const alphas = [1, 0.1 + 0.2, 5e-324, -0];
+  const { schedule_alphas: back } = given({ schedule_alphas: alphas });
+  const read = typeof back === 'string' ? JSON.parse(back) : back;
+  assert(alphas.every((value, at) => Object.is(value, read[at])), String(read));
+});
+
+test('numbers of any JSON are exact', { skip: !dllm.hasFeature('lua') }, async () => {
+  const values = [0, -0, 0.1, 5e-324, 1.7976931348623157e308, 2 ** 53, 2 ** 53 + 2, -(2 ** 60), 1e20, 1e21, -1e300];
+  const [hex] = await lua.call('string.format', [values.map(() => '%a').join(' '), ...values]);
+  const own = hex.split(' ').map((text) => {
+    const [, sign, head, rest = '', power] = /^(-?)0x(\d)\.?([0-9a-f]*)p([+-]\d+)$/.exec(text);
+    const digits = Number(BigInt(`0x${head}${rest}`)); // at most 53 bits
+    const scaled = digits * 2 ** (Number(power) < -1000 ? -60 : 0) * 2 ** -(4 * rest.length) * 2 ** (Number(power) + (Number(power) < -1000 ? 60 : 0));
+    return sign ? -scaled : scaled;
+  });
+  assert.deepEqual(own, values);
+  for (const whole of [2n ** 53n + 1n, 2n ** 63n - 1n, -(2n ** 63n)]) {
+    lua.set('whole', { list: [whole] });
+    assert.deepEqual(await lua.runText('return math.type(whole.list[1]), string.format("%d", whole.list[1])'), ['integer', String(whole)]);
+  }
+  assert.throws(() => lua.set('whole', [2n ** 63n]), RangeError);
+});
+
+test('an object of dllm is not cloned', async () => {
+  const { port1, port2 } = new MessageChannel();
+  for (const object of [tiny.model, tiny.tokenizer, generator, decoder, trainer, new dllm.Task(), new dllm.Tensor([1])]) {
+    for (const way of [(value) => structuredClone(value), (value) => structuredClone([value])[0],
+      (value) => ({ ...value }), (value) => { port1.postMessage(value); }]) {
+      let made;
+      try {
+        made = way(object);
+      } catch (problem) {
+        assert.equal(problem.name, 'DataCloneError');
+        continue;
+      }
+      if (made === undefined) continue;
+      assert.deepEqual([made instanceof object.constructor, made.pointer, Reflect.ownKeys(made).length], [false, undefined, 0]);
+    }
+    assert.equal(object.closed, false);
+  }
+  port1.close();
+  port2.close();
+});
+
+test('a stream that is left gives its slot back', async () => {
+  const small = new dllm.Generator(tiny.model, tiny.tokenizer, { slots: 1 });
+  const stream = () => small.stream('the', { length: 6, steps: 6 });
+  const isFree = async () => assert.equal((await small.generate('the', { length: 2 })).finish, 'full');
+  for await (const piece of stream()) if (piece.step === 2) break;
+  await isFree();
+  await assert.rejects((async () => { for await (const piece of stream()) throw new Error(piece.text); })(), Error);
+  await isFree();
+  const inFunction = async () => { for await (const piece of stream()) return piece.step; return 0; };
+  assert.equal(await inFunction(), 1);
+  await isFree();
+  for (const leave of [(one) => one.return(), (one) => one.close(), (one) => one[Symbol.asyncDispose]()]) {
+    const left = stream();
+    await left.next();
+    await leave(left);
+    await isFree();
+    assert.deepEqual(await left.next(), { value: undefined, done: true });
+  }
+  const unread = stream(); // has no request before its first piece
+  await isFree();
+  await unread.return();
+  async function* texts() {
+    for await (const piece of stream()) yield piece.text;
+  }
+  for await (const text of texts()) { // a generator around it passes the end on
+    assert.equal(typeof text, 'string');
+    break;
+  }
+  await isFree();
+});
+
 test('a generator without a free slot says what frees one', async () => {
   const small = new dllm.Generator(tiny.model, tiny.tokenizer, { slots: 1 });
   const left = small.stream('the', { length: 4 });
