@@ -56,8 +56,15 @@ func (o *object) close() {
 	}
 }
 
+// noCopy has go vet refuse a copy of what holds it. A copy would be closed when the collector takes the first value.
+type noCopy struct{}
+
+func (*noCopy) Lock()   {}
+func (*noCopy) Unlock() {}
+
 // resource is embedded in every noun. The collector closes the object when the noun is unreachable.
 type resource struct {
+	_ noCopy
 	*object
 	cleanup runtime.Cleanup
 }

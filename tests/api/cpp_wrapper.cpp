@@ -22,6 +22,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// A copy would release a handle twice.
+template <class... Owners>
+constexpr bool kOnlyMoved = ((!std::is_copy_constructible_v<Owners> &&
+                              !std::is_copy_assignable_v<Owners> &&
+                              std::is_nothrow_move_constructible_v<Owners> &&
+                              std::is_nothrow_move_assignable_v<Owners>)&&...);
+static_assert(kOnlyMoved<dllm::Answer, dllm::Batch, dllm::Checkpoint, dllm::Dataset, dllm::Decoder,
+                         dllm::Engine, dllm::Generator, dllm::Loader, dllm::Lua, dllm::Model,
+                         dllm::Objective, dllm::Options, dllm::Schedule, dllm::Source, dllm::Task,
+                         dllm::Tensor, dllm::Tokenizer, dllm::Trainer>);
+
 // Of the many lives of test_growth only failures are printed.
 void check_quiet(bool good, const char* what, int line) {
   if (!good) check_line(0, what, __FILE__, line);
