@@ -11,6 +11,7 @@ type Adapter struct {
 	Rank    int     `json:"rank"`    // rows of A and columns of B, unless a pattern of its file sets another one
 	Alpha   float64 `json:"alpha"`   // numerator of the factor, which is Alpha / Rank
 	Rslora  bool    `json:"rslora"`  // whether the factor is Alpha / sqrt(Rank)
+	Dora    bool    `json:"dora"`    // whether the rows have trained lengths
 	Scale   float64 `json:"scale"`   // number of [Model.SetAdapterScale]; 1: as it was trained
 	Modules int     `json:"modules"` // matrices of the base with this adapter
 	Params  int64   `json:"params"`  // numbers of A and B

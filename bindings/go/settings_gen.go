@@ -139,6 +139,10 @@ type AdapterOptions struct {
 	// The product is multiplied by alpha / sqrt(rank). Default: false.
 	Rslora *bool `json:"rslora,omitzero"`
 
+	// DoRA: each row of the sum of a matrix and its product gets a length that is trained too. Every pass computes the
+	// norms of the rows again, until the adapter is merged. Default: false.
+	Dora *bool `json:"dora,omitzero"`
+
 	// Modules with an adapter: ends of their names (q_proj), names of dllm (q k v o gate up down), texts with *, or
 	// all-linear: every matrix of a layer, except for routers and gates. Default: empty.
 	Targets []string `json:"targets,omitzero"`

@@ -191,6 +191,8 @@ export interface Adapter {
   alpha: number;
   /** Whether the factor is alpha / sqrt(rank). */
   rslora: boolean;
+  /** Whether the rows have trained lengths. */
+  dora: boolean;
   /** What Model.setAdapterScale has set; 1: as it was trained. */
   scale: number;
   /** Matrices of the base with this adapter. */

@@ -14,6 +14,10 @@
  * alpha / sqrt(rank) with rslora. A and B are f32. A new B is zero, so the results of the model do
  * not change at first.
  *
+ * With option dora (DoRA, Liu et al. 2024) each row of V = W + factor B A also has a trained
+ * length m, f32(out), and W x becomes W x + scale (m / |V| V - W) x. m begins as |W|. Every pass
+ * computes the norms |V| again, until the adapter is merged.
+ *
  * A trainer of a model with adapters trains them, and nothing else. The base keeps its numbers and
  * its format, which may be one of blocks (q8_0, q4_k). A checkpoint then holds the adapters alone,
  * when the base still has the numbers of the folder or file that it was loaded from.
@@ -24,6 +28,7 @@
  *     rank       1 to 65536    rows of A and columns of B
  *     alpha      0 to 1e9      numerator of the factor; 0: twice the rank
  *     rslora     0 1           1: the factor is alpha / sqrt(rank)
+ *     dora       0 1           1: DoRA; matrices of experts cannot have it
  *     targets    list          modules with an adapter: ends of their names ("q_proj"), names of
  *                              dllm (q k v o gate up down), texts with *, or "all-linear": every
  *                              matrix of a layer, except for routers and gates
@@ -54,7 +59,7 @@ extern "C" {
  *
  *   model   not NULL
  *   name    not NULL: letters, digits, _ and -; "default" is the name that dllm train gives
- *   opts    NULL: defaults; kind "adapter": rank, alpha, rslora, targets, exclude, layers, seed
+ *   opts    NULL: defaults; kind "adapter": rank, alpha, rslora, dora, targets, exclude, layers, seed
  *   task    NULL, or checked every few milliseconds
  *
  * Returns  DLLM_OK; DLLM_ALREADY_EXISTS when the model has an adapter of that name; DLLM_NOT_FOUND
@@ -114,20 +119,21 @@ DLLM_API dllm_status dllm_model_load_adapter(dllm_model *model, const char *path
 DLLM_API dllm_status dllm_model_save_adapter(const dllm_model *model, const char *path,
                                              const char *name, dllm_task *task, dllm_error *err);
 
-/** Adds the product of an adapter to the weights of the base, and removes the adapter.
+/** Adds the change of an adapter to the weights of the base, and removes the adapter.
  *
  * The weights keep their format, and a format of blocks rounds the sums. Option merge of
  * dllm_model_save writes such sums in f32, and changes nothing in the model.
  *
  *   model   not NULL
- *   name    an adapter of the model; NULL: every adapter, in the order in which they were added
+ *   name    an adapter of the model; NULL: every adapter at once
  *   task    NULL, or checked every few milliseconds
  *
  * Returns  DLLM_OK, also when name is NULL and the model has no adapter; DLLM_NOT_FOUND for an
- *          unknown adapter; DLLM_INVALID_ARGUMENT for a sum that is not finite; DLLM_OUT_OF_RANGE
- *          for a sum that the weight's format makes infinite; DLLM_RESOURCE_EXHAUSTED;
- *          DLLM_ABORTED when the weights are lost; DLLM_CANCELLED. When the call fails, the adapter
- *          at which it failed is unchanged
+ *          unknown adapter; DLLM_FAILED_PRECONDITION when another adapter is DoRA, whose lengths
+ *          depend on the weights; DLLM_INVALID_ARGUMENT for a sum that is not finite;
+ *          DLLM_OUT_OF_RANGE for a sum that the weight's format makes infinite;
+ *          DLLM_RESOURCE_EXHAUSTED; DLLM_ABORTED when the weights are lost; DLLM_CANCELLED. When
+ *          the call fails, the model is unchanged
  * Owns     nothing
  * Threads  owner
  * Since    1
@@ -148,7 +154,7 @@ DLLM_API dllm_status dllm_model_merge_adapter(dllm_model *model, const char *nam
 DLLM_API dllm_status dllm_model_remove_adapter(dllm_model *model, const char *name,
                                                dllm_error *err);
 
-/** Multiplies the product of an adapter by a number from now on.
+/** Multiplies the change that an adapter makes by a number from now on.
  *
  *   model   not NULL
  *   name    not NULL, an adapter of the model
@@ -169,10 +175,11 @@ DLLM_API dllm_status dllm_model_set_adapter_scale(dllm_model *model, const char 
  *     rank       of its matrices, unless a pattern of its file sets another one
  *     alpha      numerator of the factor
  *     rslora     true: the factor is alpha / sqrt(rank)
+ *     dora       true: the rows have trained lengths
  *     scale      of dllm_model_set_adapter_scale
  *     modules    number of matrices of the base with an adapter
- *     params     numbers of A and B
- *     bytes      memory of A and B
+ *     params     numbers of A and B, and lengths
+ *     bytes      memory of these numbers
  *
  *   model   not NULL
  *   out     not NULL; [] for a model without adapters

@@ -35,7 +35,7 @@ struct ModelPlace {
 
   std::string base;       // a folder or a file
   std::string checkpoint; // its folder; empty: the path names no checkpoint
-  std::string tokenizer; // kTokenizerFolder of a checkpoint; empty: the base has the tokenizer
+  std::string tokenizer;  // kTokenizerFolder of a checkpoint; empty: the base has the tokenizer
   std::optional<Reference> reference;
   std::optional<Use> use;        // with a reference
   std::vector<Adapter> adapters; // of a checkpoint, in the order of its parts

@@ -96,8 +96,8 @@ std::string given_template(const Context& context) {
   if (!context.has("template")) return "";
   const std::string word = context.text("template");
   std::error_code ignored;
-  const bool is_file =
-      word.find_first_of("/.") != std::string::npos || std::filesystem::exists(word, ignored);
+  const bool is_file = word.find_first_of("/.") != std::string::npos ||
+                       std::filesystem::is_regular_file(word, ignored);
   const std::string value = is_file ? read_all(word) : word;
   if (value.empty()) throw UsageFailure("--template: " + word + " is empty");
   return value;

@@ -30,6 +30,7 @@ constexpr Entry kHandlers[] = {
     {"multi_block", run_multi_block},
     {"objectives", run_objectives},
     {"optim", run_optim},
+    {"peft", run_peft},
     {"rng", run_rng},
     {"samplers", run_samplers},
     {"schedules", run_schedules},

@@ -18,6 +18,9 @@ namespace Dllm
         /// <summary>Whether the factor is alpha / sqrt(rank).</summary>
         public bool Rslora { get; }
 
+        /// <summary>Whether the rows have trained lengths.</summary>
+        public bool Dora { get; }
+
         /// <summary>Number of Model.SetAdapterScale; 1: as it was trained.</summary>
         public double Scale { get; }
 
@@ -36,6 +39,7 @@ namespace Dllm
             Rank = all.Whole("rank");
             Alpha = all.Real("alpha");
             Rslora = all.Flag("rslora");
+            Dora = all.Flag("dora");
             Scale = all.Real("scale");
             Modules = all.Whole("modules");
             Params = all.Whole("params");

@@ -274,6 +274,14 @@ namespace Dllm
             set => Put("rslora", value);
         }
 
+        /// <summary>DoRA: each row of the sum of a matrix and its product gets a length that is trained too. Every
+        /// pass computes the norms of the rows again, until the adapter is merged. Default: false.</summary>
+        public bool? Dora
+        {
+            get => Value<bool?>("dora");
+            set => Put("dora", value);
+        }
+
         /// <summary>Modules with an adapter: ends of their names (q_proj), names of dllm (q k v o gate up down),
         /// texts with *, or all-linear: every matrix of a layer, except for routers and gates. Default:
         /// empty.</summary>

@@ -126,8 +126,8 @@ set_adapter_scale!(model::Model, scale::Real, name::AbstractString = "default") 
 """
     adapters(model)
 
-The adapters in the order in which they were added. A list of `Dict`s with `name`, `rank`, `alpha`, `rslora`, `scale`,
-`modules` (matrices of the base), `params` (numbers of A and B) and `bytes` (memory of A and B).
+The adapters in the order in which they were added. A list of `Dict`s with `name`, `rank`, `alpha`, `rslora`, `dora`,
+`scale`, `modules` (matrices of the base), `params` (numbers of A and B) and `bytes` (memory of A and B).
 """
 adapters(model::Model) = parse_json(text(C.dllm_model_adapters, model))
 

@@ -99,6 +99,9 @@ export interface AdapterSettings {
   alpha?: number;
   /** The product is multiplied by alpha / sqrt(rank). [false] */
   rslora?: boolean;
+  /** DoRA: each row of the sum of a matrix and its product gets a length that is trained too. Every
+   *  pass computes the norms of the rows again, until the adapter is merged. [false] */
+  dora?: boolean;
   /** Modules with an adapter: ends of their names (q_proj), names of dllm (q k v o gate up down),
    *  texts with *, or all-linear: every matrix of a layer, except for routers and gates.
    *  [all-linear] */

@@ -123,6 +123,8 @@ class AdapterSettings(TypedDict, total=False):
     rank  Columns of B and rows of A; a matrix (out, in) gets rank x (out + in) numbers. [16]
     alpha  The product B A is multiplied by alpha / rank; 0: twice the rank. [0]
     rslora  The product is multiplied by alpha / sqrt(rank). [false]
+    dora  DoRA: each row of the sum of a matrix and its product gets a length that is trained too.
+        Every pass computes the norms of the rows again, until the adapter is merged. [false]
     targets  Modules with an adapter: ends of their names (q_proj), names of dllm (q k v o gate up
         down), texts with *, or all-linear: every matrix of a layer, except for routers and gates.
         [all-linear]
@@ -134,6 +136,7 @@ class AdapterSettings(TypedDict, total=False):
     rank: int | None
     alpha: float | None
     rslora: bool | None
+    dora: bool | None
     targets: Texts | None
     exclude: Texts | None
     layers: Texts | None

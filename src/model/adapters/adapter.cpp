@@ -29,6 +29,20 @@ std::string half_name(const std::string& weight, const char* half) {
   return weight.substr(0, cut) + "." + half + weight.substr(cut);
 }
 
+// The stack of the magnitudes of DoRA, one number for each row of a matrix.
+ParamSpec magnitude_of(const std::string& part, const ParamSpec& base) {
+  const int64_t rows = base.element.dim(0);
+  ParamSpec spec = base;
+  spec.part = part;
+  spec.name = base.name + ".lora_m";
+  spec.role = ParamRole::adapter;
+  spec.element = Shape{rows};
+  spec.partition = adapter_partition(base.partition, false);
+  const std::string& weight = base.pieces[0].logical;
+  spec.pieces = {{weight.substr(0, weight.rfind('.')) + std::string(kMagnitude), rows, false}};
+  return spec;
+}
+
 // The stack of one half of an adapter; each matrix has rows x columns numbers.
 ParamSpec half_of(const std::string& part, const ParamSpec& base, const char* suffix,
                   const char* half, int64_t rows, int64_t columns) {
@@ -177,6 +191,10 @@ private:
     if (!is_matrix)
       fail(Code::unimplemented, "{} is not a matrix of a layer, so it cannot have an adapter",
            module);
+    if (ranks_.settings().has_magnitude && spec.element.rank() == 3) {
+      fail_with_hint("leave dora out, or exclude the experts", Code::unimplemented,
+                     "{} is a matrix of experts, and DoRA is for single matrices", module);
+    }
     if (count != spec.pieces.size()) {
       fail_with_hint("choose all experts of a layer, with * for their numbers", Code::unimplemented,
                      "{} of the {} experts of {} are chosen: adapters of some experts are not "
@@ -203,23 +221,55 @@ private:
   const AdapterRanks& ranks_;
 };
 
+// First values with which a new adapter changes nothing: B is zero, and a magnitude is the norm of
+// its row.
+enum class FirstValues { uniform, zero, norms };
+
 struct Half {
   ParamSpec spec;
-  // true for B, so that a new adapter changes nothing.
-  bool is_zero_at_first;
+  FirstValues first;
+  std::map<std::string, Tensor> norms = {}; // by names of files
 };
 
-// Makes A and B of each chosen stack. REQUIRES: all layers of a stack have one rank.
+// Returns the norms of the rows of a stack's matrices, by the names of their magnitudes.
+std::map<std::string, Tensor> row_norms(const ParamStore& params, size_t index,
+                                        const ParamSpec& magnitude, const Task* task) {
+  std::map<std::string, Tensor> norms;
+  const ParamSpec& base = params.physical()[index].spec;
+  const Tensor weights = params.widened(index, task);
+  const int64_t out = base.element.dim(0), in = base.element.dim(1);
+  for (int64_t layer = 0; layer < base.copies(); ++layer) {
+    check_task(task);
+    const float* row = weights.as<float>().data() + layer * out * in;
+    Tensor made(DType::f32, {out});
+    for (float& norm : made.mutable_as<float>()) {
+      double sum = 0;
+      for (const float* end = row + in; row != end; ++row) sum += static_cast<double>(*row) * *row;
+      norm = static_cast<float>(std::sqrt(sum));
+    }
+    norms[magnitude.file_name(magnitude.pieces[0], layer)] = made;
+  }
+  return norms;
+}
+
+// Makes A and B of each chosen stack, and the magnitudes of DoRA. REQUIRES: all layers of a stack
+// have one rank. with_norms: the magnitudes get first values.
 std::vector<Half> halves_of(const ParamStore& params, const std::string& part,
-                            const std::vector<Choice::Stack>& stacks) {
+                            const std::vector<Choice::Stack>& stacks, bool has_magnitude,
+                            bool with_norms, const Task* task) {
   std::vector<Half> halves;
   for (const Choice::Stack& stack : stacks) {
     const ParamSpec& base = params.physical()[stack.index].spec;
     const int64_t out = base.element.dim(-2), in = base.element.dim(-1);
     const LayerRank& own = stack.layers.front();
-    halves.push_back({half_of(part, base, ".lora_a", "lora_A", own.rank, in), false});
-    halves.push_back({half_of(part, base, ".lora_b", "lora_B", out, own.rank), true});
+    halves.push_back(
+        {half_of(part, base, ".lora_a", "lora_A", own.rank, in), FirstValues::uniform});
+    halves.push_back({half_of(part, base, ".lora_b", "lora_B", out, own.rank), FirstValues::zero});
     halves.back().spec.factor = static_cast<float>(own.factor);
+    if (!has_magnitude) continue;
+    Half made{magnitude_of(part, base), FirstValues::norms};
+    if (with_norms) made.norms = row_norms(params, stack.index, made.spec, task);
+    halves.push_back(std::move(made));
   }
   return halves;
 }
@@ -234,8 +284,11 @@ void fill_half(ParamForm& form, const StackPart& part, const Half& half, uint64_
       const Box& box = part.boxes[piece];
       Tensor values = read ? read(name, whole, box) : Tensor();
       // The form is already filled with zeros.
-      if (!values.defined() && half.is_zero_at_first) continue;
-      if (!values.defined()) values = part_of(first_down(whole, name, seed), box);
+      if (!values.defined() && half.first == FirstValues::zero) continue;
+      if (!values.defined()) {
+        const bool is_norm = half.first == FirstValues::norms;
+        values = part_of(is_norm ? half.norms.at(name) : first_down(whole, name, seed), box);
+      }
       form.put(part.spec, piece, layer, values, task);
     }
   }
@@ -251,6 +304,10 @@ const Schema& adapter_schema() {
        option_f64("alpha", 0, 0, 1e9,
                   "The product B A is multiplied by alpha / rank; 0: twice the rank."),
        option_bool("rslora", false, "The product is multiplied by alpha / sqrt(rank)."),
+       option_bool("dora", false,
+                   "DoRA: each row of the sum of a matrix and its product gets a length that is "
+                   "trained too. Every pass computes the norms of the rows again, until the "
+                   "adapter is merged."),
        option_list(
            "targets", {"all-linear"},
            "Modules with an adapter: ends of their names (q_proj), names of dllm (q k v o "
@@ -271,6 +328,7 @@ AdapterOptions adapter_options(const std::string& name, const Options& options) 
   made.settings.alpha = options.f64("alpha");
   if (made.settings.alpha == 0) made.settings.alpha = 2 * static_cast<double>(made.settings.rank);
   made.settings.is_stabilised = options.boolean("rslora");
+  made.settings.has_magnitude = options.boolean("dora");
   made.seed = static_cast<uint64_t>(options.i64("seed"));
   return made;
 }
@@ -327,7 +385,8 @@ void add_adapter(Model& model, const AdapterOptions& options, const ReadAdapter&
   Model::Backup before = model.backup();
   try {
     if (!borders.empty()) params.cut_at(borders);
-    const std::vector<Half> halves = halves_of(params, part.name, choice.stacks());
+    const std::vector<Half> halves = halves_of(
+        params, part.name, choice.stacks(), options.settings.has_magnitude, read == nullptr, task);
     model.add_part(std::move(part), [&] {
       graph::run_on_all(model.engine(), [&] { // each process makes its part
         for (const Half& half : halves) {
@@ -349,9 +408,13 @@ void set_adapter_scale(Model& model, const std::string& name, double scale) {
   if (!std::isfinite(scale) || std::abs(scale) > 1e9)
     fail(Code::invalid_argument, "the scale of an adapter is {}, expected -1e9 to 1e9", scale);
   const AdapterRanks ranks(part->settings, part->name);
+  // DoRA multiplies the change of the whole product, and not B A inside of the norm.
+  const bool is_dora = part->settings.has_magnitude;
   model.scale_part(part->name, static_cast<float>(scale), [&](const ParamSpec& spec) {
     const std::string matrix = spec.file_name(spec.pieces[0], 0);
-    return static_cast<float>(scale * ranks.factor(matrix.substr(0, matrix.rfind(".lora_"))));
+    if (matrix.ends_with(kMagnitude)) return static_cast<float>(scale);
+    const double own = ranks.factor(matrix.substr(0, matrix.rfind(".lora_")));
+    return static_cast<float>(is_dora ? own : scale * own);
   });
 }
 
@@ -367,14 +430,15 @@ Json list_adapters(const Model& model) {
     int64_t matrices = 0, count = 0;
     for (const ParamSpec& spec : model.params().specs(name)) {
       count += spec.shape().count();
-      matrices += spec.copies() * std::ssize(spec.pieces);
+      if (spec.name.ends_with(".lora_a")) matrices += spec.copies() * std::ssize(spec.pieces);
     }
     list.push_back({{"name", adapter_name(name)},
                     {"rank", part->settings.rank},
                     {"alpha", part->settings.alpha},
                     {"rslora", part->settings.is_stabilised},
+                    {"dora", part->settings.has_magnitude},
                     {"scale", part->scale},
-                    {"modules", matrices / 2},
+                    {"modules", matrices},
                     {"params", count},
                     {"bytes", count * dtype_size(DType::f32)}});
   }

@@ -17,6 +17,9 @@
 
 namespace dllm::model {
 
+// The end of the name of a magnitude in files, behind its module.
+inline constexpr std::string_view kMagnitude = ".lora_magnitude_vector";
+
 struct AdapterOptions {
   AdapterTargets targets;
   AdapterSettings settings;
@@ -24,7 +27,7 @@ struct AdapterOptions {
   std::string name = "default"; // makes the part "adapter:<name>"
 };
 
-// The schema "adapter": rank alpha rslora targets exclude layers seed.
+// The schema "adapter": rank alpha rslora dora targets exclude layers seed.
 const Schema& adapter_schema();
 // Returns the options of kind "adapter".
 AdapterOptions adapter_options(const std::string& name, const Options& options);
@@ -37,8 +40,9 @@ std::shared_ptr<const Part> find_adapter(const Model& model, const std::string& 
 
 // Adds an adapter as a part of the model. "model.layers.0.self_attn.q_proj.weight" gets
 // "model.layers.0.self_attn.q_proj.lora_A.weight" (rank, in), uniform in +-1/sqrt(in), and
-// lora_B.weight (out, rank), zero. So the results of the model do not change. A pass that reads
-// several adapters adds all their products. Runs of layers are cut where an adapter begins, ends or
+// lora_B.weight (out, rank), zero. DoRA also has lora_magnitude_vector (out), the norms of the rows
+// of the matrix. So the results of the model do not change. A pass that reads several adapters adds
+// all their changes of a product. Runs of layers are cut where an adapter begins, ends or
 // changes its rank. Version + 1.
 // Fails with not_found when the targets choose nothing, and for a word or a layer of the options
 // that the model lacks (AdapterTargets::check). Fails with unimplemented when a word names
@@ -52,21 +56,22 @@ using ReadAdapter =
 void add_adapter(Model& model, const AdapterOptions& options, const ReadAdapter& read = nullptr,
                  const Task* task = nullptr);
 
-// Multiplies the products of an adapter by `scale` from now on; 0 turns it off. Version + 1. Fails
-// with not_found, and with invalid_argument for a number that is not finite.
+// Multiplies the changes that an adapter makes by `scale` from now on; 0 turns it off. Version + 1.
+// Fails with not_found, and with invalid_argument for a number that is not finite.
 void set_adapter_scale(Model& model, const std::string& name, double scale);
 // Removes an adapter. Version + 1. Fails with not_found.
 void remove_adapter(Model& model, const std::string& name);
-// Adds the products of an adapter to the weights, W += factor B A, in the format of W, and removes
-// the adapter. Version + 1. Fails with not_found. When the call fails or is cancelled, the model is
+// Adds the change of an adapter to the weights, as W += factor B A, in the format of W, and removes
+// the adapter. Version + 1. Fails with not_found, and with failed_precondition when another adapter
+// is DoRA, which depends on the weights. When the call fails or is cancelled, the model is
 // unchanged.
 void merge_adapter(Model& model, const std::string& name, const Task* task = nullptr);
 // Returns the parts of the adapters of a model, in the order in which they were added.
 std::vector<std::string> adapter_parts(const Model& model);
-// Merges every adapter of the model.
+// Merges every adapter of the model at once.
 void merge_adapters(Model& model, const Task* task = nullptr);
 
-// Returns a list of adapters: name, rank, alpha, rslora, scale, modules (number of matrices),
+// Returns a list of adapters: name, rank, alpha, rslora, dora, scale, modules (number of matrices),
 // params and bytes.
 Json list_adapters(const Model& model);
 

@@ -49,7 +49,7 @@ constexpr AdapterKey kKeys[] = {
     {"eva_config", harmless},     // the same
     {"corda_config", harmless},   // the same
     {"lora_ga_config", harmless}, // the same
-    {"use_dora", off},
+    {"use_dora", used},
     {"velora_config", harmless}, // what training keeps for the gradient
     {"alora_invocation_tokens", off},
     {"use_qalora", off},
@@ -150,6 +150,7 @@ AdapterConfig::AdapterConfig(const Json& json, const std::string& file) {
   settings_.rank = reader.integer("r", 1, kMostRank, 8);
   settings_.alpha = reader.number("lora_alpha", 0, 1e9, 8);
   settings_.is_stabilised = reader.flag("use_rslora", false);
+  settings_.has_magnitude = reader.flag("use_dora", false);
   settings_.rank_pattern = pattern_pairs<int64_t>(reader, "rank_pattern", 1);
   settings_.alpha_pattern = pattern_pairs<double>(reader, "alpha_pattern", 0);
   targets_ = AdapterTargets(reader);

@@ -1,5 +1,6 @@
 // Reads LoRA adapters as PEFT saves them: adapter_config.json, and adapter_model.safetensors with
 // the tensors "base_model.model.<module>.lora_A.weight" (r, in) and "...lora_B.weight" (out, r).
+// DoRA also has "...lora_magnitude_vector" (out), with or without ".weight" behind it.
 
 #include "model/adapters/adapter_file.h"
 
@@ -40,8 +41,8 @@ std::string without_numbers(const std::string& name, int kept) {
 }
 
 // "base_model.model.<module>.lora_A.weight" -> "<module>"
-std::string module_of(const std::string& tensor) {
-  return tensor.substr(kAdapterPrefix.size(), tensor.size() - kAdapterPrefix.size() - kDown.size());
+std::string module_of(const std::string& tensor, size_t ending) {
+  return tensor.substr(kAdapterPrefix.size(), tensor.size() - kAdapterPrefix.size() - ending);
 }
 
 // Returns the name of the module in the model, which may have "model." before it.
@@ -68,6 +69,18 @@ void expect_matrix(const ckpt::TensorInfo& info, const std::string& tensor, cons
 
 } // namespace
 
+// An ending of the names of tensors. Two endings of magnitudes are in use.
+struct AdapterFile::Ending {
+  std::string_view text;
+  std::string Pair::*place;
+};
+
+const AdapterFile::Ending AdapterFile::kEndings[] = {
+    {kDown, &Pair::down},
+    {kUp, &Pair::up},
+    {kMagnitude, &Pair::magnitude},
+    {".lora_magnitude_vector.weight", &Pair::magnitude}};
+
 AdapterConfig AdapterFile::read_config(const Source& source) {
   const std::string file = source.describe() + "/" + kAdapterConfig;
   return AdapterConfig(parse_json(source.open(kAdapterConfig).text(), file), file);
@@ -83,12 +96,14 @@ AdapterFile::AdapterFile(const std::string& folder)
 }
 
 void AdapterFile::pair_tensors() {
-  for (const auto& [tensor, info] : tensors_->tensors()) {
-    const bool down = tensor.ends_with(kDown);
-    if (!tensor.starts_with(kAdapterPrefix) || (!down && !tensor.ends_with(kUp)))
+  for (const auto& entry : tensors_->tensors()) {
+    const std::string& tensor = entry.first;
+    const Ending* ending = std::ranges::find_if(
+        kEndings, [&](const Ending& one) { return tensor.ends_with(one.text); });
+    const bool is_known = ending != std::end(kEndings) && tensor.starts_with(kAdapterPrefix);
+    if (!is_known || (ending->place == &Pair::magnitude && !config_.settings().has_magnitude))
       fail(Code::unimplemented, "{}: tensor {} is not a matrix of LoRA", tensors_->name(), tensor);
-    Pair& pair = pairs_[module_of(tensor)];
-    (down ? pair.down : pair.up) = tensor;
+    pairs_[module_of(tensor, ending->text.size())].*(ending->place) = tensor;
   }
 }
 
@@ -96,15 +111,25 @@ void AdapterFile::check_pairs() const {
   const auto place = [&](const std::string& tensor) { return tensors_->info(tensor).begin; };
   const std::string* half = nullptr; // the first of the file
   for (const auto& [module, pair] : pairs_) {
-    if (!pair.down.empty() && !pair.up.empty()) continue;
+    if (!pair.down.empty() && !pair.up.empty()) {
+      if (!config_.settings().has_magnitude || !pair.magnitude.empty()) continue;
+      fail_with_hint("the file was cut or changed: save the adapter again", Code::data_loss,
+                     "{}: {} has no lora_magnitude_vector, and {} says use_dora", tensors_->name(),
+                     module, kAdapterConfig);
+    }
+    if (pair.down.empty() && pair.up.empty()) {
+      fail_with_hint("the file was cut or changed: save the adapter again", Code::data_loss,
+                     "{}: {} has a lora_magnitude_vector and no lora_A and lora_B",
+                     tensors_->name(), module);
+    }
     const std::string& own = pair.down.empty() ? pair.up : pair.down;
     if (half == nullptr || place(own) < place(*half)) half = &own;
   }
   if (half != nullptr) {
     const bool down = half->ends_with(kDown);
     fail_with_hint("the file was cut or changed: save the adapter again", Code::data_loss,
-                   "{}: {} has a lora_{} and no lora_{}", tensors_->name(), module_of(*half),
-                   down ? "A" : "B", down ? "B" : "A");
+                   "{}: {} has a lora_{} and no lora_{}", tensors_->name(),
+                   module_of(*half, kDown.size()), down ? "A" : "B", down ? "B" : "A");
   }
   for (const auto& [module, pair] : pairs_) {
     if (!config_.targets().has(module)) {
@@ -157,6 +182,7 @@ void AdapterFile::add_to(Model& model, const std::string& name, Task* task,
     if (!in_file.emplace(own + std::string(kDown), pair.down).second)
       fail(Code::data_loss, "{}: {} and model.{} are one module", tensors_->name(), module, module);
     in_file.emplace(own + std::string(kUp), pair.up);
+    if (!pair.magnitude.empty()) in_file.emplace(own + std::string(kMagnitude), pair.magnitude);
   }
   warn_of_absent(model, kinds);
   AdapterOptions options;

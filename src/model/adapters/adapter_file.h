@@ -27,8 +27,11 @@ public:
 
 private:
   struct Pair {
-    std::string down, up; // names of lora_A and lora_B in the file
+    // Names in the file: of lora_A, lora_B, and for DoRA lora_magnitude_vector.
+    std::string down, up, magnitude;
   };
+  struct Ending;
+  static const Ending kEndings[4];
   static AdapterConfig read_config(const Source& source);
   void pair_tensors();
   void check_pairs() const;
@@ -42,9 +45,9 @@ private:
 };
 
 // Adds an adapter with the numbers of a PEFT folder (adapter_config.json,
-// adapter_model.safetensors): LoRA, plain or rank-stabilised. Fails as add_adapter, with not_found
-// for a matrix that the model lacks, and with unimplemented for other adapters and settings. The
-// task is checked inside of every tensor; its progress counts bytes of the file.
+// adapter_model.safetensors): LoRA, plain or rank-stabilised, and DoRA. Fails as add_adapter, with
+// not_found for a matrix that the model lacks, and with unimplemented for other adapters and
+// settings. The task is checked inside of every tensor; its progress counts bytes of the file.
 void load_adapter(Model& model, const std::string& name, const std::string& folder,
                   Task* task = nullptr);
 

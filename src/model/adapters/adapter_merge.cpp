@@ -23,10 +23,10 @@ void merge_stack(ParamStore& params, size_t index, const AdapterSums& sums, cons
   }
 }
 
-void merge_part(Model& model, const std::string& part, const Task* task) {
+void write_sums(Model& model, const std::vector<std::string>& parts, const Task* task) {
   ParamStore& params = model.params();
   const std::vector<ParamStore::Physical> all = params.entries(task);
-  const AdapterSums sums(all, {part}, task);
+  const AdapterSums sums(all, parts, task);
   for (size_t i = 0; i < all.size(); ++i) {
     const ParamStore::Physical& entry = all[i];
     if (entry.spec.part == kBasePart && entry.scale_of < 0 && sums.has(entry.spec.name))
@@ -34,20 +34,32 @@ void merge_part(Model& model, const std::string& part, const Task* task) {
   }
 }
 
-} // namespace
-
-void merge_adapter(Model& model, const std::string& name, const Task* task) {
-  const std::string part = find_adapter(model, name)->name;
+void merge_parts(Model& model, const std::vector<std::string>& parts, const Task* task) {
   const Model::Backup before = model.backup();
   try {
-    merge_part(model, part, task);
+    write_sums(model, parts, task);
     check_task(task);
     model.params().entries(); // uploads what was written
   } catch (...) {
     model.restore(before);
     throw;
   }
-  model.drop_part(part);
+  for (const std::string& part : parts) model.drop_part(part);
+}
+
+} // namespace
+
+void merge_adapter(Model& model, const std::string& name, const Task* task) {
+  const std::string part = find_adapter(model, name)->name;
+  for (const std::string& other : adapter_parts(model)) {
+    if (other == part || !model.parts().find(other)->settings.has_magnitude) continue;
+    fail_with_hint(
+        "save the model with option merge, which adds all adapters at once",
+        Code::failed_precondition,
+        "adapter {} is DoRA: its lengths depend on the weights that a merge of {} changes",
+        adapter_name(other), name);
+  }
+  merge_parts(model, {part}, task);
 }
 
 std::vector<std::string> adapter_parts(const Model& model) {
@@ -59,8 +71,7 @@ std::vector<std::string> adapter_parts(const Model& model) {
 }
 
 void merge_adapters(Model& model, const Task* task) {
-  for (const std::string& part : adapter_parts(model))
-    merge_adapter(model, adapter_name(part), task);
+  merge_parts(model, adapter_parts(model), task);
 }
 
 } // namespace dllm::model

@@ -32,6 +32,7 @@ Json config_of(const ModelSnapshot& snapshot, const std::string& base) {
           {"lora_alpha", settings.alpha},
           {"lora_dropout", 0.0},
           {"use_rslora", settings.is_stabilised},
+          {"use_dora", settings.has_magnitude},
           {"rank_pattern", object_of(settings.rank_pattern)},
           {"alpha_pattern", object_of(settings.alpha_pattern)},
           {"bias", "none"},

@@ -3,6 +3,7 @@
 #include "model/params/part.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 
 namespace dllm::model {
@@ -22,6 +23,22 @@ void add_product(Tensor& base, const Tensor& down, const Tensor& up, float facto
       const float weight = factor * b[o * rank + r];
       for (int64_t i = 0; i < in; ++i) w[o * in + i] += weight * a[r * in + i];
     }
+  }
+}
+
+// Adds the change of DoRA: base += share (m / |V| V - W), where V = W + factor up down.
+void add_direction(Tensor& base, const Tensor& weight, const Tensor& sum, const Tensor& magnitude,
+                   float share) {
+  const int64_t out = base.shape()[0], in = base.shape()[1];
+  float* to = base.mutable_as<float>().data();
+  const float *w = weight.as<float>().data(), *v = sum.as<float>().data(),
+              *m = magnitude.as<float>().data();
+  for (int64_t o = 0; o < out; ++o) {
+    double squares = 0;
+    for (int64_t i = 0; i < in; ++i) squares += static_cast<double>(v[o * in + i]) * v[o * in + i];
+    constexpr double kLeastNorm = 1e-20; // of a row of zeros
+    const auto by = static_cast<float>(m[o] / std::max(std::sqrt(squares), kLeastNorm));
+    for (int64_t i = 0; i < in; ++i) to[o * in + i] += share * (by * v[o * in + i] - w[o * in + i]);
   }
 }
 
@@ -46,8 +63,14 @@ AdapterSums::AdapterSums(const std::vector<ParamStore::Physical>& entries,
       const std::string stack = up.spec.name.substr(0, up.spec.name.size() - kUpSuffix.size());
       const auto down = std::ranges::find(entries, qualified_name(part, stack + ".lora_a"),
                                           &ParamStore::Physical::name);
-      products_[stack].push_back(
-          {down->spec, up.spec, down->buffer->read(task), up.buffer->read(task)});
+      Product made{down->spec, up.spec, down->buffer->read(task), up.buffer->read(task), {}, {}};
+      const auto magnitude = std::ranges::find(entries, qualified_name(part, stack + ".lora_m"),
+                                               &ParamStore::Physical::name);
+      if (magnitude != entries.end()) {
+        made.magnitude = magnitude->spec;
+        made.magnitudes = magnitude->buffer->read(task);
+      }
+      products_[stack].push_back(std::move(made));
     }
   }
 }
@@ -55,12 +78,21 @@ AdapterSums::AdapterSums(const std::vector<ParamStore::Physical>& entries,
 Tensor AdapterSums::sum(const ParamSpec& base, size_t piece, int64_t layer, const Tensor& matrix,
                         const Task* task) const {
   const bool is_turned = base.pieces[piece].transpose;
-  Tensor weight = is_turned ? transposed(matrix.to(DType::f32)) : matrix.to(DType::f32).clone();
+  const Tensor weight = is_turned ? transposed(matrix.to(DType::f32)) : matrix.to(DType::f32);
+  Tensor made = weight.clone();
   for (const Product& one : products_.at(base.name)) {
-    add_product(weight, read_piece(one.down, piece, layer, one.downs),
-                read_piece(one.up, piece, layer, one.ups), one.up.factor, task);
+    const Tensor down = read_piece(one.down, piece, layer, one.downs),
+                 up = read_piece(one.up, piece, layer, one.ups);
+    if (!one.magnitude) {
+      add_product(made, down, up, one.up.factor, task);
+      continue;
+    }
+    Tensor sum = weight.clone();
+    add_product(sum, down, up, one.up.factor, task);
+    add_direction(made, weight, sum, read_piece(*one.magnitude, piece, layer, one.magnitudes),
+                  one.magnitude->factor);
   }
-  return is_turned ? transposed(weight) : weight;
+  return is_turned ? transposed(made) : made;
 }
 
 } // namespace dllm::model

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,8 +24,8 @@ public:
 
   // Returns true when an adapter has products for a stack of the base. stack: ParamSpec::name.
   bool has(const std::string& stack) const { return products_.contains(stack); }
-  // Returns W + factor B A as f32. W is one logical matrix of a stack of the base, as files have
-  // it: (out, in), or turned where the piece says so.
+  // Returns W with the changes of all adapters, as f32: W + factor B A for LoRA. W is one logical
+  // matrix of a stack of the base, as files have it: (out, in), or turned where the piece says so.
   Tensor sum(const ParamSpec& base, size_t piece, int64_t layer, const Tensor& matrix,
              const Task* task) const;
 
@@ -32,6 +33,9 @@ private:
   struct Product {
     ParamSpec down, up;
     Tensor downs, ups; // f32 stacks
+    // Of DoRA.
+    std::optional<ParamSpec> magnitude;
+    Tensor magnitudes;
   };
   std::map<std::string, std::vector<Product>> products_; // by ParamSpec::name of the base
 };

@@ -4,11 +4,44 @@
 #include "graph/ops.h"
 #include "model/params/part.h"
 
+#include <algorithm>
+
 namespace dllm::model {
 namespace {
 
+constexpr float kLeastSquare = 1e-30f; // of the norm of a row of zeros
+
 graph::Value scaled(graph::Value y, float factor) {
   return factor == 1 ? y : graph::multiply(y, graph::scalar(*y.graph, factor));
+}
+
+// Returns true when ranks multiply parts of the inputs, whose results are added.
+bool is_summed(const Linear& linear) {
+  return linear.partition.cuts() && linear.partition.kind == PartitionKind::rows;
+}
+
+// Returns the norms of the rows of W + factor B A, f32(out).
+graph::Value norms_of(const Linear& linear, const Adapter& adapter) {
+  graph::Graph& graph = *linear.weight.graph;
+  const int64_t out = adapter.up.dim(0);
+  const graph::Value rows = graph::iota(graph, {out}, DType::i32, 0);
+  const graph::Value weight = graph::take(linear.weight, rows, linear.scale); // f32
+  const graph::Value sum =
+      graph::add(weight, scaled(graph::dot(adapter.up, adapter.down), adapter.factor));
+  graph::Value squares = graph::sum(graph::multiply(sum, sum), {1});
+  if (is_summed(linear)) squares = graph::all_reduce(squares, graph::AxisSet(graph::Axis::tensor));
+  return graph::stop_gradient(
+      graph::sqrt(graph::maximum(squares, graph::scalar(graph, kLeastSquare))));
+}
+
+// Returns what an adapter adds to the product `base` = x W^T.
+graph::Value change(const Linear& linear, const Adapter& adapter, graph::Value x,
+                    graph::Value base) {
+  const graph::Value low =
+      scaled(graph::linear(graph::linear(x, adapter.down), adapter.up), adapter.factor);
+  if (!adapter.magnitude.defined()) return low;
+  const graph::Value by = graph::divide(adapter.magnitude, norms_of(linear, adapter));
+  return scaled(graph::subtract(graph::multiply(graph::add(base, low), by), base), adapter.share);
 }
 
 } // namespace
@@ -21,8 +54,9 @@ Linear find_linear(const ParamLookup& find, const std::string& name,
   for (const std::string& adapter : adapters) {
     const std::string own = qualified_name(adapter, name);
     const NamedParam down = find(own + ".lora_a"), up = find(own + ".lora_b");
-    if (down.value.defined() && up.value.defined())
-      linear.adapters.push_back({down.value, up.value, up.factor});
+    if (!down.value.defined() || !up.value.defined()) continue;
+    const NamedParam magnitude = find(own + ".lora_m");
+    linear.adapters.push_back({down.value, up.value, up.factor, magnitude.value, magnitude.factor});
   }
   return linear;
 }
@@ -61,15 +95,18 @@ Linear whole(const Linear& linear, graph::Value x) {
 
 graph::Value product(const Linear& given, graph::Value x) {
   const Linear linear = gathered(given, x);
-  const bool summed = linear.partition.cuts() && linear.partition.kind == PartitionKind::rows;
-  graph::Value y =
-      graph::linear(x, linear.weight, summed ? graph::Value{} : linear.bias, linear.scale);
+  const bool summed = is_summed(linear);
+  // A magnitude multiplies the product without its bias.
+  const bool has_magnitude = std::ranges::any_of(
+      linear.adapters, [](const Adapter& adapter) { return adapter.magnitude.defined(); });
+  const bool bias_is_last = summed || has_magnitude;
+  const graph::Value base =
+      graph::linear(x, linear.weight, bias_is_last ? graph::Value{} : linear.bias, linear.scale);
+  graph::Value y = base;
   for (const Adapter& adapter : linear.adapters)
-    y = graph::add(
-        y, scaled(graph::linear(graph::linear(x, adapter.down), adapter.up), adapter.factor));
-  if (!summed) return y;
-  y = graph::all_reduce(y, graph::AxisSet(graph::Axis::tensor));
-  return linear.bias.defined() ? graph::add(y, linear.bias) : y;
+    y = graph::add(y, change(linear, adapter, x, base));
+  if (summed) y = graph::all_reduce(y, graph::AxisSet(graph::Axis::tensor));
+  return bias_is_last && linear.bias.defined() ? graph::add(y, linear.bias) : y;
 }
 
 graph::Value expert_product(const Linear& given, graph::Value x, graph::Value experts) {

@@ -12,11 +12,14 @@
 namespace dllm::model {
 
 // LoRA (Hu et al. 2021): y += factor (x down^T) up^T. For experts both matrices have a leading
-// axis.
+// axis. With a magnitude it is DoRA (Liu et al. 2024), as in PEFT: V = W + factor up down, and
+// y += share x (m / |V| V - W)^T, where |V| is the norm of each row and has no gradient.
 struct Adapter {
-  graph::Value down; // (rank, in)
-  graph::Value up;   // (out, rank)
-  float factor = 1;  // alpha / rank
+  graph::Value down;      // (rank, in)
+  graph::Value up;        // (out, rank)
+  float factor = 1;       // alpha / rank, and for LoRA the scale of the adapter
+  graph::Value magnitude; // m, f32(out); undefined: LoRA
+  float share = 1;        // the scale of the adapter, for DoRA
 };
 
 struct Linear {
@@ -35,8 +38,8 @@ struct NamedParam {
 };
 using ParamLookup = std::function<NamedParam(const std::string& name)>;
 
-// Combines the parameters "q", "q.bias" and "q.scale", and "<adapter>/q.lora_a" and
-// "<adapter>/q.lora_b" of each of `adapters`. The weight is undefined when there is no "q".
+// Combines the parameters "q", "q.bias" and "q.scale", and "<adapter>/q.lora_a", "<adapter>/q.lora_b"
+// and "<adapter>/q.lora_m" of each of `adapters`. The weight is undefined when there is no "q".
 Linear find_linear(const ParamLookup& find, const std::string& name,
                    const std::vector<std::string>& adapters);
 

@@ -33,6 +33,7 @@ struct AdapterSettings {
   int64_t rank = 8;
   double alpha = 16;          // a product is multiplied by alpha / rank
   bool is_stabilised = false; // by alpha / sqrt(rank)
+  bool has_magnitude = false; // DoRA: each row of a sum has a length of its own
   std::vector<std::pair<std::string, int64_t>> rank_pattern;
   std::vector<std::pair<std::string, double>> alpha_pattern;
   std::vector<std::string> targets; // its modules: ends of their names, or whole names

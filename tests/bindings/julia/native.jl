@@ -214,7 +214,7 @@ end
     @test isempty(adapters(model))
     add_adapter!(model; rank = 2, targets = ["q", "v"], layers = ["0"])
     one = only(adapters(model))
-    @test (one["name"], one["rank"], one["alpha"], one["rslora"], one["scale"]) == ("default", 2, 4.0, false, 1.0)
+    @test (one["name"], one["rank"], one["alpha"], one["rslora"], one["dora"], one["scale"]) == ("default", 2, 4.0, false, false, 1.0)
     @test one["modules"] == 2 && one["params"] == 2 * 2 * (64 + 64) && one["bytes"] == 4 * one["params"]
     @test logits() == base
     @test thrown(() -> add_adapter!(model)).code === :already_exists

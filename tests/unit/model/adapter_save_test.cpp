@@ -55,14 +55,21 @@ AdapterOptions of_layers() {
   return adapter_options("default", options);
 }
 
+AdapterOptions of_dora() {
+  AdapterOptions made = of_layers();
+  made.settings.has_magnitude = true;
+  return made;
+}
+
 TEST(AdapterSave, IsLoadedWithEqualLogits) {
-  for (const bool by_pattern : {true, false}) {
-    SCOPED_TRACE(by_pattern);
+  for (const auto& make : {patterned, of_layers, of_dora}) {
+    const AdapterOptions options = make();
+    SCOPED_TRACE(options.settings.has_magnitude);
     const test::TempFolder folder;
     const std::string place = folder.path("adapter");
     const auto model = base_of_three_layers();
     const Tensor before = logits_of(*model);
-    add_adapter(*model, by_pattern ? patterned() : of_layers());
+    add_adapter(*model, options);
     fill_adapter(*model, "adapter:default");
     save_adapter(*model, "default", place);
 
@@ -99,6 +106,24 @@ TEST(AdapterSave, HasTheKeysOfPeft) {
   EXPECT_EQ(config.at("alpha_pattern"), (Json{{"v_proj", 9.0}}));
   EXPECT_EQ(config.at("base_model_name_or_path"), Json(nullptr)) << "a new model has no place";
   EXPECT_EQ(list_directory(folder.path("adapter")).size(), 3u);
+}
+
+TEST(AdapterSave, DoraWithoutAMagnitudeIsDamaged) {
+  const test::TempFolder folder;
+  for (const bool is_dora : {true, false}) {
+    const auto model = base_of_three_layers();
+    add_adapter(*model, is_dora ? of_dora() : of_layers());
+    const std::string place = folder.path(is_dora ? "dora" : "lora");
+    save_adapter(*model, "default", place);
+    Json config = config_in(place);
+    EXPECT_EQ(config.at("use_dora"), is_dora);
+    config["use_dora"] = !is_dora;
+    write_file_atomic(join_path(place, "adapter_config.json"), config.dump());
+    const auto other = base_of_three_layers();
+    test::expect_error(is_dora ? Code::unimplemented : Code::data_loss, "lora_magnitude_vector",
+                       [&] { load_adapter(*other, "again", place); });
+    EXPECT_FALSE(other->parts().has_adapters());
+  }
 }
 
 TEST(AdapterSave, NamesThePlaceOfItsBase) {

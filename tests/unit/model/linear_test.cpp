@@ -200,6 +200,66 @@ TEST(Adapters, StartAtZeroAndMerge) {
   }
 }
 
+void fill(Model& model, const std::string& part, float size) {
+  for (const std::string& name : model.params().names(part)) {
+    Tensor values = model.params().read(name).clone();
+    const Tensor added = wave(values.shape(), size);
+    for (size_t i = 0; i < added.as<float>().size(); ++i)
+      values.mutable_as<float>()[i] += added.as<float>()[i];
+    model.params().write(name, values);
+  }
+}
+
+// DoRA next to LoRA: both change what the base computes, and a merge adds both at once.
+TEST(Adapters, DoraStartsAtZeroScalesAndMerges) {
+  for (const char* family : {"llama", "gpt2", "qwen2"}) {
+    const auto model = new_model(small_engine(), small_config(family), model_options());
+    const Tensor before = logits_of(*model);
+    const char* target = std::strcmp(family, "gpt2") == 0 ? "*.c_attn.weight" : "*_proj.weight";
+    AdapterOptions dora{{target}, {3, 6}, 1};
+    dora.settings.has_magnitude = true;
+    dora.name = "dora";
+    add_adapter(*model, dora);
+    expect_close(logits_of(*model), before, 1e-5);
+    fill(*model, "adapter:dora", 0.3f);
+    const Tensor alone = logits_of(*model);
+    set_adapter_scale(*model, "dora", 0);
+    expect_close(logits_of(*model), before, 1e-6);
+    set_adapter_scale(*model, "dora", 0.5);
+    add_adapter(*model, {{target}, {2, 4}, 5, "lora"});
+    fill(*model, "adapter:lora", 0.2f);
+    const Tensor both = logits_of(*model);
+    EXPECT_FALSE(test::same_bytes(both, alone)) << family;
+    expect_error(Code::failed_precondition, "adapter dora is DoRA",
+                 [&] { merge_adapter(*model, "lora"); });
+    const test::TempFolder folder;
+    Options merges(save_schema());
+    merges.set_json({{"merge", true}});
+    save_model(*model, folder.path("sums"), merges);
+    expect_close(logits_of(*load_model(small_engine(), folder.path("sums"), model_options())), both,
+                 1e-4);
+    merge_adapters(*model);
+    EXPECT_EQ(list_adapters(*model), Json::array());
+    expect_close(logits_of(*model), both, 1e-4);
+  }
+}
+
+// A row of zeros has no direction, and no number that is not finite comes of it.
+TEST(Adapters, DoraOfARowOfZerosIsFinite) {
+  const auto model = new_model(small_engine(), small_config("llama"), model_options());
+  const std::string name = "model.layers.0.self_attn.q_proj.weight";
+  Tensor values = model->params().read(name).clone();
+  std::ranges::fill(values.mutable_as<float>(), 0.0f);
+  model->params().write(name, values);
+  const Tensor before = logits_of(*model);
+  AdapterOptions dora{{"q_proj"}, {3, 6}, 1};
+  dora.settings.has_magnitude = true;
+  add_adapter(*model, dora);
+  expect_close(logits_of(*model), before, 1e-5);
+  merge_adapters(*model);
+  expect_close(logits_of(*model), before, 1e-5);
+}
+
 TEST(Adapters, NameWhatTheyCannotHave) {
   const auto model = new_model(small_engine(), small_config("llama"), model_options());
   expect_error(Code::not_found, "choose no matrix of this model", [&] {
@@ -207,6 +267,12 @@ TEST(Adapters, NameWhatTheyCannotHave) {
   });
   expect_error(Code::unimplemented, "embed_tokens is not a matrix of a layer", [&] {
     add_adapter(*model, {{"*embed_tokens*"}, {2, 2}, 0});
+  });
+  const auto experts = new_model(small_engine(), small_config("qwen3_moe"), model_options());
+  expect_error(Code::unimplemented, "DoRA is for single matrices", [&] {
+    AdapterOptions dora{{"*.mlp.experts.*.down_proj.weight"}, {2, 2}, 0};
+    dora.settings.has_magnitude = true;
+    add_adapter(*experts, dora);
   });
   expect_error(Code::invalid_argument, "rank 0", [&] {
     add_adapter(*model, {{"*q_proj*"}, {0, 2}, 0});

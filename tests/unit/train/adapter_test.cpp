@@ -40,15 +40,21 @@ std::unique_ptr<Trainer> adapter_trainer(const std::shared_ptr<model::Model>& mo
 }
 
 TEST(TrainAdapters, OnlyTheyMove) {
-  for (const char* dtype : {"f32", "int8", "q8_0"}) {
+  for (const auto& [dtype, is_dora] :
+       {std::pair{"f32", false}, {"int8", false}, {"q8_0", false}, {"f32", true}, {"q8_0", true}}) {
     const auto model = wide_model(dtype);
-    model::add_adapter(*model, {{"*_proj.weight"}, {4, 8}, 1});
+    model::AdapterOptions adapter{{"*_proj.weight"}, {4, 8}, 1};
+    adapter.settings.has_magnitude = is_dora;
+    model::add_adapter(*model, adapter);
+    const std::string magnitude = "model.layers.1.mlp.up_proj.lora_magnitude_vector";
+    const Tensor first = is_dora ? model->params().read(magnitude).clone() : Tensor();
     const std::map<std::string, Tensor> before = numbers_of(*model);
     const auto trainer = adapter_trainer(model, {{"lr", 0.02}});
     TextSource source;
     trainer->run(source, 5);
     for (const auto& [name, value] : before)
       EXPECT_TRUE(equal_numbers(model->params().read(name), value)) << dtype << ' ' << name;
+    if (is_dora) EXPECT_FALSE(equal_numbers(model->params().read(magnitude), first)) << dtype;
     for (const char* part : {"lora_A", "lora_B"}) {
       const Tensor values =
           model->params().read(std::string("model.layers.1.mlp.up_proj.") + part + ".weight");

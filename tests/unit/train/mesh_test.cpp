@@ -125,10 +125,12 @@ TEST(Mesh, ExpertsAndPositionsTogether) {
 
 // A and B of every product: parts of matrices, and their gradients over all axes.
 TEST(Mesh, AdaptersHaveTheLossesOfOneRank) {
-  const auto train = [](const char* mesh) {
+  const auto train = [](const char* mesh, bool is_dora) {
     const auto model =
         model::new_model(mesh_engine(mesh), mesh_config(false), Options(model::model_schema()));
-    model::add_adapter(*model, {{"*_proj.weight"}, {4, 8}, 1});
+    model::AdapterOptions adapter{{"*_proj.weight"}, {4, 8}, 1};
+    adapter.settings.has_magnitude = is_dora;
+    model::add_adapter(*model, adapter);
     const auto trainer = std::make_unique<Trainer>(model, noise::make_objective("mdlm"),
                                                    trainer_options({{"lr", 0.02}}));
     TextSource source(8);
@@ -136,11 +138,14 @@ TEST(Mesh, AdaptersHaveTheLossesOfOneRank) {
     losses.push_back(trainer->metric("grad_norm"));
     return losses;
   };
-  const std::vector<double> wanted = train("");
-  EXPECT_LT(wanted[19], 0.95 * wanted[0]);
-  for (const char* mesh : {"data=2", "fsdp=4", "tensor=2", "tensor=4", "sequence=2",
-                           "fsdp=2,tensor=2", "fsdp=2,tensor=2,sequence=2"})
-    expect_losses(train(mesh), wanted, mesh);
+  for (const bool is_dora : {false, true}) {
+    SCOPED_TRACE(is_dora);
+    const std::vector<double> wanted = train("", is_dora);
+    EXPECT_LT(wanted[19], 0.95 * wanted[0]);
+    for (const char* mesh : {"data=2", "fsdp=4", "tensor=2", "tensor=4", "sequence=2",
+                             "fsdp=2,tensor=2", "fsdp=2,tensor=2,sequence=2"})
+      expect_losses(train(mesh, is_dora), wanted, mesh);
+  }
 }
 
 // Where all ranks have the same rows, a layer's experts are one sum over f32(rows, hidden): each of

@@ -170,7 +170,7 @@ functions! {
         task: *mut dllm_task,
         err: *mut dllm_error,
     ) -> dllm_status;
-    /// Adds the product of an adapter to the weights of the base, and removes the adapter.
+    /// Adds the change of an adapter to the weights of the base, and removes the adapter.
     #[threads(Owner)]
     fn dllm_model_merge_adapter(
         model: *mut dllm_model,
@@ -185,7 +185,7 @@ functions! {
         name: *const c_char,
         err: *mut dllm_error,
     ) -> dllm_status;
-    /// Multiplies the product of an adapter by a number from now on.
+    /// Multiplies the change that an adapter makes by a number from now on.
     #[threads(Owner)]
     fn dllm_model_set_adapter_scale(
         model: *mut dllm_model,

@@ -21,6 +21,8 @@ pub struct Adapter {
     pub alpha: f64,
     /// Whether the factor is alpha / sqrt(rank).
     pub rslora: bool,
+    /// Whether the rows have trained lengths.
+    pub dora: bool,
     /// Number of [`Model::set_adapter_scale`]; 1: as it was trained.
     pub scale: f64,
     /// Matrices of the base with this adapter.
@@ -41,6 +43,7 @@ impl Adapter {
             rank: one.get("rank")?.number()?,
             alpha: one.get("alpha")?.number()?,
             rslora: one.get("rslora")?.number()?,
+            dora: one.get("dora")?.number()?,
             scale: one.get("scale")?.number()?,
             modules: one.get("modules")?.number()?,
             params: one.get("params")?.number()?,

@@ -103,6 +103,9 @@ typed_options! {
         alpha: f64 = "alpha";
         /// The product is multiplied by alpha / sqrt(rank). Default: false.
         rslora: bool = "rslora";
+        /// DoRA: each row of the sum of a matrix and its product gets a length that is trained too. Every pass
+        /// computes the norms of the rows again, until the adapter is merged. Default: false.
+        dora: bool = "dora";
         /// Modules with an adapter: ends of their names (q\_proj), names of dllm (q k v o gate up down), texts with
         /// \*, or all-linear: every matrix of a layer, except for routers and gates. Default: empty.
         targets: &[&str] = "targets";
