@@ -11,14 +11,14 @@ namespace dllm {
 // One format per file in formats/.
 extern const WeightFormat kFormatF32, kFormatBf16, kFormatF16, kFormatInt8, kFormatQ8_0,
     kFormatQ4_0, kFormatQ4_1, kFormatQ5_0, kFormatQ5_1, kFormatQ4_K, kFormatQ5_K, kFormatQ6_K,
-    kFormatIq4Nl, kFormatMxfp4;
+    kFormatIq4Nl, kFormatMxfp4, kFormatNf4, kFormatFp4;
 
 namespace {
 
 const WeightFormat* const kWeightFormats[] = {
-    &kFormatF32,  &kFormatBf16, &kFormatF16,   &kFormatInt8,  &kFormatQ8_0,
-    &kFormatQ4_0, &kFormatQ4_1, &kFormatQ5_0,  &kFormatQ5_1,  &kFormatQ4_K,
-    &kFormatQ5_K, &kFormatQ6_K, &kFormatIq4Nl, &kFormatMxfp4,
+    &kFormatF32,   &kFormatBf16,  &kFormatF16,  &kFormatInt8, &kFormatQ8_0, &kFormatQ4_0,
+    &kFormatQ4_1,  &kFormatQ5_0,  &kFormatQ5_1, &kFormatQ4_K, &kFormatQ5_K, &kFormatQ6_K,
+    &kFormatIq4Nl, &kFormatMxfp4, &kFormatNf4,  &kFormatFp4,
 };
 
 } // namespace

@@ -31,6 +31,7 @@ constexpr Entry kHandlers[] = {
     {"objectives", run_objectives},
     {"optim", run_optim},
     {"peft", run_peft},
+    {"quant4", run_quant4},
     {"rng", run_rng},
     {"samplers", run_samplers},
     {"schedules", run_schedules},

@@ -30,6 +30,7 @@ void run_noise(Topic& topic);
 void run_objectives(Topic& topic);
 void run_optim(Topic& topic);
 void run_peft(Topic& topic);
+void run_quant4(Topic& topic);
 void run_rng(Topic& topic);
 void run_samplers(Topic& topic);
 void run_schedules(Topic& topic);

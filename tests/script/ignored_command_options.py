@@ -162,12 +162,12 @@ COMMANDS = {
         "--watch": ("", {"--out": "elsewhere"}, REFUSED), "--port": ("3", {}, REFUSED)}),  # report_command.py serves
     "sweep": ({"": "plan.json"}, {"--config": ("machine.json",), "--json": ("",)}),
     "convert": ({"": ["made", "converted.gguf"], "--quantize.overwrite": "true"}, {
-        "--quantize.format": ("q4_0",), "--quantize.weights": ("ema", {}, REFUSED), "--quantize.overwrite": ("false", {}, REFUSED), "--config": ("quantized.json",), "--json": ("",)}),
+        "--quantize.format": ("q4_0",), "--quantize.weights": ("ema", {}, REFUSED), "--quantize.double-quant": ("true", {}, REFUSED), "--quantize.overwrite": ("false", {}, REFUSED), "--config": ("quantized.json",), "--json": ("",)}),
     "export": ({"": ["made", "exported"], "--quantize.overwrite": "true"}, {
-        "--quantize.format": ("f16",), "--quantize.weights": ("ema", {}, REFUSED), "--quantize.overwrite": ("false", {}, REFUSED), "--config": ("exported.json",), "--json": ("",),
+        "--quantize.format": ("f16",), "--quantize.weights": ("ema", {}, REFUSED), "--quantize.double-quant": ("true", {}, REFUSED), "--quantize.overwrite": ("false", {}, REFUSED), "--config": ("exported.json",), "--json": ("",),
         "--merge": ("", {}, REFUSED)}),  # the run has no adapter; lora_command.py merges one
     "quantize": ({"": ["made", "small.gguf"], "--quantize.overwrite": "true"}, {
-        "--quantize.format": ("q4_0",), "--quantize.weights": ("ema", {}, REFUSED), "--quantize.overwrite": ("false", {}, REFUSED), "--config": ("quantized.json",), "--json": ("",)}),
+        "--quantize.format": ("q4_0",), "--quantize.weights": ("ema", {}, REFUSED), "--quantize.double-quant": ("true", {}, REFUSED), "--quantize.overwrite": ("false", {}, REFUSED), "--config": ("quantized.json",), "--json": ("",)}),
 }
 TOGETHER = (  # two options that are accepted one by one
     (("generate", "--prompt", "a", "--file", "text.txt"), REFUSED),

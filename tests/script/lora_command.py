@@ -127,6 +127,25 @@ def keeps_the_format():
     ok(text_of("blocks-merged") == wanted, "merged in f32: the same text")
 
 
+def four_bits():
+    """QLoRA: a base in nf4, from a folder of bitsandbytes or packed by a load, stays in 4 bits."""
+    run("quantize", "base", "four", "--format", "nf4", "--double-quant", "true")
+    config = json.loads((SCRATCH / "four" / "config.json").read_text())["quantization_config"]
+    ok(config["quant_method"] == "bitsandbytes" and config["bnb_4bit_quant_type"] == "nf4", f"config.json says so: {config}")
+    before = (SCRATCH / "four" / "model.safetensors").read_bytes()
+    train("--from", "four", "--lora", "4", "--out", "qlora", "--steps", "5")
+    ok(not list((SCRATCH / "qlora").glob("step_*/model")), "the checkpoint refers to the folder")
+    ok((SCRATCH / "four" / "model.safetensors").read_bytes() == before, "the folder is as it was")
+    record = json.loads(next((SCRATCH / "qlora").glob("step_000005/trainer.json")).read_text())
+    formats = record["parts"][0]["format_of"]
+    ok({formats[name] for name in ("layers.q", "layers.down")} == {"nf4"}, f"matrices in nf4: {formats}")
+    wanted = text_of("qlora")
+    run("export", "qlora", "qlora-merged", "--merge")
+    ok(text_of("qlora-merged") == wanted, "merged in f32: the same text")
+    train("--from", "base", "--model.dtype", "fp4", "--lora", "4", "--dora", "true", "--out", "packed", "--steps", "5")
+    ok(text_of("packed"), "a base that the load packs, with DoRA")
+
+
 def next_token():
     """A next-token model has no mask token, and its adapter is exported and merged all the same."""
     train("--out", "next", "--steps", "10", "--layers", "1", "--hidden", "64", "--vocab", "300", "--objective", "ar")
@@ -167,6 +186,7 @@ trains_and_resumes()
 decodes_and_exports()
 goes_on_with_a_folder()
 keeps_the_format()
+four_bits()
 next_token()
 refusals()
 sys.exit(1 if program.failures else 0)

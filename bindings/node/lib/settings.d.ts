@@ -65,7 +65,7 @@ export interface ModelSettings {
    *  multiply a format keeps it as f32, from 1 GB on as int8, and says so in the log. Training
    *  converts trained weights to f32. keep: the same as auto, an older word. [auto] */
   dtype?: 'auto' | 'keep' | 'f32' | 'bf16' | 'f16' | 'int8' | 'q8_0' | 'q4_0' | 'q4_1' | 'q5_0' |
-    'q5_1' | 'q4_k' | 'q5_k' | 'q6_k' | 'iq4_nl' | 'mxfp4';
+    'q5_1' | 'q4_k' | 'q5_k' | 'q6_k' | 'iq4_nl' | 'mxfp4' | 'nf4' | 'fp4';
   /** Attention of a token; auto: as the config says. [auto] */
   attention?: 'auto' | 'causal' | 'bidirectional' | 'block_causal';
   /** 1: the hidden state before a token predicts it; -1: as the config says. [-1] */

@@ -102,7 +102,7 @@ class ModelSettings(TypedDict, total=False):
     """
 
     dtype: Literal["auto", "keep", "f32", "bf16", "f16", "int8", "q8_0", "q4_0", "q4_1", "q5_0",
-        "q5_1", "q4_k", "q5_k", "q6_k", "iq4_nl", "mxfp4"] | None
+        "q5_1", "q4_k", "q5_k", "q6_k", "iq4_nl", "mxfp4", "nf4", "fp4"] | None
     attention: Literal["auto", "causal", "bidirectional", "block_causal"] | None
     shift: int | None
     mask_token: str | None

@@ -82,8 +82,9 @@ HWY_AFTER_NAMESPACE();
 HWY_BEFORE_NAMESPACE();
 namespace dllm::cpu::HWY_NAMESPACE {
 
-using BlockLanes = std::tuple<F16Lanes, Q8_0Lanes, Q4_0Lanes, Q4_1Lanes, Q5_0Lanes, Q5_1Lanes,
-                              Q4_KLanes, Q5_KLanes, Q6_KLanes, Iq4NlLanes, Mxfp4Lanes>;
+using BlockLanes =
+    std::tuple<F16Lanes, Q8_0Lanes, Q4_0Lanes, Q4_1Lanes, Q5_0Lanes, Q5_1Lanes, Q4_KLanes,
+               Q5_KLanes, Q6_KLanes, Iq4NlLanes, Mxfp4Lanes, Nf4Lanes, Fp4Lanes>;
 
 template <class L> struct BlockUnits {
   using Unit = uint8_t;
@@ -101,6 +102,8 @@ template <> struct Lanes<Q5_KLanes> : BlockUnits<Q5_KLanes> {};
 template <> struct Lanes<Q6_KLanes> : BlockUnits<Q6_KLanes> {};
 template <> struct Lanes<Iq4NlLanes> : BlockUnits<Iq4NlLanes> {};
 template <> struct Lanes<Mxfp4Lanes> : BlockUnits<Mxfp4Lanes> {};
+template <> struct Lanes<Nf4Lanes> : BlockUnits<Nf4Lanes> {};
+template <> struct Lanes<Fp4Lanes> : BlockUnits<Fp4Lanes> {};
 template <class W> inline constexpr bool kIsBlocks = std::is_class_v<W>;
 // True for formats of fewer than 8 bits. They have only some of the tile sizes, because compiling
 // all sizes takes minutes.

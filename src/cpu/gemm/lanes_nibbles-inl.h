@@ -22,6 +22,11 @@ HWY_INLINE V LoadHalvesAt(const uint8_t* block, int64_t at, int64_t lane) {
   return LoadHalves(block + at * kPanelRows + 2 * lane);
 }
 
+// Returns the f32 at byte `at` of the block.
+HWY_INLINE V LoadSinglesAt(const uint8_t* block, int64_t at, int64_t lane) {
+  return hn::LoadU(D(), reinterpret_cast<const float*>(block + at * kPanelRows + 4 * lane));
+}
+
 // Bits are extracted from bytes before the numbers are widened, because vectors of bytes are four
 // times shorter.
 using D8 = hn::Rebind<uint8_t, D>;
@@ -160,6 +165,56 @@ struct Mxfp4Lanes : NibbleBlock<17> {
   static HWY_INLINE V At(State scale, const uint8_t* block, int64_t group, int64_t i,
                          int64_t lane) {
     return hn::Mul(LookUp(formats::kE2m1Doubled, block, 1 + i, group, lane), scale);
+  }
+};
+
+// Blocks of 64 numbers with an f32 scale. They have two groups of 32, in the low and the high half
+// of the same bytes.
+
+// Returns table[4 bits of byte `at`], as LookUp for f32 numbers.
+HWY_INLINE V LookUpFloats(const float (&table)[16], const uint8_t* block, int64_t at, int64_t group,
+                          int64_t lane) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::Set(D(), table[block[at * kPanelRows + lane] >> (4 * group) & 15]);
+#else
+  const hn::RebindToSigned<D> d32;
+  const auto index = hn::PromoteTo(d32, LoadBits(block, at, lane, 4 * group, 4));
+  if constexpr (kLanes == 16) {
+    return hn::TableLookupLanes(hn::LoadU(D(), table), hn::IndicesFromVec(D(), index));
+  } else if constexpr (kLanes == 8) { // two halves of the table
+    const auto place = hn::IndicesFromVec(D(), hn::And(index, hn::Set(d32, 7)));
+    const V low = hn::TableLookupLanes(hn::LoadU(D(), table), place),
+            high = hn::TableLookupLanes(hn::LoadU(D(), table + 8), place);
+    return hn::IfThenElse(hn::RebindMask(D(), hn::Gt(index, hn::Set(d32, 7))), high, low);
+  } else {
+    return hn::GatherIndex(D(), table, index);
+  }
+#endif
+}
+
+struct Nf4Lanes {
+  static constexpr const char* kFormat = "nf4";
+  static constexpr int64_t kBlock = 64, kGroup = 32, kBytes = 36 * kPanelRows;
+  using State = V;
+  static HWY_INLINE State Begin(const uint8_t* block, int64_t, int64_t lane) {
+    return LoadSinglesAt(block, 0, lane);
+  }
+  static HWY_INLINE V At(State scale, const uint8_t* block, int64_t group, int64_t i,
+                         int64_t lane) {
+    return hn::Mul(LookUpFloats(formats::kNf4Levels, block, 4 + i, group, lane), scale);
+  }
+};
+
+struct Fp4Lanes {
+  static constexpr const char* kFormat = "fp4";
+  static constexpr int64_t kBlock = 64, kGroup = 32, kBytes = 36 * kPanelRows;
+  using State = V;
+  static HWY_INLINE State Begin(const uint8_t* block, int64_t, int64_t lane) {
+    return LoadSinglesAt(block, 0, lane);
+  }
+  static HWY_INLINE V At(State scale, const uint8_t* block, int64_t group, int64_t i,
+                         int64_t lane) {
+    return hn::Mul(LookUpFloats(formats::kFp4Levels, block, 4 + i, group, lane), scale);
   }
 };
 

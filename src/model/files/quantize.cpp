@@ -9,6 +9,7 @@
 #include "model/families/family.h"
 #include "model/files/export_note.h"
 #include "model/files/gguf_metadata.h"
+#include "model/files/quantize_bits4.h"
 #include "model/files/quantize_tensors.h"
 #include "model/files/save.h"
 #include "text/tokenizer.h"
@@ -154,8 +155,24 @@ const char* class_of(const std::string& model_type) {
   return nullptr;
 }
 
+// Returns the type of most numbers.
+DType most_floats(const ModelConfig& config, const WeightSource& weights) {
+  std::map<DType, int64_t> counts;
+  for (const ParamSpec& spec : find_family(config.family).params(config)) {
+    for (const ParamPiece& piece : spec.pieces)
+      counts[weights.dtype(spec.logical_name(piece, 0))] +=
+          spec.copies() * spec.logical_shape(piece).count();
+  }
+  DType most = DType::f32;
+  for (const auto& [dtype, count] : counts) {
+    if (count > counts[most]) most = dtype;
+  }
+  return most == DType::f64 ? DType::f32 : most;
+}
+
 // Returns config.json for other programs, with the class and the type of the numbers.
-std::string config_text(const ModelConfig& config, const std::string& path, Quantizer& work) {
+std::string config_text(const ModelConfig& config, const std::string& path, bool has_codes,
+                        DType floats, Quantizer& work) {
   Json object = config_to_json(config);
   const char* name = class_of(config.model_type);
   if (name == nullptr) {
@@ -165,32 +182,44 @@ std::string config_text(const ModelConfig& config, const std::string& path, Quan
     if (!object.contains("architectures")) object["architectures"] = {name};
     if (const std::string note = export_note(config, path); !note.empty()) work.note(note);
   }
-  const std::string format = work.format().name;
   object.erase("dtype");
-  object["torch_dtype"] = format == "bf16" ? "bfloat16" : format == "f16" ? "float16" : "float32";
+  object.erase("quantization_config");
+  object["torch_dtype"] = floats == DType::bf16  ? "bfloat16"
+                          : floats == DType::f16 ? "float16"
+                                                 : "float32";
+  if (is_bits4(work.format()))
+    object["quantization_config"] = bits4_config(work.format(), has_codes);
   return object.dump(2) + "\n";
 }
 
 void to_folder(const OpenedModel& opened, const Source& source,
                const std::shared_ptr<const WeightSource>& weights, const std::string& path,
-               bool overwrite, Quantizer& work) {
-  FolderSave folder(path, overwrite, work.task());
-  const std::vector<QuantizeTensor> tensors = tensors_of_model(weights, opened.config, false, work);
-  work.set_total(total_bytes(tensors));
-  write_folder(folder, tensors, work);
+               const Options& options, Quantizer& work) {
+  FolderSave folder(path, options.boolean("overwrite"), work.task());
+  const bool has_codes = options.boolean("double_quant");
+  const bool is_packed = is_bits4(work.format());
+  const DType floats =
+      is_packed ? most_floats(opened.config, *weights) : dtype_from_name(work.format().name);
+  if (is_packed) {
+    write_bits4_folder(folder.partial(), weights, opened.config, has_codes, work);
+  } else {
+    const auto tensors = tensors_of_model(weights, opened.config, false, work);
+    work.set_total(total_bytes(tensors));
+    write_folder(folder, tensors, work);
+  }
   put_side_files(opened, source, folder.partial(), work);
-  folder.move_into_place(config_text(opened.config, path, work));
+  folder.move_into_place(config_text(opened.config, path, has_codes, floats, work));
 }
 
 void check_target(const std::string& path, const WeightFormat& format, bool is_gguf,
                   bool overwrite) {
   if (is_gguf && !ckpt::ggml_type_of(format)) {
-    fail_with_hint("choose q8_0, or load the model with --model.dtype int8", Code::unimplemented,
-                   "a GGUF file does not hold {}", format.name);
+    fail_with_hint(is_bits4(format) ? "name a folder, which bitsandbytes reads"
+                                    : "choose q8_0, or load the model with --model.dtype int8",
+                   Code::unimplemented, "a GGUF file does not hold {}", format.name);
   }
-  const bool is_float = format.is_float();
-  if (!is_gguf && !is_float) {
-    fail_with_hint("name the output something.gguf, or choose bf16, f16 or f32",
+  if (!is_gguf && !format.is_float() && !is_bits4(format)) {
+    fail_with_hint("name the output something.gguf, or choose bf16, f16, f32, nf4 or fp4",
                    Code::unimplemented, "a folder of safetensors does not hold {}", format.name);
   }
   if (!is_gguf || !(file_exists(path) || is_directory(path))) return;
@@ -206,17 +235,7 @@ const WeightFormat& chosen_format(const std::string& name, const OpenedModel& op
                                   const WeightSource& weights) {
   if (name != "auto") return weight_format(name);
   if (weights.quantized()) return weight_format(DType::bf16);
-  std::map<DType, int64_t> counts;
-  for (const ParamSpec& spec : find_family(opened.config.family).params(opened.config)) {
-    for (const ParamPiece& piece : spec.pieces)
-      counts[weights.dtype(spec.logical_name(piece, 0))] +=
-          spec.copies() * spec.logical_shape(piece).count();
-  }
-  DType most = DType::f32;
-  for (const auto& [dtype, count] : counts) {
-    if (count > counts[most]) most = dtype;
-  }
-  return weight_format(most == DType::f64 ? "f32" : dtype_name(most));
+  return weight_format(most_floats(opened.config, weights));
 }
 
 // Lists formats that a file can hold, the most used ones first.
@@ -235,8 +254,12 @@ const Schema& quantize_schema() {
   static const Schema schema(
       "quantize",
       {option_choice("format", "q8_0", target_names(),
-                     "Format of matrices; vectors and routers are f32. A folder holds f32, bf16 "
-                     "and f16. auto: the float type of the input, bf16 of a quantized one."),
+                     "Format of matrices; vectors and routers are f32. A folder holds f32, bf16, "
+                     "f16, and nf4 or fp4 for the matrices of layers. auto: the float type of the "
+                     "input, bf16 of a quantized one."),
+       option_bool("double_quant", false,
+                   "The scales of nf4 and fp4 are stored in 8 bits too: 4.13 bits for a number in "
+                   "place of 4.5."),
        weights_option(),
        option_bool("overwrite", false, "A file, or a folder that a save wrote, may be replaced.")});
   return schema;
@@ -262,11 +285,16 @@ Json quantize_model(const std::string& from, const std::string& to, const Option
     weights->check(find_family(opened.config.family).params(opened.config));
   const WeightFormat& format = chosen_format(wanted, opened, *weights);
   if (wanted == "auto") check_target(to, format, is_gguf, overwrite);
+  if (options.boolean("double_quant") && !is_bits4(format)) {
+    fail_with_hint("leave it out, or choose nf4 or fp4", Code::invalid_argument,
+                   "double_quant is for the scales of nf4 and fp4, and the format is {}",
+                   format.name);
+  }
   Quantizer work(format, task);
   if (is_gguf)
     to_gguf(opened, *source, weights, to, work);
   else
-    to_folder(opened, *source, weights, to, overwrite, work);
+    to_folder(opened, *source, weights, to, options, work);
   return work.report();
 }
 

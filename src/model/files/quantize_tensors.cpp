@@ -87,18 +87,24 @@ std::vector<std::byte> Quantizer::encode(const QuantizeTensor& tensor, const Qua
     bytes.resize(static_cast<size_t>(weight_bytes(*tensor.format, numbers.shape())));
     error = encode_rows(*tensor.format, numbers, bytes.data());
   }
-  const std::string name = kind_of(tensor.name);
-  auto kind = std::find_if(kinds_.begin(), kinds_.end(), [&](const Kind& own) {
-    return own.name == name && own.format == tensor.format;
-  });
-  if (kind == kinds_.end()) kind = kinds_.insert(kinds_.end(), {name, tensor.format});
-  kind->tensors += &part == &tensor.parts.front() ? 1 : 0;
-  kind->before += part.bytes_before;
-  kind->after += static_cast<int64_t>(bytes.size());
-  kind->error = std::max(kind->error, error);
-  done_ += part.bytes_before;
-  if (task_ != nullptr) task_->set_progress(done_, total_);
+  count(tensor.name, *tensor.format, part.bytes_before, static_cast<int64_t>(bytes.size()), error,
+        &part == &tensor.parts.front());
   return bytes;
+}
+
+void Quantizer::count(const std::string& name, const WeightFormat& format, int64_t before,
+                      int64_t after, double error, bool is_new) {
+  const std::string own = kind_of(name);
+  auto kind = std::find_if(kinds_.begin(), kinds_.end(), [&](const Kind& one) {
+    return one.name == own && one.format == &format;
+  });
+  if (kind == kinds_.end()) kind = kinds_.insert(kinds_.end(), {own, &format});
+  kind->tensors += is_new ? 1 : 0;
+  kind->before += before;
+  kind->after += after;
+  kind->error = std::max(kind->error, error);
+  done_ += before;
+  if (task_ != nullptr) task_->set_progress(done_, total_);
 }
 
 Json Quantizer::report() const {

@@ -44,6 +44,9 @@ public:
   const WeightFormat& fitting(const std::string& name, const Shape& shape, bool is_matrix);
   // Returns the bytes of one part in the format of the tensor.
   std::vector<std::byte> encode(const QuantizeTensor& tensor, const QuantizePart& part);
+  // Counts a tensor that was written, and moves the progress on.
+  void count(const std::string& name, const WeightFormat& format, int64_t before, int64_t after,
+             double error, bool is_new = true);
   Json report() const;
 
 private:

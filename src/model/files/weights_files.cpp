@@ -1,11 +1,15 @@
 #include "base/error.h"
 #include "base/named_table.h"
+#include "ckpt/bitsandbytes/bits4.h"
 #include "ckpt/safetensors/safetensors.h"
 #include "model/files/weights.h"
+
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 namespace dllm::model {
 namespace {
@@ -43,10 +47,31 @@ std::string old_norm_word(std::string name) {
   return {};
 }
 
+// Fails for a tensor of a quantized folder that is not read.
+void refuse_quantized(const std::string& file, const std::string& name) {
+  constexpr std::pair<std::string_view, const char*> kEndings[] = {
+      {".qweight", "GPTQ or AWQ"},
+      {".qzeros", "GPTQ or AWQ"},
+      {".g_idx", "GPTQ"},
+      {".SCB", "8-bit bitsandbytes"},
+      {".weight_scale_inv", "fp8 with scales of blocks"},
+      {".weight_scale", "fp8 or int8 with scales"},
+      {".weight_packed", "compressed-tensors"}};
+  for (const auto& [ending, what] : kEndings) {
+    if (!name.ends_with(ending)) continue;
+    fail_with_hint("dequantize the model in the program that wrote it and save that; of quantized "
+                   "folders, 4-bit bitsandbytes is read",
+                   Code::unimplemented,
+                   "{}: tensor {} belongs to weights of {}, which are not read", file, name, what);
+  }
+}
+
 class WeightFilesSource final : public WeightSource {
 public:
   WeightFilesSource(const Source& source, const std::string& second_head)
-      : described_(source.describe()), files_(source), second_head_(second_head) {}
+      : described_(source.describe()), files_(source), second_head_(second_head) {
+    find_bits4();
+  }
 
   void check(const std::vector<ParamSpec>& specs) const override {
     std::set<std::string> known;
@@ -61,8 +86,9 @@ public:
     if (has(second_head_)) known.insert(find(second_head_));
     if (known.contains(kBertHeadBias)) known.insert(kBertBias);
     for (const std::string& name : files_.names()) {
-      if (known.contains(name) || is_leftover(name)) continue;
+      if (known.contains(name) || is_leftover(name) || belongs_to_bits4(name)) continue;
       const ckpt::TensorInfo& info = files_.info(name);
+      refuse_quantized(info.file, name);
       fail_with_hint("check that config.json belongs to the weights and has their family",
                      Code::data_loss, "{}: unexpected tensor {} {}", info.file, name,
                      info.shape.text());
@@ -71,31 +97,96 @@ public:
 
   bool has(const std::string& logical) const override { return !find(logical).empty(); }
   Shape shape(const std::string& logical) const override {
-    return files_.info(find(logical)).shape;
+    const ckpt::Bits4Matrix::Form* form = bits4_form(find(logical));
+    return form != nullptr ? form->shape : files_.info(find(logical)).shape;
   }
   DType dtype(const std::string& logical) const override {
-    return *files_.info(find(logical)).dtype;
+    const std::string name = find(logical);
+    return bits4_form(name) != nullptr ? DType::f32 : *files_.info(name).dtype;
   }
-  bool quantized() const override { return false; }
+  bool quantized() const override { return !bits4_.empty(); }
   int64_t file_bytes(const std::string& logical) const override {
     const ckpt::TensorInfo& info = files_.info(find(logical));
     return info.end - info.begin;
   }
   Tensor read(const std::string& logical, const Task* task) const override {
     const std::string& name = find(logical);
+    if (const ckpt::Bits4Matrix::Form* form = bits4_form(name))
+      return numbers_of(name, Box::whole(form->shape), task);
     return task == nullptr ? files_.tensor(name) : files_.tensor_copy(name, task);
   }
   Tensor read_part(const std::string& logical, const Box& box, const Task* task) const override {
     const std::string& name = find(logical);
+    if (bits4_form(name) != nullptr) return numbers_of(name, box, task);
     if (box.is_all_of(files_.info(name).shape)) return read(logical, task);
     return files_.part_copy(name, box, task);
   }
   Tensor read_part_to(const std::string& logical, const Box& box, std::byte* to,
                       const Task* task) const override {
-    return files_.part_to(find(logical), box, to, task);
+    const std::string name = find(logical);
+    if (bits4_form(name) == nullptr) return files_.part_to(name, box, to, task);
+    bits4(name).read_numbers(box, reinterpret_cast<float*>(to), task);
+    const auto bytes = static_cast<size_t>(box.shape.count() * dtype_size(DType::f32));
+    return Tensor(DType::f32, box.shape, Bytes(to, bytes, nullptr));
+  }
+  const WeightFormat* format(const std::string& logical) const override {
+    const std::string name = find(logical);
+    if (bits4_form(name) == nullptr) return WeightSource::format(logical);
+    return bits4(name).has_block_rows() ? bits4(name).form().format : &weight_format(DType::f32);
+  }
+  Tensor read_blocks(const std::string& logical, const Box& box, std::byte* to,
+                     const Task* task) const override {
+    const std::string name = find(logical);
+    if (bits4_form(name) == nullptr) return WeightSource::read_blocks(logical, box, to, task);
+    const ckpt::Bits4Matrix matrix = bits4(name);
+    matrix.read_blocks(box, to, task);
+    const WeightFormat& own = *matrix.form().format;
+    const Shape stored = stored_shape(own, box.shape);
+    Tensor view(DType::u8, stored, Bytes(to, static_cast<size_t>(stored.count()), nullptr));
+    view.set_format(&own);
+    return view;
   }
 
 private:
+  // Finds the matrices of bitsandbytes by the tensors "<matrix>.quant_state.bitsandbytes__nf4".
+  void find_bits4() {
+    constexpr std::string_view kState = ".quant_state.bitsandbytes__";
+    for (const std::string& name : files_.names()) {
+      const size_t end = name.find(kState);
+      if (end == std::string::npos) continue;
+      const Tensor text = files_.tensor(name);
+      if (text.dtype() != DType::u8)
+        fail(Code::data_loss, "{}: tensor {} is {}, expected u8", described_, name,
+             dtype_name(text.dtype()));
+      const std::string_view json(reinterpret_cast<const char*>(text.bytes()),
+                                  static_cast<size_t>(text.byte_size()));
+      const std::string where = described_ + ": " + name;
+      bits4_[name.substr(0, end)] = ckpt::Bits4Matrix::form_of(parse_json(json, where), where);
+    }
+  }
+  const ckpt::Bits4Matrix::Form* bits4_form(const std::string& name) const {
+    const auto found = bits4_.find(name);
+    return found == bits4_.end() ? nullptr : &found->second;
+  }
+  bool belongs_to_bits4(const std::string& name) const {
+    const size_t weight = name.find(".weight.");
+    return weight != std::string::npos && bits4_.contains(name.substr(0, weight) + ".weight");
+  }
+  ckpt::Bits4Matrix bits4(const std::string& name) const {
+    const auto part = [&](const char* ending) {
+      const std::string own = name + ending;
+      return files_.has(own) ? files_.tensor(own) : Tensor();
+    };
+    return {bits4_.at(name),          described_ + ": " + name, files_.tensor(name),
+            part(".absmax"),          part(".nested_absmax"),   part(".quant_map"),
+            part(".nested_quant_map")};
+  }
+  Tensor numbers_of(const std::string& name, const Box& box, const Task* task) const {
+    Tensor made(DType::f32, box.shape);
+    bits4(name).read_numbers(box, made.mutable_as<float>().data(), task);
+    return made;
+  }
+
   // Some checkpoints leave out the name of the whole model: "h.0.ln_1.weight" for
   // "transformer.h.0.ln_1.weight".
   std::string find(const std::string& logical) const {
@@ -112,11 +203,19 @@ private:
   std::string check_tensor(const std::string& logical, const Shape& expected) const {
     const std::string name = find(logical);
     if (name.empty()) {
+      for (const std::string& other : files_.names()) refuse_quantized(described_, other);
       const std::string near = nearest(logical, files_.names());
       fail_with_hint(near.empty() ? "" : "there is a tensor named " + near, Code::data_loss,
                      "{}: tensor {} {} is missing", described_, logical, expected.text());
     }
     const ckpt::TensorInfo& info = files_.info(name);
+    if (const ckpt::Bits4Matrix::Form* form = bits4_form(name)) {
+      if (form->shape != expected)
+        fail(Code::data_loss, "{}: tensor {} has shape {}, expected {}", info.file, name,
+             form->shape.text(), expected.text());
+      bits4(name); // checks the sizes of its parts
+      return name;
+    }
     if (info.shape != expected) {
       fail(Code::data_loss, "{}: tensor {} has shape {}, expected {}", info.file, name,
            info.shape.text(), expected.text());
@@ -131,6 +230,7 @@ private:
   std::string described_;
   ckpt::WeightFiles files_;
   std::string second_head_;
+  std::map<std::string, ckpt::Bits4Matrix::Form> bits4_; // by the name of the matrix
 };
 
 } // namespace

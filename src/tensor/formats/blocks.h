@@ -4,12 +4,13 @@
 //
 //   kBlock, kBytes       numbers and bytes of a block
 //   kHalves              byte offsets of the block's f16 numbers
+//   kSingles             byte offsets of its f32 numbers; a format without them may leave it out
 //   encode(x, block)     stores kBlock numbers in kBytes bytes
 //   decode(block, x)     the inverse. It rounds products in the order of the PyPI package gguf,
 //                        so results are equal bit for bit.
 //
 // In a panel block byte b of lane l is at 16 b + l, so one load reads neighbouring rows at one k.
-// The two bytes of an f16 stay together: the f16 numbers of 16 lanes are a row of 32 bytes.
+// The bytes of an f16 or f32 stay together: the f16 numbers of 16 lanes are a row of 32 bytes.
 
 #include "tensor/weight_format.h"
 
@@ -61,6 +62,11 @@ template <class B> struct BlockFunctions {
   static int64_t panel_place(int64_t at, int64_t lane) {
     for (const int64_t half : B::kHalves) {
       if (at == half || at == half + 1) return half * kPanelRows + 2 * lane + (at - half);
+    }
+    if constexpr (requires { B::kSingles; }) {
+      for (const int64_t single : B::kSingles) {
+        if (at >= single && at < single + 4) return single * kPanelRows + 4 * lane + (at - single);
+      }
     }
     return at * kPanelRows + lane;
   }

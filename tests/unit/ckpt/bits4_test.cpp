@@ -1,0 +1,117 @@
+// Matrices of bitsandbytes. The numbers are facts of bitsandbytes 0.50 (spec of the fork
+// dLLM-castlehill, 17.1); parity torch/quant4 compares whole matrices.
+
+#include "ckpt/bitsandbytes/bits4.h"
+#include "unit/test_files.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace dllm::ckpt {
+namespace {
+
+using test::expect_error;
+
+Json state_of(std::vector<int64_t> shape) {
+  return {{"quant_type", "nf4"}, {"blocksize", 64}, {"shape", shape}};
+}
+
+Tensor floats(const std::vector<float>& values) {
+  return Tensor::from(Shape{std::ssize(values)}, std::span<const float>(values));
+}
+
+Tensor levels() {
+  const auto all = bits4_levels(weight_format("nf4"));
+  return floats({all.begin(), all.end()});
+}
+
+TEST(Bits4, AShortBlockHasTheBytesOfBitsandbytes) {
+  const std::vector<float> numbers = {0.5f, -0.25f, 0.1f, 0, -0.5f, 0.3f, 0.05f, -0.04f};
+  const Bits4Codes made = bits4_codes(weight_format("nf4"), numbers, 64);
+  EXPECT_EQ(made.pairs, (std::vector<uint8_t>{0xf2, 0x97, 0x0d, 0x86}));
+  EXPECT_EQ(made.tops, std::vector<float>{0.5f});
+  const Bits4Matrix matrix(Bits4Matrix::form_of(state_of({1, 8}), "w"), "w",
+                           Tensor::from(Shape{4}, std::span<const uint8_t>(made.pairs)),
+                           floats(made.tops), {}, levels(), {});
+  EXPECT_FALSE(matrix.has_block_rows());
+  float back[8];
+  matrix.read_numbers(Box::whole({1, 8}), back, nullptr);
+  const float wanted[] = {0.5f,  -0.26253653f, 0.08046510f, 0,
+                          -0.5f, 0.28130850f,  0.03979015f, -0.04552502f};
+  for (int i = 0; i < 8; ++i) EXPECT_NEAR(back[i], wanted[i], 1e-8) << i;
+  EXPECT_EQ(bits4_codes(weight_format("nf4"), {}, 64).pairs.size(), 0u);
+  // A number without a neighbour has a zero next to it.
+  EXPECT_EQ(bits4_codes(weight_format("nf4"), std::vector<float>{1}, 64).pairs,
+            std::vector<uint8_t>{0xf7});
+}
+
+TEST(Bits4, ScalesHaveTheCodesOfBitsandbytes) {
+  float offset = 0;
+  const DynamicCodes made = coded_tops(std::vector<float>{0.5f, 0.75f, 1.0f, 0.25f}, 256, &offset);
+  EXPECT_EQ(offset, 0.625f);
+  EXPECT_EQ(made.tops, std::vector<float>{0.375f});
+  EXPECT_EQ(made.codes, (std::vector<uint8_t>{47, 207, 255, 0}));
+  const float wanted[] = {0.50048828f, 0.74951172f, 1.0f, 0.25263673f};
+  for (int i = 0; i < 4; ++i) EXPECT_NEAR(dynamic_number(made, 256, i) + offset, wanted[i], 1e-7);
+}
+
+TEST(Bits4, PartsAreReadFromTheirOwnBlocks) {
+  std::vector<float> numbers(4 * 128);
+  for (size_t i = 0; i < numbers.size(); ++i)
+    numbers[i] = 0.01f * static_cast<float>(i % 37) - 0.002f * static_cast<float>(i / 64);
+  const WeightFormat& format = weight_format("nf4");
+  const Bits4Codes made = bits4_codes(format, numbers, 64);
+  const Bits4Matrix matrix(Bits4Matrix::form_of(state_of({4, 128}), "w"), "w",
+                           Tensor::from(Shape{256}, std::span<const uint8_t>(made.pairs)),
+                           floats(made.tops), {}, levels(), {});
+  ASSERT_TRUE(matrix.has_block_rows());
+  std::vector<float> whole(numbers.size());
+  matrix.read_numbers(Box::whole({4, 128}), whole.data(), nullptr);
+  for (const Box& box : {Box{{1, 64}, {2, 64}}, Box{{0, 0}, {4, 128}}, Box{{3, 0}, {1, 64}}}) {
+    const int64_t rows = box.shape[0], k = box.shape[1];
+    std::vector<std::byte> blocks(static_cast<size_t>(rows * format.row_bytes(k)));
+    matrix.read_blocks(box, blocks.data(), nullptr);
+    std::vector<float> row(static_cast<size_t>(k));
+    for (int64_t r = 0; r < rows; ++r) {
+      format.dequantize(blocks.data() + r * format.row_bytes(k), nullptr, k, row.data());
+      for (int64_t i = 0; i < k; ++i)
+        EXPECT_EQ(row[static_cast<size_t>(i)],
+                  whole[static_cast<size_t>((box.begin[0] + r) * 128 + box.begin[1] + i)]);
+    }
+  }
+}
+
+TEST(Bits4, DamagedStatesAreNamed) {
+  const auto form = [](const char* key, const Json& value) {
+    Json state = state_of({4, 64});
+    state[key] = value;
+    return Bits4Matrix::form_of(state, "the state");
+  };
+  expect_error(Code::unimplemented, "quant_type is int4", [&] { form("quant_type", "int4"); });
+  for (const Json& shape : {Json{4}, Json{-4, 64}, Json{1LL << 40, 1LL << 40}, Json("x")})
+    expect_error(Code::data_loss, "the state", [&] { form("shape", shape); });
+  for (const Json& block : {Json(0), Json(63), Json(-64), Json(1LL << 40), Json("64")})
+    expect_error(Code::data_loss, "the state", [&] { form("blocksize", block); });
+  expect_error(Code::data_loss, "the state", [&] { form("nested_blocksize", 256); }); // no offset
+  expect_error(Code::data_loss, "the state", [] { Bits4Matrix::form_of(Json(3), "the state"); });
+}
+
+TEST(Bits4, SizesAreCompared) {
+  const std::vector<uint8_t> pairs(128);
+  const Tensor packed = Tensor::from(Shape{128}, std::span<const uint8_t>(pairs));
+  const auto make = [&](const Tensor& all, const Tensor& tops, const Tensor& map) {
+    Bits4Matrix(Bits4Matrix::form_of(state_of({4, 64}), "w"), "w", all, tops, {}, map, {});
+  };
+  const Tensor four = floats({1, 1, 1, 1});
+  EXPECT_NO_THROW(make(packed, four, levels()));
+  expect_error(Code::data_loss, "the matrix", [&] { make(packed.rows(0, 127), four, levels()); });
+  expect_error(Code::data_loss, "absmax", [&] { make(packed, floats({1, 1, 1}), levels()); });
+  expect_error(Code::data_loss, "absmax has 0 numbers (it is missing)",
+               [&] { make(packed, {}, levels()); });
+  expect_error(Code::data_loss, "quant_map", [&] { make(packed, four, four); });
+  expect_error(Code::unimplemented, "other levels than nf4",
+               [&] { make(packed, four, floats(std::vector<float>(16, 0.5f))); });
+}
+
+} // namespace
+} // namespace dllm::ckpt
