@@ -97,7 +97,7 @@ DLLM_API void dllm_generator_release(dllm_generator *generator);
  *
  * The options that most requests use; dllm_options_schema("request:<policy>") lists all of them:
  *
- *     length        open positions after a prompt or a conversation
+ *     length        open positions after a prompt or a conversation; 0: none
  *     stop          texts that end the answer and are left out of it; not for infill
  *     stop_ids      ids of tokens that end the answer; empty: the end tokens of the model's files;
  *                   not for infill

@@ -43,7 +43,7 @@ std::vector<OptionSpec> own_keys() {
           "Token ids that end the answer; empty: the end tokens of the model's files; not for "
           "infill."),
       option_i64(
-          "length", 64, 1, 1 << 24,
+          "length", 64, 0, 1 << 24,
           "Open positions after the prompt or the conversation; a text with holes has its own."),
       option_i64("prompt_length", -1, -1, 1 << 24,
                  "Given positions at the front of a text with holes: blocks begin after them; -1: "

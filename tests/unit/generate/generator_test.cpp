@@ -135,6 +135,13 @@ TEST(Generator, EveryPolicy) {
   EXPECT_GT(tried, 12);
 }
 
+// No open positions: an empty answer under policies of fixed canvases. editflow inserts.
+TEST(Generator, LengthZeroIsAllowed) {
+  Generator generator = make({{"policy", "low_confidence"}});
+  EXPECT_EQ(text_of(generator, {{"prompt", "the old"}, {"length", 0}}), "");
+  EXPECT_EQ(text_of(generator, {{"prompt", "the old"}, {"length", 0}}, TextPart::whole), "the old");
+}
+
 TEST(Generator, StopTextEndsARequestEarly) {
   Generator generator = make();
   const Json ordered = with(kDrawn, {{"policy", "autoregressive"}, {"stop_ids", {31}}});
