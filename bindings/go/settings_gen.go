@@ -153,6 +153,13 @@ type AdapterOptions struct {
 	// Numbers and ranges of layers, 0-11; empty: all layers. Default: empty.
 	Layers []string `json:"layers,omitzero"`
 
+	// Ranks of some modules, PATTERN=RANK as in q_proj=4: a regular expression for the end of a module's name, of which
+	// the first that matches counts. Default: empty.
+	RankPattern []string `json:"rank_pattern,omitzero"`
+
+	// Alphas of some modules, PATTERN=ALPHA. Default: empty.
+	AlphaPattern []string `json:"alpha_pattern,omitzero"`
+
 	// Seed of the first values of A. Default: 0; 0 to 9007199254740992.
 	Seed *int `json:"seed,omitzero"`
 }
@@ -207,7 +214,7 @@ type RequestOptions struct {
 	// Token ids that end the answer; empty: the end tokens of the model's files; not for infill. Default: empty.
 	StopIDs []int `json:"stop_ids,omitzero"`
 
-	// Open positions after the prompt or the conversation; a text with holes has its own. Default: 64; 1 to 16777216.
+	// Open positions after the prompt or the conversation; a text with holes has its own. Default: 64; 0 to 16777216.
 	Length *int `json:"length,omitzero"`
 
 	// Given positions at the front of a text with holes: blocks begin after them; -1: at the beginning. Default: -1; -1

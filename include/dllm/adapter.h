@@ -34,6 +34,9 @@
  *                              matrix of a layer, except for routers and gates
  *     exclude    list          modules without one, as for targets
  *     layers     list          numbers and ranges of layers ("0-11"); empty: all layers
+ *     rank_pattern   list      ranks of some modules, "q_proj=4": a regular expression for the end
+ *                              of a module's name; the first that matches counts
+ *     alpha_pattern  list      alphas of some modules, "q_proj=8"
  *     seed       0 to 2^53     seed of the first values of A
  *
  * A folder of an adapter has the files of PEFT, the library of Hugging Face: adapter_config.json
@@ -59,7 +62,8 @@ extern "C" {
  *
  *   model   not NULL
  *   name    not NULL: letters, digits, _ and -; "default" is the name that dllm train gives
- *   opts    NULL: defaults; kind "adapter": rank, alpha, rslora, dora, targets, exclude, layers, seed
+ *   opts    NULL: defaults; kind "adapter": rank, alpha, rslora, dora, targets, exclude, layers,
+ *           rank_pattern, alpha_pattern, seed
  *   task    NULL, or checked every few milliseconds
  *
  * Returns  DLLM_OK; DLLM_ALREADY_EXISTS when the model has an adapter of that name; DLLM_NOT_FOUND

@@ -78,7 +78,7 @@ constexpr std::string_view kNumberKinds =
 
 // Texts, lists and choices that do not reach files or native code; for kind engine also numbers.
 constexpr Row kPlain[] = {
-    {"adapter", "targets exclude layers"},
+    {"adapter", "targets exclude layers rank_pattern alpha_pattern"},
     {"answer", "prompt stop stop_texts"},
     {"chat", "template name tools variables"},
     {"checkpoint", "script_state"},

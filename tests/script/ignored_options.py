@@ -32,6 +32,7 @@ LORA = {**TUNED, "--lora": "4"}
 TRAIN = {
     "--data": ("other",), "--out": ("elsewhere",), "--from": ("made", {"--layers": None, "--hidden": None, "--vocab": None}),
     "--lora": ("2", TUNED), "--adapter.rank": ("2", LORA, REFUSED), "--adapter.alpha": ("1", LORA), "--adapter.rslora": ("true", LORA), "--adapter.dora": ("true", LORA),
+    "--adapter.rank-pattern": ("q_proj=2", LORA), "--adapter.alpha-pattern": ("q_proj=3", LORA),
     "--adapter.targets": ("q,v", LORA), "--adapter.exclude": ("q", LORA), "--adapter.layers": ("3", LORA, REFUSED), "--adapter.seed": ("5", LORA),
     "--tokenizer": ("made/tokenizer.json", {"--vocab": None}), "--vocab": ("280",), "--template": ("chatml", JSONL), "--layers": ("2",), "--hidden": ("128",),
     "--objective": ("ar",), "--schedule": ("cosine",), "--eval-every": ("2",), "--eval-batches": ("1",),

@@ -305,6 +305,21 @@ namespace Dllm
             set => Put("layers", value);
         }
 
+        /// <summary>Ranks of some modules, PATTERN=RANK as in q_proj=4: a regular expression for the end of a
+        /// module's name, of which the first that matches counts. Default: empty.</summary>
+        public IReadOnlyList<string> RankPattern
+        {
+            get => Value<IReadOnlyList<string>>("rank_pattern");
+            set => Put("rank_pattern", value);
+        }
+
+        /// <summary>Alphas of some modules, PATTERN=ALPHA. Default: empty.</summary>
+        public IReadOnlyList<string> AlphaPattern
+        {
+            get => Value<IReadOnlyList<string>>("alpha_pattern");
+            set => Put("alpha_pattern", value);
+        }
+
         /// <summary>Seed of the first values of A. Default: 0; 0 to 9007199254740992.</summary>
         public long? Seed
         {
@@ -406,7 +421,7 @@ namespace Dllm
         }
 
         /// <summary>Open positions after the prompt or the conversation; a text with holes has its own. Default:
-        /// 64; 1 to 16777216.</summary>
+        /// 64; 0 to 16777216.</summary>
         public long? Length
         {
             get => Value<long?>("length");

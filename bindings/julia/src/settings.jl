@@ -74,6 +74,9 @@ const KEYWORDS = (
   down), texts with *, or all-linear: every matrix of a layer, except for routers and gates. Default: empty.
 - `exclude::Vector{String}`: Modules without one, as for targets. Default: empty.
 - `layers::Vector{String}`: Numbers and ranges of layers, 0-11; empty: all layers. Default: empty.
+- `rank_pattern::Vector{String}`: Ranks of some modules, PATTERN=RANK as in q_proj=4: a regular expression for the end
+  of a module's name, of which the first that matches counts. Default: empty.
+- `alpha_pattern::Vector{String}`: Alphas of some modules, PATTERN=ALPHA. Default: empty.
 - `seed::Int`: Seed of the first values of A. Default: 0; 0 to 9007199254740992.
 """,
     generator = """
@@ -95,7 +98,7 @@ const KEYWORDS = (
 - `stop::Vector{String}`: Texts that end the answer and are left out of it; not for infill. Default: empty.
 - `stop_ids::Vector{Int}`: Token ids that end the answer; empty: the end tokens of the model's files; not for infill.
   Default: empty.
-- `length::Int`: Open positions after the prompt or the conversation; a text with holes has its own. Default: 64; 1 to
+- `length::Int`: Open positions after the prompt or the conversation; a text with holes has its own. Default: 64; 0 to
   16777216.
 - `prompt_length::Int`: Given positions at the front of a text with holes: blocks begin after them; -1: at the
   beginning. Default: -1; -1 to 16777216.

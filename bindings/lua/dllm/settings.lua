@@ -107,6 +107,11 @@
 ---@field exclude? string[]
 --- Numbers and ranges of layers, 0-11; empty: all layers.
 ---@field layers? string[]
+--- Ranks of some modules, PATTERN=RANK as in q_proj=4: a regular expression for the end of a
+--- module's name, of which the first that matches counts.
+---@field rank_pattern? string[]
+--- Alphas of some modules, PATTERN=ALPHA.
+---@field alpha_pattern? string[]
 --- Seed of the first values of A. [0]
 ---@field seed? integer
 

@@ -110,6 +110,11 @@ export interface AdapterSettings {
   exclude?: readonly string[];
   /** Numbers and ranges of layers, 0-11; empty: all layers. */
   layers?: readonly string[];
+  /** Ranks of some modules, PATTERN=RANK as in q_proj=4: a regular expression for the end of a
+   *  module's name, of which the first that matches counts. */
+  rank_pattern?: readonly string[];
+  /** Alphas of some modules, PATTERN=ALPHA. */
+  alpha_pattern?: readonly string[];
   /** Seed of the first values of A. [0] */
   seed?: number | bigint;
 }

@@ -130,6 +130,9 @@ class AdapterSettings(TypedDict, total=False):
         [all-linear]
     exclude  Modules without one, as for targets.
     layers  Numbers and ranges of layers, 0-11; empty: all layers.
+    rank_pattern  Ranks of some modules, PATTERN=RANK as in q_proj=4: a regular expression for the
+        end of a module's name, of which the first that matches counts.
+    alpha_pattern  Alphas of some modules, PATTERN=ALPHA.
     seed  Seed of the first values of A. [0]
     """
 
@@ -140,6 +143,8 @@ class AdapterSettings(TypedDict, total=False):
     targets: Texts | None
     exclude: Texts | None
     layers: Texts | None
+    rank_pattern: Texts | None
+    alpha_pattern: Texts | None
     seed: int | None
 
 

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/named_table.h"
+#include "base/number.h"
 #include "base/random.h"
 #include "model/params/partition.h"
 #include "model/params/stack_part.h"
@@ -17,6 +18,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -316,9 +318,37 @@ const Schema& adapter_schema() {
        option_list("exclude", {}, "Modules without one, as for targets."),
        option_list("layers", {}, "Numbers and ranges of layers, 0-11; empty: all layers.",
                    ListOf::texts_and_numbers),
+       option_list(
+           "rank_pattern", {},
+           "Ranks of some modules, PATTERN=RANK as in q_proj=4: a regular expression for the "
+           "end of a module's name, of which the first that matches counts."),
+       option_list("alpha_pattern", {}, "Alphas of some modules, PATTERN=ALPHA."),
        option_i64("seed", 0, 0, int64_t{1} << 53, "Seed of the first values of A.")});
   return schema;
 }
+
+namespace {
+
+// Reads a list of PATTERN=NUMBER. The number is behind the last =.
+template <class T>
+std::vector<std::pair<std::string, T>> listed_pairs(const Options& options, const char* key,
+                                                    double low) {
+  std::vector<std::pair<std::string, T>> pairs;
+  for (const std::string& entry : options.list(key)) {
+    const size_t at = entry.rfind('=');
+    const std::optional<double> number =
+        at == std::string::npos ? std::nullopt : parse_number(entry.substr(at + 1));
+    const bool is_whole = number && *number == std::floor(*number);
+    if (at == 0 || !number || *number < low || *number > 1e9 ||
+        (std::is_integral_v<T> && !is_whole))
+      fail_with_hint("write q_proj=8", Code::invalid_argument, "{}: '{}' is not PATTERN=NUMBER",
+                     key, entry.substr(0, 60));
+    pairs.emplace_back(entry.substr(0, at), static_cast<T>(*number));
+  }
+  return pairs;
+}
+
+} // namespace
 
 AdapterOptions adapter_options(const std::string& name, const Options& options) {
   AdapterOptions made;
@@ -329,6 +359,8 @@ AdapterOptions adapter_options(const std::string& name, const Options& options) 
   if (made.settings.alpha == 0) made.settings.alpha = 2 * static_cast<double>(made.settings.rank);
   made.settings.is_stabilised = options.boolean("rslora");
   made.settings.has_magnitude = options.boolean("dora");
+  made.settings.rank_pattern = listed_pairs<int64_t>(options, "rank_pattern", 1);
+  made.settings.alpha_pattern = listed_pairs<double>(options, "alpha_pattern", 0);
   made.seed = static_cast<uint64_t>(options.i64("seed"));
   return made;
 }

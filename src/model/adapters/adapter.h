@@ -27,7 +27,8 @@ struct AdapterOptions {
   std::string name = "default"; // makes the part "adapter:<name>"
 };
 
-// The schema "adapter": rank alpha rslora dora targets exclude layers seed.
+// The schema "adapter": rank alpha rslora dora targets exclude layers rank_pattern
+// alpha_pattern seed.
 const Schema& adapter_schema();
 // Returns the options of kind "adapter".
 AdapterOptions adapter_options(const std::string& name, const Options& options);

@@ -339,10 +339,12 @@ TEST(Adapters, OfSomeLayersAndSeveralRanks) {
     const auto model =
         new_model(small_engine(), small_config("llama"), model_options({{"dtype", dtype}}));
     const Tensor before = logits_of(*model);
-    AdapterOptions options;
+    Options texts(adapter_schema());
+    texts.set_json({{"rank", 8},
+                    {"rank_pattern", {"layers\\.2\\.self_attn\\.q_proj=5", "up_proj=3"}},
+                    {"alpha_pattern", {"up_proj=6"}}});
+    AdapterOptions options = adapter_options("default", texts);
     options.targets = AdapterTargets({"*.1.self_attn.*", "*.2.self_attn.*", "up_proj"});
-    options.settings.rank_pattern = {{"layers\\.2\\.self_attn\\.q_proj", 5}, {"up_proj", 3}};
-    options.settings.alpha_pattern = {{"up_proj", 6}};
     add_adapter(*model, options);
     EXPECT_TRUE(test::same_bytes(logits_of(*model), before)) << dtype; // B is zero
     const ParamStore& params = model->params();
@@ -369,6 +371,15 @@ TEST(Adapters, OfSomeLayersAndSeveralRanks) {
     merge_adapter(*model, "default");
     expect_close(logits_of(*model), with, 1e-4);
     EXPECT_EQ(list_adapters(*model), Json::array());
+  }
+}
+
+TEST(Adapters, PatternsOfOptionsAreChecked) {
+  for (const char* entry : {"q_proj", "=4", "q_proj=", "q_proj=x", "q_proj=0", "q_proj=2.5"}) {
+    Options options(adapter_schema());
+    options.set_json({{"rank_pattern", {entry}}});
+    expect_error(Code::invalid_argument, "is not PATTERN=NUMBER",
+                 [&] { adapter_options("a", options); });
   }
 }
 

@@ -113,6 +113,11 @@ typed_options! {
         exclude: &[&str] = "exclude";
         /// Numbers and ranges of layers, 0-11; empty: all layers. Default: empty.
         layers: &[&str] = "layers";
+        /// Ranks of some modules, PATTERN=RANK as in q\_proj=4: a regular expression for the end of a module's name,
+        /// of which the first that matches counts. Default: empty.
+        rank_pattern: &[&str] = "rank_pattern";
+        /// Alphas of some modules, PATTERN=ALPHA. Default: empty.
+        alpha_pattern: &[&str] = "alpha_pattern";
         /// Seed of the first values of A. Default: 0; 0 to 9007199254740992.
         seed: i64 = "seed";
     }
@@ -148,7 +153,7 @@ typed_options! {
         stop: &[&str] = "stop";
         /// Token ids that end the answer; empty: the end tokens of the model's files; not for infill. Default: empty.
         stop_ids: &[i64] = "stop_ids";
-        /// Open positions after the prompt or the conversation; a text with holes has its own. Default: 64; 1 to
+        /// Open positions after the prompt or the conversation; a text with holes has its own. Default: 64; 0 to
         /// 16777216.
         length: i64 = "length";
         /// Given positions at the front of a text with holes: blocks begin after them; -1: at the beginning. Default:
