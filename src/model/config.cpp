@@ -71,7 +71,11 @@ std::string parse_objective(const ConfigReader& own) {
 // Reads the settings outside of the family. Settings of the file replace the family's.
 void parse_settings(const ConfigReader& reader, ModelConfig& config) {
   config.mask_token_id = reader.integer("mask_token_id", -1, kMaxVocab, config.mask_token_id);
-  if (!reader.has("dllm")) return;
+  if (!reader.has("dllm")) {
+    config.next_token =
+        config.attention == AttentionKind::causal && config.shift == 0 && config.mask_token_id < 0;
+    return;
+  }
   const ConfigReader own = reader.child("dllm");
   const AttentionKind kind = attention_from_name(own.text("attention", "auto"));
   if (kind == AttentionKind::two_stream)
@@ -81,6 +85,7 @@ void parse_settings(const ConfigReader& reader, ModelConfig& config) {
   config.mask_token_id = own.integer("mask_token_id", -1, kMaxVocab, config.mask_token_id);
   config.block_length = own.integer("block_length", 0, kMaxPositions, config.block_length);
   config.objective = parse_objective(own);
+  config.next_token = own.flag("next_token", false);
   if (own.has("mixers")) config.mixers = parse_mixers(own, config.layers);
   if (own.has("heads")) config.other_heads = parse_heads(own);
 }
@@ -180,6 +185,7 @@ Json config_to_json(const ModelConfig& config) {
                         {"mask_token_id", config.mask_token_id},
                         {"block_length", config.block_length}};
   if (!config.objective.empty()) object["dllm"]["objective"] = config.objective;
+  if (config.next_token) object["dllm"]["next_token"] = true;
   if (!config.mixers.empty()) object["dllm"]["mixers"] = config.mixers;
   for (const HeadConfig& head : config.other_heads)
     object["dllm"]["heads"][head.name] = print_head(head);

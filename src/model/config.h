@@ -229,6 +229,8 @@ struct ModelConfig {
   // Name of the objective that trained the weights last; empty: not known. Decoding and scores
   // follow it by default.
   std::string objective;
+  // Weights of a next-token model as published: it is causal, without a shift and a mask token.
+  bool next_token = false;
   // Type of K and V that are kept between decoding steps: f32, bf16 or i8.
   DType cache_dtype = DType::f32;
   // JSON object of the file. Saving writes its unread keys again.

@@ -47,6 +47,7 @@ void Model::set_side_file(const std::string& name, Bytes content) {
 void Model::set_objective(const std::string& name) {
   const std::lock_guard lock(words_);
   parts_.base().config.objective = name;
+  parts_.base().config.next_token = false;
 }
 
 void Model::set_attention(AttentionKind attention, int shift, int64_t block_length) {

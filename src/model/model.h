@@ -25,12 +25,9 @@
 
 namespace dllm::model {
 
-// The source of a model's settings, in addition to its weights.
+// Settings of a model that options of kind "model" chose. Training does not change them.
 struct Origin {
-  // Settings that options of kind "model" chose. Training does not change them.
   bool attention_chosen = false, shift_chosen = false, mask_chosen = false;
-  // Weights of a next-token model: it is causal, and its file names no shift and no mask token.
-  bool next_token = false;
 };
 
 // One call at a time, except for const members. The model keeps its engine alive.
@@ -96,7 +93,8 @@ public:
   // every save then use this. block_length 0 keeps the model's own. Version + 1 when something
   // changed.
   void set_attention(AttentionKind attention, int shift, int64_t block_length);
-  // Sets the name of the objective that trains the weights.
+  // Sets the name of the objective that trains the weights. They are not plain next-token weights
+  // any more.
   void set_objective(const std::string& name);
 
   // Keys: vocab hidden layers max_length mask_id params bytes.

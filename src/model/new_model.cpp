@@ -83,6 +83,7 @@ std::shared_ptr<Model> new_model(std::shared_ptr<graph::Engine> engine, const Js
                    "a new model has no moving averages of its weights");
   }
   ModelConfig config = config_from_json(object, "config");
+  config.next_token = false; // nothing has trained the weights
   apply_model_options(config, options);
   if (options.str("heads") == "edit") add_edit_heads(config);
   const std::string& wanted = options.str("dtype");

@@ -195,6 +195,7 @@ void take_own_settings(const ckpt::GgufFile& file, Json& own) {
   for (const char* key : {"attention", "objective"}) {
     if (file.has(prefix + key)) own[key] = file.text(prefix + key);
   }
+  if (file.has(prefix + "next_token")) own["next_token"] = file.boolean(prefix + "next_token");
   for (const char* key : {"shift", "block_length"}) {
     if (file.has(prefix + key)) own[key] = file.integer(prefix + key);
   }

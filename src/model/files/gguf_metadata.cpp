@@ -94,6 +94,7 @@ void put_own_settings(const ModelConfig& config, ckpt::GgufMetadata& to) {
   to.u32(prefix + "shift", config.shift);
   if (config.block_length > 0) to.u32(prefix + "block_length", config.block_length);
   if (!config.objective.empty()) to.text(prefix + "objective", config.objective);
+  if (config.next_token) to.boolean(prefix + "next_token", true);
 }
 
 } // namespace

@@ -291,14 +291,6 @@ int64_t load_parameters(Model& model, const std::vector<ParamSpec>& specs,
   return reader.total();
 }
 
-Origin origin_of(const ModelConfig& config, const Options& options) {
-  Origin origin = chosen_by(options);
-  const bool silent = !parse_json(config.source, kConfig).contains("dllm");
-  origin.next_token = silent && config.attention == AttentionKind::causal && config.shift == 0 &&
-                      config.mask_token_id < 0;
-  return origin;
-}
-
 // Returns auto, keep, and the formats of the table.
 std::vector<std::string> format_names() {
   std::vector<std::string> names = {"auto", "keep"};
@@ -382,7 +374,7 @@ std::vector<NamedAdapter> open_adapters(const std::vector<ckpt::ModelPlace::Adap
 }
 
 // Gives a base that a run used the settings that the run's objective chose.
-void take_settings(const ckpt::ModelPlace::Use& use, ModelConfig& config, Origin& origin) {
+void take_settings(const ckpt::ModelPlace::Use& use, ModelConfig& config) {
   const ModelConfig run = config_from_text(use.config, use.where);
   if (!use.has_new_mask && run.mask_token_id >= config.vocab_size) {
     fail_with_hint("load the base that the run had", Code::invalid_argument,
@@ -393,7 +385,7 @@ void take_settings(const ckpt::ModelPlace::Use& use, ModelConfig& config, Origin
   config.shift = run.shift;
   if (!use.has_new_mask) config.mask_token_id = run.mask_token_id;
   config.block_length = run.block_length;
-  origin.next_token = false;
+  config.next_token = false;
 }
 
 void take_side_files(Model& model, const Source& source) {
@@ -421,8 +413,7 @@ std::shared_ptr<Model> load_from(std::shared_ptr<graph::Engine> engine, const So
   const store::TransferTask transfers(task);
   check_task(task);
   OpenedModel opened = open_model(source);
-  Origin origin = origin_of(opened.config, options);
-  if (place.use) take_settings(*place.use, opened.config, origin);
+  if (place.use) take_settings(*place.use, opened.config);
   if (!place.objective.empty()) opened.config.objective = place.objective;
   apply_model_options(opened.config, options);
   const std::unique_ptr<WeightSource> weights = find_edit_heads(
@@ -435,7 +426,7 @@ std::shared_ptr<Model> load_from(std::shared_ptr<graph::Engine> engine, const So
   for (const NamedAdapter& adapter : adapters) later += adapter.file.bytes();
 
   const auto model = std::make_shared<Model>(std::move(engine), opened.config);
-  model->set_origin(origin);
+  model->set_origin(chosen_by(options));
   model->params().set_checks(options.str("check") == "finite");
   const auto formats =
       place.reference ? place.reference->formats : std::map<std::string, std::string>();

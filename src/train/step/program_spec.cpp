@@ -153,7 +153,7 @@ void set_use(model::Model& model, const noise::Objective& objective) {
   const Options& options = objective.options();
   int shift = objective.shift(config);
   // A next-token model still predicts a token from the state before it.
-  if (objective.needs_mask_id() && origin.next_token && options.i64("shift") < 0 &&
+  if (objective.needs_mask_id() && config.next_token && options.i64("shift") < 0 &&
       options.str("compat") == "none")
     shift = 1;
   if (origin.shift_chosen) shift = config.shift;

@@ -132,6 +132,37 @@ TEST(GgufFamilies, WrittenFilesHaveTheSameLogits) {
   }
 }
 
+// Weights of a published next-token model are known as such after a conversion: an adaptation to
+// diffusion gives them shift 1.
+TEST(GgufFamilies, NextTokenModelsStayThat) {
+  const test::TempFolder folder;
+  for (const char* type : {"llama", "qwen2", "qwen3_moe", "gemma2"}) {
+    const std::string published = folder.path(std::string("published-") + type);
+    const std::string made = family_folder(folder, type);
+    make_directories(published);
+    Json config = parse_json(read_text(made + "/config.json"), "config.json");
+    config.erase("dllm"); // files of other programs have no such object
+    config.erase("mask_token_id");
+    write_file_atomic(published + "/config.json", config.dump());
+    write_file_atomic(published + "/model.safetensors", read_text(made + "/model.safetensors"));
+    const auto is_next_token = [](const std::string& path) {
+      return load_model(small_engine(), path, model_options())->config_now().next_token;
+    };
+    EXPECT_FALSE(is_next_token(made)) << type;
+    EXPECT_TRUE(is_next_token(published)) << type;
+    quantize_model(published, folder.path("n.gguf"), quantize_options("q8_0", true));
+    EXPECT_TRUE(is_next_token(folder.path("n.gguf"))) << type;
+    quantize_model(folder.path("n.gguf"), folder.path("back"), quantize_options("f32", true));
+    EXPECT_TRUE(is_next_token(folder.path("back"))) << type;
+    const auto model = load_model(small_engine(), folder.path("back"), model_options());
+    model->set_objective("mdlm");
+    Options saving(save_schema());
+    saving.set_text("overwrite", "true");
+    save_model(*model, folder.path("trained"), saving);
+    EXPECT_FALSE(is_next_token(folder.path("trained"))) << type;
+  }
+}
+
 // Attention, shift, block length, mask token and objective outlive every form of a file.
 TEST(GgufFamilies, WrittenFilesAreUsedAsTheirModels) {
   const test::TempFolder folder;
