@@ -11,6 +11,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <utility>
 #include <vector>
@@ -47,10 +48,11 @@ public:
     return made;
   }
 
-  // Returns one of the tensors. numbers: of the matrix, f32.
-  Tensor tensor(const ckpt::TensorSpec& spec, const Tensor& numbers) {
+  // Returns one of the tensors. read: returns the numbers of the matrix, f32. The scales of all
+  // matrices stay in memory, so each matrix is read twice.
+  Tensor tensor(const ckpt::TensorSpec& spec, const std::function<Tensor()>& read) {
     const std::string part = spec.name.substr(name_.size());
-    if (part.empty()) return copied(DType::u8, spec.shape, codes_of(numbers).pairs);
+    if (part.empty()) return pairs_of(read(), spec);
     if (part == ".quant_map") {
       const auto levels = ckpt::bits4_levels(format_);
       return copied(DType::f32, spec.shape, std::vector<float>(levels.begin(), levels.end()));
@@ -59,7 +61,7 @@ public:
       const auto& map = ckpt::dynamic_map();
       return copied(DType::f32, spec.shape, std::vector<float>(map.begin(), map.end()));
     }
-    if (tops_.empty()) take_tops(codes_of(numbers));
+    if (tops_.empty()) take_tops(codes_of(read()));
     if (part == ".absmax") {
       return has_codes_ ? copied(DType::u8, spec.shape, codes_.codes)
                         : copied(DType::f32, spec.shape, tops_);
@@ -68,8 +70,16 @@ public:
     return copied(DType::u8, spec.shape, state());
   }
 
-  // Returns the largest error of a block over the largest number of the block.
-  double error(const Tensor& numbers) const {
+  // Returns the largest error of a block over the largest number of the block. REQUIRES: the
+  // matrix itself was written.
+  double error() const { return error_; }
+
+private:
+  Tensor pairs_of(const Tensor& numbers, const ckpt::TensorSpec& spec) {
+    error_ = error_of(numbers);
+    return copied(DType::u8, spec.shape, codes_of(numbers).pairs);
+  }
+  double error_of(const Tensor& numbers) const {
     std::vector<std::byte> stored(static_cast<size_t>(format_.block_bytes));
     std::vector<float> padded(kBlock);
     const auto all = numbers.as<float>();
@@ -82,8 +92,6 @@ public:
     }
     return worst;
   }
-
-private:
   std::string state_name() const {
     return fmt::format("{}.quant_state.bitsandbytes__{}", name_, format_.name);
   }
@@ -117,6 +125,7 @@ private:
   std::vector<float> tops_;
   ckpt::DynamicCodes codes_; // of the scales
   float offset_ = 0;
+  double error_ = 0;
 };
 
 // bitsandbytes packs the matrices of linear modules. Heads, tables and routers stay as they are.
@@ -177,14 +186,13 @@ void write_bits4_folder(const std::string& folder,
     }
     const std::string& name = matrix_of.at(spec.name);
     Matrix& matrix = matrices.at(name);
-    const Tensor numbers = numbers_of(*weights, name, work);
-    const Tensor made = matrix.tensor(spec, numbers);
-    writer.write(spec.name, made, work.task());
+    const auto read = [&] { return numbers_of(*weights, name, work); };
+    writer.write(spec.name, matrix.tensor(spec, read), work.task());
     if (spec.name == name) {
       int64_t bytes = 0;
       for (const ckpt::TensorSpec& part : matrix.specs())
         bytes += part.shape.count() * dtype_size(part.dtype);
-      work.count(name, work.format(), weights->file_bytes(name), bytes, matrix.error(numbers));
+      work.count(name, work.format(), weights->file_bytes(name), bytes, matrix.error());
     }
   }
   writer.close();
