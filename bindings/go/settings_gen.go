@@ -454,7 +454,7 @@ type TrainerOptions struct {
 	// Peak learning rate. Default: 0.0003; 0 to 10.
 	LR *float64 `json:"lr,omitzero"`
 
-	// Course of the rate after warm-up; linear, cosine and wsd need steps or minutes, inverse_sqrt falls as 1 /
+	// Course of the rate after warm-up; linear, cosine and wsd need steps, minutes or tokens, inverse_sqrt falls as 1 /
 	// sqrt(update / warmup). Default: constant; one of constant, linear, cosine, wsd, inverse_sqrt.
 	Schedule string `json:"schedule,omitzero"`
 
@@ -564,7 +564,7 @@ type TrainerOptions struct {
 	// 0: no bound, nothing is recomputed. Default: 0; 0 or more.
 	Memory *int `json:"memory,omitzero"`
 
-	// Budget in tokens, after which a run ends; 0: none. Default: 0; 0 or more.
+	// Budget in tokens, after which a run and its schedule end; 0: none. Default: 0; 0 or more.
 	Tokens *int `json:"tokens,omitzero"`
 
 	// Folder that a run saves checkpoints into; empty: none. Default: empty.

@@ -43,8 +43,9 @@ extern "C" {
  *   trainer   not NULL
  *   loader    NULL, or its position is saved too
  *   root      not NULL, the run's folder; created when it does not exist
- *   opts      NULL: defaults; kind "checkpoint": keep_last, script_state (JSON text), wait,
- *             overwrite (of a checkpoint; one that holds other files is never replaced)
+ *   opts      NULL: defaults; kind "checkpoint": keep_last, keep_steps (steps that keep_last does
+ *             not remove), script_state (JSON text), wait, overwrite (of a checkpoint; one that
+ *             holds other files is never replaced)
  *   task      NULL, or checked every few milliseconds; progress in bytes; a write in the background
  *             does not check it
  *   out_dir   NULL, or gets the path of the new folder, which exists when the write has ended

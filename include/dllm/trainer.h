@@ -52,7 +52,8 @@ extern "C" {
  *     warmup           updates of linear warm-up; -1: the part warmup_ratio of steps
  *     steps            updates of the whole run; 0: not known
  *     minutes          a run ends after this time, and the schedule with it; 0: no limit
- *     tokens           a run ends after this number of tokens; 0: no limit
+ *     tokens           a run ends after this number of tokens, and the schedule with it; 0: no
+ *                      limit
  *     cooldown_start   update at which wsd starts to fall; 0: a fifth before the end
  *     min_lr           learning rate at the end of the schedule
  *

@@ -57,6 +57,8 @@ struct Command {
   // Arguments that take the words without dashes, in this order, unless their option was typed:
   // {"model", "prompt"} for dllm generate MODEL PROMPT.
   std::vector<std::string> words = {};
+  // Defaults that the help shows, where the command chooses a value itself.
+  std::vector<Preset> shown = {};
 };
 
 // The error for a wrong command line, such as an unknown option or a wrong value. The program ends

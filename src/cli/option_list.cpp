@@ -94,6 +94,9 @@ void OptionList::add_kind(const Command& command, const std::string& base,
     for (const Command::Preset& preset : command.presets) {
       if (preset.kind == base && preset.key == name) key["default"] = preset.value;
     }
+    for (const Command::Preset& shown : command.shown) {
+      if (shown.kind == base && shown.key == name) key["default"] = shown.value;
+    }
     options_.push_back({{option_name(base, name)},
                         type,
                         describe_key(key),
@@ -182,7 +185,9 @@ std::string OptionList::owners_of(const std::string& name) const {
       if (has_key) owners.push_back(each);
     }
     if (owners.empty()) continue;
-    return "it is an option of " + registry + " " + listed(owners);
+    const std::string one = ": add --" + registry + " " + owners[0];
+    return "it is an option of " + registry + " " + listed(owners) +
+           (owners.size() == 1 ? one : ": name it with --" + registry);
   }
   return "";
 }
@@ -258,6 +263,10 @@ std::vector<Setting> ConfigFile::settings(const OptionList& list,
     }
     if (option == nullptr || name == "config" || name == "help") {
       std::vector<std::string> known;
+      if (name == "config" || name == "help") {
+        throw UsageFailure(path_ + ": --" + name + " is for the command line alone",
+                           "remove it from the file");
+      }
       for (const auto& [base, full] : kinds) known.push_back(base);
       for (const Option& o : all) {
         if (!o.names.empty())

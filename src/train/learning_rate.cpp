@@ -5,33 +5,27 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 namespace dllm::train {
-namespace {
-
-// Fails for options that count updates when the number of updates is unknown.
-void check_by_clock(const Options& options) {
-  for (const char* key : {"warmup", "cooldown_start"}) {
-    if (options.i64(key) > 0) {
-      fail_with_hint("set steps too, or warmup_ratio in place of warmup", Code::invalid_argument,
-                     "{} {} counts updates, and with minutes only their number is not known", key,
-                     options.i64(key));
-    }
-  }
-}
-
-} // namespace
 
 LearningRate learning_rate_of(const Options& options) {
   LearningRate made;
   made.kind = options.str("schedule");
   made.total = options.i64("steps");
-  made.by_clock = made.total == 0 && options.f64("minutes") > 0;
-  if (made.by_clock) check_by_clock(options);
-  if (made.by_clock) made.total = LearningRate::kClockTicks;
   const bool falls_to_an_end = made.kind != "constant" && made.kind != "inverse_sqrt";
+  const int64_t warmup = options.i64("warmup"), cooldown = options.i64("cooldown_start");
+  const bool has_budget = options.f64("minutes") > 0 || options.i64("tokens") > 0;
+  made.by_clock = made.total == 0 && has_budget && (falls_to_an_end || warmup < 0);
+  if (made.by_clock && made.kind == "wsd" && cooldown > 0) {
+    fail_with_hint("set steps too", Code::invalid_argument,
+                   "cooldown_start {} counts updates, and with minutes or tokens only their number "
+                   "is not known",
+                   cooldown);
+  }
+  if (made.by_clock) made.total = LearningRate::kClockTicks;
   if (falls_to_an_end && made.total == 0) {
-    fail_with_hint("set steps or minutes, or schedule = constant", Code::invalid_argument,
+    fail_with_hint("set steps, minutes or tokens, or schedule = constant", Code::invalid_argument,
                    "schedule {} needs the number of steps", made.kind);
   }
   const double peak = options.f64("lr");
@@ -40,10 +34,10 @@ LearningRate learning_rate_of(const Options& options) {
   }
   made.floor_share = peak > 0 ? options.f64("min_lr") / peak : 0.0;
   made.warmup =
-      options.i64("warmup") >= 0
-          ? options.i64("warmup")
+      warmup >= 0
+          ? warmup
           : static_cast<int64_t>(static_cast<double>(made.total) * options.f64("warmup_ratio"));
-  const int64_t cooldown = options.i64("cooldown_start");
+  if (made.by_clock && warmup >= 0) made.ramp = std::exchange(made.warmup, 0);
   made.cooldown_start = cooldown > 0 ? cooldown : made.total - made.total / 5;
   if (made.kind == "inverse_sqrt" && made.warmup < 1) {
     fail_with_hint(
@@ -60,9 +54,21 @@ LearningRate learning_rate_of(const Options& options) {
   return made;
 }
 
+double token_share(const Options& options, int64_t tokens) {
+  const int64_t budget = options.i64("tokens");
+  if (budget <= 0) return 0;
+  return tokens >= budget ? 1.0 : static_cast<double>(tokens) / static_cast<double>(budget);
+}
+
 double LearningRate::factor(int64_t updates, double clock) const {
   const auto ticks = static_cast<int64_t>(clock * static_cast<double>(total));
-  updates = by_clock ? ticks : std::max(updates, ticks);
+  if (!by_clock) return factor_at(std::max(updates, ticks));
+  if (updates >= ramp) return factor_at(ticks);
+  const double part = static_cast<double>(starts_at_zero ? updates : updates + 1);
+  return std::min(part / static_cast<double>(ramp), factor_at(ticks));
+}
+
+double LearningRate::factor_at(int64_t updates) const {
   if (updates < warmup) {
     return static_cast<double>(starts_at_zero ? updates : updates + 1) /
            static_cast<double>(warmup);

@@ -22,13 +22,22 @@ struct LearningRate {
   // true: the number of updates is unknown, and all counts above are shares of the clock in
   // kClockTicks.
   bool by_clock = false;
+  // With by_clock: updates of a warm-up that option warmup counts. The rate is the smaller one of
+  // this warm-up and of the schedule.
+  int64_t ramp = 0;
   static constexpr int64_t kClockTicks = 1'000'000;
 
   // Returns the factor of the peak rate for the update after `updates` applied ones. `clock` is the
-  // used share of a budget of minutes, if there is one. The schedule follows the larger of the two
-  // shares, and the clock alone with `by_clock`.
+  // used share of a budget of minutes or tokens, if there is one. The schedule follows the larger
+  // share, and the clock alone with `by_clock`.
   double factor(int64_t updates, double clock = 0) const;
+
+private:
+  double factor_at(int64_t updates) const;
 };
+
+// Returns the part of option tokens that `tokens` is, at most 1; 0 without this budget.
+double token_share(const Options& options, int64_t tokens);
 
 // Fails with invalid_argument when the schedule needs a total number of steps and has none.
 LearningRate learning_rate_of(const Options& options);

@@ -12,9 +12,10 @@ namespace {
 std::vector<OptionSpec> rate_options() {
   return {
       option_f64("lr", 3e-4, 0.0, 10.0, "Peak learning rate."),
-      option_choice("schedule", "constant", {"constant", "linear", "cosine", "wsd", "inverse_sqrt"},
-                    "Course of the rate after warm-up; linear, cosine and wsd need steps or "
-                    "minutes, inverse_sqrt falls as 1 / sqrt(update / warmup)."),
+      option_choice(
+          "schedule", "constant", {"constant", "linear", "cosine", "wsd", "inverse_sqrt"},
+          "Course of the rate after warm-up; linear, cosine and wsd need steps, minutes or "
+          "tokens, inverse_sqrt falls as 1 / sqrt(update / warmup)."),
       option_i64("warmup", -1, -1, 1 << 30,
                  "Updates of linear warm-up; -1: warmup_ratio of steps."),
       option_f64("warmup_ratio", 0.05, 0.0, 1.0,
@@ -56,7 +57,8 @@ std::vector<OptionSpec> shared_options() {
       option_i64("memory", 0, 0, INT64_MAX,
                  "Most bytes of a step, weights and moments included: the fewest values of a layer "
                  "that make it fit are recomputed; 0: no bound, nothing is recomputed."),
-      option_i64("tokens", 0, 0, INT64_MAX, "Budget in tokens, after which a run ends; 0: none."),
+      option_i64("tokens", 0, 0, INT64_MAX,
+                 "Budget in tokens, after which a run and its schedule end; 0: none."),
       option_str("root", "", "Folder that a run saves checkpoints into; empty: none."),
       option_f64("save_every", 0, 0, 1 << 30,
                  "Steps between checkpoints of a run; below 1: that part of steps, rounded up; 0: "

@@ -33,7 +33,8 @@ Event step_event(const Metrics& metrics) {
 Run::Run(Trainer& trainer, BatchSource& source, int64_t steps, const EventFn& fn, Task* task)
     : trainer_(trainer), exchange_(trainer.exchange()), source_(source), steps_(steps), fn_(fn),
       task_(task), step_task_(in_processes() ? nullptr : task),
-      budget_(60 * trainer.options().f64("minutes")), begin_(trainer.steps_done()) {
+      budget_(60 * trainer.options().f64("minutes")), begin_(trainer.steps_done()),
+      begin_tokens_(trainer.counters().tokens) {
   const Options& options = trainer.options();
   save_every_ = interval_steps("save_every", options.f64("save_every"), options.i64("steps"));
   sync_every_ = interval_steps("sync_every", options.f64("sync_every"), options.i64("steps"));
@@ -82,21 +83,21 @@ bool Run::wants_sync() const {
 }
 
 // Returns true when another step follows. All processes take the same steps: a process that ends
-// the run ends it for all, and the clock is the first process's. A step of several processes is
-// not cancelled; all processes check for the end after it.
+// the run ends it for all, and the first process has the clock and counts the tokens. A step of
+// several processes is not cancelled; all processes check for the end after it.
 bool Run::goes_on() {
   StepRequest request;
   request.clock = budget_ > 0 ? std::min(seconds() / budget_, 1.0) : 0;
+  request.tokens = token_share(trainer_.options(), trainer_.counters().tokens);
   request.ends = stopped_ || sink_error_ != nullptr ? 1 : 0;
   if (in_processes()) {
     request.is_cancelled = should_stop(task_) ? 1 : 0;
     request.step = trainer_.steps_done();
     request = agreed(request);
   }
-  if (budget_ > 0) exchange_.clock = request.clock;
-  const int64_t tokens = trainer_.options().i64("tokens");
-  const bool over_budget = (tokens > 0 && trainer_.counters().tokens >= tokens) ||
-                           (budget_ > 0 && request.clock >= 1.0 && done_ > 0);
+  exchange_.clock = std::max(request.clock, request.tokens);
+  const bool over_budget =
+      request.tokens >= 1.0 || (budget_ > 0 && request.clock >= 1.0 && done_ > 0);
   return request.ends == 0 && request.is_cancelled == 0 && !over_budget;
 }
 
@@ -229,7 +230,8 @@ void Run::look_at_save() {
 
 Progress Run::progress() const {
   const int64_t total = steps_ < kMostSteps ? begin_ + steps_ : 0;
-  return {begin_ + read_, total, seconds(), read_, budget_};
+  return {begin_ + read_, total, seconds(), read_, budget_, trainer_.options().i64("tokens"),
+          begin_tokens_};
 }
 
 void Run::send_step() {

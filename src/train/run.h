@@ -31,7 +31,8 @@ public:
 private:
   // The request of one process before a step.
   struct StepRequest {
-    double clock = 0; // used share of the budget of minutes
+    double clock = 0;  // used share of the budget of minutes
+    double tokens = 0; // used share of the budget of tokens
     int32_t ends = 0;
     int32_t is_cancelled = 0;
     int64_t step = 0; // step of the trainer
@@ -74,6 +75,7 @@ private:
   const double budget_;       // seconds; 0: any number
   const Clock::time_point start_ = Clock::now();
   const int64_t begin_;                     // the trainer's step
+  const int64_t begin_tokens_;              // of the steps before this run
   int64_t save_every_ = 0, sync_every_ = 0; // steps; 0: never
   int64_t done_ = 0;                        // started steps
   int64_t read_ = 0;                        // steps that were read and whose events were sent

@@ -90,7 +90,9 @@ Hyper Trainer::hyper() const {
 }
 
 double Trainer::rate() const {
-  return hyper().lr * rate_.factor(counters_.updates, exchange_.clock);
+  // The processes of a job count the tokens of their own rows, so that they share one clock.
+  const double tokens = engine().processes() > 1 ? 0.0 : token_share(options_, counters_.tokens);
+  return hyper().lr * rate_.factor(counters_.updates, std::max(exchange_.clock, tokens));
 }
 
 Feeds Trainer::feeds_of(const Batch& batch, bool is_part) const {
@@ -344,6 +346,7 @@ Json Trainer::describe() const {
   made["lr"] = hyper.lr;
   made["weight_decay"] = hyper.weight_decay;
   made["clip"] = hyper.clip;
+  made["accumulated"] = accumulated_.batches;
   made["recomputed"] = recomputed_.load();
   made["options"] = options_.to_json();
   made["optimizer"] = describe_optimizer(spec_);

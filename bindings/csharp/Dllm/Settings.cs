@@ -925,9 +925,9 @@ namespace Dllm
             set => Put("lr", value);
         }
 
-        /// <summary>Course of the rate after warm-up; linear, cosine and wsd need steps or minutes, inverse_sqrt
-        /// falls as 1 / sqrt(update / warmup). Default: constant; one of constant, linear, cosine, wsd,
-        /// inverse_sqrt.</summary>
+        /// <summary>Course of the rate after warm-up; linear, cosine and wsd need steps, minutes or tokens,
+        /// inverse_sqrt falls as 1 / sqrt(update / warmup). Default: constant; one of constant, linear, cosine,
+        /// wsd, inverse_sqrt.</summary>
         public string Schedule
         {
             get => Value<string>("schedule");
@@ -1181,7 +1181,8 @@ namespace Dllm
             set => Put("memory", value);
         }
 
-        /// <summary>Budget in tokens, after which a run ends; 0: none. Default: 0; 0 or more.</summary>
+        /// <summary>Budget in tokens, after which a run and its schedule end; 0: none. Default: 0; 0 or
+        /// more.</summary>
         public long? Tokens
         {
             get => Value<long?>("tokens");

@@ -205,8 +205,9 @@ const KEYWORDS = (
 """,
     trainer = """
 - `lr::Real`: Peak learning rate. Default: 0.0003; 0 to 10.
-- `schedule::String`: Course of the rate after warm-up; linear, cosine and wsd need steps or minutes, inverse_sqrt
-  falls as 1 / sqrt(update / warmup). Default: constant; one of constant, linear, cosine, wsd, inverse_sqrt.
+- `schedule::String`: Course of the rate after warm-up; linear, cosine and wsd need steps, minutes or tokens,
+  inverse_sqrt falls as 1 / sqrt(update / warmup). Default: constant; one of constant, linear, cosine, wsd,
+  inverse_sqrt.
 - `warmup::Int`: Updates of linear warm-up; -1: warmup_ratio of steps. Default: -1; -1 to 1073741824.
 - `warmup_ratio::Real`: Warm-up as a share of steps, used when warmup is -1. Default: 0.05; 0 to 1.
 - `steps::Int`: Updates of the whole run, the length of the schedule; 0: not known. Default: 0; 0 to 1099511627776.
@@ -249,7 +250,7 @@ const KEYWORDS = (
   gradients of rounded activations. Default: f32; one of f32, bf16.
 - `memory::Int`: Most bytes of a step, weights and moments included: the fewest values of a layer that make it fit are
   recomputed; 0: no bound, nothing is recomputed. Default: 0; 0 or more.
-- `tokens::Int`: Budget in tokens, after which a run ends; 0: none. Default: 0; 0 or more.
+- `tokens::Int`: Budget in tokens, after which a run and its schedule end; 0: none. Default: 0; 0 or more.
 - `root::String`: Folder that a run saves checkpoints into; empty: none. Default: empty.
 - `save_every::Real`: Steps between checkpoints of a run; below 1: that part of steps, rounded up; 0: only at its end.
   Default: 0; 0 to 1073741824.

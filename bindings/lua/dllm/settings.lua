@@ -721,8 +721,8 @@
 ---@class (exact) dllm.TrainerSettings
 --- Peak learning rate. [0.0003]
 ---@field lr? number
---- Course of the rate after warm-up; linear, cosine and wsd need steps or minutes, inverse_sqrt
---- falls as 1 / sqrt(update / warmup). [constant]
+--- Course of the rate after warm-up; linear, cosine and wsd need steps, minutes or tokens,
+--- inverse_sqrt falls as 1 / sqrt(update / warmup). [constant]
 ---@field schedule? "constant"|"linear"|"cosine"|"wsd"|"inverse_sqrt"
 --- Updates of linear warm-up; -1: warmup_ratio of steps. [-1]
 ---@field warmup? integer
@@ -795,7 +795,7 @@
 --- Most bytes of a step, weights and moments included: the fewest values of a layer that make it
 --- fit are recomputed; 0: no bound, nothing is recomputed. [0]
 ---@field memory? integer
---- Budget in tokens, after which a run ends; 0: none. [0]
+--- Budget in tokens, after which a run and its schedule end; 0: none. [0]
 ---@field tokens? integer
 --- Folder that a run saves checkpoints into; empty: none.
 ---@field root? string

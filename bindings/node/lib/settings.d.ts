@@ -757,8 +757,8 @@ export interface SlotSettings {
 export interface TrainerSettings {
   /** Peak learning rate. [0.0003] */
   lr?: number;
-  /** Course of the rate after warm-up; linear, cosine and wsd need steps or minutes, inverse_sqrt
-   *  falls as 1 / sqrt(update / warmup). [constant] */
+  /** Course of the rate after warm-up; linear, cosine and wsd need steps, minutes or tokens,
+   *  inverse_sqrt falls as 1 / sqrt(update / warmup). [constant] */
   schedule?: 'constant' | 'linear' | 'cosine' | 'wsd' | 'inverse_sqrt';
   /** Updates of linear warm-up; -1: warmup_ratio of steps. [-1] */
   warmup?: number | bigint;
@@ -831,7 +831,7 @@ export interface TrainerSettings {
   /** Most bytes of a step, weights and moments included: the fewest values of a layer that make it
    *  fit are recomputed; 0: no bound, nothing is recomputed. [0] */
   memory?: number | bigint;
-  /** Budget in tokens, after which a run ends; 0: none. [0] */
+  /** Budget in tokens, after which a run and its schedule end; 0: none. [0] */
   tokens?: number | bigint;
   /** Folder that a run saves checkpoints into; empty: none. */
   root?: string;

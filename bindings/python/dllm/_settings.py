@@ -846,8 +846,8 @@ class TrainerSettings(TypedDict, total=False):
     its kind: dllm.schema("request:threshold").
 
     lr  Peak learning rate. [0.0003]
-    schedule  Course of the rate after warm-up; linear, cosine and wsd need steps or minutes,
-        inverse_sqrt falls as 1 / sqrt(update / warmup). [constant]
+    schedule  Course of the rate after warm-up; linear, cosine and wsd need steps, minutes or
+        tokens, inverse_sqrt falls as 1 / sqrt(update / warmup). [constant]
     warmup  Updates of linear warm-up; -1: warmup_ratio of steps. [-1]
     warmup_ratio  Warm-up as a share of steps, used when warmup is -1. [0.05]
     steps  Updates of the whole run, the length of the schedule; 0: not known. [0]
@@ -887,7 +887,7 @@ class TrainerSettings(TypedDict, total=False):
         bytes, and gradients of rounded activations. [f32]
     memory  Most bytes of a step, weights and moments included: the fewest values of a layer that
         make it fit are recomputed; 0: no bound, nothing is recomputed. [0]
-    tokens  Budget in tokens, after which a run ends; 0: none. [0]
+    tokens  Budget in tokens, after which a run and its schedule end; 0: none. [0]
     root  Folder that a run saves checkpoints into; empty: none.
     save_every  Steps between checkpoints of a run; below 1: that part of steps, rounded up; 0: only
         at its end. [0]

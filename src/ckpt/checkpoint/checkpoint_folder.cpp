@@ -223,7 +223,7 @@ std::string CheckpointWriter::path(const std::string& relative) const {
   return path;
 }
 
-std::string CheckpointWriter::commit(int64_t keep_last, const Task* task,
+std::string CheckpointWriter::commit(const KeptCheckpoints& kept, const Task* task,
                                      const std::vector<CommitEntry>& described) {
   if (committed_) fail(Code::failed_precondition, "checkpoint {} is committed already", final_);
   const Commit commit = seal(partial_, step_, described, task);
@@ -231,19 +231,19 @@ std::string CheckpointWriter::commit(int64_t keep_last, const Task* task,
   if (objects_ != nullptr) { // the destructor will remove the local files
     objects_->begin(task);
     objects_->upload(partial_, task);
-    objects_->seal(commit_text(commit), keep_last, task);
+    objects_->seal(commit_text(commit), kept, task);
     return objects_->folder();
   }
   write_file_atomic(join_path(partial_, kCommitName), commit_text(commit));
   publish(partial_, final_);
   committed_ = true;
-  if (keep_last <= 0) return final_;
+  if (kept.last <= 0) return final_;
   std::vector<CheckpointEntry> all = list_checkpoints(root_);
   // This checkpoint is kept even if later steps exist, because the run may have been set back to an
   // earlier step.
   std::erase_if(all, [&](const CheckpointEntry& entry) { return entry.step == step_; });
-  for (size_t i = 0; i + static_cast<size_t>(keep_last) < all.size() + 1; ++i)
-    delete_checkpoint(all[i].folder);
+  for (size_t i = 0; i + static_cast<size_t>(kept.last) < all.size() + 1; ++i)
+    if (!kept.steps.contains(all[i].step)) delete_checkpoint(all[i].folder);
   return final_;
 }
 

@@ -85,11 +85,11 @@ public:
   // Returns the folder that is being written, for code that fills a whole folder.
   const std::string& folder() const { return partial_; }
   // Syncs every file and folder, writes COMMIT, renames the folder and returns its final path.
-  // Replaces a committed checkpoint of the same step. Then deletes all but the newest `keep_last`
-  // committed checkpoints of the root; 0 or less keeps all. Keeps a checkpoint that holds other
-  // files. A cancelled task leaves the root unchanged. described: files that other processes made
-  // durable and described (checkpoint_parts.h).
-  std::string commit(int64_t keep_last, const Task* task = nullptr,
+  // Replaces a committed checkpoint of the same step. Then deletes all committed checkpoints of the
+  // root but those of `kept`. Keeps a checkpoint that holds other files. A cancelled task leaves
+  // the root unchanged. described: files that other processes made durable and described
+  // (checkpoint_parts.h).
+  std::string commit(const KeptCheckpoints& kept, const Task* task = nullptr,
                      const std::vector<CommitEntry>& described = {});
 
 private:

@@ -139,24 +139,26 @@ void ObjectCheckpoint::upload(const std::string& local, const Task* task) {
     store::put_file(join_path(folder_, file), join_path(local, file), task);
 }
 
-void ObjectCheckpoint::seal(const std::string& commit, int64_t keep_last, const Task* task) {
+void ObjectCheckpoint::seal(const std::string& commit, const KeptCheckpoints& kept,
+                            const Task* task) {
   store::put_text(join_path(folder_, kCommitName), commit, task);
   try { // from here on the checkpoint is complete, even after an error
     store::remove_objects({join_path(folder_, kObjectMark)});
-    if (keep_last > 0) delete_older(keep_last);
+    if (kept.last > 0) delete_older(kept);
   } catch (const Error& error) {
     log(LogLevel::warn, "old objects stay in {}: {}", root_, error.text());
   }
 }
 
-void ObjectCheckpoint::delete_older(int64_t keep_last) {
+void ObjectCheckpoint::delete_older(const KeptCheckpoints& kept) {
   std::map<int64_t, Names> steps = steps_of(root_, nullptr);
   // This checkpoint is kept even if later steps exist, because the run may have been set back to an
   // earlier step.
   steps.erase(step_);
   std::erase_if(steps, [](const auto& entry) { return !entry.second.contains(kCommitName); });
   for (auto it = steps.begin(); it != steps.end(); ++it) {
-    if (static_cast<int64_t>(std::distance(it, steps.end())) < keep_last) return;
+    if (static_cast<int64_t>(std::distance(it, steps.end())) < kept.last) return;
+    if (kept.steps.contains(it->first)) continue;
     const std::string folder = join_path(root_, checkpoint_name(it->first));
     const std::string foreign = foreign_object(folder, it->second, nullptr);
     if (foreign.empty())

@@ -7,7 +7,9 @@
 #include "base/task.h"
 
 #include <cstdint>
+#include <set>
 #include <string>
+#include <utility>
 
 namespace dllm::ckpt {
 
@@ -15,6 +17,14 @@ namespace dllm::ckpt {
 // $DLLM_STAGING, else below dllm/staging in $XDG_CACHE_HOME or ~/.cache. Fails with
 // invalid_argument for a whole bucket.
 std::string staging_folder(const std::string& root);
+
+// The checkpoints of a root that stay after a save, in addition to the saved one.
+struct KeptCheckpoints {
+  KeptCheckpoints(int64_t newest = 0, std::set<int64_t> always = {}) // NOLINT: a number is enough
+      : last(newest), steps(std::move(always)) {}
+  int64_t last;            // number of the newest, with the saved one; 0 or less: all
+  std::set<int64_t> steps; // these stay too
+};
 
 class ObjectCheckpoint {
 public:
@@ -32,13 +42,13 @@ public:
   void begin(const Task* task);
   // Uploads every file below `local` except COMMIT and the mark.
   void upload(const std::string& local, const Task* task);
-  // Writes COMMIT, which lists the files of all processes. Then deletes all but the newest
-  // `keep_last` committed checkpoints; 0 or less keeps all. Keeps a checkpoint that holds other
-  // objects. Logs errors of deletions.
-  void seal(const std::string& commit, int64_t keep_last, const Task* task);
+  // Writes COMMIT, which lists the files of all processes. Then deletes all committed
+  // checkpoints but those of `kept`. Keeps a checkpoint that holds other objects. Logs errors of
+  // deletions.
+  void seal(const std::string& commit, const KeptCheckpoints& kept, const Task* task);
 
 private:
-  void delete_older(int64_t keep_last);
+  void delete_older(const KeptCheckpoints& kept);
 
   std::string root_;
   std::string folder_;

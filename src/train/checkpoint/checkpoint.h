@@ -10,7 +10,7 @@
 
 namespace dllm::train {
 
-// The schema "checkpoint": keep_last, script_state (JSON text), wait, overwrite.
+// The schema "checkpoint": keep_last, keep_steps, script_state (JSON text), wait, overwrite.
 const Schema& checkpoint_schema();
 
 // Saves a run into root/step_<n>, so that it can continue bit for bit, and returns that path.

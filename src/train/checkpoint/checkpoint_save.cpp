@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <memory>
 #include <utility>
@@ -26,6 +27,8 @@ const Schema& checkpoint_schema() {
       "checkpoint",
       {
           option_i64("keep_last", 0, 0, 1 << 20, "Checkpoints of the run to keep; 0: all."),
+          option_list("keep_steps", {},
+                      "Steps of checkpoints that stay, whatever keep_last removes."),
           option_str("script_state", "", "JSON text of a script, returned by restore."),
           option_bool(
               "wait", true,
@@ -88,7 +91,7 @@ struct SharedPlace {
 struct RunSnapshot {
   std::string root;
   int64_t step = 0;
-  int64_t keep_last = 0;
+  ckpt::KeptCheckpoints kept;
   std::string record; // trainer.json
   SharedPlace place;
   model::WriterShares shares;
@@ -138,7 +141,7 @@ std::string write_checkpoint(RunSnapshot& run, Task* task) {
   std::vector<ckpt::CommitEntry> parts;
   if (run.place.writers > 1)
     parts = ckpt::wait_for_parts(*writer, run.place.writers, run.place.id, task);
-  return writer->commit(run.keep_last, task, parts);
+  return writer->commit(run.kept, task, parts);
 }
 
 // Opens the place of a save; all processes call it. In an object store, or in a folder that some
@@ -203,6 +206,19 @@ bool has_room_for_copy(const Trainer& trainer, int64_t writers) {
   return trainer.engine().i64("memory_used") + bytes / writers <= limit;
 }
 
+// Returns the checkpoints that stay after a save.
+ckpt::KeptCheckpoints kept_checkpoints(const Options& options) {
+  ckpt::KeptCheckpoints kept{options.i64("keep_last"), {}};
+  for (const std::string& word : options.list("keep_steps")) {
+    int64_t step = 0;
+    const auto end = word.data() + word.size();
+    if (std::from_chars(word.data(), end, step).ptr != end || word.empty() || step < 0)
+      fail(Code::invalid_argument, "keep_steps: \"{}\" is not a step, expected 0 or more", word);
+    kept.steps.insert(step);
+  }
+  return kept;
+}
+
 // With several processes the copy is needed, because a writer has no other access to the other
 // processes' arrays.
 model::SnapshotMode mode_of(const Trainer& trainer, bool in_background) {
@@ -235,7 +251,7 @@ SaveStart start_save(Trainer& trainer, const BatchSource* source, const std::str
       std::make_shared<RunSnapshot>(trainer, std::move(place), mode_of(trainer, in_background),
                                     in_background ? &saves.copies : nullptr, task);
   run->root = root;
-  run->keep_last = options.i64("keep_last");
+  run->kept = kept_checkpoints(options);
   record["parts"] = run->model.list();
   run->record = record.dump(1) + "\n";
   if (is_first && in_background) {

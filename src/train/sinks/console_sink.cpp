@@ -47,6 +47,12 @@ std::string other_line(const Event& event) {
   return {};
 }
 
+// Returns the tokens of all steps up to this one.
+double tokens_of(const Event& event) {
+  const double tokens = number_of(event, "tokens");
+  return std::isfinite(tokens) ? tokens : 0;
+}
+
 // Returns the width of the terminal of standard error now, because it may have been resized.
 int terminal_columns() {
   constexpr int kUsual = 80;
@@ -88,7 +94,9 @@ public:
     Event shown = event;
     shown.set("loss", loss_.add(number_of(event, "loss")));
     if (event.find("nll") != nullptr) shown.set("nll", nll_.add(number_of(event, "nll")));
-    const bool last = progress.total > 0 && progress.done == progress.total;
+    const bool last = (progress.total > 0 && progress.done == progress.total) ||
+                      (progress.token_budget > 0 &&
+                       tokens_of(shown) >= static_cast<double>(progress.token_budget));
     if (count_++ % every_ != 0 && !last) return;
     if (terminal_) {
       // Moves to the left edge and erases the line. The last column stays free, because some
@@ -125,18 +133,20 @@ private:
 
 namespace {
 
-// Returns the larger of the shares of steps and of minutes; negative: unknown.
-double part_done(const Progress& progress) {
+// Returns the largest of the shares of steps, minutes and tokens; negative: unknown.
+double part_done(const Event& event, const Progress& progress) {
   double part = -1;
   if (progress.total > 0)
     part = static_cast<double>(progress.done) / static_cast<double>(progress.total);
   if (progress.budget > 0) part = std::max(part, progress.seconds / progress.budget);
+  if (progress.token_budget > 0)
+    part = std::max(part, tokens_of(event) / static_cast<double>(progress.token_budget));
   return std::min(part, 1.0);
 }
 
-// Returns the seconds until the steps or the minutes are used up, whichever comes first; negative:
-// unknown.
-double seconds_left(const Progress& progress) {
+// Returns the seconds until the steps, the minutes or the tokens are used up, whichever comes
+// first; negative: unknown.
+double seconds_left(const Event& event, const Progress& progress) {
   double left = -1;
   if (progress.total > 0 && progress.taken > 0) {
     left = progress.seconds / static_cast<double>(progress.taken) *
@@ -145,6 +155,12 @@ double seconds_left(const Progress& progress) {
   if (progress.budget > 0) {
     const double clock = std::max(progress.budget - progress.seconds, 0.0);
     left = left < 0 ? clock : std::min(left, clock);
+  }
+  const double tokens = tokens_of(event), read = tokens - static_cast<double>(progress.token_begin);
+  if (progress.token_budget > 0 && read > 0) {
+    const double rest = std::max(static_cast<double>(progress.token_budget) - tokens, 0.0);
+    const double seconds = progress.seconds / read * rest;
+    left = left < 0 ? seconds : std::min(left, seconds);
   }
   return left;
 }
@@ -163,7 +179,7 @@ std::string bar_of(double part, int columns) {
 
 std::vector<Field> fields_of(const Event& event, const Progress& progress, bool with_bar) {
   std::vector<Field> fields = {{0, fmt::format("step {:.0f}", number_of(event, "step"))}};
-  const double part = part_done(progress), left = seconds_left(progress);
+  const double part = part_done(event, progress), left = seconds_left(event, progress);
   if (part >= 0) {
     constexpr int kBar = 16;
     if (with_bar) fields.push_back({7, bar_of(part, kBar)});

@@ -14,10 +14,12 @@ namespace dllm::train {
 // The progress of a training run. Steps before this run count as done.
 struct Progress {
   int64_t done = 0;
-  int64_t total = 0;  // 0: unknown
-  double seconds = 0; // since this run began
-  int64_t taken = 0;  // steps of this run
-  double budget = 0;  // seconds that this run may take; 0: any number
+  int64_t total = 0;        // 0: unknown
+  double seconds = 0;       // since this run began
+  int64_t taken = 0;        // steps of this run
+  double budget = 0;        // seconds that this run may take; 0: any number
+  int64_t token_budget = 0; // tokens of the whole run; 0: any number
+  int64_t token_begin = 0;  // tokens of the steps before this run
 };
 
 class Sink {

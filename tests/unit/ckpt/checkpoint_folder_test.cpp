@@ -16,7 +16,8 @@ using test::expect_error;
 using test::TempFolder;
 
 // A small checkpoint whose whole content depends on `step` and `tag`.
-void save(const std::string& root, int64_t step, int64_t keep_last, const std::string& tag) {
+void save(const std::string& root, int64_t step, const KeptCheckpoints& kept,
+          const std::string& tag) {
   CheckpointWriter writer(root, step);
   write_file_atomic(writer.path("trainer.json"),
                     fmt::format("{{\"step\":{},\"tag\":\"{}\"}}", step, tag));
@@ -24,7 +25,7 @@ void save(const std::string& root, int64_t step, int64_t keep_last, const std::s
   write_safetensors(writer.path("model/model.safetensors"), {{"w", Tensor::scalar(value)}},
                     {{"tag", tag}});
   write_safetensors(writer.path("state/rank_000.safetensors"), {{"m", Tensor::scalar(value)}});
-  writer.commit(keep_last);
+  writer.commit(kept);
 }
 
 // Fails the test unless every byte of the checkpoint is what save() wrote.
@@ -64,6 +65,14 @@ TEST(CheckpointFolder, KeepsWhatItWroteWhenSetBack) {
   save(root.path(), 200, 3, "x");
   save(root.path(), 150, 1, "x");
   EXPECT_EQ(list_directory(root.path()), std::vector<std::string>{"step_000150"});
+}
+
+TEST(CheckpointFolder, KeepsTheNamedSteps) {
+  TempFolder root;
+  for (const int64_t step : {100, 200, 300}) save(root.path(), step, 0, "x");
+  save(root.path(), 400, {1, {100, 300, 700}}, "x");
+  EXPECT_EQ(list_directory(root.path()),
+            (std::vector<std::string>{"step_000100", "step_000300", "step_000400"}));
 }
 
 TEST(CheckpointFolder, PassesOverWhatIsNotCommitted) {

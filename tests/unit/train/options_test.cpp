@@ -89,8 +89,27 @@ TEST(LearningRate, TheClockMovesTheSchedule) {
   EXPECT_NEAR(clock.factor(100, 0.05), 1.0, 1e-9);
   EXPECT_NEAR(clock.factor(9, 0.525), 0.5, 1e-5);
   EXPECT_NEAR(clock.factor(9, 1.0), 0.0, 1e-9);
-  options.set_i64("warmup", 10);
+  options.set_i64("warmup", 10); // updates, also where their number is not known
+  const LearningRate counted = learning_rate_of(options);
+  EXPECT_NEAR(counted.factor(4, 0.01), 0.5, 1e-9);
+  EXPECT_NEAR(counted.factor(10, 0.5), 0.5, 1e-5);
+  EXPECT_NEAR(counted.factor(4, 1.0), 0.0, 1e-9);
+  options.set_str("schedule", "constant");
+  EXPECT_NEAR(learning_rate_of(options).factor(4, 0.9), 0.5, 1e-9);
+  EXPECT_EQ(learning_rate_of(options).factor(10, 0.9), 1.0);
+  options.set_json({{"schedule", "wsd"}, {"cooldown_start", 10}});
   EXPECT_THROW(learning_rate_of(options), Error);
+}
+
+TEST(LearningRate, TokensMoveTheSchedule) {
+  Options options(trainer_schema());
+  options.set_json({{"schedule", "cosine"}, {"tokens", 4000}});
+  const LearningRate rate = learning_rate_of(options);
+  EXPECT_EQ(token_share(options, 1000), 0.25);
+  EXPECT_EQ(token_share(options, 5000), 1.0);
+  EXPECT_NEAR(rate.factor(9, token_share(options, 2100)), 0.5, 1e-5);
+  EXPECT_NEAR(rate.factor(9, token_share(options, 4000)), 0.0, 1e-9);
+  EXPECT_EQ(token_share(Options(trainer_schema()), 5000), 0.0);
 }
 
 } // namespace

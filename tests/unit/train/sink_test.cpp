@@ -80,6 +80,18 @@ TEST(ConsoleSink, MinutesBoundPercentageAndEta) {
   EXPECT_EQ(endless.find('['), std::string::npos) << endless;
 }
 
+TEST(ConsoleSink, TokensBoundPercentageAndEta) {
+  // 300 of 1000 tokens were there; 200 more took 20 s, 500 are left.
+  Event counted = step(10);
+  counted.set("tokens", int64_t{500});
+  const std::string line = progress_line(counted, {10, 0, 20.0, 4, 0, 1000, 300}, 0);
+  EXPECT_NE(line.find("50 %"), std::string::npos) << line;
+  EXPECT_NE(line.find("eta 0:50"), std::string::npos) << line;
+  const std::string steps = progress_line(counted, {10, 12, 20.0, 4, 0, 1000, 300}, 0);
+  EXPECT_NE(steps.find("83 %"), std::string::npos) << steps;
+  EXPECT_NE(steps.find("eta 0:10"), std::string::npos) << steps;
+}
+
 TEST(JsonlSink, RewindDropsUndoneStepsAndACutLine) {
   const std::string path = testing::TempDir() + "/sink_rewind.jsonl";
   write_file_atomic(path, "{\"note\": 1}\n{\"event\":\"train_step\",\"step\":2}\n"

@@ -324,8 +324,9 @@ typed_options! {
     TrainerOptions {
         /// Peak learning rate. Default: 0.0003; 0 to 10.
         lr: f64 = "lr";
-        /// Course of the rate after warm-up; linear, cosine and wsd need steps or minutes, inverse\_sqrt falls as 1 /
-        /// sqrt(update / warmup). Default: constant; one of constant, linear, cosine, wsd, inverse\_sqrt.
+        /// Course of the rate after warm-up; linear, cosine and wsd need steps, minutes or tokens, inverse\_sqrt
+        /// falls as 1 / sqrt(update / warmup). Default: constant; one of constant, linear, cosine, wsd,
+        /// inverse\_sqrt.
         schedule: &str = "schedule";
         /// Updates of linear warm-up; -1: warmup\_ratio of steps. Default: -1; -1 to 1073741824.
         warmup: i64 = "warmup";
@@ -400,7 +401,7 @@ typed_options! {
         /// Most bytes of a step, weights and moments included: the fewest values of a layer that make it fit are
         /// recomputed; 0: no bound, nothing is recomputed. Default: 0; 0 or more.
         memory: i64 = "memory";
-        /// Budget in tokens, after which a run ends; 0: none. Default: 0; 0 or more.
+        /// Budget in tokens, after which a run and its schedule end; 0: none. Default: 0; 0 or more.
         tokens: i64 = "tokens";
         /// Folder that a run saves checkpoints into; empty: none. Default: empty.
         root: &str = "root";

@@ -51,9 +51,9 @@ void print_next(Context& context, const Run& run) {
   if (best_is_earlier) {
     std::fprintf(stderr, "the lowest held-out loss is %.4f at step %lld: %s has its checkpoint\n",
                  run.best.loss(), static_cast<long long>(run.best.step()),
-                 best_root(context).c_str());
+                 best_place(context, run).c_str());
   }
-  const std::string model = best_is_earlier ? best_root(context) : context.text("out");
+  const std::string model = best_is_earlier ? best_place(context, run) : context.text("out");
   const RowForm rows = form_of_rows(context, run);
   std::fprintf(stderr, "next: dllm %s --model %s --length 64%s%s\n",
                rows == RowForm::texts ? "generate" : "chat", model.c_str(),
@@ -78,8 +78,10 @@ class Watch {
 public:
   Watch(Context& context, Run& run)
       : context_(context), run_(run), eval_every_(eval_every(context, run.steps)),
-        eval_seconds_(60 * std::stod(context.option("trainer", "minutes")) *
-                      eval_part(context, run.steps)) {}
+        eval_part_(eval_part(context, run.steps)),
+        seconds_(60 * std::stod(context.option("trainer", "minutes"))),
+        tokens_(std::stod(context.option("trainer", "tokens"))),
+        parts_(part_of_tokens(trainer_metric(run, "tokens"))) {}
 
   static int32_t on_event(const dllm_event* event, void* user_data) {
     return static_cast<Watch*>(user_data)->look(event);
@@ -124,22 +126,32 @@ private:
       warn_of_divergence(context_, run_,
                          "step " + std::to_string(step) + ": " + std::to_string(skipped) +
                              " steps were not finite and are left out");
-    if (is_due(step)) print_held_out(context_, run_, step);
+    int64_t tokens = 0;
+    dllm_event_i64(event, "tokens", &tokens, nullptr);
+    if (is_due(step, static_cast<double>(tokens))) print_held_out(context_, run_, step);
   }
 
-  bool is_due(int64_t step) {
-    if (eval_seconds_ == 0) return eval_every_ > 0 && step % eval_every_ == 0;
+  // Returns the number of the part of --tokens, from which the next held-out loss follows.
+  int64_t part_of_tokens(double tokens) const {
+    return eval_part_ > 0 && tokens_ > 0 ? static_cast<int64_t>(tokens / tokens_ / eval_part_) : 0;
+  }
+
+  bool is_due(int64_t step, double tokens) {
+    if (eval_part_ == 0) return eval_every_ > 0 && step % eval_every_ == 0;
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start_;
-    const auto parts = static_cast<int64_t>(passed.count() / eval_seconds_);
-    return std::exchange(parts_, parts) < parts;
+    const auto by_clock =
+        seconds_ > 0 ? static_cast<int64_t>(passed.count() / seconds_ / eval_part_) : 0;
+    const int64_t parts = std::max(by_clock, part_of_tokens(tokens));
+    return std::exchange(parts_, std::max(parts, parts_)) < parts;
   }
 
   Context& context_;
   Run& run_;
-  const int64_t eval_every_;  // steps
-  const double eval_seconds_; // 0: by steps
+  const int64_t eval_every_;      // steps
+  const double eval_part_;        // of the minutes or tokens between held-out losses; 0: by steps
+  const double seconds_, tokens_; // of --minutes and --tokens; 0: no limit
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  int64_t parts_ = 0; // of the minutes, that had a held-out loss
+  int64_t parts_; // of the minutes or tokens, that had a held-out loss
   std::optional<Failure> failure_;
 };
 
@@ -158,6 +170,7 @@ std::string run_steps(Context& context, Run& run, int64_t done) {
     watch.rethrow();
     if (failure.status() == DLLM_CANCELLED) return "interrupted";
     if (failure.status() == DLLM_OUT_OF_RANGE) return "data";
+    check_heads(context, failure);
     throw;
   }
   const bool all = run.steps > 0 && static_cast<int64_t>(trainer_metric(run, "step")) >= run.steps;
@@ -307,7 +320,12 @@ Command train_command() {
        "schedule:schedule", "trainer"},
       train,
       false,
-      {{"trainer", "save_every", "250"}}};
+      {{"trainer", "save_every", "250"}},
+      {},
+      {{"trainer", "steps", "500, without another limit"},
+       {"loader", "epochs", "0"},
+       {"loader", "split", "train, with held-out rows"},
+       {"trainer", "save_wait", "false"}}};
 }
 
 } // namespace dllm::cli

@@ -89,7 +89,7 @@ void try_trainer(const Context& context, const Run& run) {
   // default.
   for (auto it = values.begin(); it != values.end();)
     it = context.typed("trainer", it.key()) ? std::next(it) : values.erase(it);
-  if (values.value("steps", 0) == 0 && values.value("minutes", 0.0) == 0) {
+  if (values.value("steps", 0) == 0 && !has_budget(context)) {
     constexpr int64_t kMany = 1 << 30; // how many the data makes is not known yet
     values["steps"] = context.typed("loader", "epochs") && context.option("loader", "epochs") != "0"
                           ? kMany
@@ -188,9 +188,9 @@ void add_sinks(const Context& context, const Run& run, const std::string& out) {
   if (!context.json()) add("console", "");
 }
 
-// Continues from a checkpoint. One that has read more rows than --epochs allows is restored without
-// the position of the data, because no step follows.
-void restore(const Context& context, Run& run) {
+// Continues from a checkpoint and returns the position of the data. It may be after the rows that
+// --epochs has.
+int64_t restore(const Context& context, Run& run) {
   const auto restore_with = [&](dllm_loader* loader) {
     call([&](dllm_error* err) {
       return dllm_checkpoint_restore(run.trainer.get(), loader, run.resumed_from.c_str(),
@@ -199,11 +199,61 @@ void restore(const Context& context, Run& run) {
   };
   try {
     restore_with(run.loader.get());
+    return dllm_loader_position(run.loader.get());
   } catch (const Failure& failure) {
     if (failure.status() != DLLM_OUT_OF_RANGE) throw;
-    restore_with(nullptr);
-    run.is_past_data = true;
+    const auto endless = loader_with(context, run, R"({"epochs": 0})");
+    restore_with(endless.get());
+    return dllm_loader_position(endless.get());
   }
+}
+
+void set_steps(Context& context, Run& run, int64_t steps) {
+  run.steps = steps;
+  set_whole(context, "trainer", "steps", steps);
+  set_sync(context, steps);
+}
+
+// Returns a number of steps with which the trainer of a resumed run can be made. The number of the
+// run follows from the position of the data in the checkpoint.
+int64_t steps_before_restore(const Context& context, const Run& run) {
+  const int64_t steps = planned_steps(context, run, {0, step_of(run.resumed_from)});
+  const int64_t warmup = std::stoll(context.option("trainer", "warmup"));
+  return std::max(steps, chosen_epochs(context) > 0 ? warmup + 1 : 0);
+}
+
+// Prints the steps that --epochs makes, where no other limit ends the run before.
+void print_steps_of_epochs(const Context& context, const Run& run) {
+  const int64_t epochs = chosen_epochs(context);
+  const bool ends_it =
+      run.chosen_steps > run.steps || (run.chosen_steps == 0 && !has_budget(context));
+  if (epochs == 0 || !ends_it) return;
+  std::fprintf(stderr, "--epochs %lld of this text makes %lld steps\n",
+               static_cast<long long>(epochs), static_cast<long long>(run.steps));
+}
+
+// Continues a run. The rest of --epochs counts from what the checkpoint has read, because earlier
+// steps may have had other batches.
+void resume(Context& context, Run& run, const std::string& out) {
+  const int64_t position = restore(context, run);
+  if (chosen_epochs(context) == 0) return;
+  const int64_t now = position_now(context, run, position, rows_before(context, out));
+  const auto seek = [&] {
+    run.is_past_data = dllm_loader_seek(run.loader.get(), now, nullptr) != DLLM_OK;
+  };
+  seek();
+  const Json trainer = Json::parse(text([&](dllm_buffer* made, dllm_error* err) {
+    return dllm_trainer_describe(run.trainer.get(), made, err);
+  }));
+  const auto done = static_cast<int64_t>(trainer_metric(run, "step"));
+  const int64_t steps = planned_steps(context, run, {now, done, trainer.at("accumulated")});
+  if (steps == run.steps) return;
+  set_steps(context, run, steps);
+  if (done >= steps) return; // no step follows
+  run.trainer = nullptr;     // before the next one takes its memory
+  run.trainer = new_trainer(run.model.get(), run, context.options("trainer"));
+  restore(context, run);
+  seek();
 }
 
 // Saves the tokenizer into the run's folder; tokenizer_config.json there holds the chat template.
@@ -264,13 +314,16 @@ Run open_run(Context& context) {
         "--patience " + context.text("patience") + " counts held-out losses, and this run has none",
         "set --eval-every and --eval-batches, or give more text with a --split-fraction");
   }
-  run.steps = planned_steps(context, run);
-  set_whole(context, "trainer", "steps", run.steps);
-  set_sync(context, run.steps);
+  run.chosen_steps = std::stoll(context.option("trainer", "steps"));
+  set_steps(context, run,
+            run.resumed_from.empty() ? planned_steps(context, run)
+                                     : steps_before_restore(context, run));
   const std::string before = model_description(run.model.get());
   run.trainer = new_trainer(run.model.get(), run, context.options("trainer"));
   const bool started_from = run.resumed_from.empty() && context.has("from");
   if (started_from) print_changes(context, before, model_description(run.model.get()));
+  if (!run.resumed_from.empty()) resume(context, run, out);
+  print_steps_of_epochs(context, run);
   add_sinks(context, run, out);
   if (run.resumed_from.empty()) {
     if (job_rank() > 0) return run;
@@ -282,7 +335,6 @@ Run open_run(Context& context) {
     fs::remove(out + "/best", ignored); // stays when it has other files
     return run;
   }
-  restore(context, run);
   if (job_rank() == 0) rewind_examples(out, static_cast<int64_t>(trainer_metric(run, "step")));
   run.saved = run.resumed_from;
   run.has_record = has_record;

@@ -25,7 +25,8 @@ struct Run {
   std::string resumed_from;  // folder of the checkpoint; "": a new run
   std::string saved;         // folder of the last checkpoint
   int64_t saves = 0;         // checkpoints of this start
-  int64_t steps = 0;         // steps of the whole run; 0: until --minutes are over
+  int64_t steps = 0;         // steps of the whole run; 0: until --minutes or --tokens end it
+  int64_t chosen_steps = 0;  // --steps; 0: not given
   int64_t last_eval = -1;    // step of the last held-out loss
   Best best;                 // the lowest held-out loss
   Divergence divergence;     // of the losses of the steps
@@ -51,6 +52,8 @@ int64_t step_of(const std::string& checkpoint);
 std::string metrics_file(const std::string& out, const std::string& kind);
 // Returns the place of the checkpoints with the lowest held-out losses: out/best.
 std::string best_root(const Context& context);
+// Returns the place of the checkpoint with the lowest held-out loss.
+std::string best_place(const Context& context, const Run& run);
 // Removes the checkpoints after `step` from the local folder out/best.
 void remove_best_after(const std::string& out, int64_t step);
 // Removes a run's files from its folder: checkpoints, tokenizer, metrics, examples, settings.
@@ -72,7 +75,7 @@ double trainer_metric(const Run& run, const char* key);
 // Prints a warning about divergence, once in a run.
 void warn_of_divergence(const Context& context, Run& run, const std::string& what);
 // Computes the mean loss on the held-out split, once per step. The run's sinks get it. Saves a
-// checkpoint into out/best when the loss is the lowest so far.
+// checkpoint into out/best when the loss is one of the lowest so far.
 void print_held_out(Context& context, Run& run, int64_t step);
 
 // ---- examples for dllm report (training_examples.cpp) ----
@@ -103,7 +106,10 @@ void check_resumed(const Context& context, const std::string& out);
 // Converts an interval option `shown` with value `every` to steps. A value below 1 is a fraction of
 // `steps`, rounded up; 0 means never. steps: steps of the run; 0: unknown.
 int64_t interval_steps(const std::string& shown, double every, int64_t steps);
-// Returns the part of --minutes between held-out losses; 0 for a run whose steps are known.
+// Returns true when --minutes or --tokens ends the run.
+bool has_budget(const Context& context);
+// Returns the part of --minutes or --tokens between held-out losses; 0 for a run whose steps are
+// known.
 double eval_part(const Context& context, int64_t steps);
 // Returns the steps between held-out losses of a run of `steps` steps; 0: only at the end, or by
 // eval_part().
@@ -121,6 +127,9 @@ bool is_same_place(const std::string& one, const std::string& other);
 // Sets what the run was started with where the command line has nothing, and prints these settings
 // in one line.
 void keep_settings(Context& context, const std::string& out);
+// Returns the options of loader at the last start as JSON, where they make other rows than those of
+// this start; else "".
+std::string rows_before(const Context& context, const std::string& out);
 // Writes the record of a new run.
 void write_start(const Context& context, const Run& run, const std::string& out);
 // Writes the lowest held-out loss into the record.
@@ -145,6 +154,9 @@ void set_rank(Context& context);
 void check_adapter(const Context& context);
 // Adds the adapter of --lora to the model of a new run, when the option is set.
 void add_adapter(const Context& context, dllm_model* model);
+// Fails in place of a step that lacks heads of the objective, when the run trains an adapter: an
+// adapter does not add them. Returns after other failures.
+void check_heads(const Context& context, const Failure& failure);
 // Returns the adapters of a model as JSON.
 std::string adapters_json(const dllm_model* model);
 // Returns a line with the numbers that are trained; "" for a model without adapters.
@@ -152,7 +164,7 @@ std::string adapters_text(const dllm_model* model);
 
 // ---- tokenizer, dataset, the held-out split, the number of steps (training_data.cpp) ----
 
-// Steps of a run without --steps, --minutes and --epochs.
+// Steps of a run without --steps, --minutes, --tokens and --epochs.
 inline constexpr int64_t kUsualSteps = 500;
 
 // Opens the tokenizer of a resumed run. A new run has the tokenizer of --tokenizer or --from, or
@@ -167,8 +179,22 @@ enum class RowForm { texts, conversations, instructions };
 RowForm form_of_rows(const Context& context, const Run& run);
 // Sets run.data and run.loader, and run.held_out when there is enough text.
 void open_rows(Context& context, Run& run);
-// Returns the steps of the whole run from --steps, --epochs and --minutes; 0: until the minutes are
-// over.
-int64_t planned_steps(Context& context, Run& run);
+// Returns --epochs; 0 for any number.
+int64_t chosen_epochs(const Context& context);
+// Returns a loader of the rows of the run, with other values of options in JSON.
+Owned<dllm_loader> loader_with(const Context& context, const Run& run, const std::string& json);
+// Returns the position in the rows of this start for a position in the rows of the start before.
+// Rows of another length are more or fewer, so the part of the epoch counts. before: the options of
+// that start as JSON; "": its rows were the same.
+int64_t position_now(const Context& context, const Run& run, int64_t position,
+                     const std::string& before);
+// What the steps before this start have read.
+struct ReadSoFar {
+  int64_t position = 0, steps = 0; // position: rows
+  int64_t batches = 0;             // of an update that is not whole
+};
+// Returns the steps of the whole run from --steps and --epochs; 0: until --minutes or --tokens end
+// it. Steps of --epochs are those before and those that the rest of the epochs makes.
+int64_t planned_steps(const Context& context, const Run& run, const ReadSoFar& before = {});
 
 } // namespace dllm::cli

@@ -81,6 +81,15 @@ void add_adapter(const Context& context, dllm_model* model) {
   }
 }
 
+void check_heads(const Context& context, const Failure& failure) {
+  const bool has_adapter = context.has("lora") || context.typed("model", "adapter");
+  if (!has_adapter || failure.hint().find("--model.heads") == std::string::npos) return;
+  throw Failure(failure.status(),
+                std::string(failure.what()) + ", and an adapter does not add them",
+                "train the model as a whole with objective " + context.text("objective") +
+                    " first, without an adapter; then adapt that run");
+}
+
 std::string adapters_json(const dllm_model* model) {
   return text(
       [&](dllm_buffer* out, dllm_error* err) { return dllm_model_adapters(model, out, err); });

@@ -210,9 +210,14 @@ int64_t interval_steps(const std::string& shown, double every, int64_t steps) {
   return static_cast<int64_t>(std::ceil(static_cast<double>(steps) * every));
 }
 
+bool has_budget(const Context& context) {
+  return std::stod(context.option("trainer", "minutes")) > 0 ||
+         std::stoll(context.option("trainer", "tokens")) > 0;
+}
+
 double eval_part(const Context& context, int64_t steps) {
   const double every = context.real("eval-every");
-  const bool by_clock = std::stod(context.option("trainer", "minutes")) > 0;
+  const bool by_clock = has_budget(context);
   // The processes of a job have clocks of their own, and all evaluate at the same step.
   return steps == 0 && by_clock && every < 1 && job_size() == 1 ? every : 0;
 }

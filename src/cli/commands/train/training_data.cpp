@@ -138,6 +138,7 @@ Owned<dllm_loader> open_split(Context& context, const Run& run, const char* spli
 
 // Returns the last position to which a loader can seek, which is huge for data without end.
 int64_t end_of(dllm_loader* loader) {
+  const int64_t place = dllm_loader_position(loader);
   int64_t low = 0, high = std::numeric_limits<int64_t>::max();
   while (low < high) {
     const int64_t middle = low + (high - low) / 2 + (high - low) % 2;
@@ -146,7 +147,7 @@ int64_t end_of(dllm_loader* loader) {
     else
       high = middle - 1;
   }
-  call([&](dllm_error* err) { return dllm_loader_seek(loader, 0, err); });
+  call([&](dllm_error* err) { return dllm_loader_seek(loader, place, err); });
   return low;
 }
 
@@ -263,25 +264,57 @@ void open_rows(Context& context, Run& run) {
   run.loader = open_split(context, run, "all");
 }
 
-int64_t planned_steps(Context& context, Run& run) {
-  const bool by_clock = std::stod(context.option("trainer", "minutes")) > 0;
-  int64_t steps = whole(context, "trainer", "steps");
-  if (!context.typed("loader", "epochs")) return steps == 0 && !by_clock ? kUsualSteps : steps;
-  const int64_t epochs = whole(context, "loader", "epochs");
+int64_t chosen_epochs(const Context& context) {
+  return context.typed("loader", "epochs") ? whole(context, "loader", "epochs") : 0;
+}
+
+Owned<dllm_loader> loader_with(const Context& context, const Run& run, const std::string& json) {
+  const auto options = make<dllm_options>(
+      [](dllm_options** out, dllm_error* err) { return dllm_options_new("loader", out, err); });
+  using Json = nlohmann::ordered_json;
+  Json values = Json::parse(options_json(context, "loader"));
+  const Json defaults = Json::parse(text([&](dllm_buffer* out, dllm_error* err) {
+    return dllm_options_to_json(options.get(), out, err);
+  }));
+  // Some options are refused next to others even at their default.
+  for (auto it = values.begin(); it != values.end();)
+    it = defaults.value(it.key(), Json()) == *it ? values.erase(it) : std::next(it);
+  values.update(Json::parse(json));
+  const std::string set = values.dump();
+  call([&](dllm_error* err) {
+    return dllm_options_set_json(options.get(), set.data(), static_cast<int64_t>(set.size()), err);
+  });
+  return make<dllm_loader>([&](dllm_loader** out, dllm_error* err) {
+    return dllm_loader_new(run.data.get(), options.get(), out, err);
+  });
+}
+
+int64_t position_now(const Context& context, const Run& run, int64_t position,
+                     const std::string& before) {
+  if (before.empty()) return position;
+  const auto first = loader_with(context, run, before);
+  const int64_t rows = end_of(run.loader.get()) / chosen_epochs(context),
+                rows_before = end_of(first.get());
+  if (rows_before == rows) return position;
+  return position / rows_before * rows +
+         static_cast<int64_t>(static_cast<double>(position % rows_before) /
+                              static_cast<double>(rows_before) * static_cast<double>(rows));
+}
+
+int64_t planned_steps(const Context& context, const Run& run, const ReadSoFar& before) {
+  const bool by_clock = has_budget(context);
+  const int64_t steps = run.chosen_steps, epochs = chosen_epochs(context);
   if (epochs == 0) return steps == 0 && !by_clock ? kUsualSteps : steps;
   const int64_t rows = whole(context, "loader", "batch") * whole(context, "loader", "ranks");
   const int64_t accumulate = whole(context, "trainer", "accumulate");
-  const int64_t end = end_of(run.loader.get());
+  const int64_t left = std::max<int64_t>(end_of(run.loader.get()) - before.position, 0);
   const bool ragged = whole(context, "loader", "ranks") == 1; // the last batch may have fewer rows
-  const int64_t of_data = (end / rows + (ragged && end % rows != 0 ? 1 : 0)) / accumulate;
+  const int64_t batches = left / rows + (ragged && left % rows != 0 ? 1 : 0);
+  const int64_t of_data = before.steps + (before.batches + batches) / accumulate;
   if (of_data == 0) {
     throw UsageFailure(
         "--epochs " + std::to_string(epochs) + " of this text is less than one step",
         "leave --epochs out: the text is read again and again until --steps are done");
-  }
-  if (steps > of_data || (steps == 0 && !by_clock)) {
-    std::fprintf(stderr, "--epochs %lld of this text makes %lld steps\n",
-                 static_cast<long long>(epochs), static_cast<long long>(of_data));
   }
   return steps == 0 ? of_data : std::min(steps, of_data);
 }

@@ -2,6 +2,8 @@
 
 #include "training.h"
 
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 
@@ -71,6 +73,16 @@ std::string metrics_file(const std::string& out, const std::string& kind) {
 
 std::string best_root(const Context& context) {
   return context.text("out") + "/best";
+}
+
+std::string best_place(const Context& context, const Run& run) {
+  const bool is_newest =
+      std::none_of(run.best.kept().begin(), run.best.kept().end(),
+                   [&](const auto& kept) { return kept.second > run.best.step(); });
+  if (is_newest) return best_root(context);
+  char name[32];
+  std::snprintf(name, sizeof name, "/step_%06lld", static_cast<long long>(run.best.step()));
+  return best_root(context) + name;
 }
 
 void remove_best_after(const std::string& out, int64_t step) {

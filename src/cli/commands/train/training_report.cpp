@@ -120,8 +120,8 @@ void compare_with_guess(const Context& context, Run& run, int64_t step, double l
   warn_of_divergence(context, run, text);
 }
 
-// Saves a checkpoint into out/best, which keeps the newest. Within one course of a run these have
-// the lowest losses. A run that went back to an earlier step first removes its later ones.
+// Saves a checkpoint into out/best, which keeps those of the lowest losses. A run that went back to
+// an earlier step first removes its later ones.
 void save_best(const Context& context, const Run& run, int64_t step) {
   if (job_rank() == 0) remove_best_after(run_folder(context), step);
   const auto options = make<dllm_options>(
@@ -129,7 +129,14 @@ void save_best(const Context& context, const Run& run, int64_t step) {
   const auto set = [&](const char* key, int64_t value) {
     call([&](dllm_error* err) { return dllm_options_set_i64(options.get(), key, value, err); });
   };
-  set("keep_last", context.number("keep-best"));
+  set("keep_last", 1); // the one that is saved
+  Json steps = Json::array();
+  for (const auto& kept : run.best.kept()) steps.push_back(std::to_string(kept.second));
+  const std::string json = Json{{"keep_steps", std::move(steps)}}.dump();
+  call([&](dllm_error* err) {
+    return dllm_options_set_json(options.get(), json.data(), static_cast<int64_t>(json.size()),
+                                 err);
+  });
   set("wait", context.option("trainer", "save_wait") == "true" ? 1 : 0);
   set("overwrite", 1); // by a run that went back to an earlier checkpoint
   call([&](dllm_error* err) {
@@ -138,11 +145,11 @@ void save_best(const Context& context, const Run& run, int64_t step) {
   });
 }
 
-// Keeps the checkpoint of the lowest held-out loss. All ranks save together, the first writes the
-// record.
+// Keeps the checkpoints of the lowest held-out losses. All ranks save together, and the first
+// writes the record.
 void keep_best(const Context& context, Run& run, int64_t step, double loss) {
-  const bool is_lowest = run.best.add(step, loss);
-  if (is_lowest && context.number("keep-best") > 0) save_best(context, run, step);
+  run.best.add(step, loss);
+  if (run.best.keep(step, loss, context.number("keep-best"))) save_best(context, run, step);
   if (job_rank() == 0) write_best(run.best, run_folder(context));
 }
 

@@ -224,7 +224,29 @@ bool is_same_place(const std::string& one, const std::string& other) {
   return !failed && place == fs::weakly_canonical(other, ignored);
 }
 
+namespace {
+
+// Fails for a record without the data of the last start, unless this start names it.
+void check_record(const Context& context, const std::string& out) {
+  const std::string text = read_start(out);
+  if (context.typed("data") || !fs::exists(out + "/run.json")) return;
+  const Json start = Json::parse(text, nullptr, false);
+  const Json::json_pointer data("/given/arguments/data");
+  const char* what = text.empty()           ? "is empty"
+                     : start.is_discarded() ? "is not JSON"
+                     : !start.is_object() || !start.contains(data) || !start.at(data).is_string()
+                         ? "does not have the data of the last start"
+                         : nullptr;
+  if (what == nullptr) return;
+  throw Failure(DLLM_DATA_LOSS,
+                out + "/run.json " + what + ": the settings of the run are not known",
+                "give --data and the other options of the run again, or start over with --fresh");
+}
+
+} // namespace
+
 void keep_settings(Context& context, const std::string& out) {
+  check_record(context, out);
   const Json given = object_in(start_of(out), "given");
   const Json arguments = object_in(given, "arguments"), options = object_in(given, "options");
   const bool replaces_limits = has_new_limit(context);
@@ -267,6 +289,19 @@ void note_changes(const Context& context, Run& run, const std::string& out) {
     run.best = Best::of(object_in(start, "best"));
   else if (start.contains("best"))
     std::fprintf(stderr, "the lowest held-out loss is searched for from here on\n");
+}
+
+std::string rows_before(const Context& context, const std::string& out) {
+  const Json settings = object_in(start_of(out), "settings");
+  const Json now = Json::parse(options_json(context, "loader"));
+  Json before = Json::object();
+  for (const char* key : {"length", "pack", "truncate", "drop_tail"}) {
+    const auto found = settings.find(std::string("loader.") + key);
+    if (found != settings.end() && now.contains(key) && *found != now.at(key)) before[key] = *found;
+  }
+  if (before.empty()) return {};
+  before.update({{"epochs", 1}, {"batch", 1}, {"ranks", 1}, {"rank", 0}});
+  return dumped(before);
 }
 
 void write_changes(const Context& context, const Run& run, const std::string& out) {
