@@ -14,6 +14,14 @@ public:
       fail_with_hint("leave shift out, or use the objective token_ce", Code::invalid_argument,
                      "objective ar needs shift 1: with shift 0 a token would predict itself");
     }
+    const std::string& wanted = options_.str("attention");
+    if (wanted != "auto" && wanted != "causal") {
+      fail_with_hint("leave attention out, or choose an objective that masks tokens, as mdlm",
+                     Code::invalid_argument,
+                     "objective ar needs causal attention: with attention {} a token would see the "
+                     "token that it predicts",
+                     wanted);
+    }
   }
   const std::string& name() const override { return name_; }
   bool needs_mask_id() const override { return false; }
