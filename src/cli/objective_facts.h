@@ -21,6 +21,8 @@ struct ObjectiveFacts {
 
   // Returns true when rows do not depend on the noise.
   bool is_noiseless() const { return rows == "clean"; }
+  // Returns true when rows are cut into blocks of option block_length.
+  bool has_blocks() const { return rows == "two_streams"; }
   // Returns true when its models insert and delete tokens, and do not learn to fill masks.
   bool is_of_edits() const { return rows == "edited"; }
   // Returns true when the objective trains on rows of text; scripts make the batches of others.

@@ -288,6 +288,27 @@ def trained_objectives():
            f"{trained}: mdlm when asked for: {other['nats_per_token']}")
 
 
+def no_likelihoods():
+    """A loss that bounds no likelihood has no perplexity and no bits per byte; blocks that a model lacks are given."""
+    for objective, bounds in (("dream", False), ("llada_sft", False), ("open_dllm", False), ("mdlm", True), ("uniform", True)):
+        report, done = evaluate("masked", "corpus", "--row-length", "48", "--limit", "8", "--objective", objective)
+        found = [key for key in ("perplexity", "bits_per_byte", "bits_per_byte_error") if key in report]
+        ok(len(found) == (3 if bounds else 0) and report["nats_per_token"] > 0, f"{objective}: {found}")
+        plain = program.run("eval", "masked", "corpus", "--row-length", "48", "--limit", "8", "--objective", objective)
+        ok(("does not bound a likelihood" in plain.stderr) != bounds and ("perplexity" in plain.stdout) == bounds, f"{objective}: {plain.stderr}")
+    words = ("masked", "corpus", "--row-length", "48", "--limit", "8", "--objective")
+    _, done = evaluate(*words, "bd3lm", code=1)
+    ok("--block-length" in done.stderr, f"bd3lm without blocks: {done.stderr}")
+    four, eight = (evaluate(*words, "bd3lm", "--block-length", size)[0]["nats_per_token"] for size in ("4", "8"))
+    ok(four != eight, f"--block-length sets the blocks: {four} {eight}")
+    _, done = evaluate(*words, "mdlm", "--block-length", "8", code=2)
+    ok("decodes nothing" in done.stderr, f"mdlm has no blocks: {done.stderr}")
+    write("tasks.jsonl", [{"task_id": "a", "prompt": "def f():\n", "entry_point": "f", "test": "def check(f):\n    f()\n"}])
+    for k, samples, code in (("5", "2", 2), ("1,3", "2", 2), ("2", "2", 0)):
+        _, done = evaluate("masked", "tasks.jsonl", "--task", "programs", "--k", k, "--samples", samples, "--length", "8", "--steps", "2", code=code)
+        ok(code == 0 or "completions of a task, and there are 2" in done.stderr, f"--k {k}: {done.stderr}")
+
+
 program.empty_folder()
 limits()
 human_eval()
@@ -296,5 +317,6 @@ checkers()
 failing_checkers()
 models()
 trained_objectives()
+no_likelihoods()
 print(f"{program.failures} failures")
 sys.exit(program.failures > 0)

@@ -1,4 +1,5 @@
 """dllm generate --prompts: many rows, errors of rows, a file that is gone on with.   generate_rows.py DLLM SCRATCH STORIES.GGUF"""
+import gzip
 import json
 import pathlib
 import signal
@@ -196,6 +197,20 @@ def instructions():
         ok(("was trained on instructions: --template alpaca" in done.stderr) == (words in (("plainly",), ("plainly/best",))), f"chat {words}: {done.stderr[-200:]}")
 
 
+def other_files():
+    """A JSON array is read; files of other formats are named."""
+    write("some.jsonl", ["Once upon", "A cat"])
+    (SCRATCH / "array.json").write_text(' [\n"Once upon", {"prompt": "A cat"}]\n')
+    lines, array = (program.run("generate", MODEL, "--prompts", name, "--length", "8", "--json") for name in ("some.jsonl", "array.json"))
+    ok(array.returncode == 0 and array.stdout == lines.stdout != "", f"a JSON array: {array.stderr[-300:]}")
+    (SCRATCH / "rows.csv").write_text("prompt\nOnce\n")
+    (SCRATCH / "some.jsonl.gz").write_bytes(gzip.compress((SCRATCH / "some.jsonl").read_bytes()))
+    (SCRATCH / "bad_array.json").write_text('["Once", {"x": 1}]')
+    for name, said in (("rows.csv", "a table of text"), ("some.jsonl.gz", "gunzip -k"), ("bad_array.json", "row 2 is not a row of prompts")):
+        done = program.run("generate", MODEL, "--prompts", name, "--length", "8")
+        ok(done.returncode == 1 and said in done.stderr and "JSON" in done.stderr or "row 2" in done.stderr, f"{name}: {done.stderr[-300:]}")
+
+
 def closed_pipe():
     """A reader that goes away ends the command quietly; with --out the reader does not matter."""
     write("long.jsonl", [f"Once {i}" for i in range(60)])
@@ -219,5 +234,6 @@ refusals()
 another_checkpoint()
 same_names()
 instructions()
+other_files()
 closed_pipe()
 sys.exit(1 if program.failures else 0)

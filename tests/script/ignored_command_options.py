@@ -111,7 +111,7 @@ COMMANDS = {
             "prepend-bos": "true", "parse-special": "true", "bad-rows": "skip", "token-file": "out.tok", "stream": "true"}.items()},
         "--template": ("chatml", {}, REFUSED)}),
     "tokenizer-train": ({"--data": "corpus", "--vocab": "300", "--out": "out.json"}, {
-        "--data": ("rows.jsonl",), "--out": ("elsewhere",), "--vocab": ("280",), "--config": ("trained.json",), "--json": ("",),
+        "--data": ("rows.jsonl",), "--out": ("elsewhere",), "--overwrite": ("", {}, SAME), "--vocab": ("280",), "--config": ("trained.json",), "--json": ("",),
         "--dataset.format": ("jsonl", {}, REFUSED), "--dataset.rows": ("line", {"--data": "gaps"}), "--dataset.text-key": ("body", ROWS),
         "--dataset.prompt-key": ("ask", ROWS), "--dataset.response-key": ("say", ROWS), "--template": ("chatml",),
         "--dataset.instruction-key": ("prompt", ROWS), "--dataset.messages-key": ("turns", TALKS), "--dataset.template": ("chatml", {}, REFUSED),

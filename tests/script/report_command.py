@@ -10,6 +10,7 @@ import re
 import signal
 import socket
 import subprocess
+import shutil
 import sys
 import xml.etree.ElementTree as ElementTree
 
@@ -342,9 +343,18 @@ def watched():
     ok("--port" in program.run("report", "a", "--port", "3").stderr, "--port needs --watch")
 
 
+def folder_of_runs():
+    """A folder of runs, as dllm sweep makes, names how its runs are drawn."""
+    (SCRATCH / "sweep").mkdir()
+    shutil.copytree(SCRATCH / "a", SCRATCH / "sweep/a")
+    done = program.run("report", "sweep")
+    ok(done.returncode == 2 and "dllm report sweep/*/" in done.stderr, f"a folder of runs: {done.stderr}")
+
+
 program.empty_folder()
 real_run()
 hostile()
 compared()
+folder_of_runs()
 watched()
 sys.exit(1 if program.failures else 0)

@@ -82,8 +82,8 @@ def kept():
     for words in (["--objective", "mdlm"], ["--optimizer", "lion"]):
         said = goes_on("--steps", "9", *words, code=2)
         ok("which keeps was started with" in said and "--fresh" in said, f"{words}: {said[-300:]}")
-    said = goes_on("--tokens", "999999999", "--lr", "0.004")
-    ok("differs from the last start: trainer.lr 0.004 (was 0.002)" in said and "500" in said, f"a new limit replaces --steps: {said[-300:]}")
+    said = goes_on("--tokens", "2000", "--lr", "0.004")
+    ok("differs from the last start: trainer.lr 0.004 (was 0.002)" in said and "larger --tokens continues" in said, f"a new limit replaces --steps: {said[-300:]}")
     ok("trainer.lr 0.004" in goes_on("--steps", "502"), "the last value is kept")
     (SCRATCH / "copy").write_bytes((SCRATCH / "corpus").read_bytes())
     ok("differs" not in goes_on("--steps", "503", "--data", "copy"), "the same data under another name")
@@ -99,6 +99,10 @@ def kept():
     said = goes_on("--steps", "505")
     ok("copy (121 rows, " in said and "whose content has changed" in said and "was " not in said.split("differs from the last start: ")[-1].splitlines()[0],
        f"other content of the same size is named: {said[-400:]}")
+    for text, named in (("", "is empty"), ("{", "is not JSON"), ("[]", "does not have the data"), ('{"given": 5}', "does not have the data")):
+        (SCRATCH / "keeps/run.json").write_text(text)
+        said = goes_on("--steps", "503", code=1)
+        ok("keeps/run.json " + named in said and "--fresh" in said, f"a damaged run.json is named: {said}")
     for text in ("", "[]", '{"given": 5, "settings": [1]}', '{"given": {"arguments": {"data": 3}, "options": {"trainer": 4, "engine": {"kind": "x"}}}}'):
         (SCRATCH / "keeps/run.json").write_text(text)
         done = program.run("train", "--out", "keeps", "--data", "corpus", "--rows", "line", "--objective", "bd3lm", "--objective.block-length", "8",
@@ -124,7 +128,59 @@ def finished():
     same("passes", says="without --epochs, --steps")
     same("passes", "--epochs", "1", says="has read more rows than --epochs 1: a larger --epochs continues")
     same("passes", "--epochs", "1", "--batch", "2", says="has read more rows than --epochs 1")
-    ok("step 73" in train(*SMALL, "--out", "passes", "--epochs", "4"), "more epochs continue")
+    ok("makes 74 steps" in train(*SMALL, "--out", "passes", "--epochs", "4"), "more epochs continue: the last batch of the second has 2 rows")
+
+
+def metrics_of(out):
+    """The steps of a run, and its held-out losses by step."""
+    events = [json.loads(line) for line in (SCRATCH / out / "metrics.jsonl").read_text().splitlines()]
+    return [e for e in events if e["event"] == "train_step"], {e["step"]: e["loss"] for e in events if e["event"] == "eval"}
+
+
+def limits():
+    """The schedule ends where the limit ends the run, whichever of the limits it is and after a change of the limit."""
+    cosine = [*SMALL, "--trainer.schedule", "cosine", "--lr", "0.001"]
+    for out, words in (("l_steps", ["--steps", "30"]), ("l_tokens", ["--tokens", "4000"]), ("l_epochs", ["--epochs", "1"])):
+        train(*cosine, "--out", out, *words)
+        steps, _ = metrics_of(out)
+        ok(steps[-1]["lr"] < 0.05 * 0.001 < 0.5 * 0.001 < max(s["lr"] for s in steps), f"{words}: the last rates are {[s['lr'] for s in steps[-3:]]}")
+    steps, _ = metrics_of("l_tokens")
+    ok(steps[-2]["tokens"] < 4000 <= steps[-1]["tokens"], f"--tokens ends the run: {steps[-1]['tokens']}")
+    said = train(*SMALL, "--out", "l_long", "--tokens", "70000", "--layers", "1")
+    steps, _ = metrics_of("l_long")
+    ok(steps[-1]["tokens"] >= 70000 and len(steps) > 500, f"no other limit than --tokens: {len(steps)} steps, {steps[-1]['tokens']} tokens")
+    ok("100 %" in said, f"the percentage follows the tokens: {said[-500:]}")
+    said = program.run("train", "--out", "l_long", "--tokens", "70000").stderr
+    ok("tokens already: --tokens" in said and "--steps" not in said, f"finished: {said[-300:]}")
+    for words, is_end in ((["--tokens", "9000"], lambda s: s["tokens"] >= 9000), (["--steps", "90"], lambda s: s["step"] == 90),
+                          (["--tokens", "15000"], lambda s: s["tokens"] >= 15000), (["--epochs", "12"], lambda s: True)):
+        done = program.run("train", "--out", "l_epochs", *words)
+        steps, _ = metrics_of("l_epochs")
+        ok(done.returncode == 0 and is_end(steps[-1]) and not is_end(steps[-2]) or words[0] == "--epochs", f"{words}: {steps[-1]} {done.stderr[-300:]}")
+        ok(steps[-1]["lr"] < 0.1 * 0.001, f"{words} after another limit: the last rate is {steps[-1]['lr']}")
+    train(*SMALL[:-4], "--eval-every", "0.25", "--examples", "0", "--out", "l_parts", "--tokens", "4000")
+    ok(len(metrics_of("l_parts")[1]) == 4, f"--eval-every 0.25 of --tokens: {metrics_of('l_parts')[1]}")
+    train(*cosine, "--out", "l_warm", "--tokens", "4000", "--warmup", "5")
+    rates = [s["lr"] / 0.001 for s in metrics_of("l_warm")[0]]
+    ok(abs(rates[1] - 0.4) < 0.01 and max(rates) > 0.8 and rates[-1] < 0.05, f"--warmup counts updates of --tokens: {rates}")
+
+
+def other_batches():
+    """The rest of --epochs counts from the rows that were read, whatever the batches before had."""
+    one = len(metrics_of("l_epochs")[0]) and train(*SMALL, "--out", "b_one", "--epochs", "1") and len(metrics_of("b_one")[0])
+
+    def more(out, expected, *words):
+        done = program.run("train", "--out", out, "--trainer.schedule", "cosine", *words)
+        steps, _ = metrics_of(out)
+        ok(done.returncode == 0 and abs(len(steps) - expected) <= 3, f"{out} {words}: {len(steps)} steps, expected {expected}: {done.stderr[-300:]}")
+        ok(steps[-1]["lr"] < 0.2 * max(s["lr"] for s in steps), f"{out} {words}: the schedule ends at {steps[-1]['lr']}")
+    for name, words, share in (("batch", ["--batch", "8"], 0.5), ("small", ["--batch", "2"], 2), ("accumulate", ["--accumulate", "2"], 0.5),
+                               ("length", ["--length", "64"], 0.5), ("short", ["--length", "16"], 2)):
+        train(*SMALL, "--out", f"b_{name}", "--epochs", "1")
+        more(f"b_{name}", one + one * share, "--epochs", "2", *words)
+        more(f"b_{name}", one + 2 * one * share, "--epochs", "3")
+        said = program.run("train", "--out", f"b_{name}", "--epochs", "3").stderr
+        ok("steps already" in said, f"b_{name} is finished: {said[-300:]}")
 
 
 def later_logs():
@@ -181,6 +237,19 @@ def best():
         ok(not stale.exists() and len(list(stale.parent.iterdir())) == 1, f"best has no later step: {list(stale.parent.iterdir())}")
     done = program.run("train", "--data", "corpus", "--rows", "line", *own, "--out", "slow", "--steps", "5", "--patience", "1", "--eval-batches", "0")
     ok(done.returncode == 2 and "--patience" in done.stderr, f"--patience needs held-out losses: {done.stderr[-200:]}")
+
+
+def several_best():
+    """best has the checkpoints of the N lowest losses, also where a later one was no record, and after a second start."""
+    own = ["--layers", "1", "--hidden", "64", "--vocab", "300", "--length", "32", "--batch", "4", "--examples", "0", "--eval-every", "3"]
+    train(*own, "--out", "several", "--steps", "30", "--lr", "0.03", "--keep-best", "3")
+    for steps in ("30", "45"):
+        program.run("train", "--out", "several", "--steps", steps)
+        _, losses = metrics_of("several")
+        lowest = sorted(losses, key=losses.get)[:3]
+        kept = sorted(int(p.name[5:]) for p in (SCRATCH / "several/best").iterdir())
+        ok(kept == sorted(lowest), f"the three lowest of {losses}: {kept}")
+    ok(program.run("generate", f"several/best/step_{lowest[0]:06d}", "line", "--length", "4").returncode == 0, "generate RUN/best/STEP")
 
 
 def by_clock():
@@ -259,6 +328,24 @@ def messages():
             (["inspect", "s3://b/runs/x"], "3 to 63"), (["train", "--data", "corpus", "--out", "no", "--freeze", "nosuch*"], "nosuch*")):
         done = program.run(*words)
         ok(done.returncode != 0 and named in done.stderr, f"{words}: {done.returncode} {done.stderr[-300:]}")
+    program.run("tokenize", "corpus", "corpus.tok", "--model", "seeded")
+    (SCRATCH / "own.json").write_text('{"config": "x"}')
+    for words, named in (
+            (["train", "--data", "corpus.tok", "--out", "nope"], "--tokenizer"),
+            (["train", "--data", "corpus", "--out", "nope", "--from", "seeded", "--lora", "4", "--objective", "editflow"], "an adapter does not add them"),
+            (["generate", "seeded", "a", "--decoder.edit-prompt", "true"], "add --policy editflow"),
+            (["generate", "seeded", "a", "--finish-steps", "2"], "add --policy editflow"),
+            (["generate", "seeded", "a", "--config", "own.json"], "for the command line alone"),
+            (["train", "--data", "corpus", "--out", "nope", "--objective", "ar", "--model.attention", "bidirectional"], "needs causal attention"),
+            (["train", "--data", "corpus", "--out", "nope", "--objective", "ar", "--objective.attention", "bidirectional"], "needs causal attention"),
+            (["train", "--data", "corpus", "--out", "nope", "--objective", "ar", "--objective.attention", "block_causal"], "needs causal attention"),
+            (["chat", "seeded", "hi"], "--template alpaca")):
+        done = program.run(*words)
+        ok(done.returncode != 0 and named in done.stderr, f"{words}: {done.returncode} {done.stderr[-300:]}")
+    shown = program.run("train", "--help").stdout
+    for key, value in (("trainer.steps", "500"), ("loader.epochs", "0]"), ("loader.split", "train"), ("trainer.save-wait", "false")):
+        text = shown.split(f"--{key} ")[1].split("\n  --")[0]
+        ok("[" + value in text, f"--help shows the default of {key}: {text[-200:]}")
     ok(not (SCRATCH / "no" / "tokenizer.json").exists(), "--freeze is checked before a tokenizer is trained")
     said = program.run("generate", "seeded", "a <mask:2> b", "--length", "2").stderr
     ok("dllm infill" in said, "generate names infill for a hole")
@@ -268,6 +355,12 @@ def messages():
     ok(done.returncode == 0, f"infill reads a pipe: {done.stderr[-200:]}")
     done = program.run("tokenizer-train", "--data", "corpus", "--vocab", "280", "--out", "deep/er/tokenizer.json")
     ok(done.returncode == 0 and (SCRATCH / "deep/er/tokenizer.json").exists(), "tokenizer-train makes the folder")
+    before = (SCRATCH / "deep/er/tokenizer.json").read_bytes()
+    for out in ("deep/er/tokenizer.json", "deep/er"):
+        done = program.run("tokenizer-train", "--data", "corpus", "--vocab", "270", "--out", out)
+        ok(done.returncode == 1 and "--overwrite" in done.stderr and (SCRATCH / "deep/er/tokenizer.json").read_bytes() == before, f"{out} stays: {done.stderr}")
+    done = program.run("tokenizer-train", "--data", "corpus", "--vocab", "270", "--out", "deep/er/tokenizer.json", "--overwrite")
+    ok(done.returncode == 0 and (SCRATCH / "deep/er/tokenizer.json").read_bytes() != before, f"--overwrite replaces it: {done.stderr}")
 
 
 def scores():
@@ -329,6 +422,6 @@ def warnings():
 
 program.empty_folder()
 (SCRATCH / "corpus").write_text("\n".join(LINES) + "\n")
-for part in (seeds, differences, kept, finished, later_logs, links, best, by_clock, stopped_evaluation, signals, silent_store, messages, scores, causal, attention, warnings):
+for part in (seeds, differences, kept, finished, limits, other_batches, later_logs, links, best, several_best, by_clock, stopped_evaluation, signals, silent_store, messages, scores, causal, attention, warnings):
     part()
 sys.exit(1 if program.failures else 0)

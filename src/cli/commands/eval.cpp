@@ -1,6 +1,7 @@
 // dllm eval computes scores of a model, or of given completions.
 
 #include "../eval/eval.h"
+#include "../objective_facts.h"
 #include "decoding.h"
 
 #include <cstdio>
@@ -8,12 +9,15 @@
 namespace dllm::cli {
 namespace {
 
-// Refuses every key of a kind.
-void refuse_kind(const Context& context, const std::string& kind, const std::string& why) {
+// Refuses every key of a kind, except `but`.
+void refuse_kind(const Context& context, const std::string& kind, const std::string& why,
+                 const std::string& but = "") {
   const EvalJson keys = EvalJson::parse(text([&](dllm_buffer* out, dllm_error* err) {
     return dllm_options_to_json(context.options(kind), out, err);
   }));
-  for (const auto& [key, value] : keys.items()) refuse_typed(context, kind, key, why);
+  for (const auto& [key, value] : keys.items()) {
+    if (key != but) refuse_typed(context, kind, key, why);
+  }
 }
 
 // Fails for options that only other tasks use.
@@ -26,8 +30,11 @@ void refuse_others(const Context& context) {
   if (scores) {
     for (const char* name : {"samples", "k", "solutions", "length", "policy", "batch"})
       refuse(name, "--task " + task + " decodes nothing");
-    for (const char* kind : {"decoder", "slot"})
-      refuse_kind(context, kind, "--task " + task + " decodes nothing");
+    // Such an objective has blocks too, and --block-length is the option of the decoder.
+    const bool has_blocks = facts_of(context.text("objective")).has_blocks();
+    refuse_kind(context, "decoder", "--task " + task + " decodes nothing",
+                has_blocks ? "block_length" : "");
+    refuse_kind(context, "slot", "--task " + task + " decodes nothing");
   } else {
     for (const char* name : {"objective", "draws", "noise-seed"})
       refuse(name, "it is for --task text and choices");
@@ -172,7 +179,7 @@ Command eval_command() {
        {Kind::text, "objective", "auto",
         "objective whose loss is computed; auto: the objective that trained the model if its loss "
         "bounds a likelihood (mdlm, bd3lm, uniform, ar), else ar for a causal model and mdlm for "
-        "others"},
+        "others; bd3lm takes --block-length for a model without blocks"},
        {Kind::number, "draws", "1", "draws of noise for a row; choices: 16 unless it is set"},
        {Kind::number, "noise-seed", "0", "seed of this noise"},
        {Kind::number, "row-length", "256", "tokens of a row of the text"},

@@ -45,8 +45,7 @@ Json messages_of_instruction(const Json& row, bool is_alpaca) {
       {turn("system", kAlpacaWithInput), turn("user", instruction + "\n\n### Input:\n" + input)});
 }
 
-Json parsed_row(const std::string& line, const std::string& where) {
-  const Json row = Json::parse(line, nullptr, false);
+Json parsed_row(const Json& row, const std::string& where) {
   if (row.is_string()) return {{"prompt", row}};
   if (row.is_object() && !texts_of_row(row).empty()) return row;
   std::string keys;
@@ -57,6 +56,34 @@ Json parsed_row(const std::string& line, const std::string& where) {
                 "write {\"prompt\": \"...\"}, {\"messages\": [...]}, {\"infill\": \"...\"} or "
                 "{\"instruction\": \"...\"}, or name a file that ends with .txt, with a prompt a "
                 "line");
+}
+
+// Fails for formats that dllm train reads, and that hold no lines of JSON.
+void check_is_lines(const std::string& content, const std::string& path) {
+  const auto ends_with = [&](const char* end) { return path.ends_with(end); };
+  const bool is_compressed = content.starts_with("\x1f\x8b");
+  const char* format = is_compressed                            ? "compressed"
+                       : content.starts_with("PAR1")            ? "a Parquet file"
+                       : ends_with(".csv") || ends_with(".tsv") ? "a table of text"
+                                                                : nullptr;
+  if (format == nullptr) return;
+  throw Failure(DLLM_DATA_LOSS,
+                path + " is " + format + ", and prompts are lines of JSON or a JSON array",
+                is_compressed ? "decompress it first: gunzip -k " + path
+                              : "write {\"prompt\": \"...\"} a line, or name a file that ends with "
+                                ".txt, with a prompt a line");
+}
+
+// Returns the rows of a JSON array; none for another file.
+std::vector<Json> rows_of_array(const std::string& content, const std::string& path) {
+  std::vector<Json> rows;
+  const size_t begin = content.find_first_not_of(" \t\r\n");
+  if (begin == std::string::npos || content[begin] != '[') return rows;
+  const Json all = Json::parse(content, nullptr, false);
+  if (!all.is_array()) return rows;
+  for (const Json& row : all)
+    rows.push_back(parsed_row(row, path + ": row " + std::to_string(rows.size() + 1)));
+  return rows;
 }
 
 } // namespace
@@ -83,12 +110,19 @@ Json settings_of_row(const Json& row) {
 std::vector<Json> read_prompt_rows(const std::string& path) {
   std::vector<Json> rows;
   const bool is_text = ends_with_txt(path);
-  each_line(read_all(path), [&](const std::string& line, int64_t number) {
+  const std::string content = read_all(path);
+  if (!is_text) {
+    check_is_lines(content, path);
+    rows = rows_of_array(content, path);
+    if (!rows.empty()) return rows;
+  }
+  each_line(content, [&](const std::string& line, int64_t number) {
     if (line.find_first_not_of(" \t") == std::string::npos) return;
     if (is_text)
       rows.push_back({{"prompt", line}});
     else
-      rows.push_back(parsed_row(line, path + ": line " + std::to_string(number)));
+      rows.push_back(
+          parsed_row(Json::parse(line, nullptr, false), path + ": line " + std::to_string(number)));
   });
   if (rows.empty()) throw Failure(DLLM_INVALID_ARGUMENT, path + " has no rows");
   return rows;

@@ -53,9 +53,23 @@ nlohmann::ordered_json json_of(const RunRecord& record) {
           {"bad_numbers", record.bad_numbers}};
 }
 
+// Fails for a folder that has no metrics, and has folders of runs, as that of dllm sweep.
+void check_is_run(const std::string& run) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (!fs::is_directory(run, ignored) || fs::exists(fs::path(run) / "metrics.jsonl", ignored))
+    return;
+  for (const auto& entry : fs::directory_iterator(run, ignored)) {
+    if (!fs::exists(entry.path() / "metrics.jsonl", ignored)) continue;
+    throw UsageFailure(run + " is not a run: it is a folder of runs",
+                       "name the runs: dllm report " + (fs::path(run) / "*/").string());
+  }
+}
+
 int report_runs(Context& context) {
   std::vector<std::string> runs = {context.text("run")};
   runs.insert(runs.end(), context.rest().begin(), context.rest().end());
+  for (const std::string& run : runs) check_is_run(run);
   if (context.flag("watch")) {
     for (const char* name : {"out", "svg"}) {
       if (context.typed(name))

@@ -88,11 +88,23 @@ void save_trained(const dllm_tokenizer* tokenizer, const std::string& out) {
   call([&](dllm_error* err) { return dllm_tokenizer_save(tokenizer, where.c_str(), err); });
 }
 
+// Fails when the tokenizer would replace a file, unless --overwrite is set.
+void check_is_new(const Context& context) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  fs::path path = context.text("out");
+  if (fs::is_directory(path, ignored)) path /= "tokenizer.json";
+  if (context.flag("overwrite") || !fs::is_regular_file(path, ignored)) return;
+  throw Failure(DLLM_ALREADY_EXISTS, path.string() + " exists already",
+                "name another file with --out, or replace it with --overwrite");
+}
+
 int tokenizer_train(Context& context) {
   for (const char* key : {"append_eos", "prepend_bos", "parse_special", "token_file"}) {
     refuse_typed(context, "dataset", key, "the text is not encoded: it trains the tokenizer");
   }
   refuse_typed(context, "dataset", "template", "--template is the template of the tokenizer");
+  check_is_new(context);
   set_template(context, "tokenizer_train", "chat_template");
   if (context.has("vocab") && context.typed("tokenizer_train", "vocab_size") &&
       context.option("tokenizer_train", "vocab_size") != context.text("vocab")) {
@@ -152,6 +164,7 @@ Command tokenizer_train_command() {
           {{Kind::text, "data", "",
             "data as for dllm train: text, JSON, CSV, Parquet; .gz is decompressed", true},
            {Kind::text, "out", "tokenizer.json", "the file to write"},
+           {Kind::flag, "overwrite", "", "replace an existing file"},
            {Kind::number, "vocab", "", "tokens, as in dllm train (--vocab-size)"},
            {Kind::text, "template", "",
             "chat template of the tokenizer: none, chatml, llama3, qwen, alpaca, or a file that "

@@ -131,6 +131,17 @@ std::vector<int64_t> wanted_ks(const Context& context) {
   return ks;
 }
 
+// Fails for a k above the completions of every task.
+void check_ks(const std::vector<int64_t>& ks, int64_t samples) {
+  for (const int64_t k : ks) {
+    if (k <= samples) continue;
+    const std::string word = std::to_string(k);
+    throw UsageFailure("--k " + word + ": pass@" + word + " needs " + word +
+                           " completions of a task, and there are " + std::to_string(samples),
+                       "set --samples " + word + ", or a smaller --k");
+  }
+}
+
 // Returns for each k the mean of pass@k over the tasks with at least k samples, and its standard
 // error.
 EvalJson pass_rates(const EvalResults& results, const std::vector<int64_t>& ks) {
@@ -216,11 +227,13 @@ EvalJson evaluate_answers(Context& context) {
   const std::unique_ptr<Completions> completions = completions_of(context);
   EvalJson settings = settings_of(context);
   if (!tasks.empty()) settings.update(completions->settings(tasks[0].prompt, tasks[0].suffix));
-  int64_t total = 0, without = 0;
+  int64_t total = 0, without = 0, most = 0;
   for (const ProgramTask& task : tasks) {
+    most = std::max(most, completions->count(task.id));
     total += completions->count(task.id);
     without += completions->count(task.id) == 0 ? 1 : 0;
   }
+  if (context.typed("k")) check_ks(ks, most);
   EvalResults results(context.has("out") ? context.text("out") : "", settings, total,
                       context.flag("quiet"), judge->settings());
   const auto judged = [&](size_t i, int64_t sample, const std::string& text) {

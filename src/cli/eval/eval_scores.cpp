@@ -85,15 +85,16 @@ void set_json(dllm_options* options, const EvalJson& values) {
   });
 }
 
-// attention: what the user chose for the model; "": nothing.
+// attention, block_length: what the user chose; "" and 0: nothing.
 Owned<dllm_objective> new_objective(const std::string& name, EvalJson recorded,
-                                    const std::string& attention) {
+                                    const std::string& attention, int64_t block_length) {
   if (recorded.value("name", "") != name) recorded = EvalJson::object();
   EvalJson layout = EvalJson::object();
   for (const char* key : kLayout) {
     if (recorded.contains(key)) layout[key] = recorded[key];
   }
   if (!attention.empty()) layout["attention"] = attention;
+  if (block_length > 0) layout["block_length"] = block_length;
   const auto options = make<dllm_options>([&](dllm_options** out, dllm_error* err) {
     return dllm_options_new(("objective:" + name).c_str(), out, err);
   });
@@ -140,7 +141,10 @@ ScoredModel::ScoredModel(Context& context)
   const bool chosen = context.typed("model", "attention");
   objective = new_objective(
       objective_name, recorded,
-      chosen ? EvalJson::parse(context.option("model", "attention")).get<std::string>() : "");
+      chosen ? EvalJson::parse(context.option("model", "attention")).get<std::string>() : "",
+      context.typed("decoder", "block_length")
+          ? std::stoll(context.option("decoder", "block_length"))
+          : 0);
 }
 
 RowSums row_sums(const Context& context, const ScoredModel& scored, const dllm_batch* batch,

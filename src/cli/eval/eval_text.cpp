@@ -1,6 +1,7 @@
 // dllm eval --task text computes the loss of a text.
 
 #include "../fingerprint.h"
+#include "../objective_facts.h"
 #include "../open_dataset.h"
 #include "../run_settings.h"
 #include "eval.h"
@@ -117,8 +118,8 @@ int64_t text_bytes(const dllm_tokenizer* reader, const BatchRows& rows, size_t r
 }
 
 // Returns the mean over tokens, with the standard error of a ratio of two sums over independent
-// rows.
-EvalJson summary(const EvalResults& results) {
+// rows. Only a loss that bounds a likelihood has a perplexity and bits per byte.
+EvalJson summary(const EvalResults& results, bool is_likelihood) {
   double sum = 0, count = 0, bytes = 0;
   for (const EvalJson& line : results.lines()) {
     bytes += line["bytes"].get<double>();
@@ -134,10 +135,24 @@ EvalJson summary(const EvalResults& results) {
   const auto rows = static_cast<double>(results.lines().size());
   const double error = rows > 1 && count > 0 ? std::sqrt(squares * rows / (rows - 1)) / count : 0;
   const double to_bits = bytes > 0 ? count / bytes / std::numbers::ln2 : 0;
-  return {{"rows", static_cast<int64_t>(rows)},   {"tokens", static_cast<int64_t>(count)},
-          {"bytes", static_cast<int64_t>(bytes)}, {"nats_per_token", mean},
-          {"nats_per_token_error", error},        {"perplexity", std::exp(mean)},
-          {"bits_per_byte", mean * to_bits},      {"bits_per_byte_error", error * to_bits}};
+  EvalJson made = {{"rows", static_cast<int64_t>(rows)},
+                   {"tokens", static_cast<int64_t>(count)},
+                   {"bytes", static_cast<int64_t>(bytes)},
+                   {"nats_per_token", mean},
+                   {"nats_per_token_error", error}};
+  if (!is_likelihood) return made;
+  made["perplexity"] = std::exp(mean);
+  made["bits_per_byte"] = mean * to_bits;
+  made["bits_per_byte_error"] = error * to_bits;
+  return made;
+}
+
+void note_no_likelihood(const Context& context, const ScoredModel& scored) {
+  if (context.json()) return;
+  std::fprintf(stderr,
+               "the loss of objective %s does not bound a likelihood: it has no perplexity and no "
+               "bits per byte\n",
+               scored.objective_name.c_str());
 }
 
 // Notes that the model was trained on conversations, when the first row is a plain text.
@@ -204,7 +219,9 @@ EvalJson evaluate_text(Context& context) {
                    {"bytes", text_bytes(reader.get(), content, row, all.counts[row])}});
     }
   }
-  EvalJson report = summary(results);
+  const bool is_likelihood = facts_of(scored.objective_name).likelihood;
+  if (!is_likelihood) note_no_likelihood(context, scored);
+  EvalJson report = summary(results, is_likelihood);
   report["resumed"] = results.resumed();
   report["settings"] = settings;
   return report;

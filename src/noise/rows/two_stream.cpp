@@ -141,10 +141,11 @@ void BlockSteps::note(Batch& prepared, const PrepareContext& context) const {
 
 int64_t needed_block_length(const Objective& objective, const PrepareContext& context) {
   if (context.block_length > 0) return context.block_length;
-  fail_with_hint("set block_length = 32, or \"dllm\": {\"block_length\"} in config.json",
-                 Code::failed_precondition,
-                 "objective {} needs a block length and neither the option nor the model has one",
-                 objective.name());
+  fail_with_hint(
+      "set block_length = 32 (--block-length 32), or \"dllm\": {\"block_length\"} in config.json",
+      Code::failed_precondition,
+      "objective {} needs a block length and neither the option nor the model has one",
+      objective.name());
 }
 
 } // namespace dllm::noise

@@ -51,6 +51,17 @@ Json json_option(const Options& options, const char* key, bool (Json::*fits)() c
   return value;
 }
 
+// Returns the name of the first template whose tokens the tokenizer has. The last one needs none.
+std::string fitting_template(const Tokenizer& tokenizer) {
+  for (const NamedTemplate& named : named_templates()) {
+    const std::vector<std::string> tokens = template_tokens(named.text);
+    if (std::ranges::all_of(
+            tokens, [&](const std::string& token) { return tokenizer.find(token).has_value(); }))
+      return named.name;
+  }
+  return named_templates().back().name;
+}
+
 jinja::Template choose(const Tokenizer& tokenizer, const Options& options, bool has_tools) {
   if (const std::string& own = options.str("template"); !own.empty()) {
     check_template_tokens(tokenizer, own);
@@ -59,8 +70,8 @@ jinja::Template choose(const Tokenizer& tokenizer, const Options& options, bool 
   const std::string& wanted = options.str("name");
   const std::vector<ChatSource>& sources = tokenizer.chat_templates();
   if (sources.empty()) {
-    fail_with_hint("name one with the option template (--template chatml), or put a "
-                   "chat_template.jinja in the tokenizer's folder",
+    fail_with_hint("name one with the option template (--template " + fitting_template(tokenizer) +
+                       "), or put a chat_template.jinja in the tokenizer's folder",
                    Code::failed_precondition, "{} has no chat template", tokenizer.name());
   }
   const ChatSource* found = nullptr;

@@ -255,8 +255,11 @@ SpecialIds special_ids(const Options& options, const Vocabulary& vocabulary) {
 std::shared_ptr<Tokenizer> train_tokenizer(const Dataset& texts, const Options& options,
                                            Task* task) {
   if (!texts.is_text()) {
-    fail_with_hint("open the dataset without a tokenizer", Code::failed_precondition,
-                   "a tokenizer is trained from texts, the dataset holds token numbers");
+    fail_with_hint(
+        "give texts; or, to train on the numbers, the tokenizer that made them: dllm train "
+        "--tokenizer",
+        Code::failed_precondition,
+        "a tokenizer is trained from texts, the dataset holds token numbers");
   }
   const std::string chat = chosen_template(texts, options);
   const std::vector<std::string> special = special_tokens(options, chat);
