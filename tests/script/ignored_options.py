@@ -61,7 +61,7 @@ TRAIN = {
     "--loader.batch": ("2",), "--loader.length": ("16",), "--loader.seed": ("5",), "--loader.split": ("all",),
     "--loader.split-fraction": ("0.4",), "--loader.pack": ("false",), "--loader.drop-tail": ("true", {"--steps": "120", "--eval-every": "0"}),
     "--loader.shuffle": ("false",), "--loader.epochs": ("1", {"--batch": "64"}), "--loader.truncate": ("left", {**UNPACKED, "--length": "16"}),
-    "--loader.pad-id": ("9", {**UNPACKED, "--length": "64", "--objective": "ar", "--objective.attention": "bidirectional", "--loader.segments": "false"}),
+    "--loader.pad-id": ("9", {**UNPACKED, "--length": "64", "--loader.segments": "false"}),
     "--loader.order": ("python",), "--loader.pad-side": ("left", UNPACKED), "--loader.see-padding": ("true", {**UNPACKED, "--length": "64"}),
     "--loader.eos-block": ("8", {**UNPACKED, "--length": "64"}), "--loader.response-cut": ("responses", UNPACKED),
     "--loader.arrays": ("made", UNPACKED, REFUSED), "--loader.row-keys": ("true", UNPACKED, SAME),
