@@ -342,6 +342,14 @@ def messages():
             (["chat", "seeded", "hi"], "--template alpaca")):
         done = program.run(*words)
         ok(done.returncode != 0 and named in done.stderr, f"{words}: {done.returncode} {done.stderr[-300:]}")
+    said = train(*SMALL, "--out", "notes", "--steps", "2", "--truncate", "drop", "--cooldown-start", "1", "--trainer.schedule", "cosine")
+    ok("--loader.truncate has no effect" in said and "--trainer.cooldown-start has no effect" in said, f"options without effect: {said[-600:]}")
+    short = ["--rows", "line", "--length", "32", "--batch", "4", "--eval-every", "0", "--examples", "0"]
+    done = program.run("train", "--data", "corpus", *short, "--from", "notes", "--lora", "2", "--out", "low", "--steps", "1")
+    ok(done.returncode == 0, f"an adapter: {done.stderr[-300:]}")
+    program.run("export", "low", "low_adapter")
+    done = program.run("generate", "low_adapter", "line")
+    ok("is an adapter" in done.stderr and "--model.adapter" in done.stderr, f"an adapter as a model: {done.stderr}")
     shown = program.run("train", "--help").stdout
     for key, value in (("trainer.steps", "500"), ("loader.epochs", "0]"), ("loader.split", "train"), ("trainer.save-wait", "false")):
         text = shown.split(f"--{key} ")[1].split("\n  --")[0]

@@ -56,6 +56,10 @@ OpenedModel open_model(const Source& source) {
     return opened;
   }
   if (!ckpt::holds_gguf(source)) {
+    if (source.has("adapter_config.json")) {
+      fail_with_hint("name its model, and this folder with option adapter (--model.adapter)",
+                     Code::not_found, "{} is an adapter and not a whole model", source.describe());
+    }
     fail_with_hint("give a model folder with config.json and model.safetensors, or one .gguf file",
                    Code::not_found, "{} has no {} and no .gguf file", source.describe(), kConfig);
   }

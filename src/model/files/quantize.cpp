@@ -273,8 +273,8 @@ Json quantize_model(const std::string& from, const std::string& to, const Option
   const ckpt::ModelPlace place = ckpt::model_place(from);
   if (!place.adapters.empty()) {
     fail_with_hint("dllm export --merge writes a model with them; the base alone is " + place.base,
-                   Code::unimplemented, "{} has adapters, which a quantized model cannot hold",
-                   from);
+                   Code::unimplemented,
+                   "{} has adapters, which a converted or quantized model cannot hold", from);
   }
   const std::unique_ptr<Source> source = ckpt::open_model_source(place.base);
   OpenedModel opened = open_model(*source);

@@ -1,4 +1,5 @@
 #include "../../names.h"
+#include "../../objective_facts.h"
 #include "training.h"
 
 #include <nlohmann/json.hpp>
@@ -124,6 +125,13 @@ void check_values(Context& context) {
     throw UsageFailure("--vocab: " + std::string(failure.what()), failure.hint());
   }
   wanted_logs(context);
+  // Some objectives turn packing off.
+  const bool packs = context.typed("loader", "pack") || facts_of(context.text("objective")).packs;
+  if (packs && context.option("loader", "pack") == "true")
+    note_typed(context, "loader", "truncate",
+               "packed rows are cut nowhere; --pack false cuts them");
+  if (context.option("trainer", "schedule") != "\"wsd\"")
+    note_typed(context, "trainer", "cooldown_start", "it is for --trainer.schedule wsd");
   set_rank(context);
   check_decided_here(context);
   check_from(context);
