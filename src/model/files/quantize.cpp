@@ -235,7 +235,7 @@ const WeightFormat& chosen_format(const std::string& name, const OpenedModel& op
                                   const WeightSource& weights) {
   if (name != "auto") return weight_format(name);
   if (weights.quantized()) return weight_format(DType::bf16);
-  return weight_format(most_floats(opened.config, weights));
+  return weight_format(dtype_name(most_floats(opened.config, weights)));
 }
 
 // Lists formats that a file can hold, the most used ones first.
