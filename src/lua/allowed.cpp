@@ -81,7 +81,7 @@ constexpr Row kPlain[] = {
     {"adapter", "targets exclude layers rank_pattern alpha_pattern"},
     {"answer", "prompt stop stop_texts"},
     {"chat", "template name tools variables"},
-    {"checkpoint", "script_state"},
+    {"checkpoint", "keep_steps script_state"},
     {"dataset",
      "format rows text_key prompt_key response_key instruction_key messages_key template "
      "bad_rows"},
