@@ -22,6 +22,7 @@ OWN = {
     "gated_deltanet": {"out_absmax"},
     "llada22": {"tokens_", "rows_that_differ_from_plain_topk"},
     "loss": {"ppl", "full_gradient"},
+    "peft": {"n_trainable"},  # the reference loaded its adapters for inference
     "losses": {"choose_target", "mc_num", "greedy_match"},
     "mdm_loss": {"anti_rep_pairs", "chunk_size"},
     "models": {"n_hidden", "config", "future_influence"},

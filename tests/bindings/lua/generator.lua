@@ -116,7 +116,7 @@ function tests.values_that_are_wrong_are_refused()
   raised("not_found", generator.infill, generator, "The <mask>", {policy = "random", threshold = 0.5})
   raised("not_found", generator.stream, generator, "The sun", {temprature = 1})
   raised("not_found", generator.batch, generator, {"The sun", "A cat"}, {temprature = 1})
-  for _, values in ipairs {{temperature = -1}, {length = 0}, {length = "8"}, {prompt = "The moon"}} do
+  for _, values in ipairs {{temperature = -1}, {length = -1}, {length = "8"}, {prompt = "The moon"}} do
     raised("invalid_argument", generator.generate, generator, "The sun", values)
   end
   raised("invalid_argument", generator.generate, generator, nil)

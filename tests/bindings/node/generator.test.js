@@ -127,7 +127,7 @@ test('settings that are wrong are refused', async () => {
     await assert.rejects(generator.batch(['The sun'], settings), { code: 'NOT_FOUND', message });
     await assert.rejects(generator.stream('The sun', settings).next(), { code: 'NOT_FOUND', message });
   }
-  for (const settings of [{ temperature: -1 }, { length: 0 }, { temperature: NaN }, { length: '8' }, { seed: 1.5 }]) {
+  for (const settings of [{ temperature: -1 }, { length: -1 }, { temperature: NaN }, { length: '8' }, { seed: 1.5 }]) {
     await assert.rejects(generator.generate('The sun', settings), { code: 'INVALID_ARGUMENT' }, JSON.stringify(settings));
   }
   await assert.rejects(generator.generate('The sun', { seed: 2n ** 64n }), RangeError);

@@ -256,7 +256,7 @@ class Generators(unittest.TestCase):
                 self.assertIn(named, str(caught.exception))
             with self.assertRaises(dllm.errors.UnknownOption):
                 self.generator.batch(["The sun"], **settings)
-        for settings in ({"temperature": -1}, {"length": 0}, {"temperature": float("nan")}, {"length": "8"}):
+        for settings in ({"temperature": -1}, {"length": -1}, {"temperature": float("nan")}, {"length": "8"}):
             with self.assertRaises(dllm.errors.InvalidArgument, msg=settings):
                 self.generator.generate("The sun", **settings)
         for text in (None, b"The sun"):
