@@ -192,8 +192,7 @@ HWY_INLINE V LookUpFloats(const float (&table)[16], const uint8_t* block, int64_
 #endif
 }
 
-struct Nf4Lanes {
-  static constexpr const char* kFormat = "nf4";
+template <const float (&kLevels)[16]> struct Bits4Lanes {
   static constexpr int64_t kBlock = 64, kGroup = 32, kBytes = 36 * kPanelRows;
   using State = V;
   static HWY_INLINE State Begin(const uint8_t* block, int64_t, int64_t lane) {
@@ -201,21 +200,16 @@ struct Nf4Lanes {
   }
   static HWY_INLINE V At(State scale, const uint8_t* block, int64_t group, int64_t i,
                          int64_t lane) {
-    return hn::Mul(LookUpFloats(formats::kNf4Levels, block, 4 + i, group, lane), scale);
+    return hn::Mul(LookUpFloats(kLevels, block, 4 + i, group, lane), scale);
   }
 };
 
-struct Fp4Lanes {
+struct Nf4Lanes : Bits4Lanes<formats::kNf4Levels> {
+  static constexpr const char* kFormat = "nf4";
+};
+
+struct Fp4Lanes : Bits4Lanes<formats::kFp4Levels> {
   static constexpr const char* kFormat = "fp4";
-  static constexpr int64_t kBlock = 64, kGroup = 32, kBytes = 36 * kPanelRows;
-  using State = V;
-  static HWY_INLINE State Begin(const uint8_t* block, int64_t, int64_t lane) {
-    return LoadSinglesAt(block, 0, lane);
-  }
-  static HWY_INLINE V At(State scale, const uint8_t* block, int64_t group, int64_t i,
-                         int64_t lane) {
-    return hn::Mul(LookUpFloats(formats::kFp4Levels, block, 4 + i, group, lane), scale);
-  }
 };
 
 // Blocks of 256 numbers.

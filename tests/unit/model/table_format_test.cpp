@@ -3,8 +3,10 @@
 // writes and plans need no knowledge of the table.
 
 #include "base/random.h"
+#include "ckpt/bitsandbytes/bits4.h"
 #include "model/params/param_store.h"
 #include "model/params/stack_part.h"
+#include "tensor/formats/levels.h"
 #include "tensor/weight_format.h"
 #include "unit/model/model_tools.h"
 #include "unit/test_tensors.h"
@@ -12,7 +14,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <string>
@@ -25,43 +26,9 @@ namespace nf4 {
 
 constexpr int64_t kBlock = 64, kBytes = 33; // 32 bytes of two levels each, then the scale's code
 constexpr int64_t kGroup = 256;             // blocks of one number of the second level
-constexpr float kLevels[16] = {-1.0f,
-                               -0.6961928009986877f,
-                               -0.5250730514526367f,
-                               -0.39491748809814453f,
-                               -0.28444138169288635f,
-                               -0.18477343022823334f,
-                               -0.09105003625154495f,
-                               0.0f,
-                               0.07958029955625534f,
-                               0.16093020141124725f,
-                               0.24611230194568634f,
-                               0.33791524171829224f,
-                               0.44070982933044434f,
-                               0.5626170039176941f,
-                               0.7229568362236023f,
-                               1.0f};
+constexpr auto& kLevels = formats::kNf4Levels;
 
-// The signed dynamic map of 8 bits, ascending.
-std::array<float, 256> dynamic_map() {
-  std::vector<double> made = {0, 1};
-  for (int i = 0; i < 7; ++i) {
-    const int count = 1 << i;
-    for (int j = 0; j < count; ++j) {
-      const double middle = 0.1 + 0.9 * (j + 0.5) / count;
-      for (const double sign : {-1.0, 1.0}) made.push_back(sign * middle * std::pow(10, i - 6));
-    }
-  }
-  std::ranges::sort(made);
-  std::array<float, 256> map{};
-  std::ranges::transform(made, map.begin(), [](double x) { return static_cast<float>(x); });
-  return map;
-}
-
-const std::array<float, 256>& map() {
-  static const std::array<float, 256> made = dynamic_map();
-  return made;
-}
+using ckpt::dynamic_map;
 
 int nearest(std::span<const float> sorted, float x) {
   const auto above = std::ranges::lower_bound(sorted, x);
@@ -100,7 +67,8 @@ double quantize_rows(const float* numbers, int64_t rows, int64_t k, std::byte* t
       const auto level = static_cast<uint8_t>(nearest(kLevels, x));
       block[i / 2] = static_cast<uint8_t>(i % 2 == 0 ? level << 4 : block[i / 2] | level);
     }
-    block[32] = static_cast<uint8_t>(nearest(map(), group > 0 ? (top - offset) / group : 0));
+    block[32] =
+        static_cast<uint8_t>(nearest(dynamic_map(), group > 0 ? (top - offset) / group : 0));
   }
   const int64_t width = table_width(k);
   for (int64_t r = 0; r < rows; ++r) {
@@ -119,7 +87,7 @@ void dequantize(const std::byte* row, const float* table, int64_t k, float* to) 
   for (int64_t b = 0; b < k / kBlock; ++b) {
     const auto* block = reinterpret_cast<const uint8_t*>(row + b * kBytes);
     const int64_t group = (static_cast<int64_t>(table[1]) + b) / kGroup;
-    const float scale = map()[block[32]] * table[2 + group] + table[0];
+    const float scale = dynamic_map()[block[32]] * table[2 + group] + table[0];
     for (int64_t i = 0; i < kBlock; ++i)
       to[b * kBlock + i] = kLevels[block[i / 2] >> (i % 2 == 0 ? 4 : 0) & 15] * scale;
   }
