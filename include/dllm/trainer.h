@@ -245,8 +245,8 @@ DLLM_API dllm_status dllm_trainer_run(dllm_trainer *trainer, dllm_loader *loader
  *   task          NULL, or checked inside every batch; progress in batches
  *   out_loss      not NULL; nats
  *
- * Returns  DLLM_OK; DLLM_OUT_OF_RANGE when there is no batch; DLLM_ABORTED when the weights are
- *          lost; DLLM_CANCELLED
+ * Returns  DLLM_OK; DLLM_OUT_OF_RANGE when there is no batch, or no token to learn; DLLM_ABORTED
+ *          when the weights are lost; DLLM_CANCELLED
  * Owns     nothing
  * Threads  owner
  * Since    1

@@ -30,6 +30,8 @@ Evaluation Evaluator::run(BatchSource& source, int64_t max_batches, int64_t rows
     if (task != nullptr) task->set_progress(i + 1, max_batches);
   }
   if (means.empty()) fail(Code::out_of_range, "the data holds no batch to evaluate");
+  if (total.normalizer == 0)
+    fail(Code::out_of_range, "the data holds no token to learn in {} batches", means.size());
   double spread = 0;
   for (const double mean : means) spread += (mean - total.mean()) * (mean - total.mean());
   const auto count = static_cast<double>(means.size());

@@ -57,6 +57,34 @@ def differences():
         train(*own, "--steps", str(at))  # back again, which differs too
 
 
+def answers():
+    """Bits per byte of rows with prompts count the bytes of answers; held-out rows without any token to learn have no loss."""
+    (SCRATCH / "sums.jsonl").write_text("".join(json.dumps({"prompt": f"What is {i % 9} plus {i % 7}, if you please?", "response": f"{i % 9 + i % 7}"})
+                                                + "\n" for i in range(200)))
+    own = ["--data", "sums.jsonl", "--pack", "false", *SMALL]
+    program.run("train", *own, "--out", "sums", "--steps", "4")
+    event = [json.loads(line) for line in (SCRATCH / "sums" / "metrics.jsonl").read_text().splitlines()]
+    held = [row for row in event if "bits_per_byte" in row][-1]
+    whole = json.loads(program.run("eval", "sums", "sums.jsonl", "--limit", "0", "--json").stdout)
+    per_byte = held["loss"] / held["bits_per_byte"] * (whole["bits_per_byte"] / whole["nats_per_token"])
+    ok(0.8 < per_byte < 1.25, f"train and eval count the same bytes: {per_byte} {held} {whole}")
+    (SCRATCH / "long.jsonl").write_text("".join(json.dumps({"prompt": "word " * 100, "response": "a"}) + "\n" for i in range(60)))
+    said = program.run("train", "--data", "long.jsonl", "--pack", "false", "--out", "long", "--steps", "2", *SMALL).stderr
+    ok("held-out loss 0.0000" not in said, f"no loss of nothing: {said[-300:]}")
+
+
+def fresh_is_safe():
+    """--fresh removes the old run after everything that may fail, and takes the run's own weights."""
+    train(*SMALL, "--out", "again", "--steps", "2")
+    before = sorted((SCRATCH / "again").rglob("*.safetensors"))
+    for words in (["--trainer.groups", "*nomatch* lr=1"], ["--trainer.schedule", "inverse_sqrt", "--warmup", "0"], ["--data", "nowhere"]):
+        done = program.run("train", "--data", "corpus", "--rows", "line", *SMALL, "--out", "again", "--steps", "2", "--fresh", *words)
+        ok(done.returncode != 0 and sorted((SCRATCH / "again").rglob("*.safetensors")) == before, f"{words}: the run stays {done.stderr[-200:]}")
+    short = ["--length", "32", "--batch", "4", "--eval-every", "0", "--examples", "0"]
+    said = train(*short, "--out", "again", "--steps", "1", "--fresh", "--from", "again")
+    ok("resumed" not in said and not list((SCRATCH / "again").glob("step_000002")), f"from its own weights: {said[-200:]}")
+
+
 def kept():
     """A start without settings has those of the start before it; --data of the same content is no difference."""
     own = ["--layers", "2", "--hidden", "64", "--vocab", "300", "--length", "32", "--batch", "4", "--eval-every", "0", "--examples", "0",
@@ -430,6 +458,6 @@ def warnings():
 
 program.empty_folder()
 (SCRATCH / "corpus").write_text("\n".join(LINES) + "\n")
-for part in (seeds, differences, kept, finished, limits, other_batches, later_logs, links, best, several_best, by_clock, stopped_evaluation, signals, silent_store, messages, scores, causal, attention, warnings):
+for part in (seeds, differences, answers, fresh_is_safe, kept, finished, limits, other_batches, later_logs, links, best, several_best, by_clock, stopped_evaluation, signals, silent_store, messages, scores, causal, attention, warnings):
     part()
 sys.exit(1 if program.failures else 0)

@@ -141,9 +141,10 @@ std::shared_ptr<Dataset> Dataset::open(const std::string& path,
   data->info_.vocabulary_hash = vocabulary_hash(*data->tokenizer_);
   save_token_file(token_file, data->spill_->finish(task), data->info_, false, task);
   data->spill_.reset();
-  const int64_t text_bytes = data->text_bytes_;
+  const int64_t text_bytes = data->text_bytes_, given_tokens = data->given_tokens_;
   data->open_tokens(readers.find("tokens"), token_file, task);
   data->text_bytes_ = text_bytes;
+  data->given_tokens_ = given_tokens;
   return data;
 }
 
@@ -235,6 +236,7 @@ void Dataset::open_tokens(const Reader& reader, const std::string& path, const T
   check_vocabulary(path, info);
   info_ = info;
   text_bytes_ = -1;
+  given_tokens_ = 0;
   is_text_ = false;
 }
 
@@ -437,13 +439,13 @@ void Dataset::add_tokens(Record&& record, const Task* task) {
     ids = std::move(record.ids);
     text_bytes_ = -1;
   } else {
-    if (text_bytes_ >= 0)
-      text_bytes_ += static_cast<int64_t>(record.prompt.size() + record.text.size());
+    if (text_bytes_ >= 0) text_bytes_ += static_cast<int64_t>(record.text.size());
     if (prepend_bos_ && record.starts) ids.push_back(info_.special.bos);
     if (record.kind == Record::Kind::answer) {
       const std::vector<int32_t> prompt = tokenizer_->encode(record.prompt, encode);
       ids.insert(ids.end(), prompt.begin(), prompt.end());
       keep.assign(ids.size(), 1);
+      given_tokens_ += std::ssize(ids);
     }
     const std::vector<int32_t> text = tokenizer_->encode(record.text, encode);
     ids.insert(ids.end(), text.begin(), text.end());
@@ -459,8 +461,9 @@ void Dataset::add_tokens(Record&& record, const Task* task) {
 }
 
 double Dataset::bytes_per_token() const {
-  if (text_bytes_ < 0 || tokens() == 0) return 0;
-  return static_cast<double>(text_bytes_) / static_cast<double>(tokens());
+  const int64_t learned = tokens() - given_tokens_;
+  if (text_bytes_ < 0 || learned <= 0) return 0;
+  return static_cast<double>(text_bytes_) / static_cast<double>(learned);
 }
 
 void Dataset::check_file(int64_t index) const {

@@ -275,7 +275,9 @@ private:
   mutable std::shared_mutex rows_mutex_; // add writes under it
   std::unique_ptr<TokenSpill> spill_;    // not null while a token file is made
   int64_t spilled_rows_ = 0;
-  int64_t text_bytes_ = 0; // bytes of the texts that rows_ were made from; -1: unknown
+  // Bytes of the texts that rows_ were made from, without prompts; -1: unknown.
+  int64_t text_bytes_ = 0;
+  int64_t given_tokens_ = 0; // of prompts
   std::vector<std::string> texts_;
   std::vector<ReadFile> files_;
 };

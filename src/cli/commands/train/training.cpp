@@ -288,12 +288,11 @@ Run open_run(Context& context) {
   if (is_new) check_sources(context);
   if (job_rank() == 0) {
     run.lock = std::make_unique<RunLock>(out);
-    if (fresh) remove_checkpoints(out);
     if (in_store) std::fprintf(stderr, "metrics and settings of the run: %s\n", out.c_str());
   }
   // No process continues before the first has arrived here, so that all find the same folder.
   if (job_size() > 1) run.engine = open_engine(context);
-  run.resumed_from = latest_checkpoint(context, root);
+  if (!fresh) run.resumed_from = latest_checkpoint(context, root);
   if (!run.resumed_from.empty()) {
     check_resumed(context, out);
     call([&](dllm_error* err) { // the checkpoint has the adapter, and the weights of its training
@@ -324,6 +323,8 @@ Run open_run(Context& context) {
   if (started_from) print_changes(context, before, model_description(run.model.get()));
   if (!run.resumed_from.empty()) resume(context, run, out);
   print_steps_of_epochs(context, run);
+  // The old run is removed after everything that may fail, and its weights may be those of --from.
+  if (fresh && job_rank() == 0) remove_checkpoints(out);
   add_sinks(context, run, out);
   if (run.resumed_from.empty()) {
     if (job_rank() > 0) return run;

@@ -236,7 +236,7 @@ Owned<dllm_tokenizer> choose_tokenizer(Context& context, const std::string& chec
     warn_of_other_tokens(context, tokenizer.get());
     return tokenizer;
   }
-  if (fs::exists(own)) {
+  if (fs::exists(own) && !context.flag("fresh")) {
     std::fprintf(stderr, "%s is of an attempt without a checkpoint: a new one replaces it\n",
                  own.c_str());
   }

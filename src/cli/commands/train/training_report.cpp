@@ -161,10 +161,18 @@ void print_held_out(Context& context, Run& run, int64_t step) {
   run.last_eval = step;
   call([&](dllm_error* err) { return dllm_loader_seek(run.held_out.get(), 0, err); });
   double loss = 0; // the trainer sends it to the console and the metrics file
-  call([&](dllm_error* err) {
-    return dllm_trainer_eval(run.trainer.get(), run.held_out.get(), context.number("eval-batches"),
-                             context.task(), &loss, err);
-  });
+  try {
+    call([&](dllm_error* err) {
+      return dllm_trainer_eval(run.trainer.get(), run.held_out.get(),
+                               context.number("eval-batches"), context.task(), &loss, err);
+    });
+  } catch (const Failure& failure) {
+    if (failure.status() != DLLM_OUT_OF_RANGE) throw;
+    run.held_out = nullptr; // all ranks see it
+    std::fprintf(stderr, "held-out rows: %s; the run goes on without a held-out loss\n",
+                 failure.what());
+    return;
+  }
   record_examples(context, run, step);
   keep_best(context, run, step, loss);
   compare_with_guess(context, run, step, loss);
