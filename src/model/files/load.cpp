@@ -7,7 +7,6 @@
 #include "ckpt/model_place.h"
 #include "model/adapters/adapter_file.h"
 #include "model/adapters/adapter_save.h"
-#include "model/files/quantize_bits4.h"
 #include "model/files/save.h"
 #include "model/files/weights.h"
 #include "model/model.h"
@@ -109,10 +108,7 @@ bool as_in_file(const std::string& dtype) {
 const WeightFormat& wanted_format(const std::string& option, const ParamSpec& spec,
                                   const WeightSource& weights, const graph::Engine& engine,
                                   bool shrink) {
-  // As bitsandbytes does, 4 bits are for the matrices of layers. Tables and heads stay.
-  const bool is_left_out =
-      spec.layers == 0 && !as_in_file(option) && is_bits4(weight_format(option));
-  if (!as_in_file(option) && !is_left_out) return storage_format(spec, weight_format(option));
+  if (!as_in_file(option)) return storage_format(spec, weight_format(option));
   const WeightFormat* own = nullptr; // the common format of its tensors
   bool same = true;
   for (int64_t layer = 0; layer < spec.copies(); ++layer) {
