@@ -301,6 +301,11 @@ def stopped_evaluation():
     said = process.communicate(timeout=60)[1]
     ok(process.returncode == 130 and "interrupted" in said, f"Ctrl-C in a held-out loss: {process.returncode} {said[-200:]}")
     ok((SCRATCH / "evaluates/step_000007/COMMIT").exists(), "its steps are saved")
+    events = lambda: [json.loads(line) for line in metrics.read_text().splitlines()]
+    ok(not [row for row in events() if row.get("event") == "eval"], f"no held-out loss yet: {events()[-2:]}")
+    program.run("train", "--out", "evaluates", "--steps", "9", "--eval-batches", "3")
+    found = [row["step"] for row in events() if row.get("event") == "eval"]
+    ok(found[:1] == [7] and len(found) == len(set(found)), f"the run goes on with that held-out loss: {found}")
 
 
 def signals():

@@ -254,6 +254,7 @@ int train(Context& context) {
   Run run = open_run(context);
   const auto done = static_cast<int64_t>(trainer_metric(run, "step"));
   if (context.json()) put_json_line(describe_run(context, run));
+  if (run.evaluating == done) print_held_out(context, run, done);
   if (run.is_past_data || (run.steps > 0 && done >= run.steps))
     return nothing_left(context, run, done);
   if (!run.resumed_from.empty() && has_all_tokens(context, run))

@@ -28,6 +28,7 @@ struct Run {
   int64_t steps = 0;         // steps of the whole run; 0: until --minutes or --tokens end it
   int64_t chosen_steps = 0;  // --steps; 0: not given
   int64_t last_eval = -1;    // step of the last held-out loss
+  int64_t evaluating = -1;   // step of a held-out loss in which the run was stopped
   Best best;                 // the lowest held-out loss
   Divergence divergence;     // of the losses of the steps
   bool is_past_data = false; // the checkpoint read more rows than --epochs has
@@ -132,8 +133,11 @@ void keep_settings(Context& context, const std::string& out);
 std::string rows_before(const Context& context, const std::string& out);
 // Writes the record of a new run.
 void write_start(const Context& context, const Run& run, const std::string& out);
-// Writes the lowest held-out loss into the record.
+// Writes the lowest held-out loss into the record. The evaluation that was begun is done.
 void write_best(const Best& best, const std::string& out);
+// Writes the step of a held-out loss that begins, so that a run that is stopped in it computes it
+// when it goes on.
+void write_evaluating(int64_t step, const std::string& out);
 // Prints a line with the data and the options that differ from the last start. Sets run.best,
 // unless its loss is of other rows or of another objective.
 void note_changes(const Context& context, Run& run, const std::string& out);

@@ -159,6 +159,7 @@ void print_held_out(Context& context, Run& run, int64_t step) {
   if (run.held_out == nullptr || context.number("eval-batches") == 0 || run.last_eval == step)
     return;
   run.last_eval = step;
+  if (job_rank() == 0) write_evaluating(step, run_folder(context));
   call([&](dllm_error* err) { return dllm_loader_seek(run.held_out.get(), 0, err); });
   double loss = 0; // the trainer sends it to the console and the metrics file
   try {
@@ -171,6 +172,7 @@ void print_held_out(Context& context, Run& run, int64_t step) {
     run.held_out = nullptr; // all ranks see it
     std::fprintf(stderr, "held-out rows: %s; the run goes on without a held-out loss\n",
                  failure.what());
+    if (job_rank() == 0) write_best(run.best, run_folder(context));
     return;
   }
   record_examples(context, run, step);

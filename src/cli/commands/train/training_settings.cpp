@@ -276,6 +276,13 @@ void keep_settings(Context& context, const std::string& out) {
 void write_best(const Best& best, const std::string& out) {
   Json start = start_of(out);
   start["best"] = best.record();
+  start.erase("evaluating");
+  write_start_file(out, start);
+}
+
+void write_evaluating(int64_t step, const std::string& out) {
+  Json start = start_of(out);
+  start["evaluating"] = step;
   write_start_file(out, start);
 }
 
@@ -285,6 +292,9 @@ void note_changes(const Context& context, Run& run, const std::string& out) {
   const Json settings = start_settings(context, run), before = object_in(start, "settings");
   const std::string changes = changes_of(settings, before);
   if (!changes.empty()) std::fprintf(stderr, "differs from the last start: %s\n", changes.c_str());
+  const auto evaluating = start.find("evaluating");
+  if (evaluating != start.end() && evaluating->is_number_integer())
+    run.evaluating = evaluating->get<int64_t>();
   if (has_same_held_out_loss(settings, before))
     run.best = Best::of(object_in(start, "best"));
   else if (start.contains("best"))
