@@ -14,8 +14,8 @@ type Adapter struct {
 	Dora    bool    `json:"dora"`    // whether the rows have trained lengths
 	Scale   float64 `json:"scale"`   // number of [Model.SetAdapterScale]; 1: as it was trained
 	Modules int     `json:"modules"` // matrices of the base with this adapter
-	Params  int64   `json:"params"`  // numbers of A and B
-	Bytes   int64   `json:"bytes"`   // bytes of memory of A and B
+	Params  int64   `json:"params"`  // numbers of A, of B and of lengths
+	Bytes   int64   `json:"bytes"`   // bytes of memory of its numbers
 }
 
 // AddAdapter adds a LoRA adapter, which changes no result until it is trained; options of kind "adapter": [AdapterOptions].

@@ -197,9 +197,9 @@ export interface Adapter {
   scale: number;
   /** Matrices of the base with this adapter. */
   modules: number;
-  /** Numbers of A and B. */
+  /** Numbers of A, of B and of lengths. */
   params: number;
-  /** Bytes of memory of A and B. */
+  /** Bytes of memory of its numbers. */
   bytes: number;
 }
 

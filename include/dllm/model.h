@@ -169,11 +169,12 @@ DLLM_API dllm_status dllm_model_save(const dllm_model *model, const char *path,
  *   task     NULL, or checked every few milliseconds; progress in bytes
  *   out      not NULL; gets the report
  *
- * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_DATA_LOSS for a damaged file; DLLM_ALREADY_EXISTS unless
- *          overwrite is 1; DLLM_UNIMPLEMENTED for a family that has no architecture in GGUF, and
- *          for a format that the target cannot hold (int8); DLLM_OUT_OF_RANGE for a weight that the
- *          format makes infinite; DLLM_FAILED_PRECONDITION for a folder with the weights of two
- *          models; DLLM_RESOURCE_EXHAUSTED when the disk is full; DLLM_CANCELLED
+ * Returns  DLLM_OK; DLLM_NOT_FOUND; DLLM_DATA_LOSS for a damaged file, or for a number that is not
+ *          finite and that the format would hide; DLLM_ALREADY_EXISTS unless overwrite is 1;
+ *          DLLM_UNIMPLEMENTED for a family that has no architecture in GGUF, and for a format that
+ *          the target cannot hold (int8); DLLM_OUT_OF_RANGE for a weight that the format makes
+ *          infinite; DLLM_FAILED_PRECONDITION for a folder with the weights of two models;
+ *          DLLM_RESOURCE_EXHAUSTED when the disk is full; DLLM_CANCELLED
  * Owns     nothing
  * Threads  any
  * Since    1

@@ -27,10 +27,10 @@ namespace Dllm
         /// <summary>Matrices of the base with this adapter.</summary>
         public long Modules { get; }
 
-        /// <summary>Numbers of A and B.</summary>
+        /// <summary>Numbers of A, of B and of lengths.</summary>
         public long Params { get; }
 
-        /// <summary>Bytes of memory of A and B.</summary>
+        /// <summary>Bytes of memory of its numbers.</summary>
         public long Bytes { get; }
 
         internal Adapter(JsonObject all)

@@ -7,12 +7,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
+#include <string_view>
 
 namespace dllm::ckpt {
 namespace {
 
 constexpr int64_t kOwnBlock = 64; // of the weight formats
+constexpr int64_t kBlocksBetweenChecks = 512;
+// Endings of the names of tensors.
+constexpr const char *kTops = ".absmax", *kLevels = ".quant_map", *kGroups = ".nested_absmax",
+                     *kMap = ".nested_quant_map";
 
 std::array<float, 256> new_dynamic_map() {
   std::vector<double> made = {0, 1};
@@ -86,27 +90,44 @@ std::span<const float, 16> bits4_levels(const WeightFormat& format) {
   return is_nf4(format) ? std::span(formats::kNf4Levels) : std::span(formats::kFp4Levels);
 }
 
-Bits4Codes bits4_codes(const WeightFormat& format, std::span<const float> numbers, int64_t block) {
+Bits4Codes bits4_codes(const WeightFormat& format, std::span<const float> numbers, int64_t block,
+                       const Workers& workers) {
+  constexpr int64_t kChunk = int64_t{1} << 15; // numbers, about; whole blocks
   const auto encode = is_nf4(format) ? formats::encode_bits4<formats::kNf4Levels>
                                      : formats::encode_bits4<formats::kFp4Levels>;
+  const std::span<const float, 16> values = bits4_levels(format);
+  const auto count = std::ssize(numbers);
+  const int64_t step = std::max<int64_t>(1, kChunk / block) * block;
   Bits4Codes made;
-  if (numbers.empty()) return made;
-  std::vector<uint8_t> levels(numbers.size() + numbers.size() % 2);
-  const float none = 0;
-  encode(&none, 1, &levels.back()); // a last number without a neighbour
-  for (size_t begin = 0; begin < numbers.size(); begin += static_cast<size_t>(block)) {
-    const auto count = std::min(static_cast<size_t>(block), numbers.size() - begin);
-    made.tops.push_back(
-        encode(numbers.data() + begin, static_cast<int64_t>(count), levels.data() + begin));
-  }
-  for (size_t i = 0; i < levels.size(); i += 2)
-    made.pairs.push_back(static_cast<uint8_t>(levels[i] << 4 | levels[i + 1]));
+  made.pairs.resize(static_cast<size_t>((count + 1) / 2));
+  made.tops.resize(static_cast<size_t>((count + block - 1) / block));
+  std::vector<double> errors(static_cast<size_t>((count + step - 1) / step));
+  parallel(workers, std::ssize(errors), [&](int64_t chunk) {
+    const int64_t first = chunk * step, end = std::min(count, first + step);
+    std::vector<uint8_t> levels(static_cast<size_t>(step));
+    double& error = errors[static_cast<size_t>(chunk)];
+    for (int64_t begin = first; begin < end; begin += block) {
+      const int64_t own = std::min(block, end - begin);
+      const float* x = numbers.data() + begin;
+      uint8_t* codes = levels.data() + (begin - first);
+      const float top = made.tops[static_cast<size_t>(begin / block)] = encode(x, own, codes);
+      for (int64_t i = 0; i < own && top > 0; ++i)
+        error = std::max(error, std::abs(double{values[codes[i]] * top} - x[i]) / top);
+    }
+    const float none = 0; // next to a last number without a neighbour
+    if (end % 2 != 0) encode(&none, 1, &levels[static_cast<size_t>(end - first)]);
+    for (int64_t i = first; i < end; i += 2) {
+      const uint8_t* pair = &levels[static_cast<size_t>(i - first)];
+      made.pairs[static_cast<size_t>(i / 2)] = static_cast<uint8_t>(pair[0] << 4 | pair[1]);
+    }
+  });
+  for (const double error : errors) made.error = std::max(made.error, error);
   return made;
 }
 
-Bits4Matrix::Form Bits4Matrix::form_of(const Json& state, const std::string& name) {
+Bits4Form Bits4Form::of(const Json& state, const std::string& name) {
   constexpr int64_t kLargest = int64_t{1} << 40;
-  Form form;
+  Bits4Form form;
   try {
     const auto type = state.at("quant_type").get<std::string>();
     if (type != "nf4" && type != "fp4")
@@ -129,8 +150,8 @@ Bits4Matrix::Form Bits4Matrix::form_of(const Json& state, const std::string& nam
   } catch (const nlohmann::json::exception& error) {
     fail(Code::data_loss, "{}: {}", name, error.what());
   }
-  const auto is_block = [](int64_t block) {
-    return block >= 2 && block <= (1 << 20) && block % 2 == 0;
+  const auto is_block = [](int64_t size) {
+    return size >= 2 && size <= (1 << 20) && size % 2 == 0;
   };
   if (!is_block(form.block) || !is_block(form.group) || form.shape.rank() != 2)
     fail(Code::data_loss, "{}: blocksize {} and shape {} do not fit", name, form.block,
@@ -138,68 +159,97 @@ Bits4Matrix::Form Bits4Matrix::form_of(const Json& state, const std::string& nam
   return form;
 }
 
-Bits4Matrix::Bits4Matrix(Form form, std::string name, Tensor pairs, Tensor tops, Tensor groups,
-                         const Tensor& levels, const Tensor& map)
-    : form_(std::move(form)), name_(std::move(name)), pairs_(std::move(pairs)),
-      tops_(std::move(tops)), groups_(std::move(groups)) {
-  const int64_t count = form_.shape.count(), blocks = (count + form_.block - 1) / form_.block;
-  const auto expect = [&](const Tensor& tensor, DType dtype, int64_t size, const char* what) {
-    if (tensor.defined() && tensor.dtype() == dtype && tensor.count() == size) return;
-    fail(Code::data_loss, "{}: {} has {} numbers{}, expected {} of {}", name_, what,
-         tensor.defined() ? tensor.count() : 0, tensor.defined() ? "" : " (it is missing)", size,
-         dtype_name(dtype));
-  };
-  expect(pairs_, DType::u8, (count + 1) / 2, "the matrix");
-  expect(tops_, form_.has_codes ? DType::u8 : DType::f32, blocks, "absmax");
-  expect(levels, DType::f32, 16, "quant_map");
-  if (!std::ranges::equal(levels.as<float>(), bits4_levels(*form_.format)))
-    fail_with_hint("quant_map of bitsandbytes is read", Code::unimplemented,
-                   "{}: quant_map has other levels than {}", name_, form_.format->name);
-  if (!form_.has_codes) return;
-  expect(groups_, DType::f32, (blocks + form_.group - 1) / form_.group, "nested_absmax");
-  expect(map, DType::f32, 256, "nested_quant_map");
-  map_.assign(map.as<float>().begin(), map.as<float>().end());
+Json Bits4Form::to_json() const {
+  Json made = {{"quant_type", format->name},
+               {"blocksize", block},
+               {"dtype", "float32"},
+               {"shape", shape.dims()}};
+  if (!has_codes) return made;
+  made["nested_blocksize"] = group;
+  made["nested_dtype"] = "float32";
+  made["nested_offset"] = offset;
+  return made;
 }
 
-bool Bits4Matrix::has_block_rows() const {
-  return form_.shape.dim(-1) % kOwnBlock == 0 && form_.block % kOwnBlock == 0;
+std::vector<Bits4Form::Part> Bits4Form::parts() const {
+  const int64_t count = shape.count(), blocks = (count + block - 1) / block;
+  std::vector<Part> made = {{"", DType::u8, {(count + 1) / 2, 1}},
+                            {kTops, has_codes ? DType::u8 : DType::f32, {blocks}},
+                            {kLevels, DType::f32, {16}}};
+  if (!has_codes) return made;
+  made.push_back({kGroups, DType::f32, {(blocks + group - 1) / group}});
+  made.push_back({kMap, DType::f32, {256}});
+  return made;
+}
+
+std::string Bits4Form::state_ending() const {
+  return std::string(kBits4State) + format->name;
+}
+
+bool Bits4Form::has_block_rows() const {
+  return shape.dim(-1) % kOwnBlock == 0 && block % kOwnBlock == 0;
+}
+
+Bits4Matrix::Bits4Matrix(const Bits4Form& form, const std::string& name, const Box& box,
+                         const Read& read)
+    : form_(form), box_(box) {
+  const BoxRuns runs(form_.shape, box_);
+  const int64_t last = runs.count() - 1;
+  first_pair_ = runs.begin(0) / 2;
+  const int64_t end_pair = (runs.begin(last) + runs.length() + 1) / 2;
+  pairs_ = read("", {{first_pair_, 0}, {end_pair - first_pair_, 1}});
+  for (const Bits4Form::Part& part : form_.parts()) {
+    const std::string_view ending = part.ending;
+    if (ending.empty()) continue;
+    const Tensor values = read(part.ending, Box::whole(part.shape));
+    if (ending == kTops) tops_ = values;
+    if (ending == kGroups) groups_ = values;
+    if (ending == kMap) map_ = values;
+    if (ending == kLevels && !std::ranges::equal(values.as<float>(), bits4_levels(*form_.format)))
+      fail_with_hint("quant_map of bitsandbytes is read", Code::unimplemented,
+                     "{}: quant_map has other levels than {}", name, form_.format->name);
+  }
 }
 
 int Bits4Matrix::level(int64_t i) const {
-  return pairs_.as<uint8_t>()[static_cast<size_t>(i / 2)] >> (i % 2 == 0 ? 4 : 0) & 15;
+  return pairs_.as<uint8_t>()[static_cast<size_t>(i / 2 - first_pair_)] >> (i % 2 == 0 ? 4 : 0) &
+         15;
 }
 
 float Bits4Matrix::top(int64_t block) const {
   const auto at = static_cast<size_t>(block);
   if (!form_.has_codes) return tops_.as<float>()[at];
-  return map_[tops_.as<uint8_t>()[at]] *
+  return map_.as<float>()[tops_.as<uint8_t>()[at]] *
              groups_.as<float>()[at / static_cast<size_t>(form_.group)] +
          form_.offset;
 }
 
-void Bits4Matrix::read_blocks(const Box& box, std::byte* to, const Task* task) const {
+void Bits4Matrix::read_blocks(std::byte* to, const Task* task) const {
   using Block = formats::Bits4Block<formats::kNf4Levels>; // blocks of both formats are alike
   auto* block = reinterpret_cast<uint8_t*>(to);
-  const BoxRuns runs(form_.shape, box);
+  const BoxRuns runs(form_.shape, box_);
   uint8_t levels[kOwnBlock];
+  int64_t done = 0;
   for (int64_t run = 0; run < runs.count(); ++run) {
-    if (run % 64 == 0) check_task(task);
     const int64_t begin = runs.begin(run), end = begin + runs.length();
     for (int64_t first = begin; first < end; first += kOwnBlock, block += Block::kBytes) {
+      if (done++ % kBlocksBetweenChecks == 0) check_task(task);
       for (int64_t i = 0; i < kOwnBlock; ++i) levels[i] = static_cast<uint8_t>(level(first + i));
       Block::store(top(first / form_.block), levels, block);
     }
   }
 }
 
-void Bits4Matrix::read_numbers(const Box& box, float* to, const Task* task) const {
+void Bits4Matrix::read_numbers(float* to, const Task* task) const {
   const std::span<const float, 16> levels = bits4_levels(*form_.format);
-  const BoxRuns runs(form_.shape, box);
+  const BoxRuns runs(form_.shape, box_);
+  int64_t done = 0;
   for (int64_t run = 0; run < runs.count(); ++run) {
-    if (run % 64 == 0) check_task(task);
     const int64_t begin = runs.begin(run), end = begin + runs.length();
-    for (int64_t i = begin; i < end; ++i)
+    for (int64_t i = begin; i < end; ++i) {
+      if (done++ % (kOwnBlock * kBlocksBetweenChecks) == 0) check_task(task);
       *to++ = levels[static_cast<size_t>(level(i))] * top(i / form_.block);
+    }
   }
 }
 

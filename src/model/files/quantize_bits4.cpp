@@ -4,25 +4,24 @@
 #include "ckpt/bitsandbytes/bits4.h"
 #include "ckpt/safetensors/safetensors_writer.h"
 #include "model/families/family.h"
-#include "model/params/number_range.h"
 
 #include <nlohmann/json.hpp>
-
-#include <fmt/core.h>
 
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
 namespace dllm::model {
 namespace {
 
-constexpr int64_t kBlock = 64, kGroup = 256; // as bitsandbytes chooses them
-constexpr size_t kStateBytes = 320;          // JSON and blanks, so that its size is known before
+using ckpt::Bits4Form;
 
-template <class T> Tensor copied(DType dtype, const Shape& shape, const std::vector<T>& values) {
+constexpr int64_t kStateBytes = 320; // JSON and blanks, so that its size is known before
+
+template <class T> Tensor copied(const Shape& shape, DType dtype, std::span<const T> values) {
   Tensor made(dtype, shape);
   std::ranges::copy(values, made.mutable_as<T>().begin());
   return made;
@@ -31,100 +30,63 @@ template <class T> Tensor copied(DType dtype, const Shape& shape, const std::vec
 // The tensors of one matrix: their names and shapes at once, their numbers when they are written.
 class Matrix {
 public:
-  Matrix(std::string name, Shape shape, const WeightFormat& format, bool has_codes)
-      : name_(std::move(name)), shape_(std::move(shape)), format_(format), has_codes_(has_codes) {}
+  Matrix(std::string name, const Bits4Form& form) : name_(std::move(name)), form_(form) {}
 
+  const std::string& name() const { return name_; }
   std::vector<ckpt::TensorSpec> specs() const {
-    const int64_t count = shape_.count(), blocks = (count + kBlock - 1) / kBlock;
-    std::vector<ckpt::TensorSpec> made = {
-        {name_, DType::u8, {(count + 1) / 2, 1}},
-        {name_ + ".absmax", has_codes_ ? DType::u8 : DType::f32, {blocks}},
-        {name_ + ".quant_map", DType::f32, {16}},
-        {state_name(), DType::u8, {static_cast<int64_t>(kStateBytes)}}};
-    if (has_codes_) {
-      made.push_back({name_ + ".nested_absmax", DType::f32, {(blocks + kGroup - 1) / kGroup}});
-      made.push_back({name_ + ".nested_quant_map", DType::f32, {256}});
-    }
+    std::vector<ckpt::TensorSpec> made;
+    for (const Bits4Form::Part& part : form_.parts())
+      made.push_back({name_ + part.ending, part.dtype, part.shape});
+    made.push_back({name_ + form_.state_ending(), DType::u8, {kStateBytes}});
     return made;
   }
-
-  // Returns one of the tensors. read: returns the numbers of the matrix, f32. The scales of all
-  // matrices stay in memory, so each matrix is read twice.
-  Tensor tensor(const ckpt::TensorSpec& spec, const std::function<Tensor()>& read) {
-    const std::string part = spec.name.substr(name_.size());
-    if (part.empty()) return pairs_of(read(), spec);
-    if (part == ".quant_map") {
-      const auto levels = ckpt::bits4_levels(format_);
-      return copied(DType::f32, spec.shape, std::vector<float>(levels.begin(), levels.end()));
-    }
-    if (part == ".nested_quant_map") {
-      const auto& map = ckpt::dynamic_map();
-      return copied(DType::f32, spec.shape, std::vector<float>(map.begin(), map.end()));
-    }
-    if (tops_.empty()) take_tops(codes_of(read()));
-    if (part == ".absmax") {
-      return has_codes_ ? copied(DType::u8, spec.shape, codes_.codes)
-                        : copied(DType::f32, spec.shape, tops_);
-    }
-    if (part == ".nested_absmax") return copied(DType::f32, spec.shape, codes_.tops);
-    return copied(DType::u8, spec.shape, state());
+  int64_t bytes() const {
+    int64_t bytes = 0;
+    for (const ckpt::TensorSpec& part : specs())
+      bytes += part.shape.count() * dtype_size(part.dtype);
+    return bytes;
   }
-
-  // Returns the largest error of a block over the largest number of the block. REQUIRES: the
-  // matrix itself was written.
+  // Returns the largest error of a block over the largest number of the block. REQUIRES: a tensor
+  // of codes or scales was returned.
   double error() const { return error_; }
 
+  // Returns one of the tensors. pack: returns the codes of the matrix. The scales of all matrices
+  // stay in memory, so each matrix is packed twice: for its scales, and for its codes.
+  Tensor tensor(const ckpt::TensorSpec& spec, const std::function<ckpt::Bits4Codes()>& pack) {
+    const std::string part = spec.name.substr(name_.size());
+    const auto floats = [&](std::span<const float> values) {
+      return copied(spec.shape, DType::f32, values);
+    };
+    const auto bytes = [&](std::span<const uint8_t> values) {
+      return copied(spec.shape, DType::u8, values);
+    };
+    if (part.empty()) return bytes(pack().pairs);
+    if (part == ".quant_map") return floats(ckpt::bits4_levels(*form_.format));
+    if (part == ".nested_quant_map") return floats(ckpt::dynamic_map());
+    if (tops_.empty()) take_scales(pack());
+    if (part == ".absmax") return form_.has_codes ? bytes(codes_.codes) : floats(tops_);
+    if (part == ".nested_absmax") return floats(codes_.tops);
+    const std::string text = state();
+    return bytes({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+  }
+
 private:
-  Tensor pairs_of(const Tensor& numbers, const ckpt::TensorSpec& spec) {
-    error_ = error_of(numbers);
-    return copied(DType::u8, spec.shape, codes_of(numbers).pairs);
-  }
-  double error_of(const Tensor& numbers) const {
-    std::vector<std::byte> stored(static_cast<size_t>(format_.block_bytes));
-    std::vector<float> padded(kBlock);
-    const auto all = numbers.as<float>();
-    double worst = 0;
-    for (size_t begin = 0; begin < all.size(); begin += kBlock) {
-      std::ranges::fill(padded, 0.0f);
-      std::ranges::copy(all.subspan(begin, std::min<size_t>(kBlock, all.size() - begin)),
-                        padded.begin());
-      worst = std::max(worst, format_.quantize(padded.data(), kBlock, stored.data(), nullptr));
-    }
-    return worst;
-  }
-  std::string state_name() const {
-    return fmt::format("{}.quant_state.bitsandbytes__{}", name_, format_.name);
-  }
-  ckpt::Bits4Codes codes_of(const Tensor& numbers) const {
-    return ckpt::bits4_codes(format_, numbers.as<float>(), kBlock);
-  }
-  void take_tops(const ckpt::Bits4Codes& made) {
+  void take_scales(const ckpt::Bits4Codes& made) {
     tops_ = made.tops;
-    if (has_codes_) codes_ = ckpt::coded_tops(tops_, kGroup, &offset_);
+    error_ = made.error;
+    if (form_.has_codes) codes_ = ckpt::coded_tops(tops_, form_.group, &form_.offset);
   }
-  std::vector<uint8_t> state() const {
-    Json made = {{"quant_type", format_.name},
-                 {"blocksize", kBlock},
-                 {"dtype", "float32"},
-                 {"shape", shape_.dims()}};
-    if (has_codes_) {
-      made["nested_blocksize"] = kGroup;
-      made["nested_dtype"] = "float32";
-      made["nested_offset"] = offset_;
-    }
-    std::string text = made.dump();
-    if (text.size() > kStateBytes) fail(Code::internal, "the state of {} is too long", name_);
+  std::string state() const {
+    std::string text = form_.to_json().dump();
+    if (std::ssize(text) > kStateBytes) fail(Code::internal, "the state of {} is too long", name_);
     text.resize(kStateBytes, ' ');
-    return {text.begin(), text.end()};
+    return text;
   }
 
   std::string name_;
-  Shape shape_;
-  const WeightFormat& format_;
-  bool has_codes_;
+  Bits4Form form_;
   std::vector<float> tops_;
   ckpt::DynamicCodes codes_; // of the scales
-  float offset_ = 0;
   double error_ = 0;
 };
 
@@ -133,10 +95,45 @@ bool is_packed(const ParamSpec& spec, const ParamPiece& piece) {
   return spec.role == ParamRole::weight && spec.layers > 0 && !piece.transpose;
 }
 
-Tensor numbers_of(const WeightSource& weights, const std::string& name, Quantizer& work) {
+ckpt::Bits4Codes packed(const WeightSource& weights, const std::string& name, Quantizer& work) {
   const Tensor numbers = weights.read(name, work.task()).to(DType::f32, work.task());
-  check_number_range(name, numbers, work.format(), work.task());
-  return numbers;
+  work.check(name, numbers, work.format());
+  const int64_t block = Bits4Form().block;
+  return ckpt::bits4_codes(work.format(), numbers.as<float>(), block, work.workers());
+}
+
+// What a folder will hold, in any order.
+struct Plan {
+  std::vector<ckpt::TensorSpec> specs;
+  std::map<std::string, Matrix> matrices;   // by the name of the matrix
+  std::map<std::string, Matrix*> matrix_of; // by the names of their tensors
+  int64_t bytes = 0;                        // that are read
+};
+
+Plan planned(const WeightSource& weights, const ModelConfig& config, const Bits4Form& of_all) {
+  Plan plan;
+  for (const ParamSpec& spec : find_family(config.family).params(config)) {
+    for (int64_t layer = 0; layer < spec.copies(); ++layer) {
+      for (const ParamPiece& piece : spec.pieces) {
+        const std::string name = spec.logical_name(piece, layer);
+        Bits4Form form = of_all;
+        form.shape = spec.logical_shape(piece);
+        const int64_t bytes = weights.file_bytes(name);
+        if (!is_packed(spec, piece)) {
+          plan.specs.push_back({name, weights.dtype(name), form.shape});
+          plan.bytes += bytes;
+          continue;
+        }
+        plan.bytes += 2 * bytes; // it is packed twice
+        Matrix& own = plan.matrices.try_emplace(name, name, form).first->second;
+        for (const ckpt::TensorSpec& part : own.specs()) {
+          plan.matrix_of[part.name] = &own;
+          plan.specs.push_back(part);
+        }
+      }
+    }
+  }
+  return plan;
 }
 
 } // namespace
@@ -148,53 +145,31 @@ bool is_bits4(const WeightFormat& format) {
 void write_bits4_folder(const std::string& folder,
                         const std::shared_ptr<const WeightSource>& weights,
                         const ModelConfig& config, bool has_codes, Quantizer& work) {
-  std::vector<ckpt::TensorSpec> specs;
-  std::map<std::string, Matrix> matrices;              // by the name of the matrix
-  std::map<std::string, std::string> matrix_of, plain; // by the names of tensors
-  int64_t total = 0;
-  for (const ParamSpec& spec : find_family(config.family).params(config)) {
-    for (int64_t layer = 0; layer < spec.copies(); ++layer) {
-      for (const ParamPiece& piece : spec.pieces) {
-        const std::string name = spec.logical_name(piece, layer);
-        const Shape shape = spec.logical_shape(piece);
-        total += weights->file_bytes(name);
-        if (!is_packed(spec, piece)) {
-          specs.push_back({name, weights->dtype(name), shape});
-          plain[name] = name;
-          continue;
-        }
-        const auto& own =
-            matrices.try_emplace(name, name, shape, work.format(), has_codes).first->second;
-        for (const ckpt::TensorSpec& part : own.specs()) {
-          matrix_of[part.name] = name;
-          specs.push_back(part);
-        }
-      }
-    }
-  }
-  work.set_total(total);
+  const Plan plan = planned(*weights, config, {.format = &work.format(), .has_codes = has_codes});
+  work.set_total(plan.bytes);
   constexpr int64_t kShard = int64_t{5} << 30;
-  ckpt::WeightWriter writer(folder, "model", specs, kShard, {{"format", "pt"}});
+  ckpt::WeightWriter writer(folder, "model", plan.specs, kShard, {{"format", "pt"}});
   for (const ckpt::TensorSpec& spec : writer.order()) {
     check_task(work.task());
-    if (plain.contains(spec.name)) {
-      const Tensor numbers = weights->read(spec.name, work.task()).to(spec.dtype, work.task());
-      writer.write(spec.name, numbers, work.task());
-      work.count(spec.name, weight_format(dtype_name(spec.dtype)), weights->file_bytes(spec.name),
-                 numbers.byte_size(), 0);
+    const auto found = plan.matrix_of.find(spec.name);
+    const std::string& name = found == plan.matrix_of.end() ? spec.name : found->second->name();
+    const int64_t bytes = weights->file_bytes(name);
+    if (found == plan.matrix_of.end()) {
+      const Tensor numbers = weights->read(name, work.task()).to(spec.dtype, work.task());
+      writer.write(name, numbers, work.task());
+      work.count(name, weight_format(dtype_name(spec.dtype)), bytes, numbers.byte_size(), 0);
+      work.advance(bytes);
       continue;
     }
-    const std::string& name = matrix_of.at(spec.name);
-    Matrix& matrix = matrices.at(name);
-    const auto read = [&] { return numbers_of(*weights, name, work); };
-    writer.write(spec.name, matrix.tensor(spec, read), work.task());
-    if (spec.name == name) {
-      int64_t bytes = 0;
-      for (const ckpt::TensorSpec& part : matrix.specs())
-        bytes += part.shape.count() * dtype_size(part.dtype);
-      work.count(name, work.format(), weights->file_bytes(name), bytes, matrix.error());
-    }
+    const auto pack = [&] {
+      ckpt::Bits4Codes made = packed(*weights, name, work);
+      work.advance(bytes);
+      return made;
+    };
+    writer.write(spec.name, found->second->tensor(spec, pack), work.task());
   }
+  for (const auto& [name, matrix] : plan.matrices)
+    work.count(name, work.format(), weights->file_bytes(name), matrix.bytes(), matrix.error());
   writer.close();
 }
 

@@ -5,6 +5,7 @@
 #include "model/files/gguf_names.h"
 #include "model/params/number_range.h"
 #include "model/params/param_map.h"
+#include "tensor/batch.h"
 
 #include <nlohmann/json.hpp>
 
@@ -64,7 +65,7 @@ double Quantizer::encode_rows(const WeightFormat& format, const Tensor& numbers,
   const float* from = numbers.as<float>().data();
   std::mutex mutex;
   double worst = 0;
-  parallel(Workers(&pool_, task_), (rows + step - 1) / step, [&](int64_t chunk) {
+  parallel(workers(), (rows + step - 1) / step, [&](int64_t chunk) {
     const int64_t first = chunk * step, count = std::min(step, rows - first);
     const double own =
         quantize_matrix(format, from + first * k, count, k, to + first * row, nullptr);
@@ -83,13 +84,31 @@ std::vector<std::byte> Quantizer::encode(const QuantizeTensor& tensor, const Qua
     part.stored(bytes.data(), task_);
   } else {
     const Tensor numbers = part.read(task_);
-    check_number_range(tensor.name, numbers, *tensor.format, task_);
+    check(tensor.name, numbers, *tensor.format);
     bytes.resize(static_cast<size_t>(weight_bytes(*tensor.format, numbers.shape())));
     error = encode_rows(*tensor.format, numbers, bytes.data());
   }
   count(tensor.name, *tensor.format, part.bytes_before, static_cast<int64_t>(bytes.size()), error,
         &part == &tensor.parts.front());
+  advance(part.bytes_before);
   return bytes;
+}
+
+void Quantizer::advance(int64_t bytes) {
+  done_ += bytes;
+  if (task_ != nullptr) task_->set_progress(done_, total_);
+}
+
+void Quantizer::check(const std::string& name, const Tensor& numbers,
+                      const WeightFormat& format) const {
+  const int64_t at = format.is_float() ? -1 : first_non_finite(numbers);
+  if (at >= 0) {
+    fail_with_hint("bf16 and f32 keep such a number", Code::data_loss,
+                   "tensor {} holds {} at {}, which {} would hide", name,
+                   numbers.as<float>()[static_cast<size_t>(at)], place_text(numbers.shape(), at),
+                   format.name);
+  }
+  check_number_range(name, numbers, format, task_);
 }
 
 void Quantizer::count(const std::string& name, const WeightFormat& format, int64_t before,
@@ -103,8 +122,6 @@ void Quantizer::count(const std::string& name, const WeightFormat& format, int64
   kind->before += before;
   kind->after += after;
   kind->error = std::max(kind->error, error);
-  done_ += before;
-  if (task_ != nullptr) task_->set_progress(done_, total_);
 }
 
 Json Quantizer::report() const {

@@ -44,7 +44,13 @@ public:
   const WeightFormat& fitting(const std::string& name, const Shape& shape, bool is_matrix);
   // Returns the bytes of one part in the format of the tensor.
   std::vector<std::byte> encode(const QuantizeTensor& tensor, const QuantizePart& part);
-  // Counts a tensor that was written, and moves the progress on.
+  Workers workers() { return {&pool_, task_}; }
+  // Moves the progress on.
+  void advance(int64_t bytes);
+  // Fails with data_loss for a number that is not finite and that the format would hide, and with
+  // out_of_range for one that the format makes infinite.
+  void check(const std::string& name, const Tensor& numbers, const WeightFormat& format) const;
+  // Counts a tensor that was written.
   void count(const std::string& name, const WeightFormat& format, int64_t before, int64_t after,
              double error, bool is_new = true);
   Json report() const;

@@ -97,7 +97,7 @@ public:
 
   bool has(const std::string& logical) const override { return !find(logical).empty(); }
   Shape shape(const std::string& logical) const override {
-    const ckpt::Bits4Matrix::Form* form = bits4_form(find(logical));
+    const ckpt::Bits4Form* form = bits4_form(find(logical));
     return form != nullptr ? form->shape : files_.info(find(logical)).shape;
   }
   DType dtype(const std::string& logical) const override {
@@ -111,7 +111,7 @@ public:
   }
   Tensor read(const std::string& logical, const Task* task) const override {
     const std::string& name = find(logical);
-    if (const ckpt::Bits4Matrix::Form* form = bits4_form(name))
+    if (const ckpt::Bits4Form* form = bits4_form(name))
       return numbers_of(name, Box::whole(form->shape), task);
     return task == nullptr ? files_.tensor(name) : files_.tensor_copy(name, task);
   }
@@ -125,34 +125,33 @@ public:
                       const Task* task) const override {
     const std::string name = find(logical);
     if (bits4_form(name) == nullptr) return files_.part_to(name, box, to, task);
-    bits4(name).read_numbers(box, reinterpret_cast<float*>(to), task);
+    bits4(name, box, task).read_numbers(reinterpret_cast<float*>(to), task);
     const auto bytes = static_cast<size_t>(box.shape.count() * dtype_size(DType::f32));
     return Tensor(DType::f32, box.shape, Bytes(to, bytes, nullptr));
   }
   const WeightFormat* format(const std::string& logical) const override {
     const std::string name = find(logical);
-    if (bits4_form(name) == nullptr) return WeightSource::format(logical);
-    return bits4(name).has_block_rows() ? bits4(name).form().format : &weight_format(DType::f32);
+    const ckpt::Bits4Form* form = bits4_form(name);
+    if (form == nullptr) return WeightSource::format(logical);
+    return form->has_block_rows() ? form->format : &weight_format(DType::f32);
   }
   Tensor read_blocks(const std::string& logical, const Box& box, std::byte* to,
                      const Task* task) const override {
     const std::string name = find(logical);
-    if (bits4_form(name) == nullptr) return WeightSource::read_blocks(logical, box, to, task);
-    const ckpt::Bits4Matrix matrix = bits4(name);
-    matrix.read_blocks(box, to, task);
-    const WeightFormat& own = *matrix.form().format;
-    const Shape stored = stored_shape(own, box.shape);
+    const ckpt::Bits4Form* form = bits4_form(name);
+    if (form == nullptr) return WeightSource::read_blocks(logical, box, to, task);
+    bits4(name, box, task).read_blocks(to, task);
+    const Shape stored = stored_shape(*form->format, box.shape);
     Tensor view(DType::u8, stored, Bytes(to, static_cast<size_t>(stored.count()), nullptr));
-    view.set_format(&own);
+    view.set_format(form->format);
     return view;
   }
 
 private:
   // Finds the matrices of bitsandbytes by the tensors "<matrix>.quant_state.bitsandbytes__nf4".
   void find_bits4() {
-    constexpr std::string_view kState = ".quant_state.bitsandbytes__";
     for (const std::string& name : files_.names()) {
-      const size_t end = name.find(kState);
+      const size_t end = name.find(ckpt::kBits4State);
       if (end == std::string::npos) continue;
       const Tensor text = files_.tensor(name);
       if (text.dtype() != DType::u8)
@@ -161,10 +160,10 @@ private:
       const std::string_view json(reinterpret_cast<const char*>(text.bytes()),
                                   static_cast<size_t>(text.byte_size()));
       const std::string where = described_ + ": " + name;
-      bits4_[name.substr(0, end)] = ckpt::Bits4Matrix::form_of(parse_json(json, where), where);
+      bits4_[name.substr(0, end)] = ckpt::Bits4Form::of(parse_json(json, where), where);
     }
   }
-  const ckpt::Bits4Matrix::Form* bits4_form(const std::string& name) const {
+  const ckpt::Bits4Form* bits4_form(const std::string& name) const {
     const auto found = bits4_.find(name);
     return found == bits4_.end() ? nullptr : &found->second;
   }
@@ -172,18 +171,32 @@ private:
     const size_t weight = name.find(".weight.");
     return weight != std::string::npos && bits4_.contains(name.substr(0, weight) + ".weight");
   }
-  ckpt::Bits4Matrix bits4(const std::string& name) const {
-    const auto part = [&](const char* ending) {
-      const std::string own = name + ending;
-      return files_.has(own) ? files_.tensor(own) : Tensor();
-    };
-    return {bits4_.at(name),          described_ + ": " + name, files_.tensor(name),
-            part(".absmax"),          part(".nested_absmax"),   part(".quant_map"),
-            part(".nested_quant_map")};
+  // Checks the types and sizes of the tensors of a matrix.
+  void check_bits4(const std::string& name, const ckpt::Bits4Form& form) const {
+    for (const ckpt::Bits4Form::Part& part : form.parts()) {
+      const std::string own = name + part.ending;
+      if (!files_.has(own))
+        fail(Code::data_loss, "{}: tensor {} is missing, which {} needs", described_, own, name);
+      const ckpt::TensorInfo& info = files_.info(own);
+      const bool has_shape = info.shape == part.shape || info.shape == Shape{part.shape.count()};
+      if (info.dtype == part.dtype && has_shape) continue;
+      fail(Code::data_loss, "{}: tensor {} is {}{}, expected {}{}", info.file, own, info.type,
+           info.shape.text(), dtype_name(part.dtype), part.shape.text());
+    }
+  }
+  // Reads what a part of a matrix needs. Packed bytes are u8(bytes, 1), or u8(bytes) in old files.
+  ckpt::Bits4Matrix bits4(const std::string& name, const Box& box, const Task* task) const {
+    return {bits4_.at(name), described_ + ": " + name, box,
+            [&](const char* ending, const Box& part) {
+              const std::string own = name + ending;
+              const bool is_flat = files_.info(own).shape.rank() == 1;
+              return files_.part_copy(own, is_flat ? Box{{part.begin[0]}, {part.shape[0]}} : part,
+                                      task);
+            }};
   }
   Tensor numbers_of(const std::string& name, const Box& box, const Task* task) const {
     Tensor made(DType::f32, box.shape);
-    bits4(name).read_numbers(box, made.mutable_as<float>().data(), task);
+    bits4(name, box, task).read_numbers(made.mutable_as<float>().data(), task);
     return made;
   }
 
@@ -209,11 +222,11 @@ private:
                      "{}: tensor {} {} is missing", described_, logical, expected.text());
     }
     const ckpt::TensorInfo& info = files_.info(name);
-    if (const ckpt::Bits4Matrix::Form* form = bits4_form(name)) {
+    if (const ckpt::Bits4Form* form = bits4_form(name)) {
       if (form->shape != expected)
         fail(Code::data_loss, "{}: tensor {} has shape {}, expected {}", info.file, name,
              form->shape.text(), expected.text());
-      bits4(name); // checks the sizes of its parts
+      check_bits4(name, *form);
       return name;
     }
     if (info.shape != expected) {
@@ -230,7 +243,7 @@ private:
   std::string described_;
   ckpt::WeightFiles files_;
   std::string second_head_;
-  std::map<std::string, ckpt::Bits4Matrix::Form> bits4_; // by the name of the matrix
+  std::map<std::string, ckpt::Bits4Form> bits4_; // by the name of the matrix
 };
 
 } // namespace

@@ -38,8 +38,9 @@ struct NamedParam {
 };
 using ParamLookup = std::function<NamedParam(const std::string& name)>;
 
-// Combines the parameters "q", "q.bias" and "q.scale", and "<adapter>/q.lora_a", "<adapter>/q.lora_b"
-// and "<adapter>/q.lora_m" of each of `adapters`. The weight is undefined when there is no "q".
+// Combines the parameters "q", "q.bias" and "q.scale", and of each of `adapters`
+// "<adapter>/q.lora_a", "<adapter>/q.lora_b" and "<adapter>/q.lora_m". The weight is undefined when
+// there is no "q".
 Linear find_linear(const ParamLookup& find, const std::string& name,
                    const std::vector<std::string>& adapters);
 

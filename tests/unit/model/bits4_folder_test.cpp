@@ -115,7 +115,7 @@ TEST(Bits4Folder, WhatIsMissingOrForeignIsNamed) {
     ckpt::write_safetensors(other + "/model.safetensors", {tensors.begin(), tensors.end()});
     load_model(small_engine(), other, model_options());
   };
-  expect_error(Code::data_loss, "up_proj.weight: absmax",
+  expect_error(Code::data_loss, "up_proj.weight.absmax is missing",
                [&] { rewritten([&](auto& all) { all.erase(matrix + ".absmax"); }); });
   expect_error(Code::data_loss, "up_proj.weight has shape", [&] {
     rewritten([&](auto& all) { all.erase(matrix + ".quant_state.bitsandbytes__nf4"); });

@@ -2,6 +2,7 @@
 // dllm quantize writes against the model they were made from.
 
 #include "base/files.h"
+#include "ckpt/gguf/gguf.h"
 #include "ckpt/safetensors/safetensors.h"
 #include "model/files/quantize.h"
 #include "model/model.h"
@@ -263,6 +264,31 @@ TEST(Quantize, SaysWhatDoesNotFit) {
     EXPECT_GT(kind.at("error").get<double>(), 0);
   }
   EXPECT_TRUE(found);
+}
+
+// A format of levels would hide a number that is not finite. Float formats keep it, and a load of
+// the result says so.
+TEST(Quantize, NumbersThatAreNotFiniteAreNamed) {
+  const test::TempFolder folder;
+  const std::string name = "model.layers.1.mlp.up_proj.weight";
+  for (const float wrong : {std::nanf(""), INFINITY, -INFINITY}) {
+    const auto model =
+        new_model(small_engine(), family_config("llama"), model_options({{"check", "off"}}));
+    Tensor values = model->params().read(name).clone();
+    values.mutable_as<float>()[70] = wrong;
+    model->params().write(name, values);
+    Options saving(save_schema());
+    saving.set_text("overwrite", "true");
+    save_model(*model, folder.path("m"), saving);
+    for (const WeightFormat* format : weight_formats()) {
+      if (format->is_float() || std::string_view(format->name) == "int8") continue;
+      const bool is_gguf = ckpt::ggml_type_of(*format).has_value(); // nf4 and fp4 are in folders
+      test::expect_error(Code::data_loss, "at [1, 6]", [&] {
+        quantize_model(folder.path("m"), folder.path(is_gguf ? "x.gguf" : "x"),
+                       quantize_options(format->name, true));
+      });
+    }
+  }
 }
 
 TEST(Quantize, RefusesWhatItCannotWrite) {

@@ -27,9 +27,9 @@ pub struct Adapter {
     pub scale: f64,
     /// Matrices of the base with this adapter.
     pub modules: u64,
-    /// Numbers of A and B.
+    /// Numbers of A, of B and of lengths.
     pub params: u64,
-    /// Bytes of memory of A and B.
+    /// Bytes of memory of its numbers.
     pub bytes: u64,
 }
 

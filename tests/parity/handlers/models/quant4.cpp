@@ -93,12 +93,17 @@ void run_bits4_case(Case& c, const Json& entry) {
     check_codes(c, moved, codes, group, c.array("absmax_q"), "absmax_q");
     c.close({0, 1e-6}, groups, flat(c.array("absmax2")), "absmax2");
   }
-  const Tensor& map = has_codes ? c.array("dynamic_code") : Tensor();
-  const auto form = ckpt::Bits4Matrix::form_of(state, "quant_state");
-  const ckpt::Bits4Matrix matrix(form, "x", bytes_of(made.pairs), tops, groups,
-                                 c.topic().array("code." + type), map);
+  const auto form = ckpt::Bits4Form::of(state, "quant_state");
+  const ckpt::Bits4Matrix matrix(
+      form, "x", Box::whole(form.shape), [&](const char* ending, const Box&) {
+        const std::string part = ending;
+        if (part.empty()) return bytes_of(made.pairs);
+        if (part == ".absmax") return tops;
+        if (part == ".quant_map") return c.topic().array("code." + type);
+        return part == ".nested_absmax" ? groups : c.array("dynamic_code");
+      });
   Tensor numbers(DType::f32, form.shape);
-  matrix.read_numbers(Box::whole(form.shape), numbers.mutable_as<float>().data(), nullptr);
+  matrix.read_numbers(numbers.mutable_as<float>().data(), nullptr);
   const double largest = std::ranges::max(made.tops);
   c.close({1e-6 * largest, 0}, flat(numbers), flat(c.array("dequant")), "dequant");
   double worst = 0;
@@ -106,9 +111,9 @@ void run_bits4_case(Case& c, const Json& entry) {
     worst =
         std::max(worst, std::abs(static_cast<double>(x.as<float>()[i]) - numbers.as<float>()[i]));
   c.close({1e-6 * largest, 1e-6}, worst, entry.at("max_err").get<double>(), "max_err");
-  if (!matrix.has_block_rows()) return;
+  if (!form.has_block_rows()) return;
   Tensor blocks(DType::u8, stored_shape(format, form.shape));
-  matrix.read_blocks(Box::whole(form.shape), blocks.mutable_bytes(), nullptr);
+  matrix.read_blocks(blocks.mutable_bytes(), nullptr);
   blocks.set_format(&format);
   c.equal(model::dequantize(blocks, {}), numbers, "blocks of the weight format");
 }
