@@ -34,7 +34,7 @@
 // Arrays     Arrays are passed as std::span and std::string_view, and returned as std::vector and
 //            std::string.
 // Tasks      A long call takes `const Task*`: cancel() from any thread ends it with DLLM_CANCELLED.
-// Threads    The rules are those of the C functions; see the C header of each call. The calls of a
+// Threads    The C functions have the same rules; see the C header of each call. The calls of a
 //            Generator wait for each other, so that several threads may share a generator.
 #if __cplusplus < 202002L && (!defined(_MSVC_LANG) || _MSVC_LANG < 202002L)
 #error "dllm/dllm.hpp needs C++20: compile with -std=c++20, or link dllm::cpp in CMake"

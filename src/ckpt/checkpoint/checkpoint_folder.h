@@ -85,8 +85,8 @@ public:
   // Returns the folder that is being written, for code that fills a whole folder.
   const std::string& folder() const { return partial_; }
   // Syncs every file and folder, writes COMMIT, renames the folder and returns its final path.
-  // Replaces a committed checkpoint of the same step. Then deletes all committed checkpoints of the
-  // root but those of `kept`. Keeps a checkpoint that holds other files. A cancelled task leaves
+  // Replaces a committed checkpoint of the same step. Then deletes the committed checkpoints of the
+  // root that `kept` leaves out. Keeps a checkpoint that holds other files. A cancelled task leaves
   // the root unchanged. described: files that other processes made durable and described
   // (checkpoint_parts.h).
   std::string commit(const KeptCheckpoints& kept, const Task* task = nullptr,

@@ -42,8 +42,8 @@ public:
   void begin(const Task* task);
   // Uploads every file below `local` except COMMIT and the mark.
   void upload(const std::string& local, const Task* task);
-  // Writes COMMIT, which lists the files of all processes. Then deletes all committed
-  // checkpoints but those of `kept`. Keeps a checkpoint that holds other objects. Logs errors of
+  // Writes COMMIT, which lists the files of all processes. Then deletes the committed
+  // checkpoints that `kept` leaves out. Keeps a checkpoint that holds other objects. Logs errors of
   // deletions.
   void seal(const std::string& commit, const KeptCheckpoints& kept, const Task* task);
 

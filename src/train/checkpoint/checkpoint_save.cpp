@@ -28,7 +28,8 @@ const Schema& checkpoint_schema() {
       {
           option_i64("keep_last", 0, 0, 1 << 20, "Checkpoints of the run to keep; 0: all."),
           option_list("keep_steps", {},
-                      "Steps of checkpoints that stay, whatever keep_last removes."),
+                      "Steps of checkpoints that stay, whatever keep_last removes.",
+                      ListOf::texts_and_numbers),
           option_str("script_state", "", "JSON text of a script, returned by restore."),
           option_bool(
               "wait", true,

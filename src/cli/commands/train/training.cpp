@@ -323,7 +323,7 @@ Run open_run(Context& context) {
   if (started_from) print_changes(context, before, model_description(run.model.get()));
   if (!run.resumed_from.empty()) resume(context, run, out);
   print_steps_of_epochs(context, run);
-  // The old run is removed after everything that may fail, and its weights may be those of --from.
+  // The old run is removed after everything that may fail, and --from may name its weights.
   if (fresh && job_rank() == 0) remove_checkpoints(out);
   add_sinks(context, run, out);
   if (run.resumed_from.empty()) {

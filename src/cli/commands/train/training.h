@@ -128,8 +128,8 @@ bool is_same_place(const std::string& one, const std::string& other);
 // Sets what the run was started with where the command line has nothing, and prints these settings
 // in one line.
 void keep_settings(Context& context, const std::string& out);
-// Returns the options of loader at the last start as JSON, where they make other rows than those of
-// this start; else "".
+// Returns the loader's options of the last start as JSON when they make other rows than the options
+// of this start; else "".
 std::string rows_before(const Context& context, const std::string& out);
 // Writes the record of a new run.
 void write_start(const Context& context, const Run& run, const std::string& out);
@@ -198,7 +198,7 @@ struct ReadSoFar {
   int64_t batches = 0;             // of an update that is not whole
 };
 // Returns the steps of the whole run from --steps and --epochs; 0: until --minutes or --tokens end
-// it. Steps of --epochs are those before and those that the rest of the epochs makes.
+// it. Steps of --epochs are the steps before, and what the rest of the epochs makes.
 int64_t planned_steps(const Context& context, const Run& run, const ReadSoFar& before = {});
 
 } // namespace dllm::cli

@@ -120,7 +120,7 @@ void compare_with_guess(const Context& context, Run& run, int64_t step, double l
   warn_of_divergence(context, run, text);
 }
 
-// Saves a checkpoint into out/best, which keeps those of the lowest losses. A run that went back to
+// Saves a checkpoint into out/best, which keeps the checkpoints of the lowest losses. A run that went back to
 // an earlier step first removes its later ones.
 void save_best(const Context& context, const Run& run, int64_t step) {
   if (job_rank() == 0) remove_best_after(run_folder(context), step);
@@ -131,7 +131,7 @@ void save_best(const Context& context, const Run& run, int64_t step) {
   };
   set("keep_last", 1); // the one that is saved
   Json steps = Json::array();
-  for (const auto& kept : run.best.kept()) steps.push_back(std::to_string(kept.second));
+  for (const auto& kept : run.best.kept()) steps.push_back(kept.second);
   const std::string json = Json{{"keep_steps", std::move(steps)}}.dump();
   call([&](dllm_error* err) {
     return dllm_options_set_json(options.get(), json.data(), static_cast<int64_t>(json.size()),
