@@ -120,8 +120,8 @@ void compare_with_guess(const Context& context, Run& run, int64_t step, double l
   warn_of_divergence(context, run, text);
 }
 
-// Saves a checkpoint into out/best, which keeps the checkpoints of the lowest losses. A run that went back to
-// an earlier step first removes its later ones.
+// Saves a checkpoint into out/best, which keeps the checkpoints of the lowest losses. A run that
+// went back to an earlier step first removes its later ones.
 void save_best(const Context& context, const Run& run, int64_t step) {
   if (job_rank() == 0) remove_best_after(run_folder(context), step);
   const auto options = make<dllm_options>(
