@@ -51,6 +51,7 @@ enum class Stream : uint32_t {
   decode = 6, // sampling, by request, step and position
   rollout = 7,
   script = 8, // math.random of Lua
+  align = 9,  // positions and layers of an alignment
 };
 Key stream_key(uint64_t seed, Stream stream, uint64_t step, uint64_t row);
 

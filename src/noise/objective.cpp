@@ -42,7 +42,7 @@ const KnownObjective& find_objective(const std::string& name) {
 } // namespace
 
 std::vector<OptionSpec> shared_objective_options() {
-  return {
+  std::vector<OptionSpec> rows = {
       option_choice("attention", "auto", {"auto", "causal", "bidirectional", "block_causal"},
                     "Attention of a token; auto: as the objective needs, else the model's own."),
       option_i64("shift", -1, -1, 1,
@@ -54,6 +54,8 @@ std::vector<OptionSpec> shared_objective_options() {
       option_choice("compat", "none", {"none", "dllm-jax", "dllm", "dmax", "nano", "open-dllm"},
                     "Reproduces the known quirks of a reference."),
   };
+  for (OptionSpec& row : term_options()) rows.push_back(std::move(row));
+  return rows;
 }
 
 Batch TokenCeArrays::added_to(const Batch& batch) const {
@@ -104,7 +106,12 @@ Batch Objective::prepare(const Batch& batch, uint64_t seed, int64_t step,
                          const PrepareContext& context) const {
   const GivenRules rules = given_rules();
   if (holds_loss_arrays(batch, rules)) return batch;
-  return prepare_rows(raw_rows(batch, rules), seed, step, context);
+  Batch made = prepare_rows(raw_rows(batch, rules), seed, step, context);
+  if (!terms_.empty()) {
+    const int64_t first = made.global_rows(made.at("ids").shape()[0]).first;
+    terms_.prepare(made, {context.shift, context.layers}, {seed, step, first});
+  }
+  return made;
 }
 
 TokenCeSettings Objective::token_ce_settings(const Batch& prepared,
@@ -125,6 +132,21 @@ TokenCeSettings Objective::token_ce_settings(const Batch& prepared,
 }
 
 Batch Objective::feed(const Batch& prepared, const model::ModelConfig& config) const {
+  Batch made = feed_rows(prepared, config);
+  if (terms_.empty()) return made;
+  const TermContext context{shift(config), config.layers};
+  if (terms_.is_prepared(prepared)) {
+    terms_.feed(prepared, context, made);
+    return made;
+  }
+  Batch whole = prepared; // of a caller who prepared the rows without the terms
+  const int64_t first = whole.global_rows(whole.at("ids").shape()[0]).first;
+  terms_.prepare(whole, context, {0, 0, first});
+  terms_.feed(whole, context, made);
+  return made;
+}
+
+Batch Objective::feed_rows(const Batch& prepared, const model::ModelConfig& config) const {
   Batch made = token_ce_feed(
       model::parse_tokens(prepared, model::token_rules(model::TokenUse::loss, config)),
       token_ce_settings(prepared, config));
@@ -148,13 +170,20 @@ Loss Objective::loss(model::Builder& builder,
   inputs.head_count = value(kHeadCount);
   inputs.normalizer = value(kNormalizer);
   inputs.all = arrays;
+  terms_.before_loss(builder, inputs.tokens, arrays);
   Loss made = build_loss(builder, inputs);
+  terms_.add_to(made, builder, arrays);
   report_padding(inputs, made);
   return made;
 }
 
 Loss Objective::build_loss(model::Builder& builder, const LossInputs& inputs) const {
   return token_ce_loss(builder, inputs);
+}
+
+void Objective::check_parts(const model::Model& model) const {
+  model.reading(other_parts());
+  terms_.check(model);
 }
 
 model::AttentionKind Objective::attention(const model::ModelConfig& config) const {
@@ -187,6 +216,7 @@ PrepareContext prepare_context(const Objective& objective, const model::ModelCon
   context.shift = objective.shift(config);
   context.block_length = objective.block_length(config);
   context.time_steps = config.time_conditioning ? config.time_steps : 0;
+  context.layers = config.layers;
   return context;
 }
 
@@ -203,6 +233,27 @@ const ObjectiveFacts& objective_facts(const std::string& name) {
   return find_objective(name).facts;
 }
 
+namespace {
+
+// The terms compare the state of each token, so the rows have to keep their tokens in place.
+void check_terms(const KnownObjective& entry, const Options& options) {
+  check_term_options(options);
+  switch (entry.facts.rows) {
+  case RowKind::masked:
+  case RowKind::replaced:
+  case RowKind::clean:
+  case RowKind::given: return;
+  default: break;
+  }
+  if (LossTerms(options).empty()) return;
+  fail_with_hint("use mdlm, open_dllm, llada_sft, dream, nano or uniform", Code::invalid_argument,
+                 "options align, distill and entropy need rows whose tokens keep their places, and "
+                 "objective {} makes others",
+                 entry.name);
+}
+
+} // namespace
+
 ObjectiveRef make_objective(const std::string& name, ScheduleRef schedule, const Options& options) {
   const KnownObjective& entry = find_objective(name);
   Options own(entry.schema);
@@ -213,7 +264,14 @@ ObjectiveRef make_objective(const std::string& name, ScheduleRef schedule, const
     if (compat == "dllm-jax" || compat == "dllm") generic.set_str("compat", compat);
     schedule = make_schedule(entry.schedule, generic);
   }
+  check_terms(entry, own);
   return entry.make(std::move(schedule), own);
+}
+
+ObjectiveRef without_terms(const ObjectiveRef& objective) {
+  Options plain = objective->options();
+  if (!turn_off_terms(plain)) return objective;
+  return find_objective(objective->name()).make(objective->schedule(), plain);
 }
 
 ObjectiveRef make_objective(const std::string& name, ScheduleRef schedule) {

@@ -12,6 +12,7 @@
 #include "noise/objective_state.h"
 #include "noise/rows/given_rows.h"
 #include "noise/schedules/schedule.h"
+#include "noise/terms/loss_terms.h"
 #include "tensor/batch.h"
 
 #include <cstdint>
@@ -33,6 +34,7 @@ struct PrepareContext {
   int64_t block_length = 0; // 0: none; objectives in blocks fail with failed_precondition
   // For a time-conditioned model: timesteps are t times this; 0: other models.
   int64_t time_steps = 0;
+  int64_t layers = 0; // of the model
   // true: values that are scheduled over training take their final value.
   bool held_out = false;
   // compat = dllm-jax | nano: the key of this batch, in place of the key of (seed, step).
@@ -99,15 +101,17 @@ public:
   bool is_prepared(const Batch& batch) const;
 
   // Checks a prepared batch and returns the arrays that the graph of loss() reads. Programs depend
-  // on their names, types and shapes only. An objective may add arrays to those of the base class.
-  virtual Batch feed(const Batch& prepared, const model::ModelConfig& config) const;
+  // on their names, types and shapes only.
+  Batch feed(const Batch& prepared, const model::ModelConfig& config) const;
   // Builds the loss. `arrays` has one value per array of feed(), by name.
   Loss loss(model::Builder& builder, const std::map<std::string, graph::Value>& arrays) const;
 
   // Returns the parts of the model that the loss reads in addition to the base and its adapters,
   // such as "teacher". Builder::part() gives the loss such a network, and
   // Builder::without_adapters() gives the base alone.
-  virtual std::vector<std::string> other_parts() const { return {}; }
+  virtual std::vector<std::string> other_parts() const { return terms_.parts(); }
+  // Fails with not_found or failed_precondition when the loss needs a part that the model lacks.
+  void check_parts(const model::Model& model) const;
 
   // Returns the arrays that training keeps for this objective, with their first values. The loss
   // reads them as LossInputs::all["state:<name>"].
@@ -140,6 +144,9 @@ protected:
   // into keep.
   virtual Batch prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
                              const PrepareContext& context) const = 0;
+  // Does the work of feed() without the terms. An objective may add arrays to those of the base
+  // class.
+  virtual Batch feed_rows(const Batch& prepared, const model::ModelConfig& config) const;
   // Returns the arrays that a prepared batch must have in addition to targets and weights.
   virtual std::vector<std::string> prepared_arrays() const { return {}; }
   // Returns the arrays of raw rows that the objective reads in addition to those of every
@@ -157,13 +164,15 @@ protected:
   TokenCeSettings token_ce_settings(const Batch& prepared, const model::ModelConfig& config) const;
 
   Objective(ScheduleRef schedule, Options options)
-      : schedule_(std::move(schedule)), options_(std::move(options)) {}
+      : schedule_(std::move(schedule)), options_(std::move(options)), terms_(options_) {}
 
   ScheduleRef schedule_;
   Options options_;
 
 private:
   GivenRules given_rules() const;
+
+  LossTerms terms_;
 };
 using ObjectiveRef = std::shared_ptr<const Objective>;
 
@@ -176,5 +185,8 @@ const ObjectiveFacts& objective_facts(const std::string& name);
 // "nano_cosine"). Fails with not_found and the nearest name.
 ObjectiveRef make_objective(const std::string& name, ScheduleRef schedule, const Options& options);
 ObjectiveRef make_objective(const std::string& name, ScheduleRef schedule = nullptr);
+// Returns the objective without the terms of its options, whose loss runs with and without a
+// teacher have in common.
+ObjectiveRef without_terms(const ObjectiveRef& objective);
 
 } // namespace dllm::noise

@@ -21,8 +21,10 @@ struct Evaluation {
 
 class Evaluator {
 public:
-  Evaluator(std::shared_ptr<model::Model> model, noise::ObjectiveRef objective)
-      : objective_(objective), losses_(std::move(model), std::move(objective)) {}
+  // Leaves out the terms of the objective (noise/terms), so that runs with and without a teacher
+  // have comparable losses.
+  Evaluator(std::shared_ptr<model::Model> model, const noise::ObjectiveRef& objective)
+      : objective_(noise::without_terms(objective)), losses_(std::move(model), objective_) {}
 
   // Evaluates at most `max_batches` batches with the arrays of an objective, in passes of at most
   // `rows` rows. The noise depends on the position in the source alone. Fails with out_of_range

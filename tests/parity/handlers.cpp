@@ -32,6 +32,7 @@ constexpr Entry kHandlers[] = {
     {"optim", run_optim},
     {"peft", run_peft},
     {"quant4", run_quant4},
+    {"repr_align", run_repr_align},
     {"rng", run_rng},
     {"samplers", run_samplers},
     {"schedules", run_schedules},

@@ -31,6 +31,7 @@ void run_objectives(Topic& topic);
 void run_optim(Topic& topic);
 void run_peft(Topic& topic);
 void run_quant4(Topic& topic);
+void run_repr_align(Topic& topic);
 void run_rng(Topic& topic);
 void run_samplers(Topic& topic);
 void run_schedules(Topic& topic);

@@ -45,6 +45,9 @@ struct ForwardInputs {
   // f32(batch, seq, hidden), from Builder::mean_embedding; undefined: zeros.
   graph::Value conditioning;
   bool round_kv = false; // K and V are rounded to bf16, as a bf16 cache would
+  // i32(n): the taps are these rows of (batch * seq, hidden), as (n, hidden). Undefined: the taps
+  // are (batch, seq, hidden).
+  graph::Value tap_rows;
 };
 
 struct ForwardOutputs {
@@ -109,6 +112,10 @@ public:
   graph::Value rounded_embedding(graph::Value x) const;
 
   ForwardOutputs forward(const ForwardInputs& inputs, bool taps = false);
+  // Keeps the outputs of the next pass, with its taps, for kept(). So a term of a loss reads the
+  // pass that the loss makes.
+  void keep_next_pass() { keeps_next_ = true; }
+  const ForwardOutputs& kept() const { return kept_; } // `hidden` is undefined before such a pass
   // Returns a head: softcap(linear(hidden, weight, bias, scale), softcap). "lm" gives the logits of
   // the vocabulary; the config lists the others. Fails with not_found and the names of all heads.
   Head head(const std::string& name = "lm");
@@ -160,6 +167,7 @@ private:
   // Builds the layers of a run. `state` then holds the values that these layers wrote.
   graph::ScanResult run_layers(const LayerRun& run, const SharedInputs& shared, graph::Value hidden,
                                StateValues& state, bool taps);
+  ForwardOutputs forward_pass(const ForwardInputs& inputs, bool taps);
 
   graph::Graph& graph_;
   const Model& model_;
@@ -177,6 +185,8 @@ private:
   int64_t recompute_ = 0;
   bool round_kept_ = false;
   int64_t sequence_ranks_ = 1;
+  bool keeps_next_ = false;
+  ForwardOutputs kept_;
 };
 
 // Soft inputs: the embedding of a position is a weighted mean of several tokens and the mask token

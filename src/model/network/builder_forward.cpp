@@ -79,6 +79,17 @@ graph::Value default_positions(graph::Graph& graph, int64_t batch, int64_t seq) 
 
 } // namespace
 
+namespace {
+
+// Returns these rows of all positions, or all positions when `rows` is undefined.
+graph::Value tapped(graph::Value own, graph::Value rows, int64_t ranks) {
+  const graph::Value all = all_positions(own, ranks);
+  if (!rows.defined()) return all;
+  return graph::take(graph::reshape(all, {all.dim(0) * all.dim(1), all.dim(2)}), rows);
+}
+
+} // namespace
+
 // Values of the outer graph that all layers share.
 struct Builder::SharedInputs {
   graph::Value positions, time, inv_freq;
@@ -92,6 +103,7 @@ struct Builder::SharedInputs {
   std::vector<graph::Value> first_rows;
   graph::Mask mask;
   graph::Value on_canvas, canvas_window; // for models with a canvas
+  graph::Value tap_rows;
   bool empty_average = false, round_kv = false;
 };
 
@@ -154,6 +166,7 @@ Builder::SharedInputs Builder::shared_inputs(const ForwardInputs& inputs, graph:
   made.mask = inputs.mask;
   made.empty_average = inputs.empty_average;
   made.round_kv = inputs.round_kv;
+  made.tap_rows = inputs.tap_rows;
   std::map<std::pair<int64_t, int64_t>, graph::Value> by_layout;
   for (size_t i = 0; i < inputs.state.stacks.size(); ++i) {
     const std::pair<int64_t, int64_t> layout{static_cast<int64_t>(stacks_[i].layers.size()),
@@ -339,7 +352,10 @@ graph::ScanResult Builder::run_layers(const LayerRun& run, const SharedInputs& s
   std::vector<graph::Value> carries = own.carries(state);
   for (size_t i = 0; i < carries.size(); ++i)
     body->output(kept.entries()[i].slot.name, kept.entries()[i].stack);
-  if (taps) body->output("tap", next);
+  if (taps) {
+    const graph::Value rows = constants.inner(shared.tap_rows, "tap_rows");
+    body->output("tap", tapped(next, rows, sequence_ranks_));
+  }
 
   carries.insert(carries.begin(), hidden);
   graph::ScanOptions options;
@@ -353,6 +369,12 @@ graph::ScanResult Builder::run_layers(const LayerRun& run, const SharedInputs& s
 }
 
 ForwardOutputs Builder::forward(const ForwardInputs& inputs, bool taps) {
+  if (!keeps_next_) return forward_pass(inputs, taps);
+  keeps_next_ = false;
+  return kept_ = forward_pass(inputs, true);
+}
+
+ForwardOutputs Builder::forward_pass(const ForwardInputs& inputs, bool taps) {
   const graph::Value rows = inputs.embeddings.defined() ? inputs.embeddings : inputs.ids;
   const int64_t batch = rows.dim(0), seq = rows.dim(1), ranks = sequence_ranks_;
   const graph::Value own = own_positions(rows, ranks);
@@ -371,7 +393,7 @@ ForwardOutputs Builder::forward(const ForwardInputs& inputs, bool taps) {
 
   ForwardOutputs outputs;
   outputs.state = inputs.state;
-  if (taps) outputs.taps.push_back(all_positions(hidden, ranks));
+  if (taps) outputs.taps.push_back(tapped(hidden, inputs.tap_rows, ranks));
   const SharedInputs shared = shared_inputs(inputs, positions, seq);
   const std::set<int64_t> cuts = network_ == kBasePart ? params_.cuts() : std::set<int64_t>{};
   for (const LayerRun& run : layer_runs(config_, cuts)) {
@@ -379,7 +401,7 @@ ForwardOutputs Builder::forward(const ForwardInputs& inputs, bool taps) {
     hidden = result.carry[0];
     for (int64_t i = 0; taps && i < run.count; ++i) {
       const graph::Value left = graph::slice_axis(result.stacked[0], 0, i, i + 1);
-      outputs.taps.push_back(all_positions(graph::reshape(left, hidden.shape()), ranks));
+      outputs.taps.push_back(graph::reshape(left, left.shape().without(0)));
     }
   }
   outputs.hidden = config_.norm_after ? hidden : normed(hidden, "norm");

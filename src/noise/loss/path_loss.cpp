@@ -21,23 +21,24 @@ graph::Value with_next(graph::Value rows) {
 
 // Returns sum_k p_r(k) p_{r+1}(k), f32(rows).
 graph::Value agreement(const model::Head& head, graph::Value hidden) {
-  const graph::Value arrays[] = {with_next(hidden)};
-  const auto body = [](graph::Value logits, std::span<const graph::Value>) {
-    const int64_t pairs = logits.dim(0) / 2, vocab = logits.dim(1);
-    const graph::Value p = graph::softmax(logits, 1);
+  const HeadOfRows heads[] = {{model::whole(head, hidden), with_next(hidden)}};
+  const auto body = [](std::span<const graph::Value> logits, std::span<const graph::Value>) {
+    const int64_t pairs = logits[0].dim(0) / 2, vocab = logits[0].dim(1);
+    const graph::Value p = graph::softmax(logits[0], 1);
     const graph::Value two = graph::reshape(p, {pairs, 2, vocab});
     const graph::Value product =
         graph::multiply(graph::slice_axis(two, 1, 0, 1), graph::slice_axis(two, 1, 1, 2));
     return std::vector{graph::reshape(graph::sum(product, {2}), {pairs})};
   };
-  return over_head_rows("row_pairs", model::whole(head, hidden), arrays, -1, body)[0];
+  return over_head_rows("row_pairs", heads, {}, body)[0];
 }
 
 // Returns two f32(rows): the margins of the two largest logits, summed over both rows of a pair;
 // and 1 where their likeliest tokens are equal.
 std::vector<graph::Value> collisions(const model::Head& head, graph::Value hidden) {
-  const graph::Value arrays[] = {with_next(hidden)};
-  const auto body = [](graph::Value logits, std::span<const graph::Value>) {
+  const HeadOfRows heads[] = {{model::whole(head, hidden), with_next(hidden)}};
+  const auto body = [](std::span<const graph::Value> heads_logits, std::span<const graph::Value>) {
+    const graph::Value logits = heads_logits[0];
     graph::Graph& graph = *logits.graph;
     const int64_t rows = logits.dim(0), vocab = logits.dim(1), pairs = rows / 2;
     const graph::Value top = graph::argmax(logits, 1); // i32(rows)
@@ -53,7 +54,7 @@ std::vector<graph::Value> collisions(const model::Head& head, graph::Value hidde
     return std::vector{graph::sum(graph::reshape(margin, {pairs, 2}), {1}),
                        graph::convert(graph::reshape(meet, {pairs}), DType::f32)};
   };
-  return over_head_rows("row_collisions", model::whole(head, hidden), arrays, -1, body);
+  return over_head_rows("row_collisions", heads, {}, body);
 }
 
 graph::Value hard_repetition(const model::Head& head, const PathRows& rows) {

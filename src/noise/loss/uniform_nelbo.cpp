@@ -57,13 +57,14 @@ UniformLoss uniform_nelbo_of(graph::Value logits, const UniformRows& rows, int64
 }
 
 UniformLoss uniform_nelbo(const model::Head& head, const UniformRows& rows, int32_t banned) {
-  const graph::Value arrays[] = {rows.hidden, rows.noisy, rows.clean, rows.terms};
-  const auto body = [&](graph::Value logits, std::span<const graph::Value> part) {
-    const UniformLoss made = uniform_nelbo_of(logits, {part[0], part[1], part[2], part[3]},
-                                              logits.dim(1) - (banned >= 0 ? 1 : 0));
+  const HeadOfRows heads[] = {{head, rows.hidden, banned}};
+  const graph::Value arrays[] = {rows.noisy, rows.clean, rows.terms};
+  const auto body = [&](std::span<const graph::Value> logits, std::span<const graph::Value> part) {
+    const UniformLoss made = uniform_nelbo_of(logits[0], {{}, part[0], part[1], part[2]},
+                                              logits[0].dim(1) - (banned >= 0 ? 1 : 0));
     return std::vector{made.bound, made.nll};
   };
-  const std::vector<graph::Value> made = over_head_rows("uniform_rows", head, arrays, banned, body);
+  const std::vector<graph::Value> made = over_head_rows("uniform_rows", heads, arrays, body);
   return {made[0], made[1]};
 }
 

@@ -37,7 +37,7 @@ public:
   Batch prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
                      const PrepareContext& context) const override;
   int shift(const model::ModelConfig&) const override { return 0; }
-  Batch feed(const Batch& prepared, const model::ModelConfig& config) const override;
+  Batch feed_rows(const Batch& prepared, const model::ModelConfig& config) const override;
 
 protected:
   std::vector<std::string> prepared_arrays() const override { return {kContext, kConditioned}; }
@@ -90,12 +90,12 @@ Batch DiffusionGemma::prepare_rows(const Batch& batch, uint64_t seed, int64_t st
   return prepared;
 }
 
-Batch DiffusionGemma::feed(const Batch& prepared, const model::ModelConfig& config) const {
+Batch DiffusionGemma::feed_rows(const Batch& prepared, const model::ModelConfig& config) const {
   if (!config.canvas) {
     fail_with_hint("take a model of the family diffusion_gemma", Code::failed_precondition,
                    "objective diffusion_gemma needs a model with a canvas");
   }
-  Batch made = Objective::feed(prepared, config);
+  Batch made = Objective::feed_rows(prepared, config);
   const Shape shape = made.at("ids").shape();
   const int64_t block = block_length(config), start = shape[1] - block;
   const Tensor context = prepared.at(kContext).to(DType::i32);

@@ -43,7 +43,7 @@ public:
   }
   Batch prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
                      const PrepareContext& context) const override;
-  Batch feed(const Batch& prepared, const model::ModelConfig& config) const override;
+  Batch feed_rows(const Batch& prepared, const model::ModelConfig& config) const override;
   Json describe() const override;
 
 protected:
@@ -174,8 +174,8 @@ Batch DMax::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
   return prepared;
 }
 
-Batch DMax::feed(const Batch& prepared, const model::ModelConfig& config) const {
-  Batch made = Objective::feed(prepared, config);
+Batch DMax::feed_rows(const Batch& prepared, const model::ModelConfig& config) const {
+  Batch made = Objective::feed_rows(prepared, config);
   if (!prepared.has(kRollout)) return made; // rows of a caller: none is on policy
   const TokenCeSettings settings = token_ce_settings(prepared, config);
   const Tensor replaced = prepared.at(kRollout).to(DType::u8);

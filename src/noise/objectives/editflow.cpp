@@ -111,7 +111,7 @@ public:
   int shift(const model::ModelConfig&) const override { return 0; }
   Batch prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
                      const PrepareContext& context) const override;
-  Batch feed(const Batch& prepared, const model::ModelConfig& config) const override;
+  Batch feed_rows(const Batch& prepared, const model::ModelConfig& config) const override;
 
 protected:
   std::vector<std::string> prepared_arrays() const override {
@@ -266,9 +266,9 @@ Batch EditFlow::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
   return prepared;
 }
 
-Batch EditFlow::feed(const Batch& prepared, const model::ModelConfig& config) const {
+Batch EditFlow::feed_rows(const Batch& prepared, const model::ModelConfig& config) const {
   model::need_edit_heads(config, "objective editflow");
-  Batch made = Objective::feed(prepared, config);
+  Batch made = Objective::feed_rows(prepared, config);
   const Shape shape = made.at("ids").shape();
   const int64_t width = shape[1], capacity = shape.count();
   const auto array = [&](const char* name, DType dtype) {

@@ -32,7 +32,7 @@ public:
   const std::string& name() const override { return name_; }
   Batch prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
                      const PrepareContext& context) const override;
-  Batch feed(const Batch& prepared, const model::ModelConfig& config) const override;
+  Batch feed_rows(const Batch& prepared, const model::ModelConfig& config) const override;
 
 protected:
   std::vector<std::string> prepared_arrays() const override {
@@ -112,8 +112,8 @@ Tensor of_entries(const Batch& prepared, const char* name, const Batch& feed, in
   return made;
 }
 
-Batch Grpo::feed(const Batch& prepared, const model::ModelConfig& config) const {
-  Batch made = MaskingObjective::feed(prepared, config);
+Batch Grpo::feed_rows(const Batch& prepared, const model::ModelConfig& config) const {
+  Batch made = MaskingObjective::feed_rows(prepared, config);
   const int own_shift = shift(config);
   if (!prepared.has(kAdvantages)) {
     fail_with_hint("give each row the advantage of its answer", Code::not_found,

@@ -24,7 +24,7 @@ public:
 
   Batch prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
                      const PrepareContext& context) const override;
-  Batch feed(const Batch& prepared, const model::ModelConfig& config) const override;
+  Batch feed_rows(const Batch& prepared, const model::ModelConfig& config) const override;
 
 protected:
   Loss build_loss(model::Builder& builder, const LossInputs& inputs) const override;
@@ -101,8 +101,8 @@ Tensor OpenDllm::pairs(const Batch& prepared, const Batch& feed, int64_t shift) 
   return made;
 }
 
-Batch OpenDllm::feed(const Batch& prepared, const model::ModelConfig& config) const {
-  Batch made = MaskedDiffusion::feed(prepared, config);
+Batch OpenDllm::feed_rows(const Batch& prepared, const model::ModelConfig& config) const {
+  Batch made = MaskedDiffusion::feed_rows(prepared, config);
   if (options_.f64("anti_repetition") == 0) return made;
   made.set(kPairs, pairs(prepared, made, shift(config)));
   if (!hard()) return made;

@@ -61,7 +61,7 @@ public:
   }
   Batch prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
                      const PrepareContext& context) const override;
-  Batch feed(const Batch& prepared, const model::ModelConfig& config) const override;
+  Batch feed_rows(const Batch& prepared, const model::ModelConfig& config) const override;
 
 protected:
   // The ids of prepared rows are the noised tokens.
@@ -181,8 +181,8 @@ Batch Uniform::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
   return prepared;
 }
 
-Batch Uniform::feed(const Batch& prepared, const model::ModelConfig& config) const {
-  Batch made = Objective::feed(prepared, config);
+Batch Uniform::feed_rows(const Batch& prepared, const model::ModelConfig& config) const {
+  Batch made = Objective::feed_rows(prepared, config);
   const Tensor &ids = made.at("ids"), &rows = made.at(kHeadRows), &targets = made.at(kHeadTargets);
   const Tensor times = prepared.at("t").to(DType::f32);
   const int64_t batch = ids.shape()[0], seq = ids.shape()[1], capacity = rows.count();

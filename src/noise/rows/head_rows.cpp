@@ -38,29 +38,35 @@ graph::Value in_parts(graph::Value x, int64_t part) {
 
 } // namespace
 
-std::vector<graph::Value> over_head_rows(const std::string& name, const model::Head& head,
-                                         std::span<const graph::Value> rows, int32_t banned,
+std::vector<graph::Value> over_head_rows(const std::string& name, std::span<const HeadOfRows> heads,
+                                         std::span<const graph::Value> rows,
                                          const HeadRowsBody& body) {
-  const int64_t count = rows[0].dim(0), part = std::min(count, kRowsAtATime);
+  const int64_t count = heads[0].hidden.dim(0), part = std::min(count, kRowsAtATime);
   const auto inner = std::make_shared<graph::Graph>(name);
-  std::vector<graph::Value> per_part, constants, own_rows;
-  for (const graph::Value outer : rows) {
+  std::vector<graph::Value> per_part, constants, own_rows, logits;
+  const auto part_of = [&](graph::Value outer) {
+    const std::string title = "row" + std::to_string(per_part.size());
     per_part.push_back(in_parts(outer, part));
-    own_rows.push_back(
-        inner->input("row" + std::to_string(own_rows.size()),
-                     {outer.shape().with_dim(0, part), outer.dtype(), outer.type().axes}));
-  }
-  const auto constant = [&](const char* title, graph::Value outer) -> graph::Value {
+    return inner->input(title, {outer.shape().with_dim(0, part), outer.dtype(), outer.type().axes});
+  };
+  const auto constant = [&](const char* title, size_t head, graph::Value outer) -> graph::Value {
     if (!outer.defined()) return {};
     constants.push_back(outer);
-    return inner->input(title, outer.type());
+    return inner->input(title + std::to_string(head), outer.type());
   };
-  model::Head own;
-  own.weight = constant("weight", head.weight);
-  own.bias = constant("bias", head.bias);
-  own.scale = constant("scale", head.scale);
-  own.softcap = head.softcap;
-  const std::vector<graph::Value> made = body(row_logits(own, own_rows[0], banned), own_rows);
+  // A scan wants the inputs of parts first, then those of all parts.
+  std::vector<graph::Value> hidden;
+  for (const HeadOfRows& head : heads) hidden.push_back(part_of(head.hidden));
+  for (const graph::Value outer : rows) own_rows.push_back(part_of(outer));
+  for (size_t i = 0; i < heads.size(); ++i) {
+    model::Head own;
+    own.weight = constant("weight", i, heads[i].head.weight);
+    own.bias = constant("bias", i, heads[i].head.bias);
+    own.scale = constant("scale", i, heads[i].head.scale);
+    own.softcap = heads[i].head.softcap;
+    logits.push_back(row_logits(own, hidden[i], heads[i].banned));
+  }
+  const std::vector<graph::Value> made = body(logits, own_rows);
   for (size_t i = 0; i < made.size(); ++i) inner->output("out" + std::to_string(i), made[i]);
   graph::ScanOptions options;
   options.remat = true;

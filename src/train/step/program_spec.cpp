@@ -175,7 +175,7 @@ void set_use(model::Model& model, const noise::Objective& objective) {
 
 void prepare_model(model::Model& model, const noise::Objective& objective, const Options& options) {
   model::ParamStore& params = model.params();
-  model.reading(objective.other_parts()); // fails for a missing part
+  objective.check_parts(model);
   std::set<int64_t> borders;
   for (const std::string& pattern : options.list("freeze"))
     borders.merge(params.borders_of(pattern));

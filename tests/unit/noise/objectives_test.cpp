@@ -4,6 +4,7 @@
 #include "noise/loss/token_ce.h"
 #include "noise/objective.h"
 #include "tiny.h"
+#include "unit/test_files.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

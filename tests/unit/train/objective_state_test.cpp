@@ -43,7 +43,7 @@ public:
     count += seen;
     return next;
   }
-  Batch feed(const Batch& prepared, const model::ModelConfig& config) const override {
+  Batch feed_rows(const Batch& prepared, const model::ModelConfig& config) const override {
     Batch made = model::input_arrays(
         model::parse_tokens(prepared, model::token_rules(model::TokenUse::model_input, config)),
         model::AttentionKind::bidirectional, 0);

@@ -185,7 +185,7 @@ public:
     times.insert(times.end(), t.begin(), t.end());
     return made;
   }
-  Batch feed(const Batch& prepared, const model::ModelConfig& config) const override {
+  Batch feed_rows(const Batch& prepared, const model::ModelConfig& config) const override {
     return inner_->feed(prepared, config);
   }
   model::AttentionKind attention(const model::ModelConfig& config) const override {

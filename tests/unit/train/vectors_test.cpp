@@ -73,7 +73,7 @@ public:
   ToStates() : ToStates(noise::make_objective("ar")) {}
   const std::string& name() const override { return name_; }
   bool needs_mask_id() const override { return false; }
-  Batch feed(const Batch& prepared, const model::ModelConfig& config) const override {
+  Batch feed_rows(const Batch& prepared, const model::ModelConfig& config) const override {
     Batch made = model::input_arrays(
         model::parse_tokens(prepared, model::token_rules(model::TokenUse::model_input, config)),
         model::AttentionKind::bidirectional, 0);

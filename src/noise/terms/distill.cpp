@@ -1,0 +1,148 @@
+// Distillation: the student's distribution of each token that the loss counts comes near the
+// teacher's. The weights of the tokens are those of the objective's loss.
+//   sum += weight * sum_r weights[r] * D(student(r), teacher(r))
+
+#include "base/error.h"
+#include "graph/ops.h"
+#include "noise/loss/token_ce.h"
+#include "noise/terms/divergence.h"
+#include "noise/terms/term.h"
+
+namespace dllm::noise {
+namespace {
+
+constexpr const char* kTopIds = "teacher_top_ids";       // i32(batch, seq, k)
+constexpr const char* kTopLogits = "teacher_top_logits"; // f32(batch, seq, k)
+constexpr const char* kDistillScale = "distill_scale";   // f32()
+// Of the feed: the position that each head row predicts, i32(capacity), in the whole batch; and the
+// positions of a row, i32().
+constexpr const char* kPredicted = "distill_positions";
+constexpr const char* kLength = "distill_length";
+
+DivergenceKind kind_of(const std::string& name) {
+  if (name == "reverse") return DivergenceKind::reverse;
+  return name == "js" ? DivergenceKind::jensen_shannon : DivergenceKind::forward;
+}
+
+class Distill final : public LossTerm {
+public:
+  explicit Distill(const Options& options)
+      : weight_(options.f64("distill")),
+        cached_(options.str("teacher") == "rows"), divergence_{kind_of(options.str("distill_kind")),
+                                                               options.f64("distill_temperature")} {
+    if (cached_ && divergence_.kind != DivergenceKind::forward) {
+      fail_with_hint("use distill_kind forward", Code::invalid_argument,
+                     "distill_kind {} needs all logits of the teacher, and teacher rows has top "
+                     "logits",
+                     options.str("distill_kind"));
+    }
+  }
+  const char* name() const override { return "distill"; }
+  bool reads_teacher() const override { return true; }
+  void feed(const Batch& prepared, const TermContext& context, Batch& feed) const override;
+  Built build(const TermInputs& inputs) const override;
+
+private:
+  graph::Value live(const TermInputs& inputs, graph::Value student, graph::Value* weights) const;
+
+  double weight_;
+  bool cached_;
+  Divergence divergence_;
+};
+
+// Returns rows `positions` of an array (batch, seq, k), widened to type T.
+template <class T>
+Tensor rows_of(const Batch& prepared, const char* name, std::span<const int32_t> positions) {
+  const Tensor* found = prepared.find(name);
+  const Shape& seq = prepared.at("targets").shape();
+  if (found == nullptr)
+    fail(Code::not_found, "teacher rows needs array {}, and the batch lacks it", name);
+  if (found->shape().rank() != 3 || found->shape()[0] != seq[0] || found->shape()[1] != seq[1]) {
+    fail(Code::invalid_argument, "array {} has shape {}, expected ({}, {}, k)", name,
+         found->shape().text(), seq[0], seq[1]);
+  }
+  const DType dtype = std::is_same_v<T, float> ? DType::f32 : DType::i32;
+  const Tensor numbers = found->to(dtype);
+  const auto k = static_cast<size_t>(found->shape()[2]);
+  Tensor made(dtype, {static_cast<int64_t>(positions.size()), found->shape()[2]});
+  for (size_t i = 0; i < positions.size(); ++i) {
+    std::ranges::copy(numbers.as<T>().subspan(static_cast<size_t>(positions[i]) * k, k),
+                      made.mutable_as<T>().subspan(i * k).begin());
+  }
+  return made;
+}
+
+void Distill::feed(const Batch& prepared, const TermContext& context, Batch& feed) const {
+  Tensor positions = feed.at(kHeadRows).clone();
+  const auto count = static_cast<size_t>(feed.at(kHeadCount).as<int32_t>()[0]);
+  for (int32_t& position : positions.mutable_as<int32_t>().first(count)) position += context.shift;
+  feed.set(kDistillScale, Tensor::scalar(static_cast<float>(weight_)));
+  if (cached_) {
+    feed.set(kTopIds, rows_of<int32_t>(prepared, kTopIds, positions.as<int32_t>()));
+    feed.set(kTopLogits, rows_of<float>(prepared, kTopLogits, positions.as<int32_t>()));
+    return;
+  }
+  feed.set(kPredicted, positions);
+  feed.set(kLength, Tensor::scalar(static_cast<int32_t>(prepared.at("targets").shape()[1])));
+}
+
+// Returns the divergences of the head rows. A teacher with shift 1 does not predict the first token
+// of a row, so the weight of such a row becomes 0.
+graph::Value Distill::live(const TermInputs& inputs, graph::Value student,
+                           graph::Value* weights) const {
+  const auto& arrays = inputs.arrays;
+  model::Builder& teacher = inputs.teacher.network(inputs.builder);
+  if (teacher.config().vocab_size != inputs.builder.config().vocab_size) {
+    fail(Code::invalid_argument,
+         "the teacher has {} tokens and the model has {}: distill compares equal vocabularies",
+         teacher.config().vocab_size, inputs.builder.config().vocab_size);
+  }
+  const model::ForwardOutputs& pass =
+      inputs.teacher.forward(inputs.builder, arrays, inputs.teacher.input(inputs.builder), {});
+  const graph::Value flat =
+      graph::reshape(pass.hidden, {pass.hidden.dim(0) * pass.hidden.dim(1), pass.hidden.dim(2)});
+  const graph::Value shift =
+      graph::scalar_i32(inputs.builder.graph(), inputs.teacher.shift(inputs.builder));
+  const graph::Value positions = arrays.at(kPredicted);
+  const graph::Value within = graph::remainder(positions, arrays.at(kLength));
+  const graph::Value is_predicted = graph::greater_equal(within, shift);
+  *weights = graph::multiply(*weights, graph::convert(is_predicted, DType::f32));
+  const graph::Value rows = graph::take(flat, graph::subtract(positions, shift));
+  return divergences(divergence_, inputs.builder.head(), student, teacher.head(), rows);
+}
+
+LossTerm::Built Distill::build(const TermInputs& inputs) const {
+  const auto& arrays = inputs.arrays;
+  const graph::Value hidden = inputs.student.hidden;
+  const graph::Value flat = graph::reshape(hidden, {hidden.dim(0) * hidden.dim(1), hidden.dim(2)});
+  const graph::Value student = graph::take(flat, arrays.at(kHeadRows));
+  graph::Value weights = arrays.at(kHeadWeights);
+  const graph::Value apart = cached_ ? top_divergences(divergence_, inputs.builder.head(), student,
+                                                       arrays.at(kTopIds), arrays.at(kTopLogits))
+                                     : live(inputs, student, &weights);
+  return {graph::sum(graph::multiply(apart, weights), {0}), arrays.at(kDistillScale)};
+}
+
+LossTermRef make_distill(const Options& options) {
+  if (options.f64("distill") == 0) return nullptr;
+  return std::make_shared<Distill>(options);
+}
+
+} // namespace
+
+TermEntry term_files::distill() {
+  std::vector<OptionSpec> rows;
+  rows.push_back(option_f64("distill", 0.0, 0.0, 1e6,
+                            "Weight of the divergence from the teacher's distributions of the "
+                            "tokens that the loss counts; 0: none."));
+  rows.push_back(option_choice(
+      "distill_kind", "forward", {"forward", "reverse", "js"},
+      "Divergence of distill. forward: KL(teacher | student); reverse: KL(student | teacher); js: "
+      "Jensen-Shannon."));
+  rows.push_back(option_f64("distill_temperature", 1.0, 1e-3, 1e3,
+                            "Divides the logits of student and teacher; the term is multiplied by "
+                            "its square."));
+  return {std::move(rows), make_distill};
+}
+
+} // namespace dllm::noise

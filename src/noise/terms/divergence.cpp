@@ -1,0 +1,72 @@
+#include "noise/terms/divergence.h"
+
+#include "graph/ops.h"
+#include "noise/rows/head_rows.h"
+
+namespace dllm::noise {
+namespace {
+
+using graph::Value;
+
+Value scaled(Value x, double factor) {
+  return graph::multiply(x, graph::scalar(*x.graph, static_cast<float>(factor)));
+}
+
+// Returns sum_k exp(p_k) (p_k - q_k) of log probabilities, f32(rows).
+Value relative_entropy(Value p, Value q) {
+  return graph::sum(graph::multiply(graph::exp(p), graph::subtract(p, q)), {1});
+}
+
+// Returns log((exp(p) + exp(q)) / 2).
+Value log_mean(Value p, Value q) {
+  const Value apart = graph::absolute(graph::subtract(p, q));
+  const Value more = graph::log1p(graph::exp(graph::negate(apart)));
+  const Value log_two = graph::scalar(*p.graph, 0.69314718f);
+  return graph::subtract(graph::add(graph::maximum(p, q), more), log_two);
+}
+
+Value of_rows(const Divergence& divergence, Value student, Value teacher) {
+  switch (divergence.kind) {
+  case DivergenceKind::forward: return relative_entropy(teacher, student);
+  case DivergenceKind::reverse: return relative_entropy(student, teacher);
+  case DivergenceKind::jensen_shannon: break;
+  }
+  const Value middle = log_mean(student, teacher);
+  return scaled(graph::add(relative_entropy(teacher, middle), relative_entropy(student, middle)),
+                0.5);
+}
+
+Value log_probabilities(const Divergence& divergence, Value logits) {
+  return graph::log_softmax(scaled(logits, 1.0 / divergence.temperature), 1);
+}
+
+} // namespace
+
+Value divergences(const Divergence& divergence, const model::Head& student_head, Value student,
+                  const model::Head& teacher_head, Value teacher) {
+  const HeadOfRows heads[] = {
+      {model::whole(student_head, student), student},
+      {model::whole(teacher_head, graph::stop_gradient(teacher)), graph::stop_gradient(teacher)}};
+  const auto body = [&](std::span<const Value> logits, std::span<const Value>) {
+    const Value own = log_probabilities(divergence, logits[0]),
+                other = graph::stop_gradient(log_probabilities(divergence, logits[1]));
+    return std::vector{of_rows(divergence, own, other)};
+  };
+  const double square = divergence.temperature * divergence.temperature;
+  return scaled(over_head_rows("divergence", heads, {}, body)[0], square);
+}
+
+Value top_divergences(const Divergence& divergence, const model::Head& head, Value student,
+                      Value top_ids, Value top_logits) {
+  const HeadOfRows heads[] = {{model::whole(head, student), student}};
+  const Value arrays[] = {top_ids, top_logits};
+  const auto body = [&](std::span<const Value> logits, std::span<const Value> rows) {
+    const Value own = graph::take_along(log_probabilities(divergence, logits[0]), rows[0], 1),
+                other = log_probabilities(divergence, rows[1]);
+    return std::vector{relative_entropy(other, own)};
+  };
+  const double square = divergence.temperature * divergence.temperature;
+  return scaled(over_head_rows("top_divergence", heads, arrays, body)[0], square);
+}
+
+} // namespace dllm::noise

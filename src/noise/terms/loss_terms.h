@@ -1,0 +1,44 @@
+#pragma once
+// The terms that an objective adds to its loss, and the teacher that they share.
+
+#include "noise/terms/term.h"
+
+namespace dllm::noise {
+
+struct Loss;
+
+class LossTerms {
+public:
+  explicit LossTerms(const Options& options);
+
+  bool empty() const { return terms_.empty(); }
+  std::vector<std::string> parts() const; // of the model
+  // Fails with failed_precondition when the teacher is the model without its adapters, and the
+  // model has none.
+  void check(const model::Model& model) const;
+  bool is_prepared(const Batch& prepared) const;
+  void prepare(Batch& prepared, const TermContext& context, const TermDraws& draws) const;
+  void feed(const Batch& prepared, const TermContext& context, Batch& feed) const;
+
+  // Prepares the inputs of the pass that the loss makes.
+  void before_loss(model::Builder& builder, model::ForwardInputs& inputs,
+                   const std::map<std::string, graph::Value>& arrays) const;
+  // Adds the terms to the loss.
+  void add_to(Loss& loss, model::Builder& builder,
+              const std::map<std::string, graph::Value>& arrays) const;
+
+private:
+  bool reads_teacher() const;
+
+  std::vector<LossTermRef> terms_;
+  Teacher teacher_;
+};
+
+// Returns the options of the teacher and of all terms, which every objective has.
+std::vector<OptionSpec> term_options();
+// Fails with invalid_argument when an option of a term is set, and the weight of the term is 0.
+void check_term_options(const Options& options);
+// Sets the weights of all terms to 0. Returns false when they are.
+bool turn_off_terms(Options& options);
+
+} // namespace dllm::noise

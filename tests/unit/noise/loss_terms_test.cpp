@@ -1,0 +1,253 @@
+// Terms of a loss: the alignment with a teacher, distillation, and the entropy of right
+// predictions.
+
+#include "noise/terms/loss_terms.h"
+
+#include "base/error.h"
+#include "model/adapters/adapter.h"
+#include "noise/objective.h"
+#include "tiny.h"
+#include "unit/test_files.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+namespace dllm::noise {
+namespace {
+
+std::shared_ptr<graph::Engine> engine() {
+  return cpu::make_engine(Options(graph::engine_schema()));
+}
+
+std::shared_ptr<model::Model> network(const std::shared_ptr<graph::Engine>& engine, int64_t seed) {
+  const Json config = {{"model_type", "qwen3"},
+                       {"vocab_size", 23},
+                       {"hidden_size", 16},
+                       {"num_hidden_layers", 2},
+                       {"num_attention_heads", 4},
+                       {"num_key_value_heads", 2},
+                       {"head_dim", 4},
+                       {"intermediate_size", 20},
+                       {"max_position_embeddings", 64},
+                       {"rms_norm_eps", 1e-6},
+                       {"rope_theta", 10000.0},
+                       {"tie_word_embeddings", false},
+                       {"initializer_range", 0.4},
+                       {"mask_token_id", kTinyMask}};
+  Options options(model::model_schema());
+  options.set_i64("seed", seed);
+  return model::new_model(engine, config, options);
+}
+
+// A model with a part "teacher" of its sizes.
+std::shared_ptr<model::Model> taught_model() {
+  const auto on = engine();
+  const auto model = network(on, 1);
+  model->add_network("teacher", *network(on, 5));
+  return model;
+}
+
+// A model whose adapters are not zero, so that it differs from its base.
+std::shared_ptr<model::Model> adapted_model() {
+  const auto model = network(engine(), 1);
+  model::add_adapter(*model, {{"*_proj.weight"}, {2, 4}, 1});
+  uint32_t at = 0;
+  for (const auto& spec : model->params().names()) {
+    if (spec.find("lora_B") == std::string::npos) continue;
+    Tensor values = model->params().read(spec).to(DType::f32).clone();
+    for (float& value : values.mutable_as<float>()) {
+      at = at * 1664525 + 1013904223;
+      value = static_cast<float>(at >> 8) / (1 << 24) - 0.5f;
+    }
+    model->params().write(spec, values);
+  }
+  return model;
+}
+
+const Json kTerms[] = {
+    {{"align", 3.0}, {"teacher", "model"}},
+    {{"align", 3.0}, {"teacher", "model"}, {"align_kind", "angular"}, {"align_margin", 0.2}},
+    {{"align", 3.0}, {"teacher", "model"}, {"align_kind", "infonce"}, {"align_temperature", 0.5}},
+    {{"align", 3.0}, {"teacher", "model"}, {"align_kind", "blocks"}, {"align_blocks", 2}},
+    {{"align", 3.0}, {"teacher", "model"}, {"align_positions", "supervised"}},
+    {{"align", 3.0}, {"teacher", "model"}, {"align_positions", "all"}, {"align_share", 0.5}},
+    {{"align", 3.0}, {"teacher", "model"}, {"align_layers", {"0", "2"}}, {"align_layer_exp", 1.0}},
+    {{"align", 3.0}, {"teacher", "model"}, {"align_layer_count", 1}},
+    {{"distill", 2.0}, {"teacher", "model"}},
+    {{"distill", 2.0}, {"teacher", "model"}, {"distill_kind", "reverse"}},
+    {{"distill", 2.0}, {"teacher", "model"}, {"distill_kind", "js"}, {"distill_temperature", 2.0}},
+    {{"distill", 2.0}, {"teacher", "model"}, {"teacher_attention", "causal"}},
+    {{"entropy", 2.0}},
+    {{"align", 1.0}, {"distill", 1.0}, {"entropy", 1.0}, {"teacher", "model"}},
+    {{"align", 1.0}, {"distill", 1.0}, {"teacher", "model"}, {"teacher_input", "clean"}},
+};
+
+Batch prepared_by(const Objective& objective, const Batch& raw, const model::Model& model) {
+  return objective.prepare(raw, 3, 1, prepare_context(objective, model.config()));
+}
+
+Json with(Json settings, const Json& more) {
+  settings.update(more);
+  return settings;
+}
+
+TEST(LossTerms, GradientsAreThoseOfTheLoss) {
+  const auto model = taught_model();
+  for (const Json& term : kTerms) {
+    for (const int shift : {0, 1}) {
+      SCOPED_TRACE(term.dump() + " shift " + std::to_string(shift));
+      const ObjectiveRef objective =
+          tiny_objective("mdlm", with(term, {{"min_mask_ratio", 0.4}, {"shift", shift}}));
+      LossRunner runner(model, objective);
+      Batch raw = tiny_rows(2, 8);
+      raw.set("u_t", Tensor::from(Shape{2, 1}, std::vector<float>{0.6f, 0.5f}));
+      expect_gradient(*model, runner, *objective, prepared_by(*objective, raw, *model));
+    }
+  }
+}
+
+// No gradient reaches the base through the teacher, and a term changes the loss.
+TEST(LossTerms, TheBaseTeachesItsAdapters) {
+  const auto model = adapted_model();
+  for (Json term : kTerms) {
+    if (!term.contains("teacher")) continue;
+    term.erase("teacher");
+    SCOPED_TRACE(term.dump());
+    const ObjectiveRef objective = tiny_objective("mdlm", with(term, {{"min_mask_ratio", 0.4}}));
+    LossRunner runner(model, objective), plain(model, without_terms(objective));
+    Batch raw = tiny_rows(2, 8);
+    raw.set("u_t", Tensor::from(Shape{2, 1}, std::vector<float>{0.5f, 0.5f}));
+    const Batch prepared = prepared_by(*objective, raw, *model);
+    EXPECT_GT(runner.run(prepared, 0, 0, nullptr).sum, plain.run(raw, 3, 1, nullptr).sum);
+    expect_gradient(*model, runner, *objective, prepared);
+  }
+}
+
+TEST(LossTerms, MicroBatchesMakeOneBatch) {
+  const auto model = taught_model();
+  for (const Json& term : kTerms) {
+    for (const char* name : {"mdlm", "open_dllm", "llada_sft", "uniform", "dream", "ar"}) {
+      SCOPED_TRACE(term.dump() + " " + name);
+      const ObjectiveRef objective = tiny_objective(name, term);
+      LossRunner runner(model, objective);
+      const LossValue whole = runner.run(tiny_rows(4, 8, 0, 4), 3, 1, nullptr);
+      const LossValue first = runner.run(tiny_rows(1, 8, 0, 4), 3, 1, nullptr);
+      const LossValue rest = runner.run(tiny_rows(3, 8, 1, 4), 3, 1, nullptr);
+      EXPECT_NEAR(first.sum + rest.sum, whole.sum, 1e-4 * std::abs(whole.sum) + 1e-5);
+      EXPECT_EQ(first.normalizer + rest.normalizer, whole.normalizer);
+    }
+  }
+}
+
+double distilled(const std::shared_ptr<model::Model>& model, const Json& settings, Batch raw) {
+  const ObjectiveRef objective = tiny_objective("mdlm", settings);
+  LossRunner both(model, objective), plain(model, without_terms(objective));
+  const LossValue sum = both.run(raw, 3, 1, nullptr);
+  return (sum.sum - plain.run(raw, 3, 1, nullptr).sum) / sum.normalizer;
+}
+
+// A teacher of the same weights that sees the same tokens has the same distributions.
+TEST(LossTerms, TwoEqualNetworksAreNotApart) {
+  const auto twin = network(engine(), 1);
+  twin->add_network("teacher", *twin);
+  for (const char* kind : {"forward", "reverse", "js"}) {
+    const Json settings = {{"distill", 1.0},
+                           {"distill_kind", kind},
+                           {"teacher", "model"},
+                           {"teacher_attention", "bidirectional"}};
+    EXPECT_NEAR(distilled(twin, settings, tiny_rows(2, 8)), 0, 1e-5) << kind;
+    EXPECT_GT(distilled(taught_model(), settings, tiny_rows(2, 8)), 1e-2) << kind;
+  }
+}
+
+Tensor forward_of(model::Model& model, const Tensor& ids, const Json& settings, const char* array) {
+  Options options(model::forward_schema());
+  options.set_json(settings);
+  Batch batch;
+  batch.set("ids", ids);
+  return model::forward(model, batch, options).at(array).clone();
+}
+
+// The numbers of a file have the loss of the teacher that wrote them.
+TEST(LossTerms, RowsOfNumbersReplaceTheTeacher) {
+  const auto on = engine();
+  const auto model = network(on, 1), live = network(on, 1), teacher = network(on, 8);
+  live->add_network("teacher", *teacher);
+  const Batch raw = tiny_rows(2, 8);
+  const Tensor layers = forward_of(*teacher, raw.at("ids"),
+                                   {{"attention", "causal"}, {"outputs", {"layers"}}}, "layers");
+  const int64_t count = layers.shape()[0];
+  Batch cached = raw;
+  for (int64_t layer = 0; layer < count; ++layer) {
+    const Tensor one = layers.row(layer);
+    cached.set("hidden_layer_" + std::to_string(layer), one);
+  }
+  const Tensor logits =
+      forward_of(*teacher, raw.at("ids"), {{"attention", "causal"}, {"shift", 1}}, "logits");
+  Tensor top_ids(DType::i32, logits.shape());
+  for (size_t i = 0; i < top_ids.as<int32_t>().size(); ++i)
+    top_ids.mutable_as<int32_t>()[i] = static_cast<int32_t>(i % 23);
+  cached.set("teacher_top_ids", top_ids);
+  cached.set("teacher_top_logits", logits);
+  for (const Json& term : {Json{{"align", 1.0}}, Json{{"align", 1.0}, {"align_kind", "blocks"}},
+                           Json{{"distill", 1.0}}}) {
+    // With shift 1 no target is at position 0, which a causal teacher does not predict.
+    const Json own = with(term, {{"shift", 1}});
+    const double wanted =
+        distilled(live, with(own, {{"teacher", "model"}, {"teacher_attention", "causal"}}), raw);
+    EXPECT_NEAR(distilled(model, with(own, {{"teacher", "rows"}}), cached), wanted,
+                1e-4 * wanted + 1e-6)
+        << term.dump();
+  }
+}
+
+TEST(LossTerms, TheWeightFollowsACosine) {
+  const auto model = taught_model();
+  const ObjectiveRef objective = tiny_objective(
+      "mdlm", {{"align", 10.0}, {"align_final", 1.0}, {"align_steps", 100}, {"teacher", "model"}});
+  const auto weight = [&](int64_t step) {
+    const Batch prepared =
+        objective->prepare(tiny_rows(1, 8), 3, step, prepare_context(*objective, model->config()));
+    return prepared.at("align_scale").as<float>()[0];
+  };
+  EXPECT_FLOAT_EQ(weight(0), 10);
+  EXPECT_NEAR(weight(25), 8.6819805, 1e-5);
+  EXPECT_NEAR(weight(50), 5.5, 1e-5);
+  EXPECT_FLOAT_EQ(weight(100), 1);
+  EXPECT_FLOAT_EQ(weight(1000), 1);
+}
+
+TEST(LossTerms, MistakesAreNamed) {
+  const auto refuses = [](const char* text, const char* name, const Json& settings) {
+    test::expect_error(Code::invalid_argument, text, [&] { tiny_objective(name, settings); });
+  };
+  refuses("option align_kind is set and changes nothing: align is 0", "mdlm",
+          {{"align_kind", "angular"}});
+  refuses("option teacher is set and changes nothing: align or distill is 0", "mdlm",
+          {{"teacher", "model"}, {"entropy", 1.0}});
+  refuses("distill_kind js needs all logits", "mdlm",
+          {{"distill", 1.0}, {"distill_kind", "js"}, {"teacher", "rows"}});
+  refuses("need rows whose tokens keep their places, and objective bd3lm makes others", "bd3lm",
+          {{"align", 1.0}, {"block_length", 4}});
+
+  const auto model = taught_model();
+  const auto run = [&](const Json& settings) {
+    LossRunner(model, tiny_objective("mdlm", settings)).run(tiny_rows(1, 8), 0, 0, nullptr);
+  };
+  test::expect_error(Code::invalid_argument, "align_layers names layer \"9\", and the model has 2",
+                     [&] {
+                       run({{"align", 1.0}, {"align_layers", {"9"}}, {"teacher", "model"}});
+                     });
+  test::expect_error(Code::not_found, "teacher rows needs array hidden_layer_1", [&] {
+    run({{"align", 1.0}, {"teacher", "rows"}});
+  });
+  test::expect_error(Code::failed_precondition, "the model has none", [&] {
+    tiny_objective("mdlm", {{"align", 1.0}})->check_parts(*model);
+  });
+}
+
+} // namespace
+} // namespace dllm::noise
