@@ -188,6 +188,14 @@ type GeneratorOptions struct {
 	// Most bytes of the trace of one request; after them recording stops, and the last line records that it stopped.
 	// Default: 67108864; 1024 to 1099511627776.
 	TraceBytes *int `json:"trace_bytes,omitzero"`
+
+	// Further adapters, NAME=FOLDER, which are loaded when a request names them. Then the decoder keeps the weights that
+	// the model has now. Default: empty.
+	AdapterFolders []string `json:"adapter_folders,omitzero"`
+
+	// Most bytes of the adapters of adapter_folders in memory: the one that was not used for the longest time is removed
+	// first; 0: no limit. Default: 0; 0 to 1125899906842624.
+	AdapterBytes *int `json:"adapter_bytes,omitzero"`
 }
 
 func (o GeneratorOptions) values() (map[string]any, error) {
@@ -302,6 +310,10 @@ type RequestOptions struct {
 	// same tokens with fewer trips. host: a program per step. auto: device on engines that run ahead of the host, where
 	// policy and options allow it. Default: auto; one of auto, host, device.
 	Loop string `json:"loop,omitzero"`
+
+	// Adapters of the model that the passes use, NAME or NAME:WEIGHT, whose changes are added; none: the base alone;
+	// empty: all adapters of the model. Default: empty.
+	Adapters []string `json:"adapters,omitzero"`
 }
 
 func (o RequestOptions) values() (map[string]any, error) {
@@ -402,6 +414,18 @@ type DecoderOptions struct {
 	// Default: 67108864; 1024 to 1099511627776.
 	TraceBytes *int `json:"trace_bytes,omitzero"`
 
+	// Adapters of the model that the passes use, NAME or NAME:WEIGHT, whose changes are added; none: the base alone;
+	// empty: all adapters of the model. Default: empty.
+	Adapters []string `json:"adapters,omitzero"`
+
+	// Further adapters, NAME=FOLDER, which are loaded when a request names them. Then the decoder keeps the weights that
+	// the model has now. Default: empty.
+	AdapterFolders []string `json:"adapter_folders,omitzero"`
+
+	// Most bytes of the adapters of adapter_folders in memory: the one that was not used for the longest time is removed
+	// first; 0: no limit. Default: 0; 0 to 1125899906842624.
+	AdapterBytes *int `json:"adapter_bytes,omitzero"`
+
 	// What a step does after the model's weights changed. Default: continue; one of continue, fail.
 	OnChange string `json:"on_change,omitzero"`
 }
@@ -439,6 +463,9 @@ type SlotOptions struct {
 
 	// Token ids that are never drawn for this request, in addition to the decoder's. Default: empty.
 	Suppress []int `json:"suppress,omitzero"`
+
+	// As the decoder's, for this request; none: the base alone; empty: the decoder's. Default: empty.
+	Adapters []string `json:"adapters,omitzero"`
 
 	// Token ids that end the text: when one is decided and no position before it is open, the rest becomes this token.
 	// Default: empty.

@@ -39,6 +39,10 @@
  *     alpha_pattern  list      alphas of some modules, "q_proj=8"
  *     seed       0 to 2^53     seed of the first values of A
  *
+ * A model uses all of its adapters at once, and their changes are added. A request of a decoder or
+ * of a generator may choose: option adapters is a list such as "math:0.7", "code:0.3". Requests of
+ * one decoder may have different adapters. Each gets the numbers of the model with its own alone.
+ *
  * A folder of an adapter has the files of PEFT, the library of Hugging Face: adapter_config.json
  * and adapter_model.safetensors. Both programs read what the other one writes. dllm writes a third
  * file, dllm.json: the attention, the shift and the mask token that a run used. Option adapter of a

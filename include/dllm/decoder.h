@@ -55,12 +55,23 @@ extern "C" {
  *                    prefix dual         approximate; auto: exact where the attention allows it
  *     guidance       0 to 100            classifier-free guidance; 0: off
  *     on_change      continue fail       what a step does after a change of the model's weights
+ *     adapters       list                adapters of the model that passes use, NAME or
+ *                                        NAME:WEIGHT, whose changes are added; none: the base
+ *                                        alone; empty: all adapters of the model
+ *     adapter_folders   list             further adapters, NAME=FOLDER in the format of PEFT
+ *     adapter_bytes  0 or more           most bytes of such adapters in memory; 0: no limit
  *     trace          0 1                 1: records every step, up to trace_bytes for each slot
+ *
+ * The decoder loads an adapter of adapter_folders when a request names it. Above adapter_bytes it
+ * removes the one that was not used for the longest time, and never one that a running request
+ * uses. model does not get these adapters. The decoder keeps the weights that model has now, and
+ * its steps fail with DLLM_FAILED_PRECONDITION when they change.
  *
  *   model   not NULL
  *   opts    NULL: defaults; kind "decoder" or "decoder:<policy>": policy, steps, block_length,
  *           gen_length, temperature, top_k, top_p, attention, shift, cache, guidance, on_change,
- *           trace (default 0), trace_bytes and the policy's own
+ *           adapters (list), adapter_folders (list), adapter_bytes, trace (default 0), trace_bytes
+ *           and the policy's own
  *   out     not NULL
  *
  * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when the model has no mask token, the hint names the
@@ -112,6 +123,8 @@ DLLM_API dllm_status dllm_decoder_start(dllm_decoder *decoder, const int32_t *pr
  *     temperature     -1: as the decoder; the same for top_k, top_p and block_length
  *     steps           0: as the decoder
  *     suppress        token ids that are never sampled, in addition to the decoder's
+ *     adapters        adapters of this request, NAME or NAME:WEIGHT; none: the base alone; empty:
+ *                     as the decoder
  *     prompt_length   given positions before the first block; -1: blocks begin with the canvas
  *     stop            token ids that end an answer: all later positions become that token
  *
@@ -121,11 +134,13 @@ DLLM_API dllm_status dllm_decoder_start(dllm_decoder *decoder, const int32_t *pr
  *              0: open
  *   count      positions of canvas and fixed, 0 or more
  *   opts       NULL: defaults; kind "slot": seed, gen_length, temperature, top_k, top_p, steps,
- *              block_length, suppress (list), prompt_length, stop (list)
+ *              block_length, suppress (list), adapters (list), prompt_length, stop (list)
  *   out_slot   NULL, or gets the slot's number
  *
  * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for an id out of the vocabulary; DLLM_OUT_OF_RANGE when
- *          the canvas is longer than the model allows; DLLM_RESOURCE_EXHAUSTED when no slot is free
+ *          the canvas is longer than the model allows; DLLM_RESOURCE_EXHAUSTED when no slot is
+ *          free, and when adapter_bytes is too small for an adapter; DLLM_NOT_FOUND for an adapter
+ *          that the model lacks; as dllm_model_load_adapter for one of adapter_folders
  * Owns     nothing
  * Threads  owner
  * Since    1

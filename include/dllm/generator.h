@@ -60,10 +60,13 @@ DLLM_API dllm_status dllm_generator_load(const char *path, dllm_engine *engine,
  *     defaults      0 1    1: generation_config.json holds where a request sets nothing
  *     slots         1..    most requests at a time, finished ones included
  *     trace         0 1    1: records every step, up to trace_bytes for each request
+ *     adapter_folders   list   adapters that requests may name, as of dllm_decoder_new
+ *     adapter_bytes 0..    most bytes of these adapters in memory; 0: no limit
  *
  *   model   not NULL
  *   tok     not NULL; encodes prompts with its own options. dllm_generator_load sets add_start.
- *   opts    NULL: defaults; kind "generator": policy, defaults, slots, trace, trace_bytes
+ *   opts    NULL: defaults; kind "generator": policy, defaults, slots, trace, trace_bytes,
+ *           adapter_folders (list), adapter_bytes
  *   out     not NULL
  *
  * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when the model has no mask token and the policy needs
@@ -103,6 +106,7 @@ DLLM_API void dllm_generator_release(dllm_generator *generator);
  *                   not for infill
  *     seed          the same seed gives the same text
  *     policy        which open positions are decided in a step; auto: the policy of the generator
+ *     adapters      adapters of the model that answer, as of dllm_decoder_new: ["math:0.7"]
  *     temperature   and all other options of the policy, as of dllm_decoder_new
  *
  *   generator    not NULL

@@ -28,6 +28,7 @@ const std::vector<BareKey>& bare_keys() {
       {"steps", {{"decoder"}}},
       {"block_length", {{"decoder"}}},
       {"suppress", {{"decoder"}}},
+      {"adapters", {{"decoder"}}},
       {"gen_length", {{"slot"}}},
       {"seed", {{"slot"}, {"model", "adapter", "loader", "trainer"}}}};
   return keys;

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <iterator>
 #include <span>
+#include <string_view>
 #include <utility>
 
 namespace dllm::generate {
@@ -27,10 +28,15 @@ std::vector<PositionState> states_of(const RequestCopy& copy) {
   return states;
 }
 
+// Options of a decoder that are options of a generator.
+constexpr std::string_view kOfDecoder[] = {"slots", "trace", "trace_bytes", "adapter_folders",
+                                           "adapter_bytes"};
+
 Options decoder_options(const std::string& policy, const Options& options) {
   Options made(decode::decoder_schema(policy));
-  for (const char* key : {"slots", "trace", "trace_bytes"}) {
-    if (options.is_set(key)) made.set_json({{key, options.to_json().at(key)}});
+  for (const std::string_view key : kOfDecoder) {
+    if (options.is_set(std::string(key)))
+      made.set_json({{std::string(key), options.to_json().at(std::string(key))}});
   }
   return made;
 }
@@ -77,7 +83,7 @@ const Schema& generator_schema() {
         option_bool("defaults", true,
                     "The settings in generation_config.json hold where a request sets nothing.")};
     for (const OptionSpec& key : decode::decoder_schema("").specs()) {
-      if (key.key == "slots" || key.key == "trace" || key.key == "trace_bytes") keys.push_back(key);
+      if (std::ranges::find(kOfDecoder, key.key) != std::end(kOfDecoder)) keys.push_back(key);
     }
     return Schema("generator", std::move(keys));
   }();

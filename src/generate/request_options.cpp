@@ -13,8 +13,8 @@ namespace dllm::generate {
 namespace {
 
 // Options of a decoder that hold for all of its requests, and gen_length, which is length here.
-constexpr const char* kOfDecoder[] = {"slots",     "trace",      "trace_bytes",
-                                      "on_change", "gen_length", "policy"};
+constexpr const char* kOfDecoder[] = {"slots",      "trace",  "trace_bytes",     "on_change",
+                                      "gen_length", "policy", "adapter_folders", "adapter_bytes"};
 
 bool is_of_decoder(const std::string& key) {
   return std::ranges::find(kOfDecoder, key) != std::end(kOfDecoder);

@@ -49,7 +49,8 @@ constexpr Row kFunctions[] = {
     {"model", "load load_source new save quantize release config describe i64 version param_count "
               "param_name "
               "param set_param set_tokenizer forward add_adapter load_adapter save_adapter "
-              "merge_adapter remove_adapter set_adapter_scale adapters"},
+              "merge_adapter remove_adapter set_adapter_scale adapters add_network "
+              "remove_network"},
     {"objective", "new release prepare loss row_losses"},
     {"options", "new release set_i64 set_f64 set_str set_json to_json schema"},
     {"registry", "name"},
@@ -87,8 +88,8 @@ constexpr Row kPlain[] = {
      "bad_rows"},
     {"decoder", "policy schedule schedule_alphas attention cache guidance_keep suppress defer loop "
                 "on_change remasking revise "
-                "masked alg plan compat order ranks variant adapter embeddings implementation ties "
-                "confidence"},
+                "masked alg plan compat order ranks variant adapter adapters embeddings "
+                "implementation ties confidence"},
     {"engine", "threads thread_pool memory_limit arithmetic check ranks mesh"},
     {"forward", "attention outputs"},
     {"generator", "policy"},
@@ -102,13 +103,14 @@ constexpr Row kPlain[] = {
     {"request", "prompt messages infill template template_name stop stop_ids"},
     {"save", "dtype"},
     {"schedule", "compat"},
-    {"slot", "stop suppress"},
+    {"slot", "stop suppress adapters"},
     {"tokenizer", "bos eos pad mask add_tokens chat_template"},
     {"tokenizer_train", "pre_tokenizer normalizer bos eos pad mask special_tokens chat_template"},
     {"trainer", "schedule optimizer muon_scale decay nonfinite groups freeze activations compat"}};
 
 constexpr Row kPaths[] = {
-    {"dataset", "token_file"}, {"loader", "arrays"}, {"model", "adapter"}, {"trainer", "root"}};
+    {"dataset", "token_file"}, {"decoder", "adapter_folders"}, {"generator", "adapter_folders"},
+    {"loader", "arrays"},      {"model", "adapter"},           {"trainer", "root"}};
 
 } // namespace
 

@@ -26,7 +26,7 @@ bool is_path(const Param& param);
 // The values that an option may have below level full.
 enum class OptionUse {
   plain,   // any value
-  path,    // a file or folder that the level allows
+  path,    // a file or folder that the level allows, or a list of NAME=FOLDER
   default_ // only its default value: it loads native code, or no list names it
 };
 // is_number: the value is a number or a boolean. In kinds whose numbers are sizes, seeds and rates

@@ -168,6 +168,22 @@ void check_engine_value(lua_State* L, bool is_hosts, std::string_view key, int64
   }
 }
 
+namespace {
+
+// Checks a path, or every folder of a list of NAME=FOLDER.
+void check_paths(lua_State* L, const std::string& where, const Json& value) {
+  if (!value.is_array()) {
+    check_path(L, where, value.get<std::string>().c_str());
+    return;
+  }
+  for (const Json& word : value) {
+    const std::string text = word.get<std::string>();
+    check_path(L, where, text.substr(text.find('=') + 1).c_str());
+  }
+}
+
+} // namespace
+
 void check_options(lua_State* L, const std::string& kind, const dllm_options* options) {
   const Shared& own = shared(L);
   if (own.level == Level::full || options == nullptr) return;
@@ -181,7 +197,7 @@ void check_options(lua_State* L, const std::string& kind, const dllm_options* op
     if (is_empty(value) || (defaults.contains(key) && defaults[key] == value)) continue;
     const std::string where = "option " + key + " of " + kind;
     switch (option_use(kind, key, value.is_number() || value.is_boolean())) {
-    case OptionUse::path: check_path(L, where, value.get<std::string>().c_str()); break;
+    case OptionUse::path: check_paths(L, where, value); break;
     case OptionUse::default_:
       refuse(L, level + " allows " + where + " its default alone, not " + value.dump(),
              "it may load native code or reach files; the host may choose level full");

@@ -67,7 +67,7 @@ void Model::set_attention(AttentionKind attention, int shift, int64_t block_leng
 
 void Model::forget_programs() {
   forward_cache_.clear();
-  params_.bump();
+  params_.bump_parts();
 }
 
 Selection Model::selection_without(std::vector<std::string> frozen) const {
@@ -137,6 +137,17 @@ std::optional<PartOrigin> Model::origin_of(const std::string& part) const {
   std::optional<PartOrigin> origin = parts_.origin(part);
   if (origin && origin->changes != params_.changes(part)) origin.reset();
   return origin;
+}
+
+void Model::remove_network(const std::string& name) {
+  std::vector<std::string> networks;
+  for (const std::string& own : parts_.names()) {
+    if (own != kBasePart && parts_.find(own)->kind == PartKind::network) networks.push_back(own);
+  }
+  if (std::ranges::find(networks, name) != networks.end()) return drop_part(name);
+  fail_with_hint(networks.empty() ? "the model has none"
+                                  : fmt::format("its networks: {}", fmt::join(networks, ", ")),
+                 Code::not_found, "the model has no added network named {}", name);
 }
 
 void Model::drop_part(const std::string& name) {
@@ -225,6 +236,18 @@ std::shared_ptr<Model> clone_model(const Model& model,
   for (const auto& [name, content] : model.side_files()) copy->set_side_file(name, content);
   copy->set_origin(model.origin());
   return copy;
+}
+
+std::shared_ptr<Model> share_model(const Model& model) {
+  const auto made = std::make_shared<Model>(model.engine_ref(), model.config_now());
+  made->params().set_checks(model.params().checks());
+  for (const std::string& name : model.parts().names()) {
+    if (name != kBasePart) made->add_part(*model.parts().find(name), [] {});
+  }
+  made->params().restore(model.params().backup());
+  for (const auto& [name, content] : model.side_files()) made->set_side_file(name, content);
+  made->set_origin(model.origin());
+  return made;
 }
 
 namespace {

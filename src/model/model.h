@@ -58,6 +58,8 @@ public:
   // that model; training the other model does not change them. Fails with invalid_argument for a
   // model on another engine. Version + 1.
   void add_network(const std::string& name, const Model& other);
+  // Removes such a network. Fails with not_found and the names of all networks.
+  void remove_network(const std::string& name);
   // Removes the part and its parameters. Version + 1.
   void drop_part(const std::string& name);
   // Sets the scale of an adapter's products. Version + 1.
@@ -115,7 +117,7 @@ public:
   // The programs of forward(), keyed by shapes and options.
   using ForwardCache = runtime::ProgramCache<std::string>;
   ForwardCache& forward_cache() { return forward_cache_; }
-  // Call it after a change of the list of parameters. Version + 1.
+  // Call it after a change of parts other than the base. Version + 1.
   void forget_programs();
 
   // The config, side files and parameters, which restore() brings back when a call fails halfway.
@@ -170,6 +172,9 @@ std::shared_ptr<Model> sketch_model(std::shared_ptr<graph::Engine> engine, Model
 // physical parameter of type f32; an undefined tensor keeps the model's numbers.
 std::shared_ptr<Model> clone_model(const Model& model,
                                    const std::function<Tensor(size_t index)>& instead = nullptr);
+// Makes a model with the same parts, whose arrays are those of `model`. Adapters that one of them
+// gets are not the other's. A trainer of one model leaves the numbers of the other one as they are.
+std::shared_ptr<Model> share_model(const Model& model);
 // Writes a Hugging Face folder that appears complete or not at all.
 void save_model(const Model& model, const std::string& folder, const Options& options,
                 Task* task = nullptr);

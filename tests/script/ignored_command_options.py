@@ -62,11 +62,14 @@ DECODER = {
     "--decoder.suppress-unused": ("false", {}, SAME),  # every row of the vocabulary is a token
     "--decoder.defer": ("COMMON",), "--decoder.loop": ("host", {}, SAME),  # the same tokens with more launches
     "--decoder.trace": ("true", {"--trace": None}, REFUSED), "--decoder.trace-bytes": ("1024",),
+    "--decoder.adapters": ("nowhere", {}, REFUSED), "--decoder.adapter-folders": ("math=nowhere", {"--decoder.adapters": "math"}, REFUSED),
+    "--decoder.adapter-bytes": ("1", {}, SAME),  # the model has no folders of adapters; adapters_command.py has some
     "--decoder.on-change": ("fail", {}, REFUSED), "--decoder.plan": ("even", {"--steps": "7", "--schedule": "cosine", **DRAWS}),
 }
 SLOT = {
     "--slot.seed": ("5", DRAWS), "--slot.temperature": ("0.9",), "--slot.top-k": ("1", DRAWS), "--slot.top-p": ("0.01", DRAWS),
     "--slot.stop": ("COMMON",), "--slot.steps": ("3",), "--slot.block-length": ("4",), "--slot.suppress": ("COMMON",),
+    "--slot.adapters": ("nowhere", {}, REFUSED),
 }
 COMMANDS = {
     "generate": ({"--model": "made", "--prompt": "line 4: the cat", "--length": "24", "--steps": "8", "--trace": "trace", "--json": ""}, {

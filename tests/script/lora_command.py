@@ -102,6 +102,21 @@ def decodes_and_exports():
     run("export", "whole", "merged", "--merge", "--format", "bf16", "--overwrite", "true")
 
 
+def requests_choose():
+    """--adapters chooses for a request among the adapters of the model and the folders that the command names."""
+    wanted, plain = text_of("whole"), text_of("base")
+    folders = ["--adapter-folders", "a=peft,b=peft"]
+    ok(text_of("base", *folders, "--adapters", "a") == wanted, "an adapter that is loaded for the request")
+    ok(text_of("base", *folders, "--adapters", "a:0.25,b:0.75") == wanted, "a sum of two that are equal")
+    ok(text_of("base", *folders) == plain, "a request that names none has none of the folders")
+    ok(text_of("whole", "--adapters", "none") == plain, "none: the base alone")
+    ok(text_of("whole", "--adapters", "default") == wanted, "the adapter of a run by its name")
+    said = run("generate", "whole", "x", "--adapters", "math", code=1).stderr
+    ok("math" in said and "default" in said, f"an unknown name: {said[-200:]}")
+    said = run("generate", "base", "x", *folders, "--adapters", "a", "--adapter-bytes", "100", code=1).stderr
+    ok("adapter_bytes is 100" in said, f"a budget that is too small: {said[-200:]}")
+
+
 def goes_on_with_a_folder():
     """--adapter trains the adapter of a folder; a run of it is resumed by its path."""
     before = (SCRATCH / "peft" / "adapter_model.safetensors").read_bytes()
@@ -184,6 +199,7 @@ def refusals():
 prepare()
 trains_and_resumes()
 decodes_and_exports()
+requests_choose()
 goes_on_with_a_folder()
 keeps_the_format()
 four_bits()

@@ -371,6 +371,22 @@ namespace Dllm
             get => Value<long?>("trace_bytes");
             set => Put("trace_bytes", value);
         }
+
+        /// <summary>Further adapters, NAME=FOLDER, which are loaded when a request names them. Then the decoder
+        /// keeps the weights that the model has now. Default: empty.</summary>
+        public IReadOnlyList<string> AdapterFolders
+        {
+            get => Value<IReadOnlyList<string>>("adapter_folders");
+            set => Put("adapter_folders", value);
+        }
+
+        /// <summary>Most bytes of the adapters of adapter_folders in memory: the one that was not used for the
+        /// longest time is removed first; 0: no limit. Default: 0; 0 to 1125899906842624.</summary>
+        public long? AdapterBytes
+        {
+            get => Value<long?>("adapter_bytes");
+            set => Put("adapter_bytes", value);
+        }
     }
 
     /// <summary>Has the options of kind "request". What is not set keeps its default.</summary>
@@ -619,6 +635,14 @@ namespace Dllm
             get => Value<string>("loop");
             set => Put("loop", value);
         }
+
+        /// <summary>Adapters of the model that the passes use, NAME or NAME:WEIGHT, whose changes are added; none:
+        /// the base alone; empty: all adapters of the model. Default: empty.</summary>
+        public IReadOnlyList<string> Adapters
+        {
+            get => Value<IReadOnlyList<string>>("adapters");
+            set => Put("adapters", value);
+        }
     }
 
     /// <summary>Has the options of kind "decoder". What is not set keeps its default.</summary>
@@ -829,6 +853,30 @@ namespace Dllm
             set => Put("trace_bytes", value);
         }
 
+        /// <summary>Adapters of the model that the passes use, NAME or NAME:WEIGHT, whose changes are added; none:
+        /// the base alone; empty: all adapters of the model. Default: empty.</summary>
+        public IReadOnlyList<string> Adapters
+        {
+            get => Value<IReadOnlyList<string>>("adapters");
+            set => Put("adapters", value);
+        }
+
+        /// <summary>Further adapters, NAME=FOLDER, which are loaded when a request names them. Then the decoder
+        /// keeps the weights that the model has now. Default: empty.</summary>
+        public IReadOnlyList<string> AdapterFolders
+        {
+            get => Value<IReadOnlyList<string>>("adapter_folders");
+            set => Put("adapter_folders", value);
+        }
+
+        /// <summary>Most bytes of the adapters of adapter_folders in memory: the one that was not used for the
+        /// longest time is removed first; 0: no limit. Default: 0; 0 to 1125899906842624.</summary>
+        public long? AdapterBytes
+        {
+            get => Value<long?>("adapter_bytes");
+            set => Put("adapter_bytes", value);
+        }
+
         /// <summary>What a step does after the model's weights changed. Default: continue; one of continue,
         /// fail.</summary>
         public string OnChange
@@ -904,6 +952,14 @@ namespace Dllm
         {
             get => Value<IReadOnlyList<int>>("suppress");
             set => Put("suppress", value);
+        }
+
+        /// <summary>As the decoder's, for this request; none: the base alone; empty: the decoder's. Default:
+        /// empty.</summary>
+        public IReadOnlyList<string> Adapters
+        {
+            get => Value<IReadOnlyList<string>>("adapters");
+            set => Put("adapters", value);
         }
 
         /// <summary>Token ids that end the text: when one is decided and no position before it is open, the rest

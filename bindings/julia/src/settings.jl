@@ -89,6 +89,10 @@ const KEYWORDS = (
 - `trace::Bool`: Record every step as one line of JSON (about 30 bytes a position). Default: false.
 - `trace_bytes::Int`: Most bytes of the trace of one request; after them recording stops, and the last line records
   that it stopped. Default: 67108864; 1024 to 1099511627776.
+- `adapter_folders::Vector{String}`: Further adapters, NAME=FOLDER, which are loaded when a request names them. Then
+  the decoder keeps the weights that the model has now. Default: empty.
+- `adapter_bytes::Int`: Most bytes of the adapters of adapter_folders in memory: the one that was not used for the
+  longest time is removed first; 0: no limit. Default: 0; 0 to 1125899906842624.
 """,
     request = """
 - `template::String`: Chat template for messages; empty: the tokenizer's own. Default: empty.
@@ -141,6 +145,8 @@ const KEYWORDS = (
 - `loop::String`: What runs the steps. device: a program takes all steps of a block and the host repeats them from its
   record: the same tokens with fewer trips. host: a program per step. auto: device on engines that run ahead of the
   host, where policy and options allow it. Default: auto; one of auto, host, device.
+- `adapters::Vector{String}`: Adapters of the model that the passes use, NAME or NAME:WEIGHT, whose changes are added;
+  none: the base alone; empty: all adapters of the model. Default: empty.
 """,
     decoder = """
 - `policy::String`: Which open positions are decided in a step. Default: low_confidence; one of ancestral,
@@ -186,6 +192,12 @@ const KEYWORDS = (
 - `trace::Bool`: Record every step as one line of JSON (about 30 bytes a position). Default: false.
 - `trace_bytes::Int`: Most bytes of the trace of one request; after them recording stops, and the last line records
   that it stopped. Default: 67108864; 1024 to 1099511627776.
+- `adapters::Vector{String}`: Adapters of the model that the passes use, NAME or NAME:WEIGHT, whose changes are added;
+  none: the base alone; empty: all adapters of the model. Default: empty.
+- `adapter_folders::Vector{String}`: Further adapters, NAME=FOLDER, which are loaded when a request names them. Then
+  the decoder keeps the weights that the model has now. Default: empty.
+- `adapter_bytes::Int`: Most bytes of the adapters of adapter_folders in memory: the one that was not used for the
+  longest time is removed first; 0: no limit. Default: 0; 0 to 1125899906842624.
 - `on_change::String`: What a step does after the model's weights changed. Default: continue; one of continue, fail.
 """,
     slot = """
@@ -199,6 +211,8 @@ const KEYWORDS = (
 - `steps::Int`: As the decoder's, for this request; 0: the decoder's. Default: 0; 0 to 1048576.
 - `block_length::Int`: As the decoder's, for this request; -1: the decoder's. Default: -1; -1 to 16777216.
 - `suppress::Vector{Int}`: Token ids that are never drawn for this request, in addition to the decoder's. Default:
+  empty.
+- `adapters::Vector{String}`: As the decoder's, for this request; none: the base alone; empty: the decoder's. Default:
   empty.
 - `stop::Vector{Int}`: Token ids that end the text: when one is decided and no position before it is open, the rest
   becomes this token. Default: empty.

@@ -128,6 +128,12 @@
 --- Most bytes of the trace of one request; after them recording stops, and the last line records
 --- that it stopped. [67108864]
 ---@field trace_bytes? integer
+--- Further adapters, NAME=FOLDER, which are loaded when a request names them. Then the decoder
+--- keeps the weights that the model has now.
+---@field adapter_folders? string[]
+--- Most bytes of the adapters of adapter_folders in memory: the one that was not used for the
+--- longest time is removed first; 0: no limit. [0]
+---@field adapter_bytes? integer
 
 --- Settings of dllm.load: those of the model and of the generator.
 ---@class (exact) dllm.LoadSettings: dllm.ModelSettings, dllm.GeneratorSettings
@@ -208,6 +214,9 @@
 --- its record: the same tokens with fewer trips. host: a program per step. auto: device on engines
 --- that run ahead of the host, where policy and options allow it. [auto]
 ---@field loop? "auto"|"host"|"device"
+--- Adapters of the model that the passes use, NAME or NAME:WEIGHT, whose changes are added; none:
+--- the base alone; empty: all adapters of the model.
+---@field adapters? string[]
 --- bd3lm: Steps of a block; 0: an even share of option steps. [0] llada2: Steps of a block; 0: an
 --- even share of option steps for each block with open positions. [0] sdar: Steps of a block at
 --- most; 0: one per position. [0]
@@ -486,6 +495,15 @@
 --- Most bytes of the trace of one request; after them recording stops, and the last line records
 --- that it stopped. [67108864]
 ---@field trace_bytes? integer
+--- Adapters of the model that the passes use, NAME or NAME:WEIGHT, whose changes are added; none:
+--- the base alone; empty: all adapters of the model.
+---@field adapters? string[]
+--- Further adapters, NAME=FOLDER, which are loaded when a request names them. Then the decoder
+--- keeps the weights that the model has now.
+---@field adapter_folders? string[]
+--- Most bytes of the adapters of adapter_folders in memory: the one that was not used for the
+--- longest time is removed first; 0: no limit. [0]
+---@field adapter_bytes? integer
 --- What a step does after the model's weights changed. [continue]
 ---@field on_change? "continue"|"fail"
 --- bd3lm: Steps of a block; 0: an even share of option steps. [0] llada2: Steps of a block; 0: an
@@ -713,6 +731,8 @@
 ---@field block_length? integer
 --- Token ids that are never drawn for this request, in addition to the decoder's.
 ---@field suppress? integer[]
+--- As the decoder's, for this request; none: the base alone; empty: the decoder's.
+---@field adapters? string[]
 --- Token ids that end the text: when one is decided and no position before it is open, the rest
 --- becomes this token.
 ---@field stop? integer[]

@@ -136,6 +136,12 @@ export interface GeneratorSettings {
   /** Most bytes of the trace of one request; after them recording stops, and the last line records
    *  that it stopped. [67108864] */
   trace_bytes?: number | bigint;
+  /** Further adapters, NAME=FOLDER, which are loaded when a request names them. Then the decoder
+   *  keeps the weights that the model has now. */
+  adapter_folders?: readonly string[];
+  /** Most bytes of the adapters of adapter_folders in memory: the one that was not used for the
+   *  longest time is removed first; 0: no limit. [0] */
+  adapter_bytes?: number | bigint;
 }
 
 /** Settings of load. */
@@ -222,6 +228,9 @@ export interface RequestSettings {
    *  from its record: the same tokens with fewer trips. host: a program per step. auto: device on
    *  engines that run ahead of the host, where policy and options allow it. [auto] */
   loop?: 'auto' | 'host' | 'device';
+  /** Adapters of the model that the passes use, NAME or NAME:WEIGHT, whose changes are added; none:
+   *  the base alone; empty: all adapters of the model. */
+  adapters?: readonly string[];
   /** bd3lm: Steps of a block; 0: an even share of option steps. [0] llada2: Steps of a block; 0: an
    *  even share of option steps for each block with open positions. [0] sdar: Steps of a block at
    *  most; 0: one per position. [0] */
@@ -513,6 +522,15 @@ export interface DecoderSettings {
   /** Most bytes of the trace of one request; after them recording stops, and the last line records
    *  that it stopped. [67108864] */
   trace_bytes?: number | bigint;
+  /** Adapters of the model that the passes use, NAME or NAME:WEIGHT, whose changes are added; none:
+   *  the base alone; empty: all adapters of the model. */
+  adapters?: readonly string[];
+  /** Further adapters, NAME=FOLDER, which are loaded when a request names them. Then the decoder
+   *  keeps the weights that the model has now. */
+  adapter_folders?: readonly string[];
+  /** Most bytes of the adapters of adapter_folders in memory: the one that was not used for the
+   *  longest time is removed first; 0: no limit. [0] */
+  adapter_bytes?: number | bigint;
   /** What a step does after the model's weights changed. [continue] */
   on_change?: 'continue' | 'fail';
   /** bd3lm: Steps of a block; 0: an even share of option steps. [0] llada2: Steps of a block; 0: an
@@ -748,6 +766,8 @@ export interface SlotSettings {
   block_length?: number | bigint;
   /** Token ids that are never drawn for this request, in addition to the decoder's. */
   suppress?: readonly (number | bigint)[] | Int32Array;
+  /** As the decoder's, for this request; none: the base alone; empty: the decoder's. */
+  adapters?: readonly string[];
   /** Token ids that end the text: when one is decided and no position before it is open, the rest
    *  becomes this token. */
   stop?: readonly (number | bigint)[] | Int32Array;

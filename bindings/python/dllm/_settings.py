@@ -161,6 +161,10 @@ class GeneratorSettings(TypedDict, total=False):
     trace  Record every step as one line of JSON (about 30 bytes a position). [false]
     trace_bytes  Most bytes of the trace of one request; after them recording stops, and the last
         line records that it stopped. [67108864]
+    adapter_folders  Further adapters, NAME=FOLDER, which are loaded when a request names them. Then
+        the decoder keeps the weights that the model has now.
+    adapter_bytes  Most bytes of the adapters of adapter_folders in memory: the one that was not
+        used for the longest time is removed first; 0: no limit. [0]
     """
 
     policy: Literal["auto", "ancestral", "autoregressive", "bd3lm", "confidence_remasking",
@@ -172,6 +176,8 @@ class GeneratorSettings(TypedDict, total=False):
     slots: int | None
     trace: bool | None
     trace_bytes: int | None
+    adapter_folders: Texts | None
+    adapter_bytes: int | None
 
 
 class LoadSettings(ModelSettings, GeneratorSettings, total=False):
@@ -235,6 +241,8 @@ class RequestSettings(TypedDict, total=False):
     loop  What runs the steps. device: a program takes all steps of a block and the host repeats
         them from its record: the same tokens with fewer trips. host: a program per step. auto:
         device on engines that run ahead of the host, where policy and options allow it. [auto]
+    adapters  Adapters of the model that the passes use, NAME or NAME:WEIGHT, whose changes are
+        added; none: the base alone; empty: all adapters of the model.
     steps_per_block  bd3lm: Steps of a block; 0: an even share of option steps. [0] llada2: Steps of
         a block; 0: an even share of option steps for each block with open positions. [0] sdar:
         Steps of a block at most; 0: one per position. [0]
@@ -423,6 +431,7 @@ class RequestSettings(TypedDict, total=False):
     suppress_unused: bool | None
     defer: Sequence[int] | None
     loop: Literal["auto", "host", "device"] | None
+    adapters: Texts | None
     steps_per_block: int | None
     remasking: Literal["low_confidence", "random", "dynamic", "static", "sequential"] | None
     eos: int | None
@@ -553,6 +562,12 @@ class DecoderSettings(TypedDict, total=False):
     trace  Record every step as one line of JSON (about 30 bytes a position). [false]
     trace_bytes  Most bytes of the trace of one request; after them recording stops, and the last
         line records that it stopped. [67108864]
+    adapters  Adapters of the model that the passes use, NAME or NAME:WEIGHT, whose changes are
+        added; none: the base alone; empty: all adapters of the model.
+    adapter_folders  Further adapters, NAME=FOLDER, which are loaded when a request names them. Then
+        the decoder keeps the weights that the model has now.
+    adapter_bytes  Most bytes of the adapters of adapter_folders in memory: the one that was not
+        used for the longest time is removed first; 0: no limit. [0]
     on_change  What a step does after the model's weights changed. [continue]
     steps_per_block  bd3lm: Steps of a block; 0: an even share of option steps. [0] llada2: Steps of
         a block; 0: an even share of option steps for each block with open positions. [0] sdar:
@@ -737,6 +752,9 @@ class DecoderSettings(TypedDict, total=False):
     slots: int | None
     trace: bool | None
     trace_bytes: int | None
+    adapters: Texts | None
+    adapter_folders: Texts | None
+    adapter_bytes: int | None
     on_change: Literal["continue", "fail"] | None
     steps_per_block: int | None
     remasking: Literal["low_confidence", "random", "dynamic", "static", "sequential"] | None
@@ -823,6 +841,7 @@ class SlotSettings(TypedDict, total=False):
     steps  As the decoder's, for this request; 0: the decoder's. [0]
     block_length  As the decoder's, for this request; -1: the decoder's. [-1]
     suppress  Token ids that are never drawn for this request, in addition to the decoder's.
+    adapters  As the decoder's, for this request; none: the base alone; empty: the decoder's.
     stop  Token ids that end the text: when one is decided and no position before it is open, the
         rest becomes this token.
     """
@@ -836,6 +855,7 @@ class SlotSettings(TypedDict, total=False):
     steps: int | None
     block_length: int | None
     suppress: Sequence[int] | None
+    adapters: Texts | None
     stop: Sequence[int] | None
 
 

@@ -34,7 +34,8 @@ void add_typed(Json& settings, const Context& context, const std::string& kind,
 Json typed_settings(const Context& context) {
   Json settings = Json::object();
   add_typed(settings, context, "decoder",
-            {"policy", "slots", "trace", "trace_bytes", "on_change", "gen_length"});
+            {"policy", "slots", "trace", "trace_bytes", "on_change", "gen_length",
+             "adapter_folders", "adapter_bytes"});
   const Json before = settings;
   add_typed(settings, context, "slot", {"seed", "stop", "suppress", "gen_length"});
   const auto take = [&](const char* kind, const char* key, const char* own) {
@@ -93,10 +94,9 @@ Owned<dllm_options> make_options(const std::string& kind, const Json& values) {
 Owned<dllm_generator> make_generator(const Context& context, const Session& session,
                                      const std::string& policy, int64_t slots, bool trace) {
   Json values = {{"policy", policy}, {"slots", slots}, {"trace", trace}};
-  if (context.typed("decoder", "slots"))
-    values["slots"] = Json::parse(context.option("decoder", "slots"));
-  if (context.typed("decoder", "trace_bytes"))
-    values["trace_bytes"] = Json::parse(context.option("decoder", "trace_bytes"));
+  for (const char* key : {"slots", "trace_bytes", "adapter_folders", "adapter_bytes"}) {
+    if (context.typed("decoder", key)) values[key] = Json::parse(context.option("decoder", key));
+  }
   const auto options = make_options("generator", values);
   return make<dllm_generator>([&](dllm_generator** out, dllm_error* err) {
     return dllm_generator_new(session.model.get(), session.tokenizer.get(), options.get(), out,

@@ -19,7 +19,7 @@ public:
     array_ = state("array", DType::f32, array_shape(), axes_);
     lines_ = state("lines", DType::i32, {shape.steps, shape.places(), columns()}, axes_);
     arrays_ = state("arrays", DType::f32, {shape.steps, shape.places(), shape.width}, axes_);
-    builder_ = std::make_unique<model::Builder>(body, model, shape.pass.parts);
+    builder_ = std::make_unique<model::Builder>(body, model, shape.pass.parts.list);
   }
 
   void build() {

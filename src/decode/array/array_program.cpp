@@ -150,10 +150,9 @@ ArrayRecord ArrayProgram::run(std::span<const ArrayRow> rows, const DecodeState&
   steps = std::min(steps, limit);
   PassShares shares(passes, state, model_->engine().mesh());
   PassShape pass = pass_shape(model_->config(), passes, state.shape(), 0, {}, shares.most_rows());
-  pass.parts = model_->reading();
+  set_parts(pass.parts, *rows[0].pass, *model_, weights);
   const ArrayShape shape = array_shape(pass, settings_, rule_.width(model_->config()), steps);
   steps = std::min(steps, shape.steps);
-  programs_.set_version(model_->params().list_version());
   const std::shared_ptr<graph::Program> program = programs_.get(shape, [&] {
     auto graph = std::make_shared<graph::Graph>("denoise_array");
     build_array_loop(*graph, *model_, rule_, shape);
@@ -172,7 +171,7 @@ ArrayRecord ArrayProgram::run(std::span<const ArrayRow> rows, const DecodeState&
     return feed;
   });
   const std::vector<graph::BufferRef> outputs =
-      run_pass(program, model_->engine(), weights.of(shape.pass.parts), feeds, nullptr, task);
+      run_pass(program, model_->engine(), weights.of(shape.pass.parts.list), feeds, nullptr, task);
   return {settings_.needs, shape, std::move(shares), outputs[0]->read(), outputs[1]->read(), steps};
 }
 

@@ -184,7 +184,12 @@ void DecodeState::clear(std::span<const int64_t> rows) {
 }
 
 void DecodeState::lose() {
+  lose([](const RowKind&) { return true; });
+}
+
+void DecodeState::lose(const std::function<bool(const RowKind&)>& is_lost) {
   for (Row& row : rows_) {
+    if (!is_lost(row.kind)) continue;
     row.tokens.clear();
     row.snapshots.clear();
     row.generation = ++generations_;

@@ -18,7 +18,9 @@
 #include "model/model.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -42,6 +44,8 @@ struct RowKind {
   // (PassRequest::begin), and snapshots are taken there.
   int64_t shift = 0;
   int64_t method = 0; // number of the method, which defines how K and V are computed
+  // Parts of the model that compute the state; not set: the base and all its adapters.
+  std::optional<model::PartList> parts = {};
 
   friend bool operator==(const RowKind&, const RowKind&) = default;
 };
@@ -75,8 +79,10 @@ public:
   SavedPass saved_pass(int64_t row, int64_t begin, int64_t final_end) const;
   // Sets the contents of these rows to zero and forgets their tokens. Other rows stay.
   void clear(std::span<const int64_t> rows);
-  // Forgets the contents of all rows, after a cancelled pass or when the weights changed.
+  // Forgets the contents of all rows, after a cancelled pass or when the weights changed. The
+  // second form forgets those of the rows whose kind `is_lost` accepts.
   void lose();
+  void lose(const std::function<bool(const RowKind&)>& is_lost);
   // Makes new buffers and forgets all contents if a pass took the buffers and did not return them.
   void recover();
 

@@ -3,15 +3,21 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "decode/method/setup.h"
+#include "model/adapters/adapter.h"
 
+#include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace dllm::decode {
 namespace {
 
 // The largest logit divided by a smaller temperature may be infinite.
 constexpr double kLeastTemperature = 1e-6;
+// Methods that stay without a request, so that a later request finds their state in the cache.
+constexpr size_t kRecentMethods = 16;
 constexpr const char* kDrawnByCaller = "random numbers come from a source of the caller";
 
 float temperature_of(double asked) {
@@ -52,31 +58,74 @@ void check_array_request(const Request& request, const Options& decoding) {
 Admission::Admission(std::shared_ptr<model::Model> model, const Options& options, PolicyMaker make,
                      SlotList& slots, DecodeState& state)
     : model_(std::move(model)), make_(std::move(make)), slots_(slots), state_(state),
-      method_(std::make_shared<Method>(model_, policy_options(options), 0, make_)) {}
+      table_(model_, options), method_(std::make_shared<Method>(model_, policy_options(options), 0,
+                                                                make_, load_parts(options))) {}
 
 void Admission::set_random_source(std::shared_ptr<const RandomSource> random_source) {
   random_source_ = std::move(random_source);
   method_->stop_loop(kDrawnByCaller);
 }
 
+// Returns the decoding options of a request.
+Options Admission::wanted_options(const Options& options, const OwnSettings& own) const {
+  return request_options(own.decoding ? *own.decoding : method_->options(), options);
+}
+
+bool Admission::loads(const Options& options, const OwnSettings& own) const {
+  if (table_.is_empty()) return false;
+  return table_.needs_load(
+      model::read_adapter_choices(wanted_options(options, own).list("adapters")));
+}
+
+// Loads the adapters that the options name. Returns the parts of the model that passes read; not
+// set: the base and all its adapters.
+std::optional<model::PartList> Admission::load_parts(const Options& wanted) {
+  const std::vector<std::string>& words = wanted.list("adapters");
+  if (words.empty()) return table_.is_empty() ? std::nullopt : std::optional(table_.own());
+  const std::vector<model::AdapterChoice> choices = model::read_adapter_choices(words);
+  std::set<std::string> in_use;
+  for (const auto& [number, slot] : slots_.all()) {
+    const bool may_step = slot.is_active() || slot.failure() != nullptr;
+    if (!may_step || !slot.method()->parts()) continue;
+    for (const std::string& part : slot.method()->parts()->names())
+      in_use.insert(model::adapter_name(part));
+  }
+  table_.load(choices, in_use);
+  return model::parts_of(*model_, choices);
+}
+
+std::shared_ptr<Method> Admission::find_method(const std::string& text, bool is_named) const {
+  const auto is_same = [&](const Method& method) {
+    return method.text() == text && method.is_named() == is_named;
+  };
+  if (is_same(*method_)) return method_;
+  for (const auto& [number, slot] : slots_.all()) {
+    if (is_same(*slot.method())) return slot.method();
+  }
+  for (const std::shared_ptr<Method>& method : recent_) {
+    if (is_same(*method)) return method;
+  }
+  return nullptr;
+}
+
 // Returns the method for a request. Requests with equal options share it.
 std::shared_ptr<Method> Admission::method_of(const Options& options, const OwnSettings& own) {
-  const Options wanted =
-      request_options(own.decoding ? *own.decoding : method_->options(), options);
-  const std::string text = text_of(wanted);
+  const Options wanted = wanted_options(options, own);
   const PolicyMaker make = own.decoding ? PolicyMaker() : make_;
-  const auto same = [&](const Method& method) {
-    return method.text() == text && method.is_named() == !make;
-  };
-  if (same(*method_)) return method_;
-  for (const auto& [number, slot] : slots_.all()) {
-    if (same(*slot.method())) return slot.method();
+  std::optional<model::PartList> parts = load_parts(wanted);
+  std::shared_ptr<Method> method = find_method(text_of(wanted), !make);
+  if (method == nullptr) {
+    method = std::make_shared<Method>(model_, wanted, methods_++, make, std::move(parts));
+    if (random_source_ != nullptr) method->stop_loop(kDrawnByCaller);
+    for (const auto& [number, slot] : slots_.all()) method->share_passes(*slot.method());
+    for (const std::shared_ptr<Method>& other : recent_) method->share_passes(*other);
+    method->share_passes(*method_);
   }
-  const auto made = std::make_shared<Method>(model_, wanted, methods_++, make);
-  if (random_source_ != nullptr) made->stop_loop(kDrawnByCaller);
-  for (const auto& [number, slot] : slots_.all()) made->share_passes(*slot.method());
-  made->share_passes(*method_);
-  return made;
+  if (method != method_ && std::ranges::find(recent_, method) == recent_.end()) {
+    recent_.push_back(method);
+    if (recent_.size() > kRecentMethods) recent_.pop_front();
+  }
+  return method;
 }
 
 // Returns a request with the canvas and its prompt.

@@ -3,6 +3,7 @@
 // slot.
 
 #include "base/options.h"
+#include "decode/adapters/adapter_table.h"
 #include "decode/cache/decode_state.h"
 #include "decode/method/method.h"
 #include "decode/request/constraint.h"
@@ -11,9 +12,11 @@
 #include "model/model.h"
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 
 namespace dllm::decode {
 
@@ -36,10 +39,16 @@ public:
   Slot& add(std::span<const int32_t> canvas, std::span<const uint8_t> fixed, const Options& options,
             const OwnSettings& own = {});
 
+  // Returns whether add() would load an adapter for this request, which changes the model.
+  bool loads(const Options& options, const OwnSettings& own = {}) const;
+
   // Returns the method of requests without decoding options of their own.
   const Method& method() const { return *method_; }
 
 private:
+  Options wanted_options(const Options& options, const OwnSettings& own) const;
+  std::optional<model::PartList> load_parts(const Options& wanted);
+  std::shared_ptr<Method> find_method(const std::string& text, bool is_named) const;
   std::shared_ptr<Method> method_of(const Options& options, const OwnSettings& own);
   Request read_canvas(const Method& method, std::span<const int32_t> canvas,
                       std::span<const uint8_t> fixed, const Options& options) const;
@@ -50,8 +59,10 @@ private:
   PolicyMaker make_; // empty: the table of policies
   SlotList& slots_;
   DecodeState& state_;
+  AdapterTable table_;
   std::shared_ptr<Method> method_;
-  int64_t methods_ = 1; // number of methods that were made
+  std::deque<std::shared_ptr<Method>> recent_; // of requests with options of their own, newest last
+  int64_t methods_ = 1;                        // number of methods that were made
   std::shared_ptr<const RandomSource> random_source_;
   bool warned_of_equal_ = false; // the warning is logged once
 };

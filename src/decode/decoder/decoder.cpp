@@ -2,6 +2,7 @@
 
 #include "decode/decoder/host_step.h"
 #include "decode/decoder/step_events.h"
+#include "model/adapters/adapter.h"
 
 #include <nlohmann/json.hpp>
 
@@ -9,13 +10,23 @@
 
 namespace dllm::decode {
 
+namespace {
+
+// Returns a model of its own when the decoder loads adapters, else the model itself.
+std::shared_ptr<model::Model> decoded_model(const std::shared_ptr<model::Model>& model,
+                                            const Options& options) {
+  return options.list("adapter_folders").empty() ? model : model::share_model(*model);
+}
+
+} // namespace
+
 Decoder::Decoder(std::shared_ptr<model::Model> model, const Options& options)
     : Decoder(std::move(model), options, {}) {}
 
 Decoder::Decoder(std::shared_ptr<model::Model> model, const Options& options, PolicyMaker make)
-    : model_(std::move(model)), state_(model_), failures_(slots_),
-      admission_(model_, options, std::move(make), slots_, state_),
-      step_(model_, slots_, state_, failures_,
+    : source_(std::move(model)), model_(decoded_model(source_, options)), state_(model_),
+      failures_(slots_), admission_(model_, options, std::move(make), slots_, state_),
+      step_(model_, source_, slots_, state_, failures_,
             admission_.method().options().str("on_change") != "fail") {}
 
 Decoder::~Decoder() = default;
@@ -41,6 +52,8 @@ void Decoder::start(std::span<const int32_t> prompt, uint64_t seed) {
 
 int64_t Decoder::add(std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
                      const Options& options, const OwnSettings& own) {
+  // The programs of a suspended step read the list of parameters.
+  if (admission_.loads(options, own)) suspended_.drop();
   Slot& added = admission_.add(canvas, fixed, options, own);
   publish({&added});
   return added.number();
@@ -181,7 +194,11 @@ std::string Decoder::trace(int64_t number) const {
 }
 
 Json Decoder::describe() const {
-  return publisher_.describe(admission_.method(), is_suspended());
+  Json described = publisher_.describe(admission_.method(), is_suspended());
+  described["adapters"] = Json::array(); // of the model, and those that are loaded now
+  for (const std::string& part : model::adapter_parts(*model_))
+    described["adapters"].push_back(model::adapter_name(part));
+  return described;
 }
 
 } // namespace dllm::decode

@@ -71,8 +71,8 @@ public:
   // The budget may end inside a forward pass, between two operations. The step is then suspended.
   // The next call of step_for, step or run resumes it, with the weights that it began with. A
   // request that is added meanwhile joins at the next step.
-  // start, predict, commit, a cancel, and the removal of a request of the step drop the suspended
-  // step. This changes no canvas.
+  // start, predict, commit, a cancel, the load of an adapter, and the removal of a request of the
+  // step drop the suspended step. This changes no canvas.
   int64_t step_for(std::chrono::nanoseconds budget, const EventFn& fn = nullptr,
                    Task* task = nullptr);
   // Returns whether a step is suspended. May be called from any thread.
@@ -109,8 +109,9 @@ private:
   void drop_replays();
   void publish(const std::vector<Slot*>& changed);
 
-  std::shared_ptr<model::Model> model_;
-  DecodeState state_; // outlives the slots, which hold rows of it
+  std::shared_ptr<model::Model> source_; // the model of the caller
+  std::shared_ptr<model::Model> model_;  // `source_`, or one with the same arrays
+  DecodeState state_;                    // outlives the slots, which hold rows of it
   SlotList slots_;
   Failures failures_;
   Admission admission_;

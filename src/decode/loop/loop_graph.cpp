@@ -78,7 +78,7 @@ class StepBody {
 public:
   StepBody(Graph& body, const model::Model& model, const LoopRule& rule, const LoopShape& shape)
       : graph_(body), rule_(rule), shape_(shape), state_(body, model, shape),
-        builder_(body, model, shape.pass.parts) {}
+        builder_(body, model, shape.pass.parts.list) {}
 
   void build() {
     const Value place = input("place", DType::i32, both());

@@ -178,7 +178,7 @@ LoopProgram::LoopProgram(std::shared_ptr<model::Model> model, PassSettings setti
 
 LoopShape LoopProgram::shape_of(std::span<const LoopRow> rows, std::span<const PassRow> passes,
                                 const PassShares& shares, const DecodeState& state,
-                                int64_t least_rows) const {
+                                const Weights& weights, int64_t least_rows) const {
   int64_t block = 1, steps = 1;
   for (const LoopRow& row : rows) {
     block = std::max(block, std::min(row.request->block_length, row.request->length()));
@@ -186,7 +186,7 @@ LoopShape LoopProgram::shape_of(std::span<const LoopRow> rows, std::span<const P
   }
   PassShape pass = pass_shape(model_->config(), passes, state.shape(), shares.part_of(least_rows),
                               {}, shares.most_rows());
-  pass.parts = model_->reading();
+  set_parts(pass.parts, rows[0].plan->pass, *model_, weights);
   return loop_shape(pass, settings_, block, steps);
 }
 
@@ -196,8 +196,7 @@ LoopRecord LoopProgram::run(std::span<const LoopRow> rows, DecodeState& state,
   std::vector<PassRow> passes;
   for (const LoopRow& row : rows) passes.push_back({row.request, &row.plan->pass, row.cache_row});
   PassShares shares(passes, state, model_->engine().mesh());
-  const LoopShape shape = shape_of(rows, passes, shares, state, least_rows);
-  programs_.set_version(model_->params().list_version());
+  const LoopShape shape = shape_of(rows, passes, shares, state, weights, least_rows);
   const std::shared_ptr<graph::Program> program = programs_.get(shape, [&] {
     auto graph = std::make_shared<graph::Graph>("denoise_loop");
     build_loop(*graph, *model_, *rule_, shape);
@@ -213,7 +212,7 @@ LoopRecord LoopProgram::run(std::span<const LoopRow> rows, DecodeState& state,
   });
   const bool cached = shape.pass.keys > 0;
   const std::vector<graph::BufferRef> outputs =
-      run_pass(program, model_->engine(), weights.of(shape.pass.parts), feeds,
+      run_pass(program, model_->engine(), weights.of(shape.pass.parts.list), feeds,
                cached ? &state : nullptr, task);
   return {settings_, shape, std::move(shares), outputs[cached ? state.stacks().size() : 0]->read()};
 }

@@ -100,7 +100,8 @@ public:
 
 private:
   LoopShape shape_of(std::span<const LoopRow> rows, std::span<const PassRow> passes,
-                     const PassShares& shares, const DecodeState& state, int64_t least_rows) const;
+                     const PassShares& shares, const DecodeState& state, const Weights& weights,
+                     int64_t least_rows) const;
 
   std::shared_ptr<model::Model> model_;
   PassSettings settings_;

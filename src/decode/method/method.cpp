@@ -3,6 +3,8 @@
 #include "base/error.h"
 #include "decode/method/setup.h"
 
+#include <nlohmann/json.hpp>
+
 #include <utility>
 
 namespace dllm::decode {
@@ -14,12 +16,18 @@ std::unique_ptr<Policy> policy_of(const PolicyMaker& make, const std::string& na
   return make ? make(setup) : make_policy(name, setup);
 }
 
+Options without_adapters(Options options) {
+  if (options.is_set("adapters")) options.set_json({{"adapters", Json::array()}});
+  return options;
+}
+
 } // namespace
 
 Method::Method(const std::shared_ptr<model::Model>& model, Options options, int64_t number,
-               const PolicyMaker& make)
-    : number_(number), options_(std::move(options)), text_(text_of(options_)), is_named_(!make),
-      schedule_(schedule_of(options_)),
+               const PolicyMaker& make, std::optional<model::PartList> parts)
+    : number_(number), options_(std::move(options)), text_(text_of(options_)),
+      program_text_(text_of(without_adapters(options_))), is_named_(!make),
+      parts_(std::move(parts)), schedule_(schedule_of(options_)),
       policy_(policy_of(make, options_.str("policy"), policy_setup(*model, options_, *schedule_))),
       mask_id_(mask_id_of(*model, *policy_)),
       passes_(std::make_shared<const PassSettings>(pass_settings(*model, options_, *policy_))) {
@@ -31,6 +39,8 @@ Method::Method(const std::shared_ptr<model::Model>& model, Options options, int6
 
 void Method::share_passes(const Method& other) {
   if (*passes_ == *other.passes_) passes_ = other.passes_;
+  const bool is_alike = program_text_ == other.program_text_ && is_named_ && other.is_named_;
+  if (is_alike && loop_ != nullptr && other.loop_ != nullptr) loop_ = other.loop_;
 }
 
 // A policy over arrays has one program for one step and for many.
@@ -60,7 +70,7 @@ void Method::set_loop(const std::shared_ptr<model::Model>& model) {
   LoopOffer offer = policy_->loop();
   if (offer.rule == nullptr) return stop_loop(offer.why_not);
   if (!passes_->deferred.empty()) return stop_loop("option defer has no graph form");
-  loop_ = std::make_unique<LoopProgram>(model, *passes_, std::move(offer.rule));
+  loop_ = std::make_shared<LoopProgram>(model, *passes_, std::move(offer.rule));
 }
 
 void Method::stop_loop(const std::string& why_not) {

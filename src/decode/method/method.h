@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace dllm::decode {
@@ -22,10 +23,11 @@ using PolicyMaker = std::function<std::unique_ptr<Policy>(const PolicySetup& set
 class Method {
 public:
   // options: of kind "decoder:<policy>". number: unique among the methods of a decoder. make: makes
-  // a policy that is not in the table of policies; empty: option policy names it. Fails with
+  // a policy that is not in the table of policies; empty: option policy names it. parts: the parts
+  // of the model that its passes read; not set: the base and all its adapters. Fails with
   // failed_precondition if the policy needs a mask token and the model has none.
   Method(const std::shared_ptr<model::Model>& model, Options options, int64_t number,
-         const PolicyMaker& make = {});
+         const PolicyMaker& make = {}, std::optional<model::PartList> parts = {});
   Method(const Method&) = delete;
   Method& operator=(const Method&) = delete;
 
@@ -40,8 +42,10 @@ public:
   int32_t mask_id() const { return mask_id_; } // token that open positions hold
   // Returns the settings of the passes. Requests share passes if their methods share this object.
   const PassSettings& passes() const { return *passes_; }
-  // Shares the settings object of `other` if both settings are equal.
+  // Shares the settings object of `other` if both settings are equal, and its loop if both methods
+  // differ in their adapters alone.
   void share_passes(const Method& other);
+  const std::optional<model::PartList>& parts() const { return parts_; }
 
   // Returns the loop; null: the host runs each step. One call at a time.
   LoopProgram* loop() const { return loop_.get(); }
@@ -63,13 +67,14 @@ private:
 
   int64_t number_;
   Options options_;
-  std::string text_;
+  std::string text_, program_text_; // program_text_: without the adapters
   bool is_named_;
+  std::optional<model::PartList> parts_;
   noise::ScheduleRef schedule_;
   std::unique_ptr<Policy> policy_; // refers to options_ and schedule_
   int32_t mask_id_;
   std::shared_ptr<const PassSettings> passes_;
-  std::unique_ptr<LoopProgram> loop_;
+  std::shared_ptr<LoopProgram> loop_;
   std::unique_ptr<ArrayProgram> arrays_;
   int64_t array_limit_ = 1;
   std::string loop_why_;

@@ -52,6 +52,8 @@ Options request_options(const Options& given, const Options& of_request) {
   if (of_request.i64("steps") > 0) own.set_i64("steps", of_request.i64("steps"));
   if (of_request.i64("block_length") >= 0)
     own.set_i64("block_length", of_request.i64("block_length"));
+  if (!of_request.list("adapters").empty())
+    own.set_json({{"adapters", of_request.list("adapters")}});
   const std::vector<std::string>& more = of_request.list("suppress");
   if (more.empty()) return own;
   std::vector<std::string> all = own.list("suppress");

@@ -24,7 +24,7 @@ int32_t mask_id_of(const model::Model& model, const Policy& policy);
 // Returns the options that were set, as options of the policy's own kind.
 Options policy_options(const Options& given);
 // Returns the same, with the options of a request (kind "slot") that replace or extend them: steps,
-// block_length, suppress.
+// block_length, suppress, adapters.
 Options request_options(const Options& given, const Options& of_request);
 // Returns the kind, and the keys that were set with their values. Equal for options that mean the
 // same.

@@ -81,7 +81,7 @@ PassShape pass_shape(const model::ModelConfig& config, std::span<const PassRow> 
                      int64_t count) {
   const PassRequest& first = *rows[0].pass;
   PassShape shape{0, 0, 0, 0, 0, !first.unconditional.empty(), !first.soft.empty()};
-  if (first.parts) shape.parts = *first.parts;
+  if (first.parts) shape.parts.list = *first.parts;
   const RandomSource* source = rows[0].request->random_source;
   shape.noise = source != nullptr && source->has_noise();
   int64_t keys = 0;

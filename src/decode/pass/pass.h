@@ -179,6 +179,15 @@ struct PassRow {
   int64_t cache_row = -1; // row of the decode state; -1: not cached
 };
 
+// The parts of the model that a program reads. Programs of equal layouts are one program: it takes
+// the buffers of the parts as its arguments.
+struct PassParts {
+  model::PartList list;
+  std::string layout; // PartLayouts::of the list
+
+  friend bool operator==(const PassParts& a, const PassParts& b) { return a.layout == b.layout; }
+};
+
 // The key of a compiled pass.
 struct PassShape {
   int64_t rows, window; // window: positions of a row
@@ -186,7 +195,7 @@ struct PassShape {
   int64_t keys;         // keys that attention reads in a cached pass; 0: not cached
   int64_t cache_rows;   // rows of positions of one layer in the state's buffers
   bool guided, soft;
-  model::PartList parts; // parts of the model that the pass reads
+  PassParts parts;
   // Requests with snapshots in the state; 0: the pass is not cached or the model has none.
   int64_t saved_rows = 0;
   PredictionNeeds needs;

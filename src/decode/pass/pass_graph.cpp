@@ -213,7 +213,7 @@ void build_pass(Graph& graph, const model::Model& model, const PassShape& shape)
     fail_with_hint("set guidance to 0", Code::unimplemented,
                    "guidance of a model that caps its logits is not supported yet");
   }
-  model::Builder builder(graph, model, shape.parts);
+  model::Builder builder(graph, model, shape.parts.list);
   const graph::Mesh& mesh = model.engine().mesh();
   const WindowStates made = window_states(builder, shape);
   if (made.state.defined()) {

@@ -79,12 +79,21 @@ std::vector<graph::BufferRef> Weights::of(const model::PartList& list) const {
   return chosen;
 }
 
-Weights weights_of(const model::Model& model, const Task* task) {
+Weights weights_of(const model::Model& model, const Task* task, const Weights* before) {
   Weights weights;
   weights.buffers = model.params().snapshot(&weights.version, task);
   for (const model::ParamStore::Physical& entry : model.params().physical())
     weights.parts.push_back(entry.spec.part);
+  if (before != nullptr && before->version == weights.version) weights.layouts = before->layouts;
+  if (weights.layouts == nullptr)
+    weights.layouts = std::make_shared<const PartLayouts>(model.params());
   return weights;
+}
+
+void set_parts(PassParts& parts, const PassRequest& first, const model::Model& model,
+               const Weights& weights) {
+  parts.list = first.parts ? *first.parts : model.reading();
+  parts.layout = weights.layouts->of(parts.list);
 }
 
 std::vector<graph::BufferRef> run_pass(const std::shared_ptr<graph::Program>& program,
@@ -186,12 +195,11 @@ std::vector<RowAnswer> PassProgram::run(std::span<const PassRow> rows, const Pas
   PassShape shape = pass_shape(model_->config(), rows, state.shape(), shares.part_of(least_rows),
                                rounding_, shares.most_rows());
   shape.set(settings);
-  if (!rows[0].pass->parts) shape.parts = model_->reading();
-  const std::vector<graph::BufferRef> parameters = weights.of(shape.parts);
+  set_parts(shape.parts, *rows[0].pass, *model_, weights);
+  const std::vector<graph::BufferRef> parameters = weights.of(shape.parts.list);
   const int64_t queries = most_queries(rows, shares);
   const bool reads = queries > 0 || shape.keys == 0;
   if (reads) shape.capacity = head_capacity(std::max(shares.part_of(capacity), queries));
-  programs_.set_version(model_->params().list_version());
   const std::shared_ptr<graph::Program> program = programs_.get(shape, [&] {
     auto graph = std::make_shared<graph::Graph>(reads ? "denoise" : "fill");
     build_pass(*graph, *model_, shape);

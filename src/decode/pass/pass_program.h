@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "decode/cache/decode_state.h"
+#include "decode/pass/part_layouts.h"
 #include "decode/pass/pass.h"
 #include "decode/pass/shares.h"
 #include "graph/graph.h"
@@ -30,13 +31,19 @@ struct Weights {
   std::vector<graph::BufferRef> buffers;
   std::vector<std::string> parts; // the part of the model that each buffer belongs to
   int64_t version = 0;
+  std::shared_ptr<const PartLayouts> layouts;
 
   // Returns the buffers of the parts in `list`.
   std::vector<graph::BufferRef> of(const model::PartList& list) const;
 };
 
-// Returns the weights of the model now. Waits for a training step that has the arrays.
-Weights weights_of(const model::Model& model, const Task* task = nullptr);
+// Returns the weights of the model now. Waits for a training step that has the arrays. `before` may
+// be the weights of an earlier call, whose layouts are kept while the version is the same.
+Weights weights_of(const model::Model& model, const Task* task = nullptr,
+                   const Weights* before = nullptr);
+// Sets the parts of a program: those of the first row, else those of Model::reading().
+void set_parts(PassParts& parts, const PassRequest& first, const model::Model& model,
+               const Weights& weights);
 
 // Runs a program once and returns its outputs as runtime::Arguments::run does. feeds: the arrays of
 // its inputs by name, one set for each share of the mesh (shares.h). cache: null, or the owner of

@@ -88,6 +88,15 @@ std::vector<OptionSpec> decoder_keys(const std::string& policy) {
       option_i64("trace_bytes", int64_t{64} << 20, 1 << 10, int64_t{1} << 40,
                  "Most bytes of the trace of one request; after them recording stops, and the last "
                  "line records that it stopped."),
+      option_list("adapters", {},
+                  "Adapters of the model that the passes use, NAME or NAME:WEIGHT, whose changes "
+                  "are added; none: the base alone; empty: all adapters of the model."),
+      option_list("adapter_folders", {},
+                  "Further adapters, NAME=FOLDER, which are loaded when a request names them. Then "
+                  "the decoder keeps the weights that the model has now."),
+      option_i64("adapter_bytes", 0, 0, int64_t{1} << 50,
+                 "Most bytes of the adapters of adapter_folders in memory: the one that was not "
+                 "used for the longest time is removed first; 0: no limit."),
       option_choice("on_change", "continue", {"continue", "fail"},
                     "What a step does after the model's weights changed."),
   };

@@ -29,6 +29,9 @@ const Schema& request_schema() {
           option_ids("suppress",
                      "Token ids that are never drawn for this request, in addition to the "
                      "decoder's."),
+          option_list("adapters", {},
+                      "As the decoder's, for this request; none: the base alone; empty: the "
+                      "decoder's."),
           option_ids("stop",
                      "Token ids that end the text: when one is decided and no position before it "
                      "is open, the rest becomes this token."),

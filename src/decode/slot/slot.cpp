@@ -45,7 +45,7 @@ void apply_stop(Request& request, Outcome& outcome) {
 Slot::Slot(std::shared_ptr<Method> method, Request request, DecodeState& state)
     : method_(std::move(method)), request_(std::move(request)), shown_ids_(request_.ids),
       shown_states_(request_.states), session_(method_->policy().begin(request_)),
-      cache_row_(state, {method_->passes().shift, method_->number()}) {}
+      cache_row_(state, {method_->passes().shift, method_->number(), method_->parts()}) {}
 
 void Slot::plan_pass() {
   if (planned_ && !pass_.cached) return;
@@ -53,12 +53,14 @@ void Slot::plan_pass() {
   if (planned_ && *planned_ == view) return;
   planned_.reset();
   pass_ = session_->next_pass(request_, view);
+  if (!pass_.parts) pass_.parts = method_->parts();
   cache_row_.place(request_, pass_);
   planned_ = view;
 }
 
 LoopPlan Slot::plan_loop() {
   LoopPlan plan = session_->plan_loop(request_, cache_row_.view(request_));
+  if (!plan.pass.parts) plan.pass.parts = method_->parts();
   cache_row_.place(request_, plan.pass);
   return plan;
 }

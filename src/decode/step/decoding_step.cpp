@@ -5,9 +5,10 @@
 
 namespace dllm::decode {
 
-DecodingStep::DecodingStep(const std::shared_ptr<model::Model>& model, SlotList& slots,
+DecodingStep::DecodingStep(const std::shared_ptr<model::Model>& model,
+                           const std::shared_ptr<model::Model>& source, SlotList& slots,
                            DecodeState& state, Failures& failures, bool weights_may_change)
-    : state_(state), weights_(model, state, slots, weights_may_change),
+    : state_(state), weights_(model, source, state, slots, weights_may_change),
       passes_(model, state, failures, launches_),
       tokens_({slots, state, failures, weights_, passes_, launches_}),
       loops_({slots, state, failures, weights_, passes_, launches_}),

@@ -23,8 +23,9 @@ namespace dllm::decode {
 
 class DecodingStep {
 public:
-  // weights_may_change: as in StepWeights. All references outlive the step.
-  DecodingStep(const std::shared_ptr<model::Model>& model, SlotList& slots, DecodeState& state,
+  // source, weights_may_change: as in StepWeights. All references outlive the step.
+  DecodingStep(const std::shared_ptr<model::Model>& model,
+               const std::shared_ptr<model::Model>& source, SlotList& slots, DecodeState& state,
                Failures& failures, bool weights_may_change);
   DecodingStep(const DecodingStep&) = delete;
   DecodingStep& operator=(const DecodingStep&) = delete;

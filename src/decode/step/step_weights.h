@@ -9,26 +9,45 @@
 #include "model/model.h"
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <string>
 
 namespace dllm::decode {
 
 class StepWeights {
 public:
   // may_change: a step may have other weights than the one before (option on_change).
-  StepWeights(std::shared_ptr<model::Model> model, DecodeState& state, SlotList& slots,
-              bool may_change);
+  // source: the model whose arrays `model` shares. It must keep its weights. It may be `model`.
+  StepWeights(std::shared_ptr<model::Model> model, std::shared_ptr<model::Model> source,
+              DecodeState& state, SlotList& slots, bool may_change);
 
   // Returns the weights for all passes of a step. Fails with failed_precondition if they changed
   // and may not change.
   Weights take(const Task* task);
 
 private:
-  std::shared_ptr<model::Model> model_;
+  // What K and V depend on.
+  struct Versions {
+    int64_t base = 0;
+    struct Adapter {
+      int64_t number, changes;
+      float scale;
+      friend bool operator==(const Adapter&, const Adapter&) = default;
+    };
+    std::map<std::string, Adapter> adapters; // by part
+  };
+  Versions versions() const;
+  void check_source() const;
+  void drop_state(const Versions& now);
+
+  std::shared_ptr<model::Model> model_, source_;
   DecodeState& state_;
   SlotList& slots_;
   bool may_change_;
-  int64_t version_; // version of the weights that K and V were computed with
+  int64_t source_version_;
+  Weights weights_;   // of the last step, without the buffers
+  Versions versions_; // of the weights that K and V were computed with
 };
 
 } // namespace dllm::decode

@@ -380,6 +380,12 @@ std::string adapter_part(std::string_view name) {
   return std::string(kAdapterPart) + std::string(name);
 }
 
+void check_adapter_name(const std::string& name) {
+  if (is_name(name)) return;
+  fail_with_hint("use letters, digits, _ and -", Code::invalid_argument,
+                 "'{}' is not a name for an adapter", name);
+}
+
 std::string adapter_name(std::string_view part) {
   return std::string(part.substr(std::min(part.size(), kAdapterPart.size())));
 }
@@ -400,10 +406,7 @@ void add_adapter(Model& model, const AdapterOptions& options, const ReadAdapter&
   const AdapterRanks ranks(options.settings, "adapter " + options.name);
   Part part;
   part.name = adapter_part(options.name);
-  if (!is_name(options.name)) {
-    fail_with_hint("use letters, digits, _ and -", Code::invalid_argument,
-                   "'{}' is not a name for an adapter", options.name);
-  }
+  check_adapter_name(options.name);
   if (model.parts().has(part.name)) {
     fail_with_hint("choose another name, or remove that adapter", Code::already_exists,
                    "the model has an adapter named {} already", options.name);

@@ -35,6 +35,8 @@ AdapterOptions adapter_options(const std::string& name, const Options& options);
 
 // Returns the part of an adapter, "adapter:<name>", and its name.
 std::string adapter_part(std::string_view name);
+// Fails with invalid_argument for a name with other characters than letters, digits, _ and -.
+void check_adapter_name(const std::string& name);
 std::string adapter_name(std::string_view part);
 // Returns the part of an adapter. Fails with not_found and the names of the adapters there are.
 std::shared_ptr<const Part> find_adapter(const Model& model, const std::string& name);

@@ -147,6 +147,12 @@ int64_t AdapterFile::bytes() const {
   return bytes;
 }
 
+int64_t AdapterFile::loaded_bytes() const {
+  int64_t count = 0;
+  for (const auto& [name, info] : tensors_->tensors()) count += info.shape.count();
+  return count * dtype_size(DType::f32);
+}
+
 // Warns of modules that the config chooses and no layer of the file has. `kinds` lists the modules
 // that the file has, such as "model.layers.*.mlp.up_proj".
 void AdapterFile::warn_of_absent(const Model& model, const std::set<std::string>& kinds) const {

@@ -16,7 +16,8 @@ namespace dllm::model {
 class AdapterFile {
 public:
   explicit AdapterFile(const std::string& folder);
-  int64_t bytes() const; // bytes of its tensors
+  int64_t bytes() const;        // bytes of its tensors
+  int64_t loaded_bytes() const; // bytes of its numbers in a model
   // Bytes that the task counts apart from this adapter.
   struct Bytes {
     int64_t before = 0; // of the model's own weights, and of other adapters

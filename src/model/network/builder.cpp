@@ -17,12 +17,12 @@ Builder::Builder(graph::Graph& graph, const Model& model, const PartList& parts)
     const ParamStore::Physical& entry = params_.physical()[index];
     all_.push_back({index, entry.name, graph_.input("param:" + entry.name, entry.type(), true)});
   }
-  std::vector<std::string> own;
+  PartList own;
   for (const std::string& name : parts.names()) {
-    if (name == kBasePart || model.parts().find(name)->kind == PartKind::adapter)
-      own.push_back(name);
+    if (name != kBasePart && model.parts().find(name)->kind == PartKind::adapter)
+      own.add(name, parts.weight(name));
   }
-  find_inputs(PartList(own));
+  find_inputs(own);
 }
 
 Builder::Builder(const Builder& outer, const ModelConfig& config, const PartList& parts)
@@ -35,6 +35,7 @@ Builder::Builder(const Builder& outer, const ModelConfig& config, const PartList
 
 // `parts` lists the network, then its adapters.
 void Builder::find_inputs(const PartList& parts) {
+  parts_ = parts;
   network_ = parts.names().front();
   adapters_.assign(parts.names().begin() + 1, parts.names().end());
   for (const Input& input : all_) {
@@ -76,6 +77,16 @@ std::vector<size_t> Builder::indices() const {
   std::vector<size_t> indices;
   for (const Input& input : all_) indices.push_back(input.index);
   return indices;
+}
+
+float Builder::factor(size_t input) const {
+  const ParamSpec& own = spec(input);
+  const double weight = parts_.weight(own.part);
+  if (weight == 1) return own.factor;
+  // DoRA multiplies the change of the whole product, and not B A inside of the norm.
+  const bool is_dora = model_.parts().find(own.part)->settings.has_magnitude;
+  if (is_dora && !own.name.ends_with(".lora_m")) return own.factor;
+  return static_cast<float>(weight * static_cast<double>(own.factor));
 }
 
 graph::Value Builder::parameter(const std::string& physical_name) {
@@ -121,8 +132,7 @@ Linear Builder::linear(const std::string& physical_name) {
       [&](const std::string& name) -> NamedParam {
         const auto found = index_.find(name);
         if (found == index_.end()) return {};
-        const ParamSpec& own = spec(found->second);
-        return {inputs_[found->second].value, own.factor, own.partition};
+        return {inputs_[found->second].value, factor(found->second), spec(found->second).partition};
       },
       physical_name, adapters_);
 }

@@ -149,6 +149,8 @@ private:
   const ParamSpec& spec(size_t input) const {
     return params_.physical()[inputs_[input].index].spec;
   }
+  // Returns the factor of an adapter's product, with the weight of its part.
+  float factor(size_t input) const;
 
   struct SharedInputs; // inputs that all layers share
   SharedInputs shared_inputs(const ForwardInputs& inputs, graph::Value positions, int64_t seq);
@@ -176,6 +178,7 @@ private:
   const std::vector<StateStack> stacks_;
   std::string network_;               // name of the part
   std::vector<std::string> adapters_; // names of the parts
+  PartList parts_;                    // the network and its adapters, with their weights
   std::vector<Input> all_;            // inputs of the program
   std::vector<Input> inputs_;         // inputs of the network and its adapters
   std::map<std::string, size_t> index_;

@@ -311,7 +311,7 @@ std::vector<graph::Value> Builder::layer_params(const LayerRun& run, graph::Grap
     if (!own.starts_with(prefix)) continue;
     const std::string name = qualified_name(part, own.substr(prefix.size()));
     const graph::ValueType& type = inputs_[i].value.type();
-    layer.factors[name] = spec(i).factor;
+    layer.factors[name] = factor(i);
     layer.partitions[name] = spec(i).partition;
     layer.params[name] =
         body.input(name, {type.shape.without(0), type.dtype, type.axes, type.format}, true);

@@ -114,7 +114,7 @@ std::set<int64_t> ParamStore::borders_of(const std::string& pattern) const {
 ParamStore::Backup ParamStore::backup() const {
   if (!sketch_) entries(); // uploads what was written
   const Lock lock(mutex_);
-  return {physical_, rounding_, names_, cuts_, changes_, version_, list_version_};
+  return {physical_, rounding_, names_, cuts_, changes_, version_, base_version_, list_version_};
 }
 
 void ParamStore::restore(Backup before) {
@@ -126,6 +126,7 @@ void ParamStore::restore(Backup before) {
   cuts_ = std::move(before.cuts);
   changes_ = std::move(before.changes);
   version_ = before.version;
+  base_version_ = before.base_version;
   list_version_ = before.list_version;
   written_.clear();
   last_read_ = {};

@@ -166,7 +166,7 @@ void ParamStore::reshape(size_t index, const ParamSpec& spec, const ParamForm& f
     rounding = std::max(rounding, form.rounding);
     physical_[index + 1] = std::move(scale);
   }
-  ++changes_[made.spec.part];
+  count_change(made.spec.part);
   physical_[index] = std::move(made);
   written_.erase(index);
   ++version_;
@@ -217,6 +217,7 @@ void ParamStore::make_masters(const Test& trained) {
   for (auto& [name, where] : places_) where.physical = moved[where.physical];
   if (changed) {
     ++version_;
+    ++base_version_;
     ++list_version_;
   }
   if (!widened_from.empty() && !sketch_) {

@@ -75,13 +75,16 @@ public:
   void write(const std::string& name, const Tensor& value);
 
   int64_t version() const;
+  // Changes with version(), except when a part other than the base changed, came or went.
+  int64_t base_version() const;
   // Changes when indices, types or factors of entries change, and when the model gets an adapter. A
   // program that was compiled before then computes something else.
   int64_t list_version() const;
   void bump_list(); // list_version + 1
   // Returns how often numbers of a part were changed since the part was made or loaded.
   int64_t changes(const std::string& part) const;
-  void bump(); // call it after physical buffers were changed directly
+  void bump();       // call it after physical buffers were changed directly
+  void bump_parts(); // version + 1 after a change of parts other than the base
 
   // --- physical side: Builder, trainer, checkpoints ---
   // Returns the entries in the order of the Builder's parameter inputs. Call bump() after a change
@@ -158,7 +161,7 @@ public:
     std::vector<std::string> names;
     std::set<int64_t> cuts;
     std::map<std::string, int64_t> changes;
-    int64_t version = 0, list_version = 0;
+    int64_t version = 0, base_version = 0, list_version = 0;
   };
   Backup backup() const;
   void restore(Backup before);
@@ -223,6 +226,7 @@ private:
   void wait_until_whole(Lock& lock, const Task* task) const;
   void begin_turn(Lock& lock, const Task* task) const;
   void end_turn() const;
+  void count_change(const std::string& part); // of numbers
   void upload_written(Lock& lock, const Task* task) const;
 
   std::shared_ptr<graph::Engine> engine_;
@@ -240,7 +244,7 @@ private:
   int64_t taken_bytes_ = 0;                     // memory of the taken buffers
   mutable std::map<size_t, ParamForm> written_; // changed stacks that are not uploaded yet
   std::string lost_;
-  int64_t version_ = 1, list_version_ = 1;
+  int64_t version_ = 1, base_version_ = 1, list_version_ = 1;
   std::map<std::string, int64_t> changes_; // by part
   std::set<int64_t> cuts_;
   // The host copy of a stack whose layers are read one after the other. It is kept from the second

@@ -98,7 +98,7 @@ void ParamStore::write(const std::string& name, const Tensor& value) {
     end_turn();
     throw;
   }
-  ++changes_[physical_[place(name).physical].spec.part];
+  count_change(physical_[place(name).physical].spec.part);
   ++version_;
   end_turn();
 }
@@ -106,6 +106,11 @@ void ParamStore::write(const std::string& name, const Tensor& value) {
 int64_t ParamStore::version() const {
   const std::lock_guard lock(mutex_);
   return version_;
+}
+
+int64_t ParamStore::base_version() const {
+  const std::lock_guard lock(mutex_);
+  return base_version_;
 }
 
 int64_t ParamStore::list_version() const {
@@ -127,6 +132,17 @@ void ParamStore::bump_list() {
 void ParamStore::bump() {
   const std::lock_guard lock(mutex_);
   ++version_;
+  ++base_version_;
+}
+
+void ParamStore::bump_parts() {
+  const std::lock_guard lock(mutex_);
+  ++version_;
+}
+
+void ParamStore::count_change(const std::string& part) {
+  ++changes_[part];
+  base_version_ += part == kBasePart ? 1 : 0;
 }
 
 void ParamStore::check_lost() const {
@@ -278,7 +294,7 @@ void ParamStore::put(std::span<const size_t> donated, std::vector<graph::BufferR
   const Lock lock(mutex_);
   for (size_t i = 0; i < donated.size(); ++i) {
     physical_[donated[i]].buffer = std::move(buffers[i]);
-    if (changed) ++changes_[physical_[donated[i]].spec.part];
+    if (changed) count_change(physical_[donated[i]].spec.part);
   }
   if (changed) ++version_;
   taken_ = false;
@@ -303,11 +319,12 @@ void ParamStore::restore(std::vector<std::pair<size_t, graph::BufferRef>> buffer
   moved_.wait(lock, [this] { return !turn_; });
   for (auto& [index, buffer] : buffers) {
     physical_[index].buffer = std::move(buffer);
-    ++changes_[physical_[index].spec.part];
+    count_change(physical_[index].spec.part);
     written_.erase(index);
   }
   lost_.clear();
   ++version_;
+  ++base_version_;
   also();
 }
 

@@ -3,8 +3,6 @@
 #include "base/error.h"
 #include "base/named_table.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 
 namespace dllm::model {
@@ -23,8 +21,23 @@ bool PartList::has(std::string_view part) const {
   return std::ranges::find(names_, part) != names_.end();
 }
 
+void PartList::add(std::string part, double weight) {
+  names_.push_back(std::move(part));
+  weights_.push_back(weight);
+}
+
+double PartList::weight(std::string_view part) const {
+  const auto found = std::ranges::find(names_, part);
+  return found == names_.end() ? 1 : weights_[static_cast<size_t>(found - names_.begin())];
+}
+
 std::string PartList::text() const {
-  return fmt::format("{}", fmt::join(names_, " "));
+  std::string text;
+  for (size_t i = 0; i < names_.size(); ++i) {
+    text += (i == 0 ? "" : " ") + names_[i];
+    if (weights_[i] != 1) text += fmt::format("*{}", weights_[i]);
+  }
+  return text;
 }
 
 PartTable::PartTable(ModelConfig base) {
@@ -75,6 +88,7 @@ void PartTable::add(Part part) {
                    "the model has a part named {} already", part.name);
   }
   const std::lock_guard lock(mutex_);
+  part.number = ++added_;
   parts_.push_back(std::make_shared<Part>(std::move(part)));
 }
 

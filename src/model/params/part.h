@@ -42,9 +42,11 @@ struct AdapterSettings {
 struct Part {
   std::string name; // "base" "adapter:math" "teacher"
   PartKind kind = PartKind::network;
-  ModelConfig config;               // for a network
-  AdapterSettings settings;         // for an adapter
-  float scale = 1;                  // of an adapter: its products are multiplied by it; 0: off
+  ModelConfig config;       // for a network
+  AdapterSettings settings; // for an adapter
+  float scale = 1;          // of an adapter: its products are multiplied by it; 0: off
+  // Set by PartTable::add. A part that is removed and added again has another number.
+  int64_t number = 0;
   std::optional<PartOrigin> origin; // unknown: the numbers of the part are stored by value only
 };
 
@@ -57,16 +59,22 @@ std::pair<std::string, std::string> split_name(std::string_view qualified);
 // forward pass. Programs of one model with different lists are different programs.
 class PartList {
 public:
-  PartList() : names_({kBasePart}) {}
-  explicit PartList(std::vector<std::string> names) : names_(std::move(names)) {}
+  PartList() : PartList(std::vector<std::string>{kBasePart}) {}
+  explicit PartList(std::vector<std::string> names)
+      : names_(std::move(names)), weights_(names_.size(), 1.0) {}
+
+  // Adds a part. The products of an adapter are multiplied by `weight`, and by its scale.
+  void add(std::string part, double weight = 1);
 
   const std::vector<std::string>& names() const { return names_; }
+  double weight(std::string_view part) const; // 1 for a part that is not in the list
   bool has(std::string_view part) const;
-  std::string text() const; // "base adapter:math"
+  std::string text() const; // "base adapter:math adapter:code*0.5"
   friend auto operator<=>(const PartList&, const PartList&) = default;
 
 private:
   std::vector<std::string> names_;
+  std::vector<double> weights_; // of each name
 };
 
 // The parts of one model, beginning with the base. Any thread may call it. An added part does not
@@ -95,6 +103,7 @@ public:
 private:
   mutable std::mutex mutex_; // guards the list
   std::vector<std::shared_ptr<Part>> parts_;
+  int64_t added_ = 0; // parts that were added so far
 };
 
 } // namespace dllm::model

@@ -25,6 +25,8 @@ type options struct {
 	Length      int     `json:"gen_length,omitzero"`
 	Temperature float64 `json:"temperature,omitzero"`
 	Policy      string  `json:"policy,omitzero"`
+	// adapters of the model, as "math:0.7"
+	Adapters []string `json:"adapters,omitempty"`
 }
 
 // progress is the data of one event of the answer: the tokens so far, without those still open.

@@ -138,6 +138,12 @@ typed_options! {
         /// Most bytes of the trace of one request; after them recording stops, and the last line records that it
         /// stopped. Default: 67108864; 1024 to 1099511627776.
         trace_bytes: i64 = "trace_bytes";
+        /// Further adapters, NAME=FOLDER, which are loaded when a request names them. Then the decoder keeps the
+        /// weights that the model has now. Default: empty.
+        adapter_folders: &[&str] = "adapter_folders";
+        /// Most bytes of the adapters of adapter\_folders in memory: the one that was not used for the longest time
+        /// is removed first; 0: no limit. Default: 0; 0 to 1125899906842624.
+        adapter_bytes: i64 = "adapter_bytes";
     }
     /// Has the options of kind "request". What is not set keeps its default.
     RequestOptions {
@@ -221,6 +227,9 @@ typed_options! {
         /// record: the same tokens with fewer trips. host: a program per step. auto: device on engines that run ahead
         /// of the host, where policy and options allow it. Default: auto; one of auto, host, device.
         r#loop: &str = "loop";
+        /// Adapters of the model that the passes use, NAME or NAME:WEIGHT, whose changes are added; none: the base
+        /// alone; empty: all adapters of the model. Default: empty.
+        adapters: &[&str] = "adapters";
     }
     /// Has the options of kind "decoder". What is not set keeps its default.
     DecoderOptions {
@@ -292,6 +301,15 @@ typed_options! {
         /// Most bytes of the trace of one request; after them recording stops, and the last line records that it
         /// stopped. Default: 67108864; 1024 to 1099511627776.
         trace_bytes: i64 = "trace_bytes";
+        /// Adapters of the model that the passes use, NAME or NAME:WEIGHT, whose changes are added; none: the base
+        /// alone; empty: all adapters of the model. Default: empty.
+        adapters: &[&str] = "adapters";
+        /// Further adapters, NAME=FOLDER, which are loaded when a request names them. Then the decoder keeps the
+        /// weights that the model has now. Default: empty.
+        adapter_folders: &[&str] = "adapter_folders";
+        /// Most bytes of the adapters of adapter\_folders in memory: the one that was not used for the longest time
+        /// is removed first; 0: no limit. Default: 0; 0 to 1125899906842624.
+        adapter_bytes: i64 = "adapter_bytes";
         /// What a step does after the model's weights changed. Default: continue; one of continue, fail.
         on_change: &str = "on_change";
     }
@@ -316,6 +334,8 @@ typed_options! {
         block_length: i64 = "block_length";
         /// Token ids that are never drawn for this request, in addition to the decoder's. Default: empty.
         suppress: &[i64] = "suppress";
+        /// As the decoder's, for this request; none: the base alone; empty: the decoder's. Default: empty.
+        adapters: &[&str] = "adapters";
         /// Token ids that end the text: when one is decided and no position before it is open, the rest becomes this
         /// token. Default: empty.
         stop: &[i64] = "stop";

@@ -1,0 +1,51 @@
+#include "decode/pass/part_layouts.h"
+
+#include "base/error.h"
+#include "base/sha256.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace dllm::decode {
+namespace {
+
+// Returns one line with everything that a graph takes from an entry.
+std::string line_of(const model::ParamStore::Physical& entry) {
+  return fmt::format("{} {} {} {} {} {} {}\n", model::split_name(entry.name).second, entry.spec.use,
+                     entry.shape.text(), entry.part.text(), dtype_name(entry.dtype),
+                     entry.format->name, entry.spec.factor);
+}
+
+} // namespace
+
+PartLayouts::PartLayouts(const model::ParamStore& params) {
+  std::map<std::string, std::string> texts;
+  for (size_t i = 0; i < params.physical().size(); ++i) {
+    const model::ParamStore::Physical& entry = params.physical()[i];
+    layouts_.try_emplace(entry.spec.part, Layout{i, {}});
+    texts[entry.spec.part] += line_of(entry);
+  }
+  for (auto& [part, layout] : layouts_) layout.digest = hex(sha256(texts[part]));
+}
+
+std::string PartLayouts::of(const model::PartList& list) const {
+  std::vector<size_t> firsts;
+  for (const std::string& part : list.names()) {
+    const auto found = layouts_.find(part);
+    if (found == layouts_.end()) {
+      fail_with_hint("add the adapter again, or remove the request", Code::not_found,
+                     "the model has no part {} any more", part);
+    }
+    firsts.push_back(found->second.first);
+  }
+  std::string text;
+  for (size_t i = 0; i < firsts.size(); ++i) {
+    // Buffers come in the order of the model, and products in the order of the list.
+    const auto place = std::ranges::count_if(firsts, [&](size_t at) { return at < firsts[i]; });
+    const std::string& part = list.names()[i];
+    text += fmt::format("{}@{}*{} ", layouts_.at(part).digest, place, list.weight(part));
+  }
+  return text;
+}
+
+} // namespace dllm::decode

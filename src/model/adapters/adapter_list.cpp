@@ -1,0 +1,57 @@
+#include "model/adapters/adapter_list.h"
+
+#include "base/error.h"
+#include "base/number.h"
+#include "model/adapters/adapter.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+namespace dllm::model {
+namespace {
+
+constexpr const char* kNone = "none";
+
+double read_weight(const std::string& word, size_t colon) {
+  if (colon == std::string::npos) return 1;
+  const std::optional<double> weight = parse_number(word.substr(colon + 1));
+  if (!weight || !std::isfinite(*weight) || std::abs(*weight) > 1e9) {
+    fail_with_hint("write NAME or NAME:WEIGHT, as math:0.7", Code::invalid_argument,
+                   "adapters: '{}' has a weight that is not a number of -1e9 to 1e9",
+                   word.substr(0, 60));
+  }
+  return *weight;
+}
+
+} // namespace
+
+std::vector<AdapterChoice> read_adapter_choices(const std::vector<std::string>& words) {
+  std::vector<AdapterChoice> choices;
+  if (words.size() == 1 && words[0] == kNone) return choices;
+  for (const std::string& word : words) {
+    const size_t colon = word.find(':');
+    AdapterChoice choice{word.substr(0, colon), read_weight(word, colon)};
+    if (choice.name.empty() || choice.name == kNone) {
+      fail_with_hint("none stands alone, and a word is NAME or NAME:WEIGHT", Code::invalid_argument,
+                     "adapters: '{}' names no adapter", word.substr(0, 60));
+    }
+    if (std::ranges::find(choices, choice.name, &AdapterChoice::name) != choices.end()) {
+      fail_with_hint("add both weights", Code::invalid_argument, "adapters: {} is there twice",
+                     choice.name);
+    }
+    choices.push_back(std::move(choice));
+  }
+  return choices;
+}
+
+PartList parts_of(const Model& model, const std::vector<AdapterChoice>& choices) {
+  PartList parts;
+  for (const AdapterChoice& choice : choices) {
+    const std::string part = find_adapter(model, choice.name)->name;
+    if (choice.weight != 0) parts.add(part, choice.weight);
+  }
+  return parts;
+}
+
+} // namespace dllm::model
