@@ -21,6 +21,7 @@
  *                   input_wait f                 seconds that the step waited for its batches
  *                   rank_wait f                  seconds that one rank waited for slower
  *                                                ranks, the longest wait
+ *                   run_seconds f                time of the whole run
  *                   nll f                        when the objective has one
  *     EVAL          step i, loss f, stderr f
  *                   bits_per_byte f              when the size of the text is known and the

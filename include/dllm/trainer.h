@@ -207,7 +207,8 @@ DLLM_API dllm_status dllm_trainer_sync(dllm_trainer *trainer, dllm_error *err);
  *
  * It sends TRAIN_STEP for every step and CHECKPOINT for every save into option "root". DLLM_STOP
  * and the budgets (options "tokens", "minutes") end the run without an error. Steps in flight are
- * then finished, and sinks get their events.
+ * then finished, and sinks get their events. A budget counts all runs of the trainer, and the run
+ * whose checkpoint was restored. A run after a used budget takes no step.
  *
  * With option "save_wait" off, every checkpoint except the last is written in the background (see
  * dllm_checkpoint_save). These writes have ended when the run returns or fails.
@@ -262,7 +263,8 @@ DLLM_API dllm_status dllm_trainer_eval(dllm_trainer *trainer, dllm_loader *loade
  *             "compiles" "skipped" "checkpoint_stall_seconds" (training stood still for saves, over
  *             the life of the trainer) "input_wait" (seconds that a step of a run waited for its
  *             batches) "rank_wait" (seconds of a step that a rank of this process waited for slower
- *             ranks, the longest wait of all its ranks); "nll" when the objective has one
+ *             ranks, the longest wait of all its ranks) "run_seconds" (of all runs; with
+ *             option minutes also of those before a restore); "nll" when the objective has one
  *   out       not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND, the hint names the nearest

@@ -33,8 +33,8 @@ Event step_event(const Metrics& metrics) {
 Run::Run(Trainer& trainer, BatchSource& source, int64_t steps, const EventFn& fn, Task* task)
     : trainer_(trainer), exchange_(trainer.exchange()), source_(source), steps_(steps), fn_(fn),
       task_(task), step_task_(in_processes() ? nullptr : task),
-      budget_(60 * trainer.options().f64("minutes")), begin_(trainer.steps_done()),
-      begin_tokens_(trainer.counters().tokens) {
+      budget_(60 * trainer.options().f64("minutes")), begin_seconds_(trainer.run_seconds()),
+      begin_(trainer.steps_done()), begin_tokens_(trainer.counters().tokens) {
   const Options& options = trainer.options();
   save_every_ = interval_steps("save_every", options.f64("save_every"), options.i64("steps"));
   sync_every_ = interval_steps("sync_every", options.f64("sync_every"), options.i64("steps"));
@@ -46,6 +46,7 @@ Run::~Run() {
   if (save_) trainer_.saves().background.wait_until_idle();
   exchange_.on_read = nullptr;
   exchange_.clock = 0;
+  trainer_.set_run_seconds(seconds_of_all());
 }
 
 bool Run::go() {
@@ -87,7 +88,8 @@ bool Run::wants_sync() const {
 // several processes is not cancelled; all processes check for the end after it.
 bool Run::goes_on() {
   StepRequest request;
-  request.clock = budget_ > 0 ? std::min(seconds() / budget_, 1.0) : 0;
+  trainer_.set_run_seconds(seconds_of_all());
+  request.clock = budget_ > 0 ? std::min(trainer_.run_seconds() / budget_, 1.0) : 0;
   request.tokens = token_share(trainer_.options(), trainer_.counters().tokens);
   request.ends = stopped_ || sink_error_ != nullptr ? 1 : 0;
   if (in_processes()) {
@@ -96,8 +98,9 @@ bool Run::goes_on() {
     request = agreed(request);
   }
   exchange_.clock = std::max(request.clock, request.tokens);
-  const bool over_budget =
-      request.tokens >= 1.0 || (budget_ > 0 && request.clock >= 1.0 && done_ > 0);
+  // A budget below the time of a step has one step.
+  const bool has_step = done_ > 0 || begin_seconds_ > 0;
+  const bool over_budget = request.tokens >= 1.0 || (request.clock >= 1.0 && has_step);
   return request.ends == 0 && request.is_cancelled == 0 && !over_budget;
 }
 
@@ -208,6 +211,7 @@ void Run::start_save_of_step(bool wait) {
   options.set_i64("wait", wait ? 1 : 0);
   // A run from an older checkpoint replaces the later checkpoints of the earlier run.
   options.set_i64("overwrite", 1);
+  trainer_.set_run_seconds(seconds_of_all());
   const SaveStart next = start_save(trainer_, &source_, trainer_.options().str("root"), options);
   look_at_save(); // the last save has ended
   saved_step_ = trainer_.steps_done();
@@ -230,8 +234,9 @@ void Run::look_at_save() {
 
 Progress Run::progress() const {
   const int64_t total = steps_ < kMostSteps ? begin_ + steps_ : 0;
-  return {begin_ + read_, total, seconds(), read_, budget_, trainer_.options().i64("tokens"),
-          begin_tokens_};
+  return {begin_ + read_, total,         seconds(),
+          read_,          budget_,       trainer_.options().i64("tokens"),
+          begin_tokens_,  begin_seconds_};
 }
 
 void Run::send_step() {

@@ -40,7 +40,8 @@ private:
 
   bool in_processes() const { return trainer_.engine().processes() > 1; }
   bool saves() const { return !trainer_.options().str("root").empty(); }
-  double seconds() const;
+  double seconds() const; // of this run
+  double seconds_of_all() const { return begin_seconds_ + seconds(); }
   bool wants_sync() const;
 
   bool goes_on();
@@ -72,8 +73,9 @@ private:
   Task* const task_;
   Task* const step_task_;     // of the work of a step; null: the step runs to its end
   int64_t cancelled_by_ = -1; // the first process whose task was cancelled
-  const double budget_;       // seconds; 0: any number
+  const double budget_;       // seconds of all runs; 0: any number
   const Clock::time_point start_ = Clock::now();
+  const double begin_seconds_;              // of the runs before this run
   const int64_t begin_;                     // the trainer's step
   const int64_t begin_tokens_;              // of the steps before this run
   int64_t save_every_ = 0, sync_every_ = 0; // steps; 0: never

@@ -271,6 +271,7 @@ void Trainer::publish(const FinishedStep& done) {
   StepMetrics metrics = metrics_of(done, engine());
   metrics.skipped = static_cast<double>(counters_.skipped);
   metrics.checkpoint_stall_seconds = saves_.stall_seconds;
+  metrics.run_seconds = exchange_.seconds;
   std::map<std::string, double> values = named_metrics(metrics);
   for (const auto& [name, part] : done.parts)
     values[name] = part.second > 0 ? part.first / part.second : 0.0;
@@ -280,6 +281,11 @@ void Trainer::publish(const FinishedStep& done) {
 void Trainer::count_stall(double seconds) {
   saves_.stall_seconds += seconds;
   metrics_.set({{"checkpoint_stall_seconds", saves_.stall_seconds}});
+}
+
+void Trainer::set_run_seconds(double seconds) {
+  exchange_.seconds = seconds;
+  metrics_.set({{"run_seconds", seconds}});
 }
 
 // Undoes this update and all updates that were started after it, which the program left out.
@@ -313,6 +319,7 @@ void Trainer::restore(RestoredState state) {
   metrics_.set({{"step", static_cast<double>(counters_.step)},
                 {"tokens", static_cast<double>(counters_.tokens)},
                 {"skipped", static_cast<double>(counters_.skipped)}});
+  set_run_seconds(state.run_seconds);
   restored_ = true;
   rewind_all(sinks_, counters_.step);
 }

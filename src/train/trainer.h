@@ -43,6 +43,7 @@ struct RestoredState {
   Counters counters;
   Accumulated accumulated;
   Hyper hyper;
+  double run_seconds = 0; // of Trainer::run_seconds()
 };
 
 // Trains a model with an objective. The constructor sets attention, shift and mask token of the
@@ -91,7 +92,7 @@ public:
 
   // Takes `steps` more steps and sends events after each (kinds train_step, checkpoint). Returns
   // true when all were taken, and false when the callback or a budget (options tokens, minutes)
-  // ended the run.
+  // ended the run. A budget counts all runs of the trainer, and those before a restore.
   // Fails with out_of_range when the data ends first, after a save into option `root` if it is set.
   // Fails with cancelled when the task was cancelled. The current step is then undone, its batch
   // goes back to the source, and the earlier steps are saved into option `root` if it is set.
@@ -101,7 +102,7 @@ public:
   double eval(BatchSource& source, int64_t max_batches, Task* task = nullptr);
 
   // Returns a metric: step loss grad_norm lr tokens tokens_per_second mfu memory compiles skipped
-  // checkpoint_stall_seconds input_wait rank_wait, or a part of the loss.
+  // checkpoint_stall_seconds input_wait rank_wait run_seconds, or a part of the loss.
   double metric(const std::string& key) const;
   Json describe() const; // metrics, effective options, objective, quirks
   void set_f64(const std::string& key, double value); // keys: lr weight_decay clip
@@ -130,6 +131,9 @@ public:
   const Metrics& metrics() const { return metrics_; } // at any time
   const std::vector<std::unique_ptr<Sink>>& sinks() const { return sinks_; }
   RunExchange& exchange() { return exchange_; }
+  // Seconds of all runs of this trainer, and of the run whose checkpoint was restored.
+  double run_seconds() const { return exchange_.seconds; }
+  void set_run_seconds(double seconds);
   SaveSlot& saves() { return saves_; }
   void count_stall(double seconds); // of training that stood still for a save
   bool is_lost() const { return !lost_.empty(); }

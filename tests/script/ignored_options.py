@@ -133,7 +133,7 @@ def result(options):
             "table": (out / "metrics.csv").exists(), "best": sorted(p.name for p in out.glob("best/step_*")), "tokenizer": digest(out / "tokenizer.json"), "metrics": [], "saved": []}
     for line in (out / "metrics.jsonl").read_text().splitlines():
         event = json.loads(line)
-        for key in ("tokens_per_second", "mfu", "memory", "compiles", "dir", "checkpoint_stall_seconds", "stall_seconds", "input_wait", "rank_wait"):
+        for key in ("tokens_per_second", "mfu", "memory", "compiles", "dir", "checkpoint_stall_seconds", "stall_seconds", "input_wait", "rank_wait", "run_seconds"):
             event.pop(key, None)
         # When a checkpoint that is written in the background is on disk differs from run to run.
         left["saved" if event["event"] == "checkpoint" else "metrics"].append(event)

@@ -288,6 +288,35 @@ def by_clock():
     ok(count >= 2, f"held-out losses by the clock: {count}")
 
 
+def clock_goes_on():
+    """--minutes and its schedule count the minutes before a resume; a finished run says so, and larger minutes continue."""
+    own = [*SMALL, "--trainer.schedule", "cosine", "--lr", "0.001", "--warmup", "0"]
+    rates = lambda: [json.loads(line)["lr"] for line in (SCRATCH / "half/metrics.jsonl").read_text().splitlines() if "train_step" in line]
+    minutes = lambda: json.loads(max((SCRATCH / "half").glob("step_*/trainer.json")).read_text())["run_seconds"] / 60
+    words = [DLLM, "train", "--data", "corpus", "--rows", "line", *own, "--out", "half", "--minutes", "0.1"]
+    process = subprocess.Popen(words, cwd=SCRATCH, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    metrics = SCRATCH / "half/metrics.jsonl"
+    while process.poll() is None and (not metrics.exists() or metrics.stat().st_size == 0):
+        time.sleep(0.05)
+    time.sleep(2)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    before, used = rates(), minutes()
+    ok(process.returncode == 130 and 0.02 < used < 0.1, f"interrupted after {used} minutes: {process.returncode}")
+    begin = time.monotonic()
+    said = program.run("train", "--out", "half").stderr
+    took = (time.monotonic() - begin) / 60
+    after = rates()[len(before):]
+    ok("budget is used up" in said and "larger --minutes" in said, f"the rest of the minutes: {said[-300:]}")
+    ok(took < 0.1 and 0.1 <= minutes() < 0.14, f"the second start took {took:.3f} minutes, the run {minutes():.3f}")
+    ok(after and after[0] < before[-1] * 1.02 < 0.00099, f"the schedule goes on: {before[-1]} then {after[:1]}")
+    count = len(rates())
+    again = program.run("train", "--out", "half")
+    ok(again.returncode == 0 and "minutes already" in again.stderr and len(rates()) == count, f"a finished run: {again.stderr[-300:]}")
+    more = program.run("train", "--out", "half", "--minutes", "0.15")
+    ok(more.returncode == 0 and len(rates()) > count and minutes() >= 0.15, f"larger --minutes: {more.stderr[-300:]}")
+
+
 def stopped_evaluation():
     """A signal during a held-out loss keeps the steps before it."""
     words = ["train", "--data", "corpus", "--rows", "line", *SMALL, "--out", "evaluates", "--steps", "100000", "--eval-every", "7",
@@ -463,6 +492,6 @@ def warnings():
 
 program.empty_folder()
 (SCRATCH / "corpus").write_text("\n".join(LINES) + "\n")
-for part in (seeds, differences, answers, fresh_is_safe, kept, finished, limits, other_batches, later_logs, links, best, several_best, by_clock, stopped_evaluation, signals, silent_store, messages, scores, causal, attention, warnings):
+for part in (seeds, differences, answers, fresh_is_safe, kept, finished, limits, other_batches, later_logs, links, best, several_best, by_clock, clock_goes_on, stopped_evaluation, signals, silent_store, messages, scores, causal, attention, warnings):
     part()
 sys.exit(1 if program.failures else 0)

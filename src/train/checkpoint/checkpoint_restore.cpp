@@ -138,6 +138,7 @@ struct Record {
   Counters counters;
   Accumulated accumulated;
   Hyper hyper;
+  double run_seconds = 0;
   std::string script_state;
 };
 
@@ -158,6 +159,7 @@ Record read_record(const Json& json, const Trainer& trainer) {
     made.counters = read_counters(made.json);
     made.accumulated = read_accumulated(made.json);
     made.hyper = read_hyper(made.json, trainer);
+    made.run_seconds = made.json.value("run_seconds", 0.0); // without minutes: none
     const Json script = made.json.value("script_state", Json(nullptr));
     if (!script.is_null()) made.script_state = script.dump();
   } catch (const nlohmann::json::exception& error) {
@@ -191,6 +193,7 @@ Restored restore_checkpoint(Trainer& trainer, BatchSource* source, const std::st
   restored.counters = record.counters;
   restored.accumulated = record.accumulated;
   restored.hyper = record.hyper;
+  restored.run_seconds = record.run_seconds;
   seek(source, record.json);
 
   // The restore does not fail after this point.

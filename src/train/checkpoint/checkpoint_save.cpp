@@ -67,6 +67,8 @@ Json trainer_json(const Trainer& trainer, const BatchSource* source,
                {"skipped", counters.skipped},
                {"tokens", counters.tokens},
                {"batches", counters.batches}};
+  // Equal runs have equal files, unless the clock ends them.
+  if (trainer.options().f64("minutes") > 0) made["run_seconds"] = trainer.run_seconds();
   made["position"] = source != nullptr ? Json(source->position()) : Json(nullptr);
   made["keys"] = {{"generator", "threefry2x32"}, {"seed", trainer.options().i64("seed")}};
   made["lr"] = hyper.lr;

@@ -138,7 +138,8 @@ double part_done(const Event& event, const Progress& progress) {
   double part = -1;
   if (progress.total > 0)
     part = static_cast<double>(progress.done) / static_cast<double>(progress.total);
-  if (progress.budget > 0) part = std::max(part, progress.seconds / progress.budget);
+  if (progress.budget > 0)
+    part = std::max(part, (progress.begin_seconds + progress.seconds) / progress.budget);
   if (progress.token_budget > 0)
     part = std::max(part, tokens_of(event) / static_cast<double>(progress.token_budget));
   return std::min(part, 1.0);
@@ -153,7 +154,7 @@ double seconds_left(const Event& event, const Progress& progress) {
            static_cast<double>(progress.total - progress.done);
   }
   if (progress.budget > 0) {
-    const double clock = std::max(progress.budget - progress.seconds, 0.0);
+    const double clock = std::max(progress.budget - progress.begin_seconds - progress.seconds, 0.0);
     left = left < 0 ? clock : std::min(left, clock);
   }
   const double tokens = tokens_of(event), read = tokens - static_cast<double>(progress.token_begin);

@@ -17,9 +17,10 @@ struct Progress {
   int64_t total = 0;        // 0: unknown
   double seconds = 0;       // since this run began
   int64_t taken = 0;        // steps of this run
-  double budget = 0;        // seconds that this run may take; 0: any number
+  double budget = 0;        // seconds of the whole run; 0: any number
   int64_t token_budget = 0; // tokens of the whole run; 0: any number
   int64_t token_begin = 0;  // tokens of the steps before this run
+  double begin_seconds = 0; // of the runs before this run
 };
 
 class Sink {

@@ -28,7 +28,8 @@ public:
   void add_input_wait(double seconds) { input_wait_ += seconds; }
   double take_input_wait() { return std::exchange(input_wait_, 0); }
 
-  double clock = 0; // used share of the minutes or tokens of the run; the schedule follows it
+  double seconds = 0; // of all runs of the trainer, and of the run of a restored checkpoint
+  double clock = 0;   // used share of the minutes or tokens of the run; the schedule follows it
   std::function<void()> on_read; // called after the metrics of a step were set; may be empty
 
 private:

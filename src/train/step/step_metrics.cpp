@@ -24,6 +24,8 @@ constexpr StepMetric kStepMetrics[] = {
      "Time for which the step waited for its rows."},
     {"rank_wait", &StepMetrics::rank_wait, "seconds",
      "The longest time for which a rank waited for slower ranks."},
+    {"run_seconds", &StepMetrics::run_seconds, "seconds",
+     "Time of the whole run, which a budget of minutes bounds."},
 };
 
 } // namespace

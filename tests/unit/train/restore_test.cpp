@@ -227,5 +227,27 @@ TEST(TrainerStart, AFailureLeavesTheModel) {
   }
 }
 
+// Options minutes and tokens count the runs of the trainer before a restore too.
+TEST_F(RestoreTest, TheClockOfABudgetGoesOn) {
+  const Json budget = {{"minutes", 0.005}, {"schedule", "cosine"}, {"warmup", 0}};
+  TextSource source;
+  const auto first = tiny_trainer(budget);
+  EXPECT_TRUE(first->run(source, 3));
+  const double used = first->run_seconds();
+  EXPECT_GT(used, 0.0);
+  EXPECT_EQ(first->metric("run_seconds"), used);
+  const std::string dir = save(*first);
+
+  const auto second = tiny_trainer(budget);
+  restore_checkpoint(*second, nullptr, dir);
+  EXPECT_EQ(second->metric("run_seconds"), used);
+  EXPECT_FALSE(second->run(source, 1 << 30));
+  EXPECT_GE(second->run_seconds(), 0.3);
+  EXPECT_LT(second->metric("lr"), 3e-3); // the cosine has begun
+  const int64_t done = second->steps_done();
+  EXPECT_FALSE(second->run(source, 1 << 30));
+  EXPECT_EQ(second->steps_done(), done) << "a run after a used budget takes no step";
+}
+
 } // namespace
 } // namespace dllm::train

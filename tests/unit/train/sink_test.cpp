@@ -290,16 +290,17 @@ TEST(CsvSink, ALineHasTheNumbersOfItsEventAndNoOthers) {
     sink->write(Event(EventKind::checkpoint), {});
     sink->finish();
   }
-  EXPECT_EQ(read_text(path),
-            "step,loss,grad_norm,lr,tokens,tokens_per_second,mfu,memory,compiles,skipped,"
-            "checkpoint_stall_seconds,input_wait,rank_wait,nll,padding_share,held_out_loss,"
-            "held_out_stderr,held_out_bits_per_byte\n"
-            "1,2.5,,0.0003,,12345,0.41,,,,,,,,,,,\n"
-            "2,,,0.0003,,12345,0.41,,,,,,,0.1,,,,\n"
-            "2,,,,,,,,,,,,,,,1.25,0.5,\n");
+  EXPECT_EQ(
+      read_text(path),
+      "step,loss,grad_norm,lr,tokens,tokens_per_second,mfu,memory,compiles,skipped,"
+      "checkpoint_stall_seconds,input_wait,rank_wait,run_seconds,nll,padding_share,held_out_loss,"
+      "held_out_stderr,held_out_bits_per_byte\n"
+      "1,2.5,,0.0003,,12345,0.41,,,,,,,,,,,,\n"
+      "2,,,0.0003,,12345,0.41,,,,,,,,0.1,,,,\n"
+      "2,,,,,,,,,,,,,,,,1.25,0.5,\n");
   make_sink("csv", path, options)->rewind(1);
   const std::string text = read_text(path);
-  EXPECT_TRUE(text.ends_with("\n1,2.5,,0.0003,,12345,0.41,,,,,,,,,,,\n")) << text;
+  EXPECT_TRUE(text.ends_with("\n1,2.5,,0.0003,,12345,0.41,,,,,,,,,,,,\n")) << text;
   write_file_atomic(path, "name,age\nx,3\n");
   EXPECT_THROW(make_sink("csv", path, options), Error);
   EXPECT_EQ(read_text(path), "name,age\nx,3\n");

@@ -10,7 +10,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <limits>
 #include <optional>
@@ -81,7 +80,7 @@ public:
         eval_part_(eval_part(context, run.steps)),
         seconds_(60 * std::stod(context.option("trainer", "minutes"))),
         tokens_(std::stod(context.option("trainer", "tokens"))),
-        parts_(part_of_tokens(trainer_metric(run, "tokens"))) {}
+        parts_(parts_at(trainer_metric(run, "tokens"))) {}
 
   static int32_t on_event(const dllm_event* event, void* user_data) {
     return static_cast<Watch*>(user_data)->look(event);
@@ -131,17 +130,17 @@ private:
     if (is_due(step, static_cast<double>(tokens))) print_held_out(context_, run_, step);
   }
 
-  // Returns the number of the part of --tokens, from which the next held-out loss follows.
-  int64_t part_of_tokens(double tokens) const {
-    return eval_part_ > 0 && tokens_ > 0 ? static_cast<int64_t>(tokens / tokens_ / eval_part_) : 0;
+  // Returns the parts of --minutes or --tokens that are used, whichever are more.
+  int64_t parts_at(double tokens) const {
+    if (eval_part_ == 0) return 0;
+    const double by_clock = seconds_ > 0 ? trainer_metric(run_, "run_seconds") / seconds_ : 0;
+    const double by_tokens = tokens_ > 0 ? tokens / tokens_ : 0;
+    return static_cast<int64_t>(std::max(by_clock, by_tokens) / eval_part_);
   }
 
   bool is_due(int64_t step, double tokens) {
     if (eval_part_ == 0) return eval_every_ > 0 && step % eval_every_ == 0;
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start_;
-    const auto by_clock =
-        seconds_ > 0 ? static_cast<int64_t>(passed.count() / seconds_ / eval_part_) : 0;
-    const int64_t parts = std::max(by_clock, part_of_tokens(tokens));
+    const int64_t parts = parts_at(tokens);
     return std::exchange(parts_, std::max(parts, parts_)) < parts;
   }
 
@@ -150,8 +149,7 @@ private:
   const int64_t eval_every_;      // steps
   const double eval_part_;        // of the minutes or tokens between held-out losses; 0: by steps
   const double seconds_, tokens_; // of --minutes and --tokens; 0: no limit
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  int64_t parts_; // of the minutes or tokens, that had a held-out loss
+  int64_t parts_;                 // of the minutes or tokens, that had a held-out loss
   std::optional<Failure> failure_;
 };
 
@@ -182,6 +180,12 @@ std::string run_steps(Context& context, Run& run, int64_t done) {
 bool has_all_tokens(const Context& context, const Run& run) {
   const int64_t tokens = std::stoll(context.option("trainer", "tokens"));
   return tokens > 0 && trainer_metric(run, "tokens") >= static_cast<double>(tokens);
+}
+
+// Returns true when the run has trained for the minutes of --minutes.
+bool has_all_minutes(const Context& context, const Run& run) {
+  const double minutes = std::stod(context.option("trainer", "minutes"));
+  return minutes > 0 && trainer_metric(run, "run_seconds") >= 60 * minutes;
 }
 
 void print_end(Context& context, const Run& run, const std::string& reason) {
@@ -218,7 +222,7 @@ void print_end(Context& context, const Run& run, const std::string& reason) {
   if (reason == "budget") {
     std::fprintf(stderr, "the budget is used up at step %lld; %s\n", static_cast<long long>(step),
                  has_all_tokens(context, run) ? "a larger --tokens continues"
-                                              : "the same command continues from here");
+                                              : "larger --minutes continue");
   }
 }
 
@@ -250,6 +254,16 @@ int no_tokens_left(Context& context, const Run& run) {
   return 0;
 }
 
+int no_minutes_left(Context& context, const Run& run) {
+  const double minutes = trainer_metric(run, "run_seconds") / 60;
+  std::fprintf(stderr,
+               "%s has trained for %.3g minutes already: --minutes %.3g continues, --fresh starts "
+               "over\n",
+               context.text("out").c_str(), minutes, 2 * minutes);
+  if (context.json()) print_end(context, run, "budget");
+  return 0;
+}
+
 int train(Context& context) {
   Run run = open_run(context);
   const auto done = static_cast<int64_t>(trainer_metric(run, "step"));
@@ -259,6 +273,8 @@ int train(Context& context) {
     return nothing_left(context, run, done);
   if (!run.resumed_from.empty() && has_all_tokens(context, run))
     return no_tokens_left(context, run);
+  if (!run.resumed_from.empty() && has_all_minutes(context, run))
+    return no_minutes_left(context, run);
   if (is_out_of_patience(context, run)) return print_end(context, run, "patience"), 0;
   if (run.has_record) write_changes(context, run, run_folder(context));
   if (!context.json()) std::fprintf(stderr, "%s\n", describe_run(context, run).c_str());
@@ -290,6 +306,10 @@ Command train_command() {
        {Kind::number, "lora", "",
         "train a LoRA adapter of this rank, and leave the model of --from as it is; --adapter "
         "trains one that is there"},
+       {Kind::text, "teacher", "",
+        "the teacher of --align and --distill: base (the model without its adapters, the default), "
+        "a model (a folder, a GGUF file or a run), or rows (numbers of a file of row arrays)"},
+       {Kind::text, "teacher-dtype", "auto", "format in which the teacher's weights are kept"},
        {Kind::text, "tokenizer", "",
         "use this tokenizer; default: the model's, or one trained on the data"},
        {Kind::number, "vocab", "2048", "tokens of a tokenizer trained on the data"},
