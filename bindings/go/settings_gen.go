@@ -143,6 +143,10 @@ type AdapterOptions struct {
 	// norms of the rows again, until the adapter is merged. Default: false.
 	Dora *bool `json:"dora,omitzero"`
 
+	// Part of the inputs of A that a training step sets to 0; the others are divided by 1 - dropout. Evaluation and
+	// decoding drop nothing. Default: 0; 0 to 0.99.
+	Dropout *float64 `json:"dropout,omitzero"`
+
 	// Modules with an adapter: ends of their names (q_proj), names of dllm (q k v o gate up down), texts with *, or
 	// all-linear: every matrix of a layer, except for routers and gates. Default: empty.
 	Targets []string `json:"targets,omitzero"`

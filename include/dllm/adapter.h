@@ -29,6 +29,7 @@
  *     alpha      0 to 1e9      numerator of the factor; 0: twice the rank
  *     rslora     0 1           1: the factor is alpha / sqrt(rank)
  *     dora       0 1           1: DoRA; matrices of experts cannot have it
+ *     dropout    0 to 0.99     part of the inputs of A that a training step sets to 0
  *     targets    list          modules with an adapter: ends of their names ("q_proj"), names of
  *                              dllm (q k v o gate up down), texts with *, or "all-linear": every
  *                              matrix of a layer, except for routers and gates
@@ -66,8 +67,8 @@ extern "C" {
  *
  *   model   not NULL
  *   name    not NULL: letters, digits, _ and -; "default" is the name that dllm train gives
- *   opts    NULL: defaults; kind "adapter": rank, alpha, rslora, dora, targets, exclude, layers,
- *           rank_pattern, alpha_pattern, seed
+ *   opts    NULL: defaults; kind "adapter": rank, alpha, rslora, dora, dropout, targets, exclude,
+ *           layers, rank_pattern, alpha_pattern, seed
  *   task    NULL, or checked every few milliseconds
  *
  * Returns  DLLM_OK; DLLM_ALREADY_EXISTS when the model has an adapter of that name; DLLM_NOT_FOUND
@@ -184,6 +185,7 @@ DLLM_API dllm_status dllm_model_set_adapter_scale(dllm_model *model, const char 
  *     alpha      numerator of the factor
  *     rslora     true: the factor is alpha / sqrt(rank)
  *     dora       true: the rows have trained lengths
+ *     dropout    part of the inputs that training drops
  *     scale      of dllm_model_set_adapter_scale
  *     modules    number of matrices of the base with an adapter
  *     params     numbers of A and B, and lengths

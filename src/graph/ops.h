@@ -109,7 +109,8 @@ Value scatter_set(Value x, Value indices, Value updates);
 Value dot(Value x, Value y);
 
 // --- random, gradients, order ---
-// Returns random u32 by threefry in the partitionable counter layout. key: u32(2).
+// Returns random u32 by threefry in the partitionable counter layout. key: u32(2), or u32(rows, 2)
+// with a key for each row of the result.
 Value random_bits(Value key, Shape shape);
 Value random_uniform(Value key, Shape shape); // f32 in [0, 1)
 Value stop_gradient(Value x);

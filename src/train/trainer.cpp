@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/named_table.h"
+#include "model/adapters/adapter.h"
 #include "train/run.h"
 #include "train/step/step_metrics.h"
 
@@ -97,7 +98,8 @@ double Trainer::rate() const {
 
 Feeds Trainer::feeds_of(const Batch& batch, bool is_part) const {
   const NoiseKey key{static_cast<uint64_t>(options_.i64("seed")),
-                     objective_->keyed_by_batch() ? counters_.batches : counters_.step};
+                     objective_->keyed_by_batch() ? counters_.batches : counters_.step,
+                     model::has_dropout(*model_)};
   const UpdatePart part{accumulated_.batches, accumulated_.rows, options_.i64("accumulate")};
   Feeds feeds = make_feeds(*objective_, model_->config(), batch, key, is_part ? &part : nullptr,
                            engine().mesh());

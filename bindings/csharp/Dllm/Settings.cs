@@ -282,6 +282,14 @@ namespace Dllm
             set => Put("dora", value);
         }
 
+        /// <summary>Part of the inputs of A that a training step sets to 0; the others are divided by 1 - dropout.
+        /// Evaluation and decoding drop nothing. Default: 0; 0 to 0.99.</summary>
+        public double? Dropout
+        {
+            get => Value<double?>("dropout");
+            set => Put("dropout", value);
+        }
+
         /// <summary>Modules with an adapter: ends of their names (q_proj), names of dllm (q k v o gate up down),
         /// texts with *, or all-linear: every matrix of a layer, except for routers and gates. Default:
         /// empty.</summary>

@@ -70,6 +70,8 @@ const KEYWORDS = (
 - `rslora::Bool`: The product is multiplied by alpha / sqrt(rank). Default: false.
 - `dora::Bool`: DoRA: each row of the sum of a matrix and its product gets a length that is trained too. Every pass
   computes the norms of the rows again, until the adapter is merged. Default: false.
+- `dropout::Real`: Part of the inputs of A that a training step sets to 0; the others are divided by 1 - dropout.
+  Evaluation and decoding drop nothing. Default: 0; 0 to 0.99.
 - `targets::Vector{String}`: Modules with an adapter: ends of their names (q_proj), names of dllm (q k v o gate up
   down), texts with *, or all-linear: every matrix of a layer, except for routers and gates. Default: empty.
 - `exclude::Vector{String}`: Modules without one, as for targets. Default: empty.

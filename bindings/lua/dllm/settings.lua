@@ -100,6 +100,9 @@
 --- DoRA: each row of the sum of a matrix and its product gets a length that is trained too. Every
 --- pass computes the norms of the rows again, until the adapter is merged. [false]
 ---@field dora? boolean
+--- Part of the inputs of A that a training step sets to 0; the others are divided by 1 - dropout.
+--- Evaluation and decoding drop nothing. [0]
+---@field dropout? number
 --- Modules with an adapter: ends of their names (q_proj), names of dllm (q k v o gate up down),
 --- texts with *, or all-linear: every matrix of a layer, except for routers and gates. [all-linear]
 ---@field targets? string[]

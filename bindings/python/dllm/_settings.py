@@ -125,6 +125,8 @@ class AdapterSettings(TypedDict, total=False):
     rslora  The product is multiplied by alpha / sqrt(rank). [false]
     dora  DoRA: each row of the sum of a matrix and its product gets a length that is trained too.
         Every pass computes the norms of the rows again, until the adapter is merged. [false]
+    dropout  Part of the inputs of A that a training step sets to 0; the others are divided by 1 -
+        dropout. Evaluation and decoding drop nothing. [0]
     targets  Modules with an adapter: ends of their names (q_proj), names of dllm (q k v o gate up
         down), texts with *, or all-linear: every matrix of a layer, except for routers and gates.
         [all-linear]
@@ -140,6 +142,7 @@ class AdapterSettings(TypedDict, total=False):
     alpha: float | None
     rslora: bool | None
     dora: bool | None
+    dropout: float | None
     targets: Texts | None
     exclude: Texts | None
     layers: Texts | None

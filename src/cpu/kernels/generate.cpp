@@ -2,7 +2,10 @@
 
 #include "base/random.h"
 #include "cpu/kernel.h"
+#include "cpu/simd/random.h"
 #include "graph/op.h"
+
+#include <algorithm>
 
 namespace dllm::cpu {
 namespace {
@@ -34,17 +37,23 @@ Kernel make_iota(const CompileInfo& info) {
   return kernel;
 }
 
-// Element i of random_bits depends only on the key and i.
+// Element i of random_bits depends only on the key and i. With a key for each row, i counts from 0
+// in every row.
 
 Kernel make_random_bits(const CompileInfo& info) {
-  const int64_t count = info.output(0).shape.count();
+  const int64_t count = info.output(0).shape.count(), keys = info.input(0).shape.count() / 2,
+                width = count / std::max<int64_t>(keys, 1);
   Kernel kernel;
-  kernel.run = [count](const KernelCall& call) {
+  kernel.run = [count, width](const KernelCall& call) {
     const uint32_t* words = call.inputs[0].in<uint32_t>();
-    const Key key{words[0], words[1]};
     uint32_t* y = call.outputs[0].out<uint32_t>();
-    split(call.pool, count, grain_of(60), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) y[i] = random_bits_at(key, static_cast<uint64_t>(i));
+    split(call.pool, count, grain_of(6), [&](int64_t begin, int64_t end) {
+      while (begin < end) {
+        const int64_t row = begin / width, stop = std::min(end, (row + 1) * width);
+        random_words({words[2 * row], words[2 * row + 1]}, static_cast<uint64_t>(begin % width),
+                     y + begin, stop - begin);
+        begin = stop;
+      }
     });
   };
   return kernel;

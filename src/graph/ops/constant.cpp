@@ -29,18 +29,25 @@ Types iota_types(const OpCall& call) {
 }
 
 // random_bits: threefry 2x32 of a key. Element i is computed from counter i (partitionable layout).
+// With u32(rows, 2) each row of the result has a key of its own, and i counts from 0 in every row.
 
 Types random_bits_types(const OpCall& call) {
   expect_inputs(call, 1);
   expect_dtype(call, 0, "key", {DType::u32});
-  expect_shape(call, 0, "key", Shape{2});
-  return {{Shape(call.attributes.list("shape")), DType::u32, {}}};
+  const Shape shape(call.attributes.list("shape"));
+  const bool of_rows = call.inputs[0].shape.rank() == 2 && shape.rank() > 0;
+  expect_shape(call, 0, "key", of_rows ? Shape{shape[0], 2} : Shape{2});
+  return {{shape, DType::u32, {}}};
 }
 
 constexpr OpDef kConstantOps[] = {
     {.name = "constant", .infer = constant_types, .stops_gradient = true, .repeat = Repeat::always},
     {.name = "iota", .infer = iota_types, .stops_gradient = true, .repeat = Repeat::always},
-    {.name = "random_bits", .infer = random_bits_types, .stops_gradient = true},
+    // Bits are cheaper to draw again than to keep, four bytes for each.
+    {.name = "random_bits",
+     .infer = random_bits_types,
+     .stops_gradient = true,
+     .repeat = Repeat::cheap},
 };
 
 } // namespace

@@ -310,6 +310,9 @@ const Schema& adapter_schema() {
                    "DoRA: each row of the sum of a matrix and its product gets a length that is "
                    "trained too. Every pass computes the norms of the rows again, until the "
                    "adapter is merged."),
+       option_f64("dropout", 0, 0, kMostDropout,
+                  "Part of the inputs of A that a training step sets to 0; the others are divided "
+                  "by 1 - dropout. Evaluation and decoding drop nothing."),
        option_list(
            "targets", {"all-linear"},
            "Modules with an adapter: ends of their names (q_proj), names of dllm (q k v o "
@@ -359,6 +362,7 @@ AdapterOptions adapter_options(const std::string& name, const Options& options) 
   if (made.settings.alpha == 0) made.settings.alpha = 2 * static_cast<double>(made.settings.rank);
   made.settings.is_stabilised = options.boolean("rslora");
   made.settings.has_magnitude = options.boolean("dora");
+  made.settings.dropout = options.f64("dropout");
   made.settings.rank_pattern = listed_pairs<int64_t>(options, "rank_pattern", 1);
   made.settings.alpha_pattern = listed_pairs<double>(options, "alpha_pattern", 0);
   made.seed = static_cast<uint64_t>(options.i64("seed"));
@@ -457,6 +461,13 @@ void remove_adapter(Model& model, const std::string& name) {
   model.drop_part(find_adapter(model, name)->name);
 }
 
+bool has_dropout(const Model& model) {
+  const std::vector<std::string> parts = adapter_parts(model);
+  return std::ranges::any_of(parts, [&](const std::string& part) {
+    return model.parts().find(part)->settings.dropout > 0;
+  });
+}
+
 Json list_adapters(const Model& model) {
   Json list = Json::array();
   for (const std::string& name : model.parts().names()) {
@@ -472,6 +483,7 @@ Json list_adapters(const Model& model) {
                     {"alpha", part->settings.alpha},
                     {"rslora", part->settings.is_stabilised},
                     {"dora", part->settings.has_magnitude},
+                    {"dropout", part->settings.dropout},
                     {"scale", part->scale},
                     {"modules", matrices},
                     {"params", count},

@@ -27,7 +27,7 @@ struct AdapterOptions {
   std::string name = "default"; // makes the part "adapter:<name>"
 };
 
-// The schema "adapter": rank alpha rslora dora targets exclude layers rank_pattern
+// The schema "adapter": rank alpha rslora dora dropout targets exclude layers rank_pattern
 // alpha_pattern seed.
 const Schema& adapter_schema();
 // Returns the options of kind "adapter".
@@ -69,13 +69,15 @@ void remove_adapter(Model& model, const std::string& name);
 // is DoRA, which depends on the weights. When the call fails or is cancelled, the model is
 // unchanged.
 void merge_adapter(Model& model, const std::string& name, const Task* task = nullptr);
+// Returns true when training drops inputs of an adapter of the model.
+bool has_dropout(const Model& model);
 // Returns the parts of the adapters of a model, in the order in which they were added.
 std::vector<std::string> adapter_parts(const Model& model);
 // Merges every adapter of the model at once.
 void merge_adapters(Model& model, const Task* task = nullptr);
 
-// Returns a list of adapters: name, rank, alpha, rslora, dora, scale, modules (number of matrices),
-// params and bytes.
+// Returns a list of adapters: name, rank, alpha, rslora, dora, dropout, scale, modules (number of
+// matrices), params and bytes.
 Json list_adapters(const Model& model);
 
 } // namespace dllm::model

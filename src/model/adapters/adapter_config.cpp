@@ -3,6 +3,7 @@
 #include "base/ascii.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "model/adapters/adapter_ranks.h"
 #include "model/config.h"
 
 #include <nlohmann/json.hpp>
@@ -31,7 +32,7 @@ constexpr AdapterKey kKeys[] = {
     {"target_modules", used},
     {"exclude_modules", used},
     {"lora_alpha", used},
-    {"lora_dropout", harmless}, // of training
+    {"lora_dropout", used},
     // Storage of the base's matrix. PEFT sets it from the class of the base.
     {"fan_in_fan_out", harmless},
     {"bias", used},
@@ -151,6 +152,7 @@ AdapterConfig::AdapterConfig(const Json& json, const std::string& file) {
   settings_.alpha = reader.number("lora_alpha", 0, 1e9, 8);
   settings_.is_stabilised = reader.flag("use_rslora", false);
   settings_.has_magnitude = reader.flag("use_dora", false);
+  settings_.dropout = reader.number("lora_dropout", 0, kMostDropout, 0);
   settings_.rank_pattern = pattern_pairs<int64_t>(reader, "rank_pattern", 1);
   settings_.alpha_pattern = pattern_pairs<double>(reader, "alpha_pattern", 0);
   targets_ = AdapterTargets(reader);

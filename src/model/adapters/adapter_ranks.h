@@ -11,6 +11,8 @@
 
 namespace dllm::model {
 
+inline constexpr double kMostDropout = 0.99;
+
 class AdapterRanks {
 public:
   // Fails with invalid_argument for a rank below 1, an alpha that is not finite, and a pattern that

@@ -30,7 +30,7 @@ Json config_of(const ModelSnapshot& snapshot, const std::string& base) {
           {"inference_mode", true},
           {"r", settings.rank},
           {"lora_alpha", settings.alpha},
-          {"lora_dropout", 0.0},
+          {"lora_dropout", settings.dropout},
           {"use_rslora", settings.is_stabilised},
           {"use_dora", settings.has_magnitude},
           {"rank_pattern", object_of(settings.rank_pattern)},

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/named_table.h"
 #include "graph/ops.h"
+#include "model/params/part.h"
 
 #include <algorithm>
 #include <iterator>
@@ -54,13 +55,18 @@ graph::Value LayerInputs::param(const std::string& name) const {
 }
 
 Linear LayerInputs::linear(const std::string& name) const {
-  return find_linear(
+  Linear made = find_linear(
       [&](const std::string& own) -> NamedParam {
         const auto found = params.find(own);
         if (found == params.end()) return {};
         return {found->second, factors.at(own), partitions.at(own)};
       },
       name, adapters);
+  for (Adapter& adapter : made.adapters) {
+    const auto rate = dropouts.find(split_name(adapter.name).first);
+    if (rate != dropouts.end()) adapter.dropout = Dropout{rate->second, dropout_keys};
+  }
+  return made;
 }
 
 graph::Value norm_weight(const ModelConfig& config, graph::Value weight) {

@@ -88,6 +88,8 @@ struct LayerInputs {
   std::map<std::string, Partition> partitions = {};
   // Parts whose products are added: "adapter:math/q.lora_a".
   std::vector<std::string> adapters = {};
+  std::map<std::string, float> dropouts = {}; // rates of these parts
+  graph::Value dropout_keys = {}; // u32(batch, 2) of this layer; undefined: nothing is dropped
 
   Linear linear(const std::string& name) const;      // with its bias, scale and adapters
   graph::Value param(const std::string& name) const; // undefined when the layer has none

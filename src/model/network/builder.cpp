@@ -38,6 +38,10 @@ void Builder::find_inputs(const PartList& parts) {
   parts_ = parts;
   network_ = parts.names().front();
   adapters_.assign(parts.names().begin() + 1, parts.names().end());
+  for (const std::string& adapter : adapters_) {
+    const double rate = model_.parts().find(adapter)->settings.dropout;
+    if (rate > 0) dropouts_[adapter] = static_cast<float>(rate);
+  }
   for (const Input& input : all_) {
     const std::string& part = params_.physical()[input.index].spec.part;
     if (!parts.has(part)) continue;

@@ -99,6 +99,8 @@ public:
   void set_recompute(int64_t values) { recompute_ = values; }
   // With `round` the values that layers keep for the gradient are rounded to bf16.
   void set_round_kept(bool round) { round_kept_ = round; }
+  // forward() drops inputs of the adapters that have dropout. keys: u32(batch, 2), one of each row.
+  void set_dropout_keys(graph::Value keys) { dropout_keys_ = keys; }
   // forward() cuts the positions of its rows over this number of ranks of mesh axis sequence. Its
   // inputs and outputs are whole rows that are equal on these ranks. 1: every rank computes all
   // positions.
@@ -164,6 +166,7 @@ private:
   graph::Value canvas_table(const ForwardInputs& inputs, int64_t batch, int64_t seq);
   graph::Value canvas_window(const ForwardInputs& inputs, int64_t batch, int64_t seq);
   graph::Value first_rows(int64_t layers, int64_t rows);
+  graph::Value layer_dropout_keys(int64_t batch);
   std::vector<graph::Value> layer_params(const LayerRun& run, graph::Graph& body,
                                          LayerInputs& layer);
   // Builds the layers of a run. `state` then holds the values that these layers wrote.
@@ -183,6 +186,9 @@ private:
   std::vector<Input> inputs_;         // inputs of the network and its adapters
   std::map<std::string, size_t> index_;
   std::map<std::string, std::unique_ptr<Builder>> views_;
+  std::map<std::string, float> dropouts_; // rates of the adapters that have dropout
+  graph::Value dropout_keys_;
+  uint64_t passes_ = 0; // passes with dropout
   bool bf16_embeddings_ = false;
   bool remat_ = false;
   int64_t recompute_ = 0;

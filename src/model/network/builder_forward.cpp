@@ -104,6 +104,7 @@ struct Builder::SharedInputs {
   graph::Mask mask;
   graph::Value on_canvas, canvas_window; // for models with a canvas
   graph::Value tap_rows;
+  graph::Value dropout_keys; // u32(layers, batch, 2)
   bool empty_average = false, round_kv = false;
 };
 
@@ -202,7 +203,32 @@ Builder::SharedInputs Builder::shared_inputs(const ForwardInputs& inputs, graph:
     }
     made.time = time_embedding(*this, inputs.timesteps);
   }
+  made.dropout_keys = layer_dropout_keys(positions.dim(0));
   return made;
+}
+
+// Returns a key for each layer and row, u32(layers, batch, 2), which differs from pass to pass.
+// Undefined: nothing is dropped.
+graph::Value Builder::layer_dropout_keys(int64_t batch) {
+  if (!dropout_keys_.defined() || dropouts_.empty()) return {};
+  if (dropout_keys_.dim(0) != batch) {
+    fail_with_hint("set dropout of the adapter to 0", Code::unimplemented,
+                   "the loss runs the model on {} rows, and the batch has {}: adapters of such a "
+                   "loss cannot have dropout",
+                   batch, dropout_keys_.dim(0));
+  }
+  if (sequence_ranks_ > 1) {
+    fail_with_hint("set dropout of the adapter to 0, or leave axis sequence out of the mesh",
+                   Code::unimplemented,
+                   "dropout of adapters is not made for rows that are cut over {} ranks",
+                   sequence_ranks_);
+  }
+  const std::vector<uint32_t> pass = {static_cast<uint32_t>(passes_++), 0};
+  const graph::Value keys =
+      graph::logical_xor(dropout_keys_, graph::constant(graph_, Tensor::from(Shape{1, 2}, pass)));
+  const graph::Value words =
+      graph::random_bits(keys, {batch, config_.layers, 2}); // a row has a key of its own
+  return graph::transpose(words, {1, 0, 2});
 }
 
 namespace {
@@ -216,7 +242,7 @@ struct PerLayer {
   graph::Value operator()(graph::Value all, int64_t first, const std::string& name) {
     if (!all.defined()) return {};
     stacks.push_back(graph::slice_axis(all, 0, first, first + count));
-    return body.input(name, {all.shape().without(0), all.dtype(), {}});
+    return body.input(name, {all.shape().without(0), all.dtype(), all.type().axes});
   }
 };
 
@@ -334,6 +360,8 @@ graph::ScanResult Builder::run_layers(const LayerRun& run, const SharedInputs& s
   const graph::Value reach = per_layer(shared.reaches, run.first, "reach");
   own.add_first_rows(per_layer, shared.first_rows);
   layer.inv_freq = per_layer(shared.inv_freqs, run.first, "inv_freq");
+  layer.dropout_keys = per_layer(shared.dropout_keys, run.first, "dropout_keys");
+  layer.dropouts = dropouts_;
 
   BodyConstants constants(*body);
   layer.positions = constants.inner(shared.positions, "positions");

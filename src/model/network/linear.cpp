@@ -5,6 +5,7 @@
 #include "model/params/part.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace dllm::model {
 namespace {
@@ -34,12 +35,45 @@ graph::Value norms_of(const Linear& linear, const Adapter& adapter) {
       graph::sqrt(graph::maximum(squares, graph::scalar(graph, kLeastSquare))));
 }
 
+graph::Value words_of(graph::Graph& graph, uint64_t number) {
+  const std::vector<uint32_t> words = {static_cast<uint32_t>(number >> 32),
+                                       static_cast<uint32_t>(number)};
+  return graph::constant(graph, Tensor::from(Shape{1, 2}, words));
+}
+
+// Returns f32 of the shape of x: 1 / (1 - rate) where a number is kept, else 0. `ranks` is the
+// number of ranks over which the features of x are cut.
+graph::Value kept_numbers(const Adapter& adapter, graph::Value x, int64_t ranks) {
+  graph::Graph& graph = *x.graph;
+  const Dropout& dropout = adapter.dropout;
+  const int64_t batch = dropout.keys.dim(0), own = x.dim(-1), all = own * ranks;
+  const graph::Value keys =
+      graph::logical_xor(dropout.keys, words_of(graph, name_number(adapter.name)));
+  graph::Value uniform =
+      graph::random_uniform(keys, {batch, x.shape().count() / (batch * own), all});
+  if (ranks > 1) uniform = graph::own_part(uniform, graph::Axis::tensor, 2, ranks);
+  const graph::Value kept =
+      graph::greater_equal(uniform, graph::scalar(graph, dropout.rate)); // (batch, places, own)
+  return graph::multiply(graph::convert(graph::reshape(kept, x.shape()), DType::f32),
+                         graph::scalar(graph, 1.0f / (1.0f - dropout.rate)));
+}
+
+// Returns the inputs of an adapter, which are x without its dropout.
+graph::Value adapter_input(const Linear& linear, const Adapter& adapter, graph::Value x) {
+  if (!adapter.dropout.keys.defined() || adapter.dropout.rate == 0) return x;
+  const int64_t ranks = is_summed(linear) ? linear.partition.ranks : 1;
+  return graph::multiply(x, kept_numbers(adapter, x, ranks));
+}
+
 // Returns what an adapter adds to the product `base` = x W^T.
 graph::Value change(const Linear& linear, const Adapter& adapter, graph::Value x,
                     graph::Value base) {
+  const graph::Value in = adapter_input(linear, adapter, x);
   const graph::Value low =
-      scaled(graph::linear(graph::linear(x, adapter.down), adapter.up), adapter.factor);
+      scaled(graph::linear(graph::linear(in, adapter.down), adapter.up), adapter.factor);
   if (!adapter.magnitude.defined()) return low;
+  // As PEFT, the lengths multiply the product of the same inputs.
+  if (in != x) base = graph::linear(in, linear.weight, {}, linear.scale);
   const graph::Value by = graph::divide(adapter.magnitude, norms_of(linear, adapter));
   return scaled(graph::subtract(graph::multiply(graph::add(base, low), by), base), adapter.share);
 }
@@ -56,7 +90,8 @@ Linear find_linear(const ParamLookup& find, const std::string& name,
     const NamedParam down = find(own + ".lora_a"), up = find(own + ".lora_b");
     if (!down.value.defined() || !up.value.defined()) continue;
     const NamedParam magnitude = find(own + ".lora_m");
-    linear.adapters.push_back({down.value, up.value, up.factor, magnitude.value, magnitude.factor});
+    linear.adapters.push_back(
+        {down.value, up.value, up.factor, magnitude.value, magnitude.factor, own, {}});
   }
   return linear;
 }
@@ -118,8 +153,8 @@ graph::Value expert_product(const Linear& given, graph::Value x, graph::Value ex
   for (const Adapter& adapter : linear.adapters) {
     // For the second product each choice of a row is a row.
     const int64_t rows = experts.dim(0), choices = experts.dim(1), rank = adapter.down.dim(1);
-    const graph::Value inner =
-        graph::expert_linear(x, experts, adapter.down); // (rows, choices, rank)
+    const graph::Value inner = // (rows, choices, rank)
+        graph::expert_linear(adapter_input(linear, adapter, x), experts, adapter.down);
     const graph::Value made =
         graph::expert_linear(graph::reshape(inner, {rows * choices, rank}),
                              graph::reshape(experts, {rows * choices, 1}), adapter.up);

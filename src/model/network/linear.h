@@ -11,6 +11,13 @@
 
 namespace dllm::model {
 
+// Sets a part of the inputs of an adapter to 0, and divides the others by 1 - rate. The bits of a
+// row depend on its key, the adapter's name and the place in the row alone.
+struct Dropout {
+  float rate = 0;
+  graph::Value keys; // u32(batch, 2): of each row of the batch, for this layer; undefined: off
+};
+
 // LoRA (Hu et al. 2021): y += factor (x down^T) up^T. For experts both matrices have a leading
 // axis. With a magnitude it is DoRA (Liu et al. 2024), as in PEFT: V = W + factor up down, and
 // y += share x (m / |V| V - W)^T, where |V| is the norm of each row and has no gradient.
@@ -20,6 +27,8 @@ struct Adapter {
   float factor = 1;       // alpha / rank, and for LoRA the scale of the adapter
   graph::Value magnitude; // m, f32(out); undefined: LoRA
   float share = 1;        // the scale of the adapter, for DoRA
+  std::string name = {};  // "adapter:math/q", with the names of a layer
+  Dropout dropout = {};   // of the inputs of `down`
 };
 
 struct Linear {

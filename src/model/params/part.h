@@ -34,6 +34,7 @@ struct AdapterSettings {
   double alpha = 16;          // a product is multiplied by alpha / rank
   bool is_stabilised = false; // by alpha / sqrt(rank)
   bool has_magnitude = false; // DoRA: each row of a sum has a length of its own
+  double dropout = 0;         // training sets this part of the inputs of A to 0
   std::vector<std::pair<std::string, int64_t>> rank_pattern;
   std::vector<std::pair<std::string, double>> alpha_pattern;
   std::vector<std::string> targets; // its modules: ends of their names, or whole names

@@ -1,6 +1,7 @@
 #include "train/step/feeds.h"
 
 #include "base/error.h"
+#include "base/random.h"
 
 namespace dllm::train {
 
@@ -54,6 +55,26 @@ Batch rows_of(const Batch& prepared, int64_t batch, int64_t begin, int64_t end) 
   return made;
 }
 
+// Gives each feed the keys of its rows. An objective may have stacked several copies of the rows.
+void add_dropout_keys(Feeds& feeds, const Batch& batch, const Batch& prepared, const NoiseKey& key,
+                      const UpdatePart* part) {
+  const int64_t given = batch.at("ids").shape()[0], rows = prepared.at("ids").shape()[0];
+  const int64_t first = batch.global_rows(given).first + (part != nullptr ? part->rows : 0);
+  Tensor keys(DType::u32, {rows, 2});
+  for (int64_t row = 0; row < rows; ++row) {
+    Key own = stream_key(key.seed, Stream::dropout, static_cast<uint64_t>(key.step),
+                         static_cast<uint64_t>(first + row % given));
+    if (row >= given) own = fold_in(own, static_cast<uint32_t>(row / given));
+    keys.mutable_as<uint32_t>()[static_cast<size_t>(2 * row)] = own.hi;
+    keys.mutable_as<uint32_t>()[static_cast<size_t>(2 * row + 1)] = own.lo;
+  }
+  const int64_t each = rows / static_cast<int64_t>(feeds.size());
+  for (size_t i = 0; i < feeds.size(); ++i) {
+    const int64_t begin = static_cast<int64_t>(i) * each;
+    feeds[i].set(kDropoutKeys, keys.rows(begin, begin + each));
+  }
+}
+
 } // namespace
 
 Feeds make_feeds(const noise::Objective& objective, const model::ModelConfig& config,
@@ -66,7 +87,11 @@ Feeds make_feeds(const noise::Objective& objective, const model::ModelConfig& co
     prepared = objective.prepare(rows, key.seed, key.step, context);
   }
   const int64_t parts = mesh.size(batch_axes(mesh));
-  if (parts == 1) return {objective.feed(prepared, config)};
+  if (parts == 1) {
+    Feeds feeds = {objective.feed(prepared, config)};
+    if (key.of_adapters) add_dropout_keys(feeds, batch, prepared, key, part);
+    return feeds;
+  }
   const int64_t rows = prepared.at("ids").shape()[0];
   if (rows % parts != 0) {
     fail_with_hint("choose a batch that is a multiple of it", Code::invalid_argument,
@@ -78,6 +103,7 @@ Feeds make_feeds(const noise::Objective& objective, const model::ModelConfig& co
     feeds.push_back(objective.feed(
         rows_of(prepared, rows, i * (rows / parts), (i + 1) * (rows / parts)), config));
   }
+  if (key.of_adapters) add_dropout_keys(feeds, batch, prepared, key, part);
   return feeds;
 }
 

@@ -30,7 +30,11 @@ struct UpdatePart {
 struct NoiseKey {
   uint64_t seed = 0;
   int64_t step = 0;
+  bool of_adapters = false; // adapters of the model have dropout
 };
+
+// The array of a feed that keys the dropout of adapters: u32(rows, 2).
+inline constexpr const char* kDropoutKeys = "dropout_keys";
 
 // Draws noise for the whole batch, unless it is prepared, then cuts its rows. A null `part` means
 // that the batch is a whole update. Fails with invalid_argument when the rows do not divide by the

@@ -67,7 +67,11 @@ public:
   }
   std::map<std::string, Value> feed_inputs(const Batch& feed) {
     for (size_t i = 0; i < feed.size(); ++i) inputs_.push_back({Place::Kind::feed, i});
-    return runtime::feed_inputs(*graph_, feed, batch_axes(spec_.model->engine().mesh()));
+    std::map<std::string, Value> arrays =
+        runtime::feed_inputs(*graph_, feed, batch_axes(spec_.model->engine().mesh()));
+    if (const auto keys = arrays.find(kDropoutKeys); keys != arrays.end())
+      builder_->set_dropout_keys(keys->second);
+    return arrays;
   }
 
   const std::vector<Value>& parameters() const { return parameters_; }

@@ -106,6 +106,9 @@ typed_options! {
         /// DoRA: each row of the sum of a matrix and its product gets a length that is trained too. Every pass
         /// computes the norms of the rows again, until the adapter is merged. Default: false.
         dora: bool = "dora";
+        /// Part of the inputs of A that a training step sets to 0; the others are divided by 1 - dropout. Evaluation
+        /// and decoding drop nothing. Default: 0; 0 to 0.99.
+        dropout: f64 = "dropout";
         /// Modules with an adapter: ends of their names (q\_proj), names of dllm (q k v o gate up down), texts with
         /// \*, or all-linear: every matrix of a layer, except for routers and gates. Default: empty.
         targets: &[&str] = "targets";

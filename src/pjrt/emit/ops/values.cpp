@@ -36,8 +36,9 @@ Ssa rotate(Writer& w, const Ssa& x, int distance) {
 // Returns the high and low word of the index of every element.
 std::pair<Ssa, Ssa> counters(Writer& w, const Shape& flat) {
   const Type word{Element::ui32, flat};
-  if (flat.dim(0) <= int64_t{1} << 32) return {w.splat(word, 0), build::iota(w, word, 0)};
-  const Ssa index = build::iota(w, {Element::ui64, flat}, 0);
+  const int64_t axis = flat.rank() - 1;
+  if (flat.dim(axis) <= int64_t{1} << 32) return {w.splat(word, 0), build::iota(w, word, axis)};
+  const Ssa index = build::iota(w, {Element::ui64, flat}, axis);
   return {build::convert(w, build::with(w, "shift_right_logical", index, 32), Element::ui32),
           build::convert(w, index, Element::ui32)};
 }
@@ -46,16 +47,22 @@ std::pair<Ssa, Ssa> counters(Writer& w, const Shape& flat) {
 
 static void emit_random_bits(EmitCall& call) {
   Writer& w = call.w;
-  const Shape shape = call.out_type().shape, flat{shape.count()};
+  const Shape shape = call.out_type().shape;
   const Ssa key = call.in(0);
+  const bool of_rows = key.type.shape.rank() == 2;
+  const int64_t keys = of_rows ? shape.dim(0) : 1;
+  const Shape flat =
+      of_rows ? Shape{keys, shape.count() / std::max<int64_t>(keys, 1)} : Shape{shape.count()};
   const auto word = [&](int64_t i) {
-    return build::reshape(w, build::slice_axis(w, key, 0, i, i + 1), Shape{});
+    return build::reshape(w, build::slice_axis(w, key, of_rows ? 1 : 0, i, i + 1),
+                          of_rows ? Shape{keys} : Shape{});
   };
   const Ssa hi = word(0), lo = word(1);
   const Ssa parity = w.splat(hi.type, kParity), joined = build::binary(w, "xor", hi, lo);
   const Ssa mixed = build::binary(w, "xor", joined, parity);
-  const Ssa schedule[3] = {build::broadcast(w, hi, flat, {}), build::broadcast(w, lo, flat, {}),
-                           build::broadcast(w, mixed, flat, {})};
+  const std::vector<int64_t> dims = of_rows ? std::vector<int64_t>{0} : std::vector<int64_t>{};
+  const Ssa schedule[3] = {build::broadcast(w, hi, flat, dims), build::broadcast(w, lo, flat, dims),
+                           build::broadcast(w, mixed, flat, dims)};
   auto [x0, x1] = counters(w, flat);
   x0 = build::binary(w, "add", x0, schedule[0]);
   x1 = build::binary(w, "add", x1, schedule[1]);

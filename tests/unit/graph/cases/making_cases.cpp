@@ -59,6 +59,10 @@ void add_making(Cases& c) {
     const Value key = b.u32({2});
     return Values{random_bits(key, {3, 5}), random_uniform(key, {7})};
   });
+  c.add("random_bits", "of_rows", [](B& b) {
+    const Value keys = b.u32({3, 2});
+    return Values{random_bits(keys, {3, 5, 7}), random_uniform(keys, {3, 1})};
+  });
   c.add("stop_gradient", "",
         [](B& b) { return Values{multiply(b.f({5}), stop_gradient(exp(b.fixed({5}))))}; });
   c.add("barrier", "", [](B& b) { return Values{barrier(b.f({5}))}; });

@@ -142,9 +142,13 @@ Results op_scatter(const LocalCall& call) {
 
 Results op_random_bits(const LocalCall& call) {
   Array y = empty(call.result());
-  const Key key{static_cast<uint32_t>(call.in[0]->data[0]),
-                static_cast<uint32_t>(call.in[0]->data[1])};
-  for (size_t i = 0; i < y.data.size(); ++i) y.data[i] = random_bits_at(key, i);
+  const std::vector<double>& words = call.in[0]->data;
+  const size_t width = y.data.size() / (words.size() / 2);
+  for (size_t i = 0; i < y.data.size(); ++i) {
+    const size_t row = i / width;
+    const Key key{static_cast<uint32_t>(words[2 * row]), static_cast<uint32_t>(words[2 * row + 1])};
+    y.data[i] = random_bits_at(key, i % width);
+  }
   return {y};
 }
 
