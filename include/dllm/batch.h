@@ -21,6 +21,7 @@
  *     keep            u8                            1: given, never corrupted
  *     prompt_length   i32    (batch)                first tokens of a row are given, as with keep
  *     sample          u8                            read only by the caller's own code
+ *     trajectory      i32                           row of a trajectory that shows the token
  *     t               f32    (batch)                time of a row
  *     flag            u8     (batch)                1: the row is on policy (objective "dmax")
  *     embeddings      f32    (batch, seq, hidden)   input of dllm_model_forward in place of ids

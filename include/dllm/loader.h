@@ -45,18 +45,20 @@ extern "C" {
  *     response_cut_ratio     part of the batches that lose columns
  *     arrays                 path of a safetensors file with arrays of the rows, found by row_keys
  *     row_keys               the batch holds row_keys i64(batch), to write such a file
+ *     trajectories           path of a file of trajectories, by which objectives mask the rows; the
+ *                            batch holds the array trajectory
  *
  *   data   not NULL, holds ids
  *   opts   NULL: defaults; kind "loader": batch, length, seed, split, split_fraction, pack,
  *          drop_tail, shuffle, order (keyed python), epochs, truncate, pad_id, segments, rank,
  *          ranks, pad_side (right left), see_padding, eos_block, response_cut (none responses
- *          columns), response_cut_ratio, arrays, row_keys
+ *          columns), response_cut_ratio, arrays, row_keys, trajectories
  *   out    not NULL
  *
  * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION for raw text or a split without rows; for the file of
- *          option arrays DLLM_NOT_FOUND, DLLM_DATA_LOSS when it is not such a file, and
- *          DLLM_INVALID_ARGUMENT when an array has a name that batches reserve, and when no row has
- *          a token to learn
+ *          option arrays or trajectories DLLM_NOT_FOUND, and DLLM_DATA_LOSS when it is not such a
+ *          file or of other rows; DLLM_INVALID_ARGUMENT when an array has a name that batches
+ *          reserve, and when no row has a token to learn
  * Owns     caller owns out, which keeps data
  * Threads  any
  * Since    1
@@ -82,7 +84,9 @@ DLLM_API void dllm_loader_release(dllm_loader *loader);
  *     rows       i64 (2)
  *     segments   i32 (batch, length), when rows hold several documents
  *
- * With option arrays the batch also holds the arrays of its rows, each (batch, ...).
+ * With option arrays the batch also holds the arrays of its rows, each (batch, ...). With option
+ * trajectories it holds trajectory i32(batch, length): the first row of the trajectory that shows
+ * a token; 0: given; -1: the row has no trajectory.
  *
  *   loader   not NULL
  *   out      not NULL

@@ -17,7 +17,7 @@ constexpr ReservedArray kReserved[] = {
     {"t", DType::f32, 1},          {"flag", DType::u8, 1},
     {"embeddings", DType::f32, 3}, {"prompt_length", DType::i32, 1},
     {"rows", DType::i64, 1},       {"limit", DType::i32, 2},
-    {"sample", DType::u8, 2},
+    {"sample", DType::u8, 2},      {"trajectory", DType::i32, 2},
 };
 
 } // namespace

@@ -17,6 +17,7 @@ void Example::resize(int64_t size) {
   ids.resize(left);
   keep.resize(left);
   if (!seen.empty()) seen.resize(left);
+  if (!trajectory.empty()) trajectory.resize(left);
 }
 
 void extend_with_eos(std::vector<Example>& rows, int64_t block, int32_t eos) {
@@ -25,6 +26,7 @@ void extend_with_eos(std::vector<Example>& rows, int64_t block, int32_t eos) {
     const size_t size = (row.ids.size() + step - 1) / step * step;
     row.ids.resize(size, eos);
     row.keep.resize(size, 0);
+    if (!row.trajectory.empty()) row.trajectory.resize(size, 0);
   }
 }
 
@@ -92,6 +94,8 @@ PaddedRows pad_rows(std::span<const Example> rows, int64_t width, int32_t pad, P
   made.keep.assign(size, 1);
   made.seen.assign(size, 0);
   if (noisy) made.noisy.assign(size, pad);
+  if (std::ranges::any_of(rows, [](const Example& row) { return !row.trajectory.empty(); }))
+    made.trajectory.assign(size, 0);
   for (size_t r = 0; r < rows.size(); ++r) {
     const Example& row = rows[r];
     check_lengths(row, r, made.width);
@@ -99,6 +103,8 @@ PaddedRows pad_rows(std::span<const Example> rows, int64_t width, int32_t pad, P
     put_row<uint8_t>(row.keep, r, columns, side, made.keep);
     const std::vector<uint8_t> all(row.seen.empty() ? row.ids.size() : 0, 1);
     put_row<uint8_t>(row.seen.empty() ? all : row.seen, r, columns, side, made.seen);
+    if (!row.trajectory.empty())
+      put_row<int32_t>(row.trajectory, r, columns, side, made.trajectory);
     if (!noisy) continue;
     put_row<int32_t>(row.noisy.empty() ? row.ids : row.noisy, r, columns, side, made.noisy);
     made.flags.push_back(row.flag);

@@ -17,6 +17,8 @@ struct Example {
   std::vector<uint8_t> seen;
   // DMax: ids from which training starts in place of drawn noise. Empty: not used.
   std::vector<int32_t> noisy;
+  // Array "trajectory" of the row (trajectories.h); empty: not used.
+  std::vector<int32_t> trajectory;
   bool flag = false;
 
   // Tokens before the first learned one.
@@ -43,8 +45,9 @@ struct PaddedRows {
   int64_t width = 0;
   std::vector<int32_t> ids;
   std::vector<uint8_t> keep, seen;
-  std::vector<int32_t> noisy; // empty: no row has `noisy` or a flag
-  std::vector<uint8_t> flags; // one a row, with `noisy`
+  std::vector<int32_t> noisy;      // empty: no row has `noisy` or a flag
+  std::vector<int32_t> trajectory; // empty: no row has one; 0 for padding
+  std::vector<uint8_t> flags;      // one a row, with `noisy`
 };
 // Pads rows to `width` tokens; width 0 means the length of the longest row. Padding has the id
 // `pad`, keep 1 and seen 0. For a row without `noisy`, `noisy` is its ids; a `noisy` longer than

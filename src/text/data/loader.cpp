@@ -58,6 +58,9 @@ const Schema& loader_schema() {
        option_bool(
            "row_keys", false,
            "return the array row_keys, by which a file of arrays finds rows that are not packed"),
+       option_str("trajectories", "",
+                  "file of trajectories of rows that are not packed, which dllm trajectories "
+                  "writes; the objective masks as they do; empty: none"),
        option_i64("rank", 0, 0, 1 << 20, "number of this rank"),
        option_i64("ranks", 1, 1, 1 << 20, "ranks that share every batch")});
   return schema;
@@ -158,8 +161,8 @@ RowIndex make_index(const std::shared_ptr<const Dataset>& data, const Options& o
 } // namespace
 
 Loader::Collation Loader::make_collation(const Dataset& data, const Options& options) {
-  for (const char* key :
-       {"pad_side", "see_padding", "eos_block", "response_cut", "arrays", "row_keys"}) {
+  for (const char* key : {"pad_side", "see_padding", "eos_block", "response_cut", "arrays",
+                          "row_keys", "trajectories"}) {
     if (!options.is_set(key) || !options.boolean("pack")) continue;
     fail_with_hint("set pack to false", Code::invalid_argument,
                    "{} is for rows that are not packed", key);
@@ -189,6 +192,19 @@ Loader::Collation Loader::make_collation(const Dataset& data, const Options& opt
   return made;
 }
 
+namespace {
+
+std::unique_ptr<const Trajectories> open_trajectories(const std::string& path, const Dataset& data,
+                                                      const Options& options) {
+  if (options.i64("eos_block") > 0) {
+    fail_with_hint("set eos_block to 0, and append_eos of the dataset to 1", Code::invalid_argument,
+                   "eos_block adds tokens that no trajectory has");
+  }
+  return std::make_unique<const Trajectories>(path, data);
+}
+
+} // namespace
+
 Loader::Loader(std::shared_ptr<const Dataset> data, const Options& options)
     : data_(data), index_(make_index(data, options)), bytes_per_token_(data->bytes_per_token()),
       batch_(options.i64("batch")), length_(options.i64("length")), epochs_(options.i64("epochs")),
@@ -205,6 +221,8 @@ Loader::Loader(std::shared_ptr<const Dataset> data, const Options& options)
   }
   if (const std::string& path = options.str("arrays"); !path.empty())
     arrays_ = std::make_unique<const RowArrays>(path);
+  if (const std::string& path = options.str("trajectories"); !path.empty())
+    trajectories_ = open_trajectories(path, *data, options);
   const bool endless = epochs_ == 0 || epochs_ > kEndless / index_.size();
   end_ = endless ? kEndless : epochs_ * index_.size();
 }
@@ -255,16 +273,20 @@ void Loader::cut(std::vector<Example>& rows, int64_t place) const {
   cut_columns(rows, 1 + second % (shortest - 1), collation_.side);
 }
 
-void Loader::fill_collated(int64_t place, Tensor& ids, Tensor& keep, Tensor& segments) const {
+void Loader::fill_collated(int64_t place, Tensor& ids, Tensor& keep, Tensor& segments,
+                           Tensor& trajectory) const {
   std::vector<Example> rows;
   for (int64_t r = 0; r < ids.shape()[0]; ++r)
-    rows.push_back(index_.example(sequence_at(place + r)));
+    rows.push_back(index_.example(sequence_at(place + r), trajectories_.get()));
   cut(rows, place);
   if (collation_.eos_block > 0) extend_with_eos(rows, collation_.eos_block, collation_.eos);
   const PaddedRows padded = pad_rows(rows, length_, index_.pad(), collation_.side);
   std::copy(padded.ids.begin(), padded.ids.end(), ids.mutable_as<int32_t>().begin());
   std::copy(padded.keep.begin(), padded.keep.end(), keep.mutable_as<uint8_t>().begin());
   std::copy(padded.seen.begin(), padded.seen.end(), segments.mutable_as<int32_t>().begin());
+  if (trajectory.defined())
+    std::copy(padded.trajectory.begin(), padded.trajectory.end(),
+              trajectory.mutable_as<int32_t>().begin());
   if (collation_.see_padding) std::ranges::fill(segments.mutable_as<int32_t>(), 1);
 }
 
@@ -278,15 +300,17 @@ MadeBatch Loader::make(int64_t position) {
   check_files();
   const int64_t place = position + rank_ * batch_;
   const Shape shape{own, length_};
-  Tensor ids(DType::i32, shape), keep(DType::u8, shape), segments(DType::i32, shape);
+  Tensor ids(DType::i32, shape), keep(DType::u8, shape), segments(DType::i32, shape), trajectory;
+  if (trajectories_ != nullptr) trajectory = Tensor(DType::i32, shape);
   if (pack_)
     fill_packed(place, ids, keep, segments);
   else
-    fill_collated(place, ids, keep, segments);
+    fill_collated(place, ids, keep, segments, trajectory);
   Batch batch;
   batch.set("ids", std::move(ids));
   batch.set("keep", std::move(keep));
   if (segments_) batch.set("segments", std::move(segments));
+  if (trajectory.defined()) batch.set(kTrajectory, std::move(trajectory));
   batch.set("rows", Tensor::from(Shape{2}, std::vector<int64_t>{rank_ * batch_, all}));
   if (arrays_ == nullptr && !row_keys_) return {std::move(batch), all, nullptr};
   std::vector<int64_t> keys;

@@ -9,6 +9,7 @@
 #include "text/data/dataset.h"
 #include "text/data/prefetch.h"
 #include "text/data/row_arrays.h"
+#include "text/data/trajectories.h"
 
 #include <atomic>
 #include <cstdint>
@@ -49,8 +50,9 @@ public:
   // 0 <= index < size().
   void fill(int64_t index, std::span<int32_t> ids, std::span<uint8_t> keep,
             std::span<int32_t> segments) const;
-  // Returns row `index`, cut to `length`. REQUIRES: not pack, 0 <= index < size().
-  Example example(int64_t index) const;
+  // Returns row `index`, cut to `length`. trajectories may be null. REQUIRES: not pack,
+  // 0 <= index < size().
+  Example example(int64_t index, const Trajectories* trajectories = nullptr) const;
   int64_t row(int64_t index) const { return rows_[static_cast<size_t>(index)]; } // of the dataset
   int64_t key(int64_t index) const; // row_key() of all tokens of that row (row_arrays.h)
   // Returns the number of sequences without a learned token. Reads all rows once, or no row when
@@ -75,7 +77,7 @@ int64_t permuted(int64_t index, int64_t count, Key key);
 
 // Options of a loader: batch, length, seed, split, split_fraction, pack, drop_tail, shuffle, order,
 // epochs, truncate, pad_id, pad_side, see_padding, eos_block, response_cut, response_cut_ratio,
-// segments, arrays, row_keys, rank, ranks.
+// segments, arrays, row_keys, trajectories, rank, ranks.
 const Schema& loader_schema();
 
 // Makes batches of equal length, in an order that depends on (seed, epoch) alone. A batch holds
@@ -83,8 +85,9 @@ const Schema& loader_schema();
 //   keep      u8 (batch, length), 1: given (a prompt, padding), never corrupted or counted
 //   segments  i32 (batch, length); a token attends to its own segment only, 0: padding
 //   rows      i64[2], the number of its first row in the step, and the rows of the step (all ranks)
-// With option arrays a batch also holds the arrays of its rows in that file (row_arrays.h). The
-// last batch of all may have fewer rows.
+// With option arrays a batch also holds the arrays of its rows in that file (row_arrays.h), and
+// with option trajectories the array "trajectory" (trajectories.h). The last batch of all may have
+// fewer rows.
 class Loader {
 public:
   // Fails with failed_precondition when the dataset holds texts or the split has no rows.
@@ -127,7 +130,8 @@ private:
   static Collation make_collation(const Dataset& data, const Options& options);
   void cut(std::vector<Example>& rows, int64_t place) const;
   void fill_packed(int64_t place, Tensor& ids, Tensor& keep, Tensor& segments) const;
-  void fill_collated(int64_t place, Tensor& ids, Tensor& keep, Tensor& segments) const;
+  void fill_collated(int64_t place, Tensor& ids, Tensor& keep, Tensor& segments,
+                     Tensor& trajectory) const;
   // Makes the batch at a position of the stream; throws its errors.
   MadeBatch make(int64_t position);
   // Checks that files of the dataset did not change, at most 16 files per call, in turn.
@@ -140,7 +144,9 @@ private:
   uint64_t seed_;
   bool shuffle_, segments_, row_keys_, pack_, python_order_;
   Collation collation_;
-  std::unique_ptr<const RowArrays> arrays_;  // null without option arrays
+  std::unique_ptr<const RowArrays> arrays_; // null without option arrays
+  // Null without option trajectories.
+  std::unique_ptr<const Trajectories> trajectories_;
   mutable std::vector<int64_t> epoch_order_; // with python_order_: the order of epoch order_of_
   mutable int64_t order_of_ = -1;
   int64_t end_ = 0;                  // position after the last sequence

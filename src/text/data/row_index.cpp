@@ -53,7 +53,7 @@ void copy_part(const TokenRow& row, size_t from, size_t count, size_t at, int32_
 
 } // namespace
 
-Example RowIndex::example(int64_t index) const {
+Example RowIndex::example(int64_t index, const Trajectories* trajectories) const {
   const int64_t number = rows_[static_cast<size_t>(index)];
   const int64_t length = data_->row_length(number);
   const int64_t count = std::min(length, settings_.length);
@@ -63,6 +63,7 @@ Example RowIndex::example(int64_t index) const {
   made.ids.assign(row.ids.begin(), row.ids.end());
   made.keep.assign(row.keep.begin(), row.keep.end());
   made.keep.resize(made.ids.size(), 0);
+  if (trajectories != nullptr) made.trajectory = trajectories->part(number, from, count);
   return made;
 }
 
