@@ -12,7 +12,7 @@ namespace {
 class Dream final : public MaskedDiffusion {
 public:
   Dream(ScheduleRef schedule, const Options& options)
-      : MaskedDiffusion("dream", std::move(schedule), options) {}
+      : MaskedDiffusion("dream", std::move(schedule), options, TrajectoryMasks(options)) {}
   int shift(const model::ModelConfig&) const override { return options_.i64("shift") == 0 ? 0 : 1; }
 
 protected:
@@ -50,7 +50,7 @@ private:
 } // namespace
 
 ObjectiveEntry objective_files::dream() {
-  std::vector<OptionSpec> keys = masked_options();
+  std::vector<OptionSpec> keys = masked_row_options();
   OptionSpec& weight = option_of(keys, "loss_weight");
   weight = option_choice("loss_weight", "cart", {"cart", "scheduler", "ones"},
                          "cart weighs by the context of a token, scheduler by the schedule (the "

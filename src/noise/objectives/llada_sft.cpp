@@ -14,7 +14,7 @@ namespace {
 class LladaSft final : public MaskedDiffusion {
 public:
   LladaSft(ScheduleRef schedule, const Options& options)
-      : MaskedDiffusion("llada_sft", std::move(schedule), options) {}
+      : MaskedDiffusion("llada_sft", std::move(schedule), options, TrajectoryMasks(options)) {}
 
   Batch prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
                      const PrepareContext& context) const override {
@@ -30,7 +30,7 @@ protected:
 } // namespace
 
 ObjectiveEntry objective_files::llada_sft() {
-  std::vector<OptionSpec> keys = masked_options();
+  std::vector<OptionSpec> keys = masked_row_options();
   option_of(keys, "loss_norm").default_value = std::string("sequence");
   keys.push_back(
       option_bool("answer_padding", false,

@@ -1,11 +1,13 @@
 #include "noise/objectives/masked.h"
 
 #include "base/error.h"
+#include "text/data/trajectories.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace dllm::noise {
 namespace {
@@ -20,12 +22,20 @@ Norm norm_of(const std::string& text) {
 
 } // namespace
 
-MaskedDiffusion::MaskedDiffusion(std::string name, ScheduleRef schedule, const Options& options)
-    : MaskingObjective(std::move(schedule), options), name_(std::move(name)), times_(options_) {
+MaskedDiffusion::MaskedDiffusion(std::string name, ScheduleRef schedule, const Options& options,
+                                 std::optional<TrajectoryMasks> trajectories)
+    : MaskingObjective(std::move(schedule), options), name_(std::move(name)), times_(options_),
+      trajectories_(std::move(trajectories)) {
   if (options_.f64("min_mask_ratio") > options_.f64("max_mask_ratio")) {
     fail(Code::invalid_argument, "min_mask_ratio {} is above max_mask_ratio {}",
          options_.f64("min_mask_ratio"), options_.f64("max_mask_ratio"));
   }
+}
+
+std::vector<std::string> MaskedDiffusion::raw_arrays() const {
+  std::vector<std::string> names = {"positions", "limit", "mask", "keys", "t"};
+  if (trajectories_) names.push_back(text::kTrajectory);
+  return names;
 }
 
 bool MaskedDiffusion::spreads_over_rows() const {
@@ -62,37 +72,74 @@ double MaskedDiffusion::mask_probability(double t, std::pair<double, double> bou
   return std::clamp(schedule_->mask_prob(t), bounds.first, bounds.second);
 }
 
-double MaskedDiffusion::loss_weight(double t) const {
-  if (options_.str("loss_weight") == "ones") return times_.density(t);
+// density: of uniform times over drawn times.
+double MaskedDiffusion::loss_weight(double t, double density) const {
+  if (options_.str("loss_weight") == "ones") return density;
   const double weight = schedule_->weight(t);
   const double limit = options_.f64("max_weight");
-  return times_.density(t) * (limit > 0 ? std::min(weight, limit) : weight);
+  return density * (limit > 0 ? std::min(weight, limit) : weight);
 }
 
-void MaskedDiffusion::corrupt_row(const TokenRows& rows, int64_t row, const Noise& noise,
-                                  TokenCeArrays* made) const {
+// Draws the masks of a row with the probability of its times.
+MaskedDiffusion::Counts MaskedDiffusion::mask_by_times(const TokenRows& rows, int64_t row,
+                                                       const Noise& noise,
+                                                       TokenCeArrays* made) const {
   const auto seq = static_cast<size_t>(rows.seq);
   const size_t begin = static_cast<size_t>(row) * seq;
   const auto ids = made->ids.mutable_as<int32_t>().subspan(begin, seq);
   const auto targets = made->targets.mutable_as<int32_t>().subspan(begin, seq);
-  const auto weights = made->weights.mutable_as<float>().subspan(begin, seq);
   const auto times = made->t.mutable_as<float>().subspan(static_cast<size_t>(row * noise.times),
                                                          static_cast<size_t>(noise.times));
   for (size_t k = 0; k < times.size(); ++k) {
     const size_t at = static_cast<size_t>(row * noise.times) + k;
     times[k] = noise.given.empty() ? times_.time(noise.draws.time[at]) : noise.given[at];
   }
-  int64_t trainable = 0, masked = 0;
+  Counts counts;
   for (size_t i = noise.first_is_given ? 1 : 0; i < seq; ++i) {
     if (!rows.trainable(static_cast<int64_t>(begin + i))) continue;
-    ++trainable;
+    ++counts.trainable;
     const double probability =
         mask_probability(times[i / static_cast<size_t>(noise.tokens)], noise.bounds);
     if (!(noise.draws.mask[begin + i] < static_cast<float>(probability))) continue;
-    ++masked;
+    ++counts.masked;
     targets[i] = rows.ids[begin + i];
     ids[i] = noise.mask;
   }
+  return counts;
+}
+
+// Masks the tokens that the trajectory hides. The time is that of their part of the row.
+MaskedDiffusion::Counts MaskedDiffusion::mask_by_trajectory(const TokenRows& rows, int64_t row,
+                                                            const Noise& noise,
+                                                            TokenCeArrays* made) const {
+  const auto seq = static_cast<size_t>(rows.seq);
+  const size_t begin = static_cast<size_t>(row) * seq;
+  const TrajectoryChoice& chosen = noise.chosen[static_cast<size_t>(row)];
+  Counts counts;
+  counts.trainable = chosen.counted;
+  for (size_t i = 0; i < seq; ++i) {
+    if (chosen.tokens[i] == Masked::no) continue;
+    made->ids.mutable_as<int32_t>()[begin + i] = noise.mask;
+    if (chosen.tokens[i] == Masked::silent) continue;
+    made->targets.mutable_as<int32_t>()[begin + i] = rows.ids[begin + i];
+    ++counts.masked;
+  }
+  made->t.mutable_as<float>()[static_cast<size_t>(row)] =
+      static_cast<float>(time_of_ratio(*schedule_, chosen.ratio));
+  return counts;
+}
+
+void MaskedDiffusion::corrupt_row(const TokenRows& rows, int64_t row, const Noise& noise,
+                                  TokenCeArrays* made) const {
+  const bool traced = !noise.chosen.empty();
+  const auto [trainable, masked] =
+      traced ? mask_by_trajectory(rows, row, noise, made) : mask_by_times(rows, row, noise, made);
+  const auto seq = static_cast<size_t>(rows.seq);
+  const size_t begin = static_cast<size_t>(row) * seq;
+  const auto targets = made->targets.mutable_as<int32_t>().subspan(begin, seq);
+  const auto weights = made->weights.mutable_as<float>().subspan(begin, seq);
+  const auto times = made->t.as<float>().subspan(static_cast<size_t>(row * noise.times),
+                                                 static_cast<size_t>(noise.times));
   const Norm norm = norm_of(options_.str("loss_norm"));
   const double share =
       norm == Norm::sequence ? static_cast<double>(std::max<int64_t>(trainable, 1)) : 1.0;
@@ -100,7 +147,8 @@ void MaskedDiffusion::corrupt_row(const TokenRows& rows, int64_t row, const Nois
   for (size_t i = 0; i < seq; ++i) {
     if (targets[i] < 0) continue;
     const float t = times[i / static_cast<size_t>(noise.tokens)];
-    weights[i] = static_cast<float>((own.empty() ? loss_weight(t) : own[i]) / share);
+    const double density = traced ? 1.0 : times_.density(t);
+    weights[i] = static_cast<float>((own.empty() ? loss_weight(t, density) : own[i]) / share);
   }
   const float one = trainable > 0 || counts_empty_rows() ? 1.0f : 0.0f;
   made->normalizer.mutable_as<float>()[static_cast<size_t>(row)] =
@@ -139,6 +187,7 @@ Batch with_bos_column(const Batch& batch, int64_t bos_id) {
   widen("segments", int32_t{1});
   widen("keys", uint8_t{1});
   widen("u_mask", 1.0f);
+  widen(text::kTrajectory, int32_t{0});
   return wider;
 }
 
@@ -170,6 +219,32 @@ bool first_column_trained(const TokenRows& rows) {
 
 } // namespace
 
+// Chooses the masks of all rows from array "trajectory".
+std::vector<TrajectoryChoice> MaskedDiffusion::chosen_masks(const TokenRows& rows,
+                                                            const Tensor& trajectory,
+                                                            const Noise& noise, float jitter,
+                                                            int64_t step) const {
+  if (trajectory.shape() != Shape{rows.batch, rows.seq}) {
+    fail(Code::invalid_argument, "array {} has shape {}, expected {}", text::kTrajectory,
+         trajectory.shape().text(), Shape{rows.batch, rows.seq}.text());
+  }
+  check_between(text::kTrajectory, trajectory, -1, std::numeric_limits<int32_t>::max(), "rows");
+  const double ratio = trajectories_->jittered(step, jitter);
+  const auto seq = static_cast<size_t>(rows.seq);
+  std::vector<TrajectoryChoice> made;
+  for (size_t b = 0; b < static_cast<size_t>(rows.batch); ++b) {
+    std::vector<uint8_t> counts(seq);
+    for (size_t i = noise.first_is_given ? 1 : 0; i < seq; ++i)
+      counts[i] = rows.trainable(static_cast<int64_t>(b * seq + i)) ? 1 : 0;
+    made.push_back(trajectories_->choose({trajectory.as<int32_t>().subspan(b * seq, seq), counts,
+                                          std::span(noise.draws.mask).subspan(b * seq, seq),
+                                          noise.draws.time[b]},
+                                         step, ratio));
+    made.back().ratio = trajectories_->loss_ratio(step, made.back().ratio);
+  }
+  return made;
+}
+
 Batch MaskedDiffusion::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
                                     const PrepareContext& context) const {
   Noise noise;
@@ -193,6 +268,18 @@ Batch MaskedDiffusion::prepare_rows(const Batch& batch, uint64_t seed, int64_t s
   if (times.defined()) noise.given = times.as<float>();
   // With shift 1 no state predicts position 0, so the token there is given.
   noise.first_is_given = context.shift == 1 && !reference();
+  Tensor trajectory;
+  if (const Tensor* given = source.find(text::kTrajectory)) trajectory = given->to(DType::i32);
+  source.remove(text::kTrajectory);
+  if (trajectory.defined() && !context.held_out) { // other losses compare with those of other runs
+    std::vector<float> jitter = {TrajectoryMasks::jitter(seed, step)};
+    inject_draws(source, "u_jitter", jitter);
+    noise.chosen = chosen_masks(rows, trajectory, noise, jitter[0], step);
+    Tensor ratios(DType::f32, {rows.batch});
+    for (size_t b = 0; b < noise.chosen.size(); ++b)
+      ratios.mutable_as<float>()[b] = static_cast<float>(noise.chosen[b].ratio);
+    source.set(kMaskRatio, ratios);
+  }
   for (int64_t b = 0; b < rows.batch; ++b) corrupt_row(rows, b, noise, &made);
   if (noise.times == 1) set_timesteps(source, made.t, context);
   return finished(made, source);
@@ -225,6 +312,12 @@ std::vector<OptionSpec> masked_options() {
       option_f64("min_mask_ratio", 0.0, 0.0, 1.0, "Lower limit of the mask probability of a row."));
   keys.push_back(
       option_f64("max_mask_ratio", 1.0, 0.0, 1.0, "Upper limit of the mask probability of a row."));
+  return keys;
+}
+
+std::vector<OptionSpec> masked_row_options() {
+  std::vector<OptionSpec> keys = masked_options();
+  for (OptionSpec& row : trajectory_options()) keys.push_back(std::move(row));
   return keys;
 }
 

@@ -6,7 +6,9 @@
 #include "noise/loss/token_ce.h"
 #include "noise/objectives/table.h"
 #include "noise/rows/times.h"
+#include "noise/rows/trajectory_masks.h"
 
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -24,11 +26,11 @@ public:
   Json describe() const override;
 
 protected:
-  std::vector<std::string> raw_arrays() const override {
-    return {"positions", "limit", "mask", "keys", "t"};
-  }
-  // Fails with invalid_argument for options that exclude each other.
-  MaskedDiffusion(std::string name, ScheduleRef schedule, const Options& options);
+  std::vector<std::string> raw_arrays() const override;
+  // trajectories: chooses the masks of rows with array "trajectory"; not set: the objective does
+  // not read that array. Fails with invalid_argument for options that exclude each other.
+  MaskedDiffusion(std::string name, ScheduleRef schedule, const Options& options,
+                  std::optional<TrajectoryMasks> trajectories = {});
 
   // Returns true when the weights and the norm are those of the NELBO.
   bool is_nelbo() const;
@@ -52,6 +54,8 @@ protected:
     return {options_.f64("min_mask_ratio"), options_.f64("max_mask_ratio")};
   }
   double mask_probability(double t, std::pair<double, double> bounds) const;
+  // Array of a batch that is masked by trajectories, f32(batch): the ratio that the loss reads.
+  static constexpr const char* kMaskRatio = "mask_ratio";
   // Returns false when loss_norm does not count a row without trainable tokens as a row.
   virtual bool counts_empty_rows() const { return true; }
   // Finishes prepare(): returns `source` with the arrays of the loss.
@@ -73,6 +77,11 @@ private:
     int32_t mask = 0;
     bool first_is_given = false;
     std::pair<double, double> bounds; // mask_ratio_bounds
+    // Of rows that are masked by trajectories, with the ratio that the loss reads; empty: none.
+    std::vector<TrajectoryChoice> chosen;
+  };
+  struct Counts {
+    int64_t trainable = 0, masked = 0; // tokens of a row
   };
   Draws own_draws(const TokenRows& rows, int64_t times, std::pair<int64_t, int64_t> global,
                   uint64_t seed, int64_t step) const;
@@ -80,15 +89,24 @@ private:
                   const PrepareContext& context) const;
   void corrupt_row(const TokenRows& rows, int64_t row, const Noise& noise,
                    TokenCeArrays* made) const;
-  double loss_weight(double t) const;
+  Counts mask_by_times(const TokenRows& rows, int64_t row, const Noise& noise,
+                       TokenCeArrays* made) const;
+  Counts mask_by_trajectory(const TokenRows& rows, int64_t row, const Noise& noise,
+                            TokenCeArrays* made) const;
+  std::vector<TrajectoryChoice> chosen_masks(const TokenRows& rows, const Tensor& trajectory,
+                                             const Noise& noise, float jitter, int64_t step) const;
+  double loss_weight(double t, double density) const;
 
   std::string name_;
   TimeSampler times_;
+  std::optional<TrajectoryMasks> trajectories_;
 };
 
 // Returns time_options(), loss_weight, max_weight, loss_norm, min_mask_ratio, max_mask_ratio, and
 // the options of every objective.
 std::vector<OptionSpec> masked_options();
+// Returns the same with trajectory_options(), for objectives that read array "trajectory".
+std::vector<OptionSpec> masked_row_options();
 // Returns the option `key` of `rows`, to change its default. Fails with internal for an unknown
 // key.
 OptionSpec& option_of(std::vector<OptionSpec>& rows, const std::string& key);

@@ -11,7 +11,7 @@ namespace {
 class Mdlm final : public MaskedDiffusion {
 public:
   Mdlm(ScheduleRef schedule, const Options& options)
-      : MaskedDiffusion("mdlm", std::move(schedule), options) {}
+      : MaskedDiffusion("mdlm", std::move(schedule), options, TrajectoryMasks(options)) {}
   bool bounds_likelihood() const override { return is_nelbo(); }
 };
 
@@ -20,7 +20,7 @@ public:
 ObjectiveEntry objective_files::mdlm() {
   return {"mdlm",
           "linear",
-          masked_options(),
+          masked_row_options(),
           new_objective<Mdlm>,
           {.sample_at_end = true, .likelihood = true}};
 }

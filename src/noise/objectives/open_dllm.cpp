@@ -13,14 +13,13 @@
 namespace dllm::noise {
 namespace {
 
-constexpr const char* kMaskRatio = "mask_ratio"; // f32(batch), of a prepared batch
-constexpr const char* kPairs = "row_pairs";      // f32(capacity): a row and the next one
-constexpr const char* kOwners = "row_owners";    // i32(capacity): the row of the batch
+constexpr const char* kPairs = "row_pairs";   // f32(capacity): a row and the next one
+constexpr const char* kOwners = "row_owners"; // i32(capacity): the row of the batch
 
 class OpenDllm final : public MaskedDiffusion {
 public:
   OpenDllm(ScheduleRef schedule, const Options& options)
-      : MaskedDiffusion("open_dllm", std::move(schedule), options) {}
+      : MaskedDiffusion("open_dllm", std::move(schedule), options, TrajectoryMasks(options)) {}
 
   Batch prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
                      const PrepareContext& context) const override;
@@ -53,12 +52,14 @@ private:
 Batch OpenDllm::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
                              const PrepareContext& context) const {
   Batch made = MaskedDiffusion::prepare_rows(batch, seed, step, context);
+  const Tensor* traced_ratios = made.find(kMaskRatio); // of rows that are masked by trajectories
   Tensor ratios(DType::f32, made.at("t").shape()), weights = made.at("weights").clone();
   const auto times = made.at("t").as<float>();
   const auto bounds = mask_ratio_bounds(step, context);
   const auto seq = static_cast<size_t>(weights.shape()[1]);
   for (size_t b = 0; b < times.size(); ++b) {
-    const double ratio = mask_probability(times[b], bounds);
+    const double ratio = traced_ratios != nullptr ? traced_ratios->as<float>()[b]
+                                                  : mask_probability(times[b], bounds);
     ratios.mutable_as<float>()[b] = static_cast<float>(ratio);
     for (float& weight : weights.mutable_as<float>().subspan(b * seq, seq))
       weight *= static_cast<float>(row_weight(ratio));
@@ -149,7 +150,7 @@ Loss OpenDllm::build_loss(model::Builder& builder, const LossInputs& inputs) con
 } // namespace
 
 ObjectiveEntry objective_files::open_dllm() {
-  std::vector<OptionSpec> keys = masked_options();
+  std::vector<OptionSpec> keys = masked_row_options();
   option_of(keys, "loss_weight").default_value = std::string("ones");
   option_of(keys, "loss_norm").default_value = std::string("masked");
   option_of(keys, "min_mask_ratio").default_value = 0.002;
