@@ -41,6 +41,7 @@ constexpr Entry kHandlers[] = {
     {"smollm2", run_smollm2},
     {"spd", run_spd},
     {"tokenizers", run_tokenizers},
+    {"trajectories", run_trajectories},
     {"wedlm", run_wedlm},
 };
 
