@@ -205,8 +205,9 @@ Owned<dllm_tokenizer> open_prompt_tokenizer(const Context& context, const std::s
 Owned<dllm_tokenizer> open_plain_tokenizer(const Context& context, const std::string& path);
 
 std::vector<int32_t> encode(const dllm_tokenizer* tokenizer, const std::string& text);
-// Returns the ids of a short conversation in the tokenizer's chat template; empty without one.
-std::vector<int32_t> encode_chat(const dllm_tokenizer* tokenizer);
+// Returns the ids of a short conversation in a chat template; empty without one. chat: a name or a
+// text; "": the tokenizer's own.
+std::vector<int32_t> encode_chat(const dllm_tokenizer* tokenizer, const std::string& chat = {});
 // Ids that the tokenizer lacks have no text. A model may have such ids, as rows that fill up a
 // vocabulary, or an added mask token.
 std::string decode(const dllm_tokenizer* tokenizer, const std::vector<int32_t>& ids);

@@ -183,11 +183,16 @@ std::vector<int32_t> encode(const dllm_tokenizer* tokenizer, const std::string& 
       });
 }
 
-std::vector<int32_t> encode_chat(const dllm_tokenizer* tokenizer) {
+std::vector<int32_t> encode_chat(const dllm_tokenizer* tokenizer, const std::string& chat) {
   constexpr std::string_view kTalk = R"([{"role": "user", "content": "a"}])";
+  const auto options = make<dllm_options>(
+      [](dllm_options** out, dllm_error* err) { return dllm_options_new("chat", out, err); });
+  call([&](dllm_error* err) {
+    return dllm_options_set_str(options.get(), "template", chat.c_str(), err);
+  });
   dllm_batch* batch = nullptr;
-  if (dllm_tokenizer_chat(tokenizer, kTalk.data(), static_cast<int64_t>(kTalk.size()), nullptr,
-                          &batch, nullptr) != DLLM_OK)
+  if (dllm_tokenizer_chat(tokenizer, kTalk.data(), static_cast<int64_t>(kTalk.size()),
+                          options.get(), &batch, nullptr) != DLLM_OK)
     return {};
   const Owned<dllm_batch> held(batch);
   return read_array<int32_t>(batch, "ids", DLLM_I32);

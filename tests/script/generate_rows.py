@@ -197,6 +197,50 @@ def instructions():
         ok(("was trained on instructions: --template alpaca" in done.stderr) == (words in (("plainly",), ("plainly/best",))), f"chat {words}: {done.stderr[-200:]}")
 
 
+
+def trained_prompt():
+    """What a run is prompted with is what its rows had, in the run and in all that is made of it."""
+    small = ["--layers", "1", "--hidden", "64", "--vocab", "400", "--length", "96", "--batch", "4", "--eval-every", "0", "--steps", "2"]
+    write("pairs.jsonl", [{"prompt": f"say {i}", "response": f"cat {i}"} for i in range(60)])
+    tune = ["--length", "192", "--batch", "4", "--eval-every", "0", "--steps", "2", "--objective", "llada_sft"]
+    runs = {}
+    for out, words in (("base", ["--data", "talks.jsonl", *small]), # its tokenizer has chatml
+                       ("tuned", ["--data", "train.jsonl", "--from", "base", *tune]), ("paired", ["--data", "pairs.jsonl", *small, "--template", "chatml"]),
+                       ("low", ["--data", "train.jsonl", "--from", "base", "--lora", "2", *tune])):
+        runs[out] = program.run("train", "--out", out, *words)
+        ok(runs[out].returncode == 0, f"a run of {out}: {runs[out].stderr[-300:]}")
+    ok("prompt of Alpaca is the chat template" in runs["tuned"].stderr, f"a line says so: {runs['tuned'].stderr[-600:]}")
+    forms = {"tuned": ["tuned", "tuned/best"], "paired": ["paired"], "low": ["low"]}
+    for run, names in forms.items():
+        for form, words in (("export", ["export", run, f"{run}_export", *(["--merge"] if run == "low" else [])]),
+                            ("gguf", ["convert", run, f"{run}.gguf"]), ("again", ["convert", f"{run}_export", f"{run}_again"]),
+                            ("small", ["quantize", f"{run}_export", f"{run}_small", "--format", "f32"])):
+            if run == "low" and form == "gguf":
+                continue
+            done = program.run(*words)
+            ok(done.returncode == 0, f"{words}: {done.stderr[-300:]}")
+            names.append(words[2])
+    done = program.run("export", "low", "low_peft")
+    ok(done.returncode == 0, f"export low: {done.stderr[-300:]}")
+    forms["low"].append(("base", "--model.adapter", "low_peft"))
+    data = {"tuned": "train.jsonl", "paired": "pairs.jsonl", "low": "train.jsonl"}
+    for run, names in forms.items():
+        texts, scores, rows = set(), set(), set()
+        for at, name in enumerate(names):
+            model = list(name) if isinstance(name, tuple) else [name]
+            done = program.run("chat", *model, "--message", "say 4", "--length", "8", "--json")
+            texts.add((json.loads(done.stdout)["content"], json.loads(done.stdout)["prompt_tokens"]) if done.returncode == 0 else done.stderr)
+            if name != f"{run}.gguf": # a file has no place for the form of rows; instructions need none
+                done = program.run("eval", *model, data[run], "--limit", "16", "--row-length", "192", "--json")
+                scores.add(f"{json.loads(done.stdout)['nats_per_token']:.4f} {json.loads(done.stdout)['tokens']}" if done.returncode == 0 else done.stderr)
+            out = f"rows_{run}_{at}"
+            done = program.run("generate", *model, "--prompts", "asked.jsonl", "--length", "8", "--seed", "3", "--out", out)
+            rows.add(str([(row["completion"], row["prompt_tokens"]) for row in answers(out).values()]) if done.returncode == 0 else done.stderr)
+        ok(len(texts) == 1, f"chat with {names}: {texts}")
+        ok(len(scores) == 1, f"scores of {names}: {scores}")
+        ok(len(rows) == 1, f"instructions to {names}: {rows}")
+
+
 def other_files():
     """A JSON array is read; files of other formats are named."""
     write("some.jsonl", ["Once upon", "A cat"])
@@ -234,6 +278,7 @@ refusals()
 another_checkpoint()
 same_names()
 instructions()
+trained_prompt()
 other_files()
 closed_pipe()
 sys.exit(1 if program.failures else 0)

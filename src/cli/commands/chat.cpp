@@ -2,6 +2,7 @@
 
 #include "../command.h"
 #include "../process.h"
+#include "../run_settings.h"
 #include "decoding.h"
 #include "text_run.h"
 
@@ -57,16 +58,19 @@ Conversation::Conversation(Context& context, Session& session)
   run_.remove(run_.add(with_messages(Json::array({turn("user", "word")})), context.task()));
 }
 
-// A run that was trained on instructions has learned the prompt of Alpaca, and no chat template.
+// The rows of a run may have been written with another template than that of the tokenizer: older
+// runs on instructions, and adapters, whose tokenizer is that of the base.
 void Conversation::use_template_of_run() {
   const bool chosen = context_.typed("chat", "template") || context_.typed("chat", "name") ||
                       context_.has("template");
   const std::string& model = context_.text("model");
-  if (chosen || !learned_alpaca(model)) return;
+  const RowSettings rows = row_settings(context_);
+  const std::string own = rows.chat_template();
+  if (chosen || own.empty()) return;
   call([&](dllm_error* err) {
-    return dllm_options_set_str(context_.options("chat"), "template", "alpaca", err);
+    return dllm_options_set_str(context_.options("chat"), "template", own.c_str(), err);
   });
-  if (!context_.flag("quiet") && !context_.json())
+  if (rows.form == "instructions" && !context_.flag("quiet") && !context_.json())
     std::fprintf(stderr, "%s was trained on instructions: --template alpaca\n", model.c_str());
 }
 

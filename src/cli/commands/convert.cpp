@@ -3,6 +3,7 @@
 #include "convert.h"
 #include "../command.h"
 #include "../process.h"
+#include "../run_settings.h"
 #include "compile_report.h"
 
 #include <nlohmann/json.hpp>
@@ -29,6 +30,7 @@ int write_form(Context& context, const std::string& from, const std::string& to)
                                  context.task(), out, err);
     }));
   }
+  keep_row_settings(from, to);
   if (context.json()) {
     report["out"] = to;
     std::printf("%s\n", report.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());

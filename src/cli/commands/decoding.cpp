@@ -1,14 +1,11 @@
 #include "decoding.h"
 
-#include "../run_settings.h"
-
 #include <nlohmann/json.hpp>
 
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 
 namespace dllm::cli {
 namespace {
@@ -65,15 +62,6 @@ std::string policy_sentence() {
   for (int64_t i = 0; const char* name = dllm_registry_name("policy", i); ++i)
     sentence += std::string(" ") + name;
   return sentence + "; not given: the policy that the model was trained for, else";
-}
-
-bool learned_alpaca(const std::string& model) {
-  std::ifstream file(run_settings_file(model), std::ios::binary);
-  const Json start = Json::parse(file, nullptr, false);
-  if (!start.is_object()) return false;
-  const Json settings = start.value("settings", Json());
-  return start.value("form", Json()) == "instructions" ||
-         (settings.is_object() && settings.value("dataset.template", Json()) == "alpaca");
 }
 
 Progress progress_of(const dllm_decoder* decoder, int64_t slot) {

@@ -31,8 +31,6 @@ std::string policy_line(const Context& context, const Session& session,
 void check_decoding(const Context& context, bool holes);
 // Returns the description of option policy for --help, with the names of all policies.
 std::string policy_sentence();
-// Returns true for a model of a run that was trained on instructions in the prompt of Alpaca.
-bool learned_alpaca(const std::string& model);
 Progress progress_of(const dllm_decoder* decoder, int64_t slot);
 // ---- the canvas as text (canvas.cpp) ----
 

@@ -3,6 +3,7 @@
 
 #include "../command.h"
 #include "../process.h"
+#include "../run_settings.h"
 #include "compile_report.h"
 #include "convert.h"
 
@@ -84,6 +85,7 @@ int export_adapter(Context& context, const std::vector<std::string>& names) {
                       ". dllm reads this in dllm.json of the folder, and PEFT does not. --merge "
                       "writes a whole model";
   }
+  keep_row_settings(context.text("run"), context.text("out"));
   adapter["out"] = context.text("out");
   print_export(context, adapter,
                "adapter of rank " + adapter.at("rank").dump() + ", " +
@@ -127,6 +129,7 @@ int export_merged(Context& context, const std::vector<std::string>& names) {
                              context.task(), err);
     });
   }
+  keep_row_settings(context.text("run"), context.text("out"));
   const char* what = names.size() == 1 ? "its adapter" : "its adapters";
   print_export(context, Json{{"out", context.text("out")}, {"merged", names}, {"note", note}},
                std::string("the model with ") + what + " in the weights");

@@ -1,6 +1,7 @@
 #include "generate_rows.h"
 
 #include "../process.h"
+#include "../run_settings.h"
 #include "decoding.h"
 #include "prompt_rows.h"
 #include "text_run.h"
@@ -135,15 +136,25 @@ Json error_of(const Failure& failure) {
           {"hint", failure.hint()}};
 }
 
+// Returns argument template, else the template of the run that the model is of; "" for the model's.
+std::string template_of(const Context& context) {
+  const std::string given = given_template(context);
+  return given.empty() ? row_settings(context).chat_template() : given;
+}
+
+// Returns true when the chat template is the prompt of Alpaca, or when there is none.
+bool is_alpaca(const dllm_tokenizer* tokenizer) {
+  const std::vector<int32_t> own = encode_chat(tokenizer);
+  return own.empty() || own == encode_chat(tokenizer, "alpaca");
+}
+
 class RowDecoding {
 public:
   RowDecoding(Context& context, const Session& session, const std::vector<Json>& rows,
               Answers& answers)
       : context_(context), rows_(rows), answers_(answers), batch_(batch_of(context)),
         seed_(Json::parse(context.option("slot", "seed")).get<int64_t>()),
-        template_(given_template(context)),
-        is_alpaca_(learned_alpaca(context.text("model")) ||
-                   encode_chat(session.tokenizer.get()).empty()),
+        template_(template_of(context)), is_alpaca_(is_alpaca(session.tokenizer.get())),
         run_(context, session, batch_, false), status_(context.flag("quiet") || context.json()) {}
 
   // Decodes the rows that have no answer.

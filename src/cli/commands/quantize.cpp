@@ -2,6 +2,7 @@
 
 #include "../command.h"
 #include "../process.h"
+#include "../run_settings.h"
 #include "compile_report.h"
 
 #include <nlohmann/json.hpp>
@@ -47,6 +48,7 @@ int quantize(Context& context) {
                                  context.task(), out, err);
     }));
   }
+  keep_row_settings(from, to);
   if (context.json())
     std::printf("%s\n", report.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
   else

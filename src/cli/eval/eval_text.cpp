@@ -8,10 +8,8 @@
 
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <numbers>
 #include <numeric>
-#include <string_view>
 
 namespace dllm::cli {
 namespace {
@@ -24,18 +22,12 @@ int64_t batch_rows(const Context& context) {
   return limit == 0 ? kMostBatchRows : std::gcd(limit, kMostBatchRows);
 }
 
-// Sets the dataset options of a training run's run.json, unless the user set them.
+// Sets the dataset options of the training run, unless the user set them.
 void read_as_the_run_did(const Context& context) {
-  std::ifstream file(run_settings_file(context.text("model")));
-  const EvalJson start = EvalJson::parse(file, nullptr, false);
-  if (!start.is_object() || !start.contains("settings") || !start["settings"].is_object()) return;
-  constexpr std::string_view kKind = "dataset.";
+  const RowSettings rows = row_settings(context);
   EvalJson own = EvalJson::object();
-  for (const auto& [key, value] : start["settings"].items()) {
-    if (!key.starts_with(kKind)) continue;
-    const std::string name = key.substr(kKind.size());
-    const bool typed = context.typed("dataset", name) || context.typed(name);
-    if (name != "token_file" && !typed) own[name] = value;
+  for (const auto& [name, value] : rows.dataset.items()) {
+    if (!context.typed("dataset", name) && !context.typed(name)) own[name] = value;
   }
   const std::string json = own.dump();
   call([&](dllm_error* err) {

@@ -21,6 +21,8 @@ namespace dllm::model {
 // files that a save wrote.
 
 inline constexpr const char* kConfigFile = "config.json";
+// How the run of a model read its rows. The program writes it.
+inline constexpr const char* kRowsFile = "dllm_rows.json";
 // Files of a model folder that load keeps as bytes and save writes again.
 inline constexpr const char* kSideFiles[] = {"tokenizer.json",
                                              "tokenizer_config.json",
@@ -29,7 +31,8 @@ inline constexpr const char* kSideFiles[] = {"tokenizer.json",
                                              "added_tokens.json",
                                              "vocab.json",
                                              "merges.txt",
-                                             "chat_template.jinja"};
+                                             "chat_template.jinja",
+                                             kRowsFile};
 
 // The kinds of folders: a whole model, or an adapter in the files of PEFT.
 enum class FolderKind { model, adapter };

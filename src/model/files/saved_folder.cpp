@@ -53,7 +53,8 @@ bool is_weights_name(const Form& form, std::string_view name) {
 bool is_own_name(const Form& form, std::string_view name) {
   if (name.ends_with(kPartial)) name.remove_suffix(kPartial.size());
   const auto same = [&](const char* side) { return name == side; };
-  return name == form.config || name == form.other || is_weights_name(form, name) ||
+  return name == form.config || name == form.other || name == kRowsFile ||
+         is_weights_name(form, name) ||
          (form.has_side_files && std::any_of(std::begin(kSideFiles), std::end(kSideFiles), same));
 }
 

@@ -53,10 +53,8 @@ void print_next(Context& context, const Run& run) {
                  best_place(context, run).c_str());
   }
   const std::string model = best_is_earlier ? best_place(context, run) : context.text("out");
-  const RowForm rows = form_of_rows(context, run);
-  std::fprintf(stderr, "next: dllm %s --model %s --length 64%s%s\n",
-               rows == RowForm::texts ? "generate" : "chat", model.c_str(),
-               rows == RowForm::instructions ? " --template alpaca" : "",
+  std::fprintf(stderr, "next: dllm %s --model %s --length 64%s\n",
+               run.form == RowForm::texts ? "generate" : "chat", model.c_str(),
                decoder_of(objective).c_str());
 }
 

@@ -154,8 +154,9 @@ void open_model_and_rows(Context& context, Run& run) {
   }
   run.tokenizer = choose_tokenizer(context, run.resumed_from);
   open_rows(context, run);
+  const bool new_template = !resumed && take_prompt_of_rows(context, run);
   if (fresh_weights) run.model = model_from_scratch(context, run);
-  const bool new_tokenizer = !resumed && context.has("tokenizer");
+  const bool new_tokenizer = !resumed && (context.has("tokenizer") || new_template);
   if (!fresh_weights && (new_tokenizer || !chosen_template(context).empty())) {
     call([&](dllm_error* err) {
       return dllm_model_set_tokenizer(run.model.get(), run.tokenizer.get(), err);

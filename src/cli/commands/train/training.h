@@ -13,6 +13,10 @@
 namespace dllm::cli {
 
 struct Run {
+// The form of the rows of a run. Conversations begin as the chat template of the tokenizer begins,
+// instructions as the prompt of Alpaca.
+enum class RowForm { texts, conversations, instructions };
+
   std::unique_ptr<RunLock> lock; // lock of the run's folder, released last
   Owned<dllm_engine> engine;
   Owned<dllm_tokenizer> tokenizer;
@@ -22,18 +26,19 @@ struct Run {
   Owned<dllm_schedule> schedule;
   Owned<dllm_objective> objective;
   Owned<dllm_trainer> trainer;
-  std::string resumed_from;  // folder of the checkpoint; "": a new run
-  std::string saved;         // folder of the last checkpoint
-  int64_t saves = 0;         // checkpoints of this start
-  int64_t steps = 0;         // steps of the whole run; 0: until --minutes or --tokens end it
-  int64_t chosen_steps = 0;  // --steps; 0: not given
-  int64_t last_eval = -1;    // step of the last held-out loss
-  int64_t evaluating = -1;   // step of a held-out loss in which the run was stopped
-  Best best;                 // the lowest held-out loss
-  Divergence divergence;     // of the losses of the steps
-  bool is_past_data = false; // the checkpoint read more rows than --epochs has
-  bool has_record = false;   // the folder has the settings of the last start
-  bool diverged = false;     // the warning about divergence was printed
+  std::string resumed_from;      // folder of the checkpoint; "": a new run
+  std::string saved;             // folder of the last checkpoint
+  int64_t saves = 0;             // checkpoints of this start
+  int64_t steps = 0;             // steps of the whole run; 0: until --minutes or --tokens end it
+  int64_t chosen_steps = 0;      // --steps; 0: not given
+  int64_t last_eval = -1;        // step of the last held-out loss
+  int64_t evaluating = -1;       // step of a held-out loss in which the run was stopped
+  Best best;                     // the lowest held-out loss
+  Divergence divergence;         // of the losses of the steps
+  RowForm form = RowForm::texts; // of the first rows
+  bool is_past_data = false;     // the checkpoint read more rows than --epochs has
+  bool has_record = false;       // the folder has the settings of the last start
+  bool diverged = false;         // the warning about divergence was printed
 };
 
 // ---- the run's folder (training_folder.cpp) ----
@@ -176,12 +181,10 @@ inline constexpr int64_t kUsualSteps = 500;
 Owned<dllm_tokenizer> choose_tokenizer(Context& context, const std::string& checkpoint);
 // Returns option template of the dataset: a name or a text; "" without one.
 std::string chosen_template(const Context& context);
-// Conversations begin as the chat template of the tokenizer begins, instructions as the prompt of
-// Alpaca.
-enum class RowForm { texts, conversations, instructions };
-// Returns what the first batch of the data holds. Moves the loader to its beginning.
-RowForm form_of_rows(const Context& context, const Run& run);
-// Sets run.data and run.loader, and run.held_out when there is enough text.
+// Gives the tokenizer of a run on instructions the prompt of Alpaca as its chat template, so that
+// everything that is made of the run has it. Returns true when the tokenizer has changed.
+bool take_prompt_of_rows(const Context& context, Run& run);
+// Sets run.data, run.loader and run.form, and run.held_out when there is enough text.
 void open_rows(Context& context, Run& run);
 // Returns --epochs; 0 for any number.
 int64_t chosen_epochs(const Context& context);

@@ -7,7 +7,11 @@
 #include <cstdio>
 #include <filesystem>
 #include <limits>
+#include <optional>
+#include <string_view>
 #include <vector>
+
+#include <stdlib.h>
 
 namespace dllm::cli {
 namespace {
@@ -151,9 +155,9 @@ int64_t end_of(dllm_loader* loader) {
   return low;
 }
 
-// Opens a tokenizer of a file, with the chat template of this run.
-Owned<dllm_tokenizer> open_given(Context& context, const std::string& path) {
-  const std::string chat = chosen_template(context);
+// Opens a tokenizer of a file, with a chat template. chat: a name or a text; "": as the file.
+Owned<dllm_tokenizer> open_file(const Context& context, const std::string& path,
+                                const std::string& chat) {
   const auto options = make<dllm_options>(
       [](dllm_options** out, dllm_error* err) { return dllm_options_new("tokenizer", out, err); });
   call([&](dllm_error* err) {
@@ -162,6 +166,11 @@ Owned<dllm_tokenizer> open_given(Context& context, const std::string& path) {
   return make<dllm_tokenizer>([&](dllm_tokenizer** out, dllm_error* err) {
     return dllm_tokenizer_load_task(path.c_str(), options.get(), context.task(), out, err);
   });
+}
+
+// Opens a tokenizer of a file, with the chat template of this run.
+Owned<dllm_tokenizer> open_given(const Context& context, const std::string& path) {
+  return open_file(context, path, chosen_template(context));
 }
 
 Owned<dllm_tokenizer> train_tokenizer(Context& context) {
@@ -190,36 +199,84 @@ Owned<dllm_tokenizer> train_tokenizer(Context& context) {
   return tokenizer;
 }
 
+// Returns true for the prompt of an instruction, which may begin with a token for the beginning.
+bool is_alpaca_prompt(const dllm_tokenizer* tokenizer, const std::vector<int32_t>& ids) {
+  constexpr std::string_view kBegin = "Below is an instruction";
+  if (ids.empty()) return false;
+  const std::string whole = decode(tokenizer, ids), first = decode(tokenizer, {ids[0]});
+  return whole.starts_with(kBegin) || whole.substr(first.size()).starts_with(kBegin);
+}
+
+// Returns the form of the rows of a batch; none when no row begins in it with a prompt.
+std::optional<RowForm> form_in(const Context& context, const dllm_tokenizer* tokenizer,
+                               const std::vector<int32_t>& chat, const dllm_batch* batch) {
+  const auto ids = read_array<int32_t>(batch, "ids", DLLM_I32);
+  const auto keep = read_array<uint8_t>(batch, "keep", DLLM_U8);
+  std::vector<int32_t> segments(ids.size(), 1);
+  if (context.option("loader", "segments") == "true")
+    segments = read_array<int32_t>(batch, "segments", DLLM_I32);
+  const bool is_own = is_alpaca_prompt(tokenizer, chat);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const bool begins = segments[i] != 0 && (i == 0 || segments[i] != segments[i - 1]);
+    if (!begins || keep[i] == 0) continue;
+    std::vector<int32_t> given;
+    for (size_t j = i; j < ids.size() && keep[j] != 0 && segments[j] == segments[i]; ++j)
+      given.push_back(ids[j]);
+    if (!is_own && is_alpaca_prompt(tokenizer, given)) return RowForm::instructions;
+    if (!chat.empty() && ids[i] == chat[0]) return RowForm::conversations;
+  }
+  return std::nullopt;
+}
+
+// Returns the form of the rows in the first batches: a batch may hold the middle of long rows alone.
+// Moves the loader to its beginning.
+RowForm form_of_rows(const Context& context, const Run& run) {
+  constexpr int kBatches = 16;
+  const std::vector<int32_t> chat = encode_chat(run.tokenizer.get());
+  dllm_loader* loader = run.loader.get();
+  std::optional<RowForm> form;
+  bool has_more = dllm_loader_seek(loader, 0, nullptr) == DLLM_OK;
+  for (int i = 0; i < kBatches && has_more && !form; ++i) {
+    dllm_batch* made = nullptr;
+    has_more = dllm_loader_next(loader, &made, nullptr) == DLLM_OK;
+    const Owned<dllm_batch> batch(made);
+    if (has_more) form = form_in(context, run.tokenizer.get(), chat, made);
+  }
+  call([&](dllm_error* err) { return dllm_loader_seek(loader, 0, err); });
+  return form.value_or(RowForm::texts);
+}
+
+// Opens the tokenizer again, with another chat template.
+Owned<dllm_tokenizer> with_template(const Context& context, const dllm_tokenizer* tokenizer,
+                                    const std::string& chat) {
+  std::string folder = (fs::temp_directory_path() / "dllm-tokenizer-XXXXXX").string();
+  if (::mkdtemp(folder.data()) == nullptr)
+    throw Failure(DLLM_PERMISSION_DENIED, "cannot make a folder like " + folder,
+                  "set TMPDIR to a folder that can be written");
+  const auto remove = [](const std::string* made) {
+    std::error_code ignored;
+    fs::remove_all(*made, ignored);
+  };
+  const std::unique_ptr<const std::string, decltype(remove)> removed(&folder, remove);
+  call([&](dllm_error* err) { return dllm_tokenizer_save(tokenizer, folder.c_str(), err); });
+  return open_file(context, folder, chat);
+}
+
 } // namespace
 
 std::string chosen_template(const Context& context) {
   return nlohmann::json::parse(context.option("dataset", "template")).get<std::string>();
 }
 
-RowForm form_of_rows(const Context& context, const Run& run) {
-  const std::vector<int32_t> chat = encode_chat(run.tokenizer.get());
-  dllm_batch* made = nullptr;
-  if (dllm_loader_seek(run.loader.get(), 0, nullptr) != DLLM_OK ||
-      dllm_loader_next(run.loader.get(), &made, nullptr) != DLLM_OK)
-    return RowForm::texts;
-  const Owned<dllm_batch> batch(made);
-  call([&](dllm_error* err) { return dllm_loader_seek(run.loader.get(), 0, err); });
-  const auto ids = read_array<int32_t>(made, "ids", DLLM_I32);
-  const auto keep = read_array<uint8_t>(made, "keep", DLLM_U8);
-  std::vector<int32_t> segments(ids.size(), 1);
-  if (context.option("loader", "segments") == "true")
-    segments = read_array<int32_t>(made, "segments", DLLM_I32);
-  for (size_t i = 0; i < ids.size(); ++i) {
-    const bool begins = segments[i] != 0 && (i == 0 || segments[i] != segments[i - 1]);
-    if (!begins || keep[i] == 0) continue;
-    if (!chat.empty() && ids[i] == chat[0]) return RowForm::conversations;
-    std::vector<int32_t> given;
-    for (size_t j = i; j < ids.size() && keep[j] != 0 && segments[j] == segments[i]; ++j)
-      given.push_back(ids[j]);
-    if (decode(run.tokenizer.get(), given).find("Below is an instruction") != std::string::npos)
-      return RowForm::instructions;
+bool take_prompt_of_rows(const Context& context, Run& run) {
+  if (run.form != RowForm::instructions || !chosen_template(context).empty()) return false;
+  run.tokenizer = with_template(context, run.tokenizer.get(), "alpaca");
+  if (job_rank() == 0) {
+    std::fprintf(stderr,
+                 "the data holds instructions: the prompt of Alpaca is the chat template of "
+                 "the run (--template names another)\n");
   }
-  return RowForm::texts;
+  return true;
 }
 
 Owned<dllm_tokenizer> choose_tokenizer(Context& context, const std::string& checkpoint) {
@@ -243,6 +300,23 @@ Owned<dllm_tokenizer> choose_tokenizer(Context& context, const std::string& chec
   return train_tokenizer(context);
 }
 
+namespace {
+
+// Opens all rows, without a held-out split. is_too_few: the rows were too few for one.
+void open_all_rows(Context& context, Run& run, bool is_too_few) {
+  if (is_too_few) {
+    std::fprintf(stderr,
+                 "%s has too little text for a held-out loss (%lld rows): training on all of it "
+                 "without one\n",
+                 context.text("data").c_str(),
+                 static_cast<long long>(dllm_dataset_size(run.data.get())));
+  }
+  run.held_out = nullptr;
+  run.loader = open_split(context, run, "all");
+}
+
+} // namespace
+
 void open_rows(Context& context, Run& run) {
   run.data = open_documents(context, run.tokenizer.get());
   const bool all =
@@ -252,16 +326,8 @@ void open_rows(Context& context, Run& run) {
     run.held_out = open_split(context, run, "held_out");
     if (run.held_out != nullptr) run.loader = open_split(context, run, "train");
   }
-  if (run.loader != nullptr) return;
-  if (!all && !none_wanted) {
-    std::fprintf(stderr,
-                 "%s has too little text for a held-out loss (%lld rows): training on all of it "
-                 "without one\n",
-                 context.text("data").c_str(),
-                 static_cast<long long>(dllm_dataset_size(run.data.get())));
-  }
-  run.held_out = nullptr;
-  run.loader = open_split(context, run, "all");
+  if (run.loader == nullptr) open_all_rows(context, run, !all && !none_wanted);
+  run.form = form_of_rows(context, run);
 }
 
 int64_t chosen_epochs(const Context& context) {

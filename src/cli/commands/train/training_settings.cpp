@@ -331,7 +331,7 @@ void write_start(const Context& context, const Run& run, const std::string& out)
     start[name] = context.has(name) ? Json(full_path(context.text(name))) : Json(nullptr);
   }
   start["objective"] = context.text("objective");
-  start["form"] = name_of(form_of_rows(context, run));
+  start["form"] = name_of(run.form);
   start["model"] = Json::parse(options_json(context, "model"));
   start["adapter"] =
       context.has("lora") ? Json::parse(options_json(context, "adapter")) : Json(nullptr);
