@@ -164,6 +164,10 @@ type AdapterOptions struct {
 	// Alphas of some modules, PATTERN=ALPHA. Default: empty.
 	AlphaPattern []string `json:"alpha_pattern,omitzero"`
 
+	// Modules that are trained whole, as copies of the adapter's own: ends of their names, such as embed_tokens, lm_head
+	// and norm. Default: empty.
+	ModulesToSave []string `json:"modules_to_save,omitzero"`
+
 	// Seed of the first values of A. Default: 0; 0 to 9007199254740992.
 	Seed *int `json:"seed,omitzero"`
 }

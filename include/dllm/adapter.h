@@ -38,6 +38,8 @@
  *     rank_pattern   list      ranks of some modules, "q_proj=4": a regular expression for the end
  *                              of a module's name; the first that matches counts
  *     alpha_pattern  list      alphas of some modules, "q_proj=8"
+ *     modules_to_save  list    modules that the adapter has as f32 copies, which are trained
+ *                              whole: ends of names ("embed_tokens", "lm_head", "norm")
  *     seed       0 to 2^53     seed of the first values of A
  *
  * A model uses all of its adapters at once, and their changes are added. A request of a decoder or
@@ -68,13 +70,14 @@ extern "C" {
  *   model   not NULL
  *   name    not NULL: letters, digits, _ and -; "default" is the name that dllm train gives
  *   opts    NULL: defaults; kind "adapter": rank, alpha, rslora, dora, dropout, targets, exclude,
- *           layers, rank_pattern, alpha_pattern, seed
+ *           layers, rank_pattern, alpha_pattern, modules_to_save, seed
  *   task    NULL, or checked every few milliseconds
  *
  * Returns  DLLM_OK; DLLM_ALREADY_EXISTS when the model has an adapter of that name; DLLM_NOT_FOUND
  *          when the targets choose no matrix, or when a word of targets or exclude names none, the
- *          hint lists the matrices; DLLM_UNIMPLEMENTED for a word that names an embedding, the head
- *          or some of the experts of a layer; DLLM_INVALID_ARGUMENT for layers that are not a range
+ *          hint lists the matrices; DLLM_UNIMPLEMENTED for a target that names an embedding, the
+ *          head or some of the experts of a layer, and for a copy of an embedding that is also the
+ *          head; DLLM_INVALID_ARGUMENT for layers that are not a range
  *          or that the model lacks, and for a name with other characters; DLLM_RESOURCE_EXHAUSTED;
  *          DLLM_ABORTED when the weights are lost; DLLM_CANCELLED. When the call fails, the model
  *          is unchanged
@@ -167,7 +170,8 @@ DLLM_API dllm_status dllm_model_remove_adapter(dllm_model *model, const char *na
  *
  *   model   not NULL
  *   name    not NULL, an adapter of the model
- *   scale   -1e9 to 1e9; 0: the adapter is off; 1: as it was trained
+ *   scale   -1e9 to 1e9; 0: the adapter is off; 1: as it was trained; an adapter with
+ *           modules_to_save takes 0 and 1 alone
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND, the hint names the adapters of the model;
  *          DLLM_INVALID_ARGUMENT for another number
@@ -186,6 +190,7 @@ DLLM_API dllm_status dllm_model_set_adapter_scale(dllm_model *model, const char 
  *     rslora     true: the factor is alpha / sqrt(rank)
  *     dora       true: the rows have trained lengths
  *     dropout    part of the inputs that training drops
+ *     modules_to_save  names of the modules that it has as copies
  *     scale      of dllm_model_set_adapter_scale
  *     modules    number of matrices of the base with an adapter
  *     params     numbers of A and B, and lengths

@@ -79,7 +79,7 @@ constexpr std::string_view kNumberKinds =
 
 // Texts, lists and choices that do not reach files or native code; for kind engine also numbers.
 constexpr Row kPlain[] = {
-    {"adapter", "targets exclude layers rank_pattern alpha_pattern"},
+    {"adapter", "targets exclude layers rank_pattern alpha_pattern modules_to_save"},
     {"answer", "prompt stop stop_texts"},
     {"chat", "template name tools variables"},
     {"checkpoint", "keep_steps script_state"},

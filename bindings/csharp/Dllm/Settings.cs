@@ -328,6 +328,14 @@ namespace Dllm
             set => Put("alpha_pattern", value);
         }
 
+        /// <summary>Modules that are trained whole, as copies of the adapter's own: ends of their names, such as
+        /// embed_tokens, lm_head and norm. Default: empty.</summary>
+        public IReadOnlyList<string> ModulesToSave
+        {
+            get => Value<IReadOnlyList<string>>("modules_to_save");
+            set => Put("modules_to_save", value);
+        }
+
         /// <summary>Seed of the first values of A. Default: 0; 0 to 9007199254740992.</summary>
         public long? Seed
         {

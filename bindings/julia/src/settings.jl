@@ -79,6 +79,8 @@ const KEYWORDS = (
 - `rank_pattern::Vector{String}`: Ranks of some modules, PATTERN=RANK as in q_proj=4: a regular expression for the end
   of a module's name, of which the first that matches counts. Default: empty.
 - `alpha_pattern::Vector{String}`: Alphas of some modules, PATTERN=ALPHA. Default: empty.
+- `modules_to_save::Vector{String}`: Modules that are trained whole, as copies of the adapter's own: ends of their
+  names, such as embed_tokens, lm_head and norm. Default: empty.
 - `seed::Int`: Seed of the first values of A. Default: 0; 0 to 9007199254740992.
 """,
     generator = """

@@ -115,6 +115,9 @@
 ---@field rank_pattern? string[]
 --- Alphas of some modules, PATTERN=ALPHA.
 ---@field alpha_pattern? string[]
+--- Modules that are trained whole, as copies of the adapter's own: ends of their names, such as
+--- embed_tokens, lm_head and norm.
+---@field modules_to_save? string[]
 --- Seed of the first values of A. [0]
 ---@field seed? integer
 

@@ -118,6 +118,9 @@ export interface AdapterSettings {
   rank_pattern?: readonly string[];
   /** Alphas of some modules, PATTERN=ALPHA. */
   alpha_pattern?: readonly string[];
+  /** Modules that are trained whole, as copies of the adapter's own: ends of their names, such as
+   *  embed_tokens, lm_head and norm. */
+  modules_to_save?: readonly string[];
   /** Seed of the first values of A. [0] */
   seed?: number | bigint;
 }

@@ -135,6 +135,8 @@ class AdapterSettings(TypedDict, total=False):
     rank_pattern  Ranks of some modules, PATTERN=RANK as in q_proj=4: a regular expression for the
         end of a module's name, of which the first that matches counts.
     alpha_pattern  Alphas of some modules, PATTERN=ALPHA.
+    modules_to_save  Modules that are trained whole, as copies of the adapter's own: ends of their
+        names, such as embed_tokens, lm_head and norm.
     seed  Seed of the first values of A. [0]
     """
 
@@ -148,6 +150,7 @@ class AdapterSettings(TypedDict, total=False):
     layers: Texts | None
     rank_pattern: Texts | None
     alpha_pattern: Texts | None
+    modules_to_save: Texts | None
     seed: int | None
 
 

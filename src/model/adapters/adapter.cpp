@@ -87,9 +87,11 @@ std::string end_of_module(const std::string& module) {
   return module;
 }
 
+constexpr int64_t kWhole = -1;
+
 // What an adapter has for one layer of a stack.
 struct LayerRank {
-  int64_t rank = 0; // 0: the layer is not chosen
+  int64_t rank = 0; // 0: the layer is not chosen; kWhole: the adapter has a copy of it
   double factor = 0;
   friend bool operator==(const LayerRank&, const LayerRank&) = default;
 };
@@ -97,8 +99,10 @@ struct LayerRank {
 // Chooses the stacks of a model's base, and the rank of each layer.
 class Choice {
 public:
-  Choice(const ParamStore& params, const AdapterOptions& options, const AdapterRanks& ranks)
-      : params_(params), options_(options), ranks_(ranks) {}
+  // is_tied: the head of the model is the embedding.
+  Choice(const ParamStore& params, const AdapterOptions& options, const AdapterRanks& ranks,
+         bool is_tied)
+      : params_(params), options_(options), ranks_(ranks), is_tied_(is_tied) {}
 
   struct Stack {
     size_t index;
@@ -114,10 +118,13 @@ public:
       Stack stack{i, {}};
       for (int64_t layer = 0; layer < entry.spec.copies(); ++layer)
         stack.layers.push_back(rank_of(entry, layer));
-      if (std::ranges::any_of(stack.layers, [](const LayerRank& l) { return l.rank > 0; }))
+      if (std::ranges::any_of(stack.layers, [](const LayerRank& l) { return l.rank != 0; }))
         chosen.push_back(std::move(stack));
     }
-    if (chosen.empty()) {
+    const auto has_rank = [](const Stack& stack) {
+      return std::ranges::any_of(stack.layers, [](const LayerRank& l) { return l.rank > 0; });
+    };
+    if (std::ranges::none_of(chosen, has_rank)) {
       fail_with_hint(matrices(), Code::not_found,
                      "the targets of the adapter choose no matrix of this model");
     }
@@ -136,6 +143,28 @@ public:
       }
     }
     options_.targets.check(modules, layers, matrices());
+    for (const std::string& word : options_.settings.modules_to_save) {
+      if (std::ranges::any_of(modules, [&](const AdapterTargets::Module& module) {
+            return is_saved_by(word, module.name, module.own);
+          }))
+        continue;
+      fail_with_hint("name embed_tokens, lm_head, norm or the end of another module",
+                     Code::not_found, "modules_to_save \"{}\" names no module of this model", word);
+    }
+  }
+
+  // Returns modules_to_save for PEFT: the whole names of the modules.
+  std::vector<std::string> saved_modules() const {
+    std::set<std::string> modules;
+    for (const ParamStore::Physical& entry : params_.physical()) {
+      if (entry.scale_of >= 0 || entry.spec.part != kBasePart) continue;
+      for (int64_t layer = 0; layer < entry.spec.copies(); ++layer) {
+        if (rank_of(entry, layer).rank != kWhole) continue;
+        for (const ParamPiece& piece : entry.spec.pieces)
+          modules.insert(module_of(entry.spec.logical_name(piece, layer)));
+      }
+    }
+    return {modules.begin(), modules.end()};
   }
 
   // Returns the layers where runs must be cut, so that each stack has one rank and one factor.
@@ -176,8 +205,45 @@ public:
   }
 
 private:
+  // "x.norm.weight" -> "x.norm"
+  static std::string module_of(const std::string& tensor) {
+    return tensor.substr(0, tensor.rfind('.'));
+  }
+  // PEFT compares ends of names, without a dot before them.
+  static bool is_saved_by(const std::string& word, const std::string& module,
+                          const std::string& own) {
+    return !word.empty() && (module.ends_with(word) || own == word);
+  }
+  // Returns true when the adapter has a copy of this layer of a stack.
+  bool is_saved(const ParamSpec& spec, int64_t layer) const {
+    size_t count = 0;
+    for (const ParamPiece& piece : spec.pieces) {
+      const std::string module = module_of(spec.logical_name(piece, layer));
+      count += std::ranges::any_of(options_.settings.modules_to_save,
+                                   [&](const std::string& word) {
+                                     return is_saved_by(word, module, std::string(own_name(spec)));
+                                   })
+                   ? 1
+                   : 0;
+    }
+    if (count > 0 && count != spec.pieces.size()) {
+      fail_with_hint("name all experts of a layer", Code::unimplemented,
+                     "modules_to_save names {} of the {} experts of {}", count, spec.pieces.size(),
+                     spec.name);
+    }
+    return count > 0;
+  }
   LayerRank rank_of(const ParamStore::Physical& entry, int64_t layer) const {
     const ParamSpec& spec = entry.spec;
+    if (is_saved(spec, layer)) {
+      if (spec.name == "embedding" && is_tied_) {
+        fail_with_hint("load the model without tie_word_embeddings, or leave the module out",
+                       Code::unimplemented,
+                       "modules_to_save names the embedding, and the head of this model is the "
+                       "same matrix");
+      }
+      return {kWhole, 1};
+    }
     size_t count = 0;
     std::string module;
     for (const ParamPiece& piece : spec.pieces) {
@@ -221,17 +287,33 @@ private:
   const ParamStore& params_;
   const AdapterOptions& options_;
   const AdapterRanks& ranks_;
+  const bool is_tied_;
 };
 
 // First values with which a new adapter changes nothing: B is zero, and a magnitude is the norm of
 // its row.
-enum class FirstValues { uniform, zero, norms };
+enum class FirstValues { uniform, zero, given };
 
 struct Half {
   ParamSpec spec;
   FirstValues first;
-  std::map<std::string, Tensor> norms = {}; // by names of files
+  std::map<std::string, Tensor> given = {}; // by names of files
 };
+
+// Returns the tensors of a stack as f32, by their names.
+std::map<std::string, Tensor> copies_of(const ParamStore& params, size_t index, const Task* task) {
+  std::map<std::string, Tensor> copies;
+  const ParamSpec& base = params.physical()[index].spec;
+  const Tensor values = params.widened(index, task);
+  for (int64_t layer = 0; layer < base.copies(); ++layer) {
+    for (size_t piece = 0; piece < base.pieces.size(); ++piece) {
+      check_task(task);
+      copies[base.file_name(base.pieces[piece], layer)] =
+          read_piece(base, piece, layer, values).to(DType::f32).clone();
+    }
+  }
+  return copies;
+}
 
 // Returns the norms of the rows of a stack's matrices, by the names of their magnitudes.
 std::map<std::string, Tensor> row_norms(const ParamStore& params, size_t index,
@@ -254,23 +336,32 @@ std::map<std::string, Tensor> row_norms(const ParamStore& params, size_t index,
   return norms;
 }
 
-// Makes A and B of each chosen stack, and the magnitudes of DoRA. REQUIRES: all layers of a stack
-// have one rank. with_norms: the magnitudes get first values.
+// Makes A and B of each chosen stack, the magnitudes of DoRA, and the copies of modules.
+// with_values: magnitudes and copies get first values. REQUIRES: all layers of a stack have one
+// rank.
 std::vector<Half> halves_of(const ParamStore& params, const std::string& part,
                             const std::vector<Choice::Stack>& stacks, bool has_magnitude,
-                            bool with_norms, const Task* task) {
+                            bool with_values, const Task* task) {
   std::vector<Half> halves;
   for (const Choice::Stack& stack : stacks) {
     const ParamSpec& base = params.physical()[stack.index].spec;
-    const int64_t out = base.element.dim(-2), in = base.element.dim(-1);
     const LayerRank& own = stack.layers.front();
+    if (own.rank == kWhole) {
+      Half copy{base, FirstValues::given};
+      copy.spec.part = part;
+      copy.spec.role = ParamRole::adapter;
+      if (with_values) copy.given = copies_of(params, stack.index, task);
+      halves.push_back(std::move(copy));
+      continue;
+    }
+    const int64_t out = base.element.dim(-2), in = base.element.dim(-1);
     halves.push_back(
         {half_of(part, base, ".lora_a", "lora_A", own.rank, in), FirstValues::uniform});
     halves.push_back({half_of(part, base, ".lora_b", "lora_B", out, own.rank), FirstValues::zero});
     halves.back().spec.factor = static_cast<float>(own.factor);
     if (!has_magnitude) continue;
-    Half made{magnitude_of(part, base), FirstValues::norms};
-    if (with_norms) made.norms = row_norms(params, stack.index, made.spec, task);
+    Half made{magnitude_of(part, base), FirstValues::given};
+    if (with_values) made.given = row_norms(params, stack.index, made.spec, task);
     halves.push_back(std::move(made));
   }
   return halves;
@@ -287,10 +378,13 @@ void fill_half(ParamForm& form, const StackPart& part, const Half& half, uint64_
       Tensor values = read ? read(name, whole, box) : Tensor();
       // The form is already filled with zeros.
       if (!values.defined() && half.first == FirstValues::zero) continue;
-      if (!values.defined()) {
-        const bool is_norm = half.first == FirstValues::norms;
-        values = part_of(is_norm ? half.norms.at(name) : first_down(whole, name, seed), box);
+      const bool is_given = half.first == FirstValues::given;
+      if (!values.defined() && is_given && !half.given.contains(name)) {
+        fail_with_hint("the file was cut or changed: save the adapter again", Code::data_loss,
+                       "the adapter has no numbers for {}", name);
       }
+      if (!values.defined())
+        values = part_of(is_given ? half.given.at(name) : first_down(whole, name, seed), box);
       form.put(part.spec, piece, layer, values, task);
     }
   }
@@ -326,6 +420,9 @@ const Schema& adapter_schema() {
            "Ranks of some modules, PATTERN=RANK as in q_proj=4: a regular expression for the "
            "end of a module's name, of which the first that matches counts."),
        option_list("alpha_pattern", {}, "Alphas of some modules, PATTERN=ALPHA."),
+       option_list("modules_to_save", {},
+                   "Modules that are trained whole, as copies of the adapter's own: ends of their "
+                   "names, such as embed_tokens, lm_head and norm."),
        option_i64("seed", 0, 0, int64_t{1} << 53, "Seed of the first values of A.")});
   return schema;
 }
@@ -365,6 +462,7 @@ AdapterOptions adapter_options(const std::string& name, const Options& options) 
   made.settings.dropout = options.f64("dropout");
   made.settings.rank_pattern = listed_pairs<int64_t>(options, "rank_pattern", 1);
   made.settings.alpha_pattern = listed_pairs<double>(options, "alpha_pattern", 0);
+  made.settings.modules_to_save = options.list("modules_to_save");
   made.seed = static_cast<uint64_t>(options.i64("seed"));
   return made;
 }
@@ -417,9 +515,10 @@ void add_adapter(Model& model, const AdapterOptions& options, const ReadAdapter&
   }
   part.kind = PartKind::adapter;
   part.settings = options.settings;
-  const Choice choice(params, options, ranks);
+  const Choice choice(params, options, ranks, model.config().tie_embeddings);
   choice.check_words(model.config().layers);
   part.settings.targets = choice.words();
+  part.settings.modules_to_save = choice.saved_modules();
   const std::set<int64_t> borders = choice.borders();
   Model::Backup before = model.backup();
   try {
@@ -446,15 +545,24 @@ void set_adapter_scale(Model& model, const std::string& name, double scale) {
   const std::shared_ptr<const Part> part = find_adapter(model, name);
   if (!std::isfinite(scale) || std::abs(scale) > 1e9)
     fail(Code::invalid_argument, "the scale of an adapter is {}, expected -1e9 to 1e9", scale);
+  check_weight(*part, scale);
   const AdapterRanks ranks(part->settings, part->name);
   // DoRA multiplies the change of the whole product, and not B A inside of the norm.
   const bool is_dora = part->settings.has_magnitude;
   model.scale_part(part->name, static_cast<float>(scale), [&](const ParamSpec& spec) {
     const std::string matrix = spec.file_name(spec.pieces[0], 0);
     if (matrix.ends_with(kMagnitude)) return static_cast<float>(scale);
+    if (!is_low_rank(spec.name)) return static_cast<float>(scale);
     const double own = ranks.factor(matrix.substr(0, matrix.rfind(".lora_")));
     return static_cast<float>(is_dora ? own : scale * own);
   });
+}
+
+void check_weight(const Part& adapter, double weight) {
+  if (adapter.settings.modules_to_save.empty() || weight == 0 || weight == 1) return;
+  fail_with_hint("use 0 or 1", Code::invalid_argument,
+                 "{} has {} of its own, which no weight such as {} divides",
+                 adapter_name(adapter.name), adapter.settings.modules_to_save.front(), weight);
 }
 
 void remove_adapter(Model& model, const std::string& name) {
@@ -484,6 +592,7 @@ Json list_adapters(const Model& model) {
                     {"rslora", part->settings.is_stabilised},
                     {"dora", part->settings.has_magnitude},
                     {"dropout", part->settings.dropout},
+                    {"modules_to_save", part->settings.modules_to_save},
                     {"scale", part->scale},
                     {"modules", matrices},
                     {"params", count},

@@ -28,7 +28,7 @@ struct AdapterOptions {
 };
 
 // The schema "adapter": rank alpha rslora dora dropout targets exclude layers rank_pattern
-// alpha_pattern seed.
+// alpha_pattern modules_to_save seed.
 const Schema& adapter_schema();
 // Returns the options of kind "adapter".
 AdapterOptions adapter_options(const std::string& name, const Options& options);
@@ -44,9 +44,11 @@ std::shared_ptr<const Part> find_adapter(const Model& model, const std::string& 
 // Adds an adapter as a part of the model. "model.layers.0.self_attn.q_proj.weight" gets
 // "model.layers.0.self_attn.q_proj.lora_A.weight" (rank, in), uniform in +-1/sqrt(in), and
 // lora_B.weight (out, rank), zero. DoRA also has lora_magnitude_vector (out), the norms of the rows
-// of the matrix. So the results of the model do not change. A pass that reads several adapters adds
+// of the matrix. A module of modules_to_save gets an f32 copy, which passes read in place of the
+// base's. So the results of the model do not change. A pass that reads several adapters adds
 // all their changes of a product. Runs of layers are cut where an adapter begins, ends or
 // changes its rank. Version + 1.
+// Fails with unimplemented for a copy of an embedding that is also the head.
 // Fails with not_found when the targets choose nothing, and for a word or a layer of the options
 // that the model lacks (AdapterTargets::check). Fails with unimplemented when a word names
 // an embedding, the head or part of a stack, and with already_exists when the model has an adapter
@@ -71,13 +73,16 @@ void remove_adapter(Model& model, const std::string& name);
 void merge_adapter(Model& model, const std::string& name, const Task* task = nullptr);
 // Returns true when training drops inputs of an adapter of the model.
 bool has_dropout(const Model& model);
+// Fails with invalid_argument for a weight other than 0 and 1 when the adapter has modules of its
+// own.
+void check_weight(const Part& adapter, double weight);
 // Returns the parts of the adapters of a model, in the order in which they were added.
 std::vector<std::string> adapter_parts(const Model& model);
 // Merges every adapter of the model at once.
 void merge_adapters(Model& model, const Task* task = nullptr);
 
-// Returns a list of adapters: name, rank, alpha, rslora, dora, dropout, scale, modules (number of
-// matrices), params and bytes.
+// Returns a list of adapters: name, rank, alpha, rslora, dora, dropout, modules_to_save, scale,
+// modules (number of matrices), params and bytes.
 Json list_adapters(const Model& model);
 
 } // namespace dllm::model

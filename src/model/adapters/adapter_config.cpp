@@ -37,7 +37,7 @@ constexpr AdapterKey kKeys[] = {
     {"fan_in_fan_out", harmless},
     {"bias", used},
     {"use_rslora", used},
-    {"modules_to_save", off},
+    {"modules_to_save", used},
     {"init_lora_weights", used},
     {"layers_to_transform", used},
     {"layers_pattern", used},
@@ -155,6 +155,14 @@ AdapterConfig::AdapterConfig(const Json& json, const std::string& file) {
   settings_.dropout = reader.number("lora_dropout", 0, kMostDropout, 0);
   settings_.rank_pattern = pattern_pairs<int64_t>(reader, "rank_pattern", 1);
   settings_.alpha_pattern = pattern_pairs<double>(reader, "alpha_pattern", 0);
+  if (reader.has("modules_to_save")) {
+    const Json& words = reader.object().at("modules_to_save");
+    const bool fits = words.is_array() && std::ranges::all_of(words, [](const Json& word) {
+                        return word.is_string() && !word.get<std::string>().empty();
+                      });
+    if (!fits) reader.bad("modules_to_save", "a list of words");
+    settings_.modules_to_save = words.get<std::vector<std::string>>();
+  }
   targets_ = AdapterTargets(reader);
 }
 

@@ -54,6 +54,16 @@ std::string name_in_model(const ParamStore& params, const std::string& module,
   fail(Code::not_found, "{}: the model has no matrix {}", file, module);
 }
 
+// Returns the name of a copied tensor in the model.
+std::string copied_name(const ParamStore& params, const std::string& tensor,
+                        const std::string& file) {
+  const std::string name = tensor.substr(kAdapterPrefix.size());
+  for (const std::string& front : {std::string(), std::string("model.")}) {
+    if (params.has(front + name)) return front + name;
+  }
+  fail(Code::not_found, "{}: the model has no tensor {}", file, name);
+}
+
 void expect_matrix(const ckpt::TensorInfo& info, const std::string& tensor, const Shape& expected,
                    const std::string& file) {
   if (info.shape != expected) {
@@ -95,9 +105,21 @@ AdapterFile::AdapterFile(const std::string& folder)
   check_pairs();
 }
 
+// "base_model.model.lm_head.weight", when modules_to_save names lm_head
+bool AdapterFile::is_copy(const std::string& tensor) const {
+  if (!tensor.starts_with(kAdapterPrefix)) return false;
+  const std::string module = tensor.substr(0, tensor.rfind('.'));
+  return std::ranges::any_of(config_.settings().modules_to_save,
+                             [&](const std::string& word) { return module.ends_with(word); });
+}
+
 void AdapterFile::pair_tensors() {
   for (const auto& entry : tensors_->tensors()) {
     const std::string& tensor = entry.first;
+    if (is_copy(tensor)) {
+      copies_.push_back(tensor);
+      continue;
+    }
     const Ending* ending = std::ranges::find_if(
         kEndings, [&](const Ending& one) { return tensor.ends_with(one.text); });
     const bool is_known = ending != std::end(kEndings) && tensor.starts_with(kAdapterPrefix);
@@ -190,10 +212,17 @@ void AdapterFile::add_to(Model& model, const std::string& name, Task* task,
     in_file.emplace(own + std::string(kUp), pair.up);
     if (!pair.magnitude.empty()) in_file.emplace(own + std::string(kMagnitude), pair.magnitude);
   }
+  AdapterSettings settings = config_.settings();
+  settings.modules_to_save.clear();
+  for (const std::string& tensor : copies_) {
+    const std::string name = copied_name(model.params(), tensor, tensors_->name());
+    in_file.emplace(name, tensor);
+    settings.modules_to_save.push_back(name.substr(0, name.rfind('.')));
+  }
   warn_of_absent(model, kinds);
   AdapterOptions options;
   options.name = name;
-  options.settings = config_.settings();
+  options.settings = std::move(settings);
   options.targets = AdapterTargets(std::vector<std::string>(modules.begin(), modules.end()));
   const bool checks = model.params().checks();
   const auto read = [&](const std::string& name, const Shape& whole, const Box& box) {

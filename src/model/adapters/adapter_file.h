@@ -34,6 +34,7 @@ private:
   struct Ending;
   static const Ending kEndings[4];
   static AdapterConfig read_config(const Source& source);
+  bool is_copy(const std::string& tensor) const;
   void pair_tensors();
   void check_pairs() const;
   void warn_of_absent(const Model& model, const std::set<std::string>& kinds) const;
@@ -43,6 +44,7 @@ private:
   AdapterConfig config_;
   std::unique_ptr<const ckpt::SafetensorsFile> tensors_;
   std::map<std::string, Pair> pairs_; // by module: "model.layers.0.self_attn.q_proj"
+  std::vector<std::string> copies_;   // tensors of modules_to_save
 };
 
 // Adds an adapter with the numbers of a PEFT folder (adapter_config.json,

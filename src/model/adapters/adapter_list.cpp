@@ -48,8 +48,9 @@ std::vector<AdapterChoice> read_adapter_choices(const std::vector<std::string>& 
 PartList parts_of(const Model& model, const std::vector<AdapterChoice>& choices) {
   PartList parts;
   for (const AdapterChoice& choice : choices) {
-    const std::string part = find_adapter(model, choice.name)->name;
-    if (choice.weight != 0) parts.add(part, choice.weight);
+    const std::shared_ptr<const Part> part = find_adapter(model, choice.name);
+    check_weight(*part, choice.weight);
+    if (choice.weight != 0) parts.add(part->name, choice.weight);
   }
   return parts;
 }

@@ -37,6 +37,8 @@ Json config_of(const ModelSnapshot& snapshot, const std::string& base) {
           {"alpha_pattern", object_of(settings.alpha_pattern)},
           {"bias", "none"},
           {"fan_in_fan_out", false},
+          {"modules_to_save",
+           settings.modules_to_save.empty() ? Json(nullptr) : Json(settings.modules_to_save)},
           {"target_modules", settings.targets}};
 }
 

@@ -59,7 +59,10 @@ AdapterSums::AdapterSums(const std::vector<ParamStore::Physical>& entries,
                          const std::vector<std::string>& parts, const Task* task) {
   for (const std::string& part : parts) {
     for (const ParamStore::Physical& up : entries) {
-      if (up.spec.part != part || !up.name.ends_with(kUpSuffix)) continue;
+      if (up.spec.part != part) continue;
+      if (!is_low_rank(up.spec.name) && up.spec.factor != 0)
+        copies_[up.spec.name] = {up.spec, up.buffer->read(task)};
+      if (!up.name.ends_with(kUpSuffix)) continue;
       const std::string stack = up.spec.name.substr(0, up.spec.name.size() - kUpSuffix.size());
       const auto down = std::ranges::find(entries, qualified_name(part, stack + ".lora_a"),
                                           &ParamStore::Physical::name);
@@ -77,6 +80,8 @@ AdapterSums::AdapterSums(const std::vector<ParamStore::Physical>& entries,
 
 Tensor AdapterSums::sum(const ParamSpec& base, size_t piece, int64_t layer, const Tensor& matrix,
                         const Task* task) const {
+  if (const auto copy = copies_.find(base.name); copy != copies_.end())
+    return read_piece(copy->second.spec, piece, layer, copy->second.values);
   const bool is_turned = base.pieces[piece].transpose;
   const Tensor weight = is_turned ? transposed(matrix.to(DType::f32)) : matrix.to(DType::f32);
   Tensor made = weight.clone();

@@ -23,7 +23,9 @@ public:
               const std::vector<std::string>& parts, const Task* task = nullptr);
 
   // Returns true when an adapter has products for a stack of the base. stack: ParamSpec::name.
-  bool has(const std::string& stack) const { return products_.contains(stack); }
+  bool has(const std::string& stack) const {
+    return products_.contains(stack) || copies_.contains(stack);
+  }
   // Returns W with the changes of all adapters, as f32: W + factor B A for LoRA. W is one logical
   // matrix of a stack of the base, as files have it: (out, in), or turned where the piece says so.
   Tensor sum(const ParamSpec& base, size_t piece, int64_t layer, const Tensor& matrix,
@@ -37,7 +39,12 @@ private:
     std::optional<ParamSpec> magnitude;
     Tensor magnitudes;
   };
+  struct Copy {
+    ParamSpec spec;
+    Tensor values; // f32 stack
+  };
   std::map<std::string, std::vector<Product>> products_; // by ParamSpec::name of the base
+  std::map<std::string, Copy> copies_;                   // the same
 };
 
 } // namespace dllm::model

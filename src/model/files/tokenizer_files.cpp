@@ -179,6 +179,11 @@ int64_t Model::ensure_mask_token() {
   std::optional<PartOrigin> origin = origin_of(kBasePart);
   set_mean_row(params_, params_.index("embedding"), used, used);
   if (!config.tie_embeddings) set_mean_row(params_, params_.index("head"), used, used);
+  for (size_t i = 0; i < params_.physical().size(); ++i) { // copies of adapters
+    const ParamSpec& spec = params_.physical()[i].spec;
+    const bool is_table = spec.name == "embedding" || spec.name == "head";
+    if (spec.role == ParamRole::adapter && is_table) set_mean_row(params_, i, used, used);
+  }
   {
     const std::lock_guard lock(words_);
     config.vocab_size = std::max(config.vocab_size, used + 1);

@@ -49,6 +49,23 @@ void Builder::find_inputs(const PartList& parts) {
     index_[name] = inputs_.size();
     inputs_.push_back({input.index, name, input.value});
   }
+  std::map<std::string, std::string> owners; // parts, by the names that they stand for
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (!is_copy(i)) continue;
+    const auto [part, own] = split_name(inputs_[i].name);
+    if (const auto other = owners.emplace(own, part); !other.second) {
+      fail_with_hint("choose one of them with option adapters, or give one of them the scale 0",
+                     Code::failed_precondition, "{} and {} both have {} of their own",
+                     other.first->second, part, own);
+    }
+    index_[own] = i;
+    index_.erase(own + ".scale");
+  }
+}
+
+bool Builder::is_copy(size_t input) const {
+  const ParamSpec& own = spec(input);
+  return own.role == ParamRole::adapter && !is_low_rank(own.name) && own.factor != 0;
 }
 
 Builder& Builder::view(const std::string& name, const ModelConfig& config, const PartList& parts) {

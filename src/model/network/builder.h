@@ -151,6 +151,8 @@ private:
   const ParamSpec& spec(size_t input) const {
     return params_.physical()[inputs_[input].index].spec;
   }
+  // Returns true for a parameter that stands for the one of the base with the same name.
+  bool is_copy(size_t input) const;
   // Returns the factor of an adapter's product, with the weight of its part.
   float factor(size_t input) const;
 

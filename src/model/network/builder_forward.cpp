@@ -335,12 +335,14 @@ std::vector<graph::Value> Builder::layer_params(const LayerRun& run, graph::Grap
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const auto [part, own] = split_name(inputs_[i].name); // an adapter, or the network itself
     if (!own.starts_with(prefix)) continue;
-    const std::string name = qualified_name(part, own.substr(prefix.size()));
+    const std::string input = qualified_name(part, own.substr(prefix.size()));
+    const std::string name = is_copy(i) ? own.substr(prefix.size()) : input;
     const graph::ValueType& type = inputs_[i].value.type();
     layer.factors[name] = factor(i);
     layer.partitions[name] = spec(i).partition;
     layer.params[name] =
-        body.input(name, {type.shape.without(0), type.dtype, type.axes, type.format}, true);
+        body.input(input, {type.shape.without(0), type.dtype, type.axes, type.format}, true);
+    if (is_copy(i)) layer.params.erase(name + ".scale");
     stacks.push_back(inputs_[i].value);
   }
   return stacks;

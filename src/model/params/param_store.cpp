@@ -98,7 +98,9 @@ size_t ParamStore::append(const ParamSpec& spec, const WeightFormat& format) {
   entry.shape = stored_shape(format, spec.shape());
   entry.dtype = format.element;
   entry.format = &format;
-  entry.decay = !is_vector(spec.role);
+  const bool is_copied_vector =
+      spec.role == ParamRole::adapter && spec.element.rank() == 1 && !is_low_rank(spec.name);
+  entry.decay = !is_vector(spec.role) && !is_copied_vector;
   set_layout(entry);
   physical_.push_back(entry);
   if (format.has_table()) {

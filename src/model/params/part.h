@@ -38,6 +38,8 @@ struct AdapterSettings {
   std::vector<std::pair<std::string, int64_t>> rank_pattern;
   std::vector<std::pair<std::string, double>> alpha_pattern;
   std::vector<std::string> targets; // its modules: ends of their names, or whole names
+  // Modules whose parameters the adapter has as copies of its own: ends of their names.
+  std::vector<std::string> modules_to_save;
 };
 
 struct Part {
@@ -53,6 +55,9 @@ struct Part {
 
 // Returns "model.norm.weight" for the base, "teacher/model.norm.weight" for another part.
 std::string qualified_name(std::string_view part, std::string_view name);
+// Returns true for the name of a stack that an adapter adds to a matrix, "layers.q.lora_a". The
+// other stacks of an adapter stand for those of the base with the same names.
+bool is_low_rank(std::string_view name);
 // Returns the part and the name inside of the part.
 std::pair<std::string, std::string> split_name(std::string_view qualified);
 

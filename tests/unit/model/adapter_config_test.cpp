@@ -86,6 +86,8 @@ std::vector<double> meaning(const AdapterConfig& config) {
   std::vector<double> found;
   if (config.settings().has_magnitude) found.push_back(1);
   if (config.settings().dropout > 0) found.push_back(config.settings().dropout);
+  for (const std::string& word : config.settings().modules_to_save)
+    found.push_back(static_cast<double>(word.size()));
   for (const char* layer : {"0", "1"}) {
     for (const char* end : {"self_attn.q_proj", "self_attn.v_proj", "mlp.up_proj"}) {
       const std::string module = fmt::format("model.layers.{}.{}", layer, end);

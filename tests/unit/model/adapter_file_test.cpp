@@ -208,7 +208,7 @@ TEST(AdapterFile, WhatIsNotLoraIsRefused) {
     const auto model = adapter_base();
     return test::error_of([&] { load_adapter(*model, "default", folder.path()); }).code();
   };
-  EXPECT_EQ(code({{"modules_to_save", {"lm_head"}}}, kAdaptedModule), Code::unimplemented);
+  EXPECT_EQ(code({{"bias", "all"}}, kAdaptedModule), Code::unimplemented);
   EXPECT_EQ(code(Json::object(), "base_model.model.model.layers.1.mlp.nothing"), Code::not_found);
   EXPECT_EQ(code(Json::object(), "model.layers.1.self_attn.q_proj"), Code::unimplemented);
   EXPECT_EQ(code({{"use_dora", true}}, kAdaptedModule), Code::data_loss); // no magnitudes

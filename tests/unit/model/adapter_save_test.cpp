@@ -61,8 +61,14 @@ AdapterOptions of_dora() {
   return made;
 }
 
+AdapterOptions with_modules() {
+  AdapterOptions made = of_layers();
+  made.settings.modules_to_save = {"embed_tokens", "lm_head", "norm"};
+  return made;
+}
+
 TEST(AdapterSave, IsLoadedWithEqualLogits) {
-  for (const auto& make : {patterned, of_layers, of_dora}) {
+  for (const auto& make : {patterned, of_layers, of_dora, with_modules}) {
     const AdapterOptions options = make();
     SCOPED_TRACE(options.settings.has_magnitude);
     const test::TempFolder folder;
@@ -186,6 +192,52 @@ TEST(AdapterSave, ACancelledSaveLeavesNothing) {
   test::expect_error(Code::cancelled, "",
                      [&] { save_adapter(*model, "default", folder.path("adapter"), &task); });
   EXPECT_TRUE(list_directory(folder.path()).empty());
+}
+
+// A copy of a module changes nothing before it is written. It is read in its place, and a merge
+// writes it into the base.
+TEST(AdapterSave, CopiesOfModulesStandForTheBase) {
+  const auto model = base_of_three_layers();
+  const Tensor plain = logits_of(*model);
+  add_adapter(*model, with_modules());
+  EXPECT_TRUE(test::same_bytes(logits_of(*model), plain));
+  const Json listed = list_adapters(*model)[0];
+  EXPECT_EQ(listed["modules_to_save"].size(), 3u + 2 * 3); // norms of three layers
+  fill_adapter(*model, "adapter:default");
+  const Tensor changed = logits_of(*model);
+  EXPECT_FALSE(test::same_bytes(changed, plain));
+  set_adapter_scale(*model, "default", 0);
+  EXPECT_TRUE(test::same_bytes(logits_of(*model), plain));
+  const Error error = test::error_of([&] { set_adapter_scale(*model, "default", 0.5); });
+  EXPECT_NE(error.text().find("of its own"), std::string::npos) << error.text();
+  set_adapter_scale(*model, "default", 1);
+  EXPECT_TRUE(test::same_bytes(logits_of(*model), changed));
+  add_adapter(*model, [] {
+    AdapterOptions second = with_modules();
+    second.name = "second";
+    return second;
+  }());
+  EXPECT_EQ(test::error_of([&] { logits_of(*model); }).code(), Code::failed_precondition);
+  remove_adapter(*model, "second");
+  merge_adapter(*model, "default");
+  const Tensor merged = logits_of(*model);
+  for (size_t i = 0; i < merged.as<float>().size(); ++i)
+    EXPECT_NEAR(merged.as<float>()[i], changed.as<float>()[i], 1e-4f);
+}
+
+TEST(AdapterSave, ModulesToSaveAreChecked) {
+  const auto fails = [](const Json& config, std::vector<std::string> words, Code code) {
+    const auto model = new_model(test::small_engine(), config, test::model_options());
+    AdapterOptions options = of_layers();
+    options.settings.modules_to_save = std::move(words);
+    EXPECT_EQ(test::error_of([&] { add_adapter(*model, options); }).code(), code);
+    EXPECT_TRUE(list_adapters(*model).empty());
+  };
+  Json tied = test::small_config("llama");
+  tied["tie_word_embeddings"] = true;
+  fails(test::small_config("llama"), {"no_such"}, Code::not_found);
+  fails(tied, {"embed_tokens"}, Code::unimplemented);
+  fails(tied, {"lm_head"}, Code::not_found);
 }
 
 } // namespace

@@ -70,6 +70,27 @@ TEST(TrainAdapters, OnlyTheyMove) {
   }
 }
 
+// A copy of a module is trained whole, and the base keeps its numbers.
+TEST(TrainAdapters, ModulesOfTheirOwnMove) {
+  for (const char* dtype : {"f32", "q8_0"}) {
+    const auto model = wide_model(dtype);
+    model::AdapterOptions adapter{{"*_proj.weight"}, {4, 8}, 1};
+    adapter.settings.modules_to_save = {"embed_tokens", "lm_head", "norm"};
+    model::add_adapter(*model, adapter);
+    const std::map<std::string, Tensor> before = numbers_of(*model);
+    const auto trainer = adapter_trainer(model, {{"lr", 0.02}});
+    TextSource source;
+    trainer->run(source, 5);
+    for (const auto& [name, value] : before)
+      EXPECT_TRUE(equal_numbers(model->params().read(name), value)) << dtype << ' ' << name;
+    for (const char* name : {"model.embed_tokens.weight", "lm_head.weight", "model.norm.weight",
+                             "model.layers.1.input_layernorm.weight"}) {
+      const Tensor moved = model->params().read(std::string("adapter:default/") + name);
+      EXPECT_FALSE(equal_numbers(moved, before.at(name).to(DType::f32))) << dtype << ' ' << name;
+    }
+  }
+}
+
 TEST(TrainAdapters, FrozenLayersKeepTheirNumbers) {
   const auto model = wide_model("f32");
   const std::map<std::string, Tensor> before = numbers_of(*model);

@@ -121,6 +121,9 @@ typed_options! {
         rank_pattern: &[&str] = "rank_pattern";
         /// Alphas of some modules, PATTERN=ALPHA. Default: empty.
         alpha_pattern: &[&str] = "alpha_pattern";
+        /// Modules that are trained whole, as copies of the adapter's own: ends of their names, such as
+        /// embed\_tokens, lm\_head and norm. Default: empty.
+        modules_to_save: &[&str] = "modules_to_save";
         /// Seed of the first values of A. Default: 0; 0 to 9007199254740992.
         seed: i64 = "seed";
     }
