@@ -110,6 +110,7 @@ private:
   }
 
   void look_at_step(const dllm_event* event) {
+    if (run_.replaced != nullptr) run_.replaced->remove();
     int64_t step = 0, skipped = 0;
     double loss = 0;
     if (dllm_event_i64(event, "step", &step, nullptr) != DLLM_OK) return;

@@ -274,6 +274,7 @@ void save_tokenizer(const Run& run, const std::string& out) {
 Run open_run(Context& context) {
   const std::string root = context.text("out"), out = run_folder(context);
   const bool fresh = context.flag("fresh"), in_store = is_in_store(root);
+  if (job_rank() == 0) recover_replaced(out);
   const bool is_new = fresh || latest_checkpoint(context, root).empty();
   // Every rank reads the record of a shared folder. Settings of a run in an object store are on the
   // host of the first rank alone.
@@ -324,8 +325,8 @@ Run open_run(Context& context) {
   if (started_from) print_changes(context, before, model_description(run.model.get()));
   if (!run.resumed_from.empty()) resume(context, run, out);
   print_steps_of_epochs(context, run);
-  // The old run is removed after everything that may fail, and --from may name its weights.
-  if (fresh && job_rank() == 0) remove_checkpoints(out);
+  // Only the first step shows that the new run can train, and --from may name the old one.
+  if (fresh && job_rank() == 0) run.replaced = std::make_unique<ReplacedRun>(out);
   add_sinks(context, run, out);
   if (run.resumed_from.empty()) {
     if (job_rank() > 0) return run;

@@ -6,18 +6,21 @@
 #include "../../process.h"
 #include "training_best.h"
 #include "training_divergence.h"
+#include "training_replaced.h"
 
 #include <memory>
 #include <string>
 
 namespace dllm::cli {
 
-struct Run {
 // The form of the rows of a run. Conversations begin as the chat template of the tokenizer begins,
 // instructions as the prompt of Alpaca.
 enum class RowForm { texts, conversations, instructions };
 
+struct Run {
   std::unique_ptr<RunLock> lock; // lock of the run's folder, released last
+  // The run that --fresh replaces, until the first step of the new one; null: none.
+  std::unique_ptr<ReplacedRun> replaced;
   Owned<dllm_engine> engine;
   Owned<dllm_tokenizer> tokenizer;
   Owned<dllm_dataset> data;
@@ -62,8 +65,9 @@ std::string best_root(const Context& context);
 std::string best_place(const Context& context, const Run& run);
 // Removes the checkpoints after `step` from the local folder out/best.
 void remove_best_after(const std::string& out, int64_t step);
-// Removes a run's files from its folder: checkpoints, tokenizer, metrics, examples, settings.
-void remove_checkpoints(const std::string& root);
+// Returns true for a folder step_000500 that a save wrote or began, which has a COMMIT or
+// COMMIT.partial.
+bool is_checkpoint(const std::string& folder);
 
 // ---- the run (training.cpp), and what it prints about itself (training_report.cpp) ----
 

@@ -12,27 +12,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns true for a folder step_000500 that a save wrote or began, which has a COMMIT or
-// COMMIT.partial.
-bool is_checkpoint(const fs::directory_entry& entry) {
-  std::error_code ignored;
-  const bool folder = entry.is_directory(ignored) && !entry.is_symlink(ignored);
-  return folder && entry.path().filename().string().rfind("step_", 0) == 0 &&
-         (fs::exists(entry.path() / "COMMIT", ignored) ||
-          fs::exists(entry.path() / "COMMIT.partial", ignored));
-}
-
-// Returns true for an event file that the sink of dllm wrote.
-bool is_own_events(const std::string& name) {
-  return name.starts_with("events.out.tfevents.") && name.ends_with(".dllm");
-}
-
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr && value[0] == '/' ? value : "";
 }
 
 } // namespace
+
+bool is_checkpoint(const std::string& folder) {
+  const fs::path path = folder;
+  std::error_code ignored;
+  return path.filename().string().rfind("step_", 0) == 0 && fs::is_directory(path, ignored) &&
+         !fs::is_symlink(path, ignored) &&
+         (fs::exists(path / "COMMIT", ignored) || fs::exists(path / "COMMIT.partial", ignored));
+}
 
 bool is_in_store(const std::string& path) {
   return path.rfind("s3://", 0) == 0 || path.rfind("gs://", 0) == 0;
@@ -88,25 +81,8 @@ std::string best_place(const Context& context, const Run& run) {
 void remove_best_after(const std::string& out, int64_t step) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(out + "/best", ignored)) {
-    if (is_checkpoint(entry) && step_of(entry.path()) > step) fs::remove_all(entry.path(), ignored);
-  }
-}
-
-void remove_checkpoints(const std::string& root) {
-  std::error_code ignored;
-  remove_best_after(root, -1);
-  for (const auto& entry : fs::directory_iterator(metrics_file(root, "tensorboard"), ignored)) {
-    if (is_own_events(entry.path().filename().string())) fs::remove(entry.path(), ignored);
-  }
-  for (const char* folder : {"/best", "/tensorboard"})
-    fs::remove(root + folder, ignored); // stays when it has other files
-  for (const auto& entry : fs::directory_iterator(root, ignored)) {
-    const std::string name = entry.path().filename();
-    if (is_checkpoint(entry) || name == "tokenizer.json" || name == "tokenizer_config.json" ||
-        name == "metrics.jsonl" || name == "metrics.csv" || name == "examples.jsonl" ||
-        name == "run.json") {
+    if (is_checkpoint(entry.path()) && step_of(entry.path()) > step)
       fs::remove_all(entry.path(), ignored);
-    }
   }
 }
 
