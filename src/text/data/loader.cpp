@@ -101,7 +101,7 @@ void check_silence(const RowIndex& index, const RowIndexSettings& settings) {
       settings.pack ? ", or pack = false" : ", or truncate = left");
 }
 
-// Warns about rows that are cut, and about batches that are padding for the most part.
+// Warns about rows that are cut or left out, and about batches that are padding for the most part.
 void warn_of_lengths(const Dataset& data, const RowIndex& index, const RowIndexSettings& settings) {
   if (settings.pack) return;
   int64_t cut = 0, used = 0;
@@ -113,6 +113,11 @@ void warn_of_lengths(const Dataset& data, const RowIndex& index, const RowIndexS
   if (cut > 0) {
     log(LogLevel::warn, "{} of {} rows are longer than {} tokens and are cut", cut, index.size(),
         settings.length);
+  }
+  if (index.dropped() > 0) {
+    log(LogLevel::warn,
+        "{} of {} rows are longer than {} tokens and are left out (truncate = drop)",
+        index.dropped(), index.dropped() + index.rows(), settings.length);
   }
   constexpr double kMost = 0.75; // of the positions
   const double padding = 1 - static_cast<double>(used) / static_cast<double>(index.size()) /
@@ -145,6 +150,12 @@ RowIndex make_index(const std::shared_ptr<const Dataset>& data, const Options& o
   settings.pad = pad_id(*data, options);
   RowIndex index(data, settings);
   if (index.size() == 0) {
+    if (index.dropped() > 0) {
+      fail_with_hint("set a larger length, or truncate = right", Code::failed_precondition,
+                     "split {}: all of its {} rows are longer than {} tokens, and truncate = drop "
+                     "leaves them out",
+                     split, index.dropped(), settings.length);
+    }
     const std::string hint = split == "all" ? "add data, or change length, drop_tail or truncate"
                                             : "add data, change split_fraction, or use split all";
     fail_with_hint(

@@ -45,6 +45,7 @@ public:
   int64_t size() const { return sequences_; }                         // sequences
   int64_t rows() const { return static_cast<int64_t>(rows_.size()); } // rows of the split
   int64_t tokens() const { return tokens_; }                          // tokens of these rows
+  int64_t dropped() const { return dropped_; } // rows of the split that are too long, and left out
   // Fills sequence `index`; each span has `length` elements. keep is 1 for padding and prompts.
   // segments numbers the rows of the sequence from 1; padding is 0. REQUIRES: pack,
   // 0 <= index < size().
@@ -68,6 +69,7 @@ private:
   std::vector<int64_t> begins_;
   int64_t tokens_ = 0;
   int64_t sequences_ = 0;
+  int64_t dropped_ = 0;
 };
 
 // Returns the element at `index` of a random permutation of 0..count-1. The element is computed

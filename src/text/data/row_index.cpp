@@ -18,7 +18,10 @@ RowIndex::RowIndex(std::shared_ptr<const Dataset> data, const RowIndexSettings& 
     : data_(std::move(data)), settings_(settings) {
   const auto take = [&](int64_t index) {
     const int64_t count = data_->row_length(index);
-    if (!settings_.pack && settings_.truncate == Truncate::drop && count > settings_.length) return;
+    if (!settings_.pack && settings_.truncate == Truncate::drop && count > settings_.length) {
+      ++dropped_;
+      return;
+    }
     rows_.push_back(index);
     if (settings_.pack) begins_.push_back(tokens_);
     tokens_ += count;

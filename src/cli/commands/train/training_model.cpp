@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cmath>
 
 namespace dllm::cli {
@@ -12,6 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr int64_t kFewPositions = 1024; // of a model that is trained on shorter rows
 constexpr int64_t kCanvas = 32; // tokens of a canvas, unless the objective has a block_length
 
 // Returns the config of a model with a canvas of `block` tokens (DiffusionGemma). One layer in four
@@ -51,6 +53,7 @@ Json canvas_config(const Json& plain, int64_t block) {
 
 std::string config_from_scratch(const Context& context, int64_t vocabulary, int64_t layers) {
   const int64_t hidden = context.number("hidden");
+  const int64_t length = std::stoll(context.option("loader", "length"));
   // Narrow models learn faster with more heads than 64 columns per head give. At width 128 and 4
   // layers the loss is 0.57 bits per byte after 1,500 steps of the quickstart's stories, in place
   // of 0.64.
@@ -66,7 +69,7 @@ std::string config_from_scratch(const Context& context, int64_t vocabulary, int6
                  {"num_key_value_heads", heads},
                  {"head_dim", head_dim},
                  {"hidden_act", "silu"},
-                 {"max_position_embeddings", 1024},
+                 {"max_position_embeddings", std::max(kFewPositions, length)},
                  {"rms_norm_eps", 1e-5},
                  {"rope_theta", 10000.0},
                  {"tie_word_embeddings", true},
@@ -75,7 +78,9 @@ std::string config_from_scratch(const Context& context, int64_t vocabulary, int6
   const std::string kind = facts_of(context.text("objective")).model;
   if (kind == "canvas") {
     const int64_t block = std::stoll(context.option("objective", "block_length"));
-    return canvas_config(config, block > 0 ? block : kCanvas).dump();
+    const int64_t canvas = block > 0 ? block : kCanvas; // after a row
+    config["max_position_embeddings"] = std::max(kFewPositions, length + canvas);
+    return canvas_config(config, canvas).dump();
   }
   const bool causal = kind == "causal";
   config["dllm"] = {{"attention", causal ? "causal" : "bidirectional"}, {"shift", causal ? 1 : 0}};
