@@ -23,7 +23,9 @@
  *                                                ranks, the longest wait
  *                   run_seconds f                time of the whole run
  *                   nll f                        when the objective has one
- *     EVAL          step i, loss f, stderr f
+ *     EVAL          step i, loss f
+ *                   stderr f                     of the loss, over rows that differ; absent for
+ *                                                fewer than two of them
  *                   bits_per_byte f              when the size of the text is known and the
  *                                                loss bounds a likelihood (mdlm, bd3lm,
  *                                                uniform, ar in their usual norms)

@@ -21,6 +21,8 @@ public:
   // next(), position() and seek() do not change.
   virtual void start_ahead(int64_t most) { static_cast<void>(most); }
   virtual void stop_ahead() {}
+  // Returns the rows of one time through the data; 0: unknown.
+  virtual int64_t epoch_rows() const { return 0; }
   // Returns the mean number of bytes of text per token; 0: unknown.
   virtual double bytes_per_token() const { return 0; }
 };
@@ -34,6 +36,7 @@ public:
   void seek(int64_t position) override { loader_.seek(position); }
   void start_ahead(int64_t most) override { loader_.start_ahead(most); }
   void stop_ahead() override { loader_.stop_ahead(); }
+  int64_t epoch_rows() const override { return loader_.sequences(); }
   double bytes_per_token() const override { return loader_.bytes_per_token(); }
 
 private:

@@ -1,42 +1,109 @@
 #include "train/evaluator.h"
 
 #include "base/error.h"
+#include "text/data/dataset.h" // hash_bytes
 
-#include <cmath>
+#include <algorithm>
 #include <numbers>
+#include <numeric>
 #include <optional>
+#include <set>
+#include <span>
 #include <vector>
 
 namespace dllm::train {
 
+namespace {
+
 // "eval": the same noise for every model and every trainer.
 constexpr uint64_t kEvalSeed = 0x6576616C;
+
+noise::LossValue sum_of(const noise::RowLosses& rows) {
+  return {std::accumulate(rows.sums.begin(), rows.sums.end(), 0.0),
+          std::accumulate(rows.counts.begin(), rows.counts.end(), 0.0)};
+}
+
+// The losses of rows, or of whole batches, that differ. A row that comes again has other noise and
+// the same text, so it says nothing more about other texts.
+class DistinctLosses {
+public:
+  // Returns for each row of a batch whether it has not been seen before.
+  std::vector<bool> news(const Batch& batch) {
+    const Tensor& ids = batch.at("ids");
+    const auto rows = static_cast<size_t>(ids.shape()[0]);
+    const std::span<const int32_t> all = ids.as<int32_t>();
+    std::vector<bool> made(rows);
+    for (size_t row = 0; row < rows; ++row) {
+      const std::span<const int32_t> own =
+          all.subspan(row * (all.size() / rows), all.size() / rows);
+      made[row] = seen_.insert(text::hash_bytes(own.data(), own.size_bytes(), 0)).second;
+    }
+    return made;
+  }
+  // Adds a loss, unless it is of no token.
+  void add(double sum, double count) {
+    if (count <= 0) return;
+    losses_.sums.push_back(sum);
+    losses_.counts.push_back(count);
+  }
+  std::optional<double> standard_error() const {
+    if (losses_.sums.size() < 2) return std::nullopt;
+    return losses_.standard_error();
+  }
+
+private:
+  std::set<uint64_t> seen_;
+  noise::RowLosses losses_;
+};
+
+} // namespace
+
+// Returns true when the error must be computed from rows: with few rows the batches hold the same
+// rows. On a mesh a pass cannot have a single row.
+bool Evaluator::needs_rows(const BatchSource& source, const Batch& first,
+                           int64_t max_batches) const {
+  const graph::Engine& engine = model_->engine();
+  if (engine.mesh().ranks() > 1 || engine.processes() > 1) return false;
+  const int64_t rows = first.at("ids").shape()[0], epoch = source.epoch_rows();
+  return max_batches == 1 || (epoch > 0 && max_batches > epoch / rows);
+}
 
 Evaluation Evaluator::run(BatchSource& source, int64_t max_batches, int64_t rows,
                           const noise::StateArrays& state, Task* task) {
   losses_.set_state(state);
   noise::LossValue total;
-  std::vector<double> means;
+  DistinctLosses distinct;
+  int64_t done = 0;
+  bool by_row = false;
   const ReadingAhead ahead(source, max_batches);
-  for (int64_t i = 0; i < max_batches; ++i) {
+  for (; done < max_batches; ++done) {
     check_task(task);
     const int64_t position = source.position();
     const std::optional<Batch> batch = source.next();
     if (!batch) break;
-    const noise::LossValue one = losses_.run_parts(*batch, kEvalSeed, position, rows, task);
+    if (done == 0) by_row = needs_rows(source, *batch, max_batches);
+    const std::vector<bool> news = distinct.news(*batch);
+    const bool is_new = std::ranges::find(news, true) != news.end();
+    noise::LossValue one;
+    if (by_row && is_new) {
+      const noise::RowLosses each = losses_.run_rows(*batch, kEvalSeed, position, task);
+      one = sum_of(each);
+      for (size_t row = 0; row < news.size(); ++row) {
+        if (news[row]) distinct.add(each.sums[row], each.counts[row]);
+      }
+    } else {
+      one = losses_.run_parts(*batch, kEvalSeed, position, rows, task);
+      if (!by_row && std::ranges::find(news, false) == news.end())
+        distinct.add(one.sum, one.normalizer);
+    }
     total.sum += one.sum;
     total.normalizer += one.normalizer;
-    means.push_back(one.mean());
-    if (task != nullptr) task->set_progress(i + 1, max_batches);
+    if (task != nullptr) task->set_progress(done + 1, max_batches);
   }
-  if (means.empty()) fail(Code::out_of_range, "the data holds no batch to evaluate");
+  if (done == 0) fail(Code::out_of_range, "the data holds no batch to evaluate");
   if (total.normalizer == 0)
-    fail(Code::out_of_range, "the data holds no token to learn in {} batches", means.size());
-  double spread = 0;
-  for (const double mean : means) spread += (mean - total.mean()) * (mean - total.mean());
-  const auto count = static_cast<double>(means.size());
-  Evaluation made{total.mean()};
-  if (count > 1) made.standard_error = std::sqrt(spread / (count - 1) / count);
+    fail(Code::out_of_range, "the data holds no token to learn in {} batches", done);
+  Evaluation made{total.mean(), distinct.standard_error(), std::nullopt};
   const double bytes = objective_->bounds_likelihood() ? source.bytes_per_token() : 0;
   if (bytes > 0) made.bits_per_byte = total.mean() / std::numbers::ln2 / bytes;
   return made;

@@ -12,8 +12,9 @@
 namespace dllm::train {
 
 struct Evaluation {
-  double loss = 0;           // mean over all trained tokens, in nats
-  double standard_error = 0; // of the mean over batches; 0 for one batch
+  double loss = 0; // mean over all trained tokens, in nats
+  // Of the mean, over rows or batches that differ; not set for fewer than two of them.
+  std::optional<double> standard_error;
   // Bits per byte of text, comparable between tokenizers. Where the loss bounds a likelihood they
   // are also comparable between objectives. Not set where the bytes are unknown.
   std::optional<double> bits_per_byte;
@@ -24,7 +25,8 @@ public:
   // Leaves out the terms of the objective (noise/terms), so that runs with and without a teacher
   // have comparable losses.
   Evaluator(std::shared_ptr<model::Model> model, const noise::ObjectiveRef& objective)
-      : objective_(noise::without_terms(objective)), losses_(std::move(model), objective_) {}
+      : model_(std::move(model)), objective_(noise::without_terms(objective)),
+        losses_(model_, objective_) {}
 
   // Evaluates at most `max_batches` batches with the arrays of an objective, in passes of at most
   // `rows` rows. The noise depends on the position in the source alone. Fails with out_of_range
@@ -33,6 +35,9 @@ public:
                  const noise::StateArrays& state, Task* task);
 
 private:
+  bool needs_rows(const BatchSource& source, const Batch& first, int64_t max_batches) const;
+
+  std::shared_ptr<model::Model> model_;
   noise::ObjectiveRef objective_;
   noise::LossRunner losses_;
 };

@@ -337,7 +337,8 @@ double Trainer::eval(BatchSource& source, int64_t max_batches, Task* task) {
       source, max_batches, most_rows_ > 0 ? most_rows_ : std::numeric_limits<int64_t>::max(),
       objective_state_, task);
   Event event(EventKind::eval);
-  event.set("step", counters_.step).set("loss", made.loss).set("stderr", made.standard_error);
+  event.set("step", counters_.step).set("loss", made.loss);
+  if (made.standard_error) event.set("stderr", *made.standard_error);
   if (made.bits_per_byte) event.set("bits_per_byte", *made.bits_per_byte);
   for (const auto& sink : sinks_) sink->write(event, {});
   return made.loss;

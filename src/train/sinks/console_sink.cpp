@@ -30,8 +30,11 @@ std::string short_number(double value) {
 
 std::string other_line(const Event& event) {
   if (event.kind() == EventKind::eval) {
-    std::string line = fmt::format("held-out loss {:.4f} +- {:.4f}", number_of(event, "loss"),
-                                   number_of(event, "stderr"));
+    std::string line = fmt::format("held-out loss {:.4f}", number_of(event, "loss"));
+    if (const double error = number_of(event, "stderr"); std::isfinite(error))
+      line += fmt::format(" +- {:.4f}", error);
+    else
+      line += " (too few rows for an error estimate)";
     if (event.find("bits_per_byte") != nullptr)
       line += fmt::format(", {:.3f} bits per byte", number_of(event, "bits_per_byte"));
     return line + fmt::format(" at step {:.0f}", number_of(event, "step"));

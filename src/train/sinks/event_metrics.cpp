@@ -21,7 +21,8 @@ std::vector<EventMetric> make_rows() {
   add(EventKind::train_step, "padding_share", "",
       "Share of the predicted tokens that is padding, for objectives that train on padding.");
   add(EventKind::eval, "loss", "nats", "Mean loss of the rows that are never trained on.");
-  add(EventKind::eval, "stderr", "nats", "Standard error of the held-out loss over its batches.");
+  add(EventKind::eval, "stderr", "nats",
+      "Standard error of the held-out loss, over rows that differ.");
   add(EventKind::eval, "bits_per_byte", "bits per byte",
       "The held-out loss per byte of text, where the loss bounds a likelihood.");
   return rows;
