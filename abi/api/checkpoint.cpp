@@ -30,15 +30,17 @@ Json config_of(const std::string& path) {
     const model::ModelConfig config =
         place.use ? model::config_from_text(place.use->config, place.use->where)
                   : model::read_config(*ckpt::open_model_source(place.base));
-    return {{"family", config.family},
-            {"attention", model::attention_name(config.attention)},
-            {"shift", config.shift},
-            {"mask_token_id", config.mask_token_id},
-            {"block_length", config.block_length},
-            {"layers", config.layers},
-            {"hidden", config.hidden_size},
-            {"vocab", config.vocab_size},
-            {"max_length", config.max_positions}};
+    Json made{{"family", config.family},
+              {"attention", model::attention_name(config.attention)},
+              {"shift", config.shift},
+              {"mask_token_id", config.mask_token_id},
+              {"block_length", config.block_length},
+              {"layers", config.layers},
+              {"hidden", config.hidden_size},
+              {"vocab", config.vocab_size},
+              {"max_length", config.max_positions}};
+    if (!config.objective.empty()) made["objective"] = config.objective;
+    return made;
   } catch (const Error&) {
     return nullptr;
   }

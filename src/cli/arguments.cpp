@@ -1,5 +1,6 @@
 // This file parses the command line and --config to the option handles of a command.
 
+#include "implied_choice.h"
 #include "names.h"
 #include "option_list.h"
 
@@ -66,7 +67,9 @@ class Parser {
 public:
   Parser(const Command& command, int argc, char** argv)
       : command_(command), config_(peek(argc, argv, "config")), kinds_(choose_kinds(argc, argv)),
-        list_(command, kinds_) {}
+        list_(command, kinds_) {
+    take_implied_kinds(argc, argv);
+  }
 
   Parsed run(int argc, char** argv) {
     Parsed parsed;
@@ -119,6 +122,20 @@ private:
     return value;
   }
 
+  // Returns the value that the command line or --config has for the option that chooses the schema of
+  // a kind; "" for none. shown: its name in messages.
+  std::string chosen_word(int argc, char** argv, const std::string& base, const std::string& name,
+                          std::string* shown = nullptr) const {
+    std::string chosen = peek(argc, argv, name), where = "--" + name;
+    if (chosen.empty()) chosen = peek(argc, argv, base + "." + name);
+    if (chosen.empty()) {
+      chosen = config_.text(base, name);
+      where = config_.path() + ": " + name;
+    }
+    if (shown != nullptr) *shown = where;
+    return chosen;
+  }
+
   // Chooses the schema of each kind. "decoder:policy" is the kind decoder with the schema of the
   // value of --policy, --decoder.policy or --config.
   std::map<std::string, std::string> choose_kinds(int argc, char** argv) const {
@@ -129,12 +146,7 @@ private:
       kinds[base] = base;
       if (colon == std::string::npos) continue;
       const std::string name = kind.substr(colon + 1);
-      std::string shown = "--" + name, chosen = peek(argc, argv, name);
-      if (chosen.empty()) chosen = peek(argc, argv, base + "." + name);
-      if (chosen.empty()) {
-        chosen = config_.text(base, name);
-        shown = config_.path() + ": " + name;
-      }
+      std::string shown, chosen = chosen_word(argc, argv, base, name, &shown);
       for (const Argument& argument : command_.arguments) {
         if (chosen.empty() && argument.name == name) chosen = argument.fallback;
       }
@@ -147,6 +159,51 @@ private:
       kinds[base] = base + ":" + chosen;
     }
     return kinds;
+  }
+
+  // Returns true when the command line has an option that the list lacks. word: the first word
+  // that is neither an option nor a value of one.
+  bool has_unknown_option(int argc, char** argv, std::string* word) const {
+    bool has_unknown = false;
+    for (int i = 1; i < argc; ++i) {
+      const std::string own = argv[i];
+      if (own == "--" || command_.passes_rest) break;
+      if (own.rfind("--", 0) != 0) {
+        if (word->empty()) *word = own;
+        continue;
+      }
+      const bool joined = own.find('=') != std::string::npos;
+      const Option* option = list_.find(own.substr(0, own.find('=')));
+      has_unknown = has_unknown || option == nullptr;
+      const bool follows = i + 1 < argc && std::string_view(argv[i + 1]).substr(0, 2) != "--";
+      const bool is_flag = option != nullptr && option->type == "flag";
+      if (!joined && !is_flag && follows) ++i;
+    }
+    return has_unknown;
+  }
+
+  // Takes the options of the policy that the model is decoded with, and of the objective of the run
+  // that goes on, where the command line names neither and has an option that others lack.
+  void take_implied_kinds(int argc, char** argv) {
+    std::string word;
+    const bool has_choice =
+        std::any_of(command_.kinds.begin(), command_.kinds.end(),
+                    [](const std::string& kind) { return kind.find(':') != std::string::npos; });
+    if (!has_choice || !has_unknown_option(argc, argv, &word)) return;
+    const std::string model = peek(argc, argv, "model"), out = peek(argc, argv, "out");
+    for (const std::string& kind : command_.kinds) {
+      const size_t colon = kind.find(':');
+      if (colon == std::string::npos) continue;
+      const std::string base = kind.substr(0, colon), name = kind.substr(colon + 1);
+      if (!chosen_word(argc, argv, base, name).empty()) continue;
+      std::string implied;
+      if (name == "policy") implied = policy_for_model(model.empty() ? word : model);
+      if (name == "objective") implied = objective_of_run(out);
+      const std::vector<std::string> known = registry_names(name);
+      if (std::find(known.begin(), known.end(), implied) != known.end())
+        kinds_[base] = base + ":" + implied;
+    }
+    list_ = OptionList(command_, kinds_);
   }
 
   void read_words(Context& context, int argc, char** argv) {
