@@ -363,7 +363,7 @@ Json Generator::filled_holes(Entry& entry, const RequestCopy& copy) {
     const bool is_given = i == cells.size() || copy.states[i] == decode::State::fixed;
     const bool was_given = i == 0 || copy.states[i - 1] == decode::State::fixed;
     if (is_given && !was_given) holes.push_back(std::exchange(text, ""));
-    if (!is_given) text += cells[i];
+    if (!is_given && entry.answer.has_text(i)) text += cells[i];
   }
   return holes;
 }

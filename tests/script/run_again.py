@@ -80,8 +80,23 @@ def fresh_is_safe():
     for words in (["--trainer.groups", "*nomatch* lr=1"], ["--trainer.schedule", "inverse_sqrt", "--warmup", "0"], ["--data", "nowhere"]):
         done = program.run("train", "--data", "corpus", "--rows", "line", *SMALL, "--out", "again", "--steps", "2", "--fresh", *words)
         ok(done.returncode != 0 and sorted((SCRATCH / "again").rglob("*.safetensors")) == before, f"{words}: the run stays {done.stderr[-200:]}")
+    files = lambda: {str(path): path.read_bytes() for path in sorted((SCRATCH / "again").rglob("*")) if path.is_file()}
+    program.run("train", "--out", "again", "--steps", "3", "--log", "csv,tensorboard")
+    before = files()
+    for words, said in ((["--objective", "bd3lm"], "block length"), (["--length", "2000", "--from", "seeded"], "2000")): # in the first step
+        done = program.run("train", "--data", "corpus", "--rows", "line", *(SMALL if "--from" not in words else []), "--batch", "4", "--out", "again",
+                           "--steps", "2", "--fresh", *words)
+        ok(done.returncode != 0 and said in done.stderr, f"{words} fails in the first step: {done.stderr[-300:]}")
+        ok(files() == before and "the run before again" in done.stderr, f"{words}: the run stays as it was {sorted(files())}")
+    (SCRATCH / "again/replaced").mkdir() # as a start leaves it that was killed before its first step
+    for name in ("run.json", "step_000003", "metrics.jsonl"):
+        (SCRATCH / "again" / name).rename(SCRATCH / "again/replaced" / name)
+    done = program.run("train", "--out", "again", "--steps", "3")
+    ok(done.returncode == 0 and "has the run again" in done.stderr and (SCRATCH / "again/step_000003/COMMIT").exists(),
+       f"a killed --fresh leaves the old run: {done.stderr[-300:]}")
     short = ["--length", "32", "--batch", "4", "--eval-every", "0", "--examples", "0"]
     said = train(*short, "--out", "again", "--steps", "1", "--fresh", "--from", "again")
+    ok(not (SCRATCH / "again/replaced").exists() and not (SCRATCH / "again/metrics.csv").exists(), "after the first step the old run is gone")
     ok("resumed" not in said and not list((SCRATCH / "again").glob("step_000002")), f"from its own weights: {said[-200:]}")
 
 
@@ -317,6 +332,59 @@ def clock_goes_on():
     ok(more.returncode == 0 and len(rates()) > count and minutes() >= 0.15, f"larger --minutes: {more.stderr[-300:]}")
 
 
+def rows_of_any_length():
+    """A new model has a position for each token of --length; --truncate drop says what it leaves out."""
+    own = ["--layers", "1", "--hidden", "64", "--vocab", "300", "--batch", "2", "--eval-every", "0", "--examples", "0", "--steps", "1"]
+    train(*own, "--out", "long", "--length", "2048")
+    about = json.loads(program.run("inspect", "long", "--json").stdout)["model"]
+    ok(about["max_length"] == 2048, f"--length 2048: {about}")
+    for objective, more in (("bd3lm", ["--block-length", "4"]), ("diffusion_gemma", []), ("editflow", []), ("ar", [])):
+        train(*own, "--out", f"long_{objective}", "--length", "1200", "--objective", objective, *more)
+    (SCRATCH / "mixed").write_text("\n".join("a cat" if i % 3 else line for i, line in enumerate(LINES)) + "\n")
+    for length, code, said in (("12", 0, f"of {len(LINES)} rows are longer than 12 tokens and are left out"), ("1", 1, "all of its")):
+        done = program.run("train", "--data", "mixed", "--rows", "line", *own, "--out", "dropped", "--fresh", "--length", length, "--pack", "false",
+                           "--truncate", "drop", "--split", "all")
+        ok(done.returncode == code and said in done.stderr, f"--truncate drop, --length {length}: {done.stderr[-500:]}")
+
+
+def few_held_out_rows():
+    """The error of a held-out loss counts a row once, however often it comes again, and a single row has none."""
+    own = ["--layers", "1", "--hidden", "64", "--vocab", "300", "--batch", "4", "--eval-every", "0", "--examples", "0", "--steps", "1", "--pack", "false"]
+    errors = {}
+    (SCRATCH / "pair").write_text("\n".join([LINES[0]] * 30 + [LINES[1]]) + "\n")
+    for name, words in (("one", ["--data", "single", "--split-fraction", "0.5"]), ("batch", ["--data", "corpus", "--eval-batches", "1"]),
+                        ("many", ["--data", "corpus", "--eval-batches", "64"])):
+        if name == "one":
+            for other in range(40): # two texts, of which one is held out
+                (SCRATCH / "single").write_text("\n".join([LINES[0], LINES[other + 1]]) + "\n")
+                said = program.run("train", *words, "--rows", "line", *own, "--length", "48", "--out", name, "--fresh").stderr
+                if "too little text" not in said:
+                    break
+        else:
+            said = train(*own, *words[2:], "--length", "48", "--out", name)
+        event = [json.loads(line) for line in (SCRATCH / name / "metrics.jsonl").read_text().splitlines() if '"eval"' in line][-1]
+        errors[name] = event.get("stderr")
+        ok(("too few rows for an error" in said) == (name == "one"), f"{name}: {said[-400:]}")
+    ok(errors["one"] is None and errors["batch"] > 0, f"one row, one batch: {errors}")
+    ok(errors["many"] > 0.5 * errors["batch"], f"64 batches of the same few rows say no more: {errors}")
+
+
+def implied_options():
+    """Options of the policy that decodes a model, and of the objective of a run, need no name before them."""
+    done = program.run("generate", "o_dream", "line", "--length", "4", "--alg", "entropy", "--json")
+    named = program.run("generate", "o_dream", "line", "--length", "4", "--alg", "entropy", "--json", "--policy", "dream")
+    ok(done.returncode == 0 and done.stdout == named.stdout, f"--alg of policy dream: {done.stderr[-300:]}")
+    wrong = program.run("generate", "o_dream", "line", "--finish-steps", "2")
+    ok(wrong.returncode == 2 and "policy editflow" in wrong.stderr, f"an option of another policy: {wrong.stderr}")
+    train(*SMALL, "--out", "edits", "--objective", "editflow", "--steps", "2")
+    for words in ([""], ["line"]):
+        done = program.run("generate", "edits", *words, "--length", "4", "--keep-masks", "--steps", "2", "--json")
+        ok(done.returncode == 0 and "<|mask|>" not in done.stdout, f"--keep-masks of editflow: {done.stdout} {done.stderr}")
+    train(*SMALL, "--out", "tails", "--objective", "llada_sft", "--steps", "2")
+    said = program.run("train", "--out", "tails", "--steps", "3", "--answer-padding", "true")
+    ok("no option named" not in said.stderr, f"an option of the objective of the run: {said.stderr[-300:]}")
+
+
 def stopped_evaluation():
     """A signal during a held-out loss keeps the steps before it."""
     words = ["train", "--data", "corpus", "--rows", "line", *SMALL, "--out", "evaluates", "--steps", "100000", "--eval-every", "7",
@@ -492,6 +560,6 @@ def warnings():
 
 program.empty_folder()
 (SCRATCH / "corpus").write_text("\n".join(LINES) + "\n")
-for part in (seeds, differences, answers, fresh_is_safe, kept, finished, limits, other_batches, later_logs, links, best, several_best, by_clock, clock_goes_on, stopped_evaluation, signals, silent_store, messages, scores, causal, attention, warnings):
+for part in (seeds, differences, answers, fresh_is_safe, kept, finished, limits, other_batches, later_logs, links, best, several_best, by_clock, clock_goes_on, rows_of_any_length, few_held_out_rows, stopped_evaluation, signals, silent_store, messages, scores, implied_options, causal, attention, warnings):
     part()
 sys.exit(1 if program.failures else 0)

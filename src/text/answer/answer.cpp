@@ -59,7 +59,28 @@ Answer::Answer(std::shared_ptr<const Tokenizer> tokenizer, const Options& option
   prompt_ = prompt == "apart"    ? Prompt::apart
             : prompt == "before" ? Prompt::before
                                  : Prompt::included;
-  if (begin_ < 0) ends_.clear(), stops_ = StopTexts();
+  const SpecialIds& special = tokenizer_->special();
+  silent_ = {special.mask};
+  if (begin_ >= 0) return;
+  // A hole has no place after it where its end could be.
+  silent_.insert(silent_.end(), ends_.begin(), ends_.end());
+  silent_.insert(silent_.end(), {special.eos, special.pad});
+  ends_.clear();
+  stops_ = StopTexts();
+}
+
+bool Answer::has_text(size_t position) const {
+  const bool is_given = states_[position] == PositionState::fixed;
+  return is_given || std::ranges::find(silent_, ids_[position]) == silent_.end();
+}
+
+// Returns those of `count` ids from `first` on that have a text.
+std::vector<int32_t> Answer::with_text(size_t first, size_t count) const {
+  std::vector<int32_t> ids;
+  for (size_t i = first; i < first + count; ++i) {
+    if (has_text(i)) ids.push_back(ids_[i]);
+  }
+  return ids;
 }
 
 AnswerEnd Answer::update(std::vector<int32_t> ids, std::vector<PositionState> states) {
@@ -99,8 +120,7 @@ size_t Answer::first_read() const {
 size_t Answer::prompt_bytes(std::string_view text) const {
   if (begin_ < 0 || prompt_ == Prompt::apart) return 0;
   const size_t first = first_read();
-  const GrowingText prompt =
-      read_growing(*tokenizer_, std::span(ids_).subspan(first, first_position() - first));
+  const GrowingText prompt = read_growing(*tokenizer_, with_text(first, first_position() - first));
   size_t bytes = std::min(prompt.shown, text.size());
   while (bytes < text.size() && is_utf8_continuation(text[bytes])) ++bytes;
   return bytes;
@@ -120,7 +140,7 @@ Answer::Reading Answer::read(size_t count) const {
     reading.end = AnswerEnd::end_token;
   else if (count == ids_.size())
     reading.end = AnswerEnd::full;
-  const GrowingText growing = read_growing(*tokenizer_, ids.subspan(first, length - first));
+  const GrowingText growing = read_growing(*tokenizer_, with_text(first, length - first));
   const bool is_over = reading.end != AnswerEnd::open;
   std::string_view text = growing.text;
   if (!is_over) text = text.substr(0, growing.shown);

@@ -38,6 +38,9 @@ public:
   // what a stop text or a later byte could still change. Fails with failed_precondition when final
   // positions have changed whose text was returned.
   std::string next(Reader reader = Reader::call);
+  // Returns false for a decided position whose token is left out of every text: a mask token, which
+  // means that a model has not learned to fill the position, and an end token in a hole.
+  bool has_text(size_t position) const;
   // Returns one text per position of the canvas (TokenTexts::cells).
   std::vector<std::string> cells() { return texts_.cells(ids_, states_); }
 
@@ -51,6 +54,7 @@ private:
   enum class Prompt { apart, before, included };
 
   Reading read(size_t count) const;
+  std::vector<int32_t> with_text(size_t first, size_t count) const;
   size_t count_decided(bool with_provisional) const;
   size_t first_position() const;
   size_t first_read() const;
@@ -60,7 +64,8 @@ private:
   int64_t begin_; // positions before the answer; -1: the whole canvas is the answer
   Prompt prompt_;
   std::vector<int32_t> ends_;
-  std::vector<int32_t> start_; // ids that begin every text (bos)
+  std::vector<int32_t> silent_; // tokens without a text where they are decided
+  std::vector<int32_t> start_;  // ids that begin every text (bos)
   StopTexts stops_;
   TokenTexts texts_;
 

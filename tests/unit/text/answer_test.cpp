@@ -62,6 +62,32 @@ TEST(Answer, ReturnsNothingBeforeTheFirstCanvas) {
   EXPECT_TRUE(answer.cells().empty());
 }
 
+// A policy may end with mask tokens in the canvas (editflow). Given ones are what the user wrote.
+TEST(Answer, LeavesOutDecidedMaskTokens) {
+  constexpr int32_t kMask = 257;
+  Answer answer = answer_of(make_byte_tokenizer(), {{"begin", 1}});
+  EXPECT_EQ(answer.update({'>', kMask, 'a', kMask}, {kFixed, kFinal, kFinal, kFinal}),
+            AnswerEnd::full);
+  EXPECT_EQ(answer.text(), "a");
+  EXPECT_FALSE(answer.has_text(1));
+  answer.update({'>', kMask}, {kFixed, kFinal});
+  EXPECT_EQ(answer.text(), "");
+  answer.update({'>', kMask, 'a'}, {kFixed, kFixed, kFinal});
+  EXPECT_EQ(answer.text(), "<|mask|>a");
+}
+
+// A hole that is shorter than its place is filled with end tokens.
+TEST(Answer, LeavesOutEndTokensOfHoles) {
+  constexpr int32_t kEnd = 256;
+  Answer answer = answer_of(make_byte_tokenizer(), {{"begin", -1}});
+  answer.update({'a', 'b', kEnd, kEnd, 'c', kEnd},
+                {kFixed, kFinal, kFinal, kFinal, kFixed, kFixed});
+  EXPECT_EQ(answer.text(), "abc<|endoftext|>");
+  EXPECT_EQ(answer.next(), "abc<|endoftext|>");
+  EXPECT_FALSE(answer.has_text(2));
+  EXPECT_TRUE(answer.has_text(5));
+}
+
 TEST(Answer, GrowsByWholeCharacters) {
   Answer answer = answer_of(make_byte_tokenizer(), {{"begin", 1}});
   const Ids ids = bytes_of(">a\u20ac.");

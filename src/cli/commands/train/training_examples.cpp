@@ -123,9 +123,13 @@ std::string sample_text(const Context& context, const Run& run) {
       return dllm_decoder_step(decoder.get(), context.task(), &active, err);
     });
   }
-  const std::vector<int32_t> ids = canvas_of(decoder.get(), 0).ids;
-  const auto begin = static_cast<std::ptrdiff_t>(std::min(prompt.size(), ids.size()));
-  return decode(run.tokenizer.get(), {ids.begin() + begin, ids.end()});
+  std::vector<int32_t> ids = canvas_of(decoder.get(), 0).ids;
+  ids.erase(ids.begin(),
+            ids.begin() + static_cast<std::ptrdiff_t>(std::min(prompt.size(), ids.size())));
+  int32_t mask = -1; // a position that the policy leaves to the model, which has not learned it
+  if (dllm_tokenizer_id(run.tokenizer.get(), "mask", &mask, nullptr) == DLLM_OK)
+    std::erase(ids, mask);
+  return decode(run.tokenizer.get(), ids);
 }
 
 void record_examples(const Context& context, const Run& run, int64_t step) {
