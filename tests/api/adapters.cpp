@@ -106,6 +106,31 @@ void test_adding(const world& w) {
   CHECK(list[0].at("bytes") == 4 * list[0].at("params").get<int64_t>());
 }
 
+// Requests of one decoder have adapters of their own.
+void test_requests(const world& w, const Folder& folder) {
+  const std::string words = R"({"adapter_folders": ["a=)" + (folder / "adapter") +
+                            R"("], "adapter_bytes": 1000000, "gen_length": 8})";
+  dllm_options* opts = make_options("decoder", words.c_str(), w.err);
+  dllm_decoder* decoder = nullptr;
+  NEED(dllm_decoder_new(w.model, opts, &decoder, w.err), w.err);
+  dllm_options_release(opts);
+  const int32_t prompt[3] = {5, 6, 7};
+  const auto add_with = [&](const char* json) {
+    dllm_options* slot = make_options("slot", json, w.err);
+    const dllm_status status = dllm_decoder_add(decoder, prompt, nullptr, 3, slot, nullptr, w.err);
+    dllm_options_release(slot);
+    return status;
+  };
+  CHECK(add_with(R"({"adapters": ["b"]})") == DLLM_NOT_FOUND);
+  CHECK(add_with(R"({"adapters": ["a:x"]})") == DLLM_INVALID_ARGUMENT);
+  for (const char* json :
+       {R"({"adapters": ["a"]})", R"({"adapters": ["a:0.5"]})", R"({"adapters": ["none"]})", "{}"})
+    NEED(add_with(json), w.err);
+  NEED(dllm_decoder_run(decoder, nullptr, nullptr, nullptr, w.err), w.err);
+  CHECK(adapters_of(w).empty()); // the model has none of them
+  dllm_decoder_release(decoder);
+}
+
 void test_training_and_files(const world& w, const Folder& folder) {
   const std::vector<float> plain = logits_of(w);
   train(w);
@@ -317,6 +342,7 @@ int main() {
   const Folder folder;
   test_adding(w);
   test_training_and_files(w, folder);
+  test_requests(w, folder);
   for (const char* dtype : {"f32", "bf16", "int8", "q8_0"}) test_save_with_sums(w, folder, dtype);
   test_objects_that_exist(w, folder);
   close_world(&w);

@@ -26,18 +26,18 @@ AdapterTable::AdapterTable(std::shared_ptr<model::Model> model, const Options& o
   }
 }
 
-bool AdapterTable::needs_load(const std::vector<model::AdapterChoice>& choices) const {
-  return std::ranges::any_of(choices, [&](const model::AdapterChoice& choice) {
+bool AdapterTable::needs_load(const std::vector<model::AdapterUse>& choices) const {
+  return std::ranges::any_of(choices, [&](const model::AdapterUse& choice) {
     const auto found = entries_.find(choice.name);
     return found != entries_.end() && found->second.bytes == 0;
   });
 }
 
-void AdapterTable::load(const std::vector<model::AdapterChoice>& choices,
+void AdapterTable::load(const std::vector<model::AdapterUse>& choices,
                         const std::set<std::string>& in_use) {
   std::set<std::string> needed = in_use;
-  for (const model::AdapterChoice& choice : choices) needed.insert(choice.name);
-  for (const model::AdapterChoice& choice : choices) {
+  for (const model::AdapterUse& choice : choices) needed.insert(choice.name);
+  for (const model::AdapterUse& choice : choices) {
     const auto found = entries_.find(choice.name);
     if (found == entries_.end()) continue; // an adapter of the model
     if (found->second.bytes == 0) load_one(choice.name, found->second, needed);

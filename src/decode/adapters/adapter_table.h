@@ -28,11 +28,11 @@ public:
   // Returns the base and the adapters that the model had before.
   const model::PartList& own() const { return own_; }
   // Returns whether load() would change the model.
-  bool needs_load(const std::vector<model::AdapterChoice>& choices) const;
+  bool needs_load(const std::vector<model::AdapterUse>& choices) const;
   // Loads the adapters among `choices` that the table lists. Removes others for them, but none of
   // `in_use`. Fails as model::load_adapter, and with resource_exhausted when the budget is too
   // small for these and those in use.
-  void load(const std::vector<model::AdapterChoice>& choices, const std::set<std::string>& in_use);
+  void load(const std::vector<model::AdapterUse>& choices, const std::set<std::string>& in_use);
 
 private:
   struct Entry {

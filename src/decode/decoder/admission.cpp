@@ -73,8 +73,7 @@ Options Admission::wanted_options(const Options& options, const OwnSettings& own
 
 bool Admission::loads(const Options& options, const OwnSettings& own) const {
   if (table_.is_empty()) return false;
-  return table_.needs_load(
-      model::read_adapter_choices(wanted_options(options, own).list("adapters")));
+  return table_.needs_load(model::read_adapter_uses(wanted_options(options, own).list("adapters")));
 }
 
 // Loads the adapters that the options name. Returns the parts of the model that passes read; not
@@ -82,7 +81,7 @@ bool Admission::loads(const Options& options, const OwnSettings& own) const {
 std::optional<model::PartList> Admission::load_parts(const Options& wanted) {
   const std::vector<std::string>& words = wanted.list("adapters");
   if (words.empty()) return table_.is_empty() ? std::nullopt : std::optional(table_.own());
-  const std::vector<model::AdapterChoice> choices = model::read_adapter_choices(words);
+  const std::vector<model::AdapterUse> choices = model::read_adapter_uses(words);
   std::set<std::string> in_use;
   for (const auto& [number, slot] : slots_.all()) {
     const bool may_step = slot.is_active() || slot.failure() != nullptr;

@@ -4,6 +4,7 @@
 #include "base/named_table.h"
 #include "base/number.h"
 #include "base/random.h"
+#include "model/adapters/adapter_choice.h"
 #include "model/params/partition.h"
 #include "model/params/stack_part.h"
 
@@ -76,220 +77,6 @@ Tensor first_down(const Shape& shape, const std::string& name, uint64_t seed) {
   return values;
 }
 
-// Returns the end of a module's name behind the number of its layer, by which PEFT finds the module
-// in every layer: "model.layers.3.self_attn.q_proj" -> "self_attn.q_proj".
-std::string end_of_module(const std::string& module) {
-  for (size_t at = module.find('.'); at != std::string::npos; at = module.find('.', at + 1)) {
-    size_t end = at + 1;
-    while (end < module.size() && module[end] >= '0' && module[end] <= '9') ++end;
-    if (end > at + 1 && end < module.size() && module[end] == '.') return module.substr(end + 1);
-  }
-  return module;
-}
-
-constexpr int64_t kWhole = -1;
-
-// What an adapter has for one layer of a stack.
-struct LayerRank {
-  int64_t rank = 0; // 0: the layer is not chosen; kWhole: the adapter has a copy of it
-  double factor = 0;
-  friend bool operator==(const LayerRank&, const LayerRank&) = default;
-};
-
-// Chooses the stacks of a model's base, and the rank of each layer.
-class Choice {
-public:
-  // is_tied: the head of the model is the embedding.
-  Choice(const ParamStore& params, const AdapterOptions& options, const AdapterRanks& ranks,
-         bool is_tied)
-      : params_(params), options_(options), ranks_(ranks), is_tied_(is_tied) {}
-
-  struct Stack {
-    size_t index;
-    std::vector<LayerRank> layers; // one for each copy
-  };
-  // Returns the stacks with a chosen layer. Fails with unimplemented for one that cannot have an
-  // adapter, and with not_found when there is none.
-  std::vector<Stack> stacks() const {
-    std::vector<Stack> chosen;
-    for (size_t i = 0; i < params_.physical().size(); ++i) {
-      const ParamStore::Physical& entry = params_.physical()[i];
-      if (entry.scale_of >= 0 || entry.spec.part != kBasePart) continue;
-      Stack stack{i, {}};
-      for (int64_t layer = 0; layer < entry.spec.copies(); ++layer)
-        stack.layers.push_back(rank_of(entry, layer));
-      if (std::ranges::any_of(stack.layers, [](const LayerRank& l) { return l.rank != 0; }))
-        chosen.push_back(std::move(stack));
-    }
-    const auto has_rank = [](const Stack& stack) {
-      return std::ranges::any_of(stack.layers, [](const LayerRank& l) { return l.rank > 0; });
-    };
-    if (std::ranges::none_of(chosen, has_rank)) {
-      fail_with_hint(matrices(), Code::not_found,
-                     "the targets of the adapter choose no matrix of this model");
-    }
-    return chosen;
-  }
-
-  // Fails for a word or a layer of the options that the model lacks. layers: of the base.
-  void check_words(int64_t layers) const {
-    std::vector<AdapterTargets::Module> modules;
-    for (const ParamStore::Physical& entry : params_.physical()) {
-      if (entry.scale_of >= 0 || entry.spec.part != kBasePart) continue;
-      for (int64_t layer = 0; layer < entry.spec.copies(); ++layer) {
-        for (const ParamPiece& piece : entry.spec.pieces)
-          modules.push_back({module_of_weight(entry.spec.logical_name(piece, layer)),
-                             std::string(own_name(entry.spec))});
-      }
-    }
-    options_.targets.check(modules, layers, matrices());
-    for (const std::string& word : options_.settings.modules_to_save) {
-      if (std::ranges::any_of(modules, [&](const AdapterTargets::Module& module) {
-            return is_saved_by(word, module.name, module.own);
-          }))
-        continue;
-      fail_with_hint("name embed_tokens, lm_head, norm or the end of another module",
-                     Code::not_found, "modules_to_save \"{}\" names no module of this model", word);
-    }
-  }
-
-  // Returns modules_to_save for PEFT: the whole names of the modules.
-  std::vector<std::string> saved_modules() const {
-    std::set<std::string> modules;
-    for (const ParamStore::Physical& entry : params_.physical()) {
-      if (entry.scale_of >= 0 || entry.spec.part != kBasePart) continue;
-      for (int64_t layer = 0; layer < entry.spec.copies(); ++layer) {
-        if (rank_of(entry, layer).rank != kWhole) continue;
-        for (const ParamPiece& piece : entry.spec.pieces)
-          modules.insert(module_of(entry.spec.logical_name(piece, layer)));
-      }
-    }
-    return {modules.begin(), modules.end()};
-  }
-
-  // Returns the layers where runs must be cut, so that each stack has one rank and one factor.
-  std::set<int64_t> borders() const {
-    std::set<int64_t> borders;
-    for (const Stack& stack : stacks()) {
-      const int64_t first = params_.physical()[stack.index].spec.first_layer;
-      for (size_t i = 1; i < stack.layers.size(); ++i) {
-        if (!(stack.layers[i] == stack.layers[i - 1]))
-          borders.insert(first + static_cast<int64_t>(i));
-      }
-    }
-    return borders;
-  }
-
-  // Returns target_modules for PEFT: the ends of names, behind the number of a layer, that are
-  // chosen wherever the model has them, and the whole names of other modules.
-  std::vector<std::string> words() const {
-    std::map<std::string, std::vector<std::string>> chosen, others; // by end
-    for (const ParamStore::Physical& entry : params_.physical()) {
-      if (entry.scale_of >= 0 || entry.spec.part != kBasePart) continue;
-      for (int64_t layer = 0; layer < entry.spec.copies(); ++layer) {
-        const bool is_chosen = rank_of(entry, layer).rank > 0;
-        for (const ParamPiece& piece : entry.spec.pieces) {
-          const std::string module = module_of_weight(entry.spec.logical_name(piece, layer));
-          (is_chosen ? chosen : others)[end_of_module(module)].push_back(module);
-        }
-      }
-    }
-    std::vector<std::string> words;
-    for (const auto& [end, modules] : chosen) {
-      if (others.contains(end))
-        words.insert(words.end(), modules.begin(), modules.end());
-      else
-        words.push_back(end);
-    }
-    return words;
-  }
-
-private:
-  // "x.norm.weight" -> "x.norm"
-  static std::string module_of(const std::string& tensor) {
-    return tensor.substr(0, tensor.rfind('.'));
-  }
-  // PEFT compares ends of names, without a dot before them.
-  static bool is_saved_by(const std::string& word, const std::string& module,
-                          const std::string& own) {
-    return !word.empty() && (module.ends_with(word) || own == word);
-  }
-  // Returns true when the adapter has a copy of this layer of a stack.
-  bool is_saved(const ParamSpec& spec, int64_t layer) const {
-    size_t count = 0;
-    for (const ParamPiece& piece : spec.pieces) {
-      const std::string module = module_of(spec.logical_name(piece, layer));
-      count += std::ranges::any_of(options_.settings.modules_to_save,
-                                   [&](const std::string& word) {
-                                     return is_saved_by(word, module, std::string(own_name(spec)));
-                                   })
-                   ? 1
-                   : 0;
-    }
-    if (count > 0 && count != spec.pieces.size()) {
-      fail_with_hint("name all experts of a layer", Code::unimplemented,
-                     "modules_to_save names {} of the {} experts of {}", count, spec.pieces.size(),
-                     spec.name);
-    }
-    return count > 0;
-  }
-  LayerRank rank_of(const ParamStore::Physical& entry, int64_t layer) const {
-    const ParamSpec& spec = entry.spec;
-    if (is_saved(spec, layer)) {
-      if (spec.name == "embedding" && is_tied_) {
-        fail_with_hint("load the model without tie_word_embeddings, or leave the module out",
-                       Code::unimplemented,
-                       "modules_to_save names the embedding, and the head of this model is the "
-                       "same matrix");
-      }
-      return {kWhole, 1};
-    }
-    size_t count = 0;
-    std::string module;
-    for (const ParamPiece& piece : spec.pieces) {
-      const std::string name = spec.logical_name(piece, layer);
-      if (!name.ends_with(".weight")) continue;
-      if (!options_.targets.has(spec, module_of_weight(name))) continue;
-      module = module_of_weight(name);
-      ++count;
-    }
-    if (count == 0) return {};
-    const bool is_matrix = spec.role == ParamRole::weight && spec.layers > 0 &&
-                           (spec.element.rank() == 3 || spec.pieces.size() == 1);
-    if (!is_matrix)
-      fail(Code::unimplemented, "{} is not a matrix of a layer, so it cannot have an adapter",
-           module);
-    if (ranks_.settings().has_magnitude && spec.element.rank() == 3) {
-      fail_with_hint("leave dora out, or exclude the experts", Code::unimplemented,
-                     "{} is a matrix of experts, and DoRA is for single matrices", module);
-    }
-    if (count != spec.pieces.size()) {
-      fail_with_hint("choose all experts of a layer, with * for their numbers", Code::unimplemented,
-                     "{} of the {} experts of {} are chosen: adapters of some experts are not "
-                     "supported",
-                     count, spec.pieces.size(), entry.name);
-    }
-    return {ranks_.rank(module), ranks_.factor(module)};
-  }
-
-  // Returns "its matrices are down_proj, gate_proj".
-  std::string matrices() const {
-    std::set<std::string> words;
-    for (const ParamStore::Physical& entry : params_.physical()) {
-      const ParamSpec& spec = entry.spec;
-      if (spec.part != kBasePart || spec.role != ParamRole::weight || spec.layers == 0) continue;
-      const std::string module = module_of_weight(spec.logical_name(spec.pieces[0], 0));
-      words.insert(module.substr(module.rfind('.') + 1));
-    }
-    return fmt::format("its matrices are {}", fmt::join(words, ", "));
-  }
-
-  const ParamStore& params_;
-  const AdapterOptions& options_;
-  const AdapterRanks& ranks_;
-  const bool is_tied_;
-};
-
 // First values with which a new adapter changes nothing: B is zero, and a magnitude is the norm of
 // its row.
 enum class FirstValues { uniform, zero, given };
@@ -340,13 +127,13 @@ std::map<std::string, Tensor> row_norms(const ParamStore& params, size_t index,
 // with_values: magnitudes and copies get first values. REQUIRES: all layers of a stack have one
 // rank.
 std::vector<Half> halves_of(const ParamStore& params, const std::string& part,
-                            const std::vector<Choice::Stack>& stacks, bool has_magnitude,
+                            const std::vector<AdapterChoice::Stack>& stacks, bool has_magnitude,
                             bool with_values, const Task* task) {
   std::vector<Half> halves;
-  for (const Choice::Stack& stack : stacks) {
+  for (const AdapterChoice::Stack& stack : stacks) {
     const ParamSpec& base = params.physical()[stack.index].spec;
-    const LayerRank& own = stack.layers.front();
-    if (own.rank == kWhole) {
+    const AdapterChoice::LayerRank& own = stack.layers.front();
+    if (own.rank == AdapterChoice::kWhole) {
       Half copy{base, FirstValues::given};
       copy.spec.part = part;
       copy.spec.role = ParamRole::adapter;
@@ -515,7 +302,7 @@ void add_adapter(Model& model, const AdapterOptions& options, const ReadAdapter&
   }
   part.kind = PartKind::adapter;
   part.settings = options.settings;
-  const Choice choice(params, options, ranks, model.config().tie_embeddings);
+  const AdapterChoice choice(params, options, ranks, model.config().tie_embeddings);
   choice.check_words(model.config().layers);
   part.settings.targets = choice.words();
   part.settings.modules_to_save = choice.saved_modules();

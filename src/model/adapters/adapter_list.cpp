@@ -26,17 +26,17 @@ double read_weight(const std::string& word, size_t colon) {
 
 } // namespace
 
-std::vector<AdapterChoice> read_adapter_choices(const std::vector<std::string>& words) {
-  std::vector<AdapterChoice> choices;
+std::vector<AdapterUse> read_adapter_uses(const std::vector<std::string>& words) {
+  std::vector<AdapterUse> choices;
   if (words.size() == 1 && words[0] == kNone) return choices;
   for (const std::string& word : words) {
     const size_t colon = word.find(':');
-    AdapterChoice choice{word.substr(0, colon), read_weight(word, colon)};
+    AdapterUse choice{word.substr(0, colon), read_weight(word, colon)};
     if (choice.name.empty() || choice.name == kNone) {
       fail_with_hint("none stands alone, and a word is NAME or NAME:WEIGHT", Code::invalid_argument,
                      "adapters: '{}' names no adapter", word.substr(0, 60));
     }
-    if (std::ranges::find(choices, choice.name, &AdapterChoice::name) != choices.end()) {
+    if (std::ranges::find(choices, choice.name, &AdapterUse::name) != choices.end()) {
       fail_with_hint("add both weights", Code::invalid_argument, "adapters: {} is there twice",
                      choice.name);
     }
@@ -45,9 +45,9 @@ std::vector<AdapterChoice> read_adapter_choices(const std::vector<std::string>& 
   return choices;
 }
 
-PartList parts_of(const Model& model, const std::vector<AdapterChoice>& choices) {
+PartList parts_of(const Model& model, const std::vector<AdapterUse>& choices) {
   PartList parts;
-  for (const AdapterChoice& choice : choices) {
+  for (const AdapterUse& choice : choices) {
     const std::shared_ptr<const Part> part = find_adapter(model, choice.name);
     check_weight(*part, choice.weight);
     if (choice.weight != 0) parts.add(part->name, choice.weight);

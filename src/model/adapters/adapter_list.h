@@ -9,7 +9,7 @@
 
 namespace dllm::model {
 
-struct AdapterChoice {
+struct AdapterUse {
   std::string name;
   double weight = 1; // multiplies the products of the adapter, in addition to its scale
 };
@@ -17,10 +17,10 @@ struct AdapterChoice {
 // Reads words "NAME" and "NAME:WEIGHT". The word "none" alone chooses no adapter. Fails with
 // invalid_argument for a weight that is not a number of -1e9 to 1e9, and for a name that is there
 // twice.
-std::vector<AdapterChoice> read_adapter_choices(const std::vector<std::string>& words);
+std::vector<AdapterUse> read_adapter_uses(const std::vector<std::string>& words);
 
 // Returns the base and these adapters, in this order. Adapters of weight 0 are left out. Fails with
 // not_found and the names of the model's adapters.
-PartList parts_of(const Model& model, const std::vector<AdapterChoice>& choices);
+PartList parts_of(const Model& model, const std::vector<AdapterUse>& choices);
 
 } // namespace dllm::model

@@ -1,0 +1,194 @@
+#include "model/adapters/adapter_choice.h"
+
+#include "base/error.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace dllm::model {
+namespace {
+
+// Returns the end of a module's name behind the number of its layer, by which PEFT finds the module
+// in every layer: "model.layers.3.self_attn.q_proj" -> "self_attn.q_proj".
+std::string end_of_module(const std::string& module) {
+  for (size_t at = module.find('.'); at != std::string::npos; at = module.find('.', at + 1)) {
+    size_t end = at + 1;
+    while (end < module.size() && module[end] >= '0' && module[end] <= '9') ++end;
+    if (end > at + 1 && end < module.size() && module[end] == '.') return module.substr(end + 1);
+  }
+  return module;
+}
+
+// "x.norm.weight" -> "x.norm"
+std::string module_of(const std::string& tensor) {
+  return tensor.substr(0, tensor.rfind('.'));
+}
+
+// PEFT compares ends of names, without a dot before them.
+bool is_saved_by(const std::string& word, const std::string& module, const std::string& own) {
+  return !word.empty() && (module.ends_with(word) || own == word);
+}
+
+} // namespace
+
+std::vector<AdapterChoice::Stack> AdapterChoice::stacks() const {
+  std::vector<Stack> chosen;
+  for (size_t i = 0; i < params_.physical().size(); ++i) {
+    const ParamStore::Physical& entry = params_.physical()[i];
+    if (entry.scale_of >= 0 || entry.spec.part != kBasePart) continue;
+    Stack stack{i, {}};
+    for (int64_t layer = 0; layer < entry.spec.copies(); ++layer)
+      stack.layers.push_back(rank_of(entry, layer));
+    if (std::ranges::any_of(stack.layers, [](const LayerRank& l) { return l.rank != 0; }))
+      chosen.push_back(std::move(stack));
+  }
+  const auto has_rank = [](const Stack& stack) {
+    return std::ranges::any_of(stack.layers, [](const LayerRank& l) { return l.rank > 0; });
+  };
+  if (std::ranges::none_of(chosen, has_rank)) {
+    fail_with_hint(matrices(), Code::not_found,
+                   "the targets of the adapter choose no matrix of this model");
+  }
+  return chosen;
+}
+
+void AdapterChoice::check_words(int64_t layers) const {
+  std::vector<AdapterTargets::Module> modules;
+  for (const ParamStore::Physical& entry : params_.physical()) {
+    if (entry.scale_of >= 0 || entry.spec.part != kBasePart) continue;
+    for (int64_t layer = 0; layer < entry.spec.copies(); ++layer) {
+      for (const ParamPiece& piece : entry.spec.pieces)
+        modules.push_back({module_of_weight(entry.spec.logical_name(piece, layer)),
+                           std::string(own_name(entry.spec))});
+    }
+  }
+  options_.targets.check(modules, layers, matrices());
+  for (const std::string& word : options_.settings.modules_to_save) {
+    if (std::ranges::any_of(modules, [&](const AdapterTargets::Module& module) {
+          return is_saved_by(word, module.name, module.own);
+        }))
+      continue;
+    fail_with_hint("name embed_tokens, lm_head, norm or the end of another module", Code::not_found,
+                   "modules_to_save \"{}\" names no module of this model", word);
+  }
+}
+
+std::vector<std::string> AdapterChoice::saved_modules() const {
+  std::set<std::string> modules;
+  for (const ParamStore::Physical& entry : params_.physical()) {
+    if (entry.scale_of >= 0 || entry.spec.part != kBasePart) continue;
+    for (int64_t layer = 0; layer < entry.spec.copies(); ++layer) {
+      if (rank_of(entry, layer).rank != kWhole) continue;
+      for (const ParamPiece& piece : entry.spec.pieces)
+        modules.insert(module_of(entry.spec.logical_name(piece, layer)));
+    }
+  }
+  return {modules.begin(), modules.end()};
+}
+
+std::set<int64_t> AdapterChoice::borders() const {
+  std::set<int64_t> borders;
+  for (const Stack& stack : stacks()) {
+    const int64_t first = params_.physical()[stack.index].spec.first_layer;
+    for (size_t i = 1; i < stack.layers.size(); ++i) {
+      if (!(stack.layers[i] == stack.layers[i - 1]))
+        borders.insert(first + static_cast<int64_t>(i));
+    }
+  }
+  return borders;
+}
+
+std::vector<std::string> AdapterChoice::words() const {
+  std::map<std::string, std::vector<std::string>> chosen, others; // by end
+  for (const ParamStore::Physical& entry : params_.physical()) {
+    if (entry.scale_of >= 0 || entry.spec.part != kBasePart) continue;
+    for (int64_t layer = 0; layer < entry.spec.copies(); ++layer) {
+      const bool is_chosen = rank_of(entry, layer).rank > 0;
+      for (const ParamPiece& piece : entry.spec.pieces) {
+        const std::string module = module_of_weight(entry.spec.logical_name(piece, layer));
+        (is_chosen ? chosen : others)[end_of_module(module)].push_back(module);
+      }
+    }
+  }
+  std::vector<std::string> words;
+  for (const auto& [end, modules] : chosen) {
+    if (others.contains(end))
+      words.insert(words.end(), modules.begin(), modules.end());
+    else
+      words.push_back(end);
+  }
+  return words;
+}
+bool AdapterChoice::is_saved(const ParamSpec& spec, int64_t layer) const {
+  size_t count = 0;
+  for (const ParamPiece& piece : spec.pieces) {
+    const std::string module = module_of(spec.logical_name(piece, layer));
+    count += std::ranges::any_of(options_.settings.modules_to_save,
+                                 [&](const std::string& word) {
+                                   return is_saved_by(word, module, std::string(own_name(spec)));
+                                 })
+                 ? 1
+                 : 0;
+  }
+  if (count > 0 && count != spec.pieces.size()) {
+    fail_with_hint("name all experts of a layer", Code::unimplemented,
+                   "modules_to_save names {} of the {} experts of {}", count, spec.pieces.size(),
+                   spec.name);
+  }
+  return count > 0;
+}
+
+AdapterChoice::LayerRank AdapterChoice::rank_of(const ParamStore::Physical& entry,
+                                                int64_t layer) const {
+  const ParamSpec& spec = entry.spec;
+  if (is_saved(spec, layer)) {
+    if (spec.name == "embedding" && is_tied_) {
+      fail_with_hint("leave the module out, or train the model as a whole", Code::unimplemented,
+                     "modules_to_save names the embedding, and the head of this model is the "
+                     "same matrix");
+    }
+    return {kWhole, 1};
+  }
+  size_t count = 0;
+  std::string module;
+  for (const ParamPiece& piece : spec.pieces) {
+    const std::string name = spec.logical_name(piece, layer);
+    if (!name.ends_with(".weight")) continue;
+    if (!options_.targets.has(spec, module_of_weight(name))) continue;
+    module = module_of_weight(name);
+    ++count;
+  }
+  if (count == 0) return {};
+  const bool is_matrix = spec.role == ParamRole::weight && spec.layers > 0 &&
+                         (spec.element.rank() == 3 || spec.pieces.size() == 1);
+  if (!is_matrix)
+    fail(Code::unimplemented, "{} is not a matrix of a layer, so it cannot have an adapter",
+         module);
+  if (ranks_.settings().has_magnitude && spec.element.rank() == 3) {
+    fail_with_hint("leave dora out, or exclude the experts", Code::unimplemented,
+                   "{} is a matrix of experts, and DoRA is for single matrices", module);
+  }
+  if (count != spec.pieces.size()) {
+    fail_with_hint("choose all experts of a layer, with * for their numbers", Code::unimplemented,
+                   "{} of the {} experts of {} are chosen: adapters of some experts are not "
+                   "supported",
+                   count, spec.pieces.size(), entry.name);
+  }
+  return {ranks_.rank(module), ranks_.factor(module)};
+}
+
+std::string AdapterChoice::matrices() const {
+  std::set<std::string> words;
+  for (const ParamStore::Physical& entry : params_.physical()) {
+    const ParamSpec& spec = entry.spec;
+    if (spec.part != kBasePart || spec.role != ParamRole::weight || spec.layers == 0) continue;
+    const std::string module = module_of_weight(spec.logical_name(spec.pieces[0], 0));
+    words.insert(module.substr(module.rfind('.') + 1));
+  }
+  return fmt::format("its matrices are {}", fmt::join(words, ", "));
+}
+
+} // namespace dllm::model

@@ -1,0 +1,61 @@
+#pragma once
+// Chooses the stacks of a model's base that get an adapter, and the rank of each layer.
+
+#include "model/adapters/adapter.h"
+#include "model/adapters/adapter_ranks.h"
+#include "model/params/param_store.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace dllm::model {
+
+class AdapterChoice {
+public:
+  static constexpr int64_t kWhole = -1;
+
+  // What an adapter has for one layer of a stack.
+  struct LayerRank {
+    int64_t rank = 0; // 0: the layer is not chosen; kWhole: the adapter has a copy of it
+    double factor = 0;
+    friend bool operator==(const LayerRank&, const LayerRank&) = default;
+  };
+  struct Stack {
+    size_t index;
+    std::vector<LayerRank> layers; // one for each copy
+  };
+
+  // is_tied: the head of the model is the embedding. The references outlive the choice.
+  AdapterChoice(const ParamStore& params, const AdapterOptions& options, const AdapterRanks& ranks,
+                bool is_tied)
+      : params_(params), options_(options), ranks_(ranks), is_tied_(is_tied) {}
+
+  // Returns the stacks with a chosen layer. Fails with unimplemented for one that cannot have an
+  // adapter, and with not_found when no matrix is chosen.
+  std::vector<Stack> stacks() const;
+  // Fails for a word or a layer of the options that the model lacks. layers: of the base.
+  void check_words(int64_t layers) const;
+  // Returns modules_to_save for PEFT: the whole names of the modules.
+  std::vector<std::string> saved_modules() const;
+  // Returns the layers where runs must be cut, so that each stack has one rank and one factor.
+  std::set<int64_t> borders() const;
+  // Returns target_modules for PEFT: the ends of names, after the number of a layer, that are
+  // chosen wherever the model has them, and the whole names of other modules.
+  std::vector<std::string> words() const;
+
+private:
+  // Returns true when the adapter has a copy of this layer of a stack.
+  bool is_saved(const ParamSpec& spec, int64_t layer) const;
+  LayerRank rank_of(const ParamStore::Physical& entry, int64_t layer) const;
+  std::string matrices() const; // "its matrices are down_proj, gate_proj"
+
+  const ParamStore& params_;
+  const AdapterOptions& options_;
+  const AdapterRanks& ranks_;
+  const bool is_tied_;
+};
+
+} // namespace dllm::model
