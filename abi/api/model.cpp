@@ -124,6 +124,18 @@ dllm_status dllm_model_set_tokenizer(dllm_model* model, const dllm_tokenizer* to
       err, [&] { model::set_tokenizer(*need(model, "model").object, *need(tok, "tok").object); });
 }
 
+dllm_status dllm_model_add_network(dllm_model* model, const dllm_model* other, const char* name,
+                                   dllm_error* err) {
+  return guard(err, [&] {
+    model::Model& object = *need(model, "model").object;
+    object.add_network(need_text(name, "name"), *need(other, "other").object);
+  });
+}
+
+dllm_status dllm_model_remove_network(dllm_model* model, const char* name, dllm_error* err) {
+  return guard(err, [&] { need(model, "model").object->remove_network(need_text(name, "name")); });
+}
+
 dllm_status dllm_model_forward(dllm_model* model, const dllm_batch* batch, const dllm_options* opts,
                                dllm_task* task, dllm_batch** out, dllm_error* err) {
   return guard(err, [&] {

@@ -5,6 +5,9 @@ import "context"
 // DefaultAdapter is the name that dllm train and the other languages give an adapter without a name.
 const DefaultAdapter = "default"
 
+// Teacher is the name of the part that an objective reads with teacher = model.
+const Teacher = "teacher"
+
 // Adapter is a LoRA adapter of a model, as [Model.Adapters] lists it.
 type Adapter struct {
 	Name    string  `json:"name"`    // its name in the model
@@ -95,6 +98,30 @@ func (m *Model) RemoveAdapter(name string) error {
 	self, key := c.use(m.object), c.text(name)
 	if c.ok() {
 		c.status(dllm_model_remove_adapter(self, key, c.errp))
+	}
+	return c.err
+}
+
+// AddNetwork adds the network of another model of the engine as a part that losses can read, such as a [Teacher]. Its arrays
+// are shared, and no trainer of m trains it. Errors match [AlreadyExists] for a name that is taken, and [InvalidArgument]
+// for a model of another engine.
+func (m *Model) AddNetwork(other *Model, name string) error {
+	c := begin()
+	defer c.end()
+	self, key, network := c.use(m.object), c.text(name), c.use(other.object)
+	if c.ok() {
+		c.status(dllm_model_add_network(self, network, key, c.errp))
+	}
+	return c.err
+}
+
+// RemoveNetwork removes such a part. [NotFound] is an unknown name; the hint has the names.
+func (m *Model) RemoveNetwork(name string) error {
+	c := begin()
+	defer c.end()
+	self, key := c.use(m.object), c.text(name)
+	if c.ok() {
+		c.status(dllm_model_remove_network(self, key, c.errp))
 	}
 	return c.err
 }

@@ -125,6 +125,18 @@ func TestAnAdapterIsTrainedSavedAndMerged(t *testing.T) {
 	if !slices.Equal(logitsOf(t, model), plain) {
 		t.Error("a removed adapter changes results")
 	}
+	if err := model.AddNetwork(model, dllm.Teacher); err != nil {
+		t.Fatal(err)
+	}
+	if err := model.AddNetwork(model, dllm.Teacher); !errors.Is(err, dllm.AlreadyExists) {
+		t.Errorf("a second network: %v", err)
+	}
+	if err := model.RemoveNetwork(dllm.Teacher); err != nil {
+		t.Fatal(err)
+	}
+	if err := model.RemoveNetwork(dllm.Teacher); !errors.Is(err, dllm.NotFound) {
+		t.Errorf("a network that is gone: %v", err)
+	}
 	if err := model.LoadAdapter(ctx, path, "again"); err != nil {
 		t.Fatal(err)
 	}

@@ -259,6 +259,10 @@ package dllm
 #cgo nocallback go_dllm_model_set_param
 #cgo noescape go_dllm_model_set_tokenizer
 #cgo nocallback go_dllm_model_set_tokenizer
+#cgo noescape go_dllm_model_add_network
+#cgo nocallback go_dllm_model_add_network
+#cgo noescape go_dllm_model_remove_network
+#cgo nocallback go_dllm_model_remove_network
 #cgo noescape go_dllm_model_forward
 #cgo nocallback go_dllm_model_forward
 #cgo noescape go_dllm_objective_new
@@ -386,7 +390,7 @@ package dllm
 #cgo noescape go_dllm_trainer_model
 #cgo nocallback go_dllm_trainer_model
 
-static void *dllm_symbols[195];
+static void *dllm_symbols[197];
 static void go_set_symbol(int index, uintptr_t address) { dllm_symbols[index] = (void *)address; }
 static int32_t go_dllm_model_add_adapter(uintptr_t model, const char * name, uintptr_t opts, uintptr_t task, uintptr_t err) {
   return ((int32_t (*)(void *, const char *, void *, void *, void *))dllm_symbols[0])((void *)model, name, (void *)opts, (void *)task, (void *)err);
@@ -781,197 +785,203 @@ static int32_t go_dllm_model_set_param(uintptr_t model, const char * name, uintp
 static int32_t go_dllm_model_set_tokenizer(uintptr_t model, uintptr_t tok, uintptr_t err) {
   return ((int32_t (*)(void *, void *, void *))dllm_symbols[130])((void *)model, (void *)tok, (void *)err);
 }
+static int32_t go_dllm_model_add_network(uintptr_t model, uintptr_t other, const char * name, uintptr_t err) {
+  return ((int32_t (*)(void *, void *, const char *, void *))dllm_symbols[131])((void *)model, (void *)other, name, (void *)err);
+}
+static int32_t go_dllm_model_remove_network(uintptr_t model, const char * name, uintptr_t err) {
+  return ((int32_t (*)(void *, const char *, void *))dllm_symbols[132])((void *)model, name, (void *)err);
+}
 static int32_t go_dllm_model_forward(uintptr_t model, uintptr_t batch, uintptr_t opts, uintptr_t task, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *, void *, uintptr_t *, void *))dllm_symbols[131])((void *)model, (void *)batch, (void *)opts, (void *)task, out, (void *)err);
+  return ((int32_t (*)(void *, void *, void *, void *, uintptr_t *, void *))dllm_symbols[133])((void *)model, (void *)batch, (void *)opts, (void *)task, out, (void *)err);
 }
 static int32_t go_dllm_objective_new(const char * name, uintptr_t schedule, uintptr_t opts, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(const char *, void *, void *, uintptr_t *, void *))dllm_symbols[132])(name, (void *)schedule, (void *)opts, out, (void *)err);
+  return ((int32_t (*)(const char *, void *, void *, uintptr_t *, void *))dllm_symbols[134])(name, (void *)schedule, (void *)opts, out, (void *)err);
 }
 static void go_dllm_objective_release(uintptr_t objective) {
-  ((void (*)(void *))dllm_symbols[133])((void *)objective);
+  ((void (*)(void *))dllm_symbols[135])((void *)objective);
 }
 static int32_t go_dllm_objective_prepare(uintptr_t objective, uintptr_t model, uintptr_t batch, int64_t seed, int64_t step, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *, int64_t, int64_t, uintptr_t *, void *))dllm_symbols[134])((void *)objective, (void *)model, (void *)batch, seed, step, out, (void *)err);
+  return ((int32_t (*)(void *, void *, void *, int64_t, int64_t, uintptr_t *, void *))dllm_symbols[136])((void *)objective, (void *)model, (void *)batch, seed, step, out, (void *)err);
 }
 static int32_t go_dllm_objective_loss(uintptr_t objective, uintptr_t model, uintptr_t batch, int64_t seed, uintptr_t task, double * out_loss, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *, int64_t, void *, double *, void *))dllm_symbols[135])((void *)objective, (void *)model, (void *)batch, seed, (void *)task, out_loss, (void *)err);
+  return ((int32_t (*)(void *, void *, void *, int64_t, void *, double *, void *))dllm_symbols[137])((void *)objective, (void *)model, (void *)batch, seed, (void *)task, out_loss, (void *)err);
 }
 static int32_t go_dllm_objective_row_losses(uintptr_t objective, uintptr_t model, uintptr_t batch, int64_t seed, uintptr_t task, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *, int64_t, void *, uintptr_t *, void *))dllm_symbols[136])((void *)objective, (void *)model, (void *)batch, seed, (void *)task, out, (void *)err);
+  return ((int32_t (*)(void *, void *, void *, int64_t, void *, uintptr_t *, void *))dllm_symbols[138])((void *)objective, (void *)model, (void *)batch, seed, (void *)task, out, (void *)err);
 }
 static int32_t go_dllm_options_new(const char * kind, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(const char *, uintptr_t *, void *))dllm_symbols[137])(kind, out, (void *)err);
+  return ((int32_t (*)(const char *, uintptr_t *, void *))dllm_symbols[139])(kind, out, (void *)err);
 }
 static void go_dllm_options_release(uintptr_t opts) {
-  ((void (*)(void *))dllm_symbols[138])((void *)opts);
+  ((void (*)(void *))dllm_symbols[140])((void *)opts);
 }
 static int32_t go_dllm_options_set_i64(uintptr_t opts, const char * key, int64_t value, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, int64_t, void *))dllm_symbols[139])((void *)opts, key, value, (void *)err);
+  return ((int32_t (*)(void *, const char *, int64_t, void *))dllm_symbols[141])((void *)opts, key, value, (void *)err);
 }
 static int32_t go_dllm_options_set_f64(uintptr_t opts, const char * key, double value, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, double, void *))dllm_symbols[140])((void *)opts, key, value, (void *)err);
+  return ((int32_t (*)(void *, const char *, double, void *))dllm_symbols[142])((void *)opts, key, value, (void *)err);
 }
 static int32_t go_dllm_options_set_str(uintptr_t opts, const char * key, const char * value, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, const char *, void *))dllm_symbols[141])((void *)opts, key, value, (void *)err);
+  return ((int32_t (*)(void *, const char *, const char *, void *))dllm_symbols[143])((void *)opts, key, value, (void *)err);
 }
 static int32_t go_dllm_options_set_json(uintptr_t opts, void * json, int64_t size, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, int64_t, void *))dllm_symbols[142])((void *)opts, json, size, (void *)err);
+  return ((int32_t (*)(void *, void *, int64_t, void *))dllm_symbols[144])((void *)opts, json, size, (void *)err);
 }
 static int32_t go_dllm_options_to_json(uintptr_t opts, uintptr_t out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *))dllm_symbols[143])((void *)opts, (void *)out, (void *)err);
+  return ((int32_t (*)(void *, void *, void *))dllm_symbols[145])((void *)opts, (void *)out, (void *)err);
 }
 static int32_t go_dllm_options_schema(const char * kind, uintptr_t out, uintptr_t err) {
-  return ((int32_t (*)(const char *, void *, void *))dllm_symbols[144])(kind, (void *)out, (void *)err);
+  return ((int32_t (*)(const char *, void *, void *))dllm_symbols[146])(kind, (void *)out, (void *)err);
 }
 static int32_t go_dllm_plugin_list(uintptr_t out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *))dllm_symbols[145])((void *)out, (void *)err);
+  return ((int32_t (*)(void *, void *))dllm_symbols[147])((void *)out, (void *)err);
 }
 static int32_t go_dllm_plugin_describe(const char * plugin, uintptr_t out, uintptr_t err) {
-  return ((int32_t (*)(const char *, void *, void *))dllm_symbols[146])(plugin, (void *)out, (void *)err);
+  return ((int32_t (*)(const char *, void *, void *))dllm_symbols[148])(plugin, (void *)out, (void *)err);
 }
 static uintptr_t go_dllm_registry_name(const char * kind, int64_t index) {
-  return (uintptr_t)((void * (*)(const char *, int64_t))dllm_symbols[147])(kind, index);
+  return (uintptr_t)((void * (*)(const char *, int64_t))dllm_symbols[149])(kind, index);
 }
 static int32_t go_dllm_schedule_new(const char * name, uintptr_t opts, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(const char *, void *, uintptr_t *, void *))dllm_symbols[148])(name, (void *)opts, out, (void *)err);
+  return ((int32_t (*)(const char *, void *, uintptr_t *, void *))dllm_symbols[150])(name, (void *)opts, out, (void *)err);
 }
 static int32_t go_dllm_schedule_table(double * t, double * alpha, double * dalpha, double * weight, int64_t count, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(double *, double *, double *, double *, int64_t, uintptr_t *, void *))dllm_symbols[149])(t, alpha, dalpha, weight, count, out, (void *)err);
+  return ((int32_t (*)(double *, double *, double *, double *, int64_t, uintptr_t *, void *))dllm_symbols[151])(t, alpha, dalpha, weight, count, out, (void *)err);
 }
 static void go_dllm_schedule_release(uintptr_t schedule) {
-  ((void (*)(void *))dllm_symbols[150])((void *)schedule);
+  ((void (*)(void *))dllm_symbols[152])((void *)schedule);
 }
 static int32_t go_dllm_schedule_eval(uintptr_t schedule, double * t, int64_t count, double * dst_alpha, double * dst_dalpha, double * dst_weight, uintptr_t err) {
-  return ((int32_t (*)(void *, double *, int64_t, double *, double *, double *, void *))dllm_symbols[151])((void *)schedule, t, count, dst_alpha, dst_dalpha, dst_weight, (void *)err);
+  return ((int32_t (*)(void *, double *, int64_t, double *, double *, double *, void *))dllm_symbols[153])((void *)schedule, t, count, dst_alpha, dst_dalpha, dst_weight, (void *)err);
 }
 static int32_t go_dllm_source_new(uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(uintptr_t *, void *))dllm_symbols[152])(out, (void *)err);
+  return ((int32_t (*)(uintptr_t *, void *))dllm_symbols[154])(out, (void *)err);
 }
 static void go_dllm_source_release(uintptr_t source) {
-  ((void (*)(void *))dllm_symbols[153])((void *)source);
+  ((void (*)(void *))dllm_symbols[155])((void *)source);
 }
 static int32_t go_dllm_source_add(uintptr_t source, const char * name, void * data, int64_t size, int32_t lend, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, void *, int64_t, int32_t, void *))dllm_symbols[154])((void *)source, name, data, size, lend, (void *)err);
+  return ((int32_t (*)(void *, const char *, void *, int64_t, int32_t, void *))dllm_symbols[156])((void *)source, name, data, size, lend, (void *)err);
 }
 static uintptr_t go_dllm_task_new(void) {
-  return (uintptr_t)((void * (*)(void))dllm_symbols[155])();
+  return (uintptr_t)((void * (*)(void))dllm_symbols[157])();
 }
 static void go_dllm_task_release(uintptr_t task) {
-  ((void (*)(void *))dllm_symbols[156])((void *)task);
+  ((void (*)(void *))dllm_symbols[158])((void *)task);
 }
 static void go_dllm_task_cancel(uintptr_t task) {
-  ((void (*)(void *))dllm_symbols[157])((void *)task);
+  ((void (*)(void *))dllm_symbols[159])((void *)task);
 }
 static int32_t go_dllm_task_is_cancelled(uintptr_t task) {
-  return ((int32_t (*)(void *))dllm_symbols[158])((void *)task);
+  return ((int32_t (*)(void *))dllm_symbols[160])((void *)task);
 }
 static void go_dllm_task_set_deadline(uintptr_t task, int64_t milliseconds) {
-  ((void (*)(void *, int64_t))dllm_symbols[159])((void *)task, milliseconds);
+  ((void (*)(void *, int64_t))dllm_symbols[161])((void *)task, milliseconds);
 }
 static void go_dllm_task_progress(uintptr_t task, int64_t * out_done, int64_t * out_total) {
-  ((void (*)(void *, int64_t *, int64_t *))dllm_symbols[160])((void *)task, out_done, out_total);
+  ((void (*)(void *, int64_t *, int64_t *))dllm_symbols[162])((void *)task, out_done, out_total);
 }
 static int32_t go_dllm_tensor_new(int32_t dtype, int64_t * dims, int64_t rank, void * data, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(int32_t, int64_t *, int64_t, void *, uintptr_t *, void *))dllm_symbols[161])(dtype, dims, rank, data, out, (void *)err);
+  return ((int32_t (*)(int32_t, int64_t *, int64_t, void *, uintptr_t *, void *))dllm_symbols[163])(dtype, dims, rank, data, out, (void *)err);
 }
 static void go_dllm_tensor_release(uintptr_t tensor) {
-  ((void (*)(void *))dllm_symbols[162])((void *)tensor);
+  ((void (*)(void *))dllm_symbols[164])((void *)tensor);
 }
 static int32_t go_dllm_tensor_dtype(uintptr_t tensor) {
-  return ((int32_t (*)(void *))dllm_symbols[163])((void *)tensor);
+  return ((int32_t (*)(void *))dllm_symbols[165])((void *)tensor);
 }
 static int64_t go_dllm_tensor_rank(uintptr_t tensor) {
-  return ((int64_t (*)(void *))dllm_symbols[164])((void *)tensor);
+  return ((int64_t (*)(void *))dllm_symbols[166])((void *)tensor);
 }
 static int64_t go_dllm_tensor_dim(uintptr_t tensor, int64_t axis) {
-  return ((int64_t (*)(void *, int64_t))dllm_symbols[165])((void *)tensor, axis);
+  return ((int64_t (*)(void *, int64_t))dllm_symbols[167])((void *)tensor, axis);
 }
 static uintptr_t go_dllm_tensor_data(uintptr_t tensor) {
-  return (uintptr_t)((void * (*)(void *))dllm_symbols[166])((void *)tensor);
+  return (uintptr_t)((void * (*)(void *))dllm_symbols[168])((void *)tensor);
 }
 static int32_t go_dllm_tensor_read(uintptr_t tensor, int32_t dtype, void * dst, int64_t dst_size, uintptr_t err) {
-  return ((int32_t (*)(void *, int32_t, void *, int64_t, void *))dllm_symbols[167])((void *)tensor, dtype, dst, dst_size, (void *)err);
+  return ((int32_t (*)(void *, int32_t, void *, int64_t, void *))dllm_symbols[169])((void *)tensor, dtype, dst, dst_size, (void *)err);
 }
 static int32_t go_dllm_tokenizer_load(const char * path, uintptr_t opts, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(const char *, void *, uintptr_t *, void *))dllm_symbols[168])(path, (void *)opts, out, (void *)err);
+  return ((int32_t (*)(const char *, void *, uintptr_t *, void *))dllm_symbols[170])(path, (void *)opts, out, (void *)err);
 }
 static int32_t go_dllm_tokenizer_load_task(const char * path, uintptr_t opts, uintptr_t task, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(const char *, void *, void *, uintptr_t *, void *))dllm_symbols[169])(path, (void *)opts, (void *)task, out, (void *)err);
+  return ((int32_t (*)(const char *, void *, void *, uintptr_t *, void *))dllm_symbols[171])(path, (void *)opts, (void *)task, out, (void *)err);
 }
 static int32_t go_dllm_tokenizer_load_source(uintptr_t source, uintptr_t opts, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, uintptr_t *, void *))dllm_symbols[170])((void *)source, (void *)opts, out, (void *)err);
+  return ((int32_t (*)(void *, void *, uintptr_t *, void *))dllm_symbols[172])((void *)source, (void *)opts, out, (void *)err);
 }
 static int32_t go_dllm_tokenizer_train(uintptr_t text, uintptr_t opts, uintptr_t task, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *, uintptr_t *, void *))dllm_symbols[171])((void *)text, (void *)opts, (void *)task, out, (void *)err);
+  return ((int32_t (*)(void *, void *, void *, uintptr_t *, void *))dllm_symbols[173])((void *)text, (void *)opts, (void *)task, out, (void *)err);
 }
 static int32_t go_dllm_tokenizer_save(uintptr_t tok, const char * path, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, void *))dllm_symbols[172])((void *)tok, path, (void *)err);
+  return ((int32_t (*)(void *, const char *, void *))dllm_symbols[174])((void *)tok, path, (void *)err);
 }
 static void go_dllm_tokenizer_release(uintptr_t tok) {
-  ((void (*)(void *))dllm_symbols[173])((void *)tok);
+  ((void (*)(void *))dllm_symbols[175])((void *)tok);
 }
 static int64_t go_dllm_tokenizer_size(uintptr_t tok) {
-  return ((int64_t (*)(void *))dllm_symbols[174])((void *)tok);
+  return ((int64_t (*)(void *))dllm_symbols[176])((void *)tok);
 }
 static int32_t go_dllm_tokenizer_id(uintptr_t tok, const char * name, int32_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, int32_t *, void *))dllm_symbols[175])((void *)tok, name, out, (void *)err);
+  return ((int32_t (*)(void *, const char *, int32_t *, void *))dllm_symbols[177])((void *)tok, name, out, (void *)err);
 }
 static int32_t go_dllm_tokenizer_encode(uintptr_t tok, void * text, int64_t size, int32_t * dst, int64_t dst_count, int64_t * out_count, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, int64_t, int32_t *, int64_t, int64_t *, void *))dllm_symbols[176])((void *)tok, text, size, dst, dst_count, out_count, (void *)err);
+  return ((int32_t (*)(void *, void *, int64_t, int32_t *, int64_t, int64_t *, void *))dllm_symbols[178])((void *)tok, text, size, dst, dst_count, out_count, (void *)err);
 }
 static int32_t go_dllm_tokenizer_encode_task(uintptr_t tok, void * text, int64_t size, uintptr_t task, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, int64_t, void *, uintptr_t *, void *))dllm_symbols[177])((void *)tok, text, size, (void *)task, out, (void *)err);
+  return ((int32_t (*)(void *, void *, int64_t, void *, uintptr_t *, void *))dllm_symbols[179])((void *)tok, text, size, (void *)task, out, (void *)err);
 }
 static int32_t go_dllm_tokenizer_decode(uintptr_t tok, int32_t * ids, int64_t count, uintptr_t out, uintptr_t err) {
-  return ((int32_t (*)(void *, int32_t *, int64_t, void *, void *))dllm_symbols[178])((void *)tok, ids, count, (void *)out, (void *)err);
+  return ((int32_t (*)(void *, int32_t *, int64_t, void *, void *))dllm_symbols[180])((void *)tok, ids, count, (void *)out, (void *)err);
 }
 static int32_t go_dllm_tokenizer_decode_stream(uintptr_t tok, int32_t * ids, int64_t count, uintptr_t out_text, int64_t * out_used, uintptr_t err) {
-  return ((int32_t (*)(void *, int32_t *, int64_t, void *, int64_t *, void *))dllm_symbols[179])((void *)tok, ids, count, (void *)out_text, out_used, (void *)err);
+  return ((int32_t (*)(void *, int32_t *, int64_t, void *, int64_t *, void *))dllm_symbols[181])((void *)tok, ids, count, (void *)out_text, out_used, (void *)err);
 }
 static int32_t go_dllm_tokenizer_chat(uintptr_t tok, void * messages_json, int64_t size, uintptr_t opts, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, int64_t, void *, uintptr_t *, void *))dllm_symbols[180])((void *)tok, messages_json, size, (void *)opts, out, (void *)err);
+  return ((int32_t (*)(void *, void *, int64_t, void *, uintptr_t *, void *))dllm_symbols[182])((void *)tok, messages_json, size, (void *)opts, out, (void *)err);
 }
 static int32_t go_dllm_tokenizer_chat_task(uintptr_t tok, void * messages_json, int64_t size, uintptr_t opts, uintptr_t task, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, int64_t, void *, void *, uintptr_t *, void *))dllm_symbols[181])((void *)tok, messages_json, size, (void *)opts, (void *)task, out, (void *)err);
+  return ((int32_t (*)(void *, void *, int64_t, void *, void *, uintptr_t *, void *))dllm_symbols[183])((void *)tok, messages_json, size, (void *)opts, (void *)task, out, (void *)err);
 }
 static int32_t go_dllm_trainer_new(uintptr_t model, uintptr_t objective, uintptr_t opts, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *, uintptr_t *, void *))dllm_symbols[182])((void *)model, (void *)objective, (void *)opts, out, (void *)err);
+  return ((int32_t (*)(void *, void *, void *, uintptr_t *, void *))dllm_symbols[184])((void *)model, (void *)objective, (void *)opts, out, (void *)err);
 }
 static void go_dllm_trainer_release(uintptr_t trainer) {
-  ((void (*)(void *))dllm_symbols[183])((void *)trainer);
+  ((void (*)(void *))dllm_symbols[185])((void *)trainer);
 }
 static int32_t go_dllm_trainer_step(uintptr_t trainer, uintptr_t batch, uintptr_t task, double * out_loss, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *, double *, void *))dllm_symbols[184])((void *)trainer, (void *)batch, (void *)task, out_loss, (void *)err);
+  return ((int32_t (*)(void *, void *, void *, double *, void *))dllm_symbols[186])((void *)trainer, (void *)batch, (void *)task, out_loss, (void *)err);
 }
 static int32_t go_dllm_trainer_accumulate(uintptr_t trainer, uintptr_t batch, uintptr_t task, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *, void *))dllm_symbols[185])((void *)trainer, (void *)batch, (void *)task, (void *)err);
+  return ((int32_t (*)(void *, void *, void *, void *))dllm_symbols[187])((void *)trainer, (void *)batch, (void *)task, (void *)err);
 }
 static int32_t go_dllm_trainer_apply(uintptr_t trainer, uintptr_t task, double * out_loss, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, double *, void *))dllm_symbols[186])((void *)trainer, (void *)task, out_loss, (void *)err);
+  return ((int32_t (*)(void *, void *, double *, void *))dllm_symbols[188])((void *)trainer, (void *)task, out_loss, (void *)err);
 }
 static int32_t go_dllm_trainer_sync(uintptr_t trainer, uintptr_t err) {
-  return ((int32_t (*)(void *, void *))dllm_symbols[187])((void *)trainer, (void *)err);
+  return ((int32_t (*)(void *, void *))dllm_symbols[189])((void *)trainer, (void *)err);
 }
 static int32_t go_dllm_trainer_run(uintptr_t trainer, uintptr_t loader, int64_t steps, uintptr_t fn, uintptr_t user_data, uintptr_t task, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, int64_t, void *, void *, void *, void *))dllm_symbols[188])((void *)trainer, (void *)loader, steps, (void *)fn, (void *)user_data, (void *)task, (void *)err);
+  return ((int32_t (*)(void *, void *, int64_t, void *, void *, void *, void *))dllm_symbols[190])((void *)trainer, (void *)loader, steps, (void *)fn, (void *)user_data, (void *)task, (void *)err);
 }
 static int32_t go_dllm_trainer_eval(uintptr_t trainer, uintptr_t loader, int64_t max_batches, uintptr_t task, double * out_loss, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, int64_t, void *, double *, void *))dllm_symbols[189])((void *)trainer, (void *)loader, max_batches, (void *)task, out_loss, (void *)err);
+  return ((int32_t (*)(void *, void *, int64_t, void *, double *, void *))dllm_symbols[191])((void *)trainer, (void *)loader, max_batches, (void *)task, out_loss, (void *)err);
 }
 static int32_t go_dllm_trainer_metric(uintptr_t trainer, const char * key, double * out, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, double *, void *))dllm_symbols[190])((void *)trainer, key, out, (void *)err);
+  return ((int32_t (*)(void *, const char *, double *, void *))dllm_symbols[192])((void *)trainer, key, out, (void *)err);
 }
 static int32_t go_dllm_trainer_describe(uintptr_t trainer, uintptr_t out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *))dllm_symbols[191])((void *)trainer, (void *)out, (void *)err);
+  return ((int32_t (*)(void *, void *, void *))dllm_symbols[193])((void *)trainer, (void *)out, (void *)err);
 }
 static int32_t go_dllm_trainer_set_f64(uintptr_t trainer, const char * key, double value, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, double, void *))dllm_symbols[192])((void *)trainer, key, value, (void *)err);
+  return ((int32_t (*)(void *, const char *, double, void *))dllm_symbols[194])((void *)trainer, key, value, (void *)err);
 }
 static int32_t go_dllm_trainer_add_sink(uintptr_t trainer, const char * kind, const char * target, uintptr_t opts, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, const char *, void *, void *))dllm_symbols[193])((void *)trainer, kind, target, (void *)opts, (void *)err);
+  return ((int32_t (*)(void *, const char *, const char *, void *, void *))dllm_symbols[195])((void *)trainer, kind, target, (void *)opts, (void *)err);
 }
 static int32_t go_dllm_trainer_model(uintptr_t trainer, const char * role, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, uintptr_t *, void *))dllm_symbols[194])((void *)trainer, role, out, (void *)err);
+  return ((int32_t (*)(void *, const char *, uintptr_t *, void *))dllm_symbols[196])((void *)trainer, role, out, (void *)err);
 }
 */
 import "C"
@@ -1504,6 +1514,14 @@ func dllm_model_set_param(model handle, name *byte, value handle, err handle) in
 
 func dllm_model_set_tokenizer(model handle, tok handle, err handle) int32 {
 	return int32(C.go_dllm_model_set_tokenizer(C.uintptr_t(model), C.uintptr_t(tok), C.uintptr_t(err)))
+}
+
+func dllm_model_add_network(model handle, other handle, name *byte, err handle) int32 {
+	return int32(C.go_dllm_model_add_network(C.uintptr_t(model), C.uintptr_t(other), (*C.char)(unsafe.Pointer(name)), C.uintptr_t(err)))
+}
+
+func dllm_model_remove_network(model handle, name *byte, err handle) int32 {
+	return int32(C.go_dllm_model_remove_network(C.uintptr_t(model), (*C.char)(unsafe.Pointer(name)), C.uintptr_t(err)))
 }
 
 func dllm_model_forward(model handle, batch handle, opts handle, task handle, out *handle, err handle) int32 {

@@ -191,6 +191,8 @@ var symbolNames = [...]string{
 	"dllm_model_param",
 	"dllm_model_set_param",
 	"dllm_model_set_tokenizer",
+	"dllm_model_add_network",
+	"dllm_model_remove_network",
 	"dllm_model_forward",
 	"dllm_objective_new",
 	"dllm_objective_release",

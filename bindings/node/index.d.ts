@@ -276,6 +276,14 @@ export class Model extends Managed {
    * trained. name: default "default". NOT_FOUND for an unknown name, INVALID_ARGUMENT for another number.
    */
   setAdapterScale(scale: number, name?: string): void;
+  /**
+   * Adds the network of another model of the engine as a part that losses can read, such as a teacher. Its arrays are
+   * shared, and no trainer of this model trains it. name: default "teacher". ALREADY_EXISTS; INVALID_ARGUMENT for a
+   * model of another engine.
+   */
+  addNetwork(other: Model, name?: string): void;
+  /** Removes such a part. name: default "teacher". NOT_FOUND; the hint has the names. */
+  removeNetwork(name?: string): void;
   /** The adapters in the order in which they were added. */
   adapters(): Adapter[];
   /** Runs the model once; the batch has logits (batch, seq, vocab). Settings are those of kind "forward". */

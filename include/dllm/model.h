@@ -326,6 +326,39 @@ DLLM_API dllm_status dllm_model_set_param(dllm_model *model, const char *name,
 DLLM_API dllm_status dllm_model_set_tokenizer(dllm_model *model, const dllm_tokenizer *tok,
                                               dllm_error *err);
 
+/** Adds the network of another model as a part that losses can read, such as a teacher.
+ *
+ * The part shares the arrays of the other model, so they are in memory once. No trainer of this
+ * model trains the part, and it keeps its numbers when the other model is trained. A pass of this
+ * model does not read it, and a save leaves it out. Objectives read the part that is named
+ * "teacher" with option teacher = model (dllm/objective.h).
+ *
+ *   model   not NULL
+ *   other   not NULL, a model of the same engine; its own adapters and parts are not added
+ *   name    not NULL, 1 to 64 letters, digits and _ - :
+ *
+ * Returns  DLLM_OK; DLLM_ALREADY_EXISTS when the model has a part of that name;
+ *          DLLM_INVALID_ARGUMENT for another name or a model of another engine
+ * Owns     nothing
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API dllm_status dllm_model_add_network(dllm_model *model, const dllm_model *other,
+                                            const char *name, dllm_error *err);
+
+/** Removes a part that dllm_model_add_network added.
+ *
+ *   model   not NULL
+ *   name    not NULL
+ *
+ * Returns  DLLM_OK; DLLM_NOT_FOUND when the model has no such network, the hint has the names
+ * Owns     nothing
+ * Threads  owner
+ * Since    1
+ */
+DLLM_API dllm_status dllm_model_remove_network(dllm_model *model, const char *name,
+                                               dllm_error *err);
+
 /** Runs the model once over a batch.
  *
  * The batch has ids i32 (batch, seq), and may have positions i32 (batch, seq) and segments i32

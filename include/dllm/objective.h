@@ -41,6 +41,24 @@
  *     "grpo"             The batch holds advantages f32(batch). It may hold old_log_probs and
  *                        reference_log_probs, f32(batch, seq).
  *
+ * Every objective whose tokens keep their places (mdlm, llada_sft, dream, open_dllm, nano, uniform,
+ * ar, token_ce) may add terms to its loss. Option teacher names their teacher: base (the model
+ * without its adapters), model (the part "teacher" of dllm_model_add_network), or rows (arrays of
+ * the batch). No gradient reaches the teacher. A held-out loss leaves the terms out.
+ *
+ *     align     weight of the distance between hidden states of student and teacher. The teacher
+ *               sees the clean text. Options: align_kind (cosine angular infonce blocks),
+ *               align_layers, align_positions (visible supervised all), align_share,
+ *               align_layer_count, align_layer_exp, align_margin (radians), align_temperature,
+ *               align_blocks, align_final, align_steps. Both models have the same number of layers
+ *               and the same width. Arrays for rows: hidden_layer_<i> f32(batch, seq, hidden).
+ *     distill   weight of the divergence of the distributions of the tokens that the loss counts,
+ *               in nats. Options: distill_kind (forward reverse js), distill_temperature. Both
+ *               models have the same vocabulary. Arrays for rows: teacher_top_ids i32(batch, seq,
+ *               k) and teacher_top_logits f32(batch, seq, k); only forward.
+ *     entropy   weight of the entropy of predictions that are right, in nats, for models that
+ *               decode many tokens at once. Option: entropy_temperature.
+ *
  * Lifetime   an objective keeps its schedule alive.
  * Threads    prepare may run on several threads at once; loss: one call at a time per model.
  */
@@ -55,10 +73,12 @@ extern "C" {
  *   schedule   NULL: linear, kappa_cubic for editflow, nano_cosine for nano; objectives without
  *              noise ignore it
  *   opts       NULL: defaults; kind "objective" or "objective:<name>": attention, shift,
- *              block_length, mask_id, compat and the objective's own options
+ *              block_length, mask_id, compat, the terms' options (teacher, align, distill, entropy
+ *              and those that begin so) and the objective's own options
  *   out        not NULL
  *
- * Returns  DLLM_OK; DLLM_NOT_FOUND, the hint names the nearest
+ * Returns  DLLM_OK; DLLM_NOT_FOUND, the hint names the nearest; DLLM_INVALID_ARGUMENT for options
+ *          that do not fit together, such as align_kind without align
  * Owns     caller owns out, which keeps schedule
  * Threads  any
  * Since    1

@@ -297,6 +297,12 @@ function model:load_adapter(path, name) raw.model_load_adapter(self, path, name 
 function model:save_adapter(path, name) raw.model_save_adapter(self, path, name or "default") end
 function model:merge_adapter(name) raw.model_merge_adapter(self, name) end
 function model:remove_adapter(name) raw.model_remove_adapter(self, name or "default") end
+-- Adds the network of another model of the engine as a part that losses can read. name: nil for "teacher".
+---@param other dllm.Model
+---@param name? string
+function model:add_network(other, name) raw.model_add_network(self, other, name or "teacher") end
+---@param name? string
+function model:remove_network(name) raw.model_remove_network(self, name or "teacher") end
 ---@param scale number 0: the adapter is off
 ---@param name? string
 function model:set_adapter_scale(scale, name)

@@ -23,8 +23,9 @@ local function check_order(fn, list, say)
     last, last_name = class, p.name
   end
   local noun = fn.name:match("^dllmx?_(%l+)")
+  local first_is_noun = list[1] ~= nil and list[1].kind == "handle" and list[1].handle == noun
   for i, p in ipairs(list) do
-    if i > 1 and p.kind == "handle" and p.handle == noun and not p.out and p.handle ~= "error" then
+    if i > 1 and not first_is_noun and p.kind == "handle" and p.handle == noun and not p.out and p.handle ~= "error" then
       say("the object %s must come first", p.name)
     end
   end

@@ -97,7 +97,8 @@ constexpr Row kPlain[] = {
     {"model", "dtype attention mask_token cache_dtype check weights heads"},
     {"objective",
      "attention compat time_sampling loss_weight loss_norm time_per block_steps start insert_order "
-     "repetition"},
+     "repetition teacher teacher_attention teacher_input align_kind align_layers align_positions "
+     "distill_kind"},
     {"plan", "what format dtype activations objective optimizer policy loop"},
     {"quantize", "format weights"},
     {"request", "prompt messages infill template template_name stop stop_ids"},

@@ -27,6 +27,7 @@ UNPACKED = {"--pack": "false"}
 BLOCKS = {"--objective.attention": "block_causal"}
 TUNED = {"--from": "made", "--layers": None, "--hidden": None, "--vocab": None}
 LORA = {**TUNED, "--lora": "4"}
+TAUGHT = {**TUNED, "--teacher": "made", "--align": "1", "--distill": "0.5"}
 
 # option: value, what else the command line has, what is expected when it is not another result
 TRAIN = {
@@ -69,6 +70,16 @@ TRAIN = {
     "--loader.segments": ("false",), "--loader.rank": ("1", {"--loader.ranks": "2"}), "--loader.ranks": ("2",),
     "--objective.attention": ("causal",), "--objective.shift": ("1",), "--objective.block-length": ("8", {**BLOCKS, "--objective.block-length": "4"}),
     "--objective.mask-id": ("9",), "--objective.compat": ("dllm-jax",), "--objective.time-epsilon": ("0.4",), "--objective.time-limit": ("0.5",),
+    "--objective.teacher": ("model", TAUGHT, REFUSED), "--teacher": ("rows", TAUGHT, REFUSED), "--teacher-dtype": ("bf16", TAUGHT),
+    "--objective.teacher-attention": ("causal", TAUGHT), "--objective.teacher-input": ("clean", TAUGHT),
+    "--objective.align": ("3", TAUGHT), "--objective.align-kind": ("angular", TAUGHT), "--objective.align-layers": ("0", TAUGHT),
+    "--objective.align-positions": ("all", TAUGHT), "--objective.align-margin": ("0.01", {**TAUGHT, "--align-kind": "angular"}),
+    "--objective.align-temperature": ("0.5", {**TAUGHT, "--align-kind": "infonce"}), "--objective.align-blocks": ("2", {**TAUGHT, "--align-kind": "blocks"}),
+    "--objective.align-share": ("0.5", TAUGHT), "--objective.align-layer-count": ("1", {**TAUGHT, "--align-layers": "0,1"}),
+    "--objective.align-layer-exp": ("2", {**TAUGHT, "--align-layers": "0,1"}),
+    "--objective.align-final": ("5", {**TAUGHT, "--align-steps": "4"}), "--objective.align-steps": ("4", {**TAUGHT, "--align-final": "5"}),
+    "--objective.distill": ("1", TAUGHT), "--objective.distill-kind": ("js", TAUGHT), "--objective.distill-temperature": ("2", TAUGHT),
+    "--objective.entropy": ("1",), "--objective.entropy-temperature": ("0.9", {"--entropy": "1"}),
     "--objective.time-sampling": ("low_discrepancy",), "--objective.loss-weight": ("ones",), "--objective.max-weight": ("1.5",),
     "--objective.loss-norm": ("masked",), "--objective.min-mask-ratio": ("0.8",), "--objective.max-mask-ratio": ("0.2",),
     "--schedule.eps": ("0.4", {"--schedule": "linear"}), "--schedule.compat": ("dllm", {}, REFUSED),

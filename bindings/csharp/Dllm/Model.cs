@@ -167,6 +167,19 @@ namespace Dllm
         public void RemoveAdapter(string name = Adapter.Default) =>
             Failure.Check(Library.Api.dllm_model_remove_adapter(Handle, Text.Z(name), Failure.Here));
 
+        /// <summary>Adds the network of another model of the engine as a part that losses can read, such as a teacher.
+        /// Its arrays are shared, and no trainer of this model trains it. AlreadyExists for a name that is taken;
+        /// InvalidArgument for a model of another engine.</summary>
+        public void AddNetwork(Model other, string name = "teacher")
+        {
+            if (other == null) throw new ArgumentNullException(nameof(other));
+            Failure.Check(Library.Api.dllm_model_add_network(Handle, other.Handle, Text.Z(name), Failure.Here));
+        }
+
+        /// <summary>Removes such a part. NotFound; the hint has the names.</summary>
+        public void RemoveNetwork(string name = "teacher") =>
+            Failure.Check(Library.Api.dllm_model_remove_network(Handle, Text.Z(name), Failure.Here));
+
         /// <summary>Multiplies the product of an adapter by a scale from now on, which is -1e9 to 1e9; 0: the adapter
         /// is off, 1: as it was trained. NotFound; InvalidArgument for another number.</summary>
         public void SetAdapterScale(double scale, string name = Adapter.Default) =>

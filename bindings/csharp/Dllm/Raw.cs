@@ -644,6 +644,15 @@ namespace Dllm
         internal readonly dllm_model_set_tokenizer_fn dllm_model_set_tokenizer;
 
         [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_model_add_network_fn(
+            SafeHandle model, SafeHandle other, byte[] name, SafeHandle err);
+        internal readonly dllm_model_add_network_fn dllm_model_add_network;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_model_remove_network_fn(SafeHandle model, byte[] name, SafeHandle err);
+        internal readonly dllm_model_remove_network_fn dllm_model_remove_network;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
         internal delegate int dllm_model_forward_fn(
             SafeHandle model, SafeHandle batch, SafeHandle opts, SafeHandle task, out IntPtr @out, SafeHandle err);
         internal readonly dllm_model_forward_fn dllm_model_forward;
@@ -1066,6 +1075,8 @@ namespace Dllm
             dllm_model_param = Get<dllm_model_param_fn>(find, missing, "dllm_model_param");
             dllm_model_set_param = Get<dllm_model_set_param_fn>(find, missing, "dllm_model_set_param");
             dllm_model_set_tokenizer = Get<dllm_model_set_tokenizer_fn>(find, missing, "dllm_model_set_tokenizer");
+            dllm_model_add_network = Get<dllm_model_add_network_fn>(find, missing, "dllm_model_add_network");
+            dllm_model_remove_network = Get<dllm_model_remove_network_fn>(find, missing, "dllm_model_remove_network");
             dllm_model_forward = Get<dllm_model_forward_fn>(find, missing, "dllm_model_forward");
             dllm_objective_new = Get<dllm_objective_new_fn>(find, missing, "dllm_objective_new");
             dllm_objective_release = Get<dllm_objective_release_fn>(find, missing, "dllm_objective_release");

@@ -39,10 +39,10 @@ include("lua.jl")
 export Answer, Batch, Checkpoint, ClosedError, DLLMError, Dataset, Decoder, Engine, Event, Generation, Generator, Infill, Loader,
     Lua, Model, Objective, Piece, Schedule, Source, Tensor, Tokenizer, Trainer
 export STOP, MASKED, PROVISIONAL, FINAL, FIXED
-export adapters, add!, add_adapter!, answer_text, apply!, batch, canvas!, cells, chat, commit!, confidence, decode,
+export adapters, add!, add_adapter!, add_network!, answer_text, apply!, batch, canvas!, cells, chat, commit!, confidence, decode,
     decode_stream, describe, encode, evaluate, forward, generate, generation, hub_describe, hub_list, hub_remove, hub_verify,
     ids, infill, latest, load_adapter!, loss, merge_adapter!, metric, next!, param, param_names, predict!, prepare, pull,
-    remove_adapter!, request_text, restore!, row_losses, run!, save, save_adapter, set!, set_adapter_scale!, start!, states,
+    remove_adapter!, remove_network!, request_text, restore!, row_losses, run!, save, save_adapter, set!, set_adapter_scale!, start!, states,
     statistics, step!, steps, stream, sync!, trace, update!
 
 function __init__()

@@ -191,6 +191,8 @@ const NAMES = [
     :dllm_model_param,
     :dllm_model_set_param,
     :dllm_model_set_tokenizer,
+    :dllm_model_add_network,
+    :dllm_model_remove_network,
     :dllm_model_forward,
     :dllm_objective_new,
     :dllm_objective_release,
@@ -521,133 +523,137 @@ dllm_model_set_param(model, name, value, err) =
     ccall(at(130), Int32, (Ptr{Cvoid}, Cstring, Ptr{Cvoid}, Ptr{Cvoid}), model, name, value, err)
 dllm_model_set_tokenizer(model, tok, err) =
     ccall(at(131), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), model, tok, err)
+dllm_model_add_network(model, other, name, err) =
+    ccall(at(132), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Cstring, Ptr{Cvoid}), model, other, name, err)
+dllm_model_remove_network(model, name, err) =
+    ccall(at(133), Int32, (Ptr{Cvoid}, Cstring, Ptr{Cvoid}), model, name, err)
 dllm_model_forward(model, batch, opts, task, out, err) =
-    ccall(at(132), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), model, batch, opts, task, out, err)
+    ccall(at(134), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), model, batch, opts, task, out, err)
 dllm_objective_new(name, schedule, opts, out, err) =
-    ccall(at(133), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), name, schedule, opts, out, err)
+    ccall(at(135), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), name, schedule, opts, out, err)
 dllm_objective_release(objective) =
-    ccall(at(134), Cvoid, (Ptr{Cvoid},), objective)
+    ccall(at(136), Cvoid, (Ptr{Cvoid},), objective)
 dllm_objective_prepare(objective, model, batch, seed, step, out, err) =
-    ccall(at(135), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Int64, Int64, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), objective, model, batch, seed, step, out, err)
+    ccall(at(137), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Int64, Int64, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), objective, model, batch, seed, step, out, err)
 dllm_objective_loss(objective, model, batch, seed, task, out_loss, err) =
-    ccall(at(136), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Int64, Ptr{Cvoid}, Ptr{Float64}, Ptr{Cvoid}), objective, model, batch, seed, task, out_loss, err)
+    ccall(at(138), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Int64, Ptr{Cvoid}, Ptr{Float64}, Ptr{Cvoid}), objective, model, batch, seed, task, out_loss, err)
 dllm_objective_row_losses(objective, model, batch, seed, task, out, err) =
-    ccall(at(137), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Int64, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), objective, model, batch, seed, task, out, err)
+    ccall(at(139), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Int64, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), objective, model, batch, seed, task, out, err)
 dllm_options_new(kind, out, err) =
-    ccall(at(138), Int32, (Cstring, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), kind, out, err)
+    ccall(at(140), Int32, (Cstring, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), kind, out, err)
 dllm_options_release(opts) =
-    ccall(at(139), Cvoid, (Ptr{Cvoid},), opts)
+    ccall(at(141), Cvoid, (Ptr{Cvoid},), opts)
 dllm_options_set_i64(opts, key, value, err) =
-    ccall(at(140), Int32, (Ptr{Cvoid}, Cstring, Int64, Ptr{Cvoid}), opts, key, value, err)
+    ccall(at(142), Int32, (Ptr{Cvoid}, Cstring, Int64, Ptr{Cvoid}), opts, key, value, err)
 dllm_options_set_f64(opts, key, value, err) =
-    ccall(at(141), Int32, (Ptr{Cvoid}, Cstring, Float64, Ptr{Cvoid}), opts, key, value, err)
+    ccall(at(143), Int32, (Ptr{Cvoid}, Cstring, Float64, Ptr{Cvoid}), opts, key, value, err)
 dllm_options_set_str(opts, key, value, err) =
-    ccall(at(142), Int32, (Ptr{Cvoid}, Cstring, Cstring, Ptr{Cvoid}), opts, key, value, err)
+    ccall(at(144), Int32, (Ptr{Cvoid}, Cstring, Cstring, Ptr{Cvoid}), opts, key, value, err)
 dllm_options_set_json(opts, json, size, err) =
-    ccall(at(143), Int32, (Ptr{Cvoid}, Ptr{UInt8}, Int64, Ptr{Cvoid}), opts, json, size, err)
+    ccall(at(145), Int32, (Ptr{Cvoid}, Ptr{UInt8}, Int64, Ptr{Cvoid}), opts, json, size, err)
 dllm_options_to_json(opts, out, err) =
-    ccall(at(144), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), opts, out, err)
+    ccall(at(146), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), opts, out, err)
 dllm_options_schema(kind, out, err) =
-    ccall(at(145), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}), kind, out, err)
+    ccall(at(147), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}), kind, out, err)
 dllm_plugin_list(out, err) =
-    ccall(at(146), Int32, (Ptr{Cvoid}, Ptr{Cvoid}), out, err)
+    ccall(at(148), Int32, (Ptr{Cvoid}, Ptr{Cvoid}), out, err)
 dllm_plugin_describe(plugin, out, err) =
-    ccall(at(147), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}), plugin, out, err)
+    ccall(at(149), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}), plugin, out, err)
 dllm_registry_name(kind, index) =
-    ccall(at(148), Cstring, (Cstring, Int64), kind, index)
+    ccall(at(150), Cstring, (Cstring, Int64), kind, index)
 dllm_schedule_new(name, opts, out, err) =
-    ccall(at(149), Int32, (Cstring, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), name, opts, out, err)
+    ccall(at(151), Int32, (Cstring, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), name, opts, out, err)
 dllm_schedule_table(t, alpha, dalpha, weight, count, out, err) =
-    ccall(at(150), Int32, (Ptr{Float64}, Ptr{Float64}, Ptr{Float64}, Ptr{Float64}, Int64, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), t, alpha, dalpha, weight, count, out, err)
+    ccall(at(152), Int32, (Ptr{Float64}, Ptr{Float64}, Ptr{Float64}, Ptr{Float64}, Int64, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), t, alpha, dalpha, weight, count, out, err)
 dllm_schedule_release(schedule) =
-    ccall(at(151), Cvoid, (Ptr{Cvoid},), schedule)
+    ccall(at(153), Cvoid, (Ptr{Cvoid},), schedule)
 dllm_schedule_eval(schedule, t, count, dst_alpha, dst_dalpha, dst_weight, err) =
-    ccall(at(152), Int32, (Ptr{Cvoid}, Ptr{Float64}, Int64, Ptr{Float64}, Ptr{Float64}, Ptr{Float64}, Ptr{Cvoid}), schedule, t, count, dst_alpha, dst_dalpha, dst_weight, err)
+    ccall(at(154), Int32, (Ptr{Cvoid}, Ptr{Float64}, Int64, Ptr{Float64}, Ptr{Float64}, Ptr{Float64}, Ptr{Cvoid}), schedule, t, count, dst_alpha, dst_dalpha, dst_weight, err)
 dllm_source_new(out, err) =
-    ccall(at(153), Int32, (Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), out, err)
+    ccall(at(155), Int32, (Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), out, err)
 dllm_source_release(source) =
-    ccall(at(154), Cvoid, (Ptr{Cvoid},), source)
+    ccall(at(156), Cvoid, (Ptr{Cvoid},), source)
 dllm_source_add(source, name, data, size, lend, err) =
-    ccall(at(155), Int32, (Ptr{Cvoid}, Cstring, Ptr{UInt8}, Int64, Int32, Ptr{Cvoid}), source, name, data, size, lend, err)
+    ccall(at(157), Int32, (Ptr{Cvoid}, Cstring, Ptr{UInt8}, Int64, Int32, Ptr{Cvoid}), source, name, data, size, lend, err)
 dllm_task_new() =
-    ccall(at(156), Ptr{Cvoid}, ())
+    ccall(at(158), Ptr{Cvoid}, ())
 dllm_task_release(task) =
-    ccall(at(157), Cvoid, (Ptr{Cvoid},), task)
+    ccall(at(159), Cvoid, (Ptr{Cvoid},), task)
 dllm_task_cancel(task) =
-    ccall(at(158), Cvoid, (Ptr{Cvoid},), task)
+    ccall(at(160), Cvoid, (Ptr{Cvoid},), task)
 dllm_task_is_cancelled(task) =
-    ccall(at(159), Int32, (Ptr{Cvoid},), task)
+    ccall(at(161), Int32, (Ptr{Cvoid},), task)
 dllm_task_set_deadline(task, milliseconds) =
-    ccall(at(160), Cvoid, (Ptr{Cvoid}, Int64), task, milliseconds)
+    ccall(at(162), Cvoid, (Ptr{Cvoid}, Int64), task, milliseconds)
 dllm_task_progress(task, out_done, out_total) =
-    ccall(at(161), Cvoid, (Ptr{Cvoid}, Ptr{Int64}, Ptr{Int64}), task, out_done, out_total)
+    ccall(at(163), Cvoid, (Ptr{Cvoid}, Ptr{Int64}, Ptr{Int64}), task, out_done, out_total)
 dllm_tensor_new(dtype, dims, rank, data, out, err) =
-    ccall(at(162), Int32, (Int32, Ptr{Int64}, Int64, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), dtype, dims, rank, data, out, err)
+    ccall(at(164), Int32, (Int32, Ptr{Int64}, Int64, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), dtype, dims, rank, data, out, err)
 dllm_tensor_release(tensor) =
-    ccall(at(163), Cvoid, (Ptr{Cvoid},), tensor)
+    ccall(at(165), Cvoid, (Ptr{Cvoid},), tensor)
 dllm_tensor_dtype(tensor) =
-    ccall(at(164), Int32, (Ptr{Cvoid},), tensor)
+    ccall(at(166), Int32, (Ptr{Cvoid},), tensor)
 dllm_tensor_rank(tensor) =
-    ccall(at(165), Int64, (Ptr{Cvoid},), tensor)
+    ccall(at(167), Int64, (Ptr{Cvoid},), tensor)
 dllm_tensor_dim(tensor, axis) =
-    ccall(at(166), Int64, (Ptr{Cvoid}, Int64), tensor, axis)
+    ccall(at(168), Int64, (Ptr{Cvoid}, Int64), tensor, axis)
 dllm_tensor_data(tensor) =
-    ccall(at(167), Ptr{UInt8}, (Ptr{Cvoid},), tensor)
+    ccall(at(169), Ptr{UInt8}, (Ptr{Cvoid},), tensor)
 dllm_tensor_read(tensor, dtype, dst, dst_size, err) =
-    ccall(at(168), Int32, (Ptr{Cvoid}, Int32, Ptr{Cvoid}, Int64, Ptr{Cvoid}), tensor, dtype, dst, dst_size, err)
+    ccall(at(170), Int32, (Ptr{Cvoid}, Int32, Ptr{Cvoid}, Int64, Ptr{Cvoid}), tensor, dtype, dst, dst_size, err)
 dllm_tokenizer_load(path, opts, out, err) =
-    ccall(at(169), Int32, (Cstring, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), path, opts, out, err)
+    ccall(at(171), Int32, (Cstring, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), path, opts, out, err)
 dllm_tokenizer_load_task(path, opts, task, out, err) =
-    ccall(at(170), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), path, opts, task, out, err)
+    ccall(at(172), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), path, opts, task, out, err)
 dllm_tokenizer_load_source(source, opts, out, err) =
-    ccall(at(171), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), source, opts, out, err)
+    ccall(at(173), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), source, opts, out, err)
 dllm_tokenizer_train(text, opts, task, out, err) =
-    ccall(at(172), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), text, opts, task, out, err)
+    ccall(at(174), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), text, opts, task, out, err)
 dllm_tokenizer_save(tok, path, err) =
-    ccall(at(173), Int32, (Ptr{Cvoid}, Cstring, Ptr{Cvoid}), tok, path, err)
+    ccall(at(175), Int32, (Ptr{Cvoid}, Cstring, Ptr{Cvoid}), tok, path, err)
 dllm_tokenizer_release(tok) =
-    ccall(at(174), Cvoid, (Ptr{Cvoid},), tok)
+    ccall(at(176), Cvoid, (Ptr{Cvoid},), tok)
 dllm_tokenizer_size(tok) =
-    ccall(at(175), Int64, (Ptr{Cvoid},), tok)
+    ccall(at(177), Int64, (Ptr{Cvoid},), tok)
 dllm_tokenizer_id(tok, name, out, err) =
-    ccall(at(176), Int32, (Ptr{Cvoid}, Cstring, Ptr{Int32}, Ptr{Cvoid}), tok, name, out, err)
+    ccall(at(178), Int32, (Ptr{Cvoid}, Cstring, Ptr{Int32}, Ptr{Cvoid}), tok, name, out, err)
 dllm_tokenizer_encode(tok, text, size, dst, dst_count, out_count, err) =
-    ccall(at(177), Int32, (Ptr{Cvoid}, Ptr{UInt8}, Int64, Ptr{Int32}, Int64, Ptr{Int64}, Ptr{Cvoid}), tok, text, size, dst, dst_count, out_count, err)
+    ccall(at(179), Int32, (Ptr{Cvoid}, Ptr{UInt8}, Int64, Ptr{Int32}, Int64, Ptr{Int64}, Ptr{Cvoid}), tok, text, size, dst, dst_count, out_count, err)
 dllm_tokenizer_encode_task(tok, text, size, task, out, err) =
-    ccall(at(178), Int32, (Ptr{Cvoid}, Ptr{UInt8}, Int64, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), tok, text, size, task, out, err)
+    ccall(at(180), Int32, (Ptr{Cvoid}, Ptr{UInt8}, Int64, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), tok, text, size, task, out, err)
 dllm_tokenizer_decode(tok, ids, count, out, err) =
-    ccall(at(179), Int32, (Ptr{Cvoid}, Ptr{Int32}, Int64, Ptr{Cvoid}, Ptr{Cvoid}), tok, ids, count, out, err)
+    ccall(at(181), Int32, (Ptr{Cvoid}, Ptr{Int32}, Int64, Ptr{Cvoid}, Ptr{Cvoid}), tok, ids, count, out, err)
 dllm_tokenizer_decode_stream(tok, ids, count, out_text, out_used, err) =
-    ccall(at(180), Int32, (Ptr{Cvoid}, Ptr{Int32}, Int64, Ptr{Cvoid}, Ptr{Int64}, Ptr{Cvoid}), tok, ids, count, out_text, out_used, err)
+    ccall(at(182), Int32, (Ptr{Cvoid}, Ptr{Int32}, Int64, Ptr{Cvoid}, Ptr{Int64}, Ptr{Cvoid}), tok, ids, count, out_text, out_used, err)
 dllm_tokenizer_chat(tok, messages_json, size, opts, out, err) =
-    ccall(at(181), Int32, (Ptr{Cvoid}, Ptr{UInt8}, Int64, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), tok, messages_json, size, opts, out, err)
+    ccall(at(183), Int32, (Ptr{Cvoid}, Ptr{UInt8}, Int64, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), tok, messages_json, size, opts, out, err)
 dllm_tokenizer_chat_task(tok, messages_json, size, opts, task, out, err) =
-    ccall(at(182), Int32, (Ptr{Cvoid}, Ptr{UInt8}, Int64, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), tok, messages_json, size, opts, task, out, err)
+    ccall(at(184), Int32, (Ptr{Cvoid}, Ptr{UInt8}, Int64, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), tok, messages_json, size, opts, task, out, err)
 dllm_trainer_new(model, objective, opts, out, err) =
-    ccall(at(183), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), model, objective, opts, out, err)
+    ccall(at(185), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), model, objective, opts, out, err)
 dllm_trainer_release(trainer) =
-    ccall(at(184), Cvoid, (Ptr{Cvoid},), trainer)
+    ccall(at(186), Cvoid, (Ptr{Cvoid},), trainer)
 dllm_trainer_step(trainer, batch, task, out_loss, err) =
-    ccall(at(185), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Float64}, Ptr{Cvoid}), trainer, batch, task, out_loss, err)
+    ccall(at(187), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Float64}, Ptr{Cvoid}), trainer, batch, task, out_loss, err)
 dllm_trainer_accumulate(trainer, batch, task, err) =
-    ccall(at(186), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), trainer, batch, task, err)
+    ccall(at(188), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), trainer, batch, task, err)
 dllm_trainer_apply(trainer, task, out_loss, err) =
-    ccall(at(187), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Float64}, Ptr{Cvoid}), trainer, task, out_loss, err)
+    ccall(at(189), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Float64}, Ptr{Cvoid}), trainer, task, out_loss, err)
 dllm_trainer_sync(trainer, err) =
-    ccall(at(188), Int32, (Ptr{Cvoid}, Ptr{Cvoid}), trainer, err)
+    ccall(at(190), Int32, (Ptr{Cvoid}, Ptr{Cvoid}), trainer, err)
 dllm_trainer_run(trainer, loader, steps, fn, user_data, task, err) =
-    ccall(at(189), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Int64, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), trainer, loader, steps, fn, user_data, task, err)
+    ccall(at(191), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Int64, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), trainer, loader, steps, fn, user_data, task, err)
 dllm_trainer_eval(trainer, loader, max_batches, task, out_loss, err) =
-    ccall(at(190), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Int64, Ptr{Cvoid}, Ptr{Float64}, Ptr{Cvoid}), trainer, loader, max_batches, task, out_loss, err)
+    ccall(at(192), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Int64, Ptr{Cvoid}, Ptr{Float64}, Ptr{Cvoid}), trainer, loader, max_batches, task, out_loss, err)
 dllm_trainer_metric(trainer, key, out, err) =
-    ccall(at(191), Int32, (Ptr{Cvoid}, Cstring, Ptr{Float64}, Ptr{Cvoid}), trainer, key, out, err)
+    ccall(at(193), Int32, (Ptr{Cvoid}, Cstring, Ptr{Float64}, Ptr{Cvoid}), trainer, key, out, err)
 dllm_trainer_describe(trainer, out, err) =
-    ccall(at(192), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), trainer, out, err)
+    ccall(at(194), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), trainer, out, err)
 dllm_trainer_set_f64(trainer, key, value, err) =
-    ccall(at(193), Int32, (Ptr{Cvoid}, Cstring, Float64, Ptr{Cvoid}), trainer, key, value, err)
+    ccall(at(195), Int32, (Ptr{Cvoid}, Cstring, Float64, Ptr{Cvoid}), trainer, key, value, err)
 dllm_trainer_add_sink(trainer, kind, target, opts, err) =
-    ccall(at(194), Int32, (Ptr{Cvoid}, Cstring, Cstring, Ptr{Cvoid}, Ptr{Cvoid}), trainer, kind, target, opts, err)
+    ccall(at(196), Int32, (Ptr{Cvoid}, Cstring, Cstring, Ptr{Cvoid}, Ptr{Cvoid}), trainer, kind, target, opts, err)
 dllm_trainer_model(trainer, role, out, err) =
-    ccall(at(195), Int32, (Ptr{Cvoid}, Cstring, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), trainer, role, out, err)
+    ccall(at(197), Int32, (Ptr{Cvoid}, Cstring, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), trainer, role, out, err)
 
 end

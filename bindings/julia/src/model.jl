@@ -115,6 +115,18 @@ merge_adapter!(model::Model, name::Union{Nothing,AbstractString} = nothing; task
 remove_adapter!(model::Model, name::AbstractString = "default") = call(C.dllm_model_remove_adapter, model, name)
 
 """
+    add_network!(model, other, name = "teacher")
+
+Adds the network of another model of the engine as a part that losses can read. Its arrays are shared, and no trainer of this
+model trains it. Throws `:already_exists` for a name that is taken, `:invalid_argument` for a model of another engine.
+"""
+add_network!(model::Model, other::Model, name::AbstractString = "teacher") =
+    call(C.dllm_model_add_network, model, other, name)
+
+"Removes such a part. Throws `:not_found`, and the hint has the names."
+remove_network!(model::Model, name::AbstractString = "teacher") = call(C.dllm_model_remove_network, model, name)
+
+"""
     set_adapter_scale!(model, scale, name = "default")
 
 Multiplies the product of an adapter by `scale` from now on. `scale` is -1e9 to 1e9; 0: the adapter is off, 1: as it was

@@ -384,6 +384,10 @@ made.functions = {
   {"dllm_model_set_tokenizer", "status", params = {
     {"handle", "model", noun = "model", writes = true}, {"handle", "tok", noun = "tokenizer"},
     {"error", "err"}}},
+  {"dllm_model_add_network", "status", params = {{"handle", "model", noun = "model", writes = true},
+    {"handle", "other", noun = "model"}, {"str", "name"}, {"error", "err"}}},
+  {"dllm_model_remove_network", "status", params = {
+    {"handle", "model", noun = "model", writes = true}, {"str", "name"}, {"error", "err"}}},
   {"dllm_model_forward", "status", params = {{"handle", "model", noun = "model", writes = true},
     {"handle", "batch", noun = "batch"},
     {"handle", "opts", noun = "options", schema = "forward", null = true},
@@ -711,6 +715,8 @@ const char * dllm_model_param_name(const dllm_model *, int64_t);
 dllm_status dllm_model_param(const dllm_model *, const char *, void *, dllm_error *);
 dllm_status dllm_model_set_param(dllm_model *, const char *, const dllm_tensor *, dllm_error *);
 dllm_status dllm_model_set_tokenizer(dllm_model *, const dllm_tokenizer *, dllm_error *);
+dllm_status dllm_model_add_network(dllm_model *, const dllm_model *, const char *, dllm_error *);
+dllm_status dllm_model_remove_network(dllm_model *, const char *, dllm_error *);
 dllm_status dllm_model_forward(dllm_model *, const dllm_batch *, const dllm_options *, dllm_task *, void *, dllm_error *);
 dllm_status dllm_objective_new(const char *, const dllm_schedule *, const dllm_options *, void *, dllm_error *);
 void dllm_objective_release(dllm_objective *);

@@ -111,6 +111,15 @@ class Model extends Managed {
     call('dllm_model_set_adapter_scale', this, name, scale);
   }
 
+  // Adds the network of another model of the engine as a part that losses can read.
+  addNetwork(other, name = 'teacher') {
+    call('dllm_model_add_network', this, other, name);
+  }
+
+  removeNetwork(name = 'teacher') {
+    call('dllm_model_remove_network', this, name);
+  }
+
   adapters() {
     return json('dllm_model_adapters', this);
   }

@@ -207,6 +207,8 @@ exports.FUNCTIONS = {
   dllm_model_param: ['int32', ['void *', 'str', 'void *', 'void *'], 'any'],
   dllm_model_set_param: ['int32', ['void *', 'str', 'void *', 'void *'], 'owner'],
   dllm_model_set_tokenizer: ['int32', ['void *', 'void *', 'void *'], 'owner'],
+  dllm_model_add_network: ['int32', ['void *', 'void *', 'str', 'void *'], 'owner'],
+  dllm_model_remove_network: ['int32', ['void *', 'str', 'void *'], 'owner'],
   dllm_model_forward: ['int32', ['void *', 'void *', 'void *', 'void *', 'void *',
     'void *'], 'owner'],
   dllm_objective_new: ['int32', ['str', 'void *', 'void *', 'void *', 'void *'], 'any'],

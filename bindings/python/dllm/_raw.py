@@ -215,6 +215,8 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "dllm_model_param": (c_int32, [c_void_p, c_char_p, POINTER(c_void_p), c_void_p]),
     "dllm_model_set_param": (c_int32, [c_void_p, c_char_p, c_void_p, c_void_p]),
     "dllm_model_set_tokenizer": (c_int32, [c_void_p, c_void_p, c_void_p]),
+    "dllm_model_add_network": (c_int32, [c_void_p, c_void_p, c_char_p, c_void_p]),
+    "dllm_model_remove_network": (c_int32, [c_void_p, c_char_p, c_void_p]),
     "dllm_model_forward": (c_int32, [
         c_void_p, c_void_p, c_void_p, c_void_p, POINTER(c_void_p), c_void_p]),
     "dllm_objective_new": (c_int32, [c_char_p, c_void_p, c_void_p, POINTER(c_void_p), c_void_p]),

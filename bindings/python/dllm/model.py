@@ -133,6 +133,16 @@ class Model(Managed):
         """Removes an adapter and frees its memory."""
         call("dllm_model_remove_adapter", self.pointer, text_bytes(name, "name"))
 
+    def add_network(self, other: Model, name: str = "teacher") -> None:
+        """Adds the network of another model of the engine as a part that losses can read, such as a
+        teacher. Its arrays are shared, and no trainer of this model trains it. Raises AlreadyExists for
+        a name that is taken, InvalidArgument for a model of another engine."""
+        call("dllm_model_add_network", self.pointer, handle(other, Model, "other"), text_bytes(name, "name"))
+
+    def remove_network(self, name: str = "teacher") -> None:
+        """Removes such a part. Raises NotFound, and the hint has the names."""
+        call("dllm_model_remove_network", self.pointer, text_bytes(name, "name"))
+
     def set_adapter_scale(self, scale: float, name: str = "default") -> None:
         """Multiplies the product of an adapter by scale from now on; 0: the adapter is off."""
         call("dllm_model_set_adapter_scale", self.pointer, text_bytes(name, "name"), real(scale, "scale"))

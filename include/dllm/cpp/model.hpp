@@ -240,6 +240,17 @@ public:
     return text(
         [&](dllm_buffer* out, dllm_error* err) { return dllm_model_adapters(get(), out, err); });
   }
+  // Adds the network of another model of the engine as a part that losses can read.
+  void add_network(const Model& other, std::string_view name = "teacher") {
+    call([&](dllm_error* err) {
+      return dllm_model_add_network(get(), other.get(), zero_ended(name).c_str(), err);
+    });
+  }
+  void remove_network(std::string_view name = "teacher") {
+    call([&](dllm_error* err) {
+      return dllm_model_remove_network(get(), zero_ended(name).c_str(), err);
+    });
+  }
 
   Batch forward(const Batch& batch, const Settings& settings = {}, const Task* task = nullptr) {
     return settings.with("forward", [&](const dllm_options* opts) {

@@ -118,6 +118,11 @@ internal sealed class AdapterTest
         model.RemoveAdapter();
         IsListed("");
         Check.That(Logits().SequenceEqual(plain), "a removed adapter changes results");
+        model.AddNetwork(model);
+        Fails(Code.AlreadyExists, () => model.AddNetwork(model));
+        Check.That(Logits().SequenceEqual(plain), "a teacher changes results");
+        model.RemoveNetwork();
+        Fails(Code.NotFound, () => model.RemoveNetwork());
         model.LoadAdapter(Path.Combine(folder, "adapter"), "again");
         Check.That(Logits().SequenceEqual(trained), "a loaded adapter is another one");
         model.SetAdapterScale(0.5, "again");

@@ -238,6 +238,11 @@ end
         @test thrown(() -> save_adapter(model, joinpath(folder, "b"), "absent")).code === :not_found
         remove_adapter!(model)
         @test isempty(adapters(model)) && logits() == base
+        add_network!(model, model)
+        @test thrown(() -> add_network!(model, model)).code === :already_exists
+        @test logits() == base
+        remove_network!(model)
+        @test thrown(() -> remove_network!(model)).code === :not_found
         load_adapter!(model, path, "loaded")
         @test thrown(() -> load_adapter!(model, path, "loaded")).code === :already_exists
         @test thrown(() -> load_adapter!(model, joinpath(folder, "nowhere"))).code === :not_found

@@ -210,6 +210,11 @@ test('an adapter is added, trained, saved, loaded, scaled and merged', async () 
   model.removeAdapter();
   assert.deepEqual(model.adapters(), []);
   assert.deepEqual(await logits(), base);
+  model.addNetwork(model);
+  assert.throws(() => model.addNetwork(model), { code: 'ALREADY_EXISTS' });
+  assert.deepEqual(await logits(), base);
+  model.removeNetwork();
+  assert.throws(() => model.removeNetwork(), { code: 'NOT_FOUND' });
   await model.loadAdapter(pathToFileURL(saved), 'loaded');
   await assert.rejects(model.loadAdapter(saved, 'loaded'), { code: 'ALREADY_EXISTS' });
   await assert.rejects(model.loadAdapter(path.join(folder, 'nowhere')), { code: 'NOT_FOUND' });

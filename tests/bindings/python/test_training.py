@@ -135,6 +135,11 @@ class Adapters(unittest.TestCase):
             self.assertRaises(dllm.errors.AlreadyExists, model.save_adapter, path)
             model.remove_adapter()
             self.assertEqual((self.names(), self.logits()), ([], base))
+            model.add_network(model)
+            self.assertRaises(dllm.errors.AlreadyExists, model.add_network, model)
+            self.assertEqual(self.logits(), base)
+            model.remove_network()
+            self.assertRaises(dllm.errors.NotFound, model.remove_network)
             model.load_adapter(path, "loaded")
             with self.assertRaises(dllm.errors.AlreadyExists) as caught:
                 model.load_adapter(path, "loaded")

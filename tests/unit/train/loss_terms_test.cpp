@@ -1,4 +1,4 @@
-// Terms of a loss in a training: on meshes, over micro-batches, and beside a teacher.
+// Terms of a loss in a training: on meshes, over micro-batches, and with a teacher.
 
 #include "base/error.h"
 #include "model/adapters/adapter.h"

@@ -1033,6 +1033,21 @@ functions! {
         tok: *const dllm_tokenizer,
         err: *mut dllm_error,
     ) -> dllm_status;
+    /// Adds the network of another model as a part that losses can read, such as a teacher.
+    #[threads(Owner)]
+    fn dllm_model_add_network(
+        model: *mut dllm_model,
+        other: *const dllm_model,
+        name: *const c_char,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Removes a part that dllm_model_add_network added.
+    #[threads(Owner)]
+    fn dllm_model_remove_network(
+        model: *mut dllm_model,
+        name: *const c_char,
+        err: *mut dllm_error,
+    ) -> dllm_status;
     /// Runs the model once over a batch.
     #[threads(Owner)]
     fn dllm_model_forward(

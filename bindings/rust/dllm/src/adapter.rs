@@ -130,6 +130,31 @@ impl Model {
         with_text(name, |name| check(|err| unsafe { sys::dllm_model_remove_adapter(model, name, err) }))
     }
 
+    /// Adds the network of another model of the engine as a part that losses can read, such as a teacher. Its arrays are
+    /// shared, and no trainer of this model trains it.
+    ///
+    /// # Errors
+    /// [`Code::AlreadyExists`](crate::Code::AlreadyExists) for a name that is taken; a model of another engine;
+    /// inside a callback.
+    pub fn add_network(&self, other: &Model, name: &str) -> Result<()> {
+        let _reading = (!std::ptr::eq(self, other)).then(|| other.turns.read());
+        let (_turn, model) = (self.turns.remake(None)?, self.handle.as_ptr());
+        // SAFETY: both handles are alive, `name` ends with a byte 0, no other call changes the models.
+        with_text(name, |name| {
+            check(|err| unsafe { sys::dllm_model_add_network(model, other.handle.as_ptr(), name, err) })
+        })
+    }
+
+    /// Removes such a part.
+    ///
+    /// # Errors
+    /// [`Code::NotFound`](crate::Code::NotFound) for an unknown name, the hint has the names; inside a callback.
+    pub fn remove_network(&self, name: &str) -> Result<()> {
+        let (_turn, model) = (self.turns.remake(None)?, self.handle.as_ptr());
+        // SAFETY: as in remove_adapter.
+        with_text(name, |name| check(|err| unsafe { sys::dllm_model_remove_network(model, name, err) }))
+    }
+
     /// Multiplies the product of an adapter by a scale from now on, which is -1e9 to 1e9; 0: the adapter is off, 1: as
     /// it was trained.
     ///

@@ -163,6 +163,7 @@ void open_model_and_rows(Context& context, Run& run) {
     });
   }
   if (!resumed) add_adapter(context, run.model.get());
+  add_teacher(context, run);
 }
 
 void add_sinks(const Context& context, const Run& run, const std::string& out) {

@@ -175,6 +175,13 @@ std::string adapters_json(const dllm_model* model);
 // Returns a line with the numbers that are trained; "" for a model without adapters.
 std::string adapters_text(const dllm_model* model);
 
+// ---- the teacher of align and distill (training_teacher.cpp) ----
+
+// Sets what --teacher names. Fails for options that do not fit together.
+void set_teacher(Context& context);
+// Adds the model of --teacher to the model of the run, when it is not there yet.
+void add_teacher(const Context& context, const Run& run);
+
 // ---- tokenizer, dataset, the held-out split, the number of steps (training_data.cpp) ----
 
 // Steps of a run without --steps, --minutes, --tokens and --epochs.

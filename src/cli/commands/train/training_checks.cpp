@@ -133,6 +133,7 @@ void check_values(Context& context) {
   if (context.option("trainer", "schedule") != "\"wsd\"")
     note_typed(context, "trainer", "cooldown_start", "it is for --trainer.schedule wsd");
   set_rank(context);
+  set_teacher(context);
   check_decided_here(context);
   check_from(context);
 }
@@ -149,8 +150,11 @@ void check_data(const Context& context) {
 void check_sources(const Context& context) {
   check_adapter(context);
   check_data(context);
-  for (const char* name : {"from", "tokenizer"}) {
+  for (const char* name : {"from", "tokenizer", "teacher"}) {
     if (!context.has(name) || fs::exists(context.text(name))) continue;
+    if (std::string(name) == "teacher" &&
+        (context.text(name) == "base" || context.text(name) == "rows"))
+      continue;
     if (is_in_store(context.text(name))) continue;
     throw Failure(DLLM_NOT_FOUND,
                   "--" + std::string(name) + ": there is no file or folder " + context.text(name));

@@ -77,6 +77,11 @@ fn an_adapter_is_trained_saved_and_merged() -> Result<()> {
     model.remove_adapter(Adapter::DEFAULT)?;
     assert_eq!(model.adapters()?, []);
     assert_eq!(logits(model)?, plain);
+    model.add_network(model, "teacher")?;
+    assert_eq!(model.add_network(model, "teacher").unwrap_err().code(), Code::AlreadyExists);
+    assert_eq!(logits(model)?, plain);
+    model.remove_network("teacher")?;
+    assert_eq!(model.remove_network("teacher").unwrap_err().code(), Code::NotFound);
     model.load_adapter(&path, "again", None)?;
     assert_eq!(logits(model)?, trained);
     model.set_adapter_scale("again", 0.5)?;
