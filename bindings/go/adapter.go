@@ -15,6 +15,10 @@ type Adapter struct {
 	Alpha   float64 `json:"alpha"`   // numerator of the factor, which is Alpha / Rank
 	Rslora  bool    `json:"rslora"`  // whether the factor is Alpha / sqrt(Rank)
 	Dora    bool    `json:"dora"`    // whether the rows have trained lengths
+	Dropout float64 `json:"dropout"` // part of the inputs that training drops
+	// modules that the adapter has as copies
+	ModulesToSave []string `json:"modules_to_save"`
+
 	Scale   float64 `json:"scale"`   // number of [Model.SetAdapterScale]; 1: as it was trained
 	Modules int     `json:"modules"` // matrices of the base with this adapter
 	Params  int64   `json:"params"`  // numbers of A, of B and of lengths

@@ -193,6 +193,10 @@ export interface Adapter {
   rslora: boolean;
   /** Whether the rows have trained lengths. */
   dora: boolean;
+  /** Part of the inputs that training drops. */
+  dropout: number;
+  /** Modules that the adapter has as copies. */
+  modules_to_save: string[];
   /** What Model.setAdapterScale has set; 1: as it was trained. */
   scale: number;
   /** Matrices of the base with this adapter. */

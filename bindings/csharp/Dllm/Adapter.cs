@@ -1,3 +1,5 @@
+using System.Collections.Generic;
+
 namespace Dllm
 {
     /// <summary>A LoRA adapter, as Model.Adapters lists it.</summary>
@@ -21,6 +23,12 @@ namespace Dllm
         /// <summary>Whether the rows have trained lengths.</summary>
         public bool Dora { get; }
 
+        /// <summary>Part of the inputs that training drops.</summary>
+        public double Dropout { get; }
+
+        /// <summary>Modules that the adapter has as copies.</summary>
+        public IReadOnlyList<string> ModulesToSave { get; }
+
         /// <summary>Number of Model.SetAdapterScale; 1: as it was trained.</summary>
         public double Scale { get; }
 
@@ -40,6 +48,8 @@ namespace Dllm
             Alpha = all.Real("alpha");
             Rslora = all.Flag("rslora");
             Dora = all.Flag("dora");
+            Dropout = all.Real("dropout");
+            ModulesToSave = all.Strings("modules_to_save");
             Scale = all.Real("scale");
             Modules = all.Whole("modules");
             Params = all.Whole("params");
