@@ -18,15 +18,17 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 template <class T>
-T parse_number(const std::string& shown, const std::string& word, const char* what) {
+T parse_number(const std::string& shown, const std::string& word, const char* what,
+               const char* hint = "") {
   T value{};
   const char* end = word.data() + word.size();
   const auto result = std::from_chars(word.data(), end, value);
-  if (result.ec != std::errc() || result.ptr != end) {
-    throw UsageFailure(shown + " takes " + what + ", not \"" + word + "\"");
-  }
+  if (result.ec != std::errc() || result.ptr != end)
+    throw UsageFailure(shown + " takes " + what + ", not \"" + word + "\"", hint);
   return value;
 }
+
+constexpr const char* kPartOfEpoch = "--steps or --tokens ends a run within the text";
 
 dllm_status set_json(dllm_options* options, const std::string& json, dllm_error* err) {
   return dllm_options_set_json(options, json.data(), static_cast<int64_t>(json.size()), err);
@@ -37,8 +39,10 @@ dllm_status set_word(dllm_options* options, const Setting& setting, dllm_error* 
   if (type == "json")
     return set_json(options, key.empty() ? word : Json{{key, Json::parse(word)}}.dump(), err);
   if (type == "i64") {
-    return dllm_options_set_i64(options, key.c_str(),
-                                parse_number<int64_t>(shown, word, "a whole number"), err);
+    return dllm_options_set_i64(
+        options, key.c_str(),
+        parse_number<int64_t>(shown, word, "a whole number", key == "epochs" ? kPartOfEpoch : ""),
+        err);
   }
   if (type == "f64") {
     return dllm_options_set_f64(options, key.c_str(), parse_number<double>(shown, word, "a number"),
@@ -122,8 +126,8 @@ private:
     return value;
   }
 
-  // Returns the value that the command line or --config has for the option that chooses the schema of
-  // a kind; "" for none. shown: its name in messages.
+  // Returns the value that the command line or --config has for the option that chooses the schema
+  // of a kind; "" for none. shown: its name in messages.
   std::string chosen_word(int argc, char** argv, const std::string& base, const std::string& name,
                           std::string* shown = nullptr) const {
     std::string chosen = peek(argc, argv, name), where = "--" + name;

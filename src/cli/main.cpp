@@ -1,6 +1,7 @@
 // The program `dllm` uses the shared library through its C ABI, like any other client.
 
 #include "command.h"
+#include "command_flags.h"
 #include "limited.h"
 #include "names.h"
 #include "option_list.h"
@@ -29,18 +30,19 @@ const std::vector<Command>& commands() {
 namespace {
 
 // Errors of the command line begin with "dllm generate: ", other errors with "dllm: ".
-int report(const Failure& failure, bool json, const std::string& who, int code) {
+int report(const Command& command, const Failure& failure, bool json, const std::string& who,
+           int code) {
+  const std::string hint = hint_in_flags(failure.hint(), flags_of(command));
   if (json) {
-    const nlohmann::ordered_json line = {{"error", dllm_status_name(failure.status())},
-                                         {"message", failure.what()},
-                                         {"hint", failure.hint()}};
+    const nlohmann::ordered_json line = {
+        {"error", dllm_status_name(failure.status())}, {"message", failure.what()}, {"hint", hint}};
     std::printf(
         "%s\n",
         line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
   }
   print_failure_of_rank(failure.what());
   std::fprintf(stderr, "%s: %s\n", who.c_str(), failure.what());
-  if (!failure.hint().empty()) std::fprintf(stderr, "      %s\n", failure.hint().c_str());
+  if (!hint.empty()) std::fprintf(stderr, "      %s\n", hint.c_str());
   return code;
 }
 
@@ -56,9 +58,9 @@ int run_command(const Command& command, int argc, char** argv) {
     pull_arguments(command, parsed.context);
     return command.run(parsed.context);
   } catch (const UsageFailure& failure) {
-    return report(failure, json, "dllm " + command.name, kUsage);
+    return report(command, failure, json, "dllm " + command.name, kUsage);
   } catch (const Failure& failure) {
-    return report(failure, json, "dllm",
+    return report(command, failure, json, "dllm",
                   failure.status() == DLLM_CANCELLED ? interrupted_code() : kFailed);
   } catch (const std::exception& e) {
     print_failure_of_rank(e.what());

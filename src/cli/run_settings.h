@@ -22,8 +22,8 @@ struct RowSettings {
   // tokenizer, or none.
   std::string chat_template() const;
 };
-// Returns the settings of the run that trained the adapter of option --model.adapter, else the model
-// of --model.
+// Returns the settings of the run that trained the adapter of option --model.adapter, else the
+// model of --model.
 RowSettings row_settings(const Context& context);
 // Writes the settings of the rows of model `from` into the folder `to` of the same model in another
 // form, so that it is prompted and scored as its run is. Does nothing for a model without a run.

@@ -86,7 +86,7 @@ def decodes_and_exports():
     report = json.loads(run("export", "whole", "peft", "--json").stdout)
     ok(report["rank"] == 4 and report["modules"] == 3, f"export: {report}")
     files = sorted(path.name for path in (SCRATCH / "peft").iterdir())
-    ok(files == ["adapter_config.json", "adapter_model.safetensors", "dllm.json"], f"the folder of PEFT: {files}")
+    ok(files == ["adapter_config.json", "adapter_model.safetensors", "dllm.json", "dllm_rows.json"], f"the folder of PEFT: {files}")
     config = json.loads((SCRATCH / "peft" / "adapter_config.json").read_text())
     ok(config["base_model_name_or_path"] == str(SCRATCH.resolve() / "base"), f"its base: {config['base_model_name_or_path']}")
     ok(text_of("base", "--model.adapter", "peft") == wanted, "the folder with the base writes what the run writes")

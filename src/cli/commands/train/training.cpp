@@ -203,6 +203,10 @@ int64_t restore(const Context& context, Run& run) {
     restore_with(run.loader.get());
     return dllm_loader_position(run.loader.get());
   } catch (const Failure& failure) {
+    if (failure.hint().starts_with("make the trainer as it was")) {
+      throw Failure(failure.status(), context.text("out") + ": " + failure.what(),
+                    "leave that option out to continue, or start over with --fresh");
+    }
     if (failure.status() != DLLM_OUT_OF_RANGE) throw;
     const auto endless = loader_with(context, run, R"({"epochs": 0})");
     restore_with(endless.get());
@@ -274,8 +278,8 @@ void save_tokenizer(const Run& run, const std::string& out) {
 
 Run open_run(Context& context) {
   const std::string root = context.text("out"), out = run_folder(context);
-  const bool fresh = context.flag("fresh"), in_store = is_in_store(root);
   if (job_rank() == 0) recover_replaced(out);
+  const bool fresh = context.flag("fresh"), in_store = is_in_store(root);
   const bool is_new = fresh || latest_checkpoint(context, root).empty();
   // Every rank reads the record of a shared folder. Settings of a run in an object store are on the
   // host of the first rank alone.

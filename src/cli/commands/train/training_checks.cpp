@@ -187,7 +187,7 @@ void check_resumed(const Context& context, const std::string& out) {
   }
   if (context.typed("objective") && before("objective") != Json(context.text("objective")))
     fail_differs("objective", context.text("objective"), before("objective").dump(), out);
-  for (const char* key : {"seed", "optimizer"}) {
+  for (const char* key : {"seed", "optimizer", "ema", "decay", "compat"}) {
     const Json::json_pointer place(std::string("/settings/trainer.") + key);
     const Json old = start.is_object() && start.contains(place) ? start.at(place) : Json(nullptr);
     const std::string now = context.option("trainer", key);
@@ -209,6 +209,13 @@ void check_resumed(const Context& context, const std::string& out) {
         continue;
       fail_differs(kind + "." + key, value.dump(), old.is_null() ? "none" : old.dump(), out);
     }
+  }
+  const Json of_objective = Json::parse(options_json(context, "objective"));
+  for (const auto& [key, value] : of_objective.items()) {
+    const Json::json_pointer place("/settings/objective." + key);
+    const bool is_known = start.is_object() && start.contains(place);
+    if (context.typed("objective", key) && is_known && start.at(place) != value)
+      fail_differs("objective." + key, value.dump(), start.at(place).dump(), out);
   }
 }
 

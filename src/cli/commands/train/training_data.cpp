@@ -228,8 +228,8 @@ std::optional<RowForm> form_in(const Context& context, const dllm_tokenizer* tok
   return std::nullopt;
 }
 
-// Returns the form of the rows in the first batches: a batch may hold the middle of long rows alone.
-// Moves the loader to its beginning.
+// Returns the form of the rows in the first batches, because a batch may hold the middle of long
+// rows alone. Moves the loader to its beginning.
 RowForm form_of_rows(const Context& context, const Run& run) {
   constexpr int kBatches = 16;
   const std::vector<int32_t> chat = encode_chat(run.tokenizer.get());
