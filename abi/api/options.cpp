@@ -4,6 +4,7 @@
 #include "cpu/engine.h"
 #include "decode/request/policy.h"
 #include "decode/request/request.h"
+#include "decode/trajectory/extractor.h"
 #include "generate/generator.h"
 #include "generate/request_options.h"
 #include "graph/engine.h"
@@ -202,6 +203,7 @@ const std::vector<KindRow>& kinds() {
         {"tokenizer", &text::tokenizer_schema()},
         {"tokenizer_train", &text::tokenizer_train_schema()},
         {"trainer", &train::trainer_schema()},
+        {"trajectories", &decode::trajectory_schema()},
     };
     add_named(rows, "decoder", decode::decoder_schema(""), decode::policy_names(),
               decode::decoder_schema);

@@ -103,3 +103,20 @@ func (d *Dataset) Save(ctx context.Context, path string, options ...Option) erro
 	}
 	return c.err
 }
+
+// ExtractTrajectories appends the trajectories of the rows that the file lacks, and returns their number; options of
+// kind "trajectories". The teacher is nil for method left_to_right.
+func (d *Dataset) ExtractTrajectories(ctx context.Context, teacher *Model, path string, options ...Option) (int64, error) {
+	c := begin()
+	defer c.end()
+	var rows int64
+	var model handle
+	if teacher != nil {
+		model = c.use(teacher.object)
+	}
+	self, where, settings, task := c.use(d.object), c.text(path), c.settings("trajectories", options), c.watch(ctx)
+	if c.ok() {
+		c.status(dllm_dataset_extract_trajectories(self, model, where, settings, task, &rows, c.errp))
+	}
+	return rows, c.err
+}

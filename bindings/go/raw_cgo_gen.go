@@ -389,8 +389,10 @@ package dllm
 #cgo nocallback go_dllm_trainer_add_sink
 #cgo noescape go_dllm_trainer_model
 #cgo nocallback go_dllm_trainer_model
+#cgo noescape go_dllm_dataset_extract_trajectories
+#cgo nocallback go_dllm_dataset_extract_trajectories
 
-static void *dllm_symbols[197];
+static void *dllm_symbols[198];
 static void go_set_symbol(int index, uintptr_t address) { dllm_symbols[index] = (void *)address; }
 static int32_t go_dllm_model_add_adapter(uintptr_t model, const char * name, uintptr_t opts, uintptr_t task, uintptr_t err) {
   return ((int32_t (*)(void *, const char *, void *, void *, void *))dllm_symbols[0])((void *)model, name, (void *)opts, (void *)task, (void *)err);
@@ -982,6 +984,9 @@ static int32_t go_dllm_trainer_add_sink(uintptr_t trainer, const char * kind, co
 }
 static int32_t go_dllm_trainer_model(uintptr_t trainer, const char * role, uintptr_t * out, uintptr_t err) {
   return ((int32_t (*)(void *, const char *, uintptr_t *, void *))dllm_symbols[196])((void *)trainer, role, out, (void *)err);
+}
+static int32_t go_dllm_dataset_extract_trajectories(uintptr_t data, uintptr_t model, const char * path, uintptr_t opts, uintptr_t task, int64_t * out_rows, uintptr_t err) {
+  return ((int32_t (*)(void *, void *, const char *, void *, void *, int64_t *, void *))dllm_symbols[197])((void *)data, (void *)model, path, (void *)opts, (void *)task, out_rows, (void *)err);
 }
 */
 import "C"
@@ -1778,4 +1783,8 @@ func dllm_trainer_add_sink(trainer handle, kind *byte, target *byte, opts handle
 
 func dllm_trainer_model(trainer handle, role *byte, out *handle, err handle) int32 {
 	return int32(C.go_dllm_trainer_model(C.uintptr_t(trainer), (*C.char)(unsafe.Pointer(role)), (*C.uintptr_t)(unsafe.Pointer(out)), C.uintptr_t(err)))
+}
+
+func dllm_dataset_extract_trajectories(data handle, model handle, path *byte, opts handle, task handle, out_rows *int64, err handle) int32 {
+	return int32(C.go_dllm_dataset_extract_trajectories(C.uintptr_t(data), C.uintptr_t(model), (*C.char)(unsafe.Pointer(path)), C.uintptr_t(opts), C.uintptr_t(task), (*C.int64_t)(unsafe.Pointer(out_rows)), C.uintptr_t(err)))
 }

@@ -257,4 +257,5 @@ var symbolNames = [...]string{
 	"dllm_trainer_set_f64",
 	"dllm_trainer_add_sink",
 	"dllm_trainer_model",
+	"dllm_dataset_extract_trajectories",
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-var symbols [197]uintptr
+var symbols [198]uintptr
 
 var call_dllm_model_set_adapter_scale func(handle, *byte, float64, handle) int32
 
@@ -988,5 +988,10 @@ func dllm_trainer_add_sink(trainer handle, kind *byte, target *byte, opts handle
 
 func dllm_trainer_model(trainer handle, role *byte, out *handle, err handle) int32 {
 	r, _, _ := purego.SyscallN(symbols[196], uintptr(trainer), uintptr(unsafe.Pointer(role)), uintptr(unsafe.Pointer(out)), uintptr(err))
+	return int32(r)
+}
+
+func dllm_dataset_extract_trajectories(data handle, model handle, path *byte, opts handle, task handle, out_rows *int64, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[197], uintptr(data), uintptr(model), uintptr(unsafe.Pointer(path)), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out_rows)), uintptr(err))
 	return int32(r)
 }

@@ -357,6 +357,9 @@ export class Dataset extends Managed {
   add(row: string | object): this;
   /** How many documents there are. */
   readonly size: number;
+  /** Appends the trajectories of the rows that the file lacks, and resolves with their number; settings are those of kind
+   *  "trajectories". The teacher is null for method left_to_right. */
+  extractTrajectories(teacher: Model | null, path: Path, settings?: WithSettings<Control>): Promise<number>;
   /** Writes a token file, which batches read their ids from; settings are those of kind "save". */
   save(path: Path, settings?: WithSettings<Control>): Promise<void>;
 }

@@ -83,4 +83,5 @@
 #include "dllm/tensor.h"
 #include "dllm/tokenizer.h"
 #include "dllm/trainer.h"
+#include "dllm/trajectory.h"
 #endif

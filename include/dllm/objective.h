@@ -36,6 +36,11 @@
  *                        The batch may hold start_ids i32(batch, any); a negative id ends a start.
  *                        Decoding policy "editflow".
  *     "open_dllm"        Options: curriculum, min_snr_gamma, anti_repetition, repetition.
+ *     trajectories       mdlm, open_dllm, llada_sft and dream read array trajectory of a batch. They
+ *                        mask the tokens that one row of it hides, chosen by a mask ratio. Options:
+ *                        trajectory_min_ratio, trajectory_max_ratio, trajectory_ramp (updates from
+ *                        the first to the second), trajectory_blocks (block lengths; one block of
+ *                        each row is trained).
  *     "diffusion_gemma"  For models with a canvas. In a share of the rows the canvas is conditioned
  *                        on its own prediction. Decoding policy "diffusion_gemma".
  *     "grpo"             The batch holds advantages f32(batch). It may hold old_log_probs and

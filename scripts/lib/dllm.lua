@@ -255,6 +255,10 @@ function dataset:add(row)
   raw.dataset_add(self, encode(type(row) == "string" and { text = row } or row))
 end
 function dataset:size() return raw.dataset_size(self) end
+-- Appends the trajectories of the rows that the file lacks; returns their number. teacher nil: left_to_right.
+function dataset:extract_trajectories(teacher, path, values)
+  return raw.dataset_extract_trajectories(self, teacher, path, values)
+end
 
 local loader = raw.class_loader
 function dllm.loader(data, values) return raw.loader_new(data, values) end

@@ -36,7 +36,7 @@ constexpr Row kFunctions[] = {
     {"build", "info"},
     {"checkpoint",
      "save restore latest latest_task open open_task release describe tensor verify check"},
-    {"dataset", "open new add release size save"},
+    {"dataset", "open new add release size save extract_trajectories"},
     {"decoder",
      "new release start add remove step step_for run ids states confidence metric trace describe"},
     {"dllmx_decoder", "predict statistics commit"},
@@ -75,7 +75,7 @@ constexpr std::string_view kNames = "name key kind role value part";
 constexpr std::string_view kNumberKinds =
     "adapter answer chat checkpoint dataset decoder forward generator "
     "loader model objective plan quantize request save "
-    "schedule sink slot tokenizer tokenizer_train trainer";
+    "schedule sink slot tokenizer tokenizer_train trainer trajectories";
 
 // Texts, lists and choices that do not reach files or native code; for kind engine also numbers.
 constexpr Row kPlain[] = {
@@ -98,7 +98,7 @@ constexpr Row kPlain[] = {
     {"objective",
      "attention compat time_sampling loss_weight loss_norm time_per block_steps start insert_order "
      "repetition teacher teacher_attention teacher_input align_kind align_layers align_positions "
-     "distill_kind"},
+     "distill_kind trajectory_blocks"},
     {"plan", "what format dtype activations objective optimizer policy loop"},
     {"quantize", "format weights"},
     {"request", "prompt messages infill template template_name stop stop_ids"},
@@ -107,11 +107,15 @@ constexpr Row kPlain[] = {
     {"slot", "stop suppress adapters"},
     {"tokenizer", "bos eos pad mask add_tokens chat_template"},
     {"tokenizer_train", "pre_tokenizer normalizer bos eos pad mask special_tokens chat_template"},
+    {"trajectories", "method lines fill attention"},
     {"trainer", "schedule optimizer muon_scale decay nonfinite groups freeze activations compat"}};
 
-constexpr Row kPaths[] = {
-    {"dataset", "token_file"}, {"decoder", "adapter_folders"}, {"generator", "adapter_folders"},
-    {"loader", "arrays"},      {"model", "adapter"},           {"trainer", "root"}};
+constexpr Row kPaths[] = {{"dataset", "token_file"},
+                          {"decoder", "adapter_folders"},
+                          {"generator", "adapter_folders"},
+                          {"loader", "arrays trajectories"},
+                          {"model", "adapter"},
+                          {"trainer", "root"}};
 
 } // namespace
 

@@ -55,5 +55,17 @@ namespace Dllm
             using (var options = new NativeOptions("save", settings))
                 control.Run(task => Library.Api.dllm_dataset_save(Handle, Text.Z(path), options.Handle, task, Failure.Here));
         }
+
+        /// <summary>Appends the trajectories of the rows that the file lacks, and returns their number. The teacher is
+        /// null for method left_to_right.</summary>
+        public long ExtractTrajectories(Model teacher, string path, Options settings = null,
+                                        Control control = default(Control))
+        {
+            long rows = 0;
+            using (var options = new NativeOptions("trajectories", settings))
+                control.Run(task => Library.Api.dllm_dataset_extract_trajectories(
+                    Handle, Optional(teacher), Text.Z(path), options.Handle, task, out rows, Failure.Here));
+            return rows;
+        }
     }
 }

@@ -941,6 +941,12 @@ namespace Dllm
         internal delegate int dllm_trainer_model_fn(SafeHandle trainer, byte[] role, out IntPtr @out, SafeHandle err);
         internal readonly dllm_trainer_model_fn dllm_trainer_model;
 
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_dataset_extract_trajectories_fn(
+            SafeHandle data, SafeHandle model, byte[] path, SafeHandle opts, SafeHandle task, out long out_rows,
+            SafeHandle err);
+        internal readonly dllm_dataset_extract_trajectories_fn dllm_dataset_extract_trajectories;
+
         // Names of symbols that `find` has no address for are added to `missing`.
         internal Raw(Func<string, IntPtr> find, List<string> missing)
         {
@@ -1141,6 +1147,7 @@ namespace Dllm
             dllm_trainer_set_f64 = Get<dllm_trainer_set_f64_fn>(find, missing, "dllm_trainer_set_f64");
             dllm_trainer_add_sink = Get<dllm_trainer_add_sink_fn>(find, missing, "dllm_trainer_add_sink");
             dllm_trainer_model = Get<dllm_trainer_model_fn>(find, missing, "dllm_trainer_model");
+            dllm_dataset_extract_trajectories = Get<dllm_dataset_extract_trajectories_fn>(find, missing, "dllm_dataset_extract_trajectories");
         }
 
         private static T Get<T>(Func<string, IntPtr> find, List<string> missing, string name) where T : class

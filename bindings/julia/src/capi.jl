@@ -257,6 +257,7 @@ const NAMES = [
     :dllm_trainer_set_f64,
     :dllm_trainer_add_sink,
     :dllm_trainer_model,
+    :dllm_dataset_extract_trajectories,
 ]
 const POINTERS = fill(C_NULL, length(NAMES))
 at(place) = @inbounds POINTERS[place]
@@ -655,5 +656,7 @@ dllm_trainer_add_sink(trainer, kind, target, opts, err) =
     ccall(at(196), Int32, (Ptr{Cvoid}, Cstring, Cstring, Ptr{Cvoid}, Ptr{Cvoid}), trainer, kind, target, opts, err)
 dllm_trainer_model(trainer, role, out, err) =
     ccall(at(197), Int32, (Ptr{Cvoid}, Cstring, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), trainer, role, out, err)
+dllm_dataset_extract_trajectories(data, model, path, opts, task, out_rows, err) =
+    ccall(at(198), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Int64}, Ptr{Cvoid}), data, model, path, opts, task, out_rows, err)
 
 end

@@ -30,3 +30,15 @@ Base.length(data::Dataset) = Int(C.dllm_dataset_size(data))
 save(data::Dataset, path::AbstractString; task = nothing, settings...) = with_options("save", settings) do opts
     call(C.dllm_dataset_save, data, path, opts, maybe(task))
 end
+
+"""
+Appends the trajectories of the rows that the file lacks, and returns their number; `teacher` is `nothing` for method
+"left_to_right". Options of kind "trajectories"; the progress counts rows.
+"""
+function extract_trajectories!(data::Dataset, teacher, path::AbstractString; task = nothing, settings...)
+    rows = Ref{Int64}(0)
+    with_options("trajectories", settings) do opts
+        call(C.dllm_dataset_extract_trajectories, data, maybe(teacher), path, opts, maybe(task), rows)
+    end
+    return Int(rows[])
+end

@@ -561,6 +561,12 @@ made.functions = {
     {"handle", "opts", noun = "options", schema = "sink", null = true}, {"error", "err"}}},
   {"dllm_trainer_model", "status", params = {{"handle", "trainer", noun = "trainer"},
     {"str", "role"}, {"out_handle", "out", noun = "model"}, {"error", "err"}}},
+  {"dllm_dataset_extract_trajectories", "status", params = {
+    {"handle", "data", noun = "dataset", writes = true},
+    {"handle", "model", noun = "model", null = true, writes = true}, {"str", "path"},
+    {"handle", "opts", noun = "options", schema = "trajectories", null = true},
+    {"handle", "task", noun = "task", null = true, writes = true},
+    {"out_number", "out_rows", elem = "i64"}, {"error", "err"}}},
 }
 
 made.cdef = [[
@@ -781,6 +787,7 @@ dllm_status dllm_trainer_describe(const dllm_trainer *, dllm_buffer *, dllm_erro
 dllm_status dllm_trainer_set_f64(dllm_trainer *, const char *, double, dllm_error *);
 dllm_status dllm_trainer_add_sink(dllm_trainer *, const char *, const char *, const dllm_options *, dllm_error *);
 dllm_status dllm_trainer_model(const dllm_trainer *, const char *, void *, dllm_error *);
+dllm_status dllm_dataset_extract_trajectories(dllm_dataset *, dllm_model *, const char *, const dllm_options *, dllm_task *, int64_t *, dllm_error *);
 ]]
 
 return made

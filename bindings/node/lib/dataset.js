@@ -1,7 +1,7 @@
 // Documents to train on.
 'use strict';
 const { lib } = require('./library.js');
-const { TASK, call, make, start, startMake } = require('./call.js');
+const { TASK, call, make, start, startMake, startWhole } = require('./call.js');
 const { CONTROL, checkObject } = require('./given.js');
 const { encoded } = require('./json.js');
 const { Managed, adopt } = require('./managed.js');
@@ -46,6 +46,13 @@ class Dataset extends Managed {
   async save(path, given) {
     const [control, settings] = divided('save', given, CONTROL);
     await start('dllm_dataset_save', [this, pathOf(path), settings, TASK], control);
+  }
+
+  // Appends the trajectories of the rows that the file lacks; their number. teacher null: method left_to_right.
+  async extractTrajectories(teacher, path, given) {
+    if (teacher !== null) checkObject(teacher, 'teacher');
+    const [control, settings] = divided('trajectories', given, CONTROL);
+    return startWhole('dllm_dataset_extract_trajectories', [this, teacher, pathOf(path), settings, TASK], control);
   }
 }
 

@@ -286,4 +286,6 @@ exports.FUNCTIONS = {
   dllm_trainer_set_f64: ['int32', ['void *', 'str', 'double', 'void *'], 'callback'],
   dllm_trainer_add_sink: ['int32', ['void *', 'str', 'str', 'void *', 'void *'], 'owner'],
   dllm_trainer_model: ['int32', ['void *', 'str', 'void *', 'void *'], 'any'],
+  dllm_dataset_extract_trajectories: ['int32', ['void *', 'void *', 'str', 'void *', 'void *',
+    'void *', 'void *'], 'owner'],
 };

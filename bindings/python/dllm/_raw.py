@@ -298,6 +298,8 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "dllm_trainer_set_f64": (c_int32, [c_void_p, c_char_p, c_double, c_void_p]),
     "dllm_trainer_add_sink": (c_int32, [c_void_p, c_char_p, c_char_p, c_void_p, c_void_p]),
     "dllm_trainer_model": (c_int32, [c_void_p, c_char_p, POINTER(c_void_p), c_void_p]),
+    "dllm_dataset_extract_trajectories": (c_int32, [
+        c_void_p, c_void_p, c_char_p, c_void_p, c_void_p, POINTER(c_int64), c_void_p]),
 }
 
 

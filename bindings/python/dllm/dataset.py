@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Iterable, Mapping
+from ctypes import byref, c_int64
+from typing import TYPE_CHECKING, Any, Iterable, Mapping
 
 from ._base import Managed, call, from_path, make, options, pointer_of, task_of
 from ._json import encoded
@@ -11,6 +12,9 @@ from ._text import path_bytes
 from ._values import items, mapping
 from .task import Task
 from .tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from .model import Model
 
 
 class Dataset(Managed):
@@ -54,3 +58,13 @@ class Dataset(Managed):
         with options("save", settings) as opts:
             call("dllm_dataset_save", self.pointer, path_bytes(path), opts.pointer,
                  task_of(task))
+
+    def extract_trajectories(self, teacher: Model | None, path: str | os.PathLike[str],
+                             task: Task | None = None, **settings: Any) -> int:
+        """Appends the trajectories of the rows that the file lacks, and returns their number. teacher None: for method
+        left_to_right."""
+        rows = c_int64()
+        with options("trajectories", settings) as opts:
+            call("dllm_dataset_extract_trajectories", self.pointer, None if teacher is None else teacher.pointer,
+                 path_bytes(path), opts.pointer, task_of(task), byref(rows))
+        return rows.value

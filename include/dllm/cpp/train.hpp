@@ -7,6 +7,21 @@
 namespace dllm {
 inline namespace api {
 
+// Appends the trajectories of the rows that the file lacks, and returns their number. teacher: null
+// for method left_to_right.
+inline int64_t extract_trajectories(Dataset& data, Model* teacher, std::string_view path,
+                                    const Settings& settings = {}, const Task* task = nullptr) {
+  int64_t rows = 0;
+  settings.with("trajectories", [&](const dllm_options* opts) {
+    call([&](dllm_error* err) {
+      return dllm_dataset_extract_trajectories(
+          data.get(), teacher != nullptr ? teacher->get() : nullptr, zero_ended(path).c_str(), opts,
+          handle_of(task), &rows, err);
+    });
+  });
+  return rows;
+}
+
 // A noise schedule: the probability that a token is kept at time t, and the weight of the loss.
 class Schedule : public Handle<dllm_schedule> {
 public:

@@ -31,9 +31,9 @@ public:
              const std::string& path, const Options& options, Task* task)
       : data_(data), options_(options), task_(task),
         extractor_(std::move(model), options, data.special().mask), file_(path, task) {
-    if (options.str("format") == "rows" && extractor_.mask_id() < 0) {
-      fail_with_hint("write format compact, or name a mask token with option mask of the tokenizer",
-                     Code::failed_precondition, "format rows needs a mask token");
+    if (options.str("lines") == "rows" && extractor_.mask_id() < 0) {
+      fail_with_hint("set lines to compact, or name a mask token with option mask of the tokenizer",
+                     Code::failed_precondition, "lines of rows need a mask token");
     }
   }
 
@@ -67,7 +67,7 @@ private:
   }
   std::string line_of(text::Trajectory& made, std::span<const int32_t> ids) const {
     const auto shown = ids.first(made.order.size());
-    if (options_.str("format") == "rows") return text::rows_line(made, shown, extractor_.mask_id());
+    if (options_.str("lines") == "rows") return text::rows_line(made, shown, extractor_.mask_id());
     if (std::ranges::equal(made.tokens, shown)) made.tokens.clear();
     made.key = text::row_key_text(ids);
     return text::compact_line(made);

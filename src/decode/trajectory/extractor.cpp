@@ -20,11 +20,11 @@ struct TrajectoryExtractor::Open {
 const Schema& trajectory_schema() {
   static const Schema schema(
       "trajectories",
-      {option_choice("kind", "scheduled", reveal_rule_names(),
+      {option_choice("method", "scheduled", reveal_rule_names(),
                      "which tokens a row shows next: scheduled (lowest entropy, ceil(n / steps) of "
                      "them), entropy (below threshold), left_to_right, block_wise"),
-       option_choice("format", "compact", {"compact", "rows"},
-                     "lines of the file; compact: when each token is shown; rows: all token ids, "
+       option_choice("lines", "compact", {"compact", "rows"},
+                     "form of the lines; compact: when each token is shown; rows: all token ids, "
                      "as castlehill writes them"),
        option_i64(
            "steps", 0, 0, 1 << 20,
@@ -41,7 +41,8 @@ const Schema& trajectory_schema() {
        option_i64("least", 8, 1, 1 << 24, "rows with fewer tokens are left out"),
        option_i64("length", 1024, 1, 1 << 24, "tokens of a row; longer rows are cut at the end"),
        option_choice("attention", "auto", {"auto", "causal", "bidirectional", "block_causal"},
-                     "attention of the teacher; auto: as a masked objective trains the model"),
+                     "attention of the teacher; auto: option attention of the model, else as a "
+                     "masked objective trains it"),
        option_i64("shift", -1, -1, 1,
                   "1: the logits before a token predict it; -1: the model's own, and 1 for a "
                   "next-token model"),
@@ -53,11 +54,14 @@ const Schema& trajectory_schema() {
 
 namespace {
 
-AttentionSpan span_of(const model::ModelConfig& config, const Options& options) {
+AttentionSpan span_of(const model::Model& model, const Options& options) {
   using model::AttentionKind;
+  const model::ModelConfig& config = model.config();
   AttentionKind kind = model::attention_from_name(options.str("attention"));
-  if (kind == AttentionKind::automatic && config.attention == AttentionKind::block_causal)
-    kind = AttentionKind::block_causal;
+  const bool keeps = model.origin().attention_chosen;
+  if (kind == AttentionKind::automatic &&
+      (keeps || config.attention == AttentionKind::block_causal))
+    kind = config.attention;
   if (kind == AttentionKind::causal) return {1, 0, false};
   if (kind != AttentionKind::block_causal) return {};
   if (config.block_length <= 0) {
@@ -68,10 +72,11 @@ AttentionSpan span_of(const model::ModelConfig& config, const Options& options) 
   return {config.block_length, 0, false};
 }
 
-int shift_of(const model::ModelConfig& config, const Options& options) {
+int shift_of(const model::Model& model, const Options& options) {
   const int64_t shift = options.i64("shift");
   if (shift >= 0) return static_cast<int>(shift);
-  return config.next_token ? 1 : config.shift;
+  const bool adapts = model.config().next_token && !model.origin().shift_chosen;
+  return adapts ? 1 : model.config().shift;
 }
 
 } // namespace
@@ -83,9 +88,9 @@ TrajectoryExtractor::TrajectoryExtractor(std::shared_ptr<model::Model> model,
   own_tokens_ = fill == "auto" ? rule_->shows_predictions() : fill == "model";
   if (!rule_->reads_model()) return;
   if (model_ == nullptr)
-    fail(Code::invalid_argument, "trajectories of kind {} need a model", options.str("kind"));
-  settings_.shift = shift_of(model_->config(), options); // before the model has a mask token
-  span_ = span_of(model_->config(), options);
+    fail(Code::invalid_argument, "method {} needs a model", options.str("method"));
+  settings_.shift = shift_of(*model_, options); // before the model has a mask token
+  span_ = span_of(*model_, options);
   mask_ = static_cast<int32_t>(model_->ensure_mask_token());
   if (options.boolean("suppress_mask")) {
     settings_.banned.assign(static_cast<size_t>(model_->config().vocab_size), 0);

@@ -24,16 +24,16 @@ struct TrajectoryRow {
   std::vector<uint8_t> given; // 1: the token is never hidden; one per id
 };
 
-// The options of kind "trajectories": kind, format, steps, threshold, block_length, fill, context,
+// The options of kind "trajectories": method, lines, steps, threshold, block_length, fill, context,
 // least, length, attention, shift, suppress_mask, batch, limit.
 const Schema& trajectory_schema();
 
 // One call at a time. It keeps the model alive.
 class TrajectoryExtractor {
 public:
-  // model: null for a kind that does not read one. mask_id: token of hidden positions without a
+  // model: null for a method that does not read one. mask_id: token of hidden positions without a
   // model. Fails with failed_precondition for a model without a mask token, and with
-  // invalid_argument for options that the kind does not use.
+  // invalid_argument for options that the method does not use.
   TrajectoryExtractor(std::shared_ptr<model::Model> model, const Options& options, int32_t mask_id);
 
   int32_t mask_id() const { return mask_; }

@@ -145,13 +145,14 @@ const std::vector<RuleEntry>& table() {
 } // namespace
 
 std::unique_ptr<RevealRule> make_reveal_rule(const Options& options) {
-  const std::string& kind = options.str("kind");
-  const RuleEntry& entry = need_named(table(), kind, &RuleEntry::name, {"kind of trajectories"});
+  const std::string& method = options.str("method");
+  const RuleEntry& entry =
+      need_named(table(), method, &RuleEntry::name, {"method of trajectories"});
   for (const RuleEntry& other : table()) {
     for (const std::string& key : other.keys) {
       if (!options.is_set(key) || std::ranges::find(entry.keys, key) != entry.keys.end()) continue;
       fail_with_hint("leave " + key + " out", Code::invalid_argument,
-                     "trajectories of kind {} do not use option {}", kind, key);
+                     "method {} does not use option {}", method, key);
     }
   }
   return entry.make(options);

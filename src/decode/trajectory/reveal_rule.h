@@ -46,8 +46,8 @@ public:
                                      std::span<const float> entropies) const = 0;
 };
 
-// Returns the rule of option kind. options: of trajectory_schema(). Fails with invalid_argument for
-// an option that is set and that the rule does not use.
+// Returns the rule of option method. options: of trajectory_schema(). Fails with invalid_argument
+// for an option that is set and that the rule does not use.
 std::unique_ptr<RevealRule> make_reveal_rule(const Options& options);
 std::vector<std::string> reveal_rule_names();
 

@@ -43,7 +43,7 @@ text::Trajectory extract(const Json& settings, const TrajectoryRow& row) {
 
 TEST(Trajectories, ScheduledShowsTheSameNumberInEachRow) {
   const TrajectoryRow row = row_of(4, 14, 4);
-  const text::Trajectory made = extract({{"kind", "scheduled"}, {"steps", 4}}, row);
+  const text::Trajectory made = extract({{"method", "scheduled"}, {"steps", 4}}, row);
   EXPECT_EQ(made.idx, 4);
   EXPECT_EQ(made.prompt, 4);
   EXPECT_TRUE(made.tokens.empty()) << "the tokens of the data";
@@ -52,7 +52,8 @@ TEST(Trajectories, ScheduledShowsTheSameNumberInEachRow) {
 
 TEST(Trajectories, LeftToRightNeedsNoModel) {
   const TrajectoryRow row = row_of(0, 12, 3);
-  TrajectoryExtractor extractor(nullptr, options_of({{"kind", "left_to_right"}, {"steps", 4}}), 5);
+  TrajectoryExtractor extractor(nullptr, options_of({{"method", "left_to_right"}, {"steps", 4}}),
+                                5);
   const text::Trajectory made = extractor.run({&row, 1}, nullptr).front();
   EXPECT_EQ(hidden_counts(made), (std::vector<int64_t>{9, 7, 5, 3, 1, 0})); // spec 17.5
   EXPECT_TRUE(std::ranges::is_sorted(made.order));
@@ -60,23 +61,24 @@ TEST(Trajectories, LeftToRightNeedsNoModel) {
 
 TEST(Trajectories, BlockWiseEndsABlockBeforeTheNext) {
   const TrajectoryRow row = row_of(1, 17, 3);
-  const text::Trajectory made = extract({{"kind", "block_wise"}, {"block_length", 5}}, row);
+  const text::Trajectory made = extract({{"method", "block_wise"}, {"block_length", 5}}, row);
   EXPECT_EQ(made.rows(), 15) << "threshold 0 shows one token in each row";
   for (size_t i = 3; i < 17; ++i)
     EXPECT_EQ((made.order[i] - 1) / 5, static_cast<int32_t>((i - 3) / 5)) << i;
   EXPECT_EQ(made.tokens.size(), 17u);
   EXPECT_EQ(std::ranges::count(made.tokens, kMask), 0);
   const text::Trajectory fast =
-      extract({{"kind", "block_wise"}, {"block_length", 5}, {"threshold", 100}}, row);
+      extract({{"method", "block_wise"}, {"block_length", 5}, {"threshold", 100}}, row);
   EXPECT_EQ(fast.rows(), 4) << "a block in each row";
 }
 
 TEST(Trajectories, EntropyKeepsItsBudget) {
   const TrajectoryRow row = row_of(1, 24, 4);
-  const text::Trajectory made = extract({{"kind", "entropy"}, {"steps", 3}, {"threshold", 0}}, row);
+  const text::Trajectory made =
+      extract({{"method", "entropy"}, {"steps", 3}, {"threshold", 0}}, row);
   EXPECT_EQ(hidden_counts(made), (std::vector<int64_t>{20, 19, 18, 17, 0}));
   const text::Trajectory data =
-      extract({{"kind", "entropy"}, {"steps", 3}, {"threshold", 0}, {"fill", "data"}}, row);
+      extract({{"method", "entropy"}, {"steps", 3}, {"threshold", 0}, {"fill", "data"}}, row);
   EXPECT_TRUE(data.tokens.empty());
 }
 
@@ -85,7 +87,7 @@ TEST(Trajectories, RowsDoNotDependOnEachOther) {
   const std::vector<TrajectoryRow> rows = {row_of(0, 12, 3), row_of(1, 40, 2), row_of(2, 9, 9),
                                            row_of(3, 13, 0)};
   for (const char* kind : {"scheduled", "entropy", "block_wise"}) {
-    const Json settings{{"kind", kind}};
+    const Json settings{{"method", kind}};
     TrajectoryExtractor together(tiny_model(), options_of(settings), -1);
     const std::vector<text::Trajectory> made = together.run(rows, nullptr);
     for (size_t r = 0; r < rows.size(); ++r) {
@@ -121,13 +123,13 @@ std::string error_of(const std::function<void()>& call) {
 
 TEST(Trajectories, NameWhatIsWrong) {
   EXPECT_EQ(error_of([] {
-              extract({{"kind", "scheduled"}, {"threshold", 1}}, row_of(0, 9, 1));
+              extract({{"method", "scheduled"}, {"threshold", 1}}, row_of(0, 9, 1));
             }),
-            "trajectories of kind scheduled do not use option threshold");
+            "method scheduled does not use option threshold");
   EXPECT_EQ(error_of([] {
-              TrajectoryExtractor(nullptr, options_of({{"kind", "entropy"}}), 3);
+              TrajectoryExtractor(nullptr, options_of({{"method", "entropy"}}), 3);
             }),
-            "trajectories of kind entropy need a model");
+            "method entropy needs a model");
   EXPECT_EQ(error_of([] { extract(Json::object(), row_of(3, 70, 1)); }),
             "row 3 has 70 tokens, the model has 64 positions");
   TrajectoryRow foreign = row_of(3, 9, 1);
@@ -163,7 +165,7 @@ TEST(Trajectories, AStoppedCallGoesOn) {
   for (const char* format : {"compact", "rows"}) {
     const std::string whole = folder.path(std::string("whole.") + format),
                       parts = folder.path(std::string("parts.") + format);
-    const Json base{{"batch", 3}, {"format", format}, {"steps", 4}};
+    const Json base{{"batch", 3}, {"lines", format}, {"steps", 4}};
     EXPECT_EQ(extract_trajectories(*data, model, whole, options_of(base), nullptr), 11);
     Json few = base;
     few["limit"] = 4;

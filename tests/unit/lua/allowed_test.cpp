@@ -173,6 +173,7 @@ TEST(Allowed, ParametersThatAreNoNamesArePaths) {
                                      "dllm_checkpoint_open_task.path",
                                      "dllm_tokenizer_load_task.path",
                                      "dllm_checkpoint_save.root",
+                                     "dllm_dataset_extract_trajectories.path",
                                      "dllm_dataset_open.path",
                                      "dllm_dataset_save.path",
                                      "dllm_engine_plan.path",

@@ -1490,4 +1490,15 @@ functions! {
         out: *mut *mut dllm_model,
         err: *mut dllm_error,
     ) -> dllm_status;
+    /// Appends the trajectories of the rows of a dataset to a file.
+    #[threads(Owner)]
+    fn dllm_dataset_extract_trajectories(
+        data: *mut dllm_dataset,
+        model: *mut dllm_model,
+        path: *const c_char,
+        opts: *const dllm_options,
+        task: *mut dllm_task,
+        out_rows: *mut i64,
+        err: *mut dllm_error,
+    ) -> dllm_status;
 }

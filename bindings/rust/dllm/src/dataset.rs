@@ -3,6 +3,7 @@
 use crate::error::{Result, check};
 use crate::handle::{Handle, length, make, with_path};
 use crate::json;
+use crate::model::Model;
 use crate::options::Options;
 use crate::task::{self, Task};
 use crate::tokenizer::Tokenizer;
@@ -103,5 +104,31 @@ impl Dataset {
             // SAFETY: handles are alive or NULL, the path ends with a byte 0.
             with_path(path.as_ref(), |path| check(|err| unsafe { sys::dllm_dataset_save(data, path, opts, task, err) }))
         })
+    }
+
+    /// Appends the trajectories of the rows that the file lacks, and returns their number; options of kind
+    /// "trajectories". No teacher: for method left_to_right.
+    ///
+    /// # Errors
+    /// Raw text, an option that the method does not use, a file of another form, a full disk, cancelled.
+    pub fn extract_trajectories(
+        &mut self,
+        teacher: Option<&Model>,
+        path: impl AsRef<Path>,
+        options: &Options,
+        task: Option<&Task>,
+    ) -> Result<i64> {
+        let _turn = teacher.map(|model| model.turns.work(task)).transpose()?;
+        let model = teacher.map_or(std::ptr::null_mut(), |model| model.handle.as_ptr());
+        let (data, task, mut rows) = (self.handle.as_ptr(), task::pointer(task), 0);
+        options.with("trajectories", |opts| {
+            with_path(path.as_ref(), |path| {
+                // SAFETY: handles are alive or NULL, the path ends with a byte 0, the turn is the only one that works.
+                check(|err| unsafe {
+                    sys::dllm_dataset_extract_trajectories(data, model, path, opts, task, &raw mut rows, err)
+                })
+            })
+        })?;
+        Ok(rows)
     }
 }

@@ -72,7 +72,7 @@ Source source_of(Case& c, const Json& entry) {
   made.row.ids.resize(std::min(most, made.row.ids.size()));
   made.row.given.assign(made.row.ids.size(), 0);
   std::fill_n(made.row.given.begin(), std::min(prompt, made.row.given.size()), uint8_t{1});
-  made.options = {{"kind", kind == "lr" ? "left_to_right" : kind},
+  made.options = {{"method", kind == "lr" ? "left_to_right" : kind},
                   {"steps", entry.at("num_steps")}};
   if (kind == "lr") return made;
   made.options["attention"] = entry.at("attention");
