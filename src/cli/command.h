@@ -162,6 +162,7 @@ Command sweep_command();
 Command tokenize_command();
 Command tokenizer_train_command();
 Command train_command();
+Command trajectories_command();
 Command verify_command();
 const std::vector<Command>& commands();
 

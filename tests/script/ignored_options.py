@@ -66,6 +66,8 @@ TRAIN = {
     "--loader.order": ("python",), "--loader.pad-side": ("left", UNPACKED), "--loader.see-padding": ("true", {**UNPACKED, "--length": "64"}),
     "--loader.eos-block": ("8", {**UNPACKED, "--length": "64"}), "--loader.response-cut": ("responses", UNPACKED),
     "--loader.arrays": ("made", UNPACKED, REFUSED), "--loader.row-keys": ("true", UNPACKED, SAME),
+    "--loader.trajectories": ("made", {}, REFUSED),  # trajectories_command.py trains with a file
+    **{f"--objective.trajectory-{key}": (value, {}, REFUSED) for key, value in (("min-ratio", "0.1"), ("max-ratio", "0.5"), ("ramp", "4"), ("blocks", "4"))},
     "--loader.response-cut-ratio": ("1", {**UNPACKED, "--response-cut": "columns"}),
     "--loader.segments": ("false",), "--loader.rank": ("1", {"--loader.ranks": "2"}), "--loader.ranks": ("2",),
     "--objective.attention": ("causal",), "--objective.shift": ("1",), "--objective.block-length": ("8", {**BLOCKS, "--objective.block-length": "4"}),

@@ -143,7 +143,7 @@ void set_heads(Context& context, const std::string& heads) {
 
 void open_model_and_rows(Context& context, Run& run) {
   const ObjectiveFacts objective = facts_of(context.text("objective"));
-  if (!objective.packs) set_one_text_a_row(context);
+  if (!objective.packs || context.typed("loader", "trajectories")) set_one_text_a_row(context);
   set_heads(context, objective.heads);
   const bool resumed = !run.resumed_from.empty(), fresh_weights = !resumed && !context.has("from");
   if (!fresh_weights) {

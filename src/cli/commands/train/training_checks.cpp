@@ -23,6 +23,13 @@ void at_least(const Context& context, const char* name, int64_t least) {
                      std::to_string(least));
 }
 
+void check_trajectories(const Context& context) {
+  if (context.typed("loader", "trajectories")) return;
+  for (const char* key : {"trajectory_min_ratio", "trajectory_max_ratio", "trajectory_ramp",
+                          "trajectory_blocks"})
+    refuse_typed(context, "objective", key, "it is for --trajectories");
+}
+
 // Fails for options of loader, trainer and model that this command sets itself.
 void check_decided_here(const Context& context) {
   if (context.typed("trainer", "root")) {
@@ -135,6 +142,7 @@ void check_values(Context& context) {
   set_rank(context);
   set_teacher(context);
   check_decided_here(context);
+  check_trajectories(context);
   check_from(context);
 }
 

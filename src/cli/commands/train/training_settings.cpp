@@ -117,6 +117,7 @@ Json given_settings(const Context& context) {
     arguments["template"] = full_path(context.text("template"));
   make_full(given["options"], "dataset", "token_file");
   make_full(given["options"], "loader", "arrays");
+  make_full(given["options"], "loader", "trajectories");
   return given;
 }
 
@@ -135,6 +136,7 @@ Json start_settings(const Context& context, const Run& run) {
     Json options = {{kind, Json::parse(options_json(context, kind))}};
     make_full(options, "dataset", "token_file");
     make_full(options, "loader", "arrays");
+    make_full(options, "loader", "trajectories");
     const Json& own = options[kind];
     for (const auto& [key, value] : own.items()) {
       if (!is_in(kOfLength, key)) settings[std::string(kind) + "." + key] = value;

@@ -1,0 +1,69 @@
+"""dllm trajectories, and dllm train --trajectories.   trajectories_command.py DLLM SCRATCH"""
+import json
+import pathlib
+import sys
+
+from cli_options import LINES, Program
+
+DLLM, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2])
+program = Program(DLLM, SCRATCH)
+ok = program.ok
+ROWS = ["--data", "corpus", "--rows", "line"]
+LOOP = [*ROWS, "--length", "32", "--batch", "4", "--eval-every", "0", "--examples", "0", "--lr", "0.01", "--warmup", "0"]
+
+
+def run(*words, code=0):
+    done = program.run(*words)
+    ok(done.returncode == code, f"{' '.join(words)}: exit {done.returncode} {done.stderr[-300:] if done.returncode != code else ''}")
+    return done
+
+
+def lines_of(name):
+    return [json.loads(line) for line in (SCRATCH / name).read_text().splitlines()]
+
+
+program.empty_folder()
+(SCRATCH / "corpus").write_text("\n".join(LINES) + "\n")
+(SCRATCH / "other").write_text("\n".join(line[::-1] for line in LINES) + "\n")
+run("train", *LOOP, "--out", "base", "--layers", "2", "--hidden", "64", "--vocab", "300", "--steps", "20")
+
+# ---- what is written ----
+for method in ("scheduled", "entropy", "left_to_right", "block_wise"):
+    done = run("trajectories", "base", *ROWS, "--out", f"{method}.jsonl", "--method", method, "--json")
+    made = lines_of(f"{method}.jsonl")
+    ok(json.loads(done.stdout)["rows"] == len(made) == len({line["idx"] for line in made}) > 0, f"{method}: a line for each row")
+    ok(all(line["prompt_len"] + len(line["order"]) == line["len"] and min(line["order"]) == 1 for line in made), f"{method}: orders")
+    ok(("tokens" in made[0]) == (method in ("entropy", "block_wise")), f"{method}: tokens of the model")
+ok(all(line["order"] == sorted(line["order"]) for line in lines_of("left_to_right.jsonl")), "left to right")
+run("trajectories", "base", *ROWS, "--out", "rows.jsonl", "--lines", "rows", "--steps", "4")
+for line in lines_of("rows.jsonl"):
+    hidden = [sum(a != b for a, b in zip(row, line["trajectory"][-1])) for row in line["trajectory"]]
+    ok(hidden == sorted(hidden, reverse=True) and hidden[-1] == 0 and line["nfe"] == len(hidden) <= 5, f"row {line['idx']}: hides fewer tokens {hidden}")
+
+# ---- a stopped extraction goes on ----
+run("trajectories", "base", *ROWS, "--out", "parts.jsonl", "--limit", "7")
+whole = (SCRATCH / "scheduled.jsonl").read_bytes()
+ok(len(lines_of("parts.jsonl")) == 7, "--limit 7: 7 rows")
+(SCRATCH / "parts.jsonl").write_bytes((SCRATCH / "parts.jsonl").read_bytes() + whole[:30])
+run("trajectories", "base", *ROWS, "--out", "parts.jsonl")
+ok((SCRATCH / "parts.jsonl").read_bytes() == whole, "a file with a torn line ends as a whole one")
+ok("0 new rows" in run("trajectories", "base", *ROWS, "--out", "parts.jsonl").stderr, "a whole file stays")
+
+# ---- training ----
+TRACED = ["train", *LOOP, "--from", "base", "--steps", "6", "--trajectories"]
+losses = {}
+for name, words in {"plain": [], "same": [], "ramp": ["--trajectory-ramp", "6"], "blocks": ["--trajectory-blocks", "4,8", "--trajectory-ramp", "6"]}.items():
+    run(*TRACED, "scheduled.jsonl", "--out", name, *words)
+    losses[name] = [line["loss"] for line in lines_of(f"{name}/metrics.jsonl") if "loss" in line]
+ok(losses["plain"] == losses["same"], "a seed repeats a run")
+ok(len({tuple(values) for values in losses.values()}) == 3, "options change the losses")
+run(*TRACED, "rows.jsonl", "--out", "of_rows")
+done = run("train", *LOOP, "--data", "other", "--from", "base", "--steps", "2", "--trajectories", "scheduled.jsonl", "--out", "x", code=1)
+ok("scheduled.jsonl:1: the trajectory of row" in done.stderr and "another text" in done.stderr, f"other data is refused: {done.stderr}")
+done = run(*TRACED, "scheduled.jsonl", "--out", "x", "--objective", "uniform", code=1)
+ok("objective uniform does not read array trajectory" in done.stderr, f"another objective refuses them: {done.stderr}")
+done = run("train", *LOOP, "--out", "x", "--layers", "1", "--hidden", "64", "--vocab", "300", "--trajectory-ramp", "3", code=2)
+ok("it is for --trajectories" in done.stderr, f"an option without trajectories: {done.stderr}")
+done = run("trajectories", "base", *ROWS, "--out", "x.jsonl", "--method", "left_to_right", "--engine.threads", "1", code=2)
+ok("method left_to_right reads no model" in done.stderr, f"options of the engine: {done.stderr}")
+sys.exit(program.failures > 0)
