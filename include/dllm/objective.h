@@ -49,7 +49,8 @@
  * Every objective whose tokens keep their places (mdlm, llada_sft, dream, open_dllm, nano, uniform,
  * ar, token_ce) may add terms to its loss. Option teacher names their teacher: base (the model
  * without its adapters), model (the part "teacher" of dllm_model_add_network), or rows (arrays of
- * the batch). No gradient reaches the teacher. A held-out loss leaves the terms out.
+ * the batch). No gradient reaches the teacher. A held-out loss leaves the terms out. A prepared
+ * batch then has clean_ids i32(batch, seq), the tokens before they were corrupted.
  *
  *     align     weight of the distance between hidden states of student and teacher. The teacher
  *               sees the clean text. Options: align_kind (cosine angular infonce blocks),

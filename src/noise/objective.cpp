@@ -108,6 +108,7 @@ Batch Objective::prepare(const Batch& batch, uint64_t seed, int64_t step,
   if (holds_loss_arrays(batch, rules)) return batch;
   Batch made = prepare_rows(raw_rows(batch, rules), seed, step, context);
   if (!terms_.empty()) {
+    if (batch.at("ids").shape() == made.at("ids").shape()) made.set(kCleanIds, batch.at("ids"));
     const int64_t first = made.global_rows(made.at("ids").shape()[0]).first;
     terms_.prepare(made, {context.shift, context.layers}, {seed, step, first});
   }

@@ -117,11 +117,13 @@ void Align::prepare(Batch& prepared, const TermContext& context, const TermDraws
   Tensor positions(DType::i32, {batch, width}), weights(DType::f32, {batch, units}),
       layer_rows(DType::f32, {batch, used}), blocks(DType::f32, {batch, units, width});
   const Tensor* segments = prepared.find("segments");
+  const Tensor clean = clean_ids(prepared), shown = prepared.at("ids").to(DType::i32);
   for (int64_t b = 0; b < batch; ++b) {
     const auto row = [&](std::span<const int32_t> all) {
       return all.subspan(static_cast<size_t>(b * seq), static_cast<size_t>(seq));
     };
-    AlignRow tokens{row(targets.as<int32_t>()), {}, seq};
+    AlignRow tokens{
+        row(shown.as<int32_t>()), row(clean.as<int32_t>()), row(targets.as<int32_t>()), {}, seq};
     if (segments != nullptr) tokens.segments = row(segments->as<int32_t>());
     std::vector<int32_t> chosen =
         aligned_positions(tokens, positions_of(options_.str("align_positions")), context.shift);

@@ -10,15 +10,16 @@ std::vector<int32_t> aligned_positions(const AlignRow& row, AlignPositions which
   const auto is_padding = [&](int64_t i) {
     return !row.segments.empty() && row.segments[static_cast<size_t>(i)] == 0;
   };
-  const auto is_target = [&](int64_t i) {
-    return !row.targets.empty() && row.targets[static_cast<size_t>(i)] >= 0;
+  const auto is_target = [&](int64_t i) { return row.targets[static_cast<size_t>(i)] >= 0; };
+  const auto is_shown = [&](int64_t i) {
+    return row.shown[static_cast<size_t>(i)] == row.clean[static_cast<size_t>(i)];
   };
   std::vector<int32_t> found;
   for (int64_t i = 0; i < row.length; ++i) {
     const int64_t predicted = i + shift;
     const bool wanted = which == AlignPositions::supervised
                             ? predicted < row.length && is_target(predicted)
-                        : which == AlignPositions::visible ? !is_target(i) && !is_padding(i)
+                        : which == AlignPositions::visible ? is_shown(i) && !is_padding(i)
                                                            : !is_padding(i);
     if (wanted) found.push_back(static_cast<int32_t>(i));
   }

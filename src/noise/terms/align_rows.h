@@ -21,15 +21,16 @@ inline constexpr const char* kAlignScale = "align_scale";         // f32(): weig
 inline constexpr const char* kAlignRows = "align_rows";
 
 enum class AlignPositions {
-  visible,    // the student sees the token itself
+  visible,    // the student sees the true token
   supervised, // the state predicts a token that the loss counts
   all,
 };
 
-// One row of tokens. Empty spans: no target, no padding.
+// One row of tokens. Without segments nothing is padding.
 struct AlignRow {
-  std::span<const int32_t> targets;  // -1: the token is visible
-  std::span<const int32_t> segments; // 0: padding
+  std::span<const int32_t> shown, clean; // what the student sees, and the text
+  std::span<const int32_t> targets;      // -1: the loss does not count the token
+  std::span<const int32_t> segments;     // 0: padding
   int64_t length = 0;
 };
 

@@ -21,6 +21,11 @@ enum class TeacherKind {
 // Tokens that the teacher sees.
 enum class TeacherInput { clean, noised };
 
+// Array of prepared rows, i32(batch, seq): the tokens before they were corrupted.
+inline constexpr const char* kCleanIds = "clean_ids";
+// Returns that array. Without it the tokens are made of ids and targets.
+Tensor clean_ids(const Batch& prepared);
+
 class Teacher {
 public:
   explicit Teacher(const Options& options);

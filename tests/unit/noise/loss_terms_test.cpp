@@ -204,6 +204,38 @@ TEST(LossTerms, RowsOfNumbersReplaceTheTeacher) {
   }
 }
 
+// A token is visible where the student sees it, also where the loss counts it (ar), where it was
+// replaced by itself (uniform), or where it is masked without a target (blocks of a trajectory).
+TEST(LossTerms, VisibleTokensAreThoseThatTheStudentSees) {
+  const auto model = taught_model();
+  const Json settings = {{"align", 1.0}, {"teacher", "model"}};
+  const auto prepared_of = [&](const char* name, const Json& more, const Batch& raw) {
+    return prepared_by(*tiny_objective(name, with(settings, more)), raw, *model);
+  };
+  Batch traced = tiny_rows(2, 8);
+  traced.set("trajectory", Tensor::from(Shape{2, 8}, std::vector<int32_t>{0, 1, 2, 3, 4, 5, 6, 7, //
+                                                                          0, 1, 2, 3, 4, 5, 6, 7}));
+  for (const Batch& prepared : {prepared_of("ar", Json::object(), tiny_rows(2, 8)),
+                                prepared_of("uniform", Json::object(), tiny_rows(2, 8)),
+                                prepared_of("mdlm", {{"trajectory_blocks", {"2"}}}, traced)}) {
+    const auto shown = prepared.at("ids").as<int32_t>();
+    const Tensor raw = tiny_rows(2, 8).at("ids");
+    const auto positions = prepared.at("align_positions").as<int32_t>();
+    const auto weights = prepared.at("align_weights").as<float>();
+    for (size_t b = 0; b < 2; ++b) {
+      std::vector<int32_t> wanted, got;
+      for (size_t i = 0; i < 8; ++i) {
+        if (shown[b * 8 + i] == raw.as<int32_t>()[b * 8 + i])
+          wanted.push_back(static_cast<int32_t>(i));
+        if (weights[b * 8 + i] > 0) got.push_back(positions[b * 8 + i]);
+      }
+      EXPECT_EQ(got, wanted);
+    }
+    for (size_t i = 0; i < 16; ++i)
+      EXPECT_EQ(clean_ids(prepared).as<int32_t>()[i], raw.as<int32_t>()[i]);
+  }
+}
+
 TEST(LossTerms, TheWeightFollowsACosine) {
   const auto model = taught_model();
   const ObjectiveRef objective = tiny_objective(

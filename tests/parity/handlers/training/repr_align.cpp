@@ -101,7 +101,7 @@ void run_distance(Case& c, const Json& entry) {
   }
   if (tokens == 0) {
     // Without positions a row has weights of 0, for one state that is not in use.
-    const noise::AlignRow row{{}, {}, 0};
+    const noise::AlignRow row{{}, {}, {}, {}, 0};
     const auto found = noise::aligned_positions(row, noise::AlignPositions::all, 0);
     c.close(c.topic().tolerance(entry), static_cast<double>(found.size()), entry.at("loss"),
             "positions");
@@ -129,13 +129,16 @@ std::vector<int32_t> positions_of(Case& c, const Json& entry) {
                attention = c.array("attention_mask");
   const int64_t length = labels.shape()[1];
   if (!p.value("visible", false)) {
-    return noise::aligned_positions({labels.as<int32_t>(), {}, length},
+    return noise::aligned_positions({{}, {}, labels.as<int32_t>(), {}, length},
                                     noise::AlignPositions::supervised, 1);
   }
-  Tensor hidden = ids.clone();
+  Tensor clean = ids.clone();
   const int32_t mask = entry.at("mask_id");
-  for (int32_t& id : hidden.mutable_as<int32_t>()) id = id == mask ? 0 : -1;
-  const noise::AlignRow next{hidden.as<int32_t>().subspan(1), attention.as<int32_t>().subspan(1),
+  for (int32_t& id : clean.mutable_as<int32_t>()) id = id == mask ? -1 : id;
+  const noise::AlignRow next{ids.as<int32_t>().subspan(1),
+                             clean.as<int32_t>().subspan(1),
+                             {},
+                             attention.as<int32_t>().subspan(1),
                              length - 1};
   return noise::aligned_positions(next, noise::AlignPositions::visible, 0);
 }
