@@ -5,6 +5,7 @@ HUMANEVAL: HumanEval.jsonl.gz; where it is not there, its part is skipped.
 import gzip
 import json
 import math
+import os
 import pathlib
 import re
 import sys
@@ -231,6 +232,13 @@ def models():
         report, _ = evaluate("--task", "choices", model, "questions.jsonl", "--out", f"choices-{model}.jsonl")
         ok(report["questions"] == 6 and report["resumed"] == 4, f"choices go on: {report}")
         report, _ = evaluate("--task", "choices", model, "questions.jsonl")
+        far = "".join(json.dumps({"prompt": "p", "choices": ["a", "b"], "answer": 0, "note": os.urandom(2000).hex()}) + "\n" for _ in range(200))
+        packed = gzip.compress((SCRATCH / "questions.jsonl").read_bytes() + far.encode(), mtime=0)
+        for name, content, more, said in (("whole.gz", packed, ["--limit", "7"], None), ("cut.gz", packed[:-9], ["--limit", "2"], None),
+                                          ("cut.gz", packed[:-9], [], "damaged gzip data")):  # rows after --limit are not read
+            (SCRATCH / name).write_bytes(content)
+            done = program.run("eval", "--task", "choices", model, name, "--json", *more)
+            ok((done.returncode == 0) == (said is None) and (said or "") in done.stderr, f"{name} {more}: {done.stderr[-200:]}")
         ok(report["accuracy"] == 1 and report["questions"] == 6, f"{model} chooses what it was trained on: {report}")
     # Rows of one token again and again differ in their noise alone, also between batches.
     long = ["a" * 80] * 6000

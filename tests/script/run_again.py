@@ -9,6 +9,7 @@ import sys
 import time
 
 from cli_options import LINES, Program
+from parquet_writer import parquet
 
 DLLM, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2])
 program = Program(DLLM, SCRATCH)
@@ -340,9 +341,9 @@ def rows_of_any_length():
     ok(about["max_length"] == 2048, f"--length 2048: {about}")
     for objective, more in (("bd3lm", ["--block-length", "4"]), ("diffusion_gemma", []), ("editflow", []), ("ar", [])):
         train(*own, "--out", f"long_{objective}", "--length", "1200", "--objective", objective, *more)
-    (SCRATCH / "mixed").write_text("\n".join("a cat" if i % 3 else line for i, line in enumerate(LINES)) + "\n")
+    (SCRATCH / "lengths").write_text("\n".join("a cat" if i % 3 else line for i, line in enumerate(LINES)) + "\n")
     for length, code, said in (("12", 0, f"of {len(LINES)} rows are longer than 12 tokens and are left out"), ("1", 1, "all of its")):
-        done = program.run("train", "--data", "mixed", "--rows", "line", *own, "--out", "dropped", "--fresh", "--length", length, "--pack", "false",
+        done = program.run("train", "--data", "lengths", "--rows", "line", *own, "--out", "dropped", "--fresh", "--length", length, "--pack", "false",
                            "--truncate", "drop", "--split", "all")
         ok(done.returncode == code and said in done.stderr, f"--truncate drop, --length {length}: {done.stderr[-500:]}")
 
@@ -383,6 +384,55 @@ def implied_options():
     train(*SMALL, "--out", "tails", "--objective", "llada_sft", "--steps", "2")
     said = program.run("train", "--out", "tails", "--steps", "3", "--answer-padding", "true")
     ok("no option named" not in said.stderr, f"an option of the objective of the run: {said.stderr[-300:]}")
+
+
+def last_lines():
+    """The last line of --json has the reason of the end, also of a finished run and of an error."""
+    def last(*words):
+        lines = program.run("train", "--data", "corpus", "--rows", "line", "--json", *words).stdout.splitlines()
+        return json.loads(lines[-1]) if lines else {}
+    for words, reason in ((["--out", "ends", *SMALL, "--steps", "2"], "steps"), (["--out", "ends"], "steps"), (["--out", "ends", "--tokens", "400"], "budget"),
+                          (["--out", "ends"], "budget"), (["--out", "ends", "--minutes", "0.002"], "budget"), (["--out", "ends"], "budget")):
+        row = last(*words)
+        ok(row.get("event") == "end" and row.get("reason") == reason, f"{words}: {row}")
+    ok("error" in last("--out", "ends", "--objective", "nothing"), "an error is the last line")
+
+
+def words_of_flags():
+    """Errors of the library name the options as the program has them."""
+    train(*SMALL, "--out", "plainly", "--steps", "1")
+    for words, said, code in ((["--ema", "0.9"], "--ema 0.9 differs from 0.0, which plainly was started with", 2),
+                              (["--objective.time-epsilon", "0.1"], "--objective.time-epsilon 0.1 differs from", 2),
+                              (["--beta1", "0.5"], "leave that option out to continue", 1), (["--epochs", "0.5"], "--steps or --tokens", 2)):
+        done = program.run("train", "--out", "plainly", "--steps", "2", *words)
+        ok(done.returncode == code and said in done.stderr, f"{words}: {done.stderr[-300:]}")
+    done = program.run("train", "--data", "corpus", *SMALL, "--out", "flags", "--steps", "1", "--eos-block", "8")
+    ok("set --pack false" in done.stderr, f"--eos-block: {done.stderr[-200:]}")
+    program.run("export", "plainly", "exported")
+    done = program.run("export", "plainly", "exported")
+    ok("set --overwrite" in done.stderr, f"export again: {done.stderr}")
+
+
+def parquet_ranges():
+    """Ranges of rows are those of any other file."""
+    (SCRATCH / "rows.parquet").write_bytes(parquet({"text": [LINES[i % len(LINES)] for i in range(200)]}, 50)[0])
+    for rows, count in (("[:20]", 20), ("[50%:]", 100), ("[-30:]", 30), ("[10:60]", 50), ("[:100]*0.5", 50)):
+        done = program.run("train", "--data", f"rows.parquet{rows}", *SMALL, "--out", "ranges", "--steps", "1", "--fresh", "--json")
+        found = json.loads(done.stdout.splitlines()[0]).get("rows")
+        ok(found == count, f"rows.parquet{rows}: {found} {done.stderr[-200:]}")
+
+
+def special_tokens():
+    """--special-tokens are tokens of the new tokenizer, and belong to the start of a run."""
+    (SCRATCH / "thoughts").write_text("\n".join(f"<think>{line}</think> yes" for line in LINES) + "\n")
+    words = ["--data", "thoughts", "--rows", "line", *SMALL, "--out", "thinks"]
+    ok(program.run("train", *words, "--steps", "1", "--special-tokens", "<think>,</think>").returncode == 0, "--special-tokens")
+    added = {row["content"]: row["special"] for row in json.loads((SCRATCH / "thinks/tokenizer.json").read_text())["added_tokens"]}
+    ok(added.get("<think>") is True and added.get("</think>") is True, f"the tokenizer has them: {added}")
+    ok("resumed" in program.run("train", *words, "--steps", "2", "--special-tokens", "<think>,</think>").stderr, "the same command resumes")
+    for more, said in ((["--special-tokens", "<a>"], "which thinks was started with"), (["--from", "seeded", "--out", "other_thinks"], "trained here")):
+        done = program.run("train", *(words if "--from" not in more else words[:4]), "--steps", "3", "--special-tokens", "<a>", *more)
+        ok(done.returncode == 2 and said in done.stderr, f"{more}: {done.stderr[-300:]}")
 
 
 def stopped_evaluation():
@@ -560,6 +610,6 @@ def warnings():
 
 program.empty_folder()
 (SCRATCH / "corpus").write_text("\n".join(LINES) + "\n")
-for part in (seeds, differences, answers, fresh_is_safe, kept, finished, limits, other_batches, later_logs, links, best, several_best, by_clock, clock_goes_on, rows_of_any_length, few_held_out_rows, stopped_evaluation, signals, silent_store, messages, scores, implied_options, causal, attention, warnings):
+for part in (seeds, differences, answers, fresh_is_safe, kept, finished, limits, other_batches, later_logs, links, best, several_best, by_clock, clock_goes_on, rows_of_any_length, few_held_out_rows, last_lines, words_of_flags, parquet_ranges, special_tokens, stopped_evaluation, signals, silent_store, messages, scores, implied_options, causal, attention, warnings):
     part()
 sys.exit(1 if program.failures else 0)

@@ -5,50 +5,74 @@
 #include <cmath>
 #include <filesystem>
 #include <memory>
-#include <sstream>
 
 namespace dllm::cli {
 namespace {
 
-constexpr size_t kMostBytes = size_t{1} << 30;
-
-std::string unzipped(const std::string& packed, const std::string& path) {
-  z_stream stream = {};
-  if (inflateInit2(&stream, 15 + 16) != Z_OK) throw Failure(DLLM_RESOURCE_EXHAUSTED, "zlib");
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
-  stream.avail_in = static_cast<uInt>(packed.size());
-  std::string text;
-  std::vector<char> block(size_t{1} << 16);
-  int status = Z_OK;
-  while (status == Z_OK && text.size() < kMostBytes) {
-    stream.next_out = reinterpret_cast<Bytef*>(block.data());
-    stream.avail_out = static_cast<uInt>(block.size());
-    status = inflate(&stream, Z_NO_FLUSH);
-    text.append(block.data(), block.size() - stream.avail_out);
+// The lines of a file, which may be compressed with gzip. Only the line that is read is in memory.
+class Lines {
+public:
+  explicit Lines(const std::string& path) : path_(path) {
+    // A file of another kind is refused by read_all(), and standard input is read at once.
+    if (!std::filesystem::is_regular_file(path)) {
+      rest_ = read_all(path);
+      return;
+    }
+    file_.reset(gzopen(path.c_str(), "rb"));
+    if (file_ == nullptr) throw Failure(DLLM_PERMISSION_DENIED, "cannot read " + path);
   }
-  inflateEnd(&stream);
-  if (status != Z_STREAM_END)
-    throw Failure(DLLM_DATA_LOSS, path + " is damaged gzip data", "is the download complete?");
-  return text;
-}
+
+  // Returns false after the last line.
+  bool next(std::string& line) {
+    size_t end = rest_.find('\n', begin_);
+    while (end == std::string::npos && fill()) end = rest_.find('\n', begin_);
+    if (end == std::string::npos && begin_ == rest_.size()) return false;
+    line = rest_.substr(begin_, end - begin_);
+    begin_ = end == std::string::npos ? rest_.size() : end + 1;
+    return true;
+  }
+
+private:
+  // Reads more bytes after the rest of a line. Returns false at the end.
+  bool fill() {
+    if (file_ == nullptr) return false;
+    constexpr size_t kBlock = size_t{1} << 16;
+    rest_.erase(0, begin_);
+    begin_ = 0;
+    const size_t size = rest_.size();
+    rest_.resize(size + kBlock);
+    const int count = gzread(file_.get(), rest_.data() + size, kBlock);
+    int status = Z_OK;
+    gzerror(file_.get(), &status);
+    if (count < 0 || status == Z_BUF_ERROR) // Z_BUF_ERROR: the file ends within the data
+      throw Failure(DLLM_DATA_LOSS, path_ + " is damaged gzip data", "is the download complete?");
+    rest_.resize(size + static_cast<size_t>(count));
+    return count > 0;
+  }
+
+  struct Close {
+    void operator()(gzFile file) const { gzclose(file); }
+  };
+  std::string path_, rest_; // rest_: bytes that were read, from begin_ on not returned
+  size_t begin_ = 0;
+  std::unique_ptr<gzFile_s, Close> file_;
+};
 
 } // namespace
 
 std::vector<EvalJson> read_rows(const std::string& path, int64_t limit) {
-  std::string text = read_all(path);
-  if (text.starts_with("\x1f\x8b")) text = unzipped(text, path);
   std::vector<EvalJson> rows;
-  std::istringstream lines(text);
+  Lines lines(path);
   int64_t number = 0;
-  for (std::string line; std::getline(lines, line);) {
+  for (std::string line; lines.next(line);) {
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    if (limit > 0 && static_cast<int64_t>(rows.size()) >= limit) break;
     EvalJson row = EvalJson::parse(line, nullptr, false);
     if (!row.is_object())
       throw Failure(DLLM_DATA_LOSS,
                     path + ":" + std::to_string(number) + ": the line is not a JSON object");
     rows.push_back(std::move(row));
+    if (limit > 0 && static_cast<int64_t>(rows.size()) >= limit) break;
   }
   if (rows.empty()) throw Failure(DLLM_INVALID_ARGUMENT, path + " holds no rows");
   return rows;

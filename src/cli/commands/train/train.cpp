@@ -312,6 +312,9 @@ Command train_command() {
        {Kind::text, "tokenizer", "",
         "use this tokenizer; default: the model's, or one trained on the data"},
        {Kind::number, "vocab", "2048", "tokens of a tokenizer trained on the data"},
+       {Kind::text, "special-tokens", "",
+        "further special tokens of a tokenizer trained on the data, joined by a comma: "
+        "<think>,</think>"},
        {Kind::text, "template", "",
         "chat template of conversations: chatml, llama3, qwen, alpaca, or a file that holds one; "
         "prompts with responses become conversations too; default: the tokenizer's own, and chatml "

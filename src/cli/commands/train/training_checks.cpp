@@ -193,6 +193,12 @@ void check_resumed(const Context& context, const std::string& out) {
       continue;
     fail_differs(name, context.text(name), old.is_null() ? "none" : old.dump(), out);
   }
+  if (context.typed("special-tokens") &&
+      before("special-tokens") != Json(context.text("special-tokens"))) {
+    const Json old = before("special-tokens");
+    fail_differs("special-tokens", context.text("special-tokens"), old == "" ? "none" : old.dump(),
+                 out);
+  }
   if (context.typed("objective") && before("objective") != Json(context.text("objective")))
     fail_differs("objective", context.text("objective"), before("objective").dump(), out);
   for (const char* key : {"seed", "optimizer", "ema", "decay", "compat"}) {
@@ -203,6 +209,13 @@ void check_resumed(const Context& context, const std::string& out) {
     const bool is_own = std::string(key) == "seed" && context.typed_alone("trainer", key);
     if (context.typed("trainer", key) && !old.is_null() && old.dump() != now)
       fail_differs(is_own ? "trainer.seed" : key, now, old.dump(), out);
+  }
+  const Json of_objective = Json::parse(options_json(context, "objective"));
+  for (const auto& [key, value] : of_objective.items()) {
+    const Json::json_pointer place("/settings/objective." + key);
+    const bool is_known = start.is_object() && start.contains(place);
+    if (context.typed("objective", key) && is_known && start.at(place) != value)
+      fail_differs("objective." + key, value.dump(), start.at(place).dump(), out);
   }
   for (const std::string kind : {"model", "adapter"}) {
     const Json options = Json::parse(options_json(context, kind.c_str()));
@@ -217,13 +230,6 @@ void check_resumed(const Context& context, const std::string& out) {
         continue;
       fail_differs(kind + "." + key, value.dump(), old.is_null() ? "none" : old.dump(), out);
     }
-  }
-  const Json of_objective = Json::parse(options_json(context, "objective"));
-  for (const auto& [key, value] : of_objective.items()) {
-    const Json::json_pointer place("/settings/objective." + key);
-    const bool is_known = start.is_object() && start.contains(place);
-    if (context.typed("objective", key) && is_known && start.at(place) != value)
-      fail_differs("objective." + key, value.dump(), start.at(place).dump(), out);
   }
 }
 

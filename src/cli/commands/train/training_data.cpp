@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <limits>
 #include <optional>
+#include <sstream>
 #include <string_view>
 #include <vector>
 
@@ -173,6 +174,15 @@ Owned<dllm_tokenizer> open_given(const Context& context, const std::string& path
   return open_file(context, path, chosen_template(context));
 }
 
+// Returns the option of a tokenizer's training for words that are joined by commas.
+std::string special_tokens_json(const std::string& words) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  std::istringstream stream(words);
+  for (std::string word; std::getline(stream, word, ',');) list.push_back(word);
+  return nlohmann::ordered_json{{"special_tokens", list}}.dump(
+      -1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
 Owned<dllm_tokenizer> train_tokenizer(Context& context) {
   const auto raw = open_data(context, nullptr);
   std::fprintf(stderr, "training a tokenizer of %s tokens on %s\n", context.text("vocab").c_str(),
@@ -182,6 +192,11 @@ Owned<dllm_tokenizer> train_tokenizer(Context& context) {
   });
   call([&](dllm_error* err) {
     return dllm_options_set_i64(options.get(), "vocab_size", context.number("vocab"), err);
+  });
+  const std::string special = special_tokens_json(context.text("special-tokens"));
+  call([&](dllm_error* err) {
+    return dllm_options_set_json(options.get(), special.data(),
+                                 static_cast<int64_t>(special.size()), err);
   });
   const std::string chat = chosen_template(context);
   if (!chat.empty()) {
@@ -289,6 +304,10 @@ Owned<dllm_tokenizer> choose_tokenizer(Context& context, const std::string& chec
       throw UsageFailure("--vocab " + context.text("vocab") +
                          " is for a tokenizer trained here; this one has " +
                          std::to_string(dllm_tokenizer_size(tokenizer.get())) + " tokens");
+    }
+    if (context.has("special-tokens")) {
+      throw UsageFailure("--special-tokens is for a tokenizer trained here; this one has its own",
+                         "leave it out, or leave out --tokenizer and --from");
     }
     warn_of_other_tokens(context, tokenizer.get());
     return tokenizer;

@@ -73,7 +73,8 @@ bool is_kept(const std::string& kind, const std::string& key, bool has_new_limit
 // Returns true when the argument belongs to every start, and not to one alone.
 bool is_kept(const std::string& argument) {
   return !is_in(kStartNumbers, argument) && !is_in(kStartPaths, argument) && argument != "out" &&
-         argument != "fresh" && argument != "json" && argument != "config";
+         argument != "fresh" && argument != "json" && argument != "config" &&
+         argument != "special-tokens";
 }
 
 // Returns a part of data with a full path; its rows and times stay at its end.
@@ -332,6 +333,7 @@ void write_start(const Context& context, const Run& run, const std::string& out)
   for (const char* name : kStartPaths) {
     start[name] = context.has(name) ? Json(full_path(context.text(name))) : Json(nullptr);
   }
+  start["special-tokens"] = context.text("special-tokens");
   start["objective"] = context.text("objective");
   start["form"] = name_of(run.form);
   start["model"] = Json::parse(options_json(context, "model"));
