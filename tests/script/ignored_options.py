@@ -35,7 +35,7 @@ TRAIN = {
     "--lora": ("2", TUNED), "--adapter.rank": ("2", LORA, REFUSED), "--adapter.alpha": ("1", LORA), "--adapter.rslora": ("true", LORA), "--adapter.dora": ("true", LORA), "--adapter.dropout": ("0.5", LORA), "--adapter.modules-to-save": ("norm", LORA),
     "--adapter.rank-pattern": ("q_proj=2", LORA), "--adapter.alpha-pattern": ("q_proj=3", LORA),
     "--adapter.targets": ("q,v", LORA), "--adapter.exclude": ("q", LORA), "--adapter.layers": ("3", LORA, REFUSED), "--adapter.seed": ("5", LORA),
-    "--tokenizer": ("made/tokenizer.json", {"--vocab": None}), "--vocab": ("280",), "--template": ("chatml", JSONL), "--layers": ("2",), "--hidden": ("128",),
+    "--tokenizer": ("made/tokenizer.json", {"--vocab": None}), "--vocab": ("280",), "--special-tokens": ("<a>,<b>",), "--template": ("chatml", JSONL), "--layers": ("2",), "--hidden": ("128",),
     "--objective": ("ar",), "--schedule": ("cosine",), "--eval-every": ("2",), "--eval-batches": ("1",),
     "--examples": ("4",), "--keep-best": ("0",), "--log": ("csv",), "--patience": ("1", {"--lr": "10", "--clip": "0", "--warmup": "0", "--eval-every": "1"}),
     "--config": ("settings.json",), "--json": (None,),
