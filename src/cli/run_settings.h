@@ -1,7 +1,7 @@
 #pragma once
 // The settings of the training run that a model belongs to.
 
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 
 #include <string>
 
