@@ -36,8 +36,9 @@
  *                        The batch may hold start_ids i32(batch, any); a negative id ends a start.
  *                        Decoding policy "editflow".
  *     "open_dllm"        Options: curriculum, min_snr_gamma, anti_repetition, repetition.
- *     trajectories       mdlm, open_dllm, llada_sft and dream read array trajectory of a batch. They
- *                        mask the tokens that one row of it hides, chosen by a mask ratio. Options:
+ *     trajectories       mdlm, open_dllm, llada_sft and dream read array trajectory of a batch.
+ *                        They mask the tokens that one row of it hides. A mask ratio chooses the
+ *                        row. Options:
  *                        trajectory_min_ratio, trajectory_max_ratio, trajectory_ramp (updates from
  *                        the first to the second), trajectory_blocks (block lengths; one block of
  *                        each row is trained).
@@ -79,8 +80,13 @@ extern "C" {
  *   schedule   NULL: linear, kappa_cubic for editflow, nano_cosine for nano; objectives without
  *              noise ignore it
  *   opts       NULL: defaults; kind "objective" or "objective:<name>": attention, shift,
- *              block_length, mask_id, compat, the terms' options (teacher, align, distill, entropy
- *              and those that begin so) and the objective's own options
+ *              block_length, mask_id, compat, teacher (base model rows), teacher_attention (auto
+ *              causal bidirectional block_causal), teacher_input (auto clean noised), align,
+ *              align_kind (cosine angular infonce blocks), align_layers, align_positions (visible
+ *              supervised all), align_margin, align_temperature, align_blocks, align_share,
+ *              align_layer_count, align_layer_exp, align_final, align_steps, distill, distill_kind
+ *              (forward reverse js), distill_temperature, entropy, entropy_temperature and the
+ *              objective's own options
  *   out        not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND, the hint names the nearest; DLLM_INVALID_ARGUMENT for options
