@@ -70,7 +70,7 @@ Answer::Answer(std::shared_ptr<const Tokenizer> tokenizer, const Options& option
 }
 
 bool Answer::has_text(size_t position) const {
-  const bool is_given = states_[position] == PositionState::fixed;
+  const bool is_given = position < first_position() || states_[position] == PositionState::fixed;
   return is_given || std::ranges::find(silent_, ids_[position]) == silent_.end();
 }
 
