@@ -160,6 +160,27 @@ COMMANDS = {
         "--dataset.prepend-bos": ("true", SCORED, REFUSED),  # the tokenizer has no such token
         "--dataset.bad-rows": ("skip", {**SCORED, "--data": "damaged.jsonl"}), "--dataset.token-file": ("out.tok", SCORED, REFUSED),
         **SLOT, "--slot.gen-length": ("16", {"--length": None}), "--slot.prompt-length": ("3", {}, REFUSED)}),
+    "trajectories": ({"": "made", "--data": "corpus", "--dataset.rows": "line", "--out": "out.json", "--trajectories.limit": "6"}, {
+        "--data": ("rows.jsonl",), "--out": ("elsewhere",), "--template": ("loud", {"--data": "talks.jsonl", "--template": "template"}),
+        "--config": ("revealed.json",), "--json": ("",), **ENGINE,
+        "--engine.ranks": ("1", {}, SAME), "--engine.mesh": ("data=1", {}, SAME),
+        **{f"--model.{key}": row for key, row in {
+            "dtype": ("int8", {}, MAY_STAY), "attention": ("causal", {}, MAY_STAY), "shift": ("1",), "mask-token": ("7",), "cache-dtype": ("bf16", {}, REFUSED),
+            "check": ("off", {}, SAME), "heads": ("edit", {}, SAME), "seed": ("5", {}, REFUSED), "adapter": ("nowhere", {}, REFUSED),
+            "weights": ("ema", {}, REFUSED)}.items()},
+        "--trajectories.method": ("entropy",), "--trajectories.lines": ("rows",), "--trajectories.steps": ("3",),
+        "--trajectories.threshold": ("9", {"--method": "entropy"}), "--trajectories.block-length": ("4", {"--method": "block_wise"}),
+        "--trajectories.fill": ("model",), "--trajectories.context": ("0.5",), "--trajectories.least": ("100",),
+        "--trajectories.length": ("12",), "--trajectories.attention": ("causal", {}, MAY_STAY), "--trajectories.shift": ("1",),
+        "--trajectories.suppress-mask": ("false", {"--fill": "model"}, MAY_STAY),
+        "--trajectories.batch": ("1", {}, SAME),  # the same rows, one at a time and 6
+        "--trajectories.limit": ("3",),
+        "--dataset.format": ("jsonl", {}, REFUSED), "--dataset.rows": ("file",), "--dataset.text-key": ("body", ROWS),
+        "--dataset.prompt-key": ("ask", ROWS), "--dataset.response-key": ("say", ROWS), "--dataset.instruction-key": ("prompt", ROWS),
+        "--dataset.messages-key": ("turns", {**TALKS, "--template": "alpaca"}), "--dataset.template": ("alpaca", ROWS),
+        "--dataset.append-eos": ("false",), "--dataset.prepend-bos": ("true", {}, REFUSED), "--dataset.parse-special": ("true", {}, MAY_STAY),
+        "--dataset.bad-rows": ("skip", {"--data": "damaged.jsonl"}), "--dataset.token-file": ("out.tok", {}, SAME),
+        "--dataset.stream": ("true", {}, SAME)}),
     "report": ({"": "made"}, {
         "--out": ("elsewhere",), "--svg": ("pictures",), "--config": ("report.json",), "--json": ("",),
         "--watch": ("", {"--out": "elsewhere"}, REFUSED), "--port": ("3", {}, REFUSED)}),  # report_command.py serves
@@ -275,7 +296,7 @@ def prepare():
     (SCRATCH / "holes.txt").write_text("the dog 7 <mask:20>")
     for name, text in {"settings.json": '{"decoder": {"block_length": 4}}', "text.json": '{"text": "more"}', "tensors.json": '{"tensors": true}',
                        "trained.json": '{"tokenizer_train": {"min_count": 40}}', "quantized.json": '{"quantize": {"format": "q6_k"}}',
-                       "exported.json": '{"quantize": {"format": "bf16"}}', "report.json": '{"svg": "pictures"}', "machine.json": '{"json": true}',
+                       "revealed.json": '{"trajectories": {"steps": 2}}', "exported.json": '{"quantize": {"format": "bf16"}}', "report.json": '{"svg": "pictures"}', "machine.json": '{"json": true}',
                        "plan.json": json.dumps({"out": "swept", "train": {"data": "corpus", "layers": 1, "hidden": 64, "vocab": 300, "length": 32,
                                                                           "batch": 4, "steps": 2, "eval-batches": 0}}), "check.lua": "return #text > 400", "other_check.lua": "return true",
                        "completions.jsonl": '{"task_id": "0", "completion": "a"}\n',

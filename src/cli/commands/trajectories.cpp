@@ -30,6 +30,7 @@ int trajectories(Context& context) {
   const std::string place = context.text("model"), out = context.text("out");
   const bool reads_model = context.option("trajectories", "method") != "\"left_to_right\"";
   if (!reads_model) refuse_model_options(context);
+  refuse_typed(context, "model", "cache_dtype", "no row of a trajectory is read from a cache");
   const auto tokenizer = open_tokenizer(context, place);
   const auto data = open_dataset(context, context.text("data"), tokenizer.get(), context.json());
   Owned<dllm_engine> engine;

@@ -21,7 +21,8 @@ std::set<std::string> keys_of(const Schema& schema) {
 
 // A request has every option of every policy, except those that hold for all requests.
 TEST(RequestOptions, HaveThoseOfEveryPolicy) {
-  const std::set<std::string> of_decoder = {"slots", "trace", "trace_bytes", "on_change",
+  const std::set<std::string> of_decoder = {"slots",     "trace",           "trace_bytes",
+                                            "on_change", "adapter_folders", "adapter_bytes",
                                             "gen_length"};
   for (const std::string& policy : decode::policy_names()) {
     const std::set<std::string> own = keys_of(request_schema(policy));

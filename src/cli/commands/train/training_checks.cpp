@@ -25,8 +25,8 @@ void at_least(const Context& context, const char* name, int64_t least) {
 
 void check_trajectories(const Context& context) {
   if (context.typed("loader", "trajectories")) return;
-  for (const char* key : {"trajectory_min_ratio", "trajectory_max_ratio", "trajectory_ramp",
-                          "trajectory_blocks"})
+  for (const char* key :
+       {"trajectory_min_ratio", "trajectory_max_ratio", "trajectory_ramp", "trajectory_blocks"})
     refuse_typed(context, "objective", key, "it is for --trajectories");
 }
 
