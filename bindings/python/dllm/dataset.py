@@ -3,18 +3,16 @@ from __future__ import annotations
 
 import os
 from ctypes import byref, c_int64
-from typing import TYPE_CHECKING, Any, Iterable, Mapping
+from typing import Any, Iterable, Mapping
 
 from ._base import Managed, call, from_path, make, options, pointer_of, task_of
 from ._json import encoded
 from ._lib import lib
 from ._text import path_bytes
 from ._values import items, mapping
+from .model import Model
 from .task import Task
 from .tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from .model import Model
 
 
 class Dataset(Managed):
@@ -65,6 +63,6 @@ class Dataset(Managed):
         left_to_right."""
         rows = c_int64()
         with options("trajectories", settings) as opts:
-            call("dllm_dataset_extract_trajectories", self.pointer, None if teacher is None else teacher.pointer,
+            call("dllm_dataset_extract_trajectories", self.pointer, pointer_of(teacher, Model, "teacher"),
                  path_bytes(path), opts.pointer, task_of(task), byref(rows))
         return rows.value

@@ -87,7 +87,7 @@ class World(Tiny):
             "log_to.sink": "none", "log_to.level": "info", "run_async.function": lambda task=None: None,
             "Model.quantize.target": self.path("quantized"), "Generator.infill.text": "the <mask:2>",
             "Decoder.start.prompt": [5], "Dataset.of.rows": ["a text"], "Stream.generator": self.objects["Generator"], "Tensor.read.dtype": None, "Tensor.dtype": None,
-            "Model.add_network.name": "teacher",
+            "Model.add_network.name": "teacher", "Dataset.extract_trajectories.path": self.path("order.jsonl"),
         }
         general = {
             "path": self.saved, "engine": self.engine, "tokenizer": self.tokenizer, "model": self.model, "task": None,
@@ -100,7 +100,7 @@ class World(Tiny):
             "dalpha": None, "weight": None, "files": None, "arrays": None, "config": self.config(1), "seconds": 1.0,
             "deadline": None, "kind": "decoder", "target": None, "schedule": None, "request": self.request,
             "script_state": None, "dtype": "f32", "values": [[0.5]], "data_": b"", "default": None,
-            "other": self.model,
+            "other": self.model, "teacher": self.model,
         }
         for key in (f"{call}.{name}", f"{call.split('.')[0]}.{name}"):
             if key in of_call:

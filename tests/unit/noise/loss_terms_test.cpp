@@ -18,41 +18,17 @@
 namespace dllm::noise {
 namespace {
 
-std::shared_ptr<graph::Engine> engine() {
-  return cpu::make_engine(Options(graph::engine_schema()));
-}
-
-std::shared_ptr<model::Model> network(const std::shared_ptr<graph::Engine>& engine, int64_t seed) {
-  const Json config = {{"model_type", "qwen3"},
-                       {"vocab_size", 23},
-                       {"hidden_size", 16},
-                       {"num_hidden_layers", 2},
-                       {"num_attention_heads", 4},
-                       {"num_key_value_heads", 2},
-                       {"head_dim", 4},
-                       {"intermediate_size", 20},
-                       {"max_position_embeddings", 64},
-                       {"rms_norm_eps", 1e-6},
-                       {"rope_theta", 10000.0},
-                       {"tie_word_embeddings", false},
-                       {"initializer_range", 0.4},
-                       {"mask_token_id", kTinyMask}};
-  Options options(model::model_schema());
-  options.set_i64("seed", seed);
-  return model::new_model(engine, config, options);
-}
-
 // A model with a part "teacher" of its sizes.
 std::shared_ptr<model::Model> taught_model() {
-  const auto on = engine();
-  const auto model = network(on, 1);
-  model->add_network("teacher", *network(on, 5));
+  const auto on = tiny_engine();
+  const auto model = tiny_network(on, 1);
+  model->add_network("teacher", *tiny_network(on, 5));
   return model;
 }
 
 // A model whose adapters are not zero, so that it differs from its base.
 std::shared_ptr<model::Model> adapted_model() {
-  const auto model = network(engine(), 1);
+  const auto model = tiny_network(tiny_engine(), 1);
   model::add_adapter(*model, {{"*_proj.weight"}, {2, 4}, 1});
   uint32_t at = 0;
   for (const auto& spec : model->params().names()) {
@@ -151,7 +127,7 @@ double distilled(const std::shared_ptr<model::Model>& model, const Json& setting
 
 // A teacher of the same weights that sees the same tokens has the same distributions.
 TEST(LossTerms, TwoEqualNetworksAreNotApart) {
-  const auto twin = network(engine(), 1);
+  const auto twin = tiny_network(tiny_engine(), 1);
   twin->add_network("teacher", *twin);
   for (const char* kind : {"forward", "reverse", "js"}) {
     const Json settings = {{"distill", 1.0},
@@ -173,8 +149,8 @@ Tensor forward_of(model::Model& model, const Tensor& ids, const Json& settings, 
 
 // The numbers of a file have the loss of the teacher that wrote them.
 TEST(LossTerms, RowsOfNumbersReplaceTheTeacher) {
-  const auto on = engine();
-  const auto model = network(on, 1), live = network(on, 1), teacher = network(on, 8);
+  const auto on = tiny_engine();
+  const auto model = tiny_network(on, 1), live = tiny_network(on, 1), teacher = tiny_network(on, 8);
   live->add_network("teacher", *teacher);
   const Batch raw = tiny_rows(2, 8);
   const Tensor layers = forward_of(*teacher, raw.at("ids"),

@@ -19,7 +19,13 @@ namespace dllm::noise {
 
 constexpr int32_t kTinyMask = 22;
 
-inline std::shared_ptr<model::Model> tiny_model(int64_t vocab = 23) {
+inline std::shared_ptr<graph::Engine> tiny_engine() {
+  return cpu::make_engine(Options(graph::engine_schema()));
+}
+
+inline std::shared_ptr<model::Model> tiny_network(const std::shared_ptr<graph::Engine>& engine,
+                                                  int64_t seed = 0, int64_t vocab = 23,
+                                                  bool tied = false) {
   const Json config = {{"model_type", "qwen3"},
                        {"vocab_size", vocab},
                        {"hidden_size", 16},
@@ -31,11 +37,16 @@ inline std::shared_ptr<model::Model> tiny_model(int64_t vocab = 23) {
                        {"max_position_embeddings", 64},
                        {"rms_norm_eps", 1e-6},
                        {"rope_theta", 10000.0},
-                       {"tie_word_embeddings", true},
+                       {"tie_word_embeddings", tied},
                        {"initializer_range", 0.4},
                        {"mask_token_id", kTinyMask}};
-  const auto engine = cpu::make_engine(Options(graph::engine_schema()));
-  return model::new_model(engine, config, Options(model::model_schema()));
+  Options options(model::model_schema());
+  options.set_i64("seed", seed);
+  return model::new_model(engine, config, options);
+}
+
+inline std::shared_ptr<model::Model> tiny_model(int64_t vocab = 23) {
+  return tiny_network(tiny_engine(), 0, vocab, true);
 }
 
 // Rows `first`, first + 1, ... of an update of `total` rows.
