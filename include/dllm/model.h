@@ -334,11 +334,12 @@ DLLM_API dllm_status dllm_model_set_tokenizer(dllm_model *model, const dllm_toke
  * "teacher" with option teacher = model (dllm/objective.h).
  *
  *   model   not NULL
- *   other   not NULL, a model of the same engine; its own adapters and parts are not added
+ *   other   not NULL, a model of the same engine, without adapters; its own networks are not added
  *   name    not NULL, 1 to 64 letters, digits and _ - :
  *
  * Returns  DLLM_OK; DLLM_ALREADY_EXISTS when the model has a part of that name;
- *          DLLM_INVALID_ARGUMENT for another name or a model of another engine
+ *          DLLM_INVALID_ARGUMENT for another name or a model of another engine;
+ *          DLLM_FAILED_PRECONDITION when the other model has adapters: merge them first
  * Owns     nothing
  * Threads  owner
  * Since    1

@@ -117,6 +117,10 @@ void Model::add_network(const std::string& name, const Model& other) {
     fail_with_hint("load both models on one engine", Code::invalid_argument,
                    "{} is on another engine than the model to which it is added", name);
   }
+  if (other.parts().has_adapters()) {
+    fail_with_hint("merge its adapters first, or remove them", Code::failed_precondition,
+                   "the model that is added as {} has adapters, which its network lacks", name);
+  }
   std::vector<ParamStore::Physical> entries = other.params().entries();
   std::erase_if(entries, [](const auto& entry) { return entry.spec.part != kBasePart; });
   Part part;

@@ -57,6 +57,7 @@ public:
   // Adds the base of another model as a part that no trainer trains. The arrays are shared with
   // that model; training the other model does not change them. Fails with invalid_argument for a
   // model on another engine. Version + 1.
+  // Fails with failed_precondition when the other model has adapters.
   void add_network(const std::string& name, const Model& other);
   // Removes such a network. Fails with not_found and the names of all networks.
   void remove_network(const std::string& name);

@@ -239,6 +239,13 @@ namespace {
 // The terms compare the state of each token, so the rows have to keep their tokens in place.
 void check_terms(const KnownObjective& entry, const Options& options) {
   check_term_options(options);
+  if (entry.facts.rows == RowKind::clean && options.f64("distill") > 0 &&
+      options.str("teacher") == "model" && options.str("teacher_attention") != "causal") {
+    fail_with_hint("set teacher_attention = causal", Code::invalid_argument,
+                   "objective {} hides no token: a teacher that is not causal would see the tokens "
+                   "that it predicts",
+                   entry.name);
+  }
   switch (entry.facts.rows) {
   case RowKind::masked:
   case RowKind::replaced:
@@ -247,7 +254,8 @@ void check_terms(const KnownObjective& entry, const Options& options) {
   default: break;
   }
   if (LossTerms(options).empty()) return;
-  fail_with_hint("use mdlm, open_dllm, llada_sft, dream, nano or uniform", Code::invalid_argument,
+  fail_with_hint("use mdlm, open_dllm, llada_sft, dream, nano, uniform or ar",
+                 Code::invalid_argument,
                  "options align, distill and entropy need rows whose tokens keep their places, and "
                  "objective {} makes others",
                  entry.name);

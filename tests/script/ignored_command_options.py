@@ -161,7 +161,7 @@ COMMANDS = {
         "--dataset.bad-rows": ("skip", {**SCORED, "--data": "damaged.jsonl"}), "--dataset.token-file": ("out.tok", SCORED, REFUSED),
         **SLOT, "--slot.gen-length": ("16", {"--length": None}), "--slot.prompt-length": ("3", {}, REFUSED)}),
     "trajectories": ({"": "made", "--data": "corpus", "--dataset.rows": "line", "--out": "out.json", "--trajectories.limit": "6"}, {
-        "--data": ("rows.jsonl",), "--out": ("elsewhere",), "--template": ("loud", {"--data": "talks.jsonl", "--template": "template"}),
+        "--data": ("rows.jsonl",), "--out": ("elsewhere",), "--template": ("alpaca", ROWS),
         "--config": ("revealed.json",), "--json": ("",), **ENGINE,
         "--engine.ranks": ("1", {}, SAME), "--engine.mesh": ("data=1", {}, SAME),
         **{f"--model.{key}": row for key, row in {

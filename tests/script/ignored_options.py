@@ -73,7 +73,7 @@ TRAIN = {
     "--objective.attention": ("causal",), "--objective.shift": ("1",), "--objective.block-length": ("8", {**BLOCKS, "--objective.block-length": "4"}),
     "--objective.mask-id": ("9",), "--objective.compat": ("dllm-jax",), "--objective.time-epsilon": ("0.4",), "--objective.time-limit": ("0.5",),
     "--objective.teacher": ("model", TAUGHT, REFUSED), "--teacher": ("rows", TAUGHT, REFUSED), "--teacher-dtype": ("bf16", TAUGHT),
-    "--objective.teacher-attention": ("causal", TAUGHT), "--objective.teacher-input": ("clean", TAUGHT),
+    "--objective.teacher-attention": ("causal", TAUGHT), "--objective.teacher-input": ("noised", {**TAUGHT, "--teacher-attention": "causal"}),
     "--objective.align": ("3", TAUGHT), "--objective.align-kind": ("angular", TAUGHT), "--objective.align-layers": ("0", TAUGHT),
     "--objective.align-positions": ("all", TAUGHT), "--objective.align-margin": ("0.01", {**TAUGHT, "--align-kind": "angular"}),
     "--objective.align-temperature": ("0.5", {**TAUGHT, "--align-kind": "infonce"}), "--objective.align-blocks": ("2", {**TAUGHT, "--align-kind": "blocks"}),

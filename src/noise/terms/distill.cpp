@@ -92,10 +92,20 @@ graph::Value Distill::live(const TermInputs& inputs, graph::Value student,
                            graph::Value* weights) const {
   const auto& arrays = inputs.arrays;
   model::Builder& teacher = inputs.teacher.network(inputs.builder);
-  if (teacher.config().vocab_size != inputs.builder.config().vocab_size) {
-    fail(Code::invalid_argument,
-         "the teacher has {} tokens and the model has {}: distill compares equal vocabularies",
-         teacher.config().vocab_size, inputs.builder.config().vocab_size);
+  // A model that was made of its teacher may have tokens of its own, such as a mask token.
+  constexpr int64_t kMostAdded = 256;
+  const int64_t added = inputs.builder.config().vocab_size - teacher.config().vocab_size;
+  if (added < 0 || added > kMostAdded) {
+    fail_with_hint("choose a teacher with the tokenizer of the model", Code::invalid_argument,
+                   "the teacher has {} tokens and the model has {}: distill compares the same "
+                   "tokens",
+                   teacher.config().vocab_size, inputs.builder.config().vocab_size);
+  }
+  if (inputs.teacher.input(inputs.builder) == TeacherInput::clean &&
+      inputs.teacher.attention(inputs.builder) != model::AttentionKind::causal) {
+    fail_with_hint("use teacher_input noised, or teacher_attention causal", Code::invalid_argument,
+                   "a teacher that sees the clean text on both sides sees the tokens that it "
+                   "predicts");
   }
   const model::ForwardOutputs& pass =
       inputs.teacher.forward(inputs.builder, arrays, inputs.teacher.input(inputs.builder), {});

@@ -48,7 +48,9 @@ Value divergences(const Divergence& divergence, const model::Head& student_head,
       {model::whole(student_head, student), student},
       {model::whole(teacher_head, graph::stop_gradient(teacher)), graph::stop_gradient(teacher)}};
   const auto body = [&](std::span<const Value> logits, std::span<const Value>) {
-    const Value own = log_probabilities(divergence, logits[0]),
+    // The student may have more tokens than the teacher, which come last.
+    const Value shared = graph::slice_axis(logits[0], 1, 0, logits[1].dim(1));
+    const Value own = log_probabilities(divergence, shared),
                 other = graph::stop_gradient(log_probabilities(divergence, logits[1]));
     return std::vector{of_rows(divergence, own, other)};
   };

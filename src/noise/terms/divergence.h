@@ -18,7 +18,8 @@ struct Divergence {
 };
 
 // Returns the divergence of each row in nats, f32(rows). `student` and `teacher` are hidden states
-// (rows, hidden). No gradient flows into the teacher.
+// (rows, hidden). The student may have more tokens than the teacher: the divergence is of the
+// tokens that both have. No gradient flows into the teacher.
 graph::Value divergences(const Divergence& divergence, const model::Head& student_head,
                          graph::Value student, const model::Head& teacher_head,
                          graph::Value teacher);

@@ -124,6 +124,8 @@ local function calls()
     ["dllm.model"] = {function(x) dllm.model(stories, x) end, "dtpe", "dtype"},
     ["dllm.new_model"] = {function(x) dllm.new_model(model:config(), x) end, "dtpe", "dtype"},
     ["model:save"] = {function(x) model:save("/dev/null/no", x) end, "overwrit", "overwrite"},
+    ["dataset:extract_trajectories"] =
+      {function(x) data:extract_trajectories(nil, "absent/order.jsonl", x) end, "metod", "method"},
     ["model:add_adapter"] = {function(x) model:add_adapter("a", x) end, "rang", "rank"},
     ["model:forward"] = {function(x) model:forward(dllm.batch {ids = {"i32", {1, 1}, {1}}}, x) end},
     ["dllm.schedule"] = {function(x) dllm.schedule("nano_sqrt", x) end, "step", "steps"},

@@ -58,7 +58,11 @@ const Json kTerms[] = {
     {{"distill", 2.0}, {"teacher", "model"}, {"teacher_attention", "causal"}},
     {{"entropy", 2.0}},
     {{"align", 1.0}, {"distill", 1.0}, {"entropy", 1.0}, {"teacher", "model"}},
-    {{"align", 1.0}, {"distill", 1.0}, {"teacher", "model"}, {"teacher_input", "clean"}},
+    {{"align", 1.0},
+     {"distill", 1.0},
+     {"teacher", "model"},
+     {"teacher_attention", "causal"},
+     {"teacher_input", "noised"}},
 };
 
 Batch prepared_by(const Objective& objective, const Batch& raw, const model::Model& model) {
@@ -107,7 +111,10 @@ TEST(LossTerms, MicroBatchesMakeOneBatch) {
   for (const Json& term : kTerms) {
     for (const char* name : {"mdlm", "open_dllm", "llada_sft", "uniform", "dream", "ar"}) {
       SCOPED_TRACE(term.dump() + " " + name);
-      const ObjectiveRef objective = tiny_objective(name, term);
+      Json own = term;
+      if (std::string(name) == "ar" && term.contains("distill"))
+        own["teacher_attention"] = "causal";
+      const ObjectiveRef objective = tiny_objective(name, own);
       LossRunner runner(model, objective);
       const LossValue whole = runner.run(tiny_rows(4, 8, 0, 4), 3, 1, nullptr);
       const LossValue first = runner.run(tiny_rows(1, 8, 0, 4), 3, 1, nullptr);
@@ -123,6 +130,21 @@ double distilled(const std::shared_ptr<model::Model>& model, const Json& setting
   LossRunner both(model, objective), plain(model, without_terms(objective));
   const LossValue sum = both.run(raw, 3, 1, nullptr);
   return (sum.sum - plain.run(raw, 3, 1, nullptr).sum) / sum.normalizer;
+}
+
+// A model that was made of its teacher may have one token more.
+TEST(LossTerms, AnAddedTokenIsNotCompared) {
+  const auto on = tiny_engine();
+  const auto model = tiny_network(on, 1, 25);
+  model->add_network("teacher", *tiny_network(on, 1, 23));
+  const ObjectiveRef objective =
+      tiny_objective("mdlm", {{"distill", 1.0}, {"teacher", "model"}, {"min_mask_ratio", 0.5}});
+  LossRunner runner(model, objective);
+  expect_gradient(*model, runner, *objective, prepared_by(*objective, tiny_rows(2, 8), *model));
+  const auto small = tiny_network(on, 1, 23);
+  small->add_network("teacher", *tiny_network(on, 1, 25));
+  test::expect_error(Code::invalid_argument, "distill compares the same tokens",
+                     [&] { LossRunner(small, objective).run(tiny_rows(1, 8), 0, 0, nullptr); });
 }
 
 // A teacher of the same weights that sees the same tokens has the same distributions.
@@ -238,6 +260,8 @@ TEST(LossTerms, MistakesAreNamed) {
           {{"teacher", "model"}, {"entropy", 1.0}});
   refuses("distill_kind js needs all logits", "mdlm",
           {{"distill", 1.0}, {"distill_kind", "js"}, {"teacher", "rows"}});
+  refuses("a teacher that is not causal would see the tokens", "ar",
+          {{"distill", 1.0}, {"teacher", "model"}});
   refuses("need rows whose tokens keep their places, and objective bd3lm makes others", "bd3lm",
           {{"align", 1.0}, {"block_length", 4}});
 
@@ -249,6 +273,12 @@ TEST(LossTerms, MistakesAreNamed) {
                      [&] {
                        run({{"align", 1.0}, {"align_layers", {"9"}}, {"teacher", "model"}});
                      });
+  test::expect_error(Code::invalid_argument, "sees the tokens that it predicts", [&] {
+    run({{"distill", 1.0},
+         {"teacher", "model"},
+         {"teacher_attention", "bidirectional"},
+         {"teacher_input", "clean"}});
+  });
   test::expect_error(Code::not_found, "teacher rows needs array hidden_layer_1", [&] {
     run({{"align", 1.0}, {"teacher", "rows"}});
   });

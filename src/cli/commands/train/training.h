@@ -9,6 +9,7 @@
 #include "training_replaced.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace dllm::cli {
@@ -179,6 +180,8 @@ std::string adapters_text(const dllm_model* model);
 
 // Sets what --teacher names. Fails for options that do not fit together.
 void set_teacher(Context& context);
+// Fails for a teacher of a new model that has no tokenizer of its teacher.
+void check_teacher(const Context& context);
 // Adds the model of --teacher to the model of the run, when it is not there yet.
 void add_teacher(const Context& context, const Run& run);
 
@@ -187,6 +190,14 @@ void add_teacher(const Context& context, const Run& run);
 // Steps of a run without --steps, --minutes, --tokens and --epochs.
 inline constexpr int64_t kUsualSteps = 500;
 
+// A token whose text differs between two tokenizers.
+struct OtherToken {
+  int64_t id;
+  std::string before, now;
+};
+// Returns the first token that both have with unlike texts.
+std::optional<OtherToken> first_other_token(const dllm_tokenizer* before,
+                                            const dllm_tokenizer* now);
 // Opens the tokenizer of a resumed run. A new run has the tokenizer of --tokenizer or --from, or
 // trains one on the data.
 Owned<dllm_tokenizer> choose_tokenizer(Context& context, const std::string& checkpoint);

@@ -157,6 +157,7 @@ void check_data(const Context& context) {
 
 void check_sources(const Context& context) {
   check_adapter(context);
+  check_teacher(context);
   check_data(context);
   for (const char* name : {"from", "tokenizer", "teacher"}) {
     if (!context.has(name) || fs::exists(context.text(name))) continue;

@@ -53,20 +53,16 @@ void warn_of_other_tokens(const Context& context, const dllm_tokenizer* tokenize
                                nullptr) != DLLM_OK)
     return;
   const Owned<dllm_tokenizer> own(found);
-  const int64_t count = std::min(dllm_tokenizer_size(own.get()), dllm_tokenizer_size(tokenizer));
-  for (int64_t i = 0; i < count; ++i) {
-    const auto id = static_cast<int32_t>(i);
-    const std::string before = decode(own.get(), {id}), now = decode(tokenizer, {id});
-    if (before == now) continue;
-    std::fprintf(
-        stderr,
-        "warning: --tokenizer %s is not the one of --from %s: token %lld is \"%s\" there and "
-        "\"%s\" here (%lld and %lld tokens)\n",
-        context.text("tokenizer").c_str(), context.text("from").c_str(), static_cast<long long>(i),
-        before.c_str(), now.c_str(), static_cast<long long>(dllm_tokenizer_size(own.get())),
-        static_cast<long long>(dllm_tokenizer_size(tokenizer)));
-    return;
-  }
+  const std::optional<OtherToken> other = first_other_token(own.get(), tokenizer);
+  if (!other) return;
+  std::fprintf(
+      stderr,
+      "warning: --tokenizer %s is not the one of --from %s: token %lld is \"%s\" there and "
+      "\"%s\" here (%lld and %lld tokens)\n",
+      context.text("tokenizer").c_str(), context.text("from").c_str(),
+      static_cast<long long>(other->id), other->before.c_str(), other->now.c_str(),
+      static_cast<long long>(dllm_tokenizer_size(own.get())),
+      static_cast<long long>(dllm_tokenizer_size(tokenizer)));
 }
 
 void set_rows(Context& context, const char* rows) {
@@ -278,6 +274,17 @@ Owned<dllm_tokenizer> with_template(const Context& context, const dllm_tokenizer
 }
 
 } // namespace
+
+std::optional<OtherToken> first_other_token(const dllm_tokenizer* before,
+                                            const dllm_tokenizer* now) {
+  const int64_t count = std::min(dllm_tokenizer_size(before), dllm_tokenizer_size(now));
+  for (int64_t i = 0; i < count; ++i) {
+    const auto id = static_cast<int32_t>(i);
+    OtherToken found{i, decode(before, {id}), decode(now, {id})};
+    if (found.before != found.now) return found;
+  }
+  return std::nullopt;
+}
 
 std::string chosen_template(const Context& context) {
   return nlohmann::json::parse(context.option("dataset", "template")).get<std::string>();

@@ -116,6 +116,9 @@ Json given_settings(const Context& context) {
   std::error_code ignored;
   if (arguments.contains("template") && fs::exists(context.text("template"), ignored))
     arguments["template"] = full_path(context.text("template"));
+  if (arguments.contains("teacher") && context.text("teacher") != "base" &&
+      context.text("teacher") != "rows")
+    arguments["teacher"] = full_path(context.text("teacher"));
   make_full(given["options"], "dataset", "token_file");
   make_full(given["options"], "loader", "arrays");
   make_full(given["options"], "loader", "trajectories");

@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <optional>
+#include <string>
 
 namespace dllm::cli {
 namespace {
@@ -12,6 +14,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kTeacher = "teacher"; // the part, and the option of objectives
+constexpr const char* kMergeFirst =
+    "a teacher is a whole model: dllm export RUN OUT --merge, then --teacher OUT";
 
 bool is_model(const Context& context) {
   return context.has(kTeacher) && context.text(kTeacher) != "base" &&
@@ -31,8 +35,28 @@ Owned<dllm_model> open_teacher(const Context& context, dllm_engine* engine) {
                              out, err);
     });
   } catch (const Failure& failure) {
-    throw Failure(failure.status(), "--teacher: " + std::string(failure.what()), failure.hint());
+    const bool is_adapter = failure.hint().find("--model.adapter") != std::string::npos ||
+                            failure.hint().find("option adapter") != std::string::npos;
+    throw Failure(failure.status(), "--teacher: " + std::string(failure.what()),
+                  is_adapter ? kMergeFirst : failure.hint());
   }
+}
+
+// Fails when the teacher has other tokens than the run, and so would read other texts.
+void check_tokens(const Context& context, const dllm_tokenizer* tokenizer) {
+  dllm_tokenizer* found = nullptr;
+  if (dllm_tokenizer_load_task(context.text(kTeacher).c_str(), nullptr, context.task(), &found,
+                               nullptr) != DLLM_OK)
+    return; // a folder without a tokenizer
+  const Owned<dllm_tokenizer> own(found);
+  const std::optional<OtherToken> other = first_other_token(own.get(), tokenizer);
+  if (!other) return;
+  throw Failure(DLLM_FAILED_PRECONDITION,
+                "--teacher " + context.text(kTeacher) + " has other tokens than the run: token " +
+                    std::to_string(other->id) + " is \"" + other->before + "\" there and \"" +
+                    other->now + "\" here",
+                "choose a teacher with the tokenizer of the run, or --tokenizer " +
+                    context.text(kTeacher) + " for a new model");
 }
 
 // Returns true when the model has the part already, as that of a checkpoint has.
@@ -56,12 +80,25 @@ void set_teacher(Context& context) {
   });
 }
 
+void check_teacher(const Context& context) {
+  if (!is_model(context) || context.has("from") || context.has("tokenizer")) return;
+  throw UsageFailure("--teacher: a new model needs the tokenizer of its teacher",
+                     "add --tokenizer " + context.text(kTeacher) + ", or start --from a model");
+}
+
 void add_teacher(const Context& context, const Run& run) {
   if (!is_model(context) || has_teacher(run.model.get())) return;
+  check_tokens(context, run.tokenizer.get());
   const Owned<dllm_model> teacher = open_teacher(context, run.engine.get());
-  call([&](dllm_error* err) {
-    return dllm_model_add_network(run.model.get(), teacher.get(), kTeacher, err);
-  });
+  try {
+    call([&](dllm_error* err) {
+      return dllm_model_add_network(run.model.get(), teacher.get(), kTeacher, err);
+    });
+  } catch (const Failure& failure) {
+    if (failure.status() != DLLM_FAILED_PRECONDITION) throw;
+    throw Failure(failure.status(), "--teacher: " + context.text(kTeacher) + " has an adapter",
+                  kMergeFirst);
+  }
 }
 
 } // namespace dllm::cli

@@ -1,0 +1,67 @@
+"""A teacher of dllm train: what --teacher accepts, refuses and keeps.   teacher_command.py DLLM SCRATCH"""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+DLLM, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2])
+failures = 0
+
+
+def ok(good, text):
+    global failures
+    failures += not good
+    print(f"{'ok  ' if good else 'FAIL'} {text}", flush=True)
+
+
+def run(*words, folder=SCRATCH):
+    return subprocess.run([DLLM, *words], cwd=folder, capture_output=True, text=True, timeout=300)
+
+
+def train(out, *words, folder=SCRATCH):
+    return run("train", "--out", out, "--rows", "line", "--length", "32", "--batch", "4", "--eval-every", "0", "--lr", "0.001",
+               *words, folder=folder)
+
+
+def refused(done, *parts):
+    text = done.stderr
+    ok(done.returncode != 0 and all(part in text for part in parts), f"refused with {parts}: {text[-300:]!r}")
+
+
+def last(out, name):
+    rows = [json.loads(line) for line in (SCRATCH / out / "metrics.jsonl").read_text().splitlines()]
+    return [row[name] for row in rows if name in row][-1]
+
+
+shutil.rmtree(SCRATCH, ignore_errors=True)
+(SCRATCH / "elsewhere").mkdir(parents=True)
+(SCRATCH / "corpus").write_text("".join(f"line {i}: the cat {i % 7} sat on the mat {i % 5}\n" for i in range(200)))
+(SCRATCH / "other").write_text("".join(f"WORDS {i} OF A STRANGER, ALL IN CAPITALS {i % 9}\n" for i in range(200)))
+size = ("--layers", "2", "--hidden", "64", "--vocab", "300")
+done = train("made", "--data", "corpus", *size, "--steps", "12")
+ok(done.returncode == 0, f"a run to start from: {done.stderr[-200:]}")
+train("stranger", "--data", "other", *size, "--steps", "2")
+ok(run("export", "made", "base").returncode == 0, "its folder")
+tuned = ("--data", "corpus", "--from", "base")
+done = train("adapted", *tuned, "--lora", "4", "--steps", "20", "--lr", "0.02")
+ok(done.returncode == 0, f"an adapter of it: {done.stderr[-200:]}")
+run("export", "adapted", "merged", "--merge")
+
+refused(train("a", *tuned, "--distill", "1", "--teacher", "adapted", "--steps", "2"), "has an adapter", "dllm export RUN OUT --merge")
+refused(train("a", *tuned, "--distill", "1", "--teacher", "stranger", "--steps", "2"), "has other tokens than the run", "token ")
+refused(train("a", "--data", "corpus", *size, "--distill", "1", "--teacher", "./base", "--steps", "2"),
+        "needs the tokenizer of its teacher", "--tokenizer ./base")
+refused(train("a", *tuned, "--teacher", "./base", "--steps", "2"), "changes nothing", "align or distill")
+refused(train("a", *tuned, "--align", "1", "--steps", "2"), "the model has none", "name a model as the teacher")
+
+done = train("same", *tuned, "--distill", "1", "--teacher", "./base", "--steps", "1", "--lr", "0")
+ok(done.returncode == 0 and abs(last("same", "distill")) < 1e-5, f"a teacher that is the student: {done.stderr[-200:]}")
+done = train("taught", *tuned, "--distill", "1", "--align", "1", "--teacher", "merged", "--steps", "4")
+ok(done.returncode == 0 and last("taught", "distill") > 1e-4 and last("taught", "align") > 1e-4, f"another teacher: {done.stderr[-200:]}")
+done = run("train", "--out", os.path.join("..", "taught"), "--steps", "6", folder=SCRATCH / "elsewhere")
+ok(done.returncode == 0 and last("taught", "step") == 6, f"goes on from another folder: {done.stderr[-300:]}")
+done = train("lora", *tuned, "--lora", "4", "--align", "1", "--steps", "4")
+ok(done.returncode == 0 and last("lora", "align") >= 0, f"the base teaches its adapter: {done.stderr[-200:]}")
+sys.exit(1 if failures else 0)
