@@ -18,7 +18,7 @@
  *
  * `order` has, for each token after the prompt, the first row that shows it. The line also has
  * `tokens` when the teacher showed other tokens than the data has. `key` is a hash of the row, so
- * that a file of other data is refused. The second form is that of castlehill, a fork of Open-dLLM.
+ * that a file of other data is refused. Castlehill, a fork of Open-dLLM, writes the second form.
  *
  * The options of kind "trajectories":
  *

@@ -110,7 +110,7 @@ Batch Objective::prepare(const Batch& batch, uint64_t seed, int64_t step,
   if (!terms_.empty()) {
     if (batch.at("ids").shape() == made.at("ids").shape()) made.set(kCleanIds, batch.at("ids"));
     const int64_t first = made.global_rows(made.at("ids").shape()[0]).first;
-    terms_.prepare(made, {context.shift, context.layers}, {seed, step, first});
+    terms_.prepare(made, {context.shift, context.layers, context.vocab}, {seed, step, first});
   }
   return made;
 }
@@ -135,7 +135,7 @@ TokenCeSettings Objective::token_ce_settings(const Batch& prepared,
 Batch Objective::feed(const Batch& prepared, const model::ModelConfig& config) const {
   Batch made = feed_rows(prepared, config);
   if (terms_.empty()) return made;
-  const TermContext context{shift(config), config.layers};
+  const TermContext context{shift(config), config.layers, config.vocab_size};
   if (terms_.is_prepared(prepared)) {
     terms_.feed(prepared, context, made);
     return made;

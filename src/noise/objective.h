@@ -144,8 +144,8 @@ protected:
   // into keep.
   virtual Batch prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
                              const PrepareContext& context) const = 0;
-  // Does the work of feed() without the terms. An objective may add arrays to those of the base
-  // class.
+  // Does the work of feed() without the terms. An objective may add arrays to the arrays of the
+  // base class.
   virtual Batch feed_rows(const Batch& prepared, const model::ModelConfig& config) const;
   // Returns the arrays that a prepared batch must have in addition to targets and weights.
   virtual std::vector<std::string> prepared_arrays() const { return {}; }

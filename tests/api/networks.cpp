@@ -83,7 +83,7 @@ void refuse(world& w, const dllm_model* teacher) {
   CHECK(dllm_model_remove_network(w.model, "base", w.err) == DLLM_NOT_FOUND);
 }
 
-// A folder of a model with a teacher is that of the model alone.
+// A save of a model leaves its teacher out.
 void save_without(world& w) {
   std::string pattern = (fs::temp_directory_path() / "dllm-networks-XXXXXX").string();
   const fs::path folder = ::mkdtemp(pattern.data());

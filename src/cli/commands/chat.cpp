@@ -58,8 +58,8 @@ Conversation::Conversation(Context& context, Session& session)
   run_.remove(run_.add(with_messages(Json::array({turn("user", "word")})), context.task()));
 }
 
-// The rows of a run may have been written with another template than that of the tokenizer: older
-// runs on instructions, and adapters, whose tokenizer is that of the base.
+// The rows of a run may have another template than its tokenizer. Older runs on instructions are
+// such runs, and adapters, which have the tokenizer of their base.
 void Conversation::use_template_of_run() {
   const bool chosen = context_.typed("chat", "template") || context_.typed("chat", "name") ||
                       context_.has("template");

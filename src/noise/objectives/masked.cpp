@@ -108,7 +108,7 @@ MaskedDiffusion::Counts MaskedDiffusion::mask_by_times(const TokenRows& rows, in
   return counts;
 }
 
-// Masks the tokens that the trajectory hides. The time is that of their part of the row.
+// Masks the tokens that the trajectory hides. The time follows from their part of the row.
 MaskedDiffusion::Counts MaskedDiffusion::mask_by_trajectory(const TokenRows& rows, int64_t row,
                                                             const Noise& noise,
                                                             TokenCeArrays* made) const {
@@ -271,7 +271,7 @@ Batch MaskedDiffusion::prepare_rows(const Batch& batch, uint64_t seed, int64_t s
   Tensor trajectory;
   if (const Tensor* given = source.find(text::kTrajectory)) trajectory = given->to(DType::i32);
   source.remove(text::kTrajectory);
-  if (trajectory.defined() && !context.held_out) { // other losses compare with those of other runs
+  if (trajectory.defined() && !context.held_out) { // held-out losses compare between runs
     std::vector<float> jitter = {TrajectoryMasks::jitter(seed, step)};
     inject_draws(source, "u_jitter", jitter);
     noise.chosen = chosen_masks(rows, trajectory, noise, jitter[0], step);

@@ -54,7 +54,7 @@ std::vector<graph::Value> over_head_rows(const std::string& name, std::span<cons
     constants.push_back(outer);
     return inner->input(title + std::to_string(head), outer.type());
   };
-  // A scan wants the inputs of parts first, then those of all parts.
+  // A scan wants the inputs of one part first, then the inputs that all parts share.
   std::vector<graph::Value> hidden;
   for (const HeadOfRows& head : heads) hidden.push_back(part_of(head.hidden));
   for (const graph::Value outer : rows) own_rows.push_back(part_of(outer));

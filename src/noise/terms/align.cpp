@@ -57,7 +57,8 @@ private:
   AlignDistance distance_;
 };
 
-// Returns the aligned layers in order: those of the option, or four at equal distances.
+// Returns the layers that the option names, in order. Without names it returns four layers at equal
+// distances.
 std::vector<int64_t> Align::layers(int64_t of_model) const {
   std::vector<int64_t> made;
   for (const std::string& text : options_.list("align_layers")) {
@@ -105,7 +106,7 @@ std::vector<float> Align::drawn_layers(int64_t count, const TermDraws& draws) co
 }
 
 void Align::prepare(Batch& prepared, const TermContext& context, const TermDraws& draws) const {
-  const Tensor& targets = prepared.at("targets");
+  const Tensor targets = prepared.at("targets").to(DType::i32);
   const int64_t batch = targets.shape()[0], seq = targets.shape()[1];
   const double share = options_.f64("align_share");
   const auto width =
@@ -116,7 +117,12 @@ void Align::prepare(Batch& prepared, const TermContext& context, const TermDraws
   const std::vector<float> of_layers = drawn_layers(used, draws);
   Tensor positions(DType::i32, {batch, width}), weights(DType::f32, {batch, units}),
       layer_rows(DType::f32, {batch, used}), blocks(DType::f32, {batch, units, width});
-  const Tensor* segments = prepared.find("segments");
+  if (units > width) {
+    fail_with_hint("use fewer blocks, or longer rows", Code::invalid_argument,
+                   "align_blocks is {}, and a row has {} compared positions", units, width);
+  }
+  Tensor segments;
+  if (const Tensor* given = prepared.find("segments")) segments = given->to(DType::i32);
   const Tensor clean = clean_ids(prepared), shown = prepared.at("ids").to(DType::i32);
   for (int64_t b = 0; b < batch; ++b) {
     const auto row = [&](std::span<const int32_t> all) {
@@ -124,7 +130,7 @@ void Align::prepare(Batch& prepared, const TermContext& context, const TermDraws
     };
     AlignRow tokens{
         row(shown.as<int32_t>()), row(clean.as<int32_t>()), row(targets.as<int32_t>()), {}, seq};
-    if (segments != nullptr) tokens.segments = row(segments->as<int32_t>());
+    if (segments.defined()) tokens.segments = row(segments.as<int32_t>());
     std::vector<int32_t> chosen =
         aligned_positions(tokens, positions_of(options_.str("align_positions")), context.shift);
     if (share < 1) {
@@ -158,6 +164,7 @@ Tensor teacher_rows(const Tensor& states, const std::string& name, const Tensor&
     fail(Code::invalid_argument, "array {} has shape {}, expected ({}, {}, hidden)", name,
          shape.text(), targets.shape()[0], targets.shape()[1]);
   }
+  check_finite(name, states);
   const Tensor numbers = states.to(DType::f32);
   Tensor made(DType::f32, {static_cast<int64_t>(rows.size()), shape[2]});
   const auto width = static_cast<size_t>(shape[2]);
@@ -168,12 +175,30 @@ Tensor teacher_rows(const Tensor& states, const std::string& name, const Tensor&
   return made;
 }
 
+// Returns an array of prepared rows, which a caller may have made. Dimensions of -1 have any size.
+Tensor checked(const Batch& prepared, const char* name, DType dtype, const Shape& wanted) {
+  const Tensor& array = prepared.at(name);
+  bool fits = array.shape().rank() == wanted.rank();
+  for (int64_t i = 0; fits && i < wanted.rank(); ++i)
+    fits = wanted[i] < 0 || array.shape()[i] == wanted[i];
+  if (!fits) {
+    fail(Code::invalid_argument, "array {} has shape {}, expected {} (-1: any size)", name,
+         array.shape().text(), wanted.text());
+  }
+  check_finite(name, array);
+  return array.to(dtype);
+}
+
 void Align::feed(const Batch& prepared, const TermContext& context, Batch& feed) const {
-  const Tensor& positions = prepared.at(kAlignPositions);
-  const Tensor& targets = prepared.at("targets");
-  const int64_t batch = positions.shape()[0], width = positions.shape()[1],
-                seq = targets.shape()[1];
-  Tensor rows(DType::i32, {batch * width}), weights = prepared.at(kAlignWeights).clone();
+  const Tensor targets = prepared.at("targets").to(DType::i32);
+  const int64_t batch = targets.shape()[0], seq = targets.shape()[1];
+  const Tensor positions = checked(prepared, kAlignPositions, DType::i32, {batch, -1});
+  check_between(kAlignPositions, positions, 0, seq - 1, "the row");
+  const int64_t width = positions.shape()[1];
+  const bool in_blocks = distance_.kind == AlignKind::blocks;
+  Tensor rows(DType::i32, {batch * width});
+  Tensor weights =
+      checked(prepared, kAlignWeights, DType::f32, {batch, in_blocks ? -1 : width}).clone();
   const auto all = rows.mutable_as<int32_t>();
   const auto normalizer = feed.at(kNormalizer).as<float>();
   const int64_t units = weights.shape()[1];
@@ -188,9 +213,11 @@ void Align::feed(const Batch& prepared, const TermContext& context, Batch& feed)
   }
   feed.set(kAlignRows, rows);
   feed.set(kAlignWeights, weights);
-  feed.set(kAlignLayers, prepared.at(kAlignLayers));
-  feed.set(kAlignScale, prepared.at(kAlignScale));
-  if (const Tensor* blocks = prepared.find(kAlignBlocks)) feed.set(kAlignBlocks, *blocks);
+  const auto used = static_cast<int64_t>(layers(context.layers).size());
+  feed.set(kAlignLayers, checked(prepared, kAlignLayers, DType::f32, {batch, used}));
+  feed.set(kAlignScale, checked(prepared, kAlignScale, DType::f32, {}));
+  if (in_blocks)
+    feed.set(kAlignBlocks, checked(prepared, kAlignBlocks, DType::f32, {batch, units, width}));
   if (!cached()) return;
   for (const int64_t layer : layers(context.layers)) {
     const std::string name = kTeacherState + std::to_string(layer);
@@ -229,7 +256,7 @@ LossTerm::Built Align::build(const TermInputs& inputs) const {
         cached() ? arrays.at(kTeacherTap + std::to_string(layer)) : teacher->taps[at]));
     if (states.student.back().shape() == states.teacher.back().shape()) continue;
     fail(Code::invalid_argument,
-         "layer {} of the teacher has width {} and that of the model {}: an alignment compares "
+         "layer {} of the teacher has width {}, and in the model it has {}: an alignment compares "
          "equal widths",
          layer, states.teacher.back().dim(1), states.student.back().dim(1));
   }

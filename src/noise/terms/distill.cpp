@@ -1,5 +1,5 @@
 // Distillation: the student's distribution of each token that the loss counts comes near the
-// teacher's. The weights of the tokens are those of the objective's loss.
+// teacher's. Each token has the weight that the objective's loss gives it.
 //   sum += weight * sum_r weights[r] * D(student(r), teacher(r))
 
 #include "base/error.h"
@@ -61,6 +61,7 @@ Tensor rows_of(const Batch& prepared, const char* name, std::span<const int32_t>
     fail(Code::invalid_argument, "array {} has shape {}, expected ({}, {}, k)", name,
          found->shape().text(), seq[0], seq[1]);
   }
+  check_finite(name, *found);
   const DType dtype = std::is_same_v<T, float> ? DType::f32 : DType::i32;
   const Tensor numbers = found->to(dtype);
   const auto k = static_cast<size_t>(found->shape()[2]);
@@ -79,7 +80,12 @@ void Distill::feed(const Batch& prepared, const TermContext& context, Batch& fee
   feed.set(kDistillScale, Tensor::scalar(static_cast<float>(weight_)));
   if (cached_) {
     feed.set(kTopIds, rows_of<int32_t>(prepared, kTopIds, positions.as<int32_t>()));
+    check_between(kTopIds, feed.at(kTopIds), 0, context.vocab - 1, "the vocabulary");
     feed.set(kTopLogits, rows_of<float>(prepared, kTopLogits, positions.as<int32_t>()));
+    if (feed.at(kTopIds).shape()[1] != feed.at(kTopLogits).shape()[1]) {
+      fail(Code::invalid_argument, "arrays {} and {} have unlike numbers of tokens", kTopIds,
+           kTopLogits);
+    }
     return;
   }
   feed.set(kPredicted, positions);

@@ -22,7 +22,8 @@ Tensor clean_ids(const Batch& prepared) {
   if (kept != nullptr && kept->shape() == prepared.at("ids").shape()) return kept->to(DType::i32);
   Tensor ids = prepared.at("ids").to(DType::i32).clone();
   const auto all = ids.mutable_as<int32_t>();
-  const auto targets = prepared.at("targets").as<int32_t>();
+  const Tensor given = prepared.at("targets").to(DType::i32);
+  const auto targets = given.as<int32_t>();
   for (size_t i = 0; i < all.size(); ++i) {
     if (targets[i] >= 0) all[i] = targets[i];
   }

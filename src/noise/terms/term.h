@@ -21,6 +21,7 @@ namespace dllm::noise {
 struct TermContext {
   int shift = 0;      // 1: the state before a token predicts the token
   int64_t layers = 0; // of the model
+  int64_t vocab = 0;
 };
 
 // The draws of one batch.
@@ -51,7 +52,7 @@ public:
   virtual void prepare(Batch& /*prepared*/, const TermContext&, const TermDraws&) const {}
   // Returns true when prepared rows have these arrays.
   virtual bool is_prepared(const Batch&) const { return true; }
-  // Adds the arrays that the graph reads. `feed` has those of the objective.
+  // Adds the arrays that the graph reads. `feed` has the objective's arrays already.
   virtual void feed(const Batch& prepared, const TermContext&, Batch& feed) const = 0;
   // Returns the term without its weight as an f32 scalar, divided like the sum of the loss by the
   // sum of the normalizers; and the weight.

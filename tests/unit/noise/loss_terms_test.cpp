@@ -250,6 +250,61 @@ TEST(LossTerms, TheWeightFollowsACosine) {
   EXPECT_FLOAT_EQ(weight(1000), 1);
 }
 
+// Arrays that a caller made are checked before a number of them is used.
+TEST(LossTerms, WrongArraysAreRefused) {
+  const auto model = taught_model();
+  const ObjectiveRef objective =
+      tiny_objective("mdlm", {{"align", 1.0}, {"align_kind", "blocks"}, {"teacher", "model"}});
+  const Batch prepared = prepared_by(*objective, tiny_rows(2, 8), *model);
+  const auto refuses = [&](const char* name, const Tensor& wrong, const char* text) {
+    Batch changed = prepared;
+    changed.set(name, wrong);
+    test::expect_error(Code::invalid_argument, text,
+                       [&] { objective->feed(changed, model->config()); });
+  };
+  for (const char* name : {"align_positions", "align_weights", "align_layers", "align_blocks"}) {
+    for (const Shape& shape : {Shape{3, 8}, Shape{1, 8}, Shape{16}, Shape{}, Shape{2, 1, 1, 1}})
+      refuses(name, Tensor(DType::f32, shape), name);
+    Tensor bad = prepared.at(name).to(DType::f32).clone();
+    bad.mutable_as<float>()[0] = std::nanf("");
+    refuses(name, bad, "is not finite");
+  }
+  Tensor far = prepared.at("align_positions").clone();
+  for (const int32_t place : {-1, 8, 1 << 30}) {
+    far.mutable_as<int32_t>()[3] = place;
+    refuses("align_positions", far, "align_positions[0, 3]");
+  }
+  refuses("align_scale", Tensor(DType::f32, {2}), "align_scale");
+  test::expect_error(Code::invalid_argument, "align_blocks is 9", [&] {
+    const ObjectiveRef many = tiny_objective(
+        "mdlm",
+        {{"align", 1.0}, {"align_kind", "blocks"}, {"align_blocks", 9}, {"teacher", "model"}});
+    prepared_by(*many, tiny_rows(2, 8), *model);
+  });
+  const ObjectiveRef cached = tiny_objective("mdlm", {{"distill", 1.0}, {"teacher", "rows"}});
+  Batch rows = prepared_by(*cached, tiny_rows(2, 8), *model);
+  rows.set("teacher_top_logits", Tensor(DType::f32, {2, 8, 4}));
+  Tensor ids(DType::i32, {2, 8, 4});
+  for (int32_t& id : ids.mutable_as<int32_t>()) id = 23;
+  rows.set("teacher_top_ids", ids);
+  test::expect_error(Code::invalid_argument, "teacher_top_ids",
+                     [&] { cached->feed(rows, model->config()); });
+  rows.set("teacher_top_ids", Tensor(DType::i32, {2, 8, 3}));
+  test::expect_error(Code::invalid_argument, "unlike numbers of tokens",
+                     [&] { cached->feed(rows, model->config()); });
+}
+
+// Whole numbers of other types are those that they hold.
+TEST(LossTerms, TargetsMayBeOfAnotherType) {
+  const auto model = taught_model();
+  const ObjectiveRef objective = tiny_objective("mdlm", {{"align", 1.0}, {"teacher", "model"}});
+  const Batch prepared = prepared_by(*tiny_objective("mdlm"), tiny_rows(2, 8), *model);
+  Batch wide = prepared;
+  wide.set("targets", prepared.at("targets").to(DType::i64));
+  LossRunner runner(model, objective);
+  EXPECT_EQ(runner.run(wide, 0, 0, nullptr).sum, runner.run(prepared, 0, 0, nullptr).sum);
+}
+
 TEST(LossTerms, MistakesAreNamed) {
   const auto refuses = [](const char* text, const char* name, const Json& settings) {
     test::expect_error(Code::invalid_argument, text, [&] { tiny_objective(name, settings); });

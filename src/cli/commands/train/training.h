@@ -180,7 +180,7 @@ std::string adapters_text(const dllm_model* model);
 
 // Sets what --teacher names. Fails for options that do not fit together.
 void set_teacher(Context& context);
-// Fails for a teacher of a new model that has no tokenizer of its teacher.
+// Fails when a new model does not get the tokenizer of its teacher.
 void check_teacher(const Context& context);
 // Adds the model of --teacher to the model of the run, when it is not there yet.
 void add_teacher(const Context& context, const Run& run);

@@ -60,7 +60,7 @@ void remove_run(const std::string& root) {
   remove_empty_folders(root);
 }
 
-// Moves the files back, and removes those of a new run. Prints a line when it cannot.
+// Removes the files of a new run, and moves the old files back. Prints a line when it cannot.
 void move_back(const std::string& root) {
   try {
     remove_run(root);

@@ -59,7 +59,7 @@ void check_tokens(const Context& context, const dllm_tokenizer* tokenizer) {
                     context.text(kTeacher) + " for a new model");
 }
 
-// Returns true when the model has the part already, as that of a checkpoint has.
+// Returns true when the model has the part already: the model of a checkpoint has it.
 bool has_teacher(const dllm_model* model) {
   const Json described = Json::parse(text(
       [&](dllm_buffer* out, dllm_error* err) { return dllm_model_describe(model, out, err); }));
