@@ -90,30 +90,53 @@ std::optional<int64_t> parse_id(const std::string& text) {
                                                                   : std::nullopt;
 }
 
-// Sets row `id` of a table to the mean of the first `count` rows. The table grows when it is
-// shorter.
-void set_mean_row(ParamStore& params, size_t index, int64_t id, int64_t count) {
-  const ParamStore::Physical& entry = params.physical()[index];
-  ParamSpec spec = entry.spec;
-  const Tensor old = params.widened(index);
-  const int64_t width = spec.element[1];
-  spec.element = Shape{std::max(spec.element[0], id + 1), width};
-  spec.pieces.front().rows = spec.element[0];
-
-  Tensor table(DType::f32, spec.element);
-  std::copy(old.as<float>().begin(), old.as<float>().end(), table.mutable_as<float>().begin());
+// Returns the mean of the first `count` rows, of shape (1, width).
+Tensor mean_row(const Tensor& rows, int64_t count) {
+  const int64_t width = rows.shape()[-1];
+  const std::span<const float> numbers = rows.as<float>();
+  Tensor mean(DType::f32, Shape{1, width});
   for (int64_t column = 0; column < width; ++column) {
     double sum = 0;
     for (int64_t row = 0; row < count; ++row)
-      sum += old.as<float>()[static_cast<size_t>(row * width + column)];
-    table.mutable_as<float>()[static_cast<size_t>(id * width + column)] =
+      sum += numbers[static_cast<size_t>(row * width + column)];
+    mean.mutable_as<float>()[static_cast<size_t>(column)] =
         static_cast<float>(sum / static_cast<double>(count));
   }
+  return mean;
+}
+
+// Copies rows of stored numbers to row `at` of a larger array of the same form.
+void copy_rows(const Tensor& from, int64_t rows, int64_t at, Tensor* to) {
+  if (rows == 0) return;
+  const int64_t row_bytes = from.byte_size() / rows;
+  std::copy_n(from.bytes(), rows * row_bytes, to->mutable_bytes() + at * row_bytes);
+}
+
+// Sets row `id` of a table to the mean of the first `count` rows. The table grows when it is
+// shorter. Other rows keep their bytes: blocks that are packed again may have other numbers.
+void set_mean_row(ParamStore& params, size_t index, int64_t id, int64_t count) {
+  const std::vector<ParamStore::Physical> entries = params.entries();
+  const ParamStore::Physical& entry = entries[index];
+  const auto resized = [&](int64_t rows) {
+    ParamSpec spec = entry.spec;
+    spec.element = Shape{rows, spec.element[1]};
+    spec.pieces.front().rows = rows;
+    return spec;
+  };
+  const int64_t old_rows = entry.spec.element[0];
+  const ParamSpec spec = resized(std::max(old_rows, id + 1));
   ParamForm form(spec, *entry.format);
-  // The form needs the logical tensor in the layout of the file.
-  ParamSpec plain = spec;
-  plain.pieces.front().transpose = false;
-  form.put(plain, 0, 0, table);
+  ParamSpec one = resized(1);
+  one.pieces.front().transpose = false; // the mean is in the order of the stored rows
+  ParamForm row(one, *entry.format);
+  row.put(one, 0, 0, mean_row(params.widened(index), count));
+  form.rounding = row.rounding;
+  copy_rows(entry.buffer->read(), old_rows, 0, &form.values);
+  copy_rows(row.values, 1, id, &form.values);
+  if (form.scale.defined()) {
+    copy_rows(entries[index + 1].buffer->read(), old_rows, 0, &form.scale);
+    copy_rows(row.scale, 1, id, &form.scale);
+  }
   params.reshape(index, spec, form);
 }
 

@@ -178,6 +178,41 @@ TEST(WeightFormats, WritesQuantizeAgain) {
   EXPECT_EQ(model->ensure_mask_token(), model->config().mask_token_id); // the table grows by a row
 }
 
+// Blocks that are decoded and packed again may have other numbers.
+TEST(WeightFormats, NewMaskTokenKeepsTheOtherRows) {
+  Json config = block_config("qwen3", false);
+  config.update({{"hidden_size", 256}, {"intermediate_size", 256}});
+  int32_t tested = 0;
+  for (const WeightFormat* format : weight_formats()) {
+    const auto model =
+        new_model(small_engine(), config, model_options({{"dtype", format->name}, {"seed", "5"}}));
+    const std::vector<std::string> tables = {"embedding", "head"};
+    std::vector<Tensor> before;
+    for (const std::string& table : tables)
+      before.push_back(model->params().widened(model->params().index(table)));
+    const int64_t id = model->ensure_mask_token(), width = 256;
+    for (size_t i = 0; i < tables.size(); ++i) {
+      const Tensor after = model->params().widened(model->params().index(tables[i]));
+      ASSERT_EQ(after.count(), before[i].count() + width) << format->name;
+      EXPECT_EQ(std::memcmp(after.bytes(), before[i].bytes(), before[i].byte_size()), 0)
+          << format->name << " " << tables[i];
+      double largest = 0;
+      for (int64_t column = 0; column < width; ++column) {
+        double sum = 0;
+        for (int64_t row = 0; row < id; ++row)
+          sum += before[i].row(row).as<float>()[static_cast<size_t>(column)];
+        const double mean = sum / static_cast<double>(id);
+        largest = std::max(largest, std::abs(mean));
+        EXPECT_NEAR(after.row(id).as<float>()[static_cast<size_t>(column)], mean, 0.02)
+            << format->name;
+      }
+      EXPECT_GT(largest, 0);
+    }
+    ++tested;
+  }
+  EXPECT_GE(tested, 10);
+}
+
 TEST(WeightFormats, SavesAsFloats) {
   const test::TempFolder folder;
   const auto kept = load_as(quantized_gguf("qwen2", "q8_0", false), "keep");
