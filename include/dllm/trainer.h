@@ -264,7 +264,9 @@ DLLM_API dllm_status dllm_trainer_eval(dllm_trainer *trainer, dllm_loader *loade
  *             the life of the trainer) "input_wait" (seconds that a step of a run waited for its
  *             batches) "rank_wait" (seconds of a step that a rank of this process waited for slower
  *             ranks, the longest wait of all its ranks) "run_seconds" (of all runs; with
- *             option minutes also of those before a restore); "nll" when the objective has one
+ *             option minutes also of those before a restore); "nll" when the objective has one;
+ *             after dllm_trainer_eval also "held_out_loss" (nats), "held_out_stderr" (its standard
+ *             error over rows) and "held_out_bits_per_byte", where they exist
  *   out       not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND, the hint names the nearest

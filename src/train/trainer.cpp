@@ -340,6 +340,7 @@ double Trainer::eval(BatchSource& source, int64_t max_batches, Task* task) {
   event.set("step", counters_.step).set("loss", made.loss);
   if (made.standard_error) event.set("stderr", *made.standard_error);
   if (made.bits_per_byte) event.set("bits_per_byte", *made.bits_per_byte);
+  metrics_.set_eval(event);
   for (const auto& sink : sinks_) sink->write(event, {});
   return made.loss;
 }

@@ -63,9 +63,11 @@ static int32_t count_event(const dllm_event* event, void* user_data) {
 
 /* The held-out loss draws the same noise every time, so it can be compared. */
 static double eval(dllm_trainer* trainer, dllm_dataset* data, dllm_error* err) {
-  double loss = 0;
+  double loss = 0, metric = 0;
   dllm_loader* loader = make_loader(data, "{\"batch\": 8, \"length\": 32, \"shuffle\": 0}", err);
   NEED(dllm_trainer_eval(trainer, loader, 4, NULL, &loss, err), err);
+  NEED(dllm_trainer_metric(trainer, "held_out_loss", &metric, err), err);
+  CHECK(metric == loss);
   dllm_loader_release(loader);
   return loss;
 }

@@ -364,6 +364,9 @@ def few_held_out_rows():
         else:
             said = train(*own, *words[2:], "--length", "48", "--out", name)
         event = [json.loads(line) for line in (SCRATCH / name / "metrics.jsonl").read_text().splitlines() if '"eval"' in line][-1]
+        again = program.run("train", *words, "--rows", "line", *own, "--length", "48", "--out", name, "--fresh", "--json").stdout
+        printed = [json.loads(line) for line in again.splitlines() if '"eval"' in line][-1]
+        ok(printed == event, f"{name}: --json prints the event of the metrics: {printed}, {event}")
         errors[name] = event.get("stderr")
         ok(("too few rows for an error" in said) == (name == "one"), f"{name}: {said[-400:]}")
     ok(errors["one"] is None and errors["batch"] > 0, f"one row, one batch: {errors}")

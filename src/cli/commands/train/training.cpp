@@ -248,9 +248,7 @@ void resume(Context& context, Run& run, const std::string& out) {
     run.is_past_data = dllm_loader_seek(run.loader.get(), now, nullptr) != DLLM_OK;
   };
   seek();
-  const Json trainer = Json::parse(text([&](dllm_buffer* made, dllm_error* err) {
-    return dllm_trainer_describe(run.trainer.get(), made, err);
-  }));
+  const Json trainer = trainer_description(run);
   const auto done = static_cast<int64_t>(trainer_metric(run, "step"));
   const int64_t steps = planned_steps(context, run, {now, done, trainer.at("accumulated")});
   if (steps == run.steps) return;

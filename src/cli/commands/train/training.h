@@ -8,6 +8,8 @@
 #include "training_divergence.h"
 #include "training_replaced.h"
 
+#include <nlohmann/json.hpp>
+
 #include <memory>
 #include <optional>
 #include <string>
@@ -83,6 +85,8 @@ void print_changes(const Context& context, const std::string& from, const std::s
 // also has the effective options and the model's description.
 std::string describe_run(Context& context, const Run& run);
 double trainer_metric(const Run& run, const char* key);
+// Returns the JSON of dllm_trainer_describe.
+nlohmann::ordered_json trainer_description(const Run& run);
 // Prints a warning about divergence, once in a run.
 void warn_of_divergence(const Context& context, Run& run, const std::string& what);
 // Computes the mean loss on the held-out split, once per step. The run's sinks get it. Saves a

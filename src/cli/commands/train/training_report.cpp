@@ -38,6 +38,12 @@ double trainer_metric(const Run& run, const char* key) {
   return value;
 }
 
+Json trainer_description(const Run& run) {
+  return parsed(text([&](dllm_buffer* out, dllm_error* err) {
+    return dllm_trainer_describe(run.trainer.get(), out, err);
+  }));
+}
+
 void print_changes(const Context& context, const std::string& from, const std::string& made) {
   const Json before = parsed(from), after = parsed(made);
   const std::string name = std::filesystem::path(context.text("from")).filename();
@@ -179,8 +185,13 @@ void print_held_out(Context& context, Run& run, int64_t step) {
   keep_best(context, run, step, loss);
   compare_with_guess(context, run, step, loss);
   if (!context.json()) return;
-  std::printf("{\"event\": \"eval\", \"step\": %lld, \"loss\": %.6f}\n",
-              static_cast<long long>(step), loss);
+  Json line = {{"event", "eval"}, {"step", step}};
+  const std::string prefix = "held_out_";
+  const Json metrics = trainer_description(run)["metrics"];
+  for (const auto& [key, value] : metrics.items()) {
+    if (key.starts_with(prefix)) line[key.substr(prefix.size())] = value;
+  }
+  std::printf("%s\n", line.dump().c_str());
   std::fflush(stdout);
 }
 
