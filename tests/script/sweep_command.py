@@ -159,6 +159,36 @@ def stopped():
     ok(0 < before < 400 and steps("stops/lr=0.001") == list(range(1, 401)), f"it goes on after step {before}")
 
 
+def unlike_runs():
+    """Nats of runs with other tokens or objectives do not compare: bits per byte give the order, or a line says that nothing does."""
+    train = {**TRAIN, "steps": 4}
+    train.pop("vocab", None)
+    plan = {"out": "vocabs", "train": train, "grid": {"vocab": [270, 600], "block-length": [8], "objective": ["mdlm", "bd3lm"]}}
+    rows = [json.loads(line) for line in sweep(write("vocabs.json", plan), "--json").stdout.splitlines()]
+    bits = [row["lowest_bits_per_byte"] for row in rows]
+    ok(len(rows) == 4 and bits == sorted(bits) and all(row["ranked_by"] == "lowest_bits_per_byte" and "not_comparable" not in row for row in rows),
+       f"the lowest bits per byte are first: {rows}")
+    ok([row["lowest"] for row in rows] != sorted(row["lowest"] for row in rows), f"nats would give another order: {rows}")
+    for row in rows:
+        events = [json.loads(line) for line in (SCRATCH / row["run"] / "metrics.jsonl").read_text().splitlines()]
+        ok(row["lowest_bits_per_byte"] == min(event["bits_per_byte"] for event in events if event["event"] == "eval"), "as the metrics of the run have them")
+    table = sweep("vocabs.json").stdout.splitlines()
+    ok("bits/byte" in table[0] and f"{bits[0]:9.4f}" in table[1], f"the table has them: {table[:2]}")
+    plan = {"out": "unlike", "train": {**train, "vocab": 300}, "grid": {"objective": ["mdlm", "llada_sft"]}}
+    done = sweep(write("unlike.json", plan), "--json")
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    ok(all(row["ranked_by"] == "lowest" and row["not_comparable"] == ["objective"] for row in rows), f"a loss that is no likelihood: {rows}")
+    ok("do not compare between runs that differ in: objective" in done.stderr, f"a line says so: {done.stderr[-300:]}")
+
+
+def hints():
+    plan = {"out": "hints", "train": TRAIN, "grid": {"objective": ["bd3lm"]}}
+    said = sweep(write("hints.json", plan), code=1).stderr
+    ok("--block-length" in said, f"the hint of a failed run is printed: {said[-300:]}")
+    record = json.loads((SCRATCH / "hints/sweep.json").read_text())
+    ok("--block-length" in record["objective=bd3lm"]["hint"], f"and kept: {record}")
+
+
 def failures():
     plan = {"out": "wild", "train": {**TRAIN, "clip": 0, "warmup": 0}, "grid": {"freeze": [["nosuch*"], []]}}
     rows = [json.loads(line) for line in sweep(write("wild.json", plan), "--json", code=1).stdout.splitlines()]
@@ -180,6 +210,6 @@ def failures():
 
 program.empty_folder()
 (SCRATCH / "corpus").write_text("\n".join(LINES) + "\n")
-for part in (grid, seeds_and_batches, draws, more_draws, names, stopped, failures):
+for part in (grid, seeds_and_batches, draws, more_draws, names, stopped, unlike_runs, hints, failures):
     part()
 sys.exit(1 if program.failures else 0)

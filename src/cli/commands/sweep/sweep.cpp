@@ -1,18 +1,20 @@
 // dllm sweep trains one run for each point of a grid and for each draw of random options.
 
 #include "../../command.h"
+#include "../../command_flags.h"
 #include "../../fingerprint.h"
+#include "../../flag_hints.h"
 #include "../../pictures/report.h"
 #include "../../process.h"
 #include "../../pulling/pulling.h"
 #include "../train/training.h"
 #include "sweep_plan.h"
 #include "sweep_record.h"
+#include "sweep_score.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -142,63 +144,12 @@ bool train_run(const SweepPlan& plan, const SweepRun& run, SweepRecord& record) 
     record.set(run, code == 0 ? "finished" : "failed");
   } catch (const Failure& failure) {
     if (dllm_task_is_cancelled(parsed.context.task()) != 0) return false;
+    const std::string hint = hint_in_flags(failure.hint(), flags_of(train()));
     std::fprintf(stderr, "%s: %s\n", run.name.c_str(), failure.what());
-    record.set(run, "failed", failure.what());
+    if (!hint.empty()) std::fprintf(stderr, "      %s\n", hint.c_str());
+    record.set(run, "failed", failure.what(), hint);
   }
   return true;
-}
-
-// The numbers of a run that has metrics.
-struct Score {
-  std::string name, state;
-  std::vector<int64_t> continued; // steps from which it went on with other limits
-  int64_t steps = 0;
-  double lowest = std::nan(""), last = std::nan(""); // held-out losses
-};
-
-Score score_of(Score score, const RunRecord& record) {
-  score.steps = record.steps;
-  if (score.state == "finished" && record.skipped > 0)
-    score.state = "diverged"; // steps were not finite
-  for (const Bucket& one : record.held_out.points())
-    score.lowest = std::fmin(score.lowest, one.least);
-  if (!record.held_out.empty()) score.last = record.held_out.points().back().mean;
-  return score;
-}
-
-// Returns "continued from step 200, 400"; "" for a run of one start.
-std::string continued_text(const std::vector<int64_t>& steps) {
-  std::string text;
-  for (const int64_t step : steps)
-    text += (text.empty() ? "continued from step " : ", ") + std::to_string(step);
-  return text;
-}
-
-void print_scores(const Context& context, const SweepPlan& plan, std::vector<Score> scores) {
-  std::stable_sort(scores.begin(), scores.end(), [](const Score& a, const Score& b) {
-    return a.lowest < b.lowest || (std::isnan(b.lowest) && !std::isnan(a.lowest));
-  });
-  if (!context.json()) std::printf("%-9s %8s %9s %9s  run\n", "state", "steps", "lowest", "last");
-  for (const Score& score : scores) {
-    if (context.json()) {
-      const Json line = {{"run", plan.out + "/" + score.name},
-                         {"state", score.state},
-                         {"steps", score.steps},
-                         {"lowest", score.lowest},
-                         {"last", score.last},
-                         {"continued_from", score.continued}};
-      std::printf("%s\n", line.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
-      continue;
-    }
-    const std::string continued = continued_text(score.continued);
-    std::printf("%-9s %8lld %9.4f %9.4f  %s%s%s\n", score.state.c_str(),
-                static_cast<long long>(score.steps), score.lowest, score.last, score.name.c_str(),
-                continued.empty() ? "" : "  ", continued.c_str());
-  }
-  const bool any = std::any_of(scores.begin(), scores.end(),
-                               [](const Score& score) { return !score.continued.empty(); });
-  if (any && !context.json()) std::printf("%s\n", kContinuedNote);
-  std::fflush(stdout);
 }
 
 // Names the runs of an earlier plan, which are not in the table.
@@ -216,21 +167,22 @@ void note_others(const SweepPlan& plan, const SweepRecord& record) {
 // Prints the table of all runs and writes the page that compares them.
 void report(const Context& context, const SweepPlan& plan, const SweepRecord& record) {
   std::vector<RunRecord> runs;
-  std::vector<Score> scores;
+  std::vector<SweepScore> scores;
   for (const SweepRun& run : plan.runs) {
-    Score score{run.name, record.state(run), record.continued_from(run)};
+    SweepScore score{run.name, record.state(run), record.continued_from(run)};
     const bool has_state = !score.state.empty();
     try {
       runs.push_back(read_run(folder_of(plan, run)));
       runs.back().remark = continued_text(score.continued);
       if (!has_state) score.state = "stopped";
-      scores.push_back(score_of(std::move(score), runs.back()));
+      score.read(runs.back());
+      scores.push_back(std::move(score));
     } catch (const Failure&) { // it has not taken a step
       if (!has_state) score.state = "waiting";
       scores.push_back(std::move(score));
     }
   }
-  print_scores(context, plan, std::move(scores));
+  print_scores(plan, std::move(scores), runs, context.json());
   note_others(plan, record);
   if (runs.empty()) return;
   const std::string page = plan.out + "/report.html";

@@ -18,10 +18,12 @@ SweepRecord::SweepRecord(const std::string& out) : path_(out + "/sweep.json") {
   if (!runs_.is_object()) runs_ = Json::object();
 }
 
-void SweepRecord::set(const SweepRun& run, const std::string& state, const std::string& message) {
+void SweepRecord::set(const SweepRun& run, const std::string& state, const std::string& message,
+                      const std::string& hint) {
   const std::vector<int64_t> before = continued_from(run);
   runs_[run.name] = {{"state", state}, {"config", run.config}};
   if (!message.empty()) runs_[run.name]["message"] = message;
+  if (!hint.empty()) runs_[run.name]["hint"] = hint;
   if (!before.empty()) runs_[run.name]["continued_from"] = before;
   write();
 }

@@ -16,7 +16,8 @@ class SweepRecord {
 public:
   explicit SweepRecord(const std::string& out); // folder of the sweep
 
-  void set(const SweepRun& run, const std::string& state, const std::string& message = "");
+  void set(const SweepRun& run, const std::string& state, const std::string& message = "",
+           const std::string& hint = "");
   // Returns how this run ended with the same options: "finished" or "failed"; "" when it has not.
   std::string state(const SweepRun& run) const;
   // Adds a step from which the run goes on with other limits; 0 forgets all steps.
