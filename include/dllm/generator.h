@@ -211,7 +211,8 @@ DLLM_API dllm_status dllm_generator_text(dllm_generator *generator, int64_t numb
  *                         fit, each with the reason
  *     ids, states, confidence    one entry per position
  *
- * Number -1 is the generator: policy, the reason of the choice, requests, open.
+ * Number -1 is the generator: policy, the reason of the choice, own_policy (the policy that auto
+ * chooses for the model), requests, open.
  *
  *   generator   not NULL
  *   number      as returned by dllm_generator_add; -1: the generator

@@ -151,11 +151,13 @@ private:
       if (colon == std::string::npos) continue;
       const std::string name = kind.substr(colon + 1);
       std::string shown, chosen = chosen_word(argc, argv, base, name, &shown);
-      for (const Argument& argument : command_.arguments) {
-        if (chosen.empty() && argument.name == name) chosen = argument.fallback;
-      }
+      const auto argument = std::find_if(command_.arguments.begin(), command_.arguments.end(),
+                                         [&](const Argument& one) { return one.name == name; });
+      const bool is_argument = argument != command_.arguments.end();
+      if (chosen.empty() && is_argument) chosen = argument->fallback;
       if (chosen.empty()) continue;
-      const std::vector<std::string> known = registry_names(name);
+      const std::vector<std::string> known =
+          is_argument && argument->names != nullptr ? argument->names() : registry_names(name);
       if (std::find(known.begin(), known.end(), chosen) == known.end()) {
         throw UsageFailure(shown + ": " + no_such(name, chosen, known),
                            "there are " + listed(known));

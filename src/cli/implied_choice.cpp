@@ -30,9 +30,10 @@ std::string policy_for_model(const std::string& model) {
                        return dllm_checkpoint_describe(made, out, err);
                      })).value("model", Json());
   constexpr const char* kOrdered = "autoregressive";
-  const std::string policy = facts_of(text_in(about, "objective")).policy;
+  const std::string objective = text_in(about, "objective"), policy = facts_of(objective).policy;
   if (!policy.empty() && policy != kOrdered) return policy;
-  return text_in(about, "attention") == "causal" ? kOrdered : "";
+  const bool is_ordered = objective.empty() || policy == kOrdered;
+  return is_ordered && text_in(about, "attention") == "causal" ? kOrdered : "";
 }
 
 std::string objective_of_run(const std::string& out) {

@@ -143,7 +143,8 @@ PolicyChoice choose_policy(const model::Model& model) {
   const std::string made_for = facts_of(objective).policy;
   if (!made_for.empty() && made_for != kOrdered)
     return {made_for, fmt::format("the model was trained with {}", objective)};
-  if (model.config_now().attention == model::AttentionKind::causal)
+  const bool is_causal = model.config_now().attention == model::AttentionKind::causal;
+  if (is_causal && (objective.empty() || made_for == kOrdered))
     return {kOrdered, "the model is causal"};
   return {kUsual, "the usual policy of masked diffusion"};
 }

@@ -399,6 +399,7 @@ Json Generator::describe(int64_t number) {
 Json Generator::describe() const {
   return {{"policy", choice_.policy},
           {"reason", choice_.reason},
+          {"own_policy", choose_policy(*model_).policy},
           {"requests", entries_.size()},
           {"open", open_count()}};
 }

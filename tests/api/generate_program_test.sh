@@ -157,6 +157,13 @@ run generate ar "the cat" --length 8
 check "and a line reports it" says err "ar is a causal model: --policy autoregressive"
 run generate ar "the cat" --length 8 --policy low_confidence --json
 check "unless a policy is named" eval 'exits 0 && ! cmp -s chosen out'
+run generate ar "the cat" --length 8 --policy low_confidence
+check "a policy of other models has a warning" \
+  says err "warning: --policy low_confidence is for models that fill masks, and ar is one of the causal models: --policy autoregressive"
+run generate raw "the cat" --length 8 --policy autoregressive
+check "in both directions" says err "is for causal models, and raw is one of the models that fill masks: --policy low_confidence"
+run generate raw "the cat" --length 8 --policy random
+check "and a fitting one has none" eval 'exits 0 && ! says err "warning"'
 
 # Ctrl-C: what was decided so far.
 "$dllm" generate run "the cat" --length 1000 --steps 1000 --temperature 0.7 --samples 4 >out 2>err </dev/null &

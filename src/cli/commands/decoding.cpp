@@ -1,5 +1,7 @@
 #include "decoding.h"
 
+#include "../objective_facts.h"
+
 #include <nlohmann/json.hpp>
 
 #include <unistd.h>
@@ -17,7 +19,35 @@ std::string word_of(const Context& context, const std::string& kind, const std::
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
+// The kinds of models that policies read. A policy of no objective fills masks.
+struct PolicyKind {
+  std::string rows, models;
+};
+
+// Returns "" for policies that read causal models and fill masks too.
+PolicyKind kind_of_policy(const std::string& policy) {
+  if (policy == "self_speculation" || policy == "nemotron") return {};
+  std::string rows = "masked";
+  for (const std::string& objective : text_objectives()) {
+    const ObjectiveFacts facts = facts_of(objective);
+    if (facts.policy == policy) rows = facts.rows == "two_streams" ? "masked" : facts.rows;
+  }
+  if (rows == "clean") return {rows, "causal models"};
+  if (rows == "masked") return {rows, "models that fill masks"};
+  return {rows, "models of objective " + policy};
+}
+
 } // namespace
+
+std::string misfit_line(const Context& context, const Json& about) {
+  const auto policy = about.at("policy").get<std::string>(),
+             own = about.at("own_policy").get<std::string>();
+  const PolicyKind typed = kind_of_policy(policy), fitting = kind_of_policy(own);
+  if (typed.rows.empty() || fitting.rows.empty() || typed.rows == fitting.rows) return "";
+  return "warning: --policy " + policy + " is for " + typed.models + ", and " +
+         context.text("model") + " is one of the " + fitting.models + ": --policy " + own +
+         " decodes it";
+}
 
 void check_decoding(const Context& context, bool holes) {
   refuse_typed(context, "decoder", "on_change", "the weights do not change in this command");

@@ -23,6 +23,9 @@ struct Session {
   nlohmann::ordered_json about;    // of dllm_model_describe
 };
 
+// Returns a warning about a typed policy that reads another kind of model than this one, or "".
+// about: dllm_generator_describe of the generator.
+std::string misfit_line(const Context& context, const nlohmann::ordered_json& about);
 // Returns a line about the policy that the library chose when the user typed none, or "" for the
 // usual policy. about: dllm_generator_describe of the generator.
 std::string policy_line(const Context& context, const Session& session,

@@ -162,8 +162,8 @@ TextRun::TextRun(Context& context, const Session& session, int64_t slots, bool t
   const bool is_typed = policy_ != "auto";
   policy_ = about.at("policy").get<std::string>();
   note_unused(context, policy_);
-  if (is_typed) return;
-  const std::string line = policy_line(context, session, about);
+  const std::string line =
+      is_typed ? misfit_line(context, about) : policy_line(context, session, about);
   if (!line.empty()) say(line);
 }
 

@@ -19,7 +19,13 @@ TEST(Defaults, PolicyOfTheObjective) {
   EXPECT_EQ(policy_for("uniform"), "uniform");
   EXPECT_EQ(policy_for("editflow"), "editflow");
   EXPECT_EQ(policy_for("diffusion_gemma"), "diffusion_gemma");
-  EXPECT_EQ(choose_policy(*small_model(Json::object(), "llama")).policy, "autoregressive");
+  const auto causal = small_model(Json::object(), "llama");
+  EXPECT_EQ(choose_policy(*causal).policy, "autoregressive");
+  causal->set_objective("ar");
+  EXPECT_EQ(choose_policy(*causal).policy, "autoregressive");
+  causal->set_objective("mdlm");
+  EXPECT_EQ(choose_policy(*causal).policy, "low_confidence")
+      << "it fills masks with causal attention";
 }
 
 TEST(Defaults, FileOfSettings) {

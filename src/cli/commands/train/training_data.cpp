@@ -331,11 +331,16 @@ namespace {
 // Opens all rows, without a held-out split. is_too_few: the rows were too few for one.
 void open_all_rows(Context& context, Run& run, bool is_too_few) {
   if (is_too_few) {
+    const int64_t rows = dllm_dataset_size(run.data.get());
     std::fprintf(stderr,
                  "%s has too little text for a held-out loss (%lld rows): training on all of it "
                  "without one\n",
-                 context.text("data").c_str(),
-                 static_cast<long long>(dllm_dataset_size(run.data.get())));
+                 context.text("data").c_str(), static_cast<long long>(rows));
+    constexpr double kMore = 0.3;   // part of the rows
+    constexpr int64_t kFewRows = 4; // fewer rows cannot be split by any part
+    if (rows >= kFewRows && std::stod(context.option("loader", "split_fraction")) < kMore)
+      std::fprintf(stderr, "      --split-fraction %.1f holds out a larger part of the rows\n",
+                   kMore);
   }
   run.held_out = nullptr;
   run.loader = open_split(context, run, "all");
