@@ -5,6 +5,7 @@
 #include "base/named_table.h"
 #include "model/adapters/adapter.h"
 #include "train/run.h"
+#include "train/sinks/event_metrics.h"
 #include "train/step/step_metrics.h"
 
 #include <nlohmann/json.hpp>
@@ -353,7 +354,9 @@ Json Trainer::describe() const {
   const Hyper hyper = this->hyper();
   Json made;
   made["metrics"] = metrics_.all();
-  for (const StepMetric& row : step_metrics()) made["units"][row.name] = row.unit;
+  for (const EventMetric& row : event_metrics()) {
+    if (made["metrics"].contains(row.column())) made["units"][row.column()] = row.unit;
+  }
   made["lr"] = hyper.lr;
   made["weight_decay"] = hyper.weight_decay;
   made["clip"] = hyper.clip;

@@ -167,7 +167,7 @@ check "after kill -9 the metrics end at the last step" \
 # JSON for machines.
 run "${train[@]}" --out j --steps 4 --save-every 2 --json
 check "--json: start, steps, checkpoints, evaluation, end" eval 'exits 0 && [ "$(grep -c train_step out)" -eq 4 ] &&
-  says out "\"event\":\"start\"" && says out "\"event\":\"checkpoint\"" && says out "\"event\": \"eval\"" &&
+  says out "\"event\":\"start\"" && says out "\"event\":\"checkpoint\"" && says out "\"event\":\"eval\"" &&
   says out "\"reason\":\"steps\""'
 check "--json: standard error has no progress line" no says err "tok/s"
 run "${train[@]}" --out j --steps 6
