@@ -317,6 +317,30 @@ def no_likelihoods():
         ok(code == 0 or "completions of a task, and there are 2" in done.stderr, f"--k {k}: {done.stderr}")
 
 
+def nothing_counts():
+    """A mean over no token is not a score, and one row has no standard error."""
+    report, _ = evaluate("masked", "corpus", "--row-length", "48", "--limit", "1")
+    ok("nats_per_token_error" not in report and "bits_per_byte_error" not in report and report["bits_per_byte"] > 0, f"one row: {report}")
+    for words in (("causal", "corpus", "--row-length", "1", "--limit", "4"), ("causal", "corpus", "--row-length", "1", "--limit", "4", "--out", "none.jsonl")):
+        report, done = evaluate(*words, code=1)
+        ok(not report and "4 rows counts in the loss" in done.stderr and "--row-length of 2" in done.stderr, f"no token: {report} {done.stderr}")
+    (SCRATCH / "checker.lua").write_text("return true\n")
+    tasks = {"answers": ({"prompt": "a"}, ("--checker", "checker.lua", "--length", "4")),
+             "programs": ({"prompt": "def f():\n", "entry_point": "f", "test": "def check(f):\n    f()\n"}, ("--length", "4")),
+             "choices": ({"prompt": "a", "choices": ["b", "c"], "answer": 0}, ())}
+    write("solutions.jsonl", [{"task_id": "x", "completion": "a"}])
+    for task, (row, words) in tasks.items():
+        for ids, same in ((("x", "y", "x"), 'rows 1 and 3 have the same task_id "x"'), ((7, "y", "7"), 'rows 1 and 3 have the same task_id "7"'),
+                          (("1", None), 'rows 1 and 2 have the same task_id "1"')):
+            write("same_ids.jsonl", [row | ({} if name is None else {"task_id": name}) for name in ids])
+            for source in (("--model", "masked"), ("--solutions", "solutions.jsonl")):
+                if source[0] == "--solutions" and task == "choices":
+                    continue
+                own = words[:2] if source[0] == "--solutions" and task == "answers" else () if source[0] == "--solutions" else words
+                report, done = evaluate("--task", task, *source, "--data", "same_ids.jsonl", *own, code=1)
+                ok(not report and same in done.stderr, f"{task}, ids {ids}: {report} {done.stderr}")
+
+
 program.empty_folder()
 limits()
 human_eval()
@@ -326,5 +350,6 @@ failing_checkers()
 models()
 trained_objectives()
 no_likelihoods()
+nothing_counts()
 print(f"{program.failures} failures")
 sys.exit(program.failures > 0)

@@ -65,6 +65,8 @@ private:
 // Reads JSON objects, one per line, from a file or a .gz file; at most `limit` (0: all). Fails
 // naming file and line of a line that is not a JSON object.
 std::vector<EvalJson> read_rows(const std::string& path, int64_t limit);
+// Reads the rows of tasks. Fails when two tasks have the same id, naming both rows.
+std::vector<EvalJson> read_tasks(const std::string& path, int64_t limit);
 // Returns the JSON of the first line of a file or a .gz file; null for another file, and for a line
 // above 1 MiB. Reads no more than that line.
 EvalJson first_row(const std::string& path);

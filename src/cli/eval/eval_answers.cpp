@@ -219,7 +219,7 @@ std::unique_ptr<Judge> judge_of(const Context& context) {
 
 EvalJson evaluate_answers(Context& context) {
   const std::string path = context.text("data");
-  const std::vector<EvalJson> rows = read_rows(path, context.number("limit"));
+  const std::vector<EvalJson> rows = read_tasks(path, context.number("limit"));
   const std::vector<int64_t> ks = wanted_ks(context);
   const std::unique_ptr<Judge> judge = judge_of(context);
   std::vector<ProgramTask> tasks;

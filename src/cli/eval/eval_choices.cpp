@@ -57,6 +57,12 @@ EvalJson ask(const Question& question, const ScoredModel& scored, AnswerScorer& 
   for (const std::string& choice : question.choices) {
     const std::vector<int32_t> all = encode(scored.tokenizer.get(), question.prompt + choice);
     const auto border = std::mismatch(prompt.begin(), prompt.end(), all.begin(), all.end()).second;
+    if (border == all.end()) {
+      throw Failure(DLLM_INVALID_ARGUMENT,
+                    "question " + question.id + ": the choice \"" + choice +
+                        "\" adds no token to the prompt, so it has no probability",
+                    "move its text from the prompt to the choices, or remove the choice");
+    }
     const Mean score = scorer.score({all.begin(), border}, {border, all.end()}, seed);
     scores.push_back(score.value);
     errors.push_back(score.error);
@@ -74,7 +80,7 @@ EvalJson ask(const Question& question, const ScoredModel& scored, AnswerScorer& 
 
 EvalJson evaluate_choices(Context& context) {
   const std::string path = context.text("data");
-  const std::vector<EvalJson> rows = read_rows(path, context.number("limit"));
+  const std::vector<EvalJson> rows = read_tasks(path, context.number("limit"));
   std::vector<Question> questions;
   for (size_t i = 0; i < rows.size(); ++i) questions.push_back(question_of(rows[i], path, i));
   const ScoredModel scored(context);

@@ -43,7 +43,7 @@ public:
 
 private:
   void check_tasks(const std::string& path, const std::string& data) const {
-    const std::vector<EvalJson> tasks = read_rows(data, 0); // those beyond --limit too
+    const std::vector<EvalJson> tasks = read_tasks(data, 0); // those beyond --limit too
     std::set<std::string> known;
     for (size_t i = 0; i < tasks.size(); ++i) known.insert(id_of(tasks[i], i));
     const auto is_unknown = [&](const auto& one) { return !known.contains(one.first); };

@@ -78,6 +78,20 @@ std::vector<EvalJson> read_rows(const std::string& path, int64_t limit) {
   return rows;
 }
 
+std::vector<EvalJson> read_tasks(const std::string& path, int64_t limit) {
+  std::vector<EvalJson> rows = read_rows(path, limit);
+  std::map<std::string, size_t> row_of_id;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const auto [found, is_new] = row_of_id.emplace(id_of(rows[i], i), i);
+    if (is_new) continue;
+    throw Failure(DLLM_DATA_LOSS,
+                  path + ": rows " + std::to_string(found->second + 1) + " and " +
+                      std::to_string(i + 1) + " have the same task_id \"" + found->first + "\"",
+                  "give each row its own task_id; a row without one has its number, from 0");
+  }
+  return rows;
+}
+
 EvalJson first_row(const std::string& path) {
   if (!std::filesystem::is_regular_file(path)) return nullptr; // a pipe is read once
   std::string line(size_t{1} << 20, '\0');

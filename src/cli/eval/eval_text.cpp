@@ -118,25 +118,38 @@ EvalJson summary(const EvalResults& results, bool is_likelihood) {
     sum += line["sum"].get<double>();
     count += line["count"].get<double>();
   }
-  const double mean = count > 0 ? sum / count : 0;
+  const double mean = sum / count;
   double squares = 0;
   for (const EvalJson& line : results.lines()) {
     const double apart = line["sum"].get<double>() - mean * line["count"].get<double>();
     squares += apart * apart;
   }
   const auto rows = static_cast<double>(results.lines().size());
-  const double error = rows > 1 && count > 0 ? std::sqrt(squares * rows / (rows - 1)) / count : 0;
-  const double to_bits = bytes > 0 ? count / bytes / std::numbers::ln2 : 0;
+  const double error = rows > 1 ? std::sqrt(squares * rows / (rows - 1)) / count : 0;
   EvalJson made = {{"rows", static_cast<int64_t>(rows)},
                    {"tokens", static_cast<int64_t>(count)},
                    {"bytes", static_cast<int64_t>(bytes)},
-                   {"nats_per_token", mean},
-                   {"nats_per_token_error", error}};
+                   {"nats_per_token", mean}};
+  if (rows > 1) made["nats_per_token_error"] = error; // one row says nothing about others
   if (!is_likelihood) return made;
   made["perplexity"] = std::exp(mean);
+  if (bytes <= 0) return made; // special tokens alone have no text
+  const double to_bits = count / bytes / std::numbers::ln2;
   made["bits_per_byte"] = mean * to_bits;
-  made["bits_per_byte_error"] = error * to_bits;
+  if (rows > 1) made["bits_per_byte_error"] = error * to_bits;
   return made;
+}
+
+// Fails when no token counted. A mean over nothing would be a perfect score.
+void check_counted(const Context& context, const EvalResults& results) {
+  for (const EvalJson& line : results.lines()) {
+    if (line["count"].get<double>() > 0) return;
+  }
+  throw Failure(DLLM_OUT_OF_RANGE,
+                context.text("data") + ": no token of its " +
+                    std::to_string(results.lines().size()) + " rows counts in the loss",
+                "a loss that predicts the next token needs a --row-length of 2 or more; given "
+                "tokens, as those of prompts, never count");
 }
 
 void note_no_likelihood(const Context& context, const ScoredModel& scored) {
@@ -211,6 +224,7 @@ EvalJson evaluate_text(Context& context) {
                    {"bytes", text_bytes(reader.get(), content, row, all.counts[row])}});
     }
   }
+  check_counted(context, results);
   const bool is_likelihood = facts_of(scored.objective_name).likelihood;
   if (!is_likelihood) note_no_likelihood(context, scored);
   EvalJson report = summary(results, is_likelihood);
