@@ -160,11 +160,29 @@ private:
           is_argument && argument->names != nullptr ? argument->names() : registry_names(name);
       if (std::find(known.begin(), known.end(), chosen) == known.end()) {
         throw UsageFailure(shown + ": " + no_such(name, chosen, known),
-                           "there are " + listed(known));
+                           "there are " + listed(known) + others_named(base, name));
       }
       kinds[base] = base + ":" + chosen;
     }
     return kinds;
+  }
+
+  // Returns "; --trainer.schedule is another option" for each other kind with an option of this
+  // name.
+  std::string others_named(const std::string& base, const std::string& name) const {
+    std::string others;
+    for (const std::string& kind : command_.kinds) {
+      const std::string other = kind.substr(0, kind.find(':'));
+      if (other == base) continue;
+      const Json schema = Json::parse(text([&](dllm_buffer* out, dllm_error* err) {
+        return dllm_options_schema(other.c_str(), out, err);
+      }));
+      for (const Json& key : schema.at("keys")) {
+        if (key.at("name") == name)
+          others += "; " + option_name(other, name) + " is another option";
+      }
+    }
+    return others;
   }
 
   // Returns true when the command line has an option that the list lacks. word: the first word

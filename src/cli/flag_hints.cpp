@@ -40,7 +40,7 @@ public:
 
   std::string text() {
     for (at_ = 0; at_ < words_.size(); ++at_) {
-      if (!write_option()) put(words_[at_]);
+      if (!write_quoted() && !write_option()) put(words_[at_]);
     }
     std::string all;
     for (const std::string& word : made_) all += (all.empty() ? "" : " ") + word;
@@ -51,13 +51,18 @@ private:
   std::string core(size_t index) const { return index < words_.size() ? words_[index].core : ""; }
   void put(const Word& word) {
     made_.push_back(word.before + word.core + word.after);
-    in_list_ = in_list_ && is_one_of(word.core, {"or", "and"});
-    if (word.core == "set") in_list_ = true;
+    may_follow_ = word.core == "set" || (is_behind_ && is_one_of(word.core, {"or", "and"}));
+    is_behind_ = false;
+  }
+  // Puts a flag, or its value. Another option may follow after a comma, "or" or "and".
+  void put_part(const std::string& text) {
+    made_.push_back(text);
+    is_behind_ = true;
+    may_follow_ = text.ends_with(',');
   }
   // Puts a flag; what follows "=" or "to" is its value.
   void put_flag(const std::string& flag, const Word& word) {
-    made_.push_back(word.before + flag + word.after);
-    in_list_ = true;
+    put_part(word.before + flag + word.after);
     const bool has_more = word.after.empty();
     if (has_more && core(at_ + 1) == "=")
       ++at_;
@@ -65,12 +70,27 @@ private:
       ++at_;
     else
       return;
-    if (++at_ < words_.size()) { // the value
-      made_.push_back(words_[at_].before + words_[at_].core + words_[at_].after);
-    }
+    if (++at_ < words_.size()) // the value
+      put_part(words_[at_].before + words_[at_].core + words_[at_].after);
   }
   static bool is_value(const std::string& word) {
     return !word.empty() && !is_one_of(word, {"a", "an", "the", "it"});
+  }
+
+  // Puts words between quotes as they are: they are a value to type. A single word may be an option.
+  bool write_quoted() {
+    const std::string& before = words_[at_].before;
+    const size_t opening = before.find_first_of("'\"");
+    if (opening == std::string::npos) return false;
+    const auto closes = [&](const Word& word) {
+      return word.after.find(before[opening]) != std::string::npos;
+    };
+    size_t end = at_;
+    while (end < words_.size() && !closes(words_[end])) ++end;
+    if (end == at_ || end == words_.size()) return false;
+    for (; at_ < end; ++at_) put(words_[at_]);
+    put(words_[at_]);
+    return true;
   }
 
   bool write_option() {
@@ -78,8 +98,7 @@ private:
     if (const size_t equals = word.core.find('='); equals != std::string::npos && equals > 0) {
       const std::string flag = flag_of_(word.core.substr(0, equals));
       if (flag.empty()) return false;
-      made_.push_back(word.before + flag + " " + word.core.substr(equals + 1) + word.after);
-      in_list_ = true;
+      put_part(word.before + flag + " " + word.core.substr(equals + 1) + word.after);
       return true;
     }
     if (word.core == "option") {
@@ -92,7 +111,7 @@ private:
       return true;
     }
     const bool is_technical = word.core.find_first_of("_.") != std::string::npos;
-    if (!is_technical && !in_list_ && core(at_ + 1) != "=") return false;
+    if (!is_technical && !may_follow_ && core(at_ + 1) != "=") return false;
     const std::string flag = flag_of_(word.core);
     if (flag.empty()) return false;
     put_flag(flag, word);
@@ -105,7 +124,8 @@ private:
   const FlagOf& flag_of_;
   std::vector<std::string> made_;
   size_t at_ = 0;
-  bool in_list_ = false; // after "set" or an option, where another option may follow
+  bool may_follow_ = false; // after "set", and in a list of options, where an option may follow
+  bool is_behind_ = false;  // behind a flag or its value
 };
 
 } // namespace

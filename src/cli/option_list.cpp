@@ -193,7 +193,54 @@ std::string OptionList::owners_of(const std::string& name) const {
   return "";
 }
 
+// Returns the option for a name that other programs use, when this command has it; "" for others.
+std::string OptionList::other_name(const std::string& name) const {
+  constexpr std::pair<const char*, const char*> kNames[] = {
+      {"learning-rate", "lr"},
+      {"lr-schedule", "trainer.schedule"},
+      {"lr-scheduler", "trainer.schedule"},
+      {"lr-scheduler-type", "trainer.schedule"},
+      {"batch-size", "batch"},
+      {"per-device-train-batch-size", "batch"},
+      {"gradient-accumulation-steps", "accumulate"},
+      {"max-grad-norm", "clip"},
+      {"max-steps", "steps"},
+      {"num-steps", "steps"},
+      {"warmup-steps", "warmup"},
+      {"epochs", "loader.epochs"},
+      {"num-train-epochs", "loader.epochs"},
+      {"save-steps", "save-every"},
+      {"eval-steps", "eval-every"},
+      {"output", "out"},
+      {"output-dir", "out"},
+      {"dataset", "data"},
+      {"max-length", "length"},
+      {"max-tokens", "length"},
+      {"max-new-tokens", "length"},
+      {"n-predict", "length"},
+      {"num-samples", "samples"},
+      {"vocab-size", "vocab"},
+      {"hidden-size", "hidden"},
+      {"num-layers", "layers"},
+      {"num-hidden-layers", "layers"},
+      {"lora-rank", "lora"},
+      {"lora-r", "lora"},
+      {"lora-alpha", "alpha"},
+      {"model-name", "model"},
+      {"model-path", "model"},
+      {"pretrained", "from"},
+  };
+  const std::string typed = dashed(name);
+  for (const auto& [other, own] : kNames) {
+    if (typed == std::string("--") + other && find(std::string("--") + own) != nullptr)
+      return std::string("--") + own;
+  }
+  return "";
+}
+
 std::string OptionList::no_such_option(const std::string& name) const {
+  if (const std::string own = other_name(name); !own.empty())
+    return no_such("option", name, {}) + "; did you mean " + own + "?";
   std::vector<std::string> full, names;
   for (const Option& option : options_) {
     if (!option.targets.empty() && dashed("--" + bare_of(option)) == dashed(name))

@@ -40,6 +40,7 @@ public:
 
 private:
   std::string owners_of(const std::string& name) const;
+  std::string other_name(const std::string& name) const;
   void add_argument(const Argument& argument);
   void add_kind(const Command& command, const std::string& base, const std::string& full);
   void add_bare_names();

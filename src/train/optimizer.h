@@ -96,6 +96,9 @@ struct Optimizer {
   // true: an update needs more than its own elements of a matrix (rows, norms), so no parameter may
   // be cut over ranks.
   bool whole_matrices = false;
+  // Returns true for a parameter that it updates by its own rule, and false for one that AdamW
+  // updates in its place. Null: it updates all.
+  bool (*is_own)(const model::ParamSpec& parameter) = nullptr;
   // Fails with invalid_argument for options that exclude each other. Null: no options do.
   void (*check)(const Options& options) = nullptr;
   // Returns the arrays of one parameter. They may depend on its role and shape.

@@ -190,7 +190,10 @@ def refusals():
             (["--from", "base", "--lora", "4", "--adapter", "peft"], "--adapter", 2), (["--adapter", "peft"], "--from", 2),
             (["--from", "base", "--lora", "4", "--targets", "no_such"], "q_proj", 1),
             (["--from", "base", "--lora", "4", "--targets", "embed_tokens"], "embed_tokens", 1),
-            (["--from", "base", "--lora", "4", "--adapter.layers", "9-x"], "9-x", 1)):
+            (["--from", "base", "--lora", "4", "--adapter.layers", "9-x"], "9-x", 1),
+            (["--from", "base", "--lora", "4", "--optimizer", "muon"], "optimizer muon updates matrices of layers", 1),
+            (["--from", "base", "--lora", "4", "--targets", "q", "--adapter.rank-pattern", "v_proj=2"], 'rank_pattern "v_proj" matches no module', 1),
+            (["--from", "base", "--lora", "4", "--adapter.alpha-pattern", "q_porj=2"], 'alpha_pattern "q_porj" matches no module', 1)):
         said = train("--out", "refused", "--steps", "3", *words, code=code)
         ok(named in said, f"{words}: {said[-300:]}")
     ok(not list((SCRATCH / "refused").glob("step_*")), "nothing was trained")

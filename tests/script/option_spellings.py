@@ -49,6 +49,15 @@ for words in ("--man", "--bash", "--zsh", "--fish"):
 wrong = run("generate", "--blok_length", "4")
 ok(wrong.returncode == 2 and "did you mean --block-length?" in wrong.stderr, wrong.stderr)
 
+# Names that other programs use, and a name of two options.
+for command, typed, own in (("train", "--learning-rate", "--lr"), ("train", "--batch_size", "--batch"), ("train", "--max-steps", "--steps"),
+                            ("train", "--warmup-steps", "--warmup"), ("train", "--lr-scheduler-type", "--trainer.schedule"),
+                            ("train", "--lora-r", "--lora"), ("generate", "--max-new-tokens", "--length"), ("eval", "--dataset", "--data")):
+    wrong = run(command, typed, "1")
+    ok(wrong.returncode == 2 and f"did you mean {own}?" in wrong.stderr, f"{command} {typed}: {wrong.stderr}")
+wrong = run("train", "--schedule", "wsd")
+ok(wrong.returncode == 2 and "--trainer.schedule is another option" in wrong.stderr, wrong.stderr)
+
 # What is typed and what a file of --config holds have the same names.
 (SCRATCH / "text").write_text("the cat sat on the mat\n" * 60)
 small = ("train", "--data", "text", "--layers", "1", "--hidden", "64", "--vocab", "270", "--length", "16", "--batch", "2",

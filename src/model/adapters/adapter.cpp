@@ -304,6 +304,7 @@ void add_adapter(Model& model, const AdapterOptions& options, const ReadAdapter&
   part.settings = options.settings;
   const AdapterChoice choice(params, options, ranks, model.config().tie_embeddings);
   choice.check_words(model.config().layers);
+  if (read == nullptr) choice.check_patterns(); // a file of PEFT may have patterns without a use
   part.settings.targets = choice.words();
   part.settings.modules_to_save = choice.saved_modules();
   const std::set<int64_t> borders = choice.borders();

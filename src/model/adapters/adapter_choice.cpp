@@ -101,18 +101,34 @@ std::set<int64_t> AdapterChoice::borders() const {
   return borders;
 }
 
-std::vector<std::string> AdapterChoice::words() const {
-  std::map<std::string, std::vector<std::string>> chosen, others; // by end
+template <class Visit> void AdapterChoice::each_module(const Visit& visit) const {
   for (const ParamStore::Physical& entry : params_.physical()) {
     if (entry.scale_of >= 0 || entry.spec.part != kBasePart) continue;
     for (int64_t layer = 0; layer < entry.spec.copies(); ++layer) {
       const bool is_chosen = rank_of(entry, layer).rank > 0;
-      for (const ParamPiece& piece : entry.spec.pieces) {
-        const std::string module = module_of_weight(entry.spec.logical_name(piece, layer));
-        (is_chosen ? chosen : others)[end_of_module(module)].push_back(module);
-      }
+      for (const ParamPiece& piece : entry.spec.pieces)
+        visit(module_of_weight(entry.spec.logical_name(piece, layer)), is_chosen);
     }
   }
+}
+
+void AdapterChoice::check_patterns() const {
+  std::vector<std::string> chosen;
+  each_module([&](const std::string& module, bool is_chosen) {
+    if (is_chosen) chosen.push_back(module);
+  });
+  const std::string unmatched = ranks_.unmatched(chosen);
+  if (unmatched.empty()) return;
+  fail_with_hint("write the end of a module's name, as in q_proj or layers.0.self_attn.q_proj",
+                 Code::not_found, "{} matches no module that the adapter changes: {}", unmatched,
+                 fmt::join(words(), ", "));
+}
+
+std::vector<std::string> AdapterChoice::words() const {
+  std::map<std::string, std::vector<std::string>> chosen, others; // by end
+  each_module([&](const std::string& module, bool is_chosen) {
+    (is_chosen ? chosen : others)[end_of_module(module)].push_back(module);
+  });
   std::vector<std::string> words;
   for (const auto& [end, modules] : chosen) {
     if (others.contains(end))
@@ -122,6 +138,7 @@ std::vector<std::string> AdapterChoice::words() const {
   }
   return words;
 }
+
 bool AdapterChoice::is_saved(const ParamSpec& spec, int64_t layer) const {
   size_t count = 0;
   for (const ParamPiece& piece : spec.pieces) {

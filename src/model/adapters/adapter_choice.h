@@ -38,6 +38,8 @@ public:
   std::vector<Stack> stacks() const;
   // Fails for a word or a layer of the options that the model lacks. layers: of the base.
   void check_words(int64_t layers) const;
+  // Fails with not_found for a rank_pattern or alpha_pattern that matches no chosen module.
+  void check_patterns() const;
   // Returns modules_to_save for PEFT: the whole names of the modules.
   std::vector<std::string> saved_modules() const;
   // Returns the layers where runs must be cut, so that each stack has one rank and one factor.
@@ -50,6 +52,8 @@ private:
   // Returns true when the adapter has a copy of this layer of a stack.
   bool is_saved(const ParamSpec& spec, int64_t layer) const;
   LayerRank rank_of(const ParamStore::Physical& entry, int64_t layer) const;
+  // Calls visit(module, is_chosen) for each module that can have an adapter.
+  template <class Visit> void each_module(const Visit& visit) const;
   std::string matrices() const; // "its matrices are down_proj, gate_proj"
 
   const ParamStore& params_;

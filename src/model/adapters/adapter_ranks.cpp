@@ -2,6 +2,9 @@
 
 #include "base/error.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
 
 namespace dllm::model {
@@ -23,16 +26,32 @@ text::Regex module_pattern(const std::string& key, const std::string& what) {
   return {fmt::format("^(?:.*\\.)?(?:{})\\z", key), what + ": " + key};
 }
 
+bool matches(const text::Regex& pattern, const std::string& module) {
+  text::Regex::Search search(pattern, module);
+  size_t begin, end;
+  return search.next(begin, end);
+}
+
 // Returns the value of the first pattern that matches, else `otherwise`.
 template <class T>
 T value_of(const std::vector<std::pair<text::Regex, T>>& patterns, const std::string& module,
            T otherwise) {
   for (const auto& pattern : patterns) {
-    text::Regex::Search search(pattern.first, module);
-    size_t begin, end;
-    if (search.next(begin, end)) return pattern.second;
+    if (matches(pattern.first, module)) return pattern.second;
   }
   return otherwise;
+}
+
+// Returns the index of the first pattern that matches no module.
+template <class T>
+size_t first_unmatched(const std::vector<std::pair<text::Regex, T>>& patterns,
+                       const std::vector<std::string>& modules) {
+  size_t i = 0;
+  while (i < patterns.size() && std::ranges::any_of(modules, [&](const std::string& module) {
+           return matches(patterns[i].first, module);
+         }))
+    ++i;
+  return i;
 }
 
 } // namespace
@@ -59,6 +78,15 @@ double AdapterRanks::factor(const std::string& module) const {
   const auto own = static_cast<double>(rank(module));
   return value_of(alphas_, module, settings_.alpha) /
          (settings_.is_stabilised ? std::sqrt(own) : own);
+}
+
+std::string AdapterRanks::unmatched(const std::vector<std::string>& modules) const {
+  const size_t rank = first_unmatched(ranks_, modules), alpha = first_unmatched(alphas_, modules);
+  if (rank < ranks_.size())
+    return fmt::format("rank_pattern \"{}\"", settings_.rank_pattern[rank].first);
+  if (alpha < alphas_.size())
+    return fmt::format("alpha_pattern \"{}\"", settings_.alpha_pattern[alpha].first);
+  return {};
 }
 
 } // namespace dllm::model

@@ -23,6 +23,9 @@ public:
   int64_t rank(const std::string& module) const;
   // Returns the factor of the product B A.
   double factor(const std::string& module) const;
+  // Returns the first pattern that matches none of these modules, as in 'rank_pattern "q_prj"'; ""
+  // when each matches one.
+  std::string unmatched(const std::vector<std::string>& modules) const;
 
 private:
   template <class T> using Patterns = std::vector<std::pair<text::Regex, T>>;

@@ -136,6 +136,7 @@ Optimizer muon() {
           },
       .scalars = muon_scalar_names(),
       .whole_matrices = true,
+      .is_own = is_layer_matrix,
       .state = muon_state,
       .step_scalars = muon_scalars,
       .update = muon_graph,

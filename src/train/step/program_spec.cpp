@@ -60,6 +60,20 @@ void check_cuts(const ProgramSpec& spec) {
   }
 }
 
+// Fails when the optimizer would update no parameter by its own rule.
+void check_own(const ProgramSpec& spec) {
+  if (spec.optimizer->is_own == nullptr) return;
+  const auto& physical = spec.model->params().physical();
+  if (std::ranges::any_of(spec.trained,
+                          [&](size_t i) { return spec.optimizer->is_own(physical[i].spec); }))
+    return;
+  fail_with_hint(
+      "choose optimizer adamw, or train the matrices of layers too", Code::invalid_argument,
+      "optimizer {} updates matrices of layers, and none of them is trained: AdamW would "
+      "update all {} trained stacks, such as {}",
+      spec.optimizer->name, spec.trained.size(), physical[spec.trained[0]].name);
+}
+
 } // namespace
 
 ProgramSpec program_spec(const model::Model& model, const noise::Objective& objective,
@@ -88,6 +102,7 @@ ProgramSpec program_spec(const model::Model& model, const noise::Objective& obje
     fail_with_hint("let freeze name fewer tensors", Code::invalid_argument,
                    "every parameter is frozen");
   }
+  check_own(spec);
   spec.ema = options.f64("ema") > 0;
   spec.remat = options.boolean("remat");
   spec.round_kept = options.str("activations") == "bf16";

@@ -14,7 +14,7 @@ std::string flag_of(std::string_view key) {
       "block_length", "overwrite",  "template",    "pack",         "eos_block", "append_eos",
       "truncate",     "lr",         "clip",        "steps",        "minutes",   "tokens",
       "schedule",     "mask_token", "warmup",      "warmup_ratio", "attention", "slots",
-      "top_k",        "top_p",      "temperature", "heads"};
+      "top_k",        "top_p",      "temperature", "heads", "out"};
   if (key == "model.mask_token") return "--model.mask-token";
   if (std::ranges::find(kKeys, key) == std::end(kKeys)) return "";
   std::string flag = "--" + std::string(key);
@@ -46,6 +46,10 @@ TEST(FlagHints, NamesOptionsAsFlags) {
       {"the template of the model has no steps", "the template of the model has no steps"},
       {"set block_length = 32 (--block-length 32)", "set block_length = 32 (--block-length 32)"},
       {"set HF_TOKEN to a token of the hub", "set HF_TOKEN to a token of the hub"},
+      {"write 'PATTERN lr=0.001 warmup=0'", "write 'PATTERN lr=0.001 warmup=0'"},
+      {"set 'pack' to false", "set '--pack' to false"},
+      {"leave option heads out, or set overwrite", "leave --heads out, or set --overwrite"},
+      {"leave option lr and clip out", "leave --lr and --clip out"},
       {"", ""}};
   for (const auto& [hint, wanted] : rows) EXPECT_EQ(hint_in_flags(hint, flag_of), wanted);
 }
