@@ -46,6 +46,12 @@ def rows_and_errors():
     ok(found[2]["holes"] and "named Hugo." in found[2]["completion"], "an infill has its holes")
     ok(found[3]["error"]["code"] == "not_found" and "temperature" in found[3]["error"]["hint"], "a misspelt setting fails its row alone")
     ok(found[5]["error"]["code"] == "failed_precondition", "messages without a template fail their row alone")
+    mended = [{"prompt": row["prompt"], "length": 6} if number == 3 else row for number, row in enumerate(ROWS)]
+    write("mended.jsonl", mended)
+    done = generate("--prompts", "mended.jsonl", "--out", "out.jsonl", "--length", "16")
+    again = answers("out.jsonl")
+    ok("1 of 7 rows failed" in done.stderr and sorted(again) == list(range(7)) and again[3]["completion"] and "error" not in again[3]
+       and again[6] == found[6], f"a corrected row is decoded, the others stay: {done.stderr[-200:]}")
     ok(found[6]["finish"] == "stop_text" and not any(stop in found[6]["completion"] for stop in ("Hugo", "Nora")), "a stop text of a row")
     (SCRATCH / "plain.jinja").write_text("{% for m in messages %}{{ m['content'] }}{% endfor %}")
     write("messages.jsonl", [ROWS[5], {"prompt": "One day"}])

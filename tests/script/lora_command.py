@@ -113,6 +113,9 @@ def requests_choose():
     ok(text_of("whole", "--adapters", "default") == wanted, "the adapter of a run by its name")
     said = run("generate", "whole", "x", "--adapters", "math", code=1).stderr
     ok("math" in said and "default" in said, f"an unknown name: {said[-200:]}")
+    for words, wanted_warnings in (((), 0), (("--model.attention", "causal"), 1)):
+        said = run("generate", "base", "x", *folders, "--adapters", "a", "--samples", "3", "--length", "8", *words).stderr
+        ok(said.count("the adapter was trained with attention bidirectional") == wanted_warnings, f"another attention warns once: {said[-300:]}")
     said = run("generate", "base", "x", *folders, "--adapters", "a", "--adapter-bytes", "100", code=1).stderr
     ok("adapter_bytes is 100" in said, f"a budget that is too small: {said[-200:]}")
 

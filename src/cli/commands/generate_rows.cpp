@@ -87,14 +87,14 @@ private:
                       "choose another --out");
       }
       const auto row = answer["row"].get<size_t>();
+      check_common(answer, where);
+      if (answer.contains("error")) return; // such a row is decoded again, also a corrected one
       if (row >= rows.size() || texts_of_row(answer) != texts_of_row(rows[row])) {
         throw Failure(DLLM_FAILED_PRECONDITION,
                       where + " is the answer of another row " + std::to_string(row),
                       "choose another --out, or the same --prompts");
       }
       check_settings(answer, rows[row], where);
-      check_common(answer, where);
-      if (answer.contains("error")) return; // such a row is decoded again
       done_[row] = true;
       kept += line + "\n";
     });

@@ -47,6 +47,8 @@ void AdapterTable::load(const std::vector<model::AdapterUse>& choices,
 
 void AdapterTable::load_one(const std::string& name, Entry& entry,
                             const std::set<std::string>& needed) {
+  if (!entry.was_loaded) model::warn_of_other_use(*model_, entry.folder);
+  entry.was_loaded = true;
   const model::AdapterFile file(entry.folder);
   make_room(name, file.loaded_bytes(), needed);
   file.add_to(*model_, name, nullptr, {});

@@ -38,6 +38,7 @@ private:
   struct Entry {
     std::string folder;
     int64_t bytes = 0; // 0: it is not loaded
+    bool was_loaded = false;
     uint64_t last_use = 0;
   };
   void load_one(const std::string& name, Entry& entry, const std::set<std::string>& needed);

@@ -248,23 +248,25 @@ std::string use_of(const ModelConfig& config) {
                      config.shift, config.mask_token_id);
 }
 
-void warn_of_other_use(const ModelConfig& model, const ckpt::ModelPlace::Use& use) {
-  const std::string trained = use_of(config_from_text(use.config, use.where)), now = use_of(model);
+} // namespace
+
+void warn_of_other_use(const Model& model, const std::string& folder) {
+  ckpt::ModelPlace place;
+  read_use(folder, place);
+  if (!place.use) return;
+  const std::string trained = use_of(config_from_text(place.use->config, place.use->where));
+  const std::string now = use_of(model.config_now());
   if (trained == now) return;
   log(LogLevel::warn,
       "{}: the adapter was trained with {}, and the model has {}: load the base with option "
-      "adapter, which takes them from there",
-      use.where, trained, now);
+      "adapter, which takes them from there, or set attention, shift and mask_token of the model",
+      place.use->where, trained, now);
 }
-
-} // namespace
 
 void load_adapter(Model& model, const std::string& name, const std::string& folder, Task* task) {
   const store::TransferTask transfers(task);
-  ckpt::ModelPlace place;
-  read_use(folder, place);
+  warn_of_other_use(model, folder);
   AdapterFile(folder).add_to(model, name, task, {});
-  if (place.use) warn_of_other_use(model.config_now(), *place.use);
 }
 
 } // namespace dllm::model

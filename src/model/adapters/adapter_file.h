@@ -54,4 +54,8 @@ private:
 void load_adapter(Model& model, const std::string& name, const std::string& folder,
                   Task* task = nullptr);
 
+// Warns when the folder's dllm.json says that the adapter was trained with another attention, shift
+// or mask token than the model has. Fails for a damaged file.
+void warn_of_other_use(const Model& model, const std::string& folder);
+
 } // namespace dllm::model
