@@ -403,16 +403,21 @@ void Dataset::render(Record& record, const Task* task) {
   }
 }
 
+std::string Dataset::place_of(const Record& record) const {
+  return record.where.empty() ? fmt::format("row {}", size()) : record.where;
+}
+
 void Dataset::check_ids(const Record& record) const {
   if (record.kind != Record::Kind::ids) return;
   if (is_text_) {
-    fail_with_hint("give the dataset a tokenizer", Code::failed_precondition,
-                   "a dataset of texts cannot take ids");
+    fail_with_hint("give the dataset a tokenizer (--tokenizer)", Code::failed_precondition,
+                   "{}: the row has ids, and texts without a tokenizer cannot take them",
+                   place_of(record));
   }
   for (int32_t id : record.ids) {
     if (id >= info_.vocabulary_size) {
-      fail(Code::invalid_argument, "row {}: token {} is outside the vocabulary of {}", size(), id,
-           info_.vocabulary_size);
+      fail(Code::invalid_argument, "{}: token {} is outside the vocabulary of {}", place_of(record),
+           id, info_.vocabulary_size);
     }
   }
 }
@@ -428,7 +433,7 @@ void Dataset::add(Record&& record, const Task* task) {
 void Dataset::add_tokens(Record&& record, const Task* task) {
   if (tokenizer_ == nullptr && record.kind != Record::Kind::ids) {
     fail(Code::failed_precondition,
-         "a token file that was opened without a tokenizer cannot take text");
+         "{}: a token file that was opened without a tokenizer cannot take text", place_of(record));
   }
   const EncodeOptions encode{.parse_special = parse_special_, .task = task};
   std::vector<int32_t> ids;

@@ -262,6 +262,7 @@ private:
   // Makes a record of kind text, answer, ids or chat. A record of kind chat gets its ids and keep.
   void render(Record& record, const Task* task = nullptr);
   void check_ids(const Record& record) const;
+  std::string place_of(const Record& record) const; // file and line, else "row N"
 
   std::shared_ptr<const Tokenizer> tokenizer_;
   bool is_text_;

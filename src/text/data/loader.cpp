@@ -98,7 +98,7 @@ void check_silence(const RowIndex& index, const RowIndexSettings& settings) {
       "{} of {} {} have no tokens to learn: their answers are cut away at {} tokens, or empty; try "
       "a larger length{}",
       silent, index.size(), rows, settings.length,
-      settings.pack ? ", or pack = false" : ", or truncate = left");
+      settings.pack ? ", or pack = false of the loader" : ", or truncate = left of the loader");
 }
 
 // Warns about rows that are cut or left out, and about batches that are padding for the most part.

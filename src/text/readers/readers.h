@@ -30,7 +30,7 @@ struct Record {
   // kind text: the text; answer and instruction: the response; chat: JSON, an object with the
   // messages of the row, and its tools and system text where it has them
   std::string text;
-  std::string where;         // file and line, for errors of the chat template; kind text: empty
+  std::string where;         // file and line, for errors; kind text, token files: empty
   std::string prompt;        // kinds answer and instruction
   std::string input;         // kind instruction; empty: none
   std::vector<int32_t> ids;  // kind ids

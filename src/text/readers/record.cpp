@@ -103,6 +103,7 @@ Record take_ids(Row& row, const RowShape& shape, const RowShapes& shapes,
                 const std::string& where) {
   Record record;
   record.kind = Record::Kind::ids;
+  record.where = where;
   need(row, shape.members[0], "array", shapes, where);
   if (row.ids.bad >= 0)
     fail(Code::data_loss, "{}: ids[{}] is not a token number", where, row.ids.bad);
@@ -152,11 +153,11 @@ Record take_texts(Row& row, const RowShape& shape, const RowShapes& shapes,
   return record_of_texts(shape, std::move(texts), where);
 }
 
-// Returns true for an array whose first item is a text.
-bool begins_with_text(const Cell& cell, std::string_view text) {
+// Returns true for an array that is empty, or whose first item is a text.
+bool holds_turns(const Cell& cell, std::string_view text) {
   if (!cell.is("array")) return false;
   const size_t first = text.find_first_not_of(" \t\r\n", cell.begin + 1);
-  return first < cell.end && text[first] == '"';
+  return first < cell.end && (text[first] == '"' || text[first] == ']');
 }
 
 Record record_of(Row row, std::string_view text, const std::string& where,
@@ -164,7 +165,7 @@ Record record_of(Row row, std::string_view text, const std::string& where,
   using Kind = RowShape::Kind;
   const auto fits = [&](const RowShape& shape, int slot) {
     const Cell& cell = row.cell(slot);
-    return shape.kind == Kind::turns ? begins_with_text(cell, text) : cell.has();
+    return shape.kind == Kind::turns ? holds_turns(cell, text) : cell.has();
   };
   const RowShape* shape = shapes.find(fits);
   if (shape == nullptr) {

@@ -126,10 +126,17 @@ TEST(Dataset, BadLinesAreNamed) {
   EXPECT_NE(open("{\"text\": 3}\n").find("\"text\" must be a string, found number"),
             std::string::npos);
   EXPECT_NE(open("{\"x\": 3}\n").find("expected \"text\""), std::string::npos);
-  EXPECT_NE(open("{\"ids\": [258]}\n").find("token 258 is outside the vocabulary of 258"),
+  EXPECT_NE(open("\n{\"ids\": [258]}\n")
+                .find("bad.jsonl line 2: token 258 is outside the vocabulary of 258"),
             std::string::npos);
   EXPECT_NE(open("{\"ids\": [1], \"keep\": []}\n").find("1 ids but 0 keep"), std::string::npos);
   EXPECT_NE(open("").find("holds no rows"), std::string::npos);
+  scratch.write("mixed.jsonl", "{\"text\": \"a\"}\n{\"ids\": [1, 2]}\n");
+  EXPECT_NE(message_of([&] {
+              Dataset::open(scratch.path("mixed.jsonl"), nullptr, Options(dataset_schema()),
+                            nullptr);
+            }).find("mixed.jsonl line 2: the row has ids"),
+            std::string::npos);
   EXPECT_NE(message_of([&] {
               Dataset::open(scratch.path("none"), nullptr, Options(dataset_schema()), nullptr);
             }).find("no file or folder"),

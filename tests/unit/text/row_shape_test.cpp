@@ -203,6 +203,8 @@ TEST(RowShape, RefusedRowsNameTheirMembersAndTheOptions) {
                 .find("\"input\" must be a string, found array"),
             std::string::npos);
   EXPECT_NE(error_of(R"({"data": [{"text": "a"}]})").find("the row has data"), std::string::npos);
+  for (const char* row : {R"({"data": []})", R"({"data": [ ]})", R"({"messages": []})"})
+    EXPECT_EQ(error_of(row), "") << row; // a conversation without a turn
 }
 
 } // namespace
