@@ -245,5 +245,9 @@ std::vector<T> read_array(const dllm_batch* batch, const char* name, int32_t dty
 std::string read_all(const std::string& path);
 // Writes a file. A regular file is replaced at once, so it keeps its content when the disk is full.
 void write_all(const std::string& path, const std::string& content);
+// Fails when the path is a file that does not begin with `begin`: write_all() would replace a file
+// of the user. what: "a trace". option: the option that names the path. An empty file is no loss.
+void check_replaces(const std::string& path, const std::string& begin, const std::string& what,
+                    const std::string& option);
 
 } // namespace dllm::cli

@@ -20,6 +20,8 @@ std::string no_such(std::string_view kind, const std::string& name,
 std::string dashed(std::string name);
 // Returns the full name of the option for a key of a kind: "--decoder.block-length".
 std::string option_name(const std::string& kind, const std::string& key);
+// Returns a word as it is typed in a shell: in quotes when it has other signs than names have.
+std::string shell_word(const std::string& word);
 // Returns "a, b, c".
 std::string listed(const std::vector<std::string>& names);
 // Returns the names in a registry of the library ("policy", "objective", ...).

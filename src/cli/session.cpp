@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -282,6 +283,19 @@ void write_all(const std::string& path, const std::string& content) {
   throw Failure(is_full ? DLLM_RESOURCE_EXHAUSTED : DLLM_PERMISSION_DENIED,
                 "cannot write " + path + ": " + std::strerror(reason),
                 is_full ? "free space on the disk" : "");
+}
+
+void check_replaces(const std::string& path, const std::string& begin, const std::string& what,
+                    const std::string& option) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return;
+  std::string found(begin.size(), '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(found.data(), static_cast<std::streamsize>(found.size()));
+  found.resize(static_cast<size_t>(file.gcount()));
+  if (found.empty() || found == begin) return;
+  throw Failure(DLLM_ALREADY_EXISTS, path + " is there already, and it is not " + what,
+                "choose another " + option + ", or remove the file");
 }
 
 std::string read_all(const std::string& path) {

@@ -1,6 +1,7 @@
 #include "train/learning_rate.h"
 
 #include "base/error.h"
+#include "base/log.h"
 
 #include <algorithm>
 #include <cmath>
@@ -48,6 +49,10 @@ LearningRate learning_rate_of(const Options& options) {
     fail_with_hint("set warmup below steps", Code::invalid_argument,
                    "warmup {} leaves nothing of {} steps, expected a smaller number", made.warmup,
                    made.total);
+  }
+  if (!falls_to_an_end && made.total > 1 && made.warmup >= made.total) {
+    log(LogLevel::warn, "warm-up takes {} steps of {}: the learning rate never reaches {}",
+        made.warmup, made.total, peak);
   }
   const std::string& compat = options.str("compat");
   made.starts_at_zero = compat == "dllm-jax" || compat == "dllm" || compat == "nano";

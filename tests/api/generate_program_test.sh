@@ -134,6 +134,11 @@ run generate run --length 0
 check "--length 0" fails_with 2 "--length takes 1 and more, not 0"
 run generate run "the cat" --length 8 --steps 4 --trace t.jsonl
 check "--trace" eval 'exits 0 && [ "$(wc -l <t.jsonl)" -gt 3 ]'
+run generate run "the cat" --length 8 --steps 4 --trace t.jsonl
+check "--trace replaces a trace" exits 0
+echo "my notes" >notes.txt
+run generate run "the cat" --length 8 --steps 4 --trace notes.txt
+check "--trace replaces no other file" eval 'fails_with 1 "notes.txt is there already" && says notes.txt "my notes"'
 head -c -20 t.jsonl >cut.jsonl
 run replay cut.jsonl
 check "replay of a trace that was cut" eval 'exits 0 && says err "was cut"'

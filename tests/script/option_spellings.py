@@ -67,4 +67,10 @@ for number, settings in enumerate(({"save-every": 7}, {"save_every": 7}, {"train
     done = run(*small, "--out", "run", "--config", "settings.json")
     got = json.loads(done.stdout.splitlines()[0])["options"]["trainer"]["save_every"] if done.returncode == 0 else done.stderr
     ok(got == 7, f"{settings}: {got}")
+
+# What the end of a run says to type is one that a shell reads.
+done = run("train", "--data", "text", "--layers", "1", "--hidden", "64", "--vocab", "270", "--length", "16", "--batch", "2",
+           "--steps", "2", "--warmup", "9", "--eval-batches", "0", "--out", "my run's")
+ok("--model 'my run'\\''s'" in done.stderr, f"the next command: {done.stderr[-300:]}")
+ok("warm-up takes 9 steps of 2" in done.stderr, f"a warm-up without an end: {done.stderr[-600:]}")
 sys.exit(1 if program.failures else 0)

@@ -237,6 +237,12 @@ def hostile():
         ok(done.returncode == 1 and words in done.stderr, f"{name}: refused ({done.stderr.splitlines()[:1]})")
     done = program.run("report", "one", "--out", "nowhere/page.html")
     ok(done.returncode == 1 and "cannot write nowhere/page.html" in done.stderr, "a page that cannot be written")
+    for name, content, code in (("data.txt", "my data\n", 1), ("index.html", "<!DOCTYPE html>\n<html lang=\"en\">\n", 1), ("empty.html", "", 0)):
+        (SCRATCH / name).write_text(content)
+        for turn in range(2):  # a page of its own is replaced
+            done = program.run("report", "one", "--out", name)
+            ok(done.returncode == code, f"--out {name}, turn {turn}: {done.stderr[-200:]}")
+        ok(code == 0 or ((SCRATCH / name).read_text() == content and "not a page of dllm report" in done.stderr), f"{name} stays: {done.stderr}")
     done = program.run("report", "one/metrics.jsonl", "--out", "elsewhere.html")
     ok(done.returncode == 0 and (SCRATCH / "elsewhere.html").exists(), "a file of metrics, a page elsewhere")
 

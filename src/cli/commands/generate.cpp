@@ -114,6 +114,7 @@ int64_t seed_of(const Context& context) {
 // seed, and prints the texts. key: "prompt" or "infill". After Ctrl-C it prints the tokens decided
 // so far.
 int decode_samples(Context& context, const char* key, const std::string& given, int64_t samples) {
+  check_trace(context);
   Session session(context);
   const int64_t seed = seed_of(context);
   TextRun run(context, session, samples, context.has("trace"));

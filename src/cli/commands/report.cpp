@@ -2,23 +2,16 @@
 
 #include "../pictures/report.h"
 #include "../command.h"
+#include "../names.h"
 #include "report_watch.h"
 
 #include <nlohmann/json.hpp>
 
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 
 namespace dllm::cli {
 namespace {
-
-void write_picture(const std::string& path, const std::string& content) {
-  std::ofstream file(path, std::ios::binary);
-  file << content;
-  file.close();
-  if (!file) throw Failure(DLLM_PERMISSION_DENIED, "cannot write " + path);
-}
 
 std::string page_path(const Context& context, const std::vector<std::string>& runs) {
   if (context.has("out")) return context.text("out");
@@ -38,7 +31,7 @@ nlohmann::ordered_json write_pictures(const std::string& folder,
   for (const Picture& picture : pictures) {
     if (picture.svg.empty()) continue;
     paths.push_back(folder + "/" + picture.name + ".svg");
-    write_picture(paths.back().get<std::string>(), picture.svg);
+    write_all(paths.back().get<std::string>(), picture.svg);
   }
   std::fprintf(stderr, "wrote %zu pictures into %s\n", paths.size(), folder.c_str());
   return paths;
@@ -62,7 +55,8 @@ void check_is_run(const std::string& run) {
   for (const auto& entry : fs::directory_iterator(run, ignored)) {
     if (!fs::exists(entry.path() / "metrics.jsonl", ignored)) continue;
     throw UsageFailure(run + " is not a run: it is a folder of runs",
-                       "name the runs: dllm report " + (fs::path(run) / "*/").string());
+                       "name the runs: dllm report " + shell_word((fs::path(run) / "").string()) +
+                           "*/");
   }
 }
 
@@ -87,7 +81,8 @@ int report_runs(Context& context) {
   const bool one = records.size() == 1;
   const std::string page = one ? report_html(records[0]) : compare_html(records),
                     path = page_path(context, runs);
-  write_picture(path, page);
+  check_replaces(path, page.substr(0, page.find("<title>")), "a page of dllm report", "--out");
+  write_all(path, page);
   std::fprintf(stderr, "wrote %s, %.1f KiB\n", path.c_str(),
                static_cast<double>(page.size()) / 1024);
   for (const RunRecord& record : records) {

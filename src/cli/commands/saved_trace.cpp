@@ -45,6 +45,11 @@ private:
 
 } // namespace
 
+void check_trace(const Context& context) {
+  if (context.has("trace"))
+    check_replaces(context.text("trace"), "{\"model\":", "a trace of dllm generate", "--trace");
+}
+
 void save_trace(const Context& context, const Session& session, const dllm_decoder* decoder,
                 const std::vector<int64_t>& slots) {
   std::string lines;

@@ -1,6 +1,7 @@
 #include "pulling.h"
 
 #include "../commands/compile_report.h"
+#include "../names.h"
 #include "../process.h"
 #include "fit.h"
 
@@ -97,7 +98,7 @@ Json plan_fit(const std::string& name, const Json& plan, dllm_options* options, 
   const Fit fit = fit_of(folder, plan.value("memory", 0.0), task);
   if (is_used && !fit.is_readable) {
     throw Failure(DLLM_UNIMPLEMENTED, name + ": " + fit.unknown,
-                  "its weights were not loaded; dllm pull " + name + " loads them");
+                  "its weights were not loaded; dllm pull " + shell_word(name) + " loads them");
   }
   if (!quiet) std::fprintf(stderr, "%s %s\n", name.c_str(), fit_text(fit).c_str());
   return fit_json(fit);

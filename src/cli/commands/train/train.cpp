@@ -2,6 +2,7 @@
 // resumes the run.
 
 #include "../../command.h"
+#include "../../names.h"
 #include "../../objective_facts.h"
 #include "../../process.h"
 #include "../decoding.h"
@@ -54,7 +55,7 @@ void print_next(Context& context, const Run& run) {
   }
   const std::string model = best_is_earlier ? best_place(context, run) : context.text("out");
   std::fprintf(stderr, "next: dllm %s --model %s --length 64%s\n",
-               run.form == RowForm::texts ? "generate" : "chat", model.c_str(),
+               run.form == RowForm::texts ? "generate" : "chat", shell_word(model).c_str(),
                decoder_of(objective).c_str());
 }
 

@@ -1,6 +1,7 @@
 // dllm verify checks files for damage without changing them, and prints a line per check.
 
 #include "../../command.h"
+#include "../../names.h"
 #include "../train/training.h"
 #include "verify_against.h"
 
@@ -286,7 +287,8 @@ int verify(Context& context) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   if (is_in_store(path)) {
     throw Failure(DLLM_UNIMPLEMENTED, "verify reads local files: " + path,
-                  "dllm inspect --verify " + path + " compares the checksums of a checkpoint");
+                  "dllm inspect --verify " + shell_word(path) +
+                      " compares the checksums of a checkpoint");
   }
   if (!fs::exists(path)) throw Failure(DLLM_NOT_FOUND, "there is no file or folder " + path);
   Report report(context.json());
