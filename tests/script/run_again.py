@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -503,6 +504,22 @@ def silent_store():
     server.close()
 
 
+def without_a_checkpoint():
+    """A run that has saved nothing yet is no damaged model, and no folder without one."""
+    train(*SMALL, "--out", "begun", "--steps", "1")
+    for folder in (SCRATCH / "begun").glob("step_*"):
+        shutil.rmtree(folder)
+    for words in (("generate", "begun", "x"), ("infill", "begun", "a<mask>"), ("chat", "begun"), ("eval", "begun", "corpus"), ("export", "begun", "x"),
+                  ("inspect", "begun"), ("convert", "begun", "x.gguf"), ("quantize", "begun", "x.gguf"), ("graph", "begun"), ("bench", "--model", "begun"),
+                  ("train", "--from", "begun", "--data", "corpus", "--out", "x"), ("trajectories", "begun", "--data", "corpus", "--out", "x.jsonl")):
+        done = program.run(*words)
+        ok(done.returncode == 1 and "a run that has saved no checkpoint yet" in done.stderr, f"{words}: {done.returncode} {done.stderr[-300:]}")
+    done = program.run("verify", "begun")
+    ok(done.returncode == 1 and "the run has no finished checkpoint" in done.stdout, f"verify: {done.stdout}")
+    ok(program.run("tokenize", "corpus", "tokens", "--model", "begun").returncode == 0, "its tokenizer is there")
+    ok("step 1" in train(*SMALL, "--out", "begun", "--steps", "1") or (SCRATCH / "begun" / "step_000001").exists(), "the same command trains again")
+
+
 def messages():
     """Wrong inputs name the thing and what to try."""
     for words, named in (
@@ -613,6 +630,7 @@ def warnings():
 
 program.empty_folder()
 (SCRATCH / "corpus").write_text("\n".join(LINES) + "\n")
-for part in (seeds, differences, answers, fresh_is_safe, kept, finished, limits, other_batches, later_logs, links, best, several_best, by_clock, clock_goes_on, rows_of_any_length, few_held_out_rows, last_lines, words_of_flags, parquet_ranges, special_tokens, stopped_evaluation, signals, silent_store, messages, scores, implied_options, causal, attention, warnings):
+for part in (seeds, differences, answers, fresh_is_safe, kept, finished, limits, other_batches, later_logs, links, best, several_best, by_clock, clock_goes_on, rows_of_any_length, few_held_out_rows, last_lines, words_of_flags, parquet_ranges, special_tokens, stopped_evaluation, signals, silent_store, messages, scores, implied_options, causal, attention, warnings,
+             without_a_checkpoint):
     part()
 sys.exit(1 if program.failures else 0)

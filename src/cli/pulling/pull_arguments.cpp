@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -132,6 +133,22 @@ std::optional<Kind> kind_of(const std::string& argument, const Command& command,
   return is_model ? std::optional(Kind::model) : std::nullopt;
 }
 
+// Fails for the folder of a run that has saved no checkpoint. Its tokenizer is there already.
+void check_has_checkpoint(const std::string& argument, const Command& command,
+                          const std::string& path) {
+  namespace fs = std::filesystem;
+  const bool needs_weights =
+      argument != "tokenizer" && command.name != "tokenize" && command.name != "verify";
+  std::error_code ignored;
+  const auto has = [&](const char* name) { return fs::exists(fs::path(path) / name, ignored); };
+  if (!needs_weights || !has("run.json") || has("config.json")) return;
+  for (const auto& entry : fs::directory_iterator(path, ignored)) {
+    if (entry.path().filename().string().starts_with("step_")) return;
+  }
+  throw Failure(DLLM_NOT_FOUND, path + " is a run that has saved no checkpoint yet",
+                "dllm train saves one at its end, and earlier ones with --save-every N");
+}
+
 } // namespace
 
 void pull_arguments(const Command& command, Context& context) {
@@ -145,6 +162,8 @@ void pull_arguments(const Command& command, Context& context) {
       context.replace(argument.name, data_with_paths(given, *kind, context, quiet));
     else if (may_be_name(given))
       context.replace(argument.name, path_of(given, *kind, context, quiet));
+    else
+      check_has_checkpoint(argument.name, command, given);
   }
   if (!context.typed("model", "adapter")) return;
   const auto adapter = nlohmann::json::parse(context.option("model", "adapter"));

@@ -294,7 +294,8 @@ int verify(Context& context) {
   Report report(context.json());
   const std::vector<fs::path> checkpoints =
       fs::is_directory(path) ? checkpoints_of(path) : std::vector<fs::path>();
-  if (!checkpoints.empty()) {
+  const bool is_begun = fs::exists(path + "/run.json") && !fs::exists(path + "/config.json");
+  if (!checkpoints.empty() || is_begun) {
     check_run(context, report, checkpoints);
   } else if (fs::is_directory(path) &&
              (fs::exists(path + "/COMMIT") ||
