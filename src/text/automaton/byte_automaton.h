@@ -1,0 +1,44 @@
+#pragma once
+// A ByteAutomaton accepts the texts that match a regular expression as a whole. It reads them byte
+// by byte, and knows at each byte whether the text can still match.
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dllm::text {
+
+class ByteAutomaton {
+public:
+  static constexpr int32_t kDead = -1; // no text matches from here
+
+  // Compiles a pattern (pattern.h has its syntax). Fails with invalid_argument naming the place of
+  // a fault, for a pattern that no text matches, and with resource_exhausted for one that needs
+  // more than kMostStates states.
+  explicit ByteAutomaton(std::string_view pattern);
+
+  static constexpr size_t kMostStates = 1 << 13;
+
+  int32_t size() const { return static_cast<int32_t>(accepts_.size()); } // number of states
+  int32_t begin() const { return 0; }
+  bool accepts(int32_t state) const { return accepts_[static_cast<size_t>(state)] != 0; }
+  int32_t next(int32_t state, uint8_t byte) const {
+    return table_[static_cast<size_t>(state) * static_cast<size_t>(classes_) + class_of_[byte]];
+  }
+  // Reads bytes from a state that is not dead.
+  int32_t read(int32_t state, std::string_view bytes) const;
+  bool matches(std::string_view text) const;
+
+private:
+  std::array<uint16_t, 256> class_of_{}; // bytes of a class lead to the same states
+  int32_t classes_ = 0;
+  std::vector<int32_t> table_; // (state, class)
+  std::vector<uint8_t> accepts_;
+};
+
+// Returns the pattern that matches this text alone.
+std::string escaped_pattern(std::string_view text);
+
+} // namespace dllm::text

@@ -1,0 +1,32 @@
+#pragma once
+// Reads a regular expression as an automaton over the bytes of UTF-8. The automaton may have several
+// ways to read a byte; ByteAutomaton makes one of them. Private to src/text/automaton.
+//
+// The syntax is that of JSON Schema and of Python where both agree: classes, groups, alternatives,
+// and repetition with * + ? {m,n}. The whole text has to match, so ^ and $ stand at the ends only.
+// Look-around, back references and word boundaries have no automaton of this kind and are refused.
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace dllm::text {
+
+struct PatternEdge {
+  uint8_t first, last; // bytes
+  int32_t to;
+};
+struct PatternState {
+  std::vector<PatternEdge> edges;
+  std::vector<int32_t> empty; // states that are reached without a byte
+};
+struct PatternAutomaton {
+  std::vector<PatternState> states;
+  int32_t begin = 0, end = 0;
+};
+
+// Fails with invalid_argument naming the place of the fault, and with resource_exhausted for a
+// pattern that needs too many states.
+PatternAutomaton read_automaton(std::string_view pattern);
+
+} // namespace dllm::text

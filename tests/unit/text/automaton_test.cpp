@@ -1,0 +1,172 @@
+// Patterns as automata over bytes: the same texts match as in PCRE2.
+
+#include "base/error.h"
+#include "text/automaton/byte_automaton.h"
+#include "text/automaton/code_points.h"
+#include "text/tokenizer/parts.h"
+#include "text/unicode.h"
+#include "unit/test_files.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace dllm::text {
+namespace {
+
+bool pcre_matches(const std::string& pattern, const std::string& text) {
+  const Regex regex("\\A(?:" + pattern + ")\\z", "test");
+  Regex::Search search(regex, text);
+  size_t begin = 0, end = 0;
+  return search.next(begin, end);
+}
+
+class RandomPattern {
+public:
+  explicit RandomPattern(uint32_t seed) : random_(seed) {}
+
+  std::string pattern(int depth = 3) {
+    std::string made;
+    const int parts = 1 + below(3);
+    for (int i = 0; i < parts; ++i) {
+      if (i > 0 && below(3) == 0) made += "|";
+      made += atom(depth) + times();
+    }
+    return made;
+  }
+  std::string text() {
+    std::string made;
+    for (int i = below(6); i > 0; --i) made += kLetters[static_cast<size_t>(below(7))];
+    return made;
+  }
+
+private:
+  static inline const std::vector<std::string> kLetters = {"a", "b", "c", "-", "é", "√", "😀"};
+
+  int below(int count) { return static_cast<int>(random_() % static_cast<uint32_t>(count)); }
+  std::string letter() {
+    const std::string one = kLetters[static_cast<size_t>(below(7))];
+    return one == "-" ? "\\-" : one;
+  }
+  std::string atom(int depth) {
+    switch (below(depth > 0 ? 6 : 4)) {
+    case 0: return ".";
+    case 1: return std::string("[") + (below(2) == 0 ? "^" : "") + letter() + letter() + "]";
+    case 2: return "[a-cé-√]";
+    case 4: return "(" + pattern(depth - 1) + ")";
+    case 5: return "(?:" + pattern(depth - 1) + ")";
+    default: return letter();
+    }
+  }
+  std::string times() {
+    switch (below(8)) {
+    case 0: return "*";
+    case 1: return "+";
+    case 2: return "?";
+    case 3: return "{2}";
+    case 4: return "{1,3}";
+    case 5: return "{2,}?";
+    default: return "";
+    }
+  }
+
+  std::mt19937 random_;
+};
+
+// Returns the automaton of a pattern; nothing for one that needs too many states.
+std::optional<ByteAutomaton> small_automaton(const std::string& pattern) {
+  try {
+    return ByteAutomaton(pattern);
+  } catch (const Error& error) {
+    if (error.code() != Code::resource_exhausted) throw;
+    return std::nullopt;
+  }
+}
+
+TEST(ByteAutomaton, MatchesAsPcre) {
+  int64_t matched = 0, compared = 0, large = 0;
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    RandomPattern random(seed);
+    const std::string pattern = random.pattern();
+    const std::optional<ByteAutomaton> made = small_automaton(pattern);
+    large += made ? 0 : 1;
+    if (!made) continue;
+    const ByteAutomaton& automaton = *made;
+    for (int i = 0; i < 40; ++i) {
+      const std::string text = random.text();
+      const bool wanted = pcre_matches(pattern, text);
+      ASSERT_EQ(automaton.matches(text), wanted) << pattern << " on " << text;
+      matched += wanted ? 1 : 0;
+      ++compared;
+    }
+  }
+  EXPECT_GT(matched, compared / 50);
+  EXPECT_LT(large, 6);
+}
+
+// Each code point, alone and between its neighbours.
+TEST(ByteAutomaton, ClassesAreCodePoints) {
+  const CodePoints set = {{0x20, 0x7E}, {0x7FF, 0x800}, {0x3042, 0xE000}, {0xFFFF, 0x10000}};
+  const ByteAutomaton automaton("[ -~\\u07ff-\\u0800\\u3042-\\ue000\xEF\xBF\xBF-\xF0\x90\x80\x80]"),
+      others("[^ -~\\u07ff-\\u0800\\u3042-\\ue000\xEF\xBF\xBF-\xF0\x90\x80\x80]");
+  for (uint32_t code = 0; code <= 0x10FFFF; ++code) {
+    if (code >= 0xD800 && code <= 0xDFFF) continue;
+    bool in = false;
+    for (const CodeRange& range : set.ranges())
+      in = in || (range.first <= code && code <= range.last);
+    ASSERT_EQ(automaton.matches(to_utf8(code)), in) << code;
+    ASSERT_EQ(others.matches(to_utf8(code)), !in) << code;
+  }
+  EXPECT_FALSE(automaton.matches("\xED\xA0\x80")) << "a surrogate";
+  EXPECT_FALSE(ByteAutomaton(".").matches("\xC3")) << "half a character";
+  EXPECT_FALSE(ByteAutomaton(".*").matches("\n"));
+}
+
+TEST(ByteAutomaton, Syntax) {
+  const auto all = [](const char* pattern, const std::vector<std::string>& yes,
+                      const std::vector<std::string>& no) {
+    const ByteAutomaton automaton(pattern);
+    for (const std::string& text : yes)
+      EXPECT_TRUE(automaton.matches(text)) << pattern << " " << text;
+    for (const std::string& text : no)
+      EXPECT_FALSE(automaton.matches(text)) << pattern << " " << text;
+  };
+  all("^\\d{2}-\\w+$", {"12-a_Z9"}, {"1-a", "12-", "12-é", "x12-a"});
+  all("\\S\\s\\D\\W", {"a\tb-"}, {"a bc"});
+  all("\\x41\\u00e9\\.\\/\\-", {"A\xC3\xA9./-"}, {"A"});
+  all("[]a]", {"]", "a"}, {"b"});
+  all("[a-]", {"-", "a"}, {"b"});
+  all("[\\d\\-x]", {"7", "-", "x"}, {"y"});
+  all("(?<year>\\d{4})|(?P<word>a+?)", {"2026", "aaa"}, {"20", ""});
+  all("", {""}, {"a"});
+  all("a||b", {"", "a", "b"}, {"ab"});
+  all("\\{\"a\": (true|false)\\}", {"{\"a\": true}"}, {"{\"a\": maybe}"});
+}
+
+TEST(ByteAutomaton, Refusals) {
+  for (const char* pattern :
+       {"a)",      "(a",  "[a",    "a{2",   "a{3,1}", "a{99999}",   "*a",      "a**",
+        "a{2}{3}", "\\",  "\\b",   "\\1",   "(?=a)",  "(?!a)",      "(?<=a)b", "(?i)a",
+        "a^b",     "a$b", "[b-a]", "\\xg0", "\\u12",  "[\\d-z]{,}", "\xFF",    "\\p{L}"}) {
+    test::expect_error(Code::invalid_argument, "pattern",
+                       [&] { ByteAutomaton automaton(pattern); });
+  }
+  for (const char* pattern : {"(a{1000}){1000}", "(a|b)*a(a|b){20}"}) {
+    test::expect_error(Code::resource_exhausted, "states",
+                       [&] { ByteAutomaton automaton(pattern); });
+  }
+  const std::string deep = std::string(300, '(') + std::string(300, ')');
+  test::expect_error(Code::invalid_argument, "groups", [&] { ByteAutomaton automaton(deep); });
+  test::expect_error(Code::invalid_argument, "no text", [] { ByteAutomaton("[^\\d\\D]"); });
+}
+
+TEST(ByteAutomaton, IsSmallest) {
+  EXPECT_EQ(ByteAutomaton("(?:ab|cb)(?:d|e)").size(), 4);
+  EXPECT_EQ(ByteAutomaton("(?:a|b|c)*").size(), 1);
+}
+
+} // namespace
+} // namespace dllm::text
