@@ -6,19 +6,29 @@
 
 namespace dllm::decode {
 
-// Bans all tokens that are refused at a position, and `token` in any case. Returns false if `token`
-// was banned before.
-bool Vetoes::add(const Request& request, int64_t position, int32_t token) {
-  std::vector<uint8_t>& own = at_.try_emplace(position, banned_).first->second;
-  const auto refused = static_cast<size_t>(token);
-  if (own[refused] != 0) return false;
+// Bans all tokens that are refused at a position, and `token` in any case. Returns whether a token
+// is left.
+bool Vetoes::ban(Bans& bans, const Request& request, int64_t position, int32_t token) const {
+  std::vector<uint8_t>& own = bans.banned;
   // The mask token decides no position. An option sets whether it may be drawn.
   const uint8_t mask_banned =
       mask_id_ >= 0 && mask_id_ < std::ssize(own) ? own[static_cast<size_t>(mask_id_)] : 1;
   constraint_.ban(request, position, own);
-  own[refused] = 1;
+  own[static_cast<size_t>(token)] = 1;
   if (mask_banned == 0) own[static_cast<size_t>(mask_id_)] = 0;
-  if (std::ranges::find(own, uint8_t{0}) != own.end()) return true;
+  return std::ranges::find(own, uint8_t{0}) != own.end();
+}
+
+// Bans the refused tokens at a position. Returns false if `token` was banned before. When no token
+// is left, some bans are of an earlier try with other tokens beside it, and the bans start again.
+bool Vetoes::add(const Request& request, int64_t position, int32_t token) {
+  Bans& own = at_.try_emplace(position, Bans{banned_}).first->second;
+  if (own.banned[static_cast<size_t>(token)] != 0) return false;
+  if (ban(own, request, position, token)) return true;
+  if (++own.starts <= kMostStarts) {
+    own.banned = banned_;
+    if (ban(own, request, position, token)) return true;
+  }
   fail_with_hint("let the constraint allow a token at every position, or suppress fewer tokens",
                  Code::failed_precondition, "the constraint allows no token at position {}",
                  position);
@@ -77,7 +87,7 @@ std::vector<int64_t> Vetoes::of_step(const Request& before, const Request& after
 std::vector<Vetoes::Group> Vetoes::groups(std::span<const int64_t> positions) const {
   std::vector<Group> made;
   for (const int64_t position : positions) {
-    const std::vector<uint8_t>& banned = at_.at(position);
+    const std::vector<uint8_t>& banned = at_.at(position).banned;
     auto same = std::ranges::find(made, banned, &Group::banned);
     if (same == made.end()) same = made.insert(made.end(), {banned, {}});
     same->positions.push_back(position);

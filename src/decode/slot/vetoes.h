@@ -22,8 +22,8 @@ public:
       : constraint_(constraint), banned_(banned), mask_id_(mask_id) {}
 
   // Returns the positions whose predicted tokens are refused, ascending, and bans more tokens
-  // there. Fails with failed_precondition if no token is left at a position. The bans grow in every
-  // round, so the rounds end.
+  // there. Fails with failed_precondition if no token is left at a position. The bans of a position
+  // grow in every round, and start again at most kMostStarts times, so the rounds end.
   std::vector<int64_t> of_predictions(const Request& request,
                                       std::span<const Prediction> predictions);
   // Returns the same for the tokens that a step wrote, checked from left to right. predictions: the
@@ -41,12 +41,21 @@ public:
   std::vector<Group> groups(std::span<const int64_t> positions) const;
 
 private:
+  static constexpr int kMostStarts = 32;
+
+  // The bans of a position, and how often they began again.
+  struct Bans {
+    std::vector<uint8_t> banned; // (vocab)
+    int starts = 0;
+  };
+
   bool add(const Request& request, int64_t position, int32_t token);
+  bool ban(Bans& bans, const Request& request, int64_t position, int32_t token) const;
 
   const Constraint& constraint_;
   const std::vector<uint8_t>& banned_;
   int32_t mask_id_;
-  std::map<int64_t, std::vector<uint8_t>> at_; // (vocab) by position
+  std::map<int64_t, Bans> at_; // by position
 };
 
 } // namespace dllm::decode
