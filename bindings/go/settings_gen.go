@@ -240,6 +240,16 @@ type RequestOptions struct {
 	// The same seed gives the same text. Default: 0.
 	Seed *int `json:"seed,omitzero"`
 
+	// The whole answer matches this regular expression, with any order of decoding; for infill the whole text does.
+	// Empty: any text. Default: empty.
+	Regex string `json:"regex,omitzero"`
+
+	// The whole answer is one of these texts; empty: any text. Default: empty.
+	Choices []string `json:"choices,omitzero"`
+
+	// The whole answer is JSON of this schema, with the members in its order: an object of JSON Schema. Default: empty.
+	JsonSchema any `json:"json_schema,omitzero"`
+
 	// Which open positions are decided in a step; auto: the policy that the model was trained for. Default: auto; one of
 	// auto, ancestral, autoregressive, bd3lm, confidence_remasking, credit, ddim, diffusion_gemma, dream, editflow,
 	// entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, llada2, llada22, low_confidence,

@@ -104,6 +104,9 @@ DLLM_API void dllm_generator_release(dllm_generator *generator);
  *     stop          texts that end the answer and are left out of it; not for infill
  *     stop_ids      ids of tokens that end the answer; empty: the end tokens of the model's files;
  *                   not for infill
+ *     regex         the whole answer matches this regular expression; for infill the whole text
+ *     choices       the whole answer is one of these texts
+ *     json_schema   the whole answer is JSON of this schema: an object of JSON Schema
  *     seed          the same seed gives the same text
  *     policy        which open positions are decided in a step; auto: the policy of the generator
  *     adapters      adapters of the model that answer, as of dllm_decoder_new: ["math:0.7"]
@@ -112,12 +115,15 @@ DLLM_API void dllm_generator_release(dllm_generator *generator);
  *   generator    not NULL
  *   request      NULL: an empty prompt; kind "request" or "request:<policy>": prompt, messages,
  *                infill, template, template_name, tools, variables, stop (list), stop_ids (list),
- *                length, prompt_length, seed, policy and those of a decoder
+ *                length, prompt_length, seed, regex, choices (list), json_schema, policy and those of
+ *                a decoder
  *   task         NULL, or checked every few milliseconds while a long prompt is encoded
  *   out_number   not NULL; the number of the request
  *
- * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for two texts, a text like a hole that is not one, and
- *          settings that contradict each other; DLLM_NOT_FOUND for an option that the policy lacks;
+ * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for two texts, a text like a hole that is not one, a
+ *          pattern that no text of this length matches, and settings that contradict each other;
+ *          DLLM_UNIMPLEMENTED for a pattern with a policy that begins with noise or changes the
+ *          length; DLLM_NOT_FOUND for an option that the policy lacks;
  *          DLLM_FAILED_PRECONDITION for messages without a chat template, and inside a callback of
  *          the generator; DLLM_OUT_OF_RANGE when prompt and answer are longer than the model
  *          allows; DLLM_RESOURCE_EXHAUSTED when no slot is free

@@ -1,10 +1,13 @@
 #include "generate/generator.h"
 
 #include "decode/request/policy.h"
+#include "generate/constraints/constraint_kinds.h"
 #include "generate/holes.h"
 #include "generate/prompt.h"
 #include "generate/request_options.h"
+#include "noise/objective.h"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -97,8 +100,8 @@ Generator::Generator(std::shared_ptr<model::Model> model,
       choice_(options.str("policy") == kAutomatic
                   ? choose_policy(*model_)
                   : PolicyChoice{options.str("policy"), "option policy names it"}),
-      decoder_(
-          std::make_shared<decode::Decoder>(model_, decoder_options(choice_.policy, options))) {}
+      automata_(tokenizer_), decoder_(std::make_shared<decode::Decoder>(
+                                 model_, decoder_options(choice_.policy, options))) {}
 
 void Generator::need_idle() const {
   if (!is_running_) return;
@@ -134,8 +137,9 @@ int64_t Generator::add(const Options& request, const Task* task) {
               std::move(from_file),
               decoding};
   entry.answer = answer_with(entry, prompt.is_chat ? "apart" : "before");
-  const int64_t number =
-      decoder_->add(prompt.canvas, prompt.fixed, slot_options(request, ends), {nullptr, decoding});
+  entry.constraint = constraint_of(request, prompt, entry, task);
+  const int64_t number = decoder_->add(prompt.canvas, prompt.fixed, slot_options(request, ends),
+                                       {entry.constraint, decoding});
   try {
     follow(number, entries_.insert_or_assign(number, std::move(entry)).first->second);
   } catch (...) {
@@ -143,6 +147,75 @@ int64_t Generator::add(const Options& request, const Task* task) {
     throw;
   }
   return number;
+}
+
+namespace {
+
+// Returns the ids of the canvas that decode::Decoder::add makes, with -1 at open positions.
+std::vector<int32_t> given_ids(const Prompt& prompt, int64_t length) {
+  std::vector<int32_t> given = prompt.canvas;
+  for (size_t i = 0; i < prompt.fixed.size(); ++i) {
+    if (prompt.fixed[i] == 0) given[i] = -1;
+  }
+  if (prompt.fixed.empty()) given.resize(given.size() + static_cast<size_t>(length), -1);
+  return given;
+}
+
+// Fails for a policy that begins with noise or changes the number of positions. The tokens of its
+// canvas are not those that it has decided.
+void check_policy(const std::string& policy) {
+  for (const std::string& objective : noise::objective_names()) {
+    const noise::ObjectiveFacts facts = noise::objective_facts(objective);
+    const bool fills_masks = facts.rows == noise::RowKind::masked ||
+                             facts.rows == noise::RowKind::clean ||
+                             facts.rows == noise::RowKind::two_streams;
+    if (facts.policy != policy || fills_masks) continue;
+    fail_with_hint("choose a policy that fills masks, for example low_confidence",
+                   Code::unimplemented, "policy {} does not decode under regex or choices", policy);
+  }
+}
+
+} // namespace
+
+std::shared_ptr<const TextConstraint> Generator::constraint_of(const Options& request,
+                                                               const Prompt& prompt,
+                                                               const Entry& entry,
+                                                               const Task* task) {
+  const std::optional<std::string> pattern = constraint_pattern(request);
+  if (!pattern) return nullptr;
+  check_policy(entry.policy);
+  if (!entry.stops.empty()) {
+    fail_with_hint("leave stop out: the pattern says where the text ends", Code::invalid_argument,
+                   "a stop text cuts the text that regex or choices ask for");
+  }
+  const int64_t begin = std::max<int64_t>(prompt.begin, 0);
+  const int64_t length = entry.decoding.i64("gen_length");
+  const auto made =
+      std::make_shared<const TextConstraint>(automata_.get(*pattern, task), begin, entry.ends);
+  if (made->can_match(given_ids(prompt, length))) return made;
+  constexpr int64_t kMost = 1 << 12; // positions that are tried
+  const int64_t fewest = prompt.begin < 0 ? -1 : made->fewest_positions(kMost);
+  if (fewest > length) {
+    fail_with_hint(fmt::format("set length to {} or more", fewest), Code::invalid_argument,
+                   "no text of {} tokens matches the pattern \"{}\"", length,
+                   pattern->substr(0, 80));
+  }
+  fail_with_hint(prompt.begin < 0 ? "the pattern is for the whole text, with the given parts"
+                                  : "let the pattern match longer texts, or set a smaller length",
+                 Code::invalid_argument, "no text of the open positions matches the pattern \"{}\"",
+                 pattern->substr(0, 80));
+}
+
+void Generator::check_match(Entry& entry, const decode::RequestCopy& copy) const {
+  if (entry.constraint == nullptr || entry.failure != nullptr) return;
+  std::vector<int32_t> ids = copy.ids; // positions after an end token may be open
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (copy.states[i] == decode::State::masked) ids[i] = -1;
+  }
+  if (entry.constraint->can_match(ids)) return;
+  entry.failure = std::make_shared<const Error>(
+      Code::internal, fmt::format("policy {} wrote a text that does not match", entry.policy),
+      "choose another policy, for example low_confidence");
 }
 
 void Generator::remove(int64_t number) {
@@ -178,6 +251,7 @@ void Generator::follow(int64_t number, Entry& entry) {
   entry.failure = copy->failure;
   if (entry.end == AnswerEnd::stop_text) decoder_->stop(number);
   entry.is_over = entry.end == AnswerEnd::stop_text || !copy->active();
+  if (entry.is_over) check_match(entry, *copy);
 }
 
 void Generator::follow_all() {

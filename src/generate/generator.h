@@ -8,7 +8,10 @@
 #include "base/options.h"
 #include "base/task.h"
 #include "decode/decoder/decoder.h"
+#include "generate/constraints/automata.h"
+#include "generate/constraints/text_constraint.h"
 #include "generate/defaults.h"
+#include "generate/prompt.h"
 #include "model/model.h"
 #include "text/answer/answer.h"
 #include "text/tokenizer.h"
@@ -73,6 +76,7 @@ private:
     std::string policy;
     FileSettings from_file;
     Options decoding; // options of the decoder for this request
+    std::shared_ptr<const TextConstraint> constraint = nullptr; // null: any text
     text::AnswerEnd end = text::AnswerEnd::open;
     std::shared_ptr<const Error> failure = nullptr; // null: the request did not fail
     bool is_over = false, is_sent = false;          // is_sent: the event answer was sent
@@ -80,6 +84,12 @@ private:
 
   void need_idle() const; // fails with failed_precondition inside a callback of run()
   Entry& at(int64_t number);
+  // Returns the constraint of a request; null when it has none. Fails if no text of its length
+  // matches.
+  std::shared_ptr<const TextConstraint> constraint_of(const Options& request, const Prompt& prompt,
+                                                      const Entry& entry, const Task* task);
+  // Fails the request if its text does not match. A policy could write what was not checked.
+  void check_match(Entry& entry, const decode::RequestCopy& copy) const;
   text::Answer answer_with(const Entry& entry, const char* prompt) const;
   bool need_stops() const;
   // Takes the canvas of a request, and ends the request at a stop text.
@@ -103,6 +113,7 @@ private:
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   bool takes_file_;     // option defaults: generation_config.json counts
   PolicyChoice choice_; // of requests that name no policy
+  Automata automata_;
   std::map<int64_t, Entry> entries_;
   std::shared_ptr<decode::Decoder> decoder_;
 };

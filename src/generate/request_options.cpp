@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "decode/request/policy.h"
 #include "decode/request/request.h"
+#include "generate/constraints/constraint_kinds.h"
 
 #include <nlohmann/json.hpp>
 
@@ -25,7 +26,7 @@ bool has_key(const Schema& schema, const std::string& key) {
 }
 
 std::vector<OptionSpec> own_keys() {
-  return {
+  std::vector<OptionSpec> keys = {
       option_str("prompt", "", "Text that the answer continues."),
       option_json("messages", "A conversation that the assistant continues: a list of {\"role\", "
                               "\"content\"}."),
@@ -50,6 +51,8 @@ std::vector<OptionSpec> own_keys() {
                  "at the beginning."),
       option_i64("seed", 0, INT64_MIN, INT64_MAX, "The same seed gives the same text."),
   };
+  for (OptionSpec& key : constraint_options()) keys.push_back(std::move(key));
+  return keys;
 }
 
 Schema make_schema(const std::string& policy) {

@@ -101,7 +101,8 @@ constexpr Row kPlain[] = {
      "distill_kind trajectory_blocks"},
     {"plan", "what format dtype activations objective optimizer policy loop"},
     {"quantize", "format weights"},
-    {"request", "prompt messages infill template template_name stop stop_ids"},
+    {"request", "prompt messages infill template template_name stop stop_ids "
+                "regex choices json_schema"},
     {"save", "dtype"},
     {"schedule", "compat"},
     {"slot", "stop suppress adapters"},

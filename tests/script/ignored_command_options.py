@@ -75,6 +75,7 @@ COMMANDS = {
     "generate": ({"--model": "made", "--prompt": "line 4: the cat", "--length": "24", "--steps": "8", "--trace": "trace", "--json": ""}, {
         "--model": ("other",), "--prompt": ("the dog",), "--file": ("text.txt", {"--prompt": None}), "--policy": ("random",),
         "--length": ("16",), "--samples": ("2",), "--until": ("e",), "--trace": ("elsewhere",), "--config": ("settings.json",),
+        "--regex": ("[a-z ]{9}",), "--choices": ("cat,dog",), "--json-schema": ('{"type": "boolean"}',),
         "--prompts": ("many.jsonl", {"--prompt": None, "--trace": None}), "--out": ("answers.jsonl", {}, REFUSED),
         "--batch": ("3", {}, REFUSED), "--template": ("chatml", {}, REFUSED),  # without --prompts
         "--quiet": ("", {}, SAME),  # no picture
@@ -83,14 +84,15 @@ COMMANDS = {
         "--slot.prompt-length": ("3", {}, REFUSED)}),
     "infill": ({"--model": "made", "--text": "line 4: <mask:24> sat on", "--steps": "8", "--trace": "trace", "--json": ""}, {
         "--model": ("other",), "--text": ("the <mask:24>",), "--file": ("holes.txt", {"--text": None}), "--policy": ("random",),
-        "--trace": ("elsewhere",), "--config": ("settings.json",),
+        "--trace": ("elsewhere",), "--config": ("settings.json",), "--regex": ("line 4: [a-z]{24,} sat on",),
         "--quiet": ("", {}, SAME),  # no picture
         "--json": (None,), **ENGINE, **MODEL, **DECODER, "--decoder.gen-length": ("16", {}, REFUSED),
         "--decoder.slots": ("1", {}, REFUSED), **SLOT, "--slot.stop": ("COMMON", {}, REFUSED), "--slot.gen-length": ("16", {}, REFUSED),
         "--slot.prompt-length": ("3", {"--block-length": "8"})}),
     "chat": ({"--model": "made", "--message": "line 4", "--template": "template", "--length": "24", "--steps": "8", "--temperature": "0.9", "--json": ""}, {
         "--model": ("other",), "--message": ("the dog",), "--system": ("be quick",), "--template": ("loud",), "--policy": ("random",),
-        "--length": ("16",), "--config": ("settings.json",),
+        "--length": ("16",), "--config": ("settings.json",), "--regex": ("[a-z ]{9}",), "--choices": ("cat,dog",),
+        "--json-schema": ('{"type": "boolean"}',),
         "--quiet": ("", {}, SAME),  # no picture
         "--json": (None,), **ENGINE, **MODEL, **{name: row for name, row in DECODER.items() if "trace" not in name},
         "--decoder.temperature": ("0.5",), "--slot.temperature": ("0.5",),

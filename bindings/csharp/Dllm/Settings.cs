@@ -475,6 +475,29 @@ namespace Dllm
             set => Put("seed", value);
         }
 
+        /// <summary>The whole answer matches this regular expression, with any order of decoding; for infill the
+        /// whole text does. Empty: any text. Default: empty.</summary>
+        public string Regex
+        {
+            get => Value<string>("regex");
+            set => Put("regex", value);
+        }
+
+        /// <summary>The whole answer is one of these texts; empty: any text. Default: empty.</summary>
+        public IReadOnlyList<string> Choices
+        {
+            get => Value<IReadOnlyList<string>>("choices");
+            set => Put("choices", value);
+        }
+
+        /// <summary>The whole answer is JSON of this schema, with the members in its order: an object of JSON
+        /// Schema. Default: empty.</summary>
+        public object JsonSchema
+        {
+            get => Value<object>("json_schema");
+            set => Put("json_schema", value);
+        }
+
         /// <summary>Which open positions are decided in a step; auto: the policy that the model was trained for.
         /// Default: auto; one of auto, ancestral, autoregressive, bd3lm, confidence_remasking, credit, ddim,
         /// diffusion_gemma, dream, editflow, entropy_bound, factor, fast_dllm_v2, first_hitting, frechet,

@@ -111,6 +111,11 @@ const KEYWORDS = (
 - `prompt_length::Int`: Given positions at the front of a text with holes: blocks begin after them; -1: at the
   beginning. Default: -1; -1 to 16777216.
 - `seed::Int`: The same seed gives the same text. Default: 0.
+- `regex::String`: The whole answer matches this regular expression, with any order of decoding; for infill the whole
+  text does. Empty: any text. Default: empty.
+- `choices::Vector{String}`: The whole answer is one of these texts; empty: any text. Default: empty.
+- `json_schema::list or Dict`: The whole answer is JSON of this schema, with the members in its order: an object of
+  JSON Schema. Default: empty.
 - `policy::String`: Which open positions are decided in a step; auto: the policy that the model was trained for.
   Default: auto; one of auto, ancestral, autoregressive, bd3lm, confidence_remasking, credit, ddim, diffusion_gemma,
   dream, editflow, entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, llada2, llada22,

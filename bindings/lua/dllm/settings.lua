@@ -165,6 +165,14 @@
 ---@field prompt_length? integer
 --- The same seed gives the same text. [0]
 ---@field seed? integer
+--- The whole answer matches this regular expression, with any order of decoding; for infill the
+--- whole text does. Empty: any text.
+---@field regex? string
+--- The whole answer is one of these texts; empty: any text.
+---@field choices? string[]
+--- The whole answer is JSON of this schema, with the members in its order: an object of JSON
+--- Schema.
+---@field json_schema? string|table
 --- Which open positions are decided in a step; auto: the policy that the model was trained for.
 --- [auto]
 ---@field policy? "auto"|"ancestral"|"autoregressive"|"bd3lm"|"confidence_remasking"|"credit"|"ddim"|"diffusion_gemma"|"dream"|"editflow"|"entropy_bound"|"factor"|"fast_dllm_v2"|"first_hitting"|"frechet"|"hierarchy"|"llada2"|"llada22"|"low_confidence"|"multi_block"|"nemotron"|"random"|"remdm"|"sdar"|"self_speculation"|"spd"|"threshold"|"uniform"|"wedlm"

@@ -175,6 +175,14 @@ export interface RequestSettings {
   prompt_length?: number | bigint;
   /** The same seed gives the same text. [0] */
   seed?: number | bigint;
+  /** The whole answer matches this regular expression, with any order of decoding; for infill the
+   *  whole text does. Empty: any text. */
+  regex?: string;
+  /** The whole answer is one of these texts; empty: any text. */
+  choices?: readonly string[];
+  /** The whole answer is JSON of this schema, with the members in its order: an object of JSON
+   *  Schema. */
+  json_schema?: string | object;
   /** Which open positions are decided in a step; auto: the policy that the model was trained for.
    *  [auto] */
   policy?: 'auto' | 'ancestral' | 'autoregressive' | 'bd3lm' | 'confidence_remasking' | 'credit' |

@@ -212,6 +212,11 @@ class RequestSettings(TypedDict, total=False):
     prompt_length  Given positions at the front of a text with holes: blocks begin after them; -1:
         at the beginning. [-1]
     seed  The same seed gives the same text. [0]
+    regex  The whole answer matches this regular expression, with any order of decoding; for infill
+        the whole text does. Empty: any text.
+    choices  The whole answer is one of these texts; empty: any text.
+    json_schema  The whole answer is JSON of this schema, with the members in its order: an object
+        of JSON Schema.
     policy  Which open positions are decided in a step; auto: the policy that the model was trained
         for. [auto]
     steps  Denoising steps of a request, spread evenly over its blocks. [64]
@@ -411,6 +416,9 @@ class RequestSettings(TypedDict, total=False):
     length: int | None
     prompt_length: int | None
     seed: int | None
+    regex: str | None
+    choices: Texts | None
+    json_schema: Json | None
     policy: Literal["auto", "ancestral", "autoregressive", "bd3lm", "confidence_remasking",
         "credit", "ddim", "diffusion_gemma", "dream", "editflow", "entropy_bound", "factor",
         "fast_dllm_v2", "first_hitting", "frechet", "hierarchy", "llada2", "llada22",

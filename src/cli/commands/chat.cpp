@@ -205,6 +205,12 @@ Command chat_command() {
             "model's own, and alpaca for a run that was trained on instructions"},
            {Kind::text, "policy", "low_confidence", policy_sentence()},
            {Kind::number, "length", "", "open positions of an answer (as --slot.gen-length)"},
+           {Kind::text, "regex", "", "each answer matches this regular expression as a whole"},
+           {Kind::text, "choices", "",
+            "each answer is one of these texts: with commas between them, or a JSON array"},
+           {Kind::text, "json-schema", "",
+            "each answer is JSON of this schema: an object of JSON Schema, or a file that holds "
+            "one"},
            {Kind::flag, "quiet", "", "do not print the denoising"}},
           {"engine", "model", "decoder:policy", "slot", "chat"},
           chat,

@@ -190,6 +190,12 @@ Command generate_command() {
         "chat template of rows with messages: chatml, llama3, qwen, alpaca, or a file that holds "
         "one; default: the model's own"},
        {Kind::text, "until", "", "stop when the answer holds this text, which is left out"},
+       {Kind::text, "regex", "", "the whole answer matches this regular expression"},
+       {Kind::text, "choices", "",
+        "the whole answer is one of these texts: with commas between them, or a JSON array"},
+       {Kind::text, "json-schema", "",
+        "the whole answer is JSON of this schema: an object of JSON Schema, or a file that holds "
+        "one"},
        {Kind::text, "trace", "", "write every step to this file; dllm replay FILE draws it"},
        {Kind::flag, "quiet", "", "do not print the denoising"}},
       {"engine", "model", "decoder:policy", "slot"},
@@ -211,6 +217,7 @@ Command infill_command() {
         "also read when it is a pipe"},
        {Kind::text, "file", "", "read the text from a file, - for standard input"},
        {Kind::text, "policy", "low_confidence", policy_sentence()},
+       {Kind::text, "regex", "", "the whole text, with its holes filled, matches this expression"},
        {Kind::text, "trace", "", "write every step to this file; dllm replay FILE draws it"},
        {Kind::flag, "quiet", "", "do not print the denoising"}},
       {"engine", "model", "decoder:policy", "slot"},

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <initializer_list>
+#include <sstream>
 #include <unistd.h>
 #include <vector>
 
@@ -28,6 +29,18 @@ void add_typed(Json& settings, const Context& context, const std::string& kind,
         std::ranges::any_of(without, [&own = key](const char* k) { return own == k; });
     if (!left_out && context.typed(kind, key)) settings[key] = value;
   }
+}
+
+// Returns the texts of option choices, which has commas between them, or is a JSON array.
+Json listed_choices(const std::string& word) {
+  if (word.starts_with("[")) {
+    const Json array = Json::parse(word, nullptr, false);
+    if (array.is_array()) return array;
+  }
+  Json texts = Json::array();
+  std::istringstream parts(word);
+  for (std::string text; std::getline(parts, text, ',');) texts.push_back(text);
+  return texts;
 }
 
 // Returns the settings of kind "request" that the user typed.
@@ -56,6 +69,12 @@ Json typed_settings(const Context& context) {
   }
   if (context.has("until") && !context.text("until").empty())
     settings["stop"] = {context.text("until")};
+  if (context.has("regex")) settings["regex"] = context.text("regex");
+  if (context.has("choices")) settings["choices"] = listed_choices(context.text("choices"));
+  if (context.has("json-schema")) {
+    const std::string& schema = context.text("json-schema");
+    settings["json_schema"] = schema.starts_with("{") ? schema : read_all(schema);
+  }
   return settings;
 }
 

@@ -173,6 +173,14 @@ typed_options! {
         prompt_length: i64 = "prompt_length";
         /// The same seed gives the same text. Default: 0.
         seed: i64 = "seed";
+        /// The whole answer matches this regular expression, with any order of decoding; for infill the whole text
+        /// does. Empty: any text. Default: empty.
+        regex: &str = "regex";
+        /// The whole answer is one of these texts; empty: any text. Default: empty.
+        choices: &[&str] = "choices";
+        /// The whole answer is JSON of this schema, with the members in its order: an object of JSON Schema. Default:
+        /// empty.
+        json_schema: &str = "json_schema";
         /// Which open positions are decided in a step; auto: the policy that the model was trained for. Default:
         /// auto; one of auto, ancestral, autoregressive, bd3lm, confidence\_remasking, credit, ddim,
         /// diffusion\_gemma, dream, editflow, entropy\_bound, factor, fast\_dllm\_v2, first\_hitting, frechet,

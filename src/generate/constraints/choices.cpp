@@ -1,0 +1,16 @@
+// The text is one of several texts.
+
+#include "generate/constraints/constraint_kinds.h"
+
+#include "text/automaton/byte_automaton.h"
+
+namespace dllm::generate {
+
+std::string pattern_of_choices(const std::vector<std::string>& choices) {
+  std::string pattern;
+  for (const std::string& choice : choices)
+    pattern += (pattern.empty() ? "(?:" : "|") + text::escaped_pattern(choice);
+  return pattern + ")";
+}
+
+} // namespace dllm::generate

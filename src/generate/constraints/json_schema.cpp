@@ -1,0 +1,303 @@
+// The text is JSON of a schema (JSON Schema 2020-12). A schema becomes a pattern, so it has no part
+// that contains itself. Keywords that restrict a value and have no pattern are refused, so that a
+// text never breaks its schema.
+
+#include "base/error.h"
+#include "base/json.h"
+#include "generate/constraints/constraint_kinds.h"
+#include "generate/constraints/integer_range.h"
+#include "text/automaton/byte_automaton.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <initializer_list>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace dllm::generate {
+namespace {
+
+// One space may follow a comma and a colon.
+constexpr const char *kComma = ", ?", *kColon = ": ?";
+// A character of a text: as it is, or as an escape. Halves of a surrogate pair have no escape.
+constexpr const char* kCharacter =
+    R"((?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u(?:[0-9a-cefA-CEF][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2}))))";
+// Numbers have so few digits that every program reads them.
+constexpr const char* kInteger = "-?(?:0|[1-9][0-9]{0,17})";
+constexpr const char* kNumber =
+    "-?(?:0|[1-9][0-9]{0,17})(?:\\.[0-9]{1,17})?(?:[eE][+-]?[0-9]{1,2})?";
+
+// Keywords that restrict nothing, or only what is never written.
+constexpr std::string_view kFree[] = {"$schema",
+                                      "$id",
+                                      "$comment",
+                                      "$defs",
+                                      "title",
+                                      "default",
+                                      "definitions",
+                                      "description",
+                                      "examples",
+                                      "readOnly",
+                                      "writeOnly",
+                                      "deprecated",
+                                      "additionalProperties"};
+
+std::string group(const std::string& pattern) {
+  return "(?:" + pattern + ")";
+}
+
+std::string alternatives(const std::vector<std::string>& patterns) {
+  std::string made;
+  for (const std::string& pattern : patterns) made += (made.empty() ? "" : "|") + pattern;
+  return group(made);
+}
+
+class SchemaReader {
+public:
+  explicit SchemaReader(const Json& root) : root_(root) {}
+
+  std::string pattern() { return value(root_, "json_schema"); }
+
+private:
+  [[noreturn]] static void refuse(const std::string& where, const std::string& what,
+                                  const std::string& hint) {
+    fail_with_hint(hint, Code::invalid_argument, "{}: {}", where, what);
+  }
+
+  // Fails for a keyword that is not among `known` and restricts a value.
+  static void check_keywords(const Json& schema, std::initializer_list<std::string_view> known,
+                             const std::string& where) {
+    for (const auto& [key, content] : schema.items()) {
+      if (std::ranges::find(kFree, key) != std::end(kFree)) continue;
+      if (std::ranges::find(known, key) != known.end()) continue;
+      refuse(where, fmt::format("keyword {} is not supported here", key),
+             "leave it out, and check the answer for it");
+    }
+  }
+
+  static std::string exactly(const Json& value) { return text::escaped_pattern(value.dump()); }
+
+  std::string value(const Json& schema, const std::string& where) {
+    if (++depth_ > kMostDepth) refuse(where, "the schema is too deep", "make it flatter");
+    std::string made = value_of(schema, where);
+    --depth_;
+    return made;
+  }
+
+  std::string value_of(const Json& schema, const std::string& where) {
+    if (!schema.is_object()) refuse(where, "a schema is an object", R"(write {"type": "string"})");
+    if (schema.contains("$ref")) return reference(schema, where);
+    if (schema.contains("const")) {
+      check_keywords(schema, {"const", "type"}, where);
+      return exactly(schema["const"]);
+    }
+    if (schema.contains("enum")) return one_of_values(schema, where);
+    for (const char* key : {"anyOf", "oneOf"}) {
+      if (schema.contains(key)) return one_of_schemas(schema, key, where);
+    }
+    const Json type = schema.value("type", Json());
+    if (type.is_string()) return of_type(schema, type.get<std::string>(), where);
+    if (!type.is_array() || type.empty()) {
+      refuse(where, "the schema has no type",
+             "name one: string, integer, number, boolean, null, array or object");
+    }
+    std::vector<std::string> all;
+    for (const Json& one : type) all.push_back(of_types(schema, one, where));
+    return alternatives(all);
+  }
+
+  std::string reference(const Json& schema, const std::string& where) {
+    check_keywords(schema, {"$ref"}, where);
+    const std::string target = schema["$ref"].is_string() ? schema["$ref"].get<std::string>() : "";
+    if (!target.starts_with("#/"))
+      refuse(where, "$ref does not begin with #/", "put the schema into $defs");
+    if (!open_.insert(target).second) {
+      refuse(where, fmt::format("{} contains itself", target),
+             "write out the levels that the answer may have");
+    }
+    std::string made = value(schema_at(target, where), target);
+    open_.erase(target);
+    return made;
+  }
+
+  const Json& schema_at(const std::string& target, const std::string& where) const {
+    try {
+      return root_.at(Json::json_pointer(target.substr(1)));
+    } catch (const nlohmann::json::exception&) {
+      refuse(where, fmt::format("there is no {}", target), "$ref names a schema of $defs");
+    }
+  }
+
+  static std::string one_of_values(const Json& schema, const std::string& where) {
+    check_keywords(schema, {"enum", "type"}, where);
+    if (!schema["enum"].is_array() || schema["enum"].empty())
+      refuse(where, "enum is not a list of values", R"(write "enum": ["a", "b"])");
+    std::vector<std::string> all;
+    for (const Json& one : schema["enum"]) all.push_back(exactly(one));
+    return alternatives(all);
+  }
+
+  std::string one_of_schemas(const Json& schema, const std::string& key, const std::string& where) {
+    check_keywords(schema, {key}, where);
+    if (!schema[key].is_array() || schema[key].empty())
+      refuse(where, fmt::format("{} is not a list of schemas", key), "");
+    if (key == "oneOf") check_disjoint(schema[key], where);
+    std::vector<std::string> all;
+    for (const Json& one : schema[key])
+      all.push_back(value(one, fmt::format("{}.{}[{}]", where, key, all.size())));
+    return alternatives(all);
+  }
+
+  // Fails when a value could be of two of the schemas, which oneOf forbids.
+  static void check_disjoint(const Json& schemas, const std::string& where) {
+    std::set<std::string> types;
+    for (const Json& one : schemas) {
+      const Json type = one.is_object() ? one.value("type", Json()) : Json();
+      std::string name = type.is_string() ? type.get<std::string>() : "";
+      if (name == "integer") name = "number"; // 1 is both
+      if (name.empty() || !types.insert(name).second) {
+        refuse(where, "two schemas of oneOf may have the same values",
+               "use anyOf, or give each schema another type");
+      }
+    }
+  }
+
+  // Returns the pattern of one of several types, each with its own keywords.
+  std::string of_types(const Json& schema, const Json& type, const std::string& where) {
+    if (!type.is_string()) refuse(where, "a type is not a name", "");
+    check_keywords(schema, {"type"}, where);
+    return of_type(schema, type.get<std::string>(), where);
+  }
+
+  std::string of_type(const Json& schema, const std::string& type, const std::string& where) {
+    if (type == "string") return text(schema, where);
+    if (type == "integer") return integer(schema, where);
+    if (type == "array") return array(schema, where);
+    if (type == "object") return object(schema, where);
+    check_keywords(schema, {"type"}, where);
+    if (type == "number") return kNumber;
+    if (type == "boolean") return "(?:true|false)";
+    if (type == "null") return "null";
+    refuse(where, fmt::format("there is no type \"{}\"", type),
+           "the types are string, integer, number, boolean, null, array and object");
+  }
+
+  // Returns "{least,most}" of two keywords.
+  static std::string times(const Json& schema, const char* least, const char* most,
+                           const std::string& where, int64_t fewer = 0) {
+    const auto number = [&](const char* key, int64_t otherwise) {
+      const Json value = schema.value(key, Json());
+      if (value.is_null()) return otherwise;
+      if (!value.is_number_integer() || value.get<int64_t>() < 0)
+        refuse(where, fmt::format("{} is not a number from 0 on", key), "");
+      return value.get<int64_t>();
+    };
+    const int64_t low = number(least, 0), high = number(most, -1);
+    if (high >= 0 && high < low)
+      refuse(where, fmt::format("{} is above {}", least, most), "no value is of this schema");
+    const int64_t begin = std::max<int64_t>(0, low - fewer);
+    if (high < 0) return fmt::format("{{{},}}", begin);
+    return fmt::format("{{{},{}}}", begin, std::max<int64_t>(0, high - fewer));
+  }
+
+  static std::string text(const Json& schema, const std::string& where) {
+    check_keywords(schema, {"type", "minLength", "maxLength"}, where);
+    return "\"" + std::string(kCharacter) + times(schema, "minLength", "maxLength", where) + "\"";
+  }
+
+  static std::string integer(const Json& schema, const std::string& where) {
+    check_keywords(schema, {"type", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"},
+                   where);
+    int64_t low = -kMostInteger, high = kMostInteger;
+    const auto bound = [&](const char* key, int64_t step, auto take) {
+      const Json value = schema.value(key, Json());
+      if (value.is_null()) return;
+      const bool is_small = value.is_number_integer() && value.get<int64_t>() <= kMostInteger &&
+                            value.get<int64_t>() >= -kMostInteger;
+      if (!is_small)
+        refuse(where, fmt::format("{} is not an integer of at most 18 digits", key), "");
+      take(value.get<int64_t>() + step);
+    };
+    const auto raise = [&](int64_t value) { low = std::max(low, value); };
+    const auto lower = [&](int64_t value) { high = std::min(high, value); };
+    bound("minimum", 0, raise);
+    bound("exclusiveMinimum", 1, raise);
+    bound("maximum", 0, lower);
+    bound("exclusiveMaximum", -1, lower);
+    if (low > high) refuse(where, "no integer is in the range", "");
+    const bool is_free = low == -kMostInteger && high == kMostInteger;
+    return is_free ? kInteger : group(pattern_of_range(low, high));
+  }
+
+  std::string array(const Json& schema, const std::string& where) {
+    check_keywords(schema, {"type", "items", "minItems", "maxItems"}, where);
+    if (!schema.contains("items"))
+      refuse(where, "an array needs the schema of its items", R"(add "items": {"type": "string"})");
+    const std::string item = value(schema["items"], where + ".items");
+    const std::string all =
+        item + group(kComma + item) + times(schema, "minItems", "maxItems", where, 1);
+    const bool may_be_empty = schema.value("minItems", Json(0)) == 0;
+    if (schema.value("maxItems", Json(1)) == 0) return R"(\[\])";
+    return R"(\[)" + group(all) + (may_be_empty ? "?" : "") + R"(\])";
+  }
+
+  struct Member {
+    std::string pattern; // of name and value
+    bool is_required = false;
+  };
+
+  // Members come in the order of `properties`.
+  std::string object(const Json& schema, const std::string& where) {
+    check_keywords(schema, {"type", "properties", "required"}, where);
+    const Json properties = schema.value("properties", Json::object());
+    const Json required = schema.value("required", Json::array());
+    if (!properties.is_object()) refuse(where, "properties is not an object", "");
+    if (!required.is_array()) refuse(where, "required is not a list of names", "");
+    std::vector<Member> members;
+    for (const auto& [name, own] : properties.items()) {
+      const bool is_required = std::ranges::find(required, Json(name)) != required.end();
+      members.push_back({exactly(name) + kColon + value(own, where + "." + name), is_required});
+    }
+    for (const Json& name : required) {
+      if (name.is_string() && properties.contains(name.get<std::string>())) continue;
+      refuse(where, fmt::format("required names {}, which properties lacks", name.dump()),
+             "add its schema to properties");
+    }
+    return R"(\{)" + members_from(members, 0, true) + R"(\})";
+  }
+
+  // Returns the pattern of the members from `at` on. is_first: no member stands before them.
+  static std::string members_from(const std::vector<Member>& members, size_t at, bool is_first) {
+    if (at == members.size()) return "";
+    const Member& member = members[at];
+    const std::string rest = members_from(members, at + 1, false);
+    if (!is_first) {
+      const std::string own = kComma + member.pattern;
+      return (member.is_required ? own : group(own) + "?") + rest;
+    }
+    const std::string with = member.pattern + rest;
+    if (member.is_required) return with;
+    return alternatives({with, members_from(members, at + 1, true)});
+  }
+
+  static constexpr int kMostDepth = 64;
+  static constexpr int64_t kMostInteger = 999'999'999'999'999'999;
+
+  const Json& root_;
+  std::set<std::string> open_; // references around the schema that is read
+  int depth_ = 0;
+};
+
+} // namespace
+
+std::string pattern_of_schema(const std::string& schema) {
+  const Json root = parse_json(schema, "option json_schema");
+  return SchemaReader(root).pattern();
+}
+
+} // namespace dllm::generate

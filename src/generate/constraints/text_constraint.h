@@ -1,0 +1,62 @@
+#pragma once
+// A text constraint lets a request write only texts that match a pattern. Tokens are decided in any
+// order, so a token is allowed only if tokens for all other open positions exist with which the
+// whole text matches.
+//
+// Forward sets hold the states of the automaton that the positions before a position can reach, and
+// backward sets the states from which the positions after it can end in a match. A token is allowed
+// if it leads from a forward state to a backward state (DINGO, arXiv 2505.23061, has the same sets
+// for the tokens of a block).
+
+#include "decode/request/constraint.h"
+#include "text/automaton/token_automaton.h"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace dllm::generate {
+
+// It keeps the sets of the last canvas, so it belongs to one request. One call at a time.
+class TextConstraint final : public decode::Constraint {
+public:
+  // begin: first position of the text. ends: the tokens that end it.
+  TextConstraint(std::shared_ptr<const text::TokenAutomaton> automaton, int64_t begin,
+                 std::vector<int32_t> ends);
+
+  bool allows(const decode::Request& request, int64_t position, int32_t token) const override;
+  void ban(const decode::Request& request, int64_t position,
+           std::span<uint8_t> banned) const override;
+
+  // Returns whether tokens for the open positions exist with which the text matches. `given` are
+  // the ids of the canvas, with -1 at open positions.
+  bool can_match(const std::vector<int32_t>& given) const;
+  // Returns the fewest open positions that a text from `begin` on needs, at most `most`; -1 if no
+  // text has so few. Only for a canvas whose positions from begin on are open.
+  int64_t fewest_positions(int64_t most) const;
+
+private:
+  using Set = text::TokenAutomaton::Set;
+
+  // Makes the sets at a position those of this canvas.
+  void follow(const decode::Request& request) const;
+  const Set& forward(int64_t position) const;  // before the position
+  const Set& backward(int64_t position) const; // after the positions from here to the end
+  Set allowed_from(int64_t position, int32_t token) const;
+  bool may_end() const { return !ends_.empty(); }
+  bool is_silent(int32_t token) const; // a given token that adds no bytes
+  bool is_at_start(int64_t position) const { return position == 0 && begin_ == 0; }
+
+  std::shared_ptr<const text::TokenAutomaton> automaton_;
+  int64_t begin_;
+  std::vector<int32_t> ends_;
+  // The canvas whose sets are kept, with -1 at open positions.
+  mutable std::vector<int32_t> canvas_;
+  // forward_[i] is the set before position begin_ + i. The first forward_known_ + 1 are of canvas_.
+  mutable std::vector<Set> forward_, backward_;
+  mutable int64_t forward_known_ = 0;  // positions
+  mutable int64_t backward_known_ = 0; // first position whose backward set is known
+};
+
+} // namespace dllm::generate

@@ -1,0 +1,222 @@
+// A request under regex or choices writes a text that matches, whatever its policy decides first.
+
+#include "base/error.h"
+#include "decode/request/policy.h"
+#include "generate/constraints/text_constraint.h"
+#include "texts.h"
+#include "unit/test_files.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <regex>
+#include <set>
+
+namespace dllm::generate {
+namespace {
+
+using text::TokenAutomaton;
+using text::TokenBytes;
+
+// Tokens of one to three letters, so that a text has several sequences of tokens.
+std::shared_ptr<text::Tokenizer> short_words() {
+  const Json file = Json::parse(R"({
+    "model": {"type": "BPE", "merges": [["a", "b"], ["b", "c"], ["ab", "c"]],
+              "vocab": {"a": 0, "b": 1, "c": 2, "ab": 3, "bc": 4, "abc": 5, "<end>": 6, "<mask>": 7}},
+    "added_tokens": [{"id": 6, "content": "<end>", "special": true},
+                     {"id": 7, "content": "<mask>", "special": true}],
+    "decoder": {"type": "Fuse"}})");
+  MemorySource source;
+  const std::string json = file.dump();
+  source.add("tokenizer.json", json.data(), json.size(), true);
+  Options options(text::tokenizer_schema());
+  options.set_json({{"eos", "<end>"}, {"mask", "<mask>"}});
+  return text::Tokenizer::load(source, options);
+}
+
+constexpr int32_t kLast = 6; // the end token
+const std::vector<std::string> kWords = {"a", "b", "c", "ab", "bc", "abc"};
+
+// Returns whether the tokens are a text that matches, with any tokens after an end token.
+bool is_match(const std::regex& regex, const std::vector<int32_t>& ids, bool may_end) {
+  std::string text;
+  for (const int32_t id : ids) {
+    if (id == kLast) return may_end && std::regex_match(text, regex);
+    text += kWords[static_cast<size_t>(id)];
+  }
+  return std::regex_match(text, regex);
+}
+
+// Tries all tokens at the open positions (-1).
+bool can_match(const std::regex& regex, std::vector<int32_t> ids, bool may_end) {
+  const auto open = std::ranges::find(ids, -1);
+  if (open == ids.end()) return is_match(regex, ids, may_end);
+  for (int32_t id = 0; id <= (may_end ? kLast : kLast - 1); ++id) {
+    *open = id;
+    if (can_match(regex, ids, may_end)) return true;
+  }
+  return false;
+}
+
+decode::Request request_of(const std::vector<int32_t>& ids) {
+  decode::Request request;
+  for (const int32_t id : ids) {
+    request.ids.push_back(id < 0 ? 7 : id);
+    request.states.push_back(id < 0 ? decode::State::masked : decode::State::final);
+    request.confidence.push_back(1);
+  }
+  return request;
+}
+
+// The sets of a canvas that changes step by step are those of a fresh one, and tokens are allowed
+// where a completion exists.
+TEST(TextConstraint, AllowsWhatCanBeCompleted) {
+  const auto tokens = std::make_shared<const TokenBytes>(*short_words());
+  std::mt19937 random(3);
+  int64_t allowed = 0, refused = 0;
+  for (const char* pattern :
+       {"(?:ab)*c?", "a{2,3}b*", "(?:abc|bca|c)+", "[ab]*c[ab]*", "", "abcabc"}) {
+    const auto automaton = std::make_shared<const TokenAutomaton>(pattern, tokens);
+    const std::regex regex(pattern);
+    for (const bool may_end : {true, false}) {
+      const std::vector<int32_t> ends =
+          may_end ? std::vector<int32_t>{kLast} : std::vector<int32_t>();
+      const TextConstraint kept(automaton, 0, ends);
+      for (int trial = 0; trial < 60; ++trial) {
+        std::vector<int32_t> canvas(4, -1);
+        for (int32_t& id : canvas) {
+          if (random() % 3 == 0) id = static_cast<int32_t>(random() % (may_end ? 7 : 6));
+        }
+        ASSERT_EQ(kept.can_match(canvas), can_match(regex, canvas, may_end)) << pattern;
+        const auto position = static_cast<int64_t>(random() % 4);
+        std::vector<uint8_t> banned(8);
+        kept.ban(request_of(canvas), position, banned);
+        for (int32_t id = 0; id < (may_end ? 7 : 6); ++id) {
+          std::vector<int32_t> tried = canvas;
+          tried[static_cast<size_t>(position)] = id;
+          const bool wanted = can_match(regex, tried, may_end);
+          ASSERT_EQ(kept.allows(request_of(canvas), position, id), wanted)
+              << pattern << " token " << id << " at " << position;
+          ASSERT_EQ(banned[static_cast<size_t>(id)] == 0, wanted) << pattern << " token " << id;
+          (wanted ? allowed : refused) += 1;
+        }
+        if (!may_end) EXPECT_NE(banned[7], 0) << "the mask token"; // no end stands before it
+      }
+    }
+  }
+  EXPECT_GT(allowed, 200);
+  EXPECT_GT(refused, 200);
+}
+
+TEST(TextConstraint, CountsPositions) {
+  const auto tokens = std::make_shared<const TokenBytes>(*short_words());
+  const auto fewest = [&](const char* pattern) {
+    return TextConstraint(std::make_shared<const TokenAutomaton>(pattern, tokens), 0, {kLast})
+        .fewest_positions(100);
+  };
+  EXPECT_EQ(fewest("a*"), 0);
+  EXPECT_EQ(fewest("abcab"), 2);
+  EXPECT_EQ(fewest("c{90}"), 90);
+  EXPECT_EQ(fewest("c{101}"), -1);
+  EXPECT_EQ(fewest("x"), -1) << "no token has this letter";
+}
+
+// ---- with a model ----
+
+Generator generator_of(const std::string& policy) {
+  const bool inserts = policy == "editflow";
+  return Generator(small_model(Json::object(), inserts ? "editflow-llama" : "a2d-llama"), letters(),
+                   settings());
+}
+
+Json values_for(const std::string& policy, const Json& more) {
+  Json values = {{"policy", policy}, {"prompt", "say "}, {"length", 12}};
+  const Schema& schema = request_schema(policy);
+  const Json usual = {{"block_length", 4}, {"steps", 6}, {"suppress_mask", true}};
+  for (const auto& [key, value] : usual.items()) {
+    if (std::ranges::find(schema.specs(), key, &OptionSpec::key) != schema.specs().end())
+      values[key] = value;
+  }
+  values.update(more);
+  return values;
+}
+
+class EveryPolicyUnderRegex : public ::testing::TestWithParam<std::string> {};
+
+bool is_refused(const std::string& policy) {
+  return policy == "uniform" || policy == "editflow" || policy == "diffusion_gemma";
+}
+
+TEST_P(EveryPolicyUnderRegex, WritesWhatMatches) {
+  const std::string& policy = GetParam();
+  if (policy == "diffusion_gemma") GTEST_SKIP() << "needs a model of canvases";
+  Generator generator = generator_of(policy);
+  const std::string pattern = "(?:[a-e]{2} )+(?:yes|no)";
+  if (is_refused(policy)) {
+    test::expect_error(Code::unimplemented, policy, [&] {
+      generator.add(request(values_for(policy, {{"regex", pattern}})));
+    });
+    EXPECT_EQ(generator.open_count(), 0);
+    return;
+  }
+  std::set<std::string> texts;
+  for (const double temperature : {0.0, 1.0, 5.0}) {
+    for (const int64_t seed : {1, 2, 3}) {
+      const int64_t number = generator.add(request(
+          values_for(policy, {{"regex", pattern}, {"temperature", temperature}, {"seed", seed}})));
+      generator.run();
+      const std::string text = generator.text(number, TextPart::completion);
+      EXPECT_TRUE(std::regex_match(text, std::regex(pattern))) << policy << ": " << text;
+      texts.insert(text);
+      generator.remove(number);
+    }
+  }
+  EXPECT_GT(texts.size(), 2u) << policy;
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, EveryPolicyUnderRegex,
+                         ::testing::ValuesIn(decode::policy_names()),
+                         [](const auto& test) { return test.param; });
+
+TEST(Constraint, ChoicesAndInfill) {
+  Generator generator = generator_of("low_confidence");
+  const auto text_of = [&](const Json& values) {
+    const int64_t number = generator.add(request(values));
+    generator.run();
+    const std::string text = generator.text(number, TextPart::completion);
+    generator.remove(number);
+    return text;
+  };
+  const std::set<std::string> colours = {"red", "green", "blue"};
+  EXPECT_TRUE(colours.contains(text_of({{"prompt", "i like "},
+                                        {"length", 8},
+                                        {"temperature", 3.0},
+                                        {"choices", {"red", "green", "blue"}}})));
+  const std::string filled = text_of({{"infill", "it is <mask:3> and <mask:2> here"},
+                                      {"temperature", 3.0},
+                                      {"regex", "it is [xyz]+ and [aeiou]+ here"}});
+  EXPECT_TRUE(std::regex_match(filled, std::regex("it is [xyz]{3} and [aeiou]{2} here"))) << filled;
+}
+
+TEST(Constraint, Errors) {
+  Generator generator = generator_of("low_confidence");
+  const auto refused = [&](Code code, const char* part, const Json& values) {
+    test::expect_error(code, part, [&] { generator.add(request(values)); });
+    EXPECT_EQ(generator.open_count(), 0);
+  };
+  refused(Code::invalid_argument, "byte 3", {{"regex", "a(b"}});
+  refused(Code::invalid_argument, "no text of 3 tokens", {{"regex", "abcd"}, {"length", 3}});
+  refused(Code::invalid_argument, "no text of the open positions", {{"regex", "[0-9]+"}});
+  refused(Code::invalid_argument, "no text of the open positions",
+          {{"infill", "a <mask:2> b"}, {"regex", "a c b"}});
+  refused(Code::invalid_argument, "regex and choices", {{"regex", "a"}, {"choices", {"a"}}});
+  refused(Code::invalid_argument, "stop text", {{"regex", "a"}, {"stop", {"b"}}});
+  try {
+    generator.add(request({{"regex", "abcd"}, {"length", 3}}));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.hint(), "set length to 4 or more");
+  }
+}
+
+} // namespace
+} // namespace dllm::generate
