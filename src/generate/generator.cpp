@@ -5,7 +5,6 @@
 #include "generate/holes.h"
 #include "generate/prompt.h"
 #include "generate/request_options.h"
-#include "noise/objective.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -161,18 +160,11 @@ std::vector<int32_t> given_ids(const Prompt& prompt, int64_t length) {
   return given;
 }
 
-// Fails for a policy that begins with noise or changes the number of positions. The tokens of its
-// canvas are not those that it has decided.
 void check_policy(const std::string& policy) {
-  for (const std::string& objective : noise::objective_names()) {
-    const noise::ObjectiveFacts facts = noise::objective_facts(objective);
-    const bool fills_masks = facts.rows == noise::RowKind::masked ||
-                             facts.rows == noise::RowKind::clean ||
-                             facts.rows == noise::RowKind::two_streams;
-    if (facts.policy != policy || fills_masks) continue;
-    fail_with_hint("choose a policy that fills masks, for example low_confidence",
-                   Code::unimplemented, "policy {} does not decode under regex or choices", policy);
-  }
+  if (decode::writes_in_place(policy)) return;
+  fail_with_hint("choose a policy that fills masks, for example low_confidence",
+                 Code::unimplemented, "policy {} does not decode under {}", policy,
+                 constraint_names());
 }
 
 } // namespace
@@ -186,7 +178,7 @@ std::shared_ptr<const TextConstraint> Generator::constraint_of(const Options& re
   check_policy(entry.policy);
   if (!entry.stops.empty()) {
     fail_with_hint("leave stop out: the pattern says where the text ends", Code::invalid_argument,
-                   "a stop text cuts the text that regex or choices ask for");
+                   "a stop text cuts the text that {} ask for", constraint_names());
   }
   const int64_t begin = std::max<int64_t>(prompt.begin, 0);
   const int64_t length = entry.decoding.i64("gen_length");

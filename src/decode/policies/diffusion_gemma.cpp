@@ -223,7 +223,7 @@ std::vector<OptionSpec> diffusion_gemma_keys() {
 } // namespace
 
 PolicyKind policy_files::diffusion_gemma() {
-  return {"diffusion_gemma", make_diffusion_gemma, diffusion_gemma_keys()};
+  return {"diffusion_gemma", make_diffusion_gemma, diffusion_gemma_keys(), false};
 }
 
 } // namespace dllm::decode

@@ -249,7 +249,7 @@ std::vector<OptionSpec> editflow_keys() {
 } // namespace
 
 PolicyKind policy_files::editflow() {
-  return {"editflow", make_editflow, editflow_keys()};
+  return {"editflow", make_editflow, editflow_keys(), false};
 }
 
 } // namespace dllm::decode

@@ -320,7 +320,7 @@ std::vector<OptionSpec> llada22_keys() {
 } // namespace
 
 PolicyKind policy_files::llada22() {
-  return {"llada22", make_llada22, llada22_keys()};
+  return {"llada22", make_llada22, llada22_keys(), false};
 }
 
 } // namespace dllm::decode

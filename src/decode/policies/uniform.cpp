@@ -194,7 +194,7 @@ std::vector<OptionSpec> uniform_keys() {
 } // namespace
 
 PolicyKind policy_files::uniform() {
-  return {"uniform", make_uniform, uniform_keys()};
+  return {"uniform", make_uniform, uniform_keys(), false};
 }
 
 } // namespace dllm::decode

@@ -140,6 +140,10 @@ std::vector<std::string> policy_names() {
   return names_of(kinds(), &PolicyKind::name);
 }
 
+bool writes_in_place(const std::string& policy) {
+  return need_named(kinds(), policy, &PolicyKind::name, {"policy"}).writes_in_place;
+}
+
 const Schema& decoder_schema(const std::string& policy) {
   static const Schema general = make_schema("decoder", "low_confidence", nullptr);
   static const std::vector<Schema> own = [] {

@@ -195,6 +195,8 @@ private:
 };
 
 std::vector<std::string> policy_names();
+// Returns whether the tokens that the policy writes stay at the positions that they were drawn for.
+bool writes_in_place(const std::string& policy);
 // Returns the options of kind "decoder" for an empty name, else of kind "decoder:<policy>". Fails
 // with not_found, naming the nearest policy, if the name is unknown.
 const Schema& decoder_schema(const std::string& policy);

@@ -38,6 +38,13 @@ std::vector<OptionSpec> constraint_options() {
   return options;
 }
 
+std::string constraint_names() {
+  std::string names;
+  for (size_t i = 0; i < kinds().size(); ++i)
+    names += (i == 0 ? "" : i + 1 == kinds().size() ? " or " : ", ") + kinds()[i].option.key;
+  return names;
+}
+
 std::optional<std::string> constraint_pattern(const Options& request) {
   const ConstraintKind* chosen = nullptr;
   for (const ConstraintKind& kind : kinds()) {

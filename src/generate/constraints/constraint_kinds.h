@@ -14,6 +14,9 @@ namespace dllm::generate {
 // Returns the options of all kinds.
 std::vector<OptionSpec> constraint_options();
 
+// Returns "regex, choices or json_schema".
+std::string constraint_names();
+
 // Returns the pattern that the text of a request has to match; nothing without a constraint. Fails
 // with invalid_argument for a request with two kinds, and for a value that its kind refuses.
 std::optional<std::string> constraint_pattern(const Options& request);

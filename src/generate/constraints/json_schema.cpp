@@ -80,7 +80,17 @@ private:
     }
   }
 
-  static std::string exactly(const Json& value) { return text::escaped_pattern(value.dump()); }
+  // Returns the pattern of this value alone.
+  static std::string exactly(const Json& value) {
+    if (!value.is_structured()) return text::escaped_pattern(value.dump());
+    std::string items;
+    for (const auto& [key, item] : value.items()) {
+      items += items.empty() ? "" : kComma;
+      if (value.is_object()) items += exactly(Json(key)) + kColon;
+      items += exactly(item);
+    }
+    return value.is_object() ? R"(\{)" + items + R"(\})" : R"(\[)" + items + R"(\])";
+  }
 
   std::string value(const Json& schema, const std::string& where) {
     if (++depth_ > kMostDepth) refuse(where, "the schema is too deep", "make it flatter");

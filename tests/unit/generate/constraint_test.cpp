@@ -144,7 +144,8 @@ Json values_for(const std::string& policy, const Json& more) {
 class EveryPolicyUnderRegex : public ::testing::TestWithParam<std::string> {};
 
 bool is_refused(const std::string& policy) {
-  return policy == "uniform" || policy == "editflow" || policy == "diffusion_gemma";
+  return policy == "uniform" || policy == "editflow" || policy == "diffusion_gemma" ||
+         policy == "llada22";
 }
 
 TEST_P(EveryPolicyUnderRegex, WritesWhatMatches) {

@@ -17,11 +17,16 @@
 namespace dllm::text {
 namespace {
 
-bool pcre_matches(const std::string& pattern, const std::string& text) {
+// Returns nothing where PCRE2 gives up: it tries one way after another.
+std::optional<bool> pcre_matches(const std::string& pattern, const std::string& text) {
   const Regex regex("\\A(?:" + pattern + ")\\z", "test");
   Regex::Search search(regex, text);
   size_t begin = 0, end = 0;
-  return search.next(begin, end);
+  try {
+    return search.next(begin, end);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
 }
 
 class RandomPattern {
@@ -97,14 +102,16 @@ TEST(ByteAutomaton, MatchesAsPcre) {
     const ByteAutomaton& automaton = *made;
     for (int i = 0; i < 40; ++i) {
       const std::string text = random.text();
-      const bool wanted = pcre_matches(pattern, text);
-      ASSERT_EQ(automaton.matches(text), wanted) << pattern << " on " << text;
-      matched += wanted ? 1 : 0;
+      const std::optional<bool> wanted = pcre_matches(pattern, text);
+      if (!wanted) continue;
+      ASSERT_EQ(automaton.matches(text), *wanted) << pattern << " on " << text;
+      matched += *wanted ? 1 : 0;
       ++compared;
     }
   }
   EXPECT_GT(matched, compared / 50);
   EXPECT_LT(large, 6);
+  EXPECT_GT(compared, 11500); // of 12000
 }
 
 // Each code point, alone and between its neighbours.
