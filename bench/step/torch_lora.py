@@ -1,6 +1,6 @@
 """One masked-token training step of LoRA adapters in PyTorch with PEFT on the CPU. Peer of lora_step_bench.cpp (protocol:
 peer.h); a Qwen2 model of transformers with random weights. Arguments: layers hidden heads kv_heads inner vocab batch length
-threads rank [f32|bf16]. The base has the type of the last argument; PEFT keeps A and B in f32. A line "peak" answers the most
+threads rank [f32|bf16]. The base has the type of the last argument; PEFT keeps A and B in f32. A line "peak" returns the most
 bytes that the process had in memory since the line "ready", then 0."""
 import ctypes
 import os

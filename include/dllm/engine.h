@@ -49,7 +49,7 @@ extern "C" {
  * The arithmetics of a cpu engine, each with the weight formats that it applies to:
  *
  *     f32     all formats    operands are not rounded
- *     bf16    f32, bf16      both operands are rounded to bf16, also in gradients; sums are f32
+ *     bf16    all formats    both operands are rounded to bf16, also in gradients; sums are f32
  *     int8    int8, q8_0     activations are rounded to 8 bits; sums of integers are exact
  *
  * The activations of int8 have one scale per row, or with q8_0 one scale per 32 numbers. Products

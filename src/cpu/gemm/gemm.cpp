@@ -2,6 +2,7 @@
 
 #include "base/threads/parallel.h"
 #include "cpu/gemm/dot.h"
+#include "cpu/gemm/expand.h"
 #include "cpu/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -128,9 +129,8 @@ Cut slices_of(const Gemm& gemm, int64_t panels, double slices, int64_t threads) 
   return {across, std::clamp<int64_t>(wanted / across, 1, tallest)};
 }
 
-} // namespace
-
-void gemm_parallel(const Gemm& gemm, const Workers& pool, RunPause* pause) {
+// Computes C from rounded rows of A, with panels that are read as they are.
+void multiply(const Gemm& gemm, const Workers& pool, RunPause* pause) {
   const int64_t panels = panel_count(gemm.n);
   const double flops =
       2.0 * static_cast<double>(gemm.m) * static_cast<double>(gemm.n) * static_cast<double>(gemm.k);
@@ -141,26 +141,83 @@ void gemm_parallel(const Gemm& gemm, const Workers& pool, RunPause* pause) {
       std::max(threads * kChunksPerThread, static_cast<int64_t>(worth / kLargeChunk));
   const int64_t wanted =
       threads <= 1 ? 1 : std::clamp<int64_t>(static_cast<int64_t>(worth), 1, most);
-  if (panels == 0 || gemm.m == 0) return;
   const Cut cut = pause == nullptr ? cut_of(gemm, panels, wanted, threads)
                                    : slices_of(gemm, panels, worth / kPauseChunks, threads);
   const int64_t step = panel_step(gemm), rows = row_step(gemm.m);
-  round_activations(gemm, gemm.m, pool);
   Gemm checked = gemm;
   checked.task = pool.task;
-  const auto multiply = [&](int64_t chunk) {
+  const auto part = [&](int64_t chunk) {
     const int64_t column = chunk % cut.across, row = chunk / cut.across;
     gemm_part(checked, border(gemm.m, row, cut.down, rows), border(gemm.m, row + 1, cut.down, rows),
               border(panels, column, cut.across, step),
               border(panels, column + 1, cut.across, step));
   };
   const int64_t chunks = cut.across * cut.down;
-  if (pause == nullptr) return parallel(pool, chunks, multiply);
+  if (pause == nullptr) return parallel(pool, chunks, part);
   for (int64_t begin = 0; begin < chunks; begin += threads) {
     if (begin > 0) pause->look();
-    parallel(pool, std::min(threads, chunks - begin),
-             [&](int64_t chunk) { multiply(begin + chunk); });
+    parallel(pool, std::min(threads, chunks - begin), [&](int64_t chunk) { part(begin + chunk); });
   }
+}
+
+// The panels of a stripe stay in the second or third level of the cache.
+constexpr int64_t kStripeBytes = int64_t{4} << 20;
+
+// Returns the columns of C in the smallest stripe of expanded panels. It does not depend on m, nor
+// do bits depend on it.
+int64_t least_stripe(const Gemm& gemm) {
+  constexpr int64_t kPanels = 8; // of products of one row
+  return gemm.expansion == Expansion::turned ? turned_columns(gemm.stored) : kPanels * kPanel;
+}
+int64_t expanded_column(const Gemm& gemm) {
+  return PanelForm{DType::f32, nullptr, gemm.layout, false}.line_bytes(gemm.k);
+}
+int64_t stripe_columns(const Gemm& gemm) {
+  const int64_t least = least_stripe(gemm);
+  const int64_t bytes = std::max<int64_t>(1, least * expanded_column(gemm));
+  return std::max<int64_t>(1, kStripeBytes / bytes) * least;
+}
+
+void multiply_expanded(const Gemm& gemm, const Workers& pool, RunPause* pause) {
+  const bool turned = gemm.expansion == Expansion::turned;
+  const PanelSource source{gemm.stored, static_cast<const std::byte*>(gemm.b),
+                           turned ? gemm.k : gemm.n, turned ? gemm.n : gemm.k};
+  const int64_t step = stripe_columns(gemm);
+  Gemm part = gemm;
+  part.expansion = Expansion::none;
+  part.b = gemm.expanded;
+  part.b_type = DType::f32;
+  part.b_format = nullptr;
+  for (int64_t begin = 0; begin < gemm.n; begin += step) {
+    if (pause != nullptr && begin > 0) pause->look();
+    part.n = std::min(step, gemm.n - begin);
+    part.c = gemm.c + begin;
+    if (gemm.scale != nullptr) part.scale = gemm.scale + begin;
+    if (gemm.bias != nullptr) part.bias = gemm.bias + begin;
+    if (turned)
+      expand_turned(source, begin, part.n, gemm.layout, gemm.expanded, pool);
+    else
+      expand_rows(source, begin / kPanel, panel_count(part.n), gemm.expanded, pool);
+    multiply(part, pool, pause);
+  }
+}
+
+} // namespace
+
+int64_t expanded_bytes(const Gemm& gemm) {
+  if (gemm.expansion == Expansion::none) return 0;
+  const int64_t column = expanded_column(gemm);
+  return std::min(panel_count(gemm.n) * kPanel * column,
+                  std::max(kStripeBytes, least_stripe(gemm) * column));
+}
+
+void gemm_parallel(const Gemm& gemm, const Workers& pool, RunPause* pause) {
+  if (gemm.n == 0 || gemm.m == 0) return;
+  round_activations(gemm, gemm.m, pool);
+  if (gemm.expansion == Expansion::none)
+    multiply(gemm, pool, pause);
+  else
+    multiply_expanded(gemm, pool, pause);
 }
 
 double measure_peak_flops(const Workers& pool, int threads) {

@@ -42,9 +42,6 @@ void unpack(const WeightFormat& format, const void* packed, int64_t n, int64_t k
             const Workers& pool);
 // Writes the k numbers of one row of a packed matrix.
 void packed_row(const WeightFormat& format, const void* packed, int64_t k, int64_t row, float* to);
-// Writes f32 panels of the transpose (k, n), as pack_transposed() of the dequantized matrix.
-void pack_dequantized(const WeightFormat& format, const void* packed, int64_t n, int64_t k,
-                      float* destination, const Workers& pool);
 
 // --- Weights in the layout that the arithmetic of the engine reads. ---
 
@@ -56,10 +53,14 @@ enum class PanelLayout : uint8_t {
 
 // The panels of a weight (out, in), for the product x w^T, or transposed for dy w.
 struct PanelForm {
-  DType dtype;                // of the weight's elements
-  const WeightFormat* format; // null: not in blocks. REQUIRES: null when transposed
-  PanelLayout layout;
-  bool transposed;
+  DType dtype = DType::f32;             // of the weight's elements
+  const WeightFormat* format = nullptr; // null: not in blocks. REQUIRES: null when transposed
+  PanelLayout layout = PanelLayout::elements;
+  bool transposed = false;
+
+  // Returns true if panels of the transpose are expanded from these panels. Then no second form of
+  // the weight is kept.
+  bool turns() const { return format != nullptr || dtype == DType::i8; }
 
   // Returns true if the panels have the exact numbers. Pairs are rounded from f32, so such a weight
   // must be kept as well.
@@ -68,7 +69,7 @@ struct PanelForm {
   int64_t bytes(int64_t out, int64_t in) const;
 };
 // Returns the panel form of the arithmetic. Its layout is `elements` when the arithmetic cannot
-// multiply the weight.
+// multiply the weight, or expands its panels (Expansion).
 PanelForm panel_form(Arithmetic arithmetic, DType dtype, const WeightFormat* format, int64_t in,
                      bool transposed);
 // Packs `source` (out, in), dense.
@@ -80,9 +81,15 @@ void unpack(const PanelForm& form, const void* packed, int64_t out, int64_t in, 
 // Writes the `in` numbers of one row of a weight in blocks.
 void packed_row(const PanelForm& form, const void* packed, int64_t in, int64_t row, float* to);
 
-// Writes f32 panels of the transpose (in, out) of a weight in blocks.
-void pack_dequantized(const PanelForm& form, const void* packed, int64_t out, int64_t in,
-                      float* destination, const Workers& pool);
+// What a product does with panels in blocks, or in int8, before it reads them.
+enum class Expansion : uint8_t {
+  none,   // it reads them as they are
+  rows,   // it makes pairs of bf16
+  turned, // it makes panels of the transpose, in f32 or pairs of bf16
+};
+// Returns what products in an arithmetic do with a weight that is packed in `stored`. `transposed`
+// is set for dy w.
+Expansion expansion_of(Arithmetic arithmetic, const PanelForm& stored, bool transposed);
 
 // A product C = A B^T with B in panels. In f32 every element of C is one chain of fused
 // multiply-adds over k = 0..K-1, then times scale, then plus bias. The bits are the same for any
@@ -113,6 +120,11 @@ struct Gemm {
   // Work space of rounded_bytes(), 64-byte aligned; unused with `elements`. REQUIRES: a_step = 1
   // with `quads`.
   std::byte* rounded = nullptr;
+  // With an expansion `b` has panels of the form `stored`, and `layout` is that of the expanded
+  // panels. Turned panels are those of a weight (k, n). REQUIRES: b_chain = 0, gemm_parallel.
+  Expansion expansion = Expansion::none;
+  PanelForm stored{};
+  std::byte* expanded = nullptr; // work space of expanded_bytes(), 64-byte aligned
   // Checked every few ms of arithmetic. gemm_parallel uses the task of its workers in place of it.
   const Task* task = nullptr;
 };
@@ -122,6 +134,8 @@ struct Gemm {
 int64_t line_bytes(const Gemm& gemm, int64_t k);
 // Returns the bytes of work space for gemm.m rows of gemm.k numbers; 0 in f32.
 int64_t rounded_bytes(const Gemm& gemm);
+// Returns the bytes of work space for one stripe of expanded panels; 0 without an expansion.
+int64_t expanded_bytes(const Gemm& gemm);
 // Rounds the first `rows` rows of A into gemm.rounded, unless the layout is `elements`. It must be
 // called before gemm_part. gemm_parallel calls it itself.
 void round_activations(const Gemm& gemm, int64_t rows, const Workers& pool);

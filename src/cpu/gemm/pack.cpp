@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
-#include <vector>
 
 namespace dllm::cpu {
 
@@ -207,24 +206,6 @@ void packed_row(const WeightFormat& format, const void* packed, int64_t k, int64
     element_from_lane(format, panel + b * kPanel * size, row % kPanel, block);
     format.dequantize(block, nullptr, format.block, to + b * format.block);
   }
-}
-
-void pack_dequantized(const WeightFormat& format, const void* packed, int64_t n, int64_t k,
-                      float* destination, const Workers& pool) {
-  const PanelForm form{DType::u8, &format, PanelLayout::elements, false};
-  pack_dequantized(form, packed, n, k, destination, pool);
-}
-
-void pack_dequantized(const PanelForm& form, const void* packed, int64_t n, int64_t k,
-                      float* destination, const Workers& pool) {
-  each_panel(panel_count(n), kPanel * k * 4, pool, [&](int64_t p) {
-    std::vector<float> numbers(static_cast<size_t>(panel_count(k) * kPanel), 0.0f);
-    for (int64_t row = p * kPanel; row < std::min(n, (p + 1) * kPanel); ++row) {
-      packed_row(form, packed, k, row, numbers.data());
-      for (int64_t q = 0; q < panel_count(k); ++q)
-        std::copy_n(numbers.data() + q * kPanel, kPanel, destination + (q * n + row) * kPanel);
-    }
-  });
 }
 
 } // namespace dllm::cpu

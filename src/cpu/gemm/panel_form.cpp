@@ -213,6 +213,12 @@ PanelForm panel_form(Arithmetic arithmetic, DType dtype, const WeightFormat* for
   return form;
 }
 
+Expansion expansion_of(Arithmetic arithmetic, const PanelForm& stored, bool transposed) {
+  if (!stored.turns()) return Expansion::none;
+  if (transposed) return Expansion::turned;
+  return arithmetic == kArithmeticBf16 ? Expansion::rows : Expansion::none;
+}
+
 void pack(const PanelForm& form, const void* source, int64_t out, int64_t in, void* destination,
           const Workers& pool) {
   const auto* bytes = static_cast<const uint8_t*>(source);

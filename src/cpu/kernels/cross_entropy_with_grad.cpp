@@ -50,7 +50,7 @@ public:
   };
   Panels panels(const KernelCall& call) const {
     if (!whole_) return {};
-    return {head_.panels(call), static_cast<const std::byte*>(transposed_.gemm(call).b)};
+    return {head_.panels(call), transposed_.panels(call)};
   }
 
   void logits(const KernelCall& call, const Panels& panels, const float* x, int64_t rows,
@@ -67,22 +67,20 @@ public:
   // Adds g w over the ids of one block to dx; the first block overwrites dx.
   void input_grad(const KernelCall& call, const Panels& panels, const float* g, int64_t stride,
                   int64_t rows, int64_t begin, int64_t width, float* dx) const {
-    Gemm gemm = transposed_.product(panels.transposed);
+    Gemm gemm = transposed_.product(call, panels.transposed);
     if (whole_) {
-      gemm.b = panels.transposed + kPanel * line_bytes(gemm, begin);
-      gemm.b_chain = head_.vocab();
+      gemm = transposed_.chain_part(gemm, begin, width);
     } else {
       std::byte* block = call.scratch + scratch_;
       pack(transposed_.form(), rows_from(call, begin), width, head_.in(), block, call.pool);
       gemm.b = block;
+      gemm.k = width;
     }
-    gemm.rounded = transposed_.rounded(call);
     gemm.a = g;
     gemm.a_stride = stride;
     gemm.c = dx;
     gemm.c_stride = head_.in();
     gemm.m = rows;
-    gemm.k = width;
     gemm.accumulate = begin > 0;
     gemm_parallel(gemm, call.pool);
   }

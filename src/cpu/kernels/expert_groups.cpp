@@ -37,55 +37,82 @@ void ExpertGroups::gather(const float* from, int64_t n, int64_t repeat, float* t
 
 ExpertWeights::ExpertWeights(const CompileInfo& info, size_t input, Form form,
                              ScratchLayout& layout)
-    : input_(input), form_(form), kept_(input < info.keeps_forms.size() && info.keeps_forms[input]),
+    : input_(input), kept_(input < info.keeps_forms.size() && info.keeps_forms[input]),
       experts_(info.input(input).numbers().dim(0)), out_(info.input(input).numbers().dim(1)),
-      in_(info.input(input).numbers().dim(2)),
-      stored_(panel_form(info.arithmetic, info.input(input).dtype, info.input(input).format, in_,
-                         form == kPackedTransposed && info.input(input).format == nullptr)),
-      panels_(stored_) {
+      in_(info.input(input).numbers().dim(2)), stored_(stored_form(info, input, form)),
+      product_(product_of(info.arithmetic, stored_, out_, in_, form)) {
   expect_lanes("expert_linear", info.input(input));
-  if (stored_.format != nullptr && form_ == kPackedTransposed) {
-    panels_ = {DType::f32, nullptr, PanelLayout::elements, true};
-    transposed_ = layout.add(experts_ * panels_.bytes(out_, in_));
-  }
   if (!kept_) scratch_ = layout.add(experts_ * stored_.bytes(out_, in_));
 }
 
 const std::byte* ExpertWeights::panels(const KernelCall& call, const ExpertGroups& groups) const {
   const Operand& operand = call.inputs[input_];
-  const std::byte* made = call.scratch + scratch_;
   if (kept_) {
-    made = kept_form(form_, stored_.format) == kPacked ? operand.packed : operand.packed_transposed;
+    const std::byte* made =
+        kept_form(stored_) == kPacked ? operand.packed : operand.packed_transposed;
     if (made == nullptr) fail(Code::internal, "[expert_linear] a kept weight has no packed form");
-    if (transposed_ < 0) return made;
+    return made;
   }
   const WeightFormat* format = stored_.format;
   const int64_t plain =
       out_ * (format != nullptr ? format->row_bytes(in_) : in_ * dtype_size(stored_.dtype));
-  const int64_t step = stored_.bytes(out_, in_);
+  std::byte* to = call.scratch + scratch_;
   for (int64_t e = 0; e < experts_; ++e) {
-    if (groups.size(e) == 0) continue;
-    const std::byte* packed = made + e * step;
-    if (!kept_)
-      pack(stored_, operand.data + e * plain, out_, in_, call.scratch + scratch_ + e * step,
+    if (groups.size(e) > 0)
+      pack(stored_, operand.data + e * plain, out_, in_, to + e * stored_.bytes(out_, in_),
            call.pool);
-    if (transposed_ >= 0) {
-      std::byte* to = call.scratch + transposed_ + e * panels_.bytes(out_, in_);
-      pack_dequantized(stored_, packed, out_, in_, reinterpret_cast<float*>(to), call.pool);
-    }
   }
-  return transposed_ >= 0 ? call.scratch + transposed_ : made;
+  return to;
 }
 
 Gemm ExpertWeights::gemm(const std::byte* panels, int64_t expert) const {
-  Gemm gemm;
-  gemm.b = panels + expert * panels_.bytes(out_, in_);
-  gemm.b_type = panels_.dtype;
-  gemm.b_format = panels_.format;
-  gemm.layout = panels_.layout;
-  gemm.n = panels_.transposed ? in_ : out_;
-  gemm.k = panels_.transposed ? out_ : in_;
+  Gemm gemm = product_;
+  gemm.b = panels + expert * stored_.bytes(out_, in_);
   return gemm;
+}
+
+ExpertProducts::ExpertProducts(const ExpertWeights& weights, const ExpertShape& shape,
+                               ScratchLayout& layout)
+    : weights_(weights), shape_(shape) {
+  Gemm all = weights.gemm(nullptr, 0);
+  all.m = shape.pairs();
+  rounded_ = layout.add(rounded_bytes(all));
+  expanded_ = layout.add(expanded_bytes(all));
+}
+
+void ExpertProducts::run(const KernelCall& call, const ExpertGroups& groups, const float* a,
+                         const float* scale, float* c) const {
+  const std::byte* panels = weights_.panels(call, groups);
+  Gemm all = weights_.gemm(panels, 0);
+  all.a = a;
+  all.a_stride = all.k;
+  all.c = c;
+  all.c_stride = all.n;
+  all.m = shape_.pairs();
+  all.rounded = call.scratch + rounded_;
+  all.expanded = call.scratch + expanded_;
+  all.task = call.pool.task;
+  const auto of_expert = [&](int64_t e) {
+    Gemm gemm = all;
+    gemm.b = weights_.gemm(panels, e).b;
+    if (scale != nullptr) gemm.scale = scale + e * all.n;
+    return gemm;
+  };
+  if (all.expansion != Expansion::none) { // one expert at a time has expanded panels
+    for (int64_t e = 0; e < shape_.experts; ++e) {
+      Gemm gemm = of_expert(e);
+      gemm.a += groups.begin(e) * all.k;
+      gemm.c += groups.begin(e) * all.n;
+      gemm.m = groups.size(e);
+      gemm_parallel(gemm, call.pool);
+    }
+    return;
+  }
+  const double flops = 2.0 * static_cast<double>(shape_.pairs() * all.k * all.n);
+  round_activations(all, groups.begin(shape_.experts), call.pool);
+  groups.each(call.pool, flops, panel_count(all.n), [&](int64_t e, int64_t first, int64_t last) {
+    gemm_part(of_expert(e), groups.begin(e), groups.begin(e) + groups.size(e), first, last);
+  });
 }
 
 } // namespace dllm::cpu

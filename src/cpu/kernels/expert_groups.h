@@ -61,24 +61,37 @@ class ExpertWeights {
 public:
   ExpertWeights(const CompileInfo& info, size_t input, Form form, ScratchLayout& layout);
 
-  FormSet wants() const { return kept_ ? kept_form(form_, stored_.format) : kPlain; }
+  FormSet wants() const { return kept_ ? kept_form(stored_) : kPlain; }
   int64_t experts() const { return experts_; }
   int64_t out() const { return out_; }
   int64_t in() const { return in_; }
   // Returns the panels of all experts, expert after expert. It packs them where necessary.
   const std::byte* panels(const KernelCall& call, const ExpertGroups& groups) const;
-  // Returns the product of one expert with b, its type, n and k set.
+  // Returns the product of one expert with its panels, n and k set.
   Gemm gemm(const std::byte* panels, int64_t expert) const;
 
 private:
   size_t input_;
-  Form form_;
   bool kept_;
   int64_t experts_, out_, in_;
-  PanelForm stored_;        // form that is kept, or packed in a call
-  PanelForm panels_;        // form that the product reads
-  int64_t scratch_ = -1;    // offset of the packed form when none is kept
-  int64_t transposed_ = -1; // offset of f32 panels, for transposed weights in blocks
+  PanelForm stored_;     // form that is kept, or packed in a call
+  Gemm product_;         // of one expert, without operands and work space
+  int64_t scratch_ = -1; // offset of the packed form when none is kept
+};
+
+// Runs the products of all experts: rows of `a` (sorted pairs, k) times the matrices of their
+// experts become rows of `c` (sorted pairs, n).
+class ExpertProducts {
+public:
+  ExpertProducts(const ExpertWeights& weights, const ExpertShape& shape, ScratchLayout& layout);
+  // `scale` is (experts, n), or null.
+  void run(const KernelCall& call, const ExpertGroups& groups, const float* a, const float* scale,
+           float* c) const;
+
+private:
+  ExpertWeights weights_;
+  ExpertShape shape_;
+  int64_t rounded_, expanded_; // offsets of work space
 };
 
 } // namespace dllm::cpu

@@ -7,14 +7,6 @@
 namespace dllm::cpu {
 namespace {
 
-// Returns the product over all pairs in the order of their experts. Each expert computes its rows
-// of it.
-Gemm all_pairs(const ExpertWeights& weights, const ExpertShape& shape) {
-  Gemm gemm = weights.gemm(nullptr, 0);
-  gemm.m = shape.pairs();
-  return gemm;
-}
-
 // y (rows, choices, out) = x[row] (in) w[experts[row, choice]]^T, times scale. The rows of an
 // expert are one product. The chain of a row does not depend on the other rows of its expert.
 Kernel make_expert_linear(const CompileInfo& info) {
@@ -27,7 +19,7 @@ Kernel make_expert_linear(const CompileInfo& info) {
   const int64_t groups_at = ExpertGroups::add(shape, layout);
   const int64_t gathered = layout.add_floats(shape.pairs() * in);
   const int64_t results = layout.add_floats(shape.pairs() * out);
-  const int64_t rounded = layout.add(rounded_bytes(all_pairs(weights, shape)));
+  const ExpertProducts products(weights, shape, layout);
 
   Kernel kernel;
   kernel.scratch_bytes = layout.bytes();
@@ -38,22 +30,7 @@ Kernel make_expert_linear(const CompileInfo& info) {
     float* x = reinterpret_cast<float*>(call.scratch + gathered);
     float* sorted = reinterpret_cast<float*>(call.scratch + results);
     groups.gather(call.inputs[0].in<float>(), in, shape.choices, x, call.pool);
-    const std::byte* panels = weights.panels(call, groups);
-    const double flops = 2.0 * static_cast<double>(shape.pairs() * in) * static_cast<double>(out);
-    Gemm all = all_pairs(weights, shape);
-    all.a = x;
-    all.a_stride = in;
-    all.c = sorted;
-    all.c_stride = out;
-    all.rounded = call.scratch + rounded;
-    all.task = call.pool.task;
-    round_activations(all, groups.begin(shape.experts), call.pool);
-    groups.each(call.pool, flops, panel_count(out), [&](int64_t e, int64_t first, int64_t last) {
-      Gemm gemm = all;
-      gemm.b = weights.gemm(panels, e).b;
-      if (has_scale) gemm.scale = call.inputs[3].in<float>() + e * out;
-      gemm_part(gemm, groups.begin(e), groups.begin(e) + groups.size(e), first, last);
-    });
+    products.run(call, groups, x, has_scale ? call.inputs[3].in<float>() : nullptr, sorted);
     float* y = call.outputs[0].out<float>();
     split(call.pool, shape.pairs(), grain_of(out), [&](int64_t begin, int64_t end) {
       for (int64_t pair = begin; pair < end; ++pair) {
@@ -79,7 +56,7 @@ Kernel make_expert_linear_input_grad(const CompileInfo& info) {
   const int64_t groups_at = ExpertGroups::add(shape, layout);
   const int64_t gathered = layout.add_floats(shape.pairs() * out);
   const int64_t results = layout.add_floats(shape.pairs() * in);
-  const int64_t rounded = layout.add(rounded_bytes(all_pairs(weights, shape)));
+  const ExpertProducts products(weights, shape, layout);
 
   Kernel kernel;
   kernel.scratch_bytes = layout.bytes();
@@ -100,21 +77,7 @@ Kernel make_expert_linear_input_grad(const CompileInfo& info) {
         }
       });
     }
-    const std::byte* panels = weights.panels(call, groups);
-    const double flops = 2.0 * static_cast<double>(shape.pairs() * in) * static_cast<double>(out);
-    Gemm all = all_pairs(weights, shape);
-    all.a = dy;
-    all.a_stride = out;
-    all.c = sorted;
-    all.c_stride = in;
-    all.rounded = call.scratch + rounded;
-    all.task = call.pool.task;
-    round_activations(all, groups.begin(shape.experts), call.pool);
-    groups.each(call.pool, flops, panel_count(in), [&](int64_t e, int64_t first, int64_t last) {
-      Gemm gemm = all;
-      gemm.b = weights.gemm(panels, e).b;
-      gemm_part(gemm, groups.begin(e), groups.begin(e) + groups.size(e), first, last);
-    });
+    products.run(call, groups, dy, nullptr, sorted);
     float* dx = call.outputs[0].out<float>();
     split(call.pool, shape.rows, grain_of(in * shape.choices), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {

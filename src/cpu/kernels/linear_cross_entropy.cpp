@@ -120,11 +120,9 @@ Kernel make_linear_cross_entropy_grad(const CompileInfo& info) {
     active.gather(call.inputs[0].in<float>(), in, x, call.pool);
     const std::byte* panels = head.panels(call);
     Gemm to_input = transposed_weight.gemm(call);
-    to_input.b_chain = vocab;
     to_input.c = reinterpret_cast<float*>(call.scratch + input_grads);
     to_input.c_stride = in;
     to_input.m = active.size();
-    const std::byte* const transposed_panels = static_cast<const std::byte*>(to_input.b);
     if (weight_grad) weight_grad->set_rows(call, x, active.size());
     for (int64_t begin = 0; begin < vocab; begin += block) {
       const int64_t width = std::min(block, vocab - begin);
@@ -134,10 +132,8 @@ Kernel make_linear_cross_entropy_grad(const CompileInfo& info) {
       if (loss.scale != nullptr) loss.apply_scale(z, width, active.size(), begin, width);
       to_input.a = z;
       to_input.a_stride = width;
-      to_input.b = transposed_panels + kPanel * line_bytes(to_input, begin);
-      to_input.k = width;
       to_input.accumulate = begin > 0;
-      gemm_parallel(to_input, call.pool);
+      gemm_parallel(transposed_weight.chain_part(to_input, begin, width), call.pool);
       if (weight_grad)
         weight_grad->add(call, z, width, active.size(), width, dweight + begin * in, false);
     }

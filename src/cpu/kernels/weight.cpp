@@ -14,18 +14,37 @@ void expect_lanes(const char* op, const graph::ValueType& weight) {
   fail(Code::unimplemented, "[{}] has no lane loader for weights {}", op, weight.text());
 }
 
+PanelForm stored_form(const CompileInfo& info, size_t input, Form form) {
+  const graph::ValueType& type = info.input(input);
+  const int64_t in = type.numbers().dim(-1);
+  const bool turns = PanelForm{type.dtype, type.format}.turns();
+  return panel_form(info.arithmetic, type.dtype, type.format, in,
+                    form == kPackedTransposed && !turns);
+}
+
+Gemm product_of(Arithmetic arithmetic, const PanelForm& stored, int64_t out, int64_t in,
+                Form form) {
+  const bool transposed = form == kPackedTransposed;
+  Gemm gemm;
+  gemm.b_type = stored.dtype;
+  gemm.b_format = stored.format;
+  gemm.layout = stored.layout;
+  gemm.n = transposed ? in : out;
+  gemm.k = transposed ? out : in;
+  gemm.expansion = expansion_of(arithmetic, stored, transposed);
+  if (gemm.expansion == Expansion::none) return gemm;
+  gemm.stored = stored;
+  gemm.layout = arithmetic == kArithmeticBf16 ? PanelLayout::pairs : PanelLayout::elements;
+  return gemm;
+}
+
 WeightOperand::WeightOperand(const CompileInfo& info, size_t input, Form form, bool packs,
                              ScratchLayout& layout)
-    : input_(input), form_(form), kept_(input < info.keeps_forms.size() && info.keeps_forms[input]),
+    : input_(input), kept_(input < info.keeps_forms.size() && info.keeps_forms[input]),
       out_(info.input(input).numbers().dim(0)), in_(info.input(input).numbers().dim(1)),
-      stored_(panel_form(info.arithmetic, info.input(input).dtype, info.input(input).format, in_,
-                         form == kPackedTransposed && info.input(input).format == nullptr)),
-      panels_(stored_) {
+      stored_(stored_form(info, input, form)),
+      product_(product_of(info.arithmetic, stored_, out_, in_, form)) {
   expect_lanes("linear", info.input(input));
-  if (stored_.format != nullptr && form_ == kPackedTransposed) {
-    panels_ = {DType::f32, nullptr, PanelLayout::elements, true};
-    transposed_ = layout.add(panels_.bytes(out_, in_));
-  }
   if (!kept_ && packs) scratch_ = layout.add(stored_.bytes(out_, in_));
 }
 
@@ -37,50 +56,56 @@ WeightOperand::WeightOperand(const CompileInfo& info, size_t input, Form form, i
 WeightOperand::WeightOperand(const CompileInfo& info, size_t input, Form form, int64_t rows,
                              const WeightBlocks& blocks, ScratchLayout& layout)
     : WeightOperand(info, input, form, blocks.packs_itself, layout) {
-  Gemm gemm = product(nullptr);
+  Gemm gemm = product_;
   gemm.m = rows;
-  if (panels_.transposed) gemm.k = std::min(gemm.k, blocks.most);
+  if (form == kPackedTransposed) gemm.k = std::min(gemm.k, blocks.most);
   rounded_ = layout.add(rounded_bytes(gemm));
+  expanded_ = layout.add(expanded_bytes(gemm));
 }
 
 FormSet WeightOperand::wants() const {
-  return kept_ ? kept_form(form_, stored_.format) : kPlain;
+  return kept_ ? kept_form(stored_) : kPlain;
 }
 
 int64_t WeightOperand::panel_bytes() const {
-  return kPanel * panels_.line_bytes(panels_.transposed ? out_ : in_);
+  return kPanel * stored_.line_bytes(stored_.transposed ? out_ : in_);
 }
 
 const std::byte* WeightOperand::panels(const KernelCall& call) const {
   const Operand& operand = call.inputs[input_];
-  const std::byte* made = call.scratch + scratch_;
   if (kept_) {
-    made = kept_form(form_, stored_.format) == kPacked ? operand.packed : operand.packed_transposed;
+    const std::byte* made =
+        kept_form(stored_) == kPacked ? operand.packed : operand.packed_transposed;
     if (made == nullptr) fail(Code::internal, "[linear] a kept weight has no packed form");
-  } else {
-    pack(stored_, operand.data, out_, in_, call.scratch + scratch_, call.pool);
+    return made;
   }
-  if (transposed_ < 0) return made;
-  std::byte* f32_panels = call.scratch + transposed_;
-  pack_dequantized(stored_, made, out_, in_, reinterpret_cast<float*>(f32_panels), call.pool);
-  return f32_panels;
+  pack(stored_, operand.data, out_, in_, call.scratch + scratch_, call.pool);
+  return call.scratch + scratch_;
 }
 
 Gemm WeightOperand::gemm(const KernelCall& call) const {
-  Gemm gemm = product(panels(call));
-  gemm.rounded = rounded(call);
+  return product(call, panels(call));
+}
+
+Gemm WeightOperand::product(const KernelCall& call, const std::byte* panels) const {
+  Gemm gemm = product_;
+  gemm.b = panels;
+  gemm.rounded = call.scratch + rounded_;
+  gemm.expanded = call.scratch + expanded_;
   return gemm;
 }
 
-Gemm WeightOperand::product(const std::byte* panels) const {
-  Gemm gemm;
-  gemm.b = panels;
-  gemm.b_type = panels_.dtype;
-  gemm.b_format = panels_.format;
-  gemm.layout = panels_.layout;
-  gemm.n = panels_.transposed ? in_ : out_;
-  gemm.k = panels_.transposed ? out_ : in_;
-  return gemm;
+Gemm WeightOperand::chain_part(const Gemm& whole, int64_t begin, int64_t count) const {
+  Gemm part = whole;
+  const auto* panels = static_cast<const std::byte*>(whole.b);
+  part.k = count;
+  if (whole.expansion == Expansion::turned) {
+    part.b = panels + begin / kPanel * panel_bytes();
+  } else {
+    part.b = panels + kPanel * line_bytes(whole, begin);
+    part.b_chain = out_;
+  }
+  return part;
 }
 
 Head::Head(const CompileInfo& info, ScratchLayout& layout)
@@ -106,10 +131,9 @@ void Head::logits(const KernelCall& call, const std::byte* panels, const float* 
 void Head::block_logits(const KernelCall& call, const std::byte* block, const float* x,
                         int64_t rows, int64_t begin, int64_t end, float* to,
                         int64_t to_stride) const {
-  Gemm gemm = weight_.product(block);
+  Gemm gemm = weight_.product(call, block);
   gemm.a = x;
   gemm.a_stride = in();
-  gemm.rounded = weight_.rounded(call);
   gemm.c = to;
   gemm.c_stride = to_stride;
   gemm.m = rows;

@@ -14,7 +14,8 @@ struct WeightBlocks {
 };
 
 // A weight (out, in) as an operand of x w^T (kPacked) or dy w (kPackedTransposed). If the engine
-// keeps its packed form, that form is used. Otherwise each call packs the weight.
+// keeps its packed form, that form is used. Otherwise each call packs the weight. A weight in
+// blocks, or in int8, has the form kPacked alone, from which products make other panels.
 class WeightOperand {
 public:
   // `input` is the index in the node, `rows` the most rows that are multiplied. Adds its scratch
@@ -36,31 +37,33 @@ public:
   const std::byte* panels(const KernelCall& call) const;
   // Returns the product with all members set but A, C and m.
   Gemm gemm(const KernelCall& call) const;
-  // Returns the product as gemm() for these panels, without the work space for rounded activations.
-  Gemm product(const std::byte* panels) const;
-  // Returns the work space for rounded activations.
-  std::byte* rounded(const KernelCall& call) const { return call.scratch + rounded_; }
+  // Returns the product as gemm() for these panels.
+  Gemm product(const KernelCall& call, const std::byte* panels) const;
+  // Returns the part of a product dy w for the outputs [begin, begin + count) of the weight.
+  // REQUIRES: begin is a multiple of 16, and of 32 in bf16.
+  Gemm chain_part(const Gemm& whole, int64_t begin, int64_t count) const;
 
 private:
   WeightOperand(const CompileInfo& info, size_t input, Form form, bool packs,
                 ScratchLayout& layout);
 
   size_t input_;
-  Form form_;
   bool kept_;
   int64_t out_, in_;
-  PanelForm stored_;        // form that is kept, or packed in a call
-  PanelForm panels_;        // form that the product reads
-  int64_t scratch_ = -1;    // offset of the packed form when none is kept
-  int64_t transposed_ = -1; // offset of f32 panels, for transposed weights in blocks
-  int64_t rounded_ = 0;     // offset of rounded activations
+  PanelForm stored_;                   // form that is kept, or packed in a call
+  Gemm product_;                       // the product without operands and work space
+  int64_t scratch_ = -1;               // offset of the packed form when none is kept
+  int64_t rounded_ = 0, expanded_ = 0; // offsets of work space of the product
 };
 
-// Returns the packed form that is kept for an operand. Weights in blocks keep only kPacked, from
-// which the transposed panels are made.
-inline Form kept_form(Form form, const WeightFormat* format) {
-  return format != nullptr ? kPacked : form;
+// Returns the form in which a weight is packed for an operand: kPacked, if products can make the
+// transposed panels from it.
+PanelForm stored_form(const CompileInfo& info, size_t input, Form form);
+inline Form kept_form(const PanelForm& stored) {
+  return stored.transposed ? kPackedTransposed : kPacked;
 }
+// Returns the product with a weight (out, in) in this form, without operands and work space.
+Gemm product_of(Arithmetic arithmetic, const PanelForm& stored, int64_t out, int64_t in, Form form);
 // Fails with unimplemented when products cannot read the format of the weight.
 void expect_lanes(const char* op, const graph::ValueType& weight);
 

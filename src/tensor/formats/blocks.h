@@ -84,7 +84,7 @@ template <class B> struct BlockFunctions {
             .element = DType::u8,
             .block = B::kBlock,
             .block_bytes = B::kBytes,
-            .arithmetics = kArithmeticF32,
+            .arithmetics = kArithmeticF32 | kArithmeticBf16,
             .quantize = quantize,
             .dequantize = dequantize,
             .to_lane = to_lane,

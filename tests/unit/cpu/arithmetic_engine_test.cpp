@@ -58,9 +58,10 @@ struct FormatCase {
   double within; // of the f32 product
 };
 constexpr FormatCase kFormatCases[] = {
-    {"f32", "bf16", true, 0.01},  {"bf16", "bf16", true, 0.01}, {"f16", "bf16", false, 0},
-    {"q8_0", "bf16", false, 0},   {"int8", "bf16", false, 0},   {"int8", "int8", true, 0.02},
-    {"q8_0", "int8", true, 0.02}, {"f32", "int8", false, 0},    {"bf16", "int8", false, 0},
+    {"f32", "bf16", true, 0.01},  {"bf16", "bf16", true, 0.01}, {"f16", "bf16", true, 0.01},
+    {"q8_0", "bf16", true, 0.01}, {"int8", "bf16", true, 0.01}, {"q4_1", "bf16", true, 0.01},
+    {"int8", "int8", true, 0.02}, {"q8_0", "int8", true, 0.02}, {"f32", "int8", false, 0},
+    {"bf16", "int8", false, 0},   {"f16", "int8", false, 0},    {"q4_1", "int8", false, 0},
 };
 
 // Two layers of x w^T with stacked weights (2, size, size).

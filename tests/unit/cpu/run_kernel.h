@@ -52,8 +52,9 @@ public:
                                      .infer = testing_detail::give_types};
     std::vector<graph::Value> values;
     for (size_t i = 0; i < setup_.inputs.size(); ++i) {
-      values.push_back(graph_.input("x" + std::to_string(i), setup_.inputs[i].dtype(),
-                                    setup_.inputs[i].shape()));
+      const Tensor& input = setup_.inputs[i];
+      values.push_back(graph_.input("x" + std::to_string(i),
+                                    {input.shape(), input.dtype(), {}, input.format()}));
     }
     testing_detail::wanted_types() = setup_.outputs;
     graph_.add(op, values, setup_.attributes);
@@ -72,6 +73,7 @@ public:
 
   void run() { kernel_.run({inputs_.data(), outputs_.data(), scratch_, &pool_}); }
   const std::vector<Tensor>& results() const { return results_; }
+  FormSet wants(size_t input) const { return kernel_.wants.at(input); }
 
 private:
   Operand operand(size_t i) {
@@ -83,11 +85,16 @@ private:
     if (!setup_.keeps_forms[i] || (wants & ~FormSet{kPlain}) == 0) return made;
     for (const Form kind : {kPacked, kPackedTransposed}) {
       if ((wants & kind) == 0) continue;
-      const int64_t n = tensor.shape().dim(0), k = tensor.shape().dim(1);
-      const PanelForm form =
-          panel_form(setup_.arithmetic, tensor.dtype(), nullptr, k, kind == kPackedTransposed);
-      std::byte* to = aligned(storage_[2 * i + (kind == kPacked ? 0 : 1)], form.bytes(n, k));
-      pack(form, tensor.bytes(), n, k, to, nullptr);
+      const Shape numbers = number_shape(tensor.format(), tensor.shape());
+      const int64_t n = numbers.dim(-2), k = numbers.dim(-1);
+      const int64_t matrices = numbers.count() / (n * k);
+      const PanelForm form = panel_form(setup_.arithmetic, tensor.dtype(), tensor.format(), k,
+                                        kind == kPackedTransposed);
+      std::byte* to =
+          aligned(storage_[2 * i + (kind == kPacked ? 0 : 1)], matrices * form.bytes(n, k));
+      for (int64_t m = 0; m < matrices; ++m)
+        pack(form, tensor.bytes() + m * (tensor.byte_size() / matrices), n, k,
+             to + m * form.bytes(n, k), nullptr);
       (kind == kPacked ? made.packed : made.packed_transposed) = to;
     }
     if (!(wants & kPlain)) made.data = nullptr;

@@ -113,18 +113,5 @@ TEST(BlockPanels, UnpackGivesTheSameBytes) {
   }
 }
 
-// The product of the gradient reads f32 panels of the transpose.
-TEST(BlockPanels, TransposesAsF32) {
-  ThreadPool pool(2);
-  for (const WeightFormat* format : block_formats()) {
-    const Blocks w(*format, 37, 96);
-    std::vector<float> expected(static_cast<size_t>(packed_bytes(w.k, w.n, DType::f32)) / 4),
-        made = expected;
-    pack_transposed(DType::f32, w.numbers.data(), w.k, w.k, w.n, expected.data(), nullptr);
-    pack_dequantized(*format, w.packed.data(), w.n, w.k, made.data(), &pool);
-    EXPECT_TRUE(equal_bits(made, expected)) << format->name;
-  }
-}
-
 } // namespace
 } // namespace dllm::cpu
