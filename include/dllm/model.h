@@ -44,7 +44,8 @@ extern "C" {
  *
  * With dtype = keep every tensor is stored in the format of the file: 34 bytes for 32 weights in
  * q8_0, 144 bytes for 256 weights in q4_k, 2 bytes for each weight in f16. Layers of one matrix
- * that differ in type, and the types Q2_K, Q3_K and IQ4_XS, become q8_0. A matrix whose rows are
+ * that differ in type, the types Q2_K, Q3_K and IQ4_XS, and fp8 (e4m3) or int8 with scales of
+ * blocks become q8_0. Folders of int8 with scales of rows stay int8. A matrix whose rows are
  * not whole blocks of 256 (q4_k, q5_k, q6_k) becomes q8_0 when its rows are whole blocks of 32,
  * else f32. Only the cpu engine has block formats and f16. On an engine of arithmetic f32 products
  * have the bits of the dequantized model.

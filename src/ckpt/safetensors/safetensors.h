@@ -24,7 +24,7 @@ namespace dllm::ckpt {
 // One tensor as a file describes it.
 struct TensorInfo {
   std::string type;           // the word of the file, "BF16"
-  std::optional<DType> dtype; // u8 for BOOL; empty for types that dllm cannot read
+  std::optional<DType> dtype; // u8 for BOOL and F8_E4M3; empty for types that are not read
   Shape shape;
   std::string file;  // name of the file in its source
   int64_t begin = 0; // byte range in the file

@@ -20,7 +20,7 @@ const TypeRow kTypes[] = {{"F32", 4, DType::f32}, {"F16", 2, DType::f16}, {"BF16
                           {"F64", 8, DType::f64}, {"I32", 4, DType::i32}, {"I64", 8, DType::i64},
                           {"U8", 1, DType::u8},   {"I8", 1, DType::i8},   {"U32", 4, DType::u32},
                           {"BOOL", 1, DType::u8}, {"I16", 2, {}},         {"U16", 2, {}},
-                          {"U64", 8, {}},         {"F8_E5M2", 1, {}},     {"F8_E4M3", 1, {}},
+                          {"U64", 8, {}},         {"F8_E5M2", 1, {}},     {"F8_E4M3", 1, DType::u8},
                           {"F8_E8M0", 1, {}},     {"C64", 8, {}}};
 
 const TypeRow* find_type(std::string_view word) {

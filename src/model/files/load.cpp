@@ -249,6 +249,13 @@ private:
       if (checks_) check_blocks(name, blocks, part.whole[piece], box, task_);
       return;
     }
+    if (has_rows_of(form, part.spec.pieces[piece], name)) {
+      const WeightSource::ScaledRows rows = weights_.read_rows(name, box, task_);
+      if (checks_)
+        check_weight(name, rows.scales, {part.whole[piece].dim(0)},
+                     {{box.begin[0]}, {box.shape[0]}}, task_);
+      return form.put_rows(part.spec, piece, layer, rows.values, rows.scales);
+    }
     const bool direct = place != nullptr && !form.format->is_blocks() &&
                         weights_.dtype(name) == form.values.dtype();
     const Tensor tensor = direct ? weights_.read_part_to(name, box, place, task_)
@@ -257,6 +264,12 @@ private:
     if (direct) return;
     if (checks_) check_number_range(name, tensor, *form.format, task_);
     form.put(part.spec, piece, layer, tensor, task_);
+  }
+
+  // Returns true when the file has int8 with scales of rows, which are kept as they are.
+  bool has_rows_of(const ParamForm& form, const ParamPiece& piece, const std::string& name) const {
+    return form.format->has_table() && !piece.transpose && !piece.between && !piece.stack &&
+           weights_.format(name) == form.format;
   }
 
   const WeightSource& weights_;

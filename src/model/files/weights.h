@@ -48,6 +48,13 @@ public:
   // REQUIRES: format() is in blocks, and the part begins and ends between blocks.
   virtual Tensor read_blocks(const std::string& logical, const Box& box, std::byte* to,
                              const Task* task = nullptr) const;
+  // Return the unchanged numbers of a part, and a scale for each of its rows. REQUIRES: format() is
+  // int8.
+  struct ScaledRows {
+    Tensor values, scales;
+  };
+  virtual ScaledRows read_rows(const std::string& logical, const Box& box,
+                               const Task* task = nullptr) const;
 };
 
 // Returns true when the engine multiplies in this format. Only the cpu engine reads blocks.

@@ -86,6 +86,10 @@ public:
                      const Task* task) const override {
     return weights_->read_blocks(logical, box, to, task); // averages are f32
   }
+  ScaledRows read_rows(const std::string& logical, const Box& box,
+                       const Task* task) const override {
+    return weights_->read_rows(logical, box, task); // averages are f32
+  }
 
 private:
   static std::string average_of(const std::string& logical) {

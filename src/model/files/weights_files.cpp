@@ -2,6 +2,8 @@
 #include "base/named_table.h"
 #include "ckpt/bitsandbytes/bits4.h"
 #include "ckpt/safetensors/safetensors.h"
+#include "ckpt/scaled/scaled.h"
+#include "model/files/save.h"
 #include "model/files/weights.h"
 
 #include <nlohmann/json.hpp>
@@ -47,29 +49,11 @@ std::string old_norm_word(std::string name) {
   return {};
 }
 
-// Fails for a tensor of a quantized folder that is not read.
-void refuse_quantized(const std::string& file, const std::string& name) {
-  constexpr std::pair<std::string_view, const char*> kEndings[] = {
-      {".qweight", "GPTQ or AWQ"},
-      {".qzeros", "GPTQ or AWQ"},
-      {".g_idx", "GPTQ"},
-      {".SCB", "8-bit bitsandbytes"},
-      {".weight_scale_inv", "fp8 with scales of blocks"},
-      {".weight_scale", "fp8 or int8 with scales"},
-      {".weight_packed", "compressed-tensors"}};
-  for (const auto& [ending, what] : kEndings) {
-    if (!name.ends_with(ending)) continue;
-    fail_with_hint("dequantize the model in the program that wrote it and save that; of quantized "
-                   "folders, 4-bit bitsandbytes is read",
-                   Code::unimplemented,
-                   "{}: tensor {} belongs to weights of {}, which are not read", file, name, what);
-  }
-}
-
 class WeightFilesSource final : public WeightSource {
 public:
   WeightFilesSource(const Source& source, const std::string& second_head)
-      : described_(source.describe()), files_(source), second_head_(second_head) {
+      : described_(source.describe()), files_(source), second_head_(second_head),
+        quantization_(quantization_of(source)), scaled_(files_, quantization_, described_) {
     find_bits4();
   }
 
@@ -86,7 +70,8 @@ public:
     if (has(second_head_)) known.insert(find(second_head_));
     if (known.contains(kBertHeadBias)) known.insert(kBertBias);
     for (const std::string& name : files_.names()) {
-      if (known.contains(name) || is_leftover(name) || belongs_to_bits4(name)) continue;
+      if (known.contains(name) || is_leftover(name) || belongs_to_bits4(name) || scaled_.owns(name))
+        continue;
       const ckpt::TensorInfo& info = files_.info(name);
       refuse_quantized(info.file, name);
       fail_with_hint("check that config.json belongs to the weights and has their family",
@@ -102,35 +87,36 @@ public:
   }
   DType dtype(const std::string& logical) const override {
     const std::string name = find(logical);
-    return bits4_form(name) != nullptr ? DType::f32 : *files_.info(name).dtype;
+    return has_codes(name) ? DType::f32 : *files_.info(name).dtype;
   }
-  bool quantized() const override { return !bits4_.empty(); }
+  bool quantized() const override { return !bits4_.empty() || !scaled_.empty(); }
   int64_t file_bytes(const std::string& logical) const override {
     const ckpt::TensorInfo& info = files_.info(find(logical));
     return info.end - info.begin;
   }
   Tensor read(const std::string& logical, const Task* task) const override {
     const std::string& name = find(logical);
-    if (const ckpt::Bits4Form* form = bits4_form(name))
-      return numbers_of(name, Box::whole(form->shape), task);
+    if (has_codes(name)) return numbers_of(name, Box::whole(shape(logical)), task);
     return task == nullptr ? files_.tensor(name) : files_.tensor_copy(name, task);
   }
   Tensor read_part(const std::string& logical, const Box& box, const Task* task) const override {
     const std::string& name = find(logical);
-    if (bits4_form(name) != nullptr) return numbers_of(name, box, task);
+    if (has_codes(name)) return numbers_of(name, box, task);
     if (box.is_all_of(files_.info(name).shape)) return read(logical, task);
     return files_.part_copy(name, box, task);
   }
   Tensor read_part_to(const std::string& logical, const Box& box, std::byte* to,
                       const Task* task) const override {
     const std::string name = find(logical);
-    if (bits4_form(name) == nullptr) return files_.part_to(name, box, to, task);
-    bits4(name, box, task).read_numbers(reinterpret_cast<float*>(to), task);
+    if (!has_codes(name)) return files_.part_to(name, box, to, task);
+    read_numbers(name, box, reinterpret_cast<float*>(to), task);
     const auto bytes = static_cast<size_t>(box.shape.count() * dtype_size(DType::f32));
     return Tensor(DType::f32, box.shape, Bytes(to, bytes, nullptr));
   }
   const WeightFormat* format(const std::string& logical) const override {
     const std::string name = find(logical);
+    if (const ckpt::ScaledForm* scaled = scaled_.find(name))
+      return scaled->has_row_scales() ? &weight_format(DType::i8) : nullptr;
     const ckpt::Bits4Form* form = bits4_form(name);
     if (form == nullptr) return WeightSource::format(logical);
     return form->has_block_rows() ? form->format : &weight_format(DType::f32);
@@ -146,8 +132,26 @@ public:
     view.set_format(form->format);
     return view;
   }
+  ScaledRows read_rows(const std::string& logical, const Box& box,
+                       const Task* task) const override {
+    const std::string name = find(logical);
+    const ckpt::ScaledForm* form = scaled_.find(name);
+    if (form == nullptr) return WeightSource::read_rows(logical, box, task);
+    const ckpt::ScaledMatrix matrix(files_, name, *form, box, task);
+    return {matrix.values(), matrix.row_scales()};
+  }
 
 private:
+  static Json quantization_of(const Source& source) {
+    if (!source.has(kConfigFile)) return nullptr;
+    const Json config =
+        parse_json(source.open(kConfigFile).text(), source.describe() + "/" + kConfigFile);
+    return config.is_object() ? config.value("quantization_config", Json()) : Json();
+  }
+  // Returns true for matrices whose numbers are computed from codes and scales.
+  bool has_codes(const std::string& name) const {
+    return bits4_form(name) != nullptr || scaled_.find(name) != nullptr;
+  }
   // Finds the matrices of bitsandbytes by the tensors "<matrix>.quant_state.bitsandbytes__nf4".
   void find_bits4() {
     for (const std::string& name : files_.names()) {
@@ -194,10 +198,43 @@ private:
                                       task);
             }};
   }
+  void read_numbers(const std::string& name, const Box& box, float* to, const Task* task) const {
+    if (const ckpt::ScaledForm* form = scaled_.find(name))
+      return ckpt::ScaledMatrix(files_, name, *form, box, task).read_numbers(to, task);
+    bits4(name, box, task).read_numbers(to, task);
+  }
   Tensor numbers_of(const std::string& name, const Box& box, const Task* task) const {
     Tensor made(DType::f32, box.shape);
-    bits4(name, box, task).read_numbers(made.mutable_as<float>().data(), task);
+    read_numbers(name, box, made.mutable_as<float>().data(), task);
     return made;
+  }
+
+  // Fails for a tensor of a quantized folder that is not read.
+  void refuse_quantized(const std::string& file, const std::string& name) const {
+    const std::pair<std::string_view, std::string> endings[] = {
+        {".qweight", packer()},
+        {".qzeros", packer()},
+        {".g_idx", packer()},
+        {".SCB", "8-bit bitsandbytes"},
+        {".weight_packed", "compressed-tensors with packed numbers"},
+        {".weight_scale", "numbers with scales in another place"}};
+    for (const auto& [ending, what] : endings) {
+      if (!name.ends_with(ending)) continue;
+      fail_with_hint("dequantize the model in the program that wrote it, save it, and pack it with "
+                     "dllm quantize; 4-bit bitsandbytes, fp8 (e4m3) and int8 with scales are read",
+                     Code::unimplemented,
+                     "{}: tensor {} belongs to weights of {}, which are not read", file, name,
+                     what);
+    }
+  }
+  // Returns the name of the program that packed tensors "qweight".
+  std::string packer() const {
+    const std::string method =
+        quantization_.is_object() ? quantization_.value("quant_method", Json()).dump() : "";
+    if (method == "\"gptq\"") return "GPTQ";
+    if (method == "\"awq\"") return "AWQ";
+    const auto has_order = [](const std::string& name) { return name.ends_with(".g_idx"); };
+    return std::ranges::any_of(files_.names(), has_order) ? "GPTQ" : "GPTQ or AWQ";
   }
 
   // Some checkpoints leave out the name of the whole model: "h.0.ln_1.weight" for
@@ -233,6 +270,7 @@ private:
       fail(Code::data_loss, "{}: tensor {} has shape {}, expected {}", info.file, name,
            info.shape.text(), expected.text());
     }
+    if (scaled_.find(name) != nullptr) return name;
     if (!info.dtype || !is_float(*info.dtype)) {
       fail_with_hint("f32, bf16, f16 and f64 are read", Code::unimplemented,
                      "{}: tensor {} has type {}", info.file, name, info.type);
@@ -243,6 +281,8 @@ private:
   std::string described_;
   ckpt::WeightFiles files_;
   std::string second_head_;
+  const Json quantization_; // "quantization_config" of config.json, or null
+  ckpt::ScaledForms scaled_;
   std::map<std::string, ckpt::Bits4Form> bits4_; // by the name of the matrix
 };
 
@@ -269,6 +309,11 @@ Tensor WeightSource::read_blocks(const std::string& logical, const Box& box, std
               Bytes(to, static_cast<size_t>(elements.byte_size()), nullptr));
   view.set_format(&own);
   return view;
+}
+
+WeightSource::ScaledRows WeightSource::read_rows(const std::string& logical, const Box& /*box*/,
+                                                 const Task* /*task*/) const {
+  fail(Code::internal, "tensor {} has no scales of rows", logical);
 }
 
 bool engine_reads(const graph::Engine& engine, const WeightFormat& format) {

@@ -85,6 +85,10 @@ public:
                      const Task* task) const override {
     return file_->read_blocks(name(logical), box, to, task);
   }
+  ScaledRows read_rows(const std::string& logical, const Box& box,
+                       const Task* task) const override {
+    return file_->read_rows(name(logical), box, task);
+  }
 
 private:
   const std::string& name(const std::string& logical) const {

@@ -202,14 +202,29 @@ void ParamForm::put(const ParamSpec& spec, size_t piece, int64_t layer, const Te
   Tensor rows(DType::f32, own.element);
   write_piece(own, 0, 0, logical, rows, task);
 
-  int64_t first = layer * spec.element[0] * deep;
-  for (size_t i = 0; i < piece; ++i) first += spec.pieces[i].rows * deep;
+  const int64_t first = first_row(spec, piece, layer);
   std::byte* out = values.mutable_bytes() + first * format->row_bytes(width);
   float* table = nullptr;
   if (format->has_table())
     table = scale.mutable_as<float>().data() + first * format->table_width(width);
   rounding = std::max(rounding, quantize_matrix(*format, rows.as<float>().data(), own.element[0],
                                                 width, out, table, task));
+}
+
+int64_t ParamForm::first_row(const ParamSpec& spec, size_t piece, int64_t layer) {
+  const int64_t deep = spec.element.count() / spec.element[0] / spec.element[-1];
+  int64_t first = layer * spec.element[0] * deep;
+  for (size_t i = 0; i < piece; ++i) first += spec.pieces[i].rows * deep;
+  return first;
+}
+
+void ParamForm::put_rows(const ParamSpec& spec, size_t piece, int64_t layer, const Tensor& rows,
+                         const Tensor& table) {
+  const int64_t width = spec.element[-1], first = first_row(spec, piece, layer);
+  std::memcpy(values.mutable_bytes() + first * format->row_bytes(width), rows.bytes(),
+              static_cast<size_t>(rows.byte_size()));
+  std::memcpy(scale.mutable_as<float>().data() + first * format->table_width(width), table.bytes(),
+              static_cast<size_t>(table.byte_size()));
 }
 
 Tensor dequantize(const Tensor& values, const Tensor& scale, const Task* task) {

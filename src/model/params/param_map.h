@@ -150,6 +150,14 @@ struct ParamForm {
   // Writes one logical tensor (any float type) to its location.
   void put(const ParamSpec& spec, size_t piece, int64_t layer, const Tensor& logical,
            const Task* task = nullptr);
+  // Writes rows that are stored in this format already, with their numbers of the table. REQUIRES:
+  // the format has a table, and the piece has the layout of the file.
+  void put_rows(const ParamSpec& spec, size_t piece, int64_t layer, const Tensor& rows,
+                const Tensor& table);
+
+private:
+  // Returns the row of a stack of matrices where a piece begins.
+  static int64_t first_row(const ParamSpec& spec, size_t piece, int64_t layer);
 };
 
 // Returns stored numbers as f32. `scale` is the table of formats that have one.

@@ -61,6 +61,9 @@ struct ModelCase {
 TEST(Arithmetics, LogitsStayNearThoseOfF32) {
   for (const ModelCase& c : {ModelCase{"bf16", "f32", "qwen2", 5.7e-7},
                              {"bf16", "bf16", "qwen3", 2.5e-7},
+                             {"bf16", "q8_0", "llama", 1e-6},
+                             {"bf16", "nf4", "qwen2", 1e-6},
+                             {"bf16", "int8", "qwen3_moe", 1e-6},
                              {"int8", "int8", "qwen2", 2.6e-6},
                              {"int8", "int8", "qwen3_moe", 2.1e-6},
                              {"int8", "q8_0", "llama", 1.9e-6}}) {
