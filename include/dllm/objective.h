@@ -51,7 +51,8 @@
  * ar, token_ce) may add terms to its loss. Option teacher names their teacher: base (the model
  * without its adapters), model (the part "teacher" of dllm_model_add_network), or rows (arrays of
  * the batch). No gradient reaches the teacher. A held-out loss leaves the terms out. A prepared
- * batch then has clean_ids i32(batch, seq), the tokens before they were corrupted.
+ * batch then has clean_ids i32(batch, seq), the tokens before they were corrupted. Option
+ * own_weight weighs the objective's own loss; 0: the terms alone are trained.
  *
  *     align     weight of the distance between hidden states of student and teacher. The teacher
  *               sees the clean text. Options: align_kind (cosine angular infonce blocks),
@@ -62,7 +63,10 @@
  *     distill   weight of the divergence of the distributions of the tokens that the loss counts,
  *               in nats. Options: distill_kind (forward reverse js), distill_temperature. Both
  *               models have the same vocabulary. Arrays for rows: teacher_top_ids i32(batch, seq,
- *               k) and teacher_top_logits f32(batch, seq, k); only forward.
+ *               k) and teacher_top_logits f32(batch, seq, k); only forward. distill_steps k: the
+ *               student matches k steps of the teacher in one, where distill_of steps decode a row
+ *               (mdlm, open_dllm, llada_sft, dream, nano). A token is compared with the step that
+ *               reveals it; with distill_rest tokens that are still masked with the last step.
  *     entropy   weight of the entropy of predictions that are right, in nats, for models that
  *               decode many tokens at once. Option: entropy_temperature.
  *
@@ -80,12 +84,13 @@ extern "C" {
  *   schedule   NULL: linear, kappa_cubic for editflow, nano_cosine for nano; objectives without
  *              noise ignore it
  *   opts       NULL: defaults; kind "objective" or "objective:<name>": attention, shift,
- *              block_length, mask_id, compat, teacher (base model rows), teacher_attention (auto
- *              causal bidirectional block_causal), teacher_input (auto clean noised), align,
- *              align_kind (cosine angular infonce blocks), align_layers, align_positions (visible
- *              supervised all), align_margin, align_temperature, align_blocks, align_share,
- *              align_layer_count, align_layer_exp, align_final, align_steps, distill, distill_kind
- *              (forward reverse js), distill_temperature, entropy, entropy_temperature and the
+ *              block_length, mask_id, compat, own_weight, teacher (base model rows),
+ *              teacher_attention (auto causal bidirectional block_causal), teacher_input (auto
+ *              clean noised), align, align_kind (cosine angular infonce blocks), align_layers,
+ *              align_positions (visible supervised all), align_margin, align_temperature,
+ *              align_blocks, align_share, align_layer_count, align_layer_exp, align_final,
+ *              align_steps, distill, distill_kind (forward reverse js), distill_temperature,
+ *              distill_steps, distill_of, distill_rest, entropy, entropy_temperature and the
  *              objective's own options
  *   out        not NULL
  *

@@ -110,7 +110,8 @@ Batch Objective::prepare(const Batch& batch, uint64_t seed, int64_t step,
   if (!terms_.empty()) {
     if (batch.at("ids").shape() == made.at("ids").shape()) made.set(kCleanIds, batch.at("ids"));
     const int64_t first = made.global_rows(made.at("ids").shape()[0]).first;
-    terms_.prepare(made, {context.shift, context.layers, context.vocab}, {seed, step, first});
+    terms_.prepare(made, {context.shift, context.layers, context.vocab, schedule_.get()},
+                   {seed, step, first});
   }
   return made;
 }
@@ -135,7 +136,7 @@ TokenCeSettings Objective::token_ce_settings(const Batch& prepared,
 Batch Objective::feed(const Batch& prepared, const model::ModelConfig& config) const {
   Batch made = feed_rows(prepared, config);
   if (terms_.empty()) return made;
-  const TermContext context{shift(config), config.layers, config.vocab_size};
+  const TermContext context{shift(config), config.layers, config.vocab_size, schedule_.get()};
   if (terms_.is_prepared(prepared)) {
     terms_.feed(prepared, context, made);
     return made;
@@ -244,6 +245,13 @@ void check_terms(const KnownObjective& entry, const Options& options) {
     fail_with_hint("set teacher_attention = causal", Code::invalid_argument,
                    "objective {} hides no token: a teacher that is not causal would see the tokens "
                    "that it predicts",
+                   entry.name);
+  }
+  if (options.i64("distill_steps") > 1 && entry.facts.rows != RowKind::masked &&
+      entry.facts.rows != RowKind::given) {
+    fail_with_hint("use mdlm, open_dllm, llada_sft, dream or nano", Code::invalid_argument,
+                   "distill_steps needs masks that the teacher reveals in steps, and objective {} "
+                   "has none",
                    entry.name);
   }
   switch (entry.facts.rows) {

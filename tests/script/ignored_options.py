@@ -28,6 +28,7 @@ BLOCKS = {"--objective.attention": "block_causal"}
 TUNED = {"--from": "made", "--layers": None, "--hidden": None, "--vocab": None}
 LORA = {**TUNED, "--lora": "4"}
 TAUGHT = {**TUNED, "--teacher": "made", "--align": "1", "--distill": "0.5"}
+FEW_STEPS = {**TAUGHT, "--distill-steps": "2", "--distill-of": "4"}
 
 # option: value, what else the command line has, what is expected when it is not another result
 TRAIN = {
@@ -81,6 +82,8 @@ TRAIN = {
     "--objective.align-layer-exp": ("2", {**TAUGHT, "--align-layers": "0,1"}),
     "--objective.align-final": ("5", {**TAUGHT, "--align-steps": "4"}), "--objective.align-steps": ("4", {**TAUGHT, "--align-final": "5"}),
     "--objective.distill": ("1", TAUGHT), "--objective.distill-kind": ("js", TAUGHT), "--objective.distill-temperature": ("2", TAUGHT),
+    "--objective.distill-steps": ("3", FEW_STEPS), "--objective.distill-of": ("8", FEW_STEPS), "--objective.distill-rest": ("true", FEW_STEPS),
+    "--objective.own-weight": ("0.5", TAUGHT),
     "--objective.entropy": ("1",), "--objective.entropy-temperature": ("0.9", {"--entropy": "1"}),
     "--objective.time-sampling": ("low_discrepancy",), "--objective.loss-weight": ("ones",), "--objective.max-weight": ("1.5",),
     "--objective.loss-norm": ("masked",), "--objective.min-mask-ratio": ("0.8",), "--objective.max-mask-ratio": ("0.2",),

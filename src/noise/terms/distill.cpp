@@ -1,11 +1,13 @@
 // Distillation: the student's distribution of each token that the loss counts comes near the
 // teacher's. Each token has the weight that the objective's loss gives it.
 //   sum += weight * sum_r weights[r] * D(student(r), teacher(r))
+// With distill_steps the teacher's distributions are those of several of its steps.
 
 #include "base/error.h"
 #include "graph/ops.h"
 #include "noise/loss/token_ce.h"
 #include "noise/terms/divergence.h"
+#include "noise/terms/few_steps.h"
 #include "noise/terms/term.h"
 
 namespace dllm::noise {
@@ -27,9 +29,9 @@ DivergenceKind kind_of(const std::string& name) {
 class Distill final : public LossTerm {
 public:
   explicit Distill(const Options& options)
-      : weight_(options.f64("distill")),
-        cached_(options.str("teacher") == "rows"), divergence_{kind_of(options.str("distill_kind")),
-                                                               options.f64("distill_temperature")} {
+      : weight_(options.f64("distill")), cached_(options.str("teacher") == "rows"),
+        few_steps_(options), divergence_{kind_of(options.str("distill_kind")),
+                                         options.f64("distill_temperature")} {
     if (cached_ && divergence_.kind != DivergenceKind::forward) {
       fail_with_hint("use distill_kind forward", Code::invalid_argument,
                      "distill_kind {} needs all logits of the teacher, and teacher rows has top "
@@ -39,6 +41,12 @@ public:
   }
   const char* name() const override { return "distill"; }
   bool reads_teacher() const override { return true; }
+  void prepare(Batch& prepared, const TermContext& context, const TermDraws& draws) const override {
+    if (few_steps_.is_on()) few_steps_.prepare(prepared, context, draws);
+  }
+  bool is_prepared(const Batch& prepared) const override {
+    return few_steps_.is_prepared(prepared);
+  }
   void feed(const Batch& prepared, const TermContext& context, Batch& feed) const override;
   Built build(const TermInputs& inputs) const override;
 
@@ -47,6 +55,7 @@ private:
 
   double weight_;
   bool cached_;
+  FewSteps few_steps_;
   Divergence divergence_;
 };
 
@@ -88,6 +97,7 @@ void Distill::feed(const Batch& prepared, const TermContext& context, Batch& fee
     }
     return;
   }
+  if (few_steps_.is_on()) few_steps_.feed(prepared, positions.as<int32_t>(), count, feed);
   feed.set(kPredicted, positions);
   feed.set(kLength, Tensor::scalar(static_cast<int32_t>(prepared.at("targets").shape()[1])));
 }
@@ -113,18 +123,26 @@ graph::Value Distill::live(const TermInputs& inputs, graph::Value student,
                    "a teacher that sees the clean text on both sides sees the tokens that it "
                    "predicts");
   }
-  const model::ForwardOutputs& pass =
-      inputs.teacher.forward(inputs.builder, arrays, inputs.teacher.input(inputs.builder), {});
-  const graph::Value flat =
-      graph::reshape(pass.hidden, {pass.hidden.dim(0) * pass.hidden.dim(1), pass.hidden.dim(2)});
   const graph::Value shift =
       graph::scalar_i32(inputs.builder.graph(), inputs.teacher.shift(inputs.builder));
   const graph::Value positions = arrays.at(kPredicted);
   const graph::Value within = graph::remainder(positions, arrays.at(kLength));
   const graph::Value is_predicted = graph::greater_equal(within, shift);
   *weights = graph::multiply(*weights, graph::convert(is_predicted, DType::f32));
-  const graph::Value rows = graph::take(flat, graph::subtract(positions, shift));
-  return divergences(divergence_, inputs.builder.head(), student, teacher.head(), rows);
+  const graph::Value rows = graph::subtract(positions, shift);
+  graph::Value states;
+  if (few_steps_.is_on()) {
+    const FewSteps::Targets targets = few_steps_.build(inputs, rows, is_predicted);
+    *weights = graph::multiply(*weights, targets.counts);
+    states = targets.states;
+  } else {
+    const graph::Value hidden =
+        inputs.teacher.forward(inputs.builder, arrays, inputs.teacher.input(inputs.builder), {})
+            .hidden;
+    states =
+        graph::take(graph::reshape(hidden, {hidden.dim(0) * hidden.dim(1), hidden.dim(2)}), rows);
+  }
+  return divergences(divergence_, inputs.builder.head(), student, teacher.head(), states);
 }
 
 LossTerm::Built Distill::build(const TermInputs& inputs) const {
@@ -158,6 +176,7 @@ TermEntry term_files::distill() {
   rows.push_back(option_f64("distill_temperature", 1.0, 1e-3, 1e3,
                             "Divides the logits of student and teacher; the term is multiplied by "
                             "its square."));
+  for (OptionSpec& row : FewSteps::option_rows()) rows.push_back(std::move(row));
   return {std::move(rows), make_distill};
 }
 

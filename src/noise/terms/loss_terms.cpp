@@ -6,10 +6,18 @@
 #include "noise/terms/align_rows.h"
 
 #include <algorithm>
+#include <array>
 
 namespace dllm::noise {
 
-LossTerms::LossTerms(const Options& options) : teacher_(options) {
+namespace {
+
+constexpr const char* kOwnWeight = "own_weight";
+
+} // namespace
+
+LossTerms::LossTerms(const Options& options)
+    : teacher_(options), own_weight_(options.f64(kOwnWeight)) {
   for (const auto& file : term_files::kTable) {
     if (LossTermRef term = file().make(options)) terms_.push_back(std::move(term));
   }
@@ -51,6 +59,11 @@ void LossTerms::before_loss(model::Builder& builder, model::ForwardInputs& input
 void LossTerms::add_to(Loss& loss, model::Builder& builder,
                        const std::map<std::string, graph::Value>& arrays) const {
   if (terms_.empty()) return;
+  // A weight of 0 also spares the backward pass, and counts where the loss is not finite.
+  loss.sum = own_weight_ == 0
+                 ? graph::scalar(builder.graph(), 0.0f)
+                 : graph::multiply(loss.sum,
+                                   graph::scalar(builder.graph(), static_cast<float>(own_weight_)));
   Teacher teacher = teacher_;
   for (const LossTermRef& term : terms_) {
     const LossTerm::Built built = term->build({builder, builder.kept(), teacher, arrays});
@@ -60,6 +73,12 @@ void LossTerms::add_to(Loss& loss, model::Builder& builder,
 }
 
 namespace {
+
+OptionSpec own_weight_row() {
+  return option_f64(kOwnWeight, 1.0, 0.0, 1e6,
+                    "Weight of the objective's own loss next to align, distill and entropy; 0: "
+                    "these alone are trained.");
+}
 
 // Fails when one of these options is set.
 void check_unset(const Options& options, std::span<const OptionSpec> rows,
@@ -74,15 +93,17 @@ void check_unset(const Options& options, std::span<const OptionSpec> rows,
 } // namespace
 
 void check_term_options(const Options& options) {
-  bool teaches = false;
+  bool teaches = false, adds = false;
   for (const auto& file : term_files::kTable) {
     const TermEntry entry = file();
     const LossTermRef term = entry.make(options);
     teaches = teaches || (term != nullptr && term->reads_teacher());
+    adds = adds || term != nullptr;
     if (term != nullptr) continue;
     check_unset(options, std::span(entry.options).subspan(1), entry.options.front().key);
   }
   if (!teaches) check_unset(options, Teacher::option_rows(), "align or distill");
+  if (!adds) check_unset(options, std::array{own_weight_row()}, "align, distill or entropy");
 }
 
 bool turn_off_terms(Options& options) {
@@ -97,7 +118,8 @@ bool turn_off_terms(Options& options) {
 }
 
 std::vector<OptionSpec> term_options() {
-  std::vector<OptionSpec> rows = Teacher::option_rows();
+  std::vector<OptionSpec> rows = {own_weight_row()};
+  for (OptionSpec& row : Teacher::option_rows()) rows.push_back(std::move(row));
   for (const auto& file : term_files::kTable) {
     for (OptionSpec& row : file().options) rows.push_back(std::move(row));
   }

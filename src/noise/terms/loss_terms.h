@@ -23,7 +23,7 @@ public:
   // Prepares the inputs of the pass that the loss makes.
   void before_loss(model::Builder& builder, model::ForwardInputs& inputs,
                    const std::map<std::string, graph::Value>& arrays) const;
-  // Adds the terms to the loss.
+  // Weighs the loss of the objective, and adds the terms to it.
   void add_to(Loss& loss, model::Builder& builder,
               const std::map<std::string, graph::Value>& arrays) const;
 
@@ -32,6 +32,7 @@ private:
 
   std::vector<LossTermRef> terms_;
   Teacher teacher_;
+  double own_weight_; // of the objective's own loss
 };
 
 // Returns the options of the teacher and of all terms, which every objective has.

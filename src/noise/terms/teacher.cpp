@@ -85,11 +85,19 @@ const model::ForwardOutputs& Teacher::forward(model::Builder& builder,
                                               TeacherInput input, graph::Value tap_rows) {
   const auto known = passes_.find(input);
   if (known != passes_.end()) return known->second;
+  const graph::Value ids =
+      input == TeacherInput::noised ? arrays.at("ids") : arrays.at(std::string(kPrefix) + "ids");
+  return passes_[input] = forward_over(builder, arrays, ids, tap_rows);
+}
+
+model::ForwardOutputs Teacher::forward_over(model::Builder& builder,
+                                            const std::map<std::string, graph::Value>& arrays,
+                                            graph::Value ids, graph::Value tap_rows) const {
   std::map<std::string, graph::Value> own;
   for (const auto& [name, value] : arrays) {
     if (name.starts_with(kPrefix)) own[name.substr(kPrefix.size())] = value;
   }
-  if (input == TeacherInput::noised) own["ids"] = arrays.at("ids");
+  own["ids"] = ids;
   model::Builder& teacher = network(builder);
   const model::AttentionKind kind = attention(builder);
   if (kind == model::AttentionKind::block_causal) {
@@ -100,7 +108,7 @@ const model::ForwardOutputs& Teacher::forward(model::Builder& builder,
     fail(Code::unimplemented, "a teacher that is conditioned on time is not supported");
   model::ForwardInputs inputs = model::forward_inputs(own, kind, false);
   inputs.tap_rows = tap_rows;
-  return passes_[input] = teacher.forward(inputs, tap_rows.defined());
+  return teacher.forward(inputs, tap_rows.defined());
 }
 
 std::vector<OptionSpec> Teacher::option_rows() {

@@ -47,6 +47,10 @@ public:
   const model::ForwardOutputs& forward(model::Builder& builder,
                                        const std::map<std::string, graph::Value>& arrays,
                                        TeacherInput input, graph::Value tap_rows);
+  // Returns a pass over other tokens in the places of the rows, i32(batch, seq).
+  model::ForwardOutputs forward_over(model::Builder& builder,
+                                     const std::map<std::string, graph::Value>& arrays,
+                                     graph::Value ids, graph::Value tap_rows = {}) const;
   // Returns the input of a comparison of logits: what option teacher_input says; auto: clean tokens
   // for a causal teacher, and the student's tokens for others.
   TeacherInput input(model::Builder& builder) const;

@@ -5,6 +5,7 @@
 
 #include "base/options.h"
 #include "model/network/builder.h"
+#include "noise/schedules/schedule.h"
 #include "noise/terms/teacher.h"
 #include "tensor/batch.h"
 
@@ -22,6 +23,7 @@ struct TermContext {
   int shift = 0;      // 1: the state before a token predicts the token
   int64_t layers = 0; // of the model
   int64_t vocab = 0;
+  const Schedule* schedule = nullptr; // of the objective
 };
 
 // The draws of one batch.
