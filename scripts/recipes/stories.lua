@@ -2,12 +2,14 @@
 --   dllm run scripts/recipes/stories.lua --write stories.jsonl [--count 20000] [--seed 1]    (or .txt)
 --   dllm run scripts/recipes/stories.lua --check stories.txt
 --   dllm run scripts/recipes/stories.lua --score runs/quickstart [--count 16] [--length 96] [--steps 96] [--block_length 1] [--temperature 0.4]
+--     [--policy ancestral]
 -- Grammatical: share of the sentences that the grammar has. Consistent: those whose names, pronouns and things also agree
--- with the sentences before. Different: share of the stories that no other sample repeats. Infilled: share of new stories with a
--- gap of three tokens, decided all together, whose sentences are all grammatical once it is filled.
+-- with the sentences before. Entropy: of the words of all samples together, in nats. Different: share of the stories that no
+-- other sample repeats. Infilled: share of new stories with a gap of three tokens, decided all together, whose sentences are all
+-- grammatical once it is filled.
 local dllm = require "dllm"
 local settings = { write = "", check = "", score = "", count = 0, length = 96, steps = 96, block_length = 1, seed = 1,
-  temperature = 0.4 }
+  temperature = 0.4, policy = "" }
 
 local here = debug.getinfo(1, "S").source:match "^@(.*/)" or ""
 local grammar = dofile(here .. "stories_grammar.lua") -- the words and sentences
@@ -109,11 +111,15 @@ local function read_sentence(tokens, at, story)
   end
 end
 
+local words = {} -- how often each word was checked
 -- Counts of a story: whole sentences, those of the grammar, those that agree with the ones before. A sentence that the canvas
 -- cuts is left out; one that the story's own end cuts (`ended`) is wrong.
 local function check(text, total, ended)
   local tokens, at, story = {}, 1, { strict = true }
-  for token in text:lower():gsub("%p", " %0 "):gmatch "%S+" do tokens[#tokens + 1] = token end
+  for token in text:lower():gsub("%p", " %0 "):gmatch "%S+" do
+    tokens[#tokens + 1] = token
+    words[token] = (words[token] or 0) + 1
+  end
   while at <= #tokens do
     local after = read_sentence(tokens, at, {})
     local agrees, next_story = read_sentence(tokens, at, story)
@@ -140,9 +146,16 @@ local function check_all(text, mark, total)
     at = last + 1
   end
 end
+local function entropy()
+  local counts, all, sum = {}, 0, 0
+  for _, n in pairs(words) do counts[#counts + 1], all = n, all + n end
+  table.sort(counts) -- a sum in another order has other last digits
+  for _, n in ipairs(counts) do sum = sum - n / all * math.log(n / all) end
+  return sum
+end
 local function report(total, more)
   local out = { sentences = total.sentences, grammatical = total.grammatical / math.max(1, total.sentences),
-    consistent = total.consistent / math.max(1, total.sentences) }
+    consistent = total.consistent / math.max(1, total.sentences), entropy = total.entropy or entropy() }
   for key, value in pairs(more or {}) do out[key] = value end
   print(dllm.json.encode(out))
 end
@@ -195,7 +208,9 @@ elseif settings.score ~= "" then
   local path = dllm.latest_checkpoint(settings.score)
   path = path and path .. "/model" or settings.score
   local model, tok = dllm.model(path), dllm.tokenizer(path)
-  local decoder = dllm.decoder(model, { steps = settings.steps, block_length = settings.block_length, temperature = settings.temperature })
+  local options = { steps = settings.steps, block_length = settings.block_length, temperature = settings.temperature }
+  if settings.policy ~= "" then options.policy = settings.policy end
+  local decoder = dllm.decoder(model, options)
   local canvas, fixed, slots, texts, different = {}, {}, {}, {}, 0
   for i = 1, settings.length do canvas[i], fixed[i] = model:get "mask_id", 0 end
   canvas[1], fixed[1] = tok:id "eos", 1 -- behind the token that ends a story: a new one begins
@@ -210,6 +225,7 @@ elseif settings.score ~= "" then
     if not texts[text] then different = different + 1 end
     texts[text] = true
   end
+  total.entropy = entropy() -- before the words of infilled stories
   report(total, { different = different / #slots, infilled = infilled(model, tok), first = tok:decode(decoder:ids(slots[1])) })
 else
   print(USAGE)

@@ -35,6 +35,10 @@ def last(out, name):
     return [row[name] for row in rows if name in row][-1]
 
 
+def weights(out, step):
+    return (SCRATCH / out / f"step_{step:06d}" / "model" / "model.safetensors").read_bytes()
+
+
 shutil.rmtree(SCRATCH, ignore_errors=True)
 (SCRATCH / "elsewhere").mkdir(parents=True)
 (SCRATCH / "corpus").write_text("".join(f"line {i}: the cat {i % 7} sat on the mat {i % 5}\n" for i in range(200)))
@@ -64,4 +68,23 @@ done = run("train", "--out", os.path.join("..", "taught"), "--steps", "6", folde
 ok(done.returncode == 0 and last("taught", "step") == 6, f"goes on from another folder: {done.stderr[-300:]}")
 done = train("lora", *tuned, "--lora", "4", "--align", "1", "--steps", "4")
 ok(done.returncode == 0 and last("lora", "align") >= 0, f"the base teaches its adapter: {done.stderr[-200:]}")
+
+# Rounds of few-step distillation.
+few = ("--data", "corpus", "--distill", "1", "--own-weight", "0", "--distill-steps", "2", "--distill-of", "4", "--warmup", "0")
+done = train("round", *few, "--from", "./base", "--teacher", "./base", "--steps", "6")
+ok(done.returncode == 0 and last("round", "distill") > 0, f"a round: {done.stderr[-300:]}")
+train("again", *few, "--from", "./base", "--teacher", "./base", "--steps", "6")
+ok(weights("again", 6) == weights("round", 6), "the same seed gives the same weights")
+train("stopped", *few, "--from", "./base", "--teacher", "./base", "--steps", "3")
+train("stopped", "--steps", "6")
+ok(weights("stopped", 6) == weights("round", 6), "a run that was stopped gives the same weights")
+done = run("export", "round", "student")
+ok(done.returncode == 0, f"a student is exported: {done.stderr[-200:]}")
+done = train("next", *few, "--from", "./student", "--teacher", "./student", "--steps", "2")
+ok(done.returncode == 0, f"a student teaches the next round: {done.stderr[-300:]}")
+done = train("own", *few, "--from", "./base", "--lora", "4", "--teacher-attention", "bidirectional", "--steps", "2")
+ok(done.returncode == 0, f"the base teaches its adapter: {done.stderr[-300:]}")
+refused(train("a", *few, "--from", "./base", "--lora", "4", "--steps", "2"), "its attention is causal", "--teacher-attention bidirectional")
+refused(train("a", *few, "--from", "./base", "--teacher", "./base", "--distill-of", "1", "--steps", "2"), "distill_steps 2 is above distill_of 1")
+refused(train("a", *few, "--from", "./base", "--teacher", "./base", "--objective", "uniform", "--steps", "2"), "objective uniform has none")
 sys.exit(1 if failures else 0)
