@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/store/address.h"
 #include "base/task.h"
+#include "base/write_at.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -19,14 +20,17 @@
 
 namespace dllm {
 
-ssize_t write_without_signal(int fd, const void* data, size_t size) {
+namespace {
+
+// Calls write() -> ssize_t with the signals blocked that a write may cause.
+template <class Write> ssize_t without_signal(const Write& write) {
   sigset_t both, before, mask;
   sigemptyset(&both);
   sigaddset(&both, SIGXFSZ);
   sigaddset(&both, SIGPIPE);
   pthread_sigmask(SIG_BLOCK, &both, &mask);
   sigpending(&before); // pending signals of the host, which must stay pending
-  const ssize_t put = ::write(fd, data, size);
+  const ssize_t put = write();
   const int number = errno;
   const int sent = put >= 0 ? 0 : number == EFBIG ? SIGXFSZ : number == EPIPE ? SIGPIPE : 0;
   if (sent != 0 && sigismember(&before, sent) == 0) {
@@ -40,6 +44,16 @@ ssize_t write_without_signal(int fd, const void* data, size_t size) {
   pthread_sigmask(SIG_SETMASK, &mask, nullptr);
   errno = number;
   return put;
+}
+
+} // namespace
+
+ssize_t write_without_signal(int fd, const void* data, size_t size) {
+  return without_signal([&] { return ::write(fd, data, size); });
+}
+
+ssize_t write_at_without_signal(int fd, const void* data, size_t size, int64_t at) {
+  return without_signal([&] { return ::pwrite(fd, data, size, at); });
 }
 
 AppendFile::AppendFile(const std::string& path, bool append) : path_(path) {
