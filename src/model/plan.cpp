@@ -77,6 +77,8 @@ Json plan_json(graph::Engine& engine, const Job& job, const Options& options) {
                {"weights", job.weights},
                {"loading", job.loading},
                {"moments", job.moments},
+               {"offloaded", job.offloaded},
+               {"window", job.window},
                {"cache", job.cache},
                {"recomputed", job.recomputed},
                {"attention", job.attention},
@@ -102,7 +104,7 @@ Json plan_json(graph::Engine& engine, const Job& job, const Options& options) {
   made["outputs"] = report.output_bytes;
   made["constants"] = report.constant_bytes;
   made["arena"] = report.arena_bytes;
-  made["peak"] = report.peak_bytes;
+  made["peak"] = std::max(report.peak_bytes, job.later);
   made["flops"] = report.flops;
   made["compiled"] = compiled_json(report.compiled);
   if (made["compiled"]["fits"] == false) made["hint"] = hint_of(options);
@@ -145,6 +147,10 @@ const Schema& plan_schema() {
        option_i64("memory", 0, 0, INT64_MAX,
                   "Most bytes of a training step: the fewest values of a layer that make it fit "
                   "are recomputed; 0: no bound."),
+       option_bool("offload", false,
+                   "Training keeps the optimizer's arrays and the average outside of the engine."),
+       option_i64("offload_mib", 64, 1, 1 << 20,
+                  "Most MiB of offloaded arrays in memory at one time, on a rank."),
        option_bool("ema", false, "Training keeps a moving average of the weights."),
        option_str("objective", "mdlm", "Objective of training, with its own defaults."),
        option_str("optimizer", "adamw", "Optimizer of training, with its own defaults."),

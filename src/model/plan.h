@@ -20,8 +20,11 @@ struct Job {
   std::shared_ptr<graph::Graph> graph;
   int64_t weights = 0; // bytes of the stored parameters, without panels
   int64_t loading = 0; // most bytes of parameters in memory at one time while a model is loaded
-  int64_t moments = 0; // bytes of the optimizer's state
-  int64_t cache = 0;   // bytes of K and V that are kept between decoding steps
+  int64_t moments = 0; // bytes of the optimizer's state on the engine
+  // Bytes of the optimizer's state outside of the engine, bytes for the slices of it that an update
+  // holds, and all bytes on the engine during that update, which follows the graph.
+  int64_t offloaded = 0, window = 0, later = 0;
+  int64_t cache = 0; // bytes of K and V that are kept between decoding steps
   // Values of a layer that training recomputes so that a step fits option memory.
   int64_t recomputed = 0;
   std::string attention = {}; // of the model: "causal" "bidirectional" ...
@@ -45,8 +48,8 @@ Job forward_job(const std::shared_ptr<graph::Engine>& engine, const ModelConfig&
                 const Options& options);
 
 // Compiles the job and returns the text of option format. All bytes are bytes of one device. The
-// JSON is {"what", "program", "batch", "weights", "loading", "moments", "cache", "recomputed",
-// "attention", "mesh", "exchanges"}. The plan of this library adds "inputs", "outputs", "constants", "arena",
+// JSON is {"what", "program", "batch", "weights", "loading", "moments", "offloaded", "window",
+// "cache", "recomputed", "attention", "mesh", "exchanges"}. The plan of this library adds "inputs", "outputs", "constants", "arena",
 // "peak" and "flops".
 // "compiled" is {"known", "fits", "argument", "output", "alias", "temporary", "code", "peak",
 // "device", "flops", "seconds", "from_cache"}. "fits" is null when the compiler or the device does

@@ -210,36 +210,62 @@ std::vector<ParameterOutputs> update_groups(const UpdateContext& context,
 // every token of the batch is given, so loss and gradients are 0. The update then runs with neutral
 // scalars and gradient scale 0, which leaves every array unchanged. So no second copy of the state
 // is needed.
-Updated clipped_update(graph::Graph& graph, const Optimizer& optimizer, const Options& options,
-                       const UpdateValues& update) {
+UpdateDecision decide_update(const Optimizer& optimizer, const UpdateValues& update) {
+  graph::Graph& graph = *update.scalars.graph;
   const graph::Value one = graph::scalar(graph, 1.0f), zero = graph::scalar(graph, 0.0f);
   const graph::Value count = at_least_one(update.normalizer);
-  Updated next;
-  next.norm = graph::divide(global_norm(graph, update.parameters), count);
-  next.finite = graph::logical_and(graph::is_finite(next.norm), graph::is_finite(update.loss_sum));
+  UpdateDecision made;
+  made.norm = graph::divide(global_norm(graph, update.parameters), count);
+  made.finite = graph::logical_and(graph::is_finite(made.norm), graph::is_finite(update.loss_sum));
   if (update.halted.defined())
-    next.finite = graph::logical_and(next.finite, graph::equal(update.halted, zero));
+    made.finite = graph::logical_and(made.finite, graph::equal(update.halted, zero));
 
   // Without a target, weight decay and moments must not move the weights.
   const graph::Value empty =
-      graph::logical_and(graph::equal(next.norm, zero), graph::equal(update.loss_sum, zero));
-  const graph::Value used = graph::logical_and(next.finite, graph::logical_not(empty));
+      graph::logical_and(graph::equal(made.norm, zero), graph::equal(update.loss_sum, zero));
+  made.used = graph::logical_and(made.finite, graph::logical_not(empty));
   const graph::Value clip = shared_scalar(optimizer, update.scalars, kClip);
   const graph::Value shrink =
-      graph::select(graph::greater(next.norm, clip), graph::divide(clip, next.norm), one);
-  const graph::Value scale = graph::select(used, graph::divide(shrink, count), zero);
+      graph::select(graph::greater(made.norm, clip), graph::divide(clip, made.norm), one);
+  made.scale = graph::select(made.used, graph::divide(shrink, count), zero);
+  return made;
+}
+
+namespace {
+
+graph::Value moved_average(graph::Value average, graph::Value parameter, graph::Value decay) {
+  const graph::Value one = graph::scalar(*average.graph, 1.0f);
+  return graph::add(graph::multiply(average, decay),
+                    graph::multiply(parameter, graph::subtract(one, decay)));
+}
+
+} // namespace
+
+Updated clipped_update(graph::Graph& graph, const Optimizer& optimizer, const Options& options,
+                       const UpdateValues& update) {
+  Updated next;
+  next.decision = decide_update(optimizer, update);
   const auto own = static_cast<int64_t>(optimizer.scalars.size());
   const graph::Value given = graph::slice_axis(update.scalars, 0, 0, own);
-  next.parameters =
-      update_groups({graph, options, given, scale}, optimizer, used, update.parameters);
-
+  next.parameters = update_groups({graph, options, given, next.decision.scale}, optimizer,
+                                  next.decision.used, update.parameters);
   const graph::Value decay =
-      graph::select(used, shared_scalar(optimizer, update.scalars, kEmaDecay), one);
+      graph::select(next.decision.used, shared_scalar(optimizer, update.scalars, kEmaDecay),
+                    graph::scalar(graph, 1.0f));
   for (size_t i = 0; i < update.averages.size(); ++i) {
-    const graph::Value fresh =
-        graph::multiply(next.parameters[i].parameter, graph::subtract(one, decay));
-    next.averages.push_back(graph::add(graph::multiply(update.averages[i], decay), fresh));
+    next.averages.push_back(moved_average(update.averages[i], next.parameters[i].parameter, decay));
   }
+  return next;
+}
+
+SliceOutputs updated_slice(graph::Graph& graph, const Optimizer& optimizer, const Options& options,
+                           const SliceUpdate& slice) {
+  const graph::Value scalars = scalars_of_group(optimizer, slice.scalars, slice.inputs.rate);
+  SliceOutputs next;
+  next.parameter =
+      optimizer.update({graph, options, scalars, slice.scale}, {&slice.inputs, 1}).at(0);
+  if (slice.average.defined())
+    next.average = moved_average(slice.average, next.parameter.parameter, slice.decay);
   return next;
 }
 

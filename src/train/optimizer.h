@@ -105,7 +105,8 @@ struct Optimizer {
   std::vector<StateArray> (*state)(const Options& options,
                                    const model::ParamSpec& parameter) = nullptr;
   std::vector<double> (*step_scalars)(const Options& options, const UpdateInfo& info) = nullptr;
-  // Returns one result per parameter, in order. Each resulting array replaces its input.
+  // Returns one result per parameter, in order. Each resulting array replaces its input. A result
+  // depends on its own parameter alone, and without whole_matrices on its own elements.
   std::vector<ParameterOutputs> (*update)(const UpdateContext& context,
                                           std::span<const ParameterInputs> parameters) = nullptr;
 };
@@ -141,14 +142,37 @@ struct UpdateValues {
   graph::Value scalars;               // f32(scalar_count)
   graph::Value halted;                // f32 scalar: not 0: the update is left out; undefined: 0
 };
+// What all gradients together decide about an update.
+struct UpdateDecision {
+  graph::Value norm;   // f32 scalar: 2-norm of all gradients after division, before clipping
+  graph::Value finite; // u8 scalar: 0: every array is unchanged, to the bit
+  graph::Value used;   // u8 scalar: 0: not finite, or no target counts; no array changes
+  graph::Value scale;  // f32 scalar: factor of the gradients, 0 where the update is not used
+};
+UpdateDecision decide_update(const Optimizer& optimizer, const UpdateValues& update);
+
 struct Updated {
   std::vector<ParameterOutputs> parameters;
   std::vector<graph::Value> averages;
-  graph::Value norm;   // f32 scalar: 2-norm of all gradients after division, before clipping
-  graph::Value finite; // u8 scalar: 0: every array is unchanged, to the bit
+  UpdateDecision decision;
 };
 Updated clipped_update(graph::Graph& graph, const Optimizer& optimizer, const Options& options,
                        const UpdateValues& update);
+
+// The update of one slice of a parameter, with the numbers of a decision that was made before.
+struct SliceUpdate {
+  ParameterInputs inputs;
+  graph::Value average; // undefined: no average is kept
+  graph::Value scalars; // f32(n) of the optimizer
+  graph::Value scale;   // f32 scalar, as in UpdateDecision
+  graph::Value decay;   // f32 scalar: of the average
+};
+struct SliceOutputs {
+  ParameterOutputs parameter;
+  graph::Value average;
+};
+SliceOutputs updated_slice(graph::Graph& graph, const Optimizer& optimizer, const Options& options,
+                           const SliceUpdate& slice);
 
 graph::Value at_least_one(graph::Value count);
 

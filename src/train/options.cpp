@@ -57,6 +57,13 @@ std::vector<OptionSpec> shared_options() {
       option_i64("memory", 0, 0, INT64_MAX,
                  "Most bytes of a step, weights and moments included: the fewest values of a layer "
                  "that make it fit are recomputed; 0: no bound, nothing is recomputed."),
+      option_str("offload", "",
+                 "Where the optimizer's arrays, the averages and the sums of accumulate are: a "
+                 "folder, for a scratch file; ram: memory outside of the engine; empty: with the "
+                 "weights. The numbers are the same."),
+      option_i64("offload_mib", 64, 1, 1 << 20,
+                 "Most MiB of offloaded arrays in memory at one time, on a rank; one layer of one "
+                 "matrix at least for adafactor and muon."),
       option_i64("tokens", 0, 0, INT64_MAX,
                  "Budget in tokens, after which a run and its schedule end; 0: none."),
       option_str("root", "", "Folder that a run saves checkpoints into; empty: none."),

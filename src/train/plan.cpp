@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "noise/objective.h"
+#include "train/offload/offloaded_update.h"
 #include "train/step/feeds.h"
 #include "train/step/fitted_step.h"
 #include "train/step/program_spec.h"
@@ -41,6 +42,8 @@ model::Job training_job(const std::shared_ptr<graph::Engine>& engine,
   settings.set_i64("remat", options.boolean("remat") ? 1 : 0);
   settings.set_str("activations", options.str("activations"));
   settings.set_i64("memory", options.i64("memory"));
+  settings.set_str("offload", options.boolean("offload") ? kOffloadToRam : "");
+  settings.set_i64("offload_mib", options.i64("offload_mib"));
   settings.set_f64("ema", options.boolean("ema") ? 0.999 : 0.0);
   settings.set_str("optimizer", find_optimizer(options.str("optimizer")).name);
   model->params().make_masters(model->trained());
@@ -49,7 +52,13 @@ model::Job training_job(const std::shared_ptr<graph::Engine>& engine,
   model::Job job;
   job.weights = model::parameter_bytes(*model);
   job.loading = model::loading_bytes(*model);
-  job.moments = state_bytes(spec);
+  job.moments = resident_state_bytes(spec);
+  if (spec.offloads()) {
+    job.offloaded = state_bytes(spec);
+    const OffloadedUpdate update(spec);
+    job.window = update.window_bytes();
+    job.later = update.update_bytes();
+  }
   const graph::Mesh& mesh = engine->mesh();
   const int64_t parts = mesh.size(batch_axes(mesh)), batch = options.i64("batch");
   if (batch % parts != 0) {

@@ -6,7 +6,7 @@
 namespace dllm::train {
 
 // Returns the job. It reads these options of kind "plan": batch, length, objective, optimizer,
-// remat, activations, memory, ema.
+// remat, activations, memory, offload, offload_mib, ema.
 model::Job training_job(const std::shared_ptr<graph::Engine>& engine,
                         const model::ModelConfig& config, const Options& options);
 

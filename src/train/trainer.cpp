@@ -51,6 +51,7 @@ Trainer::Trainer(std::shared_ptr<model::Model> model, noise::ObjectiveRef object
   try {
     prepare_model(*model_, *objective_, options);
     spec_ = program_spec(*model_, *objective_, options);
+    if (spec_.offloads()) offload_ = std::make_unique<OffloadedUpdate>(spec_);
   } catch (...) {
     model_->restore(std::move(before));
     throw;
@@ -58,7 +59,7 @@ Trainer::Trainer(std::shared_ptr<model::Model> model, noise::ObjectiveRef object
   try {
     arrays_.allocate();
   } catch (...) {
-    if (!fits_without(*model_, before, state_bytes(spec_))) {
+    if (spec_.offloads() || !fits_without(*model_, before, state_bytes(spec_))) {
       model_->restore(std::move(before));
       throw;
     }
@@ -127,8 +128,10 @@ void Trainer::launch(StartedStep& step, const Feeds& feeds, const std::vector<fl
   const bool has_ranks = engine().mesh().ranks() > 1 && engine().kind() == "cpu";
   const int64_t waited = has_ranks ? engine().i64("rank_wait_us") : 0;
   try {
-    step.numbers = step.program->run(
-        {model_->params(), arrays_.all(), halted_, scalars, exchange_.requests(), feeds}, task);
+    if (offload_ != nullptr)
+      run_offloaded(step, feeds, scalars, task);
+    else
+      run_program(step, feeds, scalars, task);
   } catch (const graph::StateLost& error) {
     lost_ = error.text();
     throw;
@@ -139,10 +142,38 @@ void Trainer::launch(StartedStep& step, const Feeds& feeds, const std::vector<fl
   if (step.kind != ProgramKind::apply) recomputed_ = step.program->recompute();
 }
 
+void Trainer::run_program(StartedStep& step, const Feeds& feeds, const std::vector<float>& scalars,
+                          const Task* task) {
+  std::vector<graph::BufferRef>& arrays =
+      offload_ != nullptr ? offload_->gradients() : arrays_.all();
+  step.numbers = step.program->run(
+      {model_->params(), arrays, halted_, scalars, exchange_.requests(), feeds}, task);
+}
+
+// The program makes the gradients. Then the arrays outside of the engine follow.
+void Trainer::run_offloaded(StartedStep& step, const Feeds& feeds,
+                            const std::vector<float>& scalars, const Task* task) {
+  const std::vector<graph::BufferRef>& arrays = arrays_.all();
+  offload_->announce_first(arrays);
+  if (step.kind == ProgramKind::apply) offload_->load_sums(arrays);
+  try {
+    run_program(step, feeds, scalars, task);
+  } catch (...) {
+    offload_->drop_gradients();
+    throw;
+  }
+  if (step.kind == ProgramKind::accumulate)
+    offload_->add_to_sums(arrays, accumulated_.batches == 0);
+  else
+    offload_->update(model_->params(), arrays, step.program->read(*step.numbers), scalars);
+  offload_->release_gradients();
+  if (step.kind == ProgramKind::apply) arrays_.clear_sums();
+}
+
 void Trainer::push(StartedStep step) {
   counters_ = step.after;
   started_.push(std::move(step));
-  if (!engine().runs_ahead() || !objective_state_.empty()) read_all();
+  if (!engine().runs_ahead() || !objective_state_.empty() || offload_ != nullptr) read_all();
 }
 
 void Trainer::start_step(const Batch& batch, const Task* task) {
@@ -364,6 +395,11 @@ Json Trainer::describe() const {
   made["recomputed"] = recomputed_.load();
   made["options"] = options_.to_json();
   made["optimizer"] = describe_optimizer(spec_);
+  if (spec_.offloads()) {
+    made["offload"] = {{"place", spec_.offload},
+                       {"bytes", state_bytes(spec_)},
+                       {"window", offload_->window_bytes()}};
+  }
   made["objective"] = objective_->describe();
   Json quirks = Json::array();
   if (spec_.mean_of_means)

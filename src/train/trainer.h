@@ -14,6 +14,7 @@
 #include "train/checkpoint/background_save.h"
 #include "train/evaluator.h"
 #include "train/learning_rate.h"
+#include "train/offload/offloaded_update.h"
 #include "train/options.h"
 #include "train/sinks/sink.h"
 #include "train/step/accumulated.h"
@@ -148,6 +149,10 @@ private:
   void check_usable() const; // fails as check_list(), and with aborted when the state was lost
   void launch(StartedStep& step, const Feeds& feeds, const std::vector<float>& scalars,
               const Task* task);
+  void run_program(StartedStep& step, const Feeds& feeds, const std::vector<float>& scalars,
+                   const Task* task);
+  void run_offloaded(StartedStep& step, const Feeds& feeds, const std::vector<float>& scalars,
+                     const Task* task);
   void push(StartedStep step);
   void read_oldest();
   FinishedStep finish_oldest();
@@ -168,6 +173,7 @@ private:
   int64_t most_rows_ = 0;    // of a batch of a step, which a held-out pass keeps to; 0: none yet
   int64_t list_version_ = 0; // of the model's parameters, which spec_ numbers
   TrainerArrays arrays_;
+  std::unique_ptr<OffloadedUpdate> offload_; // null: the arrays are in the engine
   noise::StateArrays objective_state_;
   runtime::ProgramCache<std::pair<ProgramKind, std::string>, std::shared_ptr<const TrainProgram>>
       programs_;

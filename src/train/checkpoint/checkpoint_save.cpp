@@ -198,9 +198,11 @@ void check_is_new(const Trainer& trainer, const std::string& folder, const Optio
 }
 
 // Returns true when the engine's limit has room for the copy of a background save, divided by the
-// processes.
+// processes. Returns false where one process writes offloaded arrays.
 bool has_room_for_copy(const Trainer& trainer, int64_t writers) {
   const int64_t limit = trainer.engine().i64("memory_limit");
+  // A copy in memory of arrays that were put outside of it would need what they save.
+  if (trainer.spec().offloads() && writers == 1) return false;
   if (limit <= 0 || trainer.engine().runs_ahead()) return true; // copies are host memory then
   int64_t bytes = state_bytes(trainer.spec());
   for (const size_t index : trainer.spec().trained)

@@ -6,6 +6,7 @@
 #include "ckpt/safetensors/safetensors.h"
 #include "ckpt/safetensors/safetensors_writer.h"
 #include "model/params/stack_part.h"
+#include "train/offload/offloaded_buffer.h"
 
 #include <nlohmann/json.hpp>
 
@@ -170,7 +171,11 @@ std::vector<graph::BufferRef> read_state(const Trainer& trainer, const std::stri
                    expected.size());
   }
   std::vector<graph::BufferRef> arrays;
-  for (const StateEntry& entry : trainer.spec().state) {
+  const ProgramSpec& spec = trainer.spec();
+  std::vector<std::shared_ptr<OffloadedBuffer>> offloaded(spec.state.size());
+  if (spec.offloads()) offloaded = TrainerArrays::offloaded(spec, with_sums);
+  for (const StateEntry& entry : spec.state) {
+    const std::shared_ptr<OffloadedBuffer>& home = offloaded[arrays.size()];
     arrays.push_back(nullptr);
     if (!is_saved(entry, with_sums)) continue;
     check_task(task);
@@ -178,7 +183,12 @@ std::vector<graph::BufferRef> read_state(const Trainer& trainer, const std::stri
       const std::string saved = entry.name + "." + name;
       return file_of(files, saved).part_copy(saved, box, task);
     };
-    arrays.back() = model::upload_joined(trainer.engine(), entry.layout, read, task);
+    if (home == nullptr) {
+      arrays.back() = model::upload_joined(trainer.engine(), entry.layout, read, task);
+      continue;
+    }
+    home->assign(model::joined_part(trainer.engine(), entry.layout, read, task));
+    arrays.back() = home;
   }
   return arrays;
 }

@@ -3,6 +3,7 @@
 #include "train/step/fitted_step.h"
 #include "base/error.h"
 #include "graph/engine.h"
+#include "train/offload/offloaded_update.h"
 
 #include <algorithm>
 
@@ -24,8 +25,10 @@ StepGraph build_step_graph(const ProgramSpec& spec, ProgramKind kind, const Batc
 FittedStep step_with(const ProgramSpec& spec, ProgramKind kind, const Batch& feed) {
   FittedStep step{build_step_graph(spec, kind, feed), nullptr, spec.recompute, 0};
   step.program = spec.model->engine().compile(step.built.graph);
-  const int64_t elsewhere = kind == ProgramKind::accumulate ? state_bytes(spec) : 0;
+  const int64_t elsewhere = kind == ProgramKind::accumulate ? resident_state_bytes(spec) : 0;
   step.peak_bytes = step.program->plan().peak_bytes + elsewhere;
+  if (spec.offloads() && kind != ProgramKind::accumulate && spec.memory > 0)
+    step.peak_bytes = std::max(step.peak_bytes, OffloadedUpdate(spec).update_bytes());
   return step;
 }
 
@@ -53,7 +56,8 @@ FittedStep fitted_step(const ProgramSpec& spec, ProgramKind kind, const Batch& f
     if (kind == ProgramKind::apply) break; // apply has no layers
   }
   fail_with_hint(
-      "use a smaller batch or length, accumulate, or optimizer = sgd", Code::resource_exhausted,
+      "use a smaller batch or length, accumulate, offload, or optimizer = sgd",
+      Code::resource_exhausted,
       "a training step needs at least {} bytes ({:.2f} GB), option memory is {} ({:.2f} GB)", least,
       gigabytes(least), spec.memory, gigabytes(spec.memory));
 }

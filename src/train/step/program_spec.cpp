@@ -107,6 +107,8 @@ ProgramSpec program_spec(const model::Model& model, const noise::Objective& obje
   spec.remat = options.boolean("remat");
   spec.round_kept = options.str("activations") == "bf16";
   spec.memory = options.i64("memory");
+  spec.offload = options.str("offload");
+  spec.window = options.i64("offload_mib") << 20;
   if (spec.remat && spec.memory > 0) {
     fail_with_hint(
         "leave remat out", Code::invalid_argument,
@@ -141,6 +143,10 @@ int64_t state_bytes(const ProgramSpec& spec) {
       bytes += dtype_size(DType::f32) * part_type(spec, entry).shape.count();
   }
   return bytes;
+}
+
+int64_t resident_state_bytes(const ProgramSpec& spec) {
+  return spec.offloads() ? 0 : state_bytes(spec);
 }
 
 Json describe_optimizer(const ProgramSpec& spec) {

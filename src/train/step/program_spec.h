@@ -51,9 +51,13 @@ struct ProgramSpec {
   int64_t recompute = 0;
   bool round_kept = false; // activations are kept as bf16 for the gradient
   int64_t memory = 0;      // bytes that a step may use; 0: any number
+  std::string offload;     // option offload: place of the arrays outside of the engine; "": in it
+  int64_t window = 0;      // bytes of one rank for the slices of an offloaded update
   bool halts = false;      // after an update that is not finite all later updates are left out
   // Option compat: each micro-batch is divided by its own count, as in dllm-jax and nano-dlm.
   bool mean_of_means = false;
+
+  bool offloads() const { return !offload.empty(); }
 };
 
 // Changes a model before the first step. The model gets a mask token where the objective needs one,
@@ -72,6 +76,8 @@ ProgramSpec program_spec(const model::Model& model, const noise::Objective& obje
 graph::ValueType part_type(const ProgramSpec& spec, const StateEntry& entry);
 // Returns the bytes of the optimizer's arrays and of the averages, on one rank.
 int64_t state_bytes(const ProgramSpec& spec);
+// Returns those of them that the engine holds: none where they are offloaded.
+int64_t resident_state_bytes(const ProgramSpec& spec);
 // Describes the optimizer: name, arrays with their bytes, scalars.
 Json describe_optimizer(const ProgramSpec& spec);
 

@@ -115,6 +115,18 @@ public:
       if (spec_.state[i].use == use) state_output(i, values[next++]);
     }
   }
+  // Takes the arrays that the gradients overwrite. One rank makes new arrays in every run.
+  void gradient_inputs() {
+    if (spec_.model->engine().mesh().ranks() > 1) state_inputs(StateUse::sum);
+  }
+  void gradient_outputs(const std::vector<Value>& gradients) {
+    size_t next = 0;
+    for (size_t i = 0; i < spec_.state.size(); ++i) {
+      if (spec_.state[i].use != StateUse::sum) continue;
+      const std::string over = state_[i].defined() ? state_name(i) : "";
+      output({Place::Kind::state, i}, state_name(i), gradients[next++], over);
+    }
+  }
   void halted_output(Value finite) {
     output({Place::Kind::halted}, "halted", graph::subtract(graph::scalar(*graph_, 1.0f), finite));
   }
@@ -122,7 +134,7 @@ public:
   // Ends the graph with the output "numbers"; undefined numbers become 0. The program sums the
   // requests of all processes, so that each process acts on them after the same step. On one rank
   // the sum is the value itself.
-  StepGraph finish(const noise::Loss& loss, Value grad_norm, Value finite) {
+  StepGraph finish(const noise::Loss& loss, const UpdateDecision& decision) {
     std::vector<Value> row;
     std::vector<std::string> parts;
     const auto put = [&](Value value) {
@@ -131,8 +143,10 @@ public:
     };
     put(loss.sum);
     put(loss.normalizer);
-    put(grad_norm);
-    put(finite);
+    put(decision.norm);
+    put(as_number(decision.finite));
+    put(as_number(decision.used));
+    put(decision.scale);
     row.push_back(graph::convert(control_, DType::f32));
     for (const auto& part : loss.parts) {
       parts.push_back(part.name);
@@ -152,6 +166,9 @@ public:
   }
 
 private:
+  static Value as_number(Value truth) {
+    return truth.defined() ? graph::convert(truth, DType::f32) : truth;
+  }
   std::string state_name(size_t index) const {
     const StateEntry& entry = spec_.state[index];
     return entry.name + ":" + trained_parameter(spec_, entry.parameter).name;
@@ -222,6 +239,12 @@ noise::Loss summed_over_ranks(noise::Loss loss) {
   return loss;
 }
 
+StepGraph finish_decision(StepBuilder& step, const ProgramSpec& spec,
+                          const UpdateDecision& decision, const noise::Loss& loss) {
+  if (spec.halts) step.halted_output(graph::convert(decision.finite, DType::f32));
+  return step.finish(loss, decision);
+}
+
 // Outputs the results of an update, and zeros for the sums that it used.
 StepGraph finish_update(StepBuilder& step, const ProgramSpec& spec, const UpdateValues& update,
                         const std::vector<Value>& sums, const noise::Loss& loss) {
@@ -234,14 +257,65 @@ StepGraph finish_update(StepBuilder& step, const ProgramSpec& spec, const Update
     cleared.push_back(graph::vary(graph::broadcast(graph::scalar(step.graph(), 0.0f), sum.shape()),
                                   sum.type().axes));
   step.state_outputs(StateUse::sum, cleared);
-  const Value finite = graph::convert(next.finite, DType::f32);
-  if (spec.halts) step.halted_output(finite);
-  return step.finish(loss, next.norm, finite);
+  return finish_decision(step, spec, next.decision, loss);
+}
+
+} // namespace
+
+namespace {
+
+// Returns an update that has gradients alone, which is enough to decide it.
+UpdateValues update_of(const std::vector<Value>& gradients) {
+  UpdateValues update;
+  update.parameters.resize(gradients.size());
+  set_gradients(update, gradients);
+  return update;
+}
+
+Value summed_objective(const ProgramSpec& spec, const noise::Loss& loss) {
+  return spec.mean_of_means ? graph::divide(loss.sum, at_least_one(loss.normalizer)) : loss.sum;
+}
+
+// Builds fused and accumulate where the arrays are offloaded. `decides`: the program is fused.
+StepGraph build_gradients(const ProgramSpec& spec, const Batch& feed, bool decides) {
+  StepBuilder step(decides ? "train_gradients" : "train_part_gradients", spec);
+  model::Builder& builder = step.model_inputs();
+  step.gradient_inputs();
+  UpdateValues inputs;
+  if (decides)
+    host_inputs(step, spec, inputs);
+  else
+    step.control_input();
+  const auto arrays = step.feed_inputs(feed);
+
+  const noise::Loss loss = summed_over_ranks(spec.objective->loss(builder, arrays));
+  const Value objective = decides ? loss.sum : summed_objective(spec, loss);
+  const std::vector<Value> gradients = graph::gradients(objective, step.parameters());
+  step.gradient_outputs(gradients);
+  if (!decides) return step.finish(loss, {});
+  UpdateValues update = update_of(gradients);
+  update.scalars = inputs.scalars;
+  update.halted = inputs.halted;
+  update.loss_sum = loss.sum;
+  update.normalizer = loss.normalizer;
+  return finish_decision(step, spec, decide_update(*spec.optimizer, update), loss);
+}
+
+// Builds apply where the arrays are offloaded: the sums are there as gradients.
+StepGraph build_decision(const ProgramSpec& spec) {
+  StepBuilder step("train_decision", spec);
+  step.state_inputs(StateUse::sum);
+  UpdateValues update = update_of(step.state_of(StateUse::sum));
+  host_inputs(step, spec, update);
+  update.normalizer = shared_scalar(*spec.optimizer, update.scalars, kNormalizer);
+  update.loss_sum = shared_scalar(*spec.optimizer, update.scalars, kLossSum);
+  return finish_decision(step, spec, decide_update(*spec.optimizer, update), {});
 }
 
 } // namespace
 
 StepGraph build_fused(const ProgramSpec& spec, const Batch& feed) {
+  if (spec.offloads()) return build_gradients(spec, feed, true);
   StepBuilder step("train_step", spec);
   model::Builder& builder = step.model_inputs();
   UpdateValues update = update_inputs(step, spec);
@@ -256,6 +330,7 @@ StepGraph build_fused(const ProgramSpec& spec, const Batch& feed) {
 }
 
 StepGraph build_accumulate(const ProgramSpec& spec, const Batch& feed) {
+  if (spec.offloads()) return build_gradients(spec, feed, false);
   StepBuilder step("train_accumulate", spec);
   model::Builder& builder = step.model_inputs();
   step.state_inputs(StateUse::sum);
@@ -263,16 +338,16 @@ StepGraph build_accumulate(const ProgramSpec& spec, const Batch& feed) {
   const auto arrays = step.feed_inputs(feed);
 
   const noise::Loss loss = summed_over_ranks(spec.objective->loss(builder, arrays));
-  const Value objective =
-      spec.mean_of_means ? graph::divide(loss.sum, at_least_one(loss.normalizer)) : loss.sum;
-  const std::vector<Value> gradients = graph::gradients(objective, step.parameters());
+  const std::vector<Value> gradients =
+      graph::gradients(summed_objective(spec, loss), step.parameters());
   std::vector<Value> next = step.state_of(StateUse::sum);
   for (size_t i = 0; i < next.size(); ++i) next[i] = graph::add(next[i], gradients[i]);
   step.state_outputs(StateUse::sum, next);
-  return step.finish(loss, {}, {});
+  return step.finish(loss, {});
 }
 
 StepGraph build_apply(const ProgramSpec& spec) {
+  if (spec.offloads()) return build_decision(spec);
   StepBuilder step("train_apply", spec);
   step.trained_inputs();
   UpdateValues update = update_inputs(step, spec);
@@ -284,6 +359,57 @@ StepGraph build_apply(const ProgramSpec& spec) {
   update.normalizer = shared_scalar(*spec.optimizer, update.scalars, kNormalizer);
   update.loss_sum = shared_scalar(*spec.optimizer, update.scalars, kLossSum);
   return finish_update(step, spec, update, sums, {});
+}
+
+SliceGraph build_slice(const ProgramSpec& spec, const ParameterSlice& slice) {
+  const model::ParamStore::Physical& entry = trained_parameter(spec, slice.parameter);
+  SliceGraph made{std::make_shared<graph::Graph>("train_slice"), {}};
+  graph::Graph& graph = *made.graph;
+  const auto own = static_cast<int64_t>(spec.optimizer->scalars.size());
+  const int64_t rank = slice.box.size.rank();
+  const std::string name = "param:" + entry.name;
+  const Value parameter = graph.input(name, entry.type(), true);
+  const Value gradient =
+      graph.input("gradient", graph::ValueType{entry.part, DType::f32, entry.layout.axes()});
+  const Value scalars = graph.input("scalars", DType::f32, Shape{own + kSliceScalarCount});
+  const Value place = graph.input("begin", DType::i32, Shape{rank});
+  std::vector<Value> begin;
+  for (int64_t d = 0; d < rank; ++d) begin.push_back(scalar_at(place, d));
+
+  model::ParamSpec layout = entry.spec; // of the slice
+  if (layout.layers > 0) layout.layers = slice.box.size[0];
+  SliceUpdate update;
+  update.inputs = {.layout = &layout,
+                   .parameter = graph::dynamic_slice(parameter, begin, slice.box.size.dims()),
+                   .gradient = graph::dynamic_slice(gradient, begin, slice.box.size.dims()),
+                   .state = {},
+                   .decay = spec.decay[slice.parameter],
+                   .rate = spec.rates[slice.parameter]};
+  update.scalars = graph::slice_axis(scalars, 0, 0, own);
+  update.scale = scalar_at(scalars, own + kSliceScale);
+  update.decay = scalar_at(scalars, own + kSliceDecay);
+  for (size_t i = 0; i < spec.state.size(); ++i) {
+    const StateEntry& array = spec.state[i];
+    if (array.parameter != slice.parameter || array.use == StateUse::sum) continue;
+    const Slice box = slice_of_entry(spec, array, slice.box);
+    const Value value =
+        graph.input(array.name, graph::ValueType{box.size, DType::f32, entry.layout.axes()});
+    made.entries.push_back(i);
+    if (array.use == StateUse::average)
+      update.average = value;
+    else
+      update.inputs.state.push_back(value);
+  }
+  const SliceOutputs next = updated_slice(graph, *spec.optimizer, spec.options, update);
+  graph.output(name, graph::dynamic_update_slice(parameter, next.parameter.parameter, begin), name);
+  const bool several = spec.model->engine().mesh().ranks() > 1;
+  for (size_t i = 0; i < made.entries.size(); ++i) {
+    const std::string& array = spec.state[made.entries[i]].name;
+    const bool is_average = i == next.parameter.state.size();
+    graph.output(array, is_average ? next.average : next.parameter.state[i], several ? array : "");
+  }
+  made.graph = graph::simplify(graph);
+  return made;
 }
 
 std::vector<float> step_scalars(const ProgramSpec& spec, const UpdateInfo& info,

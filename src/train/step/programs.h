@@ -4,6 +4,7 @@
 
 #include "graph/engine.h"
 #include "tensor/batch.h"
+#include "train/offload/slices.h"
 #include "train/step/program_spec.h"
 
 #include <cstddef>
@@ -28,6 +29,8 @@ enum Number {
   kNumberGradNorm,
   // 1 or 0. 0 also for an update that is left out because an earlier one was not finite.
   kNumberFinite,
+  kNumberUsed,  // 1 or 0, as UpdateDecision
+  kNumberScale, // of the gradients, as UpdateDecision
   kNumberControl,
   kNumberCount = kNumberControl + kControlCount
 };
@@ -59,6 +62,10 @@ struct StepGraph {
 // apply take scalars; where spec.halts they also take and output halted.
 // Outputs of parameters and state are written over their inputs. An update that is not finite
 // leaves every array unchanged, to the bit.
+//
+// With spec.offloads() the graphs change no array. fused and accumulate output the gradients, which
+// are the arrays of use sum, and apply takes them as inputs. fused and apply decide the update,
+// whose slices follow.
 StepGraph build_fused(const ProgramSpec& spec, const Batch& feed);
 StepGraph build_accumulate(const ProgramSpec& spec, const Batch& feed);
 StepGraph build_apply(const ProgramSpec& spec); // sets the sums to 0
@@ -73,5 +80,21 @@ std::vector<float> step_scalars(const ProgramSpec& spec, const UpdateInfo& info,
                                 const UpdateNumbers& numbers);
 
 enum class ProgramKind { fused, accumulate, apply };
+
+// --- one slice of an offloaded update ---
+
+// Indices of numbers after the optimizer's in the input "scalars" of a slice.
+enum SliceScalar { kSliceScale, kSliceDecay, kSliceScalarCount };
+
+// The inputs are in this order: the parameter, its gradient, "scalars", "begin" i32(rank), and the
+// slices of the arrays. The outputs are the parameter, over its input, and the slices. Several
+// ranks write the slices over their inputs.
+struct SliceGraph {
+  std::shared_ptr<graph::Graph> graph;
+  std::vector<size_t> entries; // of the slices, indices into ProgramSpec::state
+};
+enum SliceInput { kSliceParameter, kSliceGradient, kSliceScalars, kSliceBegin, kSliceArrays };
+// The place of the slice is an input, so slices of equal size share a graph.
+SliceGraph build_slice(const ProgramSpec& spec, const ParameterSlice& slice);
 
 } // namespace dllm::train

@@ -6,54 +6,17 @@
 #include "noise/loss/token_ce.h"
 #include "runtime/programs.h"
 #include "train/step/fitted_step.h"
+#include "train/step/parameter_turn.h"
 
 #include <algorithm>
 
 namespace dllm::train {
-namespace {
-
-// The parameters of the model during one run. Parameters that the run writes are taken out of the
-// store. They are returned when this object is destroyed, unless they are lost.
-class ParameterTurn {
-public:
-  ParameterTurn(model::ParamStore& store, std::span<const size_t> written, const Task* task)
-      : store_(store), written_(written) {
-    returned_.reserve(written.size());
-    buffers = store.take(written, task);
-  }
-  ~ParameterTurn() {
-    if (lost_) {
-      store_.lose(why_);
-      return;
-    }
-    for (const size_t index : written_) returned_.push_back(std::move(buffers[index]));
-    store_.put(written_, std::move(returned_), changed_);
-    if (changed_ && written_.empty()) store_.bump();
-  }
-  ParameterTurn(const ParameterTurn&) = delete;
-  ParameterTurn& operator=(const ParameterTurn&) = delete;
-
-  void set_changed() { changed_ = true; }
-  void set_lost(const std::string& why) {
-    why_ = why;
-    lost_ = true;
-  }
-
-  std::vector<graph::BufferRef> buffers; // by physical index
-
-private:
-  model::ParamStore& store_;
-  std::span<const size_t> written_;
-  std::vector<graph::BufferRef> returned_;
-  std::string why_;
-  bool changed_ = false, lost_ = false;
-};
-
-} // namespace
 
 TrainProgram::TrainProgram(const ProgramSpec& spec, ProgramKind kind, const Batch& feed,
                            const Task* task)
-    : kind_(kind), engine_(spec.model->engine()), batch_axes_(batch_axes(engine_.mesh())) {
+    : changes_weights_(kind != ProgramKind::accumulate && !spec.offloads()),
+      is_scratch_(spec.offloads()), engine_(spec.model->engine()),
+      batch_axes_(batch_axes(engine_.mesh())) {
   FittedStep fitted = fitted_step(spec, kind, feed, task);
   inputs_ = std::move(fitted.built.inputs);
   outputs_ = std::move(fitted.built.outputs);
@@ -119,17 +82,21 @@ graph::BufferRef TrainProgram::run(const Operands& operands, const Task* task) c
   fresh.clear();
   std::vector<graph::BufferRef> outputs;
   try {
-    outputs = arguments.run(task, graph::StopRule::before_overwrite);
+    outputs = arguments.run(task, is_scratch_ ? graph::StopRule::anywhere
+                                              : graph::StopRule::before_overwrite);
   } catch (const graph::StateLost& error) {
+    if (is_scratch_) throw Error(error.code(), error.text());
     // A run that was given no weights has written to none.
     if (!donated_params_.empty()) turn.set_lost(error.text());
     throw;
   }
-  if (changes_weights()) turn.set_changed();
+  if (changes_weights_) turn.set_changed();
   graph::BufferRef numbers;
   for (size_t o = 0; o < outputs.size(); ++o) {
     if (outputs_[o].kind == Kind::halted) operands.halted = std::move(outputs[o]);
     if (outputs_[o].kind == Kind::numbers) numbers = std::move(outputs[o]);
+    if (outputs_[o].kind == Kind::state && outputs[o] != nullptr)
+      operands.state[outputs_[o].index] = std::move(outputs[o]);
   }
   return numbers;
 }
@@ -142,6 +109,8 @@ StepNumbers TrainProgram::read(const graph::Buffer& buffer) const {
   numbers.normalizer = row[kNumberNormalizer];
   numbers.grad_norm = row[kNumberGradNorm];
   numbers.finite = row[kNumberFinite] != 0;
+  numbers.used = row[kNumberUsed] != 0;
+  numbers.scale = row[kNumberScale];
   for (size_t i = 0; i < kControlCount; ++i)
     numbers.control.push_back(static_cast<int32_t>(row[kNumberControl + i]));
   size_t next = kNumberCount;

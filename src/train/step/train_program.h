@@ -33,6 +33,8 @@ struct Operands {
 struct StepNumbers {
   double sum = 0, normalizer = 0, grad_norm = 0;
   bool finite = true;
+  bool used = false;                                      // as in UpdateDecision
+  float scale = 0;                                        // of the gradients
   std::map<std::string, std::pair<double, double>> parts; // sum, count
   noise::Observed observed;
   std::vector<int32_t> control; // requests of all processes
@@ -51,7 +53,8 @@ public:
   // Parameters and state are then those after the run. The task is checked until the first array is
   // written to, because half an update would be neither the old nor the new weights.
   // A failure leaves everything unchanged, except graph::StateLost. That failure also marks the
-  // parameters lost where the program writes them.
+  // parameters lost where the program writes them. A program of offloaded arrays never loses state,
+  // but a failure of it leaves the gradients undefined.
   graph::BufferRef run(const Operands& operands, const Task* task) const;
   StepNumbers read(const graph::Buffer& numbers) const; // waits for the run
 
@@ -62,9 +65,10 @@ public:
 
 private:
   graph::BufferRef feed_array(const Feeds& feeds, size_t index) const;
-  bool changes_weights() const { return kind_ != ProgramKind::accumulate; }
 
-  ProgramKind kind_;
+  const bool changes_weights_;
+  // Every array that the program writes is scratch, so a failed run has lost nothing.
+  const bool is_scratch_;
   graph::Engine& engine_;
   std::vector<Place> inputs_, outputs_;
   std::vector<std::string> parts_;

@@ -2,15 +2,18 @@
 // The arrays that a trainer keeps for its parameters. Private to src/train.
 
 #include "graph/engine.h"
+#include "train/offload/offloaded_buffer.h"
 #include "train/step/program_spec.h"
 
+#include <memory>
 #include <utility>
 #include <vector>
 
 namespace dllm::train {
 
 // The optimizer's arrays, the moving averages, and the sums of gradients, in the order of
-// ProgramSpec::state. A sum is null until something is accumulated.
+// ProgramSpec::state. A sum is null until something is accumulated. With spec.offloads() the arrays
+// are in scratch stores (train/offload/).
 class TrainerArrays {
 public:
   explicit TrainerArrays(const ProgramSpec& spec) : spec_(spec) {} // the spec outlives it
@@ -19,6 +22,10 @@ public:
   void allocate_sums();
   void clear_sums();
   void replace(std::vector<graph::BufferRef> arrays) { arrays_ = std::move(arrays); }
+  // Makes arrays without numbers for the spec, those of sums too when `with_sums`. REQUIRES: the
+  // spec offloads them.
+  static std::vector<std::shared_ptr<OffloadedBuffer>> offloaded(const ProgramSpec& spec,
+                                                                 bool with_sums);
 
   // Not while a step is started: a step replaces arrays while it has its turn in the ParamStore.
   std::vector<graph::BufferRef>& all() { return arrays_; }
@@ -29,8 +36,10 @@ public:
 
 private:
   graph::BufferRef zeros(const StateEntry& entry) const;
+  void allocate_offloaded();
   const ProgramSpec& spec_;
   std::vector<graph::BufferRef> arrays_;
+  std::vector<graph::BufferRef> kept_sums_; // offloaded sums that wait for the next update
 };
 
 } // namespace dllm::train

@@ -46,7 +46,7 @@ public:
     graph->output("p", next.parameters[0].parameter, "p");
     for (size_t i = 0; i < in.state.size(); ++i)
       graph->output("s" + std::to_string(i), next.parameters[0].state[i]);
-    graph->output("norm", next.norm);
+    graph->output("norm", next.decision.norm);
     program_ = engine_->compile(graph);
   }
 
