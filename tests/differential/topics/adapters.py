@@ -1,4 +1,4 @@
-"""Random LoRA adapters that PEFT makes and saves, on small models of transformers: logits."""
+"""Random LoRA adapters that PEFT makes and saves, and random ones of ours, on small models of transformers: logits of both."""
 import json
 import pathlib
 import random
@@ -68,6 +68,28 @@ def adapter_config(rng: random.Random, family: str) -> dict:
     return made
 
 
+def check_ours(rng: random.Random, family: str, seed: int, folder: pathlib.Path, ids: torch.Tensor) -> None:
+    """An adapter that the library makes: PEFT reads its folder, with our logits."""
+    modules = TARGETS.get(family, MODULES)
+    settings = {"rank": rng.choice([1, 2, 5]), "alpha": rng.choice([1.0, 8.0, 2.5]), "rslora": rng.random() < .3, "dora": rng.random() < .3,
+                "targets": rng.choice([["all-linear"], rng.sample(modules, rng.randint(1, len(modules)))]), "seed": seed}
+    if rng.random() < .3:
+        settings["layers"] = [rng.choice(["0", "1", "0-1"])]
+    about = f"{family} {json.dumps(settings)}"
+    ours = dllm.Model(folder / "base", dtype="f32")
+    ours.add_adapter(**settings)
+    for name in ours.param_names():
+        if "lora_" in name:
+            values = np.array(ours.param(name))
+            ours.set_param(name, (values + np.random.default_rng(seed).normal(0, 0.3, values.shape)).astype(np.float32))
+    want = ours.forward({"ids": ids.numpy().astype(np.int32)}, attention="causal", shift=0)["logits"]
+    ours.save_adapter(folder / "made")
+    read = peft.PeftModel.from_pretrained(base_model(family, seed), folder / "made").eval()
+    with torch.no_grad():
+        got = read(input_ids=ids).logits.numpy()
+    close(got, want, f"logits of PEFT with an adapter of ours\n  {about}", 2e-4 * max(1.0, float(np.abs(got).max())))
+
+
 def run_case(seed: int, folder: pathlib.Path) -> None:
     rng = random.Random(seed)
     family = rng.choice(list(CONFIGS)[:3] * 4 + ["gpt2"])
@@ -110,3 +132,4 @@ def run_case(seed: int, folder: pathlib.Path) -> None:
     read = peft.PeftModel.from_pretrained(base_model(family, seed), folder / "ours").eval()
     with torch.no_grad():
         close(read(input_ids=ids).logits.numpy(), want, f"logits of PEFT with our folder\n  {about}", most)
+    check_ours(rng, family, seed, folder, ids)
