@@ -13,7 +13,8 @@ FLAGS = {"stop": "until"}  # a setting of a request, and its name on the command
 def words(settings):
     for key, value in settings.items():
         flag = "--" + FLAGS.get(key, key).replace("_", "-")
-        for each in value if isinstance(value, list) else [value]:
+        each_is_one = isinstance(value, list) and key != "choices"
+        for each in value if each_is_one else [json.dumps(value) if isinstance(value, list) else value]:
             yield from (flag, str(each))
 
 

@@ -72,7 +72,7 @@ void print_json(const SweepPlan& plan, const std::vector<SweepScore>& scores,
   }
 }
 
-void print_table(const std::vector<SweepScore>& scores, const Ranking& ranking) {
+void print_table(const std::vector<SweepScore>& scores) {
   const bool bits = std::any_of(scores.begin(), scores.end(), has_bits);
   std::printf("%-9s %8s %9s %9s%s  run\n", "state", "steps", "lowest", "last",
               bits ? " bits/byte" : "");
@@ -115,7 +115,7 @@ void print_scores(const SweepPlan& plan, std::vector<SweepScore> scores,
   if (json)
     print_json(plan, scores, ranking);
   else
-    print_table(scores, ranking);
+    print_table(scores);
   std::fflush(stdout);
   if (ranking.differ.empty()) return;
   std::string names;
