@@ -609,6 +609,14 @@ type TrainerOptions struct {
 	// 0: no bound, nothing is recomputed. Default: 0; 0 or more.
 	Memory *int `json:"memory,omitzero"`
 
+	// Where the optimizer's arrays, the averages and the sums of accumulate are: a folder, for a scratch file; ram:
+	// memory outside of the engine; empty: with the weights. The numbers are the same. Default: empty.
+	Offload string `json:"offload,omitzero"`
+
+	// Most MiB of offloaded arrays in memory at one time, on a rank; one layer of one matrix at least for adafactor and
+	// muon. Default: 64; 1 to 1048576.
+	OffloadMib *int `json:"offload_mib,omitzero"`
+
 	// Budget in tokens, after which a run and its schedule end; 0: none. Default: 0; 0 or more.
 	Tokens *int `json:"tokens,omitzero"`
 

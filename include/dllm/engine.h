@@ -214,6 +214,8 @@ DLLM_API dllm_status dllm_engine_i64(const dllm_engine *engine, const char *key,
  *     remat                 0 1                     1: training recomputes every layer
  *     activations           f32 bf16                type of the activations that training keeps
  *     memory                bytes                   limit of a training step; 0: no limit
+ *     offload               0 1                     1: the optimizer's arrays are elsewhere
+ *     offload_mib           1 or more               MiB of these arrays in memory at one time
  *     ema                   0 1                     1: training keeps a moving average
  *     objective, optimizer  name                    of the training
  *     policy                name                    of the decoding
@@ -226,7 +228,8 @@ DLLM_API dllm_status dllm_engine_i64(const dllm_engine *engine, const char *key,
  *   engine   not NULL
  *   path     not NULL, a model folder or file, as dllm_model_load
  *   opts     NULL: defaults; kind "plan": what, format, texts, batch, length, window, dtype, remat,
- *            activations (f32 bf16), memory, ema, objective, optimizer, policy, loop
+ *            activations (f32 bf16), memory, offload, offload_mib, ema, objective, optimizer,
+ *            policy, loop
  *   task     NULL, or checked before every program
  *   out      not NULL
  *

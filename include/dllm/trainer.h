@@ -76,6 +76,8 @@ extern "C" {
  *     remat            every layer is computed again in the backward pass
  *     activations      type of the activations that are kept for the backward pass
  *     memory           most bytes of a step; values are computed again to fit; 0: no limit
+ *     offload          place of the optimizer's arrays: a folder, ram; empty: with the weights
+ *     offload_mib      most MiB of offloaded arrays in memory at one time
  *     root             folder of the checkpoints of a run; empty: no checkpoints
  *     save_every       steps between checkpoints; below 1: a part of steps; 0: only at the end
  *     save_wait        training stands still until a checkpoint is on disk
@@ -92,11 +94,12 @@ extern "C" {
  *   opts        NULL: defaults; kind "trainer": lr, schedule, warmup, warmup_ratio, steps, minutes,
  *               cooldown_start, min_lr, optimizer (adamw adafactor lion muon sgd), weight_decay,
  *               decay, clip, accumulate, seed, nonfinite, ema, groups (list), freeze (list), remat,
- *               activations (f32 bf16), memory, tokens, root, save_every, save_wait, sync_every,
- *               keep_last, compat, beta1 (adamw, muon), beta2 (adamw, muon), eps (adamw, muon),
- *               factor_decay (adafactor), factor_clip (adafactor), factor_from (adafactor),
- *               factor_relative (adafactor), lion_beta1 (lion), lion_beta2 (lion), muon_momentum
- *               (muon), muon_nesterov (muon), muon_scale (muon), momentum (sgd), nesterov (sgd)
+ *               activations (f32 bf16), memory, offload, offload_mib, tokens, root, save_every,
+ *               save_wait, sync_every, keep_last, compat, beta1 (adamw, muon), beta2 (adamw, muon),
+ *               eps (adamw, muon), factor_decay (adafactor), factor_clip (adafactor), factor_from
+ *               (adafactor), factor_relative (adafactor), lion_beta1 (lion), lion_beta2 (lion),
+ *               muon_momentum (muon), muon_nesterov (muon), muon_scale (muon), momentum (sgd),
+ *               nesterov (sgd)
  *   out         not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND for a pattern of groups or freeze that matches no tensor;
@@ -281,7 +284,8 @@ DLLM_API dllm_status dllm_trainer_metric(const dllm_trainer *trainer, const char
  *
  * It has all metrics and their "units", the effective options, the optimizer's state arrays, and
  * "recomputed": the number of values of a layer that the last step computed again to fit option
- * memory.
+ * memory. With option offload it has "offload": {"place", "bytes", "window"}, the bytes there and
+ * the most bytes of them in memory at one time, of one rank.
  *
  *   trainer   not NULL
  *   out       not NULL

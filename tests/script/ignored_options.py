@@ -100,6 +100,7 @@ TRAIN = {
     "--trainer.eps": ("0.1",), "--trainer.weight-decay": ("5",), "--trainer.decay": ("all", {"--weight-decay": "5"}), "--trainer.clip": ("0.001", {"--trainer.eps": "0.1"}),
     "--trainer.accumulate": ("2",), "--trainer.seed": ("5",), "--trainer.nonfinite": ("skip", {}, SAME), "--trainer.ema": ("0.5",),
     "--trainer.freeze": ("model.layers.0.*",), "--trainer.remat": ("true", {}, SAME), "--trainer.activations": ("bf16",), "--trainer.memory": ("1000", {}, REFUSED), "--trainer.tokens": ("200",),
+    "--trainer.offload": ("ram", {}, SAME), "--trainer.offload-mib": ("1", {"--trainer.offload": "ram"}, SAME),
     "--trainer.root": ("elsewhere", {}, REFUSED), "--trainer.save-every": ("2",),
     "--trainer.save-wait": ("true", {"--save-every": "2"}, SAME),
     "--trainer.sync-every": ("2", {"--eval-every": "0"}, SAME), "--trainer.keep-last": ("1", {"--save-every": "2"}),

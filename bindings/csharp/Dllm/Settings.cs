@@ -1276,6 +1276,23 @@ namespace Dllm
             set => Put("memory", value);
         }
 
+        /// <summary>Where the optimizer's arrays, the averages and the sums of accumulate are: a folder, for a
+        /// scratch file; ram: memory outside of the engine; empty: with the weights. The numbers are the same.
+        /// Default: empty.</summary>
+        public string Offload
+        {
+            get => Value<string>("offload");
+            set => Put("offload", value);
+        }
+
+        /// <summary>Most MiB of offloaded arrays in memory at one time, on a rank; one layer of one matrix at least
+        /// for adafactor and muon. Default: 64; 1 to 1048576.</summary>
+        public long? OffloadMib
+        {
+            get => Value<long?>("offload_mib");
+            set => Put("offload_mib", value);
+        }
+
         /// <summary>Budget in tokens, after which a run and its schedule end; 0: none. Default: 0; 0 or
         /// more.</summary>
         public long? Tokens

@@ -273,6 +273,10 @@ const KEYWORDS = (
   gradients of rounded activations. Default: f32; one of f32, bf16.
 - `memory::Int`: Most bytes of a step, weights and moments included: the fewest values of a layer that make it fit are
   recomputed; 0: no bound, nothing is recomputed. Default: 0; 0 or more.
+- `offload::String`: Where the optimizer's arrays, the averages and the sums of accumulate are: a folder, for a
+  scratch file; ram: memory outside of the engine; empty: with the weights. The numbers are the same. Default: empty.
+- `offload_mib::Int`: Most MiB of offloaded arrays in memory at one time, on a rank; one layer of one matrix at least
+  for adafactor and muon. Default: 64; 1 to 1048576.
 - `tokens::Int`: Budget in tokens, after which a run and its schedule end; 0: none. Default: 0; 0 or more.
 - `root::String`: Folder that a run saves checkpoints into; empty: none. Default: empty.
 - `save_every::Real`: Steps between checkpoints of a run; below 1: that part of steps, rounded up; 0: only at its end.

@@ -829,6 +829,13 @@
 --- Most bytes of a step, weights and moments included: the fewest values of a layer that make it
 --- fit are recomputed; 0: no bound, nothing is recomputed. [0]
 ---@field memory? integer
+--- Where the optimizer's arrays, the averages and the sums of accumulate are: a folder, for a
+--- scratch file; ram: memory outside of the engine; empty: with the weights. The numbers are the
+--- same.
+---@field offload? string
+--- Most MiB of offloaded arrays in memory at one time, on a rank; one layer of one matrix at least
+--- for adafactor and muon. [64]
+---@field offload_mib? integer
 --- Budget in tokens, after which a run and its schedule end; 0: none. [0]
 ---@field tokens? integer
 --- Folder that a run saves checkpoints into; empty: none.

@@ -921,6 +921,11 @@ class TrainerSettings(TypedDict, total=False):
         bytes, and gradients of rounded activations. [f32]
     memory  Most bytes of a step, weights and moments included: the fewest values of a layer that
         make it fit are recomputed; 0: no bound, nothing is recomputed. [0]
+    offload  Where the optimizer's arrays, the averages and the sums of accumulate are: a folder,
+        for a scratch file; ram: memory outside of the engine; empty: with the weights. The numbers
+        are the same.
+    offload_mib  Most MiB of offloaded arrays in memory at one time, on a rank; one layer of one
+        matrix at least for adafactor and muon. [64]
     tokens  Budget in tokens, after which a run and its schedule end; 0: none. [0]
     root  Folder that a run saves checkpoints into; empty: none.
     save_every  Steps between checkpoints of a run; below 1: that part of steps, rounded up; 0: only
@@ -969,6 +974,8 @@ class TrainerSettings(TypedDict, total=False):
     remat: bool | None
     activations: Literal["f32", "bf16"] | None
     memory: int | None
+    offload: str | None
+    offload_mib: int | None
     tokens: int | None
     root: str | None
     save_every: float | None

@@ -24,6 +24,8 @@ void print_page(const Context& context, const Json& plan) {
   row("weights", figure("weights"), "parameters of the model");
   row("loading", figure("loading"), "most bytes of them while a model is loaded");
   row("moments", figure("moments"), "state of the optimizer and the moving average");
+  row("offloaded", figure("offloaded"), "of them outside of the engine (--offload)");
+  row("window", figure("window"), "slices of them during an update");
   row("cache", figure("cache"), "keys and values of decided positions");
   row("inputs", figure("inputs"), "arrays that go in, weights included");
   row("outputs", figure("outputs"), "arrays that come out");

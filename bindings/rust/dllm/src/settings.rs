@@ -435,6 +435,12 @@ typed_options! {
         /// Most bytes of a step, weights and moments included: the fewest values of a layer that make it fit are
         /// recomputed; 0: no bound, nothing is recomputed. Default: 0; 0 or more.
         memory: i64 = "memory";
+        /// Where the optimizer's arrays, the averages and the sums of accumulate are: a folder, for a scratch file;
+        /// ram: memory outside of the engine; empty: with the weights. The numbers are the same. Default: empty.
+        offload: &str = "offload";
+        /// Most MiB of offloaded arrays in memory at one time, on a rank; one layer of one matrix at least for
+        /// adafactor and muon. Default: 64; 1 to 1048576.
+        offload_mib: i64 = "offload_mib";
         /// Budget in tokens, after which a run and its schedule end; 0: none. Default: 0; 0 or more.
         tokens: i64 = "tokens";
         /// Folder that a run saves checkpoints into; empty: none. Default: empty.

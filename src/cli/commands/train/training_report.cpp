@@ -63,6 +63,23 @@ void print_changes(const Context& context, const std::string& from, const std::s
       name.c_str(), mask < rows ? "the unused row" : "the new row", static_cast<long long>(mask));
 }
 
+namespace {
+
+// Returns the line about arrays outside of the engine; "" for a run without them.
+std::string offload_text(const Run& run) {
+  const Json offload = trainer_description(run).value("offload", Json());
+  if (!offload.is_object()) return "";
+  const auto mib = [&](const char* key) { return offload.value(key, 0.0) / (1 << 20); };
+  char line[160];
+  std::snprintf(
+      line, sizeof line,
+      "state of the optimizer: %.1f MiB in %s, at most %.1f MiB in memory during an update",
+      mib("bytes"), offload.value("place", "").c_str(), mib("window"));
+  return line;
+}
+
+} // namespace
+
 std::string describe_run(Context& context, const Run& run) {
   const int64_t parameters = model_number(run.model.get(), "params"),
                 rows = dllm_dataset_size(run.data.get());
@@ -99,8 +116,10 @@ std::string describe_run(Context& context, const Run& run) {
   std::snprintf(line, sizeof line, "%.2f M parameters, vocabulary %lld, %lld %s of text, %s",
                 static_cast<double>(parameters) / 1e6, static_cast<long long>(words),
                 static_cast<long long>(rows), unit, where.c_str());
-  const std::string adapters = adapters_text(run.model.get());
-  return adapters.empty() ? line : line + ("\n" + adapters);
+  std::string made = line;
+  for (const std::string& more : {adapters_text(run.model.get()), offload_text(run)})
+    made += more.empty() ? "" : "\n" + more;
+  return made;
 }
 
 void warn_of_divergence(const Context& context, Run& run, const std::string& what) {
