@@ -115,8 +115,8 @@ DLLM_API void dllm_generator_release(dllm_generator *generator);
  *   generator    not NULL
  *   request      NULL: an empty prompt; kind "request" or "request:<policy>": prompt, messages,
  *                infill, template, template_name, tools, variables, stop (list), stop_ids (list),
- *                length, prompt_length, seed, regex, choices (list), json_schema, policy and those of
- *                a decoder
+ *                length, prompt_length, seed, regex, choices (list), json_schema, policy and those
+ *                of a decoder
  *   task         NULL, or checked every few milliseconds while a long prompt is encoded
  *   out_number   not NULL; the number of the request
  *

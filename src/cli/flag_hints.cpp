@@ -77,7 +77,7 @@ private:
     return !word.empty() && !is_one_of(word, {"a", "an", "the", "it"});
   }
 
-  // Puts words between quotes as they are: they are a value to type. A single word may be an option.
+  // Puts words between quotes as they are: they are a value to type. A word alone may be an option.
   bool write_quoted() {
     const std::string& before = words_[at_].before;
     const size_t opening = before.find_first_of("'\"");

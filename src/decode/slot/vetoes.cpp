@@ -20,7 +20,7 @@ bool Vetoes::ban(Bans& bans, const Request& request, int64_t position, int32_t t
 }
 
 // Bans the refused tokens at a position. Returns false if `token` was banned before. When no token
-// is left, some bans are of an earlier try with other tokens beside it, and the bans start again.
+// is left, some bans are of an earlier try with other tokens next to it, and the bans start again.
 bool Vetoes::add(const Request& request, int64_t position, int32_t token) {
   Bans& own = at_.try_emplace(position, Bans{banned_}).first->second;
   if (own.banned[static_cast<size_t>(token)] != 0) return false;

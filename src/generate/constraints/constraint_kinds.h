@@ -1,7 +1,7 @@
 #pragma once
 // The kinds of constraints of a request for text, as data. A kind is an option of a request and a
-// function that makes a pattern of its value. A new kind is a source file with such a function and a
-// row in constraint_kinds.cpp.
+// function that makes a pattern of its value. A new kind is a source file with such a function,
+// and a row in constraint_kinds.cpp.
 
 #include "base/options.h"
 

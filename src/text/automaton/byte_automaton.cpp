@@ -27,15 +27,15 @@ States closed(const PatternAutomaton& pattern, States states) {
   return states;
 }
 
-// Only states with edges, and the end, tell sets of states apart.
-States telling(const PatternAutomaton& pattern, States states) {
+// Leaves out states without edges, except the end: two sets that differ in them alone are equal.
+States essential(const PatternAutomaton& pattern, States states) {
   std::erase_if(states, [&](int32_t state) {
     return state != pattern.end && pattern.states[static_cast<size_t>(state)].edges.empty();
   });
   return states;
 }
 
-// Numbers the classes of bytes that no edge tells apart.
+// Numbers the classes of bytes that every edge has in common.
 int32_t number_classes(const PatternAutomaton& pattern, std::array<uint16_t, 256>& class_of) {
   std::set<int32_t> borders; // first bytes of classes
   for (const PatternState& state : pattern.states) {
@@ -70,7 +70,7 @@ Table subset_table(const PatternAutomaton& pattern, const std::array<uint16_t, 2
   std::map<States, int32_t> numbers;
   std::vector<States> open;
   const auto number_of = [&](const States& reached) {
-    States states = telling(pattern, closed(pattern, reached));
+    States states = essential(pattern, closed(pattern, reached));
     const auto [found, is_new] = numbers.emplace(states, table.size());
     if (is_new) {
       if (numbers.size() > ByteAutomaton::kMostStates) {

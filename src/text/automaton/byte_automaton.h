@@ -1,6 +1,6 @@
 #pragma once
 // A ByteAutomaton accepts the texts that match a regular expression as a whole. It reads them byte
-// by byte, and knows at each byte whether the text can still match.
+// by byte, and has no state from which no text matches.
 
 #include <array>
 #include <cstdint>

@@ -1,6 +1,6 @@
 #pragma once
-// Reads a regular expression as an automaton over the bytes of UTF-8. The automaton may have several
-// ways to read a byte; ByteAutomaton makes one of them. Private to src/text/automaton.
+// Reads a regular expression as an automaton over the bytes of UTF-8. The automaton may have
+// several ways to read a byte; ByteAutomaton makes one of them. Private to src/text/automaton.
 //
 // The syntax is that of JSON Schema and of Python where both agree: classes, groups, alternatives,
 // and repetition with * + ? {m,n}. The whole text has to match, so ^ and $ stand at the ends only.

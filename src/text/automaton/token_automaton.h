@@ -1,6 +1,6 @@
 #pragma once
-// A TokenAutomaton reads a text token by token. It has a state more than its ByteAutomaton: after an
-// end token every token is allowed, because the text ended before it.
+// A TokenAutomaton reads a text token by token. It has a state more than its ByteAutomaton: after
+// an end token every token is allowed, because the text ended before it.
 
 #include "base/task.h"
 #include "text/automaton/byte_automaton.h"

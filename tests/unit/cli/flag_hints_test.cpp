@@ -14,7 +14,7 @@ std::string flag_of(std::string_view key) {
       "block_length", "overwrite",  "template",    "pack",         "eos_block", "append_eos",
       "truncate",     "lr",         "clip",        "steps",        "minutes",   "tokens",
       "schedule",     "mask_token", "warmup",      "warmup_ratio", "attention", "slots",
-      "top_k",        "top_p",      "temperature", "heads", "out"};
+      "top_k",        "top_p",      "temperature", "heads",        "out"};
   if (key == "model.mask_token") return "--model.mask-token";
   if (std::ranges::find(kKeys, key) == std::end(kKeys)) return "";
   std::string flag = "--" + std::string(key);
