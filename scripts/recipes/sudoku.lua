@@ -1,16 +1,25 @@
 -- Sudoku: a masked diffusion model fills the open cells of a grid, and whole grids are checked.
 --   dllm run scripts/recipes/sudoku.lua [--size 6] [--steps 3000] [--out runs/sudoku] [--score RUN] [--tiny]
--- --size 9 for 9x9; --threads 1 where others use the machine; --score RUN scores an earlier run without training. A training grid has any clues; those of the score
--- leave one solution only. A grid is right when it keeps its clues and every row, column and box has each digit once.
+-- --size 9 for 9x9; --threads 1 where others use the machine; --score RUN scores an earlier run without training. A training grid
+-- has any clues; those of the score leave one solution only. A grid is right when it keeps its clues and every row, column and
+-- box has each digit once. --from RUN starts from a run, and --distill_of N also takes it as a teacher: the student matches two of
+-- the teacher's N steps in one.
 local here = debug.getinfo(1, "S").source:match "^@(.*/)" or ""
 local tasks = dofile(here .. "tasks.lua")
 
 local USAGE = "dllm run scripts/recipes/sudoku.lua --size 6|9 [--steps N] [--out RUN] [--score RUN] [--count N] [--tiny]"
 local s = tasks.settings({ size = 6, clues_from = 0, clues_to = 0, out = "runs/sudoku", score = "", count = 200, steps = 3000,
-    batch = 64, layers = 4, hidden = 128, lr = 2e-3, threads = 0, decode_steps = 0, seed = 1 },
+    batch = 64, layers = 4, hidden = 128, lr = 2e-3, threads = 0, decode_steps = 0, seed = 1,
+    from = "", distill_of = 0, distill_kind = "forward" },
   { steps = 6, batch = 4, layers = 1, hidden = 32, count = 4 }, USAGE)
 if not s then return end
 assert(s.size == 6 or s.size == 9, "--size is 6 or 9")
+local how = {}
+if s.distill_of > 0 then
+  assert(s.from ~= "" or s.score ~= "", "--distill_of needs --from RUN, the teacher")
+  how.teacher, how.objective_options = s.from, { teacher = "model", distill = 1, distill_kind = s.distill_kind, distill_steps = 2,
+    distill_of = s.distill_of, own_weight = 0 }
+end
 local n, box_rows, box_columns = s.size, s.size == 6 and 2 or 3, 3
 local cells = n * n
 if s.clues_from == 0 then s.clues_from = n == 6 and 16 or 32 end
@@ -110,11 +119,11 @@ local model, ids, texts
 if s.score ~= "" then
   model, ids, texts = tasks.load(s.score, characters, s, {})
 else
-  model, ids, texts = tasks.train(puzzle, characters, s, {})
+  model, ids, texts = tasks.train(puzzle, characters, s, how)
 end
 math.randomseed(s.seed + 1000) -- puzzles of the score are the same for every run
 -- One solution: the filled grid is right when it is that one.
 local share, seconds = tasks.score(function() return puzzle(true) end, function(filled, grid) return filled == grid end,
   model, ids, texts, s, {})
 print(string.format("%d puzzles of %d to %d clues, %d s", s.count, s.clues_from, s.clues_to, seconds))
-tasks.report(name, share, "sudoku.lua", s, "size", { "steps", "batch", "layers", "hidden", "lr", "count", "seed" })
+tasks.report(name, share, "sudoku.lua", s, "size", { "distill_of", "distill_kind", "steps", "batch", "layers", "hidden", "lr", "count", "seed" })

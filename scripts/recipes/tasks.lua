@@ -1,7 +1,7 @@
 -- What the recipes with checkable answers share: rows of characters of which some are given, a model that is trained to fill
 -- the others, and a score that counts whole rows. `how` of tasks.train and tasks.score is what differs in a recipe: objective,
 -- objective_options, model (config of dllm), heads, decoder (options), settings (of its own); inserts: the answer is not there
--- before.
+-- before; teacher: the run that teaches.
 local dllm = require "dllm"
 local tasks = {}
 
@@ -49,6 +49,12 @@ local function batch_of(new, ids, count)
   return dllm.batch { ids = { "i32", { count, length }, all }, keep = { "u8", { count, length }, keep } }
 end
 
+-- A model and its teacher are on one engine.
+local on
+local function engine(s)
+  on = on or dllm.engine { threads = s.threads }
+  return on
+end
 local function new_model(characters, s, how)
   local tok, ids, texts = tasks.tokenizer(characters)
   local config = { attention = "bidirectional", shift = 0, mask_token_id = tok:id "<|mask|>" }
@@ -58,7 +64,7 @@ local function new_model(characters, s, how)
     num_hidden_layers = s.layers, num_attention_heads = math.max(1, s.hidden // 32), num_key_value_heads = math.max(1, s.hidden // 32),
     head_dim = 32, max_position_embeddings = 256, tie_word_embeddings = true, initializer_range = s.hidden ^ -0.5,
     dllm = config,
-  }, { seed = s.seed, heads = how.heads }, dllm.engine { threads = s.threads })
+  }, { seed = s.seed, heads = how.heads }, engine(s))
   model:set_tokenizer(tok)
   return model, ids, texts
 end
@@ -72,6 +78,7 @@ function tasks.train(new, characters, s, how)
   else
     model, ids, texts = new_model(characters, s, how)
   end
+  if how.teacher then model:add_network((tasks.load(how.teacher, characters, s, how))) end
   -- The given characters are the prompt, the others the answer. llada_sft: each answer counts once.
   local trainer = dllm.trainer(model, dllm.objective(how.objective or "llada_sft", how.objective_options),
     { lr = s.lr, schedule = "cosine", warmup = math.min(100, s.steps // 10), steps = s.steps, clip = 1, seed = s.seed })
@@ -132,7 +139,7 @@ function tasks.load(run, characters, s, how)
   local path = dllm.latest_checkpoint(run)
   path = path and path .. "/model" or run
   local model, tok, ids, texts = nil, dllm.tokenizer(path), {}, {}
-  model = dllm.model(path, { heads = how.heads }, dllm.engine { threads = s.threads })
+  model = dllm.model(path, { heads = how.heads }, engine(s))
   for character in characters:gmatch "." do
     ids[character] = tok:encode(character)[1]
     texts[ids[character]] = character

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "model/adapters/adapter.h"
+#include "noise/loss/evaluate.h"
 #include "noise/objective.h"
 #include "train/evaluator.h"
 #include "unit/test_files.h"
@@ -56,7 +57,12 @@ TEST(LossTerms, OnAMeshTheLossIsThatOfOneRank) {
   for (const Json& settings :
        {kAll, Json{{"align", 1.0}, {"align_kind", "infonce"}},
         Json{{"align", 1.0}, {"align_kind", "blocks"}, {"align_blocks", 2}},
-        Json{{"distill", 1.0}, {"distill_kind", "js"}}, Json{{"entropy", 1.0}}}) {
+        Json{{"distill", 1.0}, {"distill_kind", "js"}}, Json{{"entropy", 1.0}},
+        Json{{"distill", 1.0},
+             {"distill_steps", 2},
+             {"distill_of", 3},
+             {"teacher_attention", "bidirectional"},
+             {"own_weight", 0.5}}}) {
     Json own = settings;
     if (!own.contains("align") && !own.contains("distill")) own["distill"] = 0.1;
     const std::vector<double> alone = losses(tiny_engine(), own);
@@ -102,6 +108,41 @@ TEST(LossTerms, AdaptersLearnFromTheirBase) {
   const double free = run(1e-6), near = run(100);
   EXPECT_GT(free, 0.01);
   EXPECT_LT(near, 0.8 * free);
+}
+
+// A student comes near two steps of its teacher, also in rows and draws that it was not trained
+// on. own_weight 0 leaves the data out, so the teacher alone is learned from.
+TEST(LossTerms, AStudentLearnsTwoStepsOfItsTeacher) {
+  const auto on = tiny_engine();
+  const auto teacher = model::new_model(on, sizes(), Options(model::model_schema()));
+  const Json means = {{"loss_weight", "ones"}, {"loss_norm", "masked"}};
+  {
+    Trainer trainer(teacher, objective_of(means), trainer_options({{"lr", 0.02}}));
+    TextSource source(16);
+    for (int i = 0; i < 150; ++i) trainer.step(*source.next());
+  }
+  Options options(model::model_schema());
+  options.set_i64("seed", 9);
+  const auto student = model::new_model(on, sizes(), options);
+  student->add_network("teacher", *teacher);
+  Json settings = {{"distill", 1.0},      {"distill_steps", 2},
+                   {"distill_of", 4},     {"teacher", "model"},
+                   {"own_weight", 0.0},   {"teacher_attention", "bidirectional"},
+                   {"distill_rest", true}};
+  settings.update(means);
+  const noise::ObjectiveRef objective = objective_of(settings);
+  const auto apart = [&] {
+    noise::LossRunner runner(student, objective);
+    TextSource source(32);
+    return runner.run(*source.next(), 1000, 0, nullptr).mean();
+  };
+  const double before = apart();
+  Trainer trainer(student, objective, trainer_options({{"lr", 0.01}}));
+  TextSource source(8);
+  for (int i = 0; i < 100; ++i) trainer.step(*source.next());
+  const double after = apart();
+  EXPECT_GT(before, 1);
+  EXPECT_LT(after, 0.5 * before) << before;
 }
 
 TEST(LossTerms, AModelWithoutAdaptersHasNoBaseToLearnFrom) {
