@@ -104,6 +104,21 @@ void RowsWith(const uint8_t* panel, int64_t columns, int64_t begin, int64_t end,
   }
 }
 
+// Writes the columns [begin, end) of a panel as lines of f32.
+template <class R>
+void FloatsWith(const uint8_t* panel, int64_t columns, int64_t begin, int64_t end, float* to) {
+  for (int64_t piece = begin; piece < end; piece += kPiece) {
+    const int64_t count = std::min(kPiece, end - piece);
+    DLLM_UNROLL for (int j = 0; j < kLineVectors; ++j) {
+      const int64_t lane = j * kLanes;
+      const typename R::State state = R::Begin(panel, columns, piece, lane);
+      for (int64_t i = 0; i < count; ++i)
+        hn::StoreU(R::At(state, panel, columns, piece, i, lane), D(),
+                   to + (piece + i) * kPanel + lane);
+    }
+  }
+}
+
 // Writes the 16 rows of a panel, columns [begin, end), as lines [0, rows) of the panels of the
 // transpose, which are `step` numbers apart.
 template <class R>
@@ -171,6 +186,11 @@ void ExpandRows(const PanelForm& form, const uint8_t* panel, int64_t columns, in
                 int64_t end, uint16_t* to) {
   ForReader(form, [&](auto reader) { RowsWith<decltype(reader)>(panel, columns, begin, end, to); });
 }
+void ExpandRowFloats(const PanelForm& form, const uint8_t* panel, int64_t columns, int64_t begin,
+                     int64_t end, float* to) {
+  ForReader(form,
+            [&](auto reader) { FloatsWith<decltype(reader)>(panel, columns, begin, end, to); });
+}
 void ExpandFloats(const PanelForm& form, const uint8_t* panel, int64_t columns, int64_t begin,
                   int64_t end, int64_t rows, float* to, int64_t step) {
   ForReader(form, [&](auto reader) {
@@ -192,6 +212,7 @@ HWY_AFTER_NAMESPACE();
 namespace dllm::cpu {
 
 HWY_EXPORT(ExpandRows);
+HWY_EXPORT(ExpandRowFloats);
 HWY_EXPORT(ExpandFloats);
 HWY_EXPORT(ExpandPairs);
 
@@ -215,14 +236,17 @@ int64_t turned_columns(const PanelForm& form) {
   return form.format == nullptr ? kPanel : std::max(kPanel, form.format->block);
 }
 
-void expand_rows(const PanelSource& source, int64_t first, int64_t count, std::byte* to,
-                 const Workers& pool) {
+void expand_rows(const PanelSource& source, int64_t first, int64_t count, PanelLayout layout,
+                 std::byte* to, const Workers& pool) {
   const int64_t bytes = kPanel * source.form.line_bytes(source.columns);
-  const int64_t step = (source.columns + 1) / 2 * 2 * kPanel;
+  const int64_t step = kPanel * PanelForm{DType::f32, nullptr, layout}.line_bytes(source.columns);
   each_part(count, 0, source.columns, pool, [&](int64_t panel, int64_t begin, int64_t end) {
     const auto* from = reinterpret_cast<const uint8_t*>(source.panels) + (first + panel) * bytes;
-    HWY_DYNAMIC_DISPATCH(ExpandRows)
-    (source.form, from, source.columns, begin, end, reinterpret_cast<uint16_t*>(to) + panel * step);
+    std::byte* made = to + panel * step;
+    if (layout == PanelLayout::pairs) HWY_DYNAMIC_DISPATCH(ExpandRows)
+    (source.form, from, source.columns, begin, end, reinterpret_cast<uint16_t*>(made));
+    else HWY_DYNAMIC_DISPATCH(ExpandRowFloats)(source.form, from, source.columns, begin, end,
+                                               reinterpret_cast<float*>(made));
   });
 }
 

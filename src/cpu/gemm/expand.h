@@ -18,10 +18,10 @@ struct PanelSource {
   int64_t columns; // numbers of a row
 };
 
-// Writes the panels [first, first + count) as pairs of bf16, (dot.h). The numbers are rounded to
-// nearest, with ties to even.
-void expand_rows(const PanelSource& source, int64_t first, int64_t count, std::byte* to,
-                 const Workers& pool);
+// Writes the panels [first, first + count) as `elements` of f32, or as `pairs` of bf16 (dot.h),
+// which are rounded to nearest with ties to even.
+void expand_rows(const PanelSource& source, int64_t first, int64_t count, PanelLayout layout,
+                 std::byte* to, const Workers& pool);
 // Writes panels of the transpose: the columns [begin, begin + count), with chains over the rows.
 // The layout is `elements` of f32, or `pairs`. REQUIRES: begin is a multiple of turned_columns().
 void expand_turned(const PanelSource& source, int64_t begin, int64_t count, PanelLayout layout,

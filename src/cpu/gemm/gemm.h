@@ -84,7 +84,7 @@ void packed_row(const PanelForm& form, const void* packed, int64_t in, int64_t r
 // What a product does with panels in blocks, or in int8, before it reads them.
 enum class Expansion : uint8_t {
   none,   // it reads them as they are
-  rows,   // it makes pairs of bf16
+  rows,   // it makes f32 panels, if there are many rows of A, or pairs of bf16
   turned, // it makes panels of the transpose, in f32 or pairs of bf16
 };
 // Returns what products in an arithmetic do with a weight that is packed in `stored`. `transposed`

@@ -216,7 +216,10 @@ PanelForm panel_form(Arithmetic arithmetic, DType dtype, const WeightFormat* for
 Expansion expansion_of(Arithmetic arithmetic, const PanelForm& stored, bool transposed) {
   if (!stored.turns()) return Expansion::none;
   if (transposed) return Expansion::turned;
-  return arithmetic == kArithmeticBf16 ? Expansion::rows : Expansion::none;
+  if (arithmetic == kArithmeticBf16) return Expansion::rows;
+  // A product reads int8 and f16 as fast as f32.
+  const bool has_codes = stored.format != nullptr && stored.format->block > 1;
+  return has_codes && stored.layout == PanelLayout::elements ? Expansion::rows : Expansion::none;
 }
 
 void pack(const PanelForm& form, const void* source, int64_t out, int64_t in, void* destination,

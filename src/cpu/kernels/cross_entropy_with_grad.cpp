@@ -16,7 +16,10 @@ namespace dllm::cpu {
 namespace {
 
 constexpr int64_t kLogitFloats = int64_t{22} << 20; // logits that exist at a time, 88 MiB
-constexpr int64_t kBlockFloats = int64_t{1} << 22;  // packed part of a weight, 16 MiB
+// Panels of a weight that turns (PanelForm) are expanded for every chunk of rows, so its chunks
+// have more rows.
+constexpr int64_t kExpandedLogitFloats = int64_t{44} << 20;
+constexpr int64_t kBlockFloats = int64_t{1} << 22; // packed part of a weight, 16 MiB
 constexpr int64_t kPieceFloats = 512; // a piece of OnlineSoftmax; blocks begin at multiples of it
 
 // The weight in both packed forms, one block of the vocabulary at a time. A trained weight is
@@ -166,9 +169,10 @@ struct LossPass {
 };
 
 // Returns the largest number of rows of a chunk.
-int64_t chunk_rows(int64_t capacity, int64_t stride) {
+int64_t chunk_rows(int64_t capacity, int64_t stride, bool turns) {
   constexpr int64_t kFewest = 64;
-  const int64_t wanted = std::max(kFewest, kLogitFloats / std::max<int64_t>(stride, 1));
+  const int64_t floats = turns ? kExpandedLogitFloats : kLogitFloats;
+  const int64_t wanted = std::max(kFewest, floats / std::max<int64_t>(stride, 1));
   return std::max<int64_t>(1, std::min(capacity, wanted / kPanel * kPanel));
 }
 
@@ -181,7 +185,8 @@ Kernel make_linear_cross_entropy_with_grad(const CompileInfo& info) {
   // The stride is not a power of two, because the product for the weight reads columns of the
   // logits.
   const int64_t stride = (vocab + kPanel - 1) / kPanel * kPanel + kPanel;
-  const int64_t most = chunk_rows(info.input(0).shape.dim(0), stride);
+  const PanelForm stored = stored_form(info, 1, kPackedTransposed);
+  const int64_t most = chunk_rows(info.input(0).shape.dim(0), stride, stored.turns());
   const HeadBlocks blocks(info, most, layout);
   const Head& head = blocks.head();
   const size_t targets_input = head.next_input();

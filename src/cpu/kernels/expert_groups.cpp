@@ -74,16 +74,24 @@ Gemm ExpertWeights::gemm(const std::byte* panels, int64_t expert) const {
 ExpertProducts::ExpertProducts(const ExpertWeights& weights, const ExpertShape& shape,
                                ScratchLayout& layout)
     : weights_(weights), shape_(shape) {
-  Gemm all = weights.gemm(nullptr, 0);
+  Gemm all = product(nullptr);
   all.m = shape.pairs();
   rounded_ = layout.add(rounded_bytes(all));
   expanded_ = layout.add(expanded_bytes(all));
 }
 
+// Experts have few rows, so f32 products read codes as they are.
+Gemm ExpertProducts::product(const std::byte* panels) const {
+  Gemm all = weights_.gemm(panels, 0);
+  if (all.expansion == Expansion::rows && all.layout == PanelLayout::elements)
+    all.expansion = Expansion::none;
+  return all;
+}
+
 void ExpertProducts::run(const KernelCall& call, const ExpertGroups& groups, const float* a,
                          const float* scale, float* c) const {
   const std::byte* panels = weights_.panels(call, groups);
-  Gemm all = weights_.gemm(panels, 0);
+  Gemm all = product(panels);
   all.a = a;
   all.a_stride = all.k;
   all.c = c;

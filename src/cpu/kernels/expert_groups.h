@@ -89,6 +89,8 @@ public:
            float* c) const;
 
 private:
+  Gemm product(const std::byte* panels) const; // of the first expert
+
   ExpertWeights weights_;
   ExpertShape shape_;
   int64_t rounded_, expanded_; // offsets of work space

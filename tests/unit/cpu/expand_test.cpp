@@ -74,21 +74,20 @@ TEST(ExpandedPanels, AreThePanelsOfTheNumbersOnEveryTarget) {
         for_each_simd_target([&](const char* target) {
           const std::string where =
               std::string(target) + ' ' + format->name + ' ' + std::to_string(n);
-          const PanelForm pairs{DType::f32, nullptr, PanelLayout::pairs, false};
-          std::vector<std::byte> rows(static_cast<size_t>(pairs.bytes(n, k)), std::byte{0x55});
-          expand_rows(source, 0, panel_count(n), rows.data(), nullptr);
-          EXPECT_TRUE(same_panels<uint16_t>(rows, packed_in(pairs, w.numbers, n, k))) << where;
           for (const PanelLayout layout : {PanelLayout::pairs, PanelLayout::elements}) {
+            const auto same =
+                layout == PanelLayout::pairs ? same_panels<uint16_t> : same_panels<uint32_t>;
+            const PanelForm plain{DType::f32, nullptr, layout, false};
+            std::vector<std::byte> rows(static_cast<size_t>(plain.bytes(n, k)), std::byte{0x55});
+            expand_rows(source, 0, panel_count(n), layout, rows.data(), nullptr);
+            EXPECT_TRUE(same(rows, packed_in(plain, w.numbers, n, k))) << where;
             const PanelForm form{DType::f32, nullptr, layout, true};
             std::vector<std::byte> turned(static_cast<size_t>(form.bytes(n, k)), std::byte{0x55});
             const int64_t half = k / 2 / turned_columns(stored) * turned_columns(stored);
             expand_turned(source, 0, half, layout, turned.data(), nullptr);
             expand_turned(source, half, k - half, layout, turned.data() + form.bytes(n, half),
                           nullptr);
-            const std::vector<std::byte> expected = packed_in(form, w.numbers, n, k);
-            EXPECT_TRUE(layout == PanelLayout::pairs ? same_panels<uint16_t>(turned, expected)
-                                                     : same_panels<uint32_t>(turned, expected))
-                << where;
+            EXPECT_TRUE(same(turned, packed_in(form, w.numbers, n, k))) << where;
           }
         });
       }
@@ -107,9 +106,9 @@ constexpr ExpandedOp kExpandedOps[] = {{"linear", false, false},
 
 // Stripes are 4 MB of panels, so the larger weight has several.
 TEST(ExpandedProducts, HaveTheBitsOfF32Weights) {
-  constexpr int64_t kRows = 7, kChoices = 2, kExperts = 3;
-  Tensor chosen(DType::i32, {kRows, kChoices});
-  for (int64_t i = 0; i < kRows * kChoices; ++i)
+  constexpr int64_t kFew = 7, kChoices = 2, kExperts = 3;
+  Tensor chosen(DType::i32, {kFew, kChoices});
+  for (int64_t i = 0; i < kFew * kChoices; ++i)
     chosen.mutable_as<int32_t>()[static_cast<size_t>(i)] = static_cast<int32_t>(i * 7 % 4);
   for (const WeightFormat* format : weight_formats()) {
     if (!expands(*format)) continue;
@@ -118,17 +117,17 @@ TEST(ExpandedProducts, HaveTheBitsOfF32Weights) {
       for (const auto& [out, in] : {std::pair<int64_t, int64_t>{37, 256}, {2801, 768}}) {
         const bool is_usual = name == "nf4" || name == "q4_k" || name == "int8";
         if (out > 1000 && (op.has_experts || !is_usual)) continue;
+        const int64_t rows = op.has_experts || out > 1000 ? kFew : 131;
         const int64_t wide = op.is_gradient ? out : in, made = op.is_gradient ? in : out;
         const Expandable w(*format, op.has_experts ? Shape{kExperts, out, in} : Shape{out, in});
-        const Tensor rows = random_tensor(
-            op.has_experts && op.is_gradient ? Shape{kRows, kChoices, wide} : Shape{kRows, wide},
-            1);
+        const Tensor input = random_tensor(
+            op.has_experts && op.is_gradient ? Shape{rows, kChoices, wide} : Shape{rows, wide}, 1);
         const Shape result =
-            op.has_experts && !op.is_gradient ? Shape{kRows, kChoices, made} : Shape{kRows, made};
+            op.has_experts && !op.is_gradient ? Shape{rows, kChoices, made} : Shape{rows, made};
         const auto run = [&](const Tensor& weight, Arithmetic arithmetic, bool kept) {
           KernelSetup setup{find_kernel(op.op),
-                            op.has_experts ? std::vector<Tensor>{rows, chosen, weight}
-                                           : std::vector<Tensor>{rows, weight},
+                            op.has_experts ? std::vector<Tensor>{input, chosen, weight}
+                                           : std::vector<Tensor>{input, weight},
                             {f32_type(result)},
                             {{"has_bias", false}, {"has_scale", false}}};
           setup.arithmetic = arithmetic;
