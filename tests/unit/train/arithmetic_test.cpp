@@ -1,5 +1,6 @@
 // Training with the engine's option arithmetic.
 
+#include "model/adapters/adapter.h"
 #include "tiny.h"
 
 #include <gtest/gtest.h>
@@ -58,6 +59,28 @@ TEST(TrainingInBf16, ConvergesAsF32) {
     EXPECT_NEAR(rounded[i], exact[i], (i < 2 ? 0.015 : 0.12) * exact[i])
         << "after " << 60 * (i + 1);
   EXPECT_LT(exact.back(), 0.7 * exact.front());
+}
+
+// A frozen base in codes takes part in bf16: its products and the gradients through it. In f32 the
+// losses are those of the base with the same numbers.
+TEST(TrainingInBf16, AdaptsBasesOfCodes) {
+  const auto losses = [](const char* dtype, const char* arithmetic) {
+    Json config = tiny_config(false);
+    config.update({{"hidden_size", 64}, {"head_dim", 16}, {"intermediate_size", 128}});
+    Options options(model::model_schema());
+    options.set_text("dtype", dtype);
+    const auto model = model::new_model(tiny_engine(2, "own", arithmetic), config, options);
+    model::add_adapter(*model, {{"*_proj.weight"}, {4, 8}, 1});
+    Trainer trainer(model, noise::make_objective("mdlm"), trainer_options({{"lr", 0.02}}));
+    TextSource source(8);
+    return losses_of(trainer, source, 6);
+  };
+  for (const char* dtype : {"int8", "q8_0", "nf4", "fp4"}) {
+    const std::vector<double> exact = losses(dtype, "f32"), rounded = losses(dtype, "bf16");
+    EXPECT_NE(rounded, exact) << dtype;
+    for (size_t i = 0; i < exact.size(); ++i)
+      EXPECT_NEAR(rounded[i], exact[i], 0.02 * exact[i]) << dtype << " step " << i;
+  }
 }
 
 // The base is f32, so nothing is multiplied in int8: the bits are those of f32.
