@@ -20,6 +20,9 @@
  * `tokens` when the teacher showed other tokens than the data has. `key` is a hash of the row, so
  * that a file of other data is refused. Castlehill, a fork of Open-dLLM, writes the second form.
  *
+ * The file PATH.settings.json next to it has what the lines were made with: the options, a hash of
+ * the teacher's numbers, of the tokenizer's tokens and of the data. A call with others is refused.
+ *
  * The options of kind "trajectories":
  *
  *     method          scheduled: in each row the ceil(n / steps) tokens of the lowest entropy,
@@ -40,6 +43,7 @@
  *     suppress_mask   the model never predicts the mask token
  *     batch           rows of a pass
  *     limit           most new rows of this call, 0: all
+ *     fresh           remove the lines that the file has, and begin again
  *
  * Lifetime   nothing is kept.
  */
@@ -52,7 +56,8 @@ extern "C" {
  *
  * Rows that the file has already are skipped, and a last line that is not whole is removed first.
  * So a call that was stopped is repeated. A line is written when its row is done. A model without a
- * mask token gets one, as training would add it.
+ * mask token gets one, as training would add it. A next-token model, which was not trained to fill
+ * masks, logs a warning.
  *
  *   data      not NULL, holds ids
  *   model     the teacher; NULL for method left_to_right
@@ -60,14 +65,17 @@ extern "C" {
  *   opts      NULL: defaults; kind "trajectories": method (scheduled entropy left_to_right
  *             block_wise), lines (compact rows), steps, threshold, block_length, fill (auto data
  *             model), context, least, length, attention (auto causal bidirectional block_causal),
- *             shift, suppress_mask, batch, limit
+ *             shift, suppress_mask, batch, limit, fresh
  *   task      NULL, or reports rows as progress and cancels between passes
  *   out_rows  not NULL; the rows that this call wrote
  *
  * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for an option that the method does not use, and for a
- *          token that the model does not have; DLLM_FAILED_PRECONDITION for raw text, and for a row
- *          longer than the model allows; DLLM_DATA_LOSS for a file of another form, naming the
- *          line; DLLM_CANCELLED, DLLM_DEADLINE_EXCEEDED; DLLM_RESOURCE_EXHAUSTED for a full disk
+ *          token that the model does not have; DLLM_FAILED_PRECONDITION for raw text, for a row
+ *          longer than the model allows, for a model that was not trained to fill masks (uniform,
+ *          editflow, diffusion_gemma), and for lines that were made with other settings, naming the
+ *          setting and both values; DLLM_UNAVAILABLE while another call writes to the file;
+ *          DLLM_DATA_LOSS for a file of another form, naming the line; DLLM_CANCELLED,
+ *          DLLM_DEADLINE_EXCEEDED; DLLM_RESOURCE_EXHAUSTED for a full disk
  * Owns     nothing
  * Threads  owner
  * Since    1

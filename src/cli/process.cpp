@@ -124,32 +124,27 @@ std::string first_line(int fd) {
 
 } // namespace
 
-RunLock::RunLock(const std::string& folder) : folder_(folder), path_(folder + "/LOCK") {
-  std::error_code error;
-  made_folder_ = fs::create_directories(folder_, error);
-  if (error)
-    throw Failure(DLLM_PERMISSION_DENIED, "cannot create " + folder_ + ": " + error.message());
+LockFile::LockFile(std::string path, Use use) : path_(std::move(path)), use_(std::move(use)) {
   try {
     while (!take()) {
     }
   } catch (...) {
     if (fd_ >= 0) close(fd_);
-    if (made_folder_) rmdir(folder_.c_str());
     throw;
   }
 }
 
-bool RunLock::take() {
+bool LockFile::take() {
   fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd_ < 0)
     throw Failure(DLLM_PERMISSION_DENIED, "cannot write " + path_ + ": " + std::strerror(errno));
-  // On a file system without locks the run continues without a lock.
+  // On a file system without locks the command continues without a lock.
   if (flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     const std::string pid = first_line(fd_);
     throw Failure(DLLM_FAILED_PRECONDITION,
-                  folder_ + " is in use: process " + (pid.empty() ? "(just starting)" : pid) +
-                      " trains there",
-                  "wait until it ends, or name another folder with --out");
+                  use_.name + " is in use: process " + (pid.empty() ? "(just starting)" : pid) +
+                      " " + use_.does,
+                  use_.hint);
   }
   // The former owner may have removed the file between open and flock; the lock is then on a file
   // without a name.
@@ -168,10 +163,38 @@ bool RunLock::take() {
   return true;
 }
 
-RunLock::~RunLock() {
+LockFile::~LockFile() {
   unlink(path_.c_str());
   close(fd_);
+}
+
+RunLock::RunLock(const std::string& folder) : folder_(folder) {
+  std::error_code error;
+  made_folder_ = fs::create_directories(folder_, error);
+  if (error)
+    throw Failure(DLLM_PERMISSION_DENIED, "cannot create " + folder_ + ": " + error.message());
+  try {
+    file_ = std::make_unique<const LockFile>(
+        folder_ + "/LOCK", LockFile::Use{folder_, "trains there",
+                                         "wait until it ends, or name another folder with --out"});
+  } catch (...) {
+    if (made_folder_) rmdir(folder_.c_str());
+    throw;
+  }
+}
+
+RunLock::~RunLock() {
+  file_ = nullptr;
   if (made_folder_) rmdir(folder_.c_str());
+}
+
+OutputLock::OutputLock(const std::string& path) {
+  std::error_code ignored;
+  const fs::file_status status = fs::status(path, ignored);
+  if (path.empty() || (fs::exists(status) && !fs::is_regular_file(status))) return;
+  file_ = std::make_unique<const LockFile>(
+      path + ".lock",
+      LockFile::Use{path, "writes to it", "wait until it ends, or choose another --out"});
 }
 
 } // namespace dllm::cli

@@ -1,6 +1,6 @@
 #pragma once
-// This header declares processes: child processes, signals, standard output, a progress line, the
-// lock of a run folder, and jobs of several processes.
+// This header declares processes: child processes, signals, standard output, a progress line,
+// locks of folders and files, and jobs of several processes.
 
 #include "dllm/task.h"
 
@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -104,22 +105,51 @@ void watch_standard_output();
 // failed, else code. Prints an error for a failed write unless the reader closed the pipe.
 int finish_standard_output(int code);
 
-// Locks a run's folder with the file LOCK, which holds the id of this process, so that only one
-// training runs there. The system releases the lock when the process ends in any way.
+// A file that this process has locked and that holds its id. The system releases the lock when the
+// process ends in any way; the destructor removes the file.
+class LockFile {
+public:
+  // What a lock protects, for the error: "<name> is in use: process 12 <does>", and a hint.
+  struct Use {
+    std::string name, does, hint;
+  };
+  // Throws Failure naming the process that holds the lock.
+  LockFile(std::string path, Use use);
+  ~LockFile();
+  LockFile(const LockFile&) = delete;
+  LockFile& operator=(const LockFile&) = delete;
+
+private:
+  bool take(); // returns false when the file was removed meanwhile
+
+  std::string path_;
+  Use use_;
+  int fd_ = -1;
+};
+
+// Locks a run's folder with the file LOCK, so that only one training runs there.
 class RunLock {
 public:
-  // Makes the folder when it does not exist. Throws Failure naming the process that holds the lock.
+  // Makes the folder when it does not exist. Throws Failure as LockFile does.
   explicit RunLock(const std::string& folder);
   ~RunLock(); // removes the folder if the constructor made it and it is empty
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 
 private:
-  bool take(); // returns false when the file was removed meanwhile
-
-  std::string folder_, path_;
+  std::string folder_;
   bool made_folder_ = false;
-  int fd_ = -1;
+  std::unique_ptr<const LockFile> file_;
+};
+
+// Locks a file that option out names with the file <path>.lock, so that one process writes it.
+class OutputLock {
+public:
+  // path "": there is no file. A device or a pipe is not locked. Throws Failure as LockFile does.
+  explicit OutputLock(const std::string& path);
+
+private:
+  std::unique_ptr<const LockFile> file_;
 };
 
 // ---- a job of several processes (launched.cpp) ----

@@ -1,5 +1,7 @@
 """What the tests of options share: running the program, and the options that --help lists."""
+import fcntl
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -35,6 +37,23 @@ class Program:
 
     def run(self, *words, stdin=""):
         return subprocess.run([self.path, *words], cwd=self.folder, text=True, capture_output=True, timeout=60, input=stdin)
+
+    def has_one_writer(self, out, *words):
+        """Expects that a command leaves the file that another process writes to as it is, and takes it after that process."""
+        self.ok(self.run(*words).returncode == 0, f"{words[0]} writes {out}")
+        lock = self.folder / f"{out}.lock"
+        self.ok(not lock.exists(), f"{lock.name} does not stay")
+        before = (self.folder / out).read_bytes()
+        (self.folder / out).write_bytes(before[:-5])  # the last line has to be made again
+        with lock.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            print(os.getpid(), file=file, flush=True)
+            done = self.run(*words)
+            self.ok(done.returncode == 1 and f"{out} is in use: process {os.getpid()} writes to it" in done.stderr and "--out" in done.stderr,
+                    f"{words[0]}: a second writer is refused: {done.returncode} {done.stderr}")
+            self.ok((self.folder / out).read_bytes() == before[:-5], f"{words[0]}: a refused call changes nothing")
+        # A process that was killed leaves the file, and the system releases its lock.
+        self.ok(self.run(*words).returncode == 0 and (self.folder / out).read_bytes() == before, f"{words[0]} goes on after the other writer")
 
     def options_of(self, command, *words):
         """The full name of every option: the last of "--bare, --kind.key"; words: what else stands before --help."""

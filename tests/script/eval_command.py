@@ -341,6 +341,11 @@ def nothing_counts():
                 ok(not report and same in done.stderr, f"{task}, ids {ids}: {report} {done.stderr}")
 
 
+def one_writer():
+    words = ("eval", "masked", "corpus", "--row-length", "48", "--limit", "3", "--out", "one_writer.jsonl")
+    program.has_one_writer("one_writer.jsonl", *words)
+
+
 program.empty_folder()
 limits()
 human_eval()
@@ -351,5 +356,6 @@ models()
 trained_objectives()
 no_likelihoods()
 nothing_counts()
+one_writer()
 print(f"{program.failures} failures")
 sys.exit(program.failures > 0)

@@ -94,6 +94,11 @@ def goes_on(wanted):
         ok(answers("killed.jsonl") == wanted, "after kill -9 the same answers")
 
 
+def one_writer():
+    write("pair.jsonl", ["Once", "One day"])
+    program.has_one_writer("pair_out.jsonl", "generate", MODEL, "--prompts", "pair.jsonl", "--out", "pair_out.jsonl", "--length", "8", "--batch", "1")
+
+
 def other_settings():
     """Answers of another model or of other settings are not mixed, nor taken for the ones asked for."""
     whole = (SCRATCH / "out.jsonl").read_text()
@@ -279,6 +284,7 @@ def closed_pipe():
 program.empty_folder()
 found = rows_and_errors()
 goes_on(found)
+one_writer()
 other_settings()
 refusals()
 another_checkpoint()

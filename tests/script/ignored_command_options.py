@@ -176,7 +176,7 @@ COMMANDS = {
         "--trajectories.length": ("12",), "--trajectories.attention": ("causal", {}, MAY_STAY), "--trajectories.shift": ("1",),
         "--trajectories.suppress-mask": ("false", {"--fill": "model"}, MAY_STAY),
         "--trajectories.batch": ("1", {}, SAME),  # the same rows, one at a time and 6
-        "--trajectories.limit": ("3",),
+        "--trajectories.limit": ("3",), "--trajectories.fresh": ("true", {}, SAME),  # there are no lines to remove
         "--dataset.format": ("jsonl", {}, REFUSED), "--dataset.rows": ("file",), "--dataset.text-key": ("body", ROWS),
         "--dataset.prompt-key": ("ask", ROWS), "--dataset.response-key": ("say", ROWS), "--dataset.instruction-key": ("prompt", ROWS),
         "--dataset.messages-key": ("turns", {**TALKS, "--template": "alpaca"}), "--dataset.template": ("alpaca", ROWS),

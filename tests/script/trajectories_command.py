@@ -1,6 +1,8 @@
 """dllm trajectories, and dllm train --trajectories.   trajectories_command.py DLLM SCRATCH"""
 import json
 import pathlib
+import re
+import subprocess
 import sys
 
 from cli_options import LINES, Program
@@ -48,6 +50,55 @@ ok(len(lines_of("parts.jsonl")) == 7, "--limit 7: 7 rows")
 run("trajectories", "base", *ROWS, "--out", "parts.jsonl")
 ok((SCRATCH / "parts.jsonl").read_bytes() == whole, "a file with a torn line ends as a whole one")
 ok("0 new rows" in run("trajectories", "base", *ROWS, "--out", "parts.jsonl").stderr, "a whole file stays")
+
+# ---- other settings are refused, and the error names the setting, both values and the way out ----
+run("train", *LOOP, "--out", "other_base", "--from", "base", "--steps", "2")
+run("train", *LOOP, "--out", "other_tokens", "--layers", "2", "--hidden", "64", "--vocab", "290", "--steps", "2")
+SAME = {"model": "base", "--data": "corpus", "--rows": "line", "--out": "parts.jsonl"}
+CHANGED = {"teacher.weights": {"model": "other_base"}, "method": {"--method": "left_to_right"},
+           "steps": {"--steps": "7"}, "context": {"--context": "0.5"}, "length": {"--trajectories.length": "9"}, "least": {"--least": "9"},
+           "lines": {"--lines": "rows"}, "fill": {"--fill": "model"}, "attention": {"--trajectories.attention": "causal"},
+           "shift": {"--trajectories.shift": "1"}, "suppress_mask": {"--suppress-mask": "false"}, "tokenizer": {"model": "other_tokens"},
+           "data.hash": {"--data": "other"}, "data.rows": {"--data": "longer"}, "teacher.arithmetic": {"--arithmetic": "bf16"}}
+(SCRATCH / "longer").write_text((SCRATCH / "corpus").read_text() + "one more line\n")
+
+
+def extract(changes, code=0):
+    words = {**SAME, **changes}
+    return run("trajectories", words.pop("model"), *[word for pair in words.items() for word in pair], code=code)
+
+
+for name, changes in CHANGED.items():
+    done = extract(changes, code=1)
+    named = re.search(r"parts.jsonl was made with (\S+) (.+), here (.+)", done.stderr)
+    ok(named and named[2] != named[3] and "--fresh" in done.stderr, f"{name}: refused with both values: {done.stderr}")
+    ok(named and (named[1].split(".")[0] == name.split(".")[0] or name == "tokenizer"), f"{name}: is named: {done.stderr}")
+ok((SCRATCH / "parts.jsonl").read_bytes() == whole, "a refused call changes nothing")
+for changes in ({"--batch": "3"}, {"--engine.threads": "1"}, {"--limit": "1"}):
+    ok("0 new rows" in extract(changes).stderr, f"{changes}: changes no line")
+(SCRATCH / "parts.jsonl.settings.json").rename(SCRATCH / "kept")
+ok("settings.json is missing" in extract({}, code=1).stderr, "lines of unknown settings are refused")
+done = extract({"--steps": "7", "--fresh": "true"})
+ok(f"{len(lines_of('scheduled.jsonl'))} new rows" in done.stderr and (SCRATCH / "parts.jsonl").read_bytes() != whole, f"--fresh begins again: {done.stderr}")
+
+# ---- one process at a time writes a file ----
+words = ["trajectories", "base", *ROWS, "--out", "raced.jsonl", "--engine.threads", "1", "--trajectories.batch", "1"]
+both = [subprocess.Popen([DLLM, *words], cwd=SCRATCH, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+said = [process.communicate()[1] for process in both]
+refused = [text for text in said if "is in use: another process writes to it" in text]
+ok(len(refused) == 1 or any("0 new rows" in text for text in said), f"two processes: {said}")
+ok((SCRATCH / "raced.jsonl").read_bytes() == whole, "two processes write no row twice")
+
+# ---- teachers that do not fill masks ----
+for objective in ("uniform", "editflow"):
+    run("train", *LOOP, "--out", objective, "--layers", "2", "--hidden", "64", "--vocab", "300", "--steps", "2", "--objective", objective)
+    done = run("trajectories", objective, *ROWS, "--out", f"{objective}.jsonl", code=1)
+    ok(f"was trained with {objective}" in done.stderr and "left_to_right" in done.stderr, f"{objective}: refused: {done.stderr}")
+    run("trajectories", objective, *ROWS, "--out", f"{objective}.jsonl", "--method", "left_to_right")
+run("train", *LOOP, "--out", "ordered", "--layers", "2", "--hidden", "64", "--vocab", "300", "--steps", "2", "--objective", "ar")
+done = run("trajectories", "ordered", *ROWS, "--out", "ordered.jsonl")
+ok("predicts the next token and was not trained to fill masks" in done.stderr, f"a next-token model: {done.stderr}")
+ok("warning" not in run("trajectories", "base", *ROWS, "--out", "quiet.jsonl", "--limit", "1").stderr, "a model of masks: no warning")
 
 # ---- training ----
 TRACED = ["train", *LOOP, "--from", "base", "--steps", "6", "--trajectories"]

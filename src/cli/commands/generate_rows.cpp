@@ -44,7 +44,7 @@ public:
   // Fails when a line belongs to another row than `rows` has, or to another model or settings than
   // `common` has.
   Answers(std::string path, const std::vector<Json>& rows, Json common)
-      : path_(std::move(path)), common_(std::move(common)) {
+      : path_(std::move(path)), lock_(path_), common_(std::move(common)) {
     if (path_.empty()) return;
     if (std::filesystem::exists(path_)) read(rows);
     file_ = std::fopen(path_.c_str(), "ab");
@@ -125,6 +125,7 @@ private:
   }
 
   std::string path_; // "": standard output
+  OutputLock lock_;
   Json common_;
   std::FILE* file_ = nullptr;
   std::map<size_t, bool> done_;

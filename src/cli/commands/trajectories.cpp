@@ -65,7 +65,7 @@ Command trajectories_command() {
   return {
       "trajectories",
       "write the order in which a model reveals the tokens of rows, for dllm train "
-      "--trajectories; a file that exists is continued",
+      "--trajectories; a file that exists is continued with the same settings",
       "dllm trajectories runs/quickstart --data corpus.txt --out corpus.trajectories",
       {{Kind::positional, "model", "", "the teacher: a model folder, a run or a GGUF file", true},
        {Kind::text, "data", "", "the rows, as for dllm train", true},

@@ -50,6 +50,7 @@ private:
   void append(const EvalJson& line);
 
   std::string path_;
+  OutputLock lock_;
   EvalJson settings_;
   std::vector<std::string> judging_;
   std::map<std::string, EvalJson> found_;    // results of the file that were not taken

@@ -55,8 +55,8 @@ std::string time_text(double seconds) {
 
 EvalResults::EvalResults(std::string path, EvalJson settings, int64_t total, bool quiet,
                          std::vector<std::string> judging)
-    : path_(std::move(path)), settings_(std::move(settings)), judging_(std::move(judging)),
-      total_(total), status_(quiet) {
+    : path_(std::move(path)), lock_(path_), settings_(std::move(settings)),
+      judging_(std::move(judging)), total_(total), status_(quiet) {
   if (path_.empty()) return;
   if (std::filesystem::exists(path_)) read();
   if (found_.empty() && unjudged_.empty()) {

@@ -3,6 +3,8 @@
 #include "base/error.h"
 #include "text/data/trajectory_file.h"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <cmath>
 
@@ -24,18 +26,27 @@ TrajectoryRow row_of(const text::Dataset& data, int64_t idx, const Options& opti
   return made;
 }
 
+// Returns what the lines depend on, in the order in which a difference is named.
+Json settings_of(const text::Dataset& data, const TrajectoryExtractor& extractor,
+                 const Options& options, const Task* task) {
+  Json made = options.to_json();
+  for (const char* key : {"batch", "limit", "fresh"}) made.erase(key);
+  made["teacher"] = extractor.teacher(task);
+  made["tokenizer"] = fmt::format("{:016x}", data.vocabulary());
+  made["data"] = {{"rows", data.size()},
+                  {"tokens", data.tokens()},
+                  {"hash", fmt::format("{:016x}", data.content())}};
+  return made;
+}
+
 // The rows of one call, and where their lines go.
 class Extraction {
 public:
   Extraction(const text::Dataset& data, std::shared_ptr<model::Model> model,
              const std::string& path, const Options& options, Task* task)
       : data_(data), options_(options), task_(task),
-        extractor_(std::move(model), options, data.special().mask), file_(path, task) {
-    if (options.str("lines") == "rows" && extractor_.mask_id() < 0) {
-      fail_with_hint("set lines to compact, or name a mask token with option mask of the tokenizer",
-                     Code::failed_precondition, "lines of rows need a mask token");
-    }
-  }
+        extractor_(std::move(model), options, data.special().mask),
+        file_(path, checked_settings(), options.boolean("fresh"), task) {}
 
   int64_t run() {
     const auto least = options_.i64("least");
@@ -55,6 +66,13 @@ public:
   }
 
 private:
+  Json checked_settings() const {
+    if (options_.str("lines") == "rows" && extractor_.mask_id() < 0) {
+      fail_with_hint("set lines to compact, or name a mask token with option mask of the tokenizer",
+                     Code::failed_precondition, "lines of rows need a mask token");
+    }
+    return settings_of(data_, extractor_, options_, task_);
+  }
   void write(std::vector<TrajectoryRow>& rows, int64_t last) {
     if (rows.empty()) return;
     for (text::Trajectory& made : extractor_.run(rows, task_)) {

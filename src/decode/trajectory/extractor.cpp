@@ -1,6 +1,11 @@
 #include "decode/trajectory/extractor.h"
 
 #include "base/error.h"
+#include "base/log.h"
+#include "model/content_digest.h"
+#include "noise/objective.h"
+
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 
@@ -48,7 +53,8 @@ const Schema& trajectory_schema() {
                   "next-token model"),
        option_bool("suppress_mask", true, "the model never predicts the mask token"),
        option_i64("batch", 8, 1, 1 << 16, "rows of a pass"),
-       option_i64("limit", 0, 0, int64_t{1} << 53, "most new rows of this call; 0: all")});
+       option_i64("limit", 0, 0, int64_t{1} << 53, "most new rows of this call; 0: all"),
+       option_bool("fresh", false, "remove the lines that the file has, and begin again")});
   return schema;
 }
 
@@ -72,6 +78,25 @@ AttentionSpan span_of(const model::Model& model, const Options& options) {
   return {config.block_length, 0, false};
 }
 
+// Fails for a model that does not read mask tokens. Warns of one that was not trained on them.
+void check_teacher(const model::ModelConfig& config) {
+  using noise::RowKind;
+  const std::string& objective = config.objective;
+  const auto known = noise::objective_names();
+  const bool is_known = std::ranges::find(known, objective) != known.end();
+  const RowKind rows = is_known ? noise::objective_facts(objective).rows : RowKind::masked;
+  if (rows == RowKind::replaced || rows == RowKind::edited || rows == RowKind::canvas) {
+    fail_with_hint("choose a model of masked diffusion, such as mdlm, or method left_to_right",
+                   Code::failed_precondition,
+                   "the teacher was trained with {}, and such a model does not fill mask tokens",
+                   objective);
+  }
+  if (rows != RowKind::clean && !(objective.empty() && config.next_token)) return;
+  log(LogLevel::warn,
+      "warning: the teacher predicts the next token and was not trained to fill masks: train it "
+      "with a masked objective first, or what it reveals first means little");
+}
+
 int shift_of(const model::Model& model, const Options& options) {
   const int64_t shift = options.i64("shift");
   if (shift >= 0) return static_cast<int>(shift);
@@ -89,6 +114,7 @@ TrajectoryExtractor::TrajectoryExtractor(std::shared_ptr<model::Model> model,
   if (!rule_->reads_model()) return;
   if (model_ == nullptr)
     fail(Code::invalid_argument, "method {} needs a model", options.str("method"));
+  check_teacher(model_->config());
   settings_.shift = shift_of(*model_, options); // before the model has a mask token
   span_ = span_of(*model_, options);
   mask_ = static_cast<int32_t>(model_->ensure_mask_token());
@@ -98,6 +124,17 @@ TrajectoryExtractor::TrajectoryExtractor(std::shared_ptr<model::Model> model,
   }
   program_ = std::make_unique<PassProgram>(model_);
   state_ = std::make_unique<DecodeState>(model_);
+}
+
+Json TrajectoryExtractor::teacher(const Task* task) const {
+  if (!rule_->reads_model()) return nullptr;
+  const std::string attention = span_.block == 1  ? "causal"
+                                : span_.block > 1 ? fmt::format("blocks of {}", span_.block)
+                                                  : "bidirectional";
+  return {{"weights", model::content_digest(*model_, task)},
+          {"arithmetic", model_->engine().describe().value("arithmetic", "f32")},
+          {"attention", attention},
+          {"shift", settings_.shift}};
 }
 
 Request TrajectoryExtractor::request_of(const TrajectoryRow& row) const {

@@ -25,18 +25,22 @@ struct TrajectoryRow {
 };
 
 // The options of kind "trajectories": method, lines, steps, threshold, block_length, fill, context,
-// least, length, attention, shift, suppress_mask, batch, limit.
+// least, length, attention, shift, suppress_mask, batch, limit, fresh.
 const Schema& trajectory_schema();
 
 // One call at a time. It keeps the model alive.
 class TrajectoryExtractor {
 public:
   // model: null for a method that does not read one. mask_id: token of hidden positions without a
-  // model. Fails with failed_precondition for a model without a mask token, and with
-  // invalid_argument for options that the method does not use.
+  // model. Fails with failed_precondition for a model that was trained to replace, insert or write
+  // tokens of a canvas, and with invalid_argument for options that the method does not use. Logs a
+  // warning for a next-token model.
   TrajectoryExtractor(std::shared_ptr<model::Model> model, const Options& options, int32_t mask_id);
 
   int32_t mask_id() const { return mask_; }
+  // Returns what the trajectories depend on in addition to the rows and the options: {"weights",
+  // "arithmetic", "attention", "shift"}; null without a model.
+  Json teacher(const Task* task) const;
   // Returns the trajectory of each row. The rows share passes, and each trajectory depends on its
   // row alone. Fails with failed_precondition for a row longer than the model allows, naming its
   // idx.

@@ -471,6 +471,29 @@ double Dataset::bytes_per_token() const {
   return static_cast<double>(text_bytes_) / static_cast<double>(learned);
 }
 
+std::string Dataset::first_words(std::span<const int32_t> ids) const {
+  if (tokenizer_ == nullptr) return "";
+  constexpr size_t kMost = 40; // bytes
+  const std::string text = tokenizer_->decode(ids.first(std::min(ids.size(), kMost)));
+  if (text.size() <= kMost) return text;
+  size_t end = kMost;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end; // in a letter
+  return text.substr(0, end) + "...";
+}
+
+uint64_t Dataset::vocabulary() const {
+  return tokenizer_ != nullptr ? vocabulary_hash(*tokenizer_) : info_.vocabulary_hash;
+}
+
+uint64_t Dataset::content() const {
+  uint64_t hash = 0;
+  rows_.scan([&](int64_t, const TokenRow& row) {
+    hash = hash_bytes(row.ids.data(), row.ids.size_bytes(), hash);
+    hash = hash_bytes(row.keep.data(), row.keep.size_bytes(), hash);
+  });
+  return hash;
+}
+
 void Dataset::check_file(int64_t index) const {
   const ReadFile& file = files_[static_cast<size_t>(index)];
   check_stamp(file.path, file.stamp);

@@ -228,6 +228,8 @@ public:
   bool is_text() const { return is_text_; }
   // REQUIRES: !is_text(), 0 <= index < size().
   TokenRow row(int64_t index) const { return rows_.row(index); }
+  // Returns the first words of these tokens, at most 40 bytes; "" without a tokenizer.
+  std::string first_words(std::span<const int32_t> ids) const;
   int64_t row_begin(int64_t index) const { return rows_.begin(index); } // tokens before the row
   int64_t row_length(int64_t index) const { return rows_.length(index); }
   bool row_starts(int64_t index) const { return rows_.starts(index); }
@@ -243,6 +245,12 @@ public:
   // Of the tokenizer, or of the tokenizer that the token file was made with.
   const SpecialIds& special() const { return info_.special; }
   int64_t vocabulary_size() const { return info_.vocabulary_size; }
+
+  // Returns the hash of the tokens' texts (vocabulary_hash); 0 where it is not known.
+  uint64_t vocabulary() const;
+  // Returns a hash of all rows: their tokens, and which of them are given. Reads every row.
+  // REQUIRES: !is_text().
+  uint64_t content() const;
 
   int64_t file_count() const { return static_cast<int64_t>(files_.size()); } // files of the rows
   // Fails with data_loss naming file `index` when it was written to or replaced since it was

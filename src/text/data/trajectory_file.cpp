@@ -3,6 +3,8 @@
 #include "base/error.h"
 #include "text/readers/readers.h"
 
+#include <nlohmann/json.hpp>
+
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -45,31 +47,32 @@ int64_t read_trajectories(
   return whole;
 }
 
-TrajectoryFile::TrajectoryFile(const std::string& path, Task* task) {
-  namespace fs = std::filesystem;
-  std::error_code none;
-  if (fs::exists(path, none)) {
-    const int64_t whole = read_trajectories(
+TrajectoryFile::TrajectoryFile(const std::string& path, const Json& settings, bool fresh,
+                               Task* task)
+    : file_(path, true), lock_(path) {
+  int64_t whole = 0;
+  if (!fresh) {
+    whole = read_trajectories(
         path, task, [&](Trajectory&& made, const std::string&) { written_.insert(made.idx); });
-    fs::resize_file(path, static_cast<uintmax_t>(whole), none);
-    if (none)
-      fail(Code::permission_denied, "cannot cut {} after its last whole line: {}", path,
-           none.message());
-    const bool ended =
-        whole == 0 || InputFile(path).read(whole - 1, 1).data()[0] == std::byte{'\n'};
-    file_ = std::make_unique<AppendFile>(path, true);
-    if (!ended) file_->write("\n");
-    return;
   }
-  file_ = std::make_unique<AppendFile>(path, true);
+  if (whole > 0) check_settings(path, settings_path(path), settings);
+  std::error_code none;
+  std::filesystem::resize_file(path, static_cast<uintmax_t>(whole), none);
+  if (none)
+    fail(Code::permission_denied, "cannot cut {} after its last whole line: {}", path,
+         none.message());
+  if (whole == 0)
+    write_settings(settings_path(path), settings);
+  else if (InputFile(path).read(whole - 1, 1).data()[0] != std::byte{'\n'})
+    file_.write("\n");
 }
 
 void TrajectoryFile::append(int64_t idx, const std::string& line) {
   const std::string text = line + "\n";
   errno = 0;
-  if (file_->write(text) < text.size()) {
+  if (file_.write(text) < text.size()) {
     fail_with_hint("make room and call again, which goes on after the last whole line",
-                   Code::resource_exhausted, "cannot write row {} to {}: {}", idx, file_->path(),
+                   Code::resource_exhausted, "cannot write row {} to {}: {}", idx, file_.path(),
                    std::strerror(errno));
   }
   written_.insert(idx);

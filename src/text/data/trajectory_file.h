@@ -3,6 +3,7 @@
 // on where its file ends.
 
 #include "base/files.h"
+#include "base/made_with.h"
 #include "base/task.h"
 #include "text/data/trajectory.h"
 
@@ -24,8 +25,11 @@ int64_t read_trajectories(
 
 class TrajectoryFile {
 public:
-  // Opens the file to append to it, or makes it. Removes a last line that is not whole.
-  TrajectoryFile(const std::string& path, Task* task);
+  // Opens the file to append to it, or makes it. Removes a last line that is not whole, and with
+  // `fresh` all lines. settings: how the lines are made. Fails with failed_precondition when the
+  // lines of the file were made with others, and with unavailable while another process writes to
+  // the file.
+  TrajectoryFile(const std::string& path, const Json& settings, bool fresh, Task* task);
 
   bool has(int64_t idx) const { return written_.contains(idx); }
   int64_t size() const { return static_cast<int64_t>(written_.size()); }
@@ -33,7 +37,8 @@ public:
   void append(int64_t idx, const std::string& line);
 
 private:
-  std::unique_ptr<AppendFile> file_;
+  AppendFile file_;
+  WriterLock lock_;
   std::set<int64_t> written_;
 };
 

@@ -3,6 +3,8 @@
 #include "text/data/trajectory.h"
 
 #include "base/error.h"
+#include "base/files.h"
+#include "base/made_with.h"
 #include "byte_tokenizer.h"
 #include "scratch.h"
 #include "text/data/loader.h"
@@ -138,14 +140,17 @@ std::string line_of(int64_t idx) {
   return compact_line(made);
 }
 
+const Json kSettings{{"method", "scheduled"}, {"steps", 8}, {"teacher", {{"weights", "ab"}}}};
+
 TEST(TrajectoryFile, GoesOnAfterATornLine) {
   const Scratch folder;
+  write_settings(settings_path(folder.path("t.jsonl")), kSettings);
   const std::string whole = line_of(0) + "\n" + line_of(4) + "\n";
   // A line may be cut at any byte.
   const std::string last = line_of(5);
   for (size_t cut = 0; cut <= last.size(); ++cut) {
     const std::string path = folder.write("t.jsonl", whole + last.substr(0, cut));
-    TrajectoryFile file(path, nullptr);
+    TrajectoryFile file(path, kSettings, false, nullptr);
     EXPECT_TRUE(file.has(0) && file.has(4) && !file.has(1));
     EXPECT_EQ(file.has(5), cut == last.size()) << cut;
     file.append(9, line_of(9));
@@ -159,13 +164,54 @@ TEST(TrajectoryFile, GoesOnAfterATornLine) {
 TEST(TrajectoryFile, RefusesOtherFiles) {
   const Scratch folder;
   const std::string path = folder.write("t.jsonl", line_of(0) + "\nno JSON\n" + line_of(1) + "\n");
-  EXPECT_NE(error_of([&] { TrajectoryFile file(path, nullptr); }).find("t.jsonl:2"),
-            std::string::npos);
+  EXPECT_NE(
+      error_of([&] { TrajectoryFile file(path, kSettings, false, nullptr); }).find("t.jsonl:2"),
+      std::string::npos);
   const std::string twice = folder.write("u.jsonl", line_of(3) + "\n" + line_of(3) + "\n");
   EXPECT_NE(error_of([&] {
-              TrajectoryFile file(twice, nullptr);
+              TrajectoryFile file(twice, kSettings, false, nullptr);
             }).find("u.jsonl:2: idx 3 has a trajectory in an earlier line"),
             std::string::npos);
+}
+
+// Lines that were made in another way are not continued, and the error says how they were made.
+TEST(TrajectoryFile, RefusesOtherSettings) {
+  const Scratch folder;
+  const std::string path = folder.path("t.jsonl");
+  TrajectoryFile(path, kSettings, false, nullptr).append(0, line_of(0));
+  const auto opened = [&](const Json& changed, bool fresh = false) {
+    Json settings = kSettings;
+    settings.merge_patch(changed);
+    return error_of([&] { TrajectoryFile file(path, settings, fresh, nullptr); });
+  };
+  EXPECT_EQ(opened(Json::object()), "no error");
+  EXPECT_EQ(opened({{"steps", 4}}), path + " was made with steps 8, here 4");
+  EXPECT_EQ(opened({{"teacher", {{"weights", "cd"}}}}),
+            path + " was made with teacher.weights \"ab\", here \"cd\"");
+  EXPECT_EQ(opened({{"teacher", nullptr}}),
+            path + " was made with teacher {\"weights\":\"ab\"}, here null");
+  EXPECT_EQ(opened({{"lines", "rows"}}), path + " was made with lines null, here \"rows\"");
+  EXPECT_EQ(indices(path), std::vector<int64_t>{0}) << "a refused call changes nothing";
+  EXPECT_EQ(opened({{"steps", 4}}, true), "no error");
+  EXPECT_EQ(indices(path), std::vector<int64_t>{}) << "fresh begins again";
+  EXPECT_EQ(opened(Json::object()), "no error") << "a file without lines has no settings";
+  TrajectoryFile(path, kSettings, false, nullptr).append(0, line_of(0));
+  remove_all(settings_path(path));
+  EXPECT_NE(opened(Json::object()).find("is missing, which says how it was made"),
+            std::string::npos);
+}
+
+TEST(TrajectoryFile, HasOneWriter) {
+  const Scratch folder;
+  const std::string path = folder.path("t.jsonl");
+  const auto opened = [&] {
+    return error_of([&] { TrajectoryFile file(path, kSettings, false, nullptr); });
+  };
+  {
+    const TrajectoryFile first(path, kSettings, false, nullptr);
+    EXPECT_EQ(opened(), path + " is in use: another process writes to it");
+  }
+  EXPECT_EQ(opened(), "no error");
 }
 
 // ---- batches ----
