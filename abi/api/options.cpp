@@ -20,6 +20,7 @@
 #include "text/data/dataset.h"
 #include "text/data/loader.h"
 #include "text/tokenizer.h"
+#include "train/anchors/anchor_pass.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/trainer.h"
 
@@ -184,6 +185,7 @@ const std::vector<KindRow>& kinds() {
   static const std::vector<KindRow> table = [] {
     std::vector<KindRow> rows = {
         {"adapter", &model::adapter_schema()},
+        {"anchors", &train::anchor_schema()},
         {"answer", &text::answer_schema()},
         {"chat", &text::chat_schema()},
         {"checkpoint", &train::checkpoint_schema()},

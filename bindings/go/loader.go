@@ -1,6 +1,9 @@
 package dllm
 
-import "iter"
+import (
+	"context"
+	"iter"
+)
 
 // Loader makes batches of a dataset, in a reproducible order.
 type Loader struct{ resource }
@@ -56,6 +59,20 @@ func (l *Loader) Batches() iter.Seq2[*Batch, error] {
 			}
 		}
 	}
+}
+
+// WriteAnchors writes what a teacher computes from the rows of one epoch to a folder, and returns the number of new
+// chunks; options of kind "anchors".
+func (l *Loader) WriteAnchors(ctx context.Context, teacher *Model, path string, options ...Option) (int64, error) {
+	c := begin()
+	defer c.end()
+	var chunks int64
+	self, model, where := c.use(l.object), c.use(teacher.object), c.text(path)
+	settings, task := c.settings("anchors", options), c.watch(ctx)
+	if c.ok() {
+		c.status(dllm_loader_write_anchors(self, model, where, settings, task, &chunks, c.errp))
+	}
+	return chunks, c.err
 }
 
 // Position is how many rows were taken, not batches; 0 for a closed loader.

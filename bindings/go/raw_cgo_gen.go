@@ -21,6 +21,8 @@ package dllm
 #cgo nocallback go_dllm_model_set_adapter_scale
 #cgo noescape go_dllm_model_adapters
 #cgo nocallback go_dllm_model_adapters
+#cgo noescape go_dllm_loader_write_anchors
+#cgo nocallback go_dllm_loader_write_anchors
 #cgo noescape go_dllm_answer_new
 #cgo nocallback go_dllm_answer_new
 #cgo noescape go_dllm_answer_release
@@ -392,7 +394,7 @@ package dllm
 #cgo noescape go_dllm_dataset_extract_trajectories
 #cgo nocallback go_dllm_dataset_extract_trajectories
 
-static void *dllm_symbols[198];
+static void *dllm_symbols[199];
 static void go_set_symbol(int index, uintptr_t address) { dllm_symbols[index] = (void *)address; }
 static int32_t go_dllm_model_add_adapter(uintptr_t model, const char * name, uintptr_t opts, uintptr_t task, uintptr_t err) {
   return ((int32_t (*)(void *, const char *, void *, void *, void *))dllm_symbols[0])((void *)model, name, (void *)opts, (void *)task, (void *)err);
@@ -415,578 +417,581 @@ static int32_t go_dllm_model_set_adapter_scale(uintptr_t model, const char * nam
 static int32_t go_dllm_model_adapters(uintptr_t model, uintptr_t out, uintptr_t err) {
   return ((int32_t (*)(void *, void *, void *))dllm_symbols[6])((void *)model, (void *)out, (void *)err);
 }
+static int32_t go_dllm_loader_write_anchors(uintptr_t loader, uintptr_t teacher, const char * path, uintptr_t opts, uintptr_t task, int64_t * out_chunks, uintptr_t err) {
+  return ((int32_t (*)(void *, void *, const char *, void *, void *, int64_t *, void *))dllm_symbols[7])((void *)loader, (void *)teacher, path, (void *)opts, (void *)task, out_chunks, (void *)err);
+}
 static int32_t go_dllm_answer_new(uintptr_t tok, uintptr_t opts, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, uintptr_t *, void *))dllm_symbols[7])((void *)tok, (void *)opts, out, (void *)err);
+  return ((int32_t (*)(void *, void *, uintptr_t *, void *))dllm_symbols[8])((void *)tok, (void *)opts, out, (void *)err);
 }
 static void go_dllm_answer_release(uintptr_t answer) {
-  ((void (*)(void *))dllm_symbols[8])((void *)answer);
+  ((void (*)(void *))dllm_symbols[9])((void *)answer);
 }
 static int32_t go_dllm_answer_update(uintptr_t answer, int32_t * ids, uint8_t * states, int64_t count, int32_t * out_end, uintptr_t err) {
-  return ((int32_t (*)(void *, int32_t *, uint8_t *, int64_t, int32_t *, void *))dllm_symbols[9])((void *)answer, ids, states, count, out_end, (void *)err);
+  return ((int32_t (*)(void *, int32_t *, uint8_t *, int64_t, int32_t *, void *))dllm_symbols[10])((void *)answer, ids, states, count, out_end, (void *)err);
 }
 static int32_t go_dllm_answer_text(uintptr_t answer, uintptr_t out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *))dllm_symbols[10])((void *)answer, (void *)out, (void *)err);
-}
-static int32_t go_dllm_answer_next(uintptr_t answer, uintptr_t out, uintptr_t err) {
   return ((int32_t (*)(void *, void *, void *))dllm_symbols[11])((void *)answer, (void *)out, (void *)err);
 }
+static int32_t go_dllm_answer_next(uintptr_t answer, uintptr_t out, uintptr_t err) {
+  return ((int32_t (*)(void *, void *, void *))dllm_symbols[12])((void *)answer, (void *)out, (void *)err);
+}
 static int32_t go_dllm_answer_cells(uintptr_t answer, uintptr_t out_text, int64_t * dst, int64_t dst_count, int64_t * out_count, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, int64_t *, int64_t, int64_t *, void *))dllm_symbols[12])((void *)answer, (void *)out_text, dst, dst_count, out_count, (void *)err);
+  return ((int32_t (*)(void *, void *, int64_t *, int64_t, int64_t *, void *))dllm_symbols[13])((void *)answer, (void *)out_text, dst, dst_count, out_count, (void *)err);
 }
 static int32_t go_dllm_batch_new(uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(uintptr_t *, void *))dllm_symbols[13])(out, (void *)err);
+  return ((int32_t (*)(uintptr_t *, void *))dllm_symbols[14])(out, (void *)err);
 }
 static void go_dllm_batch_release(uintptr_t batch) {
-  ((void (*)(void *))dllm_symbols[14])((void *)batch);
+  ((void (*)(void *))dllm_symbols[15])((void *)batch);
 }
 static int32_t go_dllm_batch_set(uintptr_t batch, const char * name, int32_t dtype, int64_t * dims, int64_t rank, void * data, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, int32_t, int64_t *, int64_t, void *, void *))dllm_symbols[15])((void *)batch, name, dtype, dims, rank, data, (void *)err);
+  return ((int32_t (*)(void *, const char *, int32_t, int64_t *, int64_t, void *, void *))dllm_symbols[16])((void *)batch, name, dtype, dims, rank, data, (void *)err);
 }
 static int32_t go_dllm_batch_array(uintptr_t batch, const char * name, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, uintptr_t *, void *))dllm_symbols[16])((void *)batch, name, out, (void *)err);
+  return ((int32_t (*)(void *, const char *, uintptr_t *, void *))dllm_symbols[17])((void *)batch, name, out, (void *)err);
 }
 static int64_t go_dllm_batch_count(uintptr_t batch) {
-  return ((int64_t (*)(void *))dllm_symbols[17])((void *)batch);
+  return ((int64_t (*)(void *))dllm_symbols[18])((void *)batch);
 }
 static uintptr_t go_dllm_batch_name(uintptr_t batch, int64_t index) {
-  return (uintptr_t)((void * (*)(void *, int64_t))dllm_symbols[18])((void *)batch, index);
+  return (uintptr_t)((void * (*)(void *, int64_t))dllm_symbols[19])((void *)batch, index);
 }
 static uintptr_t go_dllm_buffer_new(void) {
-  return (uintptr_t)((void * (*)(void))dllm_symbols[19])();
+  return (uintptr_t)((void * (*)(void))dllm_symbols[20])();
 }
 static void go_dllm_buffer_release(uintptr_t buf) {
-  ((void (*)(void *))dllm_symbols[20])((void *)buf);
+  ((void (*)(void *))dllm_symbols[21])((void *)buf);
 }
 static uintptr_t go_dllm_buffer_data(uintptr_t buf) {
-  return (uintptr_t)((void * (*)(void *))dllm_symbols[21])((void *)buf);
+  return (uintptr_t)((void * (*)(void *))dllm_symbols[22])((void *)buf);
 }
 static int64_t go_dllm_buffer_size(uintptr_t buf) {
-  return ((int64_t (*)(void *))dllm_symbols[22])((void *)buf);
+  return ((int64_t (*)(void *))dllm_symbols[23])((void *)buf);
 }
 static int32_t go_dllm_checkpoint_save(uintptr_t trainer, uintptr_t loader, const char * root, uintptr_t opts, uintptr_t task, uintptr_t out_dir, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, const char *, void *, void *, void *, void *))dllm_symbols[23])((void *)trainer, (void *)loader, root, (void *)opts, (void *)task, (void *)out_dir, (void *)err);
+  return ((int32_t (*)(void *, void *, const char *, void *, void *, void *, void *))dllm_symbols[24])((void *)trainer, (void *)loader, root, (void *)opts, (void *)task, (void *)out_dir, (void *)err);
 }
 static int32_t go_dllm_checkpoint_restore(uintptr_t trainer, uintptr_t loader, const char * dir, uintptr_t task, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, const char *, void *, void *))dllm_symbols[24])((void *)trainer, (void *)loader, dir, (void *)task, (void *)err);
+  return ((int32_t (*)(void *, void *, const char *, void *, void *))dllm_symbols[25])((void *)trainer, (void *)loader, dir, (void *)task, (void *)err);
 }
 static int32_t go_dllm_checkpoint_latest(const char * root, uintptr_t out_dir, uintptr_t err) {
-  return ((int32_t (*)(const char *, void *, void *))dllm_symbols[25])(root, (void *)out_dir, (void *)err);
+  return ((int32_t (*)(const char *, void *, void *))dllm_symbols[26])(root, (void *)out_dir, (void *)err);
 }
 static int32_t go_dllm_checkpoint_latest_task(const char * root, uintptr_t task, uintptr_t out_dir, uintptr_t err) {
-  return ((int32_t (*)(const char *, void *, void *, void *))dllm_symbols[26])(root, (void *)task, (void *)out_dir, (void *)err);
+  return ((int32_t (*)(const char *, void *, void *, void *))dllm_symbols[27])(root, (void *)task, (void *)out_dir, (void *)err);
 }
 static int32_t go_dllm_checkpoint_open(const char * path, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(const char *, uintptr_t *, void *))dllm_symbols[27])(path, out, (void *)err);
+  return ((int32_t (*)(const char *, uintptr_t *, void *))dllm_symbols[28])(path, out, (void *)err);
 }
 static int32_t go_dllm_checkpoint_open_task(const char * path, uintptr_t task, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(const char *, void *, uintptr_t *, void *))dllm_symbols[28])(path, (void *)task, out, (void *)err);
+  return ((int32_t (*)(const char *, void *, uintptr_t *, void *))dllm_symbols[29])(path, (void *)task, out, (void *)err);
 }
 static void go_dllm_checkpoint_release(uintptr_t ckpt) {
-  ((void (*)(void *))dllm_symbols[29])((void *)ckpt);
+  ((void (*)(void *))dllm_symbols[30])((void *)ckpt);
 }
 static int32_t go_dllm_checkpoint_describe(uintptr_t ckpt, uintptr_t out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *))dllm_symbols[30])((void *)ckpt, (void *)out, (void *)err);
+  return ((int32_t (*)(void *, void *, void *))dllm_symbols[31])((void *)ckpt, (void *)out, (void *)err);
 }
 static int32_t go_dllm_checkpoint_tensor(uintptr_t ckpt, const char * name, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, uintptr_t *, void *))dllm_symbols[31])((void *)ckpt, name, out, (void *)err);
+  return ((int32_t (*)(void *, const char *, uintptr_t *, void *))dllm_symbols[32])((void *)ckpt, name, out, (void *)err);
 }
 static int32_t go_dllm_checkpoint_verify(uintptr_t ckpt, uintptr_t task, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *))dllm_symbols[32])((void *)ckpt, (void *)task, (void *)err);
+  return ((int32_t (*)(void *, void *, void *))dllm_symbols[33])((void *)ckpt, (void *)task, (void *)err);
 }
 static int32_t go_dllm_checkpoint_check(const char * dir, uintptr_t task, uintptr_t out, uintptr_t err) {
-  return ((int32_t (*)(const char *, void *, void *, void *))dllm_symbols[33])(dir, (void *)task, (void *)out, (void *)err);
+  return ((int32_t (*)(const char *, void *, void *, void *))dllm_symbols[34])(dir, (void *)task, (void *)out, (void *)err);
 }
 static int32_t go_dllm_dataset_open(const char * path, uintptr_t tok, uintptr_t opts, uintptr_t task, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(const char *, void *, void *, void *, uintptr_t *, void *))dllm_symbols[34])(path, (void *)tok, (void *)opts, (void *)task, out, (void *)err);
+  return ((int32_t (*)(const char *, void *, void *, void *, uintptr_t *, void *))dllm_symbols[35])(path, (void *)tok, (void *)opts, (void *)task, out, (void *)err);
 }
 static int32_t go_dllm_dataset_new(uintptr_t tok, uintptr_t opts, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, uintptr_t *, void *))dllm_symbols[35])((void *)tok, (void *)opts, out, (void *)err);
+  return ((int32_t (*)(void *, void *, uintptr_t *, void *))dllm_symbols[36])((void *)tok, (void *)opts, out, (void *)err);
 }
 static int32_t go_dllm_dataset_add(uintptr_t data, void * json, int64_t size, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, int64_t, void *))dllm_symbols[36])((void *)data, json, size, (void *)err);
+  return ((int32_t (*)(void *, void *, int64_t, void *))dllm_symbols[37])((void *)data, json, size, (void *)err);
 }
 static void go_dllm_dataset_release(uintptr_t data) {
-  ((void (*)(void *))dllm_symbols[37])((void *)data);
+  ((void (*)(void *))dllm_symbols[38])((void *)data);
 }
 static int64_t go_dllm_dataset_size(uintptr_t data) {
-  return ((int64_t (*)(void *))dllm_symbols[38])((void *)data);
+  return ((int64_t (*)(void *))dllm_symbols[39])((void *)data);
 }
 static int32_t go_dllm_dataset_save(uintptr_t data, const char * path, uintptr_t opts, uintptr_t task, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, void *, void *, void *))dllm_symbols[39])((void *)data, path, (void *)opts, (void *)task, (void *)err);
+  return ((int32_t (*)(void *, const char *, void *, void *, void *))dllm_symbols[40])((void *)data, path, (void *)opts, (void *)task, (void *)err);
 }
 static int32_t go_dllm_decoder_new(uintptr_t model, uintptr_t opts, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, uintptr_t *, void *))dllm_symbols[40])((void *)model, (void *)opts, out, (void *)err);
+  return ((int32_t (*)(void *, void *, uintptr_t *, void *))dllm_symbols[41])((void *)model, (void *)opts, out, (void *)err);
 }
 static void go_dllm_decoder_release(uintptr_t decoder) {
-  ((void (*)(void *))dllm_symbols[41])((void *)decoder);
+  ((void (*)(void *))dllm_symbols[42])((void *)decoder);
 }
 static int32_t go_dllm_decoder_start(uintptr_t decoder, int32_t * prompt, int64_t count, int64_t seed, uintptr_t err) {
-  return ((int32_t (*)(void *, int32_t *, int64_t, int64_t, void *))dllm_symbols[42])((void *)decoder, prompt, count, seed, (void *)err);
+  return ((int32_t (*)(void *, int32_t *, int64_t, int64_t, void *))dllm_symbols[43])((void *)decoder, prompt, count, seed, (void *)err);
 }
 static int32_t go_dllm_decoder_add(uintptr_t decoder, int32_t * canvas, uint8_t * fixed, int64_t count, uintptr_t opts, int64_t * out_slot, uintptr_t err) {
-  return ((int32_t (*)(void *, int32_t *, uint8_t *, int64_t, void *, int64_t *, void *))dllm_symbols[43])((void *)decoder, canvas, fixed, count, (void *)opts, out_slot, (void *)err);
+  return ((int32_t (*)(void *, int32_t *, uint8_t *, int64_t, void *, int64_t *, void *))dllm_symbols[44])((void *)decoder, canvas, fixed, count, (void *)opts, out_slot, (void *)err);
 }
 static int32_t go_dllm_decoder_remove(uintptr_t decoder, int64_t slot, uintptr_t err) {
-  return ((int32_t (*)(void *, int64_t, void *))dllm_symbols[44])((void *)decoder, slot, (void *)err);
+  return ((int32_t (*)(void *, int64_t, void *))dllm_symbols[45])((void *)decoder, slot, (void *)err);
 }
 static int32_t go_dllm_decoder_step(uintptr_t decoder, uintptr_t task, int64_t * out_active, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, int64_t *, void *))dllm_symbols[45])((void *)decoder, (void *)task, out_active, (void *)err);
+  return ((int32_t (*)(void *, void *, int64_t *, void *))dllm_symbols[46])((void *)decoder, (void *)task, out_active, (void *)err);
 }
 static int32_t go_dllm_decoder_step_for(uintptr_t decoder, double budget_ms, uintptr_t fn, uintptr_t user_data, uintptr_t task, int64_t * out_active, uintptr_t err) {
-  return ((int32_t (*)(void *, double, void *, void *, void *, int64_t *, void *))dllm_symbols[46])((void *)decoder, budget_ms, (void *)fn, (void *)user_data, (void *)task, out_active, (void *)err);
+  return ((int32_t (*)(void *, double, void *, void *, void *, int64_t *, void *))dllm_symbols[47])((void *)decoder, budget_ms, (void *)fn, (void *)user_data, (void *)task, out_active, (void *)err);
 }
 static int32_t go_dllm_decoder_run(uintptr_t decoder, uintptr_t fn, uintptr_t user_data, uintptr_t task, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *, void *, void *))dllm_symbols[47])((void *)decoder, (void *)fn, (void *)user_data, (void *)task, (void *)err);
+  return ((int32_t (*)(void *, void *, void *, void *, void *))dllm_symbols[48])((void *)decoder, (void *)fn, (void *)user_data, (void *)task, (void *)err);
 }
 static int32_t go_dllm_decoder_ids(uintptr_t decoder, int64_t slot, int32_t * dst, int64_t dst_count, int64_t * out_count, uintptr_t err) {
-  return ((int32_t (*)(void *, int64_t, int32_t *, int64_t, int64_t *, void *))dllm_symbols[48])((void *)decoder, slot, dst, dst_count, out_count, (void *)err);
+  return ((int32_t (*)(void *, int64_t, int32_t *, int64_t, int64_t *, void *))dllm_symbols[49])((void *)decoder, slot, dst, dst_count, out_count, (void *)err);
 }
 static int32_t go_dllm_decoder_states(uintptr_t decoder, int64_t slot, uint8_t * dst, int64_t dst_count, int64_t * out_count, uintptr_t err) {
-  return ((int32_t (*)(void *, int64_t, uint8_t *, int64_t, int64_t *, void *))dllm_symbols[49])((void *)decoder, slot, dst, dst_count, out_count, (void *)err);
+  return ((int32_t (*)(void *, int64_t, uint8_t *, int64_t, int64_t *, void *))dllm_symbols[50])((void *)decoder, slot, dst, dst_count, out_count, (void *)err);
 }
 static int32_t go_dllm_decoder_confidence(uintptr_t decoder, int64_t slot, float * dst, int64_t dst_count, int64_t * out_count, uintptr_t err) {
-  return ((int32_t (*)(void *, int64_t, float *, int64_t, int64_t *, void *))dllm_symbols[50])((void *)decoder, slot, dst, dst_count, out_count, (void *)err);
+  return ((int32_t (*)(void *, int64_t, float *, int64_t, int64_t *, void *))dllm_symbols[51])((void *)decoder, slot, dst, dst_count, out_count, (void *)err);
 }
 static int32_t go_dllm_decoder_metric(uintptr_t decoder, int64_t slot, const char * key, double * out, uintptr_t err) {
-  return ((int32_t (*)(void *, int64_t, const char *, double *, void *))dllm_symbols[51])((void *)decoder, slot, key, out, (void *)err);
+  return ((int32_t (*)(void *, int64_t, const char *, double *, void *))dllm_symbols[52])((void *)decoder, slot, key, out, (void *)err);
 }
 static int32_t go_dllm_decoder_trace(uintptr_t decoder, int64_t slot, uintptr_t out, uintptr_t err) {
-  return ((int32_t (*)(void *, int64_t, void *, void *))dllm_symbols[52])((void *)decoder, slot, (void *)out, (void *)err);
+  return ((int32_t (*)(void *, int64_t, void *, void *))dllm_symbols[53])((void *)decoder, slot, (void *)out, (void *)err);
 }
 static int32_t go_dllm_decoder_describe(uintptr_t decoder, uintptr_t out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *))dllm_symbols[53])((void *)decoder, (void *)out, (void *)err);
+  return ((int32_t (*)(void *, void *, void *))dllm_symbols[54])((void *)decoder, (void *)out, (void *)err);
 }
 static int32_t go_dllmx_decoder_predict(uintptr_t decoder, uintptr_t task, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *))dllm_symbols[54])((void *)decoder, (void *)task, (void *)err);
+  return ((int32_t (*)(void *, void *, void *))dllm_symbols[55])((void *)decoder, (void *)task, (void *)err);
 }
 static int32_t go_dllmx_decoder_statistics(uintptr_t decoder, int64_t slot, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, int64_t, uintptr_t *, void *))dllm_symbols[55])((void *)decoder, slot, out, (void *)err);
+  return ((int32_t (*)(void *, int64_t, uintptr_t *, void *))dllm_symbols[56])((void *)decoder, slot, out, (void *)err);
 }
 static int32_t go_dllmx_decoder_commit(uintptr_t decoder, int64_t slot, int64_t * positions, int32_t * ids, int64_t count, uintptr_t err) {
-  return ((int32_t (*)(void *, int64_t, int64_t *, int32_t *, int64_t, void *))dllm_symbols[56])((void *)decoder, slot, positions, ids, count, (void *)err);
+  return ((int32_t (*)(void *, int64_t, int64_t *, int32_t *, int64_t, void *))dllm_symbols[57])((void *)decoder, slot, positions, ids, count, (void *)err);
 }
 static int32_t go_dllm_engine_new(uintptr_t opts, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, uintptr_t *, void *))dllm_symbols[57])((void *)opts, out, (void *)err);
+  return ((int32_t (*)(void *, uintptr_t *, void *))dllm_symbols[58])((void *)opts, out, (void *)err);
 }
 static void go_dllm_engine_release(uintptr_t engine) {
-  ((void (*)(void *))dllm_symbols[58])((void *)engine);
+  ((void (*)(void *))dllm_symbols[59])((void *)engine);
 }
 static int64_t go_dllm_engine_device_count(uintptr_t engine) {
-  return ((int64_t (*)(void *))dllm_symbols[59])((void *)engine);
+  return ((int64_t (*)(void *))dllm_symbols[60])((void *)engine);
 }
 static uintptr_t go_dllm_engine_device_name(uintptr_t engine, int64_t index) {
-  return (uintptr_t)((void * (*)(void *, int64_t))dllm_symbols[60])((void *)engine, index);
+  return (uintptr_t)((void * (*)(void *, int64_t))dllm_symbols[61])((void *)engine, index);
 }
 static int32_t go_dllm_engine_describe(uintptr_t engine, uintptr_t out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *))dllm_symbols[61])((void *)engine, (void *)out, (void *)err);
+  return ((int32_t (*)(void *, void *, void *))dllm_symbols[62])((void *)engine, (void *)out, (void *)err);
 }
 static int32_t go_dllm_engine_set_i64(uintptr_t engine, const char * key, int64_t value, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, int64_t, void *))dllm_symbols[62])((void *)engine, key, value, (void *)err);
+  return ((int32_t (*)(void *, const char *, int64_t, void *))dllm_symbols[63])((void *)engine, key, value, (void *)err);
 }
 static int32_t go_dllm_engine_i64(uintptr_t engine, const char * key, int64_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, int64_t *, void *))dllm_symbols[63])((void *)engine, key, out, (void *)err);
+  return ((int32_t (*)(void *, const char *, int64_t *, void *))dllm_symbols[64])((void *)engine, key, out, (void *)err);
 }
 static int32_t go_dllm_engine_plan(uintptr_t engine, const char * path, uintptr_t opts, uintptr_t task, uintptr_t out, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, void *, void *, void *, void *))dllm_symbols[64])((void *)engine, path, (void *)opts, (void *)task, (void *)out, (void *)err);
+  return ((int32_t (*)(void *, const char *, void *, void *, void *, void *))dllm_symbols[65])((void *)engine, path, (void *)opts, (void *)task, (void *)out, (void *)err);
 }
 static int32_t go_dllm_engine_trim(uintptr_t engine, uintptr_t err) {
-  return ((int32_t (*)(void *, void *))dllm_symbols[65])((void *)engine, (void *)err);
+  return ((int32_t (*)(void *, void *))dllm_symbols[66])((void *)engine, (void *)err);
 }
 static uintptr_t go_dllm_status_name(int32_t code) {
-  return (uintptr_t)((void * (*)(int32_t))dllm_symbols[66])(code);
+  return (uintptr_t)((void * (*)(int32_t))dllm_symbols[67])(code);
 }
 static uintptr_t go_dllm_error_new(void) {
-  return (uintptr_t)((void * (*)(void))dllm_symbols[67])();
+  return (uintptr_t)((void * (*)(void))dllm_symbols[68])();
 }
 static void go_dllm_error_release(uintptr_t err) {
-  ((void (*)(void *))dllm_symbols[68])((void *)err);
+  ((void (*)(void *))dllm_symbols[69])((void *)err);
 }
 static int32_t go_dllm_error_code(uintptr_t err) {
-  return ((int32_t (*)(void *))dllm_symbols[69])((void *)err);
+  return ((int32_t (*)(void *))dllm_symbols[70])((void *)err);
 }
 static uintptr_t go_dllm_error_message(uintptr_t err) {
-  return (uintptr_t)((void * (*)(void *))dllm_symbols[70])((void *)err);
-}
-static uintptr_t go_dllm_error_hint(uintptr_t err) {
   return (uintptr_t)((void * (*)(void *))dllm_symbols[71])((void *)err);
 }
+static uintptr_t go_dllm_error_hint(uintptr_t err) {
+  return (uintptr_t)((void * (*)(void *))dllm_symbols[72])((void *)err);
+}
 static int32_t go_dllm_event_kind(uintptr_t event) {
-  return ((int32_t (*)(void *))dllm_symbols[72])((void *)event);
+  return ((int32_t (*)(void *))dllm_symbols[73])((void *)event);
 }
 static int32_t go_dllm_event_i64(uintptr_t event, const char * key, int64_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, int64_t *, void *))dllm_symbols[73])((void *)event, key, out, (void *)err);
+  return ((int32_t (*)(void *, const char *, int64_t *, void *))dllm_symbols[74])((void *)event, key, out, (void *)err);
 }
 static int32_t go_dllm_event_f64(uintptr_t event, const char * key, double * out, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, double *, void *))dllm_symbols[74])((void *)event, key, out, (void *)err);
+  return ((int32_t (*)(void *, const char *, double *, void *))dllm_symbols[75])((void *)event, key, out, (void *)err);
 }
 static uintptr_t go_dllm_event_str(uintptr_t event, const char * key) {
-  return (uintptr_t)((void * (*)(void *, const char *))dllm_symbols[75])((void *)event, key);
+  return (uintptr_t)((void * (*)(void *, const char *))dllm_symbols[76])((void *)event, key);
 }
 static uintptr_t go_dllm_event_i32s(uintptr_t event, const char * key, int64_t * out_count) {
-  return (uintptr_t)((void * (*)(void *, const char *, int64_t *))dllm_symbols[76])((void *)event, key, out_count);
-}
-static uintptr_t go_dllm_event_f32s(uintptr_t event, const char * key, int64_t * out_count) {
   return (uintptr_t)((void * (*)(void *, const char *, int64_t *))dllm_symbols[77])((void *)event, key, out_count);
 }
+static uintptr_t go_dllm_event_f32s(uintptr_t event, const char * key, int64_t * out_count) {
+  return (uintptr_t)((void * (*)(void *, const char *, int64_t *))dllm_symbols[78])((void *)event, key, out_count);
+}
 static int32_t go_dllm_event_describe(uintptr_t event, uintptr_t out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *))dllm_symbols[78])((void *)event, (void *)out, (void *)err);
+  return ((int32_t (*)(void *, void *, void *))dllm_symbols[79])((void *)event, (void *)out, (void *)err);
 }
 static int32_t go_dllm_generator_load(const char * path, uintptr_t engine, uintptr_t model_opts, uintptr_t opts, uintptr_t task, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(const char *, void *, void *, void *, void *, uintptr_t *, void *))dllm_symbols[79])(path, (void *)engine, (void *)model_opts, (void *)opts, (void *)task, out, (void *)err);
+  return ((int32_t (*)(const char *, void *, void *, void *, void *, uintptr_t *, void *))dllm_symbols[80])(path, (void *)engine, (void *)model_opts, (void *)opts, (void *)task, out, (void *)err);
 }
 static int32_t go_dllm_generator_new(uintptr_t model, uintptr_t tok, uintptr_t opts, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *, uintptr_t *, void *))dllm_symbols[80])((void *)model, (void *)tok, (void *)opts, out, (void *)err);
+  return ((int32_t (*)(void *, void *, void *, uintptr_t *, void *))dllm_symbols[81])((void *)model, (void *)tok, (void *)opts, out, (void *)err);
 }
 static void go_dllm_generator_release(uintptr_t generator) {
-  ((void (*)(void *))dllm_symbols[81])((void *)generator);
+  ((void (*)(void *))dllm_symbols[82])((void *)generator);
 }
 static int32_t go_dllm_generator_add(uintptr_t generator, uintptr_t request, uintptr_t task, int64_t * out_number, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *, int64_t *, void *))dllm_symbols[82])((void *)generator, (void *)request, (void *)task, out_number, (void *)err);
+  return ((int32_t (*)(void *, void *, void *, int64_t *, void *))dllm_symbols[83])((void *)generator, (void *)request, (void *)task, out_number, (void *)err);
 }
 static int32_t go_dllm_generator_remove(uintptr_t generator, int64_t number, uintptr_t err) {
-  return ((int32_t (*)(void *, int64_t, void *))dllm_symbols[83])((void *)generator, number, (void *)err);
+  return ((int32_t (*)(void *, int64_t, void *))dllm_symbols[84])((void *)generator, number, (void *)err);
 }
 static int32_t go_dllm_generator_step(uintptr_t generator, uintptr_t task, int64_t * out_open, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, int64_t *, void *))dllm_symbols[84])((void *)generator, (void *)task, out_open, (void *)err);
+  return ((int32_t (*)(void *, void *, int64_t *, void *))dllm_symbols[85])((void *)generator, (void *)task, out_open, (void *)err);
 }
 static int32_t go_dllm_generator_run(uintptr_t generator, uintptr_t fn, uintptr_t user_data, uintptr_t task, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *, void *, void *))dllm_symbols[85])((void *)generator, (void *)fn, (void *)user_data, (void *)task, (void *)err);
+  return ((int32_t (*)(void *, void *, void *, void *, void *))dllm_symbols[86])((void *)generator, (void *)fn, (void *)user_data, (void *)task, (void *)err);
 }
 static int32_t go_dllm_generator_text(uintptr_t generator, int64_t number, const char * part, uintptr_t out, uintptr_t err) {
-  return ((int32_t (*)(void *, int64_t, const char *, void *, void *))dllm_symbols[86])((void *)generator, number, part, (void *)out, (void *)err);
+  return ((int32_t (*)(void *, int64_t, const char *, void *, void *))dllm_symbols[87])((void *)generator, number, part, (void *)out, (void *)err);
 }
 static int32_t go_dllm_generator_describe(uintptr_t generator, int64_t number, uintptr_t out, uintptr_t err) {
-  return ((int32_t (*)(void *, int64_t, void *, void *))dllm_symbols[87])((void *)generator, number, (void *)out, (void *)err);
+  return ((int32_t (*)(void *, int64_t, void *, void *))dllm_symbols[88])((void *)generator, number, (void *)out, (void *)err);
 }
 static int32_t go_dllm_generator_decoder(uintptr_t generator, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, uintptr_t *, void *))dllm_symbols[88])((void *)generator, out, (void *)err);
-}
-static int32_t go_dllm_generator_model(uintptr_t generator, uintptr_t * out, uintptr_t err) {
   return ((int32_t (*)(void *, uintptr_t *, void *))dllm_symbols[89])((void *)generator, out, (void *)err);
 }
-static int32_t go_dllm_generator_tokenizer(uintptr_t generator, uintptr_t * out, uintptr_t err) {
+static int32_t go_dllm_generator_model(uintptr_t generator, uintptr_t * out, uintptr_t err) {
   return ((int32_t (*)(void *, uintptr_t *, void *))dllm_symbols[90])((void *)generator, out, (void *)err);
 }
+static int32_t go_dllm_generator_tokenizer(uintptr_t generator, uintptr_t * out, uintptr_t err) {
+  return ((int32_t (*)(void *, uintptr_t *, void *))dllm_symbols[91])((void *)generator, out, (void *)err);
+}
 static int32_t go_dllm_engine_new_hosted(uintptr_t opts, uintptr_t allocate, uintptr_t deallocate, uintptr_t parallel, uintptr_t user_data, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *, void *, void *, uintptr_t *, void *))dllm_symbols[91])((void *)opts, (void *)allocate, (void *)deallocate, (void *)parallel, (void *)user_data, out, (void *)err);
+  return ((int32_t (*)(void *, void *, void *, void *, void *, uintptr_t *, void *))dllm_symbols[92])((void *)opts, (void *)allocate, (void *)deallocate, (void *)parallel, (void *)user_data, out, (void *)err);
 }
 static void go_dllm_log_hook(int32_t min_level, uintptr_t fn, uintptr_t user_data) {
-  ((void (*)(int32_t, void *, void *))dllm_symbols[92])(min_level, (void *)fn, (void *)user_data);
+  ((void (*)(int32_t, void *, void *))dllm_symbols[93])(min_level, (void *)fn, (void *)user_data);
 }
 static int32_t go_dllm_hub_pull(const char * name, uintptr_t opts, uintptr_t task, uintptr_t out, uintptr_t err) {
-  return ((int32_t (*)(const char *, void *, void *, void *, void *))dllm_symbols[93])(name, (void *)opts, (void *)task, (void *)out, (void *)err);
-}
-static int32_t go_dllm_hub_describe(const char * name, uintptr_t opts, uintptr_t task, uintptr_t out, uintptr_t err) {
   return ((int32_t (*)(const char *, void *, void *, void *, void *))dllm_symbols[94])(name, (void *)opts, (void *)task, (void *)out, (void *)err);
 }
+static int32_t go_dllm_hub_describe(const char * name, uintptr_t opts, uintptr_t task, uintptr_t out, uintptr_t err) {
+  return ((int32_t (*)(const char *, void *, void *, void *, void *))dllm_symbols[95])(name, (void *)opts, (void *)task, (void *)out, (void *)err);
+}
 static int32_t go_dllm_hub_list(uintptr_t task, uintptr_t out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *))dllm_symbols[95])((void *)task, (void *)out, (void *)err);
+  return ((int32_t (*)(void *, void *, void *))dllm_symbols[96])((void *)task, (void *)out, (void *)err);
 }
 static int32_t go_dllm_hub_verify(const char * name, uintptr_t task, uintptr_t out, uintptr_t err) {
-  return ((int32_t (*)(const char *, void *, void *, void *))dllm_symbols[96])(name, (void *)task, (void *)out, (void *)err);
-}
-static int32_t go_dllm_hub_remove(const char * name, uintptr_t task, uintptr_t out, uintptr_t err) {
   return ((int32_t (*)(const char *, void *, void *, void *))dllm_symbols[97])(name, (void *)task, (void *)out, (void *)err);
 }
+static int32_t go_dllm_hub_remove(const char * name, uintptr_t task, uintptr_t out, uintptr_t err) {
+  return ((int32_t (*)(const char *, void *, void *, void *))dllm_symbols[98])(name, (void *)task, (void *)out, (void *)err);
+}
 static int32_t go_dllm_abi_version(void) {
-  return ((int32_t (*)(void))dllm_symbols[98])();
+  return ((int32_t (*)(void))dllm_symbols[99])();
 }
 static uintptr_t go_dllm_version(void) {
-  return (uintptr_t)((void * (*)(void))dllm_symbols[99])();
-}
-static uintptr_t go_dllm_build_info(void) {
   return (uintptr_t)((void * (*)(void))dllm_symbols[100])();
 }
+static uintptr_t go_dllm_build_info(void) {
+  return (uintptr_t)((void * (*)(void))dllm_symbols[101])();
+}
 static int32_t go_dllm_has_feature(const char * name) {
-  return ((int32_t (*)(const char *))dllm_symbols[101])(name);
+  return ((int32_t (*)(const char *))dllm_symbols[102])(name);
 }
 static void go_dllm_log_config(int32_t min_level, int32_t sink) {
-  ((void (*)(int32_t, int32_t))dllm_symbols[102])(min_level, sink);
+  ((void (*)(int32_t, int32_t))dllm_symbols[103])(min_level, sink);
 }
 static int32_t go_dllm_log_next(uintptr_t out_line, int32_t * out_level) {
-  return ((int32_t (*)(void *, int32_t *))dllm_symbols[103])((void *)out_line, out_level);
+  return ((int32_t (*)(void *, int32_t *))dllm_symbols[104])((void *)out_line, out_level);
 }
 static int32_t go_dllm_loader_new(uintptr_t data, uintptr_t opts, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, uintptr_t *, void *))dllm_symbols[104])((void *)data, (void *)opts, out, (void *)err);
+  return ((int32_t (*)(void *, void *, uintptr_t *, void *))dllm_symbols[105])((void *)data, (void *)opts, out, (void *)err);
 }
 static void go_dllm_loader_release(uintptr_t loader) {
-  ((void (*)(void *))dllm_symbols[105])((void *)loader);
+  ((void (*)(void *))dllm_symbols[106])((void *)loader);
 }
 static int32_t go_dllm_loader_next(uintptr_t loader, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, uintptr_t *, void *))dllm_symbols[106])((void *)loader, out, (void *)err);
+  return ((int32_t (*)(void *, uintptr_t *, void *))dllm_symbols[107])((void *)loader, out, (void *)err);
 }
 static int32_t go_dllm_loader_seek(uintptr_t loader, int64_t position, uintptr_t err) {
-  return ((int32_t (*)(void *, int64_t, void *))dllm_symbols[107])((void *)loader, position, (void *)err);
+  return ((int32_t (*)(void *, int64_t, void *))dllm_symbols[108])((void *)loader, position, (void *)err);
 }
 static int64_t go_dllm_loader_position(uintptr_t loader) {
-  return ((int64_t (*)(void *))dllm_symbols[108])((void *)loader);
+  return ((int64_t (*)(void *))dllm_symbols[109])((void *)loader);
 }
 static int32_t go_dllm_lua_new(uintptr_t opts, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, uintptr_t *, void *))dllm_symbols[109])((void *)opts, out, (void *)err);
+  return ((int32_t (*)(void *, uintptr_t *, void *))dllm_symbols[110])((void *)opts, out, (void *)err);
 }
 static void go_dllm_lua_release(uintptr_t lua) {
-  ((void (*)(void *))dllm_symbols[110])((void *)lua);
+  ((void (*)(void *))dllm_symbols[111])((void *)lua);
 }
 static int32_t go_dllm_lua_set_json(uintptr_t lua, const char * name, void * json, int64_t size, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, void *, int64_t, void *))dllm_symbols[111])((void *)lua, name, json, size, (void *)err);
+  return ((int32_t (*)(void *, const char *, void *, int64_t, void *))dllm_symbols[112])((void *)lua, name, json, size, (void *)err);
 }
 static int32_t go_dllm_lua_set_object(uintptr_t lua, const char * name, const char * kind, uintptr_t object, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, const char *, void *, void *))dllm_symbols[112])((void *)lua, name, kind, (void *)object, (void *)err);
+  return ((int32_t (*)(void *, const char *, const char *, void *, void *))dllm_symbols[113])((void *)lua, name, kind, (void *)object, (void *)err);
 }
 static int32_t go_dllm_lua_run_file(uintptr_t lua, const char * path, void * args_json, int64_t size, uintptr_t task, uintptr_t out_json, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, void *, int64_t, void *, void *, void *))dllm_symbols[113])((void *)lua, path, args_json, size, (void *)task, (void *)out_json, (void *)err);
+  return ((int32_t (*)(void *, const char *, void *, int64_t, void *, void *, void *))dllm_symbols[114])((void *)lua, path, args_json, size, (void *)task, (void *)out_json, (void *)err);
 }
 static int32_t go_dllm_lua_run_text(uintptr_t lua, const char * name, void * code, int64_t size, uintptr_t task, uintptr_t out_json, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, void *, int64_t, void *, void *, void *))dllm_symbols[114])((void *)lua, name, code, size, (void *)task, (void *)out_json, (void *)err);
+  return ((int32_t (*)(void *, const char *, void *, int64_t, void *, void *, void *))dllm_symbols[115])((void *)lua, name, code, size, (void *)task, (void *)out_json, (void *)err);
 }
 static int32_t go_dllm_lua_call(uintptr_t lua, const char * function, void * args_json, int64_t size, uintptr_t task, uintptr_t out_json, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, void *, int64_t, void *, void *, void *))dllm_symbols[115])((void *)lua, function, args_json, size, (void *)task, (void *)out_json, (void *)err);
+  return ((int32_t (*)(void *, const char *, void *, int64_t, void *, void *, void *))dllm_symbols[116])((void *)lua, function, args_json, size, (void *)task, (void *)out_json, (void *)err);
 }
 static int32_t go_dllm_model_load(uintptr_t engine, const char * path, uintptr_t opts, uintptr_t task, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, void *, void *, uintptr_t *, void *))dllm_symbols[116])((void *)engine, path, (void *)opts, (void *)task, out, (void *)err);
+  return ((int32_t (*)(void *, const char *, void *, void *, uintptr_t *, void *))dllm_symbols[117])((void *)engine, path, (void *)opts, (void *)task, out, (void *)err);
 }
 static int32_t go_dllm_model_load_source(uintptr_t engine, uintptr_t source, uintptr_t opts, uintptr_t task, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *, void *, uintptr_t *, void *))dllm_symbols[117])((void *)engine, (void *)source, (void *)opts, (void *)task, out, (void *)err);
+  return ((int32_t (*)(void *, void *, void *, void *, uintptr_t *, void *))dllm_symbols[118])((void *)engine, (void *)source, (void *)opts, (void *)task, out, (void *)err);
 }
 static int32_t go_dllm_model_new(uintptr_t engine, void * config_json, int64_t size, uintptr_t opts, uintptr_t task, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, int64_t, void *, void *, uintptr_t *, void *))dllm_symbols[118])((void *)engine, config_json, size, (void *)opts, (void *)task, out, (void *)err);
+  return ((int32_t (*)(void *, void *, int64_t, void *, void *, uintptr_t *, void *))dllm_symbols[119])((void *)engine, config_json, size, (void *)opts, (void *)task, out, (void *)err);
 }
 static int32_t go_dllm_model_save(uintptr_t model, const char * path, uintptr_t opts, uintptr_t task, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, void *, void *, void *))dllm_symbols[119])((void *)model, path, (void *)opts, (void *)task, (void *)err);
+  return ((int32_t (*)(void *, const char *, void *, void *, void *))dllm_symbols[120])((void *)model, path, (void *)opts, (void *)task, (void *)err);
 }
 static int32_t go_dllm_model_quantize(const char * path, const char * target, uintptr_t opts, uintptr_t task, uintptr_t out, uintptr_t err) {
-  return ((int32_t (*)(const char *, const char *, void *, void *, void *, void *))dllm_symbols[120])(path, target, (void *)opts, (void *)task, (void *)out, (void *)err);
+  return ((int32_t (*)(const char *, const char *, void *, void *, void *, void *))dllm_symbols[121])(path, target, (void *)opts, (void *)task, (void *)out, (void *)err);
 }
 static void go_dllm_model_release(uintptr_t model) {
-  ((void (*)(void *))dllm_symbols[121])((void *)model);
+  ((void (*)(void *))dllm_symbols[122])((void *)model);
 }
 static int32_t go_dllm_model_config(uintptr_t model, uintptr_t out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *))dllm_symbols[122])((void *)model, (void *)out, (void *)err);
-}
-static int32_t go_dllm_model_describe(uintptr_t model, uintptr_t out, uintptr_t err) {
   return ((int32_t (*)(void *, void *, void *))dllm_symbols[123])((void *)model, (void *)out, (void *)err);
 }
+static int32_t go_dllm_model_describe(uintptr_t model, uintptr_t out, uintptr_t err) {
+  return ((int32_t (*)(void *, void *, void *))dllm_symbols[124])((void *)model, (void *)out, (void *)err);
+}
 static int32_t go_dllm_model_i64(uintptr_t model, const char * key, int64_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, int64_t *, void *))dllm_symbols[124])((void *)model, key, out, (void *)err);
+  return ((int32_t (*)(void *, const char *, int64_t *, void *))dllm_symbols[125])((void *)model, key, out, (void *)err);
 }
 static int64_t go_dllm_model_version(uintptr_t model) {
-  return ((int64_t (*)(void *))dllm_symbols[125])((void *)model);
-}
-static int64_t go_dllm_model_param_count(uintptr_t model) {
   return ((int64_t (*)(void *))dllm_symbols[126])((void *)model);
 }
+static int64_t go_dllm_model_param_count(uintptr_t model) {
+  return ((int64_t (*)(void *))dllm_symbols[127])((void *)model);
+}
 static uintptr_t go_dllm_model_param_name(uintptr_t model, int64_t index) {
-  return (uintptr_t)((void * (*)(void *, int64_t))dllm_symbols[127])((void *)model, index);
+  return (uintptr_t)((void * (*)(void *, int64_t))dllm_symbols[128])((void *)model, index);
 }
 static int32_t go_dllm_model_param(uintptr_t model, const char * name, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, uintptr_t *, void *))dllm_symbols[128])((void *)model, name, out, (void *)err);
+  return ((int32_t (*)(void *, const char *, uintptr_t *, void *))dllm_symbols[129])((void *)model, name, out, (void *)err);
 }
 static int32_t go_dllm_model_set_param(uintptr_t model, const char * name, uintptr_t value, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, void *, void *))dllm_symbols[129])((void *)model, name, (void *)value, (void *)err);
+  return ((int32_t (*)(void *, const char *, void *, void *))dllm_symbols[130])((void *)model, name, (void *)value, (void *)err);
 }
 static int32_t go_dllm_model_set_tokenizer(uintptr_t model, uintptr_t tok, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *))dllm_symbols[130])((void *)model, (void *)tok, (void *)err);
+  return ((int32_t (*)(void *, void *, void *))dllm_symbols[131])((void *)model, (void *)tok, (void *)err);
 }
 static int32_t go_dllm_model_add_network(uintptr_t model, uintptr_t other, const char * name, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, const char *, void *))dllm_symbols[131])((void *)model, (void *)other, name, (void *)err);
+  return ((int32_t (*)(void *, void *, const char *, void *))dllm_symbols[132])((void *)model, (void *)other, name, (void *)err);
 }
 static int32_t go_dllm_model_remove_network(uintptr_t model, const char * name, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, void *))dllm_symbols[132])((void *)model, name, (void *)err);
+  return ((int32_t (*)(void *, const char *, void *))dllm_symbols[133])((void *)model, name, (void *)err);
 }
 static int32_t go_dllm_model_forward(uintptr_t model, uintptr_t batch, uintptr_t opts, uintptr_t task, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *, void *, uintptr_t *, void *))dllm_symbols[133])((void *)model, (void *)batch, (void *)opts, (void *)task, out, (void *)err);
+  return ((int32_t (*)(void *, void *, void *, void *, uintptr_t *, void *))dllm_symbols[134])((void *)model, (void *)batch, (void *)opts, (void *)task, out, (void *)err);
 }
 static int32_t go_dllm_objective_new(const char * name, uintptr_t schedule, uintptr_t opts, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(const char *, void *, void *, uintptr_t *, void *))dllm_symbols[134])(name, (void *)schedule, (void *)opts, out, (void *)err);
+  return ((int32_t (*)(const char *, void *, void *, uintptr_t *, void *))dllm_symbols[135])(name, (void *)schedule, (void *)opts, out, (void *)err);
 }
 static void go_dllm_objective_release(uintptr_t objective) {
-  ((void (*)(void *))dllm_symbols[135])((void *)objective);
+  ((void (*)(void *))dllm_symbols[136])((void *)objective);
 }
 static int32_t go_dllm_objective_prepare(uintptr_t objective, uintptr_t model, uintptr_t batch, int64_t seed, int64_t step, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *, int64_t, int64_t, uintptr_t *, void *))dllm_symbols[136])((void *)objective, (void *)model, (void *)batch, seed, step, out, (void *)err);
+  return ((int32_t (*)(void *, void *, void *, int64_t, int64_t, uintptr_t *, void *))dllm_symbols[137])((void *)objective, (void *)model, (void *)batch, seed, step, out, (void *)err);
 }
 static int32_t go_dllm_objective_loss(uintptr_t objective, uintptr_t model, uintptr_t batch, int64_t seed, uintptr_t task, double * out_loss, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *, int64_t, void *, double *, void *))dllm_symbols[137])((void *)objective, (void *)model, (void *)batch, seed, (void *)task, out_loss, (void *)err);
+  return ((int32_t (*)(void *, void *, void *, int64_t, void *, double *, void *))dllm_symbols[138])((void *)objective, (void *)model, (void *)batch, seed, (void *)task, out_loss, (void *)err);
 }
 static int32_t go_dllm_objective_row_losses(uintptr_t objective, uintptr_t model, uintptr_t batch, int64_t seed, uintptr_t task, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *, int64_t, void *, uintptr_t *, void *))dllm_symbols[138])((void *)objective, (void *)model, (void *)batch, seed, (void *)task, out, (void *)err);
+  return ((int32_t (*)(void *, void *, void *, int64_t, void *, uintptr_t *, void *))dllm_symbols[139])((void *)objective, (void *)model, (void *)batch, seed, (void *)task, out, (void *)err);
 }
 static int32_t go_dllm_options_new(const char * kind, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(const char *, uintptr_t *, void *))dllm_symbols[139])(kind, out, (void *)err);
+  return ((int32_t (*)(const char *, uintptr_t *, void *))dllm_symbols[140])(kind, out, (void *)err);
 }
 static void go_dllm_options_release(uintptr_t opts) {
-  ((void (*)(void *))dllm_symbols[140])((void *)opts);
+  ((void (*)(void *))dllm_symbols[141])((void *)opts);
 }
 static int32_t go_dllm_options_set_i64(uintptr_t opts, const char * key, int64_t value, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, int64_t, void *))dllm_symbols[141])((void *)opts, key, value, (void *)err);
+  return ((int32_t (*)(void *, const char *, int64_t, void *))dllm_symbols[142])((void *)opts, key, value, (void *)err);
 }
 static int32_t go_dllm_options_set_f64(uintptr_t opts, const char * key, double value, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, double, void *))dllm_symbols[142])((void *)opts, key, value, (void *)err);
+  return ((int32_t (*)(void *, const char *, double, void *))dllm_symbols[143])((void *)opts, key, value, (void *)err);
 }
 static int32_t go_dllm_options_set_str(uintptr_t opts, const char * key, const char * value, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, const char *, void *))dllm_symbols[143])((void *)opts, key, value, (void *)err);
+  return ((int32_t (*)(void *, const char *, const char *, void *))dllm_symbols[144])((void *)opts, key, value, (void *)err);
 }
 static int32_t go_dllm_options_set_json(uintptr_t opts, void * json, int64_t size, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, int64_t, void *))dllm_symbols[144])((void *)opts, json, size, (void *)err);
+  return ((int32_t (*)(void *, void *, int64_t, void *))dllm_symbols[145])((void *)opts, json, size, (void *)err);
 }
 static int32_t go_dllm_options_to_json(uintptr_t opts, uintptr_t out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *))dllm_symbols[145])((void *)opts, (void *)out, (void *)err);
+  return ((int32_t (*)(void *, void *, void *))dllm_symbols[146])((void *)opts, (void *)out, (void *)err);
 }
 static int32_t go_dllm_options_schema(const char * kind, uintptr_t out, uintptr_t err) {
-  return ((int32_t (*)(const char *, void *, void *))dllm_symbols[146])(kind, (void *)out, (void *)err);
+  return ((int32_t (*)(const char *, void *, void *))dllm_symbols[147])(kind, (void *)out, (void *)err);
 }
 static int32_t go_dllm_plugin_list(uintptr_t out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *))dllm_symbols[147])((void *)out, (void *)err);
+  return ((int32_t (*)(void *, void *))dllm_symbols[148])((void *)out, (void *)err);
 }
 static int32_t go_dllm_plugin_describe(const char * plugin, uintptr_t out, uintptr_t err) {
-  return ((int32_t (*)(const char *, void *, void *))dllm_symbols[148])(plugin, (void *)out, (void *)err);
+  return ((int32_t (*)(const char *, void *, void *))dllm_symbols[149])(plugin, (void *)out, (void *)err);
 }
 static uintptr_t go_dllm_registry_name(const char * kind, int64_t index) {
-  return (uintptr_t)((void * (*)(const char *, int64_t))dllm_symbols[149])(kind, index);
+  return (uintptr_t)((void * (*)(const char *, int64_t))dllm_symbols[150])(kind, index);
 }
 static int32_t go_dllm_schedule_new(const char * name, uintptr_t opts, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(const char *, void *, uintptr_t *, void *))dllm_symbols[150])(name, (void *)opts, out, (void *)err);
+  return ((int32_t (*)(const char *, void *, uintptr_t *, void *))dllm_symbols[151])(name, (void *)opts, out, (void *)err);
 }
 static int32_t go_dllm_schedule_table(double * t, double * alpha, double * dalpha, double * weight, int64_t count, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(double *, double *, double *, double *, int64_t, uintptr_t *, void *))dllm_symbols[151])(t, alpha, dalpha, weight, count, out, (void *)err);
+  return ((int32_t (*)(double *, double *, double *, double *, int64_t, uintptr_t *, void *))dllm_symbols[152])(t, alpha, dalpha, weight, count, out, (void *)err);
 }
 static void go_dllm_schedule_release(uintptr_t schedule) {
-  ((void (*)(void *))dllm_symbols[152])((void *)schedule);
+  ((void (*)(void *))dllm_symbols[153])((void *)schedule);
 }
 static int32_t go_dllm_schedule_eval(uintptr_t schedule, double * t, int64_t count, double * dst_alpha, double * dst_dalpha, double * dst_weight, uintptr_t err) {
-  return ((int32_t (*)(void *, double *, int64_t, double *, double *, double *, void *))dllm_symbols[153])((void *)schedule, t, count, dst_alpha, dst_dalpha, dst_weight, (void *)err);
+  return ((int32_t (*)(void *, double *, int64_t, double *, double *, double *, void *))dllm_symbols[154])((void *)schedule, t, count, dst_alpha, dst_dalpha, dst_weight, (void *)err);
 }
 static int32_t go_dllm_source_new(uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(uintptr_t *, void *))dllm_symbols[154])(out, (void *)err);
+  return ((int32_t (*)(uintptr_t *, void *))dllm_symbols[155])(out, (void *)err);
 }
 static void go_dllm_source_release(uintptr_t source) {
-  ((void (*)(void *))dllm_symbols[155])((void *)source);
+  ((void (*)(void *))dllm_symbols[156])((void *)source);
 }
 static int32_t go_dllm_source_add(uintptr_t source, const char * name, void * data, int64_t size, int32_t lend, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, void *, int64_t, int32_t, void *))dllm_symbols[156])((void *)source, name, data, size, lend, (void *)err);
+  return ((int32_t (*)(void *, const char *, void *, int64_t, int32_t, void *))dllm_symbols[157])((void *)source, name, data, size, lend, (void *)err);
 }
 static uintptr_t go_dllm_task_new(void) {
-  return (uintptr_t)((void * (*)(void))dllm_symbols[157])();
+  return (uintptr_t)((void * (*)(void))dllm_symbols[158])();
 }
 static void go_dllm_task_release(uintptr_t task) {
-  ((void (*)(void *))dllm_symbols[158])((void *)task);
-}
-static void go_dllm_task_cancel(uintptr_t task) {
   ((void (*)(void *))dllm_symbols[159])((void *)task);
 }
+static void go_dllm_task_cancel(uintptr_t task) {
+  ((void (*)(void *))dllm_symbols[160])((void *)task);
+}
 static int32_t go_dllm_task_is_cancelled(uintptr_t task) {
-  return ((int32_t (*)(void *))dllm_symbols[160])((void *)task);
+  return ((int32_t (*)(void *))dllm_symbols[161])((void *)task);
 }
 static void go_dllm_task_set_deadline(uintptr_t task, int64_t milliseconds) {
-  ((void (*)(void *, int64_t))dllm_symbols[161])((void *)task, milliseconds);
+  ((void (*)(void *, int64_t))dllm_symbols[162])((void *)task, milliseconds);
 }
 static void go_dllm_task_progress(uintptr_t task, int64_t * out_done, int64_t * out_total) {
-  ((void (*)(void *, int64_t *, int64_t *))dllm_symbols[162])((void *)task, out_done, out_total);
+  ((void (*)(void *, int64_t *, int64_t *))dllm_symbols[163])((void *)task, out_done, out_total);
 }
 static int32_t go_dllm_tensor_new(int32_t dtype, int64_t * dims, int64_t rank, void * data, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(int32_t, int64_t *, int64_t, void *, uintptr_t *, void *))dllm_symbols[163])(dtype, dims, rank, data, out, (void *)err);
+  return ((int32_t (*)(int32_t, int64_t *, int64_t, void *, uintptr_t *, void *))dllm_symbols[164])(dtype, dims, rank, data, out, (void *)err);
 }
 static void go_dllm_tensor_release(uintptr_t tensor) {
-  ((void (*)(void *))dllm_symbols[164])((void *)tensor);
+  ((void (*)(void *))dllm_symbols[165])((void *)tensor);
 }
 static int32_t go_dllm_tensor_dtype(uintptr_t tensor) {
-  return ((int32_t (*)(void *))dllm_symbols[165])((void *)tensor);
+  return ((int32_t (*)(void *))dllm_symbols[166])((void *)tensor);
 }
 static int64_t go_dllm_tensor_rank(uintptr_t tensor) {
-  return ((int64_t (*)(void *))dllm_symbols[166])((void *)tensor);
+  return ((int64_t (*)(void *))dllm_symbols[167])((void *)tensor);
 }
 static int64_t go_dllm_tensor_dim(uintptr_t tensor, int64_t axis) {
-  return ((int64_t (*)(void *, int64_t))dllm_symbols[167])((void *)tensor, axis);
+  return ((int64_t (*)(void *, int64_t))dllm_symbols[168])((void *)tensor, axis);
 }
 static uintptr_t go_dllm_tensor_data(uintptr_t tensor) {
-  return (uintptr_t)((void * (*)(void *))dllm_symbols[168])((void *)tensor);
+  return (uintptr_t)((void * (*)(void *))dllm_symbols[169])((void *)tensor);
 }
 static int32_t go_dllm_tensor_read(uintptr_t tensor, int32_t dtype, void * dst, int64_t dst_size, uintptr_t err) {
-  return ((int32_t (*)(void *, int32_t, void *, int64_t, void *))dllm_symbols[169])((void *)tensor, dtype, dst, dst_size, (void *)err);
+  return ((int32_t (*)(void *, int32_t, void *, int64_t, void *))dllm_symbols[170])((void *)tensor, dtype, dst, dst_size, (void *)err);
 }
 static int32_t go_dllm_tokenizer_load(const char * path, uintptr_t opts, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(const char *, void *, uintptr_t *, void *))dllm_symbols[170])(path, (void *)opts, out, (void *)err);
+  return ((int32_t (*)(const char *, void *, uintptr_t *, void *))dllm_symbols[171])(path, (void *)opts, out, (void *)err);
 }
 static int32_t go_dllm_tokenizer_load_task(const char * path, uintptr_t opts, uintptr_t task, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(const char *, void *, void *, uintptr_t *, void *))dllm_symbols[171])(path, (void *)opts, (void *)task, out, (void *)err);
+  return ((int32_t (*)(const char *, void *, void *, uintptr_t *, void *))dllm_symbols[172])(path, (void *)opts, (void *)task, out, (void *)err);
 }
 static int32_t go_dllm_tokenizer_load_source(uintptr_t source, uintptr_t opts, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, uintptr_t *, void *))dllm_symbols[172])((void *)source, (void *)opts, out, (void *)err);
+  return ((int32_t (*)(void *, void *, uintptr_t *, void *))dllm_symbols[173])((void *)source, (void *)opts, out, (void *)err);
 }
 static int32_t go_dllm_tokenizer_train(uintptr_t text, uintptr_t opts, uintptr_t task, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *, uintptr_t *, void *))dllm_symbols[173])((void *)text, (void *)opts, (void *)task, out, (void *)err);
+  return ((int32_t (*)(void *, void *, void *, uintptr_t *, void *))dllm_symbols[174])((void *)text, (void *)opts, (void *)task, out, (void *)err);
 }
 static int32_t go_dllm_tokenizer_save(uintptr_t tok, const char * path, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, void *))dllm_symbols[174])((void *)tok, path, (void *)err);
+  return ((int32_t (*)(void *, const char *, void *))dllm_symbols[175])((void *)tok, path, (void *)err);
 }
 static void go_dllm_tokenizer_release(uintptr_t tok) {
-  ((void (*)(void *))dllm_symbols[175])((void *)tok);
+  ((void (*)(void *))dllm_symbols[176])((void *)tok);
 }
 static int64_t go_dllm_tokenizer_size(uintptr_t tok) {
-  return ((int64_t (*)(void *))dllm_symbols[176])((void *)tok);
+  return ((int64_t (*)(void *))dllm_symbols[177])((void *)tok);
 }
 static int32_t go_dllm_tokenizer_id(uintptr_t tok, const char * name, int32_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, int32_t *, void *))dllm_symbols[177])((void *)tok, name, out, (void *)err);
+  return ((int32_t (*)(void *, const char *, int32_t *, void *))dllm_symbols[178])((void *)tok, name, out, (void *)err);
 }
 static int32_t go_dllm_tokenizer_encode(uintptr_t tok, void * text, int64_t size, int32_t * dst, int64_t dst_count, int64_t * out_count, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, int64_t, int32_t *, int64_t, int64_t *, void *))dllm_symbols[178])((void *)tok, text, size, dst, dst_count, out_count, (void *)err);
+  return ((int32_t (*)(void *, void *, int64_t, int32_t *, int64_t, int64_t *, void *))dllm_symbols[179])((void *)tok, text, size, dst, dst_count, out_count, (void *)err);
 }
 static int32_t go_dllm_tokenizer_encode_task(uintptr_t tok, void * text, int64_t size, uintptr_t task, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, int64_t, void *, uintptr_t *, void *))dllm_symbols[179])((void *)tok, text, size, (void *)task, out, (void *)err);
+  return ((int32_t (*)(void *, void *, int64_t, void *, uintptr_t *, void *))dllm_symbols[180])((void *)tok, text, size, (void *)task, out, (void *)err);
 }
 static int32_t go_dllm_tokenizer_decode(uintptr_t tok, int32_t * ids, int64_t count, uintptr_t out, uintptr_t err) {
-  return ((int32_t (*)(void *, int32_t *, int64_t, void *, void *))dllm_symbols[180])((void *)tok, ids, count, (void *)out, (void *)err);
+  return ((int32_t (*)(void *, int32_t *, int64_t, void *, void *))dllm_symbols[181])((void *)tok, ids, count, (void *)out, (void *)err);
 }
 static int32_t go_dllm_tokenizer_decode_stream(uintptr_t tok, int32_t * ids, int64_t count, uintptr_t out_text, int64_t * out_used, uintptr_t err) {
-  return ((int32_t (*)(void *, int32_t *, int64_t, void *, int64_t *, void *))dllm_symbols[181])((void *)tok, ids, count, (void *)out_text, out_used, (void *)err);
+  return ((int32_t (*)(void *, int32_t *, int64_t, void *, int64_t *, void *))dllm_symbols[182])((void *)tok, ids, count, (void *)out_text, out_used, (void *)err);
 }
 static int32_t go_dllm_tokenizer_chat(uintptr_t tok, void * messages_json, int64_t size, uintptr_t opts, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, int64_t, void *, uintptr_t *, void *))dllm_symbols[182])((void *)tok, messages_json, size, (void *)opts, out, (void *)err);
+  return ((int32_t (*)(void *, void *, int64_t, void *, uintptr_t *, void *))dllm_symbols[183])((void *)tok, messages_json, size, (void *)opts, out, (void *)err);
 }
 static int32_t go_dllm_tokenizer_chat_task(uintptr_t tok, void * messages_json, int64_t size, uintptr_t opts, uintptr_t task, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, int64_t, void *, void *, uintptr_t *, void *))dllm_symbols[183])((void *)tok, messages_json, size, (void *)opts, (void *)task, out, (void *)err);
+  return ((int32_t (*)(void *, void *, int64_t, void *, void *, uintptr_t *, void *))dllm_symbols[184])((void *)tok, messages_json, size, (void *)opts, (void *)task, out, (void *)err);
 }
 static int32_t go_dllm_trainer_new(uintptr_t model, uintptr_t objective, uintptr_t opts, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *, uintptr_t *, void *))dllm_symbols[184])((void *)model, (void *)objective, (void *)opts, out, (void *)err);
+  return ((int32_t (*)(void *, void *, void *, uintptr_t *, void *))dllm_symbols[185])((void *)model, (void *)objective, (void *)opts, out, (void *)err);
 }
 static void go_dllm_trainer_release(uintptr_t trainer) {
-  ((void (*)(void *))dllm_symbols[185])((void *)trainer);
+  ((void (*)(void *))dllm_symbols[186])((void *)trainer);
 }
 static int32_t go_dllm_trainer_step(uintptr_t trainer, uintptr_t batch, uintptr_t task, double * out_loss, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *, double *, void *))dllm_symbols[186])((void *)trainer, (void *)batch, (void *)task, out_loss, (void *)err);
+  return ((int32_t (*)(void *, void *, void *, double *, void *))dllm_symbols[187])((void *)trainer, (void *)batch, (void *)task, out_loss, (void *)err);
 }
 static int32_t go_dllm_trainer_accumulate(uintptr_t trainer, uintptr_t batch, uintptr_t task, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *, void *))dllm_symbols[187])((void *)trainer, (void *)batch, (void *)task, (void *)err);
+  return ((int32_t (*)(void *, void *, void *, void *))dllm_symbols[188])((void *)trainer, (void *)batch, (void *)task, (void *)err);
 }
 static int32_t go_dllm_trainer_apply(uintptr_t trainer, uintptr_t task, double * out_loss, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, double *, void *))dllm_symbols[188])((void *)trainer, (void *)task, out_loss, (void *)err);
+  return ((int32_t (*)(void *, void *, double *, void *))dllm_symbols[189])((void *)trainer, (void *)task, out_loss, (void *)err);
 }
 static int32_t go_dllm_trainer_sync(uintptr_t trainer, uintptr_t err) {
-  return ((int32_t (*)(void *, void *))dllm_symbols[189])((void *)trainer, (void *)err);
+  return ((int32_t (*)(void *, void *))dllm_symbols[190])((void *)trainer, (void *)err);
 }
 static int32_t go_dllm_trainer_run(uintptr_t trainer, uintptr_t loader, int64_t steps, uintptr_t fn, uintptr_t user_data, uintptr_t task, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, int64_t, void *, void *, void *, void *))dllm_symbols[190])((void *)trainer, (void *)loader, steps, (void *)fn, (void *)user_data, (void *)task, (void *)err);
+  return ((int32_t (*)(void *, void *, int64_t, void *, void *, void *, void *))dllm_symbols[191])((void *)trainer, (void *)loader, steps, (void *)fn, (void *)user_data, (void *)task, (void *)err);
 }
 static int32_t go_dllm_trainer_eval(uintptr_t trainer, uintptr_t loader, int64_t max_batches, uintptr_t task, double * out_loss, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, int64_t, void *, double *, void *))dllm_symbols[191])((void *)trainer, (void *)loader, max_batches, (void *)task, out_loss, (void *)err);
+  return ((int32_t (*)(void *, void *, int64_t, void *, double *, void *))dllm_symbols[192])((void *)trainer, (void *)loader, max_batches, (void *)task, out_loss, (void *)err);
 }
 static int32_t go_dllm_trainer_metric(uintptr_t trainer, const char * key, double * out, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, double *, void *))dllm_symbols[192])((void *)trainer, key, out, (void *)err);
+  return ((int32_t (*)(void *, const char *, double *, void *))dllm_symbols[193])((void *)trainer, key, out, (void *)err);
 }
 static int32_t go_dllm_trainer_describe(uintptr_t trainer, uintptr_t out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *))dllm_symbols[193])((void *)trainer, (void *)out, (void *)err);
+  return ((int32_t (*)(void *, void *, void *))dllm_symbols[194])((void *)trainer, (void *)out, (void *)err);
 }
 static int32_t go_dllm_trainer_set_f64(uintptr_t trainer, const char * key, double value, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, double, void *))dllm_symbols[194])((void *)trainer, key, value, (void *)err);
+  return ((int32_t (*)(void *, const char *, double, void *))dllm_symbols[195])((void *)trainer, key, value, (void *)err);
 }
 static int32_t go_dllm_trainer_add_sink(uintptr_t trainer, const char * kind, const char * target, uintptr_t opts, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, const char *, void *, void *))dllm_symbols[195])((void *)trainer, kind, target, (void *)opts, (void *)err);
+  return ((int32_t (*)(void *, const char *, const char *, void *, void *))dllm_symbols[196])((void *)trainer, kind, target, (void *)opts, (void *)err);
 }
 static int32_t go_dllm_trainer_model(uintptr_t trainer, const char * role, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, uintptr_t *, void *))dllm_symbols[196])((void *)trainer, role, out, (void *)err);
+  return ((int32_t (*)(void *, const char *, uintptr_t *, void *))dllm_symbols[197])((void *)trainer, role, out, (void *)err);
 }
 static int32_t go_dllm_dataset_extract_trajectories(uintptr_t data, uintptr_t model, const char * path, uintptr_t opts, uintptr_t task, int64_t * out_rows, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, const char *, void *, void *, int64_t *, void *))dllm_symbols[197])((void *)data, (void *)model, path, (void *)opts, (void *)task, out_rows, (void *)err);
+  return ((int32_t (*)(void *, void *, const char *, void *, void *, int64_t *, void *))dllm_symbols[198])((void *)data, (void *)model, path, (void *)opts, (void *)task, out_rows, (void *)err);
 }
 */
 import "C"
@@ -1023,6 +1028,10 @@ func dllm_model_set_adapter_scale(model handle, name *byte, scale float64, err h
 
 func dllm_model_adapters(model handle, out handle, err handle) int32 {
 	return int32(C.go_dllm_model_adapters(C.uintptr_t(model), C.uintptr_t(out), C.uintptr_t(err)))
+}
+
+func dllm_loader_write_anchors(loader handle, teacher handle, path *byte, opts handle, task handle, out_chunks *int64, err handle) int32 {
+	return int32(C.go_dllm_loader_write_anchors(C.uintptr_t(loader), C.uintptr_t(teacher), (*C.char)(unsafe.Pointer(path)), C.uintptr_t(opts), C.uintptr_t(task), (*C.int64_t)(unsafe.Pointer(out_chunks)), C.uintptr_t(err)))
 }
 
 func dllm_answer_new(tok handle, opts handle, out *handle, err handle) int32 {

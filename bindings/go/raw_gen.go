@@ -67,6 +67,7 @@ var symbolNames = [...]string{
 	"dllm_model_remove_adapter",
 	"dllm_model_set_adapter_scale",
 	"dllm_model_adapters",
+	"dllm_loader_write_anchors",
 	"dllm_answer_new",
 	"dllm_answer_release",
 	"dllm_answer_update",

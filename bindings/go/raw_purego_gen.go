@@ -10,7 +10,7 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-var symbols [198]uintptr
+var symbols [199]uintptr
 
 var call_dllm_model_set_adapter_scale func(handle, *byte, float64, handle) int32
 
@@ -23,9 +23,9 @@ var call_dllm_trainer_set_f64 func(handle, *byte, float64, handle) int32
 // Functions with real numbers as arguments: their registers are chosen by type.
 var registered = map[int]any{
 	5:   &call_dllm_model_set_adapter_scale,
-	46:  &call_dllm_decoder_step_for,
-	142: &call_dllm_options_set_f64,
-	194: &call_dllm_trainer_set_f64,
+	47:  &call_dllm_decoder_step_for,
+	143: &call_dllm_options_set_f64,
+	195: &call_dllm_trainer_set_f64,
 }
 
 func setSymbol(index int, address uintptr) {
@@ -69,192 +69,197 @@ func dllm_model_adapters(model handle, out handle, err handle) int32 {
 	return int32(r)
 }
 
+func dllm_loader_write_anchors(loader handle, teacher handle, path *byte, opts handle, task handle, out_chunks *int64, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[7], uintptr(loader), uintptr(teacher), uintptr(unsafe.Pointer(path)), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out_chunks)), uintptr(err))
+	return int32(r)
+}
+
 func dllm_answer_new(tok handle, opts handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[7], uintptr(tok), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[8], uintptr(tok), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_answer_release(answer handle) {
-	purego.SyscallN(symbols[8], uintptr(answer))
+	purego.SyscallN(symbols[9], uintptr(answer))
 }
 
 func dllm_answer_update(answer handle, ids *int32, states *byte, count int64, out_end *int32, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[9], uintptr(answer), uintptr(unsafe.Pointer(ids)), uintptr(unsafe.Pointer(states)), uintptr(count), uintptr(unsafe.Pointer(out_end)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[10], uintptr(answer), uintptr(unsafe.Pointer(ids)), uintptr(unsafe.Pointer(states)), uintptr(count), uintptr(unsafe.Pointer(out_end)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_answer_text(answer handle, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[10], uintptr(answer), uintptr(out), uintptr(err))
-	return int32(r)
-}
-
-func dllm_answer_next(answer handle, out handle, err handle) int32 {
 	r, _, _ := purego.SyscallN(symbols[11], uintptr(answer), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
+func dllm_answer_next(answer handle, out handle, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[12], uintptr(answer), uintptr(out), uintptr(err))
+	return int32(r)
+}
+
 func dllm_answer_cells(answer handle, out_text handle, dst *int64, dst_count int64, out_count *int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[12], uintptr(answer), uintptr(out_text), uintptr(unsafe.Pointer(dst)), uintptr(dst_count), uintptr(unsafe.Pointer(out_count)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[13], uintptr(answer), uintptr(out_text), uintptr(unsafe.Pointer(dst)), uintptr(dst_count), uintptr(unsafe.Pointer(out_count)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_batch_new(out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[13], uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[14], uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_batch_release(batch handle) {
-	purego.SyscallN(symbols[14], uintptr(batch))
+	purego.SyscallN(symbols[15], uintptr(batch))
 }
 
 func dllm_batch_set(batch handle, name *byte, dtype int32, dims *int64, rank int64, data unsafe.Pointer, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[15], uintptr(batch), uintptr(unsafe.Pointer(name)), uintptr(dtype), uintptr(unsafe.Pointer(dims)), uintptr(rank), uintptr(data), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[16], uintptr(batch), uintptr(unsafe.Pointer(name)), uintptr(dtype), uintptr(unsafe.Pointer(dims)), uintptr(rank), uintptr(data), uintptr(err))
 	return int32(r)
 }
 
 func dllm_batch_array(batch handle, name *byte, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[16], uintptr(batch), uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[17], uintptr(batch), uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_batch_count(batch handle) int64 {
-	r, _, _ := purego.SyscallN(symbols[17], uintptr(batch))
+	r, _, _ := purego.SyscallN(symbols[18], uintptr(batch))
 	return int64(r)
 }
 
 func dllm_batch_name(batch handle, index int64) uintptr {
-	r, _, _ := purego.SyscallN(symbols[18], uintptr(batch), uintptr(index))
+	r, _, _ := purego.SyscallN(symbols[19], uintptr(batch), uintptr(index))
 	return r
 }
 
 func dllm_buffer_new() handle {
-	r, _, _ := purego.SyscallN(symbols[19])
+	r, _, _ := purego.SyscallN(symbols[20])
 	return handle(r)
 }
 
 func dllm_buffer_release(buf handle) {
-	purego.SyscallN(symbols[20], uintptr(buf))
+	purego.SyscallN(symbols[21], uintptr(buf))
 }
 
 func dllm_buffer_data(buf handle) uintptr {
-	r, _, _ := purego.SyscallN(symbols[21], uintptr(buf))
+	r, _, _ := purego.SyscallN(symbols[22], uintptr(buf))
 	return r
 }
 
 func dllm_buffer_size(buf handle) int64 {
-	r, _, _ := purego.SyscallN(symbols[22], uintptr(buf))
+	r, _, _ := purego.SyscallN(symbols[23], uintptr(buf))
 	return int64(r)
 }
 
 func dllm_checkpoint_save(trainer handle, loader handle, root *byte, opts handle, task handle, out_dir handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[23], uintptr(trainer), uintptr(loader), uintptr(unsafe.Pointer(root)), uintptr(opts), uintptr(task), uintptr(out_dir), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[24], uintptr(trainer), uintptr(loader), uintptr(unsafe.Pointer(root)), uintptr(opts), uintptr(task), uintptr(out_dir), uintptr(err))
 	return int32(r)
 }
 
 func dllm_checkpoint_restore(trainer handle, loader handle, dir *byte, task handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[24], uintptr(trainer), uintptr(loader), uintptr(unsafe.Pointer(dir)), uintptr(task), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[25], uintptr(trainer), uintptr(loader), uintptr(unsafe.Pointer(dir)), uintptr(task), uintptr(err))
 	return int32(r)
 }
 
 func dllm_checkpoint_latest(root *byte, out_dir handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[25], uintptr(unsafe.Pointer(root)), uintptr(out_dir), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[26], uintptr(unsafe.Pointer(root)), uintptr(out_dir), uintptr(err))
 	return int32(r)
 }
 
 func dllm_checkpoint_latest_task(root *byte, task handle, out_dir handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[26], uintptr(unsafe.Pointer(root)), uintptr(task), uintptr(out_dir), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[27], uintptr(unsafe.Pointer(root)), uintptr(task), uintptr(out_dir), uintptr(err))
 	return int32(r)
 }
 
 func dllm_checkpoint_open(path *byte, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[27], uintptr(unsafe.Pointer(path)), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[28], uintptr(unsafe.Pointer(path)), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_checkpoint_open_task(path *byte, task handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[28], uintptr(unsafe.Pointer(path)), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[29], uintptr(unsafe.Pointer(path)), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_checkpoint_release(ckpt handle) {
-	purego.SyscallN(symbols[29], uintptr(ckpt))
+	purego.SyscallN(symbols[30], uintptr(ckpt))
 }
 
 func dllm_checkpoint_describe(ckpt handle, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[30], uintptr(ckpt), uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[31], uintptr(ckpt), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
 func dllm_checkpoint_tensor(ckpt handle, name *byte, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[31], uintptr(ckpt), uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[32], uintptr(ckpt), uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_checkpoint_verify(ckpt handle, task handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[32], uintptr(ckpt), uintptr(task), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[33], uintptr(ckpt), uintptr(task), uintptr(err))
 	return int32(r)
 }
 
 func dllm_checkpoint_check(dir *byte, task handle, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[33], uintptr(unsafe.Pointer(dir)), uintptr(task), uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[34], uintptr(unsafe.Pointer(dir)), uintptr(task), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
 func dllm_dataset_open(path *byte, tok handle, opts handle, task handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[34], uintptr(unsafe.Pointer(path)), uintptr(tok), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[35], uintptr(unsafe.Pointer(path)), uintptr(tok), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_dataset_new(tok handle, opts handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[35], uintptr(tok), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[36], uintptr(tok), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_dataset_add(data handle, json unsafe.Pointer, size int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[36], uintptr(data), uintptr(json), uintptr(size), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[37], uintptr(data), uintptr(json), uintptr(size), uintptr(err))
 	return int32(r)
 }
 
 func dllm_dataset_release(data handle) {
-	purego.SyscallN(symbols[37], uintptr(data))
+	purego.SyscallN(symbols[38], uintptr(data))
 }
 
 func dllm_dataset_size(data handle) int64 {
-	r, _, _ := purego.SyscallN(symbols[38], uintptr(data))
+	r, _, _ := purego.SyscallN(symbols[39], uintptr(data))
 	return int64(r)
 }
 
 func dllm_dataset_save(data handle, path *byte, opts handle, task handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[39], uintptr(data), uintptr(unsafe.Pointer(path)), uintptr(opts), uintptr(task), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[40], uintptr(data), uintptr(unsafe.Pointer(path)), uintptr(opts), uintptr(task), uintptr(err))
 	return int32(r)
 }
 
 func dllm_decoder_new(model handle, opts handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[40], uintptr(model), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[41], uintptr(model), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_decoder_release(decoder handle) {
-	purego.SyscallN(symbols[41], uintptr(decoder))
+	purego.SyscallN(symbols[42], uintptr(decoder))
 }
 
 func dllm_decoder_start(decoder handle, prompt *int32, count int64, seed int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[42], uintptr(decoder), uintptr(unsafe.Pointer(prompt)), uintptr(count), uintptr(seed), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[43], uintptr(decoder), uintptr(unsafe.Pointer(prompt)), uintptr(count), uintptr(seed), uintptr(err))
 	return int32(r)
 }
 
 func dllm_decoder_add(decoder handle, canvas *int32, fixed *byte, count int64, opts handle, out_slot *int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[43], uintptr(decoder), uintptr(unsafe.Pointer(canvas)), uintptr(unsafe.Pointer(fixed)), uintptr(count), uintptr(opts), uintptr(unsafe.Pointer(out_slot)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[44], uintptr(decoder), uintptr(unsafe.Pointer(canvas)), uintptr(unsafe.Pointer(fixed)), uintptr(count), uintptr(opts), uintptr(unsafe.Pointer(out_slot)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_decoder_remove(decoder handle, slot int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[44], uintptr(decoder), uintptr(slot), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[45], uintptr(decoder), uintptr(slot), uintptr(err))
 	return int32(r)
 }
 
 func dllm_decoder_step(decoder handle, task handle, out_active *int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[45], uintptr(decoder), uintptr(task), uintptr(unsafe.Pointer(out_active)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[46], uintptr(decoder), uintptr(task), uintptr(unsafe.Pointer(out_active)), uintptr(err))
 	return int32(r)
 }
 
@@ -263,467 +268,467 @@ func dllm_decoder_step_for(decoder handle, budget_ms float64, fn uintptr, user_d
 }
 
 func dllm_decoder_run(decoder handle, fn uintptr, user_data uintptr, task handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[47], uintptr(decoder), fn, user_data, uintptr(task), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[48], uintptr(decoder), fn, user_data, uintptr(task), uintptr(err))
 	return int32(r)
 }
 
 func dllm_decoder_ids(decoder handle, slot int64, dst *int32, dst_count int64, out_count *int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[48], uintptr(decoder), uintptr(slot), uintptr(unsafe.Pointer(dst)), uintptr(dst_count), uintptr(unsafe.Pointer(out_count)), uintptr(err))
-	return int32(r)
-}
-
-func dllm_decoder_states(decoder handle, slot int64, dst *byte, dst_count int64, out_count *int64, err handle) int32 {
 	r, _, _ := purego.SyscallN(symbols[49], uintptr(decoder), uintptr(slot), uintptr(unsafe.Pointer(dst)), uintptr(dst_count), uintptr(unsafe.Pointer(out_count)), uintptr(err))
 	return int32(r)
 }
 
-func dllm_decoder_confidence(decoder handle, slot int64, dst *float32, dst_count int64, out_count *int64, err handle) int32 {
+func dllm_decoder_states(decoder handle, slot int64, dst *byte, dst_count int64, out_count *int64, err handle) int32 {
 	r, _, _ := purego.SyscallN(symbols[50], uintptr(decoder), uintptr(slot), uintptr(unsafe.Pointer(dst)), uintptr(dst_count), uintptr(unsafe.Pointer(out_count)), uintptr(err))
 	return int32(r)
 }
 
+func dllm_decoder_confidence(decoder handle, slot int64, dst *float32, dst_count int64, out_count *int64, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[51], uintptr(decoder), uintptr(slot), uintptr(unsafe.Pointer(dst)), uintptr(dst_count), uintptr(unsafe.Pointer(out_count)), uintptr(err))
+	return int32(r)
+}
+
 func dllm_decoder_metric(decoder handle, slot int64, key *byte, out *float64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[51], uintptr(decoder), uintptr(slot), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[52], uintptr(decoder), uintptr(slot), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_decoder_trace(decoder handle, slot int64, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[52], uintptr(decoder), uintptr(slot), uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[53], uintptr(decoder), uintptr(slot), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
 func dllm_decoder_describe(decoder handle, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[53], uintptr(decoder), uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[54], uintptr(decoder), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
 func dllmx_decoder_predict(decoder handle, task handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[54], uintptr(decoder), uintptr(task), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[55], uintptr(decoder), uintptr(task), uintptr(err))
 	return int32(r)
 }
 
 func dllmx_decoder_statistics(decoder handle, slot int64, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[55], uintptr(decoder), uintptr(slot), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[56], uintptr(decoder), uintptr(slot), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllmx_decoder_commit(decoder handle, slot int64, positions *int64, ids *int32, count int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[56], uintptr(decoder), uintptr(slot), uintptr(unsafe.Pointer(positions)), uintptr(unsafe.Pointer(ids)), uintptr(count), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[57], uintptr(decoder), uintptr(slot), uintptr(unsafe.Pointer(positions)), uintptr(unsafe.Pointer(ids)), uintptr(count), uintptr(err))
 	return int32(r)
 }
 
 func dllm_engine_new(opts handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[57], uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[58], uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_engine_release(engine handle) {
-	purego.SyscallN(symbols[58], uintptr(engine))
+	purego.SyscallN(symbols[59], uintptr(engine))
 }
 
 func dllm_engine_device_count(engine handle) int64 {
-	r, _, _ := purego.SyscallN(symbols[59], uintptr(engine))
+	r, _, _ := purego.SyscallN(symbols[60], uintptr(engine))
 	return int64(r)
 }
 
 func dllm_engine_device_name(engine handle, index int64) uintptr {
-	r, _, _ := purego.SyscallN(symbols[60], uintptr(engine), uintptr(index))
+	r, _, _ := purego.SyscallN(symbols[61], uintptr(engine), uintptr(index))
 	return r
 }
 
 func dllm_engine_describe(engine handle, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[61], uintptr(engine), uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[62], uintptr(engine), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
 func dllm_engine_set_i64(engine handle, key *byte, value int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[62], uintptr(engine), uintptr(unsafe.Pointer(key)), uintptr(value), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[63], uintptr(engine), uintptr(unsafe.Pointer(key)), uintptr(value), uintptr(err))
 	return int32(r)
 }
 
 func dllm_engine_i64(engine handle, key *byte, out *int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[63], uintptr(engine), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[64], uintptr(engine), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_engine_plan(engine handle, path *byte, opts handle, task handle, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[64], uintptr(engine), uintptr(unsafe.Pointer(path)), uintptr(opts), uintptr(task), uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[65], uintptr(engine), uintptr(unsafe.Pointer(path)), uintptr(opts), uintptr(task), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
 func dllm_engine_trim(engine handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[65], uintptr(engine), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[66], uintptr(engine), uintptr(err))
 	return int32(r)
 }
 
 func dllm_status_name(code int32) uintptr {
-	r, _, _ := purego.SyscallN(symbols[66], uintptr(code))
+	r, _, _ := purego.SyscallN(symbols[67], uintptr(code))
 	return r
 }
 
 func dllm_error_new() handle {
-	r, _, _ := purego.SyscallN(symbols[67])
+	r, _, _ := purego.SyscallN(symbols[68])
 	return handle(r)
 }
 
 func dllm_error_release(err handle) {
-	purego.SyscallN(symbols[68], uintptr(err))
+	purego.SyscallN(symbols[69], uintptr(err))
 }
 
 func dllm_error_code(err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[69], uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[70], uintptr(err))
 	return int32(r)
 }
 
 func dllm_error_message(err handle) uintptr {
-	r, _, _ := purego.SyscallN(symbols[70], uintptr(err))
-	return r
-}
-
-func dllm_error_hint(err handle) uintptr {
 	r, _, _ := purego.SyscallN(symbols[71], uintptr(err))
 	return r
 }
 
+func dllm_error_hint(err handle) uintptr {
+	r, _, _ := purego.SyscallN(symbols[72], uintptr(err))
+	return r
+}
+
 func dllm_event_kind(event handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[72], uintptr(event))
+	r, _, _ := purego.SyscallN(symbols[73], uintptr(event))
 	return int32(r)
 }
 
 func dllm_event_i64(event handle, key *byte, out *int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[73], uintptr(event), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(out)), uintptr(err))
-	return int32(r)
-}
-
-func dllm_event_f64(event handle, key *byte, out *float64, err handle) int32 {
 	r, _, _ := purego.SyscallN(symbols[74], uintptr(event), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
+func dllm_event_f64(event handle, key *byte, out *float64, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[75], uintptr(event), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(out)), uintptr(err))
+	return int32(r)
+}
+
 func dllm_event_str(event handle, key *byte) uintptr {
-	r, _, _ := purego.SyscallN(symbols[75], uintptr(event), uintptr(unsafe.Pointer(key)))
+	r, _, _ := purego.SyscallN(symbols[76], uintptr(event), uintptr(unsafe.Pointer(key)))
 	return r
 }
 
 func dllm_event_i32s(event handle, key *byte, out_count *int64) uintptr {
-	r, _, _ := purego.SyscallN(symbols[76], uintptr(event), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(out_count)))
-	return r
-}
-
-func dllm_event_f32s(event handle, key *byte, out_count *int64) uintptr {
 	r, _, _ := purego.SyscallN(symbols[77], uintptr(event), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(out_count)))
 	return r
 }
 
+func dllm_event_f32s(event handle, key *byte, out_count *int64) uintptr {
+	r, _, _ := purego.SyscallN(symbols[78], uintptr(event), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(out_count)))
+	return r
+}
+
 func dllm_event_describe(event handle, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[78], uintptr(event), uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[79], uintptr(event), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
 func dllm_generator_load(path *byte, engine handle, model_opts handle, opts handle, task handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[79], uintptr(unsafe.Pointer(path)), uintptr(engine), uintptr(model_opts), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[80], uintptr(unsafe.Pointer(path)), uintptr(engine), uintptr(model_opts), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_generator_new(model handle, tok handle, opts handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[80], uintptr(model), uintptr(tok), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[81], uintptr(model), uintptr(tok), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_generator_release(generator handle) {
-	purego.SyscallN(symbols[81], uintptr(generator))
+	purego.SyscallN(symbols[82], uintptr(generator))
 }
 
 func dllm_generator_add(generator handle, request handle, task handle, out_number *int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[82], uintptr(generator), uintptr(request), uintptr(task), uintptr(unsafe.Pointer(out_number)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[83], uintptr(generator), uintptr(request), uintptr(task), uintptr(unsafe.Pointer(out_number)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_generator_remove(generator handle, number int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[83], uintptr(generator), uintptr(number), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[84], uintptr(generator), uintptr(number), uintptr(err))
 	return int32(r)
 }
 
 func dllm_generator_step(generator handle, task handle, out_open *int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[84], uintptr(generator), uintptr(task), uintptr(unsafe.Pointer(out_open)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[85], uintptr(generator), uintptr(task), uintptr(unsafe.Pointer(out_open)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_generator_run(generator handle, fn uintptr, user_data uintptr, task handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[85], uintptr(generator), fn, user_data, uintptr(task), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[86], uintptr(generator), fn, user_data, uintptr(task), uintptr(err))
 	return int32(r)
 }
 
 func dllm_generator_text(generator handle, number int64, part *byte, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[86], uintptr(generator), uintptr(number), uintptr(unsafe.Pointer(part)), uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[87], uintptr(generator), uintptr(number), uintptr(unsafe.Pointer(part)), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
 func dllm_generator_describe(generator handle, number int64, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[87], uintptr(generator), uintptr(number), uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[88], uintptr(generator), uintptr(number), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
 func dllm_generator_decoder(generator handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[88], uintptr(generator), uintptr(unsafe.Pointer(out)), uintptr(err))
-	return int32(r)
-}
-
-func dllm_generator_model(generator handle, out *handle, err handle) int32 {
 	r, _, _ := purego.SyscallN(symbols[89], uintptr(generator), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
-func dllm_generator_tokenizer(generator handle, out *handle, err handle) int32 {
+func dllm_generator_model(generator handle, out *handle, err handle) int32 {
 	r, _, _ := purego.SyscallN(symbols[90], uintptr(generator), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
+func dllm_generator_tokenizer(generator handle, out *handle, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[91], uintptr(generator), uintptr(unsafe.Pointer(out)), uintptr(err))
+	return int32(r)
+}
+
 func dllm_engine_new_hosted(opts handle, allocate uintptr, deallocate uintptr, parallel uintptr, user_data uintptr, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[91], uintptr(opts), allocate, deallocate, parallel, user_data, uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[92], uintptr(opts), allocate, deallocate, parallel, user_data, uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_log_hook(min_level int32, fn uintptr, user_data uintptr) {
-	purego.SyscallN(symbols[92], uintptr(min_level), fn, user_data)
+	purego.SyscallN(symbols[93], uintptr(min_level), fn, user_data)
 }
 
 func dllm_hub_pull(name *byte, opts handle, task handle, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[93], uintptr(unsafe.Pointer(name)), uintptr(opts), uintptr(task), uintptr(out), uintptr(err))
-	return int32(r)
-}
-
-func dllm_hub_describe(name *byte, opts handle, task handle, out handle, err handle) int32 {
 	r, _, _ := purego.SyscallN(symbols[94], uintptr(unsafe.Pointer(name)), uintptr(opts), uintptr(task), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
+func dllm_hub_describe(name *byte, opts handle, task handle, out handle, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[95], uintptr(unsafe.Pointer(name)), uintptr(opts), uintptr(task), uintptr(out), uintptr(err))
+	return int32(r)
+}
+
 func dllm_hub_list(task handle, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[95], uintptr(task), uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[96], uintptr(task), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
 func dllm_hub_verify(name *byte, task handle, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[96], uintptr(unsafe.Pointer(name)), uintptr(task), uintptr(out), uintptr(err))
-	return int32(r)
-}
-
-func dllm_hub_remove(name *byte, task handle, out handle, err handle) int32 {
 	r, _, _ := purego.SyscallN(symbols[97], uintptr(unsafe.Pointer(name)), uintptr(task), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
+func dllm_hub_remove(name *byte, task handle, out handle, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[98], uintptr(unsafe.Pointer(name)), uintptr(task), uintptr(out), uintptr(err))
+	return int32(r)
+}
+
 func dllm_abi_version() int32 {
-	r, _, _ := purego.SyscallN(symbols[98])
+	r, _, _ := purego.SyscallN(symbols[99])
 	return int32(r)
 }
 
 func dllm_version() uintptr {
-	r, _, _ := purego.SyscallN(symbols[99])
-	return r
-}
-
-func dllm_build_info() uintptr {
 	r, _, _ := purego.SyscallN(symbols[100])
 	return r
 }
 
+func dllm_build_info() uintptr {
+	r, _, _ := purego.SyscallN(symbols[101])
+	return r
+}
+
 func dllm_has_feature(name *byte) int32 {
-	r, _, _ := purego.SyscallN(symbols[101], uintptr(unsafe.Pointer(name)))
+	r, _, _ := purego.SyscallN(symbols[102], uintptr(unsafe.Pointer(name)))
 	return int32(r)
 }
 
 func dllm_log_config(min_level int32, sink int32) {
-	purego.SyscallN(symbols[102], uintptr(min_level), uintptr(sink))
+	purego.SyscallN(symbols[103], uintptr(min_level), uintptr(sink))
 }
 
 func dllm_log_next(out_line handle, out_level *int32) int32 {
-	r, _, _ := purego.SyscallN(symbols[103], uintptr(out_line), uintptr(unsafe.Pointer(out_level)))
+	r, _, _ := purego.SyscallN(symbols[104], uintptr(out_line), uintptr(unsafe.Pointer(out_level)))
 	return int32(r)
 }
 
 func dllm_loader_new(data handle, opts handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[104], uintptr(data), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[105], uintptr(data), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_loader_release(loader handle) {
-	purego.SyscallN(symbols[105], uintptr(loader))
+	purego.SyscallN(symbols[106], uintptr(loader))
 }
 
 func dllm_loader_next(loader handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[106], uintptr(loader), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[107], uintptr(loader), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_loader_seek(loader handle, position int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[107], uintptr(loader), uintptr(position), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[108], uintptr(loader), uintptr(position), uintptr(err))
 	return int32(r)
 }
 
 func dllm_loader_position(loader handle) int64 {
-	r, _, _ := purego.SyscallN(symbols[108], uintptr(loader))
+	r, _, _ := purego.SyscallN(symbols[109], uintptr(loader))
 	return int64(r)
 }
 
 func dllm_lua_new(opts handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[109], uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[110], uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_lua_release(lua handle) {
-	purego.SyscallN(symbols[110], uintptr(lua))
+	purego.SyscallN(symbols[111], uintptr(lua))
 }
 
 func dllm_lua_set_json(lua handle, name *byte, json unsafe.Pointer, size int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[111], uintptr(lua), uintptr(unsafe.Pointer(name)), uintptr(json), uintptr(size), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[112], uintptr(lua), uintptr(unsafe.Pointer(name)), uintptr(json), uintptr(size), uintptr(err))
 	return int32(r)
 }
 
 func dllm_lua_set_object(lua handle, name *byte, kind *byte, object handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[112], uintptr(lua), uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(kind)), uintptr(object), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[113], uintptr(lua), uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(kind)), uintptr(object), uintptr(err))
 	return int32(r)
 }
 
 func dllm_lua_run_file(lua handle, path *byte, args_json unsafe.Pointer, size int64, task handle, out_json handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[113], uintptr(lua), uintptr(unsafe.Pointer(path)), uintptr(args_json), uintptr(size), uintptr(task), uintptr(out_json), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[114], uintptr(lua), uintptr(unsafe.Pointer(path)), uintptr(args_json), uintptr(size), uintptr(task), uintptr(out_json), uintptr(err))
 	return int32(r)
 }
 
 func dllm_lua_run_text(lua handle, name *byte, code unsafe.Pointer, size int64, task handle, out_json handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[114], uintptr(lua), uintptr(unsafe.Pointer(name)), uintptr(code), uintptr(size), uintptr(task), uintptr(out_json), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[115], uintptr(lua), uintptr(unsafe.Pointer(name)), uintptr(code), uintptr(size), uintptr(task), uintptr(out_json), uintptr(err))
 	return int32(r)
 }
 
 func dllm_lua_call(lua handle, function *byte, args_json unsafe.Pointer, size int64, task handle, out_json handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[115], uintptr(lua), uintptr(unsafe.Pointer(function)), uintptr(args_json), uintptr(size), uintptr(task), uintptr(out_json), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[116], uintptr(lua), uintptr(unsafe.Pointer(function)), uintptr(args_json), uintptr(size), uintptr(task), uintptr(out_json), uintptr(err))
 	return int32(r)
 }
 
 func dllm_model_load(engine handle, path *byte, opts handle, task handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[116], uintptr(engine), uintptr(unsafe.Pointer(path)), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[117], uintptr(engine), uintptr(unsafe.Pointer(path)), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_model_load_source(engine handle, source handle, opts handle, task handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[117], uintptr(engine), uintptr(source), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[118], uintptr(engine), uintptr(source), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_model_new(engine handle, config_json unsafe.Pointer, size int64, opts handle, task handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[118], uintptr(engine), uintptr(config_json), uintptr(size), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[119], uintptr(engine), uintptr(config_json), uintptr(size), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_model_save(model handle, path *byte, opts handle, task handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[119], uintptr(model), uintptr(unsafe.Pointer(path)), uintptr(opts), uintptr(task), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[120], uintptr(model), uintptr(unsafe.Pointer(path)), uintptr(opts), uintptr(task), uintptr(err))
 	return int32(r)
 }
 
 func dllm_model_quantize(path *byte, target *byte, opts handle, task handle, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[120], uintptr(unsafe.Pointer(path)), uintptr(unsafe.Pointer(target)), uintptr(opts), uintptr(task), uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[121], uintptr(unsafe.Pointer(path)), uintptr(unsafe.Pointer(target)), uintptr(opts), uintptr(task), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
 func dllm_model_release(model handle) {
-	purego.SyscallN(symbols[121], uintptr(model))
+	purego.SyscallN(symbols[122], uintptr(model))
 }
 
 func dllm_model_config(model handle, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[122], uintptr(model), uintptr(out), uintptr(err))
-	return int32(r)
-}
-
-func dllm_model_describe(model handle, out handle, err handle) int32 {
 	r, _, _ := purego.SyscallN(symbols[123], uintptr(model), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
+func dllm_model_describe(model handle, out handle, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[124], uintptr(model), uintptr(out), uintptr(err))
+	return int32(r)
+}
+
 func dllm_model_i64(model handle, key *byte, out *int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[124], uintptr(model), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[125], uintptr(model), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_model_version(model handle) int64 {
-	r, _, _ := purego.SyscallN(symbols[125], uintptr(model))
-	return int64(r)
-}
-
-func dllm_model_param_count(model handle) int64 {
 	r, _, _ := purego.SyscallN(symbols[126], uintptr(model))
 	return int64(r)
 }
 
+func dllm_model_param_count(model handle) int64 {
+	r, _, _ := purego.SyscallN(symbols[127], uintptr(model))
+	return int64(r)
+}
+
 func dllm_model_param_name(model handle, index int64) uintptr {
-	r, _, _ := purego.SyscallN(symbols[127], uintptr(model), uintptr(index))
+	r, _, _ := purego.SyscallN(symbols[128], uintptr(model), uintptr(index))
 	return r
 }
 
 func dllm_model_param(model handle, name *byte, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[128], uintptr(model), uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[129], uintptr(model), uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_model_set_param(model handle, name *byte, value handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[129], uintptr(model), uintptr(unsafe.Pointer(name)), uintptr(value), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[130], uintptr(model), uintptr(unsafe.Pointer(name)), uintptr(value), uintptr(err))
 	return int32(r)
 }
 
 func dllm_model_set_tokenizer(model handle, tok handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[130], uintptr(model), uintptr(tok), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[131], uintptr(model), uintptr(tok), uintptr(err))
 	return int32(r)
 }
 
 func dllm_model_add_network(model handle, other handle, name *byte, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[131], uintptr(model), uintptr(other), uintptr(unsafe.Pointer(name)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[132], uintptr(model), uintptr(other), uintptr(unsafe.Pointer(name)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_model_remove_network(model handle, name *byte, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[132], uintptr(model), uintptr(unsafe.Pointer(name)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[133], uintptr(model), uintptr(unsafe.Pointer(name)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_model_forward(model handle, batch handle, opts handle, task handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[133], uintptr(model), uintptr(batch), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[134], uintptr(model), uintptr(batch), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_objective_new(name *byte, schedule handle, opts handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[134], uintptr(unsafe.Pointer(name)), uintptr(schedule), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[135], uintptr(unsafe.Pointer(name)), uintptr(schedule), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_objective_release(objective handle) {
-	purego.SyscallN(symbols[135], uintptr(objective))
+	purego.SyscallN(symbols[136], uintptr(objective))
 }
 
 func dllm_objective_prepare(objective handle, model handle, batch handle, seed int64, step int64, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[136], uintptr(objective), uintptr(model), uintptr(batch), uintptr(seed), uintptr(step), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[137], uintptr(objective), uintptr(model), uintptr(batch), uintptr(seed), uintptr(step), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_objective_loss(objective handle, model handle, batch handle, seed int64, task handle, out_loss *float64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[137], uintptr(objective), uintptr(model), uintptr(batch), uintptr(seed), uintptr(task), uintptr(unsafe.Pointer(out_loss)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[138], uintptr(objective), uintptr(model), uintptr(batch), uintptr(seed), uintptr(task), uintptr(unsafe.Pointer(out_loss)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_objective_row_losses(objective handle, model handle, batch handle, seed int64, task handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[138], uintptr(objective), uintptr(model), uintptr(batch), uintptr(seed), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[139], uintptr(objective), uintptr(model), uintptr(batch), uintptr(seed), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_options_new(kind *byte, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[139], uintptr(unsafe.Pointer(kind)), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[140], uintptr(unsafe.Pointer(kind)), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_options_release(opts handle) {
-	purego.SyscallN(symbols[140], uintptr(opts))
+	purego.SyscallN(symbols[141], uintptr(opts))
 }
 
 func dllm_options_set_i64(opts handle, key *byte, value int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[141], uintptr(opts), uintptr(unsafe.Pointer(key)), uintptr(value), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[142], uintptr(opts), uintptr(unsafe.Pointer(key)), uintptr(value), uintptr(err))
 	return int32(r)
 }
 
@@ -732,248 +737,248 @@ func dllm_options_set_f64(opts handle, key *byte, value float64, err handle) int
 }
 
 func dllm_options_set_str(opts handle, key *byte, value *byte, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[143], uintptr(opts), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(value)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[144], uintptr(opts), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(value)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_options_set_json(opts handle, json unsafe.Pointer, size int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[144], uintptr(opts), uintptr(json), uintptr(size), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[145], uintptr(opts), uintptr(json), uintptr(size), uintptr(err))
 	return int32(r)
 }
 
 func dllm_options_to_json(opts handle, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[145], uintptr(opts), uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[146], uintptr(opts), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
 func dllm_options_schema(kind *byte, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[146], uintptr(unsafe.Pointer(kind)), uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[147], uintptr(unsafe.Pointer(kind)), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
 func dllm_plugin_list(out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[147], uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[148], uintptr(out), uintptr(err))
 	return int32(r)
 }
 
 func dllm_plugin_describe(plugin *byte, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[148], uintptr(unsafe.Pointer(plugin)), uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[149], uintptr(unsafe.Pointer(plugin)), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
 func dllm_registry_name(kind *byte, index int64) uintptr {
-	r, _, _ := purego.SyscallN(symbols[149], uintptr(unsafe.Pointer(kind)), uintptr(index))
+	r, _, _ := purego.SyscallN(symbols[150], uintptr(unsafe.Pointer(kind)), uintptr(index))
 	return r
 }
 
 func dllm_schedule_new(name *byte, opts handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[150], uintptr(unsafe.Pointer(name)), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[151], uintptr(unsafe.Pointer(name)), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_schedule_table(t *float64, alpha *float64, dalpha *float64, weight *float64, count int64, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[151], uintptr(unsafe.Pointer(t)), uintptr(unsafe.Pointer(alpha)), uintptr(unsafe.Pointer(dalpha)), uintptr(unsafe.Pointer(weight)), uintptr(count), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[152], uintptr(unsafe.Pointer(t)), uintptr(unsafe.Pointer(alpha)), uintptr(unsafe.Pointer(dalpha)), uintptr(unsafe.Pointer(weight)), uintptr(count), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_schedule_release(schedule handle) {
-	purego.SyscallN(symbols[152], uintptr(schedule))
+	purego.SyscallN(symbols[153], uintptr(schedule))
 }
 
 func dllm_schedule_eval(schedule handle, t *float64, count int64, dst_alpha *float64, dst_dalpha *float64, dst_weight *float64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[153], uintptr(schedule), uintptr(unsafe.Pointer(t)), uintptr(count), uintptr(unsafe.Pointer(dst_alpha)), uintptr(unsafe.Pointer(dst_dalpha)), uintptr(unsafe.Pointer(dst_weight)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[154], uintptr(schedule), uintptr(unsafe.Pointer(t)), uintptr(count), uintptr(unsafe.Pointer(dst_alpha)), uintptr(unsafe.Pointer(dst_dalpha)), uintptr(unsafe.Pointer(dst_weight)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_source_new(out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[154], uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[155], uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_source_release(source handle) {
-	purego.SyscallN(symbols[155], uintptr(source))
+	purego.SyscallN(symbols[156], uintptr(source))
 }
 
 func dllm_source_add(source handle, name *byte, data unsafe.Pointer, size int64, lend int32, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[156], uintptr(source), uintptr(unsafe.Pointer(name)), uintptr(data), uintptr(size), uintptr(lend), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[157], uintptr(source), uintptr(unsafe.Pointer(name)), uintptr(data), uintptr(size), uintptr(lend), uintptr(err))
 	return int32(r)
 }
 
 func dllm_task_new() handle {
-	r, _, _ := purego.SyscallN(symbols[157])
+	r, _, _ := purego.SyscallN(symbols[158])
 	return handle(r)
 }
 
 func dllm_task_release(task handle) {
-	purego.SyscallN(symbols[158], uintptr(task))
-}
-
-func dllm_task_cancel(task handle) {
 	purego.SyscallN(symbols[159], uintptr(task))
 }
 
+func dllm_task_cancel(task handle) {
+	purego.SyscallN(symbols[160], uintptr(task))
+}
+
 func dllm_task_is_cancelled(task handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[160], uintptr(task))
+	r, _, _ := purego.SyscallN(symbols[161], uintptr(task))
 	return int32(r)
 }
 
 func dllm_task_set_deadline(task handle, milliseconds int64) {
-	purego.SyscallN(symbols[161], uintptr(task), uintptr(milliseconds))
+	purego.SyscallN(symbols[162], uintptr(task), uintptr(milliseconds))
 }
 
 func dllm_task_progress(task handle, out_done *int64, out_total *int64) {
-	purego.SyscallN(symbols[162], uintptr(task), uintptr(unsafe.Pointer(out_done)), uintptr(unsafe.Pointer(out_total)))
+	purego.SyscallN(symbols[163], uintptr(task), uintptr(unsafe.Pointer(out_done)), uintptr(unsafe.Pointer(out_total)))
 }
 
 func dllm_tensor_new(dtype int32, dims *int64, rank int64, data unsafe.Pointer, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[163], uintptr(dtype), uintptr(unsafe.Pointer(dims)), uintptr(rank), uintptr(data), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[164], uintptr(dtype), uintptr(unsafe.Pointer(dims)), uintptr(rank), uintptr(data), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tensor_release(tensor handle) {
-	purego.SyscallN(symbols[164], uintptr(tensor))
+	purego.SyscallN(symbols[165], uintptr(tensor))
 }
 
 func dllm_tensor_dtype(tensor handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[165], uintptr(tensor))
+	r, _, _ := purego.SyscallN(symbols[166], uintptr(tensor))
 	return int32(r)
 }
 
 func dllm_tensor_rank(tensor handle) int64 {
-	r, _, _ := purego.SyscallN(symbols[166], uintptr(tensor))
+	r, _, _ := purego.SyscallN(symbols[167], uintptr(tensor))
 	return int64(r)
 }
 
 func dllm_tensor_dim(tensor handle, axis int64) int64 {
-	r, _, _ := purego.SyscallN(symbols[167], uintptr(tensor), uintptr(axis))
+	r, _, _ := purego.SyscallN(symbols[168], uintptr(tensor), uintptr(axis))
 	return int64(r)
 }
 
 func dllm_tensor_data(tensor handle) uintptr {
-	r, _, _ := purego.SyscallN(symbols[168], uintptr(tensor))
+	r, _, _ := purego.SyscallN(symbols[169], uintptr(tensor))
 	return r
 }
 
 func dllm_tensor_read(tensor handle, dtype int32, dst unsafe.Pointer, dst_size int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[169], uintptr(tensor), uintptr(dtype), uintptr(dst), uintptr(dst_size), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[170], uintptr(tensor), uintptr(dtype), uintptr(dst), uintptr(dst_size), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_load(path *byte, opts handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[170], uintptr(unsafe.Pointer(path)), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[171], uintptr(unsafe.Pointer(path)), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_load_task(path *byte, opts handle, task handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[171], uintptr(unsafe.Pointer(path)), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[172], uintptr(unsafe.Pointer(path)), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_load_source(source handle, opts handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[172], uintptr(source), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[173], uintptr(source), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_train(text handle, opts handle, task handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[173], uintptr(text), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[174], uintptr(text), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_save(tok handle, path *byte, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[174], uintptr(tok), uintptr(unsafe.Pointer(path)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[175], uintptr(tok), uintptr(unsafe.Pointer(path)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_release(tok handle) {
-	purego.SyscallN(symbols[175], uintptr(tok))
+	purego.SyscallN(symbols[176], uintptr(tok))
 }
 
 func dllm_tokenizer_size(tok handle) int64 {
-	r, _, _ := purego.SyscallN(symbols[176], uintptr(tok))
+	r, _, _ := purego.SyscallN(symbols[177], uintptr(tok))
 	return int64(r)
 }
 
 func dllm_tokenizer_id(tok handle, name *byte, out *int32, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[177], uintptr(tok), uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[178], uintptr(tok), uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_encode(tok handle, text unsafe.Pointer, size int64, dst *int32, dst_count int64, out_count *int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[178], uintptr(tok), uintptr(text), uintptr(size), uintptr(unsafe.Pointer(dst)), uintptr(dst_count), uintptr(unsafe.Pointer(out_count)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[179], uintptr(tok), uintptr(text), uintptr(size), uintptr(unsafe.Pointer(dst)), uintptr(dst_count), uintptr(unsafe.Pointer(out_count)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_encode_task(tok handle, text unsafe.Pointer, size int64, task handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[179], uintptr(tok), uintptr(text), uintptr(size), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[180], uintptr(tok), uintptr(text), uintptr(size), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_decode(tok handle, ids *int32, count int64, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[180], uintptr(tok), uintptr(unsafe.Pointer(ids)), uintptr(count), uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[181], uintptr(tok), uintptr(unsafe.Pointer(ids)), uintptr(count), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_decode_stream(tok handle, ids *int32, count int64, out_text handle, out_used *int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[181], uintptr(tok), uintptr(unsafe.Pointer(ids)), uintptr(count), uintptr(out_text), uintptr(unsafe.Pointer(out_used)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[182], uintptr(tok), uintptr(unsafe.Pointer(ids)), uintptr(count), uintptr(out_text), uintptr(unsafe.Pointer(out_used)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_chat(tok handle, messages_json unsafe.Pointer, size int64, opts handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[182], uintptr(tok), uintptr(messages_json), uintptr(size), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[183], uintptr(tok), uintptr(messages_json), uintptr(size), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_chat_task(tok handle, messages_json unsafe.Pointer, size int64, opts handle, task handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[183], uintptr(tok), uintptr(messages_json), uintptr(size), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[184], uintptr(tok), uintptr(messages_json), uintptr(size), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_trainer_new(model handle, objective handle, opts handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[184], uintptr(model), uintptr(objective), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[185], uintptr(model), uintptr(objective), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_trainer_release(trainer handle) {
-	purego.SyscallN(symbols[185], uintptr(trainer))
+	purego.SyscallN(symbols[186], uintptr(trainer))
 }
 
 func dllm_trainer_step(trainer handle, batch handle, task handle, out_loss *float64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[186], uintptr(trainer), uintptr(batch), uintptr(task), uintptr(unsafe.Pointer(out_loss)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[187], uintptr(trainer), uintptr(batch), uintptr(task), uintptr(unsafe.Pointer(out_loss)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_trainer_accumulate(trainer handle, batch handle, task handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[187], uintptr(trainer), uintptr(batch), uintptr(task), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[188], uintptr(trainer), uintptr(batch), uintptr(task), uintptr(err))
 	return int32(r)
 }
 
 func dllm_trainer_apply(trainer handle, task handle, out_loss *float64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[188], uintptr(trainer), uintptr(task), uintptr(unsafe.Pointer(out_loss)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[189], uintptr(trainer), uintptr(task), uintptr(unsafe.Pointer(out_loss)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_trainer_sync(trainer handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[189], uintptr(trainer), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[190], uintptr(trainer), uintptr(err))
 	return int32(r)
 }
 
 func dllm_trainer_run(trainer handle, loader handle, steps int64, fn uintptr, user_data uintptr, task handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[190], uintptr(trainer), uintptr(loader), uintptr(steps), fn, user_data, uintptr(task), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[191], uintptr(trainer), uintptr(loader), uintptr(steps), fn, user_data, uintptr(task), uintptr(err))
 	return int32(r)
 }
 
 func dllm_trainer_eval(trainer handle, loader handle, max_batches int64, task handle, out_loss *float64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[191], uintptr(trainer), uintptr(loader), uintptr(max_batches), uintptr(task), uintptr(unsafe.Pointer(out_loss)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[192], uintptr(trainer), uintptr(loader), uintptr(max_batches), uintptr(task), uintptr(unsafe.Pointer(out_loss)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_trainer_metric(trainer handle, key *byte, out *float64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[192], uintptr(trainer), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[193], uintptr(trainer), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_trainer_describe(trainer handle, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[193], uintptr(trainer), uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[194], uintptr(trainer), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
@@ -982,16 +987,16 @@ func dllm_trainer_set_f64(trainer handle, key *byte, value float64, err handle) 
 }
 
 func dllm_trainer_add_sink(trainer handle, kind *byte, target *byte, opts handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[195], uintptr(trainer), uintptr(unsafe.Pointer(kind)), uintptr(unsafe.Pointer(target)), uintptr(opts), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[196], uintptr(trainer), uintptr(unsafe.Pointer(kind)), uintptr(unsafe.Pointer(target)), uintptr(opts), uintptr(err))
 	return int32(r)
 }
 
 func dllm_trainer_model(trainer handle, role *byte, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[196], uintptr(trainer), uintptr(unsafe.Pointer(role)), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[197], uintptr(trainer), uintptr(unsafe.Pointer(role)), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_dataset_extract_trajectories(data handle, model handle, path *byte, opts handle, task handle, out_rows *int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[197], uintptr(data), uintptr(model), uintptr(unsafe.Pointer(path)), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out_rows)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[198], uintptr(data), uintptr(model), uintptr(unsafe.Pointer(path)), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out_rows)), uintptr(err))
 	return int32(r)
 }

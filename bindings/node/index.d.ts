@@ -372,6 +372,9 @@ export class Loader extends Managed implements AsyncIterable<Batch> {
   next(): Promise<Batch | null>;
   /** All batches up to the end of the data. */
   [Symbol.asyncIterator](): AsyncGenerator<Batch, void, void>;
+  /** Writes what a teacher computes from the rows of one epoch to a folder, and resolves with the number of new chunks;
+   *  settings are those of kind "anchors". */
+  writeAnchors(teacher: Model, path: Path, settings?: WithSettings<Control>): Promise<number>;
   /** How many rows were read since the start, over all epochs and ranks. */
   readonly position: number;
   /** Goes to a position, in rows since the start. OUT_OF_RANGE past the end. */

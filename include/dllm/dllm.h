@@ -56,6 +56,7 @@
  *   A function without a status never crashes on NULL: it returns 0 or NULL.
  */
 #include "dllm/adapter.h"
+#include "dllm/anchors.h"
 #include "dllm/answer.h"
 #include "dllm/base.h"
 #include "dllm/batch.h"

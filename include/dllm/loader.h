@@ -33,6 +33,7 @@ extern "C" {
  *     pack                   1: several documents share a row; 0: a row per document
  *     drop_tail              leaves out the last packed row of an epoch when it is not full
  *     segments               packed documents do not see each other
+ *     arrays                 path of a folder of anchors (anchors.h), which the batch then holds
  *     pad_id                 token that fills rows; -1: pad of the tokenizer, else its eos, else 0
  *
  * The options for rows that are not packed:

@@ -12,9 +12,9 @@
  *     dllm_decoder_new(model, o, &decoder, err);
  *     dllm_options_release(o);
  *
- * Kinds: engine model save forward tokenizer tokenizer_train dataset loader schedule objective
- * trainer trajectories sink decoder slot checkpoint plan hub lua. When keys depend on a registered
- * name the kind contains it: "objective:mdlm", "decoder:low_confidence".
+ * Kinds: engine model save forward tokenizer tokenizer_train dataset loader anchors schedule
+ * objective trainer trajectories sink decoder slot checkpoint plan hub lua. When keys depend on a
+ * registered name the kind contains it: "objective:mdlm", "decoder:low_confidence".
  * dllm_registry_name("options", i) lists them all.
  *
  * Lifetime   options need no other object; a call copies them, so they serve many calls.

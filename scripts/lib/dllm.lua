@@ -269,6 +269,8 @@ function loader:next()
   if result.code == "out_of_range" then return nil, result.code end
   error(result, 0)
 end
+-- Writes what a teacher computes from the rows of one epoch to a folder; returns the number of new chunks.
+function loader:write_anchors(teacher, path, values) return raw.loader_write_anchors(self, teacher, path, values) end
 function loader:batches() return function() return (self:next()) end end
 function loader:position() return raw.loader_position(self) end
 function loader:seek(position) raw.loader_seek(self, position) end

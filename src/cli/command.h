@@ -140,6 +140,7 @@ struct Parsed {
 Parsed parse(const Command& command, int argc, char** argv);
 
 // One function per command, in the files of commands/. main.cpp has the table.
+Command anchors_command();
 Command bench_command();
 Command chat_command();
 Command compile_command();

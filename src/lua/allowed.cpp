@@ -45,7 +45,7 @@ constexpr Row kFunctions[] = {
     {"event", "kind i64 f64 str i32s f32s describe"},
     {"generator", "load new release add remove step run text describe decoder model tokenizer"},
     {"has", "feature"},
-    {"loader", "new release next seek position"},
+    {"loader", "new release next seek position write_anchors"},
     {"model", "load load_source new save quantize release config describe i64 version param_count "
               "param_name "
               "param set_param set_tokenizer forward add_adapter load_adapter save_adapter "
@@ -73,13 +73,14 @@ constexpr std::string_view kNames = "name key kind role value part";
 
 // Kinds whose numbers are sizes, seeds and rates.
 constexpr std::string_view kNumberKinds =
-    "adapter answer chat checkpoint dataset decoder forward generator "
+    "adapter anchors answer chat checkpoint dataset decoder forward generator "
     "loader model objective plan quantize request save "
     "schedule sink slot tokenizer tokenizer_train trainer trajectories";
 
 // Texts, lists and choices that do not reach files or native code; for kind engine also numbers.
 constexpr Row kPlain[] = {
     {"adapter", "targets exclude layers rank_pattern alpha_pattern modules_to_save"},
+    {"anchors", "layers store"},
     {"answer", "prompt stop stop_texts"},
     {"chat", "template name tools variables"},
     {"checkpoint", "keep_steps script_state"},

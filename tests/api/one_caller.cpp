@@ -122,6 +122,7 @@ void test_trainer(const world& w) {
   NEED(dllm_batch_new(&batch, w.err), w.err);
   dllm_batch* next = nullptr;
   double loss = 0;
+  int64_t chunks = 0;
   const Calls calls = {
       {"dllm_trainer_step",
        [&](dllm_error* e) { return dllm_trainer_step(trainer, batch, nullptr, &loss, e); }},
@@ -141,6 +142,10 @@ void test_trainer(const world& w) {
       {"dllm_checkpoint_restore",
        [&](dllm_error* e) {
          return dllm_checkpoint_restore(trainer, loader, "nowhere", nullptr, e);
+       }},
+      {"dllm_loader_write_anchors",
+       [&](dllm_error* e) {
+         return dllm_loader_write_anchors(loader, w.model, "nowhere", nullptr, nullptr, &chunks, e);
        }},
       {"dllm_loader_next", [&](dllm_error* e) { return dllm_loader_next(loader, &next, e); }},
       {"dllm_loader_seek", [&](dllm_error* e) { return dllm_loader_seek(loader, 0, e); }}};

@@ -87,7 +87,7 @@ if command -v python3 >/dev/null; then
     python3 -B -c 'import dllm; assert "low_confidence" in dllm.names("policy")'
 fi
 check "the manual page has every command" sh -c "
-  for command in train generate infill chat inspect verify; do
+  for command in train generate infill chat inspect verify trajectories anchors; do
     grep -q \"^.SS dllm \$command\$\" '$prefix/share/man/man1/dllm.1' || exit 1
   done"
 complete() {  # complete WORD... : what bash offers for the last word
@@ -95,6 +95,7 @@ complete() {  # complete WORD... : what bash offers for the last word
     "$prefix/share/bash-completion/completions/dllm" "$@"
 }
 check "bash completes commands" sh -c "[ '$(complete dllm gen)' = generate ]"
+check "bash completes new commands" sh -c "[ '$(complete dllm traj) $(complete dllm anch)' = 'trajectories anchors' ]"
 check "bash completes options" sh -c "[ '$(complete dllm generate --tempe)' = --temperature ]"
 if command -v zsh >/dev/null; then
   check "zsh reads its completion" zsh -n "$prefix/share/zsh/vendor-completions/_dllm"

@@ -4,6 +4,7 @@ or is named in a note on standard error.   ignored_command_options.py DLLM SCRAT
 The tables are as in ignored_options.py, which does the same for dllm train. SAME marks the few options that must not
 change a result (threads, where steps run, quiet); the reason is next to each.
 """
+import hashlib
 import json
 import pathlib
 import re
@@ -183,6 +184,33 @@ COMMANDS = {
         "--dataset.append-eos": ("false",), "--dataset.prepend-bos": ("true", {}, REFUSED), "--dataset.parse-special": ("true", {}, MAY_STAY),
         "--dataset.bad-rows": ("skip", {"--data": "damaged.jsonl"}), "--dataset.token-file": ("out.tok", {}, SAME),
         "--dataset.stream": ("true", {}, SAME)}),
+    "anchors": ({"": "made", "--data": "corpus", "--dataset.rows": "line", "--pack": "false", "--length": "48", "--out": "anchored"}, {
+        "--data": ("rows.jsonl",), "--out": ("elsewhere",), "--template": ("alpaca", ROWS),
+        "--config": ("anchored.json",), "--json": ("",), **ENGINE,
+        "--engine.ranks": ("1", {}, SAME), "--engine.mesh": ("data=1", {}, SAME),
+        **{f"--model.{key}": row for key, row in {
+            "dtype": ("int8",), "attention": ("causal",), "shift": ("1", {}, SAME), "mask-token": ("7", {}, SAME), "cache-dtype": ("bf16", {}, REFUSED),
+            "check": ("off", {}, SAME), "heads": ("edit", {}, SAME), "seed": ("5", {}, REFUSED), "adapter": ("nowhere", {}, REFUSED),
+            "weights": ("ema", {}, REFUSED)}.items()},
+        "--anchors.layers": ("1",), "--anchors.store": ("f32",), "--anchors.group": ("8", {"--store": "int8"}),
+        "--anchors.top": ("4", {"--model.attention": "causal"}), "--anchors.shard": ("1", {"--shards": "2"}), "--anchors.shards": ("2",),
+        "--anchors.fresh": ("true", {}, SAME),  # there are no anchors to remove
+        "--loader.batch": ("3", {}, SAME),  # the same chunks, 3 in a pass
+        "--loader.length": ("24",), "--loader.pack": ("true",), "--loader.segments": ("false",), "--loader.split": ("all",),
+        "--loader.split-fraction": ("0.4",), "--loader.drop-tail": ("true", {"--pack": "true", "--split": "all"}),
+        "--loader.truncate": ("left", {"--length": "24"}), "--loader.see-padding": ("true",), "--loader.eos-block": ("16",),
+        "--loader.pad-id": ("3", {}, SAME), "--loader.pad-side": ("left", {}, SAME),  # a chunk has no padding
+        "--loader.response-cut": ("columns", {"--data": "rows.jsonl", "--response-cut-ratio": "1.0"}, MAY_STAY),
+        "--loader.response-cut-ratio": ("0.5", {}, REFUSED),
+        **{f"--loader.{key}": (value, {}, REFUSED) for key, value in {
+            "arrays": "nowhere", "row-keys": "true", "trajectories": "nowhere", "epochs": "2", "seed": "5", "shuffle": "false", "order": "python",
+            "rank": "1", "ranks": "2"}.items()},
+        "--dataset.format": ("jsonl", {}, REFUSED), "--dataset.rows": ("file",), "--dataset.text-key": ("body", ROWS),
+        "--dataset.prompt-key": ("ask", ROWS), "--dataset.response-key": ("say", ROWS), "--dataset.instruction-key": ("prompt", ROWS),
+        "--dataset.messages-key": ("turns", {**TALKS, "--template": "alpaca"}), "--dataset.template": ("alpaca", ROWS),
+        "--dataset.append-eos": ("false",), "--dataset.prepend-bos": ("true", {}, REFUSED), "--dataset.parse-special": ("true", {}, MAY_STAY),
+        "--dataset.bad-rows": ("skip", {"--data": "damaged.jsonl"}), "--dataset.token-file": ("out.tok", {}, SAME),
+        "--dataset.stream": ("true", {}, SAME)}),
     "report": ({"": "made"}, {
         "--out": ("elsewhere",), "--svg": ("pictures",), "--config": ("report.json",), "--json": ("",),
         "--watch": ("", {"--out": "elsewhere"}, REFUSED), "--port": ("3", {}, REFUSED)}),  # report_command.py serves
@@ -224,6 +252,9 @@ TOGETHER = (  # two options that are accepted one by one
 
 def result(command, options):
     shutil.rmtree(SCRATCH / "pictures", ignore_errors=True)
+    shutil.rmtree(SCRATCH / "anchored", ignore_errors=True)
+    if (SCRATCH / "elsewhere").is_dir():
+        shutil.rmtree(SCRATCH / "elsewhere")
     for name in ("trace", "elsewhere", "out.json", "out.tok", "made/report.html"):
         (SCRATCH / name).unlink(missing_ok=True)
     done = program.run(command, *words_of(options))
@@ -231,8 +262,20 @@ def result(command, options):
         return done, None
     output = re.sub(r'"rows_per_second":\{[^}]*\}', "", done.stdout)  # of verify: a time
     files = {name: (SCRATCH / name).read_text() for name in ("trace", "elsewhere", "out.json", "pictures/loss.svg")
-             if (SCRATCH / name).exists()}
+             if (SCRATCH / name).is_file()}
+    for name in ("anchored", "elsewhere"):
+        if (SCRATCH / name).is_dir():
+            files[name] = digest_of(SCRATCH / name)
     return done, ("\n".join(map(without_settings, (output, *files.values()))), sorted(files), named_settings(output))
+
+
+def digest_of(folder):
+    """One line for all files of a folder, without those of settings."""
+    hashed = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and "settings" not in path.name:
+            hashed.update(f"{path.relative_to(folder)} ".encode() + path.read_bytes())
+    return hashed.hexdigest()
 
 
 def as_object(line):
@@ -298,7 +341,7 @@ def prepare():
     (SCRATCH / "holes.txt").write_text("the dog 7 <mask:20>")
     for name, text in {"settings.json": '{"decoder": {"block_length": 4}}', "text.json": '{"text": "more"}', "tensors.json": '{"tensors": true}',
                        "trained.json": '{"tokenizer_train": {"min_count": 40}}', "quantized.json": '{"quantize": {"format": "q6_k"}}',
-                       "revealed.json": '{"trajectories": {"steps": 2}}', "exported.json": '{"quantize": {"format": "bf16"}}', "report.json": '{"svg": "pictures"}', "machine.json": '{"json": true}',
+                       "revealed.json": '{"trajectories": {"steps": 2}}', "anchored.json": '{"anchors": {"store": "f32"}}', "exported.json": '{"quantize": {"format": "bf16"}}', "report.json": '{"svg": "pictures"}', "machine.json": '{"json": true}',
                        "plan.json": json.dumps({"out": "swept", "train": {"data": "corpus", "layers": 1, "hidden": 64, "vocab": 300, "length": 32,
                                                                           "batch": 4, "steps": 2, "eval-batches": 0}}), "check.lua": "return #text > 400", "other_check.lua": "return true",
                        "completions.jsonl": '{"task_id": "0", "completion": "a"}\n',

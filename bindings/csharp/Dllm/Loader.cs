@@ -41,6 +41,17 @@ namespace Dllm
             }
         }
 
+        /// <summary>Writes what a teacher computes from the rows of one epoch to a folder, and returns the number of new
+        /// chunks. Options of kind "anchors".</summary>
+        public long WriteAnchors(Model teacher, string path, Options settings = null, Control control = default(Control))
+        {
+            long chunks = 0;
+            using (var options = new NativeOptions("anchors", settings))
+                control.Run(task => Library.Api.dllm_loader_write_anchors(
+                    Handle, teacher.Handle, Text.Z(path), options.Handle, task, out chunks, Failure.Here));
+            return chunks;
+        }
+
         /// <summary>How many rows were read since the start, over all epochs and ranks. A value that is set goes
         /// there; OutOfRange past the end.</summary>
         public long Position

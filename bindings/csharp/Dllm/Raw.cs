@@ -100,6 +100,12 @@ namespace Dllm
         internal readonly dllm_model_adapters_fn dllm_model_adapters;
 
         [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_loader_write_anchors_fn(
+            SafeHandle loader, SafeHandle teacher, byte[] path, SafeHandle opts, SafeHandle task, out long out_chunks,
+            SafeHandle err);
+        internal readonly dllm_loader_write_anchors_fn dllm_loader_write_anchors;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
         internal delegate int dllm_answer_new_fn(SafeHandle tok, SafeHandle opts, out IntPtr @out, SafeHandle err);
         internal readonly dllm_answer_new_fn dllm_answer_new;
 
@@ -957,6 +963,7 @@ namespace Dllm
             dllm_model_remove_adapter = Get<dllm_model_remove_adapter_fn>(find, missing, "dllm_model_remove_adapter");
             dllm_model_set_adapter_scale = Get<dllm_model_set_adapter_scale_fn>(find, missing, "dllm_model_set_adapter_scale");
             dllm_model_adapters = Get<dllm_model_adapters_fn>(find, missing, "dllm_model_adapters");
+            dllm_loader_write_anchors = Get<dllm_loader_write_anchors_fn>(find, missing, "dllm_loader_write_anchors");
             dllm_answer_new = Get<dllm_answer_new_fn>(find, missing, "dllm_answer_new");
             dllm_answer_release = Get<dllm_answer_release_fn>(find, missing, "dllm_answer_release");
             dllm_answer_update = Get<dllm_answer_update_fn>(find, missing, "dllm_answer_update");

@@ -67,6 +67,7 @@ const NAMES = [
     :dllm_model_remove_adapter,
     :dllm_model_set_adapter_scale,
     :dllm_model_adapters,
+    :dllm_loader_write_anchors,
     :dllm_answer_new,
     :dllm_answer_release,
     :dllm_answer_update,
@@ -276,387 +277,389 @@ dllm_model_set_adapter_scale(model, name, scale, err) =
     ccall(at(6), Int32, (Ptr{Cvoid}, Cstring, Float64, Ptr{Cvoid}), model, name, scale, err)
 dllm_model_adapters(model, out, err) =
     ccall(at(7), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), model, out, err)
+dllm_loader_write_anchors(loader, teacher, path, opts, task, out_chunks, err) =
+    ccall(at(8), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Int64}, Ptr{Cvoid}), loader, teacher, path, opts, task, out_chunks, err)
 dllm_answer_new(tok, opts, out, err) =
-    ccall(at(8), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), tok, opts, out, err)
+    ccall(at(9), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), tok, opts, out, err)
 dllm_answer_release(answer) =
-    ccall(at(9), Cvoid, (Ptr{Cvoid},), answer)
+    ccall(at(10), Cvoid, (Ptr{Cvoid},), answer)
 dllm_answer_update(answer, ids, states, count, out_end, err) =
-    ccall(at(10), Int32, (Ptr{Cvoid}, Ptr{Int32}, Ptr{UInt8}, Int64, Ptr{Int32}, Ptr{Cvoid}), answer, ids, states, count, out_end, err)
+    ccall(at(11), Int32, (Ptr{Cvoid}, Ptr{Int32}, Ptr{UInt8}, Int64, Ptr{Int32}, Ptr{Cvoid}), answer, ids, states, count, out_end, err)
 dllm_answer_text(answer, out, err) =
-    ccall(at(11), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), answer, out, err)
-dllm_answer_next(answer, out, err) =
     ccall(at(12), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), answer, out, err)
+dllm_answer_next(answer, out, err) =
+    ccall(at(13), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), answer, out, err)
 dllm_answer_cells(answer, out_text, dst, dst_count, out_count, err) =
-    ccall(at(13), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Int64}, Int64, Ptr{Int64}, Ptr{Cvoid}), answer, out_text, dst, dst_count, out_count, err)
+    ccall(at(14), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Int64}, Int64, Ptr{Int64}, Ptr{Cvoid}), answer, out_text, dst, dst_count, out_count, err)
 dllm_batch_new(out, err) =
-    ccall(at(14), Int32, (Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), out, err)
+    ccall(at(15), Int32, (Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), out, err)
 dllm_batch_release(batch) =
-    ccall(at(15), Cvoid, (Ptr{Cvoid},), batch)
+    ccall(at(16), Cvoid, (Ptr{Cvoid},), batch)
 dllm_batch_set(batch, name, dtype, dims, rank, data, err) =
-    ccall(at(16), Int32, (Ptr{Cvoid}, Cstring, Int32, Ptr{Int64}, Int64, Ptr{Cvoid}, Ptr{Cvoid}), batch, name, dtype, dims, rank, data, err)
+    ccall(at(17), Int32, (Ptr{Cvoid}, Cstring, Int32, Ptr{Int64}, Int64, Ptr{Cvoid}, Ptr{Cvoid}), batch, name, dtype, dims, rank, data, err)
 dllm_batch_array(batch, name, out, err) =
-    ccall(at(17), Int32, (Ptr{Cvoid}, Cstring, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), batch, name, out, err)
+    ccall(at(18), Int32, (Ptr{Cvoid}, Cstring, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), batch, name, out, err)
 dllm_batch_count(batch) =
-    ccall(at(18), Int64, (Ptr{Cvoid},), batch)
+    ccall(at(19), Int64, (Ptr{Cvoid},), batch)
 dllm_batch_name(batch, index) =
-    ccall(at(19), Cstring, (Ptr{Cvoid}, Int64), batch, index)
+    ccall(at(20), Cstring, (Ptr{Cvoid}, Int64), batch, index)
 dllm_buffer_new() =
-    ccall(at(20), Ptr{Cvoid}, ())
+    ccall(at(21), Ptr{Cvoid}, ())
 dllm_buffer_release(buf) =
-    ccall(at(21), Cvoid, (Ptr{Cvoid},), buf)
+    ccall(at(22), Cvoid, (Ptr{Cvoid},), buf)
 dllm_buffer_data(buf) =
-    ccall(at(22), Ptr{UInt8}, (Ptr{Cvoid},), buf)
+    ccall(at(23), Ptr{UInt8}, (Ptr{Cvoid},), buf)
 dllm_buffer_size(buf) =
-    ccall(at(23), Int64, (Ptr{Cvoid},), buf)
+    ccall(at(24), Int64, (Ptr{Cvoid},), buf)
 dllm_checkpoint_save(trainer, loader, root, opts, task, out_dir, err) =
-    ccall(at(24), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), trainer, loader, root, opts, task, out_dir, err)
+    ccall(at(25), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), trainer, loader, root, opts, task, out_dir, err)
 dllm_checkpoint_restore(trainer, loader, dir, task, err) =
-    ccall(at(25), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Cstring, Ptr{Cvoid}, Ptr{Cvoid}), trainer, loader, dir, task, err)
+    ccall(at(26), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Cstring, Ptr{Cvoid}, Ptr{Cvoid}), trainer, loader, dir, task, err)
 dllm_checkpoint_latest(root, out_dir, err) =
-    ccall(at(26), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}), root, out_dir, err)
+    ccall(at(27), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}), root, out_dir, err)
 dllm_checkpoint_latest_task(root, task, out_dir, err) =
-    ccall(at(27), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), root, task, out_dir, err)
+    ccall(at(28), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), root, task, out_dir, err)
 dllm_checkpoint_open(path, out, err) =
-    ccall(at(28), Int32, (Cstring, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), path, out, err)
+    ccall(at(29), Int32, (Cstring, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), path, out, err)
 dllm_checkpoint_open_task(path, task, out, err) =
-    ccall(at(29), Int32, (Cstring, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), path, task, out, err)
+    ccall(at(30), Int32, (Cstring, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), path, task, out, err)
 dllm_checkpoint_release(ckpt) =
-    ccall(at(30), Cvoid, (Ptr{Cvoid},), ckpt)
+    ccall(at(31), Cvoid, (Ptr{Cvoid},), ckpt)
 dllm_checkpoint_describe(ckpt, out, err) =
-    ccall(at(31), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), ckpt, out, err)
+    ccall(at(32), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), ckpt, out, err)
 dllm_checkpoint_tensor(ckpt, name, out, err) =
-    ccall(at(32), Int32, (Ptr{Cvoid}, Cstring, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), ckpt, name, out, err)
+    ccall(at(33), Int32, (Ptr{Cvoid}, Cstring, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), ckpt, name, out, err)
 dllm_checkpoint_verify(ckpt, task, err) =
-    ccall(at(33), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), ckpt, task, err)
+    ccall(at(34), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), ckpt, task, err)
 dllm_checkpoint_check(dir, task, out, err) =
-    ccall(at(34), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), dir, task, out, err)
+    ccall(at(35), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), dir, task, out, err)
 dllm_dataset_open(path, tok, opts, task, out, err) =
-    ccall(at(35), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), path, tok, opts, task, out, err)
+    ccall(at(36), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), path, tok, opts, task, out, err)
 dllm_dataset_new(tok, opts, out, err) =
-    ccall(at(36), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), tok, opts, out, err)
+    ccall(at(37), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), tok, opts, out, err)
 dllm_dataset_add(data, json, size, err) =
-    ccall(at(37), Int32, (Ptr{Cvoid}, Ptr{UInt8}, Int64, Ptr{Cvoid}), data, json, size, err)
+    ccall(at(38), Int32, (Ptr{Cvoid}, Ptr{UInt8}, Int64, Ptr{Cvoid}), data, json, size, err)
 dllm_dataset_release(data) =
-    ccall(at(38), Cvoid, (Ptr{Cvoid},), data)
+    ccall(at(39), Cvoid, (Ptr{Cvoid},), data)
 dllm_dataset_size(data) =
-    ccall(at(39), Int64, (Ptr{Cvoid},), data)
+    ccall(at(40), Int64, (Ptr{Cvoid},), data)
 dllm_dataset_save(data, path, opts, task, err) =
-    ccall(at(40), Int32, (Ptr{Cvoid}, Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), data, path, opts, task, err)
+    ccall(at(41), Int32, (Ptr{Cvoid}, Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), data, path, opts, task, err)
 dllm_decoder_new(model, opts, out, err) =
-    ccall(at(41), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), model, opts, out, err)
+    ccall(at(42), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), model, opts, out, err)
 dllm_decoder_release(decoder) =
-    ccall(at(42), Cvoid, (Ptr{Cvoid},), decoder)
+    ccall(at(43), Cvoid, (Ptr{Cvoid},), decoder)
 dllm_decoder_start(decoder, prompt, count, seed, err) =
-    ccall(at(43), Int32, (Ptr{Cvoid}, Ptr{Int32}, Int64, Int64, Ptr{Cvoid}), decoder, prompt, count, seed, err)
+    ccall(at(44), Int32, (Ptr{Cvoid}, Ptr{Int32}, Int64, Int64, Ptr{Cvoid}), decoder, prompt, count, seed, err)
 dllm_decoder_add(decoder, canvas, fixed, count, opts, out_slot, err) =
-    ccall(at(44), Int32, (Ptr{Cvoid}, Ptr{Int32}, Ptr{UInt8}, Int64, Ptr{Cvoid}, Ptr{Int64}, Ptr{Cvoid}), decoder, canvas, fixed, count, opts, out_slot, err)
+    ccall(at(45), Int32, (Ptr{Cvoid}, Ptr{Int32}, Ptr{UInt8}, Int64, Ptr{Cvoid}, Ptr{Int64}, Ptr{Cvoid}), decoder, canvas, fixed, count, opts, out_slot, err)
 dllm_decoder_remove(decoder, slot, err) =
-    ccall(at(45), Int32, (Ptr{Cvoid}, Int64, Ptr{Cvoid}), decoder, slot, err)
+    ccall(at(46), Int32, (Ptr{Cvoid}, Int64, Ptr{Cvoid}), decoder, slot, err)
 dllm_decoder_step(decoder, task, out_active, err) =
-    ccall(at(46), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Int64}, Ptr{Cvoid}), decoder, task, out_active, err)
+    ccall(at(47), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Int64}, Ptr{Cvoid}), decoder, task, out_active, err)
 dllm_decoder_step_for(decoder, budget_ms, fn, user_data, task, out_active, err) =
-    ccall(at(47), Int32, (Ptr{Cvoid}, Float64, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Int64}, Ptr{Cvoid}), decoder, budget_ms, fn, user_data, task, out_active, err)
+    ccall(at(48), Int32, (Ptr{Cvoid}, Float64, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Int64}, Ptr{Cvoid}), decoder, budget_ms, fn, user_data, task, out_active, err)
 dllm_decoder_run(decoder, fn, user_data, task, err) =
-    ccall(at(48), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), decoder, fn, user_data, task, err)
+    ccall(at(49), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), decoder, fn, user_data, task, err)
 dllm_decoder_ids(decoder, slot, dst, dst_count, out_count, err) =
-    ccall(at(49), Int32, (Ptr{Cvoid}, Int64, Ptr{Int32}, Int64, Ptr{Int64}, Ptr{Cvoid}), decoder, slot, dst, dst_count, out_count, err)
+    ccall(at(50), Int32, (Ptr{Cvoid}, Int64, Ptr{Int32}, Int64, Ptr{Int64}, Ptr{Cvoid}), decoder, slot, dst, dst_count, out_count, err)
 dllm_decoder_states(decoder, slot, dst, dst_count, out_count, err) =
-    ccall(at(50), Int32, (Ptr{Cvoid}, Int64, Ptr{UInt8}, Int64, Ptr{Int64}, Ptr{Cvoid}), decoder, slot, dst, dst_count, out_count, err)
+    ccall(at(51), Int32, (Ptr{Cvoid}, Int64, Ptr{UInt8}, Int64, Ptr{Int64}, Ptr{Cvoid}), decoder, slot, dst, dst_count, out_count, err)
 dllm_decoder_confidence(decoder, slot, dst, dst_count, out_count, err) =
-    ccall(at(51), Int32, (Ptr{Cvoid}, Int64, Ptr{Float32}, Int64, Ptr{Int64}, Ptr{Cvoid}), decoder, slot, dst, dst_count, out_count, err)
+    ccall(at(52), Int32, (Ptr{Cvoid}, Int64, Ptr{Float32}, Int64, Ptr{Int64}, Ptr{Cvoid}), decoder, slot, dst, dst_count, out_count, err)
 dllm_decoder_metric(decoder, slot, key, out, err) =
-    ccall(at(52), Int32, (Ptr{Cvoid}, Int64, Cstring, Ptr{Float64}, Ptr{Cvoid}), decoder, slot, key, out, err)
+    ccall(at(53), Int32, (Ptr{Cvoid}, Int64, Cstring, Ptr{Float64}, Ptr{Cvoid}), decoder, slot, key, out, err)
 dllm_decoder_trace(decoder, slot, out, err) =
-    ccall(at(53), Int32, (Ptr{Cvoid}, Int64, Ptr{Cvoid}, Ptr{Cvoid}), decoder, slot, out, err)
+    ccall(at(54), Int32, (Ptr{Cvoid}, Int64, Ptr{Cvoid}, Ptr{Cvoid}), decoder, slot, out, err)
 dllm_decoder_describe(decoder, out, err) =
-    ccall(at(54), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), decoder, out, err)
+    ccall(at(55), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), decoder, out, err)
 dllmx_decoder_predict(decoder, task, err) =
-    ccall(at(55), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), decoder, task, err)
+    ccall(at(56), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), decoder, task, err)
 dllmx_decoder_statistics(decoder, slot, out, err) =
-    ccall(at(56), Int32, (Ptr{Cvoid}, Int64, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), decoder, slot, out, err)
+    ccall(at(57), Int32, (Ptr{Cvoid}, Int64, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), decoder, slot, out, err)
 dllmx_decoder_commit(decoder, slot, positions, ids, count, err) =
-    ccall(at(57), Int32, (Ptr{Cvoid}, Int64, Ptr{Int64}, Ptr{Int32}, Int64, Ptr{Cvoid}), decoder, slot, positions, ids, count, err)
+    ccall(at(58), Int32, (Ptr{Cvoid}, Int64, Ptr{Int64}, Ptr{Int32}, Int64, Ptr{Cvoid}), decoder, slot, positions, ids, count, err)
 dllm_engine_new(opts, out, err) =
-    ccall(at(58), Int32, (Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), opts, out, err)
+    ccall(at(59), Int32, (Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), opts, out, err)
 dllm_engine_release(engine) =
-    ccall(at(59), Cvoid, (Ptr{Cvoid},), engine)
+    ccall(at(60), Cvoid, (Ptr{Cvoid},), engine)
 dllm_engine_device_count(engine) =
-    ccall(at(60), Int64, (Ptr{Cvoid},), engine)
+    ccall(at(61), Int64, (Ptr{Cvoid},), engine)
 dllm_engine_device_name(engine, index) =
-    ccall(at(61), Cstring, (Ptr{Cvoid}, Int64), engine, index)
+    ccall(at(62), Cstring, (Ptr{Cvoid}, Int64), engine, index)
 dllm_engine_describe(engine, out, err) =
-    ccall(at(62), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), engine, out, err)
+    ccall(at(63), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), engine, out, err)
 dllm_engine_set_i64(engine, key, value, err) =
-    ccall(at(63), Int32, (Ptr{Cvoid}, Cstring, Int64, Ptr{Cvoid}), engine, key, value, err)
+    ccall(at(64), Int32, (Ptr{Cvoid}, Cstring, Int64, Ptr{Cvoid}), engine, key, value, err)
 dllm_engine_i64(engine, key, out, err) =
-    ccall(at(64), Int32, (Ptr{Cvoid}, Cstring, Ptr{Int64}, Ptr{Cvoid}), engine, key, out, err)
+    ccall(at(65), Int32, (Ptr{Cvoid}, Cstring, Ptr{Int64}, Ptr{Cvoid}), engine, key, out, err)
 dllm_engine_plan(engine, path, opts, task, out, err) =
-    ccall(at(65), Int32, (Ptr{Cvoid}, Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), engine, path, opts, task, out, err)
+    ccall(at(66), Int32, (Ptr{Cvoid}, Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), engine, path, opts, task, out, err)
 dllm_engine_trim(engine, err) =
-    ccall(at(66), Int32, (Ptr{Cvoid}, Ptr{Cvoid}), engine, err)
+    ccall(at(67), Int32, (Ptr{Cvoid}, Ptr{Cvoid}), engine, err)
 dllm_status_name(code) =
-    ccall(at(67), Cstring, (Int32,), code)
+    ccall(at(68), Cstring, (Int32,), code)
 dllm_error_new() =
-    ccall(at(68), Ptr{Cvoid}, ())
+    ccall(at(69), Ptr{Cvoid}, ())
 dllm_error_release(err) =
-    ccall(at(69), Cvoid, (Ptr{Cvoid},), err)
+    ccall(at(70), Cvoid, (Ptr{Cvoid},), err)
 dllm_error_code(err) =
-    ccall(at(70), Int32, (Ptr{Cvoid},), err)
+    ccall(at(71), Int32, (Ptr{Cvoid},), err)
 dllm_error_message(err) =
-    ccall(at(71), Cstring, (Ptr{Cvoid},), err)
-dllm_error_hint(err) =
     ccall(at(72), Cstring, (Ptr{Cvoid},), err)
+dllm_error_hint(err) =
+    ccall(at(73), Cstring, (Ptr{Cvoid},), err)
 dllm_event_kind(event) =
-    ccall(at(73), Int32, (Ptr{Cvoid},), event)
+    ccall(at(74), Int32, (Ptr{Cvoid},), event)
 dllm_event_i64(event, key, out, err) =
-    ccall(at(74), Int32, (Ptr{Cvoid}, Cstring, Ptr{Int64}, Ptr{Cvoid}), event, key, out, err)
+    ccall(at(75), Int32, (Ptr{Cvoid}, Cstring, Ptr{Int64}, Ptr{Cvoid}), event, key, out, err)
 dllm_event_f64(event, key, out, err) =
-    ccall(at(75), Int32, (Ptr{Cvoid}, Cstring, Ptr{Float64}, Ptr{Cvoid}), event, key, out, err)
+    ccall(at(76), Int32, (Ptr{Cvoid}, Cstring, Ptr{Float64}, Ptr{Cvoid}), event, key, out, err)
 dllm_event_str(event, key) =
-    ccall(at(76), Cstring, (Ptr{Cvoid}, Cstring), event, key)
+    ccall(at(77), Cstring, (Ptr{Cvoid}, Cstring), event, key)
 dllm_event_i32s(event, key, out_count) =
-    ccall(at(77), Ptr{Int32}, (Ptr{Cvoid}, Cstring, Ptr{Int64}), event, key, out_count)
+    ccall(at(78), Ptr{Int32}, (Ptr{Cvoid}, Cstring, Ptr{Int64}), event, key, out_count)
 dllm_event_f32s(event, key, out_count) =
-    ccall(at(78), Ptr{Float32}, (Ptr{Cvoid}, Cstring, Ptr{Int64}), event, key, out_count)
+    ccall(at(79), Ptr{Float32}, (Ptr{Cvoid}, Cstring, Ptr{Int64}), event, key, out_count)
 dllm_event_describe(event, out, err) =
-    ccall(at(79), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), event, out, err)
+    ccall(at(80), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), event, out, err)
 dllm_generator_load(path, engine, model_opts, opts, task, out, err) =
-    ccall(at(80), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), path, engine, model_opts, opts, task, out, err)
+    ccall(at(81), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), path, engine, model_opts, opts, task, out, err)
 dllm_generator_new(model, tok, opts, out, err) =
-    ccall(at(81), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), model, tok, opts, out, err)
+    ccall(at(82), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), model, tok, opts, out, err)
 dllm_generator_release(generator) =
-    ccall(at(82), Cvoid, (Ptr{Cvoid},), generator)
+    ccall(at(83), Cvoid, (Ptr{Cvoid},), generator)
 dllm_generator_add(generator, request, task, out_number, err) =
-    ccall(at(83), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Int64}, Ptr{Cvoid}), generator, request, task, out_number, err)
+    ccall(at(84), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Int64}, Ptr{Cvoid}), generator, request, task, out_number, err)
 dllm_generator_remove(generator, number, err) =
-    ccall(at(84), Int32, (Ptr{Cvoid}, Int64, Ptr{Cvoid}), generator, number, err)
+    ccall(at(85), Int32, (Ptr{Cvoid}, Int64, Ptr{Cvoid}), generator, number, err)
 dllm_generator_step(generator, task, out_open, err) =
-    ccall(at(85), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Int64}, Ptr{Cvoid}), generator, task, out_open, err)
+    ccall(at(86), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Int64}, Ptr{Cvoid}), generator, task, out_open, err)
 dllm_generator_run(generator, fn, user_data, task, err) =
-    ccall(at(86), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), generator, fn, user_data, task, err)
+    ccall(at(87), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), generator, fn, user_data, task, err)
 dllm_generator_text(generator, number, part, out, err) =
-    ccall(at(87), Int32, (Ptr{Cvoid}, Int64, Cstring, Ptr{Cvoid}, Ptr{Cvoid}), generator, number, part, out, err)
+    ccall(at(88), Int32, (Ptr{Cvoid}, Int64, Cstring, Ptr{Cvoid}, Ptr{Cvoid}), generator, number, part, out, err)
 dllm_generator_describe(generator, number, out, err) =
-    ccall(at(88), Int32, (Ptr{Cvoid}, Int64, Ptr{Cvoid}, Ptr{Cvoid}), generator, number, out, err)
+    ccall(at(89), Int32, (Ptr{Cvoid}, Int64, Ptr{Cvoid}, Ptr{Cvoid}), generator, number, out, err)
 dllm_generator_decoder(generator, out, err) =
-    ccall(at(89), Int32, (Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), generator, out, err)
-dllm_generator_model(generator, out, err) =
     ccall(at(90), Int32, (Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), generator, out, err)
-dllm_generator_tokenizer(generator, out, err) =
+dllm_generator_model(generator, out, err) =
     ccall(at(91), Int32, (Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), generator, out, err)
+dllm_generator_tokenizer(generator, out, err) =
+    ccall(at(92), Int32, (Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), generator, out, err)
 dllm_engine_new_hosted(opts, allocate, deallocate, parallel, user_data, out, err) =
-    ccall(at(92), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), opts, allocate, deallocate, parallel, user_data, out, err)
+    ccall(at(93), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), opts, allocate, deallocate, parallel, user_data, out, err)
 dllm_log_hook(min_level, fn, user_data) =
-    ccall(at(93), Cvoid, (Int32, Ptr{Cvoid}, Ptr{Cvoid}), min_level, fn, user_data)
+    ccall(at(94), Cvoid, (Int32, Ptr{Cvoid}, Ptr{Cvoid}), min_level, fn, user_data)
 dllm_hub_pull(name, opts, task, out, err) =
-    ccall(at(94), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), name, opts, task, out, err)
-dllm_hub_describe(name, opts, task, out, err) =
     ccall(at(95), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), name, opts, task, out, err)
+dllm_hub_describe(name, opts, task, out, err) =
+    ccall(at(96), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), name, opts, task, out, err)
 dllm_hub_list(task, out, err) =
-    ccall(at(96), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), task, out, err)
+    ccall(at(97), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), task, out, err)
 dllm_hub_verify(name, task, out, err) =
-    ccall(at(97), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), name, task, out, err)
-dllm_hub_remove(name, task, out, err) =
     ccall(at(98), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), name, task, out, err)
+dllm_hub_remove(name, task, out, err) =
+    ccall(at(99), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), name, task, out, err)
 dllm_abi_version() =
-    ccall(at(99), Int32, ())
+    ccall(at(100), Int32, ())
 dllm_version() =
-    ccall(at(100), Cstring, ())
-dllm_build_info() =
     ccall(at(101), Cstring, ())
+dllm_build_info() =
+    ccall(at(102), Cstring, ())
 dllm_has_feature(name) =
-    ccall(at(102), Int32, (Cstring,), name)
+    ccall(at(103), Int32, (Cstring,), name)
 dllm_log_config(min_level, sink) =
-    ccall(at(103), Cvoid, (Int32, Int32), min_level, sink)
+    ccall(at(104), Cvoid, (Int32, Int32), min_level, sink)
 dllm_log_next(out_line, out_level) =
-    ccall(at(104), Int32, (Ptr{Cvoid}, Ptr{Int32}), out_line, out_level)
+    ccall(at(105), Int32, (Ptr{Cvoid}, Ptr{Int32}), out_line, out_level)
 dllm_loader_new(data, opts, out, err) =
-    ccall(at(105), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), data, opts, out, err)
+    ccall(at(106), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), data, opts, out, err)
 dllm_loader_release(loader) =
-    ccall(at(106), Cvoid, (Ptr{Cvoid},), loader)
+    ccall(at(107), Cvoid, (Ptr{Cvoid},), loader)
 dllm_loader_next(loader, out, err) =
-    ccall(at(107), Int32, (Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), loader, out, err)
+    ccall(at(108), Int32, (Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), loader, out, err)
 dllm_loader_seek(loader, position, err) =
-    ccall(at(108), Int32, (Ptr{Cvoid}, Int64, Ptr{Cvoid}), loader, position, err)
+    ccall(at(109), Int32, (Ptr{Cvoid}, Int64, Ptr{Cvoid}), loader, position, err)
 dllm_loader_position(loader) =
-    ccall(at(109), Int64, (Ptr{Cvoid},), loader)
+    ccall(at(110), Int64, (Ptr{Cvoid},), loader)
 dllm_lua_new(opts, out, err) =
-    ccall(at(110), Int32, (Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), opts, out, err)
+    ccall(at(111), Int32, (Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), opts, out, err)
 dllm_lua_release(lua) =
-    ccall(at(111), Cvoid, (Ptr{Cvoid},), lua)
+    ccall(at(112), Cvoid, (Ptr{Cvoid},), lua)
 dllm_lua_set_json(lua, name, json, size, err) =
-    ccall(at(112), Int32, (Ptr{Cvoid}, Cstring, Ptr{UInt8}, Int64, Ptr{Cvoid}), lua, name, json, size, err)
+    ccall(at(113), Int32, (Ptr{Cvoid}, Cstring, Ptr{UInt8}, Int64, Ptr{Cvoid}), lua, name, json, size, err)
 dllm_lua_set_object(lua, name, kind, object, err) =
-    ccall(at(113), Int32, (Ptr{Cvoid}, Cstring, Cstring, Ptr{Cvoid}, Ptr{Cvoid}), lua, name, kind, object, err)
+    ccall(at(114), Int32, (Ptr{Cvoid}, Cstring, Cstring, Ptr{Cvoid}, Ptr{Cvoid}), lua, name, kind, object, err)
 dllm_lua_run_file(lua, path, args_json, size, task, out_json, err) =
-    ccall(at(114), Int32, (Ptr{Cvoid}, Cstring, Ptr{UInt8}, Int64, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), lua, path, args_json, size, task, out_json, err)
+    ccall(at(115), Int32, (Ptr{Cvoid}, Cstring, Ptr{UInt8}, Int64, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), lua, path, args_json, size, task, out_json, err)
 dllm_lua_run_text(lua, name, code, size, task, out_json, err) =
-    ccall(at(115), Int32, (Ptr{Cvoid}, Cstring, Ptr{UInt8}, Int64, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), lua, name, code, size, task, out_json, err)
+    ccall(at(116), Int32, (Ptr{Cvoid}, Cstring, Ptr{UInt8}, Int64, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), lua, name, code, size, task, out_json, err)
 dllm_lua_call(lua, name, args_json, size, task, out_json, err) =
-    ccall(at(116), Int32, (Ptr{Cvoid}, Cstring, Ptr{UInt8}, Int64, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), lua, name, args_json, size, task, out_json, err)
+    ccall(at(117), Int32, (Ptr{Cvoid}, Cstring, Ptr{UInt8}, Int64, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), lua, name, args_json, size, task, out_json, err)
 dllm_model_load(engine, path, opts, task, out, err) =
-    ccall(at(117), Int32, (Ptr{Cvoid}, Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), engine, path, opts, task, out, err)
+    ccall(at(118), Int32, (Ptr{Cvoid}, Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), engine, path, opts, task, out, err)
 dllm_model_load_source(engine, source, opts, task, out, err) =
-    ccall(at(118), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), engine, source, opts, task, out, err)
+    ccall(at(119), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), engine, source, opts, task, out, err)
 dllm_model_new(engine, config_json, size, opts, task, out, err) =
-    ccall(at(119), Int32, (Ptr{Cvoid}, Ptr{UInt8}, Int64, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), engine, config_json, size, opts, task, out, err)
+    ccall(at(120), Int32, (Ptr{Cvoid}, Ptr{UInt8}, Int64, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), engine, config_json, size, opts, task, out, err)
 dllm_model_save(model, path, opts, task, err) =
-    ccall(at(120), Int32, (Ptr{Cvoid}, Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), model, path, opts, task, err)
+    ccall(at(121), Int32, (Ptr{Cvoid}, Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), model, path, opts, task, err)
 dllm_model_quantize(path, target, opts, task, out, err) =
-    ccall(at(121), Int32, (Cstring, Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), path, target, opts, task, out, err)
+    ccall(at(122), Int32, (Cstring, Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), path, target, opts, task, out, err)
 dllm_model_release(model) =
-    ccall(at(122), Cvoid, (Ptr{Cvoid},), model)
+    ccall(at(123), Cvoid, (Ptr{Cvoid},), model)
 dllm_model_config(model, out, err) =
-    ccall(at(123), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), model, out, err)
-dllm_model_describe(model, out, err) =
     ccall(at(124), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), model, out, err)
+dllm_model_describe(model, out, err) =
+    ccall(at(125), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), model, out, err)
 dllm_model_i64(model, key, out, err) =
-    ccall(at(125), Int32, (Ptr{Cvoid}, Cstring, Ptr{Int64}, Ptr{Cvoid}), model, key, out, err)
+    ccall(at(126), Int32, (Ptr{Cvoid}, Cstring, Ptr{Int64}, Ptr{Cvoid}), model, key, out, err)
 dllm_model_version(model) =
-    ccall(at(126), Int64, (Ptr{Cvoid},), model)
-dllm_model_param_count(model) =
     ccall(at(127), Int64, (Ptr{Cvoid},), model)
+dllm_model_param_count(model) =
+    ccall(at(128), Int64, (Ptr{Cvoid},), model)
 dllm_model_param_name(model, index) =
-    ccall(at(128), Cstring, (Ptr{Cvoid}, Int64), model, index)
+    ccall(at(129), Cstring, (Ptr{Cvoid}, Int64), model, index)
 dllm_model_param(model, name, out, err) =
-    ccall(at(129), Int32, (Ptr{Cvoid}, Cstring, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), model, name, out, err)
+    ccall(at(130), Int32, (Ptr{Cvoid}, Cstring, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), model, name, out, err)
 dllm_model_set_param(model, name, value, err) =
-    ccall(at(130), Int32, (Ptr{Cvoid}, Cstring, Ptr{Cvoid}, Ptr{Cvoid}), model, name, value, err)
+    ccall(at(131), Int32, (Ptr{Cvoid}, Cstring, Ptr{Cvoid}, Ptr{Cvoid}), model, name, value, err)
 dllm_model_set_tokenizer(model, tok, err) =
-    ccall(at(131), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), model, tok, err)
+    ccall(at(132), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), model, tok, err)
 dllm_model_add_network(model, other, name, err) =
-    ccall(at(132), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Cstring, Ptr{Cvoid}), model, other, name, err)
+    ccall(at(133), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Cstring, Ptr{Cvoid}), model, other, name, err)
 dllm_model_remove_network(model, name, err) =
-    ccall(at(133), Int32, (Ptr{Cvoid}, Cstring, Ptr{Cvoid}), model, name, err)
+    ccall(at(134), Int32, (Ptr{Cvoid}, Cstring, Ptr{Cvoid}), model, name, err)
 dllm_model_forward(model, batch, opts, task, out, err) =
-    ccall(at(134), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), model, batch, opts, task, out, err)
+    ccall(at(135), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), model, batch, opts, task, out, err)
 dllm_objective_new(name, schedule, opts, out, err) =
-    ccall(at(135), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), name, schedule, opts, out, err)
+    ccall(at(136), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), name, schedule, opts, out, err)
 dllm_objective_release(objective) =
-    ccall(at(136), Cvoid, (Ptr{Cvoid},), objective)
+    ccall(at(137), Cvoid, (Ptr{Cvoid},), objective)
 dllm_objective_prepare(objective, model, batch, seed, step, out, err) =
-    ccall(at(137), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Int64, Int64, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), objective, model, batch, seed, step, out, err)
+    ccall(at(138), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Int64, Int64, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), objective, model, batch, seed, step, out, err)
 dllm_objective_loss(objective, model, batch, seed, task, out_loss, err) =
-    ccall(at(138), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Int64, Ptr{Cvoid}, Ptr{Float64}, Ptr{Cvoid}), objective, model, batch, seed, task, out_loss, err)
+    ccall(at(139), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Int64, Ptr{Cvoid}, Ptr{Float64}, Ptr{Cvoid}), objective, model, batch, seed, task, out_loss, err)
 dllm_objective_row_losses(objective, model, batch, seed, task, out, err) =
-    ccall(at(139), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Int64, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), objective, model, batch, seed, task, out, err)
+    ccall(at(140), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Int64, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), objective, model, batch, seed, task, out, err)
 dllm_options_new(kind, out, err) =
-    ccall(at(140), Int32, (Cstring, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), kind, out, err)
+    ccall(at(141), Int32, (Cstring, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), kind, out, err)
 dllm_options_release(opts) =
-    ccall(at(141), Cvoid, (Ptr{Cvoid},), opts)
+    ccall(at(142), Cvoid, (Ptr{Cvoid},), opts)
 dllm_options_set_i64(opts, key, value, err) =
-    ccall(at(142), Int32, (Ptr{Cvoid}, Cstring, Int64, Ptr{Cvoid}), opts, key, value, err)
+    ccall(at(143), Int32, (Ptr{Cvoid}, Cstring, Int64, Ptr{Cvoid}), opts, key, value, err)
 dllm_options_set_f64(opts, key, value, err) =
-    ccall(at(143), Int32, (Ptr{Cvoid}, Cstring, Float64, Ptr{Cvoid}), opts, key, value, err)
+    ccall(at(144), Int32, (Ptr{Cvoid}, Cstring, Float64, Ptr{Cvoid}), opts, key, value, err)
 dllm_options_set_str(opts, key, value, err) =
-    ccall(at(144), Int32, (Ptr{Cvoid}, Cstring, Cstring, Ptr{Cvoid}), opts, key, value, err)
+    ccall(at(145), Int32, (Ptr{Cvoid}, Cstring, Cstring, Ptr{Cvoid}), opts, key, value, err)
 dllm_options_set_json(opts, json, size, err) =
-    ccall(at(145), Int32, (Ptr{Cvoid}, Ptr{UInt8}, Int64, Ptr{Cvoid}), opts, json, size, err)
+    ccall(at(146), Int32, (Ptr{Cvoid}, Ptr{UInt8}, Int64, Ptr{Cvoid}), opts, json, size, err)
 dllm_options_to_json(opts, out, err) =
-    ccall(at(146), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), opts, out, err)
+    ccall(at(147), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), opts, out, err)
 dllm_options_schema(kind, out, err) =
-    ccall(at(147), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}), kind, out, err)
+    ccall(at(148), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}), kind, out, err)
 dllm_plugin_list(out, err) =
-    ccall(at(148), Int32, (Ptr{Cvoid}, Ptr{Cvoid}), out, err)
+    ccall(at(149), Int32, (Ptr{Cvoid}, Ptr{Cvoid}), out, err)
 dllm_plugin_describe(plugin, out, err) =
-    ccall(at(149), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}), plugin, out, err)
+    ccall(at(150), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}), plugin, out, err)
 dllm_registry_name(kind, index) =
-    ccall(at(150), Cstring, (Cstring, Int64), kind, index)
+    ccall(at(151), Cstring, (Cstring, Int64), kind, index)
 dllm_schedule_new(name, opts, out, err) =
-    ccall(at(151), Int32, (Cstring, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), name, opts, out, err)
+    ccall(at(152), Int32, (Cstring, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), name, opts, out, err)
 dllm_schedule_table(t, alpha, dalpha, weight, count, out, err) =
-    ccall(at(152), Int32, (Ptr{Float64}, Ptr{Float64}, Ptr{Float64}, Ptr{Float64}, Int64, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), t, alpha, dalpha, weight, count, out, err)
+    ccall(at(153), Int32, (Ptr{Float64}, Ptr{Float64}, Ptr{Float64}, Ptr{Float64}, Int64, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), t, alpha, dalpha, weight, count, out, err)
 dllm_schedule_release(schedule) =
-    ccall(at(153), Cvoid, (Ptr{Cvoid},), schedule)
+    ccall(at(154), Cvoid, (Ptr{Cvoid},), schedule)
 dllm_schedule_eval(schedule, t, count, dst_alpha, dst_dalpha, dst_weight, err) =
-    ccall(at(154), Int32, (Ptr{Cvoid}, Ptr{Float64}, Int64, Ptr{Float64}, Ptr{Float64}, Ptr{Float64}, Ptr{Cvoid}), schedule, t, count, dst_alpha, dst_dalpha, dst_weight, err)
+    ccall(at(155), Int32, (Ptr{Cvoid}, Ptr{Float64}, Int64, Ptr{Float64}, Ptr{Float64}, Ptr{Float64}, Ptr{Cvoid}), schedule, t, count, dst_alpha, dst_dalpha, dst_weight, err)
 dllm_source_new(out, err) =
-    ccall(at(155), Int32, (Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), out, err)
+    ccall(at(156), Int32, (Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), out, err)
 dllm_source_release(source) =
-    ccall(at(156), Cvoid, (Ptr{Cvoid},), source)
+    ccall(at(157), Cvoid, (Ptr{Cvoid},), source)
 dllm_source_add(source, name, data, size, lend, err) =
-    ccall(at(157), Int32, (Ptr{Cvoid}, Cstring, Ptr{UInt8}, Int64, Int32, Ptr{Cvoid}), source, name, data, size, lend, err)
+    ccall(at(158), Int32, (Ptr{Cvoid}, Cstring, Ptr{UInt8}, Int64, Int32, Ptr{Cvoid}), source, name, data, size, lend, err)
 dllm_task_new() =
-    ccall(at(158), Ptr{Cvoid}, ())
+    ccall(at(159), Ptr{Cvoid}, ())
 dllm_task_release(task) =
-    ccall(at(159), Cvoid, (Ptr{Cvoid},), task)
-dllm_task_cancel(task) =
     ccall(at(160), Cvoid, (Ptr{Cvoid},), task)
+dllm_task_cancel(task) =
+    ccall(at(161), Cvoid, (Ptr{Cvoid},), task)
 dllm_task_is_cancelled(task) =
-    ccall(at(161), Int32, (Ptr{Cvoid},), task)
+    ccall(at(162), Int32, (Ptr{Cvoid},), task)
 dllm_task_set_deadline(task, milliseconds) =
-    ccall(at(162), Cvoid, (Ptr{Cvoid}, Int64), task, milliseconds)
+    ccall(at(163), Cvoid, (Ptr{Cvoid}, Int64), task, milliseconds)
 dllm_task_progress(task, out_done, out_total) =
-    ccall(at(163), Cvoid, (Ptr{Cvoid}, Ptr{Int64}, Ptr{Int64}), task, out_done, out_total)
+    ccall(at(164), Cvoid, (Ptr{Cvoid}, Ptr{Int64}, Ptr{Int64}), task, out_done, out_total)
 dllm_tensor_new(dtype, dims, rank, data, out, err) =
-    ccall(at(164), Int32, (Int32, Ptr{Int64}, Int64, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), dtype, dims, rank, data, out, err)
+    ccall(at(165), Int32, (Int32, Ptr{Int64}, Int64, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), dtype, dims, rank, data, out, err)
 dllm_tensor_release(tensor) =
-    ccall(at(165), Cvoid, (Ptr{Cvoid},), tensor)
+    ccall(at(166), Cvoid, (Ptr{Cvoid},), tensor)
 dllm_tensor_dtype(tensor) =
-    ccall(at(166), Int32, (Ptr{Cvoid},), tensor)
+    ccall(at(167), Int32, (Ptr{Cvoid},), tensor)
 dllm_tensor_rank(tensor) =
-    ccall(at(167), Int64, (Ptr{Cvoid},), tensor)
+    ccall(at(168), Int64, (Ptr{Cvoid},), tensor)
 dllm_tensor_dim(tensor, axis) =
-    ccall(at(168), Int64, (Ptr{Cvoid}, Int64), tensor, axis)
+    ccall(at(169), Int64, (Ptr{Cvoid}, Int64), tensor, axis)
 dllm_tensor_data(tensor) =
-    ccall(at(169), Ptr{UInt8}, (Ptr{Cvoid},), tensor)
+    ccall(at(170), Ptr{UInt8}, (Ptr{Cvoid},), tensor)
 dllm_tensor_read(tensor, dtype, dst, dst_size, err) =
-    ccall(at(170), Int32, (Ptr{Cvoid}, Int32, Ptr{Cvoid}, Int64, Ptr{Cvoid}), tensor, dtype, dst, dst_size, err)
+    ccall(at(171), Int32, (Ptr{Cvoid}, Int32, Ptr{Cvoid}, Int64, Ptr{Cvoid}), tensor, dtype, dst, dst_size, err)
 dllm_tokenizer_load(path, opts, out, err) =
-    ccall(at(171), Int32, (Cstring, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), path, opts, out, err)
+    ccall(at(172), Int32, (Cstring, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), path, opts, out, err)
 dllm_tokenizer_load_task(path, opts, task, out, err) =
-    ccall(at(172), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), path, opts, task, out, err)
+    ccall(at(173), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), path, opts, task, out, err)
 dllm_tokenizer_load_source(source, opts, out, err) =
-    ccall(at(173), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), source, opts, out, err)
+    ccall(at(174), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), source, opts, out, err)
 dllm_tokenizer_train(text, opts, task, out, err) =
-    ccall(at(174), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), text, opts, task, out, err)
+    ccall(at(175), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), text, opts, task, out, err)
 dllm_tokenizer_save(tok, path, err) =
-    ccall(at(175), Int32, (Ptr{Cvoid}, Cstring, Ptr{Cvoid}), tok, path, err)
+    ccall(at(176), Int32, (Ptr{Cvoid}, Cstring, Ptr{Cvoid}), tok, path, err)
 dllm_tokenizer_release(tok) =
-    ccall(at(176), Cvoid, (Ptr{Cvoid},), tok)
+    ccall(at(177), Cvoid, (Ptr{Cvoid},), tok)
 dllm_tokenizer_size(tok) =
-    ccall(at(177), Int64, (Ptr{Cvoid},), tok)
+    ccall(at(178), Int64, (Ptr{Cvoid},), tok)
 dllm_tokenizer_id(tok, name, out, err) =
-    ccall(at(178), Int32, (Ptr{Cvoid}, Cstring, Ptr{Int32}, Ptr{Cvoid}), tok, name, out, err)
+    ccall(at(179), Int32, (Ptr{Cvoid}, Cstring, Ptr{Int32}, Ptr{Cvoid}), tok, name, out, err)
 dllm_tokenizer_encode(tok, text, size, dst, dst_count, out_count, err) =
-    ccall(at(179), Int32, (Ptr{Cvoid}, Ptr{UInt8}, Int64, Ptr{Int32}, Int64, Ptr{Int64}, Ptr{Cvoid}), tok, text, size, dst, dst_count, out_count, err)
+    ccall(at(180), Int32, (Ptr{Cvoid}, Ptr{UInt8}, Int64, Ptr{Int32}, Int64, Ptr{Int64}, Ptr{Cvoid}), tok, text, size, dst, dst_count, out_count, err)
 dllm_tokenizer_encode_task(tok, text, size, task, out, err) =
-    ccall(at(180), Int32, (Ptr{Cvoid}, Ptr{UInt8}, Int64, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), tok, text, size, task, out, err)
+    ccall(at(181), Int32, (Ptr{Cvoid}, Ptr{UInt8}, Int64, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), tok, text, size, task, out, err)
 dllm_tokenizer_decode(tok, ids, count, out, err) =
-    ccall(at(181), Int32, (Ptr{Cvoid}, Ptr{Int32}, Int64, Ptr{Cvoid}, Ptr{Cvoid}), tok, ids, count, out, err)
+    ccall(at(182), Int32, (Ptr{Cvoid}, Ptr{Int32}, Int64, Ptr{Cvoid}, Ptr{Cvoid}), tok, ids, count, out, err)
 dllm_tokenizer_decode_stream(tok, ids, count, out_text, out_used, err) =
-    ccall(at(182), Int32, (Ptr{Cvoid}, Ptr{Int32}, Int64, Ptr{Cvoid}, Ptr{Int64}, Ptr{Cvoid}), tok, ids, count, out_text, out_used, err)
+    ccall(at(183), Int32, (Ptr{Cvoid}, Ptr{Int32}, Int64, Ptr{Cvoid}, Ptr{Int64}, Ptr{Cvoid}), tok, ids, count, out_text, out_used, err)
 dllm_tokenizer_chat(tok, messages_json, size, opts, out, err) =
-    ccall(at(183), Int32, (Ptr{Cvoid}, Ptr{UInt8}, Int64, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), tok, messages_json, size, opts, out, err)
+    ccall(at(184), Int32, (Ptr{Cvoid}, Ptr{UInt8}, Int64, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), tok, messages_json, size, opts, out, err)
 dllm_tokenizer_chat_task(tok, messages_json, size, opts, task, out, err) =
-    ccall(at(184), Int32, (Ptr{Cvoid}, Ptr{UInt8}, Int64, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), tok, messages_json, size, opts, task, out, err)
+    ccall(at(185), Int32, (Ptr{Cvoid}, Ptr{UInt8}, Int64, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), tok, messages_json, size, opts, task, out, err)
 dllm_trainer_new(model, objective, opts, out, err) =
-    ccall(at(185), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), model, objective, opts, out, err)
+    ccall(at(186), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), model, objective, opts, out, err)
 dllm_trainer_release(trainer) =
-    ccall(at(186), Cvoid, (Ptr{Cvoid},), trainer)
+    ccall(at(187), Cvoid, (Ptr{Cvoid},), trainer)
 dllm_trainer_step(trainer, batch, task, out_loss, err) =
-    ccall(at(187), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Float64}, Ptr{Cvoid}), trainer, batch, task, out_loss, err)
+    ccall(at(188), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Float64}, Ptr{Cvoid}), trainer, batch, task, out_loss, err)
 dllm_trainer_accumulate(trainer, batch, task, err) =
-    ccall(at(188), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), trainer, batch, task, err)
+    ccall(at(189), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), trainer, batch, task, err)
 dllm_trainer_apply(trainer, task, out_loss, err) =
-    ccall(at(189), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Float64}, Ptr{Cvoid}), trainer, task, out_loss, err)
+    ccall(at(190), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Float64}, Ptr{Cvoid}), trainer, task, out_loss, err)
 dllm_trainer_sync(trainer, err) =
-    ccall(at(190), Int32, (Ptr{Cvoid}, Ptr{Cvoid}), trainer, err)
+    ccall(at(191), Int32, (Ptr{Cvoid}, Ptr{Cvoid}), trainer, err)
 dllm_trainer_run(trainer, loader, steps, fn, user_data, task, err) =
-    ccall(at(191), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Int64, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), trainer, loader, steps, fn, user_data, task, err)
+    ccall(at(192), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Int64, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), trainer, loader, steps, fn, user_data, task, err)
 dllm_trainer_eval(trainer, loader, max_batches, task, out_loss, err) =
-    ccall(at(192), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Int64, Ptr{Cvoid}, Ptr{Float64}, Ptr{Cvoid}), trainer, loader, max_batches, task, out_loss, err)
+    ccall(at(193), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Int64, Ptr{Cvoid}, Ptr{Float64}, Ptr{Cvoid}), trainer, loader, max_batches, task, out_loss, err)
 dllm_trainer_metric(trainer, key, out, err) =
-    ccall(at(193), Int32, (Ptr{Cvoid}, Cstring, Ptr{Float64}, Ptr{Cvoid}), trainer, key, out, err)
+    ccall(at(194), Int32, (Ptr{Cvoid}, Cstring, Ptr{Float64}, Ptr{Cvoid}), trainer, key, out, err)
 dllm_trainer_describe(trainer, out, err) =
-    ccall(at(194), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), trainer, out, err)
+    ccall(at(195), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), trainer, out, err)
 dllm_trainer_set_f64(trainer, key, value, err) =
-    ccall(at(195), Int32, (Ptr{Cvoid}, Cstring, Float64, Ptr{Cvoid}), trainer, key, value, err)
+    ccall(at(196), Int32, (Ptr{Cvoid}, Cstring, Float64, Ptr{Cvoid}), trainer, key, value, err)
 dllm_trainer_add_sink(trainer, kind, target, opts, err) =
-    ccall(at(196), Int32, (Ptr{Cvoid}, Cstring, Cstring, Ptr{Cvoid}, Ptr{Cvoid}), trainer, kind, target, opts, err)
+    ccall(at(197), Int32, (Ptr{Cvoid}, Cstring, Cstring, Ptr{Cvoid}, Ptr{Cvoid}), trainer, kind, target, opts, err)
 dllm_trainer_model(trainer, role, out, err) =
-    ccall(at(197), Int32, (Ptr{Cvoid}, Cstring, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), trainer, role, out, err)
+    ccall(at(198), Int32, (Ptr{Cvoid}, Cstring, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), trainer, role, out, err)
 dllm_dataset_extract_trajectories(data, model, path, opts, task, out_rows, err) =
-    ccall(at(198), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Int64}, Ptr{Cvoid}), data, model, path, opts, task, out_rows, err)
+    ccall(at(199), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Int64}, Ptr{Cvoid}), data, model, path, opts, task, out_rows, err)
 
 end

@@ -28,3 +28,15 @@ Base.eltype(::Type{Loader}) = Batch
 "Rows read since the start; `seek` moves there."
 Base.position(loader::Loader) = C.dllm_loader_position(loader)
 Base.seek(loader::Loader, place::Integer) = call(C.dllm_loader_seek, loader, place)
+
+"""
+Writes what a teacher computes from the rows of one epoch to a folder, and returns the number of new chunks. Options of
+kind "anchors"; the progress counts rows.
+"""
+function write_anchors!(loader::Loader, teacher, path::AbstractString; task = nothing, settings...)
+    chunks = Ref{Int64}(0)
+    with_options("anchors", settings) do opts
+        call(C.dllm_loader_write_anchors, loader, teacher, path, opts, maybe(task), chunks)
+    end
+    return Int(chunks[])
+end

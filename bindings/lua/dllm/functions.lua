@@ -80,6 +80,12 @@ made.functions = {
     {"error", "err"}}},
   {"dllm_model_adapters", "status", params = {{"handle", "model", noun = "model"},
     {"out_buffer", "out"}, {"error", "err"}}},
+  {"dllm_loader_write_anchors", "status", params = {
+    {"handle", "loader", noun = "loader", writes = true},
+    {"handle", "teacher", noun = "model", writes = true}, {"str", "path"},
+    {"handle", "opts", noun = "options", schema = "anchors", null = true},
+    {"handle", "task", noun = "task", null = true, writes = true},
+    {"out_number", "out_chunks", elem = "i64"}, {"error", "err"}}},
   {"dllm_answer_new", "status", params = {{"handle", "tok", noun = "tokenizer"},
     {"handle", "opts", noun = "options", schema = "answer", null = true},
     {"out_handle", "out", noun = "answer"}, {"error", "err"}}},
@@ -600,6 +606,7 @@ dllm_status dllm_model_merge_adapter(dllm_model *, const char *, dllm_task *, dl
 dllm_status dllm_model_remove_adapter(dllm_model *, const char *, dllm_error *);
 dllm_status dllm_model_set_adapter_scale(dllm_model *, const char *, double, dllm_error *);
 dllm_status dllm_model_adapters(const dllm_model *, dllm_buffer *, dllm_error *);
+dllm_status dllm_loader_write_anchors(dllm_loader *, dllm_model *, const char *, const dllm_options *, dllm_task *, int64_t *, dllm_error *);
 dllm_status dllm_answer_new(const dllm_tokenizer *, const dllm_options *, void *, dllm_error *);
 void dllm_answer_release(dllm_answer *);
 dllm_status dllm_answer_update(dllm_answer *, const int32_t *, const uint8_t *, int64_t, int32_t *, dllm_error *);

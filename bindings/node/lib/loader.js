@@ -1,9 +1,10 @@
 // Batches of a dataset, in a reproducible order.
 'use strict';
 const { lib } = require('./library.js');
-const { call, make, startMake } = require('./call.js');
+const { TASK, call, make, startMake, startWhole } = require('./call.js');
+const { CONTROL, checkObject } = require('./given.js');
 const { Managed, adopt } = require('./managed.js');
-const { options } = require('./options.js');
+const { divided, options, pathOf } = require('./options.js');
 const { Batch } = require('./batch.js');
 
 // for await (const batch of new Loader(data, { batch: 8, length: 128 })) ...
@@ -27,6 +28,13 @@ class Loader extends Managed {
 
   async* [Symbol.asyncIterator]() {
     for (let batch; (batch = await this.next()) !== null;) yield batch;
+  }
+
+  // Writes what a teacher computes from the rows of one epoch to a folder; the number of new chunks.
+  async writeAnchors(teacher, path, given) {
+    checkObject(teacher, 'teacher');
+    const [control, settings] = divided('anchors', given, CONTROL);
+    return startWhole('dllm_loader_write_anchors', [this, teacher, pathOf(path), settings, TASK], control);
   }
 
   get position() {

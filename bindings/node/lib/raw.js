@@ -68,6 +68,8 @@ exports.FUNCTIONS = {
   dllm_model_remove_adapter: ['int32', ['void *', 'str', 'void *'], 'owner'],
   dllm_model_set_adapter_scale: ['int32', ['void *', 'str', 'double', 'void *'], 'owner'],
   dllm_model_adapters: ['int32', ['void *', 'void *', 'void *'], 'any'],
+  dllm_loader_write_anchors: ['int32', ['void *', 'void *', 'str', 'void *', 'void *', 'void *',
+    'void *'], 'owner'],
   dllm_answer_new: ['int32', ['void *', 'void *', 'void *', 'void *'], 'any'],
   dllm_answer_release: ['void', ['void *'], 'any'],
   dllm_answer_update: ['int32', ['void *', 'void *', 'void *', 'int64', 'void *',

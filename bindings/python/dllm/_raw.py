@@ -71,6 +71,8 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "dllm_model_remove_adapter": (c_int32, [c_void_p, c_char_p, c_void_p]),
     "dllm_model_set_adapter_scale": (c_int32, [c_void_p, c_char_p, c_double, c_void_p]),
     "dllm_model_adapters": (c_int32, [c_void_p, c_void_p, c_void_p]),
+    "dllm_loader_write_anchors": (c_int32, [
+        c_void_p, c_void_p, c_char_p, c_void_p, c_void_p, POINTER(c_int64), c_void_p]),
     "dllm_answer_new": (c_int32, [c_void_p, c_void_p, POINTER(c_void_p), c_void_p]),
     "dllm_answer_release": (None, [c_void_p]),
     "dllm_answer_update": (c_int32, [

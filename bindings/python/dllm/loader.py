@@ -1,14 +1,19 @@
 """Batches of a dataset, in a reproducible order."""
 from __future__ import annotations
 
+import os
+from ctypes import byref, c_int64
 from typing import Any, Iterator
 
-from ._base import Managed, call, handle, make, options
+from ._base import Managed, call, handle, make, options, task_of
 from ._lib import lib
+from ._text import path_bytes
 from ._values import whole
 from .batch import Batch
 from .dataset import Dataset
 from .errors import OutOfRange
+from .model import Model
+from .task import Task
 
 
 class Loader(Managed):
@@ -32,6 +37,15 @@ class Loader(Managed):
             return self.next()
         except OutOfRange:
             raise StopIteration from None
+
+    def write_anchors(self, teacher: Model, path: str | os.PathLike[str], task: Task | None = None, **settings: Any) -> int:
+        """Writes what a teacher computes from the rows of one epoch to a folder, and returns the number of new chunks; options
+        of kind "anchors"."""
+        chunks = c_int64()
+        with options("anchors", settings) as opts:
+            call("dllm_loader_write_anchors", self.pointer, handle(teacher, Model, "teacher"), path_bytes(path), opts.pointer,
+                 task_of(task), byref(chunks))
+        return chunks.value
 
     @property
     def position(self) -> int:

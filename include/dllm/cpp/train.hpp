@@ -22,6 +22,20 @@ inline int64_t extract_trajectories(Dataset& data, Model* teacher, std::string_v
   return rows;
 }
 
+// Writes what a teacher computes from the rows of one epoch of a loader to a folder. Returns the
+// number of new chunks.
+inline int64_t write_anchors(Loader& loader, Model& teacher, std::string_view path,
+                             const Settings& settings = {}, const Task* task = nullptr) {
+  int64_t chunks = 0;
+  settings.with("anchors", [&](const dllm_options* opts) {
+    call([&](dllm_error* err) {
+      return dllm_loader_write_anchors(loader.get(), teacher.get(), zero_ended(path).c_str(), opts,
+                                       handle_of(task), &chunks, err);
+    });
+  });
+  return chunks;
+}
+
 // A noise schedule: the probability that a token is kept at time t, and the weight of the loss.
 class Schedule : public Handle<dllm_schedule> {
 public:

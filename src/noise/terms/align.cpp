@@ -10,6 +10,7 @@
 #include "noise/terms/align_distance.h"
 #include "noise/terms/align_rows.h"
 #include "noise/terms/term.h"
+#include "text/data/anchor_cache.h"
 
 #include <algorithm>
 #include <cmath>
@@ -18,8 +19,7 @@
 namespace dllm::noise {
 namespace {
 
-constexpr const char* kTeacherState = "hidden_layer_"; // then the layer: f32(batch, seq, hidden)
-constexpr const char* kTeacherTap = "align_teacher_";  // of the feed: f32(batch * k, hidden)
+constexpr const char* kTeacherTap = "align_teacher_"; // of the feed: f32(batch * k, hidden)
 
 AlignKind kind_of(const std::string& name) {
   if (name == "angular") return AlignKind::angular;
@@ -49,36 +49,15 @@ public:
 
 private:
   bool cached() const { return options_.str("teacher") == "rows"; }
-  std::vector<int64_t> layers(int64_t of_model) const;
+  std::vector<int64_t> layers(int64_t of_model) const {
+    return named_layers("align_layers", options_.list("align_layers"), of_model);
+  }
   double weight(int64_t step) const;
   std::vector<float> drawn_layers(int64_t count, const TermDraws& draws) const;
 
   Options options_;
   AlignDistance distance_;
 };
-
-// Returns the layers that the option names, in order. Without names it returns four layers at equal
-// distances.
-std::vector<int64_t> Align::layers(int64_t of_model) const {
-  std::vector<int64_t> made;
-  for (const std::string& text : options_.list("align_layers")) {
-    const bool digits = !text.empty() && text.size() < 10 &&
-                        text.find_first_not_of("0123456789") == std::string::npos;
-    const int64_t layer = digits ? std::stoll(text) : -1;
-    if (layer < 0 || layer > of_model) {
-      fail_with_hint("0 is the embedding, 1 the first layer", Code::invalid_argument,
-                     "align_layers names layer \"{}\", and the model has {} layers", text,
-                     of_model);
-    }
-    made.push_back(layer);
-  }
-  if (made.empty()) {
-    for (int64_t i = 1; i <= 4; ++i) made.push_back((i * of_model + 3) / 4);
-  }
-  std::ranges::sort(made);
-  made.erase(std::unique(made.begin(), made.end()), made.end());
-  return made;
-}
 
 // Returns the weight of the term: a cosine from align to align_final, which is reached at update
 // align_steps.
@@ -220,11 +199,12 @@ void Align::feed(const Batch& prepared, const TermContext& context, Batch& feed)
     feed.set(kAlignBlocks, checked(prepared, kAlignBlocks, DType::f32, {batch, units, width}));
   if (!cached()) return;
   for (const int64_t layer : layers(context.layers)) {
-    const std::string name = kTeacherState + std::to_string(layer);
+    const std::string name = text::kAnchorState + std::to_string(layer); // (batch, seq, hidden)
     const Tensor* states = prepared.find(name);
     if (states == nullptr) {
-      fail_with_hint("write its numbers with dllm anchors, or choose another teacher",
-                     Code::not_found, "teacher rows needs array {}, and the batch lacks it", name);
+      fail_with_hint(
+          "write its numbers with dllm anchors, change align_layers, or choose another teacher",
+          Code::not_found, "teacher rows needs array {}, and the batch lacks it", name);
     }
     feed.set(kTeacherTap + std::to_string(layer),
              teacher_rows(*states, name, targets, rows.as<int32_t>()));
@@ -281,7 +261,7 @@ TermEntry term_files::align() {
       "with the other positions of the row; blocks: cosine of means over align_blocks parts."));
   rows.push_back(option_list("align_layers", {},
                              "Layers of an alignment, such as 7,14,21,28: 0 is the embedding, 1 "
-                             "the first layer; empty: four at equal distances."));
+                             "the first layer; all: every one; empty: four at equal distances."));
   rows.push_back(option_choice("align_positions", "visible", {"visible", "supervised", "all"},
                                "Positions of an alignment: of visible tokens, of states that the "
                                "loss of the objective reads, or all."));

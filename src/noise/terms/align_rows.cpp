@@ -1,5 +1,7 @@
 #include "noise/terms/align_rows.h"
 
+#include "base/error.h"
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -33,6 +35,30 @@ std::vector<int32_t> share_of(std::span<const int32_t> positions, std::span<cons
   const size_t count = std::max<size_t>(1, static_cast<size_t>(wanted));
   std::vector<int32_t> made;
   for (size_t i = 0; i < count; ++i) made.push_back(positions[static_cast<size_t>(order[i])]);
+  return made;
+}
+
+std::vector<int64_t> named_layers(const std::string& option, const std::vector<std::string>& names,
+                                  int64_t of_model) {
+  std::vector<int64_t> made;
+  const bool is_all = names == std::vector<std::string>{"all"};
+  for (int64_t layer = 0; is_all && layer <= of_model; ++layer) made.push_back(layer);
+  for (const std::string& text : names) {
+    if (is_all) break;
+    const bool digits = !text.empty() && text.size() < 10 &&
+                        text.find_first_not_of("0123456789") == std::string::npos;
+    const int64_t layer = digits ? std::stoll(text) : -1;
+    if (layer < 0 || layer > of_model) {
+      fail_with_hint("0 is the embedding, 1 the first layer", Code::invalid_argument,
+                     "{} names layer \"{}\", and the model has {} layers", option, text, of_model);
+    }
+    made.push_back(layer);
+  }
+  if (made.empty()) {
+    for (int64_t i = 1; i <= 4; ++i) made.push_back((i * of_model + 3) / 4);
+  }
+  std::ranges::sort(made);
+  made.erase(std::unique(made.begin(), made.end()), made.end());
   return made;
 }
 

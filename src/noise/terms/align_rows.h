@@ -43,6 +43,12 @@ std::vector<int32_t> aligned_positions(const AlignRow& row, AlignPositions which
 std::vector<int32_t> share_of(std::span<const int32_t> positions, std::span<const int64_t> order,
                               double share);
 
+// Returns the layers that a list of option `option` names, in order. "all" names the embedding (0)
+// and all layers; an empty list names four layers at equal distances. Fails with invalid_argument
+// for a layer that a model of `of_model` layers lacks.
+std::vector<int64_t> named_layers(const std::string& option, const std::vector<std::string>& names,
+                                  int64_t of_model);
+
 // Returns the permutation of 0 to count - 1 that the key draws.
 std::vector<int64_t> drawn_order(Key key, int64_t count);
 

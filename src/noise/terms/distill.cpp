@@ -9,13 +9,18 @@
 #include "noise/terms/divergence.h"
 #include "noise/terms/few_steps.h"
 #include "noise/terms/term.h"
+#include "text/data/anchor_cache.h"
+
+#include <algorithm>
 
 namespace dllm::noise {
 namespace {
 
-constexpr const char* kTopIds = "teacher_top_ids";       // i32(batch, seq, k)
-constexpr const char* kTopLogits = "teacher_top_logits"; // f32(batch, seq, k)
-constexpr const char* kDistillScale = "distill_scale";   // f32()
+using text::kTopIds;                                   // i32(batch, seq, k)
+using text::kTopLogits;                                // f32(batch, seq, k)
+constexpr const char* kDistillScale = "distill_scale"; // f32()
+// Of the feed, f32(capacity): 1 where the cached teacher predicts the token of a head row, else 0.
+constexpr const char* kIsPredicted = "distill_is_predicted";
 // Of the feed: the position that each head row predicts, i32(capacity), in the whole batch; and the
 // positions of a row, i32().
 constexpr const char* kPredicted = "distill_positions";
@@ -82,13 +87,29 @@ Tensor rows_of(const Batch& prepared, const char* name, std::span<const int32_t>
   return made;
 }
 
+// Moves the rows of ids without a prediction (-1) out of the term. Returns 1 for each other row.
+Tensor take_unpredicted(Tensor& ids) {
+  const int64_t k = ids.shape()[1];
+  Tensor made(DType::f32, {ids.shape()[0]});
+  for (int64_t row = 0; row < ids.shape()[0]; ++row) {
+    const auto own =
+        ids.mutable_as<int32_t>().subspan(static_cast<size_t>(row * k), static_cast<size_t>(k));
+    const bool is_predicted = own.empty() || own[0] >= 0;
+    made.mutable_as<float>()[static_cast<size_t>(row)] = is_predicted ? 1.0f : 0.0f;
+    if (!is_predicted) std::ranges::fill(own, 0);
+  }
+  return made;
+}
+
 void Distill::feed(const Batch& prepared, const TermContext& context, Batch& feed) const {
   Tensor positions = feed.at(kHeadRows).clone();
   const auto count = static_cast<size_t>(feed.at(kHeadCount).as<int32_t>()[0]);
   for (int32_t& position : positions.mutable_as<int32_t>().first(count)) position += context.shift;
   feed.set(kDistillScale, Tensor::scalar(static_cast<float>(weight_)));
   if (cached_) {
-    feed.set(kTopIds, rows_of<int32_t>(prepared, kTopIds, positions.as<int32_t>()));
+    Tensor ids = rows_of<int32_t>(prepared, kTopIds, positions.as<int32_t>());
+    feed.set(kIsPredicted, take_unpredicted(ids));
+    feed.set(kTopIds, std::move(ids));
     check_between(kTopIds, feed.at(kTopIds), 0, context.vocab - 1, "the vocabulary");
     feed.set(kTopLogits, rows_of<float>(prepared, kTopLogits, positions.as<int32_t>()));
     if (feed.at(kTopIds).shape()[1] != feed.at(kTopLogits).shape()[1]) {
@@ -151,6 +172,7 @@ LossTerm::Built Distill::build(const TermInputs& inputs) const {
   const graph::Value flat = graph::reshape(hidden, {hidden.dim(0) * hidden.dim(1), hidden.dim(2)});
   const graph::Value student = graph::take(flat, arrays.at(kHeadRows));
   graph::Value weights = arrays.at(kHeadWeights);
+  if (cached_) weights = graph::multiply(weights, arrays.at(kIsPredicted));
   const graph::Value apart = cached_ ? top_divergences(divergence_, inputs.builder.head(), student,
                                                        arrays.at(kTopIds), arrays.at(kTopLogits))
                                      : live(inputs, student, &weights);

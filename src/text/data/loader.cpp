@@ -54,7 +54,7 @@ const Schema& loader_schema() {
                    "return the array segments, so that packed texts do not see each other"),
        option_str("arrays", "",
                   "file of arrays that belong to rows which are not packed (safetensors, by "
-                  "row_keys); empty: none"),
+                  "row_keys), or folder of dllm anchors; empty: none"),
        option_bool(
            "row_keys", false,
            "return the array row_keys, by which a file of arrays finds rows that are not packed"),
@@ -175,6 +175,8 @@ Loader::Collation Loader::make_collation(const Dataset& data, const Options& opt
   for (const char* key : {"pad_side", "see_padding", "eos_block", "response_cut", "arrays",
                           "row_keys", "trajectories"}) {
     if (!options.is_set(key) || !options.boolean("pack")) continue;
+    const bool is_arrays = key == std::string_view("arrays");
+    if (is_arrays && (options.str(key).empty() || is_directory(options.str(key)))) continue;
     fail_with_hint("set pack to false", Code::invalid_argument,
                    "{} is for rows that are not packed", key);
   }
@@ -230,7 +232,9 @@ Loader::Loader(std::shared_ptr<const Dataset> data, const Options& options)
     fail(Code::invalid_argument, "a batch of {} rows of {} tokens has more than {} tokens", batch_,
          length_, kMostTokens);
   }
-  if (const std::string& path = options.str("arrays"); !path.empty())
+  if (const std::string& path = options.str("arrays"); is_directory(path))
+    anchors_ = std::make_unique<const AnchorCache>(path);
+  else if (!path.empty())
     arrays_ = std::make_unique<const RowArrays>(path);
   if (const std::string& path = options.str("trajectories"); !path.empty())
     trajectories_ = open_trajectories(path, *data, options);
@@ -320,6 +324,11 @@ MadeBatch Loader::make(int64_t position) {
   Batch batch;
   batch.set("ids", std::move(ids));
   batch.set("keep", std::move(keep));
+  if (!segments_) std::ranges::fill(segments.mutable_as<int32_t>(), 1); // all see each other
+  if (anchors_ != nullptr) {
+    anchors_->add_to(batch, segments, place,
+                     [&](std::span<const int32_t> own) { return data_->first_words(own); });
+  }
   if (segments_) batch.set("segments", std::move(segments));
   if (trajectory.defined()) batch.set(kTrajectory, std::move(trajectory));
   batch.set("rows", Tensor::from(Shape{2}, std::vector<int64_t>{rank_ * batch_, all}));

@@ -5,6 +5,7 @@
 #include "base/options.h"
 #include "base/random.h"
 #include "tensor/batch.h"
+#include "text/data/anchor_cache.h"
 #include "text/data/collate.h"
 #include "text/data/dataset.h"
 #include "text/data/prefetch.h"
@@ -87,9 +88,9 @@ const Schema& loader_schema();
 //   keep      u8 (batch, length), 1: given (a prompt, padding), never corrupted or counted
 //   segments  i32 (batch, length); a token attends to its own segment only, 0: padding
 //   rows      i64[2], the number of its first row in the step, and the rows of the step (all ranks)
-// With option arrays a batch also holds the arrays of its rows in that file (row_arrays.h), and
-// with option trajectories the array "trajectory" (trajectories.h). The last batch of all may have
-// fewer rows.
+// With option arrays a batch also holds the arrays of its rows in that file (row_arrays.h), or of
+// their chunks in that folder (anchor_cache.h), and with option trajectories the array "trajectory"
+// (trajectories.h). The last batch of all may have fewer rows.
 class Loader {
 public:
   // Fails with failed_precondition when the dataset holds texts or the split has no rows.
@@ -116,6 +117,9 @@ public:
   double bytes_per_token() const { return bytes_per_token_; } // of the dataset
   int64_t sequences() const { return index_.size(); }         // of one epoch
   int64_t epoch() const { return position_ / index_.size(); }
+  const Dataset& data() const { return *data_; }
+  int64_t length() const { return length_; }
+  int64_t batch() const { return batch_; } // rows of a batch
 
 private:
   // Returns the sequence at a position of the endless stream of epochs.
@@ -146,7 +150,9 @@ private:
   uint64_t seed_;
   bool shuffle_, segments_, row_keys_, pack_, python_order_;
   Collation collation_;
-  std::unique_ptr<const RowArrays> arrays_; // null without option arrays
+  // Option arrays is a file or a folder. Null without it.
+  std::unique_ptr<const RowArrays> arrays_;
+  std::unique_ptr<const AnchorCache> anchors_;
   // Null without option trajectories.
   std::unique_ptr<const Trajectories> trajectories_;
   mutable std::vector<int64_t> epoch_order_; // with python_order_: the order of epoch order_of_

@@ -111,6 +111,7 @@ local function calls()
   local on = dllm.load(stories, {slots = 1})
   local model, tok = on:model(), on:tokenizer()
   local data, what = dllm.dataset_from({"the sun"}, tok), dllm.objective "mdlm"
+  local loader = dllm.loader(data, {batch = 1, length = 4})
   local trainer, decoder = dllm.trainer(model, what), dllm.decoder(model, {steps = 2, gen_length = 4})
   return {
     ["dllm.engine"] = {function(x) dllm.engine(x) end, "thread", "threads"},
@@ -126,6 +127,7 @@ local function calls()
     ["model:save"] = {function(x) model:save("/dev/null/no", x) end, "overwrit", "overwrite"},
     ["dataset:extract_trajectories"] =
       {function(x) data:extract_trajectories(nil, "absent/order.jsonl", x) end, "metod", "method"},
+    ["loader:write_anchors"] = {function(x) loader:write_anchors(model, "absent/anchors", x) end, "grup", "group"},
     ["model:add_adapter"] = {function(x) model:add_adapter("a", x) end, "rang", "rank"},
     ["model:forward"] = {function(x) model:forward(dllm.batch {ids = {"i32", {1, 1}, {1}}}, x) end},
     ["dllm.schedule"] = {function(x) dllm.schedule("nano_sqrt", x) end, "step", "steps"},

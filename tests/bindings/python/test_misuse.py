@@ -88,6 +88,7 @@ class World(Tiny):
             "Model.quantize.target": self.path("quantized"), "Generator.infill.text": "the <mask:2>",
             "Decoder.start.prompt": [5], "Dataset.of.rows": ["a text"], "Stream.generator": self.objects["Generator"], "Tensor.read.dtype": None, "Tensor.dtype": None,
             "Model.add_network.name": "teacher", "Dataset.extract_trajectories.path": self.path("order.jsonl"),
+            "Loader.write_anchors.path": self.path("anchors"),
         }
         general = {
             "path": self.saved, "engine": self.engine, "tokenizer": self.tokenizer, "model": self.model, "task": None,

@@ -178,6 +178,7 @@ TEST(Allowed, ParametersThatAreNoNamesArePaths) {
                                      "dllm_dataset_save.path",
                                      "dllm_engine_plan.path",
                                      "dllm_generator_load.path",
+                                     "dllm_loader_write_anchors.path",
                                      "dllm_model_load.path",
                                      "dllm_model_save.path",
                                      "dllm_model_load_adapter.path",

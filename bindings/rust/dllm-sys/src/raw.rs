@@ -200,6 +200,17 @@ functions! {
         out: *mut dllm_buffer,
         err: *mut dllm_error,
     ) -> dllm_status;
+    /// Writes what a teacher computes from the rows of one epoch of a loader.
+    #[threads(Owner)]
+    fn dllm_loader_write_anchors(
+        loader: *mut dllm_loader,
+        teacher: *mut dllm_model,
+        path: *const c_char,
+        opts: *const dllm_options,
+        task: *mut dllm_task,
+        out_chunks: *mut i64,
+        err: *mut dllm_error,
+    ) -> dllm_status;
     /// Creates an answer without a canvas.
     #[threads(Any)]
     fn dllm_answer_new(

@@ -3,9 +3,12 @@
 use crate::batch::Batch;
 use crate::dataset::Dataset;
 use crate::error::{Code, Error, Result, check};
-use crate::handle::{Handle, make};
+use crate::handle::{Handle, make, with_path};
+use crate::model::Model;
 use crate::options::Options;
+use crate::task::{self, Task};
 use dllm_sys as sys;
+use std::path::Path;
 
 /// An iterator of batches. A seed and a position always give the same batch.
 ///
@@ -43,6 +46,32 @@ impl Loader {
     pub fn seek(&mut self, position: i64) -> Result<()> {
         // SAFETY: the handle is borrowed alone.
         check(|err| unsafe { sys::dllm_loader_seek(self.handle.as_ptr(), position, err) })
+    }
+
+    /// Writes what a teacher computes from the rows of one epoch to a folder, and returns the number of new chunks;
+    /// options of kind "anchors".
+    ///
+    /// # Errors
+    /// A layer that the teacher lacks, anchors of another teacher or of other options, a full disk, cancelled.
+    pub fn write_anchors(
+        &mut self,
+        teacher: &Model,
+        path: impl AsRef<Path>,
+        options: &Options,
+        task: Option<&Task>,
+    ) -> Result<i64> {
+        let _turn = teacher.turns.work(task)?;
+        let (loader, model) = (self.handle.as_ptr(), teacher.handle.as_ptr());
+        let (task, mut chunks) = (task::pointer(task), 0);
+        options.with("anchors", |opts| {
+            with_path(path.as_ref(), |path| {
+                // SAFETY: handles are alive or NULL, the path ends with a byte 0, the turn is the only one that works.
+                check(|err| unsafe {
+                    sys::dllm_loader_write_anchors(loader, model, path, opts, task, &raw mut chunks, err)
+                })
+            })
+        })?;
+        Ok(chunks)
     }
 
     /// Rows read since the start.

@@ -182,11 +182,14 @@ std::string adapters_text(const dllm_model* model);
 
 // ---- the teacher of align and distill (training_teacher.cpp) ----
 
+// Returns the full path of the folder of --teacher when it holds anchors; else "".
+std::string anchors_of(const Context& context);
 // Sets what --teacher names. Fails for options that do not fit together.
 void set_teacher(Context& context);
 // Fails when a new model does not get the tokenizer of its teacher.
 void check_teacher(const Context& context);
-// Adds the model of --teacher to the model of the run, when it is not there yet.
+// Adds the model of --teacher to the model of the run, when it is not there yet. Fails when its
+// anchors are of a teacher of another size.
 void add_teacher(const Context& context, const Run& run);
 
 // ---- tokenizer, dataset, the held-out split, the number of steps (training_data.cpp) ----

@@ -123,7 +123,17 @@ Owned<dllm_loader> open_split(Context& context, const Run& run, const char* spli
     }
   };
   // Runs of all seeds and epochs are scored on the same held-out rows.
-  if (std::string(split) == "held_out") set_rows({rows_of_split(context, split), 0, 0});
+  // Held-out losses have no terms, and anchors are of the training rows alone.
+  const bool is_held_out = std::string(split) == "held_out";
+  const std::string anchors = is_held_out ? anchors_of(context) : "";
+  const auto set_anchors = [&](const std::string& path) {
+    if (anchors.empty()) return;
+    call([&](dllm_error* err) {
+      return dllm_options_set_str(context.options("loader"), "arrays", path.c_str(), err);
+    });
+  };
+  if (is_held_out) set_rows({rows_of_split(context, split), 0, 0});
+  set_anchors("");
   dllm_loader* made = nullptr;
   try {
     call([&](dllm_error* err) {
@@ -131,9 +141,11 @@ Owned<dllm_loader> open_split(Context& context, const Run& run, const char* spli
     });
   } catch (const Failure& failure) {
     set_rows(own);
+    set_anchors(anchors);
     if (failure.status() != DLLM_FAILED_PRECONDITION || std::string(split) == "all") throw;
   }
   set_rows(own);
+  set_anchors(anchors);
   return Owned<dllm_loader>(made);
 }
 

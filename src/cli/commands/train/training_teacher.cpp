@@ -1,10 +1,12 @@
-// This file gives a run its teacher: the model without its adapters, or the model of --teacher.
+// This file gives a run its teacher: the model without its adapters, or the model or the anchors of
+// --teacher.
 
 #include "training.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -12,14 +14,39 @@ namespace dllm::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
 
 constexpr const char* kTeacher = "teacher"; // the part, and the option of objectives
 constexpr const char* kMergeFirst =
     "a teacher is a whole model: dllm export RUN OUT --merge, then --teacher OUT";
 
+// Returns true for a folder that dllm anchors or castlehill wrote, or began.
+bool is_anchors(const std::string& path) {
+  std::error_code ignored;
+  return fs::exists(path + "/anchors.settings.json", ignored) ||
+         (fs::exists(path + "/manifest.json", ignored) &&
+          !fs::exists(path + "/config.json", ignored));
+}
+
 bool is_model(const Context& context) {
   return context.has(kTeacher) && context.text(kTeacher) != "base" &&
-         context.text(kTeacher) != "rows";
+         context.text(kTeacher) != "rows" && anchors_of(context).empty();
+}
+
+// Fails when the anchors are of a teacher of another size.
+void check_anchors(const Context& context, const dllm_model* model) {
+  const std::string path = anchors_of(context) + "/manifest.json";
+  const Json manifest = Json::parse(read_all(path), nullptr, false);
+  for (const auto& [key, own] :
+       {std::pair{"num_hidden_layers", "layers"}, {"hidden_size", "hidden"}}) {
+    const int64_t here = model_number(model, own);
+    const Json there = manifest.is_object() ? manifest.value(key, Json()) : Json();
+    if (there == here) continue;
+    throw Failure(DLLM_FAILED_PRECONDITION,
+                  path + " has " + key + " " + there.dump() + ", and the model has " +
+                      std::to_string(here),
+                  "choose anchors of a teacher with the layers and the width of the model");
+  }
 }
 
 Owned<dllm_model> open_teacher(const Context& context, dllm_engine* engine) {
@@ -69,12 +96,28 @@ bool has_teacher(const dllm_model* model) {
 
 } // namespace
 
+std::string anchors_of(const Context& context) {
+  const bool is_given = context.has(kTeacher) && is_anchors(context.text(kTeacher));
+  return is_given ? full_path(context.text(kTeacher)) : "";
+}
+
 void set_teacher(Context& context) {
   refuse_typed(context, "objective", kTeacher, "the teacher is --teacher");
   if (context.typed("teacher-dtype") && !is_model(context))
     throw UsageFailure("--teacher-dtype is of the model that --teacher names");
   if (!context.has(kTeacher)) return;
-  const std::string kind = is_model(context) ? "model" : context.text(kTeacher);
+  const std::string anchors = anchors_of(context);
+  const std::string kind = is_model(context) ? "model"
+                           : anchors.empty() ? context.text(kTeacher)
+                                             : "rows";
+  if (!anchors.empty()) {
+    if (context.typed("loader", "arrays") &&
+        context.option("loader", "arrays") != Json(anchors).dump())
+      throw UsageFailure("--loader.arrays: the arrays are those of --teacher");
+    call([&](dllm_error* err) {
+      return dllm_options_set_str(context.options("loader"), "arrays", anchors.c_str(), err);
+    });
+  }
   call([&](dllm_error* err) {
     return dllm_options_set_str(context.options("objective"), kTeacher, kind.c_str(), err);
   });
@@ -87,6 +130,7 @@ void check_teacher(const Context& context) {
 }
 
 void add_teacher(const Context& context, const Run& run) {
+  if (!anchors_of(context).empty()) check_anchors(context, run.model.get());
   if (!is_model(context) || has_teacher(run.model.get())) return;
   check_tokens(context, run.tokenizer.get());
   const Owned<dllm_model> teacher = open_teacher(context, run.engine.get());
