@@ -186,7 +186,7 @@ COMMANDS = {
         "--dataset.stream": ("true", {}, SAME)}),
     "anchors": ({"": "made", "--data": "corpus", "--dataset.rows": "line", "--pack": "false", "--length": "48", "--out": "anchored"}, {
         "--data": ("rows.jsonl",), "--out": ("elsewhere",), "--template": ("alpaca", ROWS),
-        "--config": ("anchored.json",), "--json": ("",), **ENGINE,
+        "--config": ("anchored.json",), "--seed": ("5", {}, REFUSED), "--json": ("",), **ENGINE,
         "--engine.ranks": ("1", {}, SAME), "--engine.mesh": ("data=1", {}, SAME),
         **{f"--model.{key}": row for key, row in {
             "dtype": ("int8",), "attention": ("causal",), "shift": ("1", {}, SAME), "mask-token": ("7", {}, SAME), "cache-dtype": ("bf16", {}, REFUSED),
@@ -196,9 +196,9 @@ COMMANDS = {
         "--anchors.top": ("4", {"--model.attention": "causal"}), "--anchors.shard": ("1", {"--shards": "2"}), "--anchors.shards": ("2",),
         "--anchors.fresh": ("true", {}, SAME),  # there are no anchors to remove
         "--loader.batch": ("3", {}, SAME),  # the same chunks, 3 in a pass
-        "--loader.length": ("24",), "--loader.pack": ("true",), "--loader.segments": ("false",), "--loader.split": ("all",),
-        "--loader.split-fraction": ("0.4",), "--loader.drop-tail": ("true", {"--pack": "true", "--split": "all"}),
-        "--loader.truncate": ("left", {"--length": "24"}), "--loader.see-padding": ("true",), "--loader.eos-block": ("16",),
+        "--loader.length": ("12",), "--loader.pack": ("true",), "--loader.segments": ("false",), "--loader.split": ("all",),
+        "--loader.split-fraction": ("0.4",), "--loader.drop-tail": ("true", {"--pack": "true", "--length": "37"}),
+        "--loader.truncate": ("left", {"--length": "12"}), "--loader.see-padding": ("true",), "--loader.eos-block": ("16",),
         "--loader.pad-id": ("3", {}, SAME), "--loader.pad-side": ("left", {}, SAME),  # a chunk has no padding
         "--loader.response-cut": ("columns", {"--data": "rows.jsonl", "--response-cut-ratio": "1.0"}, MAY_STAY),
         "--loader.response-cut-ratio": ("0.5", {}, REFUSED),
@@ -207,7 +207,8 @@ COMMANDS = {
             "rank": "1", "ranks": "2"}.items()},
         "--dataset.format": ("jsonl", {}, REFUSED), "--dataset.rows": ("file",), "--dataset.text-key": ("body", ROWS),
         "--dataset.prompt-key": ("ask", ROWS), "--dataset.response-key": ("say", ROWS), "--dataset.instruction-key": ("prompt", ROWS),
-        "--dataset.messages-key": ("turns", {**TALKS, "--template": "alpaca"}), "--dataset.template": ("alpaca", ROWS),
+        "--dataset.messages-key": ("turns", {**TALKS, "--template": "alpaca"}, REFUSED),  # alpaca gives these rows no answer
+        "--dataset.template": ("alpaca", ROWS),
         "--dataset.append-eos": ("false",), "--dataset.prepend-bos": ("true", {}, REFUSED), "--dataset.parse-special": ("true", {}, MAY_STAY),
         "--dataset.bad-rows": ("skip", {"--data": "damaged.jsonl"}), "--dataset.token-file": ("out.tok", {}, SAME),
         "--dataset.stream": ("true", {}, SAME)}),
