@@ -104,7 +104,7 @@ Json plan_json(graph::Engine& engine, const Job& job, const Options& options) {
   made["outputs"] = report.output_bytes;
   made["constants"] = report.constant_bytes;
   made["arena"] = report.arena_bytes;
-  made["peak"] = std::max(report.peak_bytes, job.later);
+  made["peak"] = std::max(report.peak_bytes + job.window, job.later);
   made["flops"] = report.flops;
   made["compiled"] = compiled_json(report.compiled);
   if (made["compiled"]["fits"] == false) made["hint"] = hint_of(options);
