@@ -54,8 +54,7 @@ protected:
 TEST_P(PjrtTraining, FiveStepsAreThoseOfTheCpuEngine) {
   const auto mine = engine();
   for (const Json& options :
-       {Json{{"remat", false}}, Json{{"remat", true}, {"ema", 0.9}}, Json{{"accumulate", 2}},
-        Json{{"offload", "ram"}, {"ema", 0.9}}, Json{{"offload", "ram"}, {"accumulate", 2}}}) {
+       {Json{{"remat", false}}, Json{{"remat", true}, {"ema", 0.9}}, Json{{"accumulate", 2}}}) {
     const auto got = trainer(mine, options), want = trainer(train::tiny_engine(), options);
     std::vector<double> losses[2];
     for (const auto* one : {&got, &want}) {
