@@ -145,6 +145,9 @@ Setting random_setting(std::mt19937& random) {
                                         {{"optimizer", "muon"}},
                                         {{"optimizer", "adafactor"}, {"factor_from", 8}}};
   made.values.update(any_of(random, optimizers));
+  // Muon has nothing to do where adapters alone are trained.
+  if (made.values["optimizer"] == "muon" && !made.adapter.empty())
+    made.values["optimizer"] = "lion";
   const std::string name = made.values["optimizer"];
   const bool whole = name == "muon" || name == "adafactor";
   made.mesh = whole ? any_of<std::string>(random, {"", "", "data=2"})
