@@ -48,8 +48,9 @@ def rows_and_errors():
     ok(found[5]["error"]["code"] == "failed_precondition", "messages without a template fail their row alone")
     mended = [{"prompt": row["prompt"], "length": 6} if number == 3 else row for number, row in enumerate(ROWS)]
     write("mended.jsonl", mended)
-    done = generate("--prompts", "mended.jsonl", "--out", "out.jsonl", "--length", "16")
-    again = answers("out.jsonl")
+    (SCRATCH / "mended_out.jsonl").write_text((SCRATCH / "out.jsonl").read_text())
+    done = generate("--prompts", "mended.jsonl", "--out", "mended_out.jsonl", "--length", "16")
+    again = answers("mended_out.jsonl")
     ok("1 of 7 rows failed" in done.stderr and sorted(again) == list(range(7)) and again[3]["completion"] and "error" not in again[3]
        and again[6] == found[6], f"a corrected row is decoded, the others stay: {done.stderr[-200:]}")
     ok(found[6]["finish"] == "stop_text" and not any(stop in found[6]["completion"] for stop in ("Hugo", "Nora")), "a stop text of a row")

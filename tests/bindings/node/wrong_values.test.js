@@ -76,6 +76,7 @@ const OPTIONS = {
   'Model.quantize': ['CS', (x) => dllm.Model.quantize('absent', 'other', x), 'sginal', 'signal'],
   'Model.save': ['CS', (x) => tiny.model.save(path.join(folder, 'no'), x), 'sginal', 'signal'],
   'Dataset.extractTrajectories': ['CS', (x) => tiny.data.extractTrajectories(null, 'absent/order.jsonl', x), 'sginal', 'signal'],
+  'Loader.writeAnchors': ['CS', (x) => tiny.loader.writeAnchors(tiny.model, path.join(folder, 'no', 'anchors'), x), 'sginal', 'signal'],
   'Model.addAdapter': ['CS', (x) => tiny.model.addAdapter('a', x), 'sginal', 'signal'],
   'Model.loadAdapter': ['C', (x) => tiny.model.loadAdapter('absent', 'a', x), 'taks', 'task'],
   'Model.saveAdapter': ['C', (x) => tiny.model.saveAdapter(path.join(folder, 'no'), 'a', x), 'taks', 'task'],
