@@ -50,7 +50,7 @@ class Dataset extends Managed {
 
   // Appends the trajectories of the rows that the file lacks; their number. teacher null: method left_to_right.
   async extractTrajectories(teacher, path, given) {
-    if (teacher !== null) checkObject(teacher, 'teacher');
+    if (teacher !== null) checkObject(teacher, 'model', 'teacher');
     const [control, settings] = divided('trajectories', given, CONTROL);
     return startWhole('dllm_dataset_extract_trajectories', [this, teacher, pathOf(path), settings, TASK], control);
   }

@@ -41,11 +41,11 @@ function split(given, names) {
   return parts;
 }
 
-// Throws for an option that is not an object of dllm of this noun. The option has the name of the noun.
-function checkObject(value, noun) {
+// Throws for an option that is not an object of dllm of this noun.
+function checkObject(value, noun, option = noun) {
   if (value instanceof Managed && value.constructor.noun === noun) return;
   const name = noun[0].toUpperCase() + noun.slice(1);
-  throw new TypeError(`${noun} is ${/^[AEIO]/.test(name) ? 'an' : 'a'} ${name}, not ${shown(value)}`);
+  throw new TypeError(`${option} is ${/^[AEIO]/.test(name) ? 'an' : 'a'} ${name}, not ${shown(value)}`);
 }
 
 module.exports = { CONTROL, checkObject, only, plain, split };

@@ -32,7 +32,7 @@ class Loader extends Managed {
 
   // Writes what a teacher computes from the rows of one epoch to a folder; the number of new chunks.
   async writeAnchors(teacher, path, given) {
-    checkObject(teacher, 'teacher');
+    checkObject(teacher, 'model', 'teacher');
     const [control, settings] = divided('anchors', given, CONTROL);
     return startWhole('dllm_loader_write_anchors', [this, teacher, pathOf(path), settings, TASK], control);
   }
