@@ -117,7 +117,7 @@ constexpr Row kPaths[] = {{"dataset", "token_file"},
                           {"generator", "adapter_folders"},
                           {"loader", "arrays trajectories"},
                           {"model", "adapter"},
-                          {"trainer", "root"}};
+                          {"trainer", "root offload"}};
 
 } // namespace
 

@@ -22,7 +22,8 @@ struct Job {
   int64_t loading = 0; // most bytes of parameters in memory at one time while a model is loaded
   int64_t moments = 0; // bytes of the optimizer's state on the engine
   // Bytes of the optimizer's state outside of the engine, bytes for the slices of it that an update
-  // holds, and least bytes on the engine during that update. It follows the graph, whose arena stays.
+  // holds, and least bytes on the engine during that update. The update follows the graph, whose
+  // arena stays.
   int64_t offloaded = 0, window = 0, later = 0;
   int64_t cache = 0; // bytes of K and V that are kept between decoding steps
   // Values of a layer that training recomputes so that a step fits option memory.

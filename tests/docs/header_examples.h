@@ -8,7 +8,7 @@
 
 /* One object of each noun, by the names that the examples have. */
 extern dllm_engine* engine;
-extern dllm_model* model;
+extern dllm_model *model, *teacher;
 extern dllm_tokenizer* tok;
 extern dllm_dataset* data;
 extern dllm_loader* loader;
@@ -19,7 +19,7 @@ extern dllm_trainer* trainer;
 extern dllm_decoder* decoder;
 extern dllm_source* source;
 extern dllm_tensor *tensor, *logits;
-extern dllm_options* opts;
+extern dllm_options *opts, *loader_opts, *objective_opts;
 extern dllm_task* task;
 extern dllm_buffer *dir, *answer;
 extern dllm_lua* lua;

@@ -69,8 +69,7 @@ const std::set<std::string> kRefused = {"engine.kind",
                                         "hub.file",
                                         "hub.offline",
                                         "hub.revision",
-                                        "hub.weights",
-                                        "trainer.offload"}; // a folder for a file without a name
+                                        "hub.weights"};
 
 TEST(Allowed, EveryOptionIsListedOrRefusedOnPurpose) {
   std::set<std::string> refused;
