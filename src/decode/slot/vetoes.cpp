@@ -10,12 +10,13 @@ namespace dllm::decode {
 // is left.
 bool Vetoes::ban(Bans& bans, const Request& request, int64_t position, int32_t token) const {
   std::vector<uint8_t>& own = bans.banned;
-  // The mask token decides no position. An option sets whether it may be drawn.
-  const uint8_t mask_banned =
-      mask_id_ >= 0 && mask_id_ < std::ssize(own) ? own[static_cast<size_t>(mask_id_)] : 1;
+  // The mask token decides no position, and an option sets whether it may be drawn. A policy that
+  // writes it as a decision may not draw it again: its model has no mask token of its own.
+  const bool may_draw_mask = token != mask_id_ && mask_id_ >= 0 && mask_id_ < std::ssize(own) &&
+                             own[static_cast<size_t>(mask_id_)] == 0;
   constraint_.ban(request, position, own);
   own[static_cast<size_t>(token)] = 1;
-  if (mask_banned == 0) own[static_cast<size_t>(mask_id_)] = 0;
+  if (may_draw_mask) own[static_cast<size_t>(mask_id_)] = 0;
   return std::ranges::find(own, uint8_t{0}) != own.end();
 }
 

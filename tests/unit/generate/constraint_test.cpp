@@ -200,6 +200,24 @@ TEST(Constraint, ChoicesAndInfill) {
   EXPECT_TRUE(std::regex_match(filled, std::regex("it is [xyz]{3} and [aeiou]{2} here"))) << filled;
 }
 
+// The canvas of a next-token model is open by a token like others, here the letter a, which a step
+// may draw.
+TEST(Constraint, ModelWithoutAMaskToken) {
+  Generator generator(small_model(Json::object(), "llama", -1), letters(), settings());
+  for (const int64_t seed : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}) {
+    const int64_t number = generator.add(request({{"policy", "autoregressive"},
+                                                  {"prompt", "say "},
+                                                  {"length", 6},
+                                                  {"regex", "(?:fb|dc|e)"},
+                                                  {"temperature", 5.0},
+                                                  {"seed", seed}}));
+    generator.run();
+    const std::string text = generator.text(number, TextPart::completion);
+    EXPECT_TRUE(std::regex_match(text, std::regex("fb|dc|e"))) << text;
+    generator.remove(number);
+  }
+}
+
 TEST(Constraint, Errors) {
   Generator generator = generator_of("low_confidence");
   const auto refused = [&](Code code, const char* part, const Json& values) {
