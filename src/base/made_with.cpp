@@ -5,12 +5,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
-#include <cerrno>
-
 namespace dllm {
 namespace {
 
@@ -40,23 +34,6 @@ std::string settings_path(const std::string& output) {
 
 void write_settings(const std::string& file, const Json& settings) {
   write_file_atomic(file, settings.dump(2) + "\n");
-}
-
-WriterLock::WriterLock(const std::string& path)
-    : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0644)) {
-  while (fd_ >= 0 && ::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EINTR) continue;
-    if (errno != EWOULDBLOCK) return;
-    ::close(fd_);
-    fail_with_hint("wait until it ends, or name another file", Code::unavailable,
-                   "{} is in use: another process writes to it", path);
-  }
-}
-
-WriterLock::~WriterLock() {
-  if (fd_ < 0) return;
-  ::flock(fd_, LOCK_UN); // closing alone is not enough: a forked child may have the descriptor
-  ::close(fd_);
 }
 
 void check_settings(const std::string& output, const std::string& file, const Json& settings) {

@@ -17,18 +17,4 @@ void write_settings(const std::string& file, const Json& settings);
 // is compared member by member ("teacher.weights").
 void check_settings(const std::string& output, const std::string& file, const Json& settings);
 
-// Makes this object the only writer of a file until it is destroyed.
-class WriterLock {
-public:
-  // Makes the file when it does not exist. Fails with unavailable while another process, or another
-  // object of this process, is the writer. A file that cannot be locked stays without a lock.
-  explicit WriterLock(const std::string& path);
-  ~WriterLock();
-  WriterLock(const WriterLock&) = delete;
-  WriterLock& operator=(const WriterLock&) = delete;
-
-private:
-  int fd_;
-};
-
 } // namespace dllm

@@ -5,6 +5,7 @@
 #include "base/files.h"
 #include "base/made_with.h"
 #include "base/task.h"
+#include "base/writer_lock.h"
 #include "text/data/trajectory.h"
 
 #include <cstdint>
