@@ -62,7 +62,7 @@ struct Table {
 };
 
 Table subset_table(const PatternAutomaton& pattern, const std::array<uint16_t, 256>& class_of,
-                   int32_t classes) {
+                   int32_t classes, const Task* task) {
   std::vector<uint8_t> first_of(static_cast<size_t>(classes)); // a byte of each class
   for (int32_t byte = 255; byte >= 0; --byte)
     first_of[class_of[static_cast<size_t>(byte)]] = static_cast<uint8_t>(byte);
@@ -85,6 +85,7 @@ Table subset_table(const PatternAutomaton& pattern, const std::array<uint16_t, 2
   };
   number_of({pattern.begin});
   for (size_t i = 0; i < open.size(); ++i) {
+    check_task(task);
     for (int32_t of = 0; of < classes; ++of) {
       const uint8_t byte = first_of[static_cast<size_t>(of)];
       States reached;
@@ -128,12 +129,13 @@ void drop_dead(Table& table) {
 
 // Joins states that accept the same texts (Moore): states of one group stay together as long as
 // each class of bytes leads them to one group. Groups are numbered from the first state on.
-Table joined(Table& table) {
+Table joined(Table& table, const Task* task) {
   std::vector<int32_t> group(table.accepts.begin(), table.accepts.end());
   const auto group_of = [&](int32_t state) {
     return state < 0 ? ByteAutomaton::kDead : group[static_cast<size_t>(state)];
   };
   for (size_t count = 0;;) {
+    check_task(task);
     std::map<std::vector<int32_t>, int32_t> numbers;
     std::vector<int32_t> next(group.size());
     for (int32_t state = 0; state < table.size(); ++state) {
@@ -159,12 +161,12 @@ Table joined(Table& table) {
 
 } // namespace
 
-ByteAutomaton::ByteAutomaton(std::string_view pattern) {
+ByteAutomaton::ByteAutomaton(std::string_view pattern, const Task* task) {
   const PatternAutomaton read = read_automaton(pattern);
   classes_ = number_classes(read, class_of_);
-  Table table = subset_table(read, class_of_, classes_);
+  Table table = subset_table(read, class_of_, classes_, task);
   drop_dead(table);
-  table = joined(table);
+  table = joined(table, task);
   table_ = std::move(table.next);
   accepts_ = std::move(table.accepts);
   const bool is_dead = std::ranges::all_of(table_, [](int32_t to) { return to < 0; });

@@ -2,6 +2,8 @@
 // A ByteAutomaton accepts the texts that match a regular expression as a whole. It reads them byte
 // by byte, and has no state from which no text matches.
 
+#include "base/task.h"
+
 #include <array>
 #include <cstdint>
 #include <string>
@@ -17,7 +19,8 @@ public:
   // Compiles a pattern (pattern.h has its syntax). Fails with invalid_argument naming the place of
   // a fault, for a pattern that no text matches, and with resource_exhausted for one that needs
   // more than kMostStates states.
-  explicit ByteAutomaton(std::string_view pattern);
+  // The task is checked while the states are made.
+  explicit ByteAutomaton(std::string_view pattern, const Task* task = nullptr);
 
   static constexpr size_t kMostStates = 1 << 13;
 

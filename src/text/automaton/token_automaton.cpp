@@ -75,7 +75,7 @@ template <class Found> void TokenAutomaton::walk(int32_t state, const Found& fou
 
 TokenAutomaton::TokenAutomaton(std::string_view pattern, std::shared_ptr<const TokenBytes> tokens,
                                const Task* task)
-    : bytes_(pattern), tokens_(std::move(tokens)),
+    : bytes_(pattern, task), tokens_(std::move(tokens)),
       reach_(static_cast<size_t>(bytes_.size()), none()) {
   for (int32_t state = 0; state < bytes_.size(); ++state) {
     check_task(task);

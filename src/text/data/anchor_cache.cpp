@@ -68,7 +68,15 @@ PackedStates pack_states(const Tensor& states, int64_t group) {
   for (size_t g = 0; g < scales.size(); ++g) {
     const auto from = states.as<float>().subspan(g * size, size);
     float most = 0;
-    for (const float x : from) most = std::max(most, std::fabs(x));
+    for (const float x : from) {
+      if (!std::isfinite(x)) {
+        fail_with_hint(
+            "use store f32 or bf16, and look at the teacher with dllm verify", Code::data_loss,
+            "a state of the teacher is {}, which int8 cannot hold: token {} of the chunk", x,
+            g * size / static_cast<size_t>(shape[1]));
+      }
+      most = std::max(most, std::fabs(x));
+    }
     scales[g] = most / 127;
     for (size_t i = 0; i < size; ++i) {
       const float level = scales[g] > 0 ? std::nearbyint(from[i] / scales[g]) : 0;
@@ -194,7 +202,9 @@ AnchorCache::AnchorCache(const std::string& folder) : folder_(folder) {
   for (const Json& layer : layers)
     names_.push_back(kAnchorState + std::to_string(layer.get<int64_t>()));
   const Json own = manifest.value("dllm", Json::object());
-  if (own.is_object() && own.value("top", 0) > 0) {
+  const Json top = own.is_object() ? own.value("top", Json(0)) : Json(0);
+  if (!top.is_number_integer()) fail(Code::data_loss, "{}: dllm.top is not a number", path);
+  if (top.get<int64_t>() > 0) {
     names_.emplace_back(kTopIds);
     names_.emplace_back(kTopLogits);
   }

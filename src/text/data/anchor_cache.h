@@ -46,7 +46,7 @@ struct AnchorChunk {
 std::vector<AnchorChunk> chunks_of(std::span<const int32_t> segments);
 
 // Packs states (tokens, hidden) into i8 with one scale for each `group` numbers of a token.
-// REQUIRES: group divides hidden.
+// REQUIRES: group divides hidden. Fails with data_loss for a number that is not finite.
 struct PackedStates {
   Tensor numbers; // i8(tokens, hidden)
   Tensor scales;  // f32(tokens, hidden / group)

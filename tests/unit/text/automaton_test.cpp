@@ -114,6 +114,12 @@ TEST(ByteAutomaton, MatchesAsPcre) {
   EXPECT_GT(compared, 3000); // of 4000
 }
 
+TEST(ByteAutomaton, CanBeCancelled) {
+  Task task;
+  task.cancel();
+  test::expect_error(Code::cancelled, "", [&] { ByteAutomaton("a{8000}", &task); });
+}
+
 // Each code point, alone and between its neighbours.
 TEST(ByteAutomaton, ClassesAreCodePoints) {
   const CodePoints set = {{0x20, 0x7E}, {0x7FF, 0x800}, {0x3042, 0xE000}, {0xFFFF, 0x10000}};
