@@ -61,6 +61,16 @@ template <class F> Error error_of(F&& call) {
   return Error(Code::ok, "");
 }
 
+// The text of what `call` throws; "no error" for nothing.
+template <class F> std::string error_text(F&& call) {
+  try {
+    call();
+  } catch (const Error& e) {
+    return e.text();
+  }
+  return "no error";
+}
+
 // EXPECT that `call` fails with `code` and that its text holds `part`.
 template <class F> void expect_error(Code code, const std::string& part, F&& call) {
   const Error e = test::error_of(call);

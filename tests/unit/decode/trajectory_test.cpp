@@ -4,6 +4,7 @@
 #include "decode/trajectory/extract_file.h"
 #include "text/data/trajectory_file.h"
 #include "unit/decode/requests.h"
+#include "unit/test_files.h"
 #include "unit/text/scratch.h"
 
 #include <gtest/gtest.h>
@@ -112,29 +113,20 @@ TEST(Trajectories, UseAttentionAndShift) {
   EXPECT_EQ(extract({{"shift", 0}}, whole).prompt, 0);
 }
 
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.text();
-  }
-  return "no error";
-}
-
 TEST(Trajectories, NameWhatIsWrong) {
-  EXPECT_EQ(error_of([] {
+  EXPECT_EQ(test::error_text([] {
               extract({{"method", "scheduled"}, {"threshold", 1}}, row_of(0, 9, 1));
             }),
             "method scheduled does not use option threshold");
-  EXPECT_EQ(error_of([] {
+  EXPECT_EQ(test::error_text([] {
               TrajectoryExtractor(nullptr, options_of({{"method", "entropy"}}), 3);
             }),
             "method entropy needs a model");
-  EXPECT_EQ(error_of([] { extract(Json::object(), row_of(3, 70, 1)); }),
+  EXPECT_EQ(test::error_text([] { extract(Json::object(), row_of(3, 70, 1)); }),
             "row 3 has 70 tokens, the model has 64 positions");
   TrajectoryRow foreign = row_of(3, 9, 1);
   foreign.ids[5] = 400;
-  EXPECT_EQ(error_of([&] { extract(Json::object(), foreign); }),
+  EXPECT_EQ(test::error_text([&] { extract(Json::object(), foreign); }),
             "row 3 has the token 400, the model has 31");
 }
 

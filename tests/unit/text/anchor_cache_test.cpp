@@ -6,6 +6,7 @@
 #include "byte_tokenizer.h"
 #include "scratch.h"
 #include "text/data/loader.h"
+#include "unit/test_files.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -15,15 +16,6 @@
 
 namespace dllm::text {
 namespace {
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.text();
-  }
-  return "no error";
-}
 
 // Facts of castlehill (spec of Open-dLLM 17.4).
 TEST(AnchorCache, HasTheKeysOfCastlehill) {
@@ -68,6 +60,15 @@ TEST(AnchorCache, PacksStatesWithinTheStatedError) {
       ASSERT_LE(std::fabs(back.as<float>()[i] - states.as<float>()[i]), 0.50001f * scale)
           << "group " << group << " number " << i;
     }
+  }
+}
+
+TEST(AnchorCache, RefusesStatesThatAreNotFinite) {
+  for (const float wrong : {std::nanf(""), HUGE_VALF, -HUGE_VALF}) {
+    Tensor states(DType::f32, {3, 4});
+    for (float& x : states.mutable_as<float>()) x = 1;
+    states.mutable_as<float>()[9] = wrong;
+    test::expect_error(Code::data_loss, "token 2 of the chunk", [&] { pack_states(states, 2); });
   }
 }
 
@@ -149,11 +150,11 @@ TEST(AnchorCache, NamesWhatIsWrong) {
   const Scratch folder;
   const auto data = data_of({"abcdef", "the cat"}), other = data_of({"abcdef", "a stranger"});
   const Json own{{"pack", false}, {"shuffle", false}, {"arrays", folder.path()}};
-  EXPECT_NE(error_of([&] { loader_of(data, own); }).find("has no manifest.json"),
+  EXPECT_NE(test::error_text([&] { loader_of(data, own); }).find("has no manifest.json"),
             std::string::npos);
   write_all(folder.path(), *loader_of(data, {{"pack", false}}));
-  EXPECT_EQ(error_of([&] { loader_of(data, own)->next(); }), "no error");
-  const std::string miss = error_of([&] { loader_of(other, own)->next(); });
+  EXPECT_EQ(test::error_text([&] { loader_of(data, own)->next(); }), "no error");
+  const std::string miss = test::error_text([&] { loader_of(other, own)->next(); });
   EXPECT_NE(miss.find("has no anchors of row 1 \"a strang\": 8 tokens ["), std::string::npos)
       << miss;
 
@@ -163,7 +164,7 @@ TEST(AnchorCache, NamesWhatIsWrong) {
   const auto ids = batch.at("ids").as<int32_t>().first(chunk.end); // with the end of the text
   const auto damaged = [&](ckpt::NamedTensors arrays) {
     write_anchors(folder.path(), ids, std::move(arrays));
-    return error_of([&] { loader_of(data, own)->next(); });
+    return test::error_text([&] { loader_of(data, own)->next(); });
   };
   EXPECT_NE(damaged({{"hidden_layer_1", states_of(ids, 4)}}).find("hidden_layer_2"),
             std::string::npos);
@@ -183,10 +184,14 @@ TEST(AnchorCache, NamesWhatIsWrong) {
   write_anchors(folder.path(), ids.first(5), {{"hidden_layer_2", states_of(ids.first(5), 4)}});
   rename_path(anchor_path(folder.path(), anchor_key(ids.first(5))),
               anchor_path(folder.path(), anchor_key(ids)));
-  EXPECT_NE(error_of([&] { loader_of(data, own)->next(); }).find("has other tokens"),
+  EXPECT_NE(test::error_text([&] { loader_of(data, own)->next(); }).find("has other tokens"),
             std::string::npos);
   folder.write("manifest.json", R"({"layers": "all"})");
-  EXPECT_NE(error_of([&] { loader_of(data, own); }).find("expected layers"), std::string::npos);
+  EXPECT_NE(test::error_text([&] { loader_of(data, own); }).find("expected layers"),
+            std::string::npos);
+  folder.write("manifest.json", R"({"layers": [1], "hidden_size": 4, "dllm": {"top": "many"}})");
+  EXPECT_NE(test::error_text([&] { loader_of(data, own); }).find("dllm.top is not a number"),
+            std::string::npos);
 }
 
 } // namespace

@@ -10,6 +10,7 @@
 #include "text/data/loader.h"
 #include "text/data/trajectories.h"
 #include "text/data/trajectory_file.h"
+#include "unit/test_files.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -20,15 +21,6 @@ namespace dllm::text {
 namespace {
 
 constexpr int32_t kHidden = 99;
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.text();
-  }
-  return "no error";
-}
 
 Trajectory sample() {
   Trajectory made;
@@ -104,7 +96,7 @@ TEST(Trajectory, NamesWhatIsWrong) {
       {R"({"idx": 0, "prompt_len": 0, "len": 1, "order": [1], "tokens": []})",
        "f:3: tokens has 0 numbers, but len is 1"}};
   for (const auto& [line, text] : cases) {
-    const std::string got = error_of([&, line = line] { parse_trajectory(line, "f:3"); });
+    const std::string got = test::error_text([&, line = line] { parse_trajectory(line, "f:3"); });
     EXPECT_EQ(got.substr(0, std::string_view(text).size()), text) << line;
   }
 }
@@ -164,11 +156,12 @@ TEST(TrajectoryFile, GoesOnAfterATornLine) {
 TEST(TrajectoryFile, RefusesOtherFiles) {
   const Scratch folder;
   const std::string path = folder.write("t.jsonl", line_of(0) + "\nno JSON\n" + line_of(1) + "\n");
-  EXPECT_NE(
-      error_of([&] { TrajectoryFile file(path, kSettings, false, nullptr); }).find("t.jsonl:2"),
-      std::string::npos);
+  EXPECT_NE(test::error_text([&] {
+              TrajectoryFile file(path, kSettings, false, nullptr);
+            }).find("t.jsonl:2"),
+            std::string::npos);
   const std::string twice = folder.write("u.jsonl", line_of(3) + "\n" + line_of(3) + "\n");
-  EXPECT_NE(error_of([&] {
+  EXPECT_NE(test::error_text([&] {
               TrajectoryFile file(twice, kSettings, false, nullptr);
             }).find("u.jsonl:2: idx 3 has a trajectory in an earlier line"),
             std::string::npos);
@@ -182,7 +175,7 @@ TEST(TrajectoryFile, RefusesOtherSettings) {
   const auto opened = [&](const Json& changed, bool fresh = false) {
     Json settings = kSettings;
     settings.merge_patch(changed);
-    return error_of([&] { TrajectoryFile file(path, settings, fresh, nullptr); });
+    return test::error_text([&] { TrajectoryFile file(path, settings, fresh, nullptr); });
   };
   EXPECT_EQ(opened(Json::object()), "no error");
   EXPECT_EQ(opened({{"steps", 4}}), path + " was made with steps 8, here 4");
@@ -205,7 +198,7 @@ TEST(TrajectoryFile, HasOneWriter) {
   const Scratch folder;
   const std::string path = folder.path("t.jsonl");
   const auto opened = [&] {
-    return error_of([&] { TrajectoryFile file(path, kSettings, false, nullptr); });
+    return test::error_text([&] { TrajectoryFile file(path, kSettings, false, nullptr); });
   };
   {
     const TrajectoryFile first(path, kSettings, false, nullptr);
@@ -288,7 +281,7 @@ TEST(Loader, RefusesTrajectoriesOfOtherData) {
   const auto opened = [&](const std::string& line, Json settings) {
     settings["trajectories"] = folder.write("t.jsonl", line + "\n");
     settings["length"] = 8;
-    return error_of([&] { Loader(data, loader_options(settings)); });
+    return test::error_text([&] { Loader(data, loader_options(settings)); });
   };
   const Json rows{{"pack", false}};
   Trajectory made = trajectory_for(*other, 0, {1, 2, 3, 4});

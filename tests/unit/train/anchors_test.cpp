@@ -4,6 +4,7 @@
 #include "text/data/anchor_cache.h"
 #include "tiny.h"
 #include "train/anchors/anchor_pass.h"
+#include "unit/test_files.h"
 
 #include <gtest/gtest.h>
 
@@ -103,18 +104,9 @@ TEST(Anchors, AreTheStatesOfThePass) {
   }
 }
 
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.text();
-  }
-  return "no error";
-}
-
 TEST(Anchors, NameWhatIsWrong) {
   const auto opened = [](const Json& settings, const Json& model = {{"attention", "causal"}}) {
-    return error_of([&] { AnchorPass(teacher_of(model), options_of(settings)); });
+    return test::error_text([&] { AnchorPass(teacher_of(model), options_of(settings)); });
   };
   EXPECT_EQ(opened({{"layers", {"3"}}}), "layers names layer \"3\", and the model has 2 layers");
   EXPECT_EQ(opened({{"layers", {"-1"}}}), "layers names layer \"-1\", and the model has 2 layers");
@@ -126,7 +118,7 @@ TEST(Anchors, NameWhatIsWrong) {
             std::string::npos);
   AnchorPass pass(teacher_of({{"attention", "causal"}}), options_of(Json::object()));
   const std::vector<Chunk> foreign{{1, 31}};
-  EXPECT_NE(error_of([&] { pass.run(foreign, 2, nullptr); }).find("31"), std::string::npos);
+  EXPECT_NE(test::error_text([&] { pass.run(foreign, 2, nullptr); }).find("31"), std::string::npos);
 }
 
 } // namespace

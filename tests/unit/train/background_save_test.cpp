@@ -11,6 +11,7 @@
 #include "ckpt/checkpoint/checkpoint_folder.h"
 #include "tiny.h"
 #include "train/checkpoint/checkpoint.h"
+#include "unit/test_files.h"
 
 #include <gtest/gtest.h>
 
@@ -38,15 +39,6 @@ std::string text_of(const std::exception_ptr& error) {
     if (error != nullptr) std::rethrow_exception(error);
   } catch (const std::exception& reason) {
     return reason.what();
-  }
-  return "no error";
-}
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.text();
   }
   return "no error";
 }
@@ -207,15 +199,15 @@ TEST_F(BackgroundSaveTest, AFailureIsReportedOnce) {
   spoil(1);
   start(*trainer, &source);
   trainer->run(source, 1); // goes on
-  const std::string text = error_of([&] { trainer->sync(); });
+  const std::string text = test::error_text([&] { trainer->sync(); });
   EXPECT_NE(text.find("step_000001 was not written: "), std::string::npos) << text;
   EXPECT_NE(text.find("no save wrote notes"), std::string::npos) << text;
-  EXPECT_EQ(error_of([&] { trainer->sync(); }), "no error");
+  EXPECT_EQ(test::error_text([&] { trainer->sync(); }), "no error");
 
   spoil(2);
   start(*trainer, &source);
   trainer->run(source, 1);
-  EXPECT_NE(error_of([&] { start(*trainer, &source); }).find("step_000002 was not written"),
+  EXPECT_NE(test::error_text([&] { start(*trainer, &source); }).find("step_000002 was not written"),
             std::string::npos);
   start(*trainer, &source);
   trainer->sync();
@@ -273,7 +265,7 @@ TEST_F(BackgroundSaveTest, ARunReportsAFailedWrite) {
   auto trainer = tiny_trainer({{"root", root_}, {"save_every", 2}, {"save_wait", false}});
   TextSource source;
   spoil(2);
-  const std::string text = error_of([&] { trainer->run(source, 3); });
+  const std::string text = test::error_text([&] { trainer->run(source, 3); });
   EXPECT_NE(text.find("step_000002 was not written"), std::string::npos) << text;
   EXPECT_GE(trainer->steps_done(), 2);
 }
@@ -286,7 +278,7 @@ TEST_F(BackgroundSaveTest, ARunThatFailsWaitsForTheWrite) {
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     free_root();
   });
-  const std::string text = error_of([&] { trainer->run(source, 5); });
+  const std::string text = test::error_text([&] { trainer->run(source, 5); });
   other.join();
   EXPECT_EQ(text, "the source failed");
   EXPECT_TRUE(file_exists(join_path(root_, ckpt::checkpoint_name(2) + "/COMMIT")));
@@ -305,7 +297,7 @@ TEST_F(BackgroundSaveTest, AFullDiskLeavesTheCheckpointBefore) {
   const rlimit small{1000, before.rlim_max}; // bytes of a file
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
   free_root();
-  const std::string text = error_of([&] { trainer->sync(); });
+  const std::string text = test::error_text([&] { trainer->sync(); });
   ::setrlimit(RLIMIT_FSIZE, &before);
   EXPECT_NE(text.find("step_000002 was not written: "), std::string::npos) << text;
   EXPECT_NE(text.find("File too large"), std::string::npos) << text;
