@@ -192,31 +192,26 @@ int chat(Context& context) {
 
 Command chat_command() {
   using Kind = Argument::Kind;
-  return {"chat",
-          "talk with a model",
-          "dllm chat --model models/Qwen3-0.6B-diffusion --message \"Who was Ada Lovelace?\"",
-          {{Kind::text, "model", "",
-            "a model folder, a GGUF file or a run folder, with a chat template", true},
-           {Kind::text, "message", "",
-            "print the answer to this message and exit; else lines of standard input are read"},
-           {Kind::text, "system", "", "a text for the model before the conversation"},
-           {Kind::text, "template", "",
-            "chat template: chatml, llama3, qwen, alpaca, or a file that holds one; default: the "
-            "model's own, and alpaca for a run that was trained on instructions"},
-           {Kind::text, "policy", "low_confidence", policy_sentence()},
-           {Kind::number, "length", "", "open positions of an answer (as --slot.gen-length)"},
-           {Kind::text, "regex", "", "each answer matches this regular expression as a whole"},
-           {Kind::text, "choices", "",
-            "each answer is one of these texts: with commas between them, or a JSON array"},
-           {Kind::text, "json-schema", "",
-            "each answer is JSON of this schema: an object of JSON Schema, or a file that holds "
-            "one"},
-           {Kind::flag, "quiet", "", "do not print the denoising"}},
-          {"engine", "model", "decoder:policy", "slot", "chat"},
-          chat,
-          false,
-          {},
-          {"model", "message"}};
+  return with_forms(
+      {"chat",
+       "talk with a model",
+       "dllm chat --model models/Qwen3-0.6B-diffusion --message \"Who was Ada Lovelace?\"",
+       {{Kind::text, "model", "",
+         "a model folder, a GGUF file or a run folder, with a chat template", true},
+        {Kind::text, "message", "",
+         "print the answer to this message and exit; else lines of standard input are read"},
+        {Kind::text, "system", "", "a text for the model before the conversation"},
+        {Kind::text, "template", "",
+         "chat template: chatml, llama3, qwen, alpaca, or a file that holds one; default: the "
+         "model's own, and alpaca for a run that was trained on instructions"},
+        {Kind::text, "policy", "low_confidence", policy_sentence()},
+        {Kind::number, "length", "", "open positions of an answer (as --slot.gen-length)"},
+        {Kind::flag, "quiet", "", "do not print the denoising"}},
+       {"engine", "model", "decoder:policy", "slot", "chat"},
+       chat,
+       false,
+       {},
+       {"model", "message"}});
 }
 
 } // namespace dllm::cli

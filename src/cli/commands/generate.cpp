@@ -168,41 +168,35 @@ int infill(Context& context) {
 
 Command generate_command() {
   using Kind = Argument::Kind;
-  return {
-      "generate",
-      "write text after a prompt",
-      "dllm generate runs/quickstart \"The wise man\" --length 48 --steps 48 --temperature 0.8 "
-      "--seed 1",
-      {{Kind::text, "model", "", "a model folder, a GGUF file or a run folder", true},
-       {Kind::text, "prompt", "",
-        "text to start from; - for standard input, which is also read when it is a pipe"},
-       {Kind::text, "file", "", "read the prompt from this file"},
-       {Kind::text, "policy", "low_confidence", policy_sentence()},
-       {Kind::number, "length", "", "open positions after the prompt (as --slot.gen-length)"},
-       {Kind::number, "samples", "1", "number of texts, with the seeds seed, seed + 1, ..."},
-       {Kind::text, "prompts", "",
-        "decode every row of this file: JSON lines with \"prompt\", \"messages\", \"infill\" or "
-        "\"instruction\", and settings of their own, or a .txt file with a prompt a line"},
-       {Kind::text, "out", "",
-        "write the answers of --prompts to this file, a JSON line each; started again it goes on"},
-       {Kind::number, "batch", "16", "rows of --prompts that are decoded at a time"},
-       {Kind::text, "template", "",
-        "chat template of rows with messages: chatml, llama3, qwen, alpaca, or a file that holds "
-        "one; default: the model's own"},
-       {Kind::text, "until", "", "stop when the answer holds this text, which is left out"},
-       {Kind::text, "regex", "", "the whole answer matches this regular expression"},
-       {Kind::text, "choices", "",
-        "the whole answer is one of these texts: with commas between them, or a JSON array"},
-       {Kind::text, "json-schema", "",
-        "the whole answer is JSON of this schema: an object of JSON Schema, or a file that holds "
-        "one"},
-       {Kind::text, "trace", "", "write every step to this file; dllm replay FILE draws it"},
-       {Kind::flag, "quiet", "", "do not print the denoising"}},
-      {"engine", "model", "decoder:policy", "slot"},
-      generate,
-      false,
-      {},
-      {"model", "prompt"}};
+  return with_forms(
+      {"generate",
+       "write text after a prompt",
+       "dllm generate runs/quickstart \"The wise man\" --length 48 --steps 48 --temperature 0.8 "
+       "--seed 1",
+       {{Kind::text, "model", "", "a model folder, a GGUF file or a run folder", true},
+        {Kind::text, "prompt", "",
+         "text to start from; - for standard input, which is also read when it is a pipe"},
+        {Kind::text, "file", "", "read the prompt from this file"},
+        {Kind::text, "policy", "low_confidence", policy_sentence()},
+        {Kind::number, "length", "", "open positions after the prompt (as --slot.gen-length)"},
+        {Kind::number, "samples", "1", "number of texts, with the seeds seed, seed + 1, ..."},
+        {Kind::text, "prompts", "",
+         "decode every row of this file: JSON lines with \"prompt\", \"messages\", \"infill\" or "
+         "\"instruction\", and settings of their own, or a .txt file with a prompt a line"},
+        {Kind::text, "out", "",
+         "write the answers of --prompts to this file, a JSON line each; started again it goes on"},
+        {Kind::number, "batch", "16", "rows of --prompts that are decoded at a time"},
+        {Kind::text, "template", "",
+         "chat template of rows with messages: chatml, llama3, qwen, alpaca, or a file that holds "
+         "one; default: the model's own"},
+        {Kind::text, "until", "", "stop when the answer holds this text, which is left out"},
+        {Kind::text, "trace", "", "write every step to this file; dllm replay FILE draws it"},
+        {Kind::flag, "quiet", "", "do not print the denoising"}},
+       {"engine", "model", "decoder:policy", "slot"},
+       generate,
+       false,
+       {},
+       {"model", "prompt"}});
 }
 
 Command infill_command() {

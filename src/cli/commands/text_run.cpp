@@ -281,4 +281,17 @@ void TextRun::remove(int64_t number) {
   call([&](dllm_error* err) { return dllm_generator_remove(generator_.get(), number, err); });
 }
 
+Command with_forms(Command command) {
+  using Kind = Argument::Kind;
+  command.arguments.insert(
+      command.arguments.end(),
+      {{Kind::text, "regex", "", "each whole answer matches this regular expression"},
+       {Kind::text, "choices", "",
+        "each whole answer is one of these texts: with commas between them, or a JSON array"},
+       {Kind::text, "json-schema", "",
+        "each whole answer is JSON of this schema: an object of JSON Schema, or a file that holds "
+        "one"}});
+  return command;
+}
+
 } // namespace dllm::cli

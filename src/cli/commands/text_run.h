@@ -51,4 +51,7 @@ private:
   Owned<dllm_decoder> decoder_;
 };
 
+// Returns the command with the arguments regex, choices and json-schema, which TextRun reads.
+Command with_forms(Command command);
+
 } // namespace dllm::cli

@@ -39,7 +39,7 @@ public:
 private:
   using Set = text::TokenAutomaton::Set;
 
-  // Makes the sets at a position those of this canvas.
+  // Takes the canvas, from which the sets are then made.
   void follow(const decode::Request& request) const;
   const Set& forward(int64_t position) const;  // before the position
   const Set& backward(int64_t position) const; // after the positions from here to the end
