@@ -128,6 +128,7 @@ private:
       return file_exists(text::anchor_path(folder_, key));
     });
     if (!is_whole) return;
+    const FolderLock lock(folder_, task_); // two shards may both find that nothing is missing
     const model::ModelConfig& config = pass_.teacher().config();
     Json manifest{{"num_hidden_layers", config.layers},
                   {"hidden_size", config.hidden_size},

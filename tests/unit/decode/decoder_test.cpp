@@ -125,7 +125,9 @@ TEST_P(EveryPolicy, FillsTheOpenPositionsAndNothingElse) {
     active = decoder->step() > 0;
     const Request& slot = decoder->request(0);
     for (size_t i = 0; i < canvas.size(); ++i) {
-      if (fixed[i] != 0) EXPECT_EQ(slot.ids[i], canvas[i]);
+      if (fixed[i] != 0) {
+        EXPECT_EQ(slot.ids[i], canvas[i]);
+      }
       EXPECT_EQ(slot.states[i] == State::fixed, fixed[i] != 0);
       // A decided token stays.
       if (states[i] == State::final) {
@@ -141,7 +143,9 @@ TEST_P(EveryPolicy, FillsTheOpenPositionsAndNothingElse) {
   for (size_t i = 0; i < canvas.size(); ++i) {
     EXPECT_GT(done.confidence[i], 0);
     EXPECT_LE(done.confidence[i], 1);
-    if (fixed[i] != 0) EXPECT_EQ(done.confidence[i], 1);
+    if (fixed[i] != 0) {
+      EXPECT_EQ(done.confidence[i], 1);
+    }
   }
   EXPECT_EQ(decoder->metric(0, "decided"), 15);
   EXPECT_EQ(decoder->metric(0, "finish"), 1);
