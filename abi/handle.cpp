@@ -11,9 +11,9 @@ namespace dllm::abi {
 
 const char* kind_name(Kind kind) noexcept {
   constexpr const char* kNames[] = {
-      "error",     "buffer",  "options",   "event",      "task",   "engine", "tensor",
-      "source",    "model",   "tokenizer", "dataset",    "loader", "batch",  "schedule",
-      "objective", "trainer", "decoder",   "checkpoint", "lua",    "answer", "generator"};
+      "error",   "buffer",     "options", "event",  "task",      "engine",   "tensor",    "source",
+      "model",   "tokenizer",  "dataset", "loader", "batch",     "schedule", "objective", "trainer",
+      "decoder", "checkpoint", "lua",     "answer", "generator", "queue"};
   return kNames[static_cast<uint32_t>(kind) - static_cast<uint32_t>(Kind::error)];
 }
 

@@ -32,6 +32,7 @@ enum class Kind : uint32_t {
   lua,
   answer,
   generator,
+  queue,
 };
 const char* kind_name(Kind kind) noexcept;
 

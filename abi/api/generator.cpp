@@ -1,45 +1,20 @@
-#include "handles.h"
-
-#include "base/named_table.h"
-#include "cpu/engine.h"
+#include "generation.h"
 
 #include <nlohmann/json.hpp>
 
+#include <utility>
+
 using namespace dllm;
 using namespace dllm::abi;
-
-namespace {
-
-using generate::TextPart;
-
-struct PartRow {
-  const char* name;
-  TextPart part;
-};
-constexpr PartRow kParts[] = {{"completion", TextPart::completion},
-                              {"text", TextPart::whole},
-                              {"next", TextPart::next},
-                              {"canvas", TextPart::canvas}};
-
-} // namespace
 
 dllm_status dllm_generator_load(const char* path, dllm_engine* engine,
                                 const dllm_options* model_opts, const dllm_options* opts,
                                 dllm_task* task, dllm_generator** out, dllm_error* err) {
   return guard(err, [&] {
     need_out(out, "out");
-    const FileTask own(task);
-    const Options of_model = options_of(model_opts, "model"),
-                  own_options = options_of(opts, "generator");
-    const std::string from = need_place(path);
-    dllm_engine* given = optional(engine, "engine");
-    const auto on =
-        given != nullptr ? given->object : cpu::make_engine(Options(schema_of("engine")));
-    Options starts(schema_of("tokenizer"));
-    starts.set_i64("add_start", 1);
-    const auto tokenizer = text::Tokenizer::load(from, starts); // its errors come sooner
-    auto model = model::load_model(on, from, of_model, own.get());
-    *out = new dllm_generator(std::move(model), tokenizer, own_options);
+    const Options own = options_of(opts, "generator");
+    auto [model, tokenizer] = load_with_tokenizer(path, engine, model_opts, task);
+    *out = new dllm_generator(std::move(model), std::move(tokenizer), own);
   });
 }
 
@@ -88,10 +63,9 @@ dllm_status dllm_generator_text(dllm_generator* generator, int64_t number, const
                                 dllm_buffer* out, dllm_error* err) {
   return guard(err, [&] {
     generate::Generator& object = need_own(generator, "generator").object;
-    const PartRow& row =
-        need_named(kParts, need_text(part, "part"), &PartRow::name, {"part", "of a text"});
+    const generate::TextPart wanted = text_part(part);
     need(out, "out"); // a text that is returned once must not be lost
-    fill(out, object.text(number, row.part));
+    fill(out, object.text(number, wanted));
   });
 }
 
@@ -115,7 +89,7 @@ dllm_status dllm_generator_model(const dllm_generator* generator, dllm_model** o
                                  dllm_error* err) {
   return guard(err, [&] {
     need_out(out, "out");
-    *out = new dllm_model(need(generator, "generator").object.model());
+    *out = new dllm_model(need(generator, "generator").object.reader()->model());
   });
 }
 
@@ -123,6 +97,6 @@ dllm_status dllm_generator_tokenizer(const dllm_generator* generator, dllm_token
                                      dllm_error* err) {
   return guard(err, [&] {
     need_out(out, "out");
-    *out = new dllm_tokenizer(need(generator, "generator").object.tokenizer());
+    *out = new dllm_tokenizer(need(generator, "generator").object.reader()->tokenizer());
   });
 }

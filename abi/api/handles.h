@@ -21,6 +21,7 @@
 #include "dllm/model.h"
 #include "dllm/objective.h"
 #include "dllm/options.h"
+#include "dllm/queue.h"
 #include "dllm/schedule.h"
 #include "dllm/source.h"
 #include "dllm/task.h"
@@ -28,6 +29,7 @@
 #include "dllm/tokenizer.h"
 #include "dllm/trainer.h"
 #include "generate/generator.h"
+#include "generate/queue/queue.h"
 #include "graph/engine.h"
 #include "guard.h"
 #include "hub/pull.h"
@@ -147,6 +149,17 @@ struct dllm_generator : dllm::abi::Handle<dllm::abi::Kind::generator> {
                  const dllm::Options& options)
       : object(std::move(model), std::move(tokenizer), options) {}
   dllm::generate::Generator object;
+};
+
+struct dllm_queue : dllm::abi::Handle<dllm::abi::Kind::queue> {
+  // A step of the queue counts as a call, so that a fork in the middle of it is noticed.
+  dllm_queue(std::shared_ptr<dllm::model::Model> model,
+             std::shared_ptr<const dllm::text::Tokenizer> tokenizer, const dllm::Options& options)
+      : object(std::move(model), std::move(tokenizer), options, [](const std::function<void()>& f) {
+          const dllm::abi::CallScope scope;
+          f();
+        }) {}
+  dllm::generate::Queue object;
 };
 
 namespace dllm::abi {

@@ -6,6 +6,7 @@
 #include "decode/request/request.h"
 #include "decode/trajectory/extractor.h"
 #include "generate/generator.h"
+#include "generate/queue/queue_options.h"
 #include "generate/request_options.h"
 #include "graph/engine.h"
 #include "hub/pull.h"
@@ -193,6 +194,8 @@ const std::vector<KindRow>& kinds() {
         {"engine", &graph::engine_schema()},
         {"forward", &model::forward_schema()},
         {"generator", &generate::generator_schema()},
+        {"queue", &generate::queue_schema()},
+        {"submission", &generate::submission_schema()},
         {"hub", &hub::hub_schema()},
         {"loader", &text::loader_schema()},
         {"lua", &lua_schema()},

@@ -297,6 +297,30 @@ package dllm
 #cgo nocallback go_dllm_plugin_list
 #cgo noescape go_dllm_plugin_describe
 #cgo nocallback go_dllm_plugin_describe
+#cgo noescape go_dllm_queue_load
+#cgo nocallback go_dllm_queue_load
+#cgo noescape go_dllm_queue_new
+#cgo nocallback go_dllm_queue_new
+#cgo noescape go_dllm_queue_release
+#cgo nocallback go_dllm_queue_release
+#cgo noescape go_dllm_queue_submit
+#cgo nocallback go_dllm_queue_submit
+#cgo noescape go_dllm_queue_wait
+#cgo nocallback go_dllm_queue_wait
+#cgo noescape go_dllm_queue_text
+#cgo nocallback go_dllm_queue_text
+#cgo noescape go_dllm_queue_describe
+#cgo nocallback go_dllm_queue_describe
+#cgo noescape go_dllm_queue_cancel
+#cgo nocallback go_dllm_queue_cancel
+#cgo noescape go_dllm_queue_remove
+#cgo nocallback go_dllm_queue_remove
+#cgo noescape go_dllm_queue_drain
+#cgo nocallback go_dllm_queue_drain
+#cgo noescape go_dllm_queue_model
+#cgo nocallback go_dllm_queue_model
+#cgo noescape go_dllm_queue_tokenizer
+#cgo nocallback go_dllm_queue_tokenizer
 #cgo noescape go_dllm_registry_name
 #cgo nocallback go_dllm_registry_name
 #cgo noescape go_dllm_schedule_new
@@ -394,7 +418,7 @@ package dllm
 #cgo noescape go_dllm_dataset_extract_trajectories
 #cgo nocallback go_dllm_dataset_extract_trajectories
 
-static void *dllm_symbols[199];
+static void *dllm_symbols[211];
 static void go_set_symbol(int index, uintptr_t address) { dllm_symbols[index] = (void *)address; }
 static int32_t go_dllm_model_add_adapter(uintptr_t model, const char * name, uintptr_t opts, uintptr_t task, uintptr_t err) {
   return ((int32_t (*)(void *, const char *, void *, void *, void *))dllm_symbols[0])((void *)model, name, (void *)opts, (void *)task, (void *)err);
@@ -846,152 +870,188 @@ static int32_t go_dllm_plugin_list(uintptr_t out, uintptr_t err) {
 static int32_t go_dllm_plugin_describe(const char * plugin, uintptr_t out, uintptr_t err) {
   return ((int32_t (*)(const char *, void *, void *))dllm_symbols[149])(plugin, (void *)out, (void *)err);
 }
+static int32_t go_dllm_queue_load(const char * path, uintptr_t engine, uintptr_t model_opts, uintptr_t opts, uintptr_t task, uintptr_t * out, uintptr_t err) {
+  return ((int32_t (*)(const char *, void *, void *, void *, void *, uintptr_t *, void *))dllm_symbols[150])(path, (void *)engine, (void *)model_opts, (void *)opts, (void *)task, out, (void *)err);
+}
+static int32_t go_dllm_queue_new(uintptr_t model, uintptr_t tok, uintptr_t opts, uintptr_t * out, uintptr_t err) {
+  return ((int32_t (*)(void *, void *, void *, uintptr_t *, void *))dllm_symbols[151])((void *)model, (void *)tok, (void *)opts, out, (void *)err);
+}
+static void go_dllm_queue_release(uintptr_t queue) {
+  ((void (*)(void *))dllm_symbols[152])((void *)queue);
+}
+static int32_t go_dllm_queue_submit(uintptr_t queue, uintptr_t request, uintptr_t opts, uintptr_t task, int64_t * out_number, uintptr_t err) {
+  return ((int32_t (*)(void *, void *, void *, void *, int64_t *, void *))dllm_symbols[153])((void *)queue, (void *)request, (void *)opts, (void *)task, out_number, (void *)err);
+}
+static int32_t go_dllm_queue_wait(uintptr_t queue, int64_t number, int64_t seen, int64_t timeout_ms, uintptr_t task, int64_t * out_version, uintptr_t err) {
+  return ((int32_t (*)(void *, int64_t, int64_t, int64_t, void *, int64_t *, void *))dllm_symbols[154])((void *)queue, number, seen, timeout_ms, (void *)task, out_version, (void *)err);
+}
+static int32_t go_dllm_queue_text(uintptr_t queue, int64_t number, const char * part, uintptr_t out, uintptr_t err) {
+  return ((int32_t (*)(void *, int64_t, const char *, void *, void *))dllm_symbols[155])((void *)queue, number, part, (void *)out, (void *)err);
+}
+static int32_t go_dllm_queue_describe(uintptr_t queue, int64_t number, uintptr_t out, uintptr_t err) {
+  return ((int32_t (*)(void *, int64_t, void *, void *))dllm_symbols[156])((void *)queue, number, (void *)out, (void *)err);
+}
+static int32_t go_dllm_queue_cancel(uintptr_t queue, int64_t number, uintptr_t err) {
+  return ((int32_t (*)(void *, int64_t, void *))dllm_symbols[157])((void *)queue, number, (void *)err);
+}
+static int32_t go_dllm_queue_remove(uintptr_t queue, int64_t number, uintptr_t err) {
+  return ((int32_t (*)(void *, int64_t, void *))dllm_symbols[158])((void *)queue, number, (void *)err);
+}
+static int32_t go_dllm_queue_drain(uintptr_t queue, uintptr_t task, uintptr_t err) {
+  return ((int32_t (*)(void *, void *, void *))dllm_symbols[159])((void *)queue, (void *)task, (void *)err);
+}
+static int32_t go_dllm_queue_model(uintptr_t queue, uintptr_t * out, uintptr_t err) {
+  return ((int32_t (*)(void *, uintptr_t *, void *))dllm_symbols[160])((void *)queue, out, (void *)err);
+}
+static int32_t go_dllm_queue_tokenizer(uintptr_t queue, uintptr_t * out, uintptr_t err) {
+  return ((int32_t (*)(void *, uintptr_t *, void *))dllm_symbols[161])((void *)queue, out, (void *)err);
+}
 static uintptr_t go_dllm_registry_name(const char * kind, int64_t index) {
-  return (uintptr_t)((void * (*)(const char *, int64_t))dllm_symbols[150])(kind, index);
+  return (uintptr_t)((void * (*)(const char *, int64_t))dllm_symbols[162])(kind, index);
 }
 static int32_t go_dllm_schedule_new(const char * name, uintptr_t opts, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(const char *, void *, uintptr_t *, void *))dllm_symbols[151])(name, (void *)opts, out, (void *)err);
+  return ((int32_t (*)(const char *, void *, uintptr_t *, void *))dllm_symbols[163])(name, (void *)opts, out, (void *)err);
 }
 static int32_t go_dllm_schedule_table(double * t, double * alpha, double * dalpha, double * weight, int64_t count, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(double *, double *, double *, double *, int64_t, uintptr_t *, void *))dllm_symbols[152])(t, alpha, dalpha, weight, count, out, (void *)err);
+  return ((int32_t (*)(double *, double *, double *, double *, int64_t, uintptr_t *, void *))dllm_symbols[164])(t, alpha, dalpha, weight, count, out, (void *)err);
 }
 static void go_dllm_schedule_release(uintptr_t schedule) {
-  ((void (*)(void *))dllm_symbols[153])((void *)schedule);
+  ((void (*)(void *))dllm_symbols[165])((void *)schedule);
 }
 static int32_t go_dllm_schedule_eval(uintptr_t schedule, double * t, int64_t count, double * dst_alpha, double * dst_dalpha, double * dst_weight, uintptr_t err) {
-  return ((int32_t (*)(void *, double *, int64_t, double *, double *, double *, void *))dllm_symbols[154])((void *)schedule, t, count, dst_alpha, dst_dalpha, dst_weight, (void *)err);
+  return ((int32_t (*)(void *, double *, int64_t, double *, double *, double *, void *))dllm_symbols[166])((void *)schedule, t, count, dst_alpha, dst_dalpha, dst_weight, (void *)err);
 }
 static int32_t go_dllm_source_new(uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(uintptr_t *, void *))dllm_symbols[155])(out, (void *)err);
+  return ((int32_t (*)(uintptr_t *, void *))dllm_symbols[167])(out, (void *)err);
 }
 static void go_dllm_source_release(uintptr_t source) {
-  ((void (*)(void *))dllm_symbols[156])((void *)source);
+  ((void (*)(void *))dllm_symbols[168])((void *)source);
 }
 static int32_t go_dllm_source_add(uintptr_t source, const char * name, void * data, int64_t size, int32_t lend, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, void *, int64_t, int32_t, void *))dllm_symbols[157])((void *)source, name, data, size, lend, (void *)err);
+  return ((int32_t (*)(void *, const char *, void *, int64_t, int32_t, void *))dllm_symbols[169])((void *)source, name, data, size, lend, (void *)err);
 }
 static uintptr_t go_dllm_task_new(void) {
-  return (uintptr_t)((void * (*)(void))dllm_symbols[158])();
+  return (uintptr_t)((void * (*)(void))dllm_symbols[170])();
 }
 static void go_dllm_task_release(uintptr_t task) {
-  ((void (*)(void *))dllm_symbols[159])((void *)task);
+  ((void (*)(void *))dllm_symbols[171])((void *)task);
 }
 static void go_dllm_task_cancel(uintptr_t task) {
-  ((void (*)(void *))dllm_symbols[160])((void *)task);
+  ((void (*)(void *))dllm_symbols[172])((void *)task);
 }
 static int32_t go_dllm_task_is_cancelled(uintptr_t task) {
-  return ((int32_t (*)(void *))dllm_symbols[161])((void *)task);
+  return ((int32_t (*)(void *))dllm_symbols[173])((void *)task);
 }
 static void go_dllm_task_set_deadline(uintptr_t task, int64_t milliseconds) {
-  ((void (*)(void *, int64_t))dllm_symbols[162])((void *)task, milliseconds);
+  ((void (*)(void *, int64_t))dllm_symbols[174])((void *)task, milliseconds);
 }
 static void go_dllm_task_progress(uintptr_t task, int64_t * out_done, int64_t * out_total) {
-  ((void (*)(void *, int64_t *, int64_t *))dllm_symbols[163])((void *)task, out_done, out_total);
+  ((void (*)(void *, int64_t *, int64_t *))dllm_symbols[175])((void *)task, out_done, out_total);
 }
 static int32_t go_dllm_tensor_new(int32_t dtype, int64_t * dims, int64_t rank, void * data, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(int32_t, int64_t *, int64_t, void *, uintptr_t *, void *))dllm_symbols[164])(dtype, dims, rank, data, out, (void *)err);
+  return ((int32_t (*)(int32_t, int64_t *, int64_t, void *, uintptr_t *, void *))dllm_symbols[176])(dtype, dims, rank, data, out, (void *)err);
 }
 static void go_dllm_tensor_release(uintptr_t tensor) {
-  ((void (*)(void *))dllm_symbols[165])((void *)tensor);
+  ((void (*)(void *))dllm_symbols[177])((void *)tensor);
 }
 static int32_t go_dllm_tensor_dtype(uintptr_t tensor) {
-  return ((int32_t (*)(void *))dllm_symbols[166])((void *)tensor);
+  return ((int32_t (*)(void *))dllm_symbols[178])((void *)tensor);
 }
 static int64_t go_dllm_tensor_rank(uintptr_t tensor) {
-  return ((int64_t (*)(void *))dllm_symbols[167])((void *)tensor);
+  return ((int64_t (*)(void *))dllm_symbols[179])((void *)tensor);
 }
 static int64_t go_dllm_tensor_dim(uintptr_t tensor, int64_t axis) {
-  return ((int64_t (*)(void *, int64_t))dllm_symbols[168])((void *)tensor, axis);
+  return ((int64_t (*)(void *, int64_t))dllm_symbols[180])((void *)tensor, axis);
 }
 static uintptr_t go_dllm_tensor_data(uintptr_t tensor) {
-  return (uintptr_t)((void * (*)(void *))dllm_symbols[169])((void *)tensor);
+  return (uintptr_t)((void * (*)(void *))dllm_symbols[181])((void *)tensor);
 }
 static int32_t go_dllm_tensor_read(uintptr_t tensor, int32_t dtype, void * dst, int64_t dst_size, uintptr_t err) {
-  return ((int32_t (*)(void *, int32_t, void *, int64_t, void *))dllm_symbols[170])((void *)tensor, dtype, dst, dst_size, (void *)err);
+  return ((int32_t (*)(void *, int32_t, void *, int64_t, void *))dllm_symbols[182])((void *)tensor, dtype, dst, dst_size, (void *)err);
 }
 static int32_t go_dllm_tokenizer_load(const char * path, uintptr_t opts, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(const char *, void *, uintptr_t *, void *))dllm_symbols[171])(path, (void *)opts, out, (void *)err);
+  return ((int32_t (*)(const char *, void *, uintptr_t *, void *))dllm_symbols[183])(path, (void *)opts, out, (void *)err);
 }
 static int32_t go_dllm_tokenizer_load_task(const char * path, uintptr_t opts, uintptr_t task, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(const char *, void *, void *, uintptr_t *, void *))dllm_symbols[172])(path, (void *)opts, (void *)task, out, (void *)err);
+  return ((int32_t (*)(const char *, void *, void *, uintptr_t *, void *))dllm_symbols[184])(path, (void *)opts, (void *)task, out, (void *)err);
 }
 static int32_t go_dllm_tokenizer_load_source(uintptr_t source, uintptr_t opts, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, uintptr_t *, void *))dllm_symbols[173])((void *)source, (void *)opts, out, (void *)err);
+  return ((int32_t (*)(void *, void *, uintptr_t *, void *))dllm_symbols[185])((void *)source, (void *)opts, out, (void *)err);
 }
 static int32_t go_dllm_tokenizer_train(uintptr_t text, uintptr_t opts, uintptr_t task, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *, uintptr_t *, void *))dllm_symbols[174])((void *)text, (void *)opts, (void *)task, out, (void *)err);
+  return ((int32_t (*)(void *, void *, void *, uintptr_t *, void *))dllm_symbols[186])((void *)text, (void *)opts, (void *)task, out, (void *)err);
 }
 static int32_t go_dllm_tokenizer_save(uintptr_t tok, const char * path, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, void *))dllm_symbols[175])((void *)tok, path, (void *)err);
+  return ((int32_t (*)(void *, const char *, void *))dllm_symbols[187])((void *)tok, path, (void *)err);
 }
 static void go_dllm_tokenizer_release(uintptr_t tok) {
-  ((void (*)(void *))dllm_symbols[176])((void *)tok);
+  ((void (*)(void *))dllm_symbols[188])((void *)tok);
 }
 static int64_t go_dllm_tokenizer_size(uintptr_t tok) {
-  return ((int64_t (*)(void *))dllm_symbols[177])((void *)tok);
+  return ((int64_t (*)(void *))dllm_symbols[189])((void *)tok);
 }
 static int32_t go_dllm_tokenizer_id(uintptr_t tok, const char * name, int32_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, int32_t *, void *))dllm_symbols[178])((void *)tok, name, out, (void *)err);
+  return ((int32_t (*)(void *, const char *, int32_t *, void *))dllm_symbols[190])((void *)tok, name, out, (void *)err);
 }
 static int32_t go_dllm_tokenizer_encode(uintptr_t tok, void * text, int64_t size, int32_t * dst, int64_t dst_count, int64_t * out_count, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, int64_t, int32_t *, int64_t, int64_t *, void *))dllm_symbols[179])((void *)tok, text, size, dst, dst_count, out_count, (void *)err);
+  return ((int32_t (*)(void *, void *, int64_t, int32_t *, int64_t, int64_t *, void *))dllm_symbols[191])((void *)tok, text, size, dst, dst_count, out_count, (void *)err);
 }
 static int32_t go_dllm_tokenizer_encode_task(uintptr_t tok, void * text, int64_t size, uintptr_t task, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, int64_t, void *, uintptr_t *, void *))dllm_symbols[180])((void *)tok, text, size, (void *)task, out, (void *)err);
+  return ((int32_t (*)(void *, void *, int64_t, void *, uintptr_t *, void *))dllm_symbols[192])((void *)tok, text, size, (void *)task, out, (void *)err);
 }
 static int32_t go_dllm_tokenizer_decode(uintptr_t tok, int32_t * ids, int64_t count, uintptr_t out, uintptr_t err) {
-  return ((int32_t (*)(void *, int32_t *, int64_t, void *, void *))dllm_symbols[181])((void *)tok, ids, count, (void *)out, (void *)err);
+  return ((int32_t (*)(void *, int32_t *, int64_t, void *, void *))dllm_symbols[193])((void *)tok, ids, count, (void *)out, (void *)err);
 }
 static int32_t go_dllm_tokenizer_decode_stream(uintptr_t tok, int32_t * ids, int64_t count, uintptr_t out_text, int64_t * out_used, uintptr_t err) {
-  return ((int32_t (*)(void *, int32_t *, int64_t, void *, int64_t *, void *))dllm_symbols[182])((void *)tok, ids, count, (void *)out_text, out_used, (void *)err);
+  return ((int32_t (*)(void *, int32_t *, int64_t, void *, int64_t *, void *))dllm_symbols[194])((void *)tok, ids, count, (void *)out_text, out_used, (void *)err);
 }
 static int32_t go_dllm_tokenizer_chat(uintptr_t tok, void * messages_json, int64_t size, uintptr_t opts, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, int64_t, void *, uintptr_t *, void *))dllm_symbols[183])((void *)tok, messages_json, size, (void *)opts, out, (void *)err);
+  return ((int32_t (*)(void *, void *, int64_t, void *, uintptr_t *, void *))dllm_symbols[195])((void *)tok, messages_json, size, (void *)opts, out, (void *)err);
 }
 static int32_t go_dllm_tokenizer_chat_task(uintptr_t tok, void * messages_json, int64_t size, uintptr_t opts, uintptr_t task, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, int64_t, void *, void *, uintptr_t *, void *))dllm_symbols[184])((void *)tok, messages_json, size, (void *)opts, (void *)task, out, (void *)err);
+  return ((int32_t (*)(void *, void *, int64_t, void *, void *, uintptr_t *, void *))dllm_symbols[196])((void *)tok, messages_json, size, (void *)opts, (void *)task, out, (void *)err);
 }
 static int32_t go_dllm_trainer_new(uintptr_t model, uintptr_t objective, uintptr_t opts, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *, uintptr_t *, void *))dllm_symbols[185])((void *)model, (void *)objective, (void *)opts, out, (void *)err);
+  return ((int32_t (*)(void *, void *, void *, uintptr_t *, void *))dllm_symbols[197])((void *)model, (void *)objective, (void *)opts, out, (void *)err);
 }
 static void go_dllm_trainer_release(uintptr_t trainer) {
-  ((void (*)(void *))dllm_symbols[186])((void *)trainer);
+  ((void (*)(void *))dllm_symbols[198])((void *)trainer);
 }
 static int32_t go_dllm_trainer_step(uintptr_t trainer, uintptr_t batch, uintptr_t task, double * out_loss, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *, double *, void *))dllm_symbols[187])((void *)trainer, (void *)batch, (void *)task, out_loss, (void *)err);
+  return ((int32_t (*)(void *, void *, void *, double *, void *))dllm_symbols[199])((void *)trainer, (void *)batch, (void *)task, out_loss, (void *)err);
 }
 static int32_t go_dllm_trainer_accumulate(uintptr_t trainer, uintptr_t batch, uintptr_t task, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *, void *))dllm_symbols[188])((void *)trainer, (void *)batch, (void *)task, (void *)err);
+  return ((int32_t (*)(void *, void *, void *, void *))dllm_symbols[200])((void *)trainer, (void *)batch, (void *)task, (void *)err);
 }
 static int32_t go_dllm_trainer_apply(uintptr_t trainer, uintptr_t task, double * out_loss, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, double *, void *))dllm_symbols[189])((void *)trainer, (void *)task, out_loss, (void *)err);
+  return ((int32_t (*)(void *, void *, double *, void *))dllm_symbols[201])((void *)trainer, (void *)task, out_loss, (void *)err);
 }
 static int32_t go_dllm_trainer_sync(uintptr_t trainer, uintptr_t err) {
-  return ((int32_t (*)(void *, void *))dllm_symbols[190])((void *)trainer, (void *)err);
+  return ((int32_t (*)(void *, void *))dllm_symbols[202])((void *)trainer, (void *)err);
 }
 static int32_t go_dllm_trainer_run(uintptr_t trainer, uintptr_t loader, int64_t steps, uintptr_t fn, uintptr_t user_data, uintptr_t task, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, int64_t, void *, void *, void *, void *))dllm_symbols[191])((void *)trainer, (void *)loader, steps, (void *)fn, (void *)user_data, (void *)task, (void *)err);
+  return ((int32_t (*)(void *, void *, int64_t, void *, void *, void *, void *))dllm_symbols[203])((void *)trainer, (void *)loader, steps, (void *)fn, (void *)user_data, (void *)task, (void *)err);
 }
 static int32_t go_dllm_trainer_eval(uintptr_t trainer, uintptr_t loader, int64_t max_batches, uintptr_t task, double * out_loss, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, int64_t, void *, double *, void *))dllm_symbols[192])((void *)trainer, (void *)loader, max_batches, (void *)task, out_loss, (void *)err);
+  return ((int32_t (*)(void *, void *, int64_t, void *, double *, void *))dllm_symbols[204])((void *)trainer, (void *)loader, max_batches, (void *)task, out_loss, (void *)err);
 }
 static int32_t go_dllm_trainer_metric(uintptr_t trainer, const char * key, double * out, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, double *, void *))dllm_symbols[193])((void *)trainer, key, out, (void *)err);
+  return ((int32_t (*)(void *, const char *, double *, void *))dllm_symbols[205])((void *)trainer, key, out, (void *)err);
 }
 static int32_t go_dllm_trainer_describe(uintptr_t trainer, uintptr_t out, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, void *))dllm_symbols[194])((void *)trainer, (void *)out, (void *)err);
+  return ((int32_t (*)(void *, void *, void *))dllm_symbols[206])((void *)trainer, (void *)out, (void *)err);
 }
 static int32_t go_dllm_trainer_set_f64(uintptr_t trainer, const char * key, double value, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, double, void *))dllm_symbols[195])((void *)trainer, key, value, (void *)err);
+  return ((int32_t (*)(void *, const char *, double, void *))dllm_symbols[207])((void *)trainer, key, value, (void *)err);
 }
 static int32_t go_dllm_trainer_add_sink(uintptr_t trainer, const char * kind, const char * target, uintptr_t opts, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, const char *, void *, void *))dllm_symbols[196])((void *)trainer, kind, target, (void *)opts, (void *)err);
+  return ((int32_t (*)(void *, const char *, const char *, void *, void *))dllm_symbols[208])((void *)trainer, kind, target, (void *)opts, (void *)err);
 }
 static int32_t go_dllm_trainer_model(uintptr_t trainer, const char * role, uintptr_t * out, uintptr_t err) {
-  return ((int32_t (*)(void *, const char *, uintptr_t *, void *))dllm_symbols[197])((void *)trainer, role, out, (void *)err);
+  return ((int32_t (*)(void *, const char *, uintptr_t *, void *))dllm_symbols[209])((void *)trainer, role, out, (void *)err);
 }
 static int32_t go_dllm_dataset_extract_trajectories(uintptr_t data, uintptr_t model, const char * path, uintptr_t opts, uintptr_t task, int64_t * out_rows, uintptr_t err) {
-  return ((int32_t (*)(void *, void *, const char *, void *, void *, int64_t *, void *))dllm_symbols[198])((void *)data, (void *)model, path, (void *)opts, (void *)task, out_rows, (void *)err);
+  return ((int32_t (*)(void *, void *, const char *, void *, void *, int64_t *, void *))dllm_symbols[210])((void *)data, (void *)model, path, (void *)opts, (void *)task, out_rows, (void *)err);
 }
 */
 import "C"
@@ -1600,6 +1660,54 @@ func dllm_plugin_list(out handle, err handle) int32 {
 
 func dllm_plugin_describe(plugin *byte, out handle, err handle) int32 {
 	return int32(C.go_dllm_plugin_describe((*C.char)(unsafe.Pointer(plugin)), C.uintptr_t(out), C.uintptr_t(err)))
+}
+
+func dllm_queue_load(path *byte, engine handle, model_opts handle, opts handle, task handle, out *handle, err handle) int32 {
+	return int32(C.go_dllm_queue_load((*C.char)(unsafe.Pointer(path)), C.uintptr_t(engine), C.uintptr_t(model_opts), C.uintptr_t(opts), C.uintptr_t(task), (*C.uintptr_t)(unsafe.Pointer(out)), C.uintptr_t(err)))
+}
+
+func dllm_queue_new(model handle, tok handle, opts handle, out *handle, err handle) int32 {
+	return int32(C.go_dllm_queue_new(C.uintptr_t(model), C.uintptr_t(tok), C.uintptr_t(opts), (*C.uintptr_t)(unsafe.Pointer(out)), C.uintptr_t(err)))
+}
+
+func dllm_queue_release(queue handle) {
+	C.go_dllm_queue_release(C.uintptr_t(queue))
+}
+
+func dllm_queue_submit(queue handle, request handle, opts handle, task handle, out_number *int64, err handle) int32 {
+	return int32(C.go_dllm_queue_submit(C.uintptr_t(queue), C.uintptr_t(request), C.uintptr_t(opts), C.uintptr_t(task), (*C.int64_t)(unsafe.Pointer(out_number)), C.uintptr_t(err)))
+}
+
+func dllm_queue_wait(queue handle, number int64, seen int64, timeout_ms int64, task handle, out_version *int64, err handle) int32 {
+	return int32(C.go_dllm_queue_wait(C.uintptr_t(queue), C.int64_t(number), C.int64_t(seen), C.int64_t(timeout_ms), C.uintptr_t(task), (*C.int64_t)(unsafe.Pointer(out_version)), C.uintptr_t(err)))
+}
+
+func dllm_queue_text(queue handle, number int64, part *byte, out handle, err handle) int32 {
+	return int32(C.go_dllm_queue_text(C.uintptr_t(queue), C.int64_t(number), (*C.char)(unsafe.Pointer(part)), C.uintptr_t(out), C.uintptr_t(err)))
+}
+
+func dllm_queue_describe(queue handle, number int64, out handle, err handle) int32 {
+	return int32(C.go_dllm_queue_describe(C.uintptr_t(queue), C.int64_t(number), C.uintptr_t(out), C.uintptr_t(err)))
+}
+
+func dllm_queue_cancel(queue handle, number int64, err handle) int32 {
+	return int32(C.go_dllm_queue_cancel(C.uintptr_t(queue), C.int64_t(number), C.uintptr_t(err)))
+}
+
+func dllm_queue_remove(queue handle, number int64, err handle) int32 {
+	return int32(C.go_dllm_queue_remove(C.uintptr_t(queue), C.int64_t(number), C.uintptr_t(err)))
+}
+
+func dllm_queue_drain(queue handle, task handle, err handle) int32 {
+	return int32(C.go_dllm_queue_drain(C.uintptr_t(queue), C.uintptr_t(task), C.uintptr_t(err)))
+}
+
+func dllm_queue_model(queue handle, out *handle, err handle) int32 {
+	return int32(C.go_dllm_queue_model(C.uintptr_t(queue), (*C.uintptr_t)(unsafe.Pointer(out)), C.uintptr_t(err)))
+}
+
+func dllm_queue_tokenizer(queue handle, out *handle, err handle) int32 {
+	return int32(C.go_dllm_queue_tokenizer(C.uintptr_t(queue), (*C.uintptr_t)(unsafe.Pointer(out)), C.uintptr_t(err)))
 }
 
 func dllm_registry_name(kind *byte, index int64) uintptr {

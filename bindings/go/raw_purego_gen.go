@@ -10,7 +10,7 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-var symbols [199]uintptr
+var symbols [211]uintptr
 
 var call_dllm_model_set_adapter_scale func(handle, *byte, float64, handle) int32
 
@@ -25,7 +25,7 @@ var registered = map[int]any{
 	5:   &call_dllm_model_set_adapter_scale,
 	47:  &call_dllm_decoder_step_for,
 	143: &call_dllm_options_set_f64,
-	195: &call_dllm_trainer_set_f64,
+	207: &call_dllm_trainer_set_f64,
 }
 
 func setSymbol(index int, address uintptr) {
@@ -766,219 +766,278 @@ func dllm_plugin_describe(plugin *byte, out handle, err handle) int32 {
 	return int32(r)
 }
 
+func dllm_queue_load(path *byte, engine handle, model_opts handle, opts handle, task handle, out *handle, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[150], uintptr(unsafe.Pointer(path)), uintptr(engine), uintptr(model_opts), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
+	return int32(r)
+}
+
+func dllm_queue_new(model handle, tok handle, opts handle, out *handle, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[151], uintptr(model), uintptr(tok), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
+	return int32(r)
+}
+
+func dllm_queue_release(queue handle) {
+	purego.SyscallN(symbols[152], uintptr(queue))
+}
+
+func dllm_queue_submit(queue handle, request handle, opts handle, task handle, out_number *int64, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[153], uintptr(queue), uintptr(request), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out_number)), uintptr(err))
+	return int32(r)
+}
+
+func dllm_queue_wait(queue handle, number int64, seen int64, timeout_ms int64, task handle, out_version *int64, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[154], uintptr(queue), uintptr(number), uintptr(seen), uintptr(timeout_ms), uintptr(task), uintptr(unsafe.Pointer(out_version)), uintptr(err))
+	return int32(r)
+}
+
+func dllm_queue_text(queue handle, number int64, part *byte, out handle, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[155], uintptr(queue), uintptr(number), uintptr(unsafe.Pointer(part)), uintptr(out), uintptr(err))
+	return int32(r)
+}
+
+func dllm_queue_describe(queue handle, number int64, out handle, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[156], uintptr(queue), uintptr(number), uintptr(out), uintptr(err))
+	return int32(r)
+}
+
+func dllm_queue_cancel(queue handle, number int64, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[157], uintptr(queue), uintptr(number), uintptr(err))
+	return int32(r)
+}
+
+func dllm_queue_remove(queue handle, number int64, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[158], uintptr(queue), uintptr(number), uintptr(err))
+	return int32(r)
+}
+
+func dllm_queue_drain(queue handle, task handle, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[159], uintptr(queue), uintptr(task), uintptr(err))
+	return int32(r)
+}
+
+func dllm_queue_model(queue handle, out *handle, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[160], uintptr(queue), uintptr(unsafe.Pointer(out)), uintptr(err))
+	return int32(r)
+}
+
+func dllm_queue_tokenizer(queue handle, out *handle, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[161], uintptr(queue), uintptr(unsafe.Pointer(out)), uintptr(err))
+	return int32(r)
+}
+
 func dllm_registry_name(kind *byte, index int64) uintptr {
-	r, _, _ := purego.SyscallN(symbols[150], uintptr(unsafe.Pointer(kind)), uintptr(index))
+	r, _, _ := purego.SyscallN(symbols[162], uintptr(unsafe.Pointer(kind)), uintptr(index))
 	return r
 }
 
 func dllm_schedule_new(name *byte, opts handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[151], uintptr(unsafe.Pointer(name)), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[163], uintptr(unsafe.Pointer(name)), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_schedule_table(t *float64, alpha *float64, dalpha *float64, weight *float64, count int64, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[152], uintptr(unsafe.Pointer(t)), uintptr(unsafe.Pointer(alpha)), uintptr(unsafe.Pointer(dalpha)), uintptr(unsafe.Pointer(weight)), uintptr(count), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[164], uintptr(unsafe.Pointer(t)), uintptr(unsafe.Pointer(alpha)), uintptr(unsafe.Pointer(dalpha)), uintptr(unsafe.Pointer(weight)), uintptr(count), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_schedule_release(schedule handle) {
-	purego.SyscallN(symbols[153], uintptr(schedule))
+	purego.SyscallN(symbols[165], uintptr(schedule))
 }
 
 func dllm_schedule_eval(schedule handle, t *float64, count int64, dst_alpha *float64, dst_dalpha *float64, dst_weight *float64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[154], uintptr(schedule), uintptr(unsafe.Pointer(t)), uintptr(count), uintptr(unsafe.Pointer(dst_alpha)), uintptr(unsafe.Pointer(dst_dalpha)), uintptr(unsafe.Pointer(dst_weight)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[166], uintptr(schedule), uintptr(unsafe.Pointer(t)), uintptr(count), uintptr(unsafe.Pointer(dst_alpha)), uintptr(unsafe.Pointer(dst_dalpha)), uintptr(unsafe.Pointer(dst_weight)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_source_new(out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[155], uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[167], uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_source_release(source handle) {
-	purego.SyscallN(symbols[156], uintptr(source))
+	purego.SyscallN(symbols[168], uintptr(source))
 }
 
 func dllm_source_add(source handle, name *byte, data unsafe.Pointer, size int64, lend int32, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[157], uintptr(source), uintptr(unsafe.Pointer(name)), uintptr(data), uintptr(size), uintptr(lend), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[169], uintptr(source), uintptr(unsafe.Pointer(name)), uintptr(data), uintptr(size), uintptr(lend), uintptr(err))
 	return int32(r)
 }
 
 func dllm_task_new() handle {
-	r, _, _ := purego.SyscallN(symbols[158])
+	r, _, _ := purego.SyscallN(symbols[170])
 	return handle(r)
 }
 
 func dllm_task_release(task handle) {
-	purego.SyscallN(symbols[159], uintptr(task))
+	purego.SyscallN(symbols[171], uintptr(task))
 }
 
 func dllm_task_cancel(task handle) {
-	purego.SyscallN(symbols[160], uintptr(task))
+	purego.SyscallN(symbols[172], uintptr(task))
 }
 
 func dllm_task_is_cancelled(task handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[161], uintptr(task))
+	r, _, _ := purego.SyscallN(symbols[173], uintptr(task))
 	return int32(r)
 }
 
 func dllm_task_set_deadline(task handle, milliseconds int64) {
-	purego.SyscallN(symbols[162], uintptr(task), uintptr(milliseconds))
+	purego.SyscallN(symbols[174], uintptr(task), uintptr(milliseconds))
 }
 
 func dllm_task_progress(task handle, out_done *int64, out_total *int64) {
-	purego.SyscallN(symbols[163], uintptr(task), uintptr(unsafe.Pointer(out_done)), uintptr(unsafe.Pointer(out_total)))
+	purego.SyscallN(symbols[175], uintptr(task), uintptr(unsafe.Pointer(out_done)), uintptr(unsafe.Pointer(out_total)))
 }
 
 func dllm_tensor_new(dtype int32, dims *int64, rank int64, data unsafe.Pointer, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[164], uintptr(dtype), uintptr(unsafe.Pointer(dims)), uintptr(rank), uintptr(data), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[176], uintptr(dtype), uintptr(unsafe.Pointer(dims)), uintptr(rank), uintptr(data), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tensor_release(tensor handle) {
-	purego.SyscallN(symbols[165], uintptr(tensor))
+	purego.SyscallN(symbols[177], uintptr(tensor))
 }
 
 func dllm_tensor_dtype(tensor handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[166], uintptr(tensor))
+	r, _, _ := purego.SyscallN(symbols[178], uintptr(tensor))
 	return int32(r)
 }
 
 func dllm_tensor_rank(tensor handle) int64 {
-	r, _, _ := purego.SyscallN(symbols[167], uintptr(tensor))
+	r, _, _ := purego.SyscallN(symbols[179], uintptr(tensor))
 	return int64(r)
 }
 
 func dllm_tensor_dim(tensor handle, axis int64) int64 {
-	r, _, _ := purego.SyscallN(symbols[168], uintptr(tensor), uintptr(axis))
+	r, _, _ := purego.SyscallN(symbols[180], uintptr(tensor), uintptr(axis))
 	return int64(r)
 }
 
 func dllm_tensor_data(tensor handle) uintptr {
-	r, _, _ := purego.SyscallN(symbols[169], uintptr(tensor))
+	r, _, _ := purego.SyscallN(symbols[181], uintptr(tensor))
 	return r
 }
 
 func dllm_tensor_read(tensor handle, dtype int32, dst unsafe.Pointer, dst_size int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[170], uintptr(tensor), uintptr(dtype), uintptr(dst), uintptr(dst_size), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[182], uintptr(tensor), uintptr(dtype), uintptr(dst), uintptr(dst_size), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_load(path *byte, opts handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[171], uintptr(unsafe.Pointer(path)), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[183], uintptr(unsafe.Pointer(path)), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_load_task(path *byte, opts handle, task handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[172], uintptr(unsafe.Pointer(path)), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[184], uintptr(unsafe.Pointer(path)), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_load_source(source handle, opts handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[173], uintptr(source), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[185], uintptr(source), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_train(text handle, opts handle, task handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[174], uintptr(text), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[186], uintptr(text), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_save(tok handle, path *byte, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[175], uintptr(tok), uintptr(unsafe.Pointer(path)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[187], uintptr(tok), uintptr(unsafe.Pointer(path)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_release(tok handle) {
-	purego.SyscallN(symbols[176], uintptr(tok))
+	purego.SyscallN(symbols[188], uintptr(tok))
 }
 
 func dllm_tokenizer_size(tok handle) int64 {
-	r, _, _ := purego.SyscallN(symbols[177], uintptr(tok))
+	r, _, _ := purego.SyscallN(symbols[189], uintptr(tok))
 	return int64(r)
 }
 
 func dllm_tokenizer_id(tok handle, name *byte, out *int32, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[178], uintptr(tok), uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[190], uintptr(tok), uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_encode(tok handle, text unsafe.Pointer, size int64, dst *int32, dst_count int64, out_count *int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[179], uintptr(tok), uintptr(text), uintptr(size), uintptr(unsafe.Pointer(dst)), uintptr(dst_count), uintptr(unsafe.Pointer(out_count)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[191], uintptr(tok), uintptr(text), uintptr(size), uintptr(unsafe.Pointer(dst)), uintptr(dst_count), uintptr(unsafe.Pointer(out_count)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_encode_task(tok handle, text unsafe.Pointer, size int64, task handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[180], uintptr(tok), uintptr(text), uintptr(size), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[192], uintptr(tok), uintptr(text), uintptr(size), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_decode(tok handle, ids *int32, count int64, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[181], uintptr(tok), uintptr(unsafe.Pointer(ids)), uintptr(count), uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[193], uintptr(tok), uintptr(unsafe.Pointer(ids)), uintptr(count), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_decode_stream(tok handle, ids *int32, count int64, out_text handle, out_used *int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[182], uintptr(tok), uintptr(unsafe.Pointer(ids)), uintptr(count), uintptr(out_text), uintptr(unsafe.Pointer(out_used)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[194], uintptr(tok), uintptr(unsafe.Pointer(ids)), uintptr(count), uintptr(out_text), uintptr(unsafe.Pointer(out_used)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_chat(tok handle, messages_json unsafe.Pointer, size int64, opts handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[183], uintptr(tok), uintptr(messages_json), uintptr(size), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[195], uintptr(tok), uintptr(messages_json), uintptr(size), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_tokenizer_chat_task(tok handle, messages_json unsafe.Pointer, size int64, opts handle, task handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[184], uintptr(tok), uintptr(messages_json), uintptr(size), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[196], uintptr(tok), uintptr(messages_json), uintptr(size), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_trainer_new(model handle, objective handle, opts handle, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[185], uintptr(model), uintptr(objective), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[197], uintptr(model), uintptr(objective), uintptr(opts), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_trainer_release(trainer handle) {
-	purego.SyscallN(symbols[186], uintptr(trainer))
+	purego.SyscallN(symbols[198], uintptr(trainer))
 }
 
 func dllm_trainer_step(trainer handle, batch handle, task handle, out_loss *float64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[187], uintptr(trainer), uintptr(batch), uintptr(task), uintptr(unsafe.Pointer(out_loss)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[199], uintptr(trainer), uintptr(batch), uintptr(task), uintptr(unsafe.Pointer(out_loss)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_trainer_accumulate(trainer handle, batch handle, task handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[188], uintptr(trainer), uintptr(batch), uintptr(task), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[200], uintptr(trainer), uintptr(batch), uintptr(task), uintptr(err))
 	return int32(r)
 }
 
 func dllm_trainer_apply(trainer handle, task handle, out_loss *float64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[189], uintptr(trainer), uintptr(task), uintptr(unsafe.Pointer(out_loss)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[201], uintptr(trainer), uintptr(task), uintptr(unsafe.Pointer(out_loss)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_trainer_sync(trainer handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[190], uintptr(trainer), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[202], uintptr(trainer), uintptr(err))
 	return int32(r)
 }
 
 func dllm_trainer_run(trainer handle, loader handle, steps int64, fn uintptr, user_data uintptr, task handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[191], uintptr(trainer), uintptr(loader), uintptr(steps), fn, user_data, uintptr(task), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[203], uintptr(trainer), uintptr(loader), uintptr(steps), fn, user_data, uintptr(task), uintptr(err))
 	return int32(r)
 }
 
 func dllm_trainer_eval(trainer handle, loader handle, max_batches int64, task handle, out_loss *float64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[192], uintptr(trainer), uintptr(loader), uintptr(max_batches), uintptr(task), uintptr(unsafe.Pointer(out_loss)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[204], uintptr(trainer), uintptr(loader), uintptr(max_batches), uintptr(task), uintptr(unsafe.Pointer(out_loss)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_trainer_metric(trainer handle, key *byte, out *float64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[193], uintptr(trainer), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[205], uintptr(trainer), uintptr(unsafe.Pointer(key)), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_trainer_describe(trainer handle, out handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[194], uintptr(trainer), uintptr(out), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[206], uintptr(trainer), uintptr(out), uintptr(err))
 	return int32(r)
 }
 
@@ -987,16 +1046,16 @@ func dllm_trainer_set_f64(trainer handle, key *byte, value float64, err handle) 
 }
 
 func dllm_trainer_add_sink(trainer handle, kind *byte, target *byte, opts handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[196], uintptr(trainer), uintptr(unsafe.Pointer(kind)), uintptr(unsafe.Pointer(target)), uintptr(opts), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[208], uintptr(trainer), uintptr(unsafe.Pointer(kind)), uintptr(unsafe.Pointer(target)), uintptr(opts), uintptr(err))
 	return int32(r)
 }
 
 func dllm_trainer_model(trainer handle, role *byte, out *handle, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[197], uintptr(trainer), uintptr(unsafe.Pointer(role)), uintptr(unsafe.Pointer(out)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[209], uintptr(trainer), uintptr(unsafe.Pointer(role)), uintptr(unsafe.Pointer(out)), uintptr(err))
 	return int32(r)
 }
 
 func dllm_dataset_extract_trajectories(data handle, model handle, path *byte, opts handle, task handle, out_rows *int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[198], uintptr(data), uintptr(model), uintptr(unsafe.Pointer(path)), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out_rows)), uintptr(err))
+	r, _, _ := purego.SyscallN(symbols[210], uintptr(data), uintptr(model), uintptr(unsafe.Pointer(path)), uintptr(opts), uintptr(task), uintptr(unsafe.Pointer(out_rows)), uintptr(err))
 	return int32(r)
 }

@@ -41,6 +41,7 @@ typedef struct dllm_objective dllm_objective;
 typedef struct dllm_trainer dllm_trainer;
 typedef struct dllm_decoder dllm_decoder;
 typedef struct dllm_generator dllm_generator;
+typedef struct dllm_queue dllm_queue;
 typedef struct dllm_checkpoint dllm_checkpoint;
 typedef struct dllm_lua dllm_lua;
 

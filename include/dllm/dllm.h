@@ -77,6 +77,7 @@
 #include "dllm/objective.h"
 #include "dllm/options.h"
 #include "dllm/plugin.h"
+#include "dllm/queue.h"
 #include "dllm/registry.h"
 #include "dllm/schedule.h"
 #include "dllm/source.h"

@@ -49,6 +49,7 @@
 #include "dllm/cpp/library.hpp"
 #include "dllm/cpp/model.hpp"
 #include "dllm/cpp/options.hpp"
+#include "dllm/cpp/queue.hpp"
 #include "dllm/cpp/text.hpp"
 #include "dllm/cpp/train.hpp"
 #include "dllm/cpp/turns.hpp"

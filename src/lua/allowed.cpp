@@ -74,8 +74,8 @@ constexpr std::string_view kNames = "name key kind role value part";
 // Kinds whose numbers are sizes, seeds and rates.
 constexpr std::string_view kNumberKinds =
     "adapter anchors answer chat checkpoint dataset decoder forward generator "
-    "loader model objective plan quantize request save "
-    "schedule sink slot tokenizer tokenizer_train trainer trajectories";
+    "loader model objective plan quantize queue request save "
+    "schedule sink slot submission tokenizer tokenizer_train trainer trajectories";
 
 // Texts, lists and choices that do not reach files or native code; for kind engine also numbers.
 constexpr Row kPlain[] = {
@@ -102,11 +102,13 @@ constexpr Row kPlain[] = {
      "distill_kind trajectory_blocks"},
     {"plan", "what format dtype activations objective optimizer policy loop"},
     {"quantize", "format weights"},
+    {"queue", "policy"},
     {"request", "prompt messages infill template template_name stop stop_ids "
                 "regex choices json_schema"},
     {"save", "dtype"},
     {"schedule", "compat"},
     {"slot", "stop suppress adapters"},
+    {"submission", "client"},
     {"tokenizer", "bos eos pad mask add_tokens chat_template"},
     {"tokenizer_train", "pre_tokenizer normalizer bos eos pad mask special_tokens chat_template"},
     {"trajectories", "method lines fill attention"},
@@ -117,6 +119,7 @@ constexpr Row kPaths[] = {{"dataset", "token_file"},
                           {"generator", "adapter_folders"},
                           {"loader", "arrays trajectories"},
                           {"model", "adapter"},
+                          {"queue", "adapter_folders"},
                           {"trainer", "root offload"}};
 
 } // namespace

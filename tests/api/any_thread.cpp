@@ -42,6 +42,7 @@ struct Shared {
   dllm_loader* loader = nullptr;
   dllm_decoder* decoder = nullptr;
   dllm_generator* generator = nullptr;
+  dllm_queue* queue = nullptr;
   dllm_objective* objective = nullptr;
   dllm_schedule* schedule = nullptr;
   dllm_options* options = nullptr;
@@ -62,8 +63,8 @@ public:
       : s(shared), own(shared.folder / ("thread" + std::to_string(number))), err(dllm_error_new()),
         buffer(dllm_buffer_new()) {
     fs::create_directories(own);
-    add_containers(), add_files(), add_model(), add_work(), add_generators(), add_library(),
-        add_text();
+    add_containers(), add_files(), add_model(), add_work(), add_generators(), add_queue(),
+        add_library(), add_text();
   }
   ~Caller() {
     dllm_buffer_release(buffer);
@@ -96,6 +97,7 @@ private:
   void add_model();
   void add_work();
   void add_generators();
+  void add_queue();
   void add_library();
   void add_text();
 
@@ -384,6 +386,60 @@ void Caller::add_generators() {
     make<dllm_tokenizer>(
         "generator_tokenizer",
         [&](auto out) { return dllm_generator_tokenizer(s.generator, out, err); },
+        dllm_tokenizer_release);
+  };
+}
+
+void Caller::add_queue() {
+  const auto made_new = [this] {
+    make<dllm_queue>(
+        "queue", [&](auto out) { return dllm_queue_new(s.w.model, s.w.tok, nullptr, out, err); },
+        dllm_queue_release);
+  };
+  calls["dllm_queue_new"] = calls["dllm_queue_release"] = made_new;
+  calls["dllm_queue_load"] = [this] {
+    make<dllm_queue>(
+        "queue_load",
+        [&](auto out) {
+          return dllm_queue_load((s.folder / "model").c_str(), s.w.engine, nullptr, nullptr,
+                                 nullptr, out, err);
+        },
+        dllm_queue_release);
+  };
+  // A request from its submission to its removal.
+  const auto asked = [this] {
+    dllm_options* request = make_options("request", R"({"prompt": "the cat", "length": 4})", err);
+    int64_t number = 0, version = 0, seen = -1;
+    ok(dllm_queue_submit(s.queue, request, nullptr, nullptr, &number, err), "submit");
+    dllm_options_release(request);
+    while (version != seen && failed.empty()) {
+      seen = version;
+      ok(dllm_queue_wait(s.queue, number, seen, 60000, nullptr, &version, err), "wait");
+      ok(dllm_queue_text(s.queue, number, "canvas", buffer, err), "canvas of a queue");
+    }
+    ok(dllm_queue_describe(s.queue, number, buffer, err), "describe a queue");
+    ok(dllm_queue_cancel(s.queue, number, err), "cancel");
+    ok(dllm_queue_remove(s.queue, number, err), "remove");
+  };
+  for (const char* name : {"submit", "wait", "text", "describe", "cancel", "remove"})
+    calls[std::string("dllm_queue_") + name] = asked;
+  calls["dllm_queue_drain"] = [this] {
+    make<dllm_queue>(
+        "drained",
+        [&](auto out) {
+          const dllm_status made = dllm_queue_new(s.w.model, s.w.tok, nullptr, out, err);
+          return made != DLLM_OK ? made : dllm_queue_drain(*out, nullptr, err);
+        },
+        dllm_queue_release);
+  };
+  calls["dllm_queue_model"] = [this] {
+    make<dllm_model>(
+        "queue_model", [&](auto out) { return dllm_queue_model(s.queue, out, err); },
+        dllm_model_release);
+  };
+  calls["dllm_queue_tokenizer"] = [this] {
+    make<dllm_tokenizer>(
+        "queue_tokenizer", [&](auto out) { return dllm_queue_tokenizer(s.queue, out, err); },
         dllm_tokenizer_release);
   };
 }
@@ -707,6 +763,7 @@ void open_shared(Shared& s) {
   fs::copy_file(s.folder / "tokenizer.json", s.folder / "model" / "tokenizer.json",
                 fs::copy_options::overwrite_existing);
   NEED(dllm_generator_new(s.w.model, s.w.tok, nullptr, &s.generator, err), err);
+  NEED(dllm_queue_new(s.w.model, s.w.tok, nullptr, &s.queue, err), err);
   const std::array<int32_t, 3> prompt = {5, 6, 7};
   NEED(dllm_decoder_start(s.decoder, prompt.data(), 3, 1, err), err);
   NEED(dllm_loader_next(s.loader, &s.batch, err), err);
@@ -745,6 +802,7 @@ void close_shared(Shared& s) {
   dllm_batch_release(s.batch);
   dllm_source_release(s.source);
   dllm_generator_release(s.generator);
+  dllm_queue_release(s.queue);
   dllm_decoder_release(s.decoder);
   dllm_loader_release(s.loader);
   dllm_trainer_release(s.trainer);

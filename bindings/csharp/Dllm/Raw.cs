@@ -731,6 +731,62 @@ namespace Dllm
         internal readonly dllm_plugin_describe_fn dllm_plugin_describe;
 
         [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_queue_load_fn(
+            byte[] path, SafeHandle engine, SafeHandle model_opts, SafeHandle opts, SafeHandle task, out IntPtr @out,
+            SafeHandle err);
+        internal readonly dllm_queue_load_fn dllm_queue_load;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_queue_new_fn(
+            SafeHandle model, SafeHandle tok, SafeHandle opts, out IntPtr @out, SafeHandle err);
+        internal readonly dllm_queue_new_fn dllm_queue_new;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate void dllm_queue_release_fn(IntPtr queue);
+        internal readonly dllm_queue_release_fn dllm_queue_release;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_queue_submit_fn(
+            SafeHandle queue, SafeHandle request, SafeHandle opts, SafeHandle task, out long out_number,
+            SafeHandle err);
+        internal readonly dllm_queue_submit_fn dllm_queue_submit;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_queue_wait_fn(
+            SafeHandle queue, long number, long seen, long timeout_ms, SafeHandle task, out long out_version,
+            SafeHandle err);
+        internal readonly dllm_queue_wait_fn dllm_queue_wait;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_queue_text_fn(
+            SafeHandle queue, long number, byte[] part, SafeHandle @out, SafeHandle err);
+        internal readonly dllm_queue_text_fn dllm_queue_text;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_queue_describe_fn(SafeHandle queue, long number, SafeHandle @out, SafeHandle err);
+        internal readonly dllm_queue_describe_fn dllm_queue_describe;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_queue_cancel_fn(SafeHandle queue, long number, SafeHandle err);
+        internal readonly dllm_queue_cancel_fn dllm_queue_cancel;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_queue_remove_fn(SafeHandle queue, long number, SafeHandle err);
+        internal readonly dllm_queue_remove_fn dllm_queue_remove;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_queue_drain_fn(SafeHandle queue, SafeHandle task, SafeHandle err);
+        internal readonly dllm_queue_drain_fn dllm_queue_drain;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_queue_model_fn(SafeHandle queue, out IntPtr @out, SafeHandle err);
+        internal readonly dllm_queue_model_fn dllm_queue_model;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        internal delegate int dllm_queue_tokenizer_fn(SafeHandle queue, out IntPtr @out, SafeHandle err);
+        internal readonly dllm_queue_tokenizer_fn dllm_queue_tokenizer;
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
         internal delegate IntPtr dllm_registry_name_fn(byte[] kind, long index);
         internal readonly dllm_registry_name_fn dllm_registry_name;
 
@@ -1106,6 +1162,18 @@ namespace Dllm
             dllm_options_schema = Get<dllm_options_schema_fn>(find, missing, "dllm_options_schema");
             dllm_plugin_list = Get<dllm_plugin_list_fn>(find, missing, "dllm_plugin_list");
             dllm_plugin_describe = Get<dllm_plugin_describe_fn>(find, missing, "dllm_plugin_describe");
+            dllm_queue_load = Get<dllm_queue_load_fn>(find, missing, "dllm_queue_load");
+            dllm_queue_new = Get<dllm_queue_new_fn>(find, missing, "dllm_queue_new");
+            dllm_queue_release = Get<dllm_queue_release_fn>(find, missing, "dllm_queue_release");
+            dllm_queue_submit = Get<dllm_queue_submit_fn>(find, missing, "dllm_queue_submit");
+            dllm_queue_wait = Get<dllm_queue_wait_fn>(find, missing, "dllm_queue_wait");
+            dllm_queue_text = Get<dllm_queue_text_fn>(find, missing, "dllm_queue_text");
+            dllm_queue_describe = Get<dllm_queue_describe_fn>(find, missing, "dllm_queue_describe");
+            dllm_queue_cancel = Get<dllm_queue_cancel_fn>(find, missing, "dllm_queue_cancel");
+            dllm_queue_remove = Get<dllm_queue_remove_fn>(find, missing, "dllm_queue_remove");
+            dllm_queue_drain = Get<dllm_queue_drain_fn>(find, missing, "dllm_queue_drain");
+            dllm_queue_model = Get<dllm_queue_model_fn>(find, missing, "dllm_queue_model");
+            dllm_queue_tokenizer = Get<dllm_queue_tokenizer_fn>(find, missing, "dllm_queue_tokenizer");
             dllm_registry_name = Get<dllm_registry_name_fn>(find, missing, "dllm_registry_name");
             dllm_schedule_new = Get<dllm_schedule_new_fn>(find, missing, "dllm_schedule_new");
             dllm_schedule_table = Get<dllm_schedule_table_fn>(find, missing, "dllm_schedule_table");

@@ -210,6 +210,18 @@ const NAMES = [
     :dllm_options_schema,
     :dllm_plugin_list,
     :dllm_plugin_describe,
+    :dllm_queue_load,
+    :dllm_queue_new,
+    :dllm_queue_release,
+    :dllm_queue_submit,
+    :dllm_queue_wait,
+    :dllm_queue_text,
+    :dllm_queue_describe,
+    :dllm_queue_cancel,
+    :dllm_queue_remove,
+    :dllm_queue_drain,
+    :dllm_queue_model,
+    :dllm_queue_tokenizer,
     :dllm_registry_name,
     :dllm_schedule_new,
     :dllm_schedule_table,
@@ -563,103 +575,127 @@ dllm_plugin_list(out, err) =
     ccall(at(149), Int32, (Ptr{Cvoid}, Ptr{Cvoid}), out, err)
 dllm_plugin_describe(plugin, out, err) =
     ccall(at(150), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}), plugin, out, err)
+dllm_queue_load(path, engine, model_opts, opts, task, out, err) =
+    ccall(at(151), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), path, engine, model_opts, opts, task, out, err)
+dllm_queue_new(model, tok, opts, out, err) =
+    ccall(at(152), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), model, tok, opts, out, err)
+dllm_queue_release(queue) =
+    ccall(at(153), Cvoid, (Ptr{Cvoid},), queue)
+dllm_queue_submit(queue, request, opts, task, out_number, err) =
+    ccall(at(154), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Int64}, Ptr{Cvoid}), queue, request, opts, task, out_number, err)
+dllm_queue_wait(queue, number, seen, timeout_ms, task, out_version, err) =
+    ccall(at(155), Int32, (Ptr{Cvoid}, Int64, Int64, Int64, Ptr{Cvoid}, Ptr{Int64}, Ptr{Cvoid}), queue, number, seen, timeout_ms, task, out_version, err)
+dllm_queue_text(queue, number, part, out, err) =
+    ccall(at(156), Int32, (Ptr{Cvoid}, Int64, Cstring, Ptr{Cvoid}, Ptr{Cvoid}), queue, number, part, out, err)
+dllm_queue_describe(queue, number, out, err) =
+    ccall(at(157), Int32, (Ptr{Cvoid}, Int64, Ptr{Cvoid}, Ptr{Cvoid}), queue, number, out, err)
+dllm_queue_cancel(queue, number, err) =
+    ccall(at(158), Int32, (Ptr{Cvoid}, Int64, Ptr{Cvoid}), queue, number, err)
+dllm_queue_remove(queue, number, err) =
+    ccall(at(159), Int32, (Ptr{Cvoid}, Int64, Ptr{Cvoid}), queue, number, err)
+dllm_queue_drain(queue, task, err) =
+    ccall(at(160), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), queue, task, err)
+dllm_queue_model(queue, out, err) =
+    ccall(at(161), Int32, (Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), queue, out, err)
+dllm_queue_tokenizer(queue, out, err) =
+    ccall(at(162), Int32, (Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), queue, out, err)
 dllm_registry_name(kind, index) =
-    ccall(at(151), Cstring, (Cstring, Int64), kind, index)
+    ccall(at(163), Cstring, (Cstring, Int64), kind, index)
 dllm_schedule_new(name, opts, out, err) =
-    ccall(at(152), Int32, (Cstring, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), name, opts, out, err)
+    ccall(at(164), Int32, (Cstring, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), name, opts, out, err)
 dllm_schedule_table(t, alpha, dalpha, weight, count, out, err) =
-    ccall(at(153), Int32, (Ptr{Float64}, Ptr{Float64}, Ptr{Float64}, Ptr{Float64}, Int64, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), t, alpha, dalpha, weight, count, out, err)
+    ccall(at(165), Int32, (Ptr{Float64}, Ptr{Float64}, Ptr{Float64}, Ptr{Float64}, Int64, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), t, alpha, dalpha, weight, count, out, err)
 dllm_schedule_release(schedule) =
-    ccall(at(154), Cvoid, (Ptr{Cvoid},), schedule)
+    ccall(at(166), Cvoid, (Ptr{Cvoid},), schedule)
 dllm_schedule_eval(schedule, t, count, dst_alpha, dst_dalpha, dst_weight, err) =
-    ccall(at(155), Int32, (Ptr{Cvoid}, Ptr{Float64}, Int64, Ptr{Float64}, Ptr{Float64}, Ptr{Float64}, Ptr{Cvoid}), schedule, t, count, dst_alpha, dst_dalpha, dst_weight, err)
+    ccall(at(167), Int32, (Ptr{Cvoid}, Ptr{Float64}, Int64, Ptr{Float64}, Ptr{Float64}, Ptr{Float64}, Ptr{Cvoid}), schedule, t, count, dst_alpha, dst_dalpha, dst_weight, err)
 dllm_source_new(out, err) =
-    ccall(at(156), Int32, (Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), out, err)
+    ccall(at(168), Int32, (Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), out, err)
 dllm_source_release(source) =
-    ccall(at(157), Cvoid, (Ptr{Cvoid},), source)
+    ccall(at(169), Cvoid, (Ptr{Cvoid},), source)
 dllm_source_add(source, name, data, size, lend, err) =
-    ccall(at(158), Int32, (Ptr{Cvoid}, Cstring, Ptr{UInt8}, Int64, Int32, Ptr{Cvoid}), source, name, data, size, lend, err)
+    ccall(at(170), Int32, (Ptr{Cvoid}, Cstring, Ptr{UInt8}, Int64, Int32, Ptr{Cvoid}), source, name, data, size, lend, err)
 dllm_task_new() =
-    ccall(at(159), Ptr{Cvoid}, ())
+    ccall(at(171), Ptr{Cvoid}, ())
 dllm_task_release(task) =
-    ccall(at(160), Cvoid, (Ptr{Cvoid},), task)
+    ccall(at(172), Cvoid, (Ptr{Cvoid},), task)
 dllm_task_cancel(task) =
-    ccall(at(161), Cvoid, (Ptr{Cvoid},), task)
+    ccall(at(173), Cvoid, (Ptr{Cvoid},), task)
 dllm_task_is_cancelled(task) =
-    ccall(at(162), Int32, (Ptr{Cvoid},), task)
+    ccall(at(174), Int32, (Ptr{Cvoid},), task)
 dllm_task_set_deadline(task, milliseconds) =
-    ccall(at(163), Cvoid, (Ptr{Cvoid}, Int64), task, milliseconds)
+    ccall(at(175), Cvoid, (Ptr{Cvoid}, Int64), task, milliseconds)
 dllm_task_progress(task, out_done, out_total) =
-    ccall(at(164), Cvoid, (Ptr{Cvoid}, Ptr{Int64}, Ptr{Int64}), task, out_done, out_total)
+    ccall(at(176), Cvoid, (Ptr{Cvoid}, Ptr{Int64}, Ptr{Int64}), task, out_done, out_total)
 dllm_tensor_new(dtype, dims, rank, data, out, err) =
-    ccall(at(165), Int32, (Int32, Ptr{Int64}, Int64, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), dtype, dims, rank, data, out, err)
+    ccall(at(177), Int32, (Int32, Ptr{Int64}, Int64, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), dtype, dims, rank, data, out, err)
 dllm_tensor_release(tensor) =
-    ccall(at(166), Cvoid, (Ptr{Cvoid},), tensor)
+    ccall(at(178), Cvoid, (Ptr{Cvoid},), tensor)
 dllm_tensor_dtype(tensor) =
-    ccall(at(167), Int32, (Ptr{Cvoid},), tensor)
+    ccall(at(179), Int32, (Ptr{Cvoid},), tensor)
 dllm_tensor_rank(tensor) =
-    ccall(at(168), Int64, (Ptr{Cvoid},), tensor)
+    ccall(at(180), Int64, (Ptr{Cvoid},), tensor)
 dllm_tensor_dim(tensor, axis) =
-    ccall(at(169), Int64, (Ptr{Cvoid}, Int64), tensor, axis)
+    ccall(at(181), Int64, (Ptr{Cvoid}, Int64), tensor, axis)
 dllm_tensor_data(tensor) =
-    ccall(at(170), Ptr{UInt8}, (Ptr{Cvoid},), tensor)
+    ccall(at(182), Ptr{UInt8}, (Ptr{Cvoid},), tensor)
 dllm_tensor_read(tensor, dtype, dst, dst_size, err) =
-    ccall(at(171), Int32, (Ptr{Cvoid}, Int32, Ptr{Cvoid}, Int64, Ptr{Cvoid}), tensor, dtype, dst, dst_size, err)
+    ccall(at(183), Int32, (Ptr{Cvoid}, Int32, Ptr{Cvoid}, Int64, Ptr{Cvoid}), tensor, dtype, dst, dst_size, err)
 dllm_tokenizer_load(path, opts, out, err) =
-    ccall(at(172), Int32, (Cstring, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), path, opts, out, err)
+    ccall(at(184), Int32, (Cstring, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), path, opts, out, err)
 dllm_tokenizer_load_task(path, opts, task, out, err) =
-    ccall(at(173), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), path, opts, task, out, err)
+    ccall(at(185), Int32, (Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), path, opts, task, out, err)
 dllm_tokenizer_load_source(source, opts, out, err) =
-    ccall(at(174), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), source, opts, out, err)
+    ccall(at(186), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), source, opts, out, err)
 dllm_tokenizer_train(text, opts, task, out, err) =
-    ccall(at(175), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), text, opts, task, out, err)
+    ccall(at(187), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), text, opts, task, out, err)
 dllm_tokenizer_save(tok, path, err) =
-    ccall(at(176), Int32, (Ptr{Cvoid}, Cstring, Ptr{Cvoid}), tok, path, err)
+    ccall(at(188), Int32, (Ptr{Cvoid}, Cstring, Ptr{Cvoid}), tok, path, err)
 dllm_tokenizer_release(tok) =
-    ccall(at(177), Cvoid, (Ptr{Cvoid},), tok)
+    ccall(at(189), Cvoid, (Ptr{Cvoid},), tok)
 dllm_tokenizer_size(tok) =
-    ccall(at(178), Int64, (Ptr{Cvoid},), tok)
+    ccall(at(190), Int64, (Ptr{Cvoid},), tok)
 dllm_tokenizer_id(tok, name, out, err) =
-    ccall(at(179), Int32, (Ptr{Cvoid}, Cstring, Ptr{Int32}, Ptr{Cvoid}), tok, name, out, err)
+    ccall(at(191), Int32, (Ptr{Cvoid}, Cstring, Ptr{Int32}, Ptr{Cvoid}), tok, name, out, err)
 dllm_tokenizer_encode(tok, text, size, dst, dst_count, out_count, err) =
-    ccall(at(180), Int32, (Ptr{Cvoid}, Ptr{UInt8}, Int64, Ptr{Int32}, Int64, Ptr{Int64}, Ptr{Cvoid}), tok, text, size, dst, dst_count, out_count, err)
+    ccall(at(192), Int32, (Ptr{Cvoid}, Ptr{UInt8}, Int64, Ptr{Int32}, Int64, Ptr{Int64}, Ptr{Cvoid}), tok, text, size, dst, dst_count, out_count, err)
 dllm_tokenizer_encode_task(tok, text, size, task, out, err) =
-    ccall(at(181), Int32, (Ptr{Cvoid}, Ptr{UInt8}, Int64, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), tok, text, size, task, out, err)
+    ccall(at(193), Int32, (Ptr{Cvoid}, Ptr{UInt8}, Int64, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), tok, text, size, task, out, err)
 dllm_tokenizer_decode(tok, ids, count, out, err) =
-    ccall(at(182), Int32, (Ptr{Cvoid}, Ptr{Int32}, Int64, Ptr{Cvoid}, Ptr{Cvoid}), tok, ids, count, out, err)
+    ccall(at(194), Int32, (Ptr{Cvoid}, Ptr{Int32}, Int64, Ptr{Cvoid}, Ptr{Cvoid}), tok, ids, count, out, err)
 dllm_tokenizer_decode_stream(tok, ids, count, out_text, out_used, err) =
-    ccall(at(183), Int32, (Ptr{Cvoid}, Ptr{Int32}, Int64, Ptr{Cvoid}, Ptr{Int64}, Ptr{Cvoid}), tok, ids, count, out_text, out_used, err)
+    ccall(at(195), Int32, (Ptr{Cvoid}, Ptr{Int32}, Int64, Ptr{Cvoid}, Ptr{Int64}, Ptr{Cvoid}), tok, ids, count, out_text, out_used, err)
 dllm_tokenizer_chat(tok, messages_json, size, opts, out, err) =
-    ccall(at(184), Int32, (Ptr{Cvoid}, Ptr{UInt8}, Int64, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), tok, messages_json, size, opts, out, err)
+    ccall(at(196), Int32, (Ptr{Cvoid}, Ptr{UInt8}, Int64, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), tok, messages_json, size, opts, out, err)
 dllm_tokenizer_chat_task(tok, messages_json, size, opts, task, out, err) =
-    ccall(at(185), Int32, (Ptr{Cvoid}, Ptr{UInt8}, Int64, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), tok, messages_json, size, opts, task, out, err)
+    ccall(at(197), Int32, (Ptr{Cvoid}, Ptr{UInt8}, Int64, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), tok, messages_json, size, opts, task, out, err)
 dllm_trainer_new(model, objective, opts, out, err) =
-    ccall(at(186), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), model, objective, opts, out, err)
+    ccall(at(198), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), model, objective, opts, out, err)
 dllm_trainer_release(trainer) =
-    ccall(at(187), Cvoid, (Ptr{Cvoid},), trainer)
+    ccall(at(199), Cvoid, (Ptr{Cvoid},), trainer)
 dllm_trainer_step(trainer, batch, task, out_loss, err) =
-    ccall(at(188), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Float64}, Ptr{Cvoid}), trainer, batch, task, out_loss, err)
+    ccall(at(200), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Float64}, Ptr{Cvoid}), trainer, batch, task, out_loss, err)
 dllm_trainer_accumulate(trainer, batch, task, err) =
-    ccall(at(189), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), trainer, batch, task, err)
+    ccall(at(201), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), trainer, batch, task, err)
 dllm_trainer_apply(trainer, task, out_loss, err) =
-    ccall(at(190), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Float64}, Ptr{Cvoid}), trainer, task, out_loss, err)
+    ccall(at(202), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Float64}, Ptr{Cvoid}), trainer, task, out_loss, err)
 dllm_trainer_sync(trainer, err) =
-    ccall(at(191), Int32, (Ptr{Cvoid}, Ptr{Cvoid}), trainer, err)
+    ccall(at(203), Int32, (Ptr{Cvoid}, Ptr{Cvoid}), trainer, err)
 dllm_trainer_run(trainer, loader, steps, fn, user_data, task, err) =
-    ccall(at(192), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Int64, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), trainer, loader, steps, fn, user_data, task, err)
+    ccall(at(204), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Int64, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), trainer, loader, steps, fn, user_data, task, err)
 dllm_trainer_eval(trainer, loader, max_batches, task, out_loss, err) =
-    ccall(at(193), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Int64, Ptr{Cvoid}, Ptr{Float64}, Ptr{Cvoid}), trainer, loader, max_batches, task, out_loss, err)
+    ccall(at(205), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Int64, Ptr{Cvoid}, Ptr{Float64}, Ptr{Cvoid}), trainer, loader, max_batches, task, out_loss, err)
 dllm_trainer_metric(trainer, key, out, err) =
-    ccall(at(194), Int32, (Ptr{Cvoid}, Cstring, Ptr{Float64}, Ptr{Cvoid}), trainer, key, out, err)
+    ccall(at(206), Int32, (Ptr{Cvoid}, Cstring, Ptr{Float64}, Ptr{Cvoid}), trainer, key, out, err)
 dllm_trainer_describe(trainer, out, err) =
-    ccall(at(195), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), trainer, out, err)
+    ccall(at(207), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), trainer, out, err)
 dllm_trainer_set_f64(trainer, key, value, err) =
-    ccall(at(196), Int32, (Ptr{Cvoid}, Cstring, Float64, Ptr{Cvoid}), trainer, key, value, err)
+    ccall(at(208), Int32, (Ptr{Cvoid}, Cstring, Float64, Ptr{Cvoid}), trainer, key, value, err)
 dllm_trainer_add_sink(trainer, kind, target, opts, err) =
-    ccall(at(197), Int32, (Ptr{Cvoid}, Cstring, Cstring, Ptr{Cvoid}, Ptr{Cvoid}), trainer, kind, target, opts, err)
+    ccall(at(209), Int32, (Ptr{Cvoid}, Cstring, Cstring, Ptr{Cvoid}, Ptr{Cvoid}), trainer, kind, target, opts, err)
 dllm_trainer_model(trainer, role, out, err) =
-    ccall(at(198), Int32, (Ptr{Cvoid}, Cstring, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), trainer, role, out, err)
+    ccall(at(210), Int32, (Ptr{Cvoid}, Cstring, Ptr{Ptr{Cvoid}}, Ptr{Cvoid}), trainer, role, out, err)
 dllm_dataset_extract_trajectories(data, model, path, opts, task, out_rows, err) =
-    ccall(at(199), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Int64}, Ptr{Cvoid}), data, model, path, opts, task, out_rows, err)
+    ccall(at(211), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Int64}, Ptr{Cvoid}), data, model, path, opts, task, out_rows, err)
 
 end

@@ -437,6 +437,41 @@ made.functions = {
   {"dllm_plugin_list", "status", params = {{"out_buffer", "out"}, {"error", "err"}}},
   {"dllm_plugin_describe", "status", params = {{"str", "plugin"}, {"out_buffer", "out"},
     {"error", "err"}}},
+  {"dllm_queue_load", "status", params = {{"str", "path"},
+    {"handle", "engine", noun = "engine", schema = "engine", null = true, writes = true},
+    {"handle", "model_opts", noun = "options", schema = "model", null = true},
+    {"handle", "opts", noun = "options", schema = "queue", null = true},
+    {"handle", "task", noun = "task", null = true, writes = true},
+    {"out_handle", "out", noun = "queue"}, {"error", "err"}}},
+  {"dllm_queue_new", "status", params = {{"handle", "model", noun = "model", writes = true},
+    {"handle", "tok", noun = "tokenizer"},
+    {"handle", "opts", noun = "options", schema = "queue", null = true},
+    {"out_handle", "out", noun = "queue"}, {"error", "err"}}},
+  {"dllm_queue_release", "void", params = {
+    {"handle", "queue", noun = "queue", null = true, writes = true}}},
+  {"dllm_queue_submit", "status", params = {{"handle", "queue", noun = "queue", writes = true},
+    {"handle", "request", noun = "options", schema = "request", null = true},
+    {"handle", "opts", noun = "options", schema = "submission", null = true},
+    {"handle", "task", noun = "task", null = true, writes = true},
+    {"out_number", "out_number", elem = "i64"}, {"error", "err"}}},
+  {"dllm_queue_wait", "status", params = {{"handle", "queue", noun = "queue"}, {"i64", "number"},
+    {"i64", "seen"}, {"i64", "timeout_ms"},
+    {"handle", "task", noun = "task", null = true, writes = true},
+    {"out_number", "out_version", elem = "i64"}, {"error", "err"}}},
+  {"dllm_queue_text", "status", params = {{"handle", "queue", noun = "queue", writes = true},
+    {"i64", "number"}, {"str", "part"}, {"out_buffer", "out"}, {"error", "err"}}},
+  {"dllm_queue_describe", "status", params = {{"handle", "queue", noun = "queue", writes = true},
+    {"i64", "number"}, {"out_buffer", "out"}, {"error", "err"}}},
+  {"dllm_queue_cancel", "status", params = {{"handle", "queue", noun = "queue", writes = true},
+    {"i64", "number"}, {"error", "err"}}},
+  {"dllm_queue_remove", "status", params = {{"handle", "queue", noun = "queue", writes = true},
+    {"i64", "number"}, {"error", "err"}}},
+  {"dllm_queue_drain", "status", params = {{"handle", "queue", noun = "queue", writes = true},
+    {"handle", "task", noun = "task", null = true, writes = true}, {"error", "err"}}},
+  {"dllm_queue_model", "status", params = {{"handle", "queue", noun = "queue"},
+    {"out_handle", "out", noun = "model"}, {"error", "err"}}},
+  {"dllm_queue_tokenizer", "status", params = {{"handle", "queue", noun = "queue"},
+    {"out_handle", "out", noun = "tokenizer"}, {"error", "err"}}},
   {"dllm_registry_name", "str", params = {{"str", "kind", null = true}, {"i64", "index"}}},
   {"dllm_schedule_new", "status", params = {{"str", "name"},
     {"handle", "opts", noun = "options", schema = "schedule", null = true},
@@ -596,6 +631,7 @@ typedef struct dllm_objective dllm_objective;
 typedef struct dllm_trainer dllm_trainer;
 typedef struct dllm_decoder dllm_decoder;
 typedef struct dllm_generator dllm_generator;
+typedef struct dllm_queue dllm_queue;
 typedef struct dllm_checkpoint dllm_checkpoint;
 typedef struct dllm_lua dllm_lua;
 typedef int32_t (*dllm_event_fn)(const dllm_event *event, void *user_data);
@@ -746,6 +782,18 @@ dllm_status dllm_options_to_json(const dllm_options *, dllm_buffer *, dllm_error
 dllm_status dllm_options_schema(const char *, dllm_buffer *, dllm_error *);
 dllm_status dllm_plugin_list(dllm_buffer *, dllm_error *);
 dllm_status dllm_plugin_describe(const char *, dllm_buffer *, dllm_error *);
+dllm_status dllm_queue_load(const char *, dllm_engine *, const dllm_options *, const dllm_options *, dllm_task *, void *, dllm_error *);
+dllm_status dllm_queue_new(dllm_model *, const dllm_tokenizer *, const dllm_options *, void *, dllm_error *);
+void dllm_queue_release(dllm_queue *);
+dllm_status dllm_queue_submit(dllm_queue *, const dllm_options *, const dllm_options *, dllm_task *, int64_t *, dllm_error *);
+dllm_status dllm_queue_wait(const dllm_queue *, int64_t, int64_t, int64_t, dllm_task *, int64_t *, dllm_error *);
+dllm_status dllm_queue_text(dllm_queue *, int64_t, const char *, dllm_buffer *, dllm_error *);
+dllm_status dllm_queue_describe(dllm_queue *, int64_t, dllm_buffer *, dllm_error *);
+dllm_status dllm_queue_cancel(dllm_queue *, int64_t, dllm_error *);
+dllm_status dllm_queue_remove(dllm_queue *, int64_t, dllm_error *);
+dllm_status dllm_queue_drain(dllm_queue *, dllm_task *, dllm_error *);
+dllm_status dllm_queue_model(const dllm_queue *, void *, dllm_error *);
+dllm_status dllm_queue_tokenizer(const dllm_queue *, void *, dllm_error *);
 const char * dllm_registry_name(const char *, int64_t);
 dllm_status dllm_schedule_new(const char *, const dllm_options *, void *, dllm_error *);
 dllm_status dllm_schedule_table(const double *, const double *, const double *, const double *, int64_t, void *, dllm_error *);

@@ -239,6 +239,21 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "dllm_options_schema": (c_int32, [c_char_p, c_void_p, c_void_p]),
     "dllm_plugin_list": (c_int32, [c_void_p, c_void_p]),
     "dllm_plugin_describe": (c_int32, [c_char_p, c_void_p, c_void_p]),
+    "dllm_queue_load": (c_int32, [
+        c_char_p, c_void_p, c_void_p, c_void_p, c_void_p, POINTER(c_void_p), c_void_p]),
+    "dllm_queue_new": (c_int32, [c_void_p, c_void_p, c_void_p, POINTER(c_void_p), c_void_p]),
+    "dllm_queue_release": (None, [c_void_p]),
+    "dllm_queue_submit": (c_int32, [
+        c_void_p, c_void_p, c_void_p, c_void_p, POINTER(c_int64), c_void_p]),
+    "dllm_queue_wait": (c_int32, [
+        c_void_p, c_int64, c_int64, c_int64, c_void_p, POINTER(c_int64), c_void_p]),
+    "dllm_queue_text": (c_int32, [c_void_p, c_int64, c_char_p, c_void_p, c_void_p]),
+    "dllm_queue_describe": (c_int32, [c_void_p, c_int64, c_void_p, c_void_p]),
+    "dllm_queue_cancel": (c_int32, [c_void_p, c_int64, c_void_p]),
+    "dllm_queue_remove": (c_int32, [c_void_p, c_int64, c_void_p]),
+    "dllm_queue_drain": (c_int32, [c_void_p, c_void_p, c_void_p]),
+    "dllm_queue_model": (c_int32, [c_void_p, POINTER(c_void_p), c_void_p]),
+    "dllm_queue_tokenizer": (c_int32, [c_void_p, POINTER(c_void_p), c_void_p]),
     "dllm_registry_name": (c_char_p, [c_char_p, c_int64]),
     "dllm_schedule_new": (c_int32, [c_char_p, c_void_p, POINTER(c_void_p), c_void_p]),
     "dllm_schedule_table": (c_int32, [

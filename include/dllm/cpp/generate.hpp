@@ -38,6 +38,18 @@ struct Generation {
   std::vector<int32_t> ids;       // one token id per position, prompt included
   std::vector<float> confidence;  // a probability per position, 1 for a given one
   int64_t prompt_tokens = 0, completion_tokens = 0, steps = 0, nfe = 0, seed = 0;
+
+  // Takes the counts, the holes and the reason of the end from the description of a request.
+  void read_counts(const JsonText& about) {
+    finish = about["finish"].text();
+    policy = about["policy"].text();
+    for (const JsonText& hole : about["holes"].items()) holes.push_back(hole.text());
+    prompt_tokens = about["prompt_tokens"].whole();
+    completion_tokens = about["completion_tokens"].whole();
+    steps = about["steps"].whole();
+    nfe = about["nfe"].whole();
+    seed = about["seed"].whole();
+  }
 };
 
 // What a request of a batch begins with: a text that the answer continues, a text with holes, or a
@@ -189,15 +201,7 @@ public:
     made.text = text_of(request);
     made.whole = text_of(request, "text");
     const std::string described = describe(request);
-    const JsonText about(described);
-    made.finish = about["finish"].text();
-    made.policy = about["policy"].text();
-    for (const JsonText& hole : about["holes"].items()) made.holes.push_back(hole.text());
-    made.prompt_tokens = about["prompt_tokens"].whole();
-    made.completion_tokens = about["completion_tokens"].whole();
-    made.steps = about["steps"].whole();
-    made.nfe = about["nfe"].whole();
-    made.seed = about["seed"].whole();
+    made.read_counts(JsonText(described));
     const Decoder decided = decoder();
     made.ids = decided.ids(request);
     made.confidence = decided.confidence(request);

@@ -107,6 +107,7 @@ struct Release {
   void operator()(dllm_trainer* handle) const noexcept { dllm_trainer_release(handle); }
   void operator()(dllm_decoder* handle) const noexcept { dllm_decoder_release(handle); }
   void operator()(dllm_generator* handle) const noexcept { dllm_generator_release(handle); }
+  void operator()(dllm_queue* handle) const noexcept { dllm_queue_release(handle); }
   void operator()(dllm_checkpoint* handle) const noexcept { dllm_checkpoint_release(handle); }
   void operator()(dllm_lua* handle) const noexcept { dllm_lua_release(handle); }
 };

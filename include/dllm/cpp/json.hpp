@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,6 +44,8 @@ public:
     std::from_chars(text_.data(), text_.data() + text_.size(), number);
     return number;
   }
+  // Returns a number, or 0 for another value.
+  double number() const { return std::strtod(std::string(text_).c_str(), nullptr); }
   // Returns a text without its quotes and escapes.
   std::string text() const {
     std::string out;

@@ -6,12 +6,13 @@
 
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 
 namespace dllm::generate {
 
-// One call at a time.
+// Any thread may call it. A pattern that is being compiled does not hold up the others.
 class Automata {
 public:
   explicit Automata(std::shared_ptr<const text::Tokenizer> tokenizer)
@@ -21,9 +22,16 @@ public:
   std::shared_ptr<const text::TokenAutomaton> get(const std::string& pattern, const Task* task);
 
 private:
+  using Compiled = std::shared_ptr<const text::TokenAutomaton>;
+
+  Compiled find(const std::string& pattern);
+  std::shared_ptr<const text::TokenBytes> tokens(const Task* task);
+
   std::shared_ptr<const text::Tokenizer> tokenizer_;
-  std::shared_ptr<const text::TokenBytes> tokens_;
-  std::deque<std::pair<std::string, std::shared_ptr<const text::TokenAutomaton>>> known_;
+  std::timed_mutex reads_bytes_;                       // of tokens_
+  std::shared_ptr<const text::TokenBytes> tokens_;     // null before the first pattern
+  std::mutex mutex_;                                   // of known_
+  std::deque<std::pair<std::string, Compiled>> known_; // oldest first
 };
 
 } // namespace dllm::generate

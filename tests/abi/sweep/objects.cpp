@@ -69,21 +69,15 @@ void* Objects::make(const std::string& noun, const std::string& variant) {
   if (noun == "task") return CALL(dllm_task_new)();
   if (noun == "options") return make_options(variant.empty() ? "engine" : variant.c_str());
   if (noun == "dataset") return make_dataset(variant == "raw" ? nullptr : object("tokenizer"));
-  static const std::map<std::string, Maker> makers = {{"engine", &Objects::make_engine},
-                                                      {"tensor", &Objects::make_tensor},
-                                                      {"source", &Objects::make_source},
-                                                      {"model", &Objects::make_model},
-                                                      {"tokenizer", &Objects::make_tokenizer},
-                                                      {"answer", &Objects::make_answer},
-                                                      {"loader", &Objects::make_loader},
-                                                      {"batch", &Objects::make_batch},
-                                                      {"schedule", &Objects::make_schedule},
-                                                      {"objective", &Objects::make_objective},
-                                                      {"trainer", &Objects::make_trainer},
-                                                      {"decoder", &Objects::make_decoder},
-                                                      {"generator", &Objects::make_generator},
-                                                      {"checkpoint", &Objects::make_checkpoint},
-                                                      {"lua", &Objects::make_lua}};
+  static const std::map<std::string, Maker> makers = {
+      {"engine", &Objects::make_engine},         {"tensor", &Objects::make_tensor},
+      {"source", &Objects::make_source},         {"model", &Objects::make_model},
+      {"tokenizer", &Objects::make_tokenizer},   {"answer", &Objects::make_answer},
+      {"loader", &Objects::make_loader},         {"batch", &Objects::make_batch},
+      {"schedule", &Objects::make_schedule},     {"objective", &Objects::make_objective},
+      {"trainer", &Objects::make_trainer},       {"decoder", &Objects::make_decoder},
+      {"generator", &Objects::make_generator},   {"queue", &Objects::make_queue},
+      {"checkpoint", &Objects::make_checkpoint}, {"lua", &Objects::make_lua}};
   return (this->*makers.at(noun))();
 }
 
@@ -203,6 +197,15 @@ void* Objects::make_generator() {
   check(CALL(dllm_generator_new)(OBJECT(model), OBJECT(tokenizer), nullptr, &out, ERR),
         "generator");
   check(CALL(dllm_generator_add)(out, request, nullptr, &number, ERR), "request of text");
+  return out;
+}
+
+void* Objects::make_queue() {
+  auto* request = static_cast<dllm_options*>(options_with("request", {{"length", 4}}));
+  dllm_queue* out = nullptr;
+  int64_t number = 0;
+  check(CALL(dllm_queue_new)(OBJECT(model), OBJECT(tokenizer), nullptr, &out, ERR), "queue");
+  check(CALL(dllm_queue_submit)(out, request, nullptr, nullptr, &number, ERR), "submission");
   return out;
 }
 

@@ -44,6 +44,7 @@ private:
   void* make_trainer();
   void* make_decoder();
   void* make_generator();
+  void* make_queue();
   void* make_checkpoint();
   void* make_lua();
   void* options_with(const char* kind, std::initializer_list<std::pair<const char*, int64_t>> keys);

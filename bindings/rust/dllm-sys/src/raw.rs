@@ -23,6 +23,7 @@ opaque! {
     dllm_trainer
     dllm_decoder
     dllm_generator
+    dllm_queue
     dllm_checkpoint
     dllm_lua
 }
@@ -1178,6 +1179,94 @@ functions! {
     fn dllm_plugin_describe(
         plugin: *const c_char,
         out: *mut dllm_buffer,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Loads a model with its tokenizer, and starts a queue.
+    #[threads(Any)]
+    fn dllm_queue_load(
+        path: *const c_char,
+        engine: *mut dllm_engine,
+        model_opts: *const dllm_options,
+        opts: *const dllm_options,
+        task: *mut dllm_task,
+        out: *mut *mut dllm_queue,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Starts a queue without requests.
+    #[threads(Any)]
+    fn dllm_queue_new(
+        model: *mut dllm_model,
+        tok: *const dllm_tokenizer,
+        opts: *const dllm_options,
+        out: *mut *mut dllm_queue,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Cancels the requests that are not over, and releases a queue.
+    #[threads(Any)]
+    fn dllm_queue_release(queue: *mut dllm_queue);
+    /// Submits a request.
+    #[threads(Any)]
+    fn dllm_queue_submit(
+        queue: *mut dllm_queue,
+        request: *const dllm_options,
+        opts: *const dllm_options,
+        task: *mut dllm_task,
+        out_number: *mut i64,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Waits until a request has changed.
+    #[threads(Any)]
+    fn dllm_queue_wait(
+        queue: *const dllm_queue,
+        number: i64,
+        seen: i64,
+        timeout_ms: i64,
+        task: *mut dllm_task,
+        out_version: *mut i64,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Returns a part of the text of a request, as of its last complete step.
+    #[threads(Any)]
+    fn dllm_queue_text(
+        queue: *mut dllm_queue,
+        number: i64,
+        part: *const c_char,
+        out: *mut dllm_buffer,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Writes a request, or the queue, as a JSON object.
+    #[threads(Any)]
+    fn dllm_queue_describe(
+        queue: *mut dllm_queue,
+        number: i64,
+        out: *mut dllm_buffer,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Ends a request with the error DLLM_CANCELLED.
+    #[threads(Any)]
+    fn dllm_queue_cancel(queue: *mut dllm_queue, number: i64, err: *mut dllm_error) -> dllm_status;
+    /// Cancels a request that is not over, and forgets it.
+    #[threads(Any)]
+    fn dllm_queue_remove(queue: *mut dllm_queue, number: i64, err: *mut dllm_error) -> dllm_status;
+    /// Takes no further requests, and waits until all are over.
+    #[threads(Any)]
+    fn dllm_queue_drain(
+        queue: *mut dllm_queue,
+        task: *mut dllm_task,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Returns the model of a queue.
+    #[threads(Any)]
+    fn dllm_queue_model(
+        queue: *const dllm_queue,
+        out: *mut *mut dllm_model,
+        err: *mut dllm_error,
+    ) -> dllm_status;
+    /// Returns the tokenizer of a queue.
+    #[threads(Any)]
+    fn dllm_queue_tokenizer(
+        queue: *const dllm_queue,
+        out: *mut *mut dllm_tokenizer,
         err: *mut dllm_error,
     ) -> dllm_status;
     /// Returns one name of a table of the library, in a fixed order.

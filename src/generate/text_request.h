@@ -1,0 +1,29 @@
+#pragma once
+// A request for text that was read: its canvas, its settings and what ends it.
+
+#include "base/options.h"
+#include "generate/constraints/text_constraint.h"
+#include "generate/defaults.h"
+#include "generate/prompt.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace dllm::generate {
+
+// It belongs to one decoder, because its constraint keeps the sets of the last canvas.
+struct TextRequest {
+  Prompt prompt;
+  std::vector<int32_t> ends;      // end tokens
+  std::vector<std::string> stops; // texts that end the answer
+  int64_t seed;
+  std::string policy;
+  FileSettings from_file;
+  Options decoding;                                 // of kind "decoder:<policy>"
+  Options slot;                                     // of kind "slot"
+  std::shared_ptr<const TextConstraint> constraint; // null: any text
+};
+
+} // namespace dllm::generate
