@@ -10,7 +10,7 @@ import (
 type Generation struct {
 	Text             string    `json:"completion"`        // the answer; of an [Infill]: the whole text
 	Whole            string    `json:"text"`              // the prompt and the answer
-	Finish           string    `json:"finish"`            // full, end_token or stop_text; open: it is not over
+	Finish           string    `json:"finish"`            // full, end_token, stop_text or incomplete; open: it is not over
 	Holes            []string  `json:"holes"`             // the texts in the holes of an [Infill]
 	PromptTokens     int       `json:"prompt_tokens"`     // tokens of the prompt
 	CompletionTokens int       `json:"completion_tokens"` // tokens of the answer

@@ -495,7 +495,7 @@ export class Generation {
   /** The prompt and the answer. */
   readonly whole: string;
   /** full: every position is decided. */
-  readonly finish: 'full' | 'end_token' | 'stop_text';
+  readonly finish: 'full' | 'end_token' | 'stop_text' | 'incomplete';
   /** Tokens of the prompt. */
   readonly promptTokens: number;
   /** Tokens of the answer. */

@@ -207,7 +207,8 @@ DLLM_API dllm_status dllm_generator_text(dllm_generator *generator, int64_t numb
 /** Writes a request, or the generator, as a JSON object.
  *
  *     request             its number
- *     finish              open, full (every position is decided), end_token, stop_text or failed
+ *     finish              open, full (every position is decided), end_token, stop_text, incomplete
+ *                         (the steps are used up, and positions are open) or failed
  *     completion, text    as of dllm_generator_text; absent when the request failed
  *     holes               list of texts, one per hole; of an infill alone
  *     error               code, message and hint of a request that failed

@@ -566,7 +566,7 @@ end
 ---@class dllm.Generation
 ---@field text string the answer; of a text with holes: the whole text
 ---@field whole string the prompt and the answer
----@field finish "full"|"end_token"|"stop_text"
+---@field finish "full"|"end_token"|"stop_text"|"incomplete"
 ---@field holes string[] the text in each hole of an infill
 ---@field prompt_tokens integer
 ---@field completion_tokens integer

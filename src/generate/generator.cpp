@@ -117,10 +117,29 @@ int64_t Generator::open_count() const {
 
 namespace {
 
+// Returns the number of open positions before an end token.
+int64_t count_open(const TextRequest& request, const RequestCopy& copy) {
+  int64_t count = 0;
+  for (size_t i = 0; i < copy.ids.size(); ++i) {
+    if (copy.states[i] == decode::State::masked)
+      ++count;
+    else if (std::ranges::find(request.ends, copy.ids[i]) != request.ends.end() &&
+             copy.states[i] != decode::State::fixed)
+      break;
+  }
+  return count;
+}
+
 // Returns an error if the text of a request does not match. A policy could write what was not
-// checked.
+// checked, and leave positions open.
 std::shared_ptr<const Error> check_match(const TextRequest& request, const RequestCopy& copy) {
   if (request.constraint == nullptr) return nullptr;
+  if (const int64_t open = count_open(request, copy); open > 0) {
+    return std::make_shared<const Error>(
+        Code::failed_precondition,
+        fmt::format("{} positions are open after the last step, so the text does not match", open),
+        "take more steps, or choose another policy, for example low_confidence");
+  }
   std::vector<int32_t> ids = copy.ids; // positions after an end token may be open
   for (size_t i = 0; i < ids.size(); ++i) {
     if (copy.states[i] == decode::State::masked) ids[i] = -1;

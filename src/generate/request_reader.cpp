@@ -81,15 +81,22 @@ std::vector<int32_t> RequestReader::ends_of(const Options& request, const Prompt
   return ends;
 }
 
-std::shared_ptr<const TextConstraint> RequestReader::constraint_of(const Options& options,
-                                                                   const TextRequest& request,
-                                                                   const Task* task) const {
+std::shared_ptr<const TextConstraint>
+RequestReader::constraint_of(const Options& options, TextRequest& request, const Task* task) const {
   const std::optional<std::string> pattern = constraint_pattern(options);
   if (!pattern) return nullptr;
   check_policy(request.policy);
   if (!request.stops.empty()) {
     fail_with_hint("leave stop out: the pattern says where the text ends", Code::invalid_argument,
                    "a stop text cuts the text that {} ask for", constraint_names());
+  }
+  if (!request.decoding.is_set("suppress_mask"))
+    request.decoding.set_json({{"suppress_mask", true}});
+  if (!request.decoding.boolean("suppress_mask")) {
+    fail_with_hint("leave suppress_mask out", Code::invalid_argument,
+                   "a mask token that is drawn leaves its position open, and the text of {} has no "
+                   "open position",
+                   constraint_names());
   }
   const Prompt& prompt = request.prompt;
   const int64_t begin = std::max<int64_t>(prompt.begin, 0);

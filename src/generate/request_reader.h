@@ -31,9 +31,10 @@ public:
 
 private:
   std::vector<int32_t> ends_of(const Options& request, const Prompt& prompt) const;
-  // Returns the constraint of a request; null when it has none.
-  std::shared_ptr<const TextConstraint>
-  constraint_of(const Options& options, const TextRequest& request, const Task* task) const;
+  // Returns the constraint of a request; null when it has none. With one, the request draws no mask
+  // token.
+  std::shared_ptr<const TextConstraint> constraint_of(const Options& options, TextRequest& request,
+                                                      const Task* task) const;
 
   std::shared_ptr<model::Model> model_;
   std::shared_ptr<const text::Tokenizer> tokenizer_;

@@ -64,11 +64,10 @@ void RequestText::fail(std::shared_ptr<const Error> error) {
 
 const char* RequestText::finish() const {
   if (failure_ != nullptr) return "failed";
-  switch (end_) {
-  case AnswerEnd::end_token: return "end_token";
-  case AnswerEnd::stop_text: return "stop_text";
-  default: return is_over_ ? "full" : "open";
-  }
+  if (end_ == AnswerEnd::end_token) return "end_token";
+  if (end_ == AnswerEnd::stop_text) return "stop_text";
+  if (!is_over_) return "open";
+  return copy_->open > 0 ? "incomplete" : "full";
 }
 
 // Returns the number of given tokens.

@@ -39,7 +39,7 @@ public:
   bool is_over() const { return is_over_; }
   text::AnswerEnd end() const { return end_; }
   const std::shared_ptr<const Error>& failure() const { return failure_; } // null: none
-  const char* finish() const; // open, full, end_token, stop_text or failed
+  const char* finish() const; // as dllm_generator_describe
   int64_t prompt_tokens() const;
   int64_t completion_tokens();
 

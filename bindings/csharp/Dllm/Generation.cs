@@ -18,7 +18,7 @@ namespace Dllm
         /// <summary>The prompt and the answer.</summary>
         public string Whole => (string)all["text"];
 
-        /// <summary>full, end_token or stop_text; open: the request is not over.</summary>
+        /// <summary>full, end_token, stop_text or incomplete; open: the request is not over.</summary>
         public string Finish => (string)all["finish"];
 
         /// <summary>The texts in the holes of an infill; empty without one.</summary>

@@ -2,7 +2,7 @@
 
 """
 The text of a request with what is known of it: `text` (the answer; of an `Infill` the whole text), `whole` (the prompt and the
-answer), `finish` (`:full`, `:end_token`, `:stop_text`; `:open`: it is not over), `holes` (the texts in the holes of an
+answer), `finish` (`:full`, `:end_token`, `:stop_text`, `:incomplete`; `:open`: it is not over), `holes` (the texts in the holes of an
 `Infill`), `prompt_tokens`, `completion_tokens`, `open` (positions), `steps` (of denoising), `nfe` (forward passes), `ids` and
 `confidence` (one entry a position), `policy`, `seed`. `string(generation)` is its text.
 """

@@ -7,7 +7,7 @@ class Generation {
   constructor(about) {
     this.text = about.completion; // the answer; of a text with holes: the whole text
     this.whole = about.text; // the prompt and the answer
-    this.finish = about.finish; // full, end_token or stop_text
+    this.finish = about.finish; // full, end_token, stop_text or incomplete
     this.promptTokens = about.prompt_tokens;
     this.completionTokens = about.completion_tokens;
     this.steps = about.steps;

@@ -11,7 +11,7 @@ class Generation:
 
     text: str  # the answer; of a text with holes: the whole text
     whole: str  # the prompt and the answer
-    finish: str  # full: every position is decided; end_token; stop_text
+    finish: str  # full: every position is decided; end_token; stop_text; incomplete: positions are open after all steps
     prompt_tokens: int
     completion_tokens: int
     steps: int  # denoising steps

@@ -32,7 +32,7 @@ private:
 struct Generation {
   std::string text;   // the answer; of a text with holes: the whole text
   std::string whole;  // the prompt and the answer
-  std::string finish; // full, end_token or stop_text
+  std::string finish; // full, end_token, stop_text or incomplete
   std::string policy;
   std::vector<std::string> holes; // the text of each hole of an infill
   std::vector<int32_t> ids;       // one token id per position, prompt included

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
 #include <set>
 #include <string>
@@ -104,7 +105,7 @@ private:
     if (schema.contains("$ref")) return reference(schema, where);
     if (schema.contains("const")) {
       check_keywords(schema, {"const", "type"}, where);
-      return exactly(schema["const"]);
+      return one_of(Json::array({schema["const"]}), schema, where);
     }
     if (schema.contains("enum")) return one_of_values(schema, where);
     for (const char* key : {"anyOf", "oneOf"}) {
@@ -147,9 +148,48 @@ private:
     check_keywords(schema, {"enum", "type"}, where);
     if (!schema["enum"].is_array() || schema["enum"].empty())
       refuse(where, "enum is not a list of values", R"(write "enum": ["a", "b"])");
+    return one_of(schema["enum"], schema, where);
+  }
+
+  // Returns the pattern of the values that have a type of the schema, if it names types.
+  static std::string one_of(const Json& values, const Json& schema, const std::string& where) {
+    const Json type = schema.value("type", Json());
+    const Json types = type.is_null() || type.is_array() ? type : Json::array({type});
     std::vector<std::string> all;
-    for (const Json& one : schema["enum"]) all.push_back(exactly(one));
+    for (const Json& one : values) {
+      if (types.is_null() || is_of_types(one, types, where)) all.push_back(exactly(one));
+    }
+    if (all.empty())
+      refuse(where, "no value of enum or const has the type", "change the type, or the values");
     return alternatives(all);
+  }
+
+  static bool is_of_types(const Json& value, const Json& types, const std::string& where) {
+    bool is_one = false;
+    for (const Json& type : types) is_one |= is_of_type(value, type, where);
+    return is_one;
+  }
+
+  static bool is_of_type(const Json& value, const Json& type, const std::string& where) {
+    if (type == "string") return value.is_string();
+    if (type == "integer") return is_whole(value);
+    if (type == "number") return value.is_number();
+    if (type == "boolean") return value.is_boolean();
+    if (type == "null") return value.is_null();
+    if (type == "array") return value.is_array();
+    if (type == "object") return value.is_object();
+    refuse_type(type, where);
+  }
+
+  // Returns true for 3 and for 3.0, which JSON Schema counts as a whole number too.
+  static bool is_whole(const Json& value) {
+    return value.is_number_integer() ||
+           (value.is_number_float() && std::trunc(value.get<double>()) == value.get<double>());
+  }
+
+  [[noreturn]] static void refuse_type(const Json& type, const std::string& where) {
+    refuse(where, fmt::format("there is no type {}", type.dump()),
+           "the types are string, integer, number, boolean, null, array and object");
   }
 
   std::string one_of_schemas(const Json& schema, const std::string& key, const std::string& where) {
@@ -193,8 +233,7 @@ private:
     if (type == "number") return kNumber;
     if (type == "boolean") return "(?:true|false)";
     if (type == "null") return "null";
-    refuse(where, fmt::format("there is no type \"{}\"", type),
-           "the types are string, integer, number, boolean, null, array and object");
+    refuse_type(type, where);
   }
 
   // Returns "{least,most}" of two keywords.

@@ -29,38 +29,6 @@ using Clock = Ticket::Clock;
 using TicketRef = std::shared_ptr<Ticket>;
 constexpr std::chrono::milliseconds kCheck{10}; // between two looks at the task of a waiting call
 
-// Counts of all requests since the queue was made.
-struct Totals {
-  int64_t submitted = 0, completed = 0, failed = 0, cancelled = 0, late = 0;
-  int64_t prompt_tokens = 0, completion_tokens = 0, nfe = 0; // of requests that are over
-  int64_t steps = 0;                                         // of all requests together
-  double seconds = 0;                                        // in these steps
-};
-
-void count_end(Totals& totals, const Ticket& ticket) {
-  if (ticket.failure == nullptr)
-    ++totals.completed;
-  else if (ticket.failure->code() == Code::cancelled)
-    ++totals.cancelled;
-  else if (ticket.failure->code() == Code::deadline_exceeded)
-    ++totals.late;
-  else
-    ++totals.failed;
-}
-
-Json to_json(const Totals& totals) {
-  return {{"submitted", totals.submitted},
-          {"completed", totals.completed},
-          {"failed", totals.failed},
-          {"cancelled", totals.cancelled},
-          {"late", totals.late},
-          {"prompt_tokens", totals.prompt_tokens},
-          {"completion_tokens", totals.completion_tokens},
-          {"nfe", totals.nfe},
-          {"steps", totals.steps},
-          {"step_seconds", totals.seconds}};
-}
-
 std::shared_ptr<const Error> late_error(double seconds) {
   return std::make_shared<const Error>(
       Code::deadline_exceeded,
@@ -73,6 +41,17 @@ std::shared_ptr<const Error> late_error(double seconds) {
 // The state is on the heap, because a forked child must not destroy it: the thread of the parent
 // may hold its lock.
 struct Queue::State {
+  // Counts of all requests since the queue was made.
+  struct Totals {
+    int64_t submitted = 0, completed = 0, failed = 0, cancelled = 0, late = 0;
+    int64_t prompt_tokens = 0, completion_tokens = 0, nfe = 0; // of requests that are over
+    int64_t steps = 0;                                         // of all requests together
+    double seconds = 0;                                        // in these steps
+
+    void count_end(const Error* error);
+    Json to_json() const;
+  };
+
   State(std::shared_ptr<model::Model> model, std::shared_ptr<const text::Tokenizer> tokenizer,
         const Options& options, Around given)
       : generator(std::move(model), std::move(tokenizer), generator_options(options)),
@@ -129,6 +108,30 @@ struct Queue::State {
   const pid_t process = ::getpid();
   std::thread thread; // the last member
 };
+
+void Queue::State::Totals::count_end(const Error* error) {
+  if (error == nullptr)
+    ++completed;
+  else if (error->code() == Code::cancelled)
+    ++cancelled;
+  else if (error->code() == Code::deadline_exceeded)
+    ++late;
+  else
+    ++failed;
+}
+
+Json Queue::State::Totals::to_json() const {
+  return {{"submitted", submitted},
+          {"completed", completed},
+          {"failed", failed},
+          {"cancelled", cancelled},
+          {"late", late},
+          {"prompt_tokens", prompt_tokens},
+          {"completion_tokens", completion_tokens},
+          {"nfe", nfe},
+          {"steps", steps},
+          {"step_seconds", seconds}};
+}
 
 int64_t Queue::State::submit(const Options& request, const Options& how, const Task* task) {
   const auto read = reader->read(request, task);
@@ -220,7 +223,7 @@ Json Queue::State::describe() {
   made["over"] = over.size();
   made["decoding"] = tickets.size() - order.size() - over.size();
   made["version"] = changes;
-  made["totals"] = to_json(totals);
+  made["totals"] = totals.to_json();
   return made;
 }
 
@@ -233,7 +236,7 @@ void Queue::State::end(int64_t number, std::shared_ptr<const Error> error) {
   ticket.ended = Clock::now();
   ++ticket.version;
   ++changes;
-  count_end(totals, ticket);
+  totals.count_end(ticket.failure.get());
   over.push_back(number);
   if (std::ssize(over) > most_kept) {
     tickets.erase(over.front());

@@ -133,7 +133,7 @@ Generator generator_of(const std::string& policy) {
 Json values_for(const std::string& policy, const Json& more) {
   Json values = {{"policy", policy}, {"prompt", "say "}, {"length", 12}};
   const Schema& schema = request_schema(policy);
-  const Json usual = {{"block_length", 4}, {"steps", 6}, {"suppress_mask", true}};
+  const Json usual = {{"block_length", 4}, {"steps", 6}};
   for (const auto& [key, value] : usual.items()) {
     if (std::ranges::find(schema.specs(), key, &OptionSpec::key) != schema.specs().end())
       values[key] = value;
@@ -218,6 +218,28 @@ TEST(Constraint, ModelWithoutAMaskToken) {
   }
 }
 
+// The steps of policy spd may end before its positions are decided.
+TEST(Constraint, OpenPositionsAreNotAMatch) {
+  Generator generator = generator_of("spd");
+  const Json values = {{"policy", "spd"}, {"prompt", "say "},       {"length", 12},
+                       {"steps", 1},      {"confidence_stop", 2.0}, {"threshold", 1.0}};
+  const auto finish_of = [&](const Json& more) {
+    Json all = values;
+    all.update(more);
+    const int64_t number = generator.add(request(all));
+    generator.run();
+    return generator.describe(number);
+  };
+  const Json open = finish_of(Json::object());
+  EXPECT_EQ(open.at("finish"), "incomplete");
+  EXPECT_GT(open.at("open"), 0);
+  const Json failed = finish_of({{"regex", "[a-z ]+"}});
+  EXPECT_EQ(failed.at("finish"), "failed");
+  EXPECT_NE(failed.at("error").at("message").get<std::string>().find("positions are open"),
+            std::string::npos);
+  EXPECT_EQ(finish_of({{"regex", "[a-z ]+"}, {"steps", 32}}).at("finish"), "full");
+}
+
 TEST(Constraint, Errors) {
   Generator generator = generator_of("low_confidence");
   const auto refused = [&](Code code, const char* part, const Json& values) {
@@ -230,6 +252,8 @@ TEST(Constraint, Errors) {
   refused(Code::invalid_argument, "no text of the open positions",
           {{"infill", "a <mask:2> b"}, {"regex", "a c b"}});
   refused(Code::invalid_argument, "regex and choices", {{"regex", "a"}, {"choices", {"a"}}});
+  refused(Code::invalid_argument, "a mask token that is drawn",
+          {{"regex", "a"}, {"suppress_mask", false}});
   refused(Code::invalid_argument, "stop text", {{"regex", "a"}, {"stop", {"b"}}});
   try {
     generator.add(request({{"regex", "abcd"}, {"length", 3}}));

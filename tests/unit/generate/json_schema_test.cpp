@@ -82,14 +82,19 @@ bool is_valid(const Json& schema, const Json& value, const Json& root) {
   if (schema.contains("$ref"))
     return is_valid(root.at(Json::json_pointer(schema["$ref"].get<std::string>().substr(1))), value,
                     root);
-  if (schema.contains("const")) return value == schema["const"];
+  const Json type = schema.value("type", Json());
+  const Json types = type.is_null() || type.is_array() ? type : Json::array({type});
+  const bool has_type = type.is_null() || std::ranges::any_of(types, [&](const Json& one) {
+                          return is_valid_type(schema, one.get<std::string>(), value, root);
+                        });
+  if (schema.contains("const")) return has_type && value == schema["const"];
   if (schema.contains("enum"))
-    return std::ranges::find(schema["enum"], value) != schema["enum"].end();
+    return has_type && std::ranges::find(schema["enum"], value) != schema["enum"].end();
   if (schema.contains("anyOf")) {
     return std::ranges::any_of(schema["anyOf"],
                                [&](const Json& one) { return is_valid(one, value, root); });
   }
-  return is_valid_type(schema, schema["type"].get<std::string>(), value, root);
+  return has_type;
 }
 
 class RandomSchemas {
@@ -106,7 +111,7 @@ public:
     case 1: return integer_schema();
     case 2: return {{"type", "boolean"}, {"title", "a flag"}};
     case 3: return {{"type", "number"}};
-    case 4: return {{"enum", {"a+b", "\"q\"\\", nullptr, 1.5, "\xC3\xA4"}}};
+    case 4: return enum_schema();
     case 5: return {{"const", {{"k", {1, 2}}}}};
     case 6: return object_schema(depth);
     case 7: {
@@ -119,14 +124,25 @@ public:
     }
   }
 
+  // Some values are not of the type, and no answer has them.
+  Json enum_schema() {
+    Json made = {{"enum", {"a+b", "\"q\"\\", nullptr, 1.5, 2, "\xC3\xA4"}}};
+    const Json types[] = {"string", "number", "integer", {"null", "string"}, {"integer", "null"}};
+    if (below(2) == 0) made["type"] = types[below(std::ssize(types))];
+    return made;
+  }
+
   // Returns a value of the schema.
   Json value(const Json& schema) {
     if (schema.contains("const")) return schema["const"];
     for (const char* key : {"enum", "anyOf"}) {
       if (!schema.contains(key)) continue;
-      const Json& one =
-          schema[key][static_cast<size_t>(below(static_cast<int64_t>(schema[key].size())))];
-      return std::string(key) == "enum" ? one : value(one);
+      for (;;) {
+        const Json& one =
+            schema[key][static_cast<size_t>(below(static_cast<int64_t>(schema[key].size())))];
+        if (std::string(key) == "anyOf") return value(one);
+        if (is_valid(schema, one, schema)) return one;
+      }
     }
     const auto type = schema["type"].get<std::string>();
     if (type == "boolean") return below(2) == 0;
@@ -311,7 +327,10 @@ TEST(JsonSchema, RefusesWhatAPatternCannotKeep) {
       {R"({"$ref": "other.json"})", "$ref does not begin with #/"},
       {R"({"not": {"type": "null"}, "type": "string"})", "keyword not"},
       {R"([])", "a schema is an object"},
-      {R"({"enum": []})", "enum is not a list"}};
+      {R"({"enum": []})", "enum is not a list"},
+      {R"({"type": "string", "const": 5})", "no value of enum or const has the type"},
+      {R"({"type": ["strin"], "enum": ["a"]})", "there is no type \"strin\""},
+      {R"({"type": "integer", "enum": ["1", 1.5]})", "no value of enum or const"}};
   for (const auto& [schema, words] : rows) {
     try {
       pattern_of_schema(schema);

@@ -15,7 +15,7 @@ pub struct Generation {
     pub text: String,
     /// The prompt and the answer.
     pub whole: String,
-    /// "full", "end_token" or "stop_text"; "open": the request is not over.
+    /// "full", "end_token", "stop_text" or "incomplete"; "open": the request is not over.
     pub finish: String,
     /// The texts in the holes of an infill.
     pub holes: Vec<String>,
