@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <set>
 
 namespace dllm::model {
 
@@ -70,8 +71,15 @@ void Model::forget_programs() {
   params_.bump_parts();
 }
 
-Selection Model::selection_without(std::vector<std::string> frozen) const {
-  return Selection(parts_.has_adapters(), std::move(frozen));
+Selection Model::selection_of(const std::vector<std::string>& parts,
+                              std::vector<std::string> frozen) const {
+  std::set<std::string> trained(parts.begin(), parts.end());
+  const std::vector<std::string> adapters = parts_.adapters();
+  if (trained.contains(kBasePart) && !adapters.empty()) {
+    trained.erase(kBasePart);
+    trained.insert(adapters.begin(), adapters.end());
+  }
+  return Selection(std::move(trained), std::move(frozen));
 }
 
 void Model::add_selection(const std::shared_ptr<const Selection>& selection) {
@@ -80,7 +88,7 @@ void Model::add_selection(const std::shared_ptr<const Selection>& selection) {
   selections_.push_back(selection);
 }
 
-ParamStore::Test Model::trained() const {
+ParamStore::Test Model::trained(const std::vector<std::string>& parts) const {
   std::vector<std::shared_ptr<const Selection>> selections;
   {
     const std::lock_guard lock(words_);
@@ -90,7 +98,7 @@ ParamStore::Test Model::trained() const {
     }
   }
   if (selections.empty())
-    selections.push_back(std::make_shared<const Selection>(selection_without({})));
+    selections.push_back(std::make_shared<const Selection>(selection_of(parts)));
   return [selections](const ParamStore::Physical& entry) {
     return std::ranges::any_of(selections,
                                [&](const auto& selection) { return selection->trains(entry); });
@@ -117,7 +125,7 @@ void Model::add_network(const std::string& name, const Model& other) {
     fail_with_hint("load both models on one engine", Code::invalid_argument,
                    "{} is on another engine than the model to which it is added", name);
   }
-  if (other.parts().has_adapters()) {
+  if (!other.parts().adapters().empty()) {
     fail_with_hint("merge its adapters first, or remove them", Code::failed_precondition,
                    "the model that is added as {} has adapters, which its network lacks", name);
   }
@@ -128,7 +136,8 @@ void Model::add_network(const std::string& name, const Model& other) {
   part.config = other.config_now();
   // After the entries: a step of the other model in between leaves no origin.
   const std::optional<PartOrigin> origin = other.origin_of(kBasePart);
-  add_part(std::move(part), [&] { params_.share_part(name, entries); });
+  const std::set<int64_t> cuts = other.params().cuts_of(kBasePart);
+  add_part(std::move(part), [&] { params_.share_part(name, entries, cuts); });
   if (origin) set_origin_of(name, *origin);
 }
 
@@ -144,10 +153,7 @@ std::optional<PartOrigin> Model::origin_of(const std::string& part) const {
 }
 
 void Model::remove_network(const std::string& name) {
-  std::vector<std::string> networks;
-  for (const std::string& own : parts_.names()) {
-    if (own != kBasePart && parts_.find(own)->kind == PartKind::network) networks.push_back(own);
-  }
+  const std::vector<std::string> networks = parts_.networks();
   if (std::ranges::find(networks, name) != networks.end()) return drop_part(name);
   fail_with_hint(networks.empty() ? "the model has none"
                                   : fmt::format("its networks: {}", fmt::join(networks, ", ")),

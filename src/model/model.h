@@ -106,14 +106,15 @@ public:
   // objective that trained the model.
   Json describe() const;
 
-  // Returns the selection of a trainer that leaves the tensors of these patterns alone. It trains
-  // the adapters if the model has any, else the base.
-  Selection selection_without(std::vector<std::string> frozen) const;
+  // Returns the selection of a trainer of these parts. It leaves the tensors of the patterns
+  // `frozen` alone. A base that has adapters stands for its adapters.
+  Selection selection_of(const std::vector<std::string>& parts,
+                         std::vector<std::string> frozen = {}) const;
   // Adds the selection of a trainer. It counts while the trainer lives. Any thread may call it.
   void add_selection(const std::shared_ptr<const Selection>& selection);
   // Returns a test for the parameters that a living trainer changes. Without a trainer it accepts
-  // what a new trainer would train. Any thread may call it.
-  ParamStore::Test trained() const;
+  // what a new trainer of these parts would train. Any thread may call it.
+  ParamStore::Test trained(const std::vector<std::string>& parts = {kBasePart}) const;
 
   // The programs of forward(), keyed by shapes and options.
   using ForwardCache = runtime::ProgramCache<std::string>;

@@ -184,7 +184,12 @@ Loss Objective::build_loss(model::Builder& builder, const LossInputs& inputs) co
 }
 
 void Objective::check_parts(const model::Model& model) const {
-  model.reading(other_parts());
+  const model::PartList read = model.reading(other_parts());
+  for (const std::string& part : trained_parts()) {
+    if (!read.has(part))
+      fail(Code::internal, "objective {} trains part {}, which its loss does not read", name(),
+           part);
+  }
   terms_.check(model);
 }
 

@@ -110,6 +110,9 @@ public:
   // such as "teacher". Builder::part() gives the loss such a network, and
   // Builder::without_adapters() gives the base alone.
   virtual std::vector<std::string> other_parts() const { return terms_.parts(); }
+  // Returns the parts that training changes, among the base and other_parts(). The base stands for
+  // its adapters if it has any.
+  virtual std::vector<std::string> trained_parts() const { return {model::kBasePart}; }
   // Fails with not_found or failed_precondition when the loss needs a part that the model lacks.
   void check_parts(const model::Model& model) const;
 

@@ -46,7 +46,7 @@ model::Job training_job(const std::shared_ptr<graph::Engine>& engine,
   settings.set_i64("offload_mib", options.i64("offload_mib"));
   settings.set_f64("ema", options.boolean("ema") ? 0.999 : 0.0);
   settings.set_str("optimizer", find_optimizer(options.str("optimizer")).name);
-  model->params().make_masters(model->trained());
+  model->params().make_masters(model->trained(objective->trained_parts()));
   const ProgramSpec spec = program_spec(*model, *objective, settings);
 
   model::Job job;

@@ -196,7 +196,7 @@ std::string Decoder::trace(int64_t number) const {
 Json Decoder::describe() const {
   Json described = publisher_.describe(admission_.method(), is_suspended());
   described["adapters"] = Json::array(); // of the model, and those that are loaded now
-  for (const std::string& part : model::adapter_parts(*model_))
+  for (const std::string& part : model_->parts().adapters())
     described["adapters"].push_back(model::adapter_name(part));
   return described;
 }

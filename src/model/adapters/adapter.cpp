@@ -310,7 +310,7 @@ void add_adapter(Model& model, const AdapterOptions& options, const ReadAdapter&
   const std::set<int64_t> borders = choice.borders();
   Model::Backup before = model.backup();
   try {
-    if (!borders.empty()) params.cut_at(borders);
+    if (!borders.empty()) params.cut_at({{kBasePart, borders}});
     const std::vector<Half> halves = halves_of(
         params, part.name, choice.stacks(), options.settings.has_magnitude, read == nullptr, task);
     model.add_part(std::move(part), [&] {
@@ -358,7 +358,7 @@ void remove_adapter(Model& model, const std::string& name) {
 }
 
 bool has_dropout(const Model& model) {
-  const std::vector<std::string> parts = adapter_parts(model);
+  const std::vector<std::string> parts = model.parts().adapters();
   return std::ranges::any_of(parts, [&](const std::string& part) {
     return model.parts().find(part)->settings.dropout > 0;
   });

@@ -76,8 +76,6 @@ bool has_dropout(const Model& model);
 // Fails with invalid_argument for a weight other than 0 and 1 when the adapter has modules of its
 // own.
 void check_weight(const Part& adapter, double weight);
-// Returns the parts of the adapters of a model, in the order in which they were added.
-std::vector<std::string> adapter_parts(const Model& model);
 // Merges every adapter of the model at once.
 void merge_adapters(Model& model, const Task* task = nullptr);
 

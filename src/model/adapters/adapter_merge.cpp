@@ -51,7 +51,7 @@ void merge_parts(Model& model, const std::vector<std::string>& parts, const Task
 
 void merge_adapter(Model& model, const std::string& name, const Task* task) {
   const std::string part = find_adapter(model, name)->name;
-  for (const std::string& other : adapter_parts(model)) {
+  for (const std::string& other : model.parts().adapters()) {
     if (other == part || !model.parts().find(other)->settings.has_magnitude) continue;
     fail_with_hint(
         "save the model with option merge, which adds all adapters at once",
@@ -62,16 +62,8 @@ void merge_adapter(Model& model, const std::string& name, const Task* task) {
   merge_parts(model, {part}, task);
 }
 
-std::vector<std::string> adapter_parts(const Model& model) {
-  std::vector<std::string> names;
-  for (const std::string& part : model.parts().names()) {
-    if (model.parts().find(part)->kind == PartKind::adapter) names.push_back(part);
-  }
-  return names;
-}
-
 void merge_adapters(Model& model, const Task* task) {
-  merge_parts(model, adapter_parts(model), task);
+  merge_parts(model, model.parts().adapters(), task);
 }
 
 } // namespace dllm::model

@@ -4,7 +4,6 @@
 #include "base/files.h"
 #include "ckpt/checkpoint/checkpoint_folder.h"
 #include "ckpt/safetensors/safetensors_writer.h"
-#include "model/adapters/adapter.h"
 #include "model/params/number_range.h"
 #include "model/params/param_map.h"
 
@@ -265,7 +264,8 @@ std::vector<std::string> write_model_files(ModelSnapshot& snapshot, const std::s
 void save_model(const Model& model, const std::string& path, const Options& options, Task* task) {
   check_task(task);
   const bool merges = options.boolean("merge");
-  if (model.parts().has_adapters() && !merges) {
+  const std::vector<std::string> adapters = model.parts().adapters();
+  if (!adapters.empty() && !merges) {
     fail_with_hint(
         "option merge of the save adds the adapters to the weights that it writes, "
         "dllm_model_save_adapter saves one alone",
@@ -273,14 +273,13 @@ void save_model(const Model& model, const std::string& path, const Options& opti
         "the model has adapters, which a Hugging Face folder of a whole model does not hold");
   }
   WriterShares first(1);
-  std::vector<std::string> merged;
-  if (merges) merged = adapter_parts(model);
   if (model.engine().processes() > 1) {
-    ModelSnapshot snapshot(model, kBasePart, SnapshotMode::copied, first, task, nullptr, merged);
+    ModelSnapshot snapshot(model, kBasePart, SnapshotMode::copied, first, task, nullptr, adapters);
     graph::run_on_first(model.engine(), [&] { save_model(snapshot, path, options, task); });
     return;
   }
-  ModelSnapshot snapshot(model, kBasePart, SnapshotMode::keep_shared, first, task, nullptr, merged);
+  ModelSnapshot snapshot(model, kBasePart, SnapshotMode::keep_shared, first, task, nullptr,
+                         adapters);
   save_model(snapshot, path, options, task);
 }
 

@@ -425,8 +425,7 @@ ForwardOutputs Builder::forward_pass(const ForwardInputs& inputs, bool taps) {
   outputs.state = inputs.state;
   if (taps) outputs.taps.push_back(tapped(hidden, inputs.tap_rows, ranks));
   const SharedInputs shared = shared_inputs(inputs, positions, seq);
-  const std::set<int64_t> cuts = network_ == kBasePart ? params_.cuts() : std::set<int64_t>{};
-  for (const LayerRun& run : layer_runs(config_, cuts)) {
+  for (const LayerRun& run : layer_runs(config_, params_.cuts_of(network_))) {
     const graph::ScanResult result = run_layers(run, shared, hidden, outputs.state, taps);
     hidden = result.carry[0];
     for (int64_t i = 0; taps && i < run.count; ++i) {

@@ -40,7 +40,12 @@ std::vector<int64_t> borders_in(const std::string& pattern, const ParamSpec& spe
 
 } // namespace
 
-void ParamStore::cut_at(const std::set<int64_t>& borders) {
+std::set<int64_t> ParamStore::cuts_of(const std::string& network) const {
+  const auto found = cuts_.find(network);
+  return found == cuts_.end() ? std::set<int64_t>{} : found->second;
+}
+
+void ParamStore::cut_at(const Cuts& borders) {
   if (borders.empty()) return;
   const std::vector<Physical> before = sketch_ ? physical_ : entries(); // uploads what was written
   std::vector<Physical> made;
@@ -53,9 +58,11 @@ void ParamStore::cut_at(const std::set<int64_t>& borders) {
            before[end].spec.layers == run.layers && before[end].spec.first_layer == run.first_layer)
       ++end;
     std::vector<int64_t> edges = {0};
-    for (const int64_t border : borders) {
-      const int64_t at = border - run.first_layer;
-      if (at > 0 && at < run.layers && before[i].is_of_base()) edges.push_back(at);
+    if (const auto own = borders.find(before[i].network()); own != borders.end()) {
+      for (const int64_t border : own->second) {
+        const int64_t at = border - run.first_layer;
+        if (at > 0 && at < run.layers) edges.push_back(at);
+      }
     }
     edges.push_back(run.copies());
     for (size_t part = 0; part + 1 < edges.size(); ++part) {
@@ -75,7 +82,7 @@ void ParamStore::cut_at(const std::set<int64_t>& borders) {
   const Lock lock(mutex_);
   physical_ = std::move(made);
   rounding_ = std::move(rounding);
-  cuts_.insert(borders.begin(), borders.end());
+  for (const auto& [network, layers] : borders) cuts_[network].insert(layers.begin(), layers.end());
   find_places();
   ++list_version_;
   ++version_;
@@ -98,14 +105,14 @@ void ParamStore::cut_entry(Physical& entry, int64_t begin, int64_t end) const {
   entry.buffer = upload(entry, entry.buffer->read().rows(begin, end).clone(), false, nullptr);
 }
 
-std::set<int64_t> ParamStore::borders_of(const std::string& pattern) const {
-  std::set<int64_t> borders;
+Cuts ParamStore::borders_of(const std::string& pattern) const {
+  Cuts borders;
   bool any = false;
   for (const Physical& entry : physical_) {
     if (entry.scale_of >= 0 || count_matches(pattern, entry.spec) == 0) continue;
     any = true;
-    if (!entry.is_of_base()) continue; // its stacks stay whole
-    for (const int64_t border : borders_in(pattern, entry.spec)) borders.insert(border);
+    for (const int64_t border : borders_in(pattern, entry.spec))
+      borders[entry.network()].insert(border);
   }
   if (!any) fail(Code::not_found, "no parameter matches {}", pattern);
   return borders;
@@ -176,13 +183,16 @@ void ParamStore::drop_part(const std::string& part) {
   rounding_ = std::move(rounding);
   last_read_ = {};
   std::erase_if(names_, [&](const std::string& name) { return split_name(name).first == part; });
+  cuts_.erase(part);
   find_places();
   ++list_version_;
   ++version_;
 }
 
-void ParamStore::share_part(const std::string& part, const std::vector<Physical>& entries) {
+void ParamStore::share_part(const std::string& part, const std::vector<Physical>& entries,
+                            const std::set<int64_t>& cuts) {
   const Lock lock(mutex_);
+  if (!cuts.empty()) cuts_[part] = cuts;
   const auto offset = static_cast<int>(physical_.size());
   for (const Physical& other : entries) {
     Physical entry = other;

@@ -3,6 +3,7 @@
 // physical[layer][row_begin .. row_end, :] is a logical tensor or its transpose. Experts have one
 // more axis: physical[layer][expert, :, :] is a logical tensor.
 
+#include "ckpt/part_names.h"
 #include "graph/mesh.h"
 #include "tensor/tensor.h"
 #include "tensor/weight_format.h"
@@ -77,8 +78,8 @@ struct ParamPiece {
 };
 
 struct ParamSpec {
-  std::string part = "base"; // name of the part (model/params/part.h)
-  std::string name;          // "layers.q"; unique in its part
+  std::string part = ckpt::kBasePart; // name of the part (model/params/part.h)
+  std::string name;                   // "layers.q"; unique in its part
   // "attention.q": the layer kind and the name in it. Outside of layers it is the name alone.
   std::string use;
   ParamRole role = ParamRole::weight;

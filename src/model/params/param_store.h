@@ -25,6 +25,9 @@
 
 namespace dllm::model {
 
+// The first layers of the runs that cuts made, by the name of the network.
+using Cuts = std::map<std::string, std::set<int64_t>>;
+
 class ParamStore {
 public:
   struct Physical {
@@ -41,8 +44,9 @@ public:
     Shape part;           // shape of the part that one rank has
     graph::BufferRef buffer;
 
-    // Returns true when the parameter belongs to the base or to an adapter of the base.
-    bool is_of_base() const { return spec.part == kBasePart || spec.role == ParamRole::adapter; }
+    // Returns the part whose layers the parameter belongs to. Adapters belong to the base.
+    std::string network() const { return spec.role == ParamRole::adapter ? kBasePart : spec.part; }
+    bool is_of_base() const { return network() == kBasePart; }
     // Returns the type of the parameter's input in a graph.
     graph::ValueType type() const {
       return {part, dtype, layout.axes(), format->is_blocks() ? format : nullptr};
@@ -137,29 +141,32 @@ public:
   // Returns the layers at which runs must be cut so that `pattern` ('*' stands for any text) names
   // whole stacks. Fails with not_found when no tensor matches. Fails with unimplemented when the
   // pattern names only some experts of a layer. Changes nothing.
-  std::set<int64_t> borders_of(const std::string& pattern) const;
+  Cuts borders_of(const std::string& pattern) const;
   // Cuts the runs of layers at these layers. Stacks, their order and their names change. Version +
   // 1.
-  void cut_at(const std::set<int64_t>& borders);
-  // Returns the first layers of the runs that these cuts made, for layer_runs.
-  const std::set<int64_t>& cuts() const { return cuts_; }
+  void cut_at(const Cuts& borders);
+  const Cuts& cuts() const { return cuts_; }
+  // Returns the cuts of one network, for layer_runs.
+  std::set<int64_t> cuts_of(const std::string& network) const;
   // Sets the cuts of a copy whose stacks are cut already.
-  void set_cuts(const std::set<int64_t>& cuts) { cuts_ = cuts; }
+  void set_cuts(const Cuts& cuts) { cuts_ = cuts; }
 
   // Sets the factor of each stack of a part. Version + 1.
   void set_factors(const std::string& part, const std::function<float(const ParamSpec&)>& factor);
   // Removes the parameters of a part. Version + 1.
   void drop_part(const std::string& part);
-  // Adds entries of a store on the same engine as entries of `part`. The arrays are shared. A
-  // trainer of the other model that writes an array leaves this store's array unchanged.
-  void share_part(const std::string& part, const std::vector<Physical>& entries);
+  // Adds entries of a store on the same engine as entries of `part`, with the cuts of their
+  // network. The arrays are shared. A trainer of the other model that writes an array leaves this
+  // store's array unchanged.
+  void share_part(const std::string& part, const std::vector<Physical>& entries,
+                  const std::set<int64_t>& cuts);
 
   // The data that restore() brings back, with the versions. It holds the current buffers.
   struct Backup {
     std::vector<Physical> physical;
     std::map<size_t, double> rounding;
     std::vector<std::string> names;
-    std::set<int64_t> cuts;
+    Cuts cuts;
     std::map<std::string, int64_t> changes;
     int64_t version = 0, base_version = 0, list_version = 0;
   };
@@ -246,7 +253,7 @@ private:
   std::string lost_;
   int64_t version_ = 1, base_version_ = 1, list_version_ = 1;
   std::map<std::string, int64_t> changes_; // by part
-  std::set<int64_t> cuts_;
+  Cuts cuts_;
   // The host copy of a stack whose layers are read one after the other. It is kept from the second
   // to the last of them.
   struct LastRead {

@@ -55,16 +55,20 @@ bool PartTable::has(std::string_view name) const {
   return std::ranges::any_of(parts_, [&](const auto& part) { return part->name == name; });
 }
 
-bool PartTable::has_adapters() const {
-  const std::lock_guard lock(mutex_);
-  return std::ranges::any_of(parts_,
-                             [](const auto& part) { return part->kind == PartKind::adapter; });
-}
-
 std::vector<std::string> PartTable::names() const {
   const std::lock_guard lock(mutex_);
   std::vector<std::string> names;
   for (const auto& part : parts_) names.push_back(part->name);
+  return names;
+}
+
+// Leaves out the base.
+std::vector<std::string> PartTable::of_kind(PartKind kind) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> names;
+  for (const auto& part : parts_) {
+    if (part->kind == kind && part != parts_.front()) names.push_back(part->name);
+  }
   return names;
 }
 
@@ -125,13 +129,8 @@ void PartTable::drop(const std::string& name) {
 }
 
 PartList PartTable::reading(const std::vector<std::string>& others) const {
-  std::vector<std::string> names;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& part : parts_) {
-      if (part->name == kBasePart || part->kind == PartKind::adapter) names.push_back(part->name);
-    }
-  }
+  std::vector<std::string> names = adapters();
+  names.insert(names.begin(), kBasePart);
   for (const std::string& other : others) {
     find(other);
     if (std::ranges::find(names, other) == names.end()) names.push_back(other);

@@ -3,6 +3,7 @@
 // An adapter adds products to matrices of the base. Another network ("teacher", "encoder") has a
 // config of its own.
 
+#include "ckpt/part_names.h"
 #include "model/config.h"
 #include "model/params/part_origin.h"
 
@@ -18,8 +19,9 @@
 
 namespace dllm::model {
 
-inline constexpr const char* kBasePart = "base";
-inline constexpr std::string_view kAdapterPart = "adapter:"; // then the name of the adapter
+using ckpt::kAdapterPart;
+using ckpt::kBasePart;
+using ckpt::kTeacherPart;
 
 enum class PartKind {
   network, // has layers of its own
@@ -95,8 +97,10 @@ public:
   std::optional<PartOrigin> origin(const std::string& name) const;
   const Part& base() const { return *parts_.front(); }
   bool has(std::string_view name) const;
-  bool has_adapters() const;
   std::vector<std::string> names() const;
+  // Return the names of the adapters, and of the networks other than the base.
+  std::vector<std::string> adapters() const { return of_kind(PartKind::adapter); }
+  std::vector<std::string> networks() const { return of_kind(PartKind::network); }
   // Returns the part. Fails with not_found and the nearest name.
   std::shared_ptr<const Part> find(const std::string& name) const;
   // Adds a part. Fails with invalid_argument when the name has characters other than letters,
@@ -107,6 +111,8 @@ public:
   PartList reading(const std::vector<std::string>& others) const;
 
 private:
+  std::vector<std::string> of_kind(PartKind kind) const;
+
   mutable std::mutex mutex_; // guards the list
   std::vector<std::shared_ptr<Part>> parts_;
   int64_t added_ = 0; // parts that were added so far

@@ -5,9 +5,7 @@
 namespace dllm::model {
 
 bool Selection::trains(const ParamStore::Physical& entry) const {
-  if (entry.scale_of >= 0) return false;
-  const bool is_adapter = entry.spec.role == ParamRole::adapter;
-  if (adapters_ ? !is_adapter : entry.spec.part != kBasePart) return false;
+  if (entry.scale_of >= 0 || !parts_.contains(entry.spec.part)) return false;
   return std::ranges::none_of(
       frozen_, [&](const std::string& pattern) { return count_matches(pattern, entry.spec) > 0; });
 }

@@ -4,6 +4,7 @@
 
 #include "model/params/param_store.h"
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,17 +12,16 @@ namespace dllm::model {
 
 class Selection {
 public:
-  // Trains the parameters of the base, or with `adapters` only the parameters of its adapters.
-  // Parameters whose names match a pattern of `frozen` ('*' stands for any text) are not trained.
-  // Other networks of the model are never trained.
-  Selection(bool adapters, std::vector<std::string> frozen)
-      : adapters_(adapters), frozen_(std::move(frozen)) {}
+  // Trains the parameters of these parts, without those whose names match a pattern of `frozen`
+  // ('*' stands for any text).
+  Selection(std::set<std::string> parts, std::vector<std::string> frozen)
+      : parts_(std::move(parts)), frozen_(std::move(frozen)) {}
 
   bool trains(const ParamStore::Physical& entry) const;
   const std::vector<std::string>& frozen() const { return frozen_; }
 
 private:
-  bool adapters_;
+  std::set<std::string> parts_;
   std::vector<std::string> frozen_;
 };
 

@@ -59,7 +59,7 @@ LossGradients loss_gradients(const model::Model& model, const Objective& objecti
   std::vector<graph::Value> trained;
   std::vector<size_t> indices;
   const auto& physical = model.params().physical();
-  const model::ParamStore::Test is_trained = model.trained();
+  const model::ParamStore::Test is_trained = model.trained(objective.trained_parts());
   for (size_t i = 0; i < parameters.size(); ++i) {
     const model::ParamStore::Physical& entry = physical[read[i]];
     if (!is_trained(entry) || entry.dtype != DType::f32) continue;

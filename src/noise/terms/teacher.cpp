@@ -7,7 +7,6 @@
 namespace dllm::noise {
 namespace {
 
-constexpr const char* kTeacherPart = "teacher";
 constexpr std::string_view kPrefix = "teacher:"; // of the arrays of the teacher's pass
 
 TeacherKind kind_of(const std::string& name) {
@@ -35,7 +34,7 @@ Teacher::Teacher(const Options& options)
       input_(options.str("teacher_input")) {}
 
 std::vector<std::string> Teacher::parts() const {
-  return kind_ == TeacherKind::model ? std::vector<std::string>{kTeacherPart}
+  return kind_ == TeacherKind::model ? std::vector<std::string>{model::kTeacherPart}
                                      : std::vector<std::string>{};
 }
 
@@ -53,13 +52,14 @@ void Teacher::feed(const Batch& prepared, Batch& feed) const {
 }
 
 void Teacher::check(const model::Model& model) const {
-  if (kind_ != TeacherKind::base || model.parts().has_adapters()) return;
+  if (kind_ != TeacherKind::base || !model.parts().adapters().empty()) return;
   fail_with_hint("train an adapter, or name a model as the teacher", Code::failed_precondition,
                  "the teacher is the model without its adapters, and the model has none");
 }
 
 model::Builder& Teacher::network(model::Builder& builder) const {
-  return kind_ == TeacherKind::model ? builder.part(kTeacherPart) : builder.without_adapters();
+  return kind_ == TeacherKind::model ? builder.part(model::kTeacherPart)
+                                     : builder.without_adapters();
 }
 
 model::AttentionKind Teacher::attention(model::Builder& builder) const {

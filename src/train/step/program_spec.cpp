@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <set>
 
 namespace dllm::train {
 namespace {
@@ -86,8 +85,8 @@ ProgramSpec program_spec(const model::Model& model, const noise::Objective& obje
   ProgramSpec spec{
       .model = &model, .objective = &objective, .optimizer = &optimizer, .options = options};
   spec.parts = model.reading(objective.other_parts());
-  spec.selection =
-      std::make_shared<const model::Selection>(model.selection_without(options.list("freeze")));
+  spec.selection = std::make_shared<const model::Selection>(
+      model.selection_of(objective.trained_parts(), options.list("freeze")));
   const bool decay_all = options.str("decay") == "all";
   const std::vector<ParameterGroup> groups = parameter_groups(options);
   const auto& physical = model.params().physical();
@@ -192,16 +191,27 @@ void set_use(model::Model& model, const noise::Objective& objective) {
   model.set_objective(objective.name());
 }
 
+// Returns the cuts of the trained networks that make every pattern name whole stacks.
+model::Cuts borders_of_patterns(const model::ParamStore& params,
+                                const std::vector<std::string>& trained, const Options& options) {
+  std::vector<std::string> patterns = options.list("freeze");
+  for (const ParameterGroup& group : parameter_groups(options)) patterns.push_back(group.pattern);
+  model::Cuts borders;
+  for (const std::string& pattern : patterns) {
+    for (const auto& [network, layers] : params.borders_of(pattern)) {
+      if (std::ranges::find(trained, network) != trained.end())
+        borders[network].insert(layers.begin(), layers.end());
+    }
+  }
+  return borders;
+}
+
 } // namespace
 
 void prepare_model(model::Model& model, const noise::Objective& objective, const Options& options) {
   model::ParamStore& params = model.params();
   objective.check_parts(model);
-  std::set<int64_t> borders;
-  for (const std::string& pattern : options.list("freeze"))
-    borders.merge(params.borders_of(pattern));
-  for (const ParameterGroup& group : parameter_groups(options))
-    borders.merge(params.borders_of(group.pattern));
+  const model::Cuts borders = borders_of_patterns(params, objective.trained_parts(), options);
 
   const int64_t mask_id = objective.options().i64("mask_id");
   if (objective.needs_mask_id() && mask_id < 0) {
@@ -211,7 +221,8 @@ void prepare_model(model::Model& model, const noise::Objective& objective, const
   }
   set_use(model, objective);
   params.cut_at(borders);
-  const model::Selection selection = model.selection_without(options.list("freeze"));
+  const model::Selection selection =
+      model.selection_of(objective.trained_parts(), options.list("freeze"));
   params.make_masters(
       [&](const model::ParamStore::Physical& entry) { return selection.trains(entry); });
 }

@@ -439,7 +439,7 @@ TEST(ParamStore, MastersAreF32AndTheSameModel) {
 
 TEST(ParamStore, FreezesWholeStacks) {
   const auto model = make("llama");
-  const Selection selection(false, {"model.layers.*.mlp.*"});
+  const Selection selection({kBasePart}, {"model.layers.*.mlp.*"});
   EXPECT_TRUE(model->params().borders_of("model.layers.*.mlp.*").empty());
   EXPECT_FALSE(selection.trains(model->params().physical()[model->params().index("layers.gate")]));
   EXPECT_TRUE(selection.trains(model->params().physical()[model->params().index("layers.q")]));
