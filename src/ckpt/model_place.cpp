@@ -4,6 +4,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "ckpt/checkpoint/checkpoint_folder.h"
+#include "ckpt/part_names.h"
 
 #include <nlohmann/json.hpp>
 
@@ -13,7 +14,6 @@ namespace dllm::ckpt {
 namespace {
 
 constexpr const char* kRecord = "trainer.json";
-constexpr const char* kBasePart = "base";
 constexpr const char* kBaseFolder = "model"; // of a checkpoint without a list of parts
 
 bool holds_tokenizer(const std::string& folder) {
@@ -49,6 +49,18 @@ std::string place_of(const Json& part, const std::string& checkpoint) {
   return join_path(checkpoint, folder);
 }
 
+ModelPlace::Network network_of(const Json& part, const std::string& checkpoint) {
+  ModelPlace::Network network;
+  network.name = part.at("name").get<std::string>();
+  network.folder = place_of(part, checkpoint);
+  if (!is_reference(part)) return network;
+  network.reference = reference_of(part);
+  // Older checkpoints have the config of the base alone.
+  if (network.name == kBasePart || part.value("config", Json()).is_object())
+    network.use = {part.at("config").dump(), kRecord, part.value("new_mask", false)};
+  return network;
+}
+
 ModelPlace place_of_parts(const Json& parts, const std::string& checkpoint) {
   ModelPlace place;
   for (const Json& part : parts) {
@@ -56,12 +68,16 @@ ModelPlace place_of_parts(const Json& parts, const std::string& checkpoint) {
     if (part.value("kind", "") == "adapter") {
       place.adapters.push_back(
           {name, place_of(part, checkpoint), is_reference(part) ? digest_of(part) : ""});
-    } else if (name == kBasePart) {
-      place.base = place_of(part, checkpoint);
-      if (!is_reference(part)) continue;
-      place.reference = reference_of(part);
-      place.use = {part.at("config").dump(), kRecord, part.value("new_mask", false)};
+      continue;
     }
+    ModelPlace::Network network = network_of(part, checkpoint);
+    if (name != kBasePart) {
+      place.networks.push_back(std::move(network));
+      continue;
+    }
+    place.base = std::move(network.folder);
+    place.reference = std::move(network.reference);
+    place.use = std::move(network.use);
   }
   const std::string tokenizer = join_path(checkpoint, kTokenizerFolder);
   if (place.reference && is_directory(tokenizer)) place.tokenizer = tokenizer;

@@ -33,19 +33,27 @@ struct ModelPlace {
     bool is_reference() const { return !digest.empty(); }
   };
 
+  // A network other than the base, such as an encoder.
+  struct Network {
+    std::string name;
+    std::string folder; // or a file
+    std::optional<Reference> reference;
+    std::optional<Use> use; // with a reference
+  };
+
   std::string base;       // a folder or a file
   std::string checkpoint; // its folder; empty: the path names no checkpoint
   std::string tokenizer;  // kTokenizerFolder of a checkpoint; empty: the base has the tokenizer
   std::optional<Reference> reference;
   std::optional<Use> use;        // with a reference
   std::vector<Adapter> adapters; // of a checkpoint, in the order of its parts
+  std::vector<Network> networks; // the same, without the base
   std::string objective;         // of the run that made a checkpoint; empty: not known
 };
 
 // Returns the place of the model that `path` names. For a run this is the model of the latest
-// checkpoint, for a checkpoint its own model, else `path` itself. Networks other than the base are
-// left out. Fails with not_found for a run without a valid checkpoint, and with data_loss for a
-// damaged list of parts.
+// checkpoint, for a checkpoint its own model, else `path` itself. Fails with not_found for a run
+// without a valid checkpoint, and with data_loss for a damaged list of parts.
 ModelPlace model_place(const std::string& path);
 // Returns the folder or file of the base.
 std::string model_folder(const std::string& path);

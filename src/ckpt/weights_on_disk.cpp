@@ -5,6 +5,7 @@
 #include "base/named_table.h"
 #include "ckpt/checkpoint/checkpoint_folder.h"
 #include "ckpt/gguf/gguf_parts.h"
+#include "ckpt/part_names.h"
 #include "ckpt/safetensors/safetensors.h"
 
 #include <nlohmann/json.hpp>
@@ -101,6 +102,11 @@ public:
   explicit Parts(const ModelPlace& place) {
     if (!place.reference)
       parts_.emplace_back("", std::make_unique<WeightFiles>(*open_source(place.base)));
+    for (const ModelPlace::Network& network : place.networks) {
+      if (network.reference) continue;
+      parts_.emplace_back(network.name + "/",
+                          std::make_unique<WeightFiles>(*open_source(network.folder)));
+    }
     for (const ModelPlace::Adapter& adapter : place.adapters) {
       if (adapter.is_reference()) continue;
       parts_.emplace_back(adapter.name + "/", std::make_unique<WeightFiles>(
@@ -144,16 +150,18 @@ bool is_gguf(const std::string& path, const Source& source) {
 
 Json parts_of(const ModelPlace& place) {
   Json parts = Json::array();
-  parts.push_back({{"name", "base"},
-                   {"kind", "network"},
-                   {"stored", place.reference ? "reference" : "value"},
-                   {"address", place.base}});
-  for (const ModelPlace::Adapter& adapter : place.adapters) {
-    parts.push_back({{"name", adapter.name},
-                     {"kind", "adapter"},
-                     {"stored", adapter.is_reference() ? "reference" : "value"},
-                     {"address", adapter.folder}});
-  }
+  const auto add = [&](const std::string& name, const char* kind, bool is_reference,
+                       const std::string& address) {
+    parts.push_back({{"name", name},
+                     {"kind", kind},
+                     {"stored", is_reference ? "reference" : "value"},
+                     {"address", address}});
+  };
+  add(kBasePart, "network", place.reference.has_value(), place.base);
+  for (const ModelPlace::Network& network : place.networks)
+    add(network.name, "network", network.reference.has_value(), network.folder);
+  for (const ModelPlace::Adapter& adapter : place.adapters)
+    add(adapter.name, "adapter", adapter.is_reference(), adapter.folder);
   return parts;
 }
 

@@ -203,12 +203,16 @@ void check_weight(const std::string& name, const Tensor& tensor, const Shape& wh
                  "tensor {} holds {} at {}", name, value, whole_place(whole, box, at));
 }
 
+// The bytes of files that a task counts before and after those of one network.
+struct OtherBytes {
+  int64_t before = 0, later = 0;
+};
+
 // Reads parts of the tensors of one model into the forms that are uploaded.
 class TensorReader {
 public:
-  // `later` is the number of bytes that the task counts after these tensors.
-  TensorReader(const WeightSource& weights, bool checks, int64_t later, Task* task)
-      : weights_(weights), checks_(checks), task_(task), later_(later) {}
+  TensorReader(const WeightSource& weights, bool checks, OtherBytes other, Task* task)
+      : weights_(weights), checks_(checks), task_(task), other_(other) {}
 
   void add_total(const StackPart& part) {
     visit(part, [&](const std::string& name, size_t piece, int64_t) {
@@ -220,7 +224,9 @@ public:
       check_task(task_);
       read_tensor(form, part, name, piece, layer);
       done_ += bytes_of(name, part, piece);
-      if (task_ != nullptr) task_->set_progress(std::min(done_, total_), total_ + later_);
+      if (task_ == nullptr) return;
+      task_->set_progress(other_.before + std::min(done_, total_),
+                          other_.before + total_ + other_.later);
     });
   }
   int64_t total() const { return total_; }
@@ -275,17 +281,16 @@ private:
   const WeightSource& weights_;
   bool checks_;
   Task* task_;
-  int64_t later_;
+  OtherBytes other_;
   int64_t total_ = 0, done_ = 0; // bytes of the files
 };
 
 // Loads each parameter in the format of the option. Where the option leaves it open, the format is
-// the one that a run had (`run_formats`, by name) if the engine reads it, else the file's. Returns
-// the bytes of the files that the task counted. The task counts `later` more.
-int64_t load_parameters(Model& model, const std::vector<ParamSpec>& specs,
-                        const WeightSource& weights, const Options& options,
-                        const std::map<std::string, std::string>& run_formats, int64_t later,
-                        Task* task) {
+// the one that a run had (`run_formats`, by name) if the engine reads it, else the file's. Adds the
+// bytes of the files to `count.before`.
+void load_parameters(Model& model, const std::vector<ParamSpec>& specs, const WeightSource& weights,
+                     const Options& options, const std::map<std::string, std::string>& run_formats,
+                     OtherBytes& count, Task* task) {
   const std::string& dtype = options.str("dtype");
   if (!as_in_file(dtype)) expect_engine_reads(model.engine(), weight_format(dtype));
   const bool shrink = as_in_file(dtype) && weights.quantized() && f32_bytes(specs) > kLargestF32;
@@ -300,12 +305,12 @@ int64_t load_parameters(Model& model, const std::vector<ParamSpec>& specs,
   check_memory(model.engine(), specs, form_of);
   if (as_in_file(dtype)) report_converted(model.engine(), specs, weights, form_of);
   ParamStore& store = model.params();
-  TensorReader reader(weights, store.checks(), later, task);
+  TensorReader reader(weights, store.checks(), count, task);
   const auto order = reserve_largest_first(model, specs, form_of);
   for (const auto& entry : order) reader.add_total(own_part(store, entry.first));
   const auto read = [&](ParamForm& form, const StackPart& part) { reader.read(form, part); };
   for (const auto& entry : order) fill_stack(store, entry.first, read, task);
-  return reader.total();
+  count.before += reader.total();
 }
 
 // Returns auto, keep, and the formats of the table.
@@ -424,42 +429,145 @@ void add_new_mask(Model& model, const ckpt::ModelPlace::Use& use) {
        made);
 }
 
-std::shared_ptr<Model> load_from(std::shared_ptr<graph::Engine> engine, const Source& source,
+// A network whose files are open: the base of a model, or another network of a checkpoint.
+class OpenedNetwork {
+public:
+  // `place` has the network as its base. The source outlives this object.
+  OpenedNetwork(const graph::Engine& engine, const Source& source, const Options& options,
+                const ckpt::ModelPlace& place, const std::string& part, Task* task)
+      : source_(source), options_(options), place_(place), opened_(open_model(source)) {
+    ModelConfig& config = opened_.config;
+    if (place.use) take_settings(*place.use, config);
+    if (!place.objective.empty()) config.objective = place.objective;
+    apply_model_options(config, options);
+    weights_ = find_edit_heads(
+        chosen_weights(options.str("weights"), open_weights(opened_, source, task),
+                       place.checkpoint, part),
+        config, options.str("heads") == "edit", static_cast<uint64_t>(options.i64("seed")));
+    specs_ = partitioned_params(config, engine.mesh());
+    weights_->check(specs_);
+  }
+
+  int64_t bytes() const {
+    int64_t bytes = 0;
+    for (const ParamSpec& spec : specs_) {
+      for (int64_t layer = 0; layer < spec.copies(); ++layer) {
+        for (const ParamPiece& piece : spec.pieces)
+          bytes += weights_->file_bytes(spec.logical_name(piece, layer));
+      }
+    }
+    return bytes;
+  }
+
+  // Returns a model of this network alone, and adds the bytes of its files to `count.before`.
+  std::shared_ptr<Model> load(const std::shared_ptr<graph::Engine>& engine, OtherBytes& count,
+                              Task* task) {
+    const auto model = std::make_shared<Model>(engine, opened_.config);
+    model->set_origin(chosen_by(options_));
+    model->params().set_checks(options_.str("check") == "finite");
+    const auto formats =
+        place_.reference ? place_.reference->formats : std::map<std::string, std::string>();
+    graph::run_on_all(*engine, [&] { // each process reads its part
+      load_parameters(*model, specs_, *weights_, options_, formats, count, task);
+    });
+    if (!opened_.gguf) take_side_files(*model, source_);
+    resolve_mask_token(*model, options_.str("mask_token"), opened_.gguf.get());
+    if (opened_.gguf) set_gguf_tokenizer(*model, source_);
+    if (has_new_mask(place_, options_)) add_new_mask(*model, *place_.use);
+    if (!place_.tokenizer.empty())
+      take_side_files(*model, *ckpt::open_model_source(place_.tokenizer));
+    return model;
+  }
+
+private:
+  const Source& source_;
+  const Options& options_;
+  const ckpt::ModelPlace& place_;
+  OpenedModel opened_;
+  std::unique_ptr<WeightSource> weights_;
+  std::vector<ParamSpec> specs_; // on the mesh of the engine
+};
+
+// A network of a checkpoint other than the base, opened before the weights of the base.
+class OtherNetwork {
+public:
+  OtherNetwork(const graph::Engine& engine, const Options& options, const ckpt::ModelPlace& place,
+               const ckpt::ModelPlace::Network& network, Task* task)
+      : name_(network.name), options_(own_options(options)), place_(own_place(place, network)),
+        source_(ckpt::open_model_source(network.folder)),
+        opened_(engine, *source_, options_, place_, network.name, task) {}
+
+  int64_t bytes() const { return opened_.bytes(); }
+  void add_to(Model& model, OtherBytes& count, Task* task) {
+    const std::shared_ptr<Model> own = opened_.load(model.engine_ref(), count, task);
+    model.add_network(name_, *own);
+    if (!place_.reference || options_.str("weights") != "live") return;
+    std::optional<PartOrigin> origin = origin_at(place_.base);
+    if (!origin || origin->digest != place_.reference->digest)
+      return; // the files changed meanwhile
+    origin->has_new_mask = has_new_mask(place_, options_);
+    model.set_origin_of(name_, *origin);
+  }
+
+private:
+  // Leaves out the options that are about the base: these settings are those of the run.
+  static Options own_options(const Options& given) {
+    Options own(model_schema());
+    for (const char* key : {"dtype", "cache_dtype", "check", "weights"})
+      own.set_str(key, given.str(key));
+    return own;
+  }
+  static ckpt::ModelPlace own_place(const ckpt::ModelPlace& place,
+                                    const ckpt::ModelPlace::Network& network) {
+    ckpt::ModelPlace own;
+    own.base = network.folder;
+    own.checkpoint = place.checkpoint;
+    own.reference = network.reference;
+    own.use = network.use;
+    return own;
+  }
+
+  std::string name_;
+  Options options_;
+  ckpt::ModelPlace place_;
+  std::unique_ptr<Source> source_;
+  OpenedNetwork opened_; // refers to the members above
+};
+
+// Opens the networks that passes of a model may read. A teacher is left out.
+std::vector<std::unique_ptr<OtherNetwork>> open_networks(const graph::Engine& engine,
+                                                         const Options& options,
+                                                         const ckpt::ModelPlace& place,
+                                                         Task* task) {
+  std::vector<std::unique_ptr<OtherNetwork>> networks;
+  for (const ckpt::ModelPlace::Network& network : place.networks) {
+    if (network.name != kTeacherPart)
+      networks.push_back(std::make_unique<OtherNetwork>(engine, options, place, network, task));
+  }
+  return networks;
+}
+
+std::shared_ptr<Model> load_from(const std::shared_ptr<graph::Engine>& engine, const Source& source,
                                  const Options& options, const ckpt::ModelPlace& place,
                                  Task* task) {
   const store::TransferTask transfers(task);
   check_task(task);
-  OpenedModel opened = open_model(source);
-  if (place.use) take_settings(*place.use, opened.config);
-  if (!place.objective.empty()) opened.config.objective = place.objective;
-  apply_model_options(opened.config, options);
-  const std::unique_ptr<WeightSource> weights = find_edit_heads(
-      chosen_weights(options.str("weights"), open_weights(opened, source, task), place.checkpoint),
-      opened.config, options.str("heads") == "edit", static_cast<uint64_t>(options.i64("seed")));
-  const std::vector<ParamSpec> specs = partitioned_params(opened.config, engine->mesh());
-  weights->check(specs);
+  OpenedNetwork base(*engine, source, options, place, kBasePart, task);
   const std::vector<NamedAdapter> adapters = open_adapters(place.adapters, options.str("adapter"));
-  int64_t later = 0;
-  for (const NamedAdapter& adapter : adapters) later += adapter.file.bytes();
+  const auto networks = open_networks(*engine, options, place, task);
+  OtherBytes count;
+  for (const NamedAdapter& adapter : adapters) count.later += adapter.file.bytes();
+  for (const auto& network : networks) count.later += network->bytes();
 
-  const auto model = std::make_shared<Model>(std::move(engine), opened.config);
-  model->set_origin(chosen_by(options));
-  model->params().set_checks(options.str("check") == "finite");
-  const auto formats =
-      place.reference ? place.reference->formats : std::map<std::string, std::string>();
-  int64_t read = 0;
-  graph::run_on_all(model->engine(), [&] { // each process reads its part
-    read = load_parameters(*model, specs, *weights, options, formats, later, task);
-  });
-  if (!opened.gguf) take_side_files(*model, source);
-  resolve_mask_token(*model, options.str("mask_token"), opened.gguf.get());
-  if (opened.gguf) set_gguf_tokenizer(*model, source);
-  if (has_new_mask(place, options)) add_new_mask(*model, *place.use);
-  if (!place.tokenizer.empty()) take_side_files(*model, *ckpt::open_model_source(place.tokenizer));
+  const std::shared_ptr<Model> model = base.load(engine, count, task);
   for (const NamedAdapter& adapter : adapters) {
-    later -= adapter.file.bytes();
-    adapter.file.add_to(*model, adapter.name, task, {read, later});
-    read += adapter.file.bytes();
+    count.later -= adapter.file.bytes();
+    adapter.file.add_to(*model, adapter.name, task, {count.before, count.later});
+    count.before += adapter.file.bytes();
+  }
+  for (const auto& network : networks) {
+    count.later -= network->bytes();
+    network->add_to(*model, count, task);
   }
   return model;
 }
@@ -472,7 +580,9 @@ void check_part(const std::string& part, const std::string& path, const std::str
       "put the files back as they were, or load a base and give the checkpoint's adapter "
       "as option adapter",
       Code::failed_precondition, "the checkpoint refers to {} for part {}, which {}", path, part,
-      found ? "holds other numbers now" : "cannot be read");
+      found ? fmt::format("holds other numbers now: digest {}, and {} in the run", found->digest,
+                          digest)
+            : "cannot be read");
 }
 
 void check_references(const ckpt::ModelPlace& place) {
@@ -480,13 +590,17 @@ void check_references(const ckpt::ModelPlace& place) {
   for (const ckpt::ModelPlace::Adapter& adapter : place.adapters) {
     if (adapter.is_reference()) check_part(adapter.name, adapter.folder, adapter.digest);
   }
+  for (const ckpt::ModelPlace::Network& network : place.networks) {
+    if (network.reference && network.name != kTeacherPart)
+      check_part(network.name, network.folder, network.reference->digest);
+  }
 }
 
 } // namespace
 
 std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const Source& source,
                                   const Options& options, Task* task) {
-  return load_from(std::move(engine), source, options, {}, task);
+  return load_from(engine, source, options, {}, task);
 }
 
 std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const std::string& path,
@@ -503,7 +617,7 @@ std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const s
   const bool is_live = options.str("weights") == "live";
   const auto before = is_live ? origin_at(place.base) : std::nullopt;
   std::shared_ptr<Model> model =
-      load_from(std::move(engine), *ckpt::open_model_source(place.base), own, place, task);
+      load_from(engine, *ckpt::open_model_source(place.base), own, place, task);
   // Averages are not the numbers of the folder. A folder that changed meanwhile may hold other
   // numbers than those that were read.
   std::optional<PartOrigin> after = origin_at(place.base);

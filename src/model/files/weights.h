@@ -75,11 +75,13 @@ std::unique_ptr<WeightSource> open_weights(OpenedModel& opened, const Source& so
 // Returns option "weights" of loads and conversions: live or ema.
 OptionSpec weights_option();
 // Returns `weights` for choice "live". For "ema" it returns a source that reads the moving averages
-// of a checkpoint, and `weights` for tensors that the run did not train. Fails with
-// failed_precondition for an empty `checkpoint`; check() fails for one without averages.
+// of a checkpoint, and `weights` for tensors that the run did not train. `network` is the part that
+// the weights belong to. Fails with failed_precondition for an empty `checkpoint`; check() fails
+// for one without averages.
 std::unique_ptr<WeightSource> chosen_weights(const std::string& choice,
                                              std::unique_ptr<WeightSource> weights,
-                                             const std::string& checkpoint);
+                                             const std::string& checkpoint,
+                                             const std::string& network = ckpt::kBasePart);
 
 class Model;
 

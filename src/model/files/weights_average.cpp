@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "ckpt/checkpoint/state_files.h"
 #include "model/files/weights.h"
+#include "model/params/part.h"
 
 #include <fmt/core.h>
 
@@ -13,17 +14,20 @@ namespace {
 
 class AveragedWeights final : public WeightSource {
 public:
-  AveragedWeights(std::unique_ptr<WeightSource> weights, const std::string& checkpoint)
-      : weights_(std::move(weights)), state_(checkpoint), checkpoint_(checkpoint) {}
+  AveragedWeights(std::unique_ptr<WeightSource> weights, const std::string& checkpoint,
+                  const std::string& network)
+      : weights_(std::move(weights)), state_(checkpoint), checkpoint_(checkpoint),
+        network_(network) {}
 
-  // Fails for averages of other tensors too: only a part of them would be read.
+  // Fails for averages of adapters and of tensors that the network lacks: only a part of the
+  // averages would be read.
   void check(const std::vector<ParamSpec>& specs) const override {
     weights_->check(specs);
     std::map<std::string, Shape> known;
     for (const ParamSpec& spec : specs) {
       for (int64_t layer = 0; layer < spec.copies(); ++layer) {
         for (const ParamPiece& piece : spec.pieces)
-          known[spec.logical_name(piece, layer)] = spec.logical_shape(piece);
+          known[qualified_name(network_, spec.file_name(piece, layer))] = spec.logical_shape(piece);
       }
     }
     const std::string prefix = std::string(ckpt::kAverage) + ".";
@@ -31,11 +35,13 @@ public:
     for (const auto& [name, file] : state_.tensors()) {
       if (!name.starts_with(prefix)) continue;
       has_any = true;
-      const auto found = known.find(name.substr(prefix.size()));
+      const std::string own = name.substr(prefix.size()), part = split_name(own).first;
+      if (part != network_ && !part.starts_with(kAdapterPart)) continue; // of another network
+      const auto found = known.find(own);
       if (found == known.end()) {
         fail_with_hint(
             "load the weights, or average a run that trains all weights", Code::unimplemented,
-            "{} has moving averages of an adapter, {}, and only averages of the base are "
+            "{} has moving averages of an adapter, {}, and only averages of networks are "
             "read",
             checkpoint_, name);
       }
@@ -92,8 +98,8 @@ public:
   }
 
 private:
-  static std::string average_of(const std::string& logical) {
-    return fmt::format("{}.{}", ckpt::kAverage, logical);
+  std::string average_of(const std::string& logical) const {
+    return fmt::format("{}.{}", ckpt::kAverage, qualified_name(network_, logical));
   }
   // Returns the file of the average of a tensor; null for one that was not trained.
   const ckpt::SafetensorsFile* file_of(const std::string& logical) const {
@@ -102,7 +108,7 @@ private:
 
   std::unique_ptr<WeightSource> weights_;
   ckpt::StateFiles state_;
-  std::string checkpoint_;
+  std::string checkpoint_, network_;
 };
 
 } // namespace
@@ -115,13 +121,14 @@ OptionSpec weights_option() {
 
 std::unique_ptr<WeightSource> chosen_weights(const std::string& choice,
                                              std::unique_ptr<WeightSource> weights,
-                                             const std::string& checkpoint) {
+                                             const std::string& checkpoint,
+                                             const std::string& network) {
   if (choice == "live") return weights;
   if (checkpoint.empty()) {
     fail_with_hint("load a run or a checkpoint", Code::failed_precondition,
                    "the path names no checkpoint, and only a checkpoint has moving averages");
   }
-  return std::make_unique<AveragedWeights>(std::move(weights), checkpoint);
+  return std::make_unique<AveragedWeights>(std::move(weights), checkpoint, network);
 }
 
 } // namespace dllm::model

@@ -40,6 +40,16 @@ std::vector<std::string> formats_of(const model::Model& model, const std::string
   return {formats.begin(), formats.end()};
 }
 
+// Returns the networks by name, then the adapters as they are: their products are added in order.
+std::vector<std::string> in_order(std::vector<std::string> parts) {
+  const auto adapters =
+      std::stable_partition(parts.begin(), parts.end(), [](const std::string& name) {
+        return !name.starts_with(model::kAdapterPart);
+      });
+  std::sort(parts.begin(), adapters);
+  return parts;
+}
+
 bool same_bytes(const Tensor& x, const Tensor& y) {
   return x.byte_size() == y.byte_size() &&
          std::memcmp(x.bytes(), y.bytes(), static_cast<size_t>(x.byte_size())) == 0;
@@ -80,9 +90,11 @@ StoredModel::StoredModel(const model::Model& model, const model::Selection& trai
         all, [&](const auto& entry) { return entry.spec.part == name && trained.trains(entry); });
     if (!is_trained) part.origin = model.origin_of(name);
     if (part.origin) {
-      if (name != model::kBasePart) continue;
-      part.config = model::config_to_json(model.config_now());
-      if (model.engine().process() == 0) part.side_files = model.side_files();
+      if (part.is_adapter) continue;
+      const bool is_base = name == model::kBasePart;
+      part.config =
+          model::config_to_json(is_base ? model.config_now() : model.parts().find(name)->config);
+      if (is_base && model.engine().process() == 0) part.side_files = model.side_files();
       for (const auto& entry : all) {
         if (entry.spec.part == name && entry.scale_of < 0)
           part.format_of[entry.spec.name] = entry.format->name;
@@ -160,9 +172,10 @@ SavedModel::SavedModel(const Json& trainer, const std::string& checkpoint,
     else
       check_reference(row);
   }
-  if (names != model.parts().names()) {
+  const std::vector<std::string> own = model.parts().names();
+  if (in_order(names) != in_order(own)) {
     fail_differs("the parts", fmt::format("{}", fmt::join(names, ", ")),
-                 fmt::format("{}", fmt::join(model.parts().names(), ", ")));
+                 fmt::format("{}", fmt::join(own, ", ")));
   }
   for (const auto& part : parts_) check_tensors(*part);
 }
@@ -193,10 +206,10 @@ void SavedModel::check_reference(const Json& row) {
       "load " + address + " as it was, in the same formats, and make the trainer again";
   const std::optional<model::PartOrigin> own = model_.origin_of(name);
   if (!own || own->digest != digest || own->has_new_mask != row.value("new_mask", false)) {
-    fail_with_hint(
-        hint, Code::failed_precondition,
-        "the checkpoint refers to {} for part {}, but this model has other numbers in it", address,
-        name);
+    fail_with_hint(hint, Code::failed_precondition,
+                   "the checkpoint refers to {} for part {}, but this model has other numbers in "
+                   "it: digest {}, and {} in the checkpoint",
+                   address, name, own ? own->digest : "unknown", digest);
   }
   const std::vector<std::string> here = formats_of(model_, name);
   if (row.value("formats", Json(here)) != Json(here)) {

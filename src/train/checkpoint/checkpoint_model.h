@@ -38,9 +38,9 @@ private:
     std::string name, folder; // `folder` is empty for a reference
     bool is_adapter = false;
     std::optional<model::PartOrigin> origin; // of a part by reference
-    Json config;                             // of a base by reference
+    Json config;                             // of a network by reference
     std::vector<std::string> formats;        // of the parameters, each once
-    Json format_of;                          // of a base by reference, by parameter
+    Json format_of;                          // of a network by reference, by parameter
     model::Model::SideFiles side_files;      // of a base by reference
     Json use;                                // of an adapter by value, as adapter_use()
     std::optional<model::ModelSnapshot> snapshot;

@@ -1,6 +1,7 @@
 // An objective that trains two networks: the encoder's states are added to the base's embeddings.
 
 #include "base/files.h"
+#include "ckpt/weights_on_disk.h"
 #include "graph/ops.h"
 #include "loss_difference.h"
 #include "model/adapters/adapter.h"
@@ -14,6 +15,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <map>
 
 namespace dllm::train {
@@ -255,6 +257,131 @@ TEST(PartsTraining, OnAMeshTheLossIsThatOfOneRank) {
   const std::vector<double> alone = losses(tiny_engine());
   for (const char* mesh : {"data=2", "fsdp=2", "tensor=2"})
     expect_losses(losses(mesh_engine(mesh)), alone, mesh);
+}
+
+Tensor logits_of(model::Model& model, const std::string& part) {
+  TextSource source(2, 8);
+  Options options(model::forward_schema()); // a trainer sets both in its model
+  options.set_str("attention", "bidirectional");
+  options.set_i64("shift", 0);
+  if (part == "base") return model::forward(model, *source.next(), options).at("logits").clone();
+  const auto config = model.parts().find(part)->config;
+  const auto alone = model::new_model(model.engine_ref(), model::config_to_json(config),
+                                      Options(model::model_schema()));
+  for (const std::string& name : alone->params().names())
+    alone->params().write(name, model.params().read(part + "/" + name));
+  return model::forward(*alone, *source.next(), options).at("logits").clone();
+}
+
+std::shared_ptr<model::Model> loaded(const std::string& path, const Json& values = Json::object()) {
+  Options options(model::model_schema());
+  options.set_json(values);
+  return model::load_model(tiny_engine(), path, options);
+}
+
+std::string saved(const std::shared_ptr<model::Model>& model, const std::string& path) {
+  model::save_model(*model, path, Options(model::save_schema()));
+  return path;
+}
+
+// The path of a run is enough for all networks that passes may read, and to go on.
+TEST(PartsTraining, ARunIsLoadedWithItsNetworks) {
+  const test::TempFolder folder;
+  const auto model = with_encoder();
+  model->add_network("teacher", *random_model(model->engine_ref(), size_config(1), 4));
+  const auto whole = encoder_trainer(model, {{"ema", 0.9}});
+  TextSource source;
+  losses_of(*whole, source, 3);
+  const std::string root = folder.path("run"),
+                    dir = save_checkpoint(*whole, nullptr, root, Options(checkpoint_schema()));
+  for (const std::string& path : {dir, root}) {
+    const auto opened = loaded(path);
+    EXPECT_EQ(opened->parts().names(), (std::vector<std::string>{"base", "encoder"}));
+    for (const char* part : {"base", "encoder"})
+      EXPECT_TRUE(test::same_bytes(logits_of(*opened, part), logits_of(*model, part))) << part;
+    EXPECT_FALSE(opened->origin_of("encoder")); // its run may remove the checkpoint
+  }
+  EXPECT_EQ(loaded(root, {{"dtype", "bf16"}})->params().read("encoder/model.norm.weight").dtype(),
+            DType::f32);
+  auto averages = weights_of(*whole->model("ema"));
+  std::erase_if(averages, [](const auto& entry) { return entry.first.starts_with("teacher/"); });
+  EXPECT_EQ(weights_of(*loaded(root, {{"weights", "ema"}})), averages);
+
+  const std::vector<double> wanted = losses_of(*whole, source, 3);
+  const auto again = loaded(root); // with the teacher after the encoder
+  again->add_network("teacher", *random_model(again->engine_ref(), size_config(1), 4));
+  const auto second = encoder_trainer(again, {{"ema", 0.9}});
+  restore_checkpoint(*second, nullptr, dir);
+  source.seek(3);
+  EXPECT_EQ(losses_of(*second, source, 3), wanted);
+  EXPECT_EQ(weights_of(*second), weights_of(*whole));
+}
+
+// Networks that the run does not train are loaded from their places, and compared.
+TEST(PartsTraining, ANetworkByReferenceIsLoadedFromItsPlace) {
+  const test::TempFolder folder;
+  const auto engine = tiny_engine();
+  const auto given = random_model(engine, size_config(3), 3);
+  given->set_attention(model::AttentionKind::causal, 1, 0);
+  const std::string place = saved(given, folder.path("encoder"));
+  for (const char* dtype : {"auto", "int8", "q8_0"}) {
+    SCOPED_TRACE(dtype);
+    const auto model = random_model(engine, size_config(2), 1);
+    Options options(model::model_schema());
+    options.set_json({{"dtype", dtype}, {"attention", "bidirectional"}});
+    model->add_network("encoder", *model::load_model(engine, place, options));
+    model->add_network("denoiser", *random_model(engine, size_config(1), 4));
+    Trainer whole(model, std::make_shared<WithEncoder>(std::vector<std::string>{"base"}),
+                  trainer_options());
+    TextSource source;
+    losses_of(whole, source, 2);
+    const std::string dir =
+        save_checkpoint(whole, nullptr, folder.path(dtype), Options(checkpoint_schema()));
+    const std::string record = join_path(dir, "trainer.json");
+    const Json parts = parse_json(read_text(record), record).at("parts");
+    ASSERT_EQ(parts[1].at("stored"), "reference");
+    EXPECT_EQ(parts[1].at("address"), std::filesystem::weakly_canonical(place).string());
+    ASSERT_EQ(parts[2].at("stored"), "value");
+
+    const auto opened = loaded(dir);
+    EXPECT_EQ(opened->parts().names(), model->parts().names());
+    EXPECT_EQ(opened->parts().find("encoder")->config.attention,
+              model::AttentionKind::bidirectional);
+    for (const char* part : {"encoder", "denoiser"})
+      EXPECT_TRUE(test::same_bytes(logits_of(*opened, part), logits_of(*model, part))) << part;
+    EXPECT_EQ(weights_of(*opened), weights_of(*model));
+    Trainer second(opened, std::make_shared<WithEncoder>(std::vector<std::string>{"base"}),
+                   trainer_options());
+    restore_checkpoint(second, nullptr, dir);
+    source.seek(2);
+    const std::vector<double> wanted = losses_of(whole, source, 2);
+    source.seek(2);
+    EXPECT_EQ(losses_of(second, source, 2), wanted);
+    const std::string again = save_checkpoint(
+        second, nullptr, folder.path(std::string("2") + dtype), Options(checkpoint_schema()));
+    const std::string more = join_path(again, "trainer.json");
+    EXPECT_EQ(parse_json(read_text(more), more).at("parts")[1], parts[1]);
+
+    const Json about = ckpt::WeightsOnDisk(dir).describe();
+    EXPECT_EQ(about.at("parts")[1].at("name"), "encoder");
+    EXPECT_EQ(about.at("parts")[2].at("stored"), "value");
+    int64_t listed = 0;
+    for (const Json& row : about.at("tensors")) {
+      EXPECT_FALSE(row.at("name").get<std::string>().starts_with("encoder/"));
+      listed += row.at("name").get<std::string>().starts_with("denoiser/") ? 1 : 0;
+    }
+    EXPECT_EQ(listed, std::ssize(model->params().names("denoiser")));
+  }
+  const std::string dir = folder.path("auto");
+  const std::string before = model::digest_of(place);
+  std::filesystem::remove_all(place);
+  test::expect_error(Code::failed_precondition, "for part encoder, which cannot be read",
+                     [&] { loaded(dir); });
+  saved(random_model(engine, size_config(3), 9), place);
+  const Error error = test::error_of([&] { loaded(dir); });
+  EXPECT_EQ(error.code(), Code::failed_precondition);
+  for (const std::string& word : {std::string("part encoder"), before, model::digest_of(place)})
+    EXPECT_NE(error.text().find(word), std::string::npos) << error.text();
 }
 
 } // namespace
