@@ -177,7 +177,9 @@ std::shared_ptr<Model> clone_model(const Model& model,
 // Makes a model with the same parts, whose arrays are those of `model`. Adapters that one of them
 // gets are not the other's. A trainer of one model leaves the numbers of the other one as they are.
 std::shared_ptr<Model> share_model(const Model& model);
-// Writes a Hugging Face folder that appears complete or not at all.
+// Writes a Hugging Face folder of the base that appears complete or not at all. Such a folder has
+// no place for other networks: they are left out, and a warning names them. It is not an error,
+// because a model that was trained with another network is often used without it.
 void save_model(const Model& model, const std::string& folder, const Options& options,
                 Task* task = nullptr);
 

@@ -276,6 +276,9 @@ Json quantize_model(const std::string& from, const std::string& to, const Option
                    Code::unimplemented,
                    "{} has adapters, which a converted or quantized model cannot hold", from);
   }
+  std::vector<std::string> networks;
+  for (const ckpt::ModelPlace::Network& network : place.networks) networks.push_back(network.name);
+  warn_of_left_out(to, std::move(networks));
   const std::unique_ptr<Source> source = ckpt::open_model_source(place.base);
   OpenedModel opened = open_model(*source);
   if (!place.objective.empty()) opened.config.objective = place.objective;

@@ -2,11 +2,13 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "ckpt/checkpoint/checkpoint_folder.h"
 #include "ckpt/safetensors/safetensors_writer.h"
 #include "model/params/number_range.h"
 #include "model/params/param_map.h"
 
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -229,6 +231,15 @@ const Schema& save_schema() {
   return schema;
 }
 
+void warn_of_left_out(const std::string& path, std::vector<std::string> networks) {
+  std::erase(networks, kTeacherPart);
+  if (networks.empty()) return;
+  log(LogLevel::warn,
+      "{} holds the base alone, without the networks of the model: {}. A checkpoint of a trainer "
+      "holds all of them",
+      path, fmt::join(networks, ", "));
+}
+
 std::vector<std::string> write_side_files(const Model::SideFiles& files,
                                           const std::string& folder) {
   std::vector<std::string> names;
@@ -273,6 +284,7 @@ void save_model(const Model& model, const std::string& path, const Options& opti
         "the model has adapters, which a Hugging Face folder of a whole model does not hold");
   }
   WriterShares first(1);
+  if (model.engine().process() == 0) warn_of_left_out(path, model.parts().networks());
   if (model.engine().processes() > 1) {
     ModelSnapshot snapshot(model, kBasePart, SnapshotMode::copied, first, task, nullptr, adapters);
     graph::run_on_first(model.engine(), [&] { save_model(snapshot, path, options, task); });

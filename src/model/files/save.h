@@ -152,6 +152,10 @@ private:
 void save_model(ModelSnapshot& snapshot, const std::string& folder, const Options& options,
                 Task* task = nullptr);
 
+// Warns that a folder or file of the base holds none of these networks. Leaves a teacher out of the
+// warning, because no pass reads it.
+void warn_of_left_out(const std::string& path, std::vector<std::string> networks);
+
 // Writes the files of the tokenizer and of generation into a folder, and returns their names.
 std::vector<std::string> write_side_files(const Model::SideFiles& files, const std::string& folder);
 // Writes the same files into a folder that no other save may use. With several processes each one

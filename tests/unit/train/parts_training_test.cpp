@@ -1,10 +1,12 @@
 // An objective that trains two networks: the encoder's states are added to the base's embeddings.
 
 #include "base/files.h"
+#include "base/log.h"
 #include "ckpt/weights_on_disk.h"
 #include "graph/ops.h"
 #include "loss_difference.h"
 #include "model/adapters/adapter.h"
+#include "model/files/quantize.h"
 #include "noise/loss/evaluate.h"
 #include "noise/loss/token_ce.h"
 #include "tiny.h"
@@ -16,6 +18,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <functional>
 #include <map>
 
 namespace dllm::train {
@@ -382,6 +385,40 @@ TEST(PartsTraining, ANetworkByReferenceIsLoadedFromItsPlace) {
   EXPECT_EQ(error.code(), Code::failed_precondition);
   for (const std::string& word : {std::string("part encoder"), before, model::digest_of(place)})
     EXPECT_NE(error.text().find(word), std::string::npos) << error.text();
+}
+
+// Returns the lines that `work` logs.
+std::string logged(const std::function<void()>& work) {
+  std::string lines;
+  log_hook(LogLevel::warn, [&](LogLevel, const std::string& line) { lines += line + "\n"; });
+  work();
+  log_hook(LogLevel::warn, {});
+  return lines;
+}
+
+// A folder of Hugging Face holds the base, and the log names the networks that it lacks.
+TEST(PartsTraining, ASaveNamesTheNetworksThatItLeavesOut) {
+  const test::TempFolder folder;
+  const auto model = with_encoder();
+  model->add_network("teacher", *random_model(model->engine_ref(), size_config(1), 4));
+  const std::string path = folder.path("model"), words = "without the networks of the model: ";
+  EXPECT_NE(logged([&] {
+              saved(model, path);
+            }).find(path + " holds the base alone, " + words + "encoder."),
+            std::string::npos);
+  const auto trainer = encoder_trainer(model);
+  TextSource source;
+  losses_of(*trainer, source, 1);
+  const std::string dir =
+      save_checkpoint(*trainer, nullptr, folder.path("run"), Options(checkpoint_schema()));
+  const std::string file = folder.path("small.gguf");
+  EXPECT_NE(logged([&] {
+              model::quantize_model(dir, file, Options(model::quantize_schema()));
+            }).find(file + " holds the base alone, " + words + "encoder."),
+            std::string::npos);
+  model->remove_network("encoder");
+  EXPECT_EQ(logged([&] { saved(model, folder.path("alone")); }), "");
+  EXPECT_EQ(loaded(path)->parts().names(), (std::vector<std::string>{"base"}));
 }
 
 } // namespace
