@@ -33,6 +33,10 @@ public:
   // Returns the numbers of one position.
   virtual int64_t width(const model::ModelConfig& config) const = 0;
   virtual const Solver& solver() const = 0;
+  // Returns the parts of the model that denoise() reads in addition to the base and its adapters,
+  // such as "denoiser". Builder::part() of ArrayRows::builder gives such a network, which
+  // window_states() can run.
+  virtual std::vector<std::string> other_parts() const { return {}; }
   // Runs the model on `array` f32(rows, window, width) at time f32(rows, 1, 1).
   virtual Denoised denoise(const ArrayRows& rows, graph::Value array, graph::Value time) const = 0;
 };

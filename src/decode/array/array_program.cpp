@@ -150,7 +150,7 @@ ArrayRecord ArrayProgram::run(std::span<const ArrayRow> rows, const DecodeState&
   steps = std::min(steps, limit);
   PassShares shares(passes, state, model_->engine().mesh());
   PassShape pass = pass_shape(model_->config(), passes, state.shape(), 0, {}, shares.most_rows());
-  set_parts(pass.parts, *rows[0].pass, *model_, weights);
+  set_parts(pass.parts, *rows[0].pass, *model_, weights, rule_.other_parts());
   const ArrayShape shape = array_shape(pass, settings_, rule_.width(model_->config()), steps);
   steps = std::min(steps, shape.steps);
   const std::shared_ptr<graph::Program> program = programs_.get(shape, [&] {

@@ -50,6 +50,8 @@ void Method::set_arrays(const std::shared_ptr<model::Model>& model) {
                    "policy {} decodes arrays, and no token of theirs is decided before another",
                    options_.str("policy"));
   }
+  other_parts_ = policy_->array_rule()->other_parts();
+  model->reading(other_parts_); // fails for a part that the model lacks
   arrays_ = std::make_unique<ArrayProgram>(model, *passes_, *policy_->array_rule());
   const std::string& wanted = options_.str("loop");
   if (wanted == "host") {

@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace dllm::decode {
 
@@ -25,7 +26,8 @@ public:
   // options: of kind "decoder:<policy>". number: unique among the methods of a decoder. make: makes
   // a policy that is not in the table of policies; empty: option policy names it. parts: the parts
   // of the model that its passes read; not set: the base and all its adapters. Fails with
-  // failed_precondition if the policy needs a mask token and the model has none.
+  // failed_precondition if the policy needs a mask token and the model has none, and with not_found
+  // if the policy reads a network that the model lacks.
   Method(const std::shared_ptr<model::Model>& model, Options options, int64_t number,
          const PolicyMaker& make = {}, std::optional<model::PartList> parts = {});
   Method(const Method&) = delete;
@@ -46,6 +48,8 @@ public:
   // differ in their adapters alone.
   void share_passes(const Method& other);
   const std::optional<model::PartList>& parts() const { return parts_; }
+  // Returns the networks that its passes read in addition to these parts.
+  const std::vector<std::string>& other_parts() const { return other_parts_; }
 
   // Returns the loop; null: the host runs each step. One call at a time.
   LoopProgram* loop() const { return loop_.get(); }
@@ -70,6 +74,7 @@ private:
   std::string text_, program_text_; // program_text_: without the adapters
   bool is_named_;
   std::optional<model::PartList> parts_;
+  std::vector<std::string> other_parts_;
   noise::ScheduleRef schedule_;
   std::unique_ptr<Policy> policy_; // refers to options_ and schedule_
   int32_t mask_id_;

@@ -18,10 +18,13 @@ std::string line_of(const model::ParamStore::Physical& entry) {
 
 } // namespace
 
-PartLayouts::PartLayouts(const model::ParamStore& params) {
+PartLayouts::PartLayouts(const model::Model& model) {
   std::map<std::string, std::string> texts;
-  for (size_t i = 0; i < params.physical().size(); ++i) {
-    const model::ParamStore::Physical& entry = params.physical()[i];
+  for (const std::string& network : model.parts().networks())
+    texts[network] = fmt::format("{}\n", model.parts().find(network)->number);
+  const std::vector<model::ParamStore::Physical>& physical = model.params().physical();
+  for (size_t i = 0; i < physical.size(); ++i) {
+    const model::ParamStore::Physical& entry = physical[i];
     layouts_.try_emplace(entry.spec.part, Layout{i, {}});
     texts[entry.spec.part] += line_of(entry);
   }
@@ -33,7 +36,7 @@ std::string PartLayouts::of(const model::PartList& list) const {
   for (const std::string& part : list.names()) {
     const auto found = layouts_.find(part);
     if (found == layouts_.end()) {
-      fail_with_hint("add the adapter again, or remove the request", Code::not_found,
+      fail_with_hint("add it again, or remove the request", Code::not_found,
                      "the model has no part {} any more", part);
     }
     firsts.push_back(found->second.first);

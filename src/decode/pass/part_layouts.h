@@ -2,7 +2,7 @@
 // Names what a program needs of the parts that it reads. Two adapters with matrices of equal
 // shapes, types and factors can use one program.
 
-#include "model/params/param_store.h"
+#include "model/model.h"
 #include "model/params/part.h"
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace dllm::decode {
 
 class PartLayouts {
 public:
-  explicit PartLayouts(const model::ParamStore& params);
+  explicit PartLayouts(const model::Model& model);
 
   // Returns a text that is equal for lists whose parts have equal layouts, orders and weights.
   // Fails with not_found for a part that the model lacks.
@@ -21,8 +21,10 @@ public:
 
 private:
   struct Layout {
-    size_t first = 0;   // index of its first entry among all parameters
-    std::string digest; // of the names, shapes, types and factors of its entries
+    size_t first = 0; // index of its first entry among all parameters
+    // Of the names, shapes, types and factors of its entries. A network has a config too: one that
+    // replaces another has a digest of its own.
+    std::string digest;
   };
   std::map<std::string, Layout> layouts_; // by part
 };

@@ -85,14 +85,14 @@ Weights weights_of(const model::Model& model, const Task* task, const Weights* b
   for (const model::ParamStore::Physical& entry : model.params().physical())
     weights.parts.push_back(entry.spec.part);
   if (before != nullptr && before->version == weights.version) weights.layouts = before->layouts;
-  if (weights.layouts == nullptr)
-    weights.layouts = std::make_shared<const PartLayouts>(model.params());
+  if (weights.layouts == nullptr) weights.layouts = std::make_shared<const PartLayouts>(model);
   return weights;
 }
 
 void set_parts(PassParts& parts, const PassRequest& first, const model::Model& model,
-               const Weights& weights) {
+               const Weights& weights, const std::vector<std::string>& others) {
   parts.list = first.parts ? *first.parts : model.reading();
+  for (const std::string& other : others) parts.list.add(other);
   parts.layout = weights.layouts->of(parts.list);
 }
 

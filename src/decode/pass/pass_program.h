@@ -41,9 +41,10 @@ struct Weights {
 // be the weights of an earlier call, whose layouts are kept while the version is the same.
 Weights weights_of(const model::Model& model, const Task* task = nullptr,
                    const Weights* before = nullptr);
-// Sets the parts of a program: those of the first row, else those of Model::reading().
+// Sets the parts of a program: those of the first row, else those of Model::reading(), and the
+// networks `others`.
 void set_parts(PassParts& parts, const PassRequest& first, const model::Model& model,
-               const Weights& weights);
+               const Weights& weights, const std::vector<std::string>& others = {});
 
 // Runs a program once and returns its outputs as runtime::Arguments::run does. feeds: the arrays of
 // its inputs by name, one set for each share of the mesh (shares.h). cache: null, or the owner of

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 #include <utility>
+#include <vector>
 
 namespace dllm::decode {
 
@@ -21,11 +21,24 @@ StepWeights::Versions StepWeights::versions() const {
   Versions now;
   now.base = model_->params().base_version();
   for (const std::string& name : model_->parts().names()) {
+    if (name == model::kBasePart) continue;
     const std::shared_ptr<const model::Part> part = model_->parts().find(name);
-    if (part->kind != model::PartKind::adapter) continue;
-    now.adapters[name] = {part->number, model_->params().changes(name), part->scale};
+    now.parts[name] = {part->number, model_->params().changes(name), part->scale, part->kind};
   }
   return now;
+}
+
+std::map<std::string, model::PartKind>
+StepWeights::Versions::changed(const Versions& before) const {
+  std::map<std::string, model::PartKind> made;
+  for (const auto& [name, part] : parts) {
+    const auto found = before.parts.find(name);
+    if (found == before.parts.end() || !(found->second == part)) made[name] = part.kind;
+  }
+  for (const auto& [name, part] : before.parts) {
+    if (!parts.contains(name)) made[name] = part.kind;
+  }
+  return made;
 }
 
 void StepWeights::check_source() const {
@@ -54,30 +67,30 @@ Weights StepWeights::take(const Task* task) {
 // Drops K, V and predictions that other weights made. Fails when they may not change.
 void StepWeights::drop_state(const Versions& now) {
   const bool is_base_new = now.base != versions_.base;
-  std::set<std::string> changed; // adapters that changed, came or went
-  for (const auto& [part, own] : now.adapters) {
-    const auto before = versions_.adapters.find(part);
-    if (before == versions_.adapters.end() || !(before->second == own)) changed.insert(part);
-  }
-  for (const auto& [part, own] : versions_.adapters) {
-    if (!now.adapters.contains(part)) changed.insert(part);
-  }
+  const std::map<std::string, model::PartKind> changed = now.changed(versions_);
+  const bool has_changed_adapter = std::ranges::any_of(
+      changed, [](const auto& part) { return part.second == model::PartKind::adapter; });
+  const auto any_changed = [&](const std::vector<std::string>& names) {
+    return std::ranges::any_of(names,
+                               [&](const std::string& name) { return changed.contains(name); });
+  };
   const auto is_lost = [&](const std::optional<model::PartList>& parts) {
-    if (is_base_new || !parts) return is_base_new || !changed.empty();
-    return std::ranges::any_of(parts->names(),
-                               [&](const std::string& part) { return changed.contains(part); });
+    return is_base_new || (parts ? any_changed(parts->names()) : has_changed_adapter);
   };
-  const auto reads = [&](const auto& row) {
-    return row.second.is_active() && is_lost(row.second.method()->parts());
+  const auto reads_changed = [&](const Slot& slot) {
+    return is_lost(slot.method()->parts()) || any_changed(slot.method()->other_parts());
   };
-  if (!may_change_ && (is_base_new || std::ranges::any_of(slots_.all(), reads))) {
+  const auto must_stop = [&](const auto& row) {
+    return row.second.is_active() && reads_changed(row.second);
+  };
+  if (!may_change_ && (is_base_new || std::ranges::any_of(slots_.all(), must_stop))) {
     fail_with_hint("make a new decoder, or set on_change to continue", Code::failed_precondition,
                    "the model's weights changed from version {} to {}", weights_.version,
                    model_->version());
   }
   state_.lose([&](const RowKind& kind) { return is_lost(kind.parts); });
   for (auto& row : slots_.all()) {
-    if (is_lost(row.second.method()->parts())) row.second.set_predicted(false);
+    if (reads_changed(row.second)) row.second.set_predicted(false);
   }
 }
 

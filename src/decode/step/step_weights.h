@@ -27,15 +27,20 @@ public:
   Weights take(const Task* task);
 
 private:
-  // What K and V depend on.
+  // What K, V and predictions depend on.
   struct Versions {
     int64_t base = 0;
-    struct Adapter {
+    struct Part {
       int64_t number, changes;
       float scale;
-      friend bool operator==(const Adapter&, const Adapter&) = default;
+      model::PartKind kind;
+      friend bool operator==(const Part&, const Part&) = default;
     };
-    std::map<std::string, Adapter> adapters; // by part
+    std::map<std::string, Part> parts; // the others, by name
+
+    // Returns the parts other than the base that differ from `before`, came or went, and their
+    // kinds.
+    std::map<std::string, model::PartKind> changed(const Versions& before) const;
   };
   Versions versions() const;
   void check_source() const;

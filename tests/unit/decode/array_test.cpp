@@ -308,5 +308,117 @@ TEST(ArrayPolicy, ACancelChangesNoArray) {
   EXPECT_EQ(answer_of(*decoder), decoded(model, Json::object(), 7));
 }
 
+// The toy with another network: the denoiser of a latent model.
+class DenoiserRule final : public ArrayRule {
+public:
+  int64_t width(const model::ModelConfig& config) const override { return config.hidden_size; }
+  const Solver& solver() const override { return *solver_; }
+  std::vector<std::string> other_parts() const override { return {"denoiser"}; }
+  Denoised denoise(const ArrayRows& rows, graph::Value array, graph::Value) const override {
+    const Shape wide = array.shape();
+    const graph::Value given =
+        graph::broadcast(graph::reshape(rows.given, {wide[0], wide[1], 1}), wide);
+    const graph::Value read = graph::select(given, rows.builder.embed(rows.ids), array);
+    model::Builder& denoiser = rows.builder.part("denoiser");
+    const graph::Value hidden = window_states(denoiser, rows.shape, {}, read).hidden;
+    const graph::Value clean = rows.builder.mean_embedding(rows.builder.logits(hidden));
+    return {graph::reshape(clean, wide), hidden};
+  }
+
+private:
+  std::unique_ptr<Solver> solver_ = ddim_solver();
+};
+
+std::unique_ptr<Policy> denoising(const PolicySetup& setup) {
+  return std::make_unique<ArrayPolicy>(setup, std::make_shared<DenoiserRule>());
+}
+
+std::shared_ptr<model::Model> denoiser_of(const std::shared_ptr<graph::Engine>& engine,
+                                          const Json& changes = Json::object()) {
+  Json config = tiny_config();
+  config.update(changes);
+  Options options(model::model_schema());
+  options.set_i64("seed", 5);
+  return model::new_model(engine, config, options);
+}
+
+Answer denoised(const std::shared_ptr<model::Model>& model, const Json& more = Json::object()) {
+  const auto decoder = toy_decoder(model, more, denoising);
+  add_seed(*decoder, 7);
+  decoder->run();
+  return answer_of(*decoder);
+}
+
+TEST(ArrayParts, ARuleRunsAnotherNetwork) {
+  const auto model = tiny_model();
+  model->add_network("denoiser", *model); // the same numbers, so the same text
+  for (const char* loop : {"host", "device"}) {
+    const Json more = {{"loop", loop}};
+    EXPECT_EQ(denoised(model, more), decoded(model, more, 7));
+  }
+  const auto other = tiny_model();
+  other->add_network("denoiser", *denoiser_of(other->engine_ref(), {{"num_hidden_layers", 3}}));
+  const Answer wanted = denoised(other, {{"loop", "host"}});
+  EXPECT_NE(wanted.ids, decoded(other, Json::object(), 7).ids);
+  EXPECT_EQ(denoised(other, {{"loop", "device"}}), wanted);
+  Options options(graph::engine_schema());
+  options.set_str("mesh", "data=2");
+  const auto meshed = tiny_model(cpu::make_engine(options));
+  meshed->add_network("denoiser", *denoiser_of(meshed->engine_ref(), {{"num_hidden_layers", 3}}));
+  EXPECT_EQ(denoised(meshed, {{"loop", "device"}}).ids, wanted.ids);
+}
+
+TEST(ArrayParts, AMissingNetworkIsNamed) {
+  const auto model = tiny_model();
+  test::expect_error(Code::not_found, "no part named \"denoiser\"",
+                     [&] { toy_decoder(model, Json::object(), denoising); });
+  model->add_network("denoiser", *denoiser_of(model->engine_ref()));
+  const auto decoder = toy_decoder(model, Json::object(), denoising);
+  add_seed(*decoder, 7);
+  decoder->step();
+  model->remove_network("denoiser");
+  test::expect_error(Code::not_found, "denoiser", [&] { decoder->step(); });
+}
+
+// The network that takes a name has the same shapes, and another program.
+TEST(ArrayParts, AnotherNetworkOfTheNameIsRun) {
+  const auto model = tiny_model();
+  model->add_network("denoiser", *denoiser_of(model->engine_ref()));
+  const auto decoder = toy_decoder(model, Json::object(), denoising);
+  const auto text = [&] {
+    const int64_t slot = add_seed(*decoder, 7);
+    decoder->run();
+    const Answer answer = answer_of(*decoder, slot);
+    decoder->remove(slot);
+    return answer;
+  };
+  const Answer before = text();
+  EXPECT_EQ(before, denoised(model));
+  model->remove_network("denoiser");
+  model->add_network("denoiser", *denoiser_of(model->engine_ref(), {{"rope_theta", 7.0}}));
+  const Answer after = text();
+  EXPECT_NE(after.confidence, before.confidence);
+  EXPECT_EQ(after, denoised(model));
+}
+
+TEST(ArrayParts, OnlyNetworksThatAreReadHoldOnChangeFail) {
+  const std::string weight = "/model.layers.0.self_attn.v_proj.weight";
+  for (const char* changed : {"denoiser", "other"}) {
+    const auto model = tiny_model();
+    for (const char* name : {"denoiser", "other"})
+      model->add_network(name, *denoiser_of(model->engine_ref()));
+    const auto decoder = toy_decoder(model, {{"on_change", "fail"}, {"loop", "host"}}, denoising);
+    add_seed(*decoder, 7);
+    decoder->step();
+    Tensor numbers = model->params().read(changed + weight).clone();
+    for (float& x : numbers.mutable_as<float>()) x = -x;
+    model->params().write(changed + weight, numbers);
+    if (std::string(changed) == "denoiser")
+      test::expect_error(Code::failed_precondition, "weights changed", [&] { decoder->step(); });
+    else
+      EXPECT_EQ(decoder->step(), 1);
+  }
+}
+
 } // namespace
 } // namespace dllm::decode
