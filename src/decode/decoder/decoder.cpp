@@ -37,6 +37,7 @@ void Decoder::set_random_source(std::shared_ptr<const RandomSource> random_sourc
 
 void Decoder::start(std::span<const int32_t> prompt, uint64_t seed) {
   suspended_.drop();
+  finished_.clear();
   Options settings(request_schema());
   settings.set_i64("seed", static_cast<int64_t>(seed));
   SlotList::Slots before = std::exchange(slots_.all(), {});
@@ -52,8 +53,8 @@ void Decoder::start(std::span<const int32_t> prompt, uint64_t seed) {
 
 int64_t Decoder::add(std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
                      const Options& options, const OwnSettings& own) {
-  // The programs of a suspended step read the list of parameters.
-  if (admission_.loads(options, own)) suspended_.drop();
+  // The programs of a suspended step read the list of parameters, which a load changes.
+  if (is_suspended() && admission_.loads(options, own)) finish_suspended();
   Slot& added = admission_.add(canvas, fixed, options, own);
   publish({&added});
   return added.number();
@@ -62,6 +63,7 @@ int64_t Decoder::add(std::span<const int32_t> canvas, std::span<const uint8_t> f
 void Decoder::remove(int64_t number) {
   slots_.at(number); // fails if there is no such slot
   suspended_.drop_with(number);
+  std::erase_if(finished_, [&](const Change& change) { return change.request == number; });
   step_.forget(number);
   slots_.remove(number);
   publisher_.remove(number, step_.totals());
@@ -105,10 +107,25 @@ void Decoder::drop_replays() {
   if (!is_suspended()) step_.drop_replays();
 }
 
+// A step that fails changes no canvas, and a later call takes it again.
+void Decoder::finish_suspended() {
+  try {
+    const auto changes = advance_until(SuspendedStep::Clock::time_point::max(), nullptr);
+    finished_.insert(finished_.end(), changes->begin(), changes->end());
+  } catch (const Error& error) {
+    log(LogLevel::warn, "a suspended step failed and is taken again: {}", error.text());
+  }
+}
+
+bool Decoder::send_finished(const EventFn& fn) {
+  return send_events(fn, slots_, std::exchange(finished_, {}));
+}
+
 int64_t Decoder::step(const Task* task) {
   slots_.need_one();
   failures_.try_again();
   drop_replays();
+  finished_.clear();
   if (is_suspended())
     advance_until(SuspendedStep::Clock::time_point::max(), task);
   else
@@ -122,7 +139,7 @@ int64_t Decoder::step_for(std::chrono::nanoseconds budget, const EventFn& fn, Ta
   const auto until = budget < most ? begin + budget : SuspendedStep::Clock::time_point::max();
   slots_.need_one();
   failures_.try_again();
-  for (bool go_on = true; go_on && slots_.active_count() > 0;) {
+  for (bool go_on = send_finished(fn); go_on && slots_.active_count() > 0;) {
     // A suspended step checks the task, and a cancel drops the step.
     if (!is_suspended()) check_task(task);
     drop_replays();
@@ -136,6 +153,7 @@ int64_t Decoder::step_for(std::chrono::nanoseconds budget, const EventFn& fn, Ta
 bool Decoder::run(const EventFn& fn, Task* task) {
   failures_.try_again();
   drop_replays();
+  if (!send_finished(fn)) return false;
   for (int64_t steps = 1; slots_.active_count() > 0; ++steps) {
     if (!is_suspended()) check_task(task);
     const std::vector<Change> changes =

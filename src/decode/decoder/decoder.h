@@ -53,6 +53,7 @@ public:
   void start(std::span<const int32_t> prompt, uint64_t seed);
   // Adds a request and returns its number. With `fixed` empty, all positions of `canvas` are given
   // and gen_length open positions follow. Else `fixed` has an entry per position: 1 given, 0 open.
+  // A request that loads an adapter changes the model, so a suspended step is finished first.
   int64_t add(std::span<const int32_t> canvas, std::span<const uint8_t> fixed,
               const Options& options, const OwnSettings& own = {});
   void remove(int64_t request);
@@ -70,9 +71,10 @@ public:
   // the number of active requests. A call runs at least one operation of a program.
   // The budget may end inside a forward pass, between two operations. The step is then suspended.
   // The next call of step_for, step or run resumes it, with the weights that it began with. A
-  // request that is added meanwhile joins at the next step.
-  // start, predict, commit, a cancel, the load of an adapter, and the removal of a request of the
-  // step drop the suspended step. This changes no canvas.
+  // request that is added meanwhile joins at the next step. If it loads an adapter, add finishes
+  // the suspended step, and the next call of step_for or run sends its events.
+  // start, predict, commit, a cancel, and the removal of a request of the step drop the suspended
+  // step. This changes no canvas.
   int64_t step_for(std::chrono::nanoseconds budget, const EventFn& fn = nullptr,
                    Task* task = nullptr);
   // Returns whether a step is suspended. May be called from any thread.
@@ -107,6 +109,10 @@ private:
   std::optional<std::vector<Change>> advance_until(SuspendedStep::Clock::time_point until,
                                                    const Task* task);
   void drop_replays();
+  // Finishes a suspended step and keeps its changes for the events of a later call.
+  void finish_suspended();
+  // Sends the events of finish_suspended(). Returns false if the callback stops.
+  bool send_finished(const EventFn& fn);
   void publish(const std::vector<Slot*>& changed);
 
   std::shared_ptr<model::Model> source_; // the model of the caller
@@ -117,7 +123,8 @@ private:
   Admission admission_;
   DecodingStep step_;
   Publisher publisher_;
-  SuspendedStep suspended_; // the last member: its thread uses the members above
+  std::vector<Change> finished_; // changes of steps whose events are not sent yet
+  SuspendedStep suspended_;      // the last member: its thread uses the members above
 };
 
 } // namespace dllm::decode

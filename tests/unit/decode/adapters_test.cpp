@@ -302,6 +302,44 @@ TEST_F(AdapterFolders, ALoadKeepsWhatRuns) {
     EXPECT_EQ(answer_of(*decoder, static_cast<int64_t>(i)), apart(all[i])) << all[i].dump();
 }
 
+// The tokens and the events are those of whole steps.
+TEST_F(AdapterFolders, ALoadFinishesASuspendedStep) {
+  for (const char* name : {"a", "b"}) save(name);
+  Json values = settings("low_confidence", "none");
+  values["adapter_folders"] = words_;
+  using Seen = std::vector<std::pair<int32_t, std::vector<int32_t>>>; // slots and canvases
+  const auto texts = [&](bool suspends) {
+    const auto decoder = make_decoder(tiny_model(), values);
+    add_with(*decoder, {"a"});
+    Seen seen;
+    const auto watch = [&](const Event& event) {
+      if (event.kind() == EventKind::decode_step) {
+        seen.emplace_back(static_cast<int32_t>(std::get<int64_t>(*event.find("slot"))),
+                          std::get<std::vector<int32_t>>(*event.find("ids")));
+      }
+      return std::ssize(seen) == 1 ? dllm::Answer::stop : dllm::Answer::go_on;
+    };
+    if (suspends) {
+      for (int i = 0; i < 5; ++i) decoder->step_for(std::chrono::nanoseconds(0), watch);
+      EXPECT_TRUE(decoder->is_suspended());
+      add_with(*decoder, {"a"}); // is loaded: the step stays suspended
+      EXPECT_TRUE(decoder->is_suspended());
+      decoder->remove(1);
+      EXPECT_TRUE(seen.empty());
+    } else {
+      EXPECT_FALSE(decoder->run(watch));
+      EXPECT_EQ(decoder->metric(0, "steps"), 1);
+    }
+    add_with(*decoder, {"b"});
+    EXPECT_FALSE(decoder->is_suspended());
+    EXPECT_EQ(decoder->metric(0, "steps"), 1);
+    while (!decoder->run(watch)) {
+    }
+    return std::make_tuple(seen, answer_of(*decoder, 0), answer_of(*decoder, 1));
+  };
+  EXPECT_EQ(texts(true), texts(false));
+}
+
 TEST_F(AdapterFolders, ATrainedModelNeedsANewDecoder) {
   save("a");
   const auto model = tiny_model();
