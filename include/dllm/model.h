@@ -52,6 +52,9 @@ extern "C" {
  *
  * New heads of edit flows begin as a copy of the model's own head; their rates are drawn from seed.
  *
+ * A checkpoint is loaded with its adapters and its other networks (dllm_model_add_network). A
+ * network named "teacher" is left out, because only losses read it.
+ *
  *   engine   not NULL
  *   path     not NULL, a folder with config.json and safetensors, a .gguf file, a checkpoint
  *            folder, or a run folder, which means its latest complete checkpoint. A folder without
@@ -70,11 +73,12 @@ extern "C" {
  *          store that does not answer; DLLM_DATA_LOSS for a damaged file, the message names file,
  *          tensor, expected and found, or for a weight that is not finite unless check is off, the
  *          message names tensor and index; DLLM_OUT_OF_RANGE for a weight that dtype makes
- *          infinite; DLLM_FAILED_PRECONDITION for a folder with the weights of two models;
- *          DLLM_UNIMPLEMENTED for an unknown family or tensor type, a key of the config or of the
- *          adapter's config that changes the numbers, or a dtype the engine does not multiply;
- *          DLLM_RESOURCE_EXHAUSTED when the parameters need more than the machine or the engine's
- *          memory_limit has, before memory is taken; DLLM_CANCELLED
+ *          infinite; DLLM_FAILED_PRECONDITION for a folder with the weights of two models, or for a
+ *          checkpoint that refers to a part whose files changed; DLLM_UNIMPLEMENTED for an unknown
+ *          family or tensor type, a key of the config or of the adapter's config that changes the
+ *          numbers, or a dtype the engine does not multiply; DLLM_RESOURCE_EXHAUSTED when the
+ *          parameters need more than the machine or the engine's memory_limit has, before memory is
+ *          taken; DLLM_CANCELLED
  * Owns     caller owns out, which keeps engine
  * Threads  any
  * Since    1
@@ -125,7 +129,8 @@ DLLM_API dllm_status dllm_model_new(dllm_engine *engine, const char *config_json
 /** Saves a model as a Hugging Face folder: config.json and safetensors.
  *
  * The folder appears complete or not at all: files are written to a temporary folder, which is
- * renamed.
+ * renamed. It holds the base alone: a warning in the log names other networks of the model that it
+ * leaves out, except a part named "teacher". A checkpoint of a trainer holds them all.
  *
  *   model   not NULL
  *   path    not NULL, the folder to create
@@ -329,9 +334,9 @@ DLLM_API dllm_status dllm_model_set_tokenizer(dllm_model *model, const dllm_toke
 
 /** Adds the network of another model as a part that losses can read, such as a teacher.
  *
- * The part shares the arrays of the other model, so they are in memory once. No trainer of this
- * model trains the part, and it keeps its numbers when the other model is trained. A pass of this
- * model does not read it, and a save leaves it out. Objectives read the part that is named
+ * The part shares the arrays of the other model, so they are in memory once. It keeps its numbers
+ * when the other model is trained, and no objective of the library trains it. A pass of this model
+ * does not read it, and dllm_model_save leaves it out. Objectives read the part that is named
  * "teacher" with option teacher = model (dllm/objective.h).
  *
  *   model   not NULL
