@@ -11,6 +11,7 @@ namespace dllm::cpu {
 
 std::unique_ptr<Block> ArenaStore::take(int64_t bytes) {
   std::vector<std::unique_ptr<Block>> too_small;
+  too_small.reserve(kMostIdle); // idle_ always has this capacity, so that give() never fails
   std::unique_lock lock(mutex_);
   // The smallest idle arena that is large enough. If none is, a new arena replaces all idle ones.
   auto best = idle_.end();
@@ -29,8 +30,8 @@ std::unique_ptr<Block> ArenaStore::take(int64_t bytes) {
   return std::make_unique<Block>(ledger_, bytes, "the arena of a program");
 }
 
-void ArenaStore::give(std::unique_ptr<Block> arena) {
-  const size_t most = ledger_->limit() == 0 ? 4 : 1;
+void ArenaStore::give(std::unique_ptr<Block> arena) noexcept {
+  const size_t most = ledger_->limit() == 0 ? kMostIdle : 1;
   const std::lock_guard lock(mutex_);
   if (idle_.size() < most) {
     idle_.push_back(std::move(arena));
@@ -48,6 +49,7 @@ int64_t ArenaStore::idle_bytes() const {
 
 void ArenaStore::trim() {
   std::vector<std::unique_ptr<Block>> dropped;
+  dropped.reserve(kMostIdle);
   const std::lock_guard lock(mutex_);
   dropped.swap(idle_);
 }

@@ -19,7 +19,7 @@ namespace {
 // other operands belong to the frame around the loop and are not written.
 Frame plan_body(const CompileInfo& info, std::shared_ptr<const graph::Graph> graph,
                 const Loop& loop, bool carries) {
-  FrameRequest request{std::move(graph), info.threads,    {},        {},
+  FrameRequest request{std::move(graph), info.threads,    {},        {}, {},
                        info.place,       info.arithmetic, info.fuses};
   for (size_t i = 0; i < request.graph->inputs().size(); ++i) {
     // `cond` has the inputs state and consts. Only a scan has per-layer operands.

@@ -164,8 +164,12 @@ Block::Block(std::shared_ptr<MemoryLedger> ledger, int64_t bytes, const char* wh
   }
 }
 
+Block::Block(std::shared_ptr<const Block> whole, int64_t offset, int64_t bytes)
+    : whole_(std::move(whole)), piece_{whole_->data() + offset, bytes}, bytes_(bytes),
+      use_(BlockUse::run) {}
+
 Block::~Block() {
-  ledger_->free(piece_, use_);
+  if (ledger_ != nullptr) ledger_->free(piece_, use_);
 }
 
 } // namespace dllm::cpu

@@ -118,6 +118,8 @@ public:
   // `what` names the use in the error.
   Block(std::shared_ptr<MemoryLedger> ledger, int64_t bytes, const char* what,
         BlockUse use = BlockUse::lasting);
+  // A part of `whole`, which it keeps alive.
+  Block(std::shared_ptr<const Block> whole, int64_t offset, int64_t bytes);
   ~Block();
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
@@ -126,7 +128,8 @@ public:
   int64_t bytes() const { return bytes_; }
 
 private:
-  std::shared_ptr<MemoryLedger> ledger_;
+  std::shared_ptr<MemoryLedger> ledger_; // null: a part
+  std::shared_ptr<const Block> whole_;   // null: not a part
   MeterCharge charge_; // counts the bytes for the script that makes the call, if there is one
   MemoryLedger::Piece piece_;
   int64_t bytes_;
@@ -139,14 +142,18 @@ private:
 // may be called from any thread.
 class ArenaStore {
 public:
-  explicit ArenaStore(std::shared_ptr<MemoryLedger> ledger) : ledger_(std::move(ledger)) {}
+  explicit ArenaStore(std::shared_ptr<MemoryLedger> ledger) : ledger_(std::move(ledger)) {
+    idle_.reserve(kMostIdle);
+  }
 
   std::unique_ptr<Block> take(int64_t bytes);
-  void give(std::unique_ptr<Block> arena);
+  void give(std::unique_ptr<Block> arena) noexcept;
   void trim();
   int64_t idle_bytes() const;
 
 private:
+  static constexpr size_t kMostIdle = 4;
+
   std::shared_ptr<MemoryLedger> ledger_;
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Block>> idle_;

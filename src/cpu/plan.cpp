@@ -129,7 +129,7 @@ private:
 
   // Assigns storage. Donations that are not possible are withdrawn until the rest is consistent.
   void assign_storage() {
-    StoragePlanner storage(frame_, request_.donations);
+    StoragePlanner storage(frame_, request_.donations, request_.brief);
     while (!storage.assign()) {
     }
     storage.write_places();

@@ -49,6 +49,7 @@ struct Frame {
   std::vector<Copy> copies;
   std::vector<FormSet> input_forms;    // by input: the forms that the steps read
   std::vector<int32_t> takes_over;     // by output: the input whose storage it uses, or -1
+  std::vector<bool> in_arena;          // by output: it stays in the arena after the run
   int32_t first_overwrite = INT32_MAX; // first step that writes into an input's storage
   int64_t arena_bytes = 0;
   int64_t constant_bytes = 0;
@@ -76,6 +77,7 @@ struct FrameRequest {
   int threads = 1;
   std::vector<bool> keeps_forms;  // by input
   std::vector<int32_t> donations; // by output: the input it should take over, or -1
+  std::vector<bool> brief;        // by output: it may stay in the arena; empty: none may
   graph::Placement place;         // the rank that runs the program
   Arithmetic arithmetic = kArithmeticF32;
   bool fuses = true; // elementwise steps run as one (fused_steps.h)

@@ -30,10 +30,11 @@ std::shared_ptr<const graph::Graph> lower(const graph::Graph& source) {
 
 Frame plan_source(const graph::Graph& source, int threads, const graph::Placement& place,
                   Arithmetic arithmetic, bool fuses) {
-  FrameRequest request{lower(source), threads, {}, {}, place, arithmetic, fuses};
+  FrameRequest request{lower(source), threads, {}, {}, {}, place, arithmetic, fuses};
   std::vector<bool> donated(source.inputs().size(), false);
   for (const graph::GraphOutput& output : source.outputs()) {
     request.donations.push_back(output.donated_input);
+    request.brief.push_back(output.is_brief);
     if (output.donated_input >= 0) donated[static_cast<size_t>(output.donated_input)] = true;
   }
   // A donated parameter changes in every run, so packed forms that outlive the run are useless for
@@ -100,7 +101,7 @@ void CpuProgram::fill_report() {
     if (frame_.input_forms[i] == 0 || rounded) report_.input_bytes += type_bytes(type);
   }
   for (size_t o = 0; o < planned.outputs().size(); ++o) {
-    if (frame_.takes_over[o] < 0)
+    if (frame_.takes_over[o] < 0 && !frame_.in_arena[o])
       report_.output_bytes += type_bytes(planned.type(planned.outputs()[o].value));
   }
   report_.constant_bytes = frame_.constant_bytes;
@@ -147,11 +148,13 @@ CpuBuffer& CpuProgram::buffer_at(const Binding& binding, size_t input) const {
   return cpu_buffer(binding.inputs[input], source_->inputs()[input].name);
 }
 
-// Returns the storage of one output. An output that takes over an input gets the input's storage,
-// or a copy of it when the input has another holder. Other outputs get a new block.
+// Returns the storage of one output, or null if it stays in the arena. An output that takes over an
+// input gets the input's storage, or a copy of it when the input has another holder. Other outputs
+// get a new block.
 std::shared_ptr<Block> CpuProgram::output_block(Binding& binding, size_t output,
                                                 const Workers& pool) const {
   const int64_t bytes = type_bytes(frame_.graph->type(frame_.graph->outputs()[output].value));
+  if (frame_.in_arena[output]) return nullptr;
   if (frame_.takes_over[output] < 0)
     return std::make_shared<Block>(state_->ledger(), bytes, "an output", BlockUse::run);
   const auto donor = static_cast<size_t>(frame_.takes_over[output]);
@@ -172,7 +175,7 @@ void CpuProgram::bind_outputs(Binding& binding, const Workers& pool) const {
   for (size_t o = 0; o < frame_.takes_over.size(); ++o) {
     binding.blocks.push_back(output_block(binding, o, pool));
     binding.out.push_back({});
-    binding.out.back().data = binding.blocks.back()->data();
+    if (!frame_.in_arena[o]) binding.out.back().data = binding.blocks.back()->data();
   }
 }
 
@@ -186,9 +189,19 @@ void CpuProgram::fail_run(const Binding& binding, const Error& error) const {
   throw graph::StateLost(error.code(), error.text(), "donated inputs were half written");
 }
 
+// Returns an arena, which goes back to the store when its last holder releases it. An output in the
+// arena may be the last holder, also after the end of the engine.
+std::shared_ptr<Block> CpuProgram::take_arena() const {
+  std::unique_ptr<Block> arena = state_->arenas().take(frame_.arena_bytes);
+  return {arena.release(), [engine = std::weak_ptr<EngineState>(state_)](Block* given) {
+            std::unique_ptr<Block> idle(given);
+            if (const auto state = engine.lock()) state->arenas().give(std::move(idle));
+          }};
+}
+
 std::vector<BufferRef> CpuProgram::execute(Binding& binding, const RunContext& context,
                                            graph::StopRule rule, RunGate::Pass& pass) const {
-  std::unique_ptr<Block> arena = state_->arenas().take(frame_.arena_bytes);
+  const std::shared_ptr<const Block> arena = take_arena();
   pass.has_allocated();
   int32_t step = -1;
   // One rank may overwrite an input that another rank copies. All ranks meet in both cases.
@@ -198,20 +211,29 @@ std::vector<BufferRef> CpuProgram::execute(Binding& binding, const RunContext& c
   const auto has_written = [&] { return binding.overwrites && step >= frame_.first_overwrite; };
   try {
     FrameRun(frame_, arena->data()).run(binding.in, binding.out, context, &step, stops_before);
-    state_->arenas().give(std::move(arena));
+    keep_in_arena(binding, arena);
     return results(binding);
   } catch (const Error& error) {
-    if (arena) state_->arenas().give(std::move(arena));
     if (!has_written()) throw;
     fail_run(binding, error);
   } catch (const std::bad_alloc&) {
-    if (arena) state_->arenas().give(std::move(arena));
     if (!has_written()) throw;
     fail_run(binding, Error(Code::resource_exhausted, "out of memory"));
   } catch (const std::exception& error) {
-    if (arena) state_->arenas().give(std::move(arena));
     if (!has_written()) throw;
     fail_run(binding, Error(Code::internal, error.what()));
+  }
+}
+
+// Makes the blocks of the outputs that stay in the arena.
+void CpuProgram::keep_in_arena(Binding& binding, const std::shared_ptr<const Block>& arena) const {
+  const graph::Graph& planned = *frame_.graph;
+  for (size_t o = 0; o < planned.outputs().size(); ++o) {
+    if (!frame_.in_arena[o]) continue;
+    const int32_t value = planned.outputs()[o].value;
+    const int32_t root = frame_.source[static_cast<size_t>(value)];
+    const int64_t offset = frame_.places[static_cast<size_t>(root)].offset;
+    binding.blocks[o] = std::make_shared<Block>(arena, offset, type_bytes(planned.type(value)));
   }
 }
 

@@ -80,6 +80,7 @@ private:
   void bind_outputs(Binding& binding, const Workers& workers) const;
   std::shared_ptr<Block> output_block(Binding& binding, size_t output,
                                       const Workers& workers) const;
+  std::shared_ptr<Block> take_arena() const;
   std::vector<graph::BufferRef> execute(Binding& binding, const RunContext& context,
                                         graph::StopRule rule, RunGate::Pass& pass) const;
   std::vector<graph::BufferRef> run_bound(std::span<const graph::BufferRef> inputs,
@@ -87,6 +88,7 @@ private:
   // Runs `work`. In a program of several ranks any failure ends the run of the other ranks.
   template <class F> auto with_other_ranks(const Task* task, F&& work) const;
   [[noreturn]] void fail_run(const Binding& binding, const Error& error) const;
+  void keep_in_arena(Binding& binding, const std::shared_ptr<const Block>& arena) const;
   std::vector<graph::BufferRef> results(Binding& binding) const;
 
   std::shared_ptr<EngineState> state_;

@@ -11,8 +11,10 @@ namespace dllm::cpu {
 
 using graph::Graph;
 
-StoragePlanner::StoragePlanner(Frame& frame, std::vector<int32_t> donations)
-    : frame_(frame), donations_(std::move(donations)) {
+StoragePlanner::StoragePlanner(Frame& frame, std::vector<int32_t> donations,
+                               std::vector<bool> brief)
+    : frame_(frame), donations_(std::move(donations)), brief_(std::move(brief)) {
+  brief_.resize(frame_.graph->outputs().size(), false);
   find_last_reads();
 }
 
@@ -44,6 +46,7 @@ bool StoragePlanner::assign() {
       donated_to_[static_cast<size_t>(donations_[o])] = static_cast<int32_t>(o);
   }
   takes_over_.assign(frame_.graph->outputs().size(), -1);
+  in_arena_.assign(frame_.graph->outputs().size(), false);
   assign_inputs();
   for (size_t s = 0; s < frame_.steps.size(); ++s) assign_step(static_cast<int32_t>(s));
   return assign_outputs();
@@ -148,7 +151,7 @@ bool StoragePlanner::claim_output(size_t o) {
     takes_over_[o] = donor;
     return true;
   }
-  if (storage.kind != Place::kArena) {
+  if (storage.kind != Place::kArena || storage.index >= 0) {
     copies_.push_back({value, number, bytes_of(value)});
     return donor < 0;
   }
@@ -163,7 +166,8 @@ bool StoragePlanner::claim_output(size_t o) {
       return true;
     }
   }
-  storage.kind = Place::kOutput;
+  in_arena_[o] = donor < 0 && brief_[o];
+  if (!in_arena_[o]) storage.kind = Place::kOutput;
   storage.index = number;
   return donor < 0;
 }
@@ -186,6 +190,7 @@ void StoragePlanner::write_places() {
   }
   frame_.copies = copies_;
   frame_.takes_over = takes_over_;
+  frame_.in_arena = in_arena_;
   frame_.first_overwrite = first_overwrite_;
 }
 

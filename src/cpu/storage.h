@@ -29,13 +29,13 @@ struct ArenaPiece {
 
 class StoragePlanner {
 public:
-  StoragePlanner(Frame& frame, std::vector<int32_t> donations);
+  StoragePlanner(Frame& frame, std::vector<int32_t> donations, std::vector<bool> brief);
 
   // Assigns storage with the remaining donations. Returns false when some donations are not
   // possible; these are withdrawn, and assign() must be called again.
   bool assign();
-  // Writes the places, copies, takes_over and first_overwrite into the frame. REQUIRES: assign()
-  // has returned true.
+  // Writes the places, copies, takes_over, in_arena and first_overwrite into the frame. REQUIRES:
+  // assign() has returned true.
   void write_places();
   std::vector<ArenaPiece> arena_pieces() const;
 
@@ -44,7 +44,7 @@ private:
     int64_t bytes = 0;
     int32_t begin = -1, end = -1; // steps
     Place::Kind kind = Place::kArena;
-    int32_t index = -1;
+    int32_t index = -1; // as Place::index; in the arena: the output that stays there
   };
 
   void find_last_reads();
@@ -63,11 +63,13 @@ private:
 
   Frame& frame_;
   std::vector<int32_t> donations_;  // by output
+  std::vector<bool> brief_;         // by output
   std::vector<int32_t> donated_to_; // by input: output or -1
   std::vector<int32_t> last_read_;  // by value
   std::vector<int32_t> storage_of_; // by value
   std::vector<Storage> storages_;
   std::vector<int32_t> takes_over_; // by output
+  std::vector<bool> in_arena_;      // by output
   std::vector<Copy> copies_;
   int32_t first_overwrite_ = INT32_MAX;
 };

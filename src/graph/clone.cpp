@@ -52,7 +52,7 @@ void Cloner::outputs() {
     const std::string donated =
         output.donated_input < 0 ? ""
                                  : from_.inputs()[static_cast<size_t>(output.donated_input)].name;
-    to_.output(output.name, at(output.value), donated);
+    to_.output(output.name, at(output.value), donated, output.is_brief);
   }
 }
 

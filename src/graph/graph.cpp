@@ -57,7 +57,7 @@ Value Graph::input(std::string name, ValueType type, bool is_parameter) {
   return {this, id};
 }
 
-void Graph::output(std::string name, Value value, const std::string& donated_input) {
+void Graph::output(std::string name, Value value, const std::string& donated_input, bool is_brief) {
   if (value.graph != this)
     fail(Code::internal, "output {} does not belong to graph {}", name, name_);
   if (find_output(name) >= 0)
@@ -80,7 +80,7 @@ void Graph::output(std::string name, Value value, const std::string& donated_inp
            other.name, name);
     }
   }
-  outputs_.push_back({std::move(name), value.id, donated});
+  outputs_.push_back({std::move(name), value.id, donated, is_brief});
 }
 
 std::vector<Value> Graph::add(const OpDef& op, std::span<const Value> inputs, Attributes attributes,
@@ -212,6 +212,7 @@ private:
     if (output.donated_input >= 0) {
       out += " over " + graph_.inputs()[static_cast<size_t>(output.donated_input)].name;
     }
+    if (output.is_brief) out += " brief";
     return out + "\n";
   }
 

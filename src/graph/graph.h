@@ -98,6 +98,8 @@ struct GraphOutput {
   std::string name;
   int32_t value;
   int32_t donated_input = -1; // index of the input that this output takes over, or -1
+  // The holder releases the output soon. So an engine may keep it in memory that later runs need.
+  bool is_brief = false;
 };
 
 class Graph {
@@ -113,8 +115,9 @@ public:
     return input(std::move(name), {std::move(shape), dtype, {}});
   }
   // Declares an output. donated_input: name of an input of the same type whose memory the output
-  // takes over; "" for none.
-  void output(std::string name, Value value, const std::string& donated_input = {});
+  // takes over; "" for none. is_brief: GraphOutput::is_brief.
+  void output(std::string name, Value value, const std::string& donated_input = {},
+              bool is_brief = false);
 
   // Appends a node and returns its results. The shape rule of the operation fails with
   // invalid_argument, naming operation and shapes. If the operands vary over different axes, `vary`

@@ -10,12 +10,14 @@ namespace dllm::model {
 Builder::Builder(graph::Graph& graph, const Model& model)
     : Builder(graph, model, model.reading()) {}
 
-Builder::Builder(graph::Graph& graph, const Model& model, const PartList& parts)
+Builder::Builder(graph::Graph& graph, const Model& model, const PartList& parts,
+                 std::span<const size_t> changing)
     : graph_(graph), model_(model), config_(model.config()), params_(model.params()),
       stacks_(state_stacks(model.config())) {
   for (const size_t index : params_.indices(parts)) {
     const ParamStore::Physical& entry = params_.physical()[index];
-    all_.push_back({index, entry.name, graph_.input("param:" + entry.name, entry.type(), true)});
+    const bool stays = !std::ranges::binary_search(changing, index);
+    all_.push_back({index, entry.name, graph_.input("param:" + entry.name, entry.type(), stays)});
   }
   PartList own;
   for (const std::string& name : parts.names()) {

@@ -81,7 +81,10 @@ public:
   // Reads only shapes and dtypes from the model, so a program fits every version of the model.
   // Without a list of parts the program reads the parts of Model::reading().
   Builder(graph::Graph& graph, const Model& model);
-  Builder(graph::Graph& graph, const Model& model, const PartList& parts);
+  // `changing` has the indices of parameters that change after every run, in order. Their inputs
+  // are not is_parameter, so that engines keep no packed forms of them.
+  Builder(graph::Graph& graph, const Model& model, const PartList& parts,
+          std::span<const size_t> changing = {});
 
   // Return the same network without its adapters, and another network among the parts that the
   // program reads. Both use the existing inputs and live as long as this builder. Settings such as

@@ -29,7 +29,9 @@ public:
 
   // Adds the parameters of all parts that the loss reads as inputs, in order.
   model::Builder& model_inputs() {
-    builder_ = std::make_unique<model::Builder>(*graph_, *spec_.model, spec_.parts);
+    // An update that follows this program changes the weights too.
+    const std::vector<size_t> changing = spec_.offloads() ? spec_.trained : std::vector<size_t>();
+    builder_ = std::make_unique<model::Builder>(*graph_, *spec_.model, spec_.parts, changing);
     builder_->set_remat(spec_.remat);
     builder_->set_recompute(spec_.recompute);
     builder_->set_round_kept(spec_.round_kept);
@@ -124,7 +126,7 @@ public:
     for (size_t i = 0; i < spec_.state.size(); ++i) {
       if (spec_.state[i].use != StateUse::sum) continue;
       const std::string over = state_[i].defined() ? state_name(i) : "";
-      output({Place::Kind::state, i}, state_name(i), gradients[next++], over);
+      output({Place::Kind::state, i}, state_name(i), gradients[next++], over, over.empty());
     }
   }
   void halted_output(Value finite) {
@@ -178,9 +180,10 @@ private:
     inputs_.push_back(place);
     return graph_->input(name, type, is_parameter);
   }
-  void output(Place place, const std::string& name, Value value, const std::string& over = {}) {
+  void output(Place place, const std::string& name, Value value, const std::string& over = {},
+              bool is_brief = false) {
     outputs_.push_back(place);
-    graph_->output(name, value, over);
+    graph_->output(name, value, over, is_brief);
   }
   void state_output(size_t index, Value value) {
     output({Place::Kind::state, index}, state_name(index), value, state_name(index));

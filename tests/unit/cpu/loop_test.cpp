@@ -162,8 +162,12 @@ TEST(Scan, Nests) {
   EXPECT_EQ(floats(out[1]), sums);
 }
 
-// Layers h = tanh(h w^T), the sum of the last h, and the gradients of w, squared: one number.
-std::shared_ptr<Graph> gradients_of_layers(int64_t layers, bool remat) {
+// What a graph does with gradients: it adds their squares, or outputs them.
+enum class Gradients { squared, output, brief };
+
+// Layers h = tanh(h w^T), the sum of the last h, and the gradients of w.
+std::shared_ptr<Graph> gradients_of_layers(int64_t layers, bool remat,
+                                           Gradients use = Gradients::squared) {
   auto body = std::make_shared<Graph>("layer");
   const Value h = body->input("h", DType::f32, {64, 128});
   const Value w = body->input("w", DType::f32, {128, 128});
@@ -175,7 +179,11 @@ std::shared_ptr<Graph> gradients_of_layers(int64_t layers, bool remat) {
   options.remat = remat;
   const Value last = scan(body, {x}, {all}, {}, layers, options).carry[0];
   const Value loss = sum(last, {0, 1});
-  graph->output("squares", sum_of_squares(graph::gradients(loss, {all})[0]));
+  const Value made = graph::gradients(loss, {all})[0];
+  if (use == Gradients::squared)
+    graph->output("squares", sum_of_squares(made));
+  else
+    graph->output("gradients", made, "", use == Gradients::brief);
   return graph;
 }
 
@@ -190,6 +198,41 @@ TEST(Scan, StacksThatAreUsedUpAndMadeOverlap) {
   const auto kept = run_graph(*engine, graph, inputs);
   const auto again = run_graph(*engine, gradients_of_layers(kLayers, true), inputs);
   EXPECT_EQ(floats(kept[0]), floats(again[0]));
+}
+
+// A program that outputs gradients briefly needs no more than one that uses them itself.
+TEST(Scan, BriefOutputsOverlapWhatIsUsedUp) {
+  constexpr int64_t kLayers = 32, kKept = kLayers * 64 * 128 * 4, kMade = kLayers * 128 * 128 * 4;
+  auto engine = test_engine(2);
+  const auto program_of = [&](Gradients use) {
+    return engine->compile(gradients_of_layers(kLayers, false, use));
+  };
+  const auto brief = program_of(Gradients::brief), lasting = program_of(Gradients::output);
+  EXPECT_LE(brief->plan().peak_bytes, program_of(Gradients::squared)->plan().peak_bytes);
+  EXPECT_EQ(brief->plan().output_bytes, 0);
+  EXPECT_EQ(lasting->plan().output_bytes, kMade);
+  EXPECT_GT(lasting->plan().peak_bytes, brief->plan().peak_bytes + kKept / 2);
+
+  const std::vector<Tensor> inputs{random_tensor({64, 128}, 1),
+                                   random_tensor({kLayers, 128, 128}, 2)};
+  auto given = upload_all(*engine, inputs);
+  const int64_t before = engine->i64("memory_used");
+  auto made = brief->run(given);
+  EXPECT_EQ(engine->i64("memory_peak"), before + brief->plan().arena_bytes);
+  // Runs do not write into the arena while the output is there.
+  auto other = brief->run(upload_all(*engine, {inputs[1].row(0).rows(0, 64), inputs[1]}));
+  EXPECT_TRUE(same_bits(made[0]->read(), lasting->run(given)[0]->read()));
+  EXPECT_FALSE(same_bits(made[0]->read(), other[0]->read()));
+  other.clear();
+  const Tensor numbers = made[0]->read().clone();
+  made.clear();
+  engine->trim();
+  EXPECT_EQ(engine->i64("memory_used"), before);
+
+  made = brief->run(given);
+  given.clear();
+  engine.reset();
+  EXPECT_TRUE(same_bits(made[0]->read(), numbers)); // the last program still has the engine
 }
 
 // A large carry that each step changes in one row is updated in place: no second buffer.

@@ -288,14 +288,54 @@ TEST(Offload, ACancelledStepIsUndone) {
 
 // --- memory ---
 
-Json plan_of(const Json& values) {
+Json plan_of(const Json& values, bool tied = true) {
   Options options(model::plan_schema());
   options.set_json(Json{{"what", "train"}, {"batch", 4}, {"length", 16}});
   options.set_json(values);
   const auto engine = tiny_engine();
-  const auto model = model::new_model(engine, wide_config(true), Options(model::model_schema()));
+  const auto model = model::new_model(engine, wide_config(tied), Options(model::model_schema()));
   const model::Job job = training_job(engine, model->config(), options);
   return parse_json(model::plan_text(*engine, job, options), "plan");
+}
+
+// A step needs what a resident one needs without the arrays that are elsewhere, and the slices.
+TEST(Offload, AStepNeedsNoMoreThanAResidentOneWithoutItsArrays) {
+  std::mt19937 random(29);
+  for (int i = 0; i < 24; ++i) {
+    const bool tied = random() % 2 == 0;
+    Json values = {{"batch", any_of<int64_t>(random, {1, 2, 4, 8})},
+                   {"length", any_of<int64_t>(random, {8, 16, 64})},
+                   {"ema", random() % 2 == 0},
+                   {"optimizer", any_of<std::string>(random, {"adamw", "sgd", "lion"})},
+                   {"offload_mib", 1}};
+    values.update(
+        any_of<Json>(random, {Json::object(), {{"remat", true}}, {{"activations", "bf16"}}}));
+    SCOPED_TRACE(values.dump() + (tied ? " tied" : ""));
+    const Json resident = plan_of(values, tied);
+    values["offload"] = true;
+    const Json offloaded = plan_of(values, tied);
+    const int64_t peak = resident.at("peak"), moved = resident.at("moments"),
+                  window = offloaded.at("window");
+    EXPECT_LE(offloaded.at("peak").get<int64_t>(), (peak - moved) * 102 / 100 + window);
+  }
+}
+
+// The same of what the engine of a trainer has held.
+TEST(Offload, TheEngineHoldsLessThanWithTheArrays) {
+  TempFolder root;
+  for (const bool tied : {true, false}) {
+    const auto peak_of = [&](const std::string& place) {
+      const Setting setting{.tied = tied};
+      const auto engine = tiny_engine();
+      const auto trainer = trainer_on(engine, setting, place);
+      TextSource source;
+      for (int step = 0; step < 3; ++step) step_of(*trainer, source, 1);
+      return engine->i64("memory_peak");
+    };
+    const int64_t moments = plan_of(Json::object(), tied).at("moments");
+    constexpr int64_t kWindow = int64_t{1} << 20;
+    EXPECT_GT(peak_of("") - peak_of(root.path()), moments - kWindow) << tied;
+  }
 }
 
 // The engine counts its arrays and the slices.
