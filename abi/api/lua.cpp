@@ -1,5 +1,6 @@
 #include "dllm/lua.h"
 
+#include "base/named_table.h"
 #include "base/threads/meter.h"
 #include "handles.h"
 #include "lua/runner.h"
@@ -80,13 +81,9 @@ constexpr Noun kNouns[] = {
 
 void* copy_handle(const char* kind, void* object) {
   if (object == nullptr) fail(Code::invalid_argument, "object is NULL");
-  for (const Noun& noun : kNouns) {
-    if (noun.name == kind) return noun.copy(object);
-  }
-  fail_with_hint("scripts share batch dataset engine model objective schedule tensor tokenizer; a "
-                 "trainer, loader or decoder "
-                 "is made by the script itself",
-                 Code::not_found, "objects of kind \"{}\" cannot be handed to a script", kind);
+  const Lookup lookup{"kind of object", "that a script can share",
+                      "a script makes its own trainer, loader and decoder"};
+  return need_named(kNouns, kind, &Noun::name, lookup).copy(object);
 }
 
 // Calls f as guard() does, and converts an exception of the runner to an exception of the core.

@@ -4,6 +4,7 @@
 // "NAME"`, with a hint.
 
 #include "base/error.h"
+#include "base/nearest.h"
 
 #include <algorithm>
 #include <functional>
@@ -21,10 +22,6 @@ struct Lookup {
   std::string advice = {}; // sentence added to the hint; may be empty
   Code code = Code::not_found;
 };
-
-// Returns the known name with the fewest changed letters, or "" if more than half of the letters
-// differ in each of them.
-std::string nearest(std::string_view word, const std::vector<std::string>& known);
 
 // Fails with `there is no <kind> named "<name>" <where>`. The hint proposes the nearest name. If no
 // name is near, the hint lists all names, unless the list is too long to read.

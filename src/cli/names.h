@@ -1,6 +1,5 @@
 #pragma once
-// These functions find the nearest known name for a typed name, make the error for an unknown name,
-// and list names.
+// These functions make the error for an unknown name, and list and print names.
 
 #include <string>
 #include <string_view>
@@ -8,11 +7,8 @@
 
 namespace dllm::cli {
 
-// Returns the known name with the fewest changed letters, or "" when more than a third of the
-// letters of every name differ.
-std::string nearest(std::string_view typed, const std::vector<std::string>& known);
 // Returns `there is no <kind> named "<name>"; did you mean <nearest>?`, without the question when
-// nearest() returns "".
+// no known name is near.
 std::string no_such(std::string_view kind, const std::string& name,
                     const std::vector<std::string>& known);
 // Returns the printed name of an option, with "-" for "_". "--save-every" and "--save_every" are

@@ -155,9 +155,8 @@ std::optional<PartOrigin> Model::origin_of(const std::string& part) const {
 void Model::remove_network(const std::string& name) {
   const std::vector<std::string> networks = parts_.networks();
   if (std::ranges::find(networks, name) != networks.end()) return drop_part(name);
-  fail_with_hint(networks.empty() ? "the model has none"
-                                  : fmt::format("its networks: {}", fmt::join(networks, ", ")),
-                 Code::not_found, "the model has no added network named {}", name);
+  const char* advice = networks.empty() ? "no network was added" : "";
+  fail_unnamed({"added network", "in the model", advice}, name, networks);
 }
 
 void Model::drop_part(const std::string& name) {

@@ -3,6 +3,7 @@
 #include "pjrt/engine_state.h"
 
 #include "base/error.h"
+#include "base/named_table.h"
 #include "pjrt/lower/lower.h"
 #include "pjrt/plugin/compile.h"
 
@@ -33,11 +34,16 @@ std::string PjrtProgram::emitted() const {
 }
 
 std::string PjrtProgram::text(std::string_view form) const {
-  if (form == "stablehlo") return emitted();
-  if (form == "optimized")
-    return hlo_text(executable_->compiled().optimized_program(), "hlo_with_config");
-  fail_with_hint("use stablehlo or optimized", Code::not_found, "a program has no text of form {}",
-                 form);
+  struct Form {
+    const char* name;
+    std::string (*text)(const PjrtProgram&);
+  };
+  static constexpr Form kForms[] = {
+      {"stablehlo", [](const PjrtProgram& program) { return program.emitted(); }},
+      {"optimized", [](const PjrtProgram& program) {
+         return hlo_text(program.executable_->compiled().optimized_program(), "hlo_with_config");
+       }}};
+  return need_named(kForms, form, &Form::name, {"form", "of the text of a program"}).text(*this);
 }
 
 // Checks that the results have the types of the graph, also for a program from the cache.

@@ -1,6 +1,7 @@
 // act(x) and act(gate) * up, and their gradients.
 
 #include "base/error.h"
+#include "base/named_table.h"
 #include "cpu/kernel.h"
 #include "cpu/kernels/rows/rows.h"
 
@@ -10,11 +11,12 @@ namespace dllm::cpu {
 namespace {
 
 Activation activation_from_name(const std::string& name) {
-  if (name == "silu") return Activation::silu;
-  if (name == "gelu") return Activation::gelu;
-  if (name == "gelu_tanh") return Activation::gelu_tanh;
-  if (name == "relu") return Activation::relu;
-  fail(Code::internal, "[activation] has no kernel for the activation {}", name);
+  static constexpr std::pair<std::string_view, Activation> kNames[] = {
+      {"silu", Activation::silu},
+      {"gelu", Activation::gelu},
+      {"gelu_tanh", Activation::gelu_tanh},
+      {"relu", Activation::relu}};
+  return need_named(kNames, name, kEntryName, {"activation", "", "", Code::internal}).second;
 }
 
 Kernel make_activation(const CompileInfo& info) {

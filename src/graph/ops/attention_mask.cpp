@@ -1,6 +1,7 @@
 #include "graph/ops/attention_mask.h"
 
 #include "base/error.h"
+#include "base/named_table.h"
 
 namespace dllm::graph::ops {
 
@@ -15,13 +16,8 @@ MaskPlan mask_plan(const Attributes& attributes) {
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find('+', begin), text.size());
     const std::string name = text.substr(begin, end - begin);
-    bool found = false;
-    for (MaskKind kind : kAll) {
-      if (name != mask_kind_name(kind)) continue;
-      plan.kinds.push_back(kind);
-      found = true;
-    }
-    if (!found) fail(Code::invalid_argument, "[attention] there is no mask kind named {}", name);
+    plan.kinds.push_back(need_named(kAll, name, mask_kind_name,
+                                    {"mask kind", "of attention", "", Code::invalid_argument}));
     begin = end + 1;
   }
   return plan;

@@ -1,6 +1,7 @@
 #include "model/network/builder.h"
 
 #include "base/error.h"
+#include "base/named_table.h"
 #include "graph/ops.h"
 
 #include <algorithm>
@@ -82,12 +83,15 @@ Builder& Builder::without_adapters() {
 }
 
 Builder& Builder::part(const std::string& name) {
-  const std::shared_ptr<const Part> part = model_.parts().find(name);
-  const bool reads = std::ranges::any_of(
-      all_, [&](const Input& input) { return params_.physical()[input.index].spec.part == name; });
-  if (!reads || part->kind != PartKind::network)
-    fail(Code::not_found, "the program reads no network named {}", name);
-  return view(name, part->config, PartList({name}));
+  std::vector<std::string> networks; // that the program reads
+  for (const Input& input : all_) {
+    const std::string& own = params_.physical()[input.index].spec.part;
+    const bool is_new = std::ranges::find(networks, own) == networks.end();
+    if (is_new && model_.parts().find(own)->kind == PartKind::network) networks.push_back(own);
+  }
+  if (std::ranges::find(networks, name) == networks.end())
+    fail_unnamed({"network", "in the program"}, name, networks);
+  return view(name, model_.parts().find(name)->config, PartList({name}));
 }
 
 std::vector<graph::Value> Builder::parameters() const {
@@ -161,15 +165,11 @@ Linear Builder::linear(const std::string& physical_name) {
 }
 
 Head Builder::head(const std::string& name) {
-  std::string names;
-  for (const HeadConfig& head : model_heads(config_)) {
-    names += (names.empty() ? "" : " ") + head.name;
-    if (head.name != name) continue;
-    Head made{linear(head.weight), static_cast<float>(head.softcap)};
-    if (!made.adapters.empty()) fail(Code::unimplemented, "a head cannot have adapters");
-    return made;
-  }
-  fail_with_hint("its heads: " + names, Code::not_found, "the model has no head named {}", name);
+  const std::vector<HeadConfig> heads = model_heads(config_);
+  const HeadConfig& head = need_named(heads, name, &HeadConfig::name, {"head", "of the model"});
+  Head made{linear(head.weight), static_cast<float>(head.softcap)};
+  if (!made.adapters.empty()) fail(Code::unimplemented, "a head cannot have adapters");
+  return made;
 }
 
 Head whole(const Head& head, graph::Value x) {

@@ -2,6 +2,7 @@
 #include "pjrt/emit/emit.h"
 
 #include "base/error.h"
+#include "base/named_table.h"
 
 #include <fmt/format.h>
 
@@ -53,11 +54,9 @@ void check(const EmitOptions& options) {
     fail(Code::invalid_argument, "products compute in f32 or bf16, not {}",
          dtype_name(options.compute));
   }
-  const std::string& p = options.precision;
-  if (p != "highest" && p != "high" && p != "default") {
-    fail_with_hint("use highest, high or default", Code::invalid_argument,
-                   "there is no precision named {}", p);
-  }
+  static constexpr std::string_view kPrecisions[] = {"highest", "high", "default"};
+  need_named(kPrecisions, options.precision, std::identity(),
+             {"precision", "", "", Code::invalid_argument});
 }
 
 } // namespace

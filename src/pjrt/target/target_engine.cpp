@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/named_table.h"
 #include "base/number.h"
 #include "graph/engine.h"
 #include "graph/mesh_options.h"
@@ -163,14 +164,24 @@ Json TargetEngine::describe() const {
 }
 
 int64_t TargetEngine::i64(std::string_view key) const {
-  if (key == "ranks") return mesh().ranks();
-  if (key == "compiles") return state_->compiles.load();
-  if (key == "memory_limit") return state_->memory_limit();
-  for (const char* zero :
-       {"rank", "threads", "memory_used", "memory_peak", "cache_hits", "round_trips"}) {
-    if (key == zero) return 0;
-  }
-  fail(Code::not_found, "an engine of a target has no number {}", key);
+  struct Number {
+    const char* name;
+    int64_t (*value)(const TargetEngine&);
+  };
+  static constexpr auto kZero = [](const TargetEngine&) { return int64_t{0}; };
+  static constexpr Number kNumbers[] = {
+      {"rank", kZero},
+      {"ranks", [](const TargetEngine& e) { return int64_t{e.mesh().ranks()}; }},
+      {"threads", kZero},
+      {"memory_used", kZero},
+      {"memory_peak", kZero},
+      {"memory_limit", [](const TargetEngine& e) { return e.state_->memory_limit(); }},
+      {"compiles", [](const TargetEngine& e) { return int64_t{e.state_->compiles.load()}; }},
+      {"cache_hits", kZero},
+      {"round_trips", kZero},
+  };
+  return need_named(kNumbers, key, &Number::name, {"number", "of an engine of a target"})
+      .value(*this);
 }
 
 // Returns the path of the plugin that option plugin names, else of the target's own.

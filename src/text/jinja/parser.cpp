@@ -1,6 +1,7 @@
 #include "text/jinja/parser.h"
 
 #include "base/error.h"
+#include "base/named_table.h"
 #include "text/unicode.h"
 
 #include <algorithm>
@@ -135,27 +136,38 @@ void Parser::end_block(std::string_view word) {
 
 StatementPtr Parser::statement() {
   const std::string word = expect_name("a statement");
-  if (word == "if") return parse_branch();
-  if (word == "for") return parse_loop();
-  if (word == "set") return parse_set();
-  if (word == "macro") return parse_macro();
-  if (word == "call") return parse_call_block();
-  if (word == "filter") return parse_filter_block();
-  if (word == "with") return parse_with();
-  if (word == "generation") return parse_generation();
-  if (word == "break" || word == "continue") {
-    if (loops_ == 0) error(word + " outside of a loop");
-    StatementPtr node = make(word == "break" ? Statement::Kind::leave : Statement::Kind::next);
-    expect(TokenKind::close_tag, "%}");
-    return node;
-  }
-  for (const std::string_view other :
-       {"include", "import", "from", "extends", "block", "do", "autoescape", "trans"}) {
-    if (word != other) continue;
+  static constexpr std::pair<std::string_view, StatementPtr (Parser::*)()> kStatements[] = {
+      {"if", &Parser::parse_branch},       {"for", &Parser::parse_loop},
+      {"set", &Parser::parse_set},         {"macro", &Parser::parse_macro},
+      {"call", &Parser::parse_call_block}, {"filter", &Parser::parse_filter_block},
+      {"with", &Parser::parse_with},       {"generation", &Parser::parse_generation},
+      {"break", &Parser::parse_break},     {"continue", &Parser::parse_continue}};
+  static constexpr std::string_view kOther[] = {"include", "import", "from",       "extends",
+                                                "block",   "do",     "autoescape", "trans"};
+  if (find_named(kOther, word, std::identity()) != nullptr) {
     fail_with_hint("chat templates are one file without extensions", Code::unimplemented,
                    "line {}: {{% {} %}} is not known", peek().line, word);
   }
-  error("there is no statement " + word);
+  const std::string where = fmt::format("in line {}: {}", peek().line, tag_source(source_, tag_));
+  const auto parse =
+      need_named(kStatements, word, kEntryName, {"statement", where, "", Code::invalid_argument})
+          .second;
+  return (this->*parse)();
+}
+
+StatementPtr Parser::parse_break() {
+  return jump("break", Statement::Kind::leave);
+}
+
+StatementPtr Parser::parse_continue() {
+  return jump("continue", Statement::Kind::next);
+}
+
+StatementPtr Parser::jump(const char* word, Statement::Kind kind) {
+  if (loops_ == 0) error(fmt::format("{} outside of a loop", word));
+  StatementPtr node = make(kind);
+  expect(TokenKind::close_tag, "%}");
+  return node;
 }
 
 StatementPtr Parser::parse_branch() {

@@ -162,6 +162,9 @@ private:
   StatementPtr parse_filter_block();
   StatementPtr parse_with();
   StatementPtr parse_generation();
+  StatementPtr parse_break();
+  StatementPtr parse_continue();
+  StatementPtr jump(const char* word, Statement::Kind kind);
   void end_block(std::string_view word);
   std::vector<std::string> parse_targets();
   std::vector<Parameter> parse_parameters();

@@ -1,6 +1,7 @@
 #include "text/tokenizer/parts.h"
 
 #include "base/error.h"
+#include "base/named_table.h"
 #include "text/tokenizer/token_model.h"
 #include "text/unicode.h"
 
@@ -199,41 +200,66 @@ std::unique_ptr<TokenDecoder> read_sequence(const TreeJson& json, const std::str
   return std::make_unique<SequenceDecoder>(std::move(parts));
 }
 
+using DecoderPtr = std::unique_ptr<TokenDecoder>;
+
+template <class Kind> DecoderPtr make_plain(const TreeJson&, const std::string&) {
+  return std::make_unique<Kind>();
+}
+
+DecoderPtr read_strip(const TreeJson& json, const std::string& where) {
+  return std::make_unique<StripDecoder>(
+      not_empty(string_member(json, "content", where), "content", where),
+      int_member(json, "start", where, 0), int_member(json, "stop", where, 0));
+}
+
+DecoderPtr read_replace(const TreeJson& json, const std::string& where) {
+  return std::make_unique<ReplaceDecoder>(read_pattern(json, "pattern", where),
+                                          string_member(json, "content", where));
+}
+
+DecoderPtr read_metaspace(const TreeJson& json, const std::string& where) {
+  const bool prefix = bool_member(json, "add_prefix_space", where, true);
+  const std::string scheme =
+      string_member(json, "prepend_scheme", where, prefix ? "always" : "never");
+  return std::make_unique<MetaspaceDecoder>(
+      not_empty(string_member(json, "replacement", where, "\xE2\x96\x81"), "replacement", where),
+      scheme != "never");
+}
+
+DecoderPtr read_word_piece(const TreeJson& json, const std::string& where) {
+  return std::make_unique<WordPieceDecoder>(string_member(json, "prefix", where, "##"),
+                                            bool_member(json, "cleanup", where, true));
+}
+
+DecoderPtr read_bpe(const TreeJson& json, const std::string& where) {
+  return std::make_unique<BpeDecoder>(
+      not_empty(string_member(json, "suffix", where, "</w>"), "suffix", where));
+}
+
+struct DecoderType {
+  const char* name;
+  DecoderPtr (*read)(const TreeJson& json, const std::string& where);
+};
+
+constexpr DecoderType kDecoderTypes[] = {
+    {"ByteLevel", make_plain<ByteLevelDecoder>},
+    {"ByteFallback", make_plain<ByteFallbackDecoder>},
+    {"Fuse", make_plain<FuseDecoder>},
+    {"Sequence", read_sequence},
+    {"Strip", read_strip},
+    {"Replace", read_replace},
+    {"Metaspace", read_metaspace},
+    {"WordPiece", read_word_piece},
+    {"BPEDecoder", read_bpe},
+};
+
 } // namespace
 
 std::unique_ptr<TokenDecoder> read_decoder(const TreeJson& json, const std::string& where) {
   if (json.is_null()) return nullptr;
-  const std::string type = type_of(json, where);
-  if (type == "ByteLevel") return std::make_unique<ByteLevelDecoder>();
-  if (type == "ByteFallback") return std::make_unique<ByteFallbackDecoder>();
-  if (type == "Fuse") return std::make_unique<FuseDecoder>();
-  if (type == "Sequence") return read_sequence(json, where);
-  if (type == "Strip") {
-    return std::make_unique<StripDecoder>(
-        not_empty(string_member(json, "content", where), "content", where),
-        int_member(json, "start", where, 0), int_member(json, "stop", where, 0));
-  }
-  if (type == "Replace") {
-    return std::make_unique<ReplaceDecoder>(read_pattern(json, "pattern", where),
-                                            string_member(json, "content", where));
-  }
-  if (type == "Metaspace") {
-    const bool prefix = bool_member(json, "add_prefix_space", where, true);
-    const std::string scheme =
-        string_member(json, "prepend_scheme", where, prefix ? "always" : "never");
-    return std::make_unique<MetaspaceDecoder>(
-        not_empty(string_member(json, "replacement", where, "\xE2\x96\x81"), "replacement", where),
-        scheme != "never");
-  }
-  if (type == "WordPiece") {
-    return std::make_unique<WordPieceDecoder>(string_member(json, "prefix", where, "##"),
-                                              bool_member(json, "cleanup", where, true));
-  }
-  if (type == "BPEDecoder") {
-    return std::make_unique<BpeDecoder>(
-        not_empty(string_member(json, "suffix", where, "</w>"), "suffix", where));
-  }
-  fail(Code::unimplemented, "{}: decoder type {} is not known", where, type);
+  return need_named(kDecoderTypes, type_of(json, where), &DecoderType::name,
+                    {"token decoder", "in " + where, "", Code::unimplemented})
+      .read(json, where);
 }
 
 } // namespace dllm::text

@@ -1,6 +1,7 @@
 #include "text/tokenizer/parts.h"
 
 #include "base/error.h"
+#include "base/named_table.h"
 #include "base/task.h"
 #include "text/tokenizer/token_model.h"
 #include "text/unicode.h"
@@ -276,40 +277,68 @@ std::unique_ptr<Normalizer> read_bert(const TreeJson& json, const std::string& w
                                           bool_member(json, "strip_accents", where, lower), lower);
 }
 
+using NormalizerPtr = std::unique_ptr<Normalizer>;
+
+template <Form form> NormalizerPtr make_form(const TreeJson&, const std::string&) {
+  return std::make_unique<FormNormalizer>(form);
+}
+
+template <class Kind> NormalizerPtr make_plain(const TreeJson&, const std::string&) {
+  return std::make_unique<Kind>();
+}
+
+NormalizerPtr read_prepend(const TreeJson& json, const std::string& where) {
+  return std::make_unique<PrependNormalizer>(string_member(json, "prepend", where));
+}
+
+NormalizerPtr read_strip(const TreeJson& json, const std::string& where) {
+  return std::make_unique<StripNormalizer>(bool_member(json, "strip_left", where, true),
+                                           bool_member(json, "strip_right", where, true));
+}
+
+NormalizerPtr read_replace(const TreeJson& json, const std::string& where) {
+  return std::make_unique<ReplaceNormalizer>(read_pattern(json, "pattern", where),
+                                             string_member(json, "content", where));
+}
+
+NormalizerPtr read_sequence(const TreeJson& json, const std::string& where) {
+  std::vector<NormalizerPtr> parts;
+  for (const TreeJson& part : array_member(json, "normalizers", where)) {
+    auto made = read_normalizer(part, where + fmt::format(".normalizers[{}]", parts.size()));
+    if (made == nullptr) fail(Code::data_loss, "{}: null inside a Sequence", where);
+    parts.push_back(std::move(made));
+  }
+  return std::make_unique<SequenceNormalizer>(std::move(parts));
+}
+
+struct NormalizerType {
+  const char* name;
+  NormalizerPtr (*read)(const TreeJson& json, const std::string& where);
+};
+
+constexpr NormalizerType kNormalizerTypes[] = {
+    {"NFC", make_form<Form::nfc>},
+    {"NFD", make_form<Form::nfd>},
+    {"NFKC", make_form<Form::nfkc>},
+    {"NFKD", make_form<Form::nfkd>},
+    {"Lowercase", make_plain<LowercaseNormalizer>},
+    {"StripAccents", make_plain<StripAccentsNormalizer>},
+    {"ByteLevel", make_plain<ByteLevelNormalizer>},
+    {"Nmt", make_plain<NmtNormalizer>},
+    {"BertNormalizer", read_bert},
+    {"Prepend", read_prepend},
+    {"Strip", read_strip},
+    {"Replace", read_replace},
+    {"Sequence", read_sequence},
+};
+
 } // namespace
 
 std::unique_ptr<Normalizer> read_normalizer(const TreeJson& json, const std::string& where) {
   if (json.is_null()) return nullptr;
-  const std::string type = type_of(json, where);
-  if (type == "NFC") return std::make_unique<FormNormalizer>(Form::nfc);
-  if (type == "NFD") return std::make_unique<FormNormalizer>(Form::nfd);
-  if (type == "NFKC") return std::make_unique<FormNormalizer>(Form::nfkc);
-  if (type == "NFKD") return std::make_unique<FormNormalizer>(Form::nfkd);
-  if (type == "Lowercase") return std::make_unique<LowercaseNormalizer>();
-  if (type == "StripAccents") return std::make_unique<StripAccentsNormalizer>();
-  if (type == "ByteLevel") return std::make_unique<ByteLevelNormalizer>();
-  if (type == "Nmt") return std::make_unique<NmtNormalizer>();
-  if (type == "BertNormalizer") return read_bert(json, where);
-  if (type == "Prepend")
-    return std::make_unique<PrependNormalizer>(string_member(json, "prepend", where));
-  if (type == "Strip") {
-    return std::make_unique<StripNormalizer>(bool_member(json, "strip_left", where, true),
-                                             bool_member(json, "strip_right", where, true));
-  }
-  if (type == "Replace") {
-    return std::make_unique<ReplaceNormalizer>(read_pattern(json, "pattern", where),
-                                               string_member(json, "content", where));
-  }
-  if (type == "Sequence") {
-    std::vector<std::unique_ptr<Normalizer>> parts;
-    for (const TreeJson& part : array_member(json, "normalizers", where)) {
-      auto made = read_normalizer(part, where + fmt::format(".normalizers[{}]", parts.size()));
-      if (made == nullptr) fail(Code::data_loss, "{}: null inside a Sequence", where);
-      parts.push_back(std::move(made));
-    }
-    return std::make_unique<SequenceNormalizer>(std::move(parts));
-  }
-  fail(Code::unimplemented, "{}: normalizer type {} is not known", where, type);
+  return need_named(kNormalizerTypes, type_of(json, where), &NormalizerType::name,
+                    {"normalizer", "in " + where, "", Code::unimplemented})
+      .read(json, where);
 }
 
 } // namespace dllm::text

@@ -226,6 +226,7 @@ private:
   using Template = std::vector<Part>;
 
   void read(const TreeJson& json, const std::string& where, const Lookup& lookup);
+  void read_sequence(const TreeJson& json, const std::string& where, const Lookup& lookup);
   void read_template(const TreeJson& json, const std::string& where, const Lookup& lookup);
   void read_around(const TreeJson& json, const std::string& where, bool roberta);
 

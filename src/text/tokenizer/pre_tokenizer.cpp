@@ -1,6 +1,7 @@
 #include "text/tokenizer/parts.h"
 
 #include "base/error.h"
+#include "base/named_table.h"
 #include "base/task.h"
 #include "text/tokenizer/token_model.h"
 #include "text/unicode.h"
@@ -301,51 +302,80 @@ std::unique_ptr<PreTokenizer> read_sequence(const TreeJson& json, const std::str
   return std::make_unique<SequencePreTokenizer>(std::move(parts));
 }
 
+using PreTokenizerPtr = std::unique_ptr<PreTokenizer>;
+
+PreTokenizerPtr make_whitespace(const TreeJson&, const std::string&) {
+  return std::make_unique<WhitespacePreTokenizer>();
+}
+
+PreTokenizerPtr make_whitespace_split(const TreeJson&, const std::string&) {
+  return std::make_unique<ClassPreTokenizer>(is_whitespace, Behavior::removed);
+}
+
+PreTokenizerPtr read_byte_level(const TreeJson& json, const std::string& where) {
+  return std::make_unique<ByteLevelPreTokenizer>(bool_member(json, "add_prefix_space", where, true),
+                                                 bool_member(json, "use_regex", where, true));
+}
+
+PreTokenizerPtr read_split(const TreeJson& json, const std::string& where) {
+  return std::make_unique<SplitPreTokenizer>(read_pattern(json, "pattern", where),
+                                             read_behavior(json, where, Behavior::isolated),
+                                             bool_member(json, "invert", where, false));
+}
+
+PreTokenizerPtr read_delimiter(const TreeJson& json, const std::string& where) {
+  return std::make_unique<SplitPreTokenizer>(read_pattern(json, "delimiter", where),
+                                             Behavior::removed, false);
+}
+
+PreTokenizerPtr read_digits(const TreeJson& json, const std::string& where) {
+  const bool single = bool_member(json, "individual_digits", where, false);
+  return std::make_unique<ClassPreTokenizer>(is_numeric,
+                                             single ? Behavior::isolated : Behavior::contiguous);
+}
+
+PreTokenizerPtr read_punctuation(const TreeJson& json, const std::string& where) {
+  return std::make_unique<ClassPreTokenizer>(is_any_punctuation,
+                                             read_behavior(json, where, Behavior::isolated));
+}
+
+PreTokenizerPtr make_scripts(const TreeJson&, const std::string& where) {
+  return std::make_unique<SplitPreTokenizer>(Regex(script_runs(), where), Behavior::removed, true);
+}
+
+PreTokenizerPtr make_bert(const TreeJson&, const std::string&) {
+  std::vector<PreTokenizerPtr> parts;
+  parts.push_back(std::make_unique<ClassPreTokenizer>(is_whitespace, Behavior::removed));
+  parts.push_back(std::make_unique<ClassPreTokenizer>(is_any_punctuation, Behavior::isolated));
+  return std::make_unique<SequencePreTokenizer>(std::move(parts));
+}
+
+struct PreTokenizerType {
+  const char* name;
+  PreTokenizerPtr (*read)(const TreeJson& json, const std::string& where);
+};
+
+constexpr PreTokenizerType kPreTokenizerTypes[] = {
+    {"Sequence", read_sequence},
+    {"Metaspace", read_metaspace},
+    {"Whitespace", make_whitespace},
+    {"WhitespaceSplit", make_whitespace_split},
+    {"ByteLevel", read_byte_level},
+    {"Split", read_split},
+    {"CharDelimiterSplit", read_delimiter},
+    {"Digits", read_digits},
+    {"Punctuation", read_punctuation},
+    {"UnicodeScripts", make_scripts},
+    {"BertPreTokenizer", make_bert},
+};
+
 } // namespace
 
 std::unique_ptr<PreTokenizer> read_pre_tokenizer(const TreeJson& json, const std::string& where) {
   if (json.is_null()) return nullptr;
-  const std::string type = type_of(json, where);
-  if (type == "Sequence") return read_sequence(json, where);
-  if (type == "Metaspace") return read_metaspace(json, where);
-  if (type == "Whitespace") return std::make_unique<WhitespacePreTokenizer>();
-  if (type == "WhitespaceSplit") {
-    return std::make_unique<ClassPreTokenizer>(is_whitespace, Behavior::removed);
-  }
-  if (type == "ByteLevel") {
-    return std::make_unique<ByteLevelPreTokenizer>(
-        bool_member(json, "add_prefix_space", where, true),
-        bool_member(json, "use_regex", where, true));
-  }
-  if (type == "Split") {
-    return std::make_unique<SplitPreTokenizer>(read_pattern(json, "pattern", where),
-                                               read_behavior(json, where, Behavior::isolated),
-                                               bool_member(json, "invert", where, false));
-  }
-  if (type == "CharDelimiterSplit") {
-    return std::make_unique<SplitPreTokenizer>(read_pattern(json, "delimiter", where),
-                                               Behavior::removed, false);
-  }
-  if (type == "Digits") {
-    const bool single = bool_member(json, "individual_digits", where, false);
-    return std::make_unique<ClassPreTokenizer>(is_numeric,
-                                               single ? Behavior::isolated : Behavior::contiguous);
-  }
-  if (type == "Punctuation") {
-    return std::make_unique<ClassPreTokenizer>(is_any_punctuation,
-                                               read_behavior(json, where, Behavior::isolated));
-  }
-  if (type == "UnicodeScripts") {
-    return std::make_unique<SplitPreTokenizer>(Regex(script_runs(), where), Behavior::removed,
-                                               true);
-  }
-  if (type == "BertPreTokenizer") {
-    std::vector<std::unique_ptr<PreTokenizer>> parts;
-    parts.push_back(std::make_unique<ClassPreTokenizer>(is_whitespace, Behavior::removed));
-    parts.push_back(std::make_unique<ClassPreTokenizer>(is_any_punctuation, Behavior::isolated));
-    return std::make_unique<SequencePreTokenizer>(std::move(parts));
-  }
-  fail(Code::unimplemented, "{}: pre-tokenizer type {} is not known", where, type);
+  return need_named(kPreTokenizerTypes, type_of(json, where), &PreTokenizerType::name,
+                    {"pre-tokenizer", "in " + where, "", Code::unimplemented})
+      .read(json, where);
 }
 
 } // namespace dllm::text

@@ -1,6 +1,7 @@
 #include "text/tokenizer/parts.h"
 
 #include "base/error.h"
+#include "base/named_table.h"
 #include "text/tokenizer/oniguruma.h"
 #include "text/unicode.h"
 
@@ -161,13 +162,14 @@ Regex read_pattern(const TreeJson& object, const char* key, const std::string& w
 Behavior read_behavior(const TreeJson& object, const std::string& where, Behavior fallback) {
   const std::string name = string_member(object, "behavior", where, "");
   if (name.empty()) return fallback;
-  if (name == "Removed") return Behavior::removed;
-  if (name == "Isolated") return Behavior::isolated;
-  if (name == "MergedWithPrevious") return Behavior::merged_with_previous;
-  if (name == "MergedWithNext") return Behavior::merged_with_next;
-  if (name == "Contiguous") return Behavior::contiguous;
-  fail_with_hint("use Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous",
-                 Code::data_loss, "{}: unknown behavior {}", where, name);
+  static constexpr std::pair<std::string_view, Behavior> kBehaviors[] = {
+      {"Removed", Behavior::removed},
+      {"Isolated", Behavior::isolated},
+      {"MergedWithPrevious", Behavior::merged_with_previous},
+      {"MergedWithNext", Behavior::merged_with_next},
+      {"Contiguous", Behavior::contiguous}};
+  return need_named(kBehaviors, name, kEntryName, {"behavior", "in " + where, "", Code::data_loss})
+      .second;
 }
 
 void find_stretches(const Regex& regex, std::string_view text, std::vector<Stretch>& out,

@@ -3,6 +3,7 @@
 #include "text/tokenizer/parts.h"
 
 #include "base/error.h"
+#include "base/named_table.h"
 #include "base/task.h"
 #include "text/unicode.h"
 
@@ -142,19 +143,33 @@ PostProcessor::PostProcessor(const TreeJson& json, const std::string& where, con
 
 void PostProcessor::read(const TreeJson& json, const std::string& where, const Lookup& lookup) {
   if (json.is_null()) return;
-  const std::string type = type_of(json, where);
-  if (type == "ByteLevel") return; // trims offsets only
-  if (type == "Sequence") {
-    int64_t index = 0;
-    for (const TreeJson& part : array_member(json, "processors", where)) {
-      read(part, where + fmt::format(".processors[{}]", index++), lookup);
-    }
-    return;
-  }
-  if (type == "TemplateProcessing") return read_template(json, where, lookup);
-  if (type == "BertProcessing") return read_around(json, where, false);
-  if (type == "RobertaProcessing") return read_around(json, where, true);
-  fail(Code::unimplemented, "{}: post-processor type {} is not known", where, type);
+  using Own = PostProcessor;
+  struct Type {
+    const char* name;
+    void (*read)(Own&, const TreeJson& json, const std::string& where, const Lookup& lookup);
+  };
+  static constexpr Type kTypes[] = {
+      {"ByteLevel", // trims offsets only
+       [](Own&, const TreeJson&, const std::string&, const Lookup&) {}},
+      {"Sequence", [](Own& own, const TreeJson& sequence, const std::string& place,
+                      const Lookup& ids) { own.read_sequence(sequence, place, ids); }},
+      {"TemplateProcessing", [](Own& own, const TreeJson& fixed, const std::string& place,
+                                const Lookup& ids) { own.read_template(fixed, place, ids); }},
+      {"BertProcessing", [](Own& own, const TreeJson& pair, const std::string& place,
+                            const Lookup&) { own.read_around(pair, place, false); }},
+      {"RobertaProcessing", [](Own& own, const TreeJson& pair, const std::string& place,
+                               const Lookup&) { own.read_around(pair, place, true); }},
+  };
+  need_named(kTypes, type_of(json, where), &Type::name,
+             {"post-processor", "in " + where, "", Code::unimplemented})
+      .read(*this, json, where, lookup);
+}
+
+void PostProcessor::read_sequence(const TreeJson& json, const std::string& where,
+                                  const Lookup& lookup) {
+  int64_t index = 0;
+  for (const TreeJson& part : array_member(json, "processors", where))
+    read(part, where + fmt::format(".processors[{}]", index++), lookup);
 }
 
 void PostProcessor::read_template(const TreeJson& json, const std::string& where,

@@ -135,6 +135,32 @@ bool fills_up(const GgufVocabulary& v, size_t id) {
          token.ends_with("]");
 }
 
+void use_byte_level(const GgufVocabulary& v, TokenizerParts& parts, const Vocabulary& vocabulary) {
+  if (v.pre.empty()) {
+    log(LogLevel::warn,
+        "{} does not name its pre-tokenizer (tokenizer.ggml.pre): texts may be cut into other "
+        "tokens than the model's",
+        v.name);
+  }
+  const std::string pre = v.pre.empty() ? "default" : v.pre;
+  BpeSettings settings;
+  settings.ignore_merges = pre == "llama-bpe" || pre == "llama3" || pre == "llama-v3";
+  parts.model = std::make_unique<Bpe>(parts.vocabulary, byte_level_merges(v, vocabulary), settings);
+  parts.pre_tokenizer = pre_tokenizer_scheme(pre);
+  parts.decoder = byte_level_component(true);
+  if (pre == "qwen2" || pre == "deepseek-r1-qwen") parts.normalizer = {{"type", "NFC"}};
+}
+
+struct GgufModel {
+  const char* name;
+  void (*use)(const GgufVocabulary& v, TokenizerParts& parts, const Vocabulary& vocabulary);
+};
+
+constexpr GgufModel kModels[] = {
+    {"gpt2", use_byte_level},      // byte-level BPE
+    {"llama", use_sentence_piece}, // SentencePiece
+};
+
 } // namespace
 
 TokenizerParts read_gguf_tokenizer(const GgufVocabulary& v) {
@@ -147,27 +173,9 @@ TokenizerParts read_gguf_tokenizer(const GgufVocabulary& v) {
     vocabulary->add(v.tokens[i], static_cast<int64_t>(i), static_cast<int64_t>(v.tokens.size()));
   }
   parts.vocabulary = vocabulary;
-  if (v.model == "gpt2") {
-    BpeSettings settings;
-    if (v.pre.empty()) {
-      log(LogLevel::warn,
-          "{} does not name its pre-tokenizer (tokenizer.ggml.pre): texts may be cut into other "
-          "tokens than the model's",
-          v.name);
-    }
-    const std::string pre = v.pre.empty() ? "default" : v.pre;
-    settings.ignore_merges = pre == "llama-bpe" || pre == "llama3" || pre == "llama-v3";
-    parts.model =
-        std::make_unique<Bpe>(parts.vocabulary, byte_level_merges(v, *vocabulary), settings);
-    parts.pre_tokenizer = pre_tokenizer_scheme(pre);
-    parts.decoder = byte_level_component(true);
-    if (pre == "qwen2" || pre == "deepseek-r1-qwen") parts.normalizer = {{"type", "NFC"}};
-  } else if (v.model == "llama") {
-    use_sentence_piece(v, parts, *vocabulary);
-  } else {
-    fail_with_hint("gpt2 (byte-level BPE) and llama (SentencePiece) are known", Code::unimplemented,
-                   "{}: tokenizer model {} is not known", v.name, v.model);
-  }
+  need_named(kModels, v.model, &GgufModel::name,
+             {"tokenizer model", "in " + v.name, "", Code::unimplemented})
+      .use(v, parts, *vocabulary);
   for (size_t i = 0; i < v.types.size(); ++i) {
     const int32_t type = v.types[i];
     if (v.tokens[i].empty() || (type != kControl && type != kUserDefined && type != kUnknown))
@@ -211,6 +219,50 @@ TreeJson sequence(std::vector<TreeJson> parts) {
   return {{"type", "Sequence"}, {"pretokenizers", std::move(parts)}};
 }
 
+TreeJson split_by(const char* pattern) {
+  return sequence({split(pattern), byte_level_component(false)});
+}
+
+TreeJson gpt2_scheme() {
+  return byte_level_component(true);
+}
+
+TreeJson llama3_scheme() {
+  return split_by(kLlama3Pattern);
+}
+
+TreeJson qwen2_scheme() {
+  return split_by(kQwen2Pattern);
+}
+
+TreeJson bailing_scheme() {
+  return split_by(kBailingPattern);
+}
+
+TreeJson smollm_scheme() {
+  return sequence({{{"type", "Digits"}, {"individual_digits", true}}, byte_level_component(true)});
+}
+
+// llama.cpp's fallback: four cuts, one after the other.
+TreeJson default_scheme() {
+  return sequence({split(R"([\p{P}\$\+<=>\^~\|]+)"), split(kGpt2Pattern), split(R"(\p{N}+)"),
+                   split("[0-9][0-9][0-9]"), byte_level_component(false)});
+}
+
+struct Scheme {
+  const char* name;
+  TreeJson (*make)();
+};
+
+constexpr Scheme kSchemes[] = {
+    {"gpt2", gpt2_scheme},           {"gpt-2", gpt2_scheme},
+    {"smollm", smollm_scheme},       {"llama-bpe", llama3_scheme},
+    {"llama3", llama3_scheme},       {"llama-v3", llama3_scheme},
+    {"qwen2", qwen2_scheme},         {"deepseek-r1-qwen", qwen2_scheme},
+    {"llada-moe", bailing_scheme},   {"bailingmoe", bailing_scheme},
+    {"bailingmoe2", bailing_scheme}, {"default", default_scheme},
+};
+
 } // namespace
 
 TreeJson byte_level_component(bool use_regex) {
@@ -221,30 +273,12 @@ TreeJson byte_level_component(bool use_regex) {
 }
 
 const std::vector<std::string>& pre_tokenizer_schemes() {
-  static const std::vector<std::string> names = {
-      "gpt2",      "gpt-2",      "smollm",      "llama-bpe",
-      "llama3",    "llama-v3",   "qwen2",       "deepseek-r1-qwen",
-      "llada-moe", "bailingmoe", "bailingmoe2", "default"};
+  static const std::vector<std::string> names = names_of(kSchemes, &Scheme::name);
   return names;
 }
 
 TreeJson pre_tokenizer_scheme(const std::string& name) {
-  if (name == "gpt2" || name == "gpt-2") return byte_level_component(true);
-  if (name == "llama-bpe" || name == "llama3" || name == "llama-v3")
-    return sequence({split(kLlama3Pattern), byte_level_component(false)});
-  if (name == "llada-moe" || name == "bailingmoe" || name == "bailingmoe2")
-    return sequence({split(kBailingPattern), byte_level_component(false)});
-  if (name == "qwen2" || name == "deepseek-r1-qwen")
-    return sequence({split(kQwen2Pattern), byte_level_component(false)});
-  if (name == "smollm") {
-    return sequence(
-        {{{"type", "Digits"}, {"individual_digits", true}}, byte_level_component(true)});
-  }
-  if (name == "default") { // llama.cpp's fallback: four cuts, one after the other
-    return sequence({split(R"([\p{P}\$\+<=>\^~\|]+)"), split(kGpt2Pattern), split(R"(\p{N}+)"),
-                     split("[0-9][0-9][0-9]"), byte_level_component(false)});
-  }
-  fail_unnamed({"pre-tokenizer scheme"}, name, pre_tokenizer_schemes());
+  return need_named(kSchemes, name, &Scheme::name, {"pre-tokenizer scheme"}).make();
 }
 
 } // namespace dllm::text

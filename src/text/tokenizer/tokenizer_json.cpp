@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "base/named_table.h"
 #include "text/tokenizer/parts.h"
 #include "text/tokenizer/token_model.h"
 #include "text/unicode.h"
@@ -37,7 +38,15 @@ std::pair<std::string, std::string> read_merge_line(std::string_view line, size_
   return {std::string(line.substr(0, space)), std::string(line.substr(space + 1))};
 }
 
+// Reads {"token": id, ...}, which every type except Unigram has.
+void read_map(const TreeJson& json, const std::string& where, TokenizerParts& parts) {
+  const TreeJson* vocab = find_member(json, "vocab");
+  if (vocab == nullptr) fail(Code::data_loss, "{}: \"vocab\" is missing", where);
+  parts.vocabulary = read_vocabulary(*vocab, where + ".vocab");
+}
+
 void read_bpe(const TreeJson& json, const std::string& where, TokenizerParts& parts) {
+  read_map(json, where, parts);
   BpeSettings settings;
   settings.unk = string_member(json, "unk_token", where, "");
   settings.subword_prefix = string_member(json, "continuing_subword_prefix", where, "");
@@ -84,30 +93,39 @@ void read_unigram(const TreeJson& json, const std::string& where, TokenizerParts
                                           bool_member(json, "byte_fallback", where, false));
 }
 
+void read_word_level(const TreeJson& json, const std::string& where, TokenizerParts& parts) {
+  read_map(json, where, parts);
+  parts.model = std::make_unique<WordLevel>(parts.vocabulary,
+                                            string_member(json, "unk_token", where, "<unk>"));
+}
+
+void read_word_piece(const TreeJson& json, const std::string& where, TokenizerParts& parts) {
+  read_map(json, where, parts);
+  parts.model = std::make_unique<WordPiece>(
+      parts.vocabulary, string_member(json, "unk_token", where, "[UNK]"),
+      string_member(json, "continuing_subword_prefix", where, "##"),
+      int_member(json, "max_input_chars_per_word", where, 100));
+}
+
+struct ModelType {
+  const char* name;
+  void (*read)(const TreeJson& json, const std::string& where, TokenizerParts& parts);
+};
+
+constexpr ModelType kModelTypes[] = {{"BPE", read_bpe},
+                                     {"WordPiece", read_word_piece},
+                                     {"WordLevel", read_word_level},
+                                     {"Unigram", read_unigram}};
+
 void read_model(const TreeJson& json, const std::string& where, TokenizerParts& parts) {
   if (!json.is_object())
     fail(Code::data_loss, "{} must be an object, found {}", where, json.type_name());
   // Old files have no type.
   std::string type = string_member(json, "type", where, "");
   if (type.empty()) type = find_member(json, "merges") != nullptr ? "BPE" : "WordPiece";
-  if (type == "Unigram") return read_unigram(json, where, parts);
-  if (type != "BPE" && type != "WordPiece" && type != "WordLevel") {
-    fail_with_hint("BPE, WordPiece, WordLevel and Unigram are known", Code::unimplemented,
-                   "{}: model type {} is not known", where, type);
-  }
-  const TreeJson* vocab = find_member(json, "vocab");
-  if (vocab == nullptr) fail(Code::data_loss, "{}: \"vocab\" is missing", where);
-  parts.vocabulary = read_vocabulary(*vocab, where + ".vocab");
-  if (type == "BPE") return read_bpe(json, where, parts);
-  if (type == "WordLevel") {
-    parts.model = std::make_unique<WordLevel>(parts.vocabulary,
-                                              string_member(json, "unk_token", where, "<unk>"));
-    return;
-  }
-  parts.model = std::make_unique<WordPiece>(
-      parts.vocabulary, string_member(json, "unk_token", where, "[UNK]"),
-      string_member(json, "continuing_subword_prefix", where, "##"),
-      int_member(json, "max_input_chars_per_word", where, 100));
+  need_named(kModelTypes, type, &ModelType::name,
+             {"tokenizer model", "in " + where, "", Code::unimplemented})
+      .read(json, where, parts);
 }
 
 AddedToken read_added(const TreeJson& json, const std::string& where,

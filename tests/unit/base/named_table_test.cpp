@@ -24,6 +24,7 @@ TEST(NamedTable, NearestFindsSlipsAndNothingElse) {
   const std::vector<std::string> names{"temperature", "top_k", "top_p", "steps"};
   EXPECT_EQ(nearest("temprature", names), "temperature");
   EXPECT_EQ(nearest("stesp", names), "steps");
+  EXPECT_EQ(nearest("abdc", {"abc_", "abcd"}), "abcd"); // a swap is one change
   EXPECT_EQ(nearest("topp", names), "top_p");
   EXPECT_EQ(nearest("learning_rate", names), "");
   EXPECT_EQ(nearest("", {}), "");

@@ -66,7 +66,7 @@ TEST(Heads, AreFoundByName) {
   EXPECT_EQ(builder.head("edit").softcap, 3.0f);
   const graph::Value hidden = graph.input("hidden", DType::f32, {2, 3, 16});
   EXPECT_EQ(product(builder.head("score"), hidden).shape(), (Shape{2, 3, 1}));
-  test::expect_error(Code::not_found, "no head named latent", [&] { builder.head("latent"); });
+  test::expect_error(Code::not_found, "no head named \"latent\"", [&] { builder.head("latent"); });
   EXPECT_EQ(config_from_json(config_to_json(model->config()), "c").other_heads.size(), 2u);
 }
 

@@ -40,7 +40,7 @@ TEST(EmitRegistry, WhatHasNoFormIsNamed) {
                      [&] { emit(graph, {}); });
   EmitOptions options;
   options.precision = "best";
-  test::expect_error(Code::invalid_argument, "no precision named best",
+  test::expect_error(Code::invalid_argument, "no precision named \"best\"",
                      [&] { emit(graph, options); });
   options = {};
   options.compute = DType::f16;

@@ -281,7 +281,8 @@ TEST_P(PjrtEngine, DescribesItselfAndItsPrograms) {
   const auto program = mine->compile(counter());
   EXPECT_NE(program->text("stablehlo").find("tf.aliasing_output = 0"), std::string::npos);
   EXPECT_FALSE(program->text("optimized").empty());
-  expect_error(Code::not_found, "no text of form hlo", [&] { program->text("hlo"); });
+  expect_error(Code::not_found, "no form named \"hlo\" of the text of a program",
+               [&] { program->text("hlo"); });
   const graph::CompiledReport& compiled = program->plan().compiled;
   EXPECT_TRUE(compiled.known);
   EXPECT_FALSE(compiled.from_cache);

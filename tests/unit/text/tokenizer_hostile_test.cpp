@@ -5,14 +5,20 @@
 #include "scratch.h"
 #include "text/tokenizer.h"
 
+#include "unit/test_files.h"
+
 #include <gtest/gtest.h>
 
 namespace dllm::text {
 namespace {
 
+void made_of(const std::string& json) {
+  Tokenizer(read_tokenizer_json(json, "t.json"), Options(tokenizer_schema()));
+}
+
 std::string load(const std::string& json) {
   try {
-    Tokenizer(read_tokenizer_json(json, "t.json"), Options(tokenizer_schema()));
+    made_of(json);
   } catch (const Error& e) {
     return e.text();
   }
@@ -30,7 +36,8 @@ TEST(HostileTokenizer, SaysWhatIsWrong) {
       {"[]", "t.json must hold an object, found array"},
       {"{}", "t.json: \"model\" is missing"},
       {R"({"model": 3})", "t.json: model must be an object, found number"},
-      {R"({"model": {"type": "Magic"}})", "t.json: model: model type Magic is not known"},
+      {R"({"model": {"type": "Magic"}})",
+       "there is no tokenizer model named \"Magic\" in t.json: model"},
       {R"({"model": {"type": "BPE"}})", "t.json: model: \"vocab\" is missing"},
       {R"({"model": {"type": "BPE", "vocab": {"a": -1}, "merges": []}})",
        "token a has id -1, out of range for 1 tokens"},
@@ -58,7 +65,7 @@ TEST(HostileTokenizer, SaysWhatIsWrong) {
        "t.json: pre_tokenizer: the pattern a\\Cb is wrong near byte 3: using \\C is disabled by "
        "the application"},
       {with(R"("pre_tokenizer": {"type": "Nothing"})"),
-       "t.json: pre_tokenizer: pre-tokenizer type Nothing is not known"},
+       "there is no pre-tokenizer named \"Nothing\" in t.json: pre_tokenizer"},
       {with(
            R"("normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Strip", "strip_left": 1}]})"),
        "t.json: normalizer.normalizers[1]: \"strip_left\" must be true or false, found number"},
@@ -75,6 +82,29 @@ TEST(HostileTokenizer, SaysWhatIsWrong) {
       {std::string(100000, '['), "t.json is nested deeper than 64"},
   };
   for (const auto& [json, want] : cases) EXPECT_EQ(load(json), want) << json.substr(0, 200);
+}
+
+TEST(HostileTokenizer, AMistypedTypeNamesTheNearest) {
+  struct Case {
+    std::string json, kind, name;
+  };
+  const Case cases[] = {
+      {R"({"model": {"type": "WordPice"}})", "tokenizer model", "WordPiece"},
+      {with(R"("normalizer": {"type": "NFCC"})"), "normalizer", "NFC"},
+      {with(R"("normalizer": {"type": "StripAcents"})"), "normalizer", "StripAccents"},
+      {with(R"("pre_tokenizer": {"type": "Whitespce"})"), "pre-tokenizer", "Whitespace"},
+      {with(
+           R"("pre_tokenizer": {"type": "Split", "pattern": " ", "behavior": "MergedWithPrevous"})"),
+       "behavior", "MergedWithPrevious"},
+      {with(R"("post_processor": {"type": "RobertProcessing"})"), "post-processor",
+       "RobertaProcessing"},
+      {with(R"("decoder": {"type": "ByteLevle"})"), "token decoder", "ByteLevel"},
+  };
+  for (const Case& wrong : cases) {
+    const Error e = test::error_of([&] { made_of(wrong.json); });
+    EXPECT_TRUE(e.text().starts_with("there is no " + wrong.kind + " named \"")) << e.text();
+    EXPECT_EQ(e.hint(), "did you mean " + wrong.name + "?") << e.text();
+  }
 }
 
 TEST(HostileTokenizer, PatternsThatWorkForEverAreStopped) {

@@ -322,7 +322,7 @@ TEST(GgufVocabulary, SaysWhatDoesNotFit) {
   v.pre = "smolm";
   EXPECT_EQ(message(), "there is no pre-tokenizer scheme named \"smolm\"");
   v.model = "bert";
-  EXPECT_EQ(message(), "x.gguf: tokenizer model bert is not known");
+  EXPECT_EQ(message(), "there is no tokenizer model named \"bert\" in x.gguf");
 }
 
 // The stages of encoding: added tokens, normalizer, words, model; each checks the task.
