@@ -559,8 +559,8 @@ type TrainerOptions struct {
 	// Muon looks ahead along the momentum (Nesterov). Default: true.
 	MuonNesterov *bool `json:"muon_nesterov,omitzero"`
 
-	// Size of Muon's step: that of AdamW, 0.2 sqrt(max(out, in)), or sqrt(max(1, out / in)). Default: adamw; one of
-	// adamw, jordan.
+	// Size of Muon's step: adamw 0.2 sqrt(max(out, in)), jordan sqrt(max(1, out / in)). Default: adamw; one of adamw,
+	// jordan.
 	MuonScale string `json:"muon_scale,omitzero"`
 
 	// SGD's share of the last step's direction; 0: no direction is kept. Default: 0; 0 to 0.999999.
@@ -652,7 +652,7 @@ type HubOptions struct {
 	// files that are usually needed. Default: empty.
 	File string `json:"file,omitzero"`
 
-	// Branch, tag or commit; empty: that of the name, else main. Default: empty.
+	// Branch, tag or commit; empty: the revision in the name, else main. Default: empty.
 	Revision string `json:"revision,omitzero"`
 
 	// The name is the name of a data set. Default: false.
@@ -786,8 +786,8 @@ func (o DiffusionGemmaPolicy) values() (map[string]any, error) {
 
 // DreamPolicy has policy dream of a request or a decoder, with its own options. What is not set keeps its default.
 type DreamPolicy struct {
-	// Which positions a step decides first. entropy: those of low entropy; maskgit_plus: of high probability; origin:
-	// each by chance; p2: the most probable ones, and the others are masked again; topk_margin: those far ahead of the
+	// Which positions a step decides first. entropy: low entropy; maskgit_plus: high probability; origin: each by
+	// chance; p2: the most probable positions, and the others are masked again; topk_margin: a large lead over the
 	// second token. Default: entropy; one of entropy, maskgit_plus, origin, p2, topk_margin.
 	Alg string `json:"alg,omitzero"`
 

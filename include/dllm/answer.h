@@ -2,9 +2,9 @@
 #define DLLM_ANSWER_H
 /* dllm/answer.h -- the text of a canvas while it is decided.
  *
- * An answer turns the ids and states of a canvas into text: up to an end token or a stop text, in
- * pieces that no later step changes, or one text per position for a picture. It needs a tokenizer
- * and no decoder, so it works with any loop that decides a canvas:
+ * An answer turns the ids and states of a canvas into text, up to an end token or a stop text. It
+ * returns pieces that no later step changes, or one text per position for a picture. It needs a
+ * tokenizer and no decoder, so it works with any loop that decides a canvas:
  *
  *     dllm_answer *a;
  *     dllm_buffer *more = dllm_buffer_new();
@@ -26,8 +26,8 @@
  *   DLLM_FINAL or DLLM_FIXED keeps its token. Policies that revise tokens (remasking, drafts,
  *   edits) have them provisional until their block, or the whole canvas, is decided. So
  *   dllm_answer_next returns text later under these policies, and all of it at once under some.
- *   Policy "editflow" also changes the number of positions, with its option edit_prompt those of
- *   the prompt too; then only begin = -1 fits.
+ *   Policy "editflow" also changes the number of positions. With its option edit_prompt the prompt
+ *   changes too, and then only begin = -1 fits.
  *   A loop of the host may open final positions again. dllm_answer_text always follows the canvas.
  *   dllm_answer_next cannot take a text back: it returns nothing until the positions have the same
  *   tokens again, and fails when they have other tokens.
@@ -47,8 +47,8 @@ extern "C" {
  *     begin        -1, 0 or more     positions of the canvas before the answer; -1: the whole
  *                                    canvas is the answer, and nothing but its last position
  *                                    ends it, as for a text with holes; default 0
- *     prompt       before            the text continues that of the prompt: it keeps the space
- *                                    that a word begins with
+ *     prompt       before            the text continues the prompt: it keeps the space that a
+ *                                    word begins with
  *                  apart             the text is one of its own, as of a turn in a chat
  *                  included          the text begins with the text of the prompt
  *     end_tokens   0 1               1: the end tokens of the tokenizer's files end the answer

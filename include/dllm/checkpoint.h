@@ -158,8 +158,9 @@ DLLM_API void dllm_checkpoint_release(dllm_checkpoint *ckpt);
  * Parts are stored by value or by reference. Tensors of a part by reference are not listed, and
  * tensors of an adapter have its name before theirs: "adapter:default/...".
  *
- * When a config.json is next to the weights, the object also has model: family, attention, shift,
- * mask_token_id, block_length, layers, hidden, vocab, max_length, and objective when it is known.
+ * When a config.json is next to the weights, the object also has model. Its members are family,
+ * attention, shift, mask_token_id, block_length, layers, hidden, vocab, max_length, and objective
+ * when it is known.
  *
  *   ckpt   not NULL
  *   out    not NULL

@@ -57,8 +57,8 @@
  *
  * dllm_hub_pull with option weights 0 makes such an address from a name. Its files are loaded into
  * the cache one after another, each while the rows of the one before are read. A part with an end
- * that needs no count, as in [:1000] and [train:1000], is read by ranges: only what these rows need
- * is loaded, and nothing of it is kept. Option stream does the same for all rows. Files in the
+ * that needs no count, as in [:1000] and [train:1000], is read by ranges. Only the bytes of these
+ * rows are loaded, and they are not kept. Option stream does the same for all rows. Files in the
  * cache are read from there. The rows are the same in each case.
  *
  * For data larger than memory, option token_file names a token file that is written while the data

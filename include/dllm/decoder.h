@@ -190,14 +190,14 @@ DLLM_API dllm_status dllm_decoder_step(dllm_decoder *decoder, dllm_task *task, i
  * operation. So does a whole pass on an engine of kind "pjrt". Events of completed steps are sent
  * as by dllm_decoder_run.
  *
- * A suspended step keeps its memory and the weights that it began with, also when a training step
- * changes the weights; that training step then works on copies. dllm_decoder_step and
- * dllm_decoder_run finish a suspended step first. A slot that is added while a step is suspended
- * waits for the next step. If it loads an adapter (option adapter_folders), its dllm_decoder_add
- * finishes the suspended step, and the next call of this function or dllm_decoder_run sends the
- * events. start, predict, commit, a cancel, a release and the removal of a slot that takes part
- * discard the suspended step; no canvas has changed then. A suspended step does not block other
- * calls. The pass runs on a thread of the decoder while the calling thread waits.
+ * A suspended step keeps its memory and the weights that it began with. A training step that
+ * changes the weights meanwhile works on copies. dllm_decoder_step and dllm_decoder_run finish a
+ * suspended step first. A slot that is added while a step is suspended waits for the next step. If
+ * it loads an adapter (option adapter_folders), its dllm_decoder_add finishes the suspended step,
+ * and the next call of this function or dllm_decoder_run sends the events. start, predict, commit,
+ * a cancel, a release and the removal of a slot that takes part discard the suspended step; no
+ * canvas has changed then. A suspended step does not block other calls. The pass runs on a thread
+ * of the decoder while the calling thread waits.
  *
  *   decoder      not NULL, holds a slot
  *   budget_ms    0 or more, finite, in milliseconds; 0: one operation

@@ -75,7 +75,7 @@ extern "C" {
  * With processes = mpi the engines of all processes act as one engine. A cpu process is one rank; a
  * pjrt process has as many devices of its plugin as it has ranks. Without mesh every process is one
  * rank of axis data. All processes must make the same calls in the same order with the same
- * arguments, because runs, saves and reads of cut arrays wait for the others. The first process
+ * arguments. Runs, saves and reads of cut arrays wait for the other processes. The first process
  * writes checkpoints, models and sinks for all. The engine needs libdllm_mpi.so next to this
  * library, or its path in the environment variable DLLM_MPI_LIBRARY. The options threads and
  * memory_limit are for each process.
@@ -197,7 +197,7 @@ DLLM_API dllm_status dllm_engine_i64(const dllm_engine *engine, const char *key,
  *
  * The programs are the programs of a trainer (a whole optimizer step) or of a decoder (a pass). An
  * engine with a compiler, also for hardware that is not present, adds the compiler's figures as
- * "compiled", and "fits": whether the device has enough memory.
+ * "compiled". "fits" says whether the device has enough memory.
  *
  * The options of kind "plan":
  *

@@ -29,8 +29,8 @@
  *     attempts    1 to 100      attempts for one request
  *
  * Without option file a model is config.json, the files of its tokenizer, its chat template and its
- * weights: safetensors, else .bin, else the only GGUF file. A data set is its .parquet, .jsonl,
- * .ndjson, .csv, .tsv and .txt files.
+ * weights. The weights are safetensors, else .bin, else the only GGUF file. A data set is its
+ * .parquet, .jsonl, .ndjson, .csv, .tsv and .txt files.
  *
  * Lifetime   the functions keep nothing.
  * Threads    every function here may be called from any thread. Two pulls of one file, also in two
@@ -76,7 +76,7 @@ DLLM_API dllm_status dllm_hub_pull(const char *name, const dllm_options *opts, d
  *
  * The JSON is {"name", "commit", "path", "bytes", "missing", "free", "memory", "files": [{"path",
  * "size", "cached", "weights"}]}, with the files in the order of the pull. "missing" are the bytes
- * to load, "free" those that the disk has left, "memory" those that this process may use.
+ * to load, "free" the bytes that the disk has left, "memory" the bytes that this process may use.
  *
  *   name   not NULL, as dllm_hub_pull
  *   opts   NULL: defaults; kind "hub", as dllm_hub_pull

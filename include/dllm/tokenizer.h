@@ -221,9 +221,9 @@ DLLM_API dllm_status dllm_tokenizer_decode_stream(const dllm_tokenizer *tok, con
 /** Renders a conversation with a chat template and converts it to ids.
  *
  * The template comes from chat_template.jinja or tokenizer_config.json in the tokenizer's folder,
- * from the GGUF file, or from the options: option template is a name (chatml llama3 qwen alpaca) or
- * the text of a template. Special tokens are recognized in the template, not in messages. Messages
- * may have the members from and value in place of role and content.
+ * from the GGUF file, or from option template. Option template is a name (chatml llama3 qwen
+ * alpaca) or the text of a template. Special tokens are recognized in the template, not in
+ * messages. Messages may have the members from and value in place of role and content.
  *
  *   tok             not NULL
  *   messages_json   not NULL, a list of {"role", "content"} or an object with "messages", "tools"

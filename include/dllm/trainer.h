@@ -41,9 +41,9 @@ extern "C" {
  * objective needs it. During this call no decoder of the model may step, and no save or param of
  * the model may run. If the call fails, the model is not changed.
  *
- * The attention and the shift of the model become those of the objective, also for decoding and
- * saving. A next-token model (causal, its file names no shift and no mask token) gets shift 1 from
- * an objective that masks. Options of kind "model" that the model was created with are kept.
+ * The model takes the attention and the shift of the objective, also for decoding and saving. A
+ * next-token model (causal, its file names no shift and no mask token) gets shift 1 from an
+ * objective that masks. Options of kind "model" that the model was created with are kept.
  *
  * The options of kind "trainer" for the learning rate and the length of a run:
  *
@@ -80,7 +80,7 @@ extern "C" {
  *     offload_mib      most MiB of offloaded arrays in memory at one time
  *     root             folder of the checkpoints of a run; empty: no checkpoints
  *     save_every       steps between checkpoints; below 1: a part of steps; 0: only at the end
- *     save_wait        training stands still until a checkpoint is on disk
+ *     save_wait        training waits until a checkpoint is on disk
  *     sync_every       steps after which a run waits for its steps in flight; 0: never
  *     keep_last        checkpoints to keep in root; 0: all
  *
@@ -155,10 +155,10 @@ DLLM_API dllm_status dllm_trainer_step(dllm_trainer *trainer, const dllm_batch *
 
 /** Adds the gradients of one batch to the sum, without an update.
  *
- * Batches of one update get the same noise as one large batch of all their rows. Objectives that
- * spread times over the rows of the whole update (time_sampling low_discrepancy) compute the number
- * of rows from option accumulate and the rows of this batch. All batches of the update must then
- * have the same number of rows.
+ * Batches of one update get the same noise as one large batch of all their rows. Some objectives
+ * spread times over the rows of the whole update (time_sampling low_discrepancy). They compute the
+ * number of rows from option accumulate and the rows of this batch. All batches of the update must
+ * then have the same number of rows.
  *
  *   trainer   not NULL
  *   batch     not NULL, token rows or prepared arrays
@@ -282,8 +282,8 @@ DLLM_API dllm_status dllm_trainer_metric(const dllm_trainer *trainer, const char
 
 /** Writes a description of the trainer as a JSON object.
  *
- * It has all metrics and their "units", the effective options, the optimizer's state arrays, and
- * "recomputed": the number of values of a layer that the last step computed again to fit option
+ * It has all metrics and their "units", the effective options, and the optimizer's state arrays.
+ * "recomputed" is the number of values of a layer that the last step computed again to fit option
  * memory. With option offload it has "offload": {"place", "bytes", "window"}, the bytes there and
  * the most bytes of them in memory at one time, of one rank.
  *

@@ -20,14 +20,15 @@
  * `tokens` when the teacher showed other tokens than the data has. `key` is a hash of the row, so
  * that a file of other data is refused. Castlehill, a fork of Open-dLLM, writes the second form.
  *
- * The file PATH.settings.json next to it has what the lines were made with: the options, a hash of
- * the teacher's numbers, of the tokenizer's tokens and of the data. A call with others is refused.
+ * The file PATH.settings.json next to it has the options that the lines were made with. It also has
+ * hashes of the teacher's numbers, of the tokenizer's tokens and of the data. A call with other
+ * settings is refused.
  *
  * The options of kind "trajectories":
  *
  *     method          scheduled: in each row the ceil(n / steps) tokens of the lowest entropy,
- *                     entropy: those below threshold, left_to_right: from the left, without a
- *                     model, block_wise: block after block, the lowest and those below threshold
+ *                     entropy: the tokens below threshold, left_to_right: from the left, without
+ *                     a model, block_wise: block after block, the lowest and all below threshold
  *     lines           compact rows: the form of the lines
  *     steps           rows after the first one, 0: 32 for scheduled, 16 for entropy and
  *                     left_to_right

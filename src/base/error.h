@@ -10,7 +10,7 @@
 
 namespace dllm {
 
-// The numbers equal those of include/dllm/base.h: 0 to 16 are the canonical codes, codes of dllm
+// include/dllm/base.h has the same numbers: 0 to 16 are the canonical codes, and codes of dllm
 // begin at 100.
 enum class Code : int32_t {
   ok = 0,

@@ -1,6 +1,6 @@
 #pragma once
-// Reads and writes files: whole files, parts of files, atomic writes that survive a kill at any
-// moment, files that grow by records, and sources of model files. Errors name the path.
+// Reads and writes whole files, parts of files, files that grow by records, and sources of model
+// files. Atomic writes survive a kill at any moment. Errors name the path.
 //
 // These functions also accept a path in an object store ("s3://bucket/folder/name",
 // base/store/objects.h): file_exists, is_directory, file_size, list_directory, read_bytes,
@@ -213,7 +213,7 @@ private:
 };
 
 // Calls write(2) without raising SIGXFSZ or SIGPIPE. A file beyond the size limit fails with EFBIG,
-// a closed pipe with EPIPE. The function blocks both signals in this thread during the call and
+// a closed pipe with EPIPE. The function blocks both signals in this thread during the call. It
 // consumes only a signal that the call caused, because signals belong to the host.
 ssize_t write_without_signal(int fd, const void* data, size_t size);
 

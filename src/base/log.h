@@ -37,7 +37,7 @@ void log(LogLevel level, fmt::format_string<Args...> format, Args&&... args) {
   if (log_enabled(level)) log_line(level, fmt::format(format, std::forward<Args>(args)...));
 }
 
-// The numbers equal those of include/dllm/base.h.
+// include/dllm/base.h has the same numbers.
 enum class EventKind : int32_t {
   progress = 1,
   train_step = 2,

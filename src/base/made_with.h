@@ -12,9 +12,9 @@ namespace dllm {
 std::string settings_path(const std::string& output);
 // Writes the settings of an output to `file`, which appears whole or not at all.
 void write_settings(const std::string& file, const Json& settings);
-// Fails with failed_precondition when the output was made with other settings than `file` has,
-// naming the first that differs and both values, or when the file is missing. An object of settings
-// is compared member by member ("teacher.weights").
+// Fails with failed_precondition when the output was made with other settings than `file` has. The
+// error names the first setting that differs and both values. It also fails when the file is
+// missing. An object of settings is compared member by member ("teacher.weights").
 void check_settings(const std::string& output, const std::string& file, const Json& settings);
 
 } // namespace dllm

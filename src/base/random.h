@@ -1,6 +1,6 @@
 #pragma once
-// Draws counter-based random numbers with threefry 2x32, 20 rounds (Salmon et al., SC 2011). The
-// bits equal those of jax.random's default generator with jax_threefry_partitionable = true. Every
+// Draws counter-based random numbers with threefry 2x32, 20 rounds (Salmon et al., SC 2011).
+// jax.random's default generator with jax_threefry_partitionable = true gives the same bits. Every
 // draw is a pure function of its key, so the numbers do not depend on threads or engine. Goldens
 // use jax's older counter layout, `original`.
 

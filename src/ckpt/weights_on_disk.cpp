@@ -95,8 +95,8 @@ private:
   std::shared_ptr<const GgufFile> file_;
 };
 
-// The parts that a checkpoint stores by value. Tensors of the base have the names of its files, and
-// those names follow the name of an adapter in its tensors.
+// The parts that a checkpoint stores by value. Tensors of the base have the names of its files. A
+// tensor of an adapter has the name of the adapter before such a name.
 class WeightsOnDisk::Parts final : public Content {
 public:
   explicit Parts(const ModelPlace& place) {

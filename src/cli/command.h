@@ -218,7 +218,8 @@ std::string latest_of_run(const Context& context, const std::string& path);
 // Returns what files of results name: {"model", "model_checksum", "model_options"}, the
 // "checkpoint" of a run, and the "adapter_checksum" of option adapter.
 nlohmann::ordered_json model_facts(const Context& context);
-int64_t model_number(const dllm_model* model, const char* key); // "vocab" "mask_id"
+// key: "vocab" or "mask_id".
+int64_t model_number(const dllm_model* model, const char* key);
 
 struct Canvas {
   std::vector<int32_t> ids;
@@ -247,7 +248,8 @@ std::string read_all(const std::string& path);
 // Writes a file. A regular file is replaced at once, so it keeps its content when the disk is full.
 void write_all(const std::string& path, const std::string& content);
 // Fails when the path is a file that does not begin with `begin`: write_all() would replace a file
-// of the user. what: "a trace". option: the option that names the path. An empty file is no loss.
+// of the user. what: "a trace". option: the option that names the path. An empty file may be
+// replaced.
 void check_replaces(const std::string& path, const std::string& begin, const std::string& what,
                     const std::string& option);
 

@@ -51,13 +51,13 @@ private:
   std::string core(size_t index) const { return index < words_.size() ? words_[index].core : ""; }
   void put(const Word& word) {
     made_.push_back(word.before + word.core + word.after);
-    may_follow_ = word.core == "set" || (is_behind_ && is_one_of(word.core, {"or", "and"}));
-    is_behind_ = false;
+    may_follow_ = word.core == "set" || (is_after_ && is_one_of(word.core, {"or", "and"}));
+    is_after_ = false;
   }
   // Puts a flag, or its value. Another option may follow after a comma, "or" or "and".
   void put_part(const std::string& text) {
     made_.push_back(text);
-    is_behind_ = true;
+    is_after_ = true;
     may_follow_ = text.ends_with(',');
   }
   // Puts a flag; what follows "=" or "to" is its value.
@@ -125,7 +125,7 @@ private:
   std::vector<std::string> made_;
   size_t at_ = 0;
   bool may_follow_ = false; // after "set", and in a list of options, where an option may follow
-  bool is_behind_ = false;  // behind a flag or its value
+  bool is_after_ = false;   // the last word was a flag or its value
 };
 
 } // namespace

@@ -46,7 +46,7 @@ std::string run_settings_file(const std::string& model) {
   // The names of the folders above "." are known by the full path alone.
   fs::path folder = fs::absolute(model, ignored).lexically_normal();
   if (!folder.has_filename()) folder = folder.parent_path(); // "runs/a/"
-  const fs::path own = folder / kRowsFile; // a checkpoint may have that of its base
+  const fs::path own = folder / kRowsFile; // a checkpoint may have its base's file
   constexpr int kMostLevels = 4;           // RUN/best/step_000100/model
   for (int level = 0; level < kMostLevels && !folder.empty(); ++level) {
     const fs::path file = folder / "run.json";

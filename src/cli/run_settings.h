@@ -9,25 +9,25 @@ namespace dllm::cli {
 
 class Context;
 
-// Returns the run.json of a model's path: that of "runs/a" for the run itself, for "runs/a/best"
-// and for "runs/a/best/step_000100/model". A folder that dllm export made has dllm_rows.json.
-// Returns "" for a model that is not of a run.
+// Returns the run.json of a model's path. The paths "runs/a", "runs/a/best" and
+// "runs/a/best/step_000100/model" have the file of "runs/a". A folder that dllm export made has
+// dllm_rows.json. Returns "" for a model that is not of a run.
 std::string run_settings_file(const std::string& model);
 
 // How a run read its rows.
 struct RowSettings {
   nlohmann::ordered_json dataset; // options of kind dataset by key, without the files of the data
   std::string form;               // "texts", "conversations" or "instructions"; "": not known
-  // Returns the chat template that the rows were written with: a name or a text; "" for that of the
-  // tokenizer, or none.
+  // Returns the chat template that the rows were written with: a name or a text. "": the template
+  // of the tokenizer, or no template.
   std::string chat_template() const;
 };
 // Returns the settings of the run that trained the adapter of option --model.adapter, else the
 // model of --model.
 RowSettings row_settings(const Context& context);
 // Writes the settings of the rows of model `from` into the folder `to` of the same model in another
-// form, so that it is prompted and scored as its run is. Does nothing for a model without a run.
-// Prints a note for a file, which has no place for them.
+// form. The new folder is then prompted and scored as its run is. Does nothing for a model without
+// a run. Prints a note for a file, which has no place for them.
 void keep_row_settings(const std::string& from, const std::string& to);
 
 } // namespace dllm::cli

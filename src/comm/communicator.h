@@ -26,15 +26,15 @@ void reduce(Reduction reduction, DType dtype, std::span<const void* const> parts
 using Group = std::span<const int64_t>;
 
 // Collective calls of one rank. Every member of a group makes the same calls in the same order,
-// with equal sizes and types; a mismatch is an error on all ranks, not a hang. A call returns when
-// its buffers may be used again. Reductions combine the pieces in the order of the group
-// (`reduce`), so bits are the same on every rank and in every run. `in` and `out` do not overlap.
-// `task` is checked while a call waits.
+// with equal sizes and types. A mismatch is an error on all ranks, and no rank hangs. A call
+// returns when its buffers may be used again. Reductions combine the pieces in the order of the
+// group (`reduce`), so bits are the same on every rank and in every run. `in` and `out` do not
+// overlap. `task` is checked while a call waits.
 //
 // Failure: a rank whose task is cancelled while it waits throws as check_task does and aborts the
 // other ranks. A rank that fails outside of a call must call abort(). Then every waiting or later
-// call of every rank throws an error with the code and text of the first failure, until all ranks
-// have called restart().
+// call of every rank throws an error with the code and text of the first failure. This ends when
+// all ranks have called restart().
 //
 // Threads: one thread per rank at a time may call; any thread may call abort().
 class Communicator {

@@ -66,7 +66,8 @@ public:
   const std::shared_ptr<MemoryLedger>& ledger() const { return ledger_; }
   ArenaStore& arenas() { return arenas_; }
   RunGate& gate() { return gate_; }
-  comm::Communicator* communicator() const { return communicator_.get(); } // null: one rank
+  // Returns null for one rank.
+  comm::Communicator* communicator() const { return communicator_.get(); }
   // Called before a run on several ranks, one run at a time. After a failed run it waits until the
   // other ranks begin their next run, then restarts the communicator. Fails with
   // failed_precondition when the ranks have finished different numbers of runs, because one rank

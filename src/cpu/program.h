@@ -15,8 +15,8 @@ namespace dllm::cpu {
 struct RunContext {
   Workers pool;
   bool check_finite = false;
-  // When not null it receives a text about the first operation that makes NaN or +infinity, and the
-  // run goes on. -infinity is allowed, because masks consist of it.
+  // When not null it receives a text about the first operation that makes NaN or +infinity. The run
+  // goes on. -infinity is allowed, because masks consist of it.
   std::string* finding = nullptr;
   int64_t index = -1;                         // element of the scan that runs; -1: no scan
   comm::Communicator* communicator = nullptr; // null: one rank

@@ -129,7 +129,8 @@ private:
   FileSettings made_;
 };
 
-// Returns the facts of an objective; those of masked diffusion for one that the library lacks.
+// Returns the facts of an objective. An objective that the library lacks has the facts of masked
+// diffusion.
 noise::ObjectiveFacts facts_of(const std::string& objective) {
   const std::vector<std::string> known = noise::objective_names();
   return std::ranges::find(known, objective) == known.end() ? noise::ObjectiveFacts()

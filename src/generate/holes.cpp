@@ -47,7 +47,7 @@ std::vector<Hole> find_holes(std::string_view text) {
 
 namespace {
 
-// Returns the text of ids behind `before`, with the space that a word begins with after it.
+// Returns the text that ids have after the token `before`, with the space that begins a word.
 std::string text_after(const text::Tokenizer& tokenizer, std::optional<int32_t> before,
                        std::vector<int32_t> ids) {
   // A model may have more tokens than its tokenizer.

@@ -40,9 +40,9 @@ public:
                            : fmt::format("state lost: {}; {}", why, hint)) {}
 };
 
-// An array that an engine holds: the part of one rank if the engine is one rank of a mesh, or the
-// parts of all ranks if the engine has several. Many threads may read a buffer at once. A donated
-// buffer must not be used again.
+// An array that an engine holds. An engine that is one rank of a mesh holds the part of this rank.
+// An engine with several ranks holds the parts of all ranks. Many threads may read a buffer at
+// once. A donated buffer must not be used again.
 class Buffer {
 public:
   virtual ~Buffer() = default;
@@ -122,14 +122,13 @@ public:
   // Returns the rank for which this program was compiled.
   virtual Placement placement() const { return {}; }
   // Runs the program. inputs: in the order of graph().inputs(); an error names an input of the
-  // wrong type. An output that takes over an input consumes it: the engine writes in place if it is
+  // wrong type. An output that takes over an input consumes it. The engine writes in place if it is
   // the only holder of the buffer, else it copies first. `task` is checked before every node,
-  // inside scans and inside long nodes (every 10 ms of work on the CPU).
-  // After graph::StateLost donated inputs are undefined; after any other exception they are as
-  // before.
-  // On several ranks the failure or cancel of one rank ends the run of all ranks with an error.
-  // With before_overwrite the ranks synchronise before the first donated input is written, so a
-  // cancel stops all ranks or none.
+  // inside scans and inside long nodes (every 10 ms of work on the CPU). After graph::StateLost
+  // donated inputs are undefined; after any other exception they are as before. On several ranks
+  // the failure or cancel of one rank ends the run of all ranks with an error. With
+  // before_overwrite the ranks synchronise before the first donated input is written, so a cancel
+  // stops all ranks or none.
   virtual std::vector<BufferRef> run(std::span<const BufferRef> inputs, const Task* task = nullptr,
                                      StopRule rule = StopRule::anywhere) = 0;
   // Runs once more and names the first operation that makes NaN or infinity. Returns "" if there is
@@ -199,8 +198,8 @@ public:
 
   // --- an engine whose ranks are processes ---
   // Each process has an engine with the same number of ranks. All processes make the same calls in
-  // the same order, because a run, a read of a cut array and an exchange wait for the other
-  // processes. The first process prints and writes files.
+  // the same order. A run, a read of a cut array and an exchange wait for the other processes. The
+  // first process prints and writes files.
   virtual int64_t processes() const { return 1; }
   virtual int64_t process() const { return 0; }
   // Returns the place of this process on the mesh of processes (graph/processes.h). If each process

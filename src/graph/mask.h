@@ -17,7 +17,7 @@ enum class MaskKind {
   // key / block <= query / block. Parameter: block i32().
   block_causal,
   // The row is [noised | clean], each of `length` positions in blocks of `block` (BD3LM). A noised
-  // query attends to its own noised block and to the clean blocks before it; a clean query attends
+  // query attends to its own noised block and to the clean blocks before it. A clean query attends
   // to clean blocks up to its own. Parameters: length i32(), block i32().
   two_stream,
   // begin <= key < end, per row. Parameters: begin i32(batch), end i32(batch).

@@ -58,8 +58,8 @@ struct OpDef {
   // True for mesh and control operations, whose shape rules set the axes of the results. For other
   // operations, operands and results vary over the union of the operands' axes.
   bool own_axes = false;
-  // True: each number of the result depends only on the operands' numbers with the same index, so
-  // an engine may run several such operations piece by piece.
+  // True: each number of the result depends only on the operands' numbers with the same index. An
+  // engine may run several such operations piece by piece.
   bool is_elementwise = false;
   Repeat repeat = Repeat::never;
 };

@@ -31,8 +31,8 @@ public:
   const std::string& top_folder() const { return top_folder_; }
   // Returns true if files with rows are below a path of the repository, "" for the top.
   bool is_folder(const std::string& path) const;
-  // Returns the files with rows that a path means, which is a folder, a file or a pattern, in the
-  // order in which a folder of this machine is read. Fails with not_found.
+  // Returns the files with rows that a path means. The path is a folder, a file or a pattern. The
+  // order is the order in which a folder of this machine is read. Fails with not_found.
   std::vector<RemoteFile> files_at(const std::string& path) const;
   // Returns a file of the list. REQUIRES: files_at() returned it.
   const RemoteFile& file_at(const std::string& path) const;

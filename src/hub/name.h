@@ -41,8 +41,8 @@ std::string text_of(const Name& name);
 bool is_commit(std::string_view text);
 // Returns true for 64 lower-case hexadecimal digits.
 bool is_sha256(std::string_view text);
-// Returns true if a relative path stays below its folder: it has no part that is empty, "." or
-// "..", no control character and no backslash, and its parts have at most 255 bytes.
+// Returns true if a relative path stays below its folder. Such a path has no part that is empty,
+// "." or "..", no control character and no backslash. Its parts have at most 255 bytes.
 bool is_safe_path(std::string_view path);
 
 } // namespace dllm::hub

@@ -46,7 +46,8 @@ const Schema& hub_schema() {
       {option_str("file", "",
                   "A file of the repository, a pattern with * and ?, or a word in the name of one "
                   "GGUF file (Q4_K_M); empty: the files that are usually needed."),
-       option_str("revision", "", "Branch, tag or commit; empty: that of the name, else main."),
+       option_str("revision", "",
+                  "Branch, tag or commit; empty: the revision in the name, else main."),
        option_bool("dataset", false, "The name is the name of a data set."),
        option_bool(
            "weights", true,

@@ -50,9 +50,10 @@ private:
   const char* same_as_capture(const char* s, char digit);
   int closed_capture(char digit);
 
-  const char* item_end(const char* p);                          // end of a single character class
-  bool fits(const char* s, const char* p, const char* next);    // *s is in class [p, next)
-  bool in_set(int c, const char* set, const char* close) const; // set: at '[', close: at ']'
+  const char* item_end(const char* p);                       // end of a single character class
+  bool fits(const char* s, const char* p, const char* next); // *s is in class [p, next)
+  // set: the position of '['. close: the position of ']'.
+  bool in_set(int c, const char* set, const char* close) const;
   void tick() {
     if (--until_charge_ < 0) charge_rest(L_);
   }

@@ -1,6 +1,6 @@
 #pragma once
-// This header declares the state of a script: the manifest of the C ABI, the data of a Lua state
-// (task, budget, heap, level), its errors, and library objects and JSON as Lua values.
+// This header declares the manifest of the C ABI, and the data of a Lua state (task, budget, heap,
+// level) with its errors. It also declares library objects and JSON as Lua values.
 
 #include "dllm/base.h"
 #include "dllm/dllm.h"
@@ -134,7 +134,8 @@ void push_error(lua_State* L, const char* code, const char* message, const char*
 // Replaces any error value by such a table with a member traceback. It is a message handler, so it
 // runs where the error was raised.
 int with_traceback(lua_State* L);
-inline constexpr std::string_view kNoMemory = "not enough memory"; // Lua's message
+// Lua's message.
+inline constexpr std::string_view kNoMemory = "not enough memory";
 
 // The exception for a failed script. This folder has its own type, because it does not see the
 // exceptions of the core.

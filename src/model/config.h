@@ -88,7 +88,7 @@ struct RopeConfig {
   double query_beta = 0;
 };
 
-// Experts: many small networks. A router chooses a few of them for every token.
+// Experts are many small networks. A router chooses a few of them for every token.
 struct ExpertConfig {
   int64_t count = 0; // 0: the model has none
   int64_t per_token = 0;
@@ -125,7 +125,8 @@ struct GatedDeltaConfig {
 
   int64_t key_size() const { return key_heads * key_dim; }
   int64_t value_size() const { return value_heads * value_dim; }
-  int64_t conv_size() const { return 2 * key_size() + value_size(); } // channels: q, k, v
+  // Returns the number of channels of q, k and v.
+  int64_t conv_size() const { return 2 * key_size() + value_size(); }
 };
 
 struct LayerKind; // layers/layer_kind.h
@@ -267,7 +268,8 @@ void apply_model_options(ModelConfig& config, const Options& options);
 // Returns the runs of layers in order, at least one. `cuts` lists layers after which a run ends
 // even if the next layer is of the same kinds.
 std::vector<LayerRun> layer_runs(const ModelConfig& config, const std::set<int64_t>& cuts = {});
-std::vector<HeadConfig> model_heads(const ModelConfig& config); // "lm" first
+// The first head is "lm".
+std::vector<HeadConfig> model_heads(const ModelConfig& config);
 
 std::vector<std::string> family_names(); // sorted
 

@@ -115,7 +115,7 @@ void Model::add_part(Part part, const std::function<void()>& fill) {
     drop_part(name);
     throw;
   }
-  // A program of the base without the adapter, such as that of a trainer, computes another network.
+  // A program of the base without the adapter, such as a trainer's, computes another network.
   if (is_adapter) params_.bump_list();
   forget_programs();
 }

@@ -40,8 +40,9 @@ public:
 
   graph::Engine& engine() const { return *engine_; }
   const std::shared_ptr<graph::Engine>& engine_ref() const { return engine_; }
-  const ModelConfig& config() const { return parts_.base().config; } // of the base
-  ParamStore& params() { return params_; }                           // of all parts
+  // Returns the config of the base.
+  const ModelConfig& config() const { return parts_.base().config; }
+  ParamStore& params() { return params_; } // of all parts
   const ParamStore& params() const { return params_; }
   int64_t version() const { return params_.version(); }
 
@@ -138,7 +139,8 @@ private:
   // Guards side_files_, token_facts_, selections_, and writes of the config.
   mutable std::mutex words_;
   SideFiles side_files_;
-  mutable std::shared_ptr<const text::TokenFacts> token_facts_; // null: not read yet
+  // null: not read yet
+  mutable std::shared_ptr<const text::TokenFacts> token_facts_;
   Origin origin_;
   std::vector<std::weak_ptr<const Selection>> selections_; // selections of trainers
   ForwardCache forward_cache_;
@@ -174,8 +176,9 @@ std::shared_ptr<Model> sketch_model(std::shared_ptr<graph::Engine> engine, Model
 // physical parameter of type f32; an undefined tensor keeps the model's numbers.
 std::shared_ptr<Model> clone_model(const Model& model,
                                    const std::function<Tensor(size_t index)>& instead = nullptr);
-// Makes a model with the same parts, whose arrays are those of `model`. Adapters that one of them
-// gets are not the other's. A trainer of one model leaves the numbers of the other one as they are.
+// Makes a model with the same parts, which shares the arrays of `model`. An adapter of one model
+// does not become an adapter of the other. A trainer of one model does not change the numbers of
+// the other.
 std::shared_ptr<Model> share_model(const Model& model);
 // Writes a Hugging Face folder of the base that appears complete or not at all. Such a folder has
 // no place for other networks: they are left out, and a warning names them. It is not an error,

@@ -18,13 +18,13 @@ namespace dllm::model {
 
 struct Job {
   std::shared_ptr<graph::Graph> graph;
-  int64_t weights = 0; // bytes of the stored parameters, without panels
-  int64_t loading = 0; // most bytes of parameters in memory at one time while a model is loaded
-  int64_t moments = 0; // bytes of the optimizer's state on the engine
-  // Bytes of the optimizer's state outside of the engine, bytes for the slices of it that an update
-  // holds, and least bytes on the engine during that update. The update follows the graph, whose
-  // arena stays.
-  int64_t offloaded = 0, window = 0, later = 0;
+  int64_t weights = 0;   // bytes of the stored parameters, without panels
+  int64_t loading = 0;   // most bytes of parameters in memory at one time while a model is loaded
+  int64_t moments = 0;   // bytes of the optimizer's state on the engine
+  int64_t offloaded = 0; // bytes of the optimizer's state outside of the engine
+  int64_t window = 0;    // bytes of the slices of this state that an update holds
+  // Least bytes on the engine during an update. The update follows the graph, whose arena stays.
+  int64_t later = 0;
   int64_t cache = 0; // bytes of K and V that are kept between decoding steps
   // Values of a layer that training recomputes so that a step fits option memory.
   int64_t recomputed = 0;
@@ -50,8 +50,8 @@ Job forward_job(const std::shared_ptr<graph::Engine>& engine, const ModelConfig&
 
 // Compiles the job and returns the text of option format. All bytes are bytes of one device. The
 // JSON is {"what", "program", "batch", "weights", "loading", "moments", "offloaded", "window",
-// "cache", "recomputed", "attention", "mesh", "exchanges"}. The plan of this library adds "inputs", "outputs", "constants", "arena",
-// "peak" and "flops".
+// "cache", "recomputed", "attention", "mesh", "exchanges"}. The plan of this library adds "inputs",
+// "outputs", "constants", "arena", "peak" and "flops".
 // "compiled" is {"known", "fits", "argument", "output", "alias", "temporary", "code", "peak",
 // "device", "flops", "seconds", "from_cache"}. "fits" is null when the compiler or the device does
 // not report it. A program that is too big for its compiler does not fit, and "message" is then the

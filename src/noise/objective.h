@@ -1,7 +1,7 @@
 #pragma once
-// An objective: how a batch is corrupted and how the loss counts it. `prepare` makes named arrays
-// on the host, and `loss` builds a graph that reads them. Nearly all objectives share one loss
-// graph, token_ce, and differ only in prepare.
+// An objective says how a batch is corrupted and how the loss counts it. `prepare` makes named
+// arrays on the host, and `loss` builds a graph that reads them. Nearly all objectives share one
+// loss graph, token_ce, and differ only in prepare.
 
 #include "base/options.h"
 #include "base/random.h"
@@ -152,8 +152,8 @@ protected:
   virtual Batch feed_rows(const Batch& prepared, const model::ModelConfig& config) const;
   // Returns the arrays that a prepared batch must have in addition to targets and weights.
   virtual std::vector<std::string> prepared_arrays() const { return {}; }
-  // Returns the arrays of raw rows that the objective reads in addition to those of every
-  // objective.
+  // Returns the arrays of raw rows that the objective reads in addition to the arrays that every
+  // objective reads.
   virtual std::vector<std::string> raw_arrays() const {
     return {"positions", "limit", "mask", "keys"};
   }

@@ -24,7 +24,7 @@ enum class RowKind {
 struct ObjectiveFacts {
   RowKind rows = RowKind::masked;
   bool packs = true; // several texts may share a row
-  // A model from scratch: bidirectional, causal or canvas.
+  // The attention of a model from scratch is bidirectional, causal or canvas.
   const char* model = "bidirectional";
   // Option heads of such a model.
   const char* heads = "";

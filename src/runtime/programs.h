@@ -37,8 +37,8 @@ public:
     return entries_.front().second;
   }
   void clear() { entries_.clear(); }
-  // Removes all programs when the version differs from that of the last call. Programs of a model
-  // have the version of its list of parameters: factors of adapters are constants in them.
+  // Removes all programs when the version differs from the version of the last call. Programs of a
+  // model have the version of its list of parameters: factors of adapters are constants in them.
   void set_version(int64_t version) {
     if (version != std::exchange(version_, version)) clear();
   }

@@ -1161,7 +1161,7 @@ namespace Dllm
             set => Put("muon_nesterov", value);
         }
 
-        /// <summary>Size of Muon's step: that of AdamW, 0.2 sqrt(max(out, in)), or sqrt(max(1, out / in)). Default:
+        /// <summary>Size of Muon's step: adamw 0.2 sqrt(max(out, in)), jordan sqrt(max(1, out / in)). Default:
         /// adamw; one of adamw, jordan.</summary>
         public string MuonScale
         {
@@ -1360,7 +1360,7 @@ namespace Dllm
             set => Put("file", value);
         }
 
-        /// <summary>Branch, tag or commit; empty: that of the name, else main. Default: empty.</summary>
+        /// <summary>Branch, tag or commit; empty: the revision in the name, else main. Default: empty.</summary>
         public string Revision
         {
             get => Value<string>("revision");
@@ -1593,10 +1593,10 @@ namespace Dllm
         /// <summary>The policy with its defaults.</summary>
         public DreamPolicy() { Put("policy", "dream"); }
 
-        /// <summary>Which positions a step decides first. entropy: those of low entropy; maskgit_plus: of high
-        /// probability; origin: each by chance; p2: the most probable ones, and the others are masked again;
-        /// topk_margin: those far ahead of the second token. Default: entropy; one of entropy, maskgit_plus,
-        /// origin, p2, topk_margin.</summary>
+        /// <summary>Which positions a step decides first. entropy: low entropy; maskgit_plus: high probability;
+        /// origin: each by chance; p2: the most probable positions, and the others are masked again; topk_margin: a
+        /// large lead over the second token. Default: entropy; one of entropy, maskgit_plus, origin, p2,
+        /// topk_margin.</summary>
         public string Alg
         {
             get => Value<string>("alg");

@@ -253,8 +253,8 @@ const KEYWORDS = (
 - `lion_beta2::Real`: Lion's decay of the momentum. Default: 0.99; 0 to 0.999999.
 - `muon_momentum::Real`: Muon's share of the last momentum. Default: 0.95; 0 to 0.999999.
 - `muon_nesterov::Bool`: Muon looks ahead along the momentum (Nesterov). Default: true.
-- `muon_scale::String`: Size of Muon's step: that of AdamW, 0.2 sqrt(max(out, in)), or sqrt(max(1, out / in)).
-  Default: adamw; one of adamw, jordan.
+- `muon_scale::String`: Size of Muon's step: adamw 0.2 sqrt(max(out, in)), jordan sqrt(max(1, out / in)). Default:
+  adamw; one of adamw, jordan.
 - `momentum::Real`: SGD's share of the last step's direction; 0: no direction is kept. Default: 0; 0 to 0.999999.
 - `nesterov::Bool`: SGD looks ahead along the momentum (Nesterov). Default: false.
 - `weight_decay::Real`: Decoupled weight decay. Default: 0.01; 0 to 10.
@@ -292,7 +292,7 @@ const KEYWORDS = (
     hub = """
 - `file::String`: A file of the repository, a pattern with * and ?, or a word in the name of one GGUF file (Q4_K_M);
   empty: the files that are usually needed. Default: empty.
-- `revision::String`: Branch, tag or commit; empty: that of the name, else main. Default: empty.
+- `revision::String`: Branch, tag or commit; empty: the revision in the name, else main. Default: empty.
 - `dataset::Bool`: The name is the name of a data set. Default: false.
 - `weights::Bool`: false: only the descriptions of a model: config, tokenizer, chat template; of a data set the list
   of its files, and the result is its address. Default: true.
@@ -342,9 +342,9 @@ Policy `diffusion_gemma` adds:
 
 Policy `dream` adds:
 
-- `alg::String`: Which positions a step decides first. entropy: those of low entropy; maskgit_plus: of high
-  probability; origin: each by chance; p2: the most probable ones, and the others are masked again; topk_margin: those
-  far ahead of the second token. Default: entropy; one of entropy, maskgit_plus, origin, p2, topk_margin.
+- `alg::String`: Which positions a step decides first. entropy: low entropy; maskgit_plus: high probability; origin:
+  each by chance; p2: the most probable positions, and the others are masked again; topk_margin: a large lead over the
+  second token. Default: entropy; one of entropy, maskgit_plus, origin, p2, topk_margin.
 - `alg_temp::Real`: Draws the positions with chances exp(confidence / alg_temp); 0: the most confident ones. Default:
   0; 0 to 100.
 - `plan::String`: How many positions a step decides. times: open * (1 - s / t) rounded down on even times from 1 to

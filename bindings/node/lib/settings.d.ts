@@ -309,9 +309,9 @@ export interface RequestSettings {
    *  threshold: Probability as the model gives it, or after temperature and filters, top_p before
    *  top_k (Dream). [model] */
   confidence?: number | 'model' | 'shaped';
-  /** dream: Which positions a step decides first. entropy: those of low entropy; maskgit_plus: of
-   *  high probability; origin: each by chance; p2: the most probable ones, and the others are
-   *  masked again; topk_margin: those far ahead of the second token. [entropy] */
+  /** dream: Which positions a step decides first. entropy: low entropy; maskgit_plus: high
+   *  probability; origin: each by chance; p2: the most probable positions, and the others are
+   *  masked again; topk_margin: a large lead over the second token. [entropy] */
   alg?: 'entropy' | 'maskgit_plus' | 'origin' | 'p2' | 'topk_margin';
   /** dream: Draws the positions with chances exp(confidence / alg_temp); 0: the most confident
    *  ones. [0] */
@@ -611,9 +611,9 @@ export interface DecoderSettings {
    *  threshold: Probability as the model gives it, or after temperature and filters, top_p before
    *  top_k (Dream). [model] */
   confidence?: number | 'model' | 'shaped';
-  /** dream: Which positions a step decides first. entropy: those of low entropy; maskgit_plus: of
-   *  high probability; origin: each by chance; p2: the most probable ones, and the others are
-   *  masked again; topk_margin: those far ahead of the second token. [entropy] */
+  /** dream: Which positions a step decides first. entropy: low entropy; maskgit_plus: high
+   *  probability; origin: each by chance; p2: the most probable positions, and the others are
+   *  masked again; topk_margin: a large lead over the second token. [entropy] */
   alg?: 'entropy' | 'maskgit_plus' | 'origin' | 'p2' | 'topk_margin';
   /** dream: Draws the positions with chances exp(confidence / alg_temp); 0: the most confident
    *  ones. [0] */
@@ -831,7 +831,7 @@ export interface TrainerSettings {
   muon_momentum?: number;
   /** Muon looks ahead along the momentum (Nesterov). [true] */
   muon_nesterov?: boolean;
-  /** Size of Muon's step: that of AdamW, 0.2 sqrt(max(out, in)), or sqrt(max(1, out / in)). [adamw] */
+  /** Size of Muon's step: adamw 0.2 sqrt(max(out, in)), jordan sqrt(max(1, out / in)). [adamw] */
   muon_scale?: 'adamw' | 'jordan';
   /** SGD's share of the last step's direction; 0: no direction is kept. [0] */
   momentum?: number;
@@ -896,7 +896,7 @@ export interface HubSettings {
   /** A file of the repository, a pattern with * and ?, or a word in the name of one GGUF file
    *  (Q4_K_M); empty: the files that are usually needed. */
   file?: string;
-  /** Branch, tag or commit; empty: that of the name, else main. */
+  /** Branch, tag or commit; empty: the revision in the name, else main. */
   revision?: string;
   /** The name is the name of a data set. [false] */
   dataset?: boolean;

@@ -302,9 +302,9 @@ class RequestSettings(TypedDict, total=False):
     confidence  diffusion_gemma: ... and the mean entropy of its positions is less than this (nats).
         [0.005] threshold: Probability as the model gives it, or after temperature and filters,
         top_p before top_k (Dream). [model]
-    alg  dream: Which positions a step decides first. entropy: those of low entropy; maskgit_plus:
-        of high probability; origin: each by chance; p2: the most probable ones, and the others are
-        masked again; topk_margin: those far ahead of the second token. [entropy]
+    alg  dream: Which positions a step decides first. entropy: low entropy; maskgit_plus: high
+        probability; origin: each by chance; p2: the most probable positions, and the others are
+        masked again; topk_margin: a large lead over the second token. [entropy]
     alg_temp  dream: Draws the positions with chances exp(confidence / alg_temp); 0: the most
         confident ones. [0]
     plan  dream: How many positions a step decides. times: open * (1 - s / t) rounded down on even
@@ -631,9 +631,9 @@ class DecoderSettings(TypedDict, total=False):
     confidence  diffusion_gemma: ... and the mean entropy of its positions is less than this (nats).
         [0.005] threshold: Probability as the model gives it, or after temperature and filters,
         top_p before top_k (Dream). [model]
-    alg  dream: Which positions a step decides first. entropy: those of low entropy; maskgit_plus:
-        of high probability; origin: each by chance; p2: the most probable ones, and the others are
-        masked again; topk_margin: those far ahead of the second token. [entropy]
+    alg  dream: Which positions a step decides first. entropy: low entropy; maskgit_plus: high
+        probability; origin: each by chance; p2: the most probable positions, and the others are
+        masked again; topk_margin: a large lead over the second token. [entropy]
     alg_temp  dream: Draws the positions with chances exp(confidence / alg_temp); 0: the most
         confident ones. [0]
     plan  dream: How many positions a step decides. times: open * (1 - s / t) rounded down on even
@@ -901,8 +901,8 @@ class TrainerSettings(TypedDict, total=False):
     lion_beta2  Lion's decay of the momentum. [0.99]
     muon_momentum  Muon's share of the last momentum. [0.95]
     muon_nesterov  Muon looks ahead along the momentum (Nesterov). [true]
-    muon_scale  Size of Muon's step: that of AdamW, 0.2 sqrt(max(out, in)), or sqrt(max(1, out /
-        in)). [adamw]
+    muon_scale  Size of Muon's step: adamw 0.2 sqrt(max(out, in)), jordan sqrt(max(1, out / in)).
+        [adamw]
     momentum  SGD's share of the last step's direction; 0: no direction is kept. [0]
     nesterov  SGD looks ahead along the momentum (Nesterov). [false]
     weight_decay  Decoupled weight decay. [0.01]
@@ -993,7 +993,7 @@ class HubSettings(TypedDict, total=False):
 
     file  A file of the repository, a pattern with * and ?, or a word in the name of one GGUF file
         (Q4_K_M); empty: the files that are usually needed.
-    revision  Branch, tag or commit; empty: that of the name, else main.
+    revision  Branch, tag or commit; empty: the revision in the name, else main.
     dataset  The name is the name of a data set. [false]
     weights  false: only the descriptions of a model: config, tokenizer, chat template; of a data
         set the list of its files, and the result is its address. [true]

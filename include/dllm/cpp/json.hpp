@@ -62,12 +62,12 @@ public:
   }
 
 private:
-  // Returns where the next value begins: behind spaces and the signs between two values.
+  // Returns the position of the next value, after spaces and the signs between two values.
   static std::size_t begin_of(std::string_view text, std::size_t at) noexcept {
     const std::size_t found = text.find_first_not_of(" \n\r\t,:", at);
     return found == std::string_view::npos ? text.size() : found;
   }
-  // Returns the value that begins at or behind a position.
+  // Returns the first value that begins at a position or after it.
   static std::string_view value_at(std::string_view text, std::size_t at) noexcept {
     at = begin_of(text, at);
     std::size_t end = at;

@@ -113,7 +113,8 @@ private:
     const unsigned first = byte(0), second = byte(1);
     if (first < 0x80) return 1;
     if (first < 0xc2 || first > 0xf4) return 0;
-    // Of the bytes behind these the second one has other limits: longer forms and surrogates.
+    // The second byte has other limits after these first bytes, which exclude longer forms and
+    // surrogates.
     const unsigned low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
     const unsigned high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
     if (second < low || second > high) return 0;

@@ -64,7 +64,7 @@ Client client_of(const std::string& path, std::string* key);
 // Returns the <Code> of an error ("NoSuchUpload"), or "" if the response has none.
 std::string error_code(const HttpResponse& response);
 
-// The parts of a large object, which are uploaded by requests of their own.
+// A PartPlan divides a large object into parts. A request of its own uploads each part.
 struct PartPlan {
   int64_t part = 0;  // bytes of every part but the last
   int64_t count = 0; // 1: one ordinary request instead of a multipart upload

@@ -57,7 +57,7 @@ struct Bits4Form {
   static Bits4Form of(const Json& state, const std::string& name);
   Json to_json() const;
 
-  // A tensor of the matrix. Its name is that of the matrix with `ending`.
+  // A tensor of the matrix. Its name is the name of the matrix with `ending`.
   struct Part {
     const char* ending;
     DType dtype;

@@ -20,7 +20,8 @@ std::string staging_folder(const std::string& root);
 
 // The checkpoints of a root that stay after a save, in addition to the saved one.
 struct KeptCheckpoints {
-  KeptCheckpoints(int64_t newest = 0, std::set<int64_t> always = {}) // NOLINT: a number is enough
+  // NOLINTNEXTLINE: a number is enough
+  KeptCheckpoints(int64_t newest = 0, std::set<int64_t> always = {})
       : last(newest), steps(std::move(always)) {}
   int64_t last;            // number of the newest, with the saved one; 0 or less: all
   std::set<int64_t> steps; // these stay too

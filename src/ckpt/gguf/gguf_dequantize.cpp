@@ -54,8 +54,8 @@ void q3_k(const Byte* block, float* y) {
   }
 }
 
-// Layout: d, upper 2 bits of 8 scales in a word, their low 4 bits in 4 bytes, 256 indices of 4 bits
-// into the table of iq4_nl.
+// A block has d, the upper 2 bits of 8 scales in a word, and their low 4 bits in 4 bytes. Then
+// follow 256 indices of 4 bits into the table of iq4_nl.
 void iq4_xs(const Byte* block, float* y) {
   const float d = half_at(block);
   uint16_t high;

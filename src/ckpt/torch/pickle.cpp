@@ -30,7 +30,8 @@ struct PickleValue {
 };
 using Kind = PickleValue::Kind;
 
-// Limits far above every file of weights. They bound the memory that a malicious pickle can fill.
+// These limits are far above every file of weights. They bound the memory that a malicious pickle
+// can fill.
 constexpr size_t kMaxValues = size_t{1} << 22; // 100,000 tensors need 2 million values
 constexpr size_t kMaxText = 4096, kMaxKey = 64, kMaxArguments = 8, kMaxTensorAxes = 16;
 

@@ -27,7 +27,7 @@ int anchors(Context& context) {
   refuse_others(context);
   set_template(context, "dataset");
   const std::string place = context.text("model"), out = context.text("out");
-  Run run; // its rows are those of a training
+  Run run; // a training has the same rows
   run.engine = open_engine(context);
   run.tokenizer = open_tokenizer(context, place);
   open_rows(context, run);

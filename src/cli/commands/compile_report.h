@@ -20,8 +20,8 @@ std::map<std::string, int64_t> count_collectives(const std::string& optimized);
 struct Room {
   double needs = 0, has = 0;
 };
-// Reads the bytes from the compiler's statistics, or from its message for a program that is too big
-// ("does not fit: needs 68719476736 bytes, has 16911433728 bytes: ...").
+// Reads the bytes from the compiler's statistics. For a program that is too big it reads them from
+// the compiler's message ("does not fit: needs 68719476736 bytes, has 16911433728 bytes: ...").
 Room room_of(const nlohmann::ordered_json& compiled);
 
 // Prints all facts about one target, one line each.

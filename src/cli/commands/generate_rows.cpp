@@ -37,7 +37,7 @@ Json common_of(const Context& context) {
 // The reader of standard output closed it, as head does.
 struct ReaderGone {};
 
-// The lines of option out: those of an earlier call, and those of this one.
+// The lines of the file of option out, of earlier calls and of this one.
 class Answers {
 public:
   // Reads the file. A last line without a line break comes from an interrupted call and is removed.

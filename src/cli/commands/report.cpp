@@ -46,7 +46,7 @@ nlohmann::ordered_json json_of(const RunRecord& record) {
           {"bad_numbers", record.bad_numbers}};
 }
 
-// Fails for a folder that has no metrics, and has folders of runs, as that of dllm sweep.
+// Fails for a folder that has folders of runs but no metrics, such as a folder of dllm sweep.
 void check_is_run(const std::string& run) {
   namespace fs = std::filesystem;
   std::error_code ignored;

@@ -81,7 +81,7 @@ struct Mean {
 };
 Mean mean_of(const std::vector<double>& numbers);
 // Returns an unbiased estimate of the probability that one of k samples passes, when c of n samples
-// passed: 1 - C(n - c, k) / C(n, k) (Chen et al. 2021).
+// passed. It is 1 - C(n - c, k) / C(n, k) (Chen et al. 2021).
 double pass_at_k(int64_t n, int64_t c, int64_t k);
 
 // ---- kinds of tasks: each adds to the results and returns its part of the report ----

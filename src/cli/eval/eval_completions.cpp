@@ -91,7 +91,7 @@ public:
     expected_.push_back({prompt, suffix, sample});
   }
 
-  // The first text that is expected and was not returned yet is that of the arguments.
+  // The arguments belong to the first text that is expected and was not returned yet.
   std::string get(const std::string&, const std::string&, const std::string& suffix,
                   int64_t) override {
     for (fill(); open_.front().decodes; fill()) {
@@ -159,7 +159,7 @@ private:
                : EvalJson::parse(context.option("slot", "gen_length")).get<int64_t>();
   }
 
-  // Adds a request for the text between prompt and suffix, or behind the prompt.
+  // Adds a request for the text between prompt and suffix, or after the prompt.
   int64_t add(const std::string& prompt, const std::string& suffix, int64_t sample) {
     const int64_t seed = seed_ + sample;
     if (suffix.empty())

@@ -74,7 +74,7 @@ EvalJson recorded_objective(const Context& context, const std::string& path,
   return objective.is_object() ? objective : EvalJson::object();
 }
 
-// Options of an objective that lay out the rows. Options for weights and times are not used,
+// These options of an objective lay out the rows. Options for weights and times are not used,
 // because the bound sets them itself.
 constexpr const char* kLayout[] = {"attention", "shift", "block_length", "mask_id"};
 

@@ -149,7 +149,7 @@ void check_counted(const Context& context, const EvalResults& results) {
                 context.text("data") + ": no token of its " +
                     std::to_string(results.lines().size()) + " rows counts in the loss",
                 "a loss that predicts the next token needs a --row-length of 2 or more; given "
-                "tokens, as those of prompts, never count");
+                "tokens, such as prompts, never count");
 }
 
 void note_no_likelihood(const Context& context, const ScoredModel& scored) {

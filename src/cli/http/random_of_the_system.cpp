@@ -13,7 +13,7 @@
 
 extern "C" {
 
-// Names and types are those of <stdlib.h> in glibc 2.36, which older headers do not declare.
+// <stdlib.h> of glibc 2.36 declares these functions, and older headers do not.
 void arc4random_buf(void* out, size_t size) noexcept;
 uint32_t arc4random() noexcept;
 

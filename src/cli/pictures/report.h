@@ -142,7 +142,8 @@ inline constexpr const char* kContinuedNote =
     "care with a run of one start.";
 // Returns one page with the curves of all runs, their last numbers, and the settings that differ.
 std::string compare_html(const std::vector<RunRecord>& runs);
-std::string compare_body(const std::vector<RunRecord>& runs); // the content of the page
+// Returns the content of the page.
+std::string compare_body(const std::vector<RunRecord>& runs);
 
 // ---- the page that shows the newest content (report_section.cpp) ----
 

@@ -17,7 +17,7 @@ class TraceReader {
 public:
   explicit TraceReader(std::string name) : name_(std::move(name)) {}
 
-  // may_be_cut: the line has no line break, and others came before it.
+  // may_be_cut: the line has no line break, and other lines came before it.
   void read_line(std::string_view text, bool may_be_cut) {
     ++line_;
     if (text.find_first_not_of(" \t\r") == std::string_view::npos) return;

@@ -164,7 +164,8 @@ template <class Line> HWY_INLINE void StoreLine(const Line& line, int64_t column
 template <bool kInteger> class BlockEnd {
 public:
   static constexpr int64_t kColumns = 2 * kPanel, kRows = 2 * kAmxTileRows;
-  static constexpr int64_t kStride = kColumns * static_cast<int64_t>(sizeof(float)); // bytes
+  // Bytes of a line.
+  static constexpr int64_t kStride = kColumns * static_cast<int64_t>(sizeof(float));
 
   // Returns memory for the sums, whose rows are kStride bytes apart. REQUIRES: the previous block
   // is finished.

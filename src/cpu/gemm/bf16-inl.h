@@ -1,4 +1,4 @@
-// Rounding of vectors to bf16. The header is included once per target.
+// These functions round vectors to bf16. The header is included once per target.
 
 #if defined(DLLM_CPU_GEMM_BF16_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DLLM_CPU_GEMM_BF16_INL_H_

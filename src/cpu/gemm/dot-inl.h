@@ -32,7 +32,8 @@ struct DotCall {
   const float* bias;
 };
 
-template <class S> inline constexpr int kVectorsOf = kPanel / S::kLanes; // vectors of a line
+// Number of vectors of a line.
+template <class S> inline constexpr int kVectorsOf = kPanel / S::kLanes;
 
 // Distance in lines between a prefetch and its use, 3 KB as in tile-inl.h.
 constexpr int64_t kLinesAhead = 48;

@@ -120,8 +120,8 @@ struct Gemm {
   // Work space of rounded_bytes(), 64-byte aligned; unused with `elements`. REQUIRES: a_step = 1
   // with `quads`.
   std::byte* rounded = nullptr;
-  // With an expansion `b` has panels of the form `stored`, and `layout` is that of the expanded
-  // panels. Turned panels are those of a weight (k, n). REQUIRES: b_chain = 0, gemm_parallel.
+  // With an expansion `b` has panels of the form `stored`, and `layout` describes the expanded
+  // panels. A weight (k, n) has turned panels. REQUIRES: b_chain = 0, gemm_parallel.
   Expansion expansion = Expansion::none;
   PanelForm stored{};
   std::byte* expanded = nullptr; // work space of expanded_bytes(), 64-byte aligned

@@ -18,7 +18,7 @@ inline Quad load_quad(const void* from) {
 }
 
 // Transposes four numbers of four rows, `stride` numbers apart, into four lines, `to_stride`
-// numbers apart. The default `to_stride` is that of a panel.
+// numbers apart. The default `to_stride` is the stride of a panel.
 inline void transpose_quad(const void* source, int64_t stride, void* to,
                            int64_t to_stride = kPanel) {
   const auto* from = static_cast<const uint32_t*>(source);

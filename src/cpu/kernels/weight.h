@@ -81,7 +81,7 @@ public:
   int64_t capacity() const { return capacity_; }
   int64_t vocab() const { return weight_.out(); }
   int64_t in() const { return weight_.in(); }
-  size_t next_input() const { return next_input_; } // first input after those of the head
+  size_t next_input() const { return next_input_; } // first input after the inputs of the head
   const float* scale(const KernelCall& call) const; // null: none
   float softcap() const { return softcap_; }        // 0: none
   FormSet wants() const { return weight_.wants(); }

@@ -69,13 +69,15 @@ public:
   RanksProgram(std::shared_ptr<Ranks> ranks, std::shared_ptr<const graph::Graph> graph);
 
   const graph::Graph& graph() const override { return programs_[0]->graph(); }
-  const graph::PlanReport& plan() const override { return programs_[0]->plan(); } // of one rank
+  // Returns the report of one rank.
+  const graph::PlanReport& plan() const override { return programs_[0]->plan(); }
   std::vector<graph::BufferRef> run(std::span<const graph::BufferRef> inputs, const Task* task,
                                     graph::StopRule rule) override;
   std::string find_non_finite(std::span<const graph::BufferRef> inputs, const Task* task) override;
 
 private:
-  using PartLists = std::vector<std::vector<graph::BufferRef>>; // by rank here, by input
+  // The lists are by rank of this process, and then by input.
+  using PartLists = std::vector<std::vector<graph::BufferRef>>;
   RanksBuffer& buffer_at(std::span<const graph::BufferRef> inputs, size_t input) const;
   PartLists parts_of(std::span<const graph::BufferRef> inputs) const;
 

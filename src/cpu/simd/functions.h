@@ -30,7 +30,7 @@ std::vector<std::string> compiled_targets();
 float sum16(const float* x, int64_t count);
 
 // Returns x^y. It is computed by series in double precision, so every machine gives the same bits.
-// Special cases are those of pow() in C.
+// Special cases are as in C's pow().
 float power(float x, float y);
 
 } // namespace dllm::cpu

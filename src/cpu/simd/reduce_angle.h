@@ -40,7 +40,8 @@ inline float reduce_angle(float x, int32_t* quadrant) {
   int64_t fraction = static_cast<int64_t>(product << 2);
   if (fraction < 0) ++whole;
   *quadrant = static_cast<int32_t>(whole & 3u);
-  constexpr double kScale = 1.5707963267948966 / 18446744073709551616.0; // pi/2 / 2^64
+  // pi/2 / 2^64
+  constexpr double kScale = 1.5707963267948966 / 18446744073709551616.0;
   return static_cast<float>(static_cast<double>(fraction) * kScale);
 }
 

@@ -155,8 +155,8 @@ SavedPass DecodeState::saved_pass(int64_t row, int64_t begin, int64_t final_end)
     fail(Code::internal, "no snapshot of row {} at position {}", row, begin);
   pass.length = std::max<int64_t>(0, final_end - shift - begin);
   if (pass.length == 0) return pass;
-  // Takes a free place, or that of an outdated snapshot after the beginning of the window, or that
-  // of the oldest snapshot.
+  // Takes a free place. Else it takes the place of an outdated snapshot after the beginning of the
+  // window, or of the oldest snapshot.
   const auto is_free = [&](int64_t place) {
     return std::none_of(snapshots.begin(), snapshots.end(), [&](const Snapshot& snapshot) {
       return snapshot.place == place && snapshot.position <= begin;

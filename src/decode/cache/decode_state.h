@@ -80,7 +80,7 @@ public:
   // Sets the contents of these rows to zero and forgets their tokens. Other rows stay.
   void clear(std::span<const int64_t> rows);
   // Forgets the contents of all rows, after a cancelled pass or when the weights changed. The
-  // second form forgets those of the rows whose kind `is_lost` accepts.
+  // second form forgets only the rows whose kind `is_lost` accepts.
   void lose();
   void lose(const std::function<bool(const RowKind&)>& is_lost);
   // Makes new buffers and forgets all contents if a pass took the buffers and did not return them.
@@ -92,7 +92,8 @@ public:
   void give_back(StateBuffers buffers);
 
   const std::vector<model::StateStack>& stacks() const { return stacks_; }
-  CacheShape shape() const { return {own_rows(), capacity_, saves_ ? own_rows() : 0}; } // of a rank
+  // Returns the size of the cache on one rank.
+  CacheShape shape() const { return {own_rows(), capacity_, saves_ ? own_rows() : 0}; }
   int64_t rows() const { return static_cast<int64_t>(rows_.size()); }
   int64_t capacity() const { return capacity_; }
   int64_t nowhere() const; // a write index that writes nothing
@@ -114,7 +115,7 @@ private:
     std::vector<Snapshot> snapshots; // ascending by position
     AttentionSpan span;
     RowKind kind;
-    uint64_t generation = 0; // unlike that of every other row
+    uint64_t generation = 0; // no other row has this number
     uint64_t last_use = 0;
   };
   int64_t own_rows() const { return rows() / shares_; }

@@ -28,7 +28,7 @@ inline int64_t record_columns(const PredictionNeeds& needs) {
   return PredictionColumns(needs).count + 1;
 }
 
-// Builds the loop. Inputs are those of window_states, and
+// Builds the loop. Its inputs are the inputs of window_states, and
 //   u8(rows, block): open, eligible
 //   i32(rows, block): place, the flat index into ids (beyond the end: no position); query, the row
 //     of the hidden state that predicts the position; top_k

@@ -139,10 +139,11 @@ struct PredictionColumns {
 
 // The values of Prediction as arrays. All have the same shape, except the last two.
 struct PredictionValues {
-  graph::Value token, argmax;                                     // i32
-  graph::Value probability, max_probability, entropy;             // f32
-  graph::Value shaped_probability, shaped_margin, shaped_entropy; // f32
-  graph::Value top_ids, top_probs;                                // one more axis of size top
+  graph::Value token, argmax;                         // i32
+  graph::Value probability, max_probability, entropy; // f32
+  graph::Value shaped_probability;                    // f32
+  graph::Value shaped_margin, shaped_entropy;         // f32
+  graph::Value top_ids, top_probs;                    // one more axis of size top
 
   // Returns all values, in the order above.
   std::array<graph::Value*, 10> all() {
@@ -232,7 +233,7 @@ Rounding rounding_of(const model::Model& model);
 // Returns the capacity of a program that predicts `positions` positions: a power of two.
 int64_t head_capacity(int64_t positions);
 
-// The size of the cache on one rank.
+// A CacheShape is the size of the cache on one rank.
 struct CacheShape {
   int64_t rows = 0, capacity = 0;
   int64_t saved_rows = 0; // 0 where the model saves no snapshots

@@ -41,8 +41,8 @@ struct Weights {
 // be the weights of an earlier call, whose layouts are kept while the version is the same.
 Weights weights_of(const model::Model& model, const Task* task = nullptr,
                    const Weights* before = nullptr);
-// Sets the parts of a program: those of the first row, else those of Model::reading(), and the
-// networks `others`.
+// Sets the parts of a program to the parts of the first row, and to the networks `others`. Without
+// parts of a row, they come from Model::reading().
 void set_parts(PassParts& parts, const PassRequest& first, const model::Model& model,
                const Weights& weights, const std::vector<std::string>& others = {});
 

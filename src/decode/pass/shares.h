@@ -28,7 +28,8 @@ public:
   PassShares(std::span<const PassRow> rows, const DecodeState& state, const graph::Mesh& mesh);
 
   int64_t count() const { return static_cast<int64_t>(numbers_.size()); }
-  const std::vector<RowPlace>& places() const { return places_; } // by row
+  // Returns the places by row.
+  const std::vector<RowPlace>& places() const { return places_; }
   // Returns the numbers of the rows of one share, ascending.
   const std::vector<size_t>& numbers(int64_t share) const {
     return numbers_[static_cast<size_t>(share)];

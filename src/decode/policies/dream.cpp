@@ -118,7 +118,8 @@ public:
     return positions;
   }
 
-  // A decided position keeps its token, but its confidence is that of the token drawn now.
+  // A decided position keeps its token, but its confidence is the probability of the token drawn
+  // now.
   Choice choose(const StepContext& moment, std::span<const Prediction> predictions) override {
     std::vector<double> doubts;
     for (const Prediction& p : predictions)
@@ -200,9 +201,9 @@ std::vector<OptionSpec> dream_keys() {
   return {
       option_choice(
           "alg", "entropy", {"entropy", "maskgit_plus", "origin", "p2", "topk_margin"},
-          "Which positions a step decides first. entropy: those of low entropy; maskgit_plus: of "
-          "high probability; origin: each by chance; p2: the most probable ones, and the others "
-          "are masked again; topk_margin: those far ahead of the second token."),
+          "Which positions a step decides first. entropy: low entropy; maskgit_plus: high "
+          "probability; origin: each by chance; p2: the most probable positions, and the others "
+          "are masked again; topk_margin: a large lead over the second token."),
       option_f64("alg_temp", 0, 0, 100,
                  "Draws the positions with chances exp(confidence / alg_temp); 0: the most "
                  "confident ones."),

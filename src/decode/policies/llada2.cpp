@@ -28,8 +28,9 @@ struct Llada2Settings {
 
   bool edits() const { return editing_threshold < 1; }
   // Returns the most steps of a block. The block then ends with open positions, so that a model
-  // which always returns the mask token comes to an end. With num_to_transfer the number is that of
-  // SGLang's joint_threshold. With an even share it follows the planned steps of the source.
+  // which always returns the mask token comes to an end. With num_to_transfer SGLang's
+  // joint_threshold has the same number. With an even share it follows the planned steps of the
+  // source.
   int64_t most_steps(int64_t planned) const {
     if (num_to_transfer > 0) return block_length + max_post_steps + 1;
     return planned + (edits() ? max_post_steps + 1 : 0);

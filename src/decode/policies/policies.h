@@ -16,8 +16,8 @@ struct PolicyKind {
   const char* name;
   std::unique_ptr<Policy> (*make)(const PolicySetup& setup);
   std::vector<OptionSpec> options; // added to the options of every policy, or replacing one
-  // false: the canvas begins with noise, or tokens move, so a token may stand at a position that it
-  // was not drawn for.
+  // false: the canvas begins with noise, or tokens move, so a position may have a token that was
+  // drawn for another one.
   bool writes_in_place = true;
 };
 

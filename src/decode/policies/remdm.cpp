@@ -11,8 +11,8 @@ namespace dllm::decode {
 
 // ReMDM (Wang et al. 2025): ancestral sampling that may open a decided position again with
 // probability sigma, and decides more positions in return. For sigma up to (1 - alpha(s)) /
-// alpha(t) the expected share of clean tokens is that of ancestral sampling. So every model that
-// was trained for ancestral sampling can be used.
+// alpha(t) the expected share of clean tokens equals the share in ancestral sampling. So every
+// model that was trained for ancestral sampling can be used.
 //   open position: decided with (alpha(s) - (1 - sigma) alpha(t)) / (1 - alpha(t))
 //   decided position: opened again with sigma
 

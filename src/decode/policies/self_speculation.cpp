@@ -1,7 +1,7 @@
 // Linear self-speculation (Nemotron-Labs-Diffusion, NVIDIA 2026): a model that decodes both as a
 // diffusion model and from left to right drafts for itself. A draft pass predicts a block of masks
 // after the last token, and the block sees itself. A causal pass verifies the draft. The kept
-// tokens are those of the causal pass, so they are the tokens of next-token decoding. The published
+// tokens come from the causal pass, so they are the tokens of next-token decoding. The published
 // models have an adapter that is trained to draft. With adapter = drafts the causal passes leave it
 // out.
 

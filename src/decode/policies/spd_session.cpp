@@ -93,7 +93,7 @@ public:
 
 private:
   // Returns a pass over decided tokens, from the end of the cache to the block. After a block this
-  // is a commit: it overwrites the K and V of soft inputs with those of the final tokens.
+  // is a commit: it overwrites the K and V of soft inputs with the K and V of the final tokens.
   PassRequest cache_pass(PassRequest pass, int64_t from) const {
     const bool only_last = ended_blocks_ > 0 && pass.final_end - from == settings_.block_length;
     pass.kind = only_last ? PassKind::commit : PassKind::prefill;

@@ -44,9 +44,9 @@ struct AttentionSpan {
   }
 };
 
-// State of a position. The numbers are those of DLLM_MASKED ... in include/dllm/base.h.
+// State of a position. DLLM_MASKED ... in include/dllm/base.h have the same numbers.
 enum class State : uint8_t { masked = 0, provisional = 1, final = 2, fixed = 3 };
-// Whether and why a request ended. failed: a step of the request failed, and the canvas is that of
+// Whether and why a request ended. failed: a step of the request failed, and the canvas is as after
 // the last complete step.
 enum class Finish : int { running = 0, decided = 1, stopped = 2, failed = 3 };
 

@@ -78,11 +78,13 @@ public:
   void stop(); // the same without an error
   // Makes a failed request active again.
   void try_again();
-  const std::shared_ptr<const Error>& failure() const { return failure_; } // null: it did not fail
+  // Returns null when the request did not fail.
+  const std::shared_ptr<const Error>& failure() const { return failure_; }
 
   // Begins a trace with the present canvas.
   void begin_trace(int64_t most_bytes);
-  const std::shared_ptr<TraceLog>& trace() const { return trace_; } // null: none is kept
+  // Returns null when no trace is kept.
+  const std::shared_ptr<TraceLog>& trace() const { return trace_; }
   // Returns the positions whose token or state changed since the last call or the admission.
   std::vector<int32_t> take_changed();
 

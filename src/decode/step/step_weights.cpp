@@ -45,7 +45,7 @@ void StepWeights::check_source() const {
   if (source_ == model_ || source_->version() == source_version_) return;
   fail_with_hint("make a new decoder", Code::failed_precondition,
                  "the model's weights changed from version {} to {}, and a decoder with "
-                 "adapter_folders keeps those of its start",
+                 "adapter_folders keeps its first weights",
                  source_version_, source_->version());
 }
 

@@ -33,8 +33,8 @@ class TrajectoryExtractor {
 public:
   // model: null for a method that does not read one. mask_id: token of hidden positions without a
   // model. Fails with failed_precondition for a model that was trained to replace, insert or write
-  // tokens of a canvas, and with invalid_argument for options that the method does not use. Logs a
-  // warning for a next-token model.
+  // tokens of a canvas. Fails with invalid_argument for options that the method does not use. Logs
+  // a warning for a next-token model.
   TrajectoryExtractor(std::shared_ptr<model::Model> model, const Options& options, int32_t mask_id);
 
   int32_t mask_id() const { return mask_; }

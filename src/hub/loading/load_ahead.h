@@ -49,7 +49,7 @@ private:
   std::vector<std::string> paths_; // of the files that are loaded
   size_t wanted_ = 0;              // files up to this number may be loaded
   bool is_over_ = false;           // the thread loads nothing more
-  std::exception_ptr failure_;     // of the file after those of paths_
+  std::exception_ptr failure_;     // of the file after the last of paths_
   std::thread thread_;
 };
 

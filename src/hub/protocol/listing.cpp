@@ -125,7 +125,7 @@ FileFacts ask_facts(const Client& client, const std::string& commit, const Remot
   const std::string linked = response.header("x-linked-size");
   if (!linked.empty())
     made.size = size_of_header(linked);
-  else // the length of a redirect is that of its own body
+  else // a redirect has the length of its own body
     made.size = response.is_success() ? size_of_header(response.header("content-length")) : -1;
   if (made.size < 0) made.size = file.size;
   if (made.size < 0) fail(Code::data_loss, "the hub sent no size of {}", what);

@@ -216,7 +216,7 @@ const Schema& adapter_schema() {
 
 namespace {
 
-// Reads a list of PATTERN=NUMBER. The number is behind the last =.
+// Reads a list of PATTERN=NUMBER. The number follows the last =.
 template <class T>
 std::vector<std::pair<std::string, T>> listed_pairs(const Options& options, const char* key,
                                                     double low) {
@@ -349,7 +349,7 @@ void set_adapter_scale(Model& model, const std::string& name, double scale) {
 void check_weight(const Part& adapter, double weight) {
   if (adapter.settings.modules_to_save.empty() || weight == 0 || weight == 1) return;
   fail_with_hint("use 0 or 1", Code::invalid_argument,
-                 "{} has {} of its own, which no weight such as {} divides",
+                 "{} has its own {}, so its weight must be 0 or 1, not {}",
                  adapter_name(adapter.name), adapter.settings.modules_to_save.front(), weight);
 }
 

@@ -17,7 +17,7 @@
 
 namespace dllm::model {
 
-// The end of the name of a magnitude in files, behind its module.
+// The name of a magnitude in files ends so; the name of its module comes before it.
 inline constexpr std::string_view kMagnitude = ".lora_magnitude_vector";
 
 struct AdapterOptions {
@@ -50,12 +50,12 @@ std::shared_ptr<const Part> find_adapter(const Model& model, const std::string& 
 // changes its rank. Version + 1.
 // Fails with unimplemented for a copy of an embedding that is also the head.
 // Fails with not_found when the targets choose nothing, and for a word or a layer of the options
-// that the model lacks (AdapterTargets::check). Fails with unimplemented when a word names
-// an embedding, the head or part of a stack, and with already_exists when the model has an adapter
-// of that name. When the call fails or is cancelled, the model is unchanged.
-// `read` returns the numbers of a matrix: its logical name, its `whole` shape, and the part in
-// `box`. Without `read`, or for an undefined tensor, the matrix gets first values. Each process of
-// an engine may call it for its parts.
+// that the model lacks (AdapterTargets::check). Fails with unimplemented when a word names an
+// embedding, the head or part of a stack. Fails with already_exists when the model has an adapter
+// of that name. When the call fails or is cancelled, the model is unchanged. `read` returns the
+// numbers of a matrix: its logical name, its `whole` shape, and the part in `box`. Without `read`,
+// or for an undefined tensor, the matrix gets first values. Each process of an engine may call it
+// for its parts.
 using ReadAdapter =
     std::function<Tensor(const std::string& name, const Shape& whole, const Box& box)>;
 void add_adapter(Model& model, const AdapterOptions& options, const ReadAdapter& read = nullptr,

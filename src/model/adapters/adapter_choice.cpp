@@ -11,8 +11,8 @@
 namespace dllm::model {
 namespace {
 
-// Returns the end of a module's name behind the number of its layer, by which PEFT finds the module
-// in every layer: "model.layers.3.self_attn.q_proj" -> "self_attn.q_proj".
+// Returns the part of a module's name after the number of its layer. PEFT finds the module in every
+// layer by this part: "model.layers.3.self_attn.q_proj" -> "self_attn.q_proj".
 std::string end_of_module(const std::string& module) {
   for (size_t at = module.find('.'); at != std::string::npos; at = module.find('.', at + 1)) {
     size_t end = at + 1;

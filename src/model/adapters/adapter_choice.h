@@ -44,8 +44,9 @@ public:
   std::vector<std::string> saved_modules() const;
   // Returns the layers where runs must be cut, so that each stack has one rank and one factor.
   std::set<int64_t> borders() const;
-  // Returns target_modules for PEFT: the ends of names, after the number of a layer, that are
-  // chosen wherever the model has them, and the whole names of other modules.
+  // Returns target_modules for PEFT. A module that is chosen in every layer that has it is listed
+  // by the end of its name, after the number of the layer. Other modules are listed by their whole
+  // names.
   std::vector<std::string> words() const;
 
 private:

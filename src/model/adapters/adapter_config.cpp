@@ -57,7 +57,7 @@ constexpr AdapterKey kKeys[] = {
     {"qalora_group_size", harmless}, // of use_qalora
     {"monteclora_config", off},
     {"layer_replication", off},
-    {"runtime_config", harmless}, // where memory lies
+    {"runtime_config", harmless}, // the place of memory
     {"lora_bias", off},
     {"target_parameters", off},
     {"use_bdlora", off},

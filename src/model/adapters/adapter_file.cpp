@@ -1,6 +1,6 @@
 // Reads LoRA adapters as PEFT saves them: adapter_config.json, and adapter_model.safetensors with
 // the tensors "base_model.model.<module>.lora_A.weight" (r, in) and "...lora_B.weight" (out, r).
-// DoRA also has "...lora_magnitude_vector" (out), with or without ".weight" behind it.
+// DoRA also has "...lora_magnitude_vector" (out), whose name may end in ".weight".
 
 #include "model/adapters/adapter_file.h"
 
@@ -201,7 +201,7 @@ void AdapterFile::add_to(Model& model, const std::string& name, Task* task,
                          const Bytes& others) const {
   const int64_t total = others.before + bytes() + others.after;
   int64_t done = others.before;
-  std::map<std::string, std::string> in_file; // names of the file, by those of the model
+  std::map<std::string, std::string> in_file; // names in the file, by names in the model
   std::set<std::string> kinds, modules;
   for (const auto& [module, pair] : pairs_) {
     const std::string own = name_in_model(model.params(), module, tensors_->name());

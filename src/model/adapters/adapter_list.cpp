@@ -33,7 +33,7 @@ std::vector<AdapterUse> read_adapter_uses(const std::vector<std::string>& words)
     const size_t colon = word.find(':');
     AdapterUse choice{word.substr(0, colon), read_weight(word, colon)};
     if (choice.name.empty() || choice.name == kNone) {
-      fail_with_hint("none stands alone, and a word is NAME or NAME:WEIGHT", Code::invalid_argument,
+      fail_with_hint("write none alone, or a list of NAME and NAME:WEIGHT", Code::invalid_argument,
                      "adapters: '{}' names no adapter", word.substr(0, 60));
     }
     if (std::ranges::find(choices, choice.name, &AdapterUse::name) != choices.end()) {

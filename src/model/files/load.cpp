@@ -425,8 +425,8 @@ void add_new_mask(Model& model, const ckpt::ModelPlace::Use& use) {
   const int64_t wanted = config_from_text(use.config, use.where).mask_token_id;
   const int64_t made = model.ensure_mask_token();
   if (made == wanted) return;
-  fail(Code::data_loss, "{} names mask token {} for a base whose new row is {}", use.where, wanted,
-       made);
+  fail(Code::data_loss, "{} names mask token {}, but the base gets its mask token in row {}",
+       use.where, wanted, made);
 }
 
 // A network whose files are open: the base of a model, or another network of a checkpoint.

@@ -34,7 +34,7 @@ inline constexpr const char* kSideFiles[] = {"tokenizer.json",
                                              "chat_template.jinja",
                                              kRowsFile};
 
-// The kinds of folders: a whole model, or an adapter in the files of PEFT.
+// A folder holds a whole model, or an adapter in the files of PEFT.
 enum class FolderKind { model, adapter };
 
 // A folder that is filled before it replaces the folder at its final path. Its path is
@@ -102,7 +102,8 @@ public:
 
   const Part& part() const { return part_; }
   const ModelConfig& config() const { return part_.config; }
-  const Model::SideFiles& side_files() const { return side_files_; } // of the base
+  // Returns the side files of the base.
+  const Model::SideFiles& side_files() const { return side_files_; }
   // Names as files have them.
   const std::vector<std::string>& names() const { return names_; }
   // Returns the type that a save with dtype auto writes.

@@ -22,7 +22,7 @@ constexpr int64_t kMaxConfigBytes = int64_t{64} << 20;
 struct Form {
   std::string config;       // the last file
   std::string_view weights; // the first word of their names
-  bool has_side_files;      // those of the tokenizer
+  bool has_side_files;      // files of the tokenizer
   std::string_view other;   // one more file; empty: none
   // A member of the config that a save writes and other programs do not, or the reverse.
   std::string member;

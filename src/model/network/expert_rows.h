@@ -5,7 +5,7 @@
 //
 // Let a group have m ranks and r rows of h numbers in f32. A rank sends 4 r h (m - 1) / m bytes to
 // the experts, and as many are returned. An all_to_all of the c choices of each row would need c
-// times the room, because a graph has fixed shapes and must not drop a row.
+// times the room. A graph has fixed shapes and must not drop a row.
 
 #include "graph/graph.h"
 #include "model/network/linear.h"

@@ -12,9 +12,9 @@
 
 namespace dllm::noise {
 
-// Names of the arrays that a loss graph reads in addition to those of model::input_arrays. Only the
-// first `head_count` of the batch * seq entries are in use. kHeadRows, i32(capacity), names the row
-// that predicts each target.
+// Names of the arrays that a loss graph reads in addition to the arrays of model::input_arrays.
+// Only the first `head_count` of the batch * seq entries are in use. kHeadRows, i32(capacity),
+// names the row that predicts each target.
 inline constexpr const char* kHeadRows = "head_rows";
 inline constexpr const char* kHeadTargets = "head_targets"; // i32(capacity)
 inline constexpr const char* kHeadWeights = "head_weights"; // f32(capacity)

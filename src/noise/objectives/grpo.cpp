@@ -6,7 +6,7 @@
 //          -min(r_i A, clip(r_i, 1 - clip_low, 1 + clip_high) A) + kl_weight k_i,
 //   k_i = q - log q - 1 with q = (p_i of the reference model) / p_i
 // (GRPO, Shao et al. 2024, equations 3 and 4). With guidance g the logits are u + (g + 1) (c - u),
-// where u are those of the row whose prompt is masked too.
+// where u are the logits of the row whose prompt is masked too.
 //
 // Arrays of the batch: advantages f32(batch); old_log_probs f32(batch, seq), without which r = 1
 // with the gradient of log p; reference_log_probs f32(batch, seq), needed where kl_weight is not 0.

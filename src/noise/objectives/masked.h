@@ -32,7 +32,7 @@ protected:
   MaskedDiffusion(std::string name, ScheduleRef schedule, const Options& options,
                   std::optional<TrajectoryMasks> trajectories = {});
 
-  // Returns true when the weights and the norm are those of the NELBO.
+  // Returns true when the NELBO has these weights and this norm.
   bool is_nelbo() const;
   bool jax() const { return options_.str("compat") == "dllm-jax"; }
   bool reference() const { return jax() || options_.str("compat") == "dllm"; }

@@ -52,8 +52,8 @@ struct TokenCeArrays {
   Tensor ids, targets, weights, normalizer, t;
 };
 
-// A row of the table: the name, the default schedule, the rows of the schema "objective:<name>", a
-// maker for options of that schema, and the facts for programs.
+// A row of the table has the name, the default schedule and the rows of the schema
+// "objective:<name>". It also has a maker for options of that schema, and the facts for programs.
 struct ObjectiveEntry {
   std::string name;
   std::string schedule;

@@ -1,7 +1,7 @@
 #pragma once
-// Chooses the masked tokens of a row from its trajectory: a row of the trajectory is chosen by a
-// mask ratio, and its hidden tokens are masked (d3LLM, as Open-dLLM's fork castlehill trains it).
-// The targets are the tokens of the data.
+// Chooses the masked tokens of a row from its trajectory. A mask ratio chooses a row of the
+// trajectory, whose hidden tokens are masked. d3LLM is trained so in castlehill, a fork of
+// Open-dLLM. The targets are the tokens of the data.
 
 #include "base/options.h"
 #include "noise/schedules/schedule.h"
@@ -28,8 +28,8 @@ struct TrajectoryChoice {
   double ratio = 0;    // masked part of them
 };
 
-// Returns the number of a row of a trajectory for a mask ratio, as castlehill does: the masked
-// tokens are taken to fall linearly from row to row.
+// Returns the number of a row of a trajectory for a mask ratio. The masked tokens are taken to fall
+// linearly from row to row, as in castlehill.
 int64_t linear_row(int64_t rows, double ratio);
 // Returns the row whose masked part is nearest to the ratio. Of two rows it is the one that hides
 // more. order: by position; counts: 1 for the positions that count.

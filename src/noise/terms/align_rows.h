@@ -12,11 +12,13 @@
 namespace dllm::noise {
 
 // Arrays of prepared rows. n is the number of aligned layers, and k of compared positions.
-inline constexpr const char* kAlignPositions = "align_positions"; // i32(batch, k), in the row
-inline constexpr const char* kAlignWeights = "align_weights";     // f32(batch, units), sum 1 or 0
-inline constexpr const char* kAlignLayers = "align_layers";       // f32(batch, n), sum 1
-inline constexpr const char* kAlignBlocks = "align_blocks";       // f32(batch, units, k)
-inline constexpr const char* kAlignScale = "align_scale";         // f32(): weight of the term
+// i32(batch, k): positions in the row.
+inline constexpr const char* kAlignPositions = "align_positions";
+// f32(batch, units): the sum of the weights is 1 or 0.
+inline constexpr const char* kAlignWeights = "align_weights";
+inline constexpr const char* kAlignLayers = "align_layers"; // f32(batch, n), sum 1
+inline constexpr const char* kAlignBlocks = "align_blocks"; // f32(batch, units, k)
+inline constexpr const char* kAlignScale = "align_scale";   // f32(): weight of the term
 // Array of the feed: i32(batch * k), rows of (batch * seq, hidden).
 inline constexpr const char* kAlignRows = "align_rows";
 

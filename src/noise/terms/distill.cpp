@@ -1,7 +1,7 @@
 // Distillation: the student's distribution of each token that the loss counts comes near the
 // teacher's. Each token has the weight that the objective's loss gives it.
 //   sum += weight * sum_r weights[r] * D(student(r), teacher(r))
-// With distill_steps the teacher's distributions are those of several of its steps.
+// With distill_steps the teacher's distributions come from several of its steps.
 
 #include "base/error.h"
 #include "graph/ops.h"

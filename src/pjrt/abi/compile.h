@@ -159,10 +159,11 @@ DLLM_PJRT_STRUCT(ExecutableOptimizedProgramArgs, "PJRT_Executable_OptimizedProgr
 struct ExecutableSerializeArgs {
   Head head;
   const Executable* executable;
-  const char* serialized_bytes;                                      // out
-  size_t serialized_bytes_size;                                      // out
-  SerializedExecutable* serialized_executable;                       // out
-  void (*serialized_executable_deleter)(SerializedExecutable* exec); // out
+  const char* serialized_bytes;                // out
+  size_t serialized_bytes_size;                // out
+  SerializedExecutable* serialized_executable; // out
+  // out
+  void (*serialized_executable_deleter)(SerializedExecutable* exec);
 };
 DLLM_PJRT_STRUCT(ExecutableSerializeArgs, "PJRT_Executable_Serialize",
                  serialized_executable_deleter);

@@ -215,10 +215,11 @@ DLLM_PJRT_STRUCT(TopologyDescriptionGetDeviceDescriptionsArgs,
 struct TopologyDescriptionSerializeArgs {
   Head head;
   TopologyDescription* topology;
-  const char* serialized_bytes;                                                 // out
-  size_t serialized_bytes_size;                                                 // out
-  SerializedTopology* serialized_topology;                                      // out
-  void (*serialized_topology_deleter)(SerializedTopology* serialized_topology); // out
+  const char* serialized_bytes;            // out
+  size_t serialized_bytes_size;            // out
+  SerializedTopology* serialized_topology; // out
+  // out
+  void (*serialized_topology_deleter)(SerializedTopology* serialized_topology);
 };
 DLLM_PJRT_STRUCT(TopologyDescriptionSerializeArgs, "PJRT_TopologyDescription_Serialize",
                  serialized_topology_deleter);

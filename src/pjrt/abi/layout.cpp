@@ -8,7 +8,7 @@ namespace dllm::pjrt::abi {
 #define SIZE(type, bytes) static_assert(kSize<type> == bytes)
 #define SLOT(member, index) static_assert(offsetof(Api, member) == 40 + 8 * index)
 
-static_assert(sizeof(void*) == 8, "PJRT layouts here are those of 64-bit systems");
+static_assert(sizeof(void*) == 8, "these PJRT layouts are for 64-bit systems");
 static_assert(sizeof(ExtensionBase) == 24 && sizeof(ApiVersion) == 24 && sizeof(Api) == 1144);
 static_assert(offsetof(Api, version) == 16);
 

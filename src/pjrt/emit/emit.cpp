@@ -126,7 +126,7 @@ void EmitCall::out(size_t index, const Ssa& value) {
   const Type wanted = out_type(index);
   const bool truth = value.element() == Element::i1 && wanted.element == Element::ui8;
   if (!(value.shape() == wanted.shape) || (!truth && value.element() != wanted.element)) {
-    fail(Code::internal, "[{}] was written as {}, the graph has {}", node.op->name,
+    fail(Code::internal, "[{}] was written as {}, but the graph has {}", node.op->name,
          value.type.text(), wanted.text());
   }
   (truth ? out_slot(index).truth : out_slot(index).plain) = value;

@@ -1,7 +1,7 @@
 #pragma once
 // Encodes and decodes the scales of the ggml formats q4_k and q5_k. A block is 8 groups of 32
 // numbers, x = (d scale) q - dmin minimum. Each group has a scale and a minimum of 6 bits. The 16
-// numbers of 6 bits are packed into 12 bytes: the upper two bits of groups 4 to 7 are stored in the
+// numbers of 6 bits are packed into 12 bytes. The upper two bits of groups 4 to 7 are stored in the
 // upper two bits of the first eight bytes.
 
 #include "tensor/formats/blocks.h"

@@ -74,7 +74,7 @@ bool Answer::has_text(size_t position) const {
   return is_given || std::ranges::find(silent_, ids_[position]) == silent_.end();
 }
 
-// Returns those of `count` ids from `first` on that have a text.
+// Takes `count` ids from `first` on, and returns the ids that have a text.
 std::vector<int32_t> Answer::with_text(size_t first, size_t count) const {
   std::vector<int32_t> ids;
   for (size_t i = first; i < first + count; ++i) {

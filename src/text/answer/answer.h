@@ -38,8 +38,8 @@ public:
   // what a stop text or a later byte could still change. Fails with failed_precondition when final
   // positions have changed whose text was returned.
   std::string next(Reader reader = Reader::call);
-  // Returns false for a decided position whose token is left out of every text: a mask token, which
-  // means that a model has not learned to fill the position, and an end token in a hole.
+  // Returns false for a decided position whose token is left out of every text. Such tokens are an
+  // end token in a hole, and a mask token of a model that has not learned to fill the position.
   bool has_text(size_t position) const;
   // Returns one text per position of the canvas (TokenTexts::cells).
   std::vector<std::string> cells() { return texts_.cells(ids_, states_); }

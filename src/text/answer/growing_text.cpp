@@ -34,7 +34,7 @@ size_t before_byte_tokens(const Tokenizer& tokenizer, std::span<const int32_t> i
   return before;
 }
 
-// Returns true when `text`, that of the ids, ends with the first bytes of a character.
+// Returns true when the text of the ids ends with the first bytes of a character.
 bool ends_in_a_character(const Tokenizer& tokenizer, std::span<const int32_t> ids,
                          std::string_view text) {
   if (!text.ends_with(kBroken)) return false;

@@ -16,15 +16,15 @@ class ByteAutomaton {
 public:
   static constexpr int32_t kDead = -1; // no text matches from here
 
-  // Compiles a pattern (pattern.h has its syntax). Fails with invalid_argument naming the place of
-  // a fault, for a pattern that no text matches, and with resource_exhausted for one that needs
-  // more than kMostStates states.
-  // The task is checked while the states are made.
+  // Compiles a pattern (pattern.h has its syntax). Fails with invalid_argument, naming the place of
+  // a fault, also for a pattern that no text matches. Fails with resource_exhausted for a pattern
+  // that needs more than kMostStates states. The task is checked while the states are made.
   explicit ByteAutomaton(std::string_view pattern, const Task* task = nullptr);
 
   static constexpr size_t kMostStates = 1 << 13;
 
-  int32_t size() const { return static_cast<int32_t>(accepts_.size()); } // number of states
+  // Returns the number of states.
+  int32_t size() const { return static_cast<int32_t>(accepts_.size()); }
   int32_t begin() const { return 0; }
   bool accepts(int32_t state) const { return accepts_[static_cast<size_t>(state)] != 0; }
   int32_t next(int32_t state, uint8_t byte) const {

@@ -19,7 +19,8 @@ public:
   void add(const CodePoints& other);
   // Returns all other code points, without surrogates.
   CodePoints others() const;
-  const std::vector<CodeRange>& ranges() const { return ranges_; } // ascending, apart
+  // Returns the ranges in ascending order. No range touches another.
+  const std::vector<CodeRange>& ranges() const { return ranges_; }
 
 private:
   void join();

@@ -150,7 +150,7 @@ private:
     if (c == '*' || c == '+' || c == '?' || c == '{')
       refuse("nothing to repeat", std::string("write \\") + c + " for the character itself");
     if (c == '^' || c == '$')
-      refuse("^ and $ stand at the ends alone, because the whole text has to match",
+      refuse("^ and $ are allowed at the ends alone, because the whole text has to match",
              std::string("leave it out, or write \\") + c + " for the character itself");
     if (take(".")) return node_of(kLineEnd.others());
     if (take("\\")) return node_of(read_escape(false));

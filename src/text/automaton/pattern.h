@@ -2,8 +2,8 @@
 // Reads a regular expression as an automaton over the bytes of UTF-8. The automaton may have
 // several ways to read a byte; ByteAutomaton makes one of them. Private to src/text/automaton.
 //
-// The syntax is that of JSON Schema and of Python where both agree: classes, groups, alternatives,
-// and repetition with * + ? {m,n}. The whole text has to match, so ^ and $ stand at the ends only.
+// The syntax is the common part of JSON Schema and Python: classes, groups, alternatives, and
+// repetition with * + ? {m,n}. The whole text has to match, so ^ and $ are at the ends only.
 // Look-around, back references and word boundaries have no automaton of this kind and are refused.
 
 #include <cstdint>

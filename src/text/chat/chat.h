@@ -19,8 +19,8 @@ namespace dllm::text {
 const Schema& chat_schema();
 
 // Fails with failed_precondition when `name` is the name of a template (named_templates.h) and the
-// tokenizer lacks special tokens of it, without which a model cannot end its answers. The text of a
-// template is not checked.
+// tokenizer lacks special tokens of it. Without these tokens a model cannot end its answers. The
+// text of a template is not checked.
 void check_template_tokens(const Tokenizer& tokenizer, const std::string& name);
 
 struct ChatRow {

@@ -1,7 +1,7 @@
 #pragma once
 // A cache of anchors holds what a teacher computes from chunks of text: hidden states, and top
-// logits. A chunk is a run of tokens that see each other and no other token. The files are those of
-// castlehill, a fork of Open-dLLM:
+// logits. A chunk is a run of tokens that see each other and no other token. castlehill, a fork of
+// Open-dLLM, has the same files:
 //
 //   DIR/29/299e9bb8fadf6506.safetensors   one file for each chunk, named by a hash of its tokens
 //       input_ids        i64(tokens)
@@ -52,7 +52,8 @@ struct PackedStates {
   Tensor scales;  // f32(tokens, hidden / group)
 };
 PackedStates pack_states(const Tensor& states, int64_t group);
-Tensor unpack_states(const Tensor& numbers, const Tensor& scales); // f32(tokens, hidden)
+// Returns f32(tokens, hidden).
+Tensor unpack_states(const Tensor& numbers, const Tensor& scales);
 
 // Writes the file of a chunk, which appears whole or not at all. Any number of processes may write
 // the same file at once. arrays: all but input_ids.

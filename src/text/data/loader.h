@@ -43,9 +43,10 @@ class RowIndex {
 public:
   RowIndex(std::shared_ptr<const Dataset> data, const RowIndexSettings& settings);
 
-  int64_t size() const { return sequences_; }                         // sequences
-  int64_t rows() const { return static_cast<int64_t>(rows_.size()); } // rows of the split
-  int64_t tokens() const { return tokens_; }                          // tokens of these rows
+  int64_t size() const { return sequences_; } // sequences
+  // Returns the number of rows of the split.
+  int64_t rows() const { return static_cast<int64_t>(rows_.size()); }
+  int64_t tokens() const { return tokens_; }   // tokens of these rows
   int64_t dropped() const { return dropped_; } // rows of the split that are too long, and left out
   // Fills sequence `index`; each span has `length` elements. keep is 1 for padding and prompts.
   // segments numbers the rows of the sequence from 1; padding is 0. REQUIRES: pack,
@@ -55,7 +56,8 @@ public:
   // Returns row `index`, cut to `length`. trajectories may be null. REQUIRES: not pack,
   // 0 <= index < size().
   Example example(int64_t index, const Trajectories* trajectories = nullptr) const;
-  int64_t row(int64_t index) const { return rows_[static_cast<size_t>(index)]; } // of the dataset
+  // Returns the number of the row in the dataset.
+  int64_t row(int64_t index) const { return rows_[static_cast<size_t>(index)]; }
   int64_t key(int64_t index) const; // row_key() of all tokens of that row (row_arrays.h)
   // Returns the number of sequences without a learned token. Reads all rows once, or no row when
   // the dataset has no given tokens.
@@ -89,8 +91,8 @@ const Schema& loader_schema();
 //   segments  i32 (batch, length); a token attends to its own segment only, 0: padding
 //   rows      i64[2], the number of its first row in the step, and the rows of the step (all ranks)
 // With option arrays a batch also holds the arrays of its rows in that file (row_arrays.h), or of
-// their chunks in that folder (anchor_cache.h), and with option trajectories the array "trajectory"
-// (trajectories.h). The last batch of all may have fewer rows.
+// their chunks in that folder (anchor_cache.h). With option trajectories it has the array
+// "trajectory" (trajectories.h). The last batch of all may have fewer rows.
 class Loader {
 public:
   // Fails with failed_precondition when the dataset holds texts or the split has no rows.

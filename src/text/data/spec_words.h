@@ -1,7 +1,7 @@
 #pragma once
 // Words in brackets after a name, as in "org/data[train:10_000,name:small]", choose files of a data
-// set. Its folder has the layout of model hubs: a part of the data set is a folder, and a split is
-// a file or folder whose name begins with the split's name ("train-00000-of-00002.parquet",
+// set. Its folder has the layout of model hubs. A part of the data set is a folder, and the name of
+// a split's file or folder begins with the split's name ("train-00000-of-00002.parquet",
 // "small/test.jsonl").
 
 #include "text/data/row_files.h"

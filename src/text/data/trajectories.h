@@ -13,7 +13,7 @@
 namespace dllm::text {
 
 // Name of the array of a batch, i32(batch, seq): for each token the first row of the trajectory
-// that shows it. 0: the token is given, or lies after the trajectory. -1: the row has no
+// that shows it. 0: the token is given, or comes after the trajectory. -1: the row has no
 // trajectory.
 inline constexpr const char* kTrajectory = "trajectory";
 

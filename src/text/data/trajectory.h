@@ -1,7 +1,7 @@
 #pragma once
 // A trajectory is the order in which a decoder revealed the tokens of a row. Row 0 hides every
-// token after the prompt, each later row shows more of them, and the last row shows all (d3LLM, as
-// Open-dLLM's fork castlehill writes it).
+// token after the prompt, each later row shows more of them, and the last row shows all. d3LLM in
+// castlehill, a fork of Open-dLLM, writes the same.
 
 #include "base/json.h"
 
@@ -33,8 +33,9 @@ std::string row_key_text(std::span<const int32_t> ids);
 std::vector<int32_t> trajectory_row(const Trajectory& trajectory, std::span<const int32_t> ids,
                                     int32_t mask, int64_t number);
 // Makes a trajectory of rows, with hidden tokens `mask`. prompt -1: the tokens before the first
-// hidden one. Fails with data_loss, naming `what` and the row, for rows of unlike length, a token
-// that changes after it was shown, a hidden token of the prompt, or a last row that hides a token.
+// hidden one. Fails with data_loss, naming `what` and the row, for rows of unlike length, and for a
+// token that changes after it was shown. It also fails for a hidden token of the prompt, and for a
+// last row that hides a token.
 Trajectory trajectory_of(const std::vector<std::vector<int32_t>>& rows, int32_t mask,
                          int64_t prompt, std::string_view what);
 

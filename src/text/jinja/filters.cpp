@@ -179,7 +179,7 @@ const Value& need_defined(const Value& value) {
 std::optional<Value> whole_part(double value) {
   if (!std::isfinite(value)) return std::nullopt;
   const auto whole = truncated(value);
-  if (!whole) fail(Code::unimplemented, "an integer passes 64 bits");
+  if (!whole) fail(Code::unimplemented, "an integer needs more than 64 bits");
   return Value(*whole);
 }
 
@@ -197,7 +197,7 @@ std::optional<Value> parse_whole(std::string bytes, int64_t base) {
   const char* end = bytes.data() + bytes.size();
   const auto result = std::from_chars(bytes.data(), end, value, static_cast<int>(base));
   if (result.ptr != end || result.ec == std::errc::invalid_argument) return std::nullopt;
-  if (result.ec != std::errc()) fail(Code::unimplemented, "an integer passes 64 bits");
+  if (result.ec != std::errc()) fail(Code::unimplemented, "an integer needs more than 64 bits");
   return Value(value);
 }
 
@@ -258,7 +258,7 @@ Value round_number(Evaluator&, const Value& input, Arguments& arguments) {
     const double rounded = std::nearbyint(scaled) / unit;
     if (!number.is_whole()) return Value(rounded);
     const auto whole = truncated(rounded);
-    if (!whole) fail(Code::invalid_argument, "an integer passes 64 bits");
+    if (!whole) fail(Code::invalid_argument, "an integer needs more than 64 bits");
     return Value(*whole);
   }
   if (method == "ceil") return Value(std::ceil(scaled) / unit);

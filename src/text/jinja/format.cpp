@@ -45,7 +45,7 @@ MarkedText plain(Evaluator& e, const Value& value, const Spec& spec) {
   if (spec.type == 'd' || spec.type == 'x') {
     const double number = value.real();
     if (!(number > -9.2e18 && number < 9.2e18))
-      fail(Code::invalid_argument, "a number passes 64 bits");
+      fail(Code::invalid_argument, "a number needs more than 64 bits");
     const int64_t whole = value.is_whole() ? value.integer() : static_cast<int64_t>(number);
     return MarkedText(spec.type == 'd' ? std::to_string(whole) : fmt::format("{:x}", whole));
   }

@@ -18,7 +18,7 @@ namespace {
 }
 
 Value checked(bool overflow, int64_t result) {
-  if (overflow) fail(Code::unimplemented, "an integer passes 64 bits");
+  if (overflow) fail(Code::unimplemented, "an integer needs more than 64 bits");
   return Value(result);
 }
 

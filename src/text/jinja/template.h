@@ -106,7 +106,8 @@ public:
   const std::string& bytes() const { return bytes_; }
   size_t size() const { return bytes_.size(); }
   bool empty() const { return bytes_.empty(); }
-  size_t footprint() const { return bytes_.size() + runs_.size() * sizeof(Run); } // bytes of memory
+  // Returns bytes of memory.
+  size_t footprint() const { return bytes_.size() + runs_.size() * sizeof(Run); }
   // Returns the runs in order; they have no gaps, and neighbours have different marks.
   const std::vector<Run>& runs() const { return runs_; }
   // REQUIRES: at < size().

@@ -133,8 +133,8 @@ char find_delimiter(const std::string& path, std::string_view head) {
   return ',';
 }
 
-// The columns from which rows are made: those of the shape's members, then that of its optional
-// member.
+// The columns from which rows are made. The columns of the shape's members come first, then the
+// column of its optional member.
 struct Columns {
   const RowShape* shape;
   std::vector<size_t> indices;

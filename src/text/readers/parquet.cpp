@@ -74,7 +74,8 @@ std::vector<const Leaf*> list_members(const std::vector<Leaf>& leaves, const std
   }
   if (members.size() > kMaxMembers) {
     fail_with_hint("keep role and content", Code::unimplemented,
-                   "{}: {} members of a message, more than {}", file, members.size(), kMaxMembers);
+                   "{}: a message has {} members, but the limit is {}", file, members.size(),
+                   kMaxMembers);
   }
   return members;
 }

@@ -47,7 +47,7 @@ Record parse_record(std::string_view json, const std::string& where, const RowSh
 std::vector<Record> parse_records(std::string_view json, const std::string& where,
                                   const RowShapes& shapes);
 // Returns the record of a row of a table, such as CSV. texts: the values of the shape's members in
-// their order, then that of its optional member. REQUIRES: the shape has no token numbers.
+// their order, then the value of its optional member. REQUIRES: the shape has no token numbers.
 Record record_of_texts(const RowShape& shape, std::vector<std::string> texts,
                        const std::string& where);
 
@@ -145,7 +145,7 @@ struct ReadProgress {
 
 // Returns `path` when it is a file, else every file in the folder and its folders, in order of
 // name. In folders it skips hidden files and `.dat` indices of fortunes. It also skips symbolic
-// links to folders and to files that are below `path` themselves. Fails with not_found when there
+// links to folders, and links to files inside of `path`. Fails with not_found when there
 // is no file.
 std::vector<std::string> list_record_files(const std::string& path);
 // Reads one open file with the format of option `format`, or with the detected format. It keeps one

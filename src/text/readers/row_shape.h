@@ -52,7 +52,8 @@ class RowShapes {
 public:
   RowShapes(const RecordKeys& keys); // implicit: tests and callers have keys
 
-  const std::vector<std::string>& names() const { return names_; } // by slot
+  // Returns the names by slot.
+  const std::vector<std::string>& names() const { return names_; }
   const std::string& name(int slot) const { return names_[static_cast<size_t>(slot)]; }
   // Returns the slot of a name, or -1.
   int slot(std::string_view name) const;

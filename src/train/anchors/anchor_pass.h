@@ -23,8 +23,9 @@ const Schema& anchor_schema();
 // One call at a time. It keeps the teacher alive.
 class AnchorPass {
 public:
-  // Fails with invalid_argument for layers that the teacher lacks, a group that does not divide its
-  // width, and top logits of a teacher that sees the tokens that it predicts.
+  // Fails with invalid_argument for layers that the teacher lacks, and for a group that does not
+  // divide its width. It also fails for top logits of a teacher that sees the tokens that it
+  // predicts.
   AnchorPass(std::shared_ptr<model::Model> teacher, const Options& options);
 
   const std::vector<int64_t>& layers() const { return layers_; }

@@ -23,15 +23,15 @@ const Schema& checkpoint_schema();
 // The copy takes 4 bytes per number of trained weights, optimizer arrays, averages and sums (12
 // bytes per parameter with AdamW). Written parts are freed early. Where the engine's memory_limit
 // has no room for the copy, the save waits for the write as with wait = true.
-// The task stops the copy, not the write. An error of the write is reported once: by the next save,
-// by Trainer::sync, by the run that started it, or in the log when the trainer is destroyed.
+// The task stops the copy, not the write. An error of the write is reported once. The next save,
+// Trainer::sync or the run that started it reports it, or the log when the trainer is destroyed.
 std::string save_checkpoint(Trainer& trainer, const BatchSource* source, const std::string& root,
                             const Options& options, Task* task = nullptr);
 
 // Restores a trainer and its model. Everything is read and checked before anything changes. Fails
 // with data_loss for an incomplete checkpoint. Fails with failed_precondition, naming the
 // difference, when it belongs to another model, objective or optimizer.
-// Options that only shape the rest of the run (lr, schedule, steps, ...) are those of `trainer`.
+// `trainer` keeps its own options that only shape the rest of the run (lr, schedule, steps, ...).
 // Values of lr, weight_decay and clip that set_f64 changed are restored when the options that they
 // started from are the same.
 struct Restored {

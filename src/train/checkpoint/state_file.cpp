@@ -96,8 +96,8 @@ void write_state(StateSnapshot& snapshot, const std::string& path, Task* task) {
     by_name[tensor.name] = tensor;
   }
   ckpt::SafetensorsWriter writer(path, specs);
-  // Each stack is read once. In the file the tensors of a name are consecutive, but not those of a
-  // stack. So the host holds the stacks of one name.
+  // Each stack is read once. In the file the tensors of a name are consecutive, but the tensors of
+  // a stack are not. So the host holds the stacks of one name.
   std::map<size_t, std::vector<Tensor>> stacks; // by entry
   std::string name;
   for (const ckpt::TensorSpec& next : writer.order()) {

@@ -48,8 +48,8 @@ void write_state(StateSnapshot& snapshot, const std::string& path, Task* task);
 // Returns the text of layout.json: global shapes, and the file of each array.
 std::string layout_text(const StateSnapshot& snapshot);
 
-// Writes the arrays of an objective to "state/objective.safetensors" of a checkpoint. Writes no file
-// for an objective without arrays.
+// Writes the arrays of an objective to "state/objective.safetensors" of a checkpoint. Writes no
+// file for an objective without arrays.
 void write_objective_state(const noise::StateArrays& state, const std::string& checkpoint);
 // Reads them. Fails with failed_precondition, naming the array, when one that `objective` keeps is
 // missing or has another shape.

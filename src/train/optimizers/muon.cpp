@@ -131,7 +131,7 @@ Optimizer muon() {
                          "Muon's share of the last momentum."),
               option_bool("muon_nesterov", true, "Muon looks ahead along the momentum (Nesterov)."),
               option_choice("muon_scale", "adamw", {"adamw", "jordan"},
-                            "Size of Muon's step: that of AdamW, 0.2 sqrt(max(out, in)), or "
+                            "Size of Muon's step: adamw 0.2 sqrt(max(out, in)), jordan "
                             "sqrt(max(1, out / in))."),
           },
       .scalars = muon_scalar_names(),

@@ -22,7 +22,7 @@ struct EventMetric {
   std::string path() const;
 };
 
-// Returns all rows, those of a step first. Objectives may have more parts of the loss.
+// Returns all rows. The rows of a step come first. Objectives may have more parts of the loss.
 std::span<const EventMetric> event_metrics();
 
 // Returns a number of an event; NaN when the event lacks it.

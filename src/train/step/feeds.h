@@ -15,7 +15,7 @@ namespace dllm::train {
 // One batch of arrays for each place along the axes that cut the rows of a batch. All have equal
 // shapes.
 using Feeds = std::vector<Batch>;
-// Returns those of the axes data, fsdp and expert that have several ranks.
+// Returns the axes that divide a batch: data, fsdp and expert, where they have several ranks.
 graph::AxisSet batch_axes(const graph::Mesh& mesh);
 
 // The place of a micro-batch in its update. The micro-batches of an update are rows of one large

@@ -23,7 +23,7 @@ void check_name(const Optimizer& optimizer, const std::string& name) {
     fail(Code::internal, "optimizer {}: an array cannot be named '{}'", optimizer.name, name);
 }
 
-// Returns the arrays of the optimizer: all parameters of one name, then those of the next name.
+// Adds the arrays of the optimizer: all parameters of one name, then all of the next name.
 void add_optimizer_state(ProgramSpec& spec, const Options& options) {
   const auto& physical = spec.model->params().physical();
   std::vector<StateEntry> declared;

@@ -76,7 +76,7 @@ ProgramSpec program_spec(const model::Model& model, const noise::Objective& obje
 graph::ValueType part_type(const ProgramSpec& spec, const StateEntry& entry);
 // Returns the bytes of the optimizer's arrays and of the averages, on one rank.
 int64_t state_bytes(const ProgramSpec& spec);
-// Returns those of them that the engine holds: none where they are offloaded.
+// Returns the bytes of these arrays that the engine holds: 0 where they are offloaded.
 int64_t resident_state_bytes(const ProgramSpec& spec);
 // Describes the optimizer: name, arrays with their bytes, scalars.
 Json describe_optimizer(const ProgramSpec& spec);

@@ -39,7 +39,8 @@ struct StepNumbers {
   noise::Observed observed;
   std::vector<int32_t> control; // requests of all processes
 
-  double mean() const { return sum / std::max(normalizer, 1.0); } // the loss
+  // Returns the loss.
+  double mean() const { return sum / std::max(normalizer, 1.0); }
 };
 
 class TrainProgram {

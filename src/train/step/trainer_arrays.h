@@ -16,13 +16,14 @@ namespace dllm::train {
 // are in scratch stores (train/offload/).
 class TrainerArrays {
 public:
-  explicit TrainerArrays(const ProgramSpec& spec) : spec_(spec) {} // the spec outlives it
+  // REQUIRES: the spec outlives the arrays.
+  explicit TrainerArrays(const ProgramSpec& spec) : spec_(spec) {}
   // Makes all arrays but the sums. A failure leaves none.
   void allocate();
   void allocate_sums();
   void clear_sums();
   void replace(std::vector<graph::BufferRef> arrays) { arrays_ = std::move(arrays); }
-  // Makes arrays without numbers for the spec, those of sums too when `with_sums`. REQUIRES: the
+  // Makes arrays without numbers for the spec, also for the sums when `with_sums`. REQUIRES: the
   // spec offloads them.
   static std::vector<std::shared_ptr<OffloadedBuffer>> offloaded(const ProgramSpec& spec,
                                                                  bool with_sums);

@@ -400,8 +400,8 @@ typed_options! {
         muon_momentum: f64 = "muon_momentum";
         /// Muon looks ahead along the momentum (Nesterov). Default: true.
         muon_nesterov: bool = "muon_nesterov";
-        /// Size of Muon's step: that of AdamW, 0.2 sqrt(max(out, in)), or sqrt(max(1, out / in)). Default: adamw; one
-        /// of adamw, jordan.
+        /// Size of Muon's step: adamw 0.2 sqrt(max(out, in)), jordan sqrt(max(1, out / in)). Default: adamw; one of
+        /// adamw, jordan.
         muon_scale: &str = "muon_scale";
         /// SGD's share of the last step's direction; 0: no direction is kept. Default: 0; 0 to 0.999999.
         momentum: f64 = "momentum";
@@ -465,7 +465,7 @@ typed_options! {
         /// A file of the repository, a pattern with \* and ?, or a word in the name of one GGUF file (Q4\_K\_M);
         /// empty: the files that are usually needed. Default: empty.
         file: &str = "file";
-        /// Branch, tag or commit; empty: that of the name, else main. Default: empty.
+        /// Branch, tag or commit; empty: the revision in the name, else main. Default: empty.
         revision: &str = "revision";
         /// The name is the name of a data set. Default: false.
         dataset: bool = "dataset";
@@ -545,9 +545,9 @@ typed_options! {
     }
     /// Has policy dream of a request or a decoder, with its own options. What is not set keeps its default.
     DreamPolicy of "dream" {
-        /// Which positions a step decides first. entropy: those of low entropy; maskgit\_plus: of high probability;
-        /// origin: each by chance; p2: the most probable ones, and the others are masked again; topk\_margin: those
-        /// far ahead of the second token. Default: entropy; one of entropy, maskgit\_plus, origin, p2, topk\_margin.
+        /// Which positions a step decides first. entropy: low entropy; maskgit\_plus: high probability; origin: each
+        /// by chance; p2: the most probable positions, and the others are masked again; topk\_margin: a large lead
+        /// over the second token. Default: entropy; one of entropy, maskgit\_plus, origin, p2, topk\_margin.
         alg: &str = "alg";
         /// Draws the positions with chances exp(confidence / alg\_temp); 0: the most confident ones. Default: 0; 0 to
         /// 100.

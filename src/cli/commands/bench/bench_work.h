@@ -32,7 +32,8 @@ BenchWork make_work(Context& context, BenchSubject& subject, const std::string& 
 
 // ---- parts of the works ----
 
-BenchWork make_prefill(Context& context, BenchSubject& subject); // bench_decode.cpp
+// These two works are in bench_decode.cpp.
+BenchWork make_prefill(Context& context, BenchSubject& subject);
 BenchWork make_decode(Context& context, BenchSubject& subject);
 
 // Returns the typed size, else the default of the work.

@@ -213,11 +213,12 @@ void print_end(Context& context, const Run& run, const std::string& reason) {
                  static_cast<long long>(step));
   }
   if (reason == "patience") {
-    std::fprintf(stderr,
-                 "stopped at step %lld: %lld held-out losses were not below that of step %lld; a "
-                 "larger --patience continues\n",
-                 static_cast<long long>(step), static_cast<long long>(run.best.without()),
-                 static_cast<long long>(run.best.step()));
+    std::fprintf(
+        stderr,
+        "stopped at step %lld: %lld held-out losses were not below the loss of step %lld; a "
+        "larger --patience continues\n",
+        static_cast<long long>(step), static_cast<long long>(run.best.without()),
+        static_cast<long long>(run.best.step()));
   }
   if (reason == "budget") {
     std::fprintf(stderr, "the budget is used up at step %lld; %s\n", static_cast<long long>(step),

@@ -114,7 +114,7 @@ std::vector<std::string> log_kinds();
 // Fails when a file from which a new run starts does not exist.
 void check_sources(const Context& context);
 // Fails when an option that counts only at the start of a run differs from the start of this run.
-// The options are those of the arrays below, and all of the kinds model and adapter.
+// These are the options in the arrays below, and all options of the kinds model and adapter.
 inline constexpr const char* kStartNumbers[] = {"vocab", "layers", "hidden", "lora"};
 inline constexpr const char* kStartPaths[] = {"from", "tokenizer"};
 void check_resumed(const Context& context, const std::string& out);
@@ -210,8 +210,9 @@ std::optional<OtherToken> first_other_token(const dllm_tokenizer* before,
 Owned<dllm_tokenizer> choose_tokenizer(Context& context, const std::string& checkpoint);
 // Returns option template of the dataset: a name or a text; "" without one.
 std::string chosen_template(const Context& context);
-// Gives the tokenizer of a run on instructions the prompt of Alpaca as its chat template, so that
-// everything that is made of the run has it. Returns true when the tokenizer has changed.
+// Gives the tokenizer of a run on instructions the prompt of Alpaca as its chat template. Then
+// every model that is made of the run has the template. Returns true when the tokenizer has
+// changed.
 bool take_prompt_of_rows(const Context& context, Run& run);
 // Sets run.data, run.loader and run.form, and run.held_out when there is enough text.
 void open_rows(Context& context, Run& run);

@@ -22,7 +22,8 @@ public:
   // Takes a held-out loss and returns true when it is one of the `count` lowest, whose checkpoints
   // are kept. Losses of later steps belong to a course of the run that was undone.
   bool keep(int64_t step, double loss, int64_t count);
-  const std::vector<std::pair<double, int64_t>>& kept() const { return kept_; } // loss and step
+  // Returns the loss and the step of each kept checkpoint.
+  const std::vector<std::pair<double, int64_t>>& kept() const { return kept_; }
   bool has_loss() const { return step_ >= 0; }
   int64_t step() const { return step_; } // -1: no loss was added
   double loss() const { return loss_; }

@@ -132,8 +132,8 @@ void warn_of_divergence(const Context& context, Run& run, const std::string& wha
 
 namespace {
 
-// Warns when the loss is far above that of a random guess. Only for objectives whose loss is nats
-// per token.
+// Warns when the loss is far above the loss of a random guess. Only for objectives whose loss is
+// nats per token.
 void compare_with_guess(const Context& context, Run& run, int64_t step, double loss) {
   if (!facts_of(context.text("objective")).likelihood) return;
   const double guess = std::log(static_cast<double>(model_number(run.model.get(), "vocab")));

@@ -113,7 +113,7 @@ void set_teacher(Context& context) {
   if (!anchors.empty()) {
     if (context.typed("loader", "arrays") &&
         context.option("loader", "arrays") != Json(anchors).dump())
-      throw UsageFailure("--loader.arrays: the arrays are those of --teacher");
+      throw UsageFailure("--loader.arrays: --teacher sets the arrays");
     call([&](dllm_error* err) {
       return dllm_options_set_str(context.options("loader"), "arrays", anchors.c_str(), err);
     });

@@ -323,7 +323,7 @@ Command verify_command() {
       "  One line per check: ok, note (worth knowing) or bad. Exit code 1 when anything is bad.\n"
       "dllm verify quickstart.gguf --against f32 --reference runs/quickstart --arithmetic int8 "
       "--format keep\n"
-      "  How far the predictions are from those of the reference in f32.",
+      "  How far the predictions are from the reference's in f32.",
       std::move(arguments),
       {"engine", "model"},
       verify};
