@@ -127,7 +127,8 @@ DLLM_API dllm_status dllm_options_to_json(const dllm_options *opts, dllm_buffer 
  * ...}]}.
  *
  * A key has name, type (bool i64 f64 str list), default, doc (one sentence) and since. It has min
- * and max, or choices, when its values are limited.
+ * and max, or choices, when its values are limited. Keys that answer one question have group, as
+ * the keys "constraint" of a request.
  *
  * A kind "objective:<name>" also has "about", an object with facts about the objective for
  * programs:

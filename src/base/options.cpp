@@ -219,6 +219,7 @@ Json Schema::to_json() const {
     }
     if (!spec.choices.empty()) row["choices"] = spec.choices;
     if (spec.is_json) row["json"] = true;
+    if (!spec.group.empty()) row["group"] = spec.group;
     row["doc"] = spec.sentence;
     row["since"] = spec.since;
     keys.push_back(std::move(row));

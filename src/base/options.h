@@ -33,6 +33,7 @@ struct OptionSpec {
   int since = 1;
   bool is_json = false; // a text of JSON; set_json() also takes a list or an object
   ListOf list_of = ListOf::texts;
+  std::string group = {}; // keys that answer one question, such as "constraint"; may be empty
 };
 
 OptionSpec option_bool(std::string key, bool value, std::string sentence);
@@ -42,10 +43,12 @@ OptionSpec option_f64(std::string key, double value, double min, double max, std
 OptionSpec option_str(std::string key, std::string value, std::string sentence);
 OptionSpec option_choice(std::string key, std::string value, std::vector<std::string> choices,
                          std::string sentence);
-OptionSpec option_json(std::string key, std::string sentence); // default: an empty text
+// The default is an empty text.
+OptionSpec option_json(std::string key, std::string sentence);
 OptionSpec option_list(std::string key, std::vector<std::string> value, std::string sentence,
                        ListOf list_of = ListOf::texts);
-OptionSpec option_ids(std::string key, std::string sentence); // default: an empty list
+// The default is an empty list.
+OptionSpec option_ids(std::string key, std::string sentence);
 
 // The option keys of one kind ("decoder", "objective:mdlm"). Schemas live until the process ends.
 class Schema {
@@ -57,7 +60,8 @@ public:
   // Returns the row of a key. Fails with not_found and the nearest key as the hint.
   const OptionSpec& find(std::string_view key) const;
   // {"kind", "keys": [{"name", "type", "default", "min", "max", "choices", "doc", "since"}]}.
-  // A list has "elem" too, the type of its elements: "i64" for token ids, "str" for texts.
+  // A list has "elem" too, the type of its elements: "i64" for token ids, "str" for texts. A key of
+  // a group has "group".
   Json to_json() const;
 
 private:

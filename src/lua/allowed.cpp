@@ -1,6 +1,13 @@
 #include "lua/allowed.h"
 
+#include "dllm/dllm.h"
+
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
+#include <functional>
+#include <set>
+#include <string>
 
 namespace dllm::lua {
 namespace {
@@ -103,8 +110,7 @@ constexpr Row kPlain[] = {
     {"plan", "what format dtype activations objective optimizer policy loop"},
     {"quantize", "format weights"},
     {"queue", "policy"},
-    {"request", "prompt messages infill template template_name stop stop_ids "
-                "regex choices json_schema"},
+    {"request", "prompt messages infill template template_name stop stop_ids"},
     {"save", "dtype"},
     {"schedule", "compat"},
     {"slot", "stop suppress adapters"},
@@ -121,6 +127,24 @@ constexpr Row kPaths[] = {{"dataset", "token_file"},
                           {"model", "adapter"},
                           {"queue", "adapter_folders"},
                           {"trainer", "root offload"}};
+
+// Returns true for a key of a request in group "constraint", whose value is never a path.
+bool is_constraint(std::string_view key) {
+  static const std::set<std::string, std::less<>> keys = [] {
+    dllm_buffer* out = dllm_buffer_new();
+    std::set<std::string, std::less<>> found;
+    if (dllm_options_schema("request", out, nullptr) == DLLM_OK) {
+      const auto* text = static_cast<const char*>(dllm_buffer_data(out));
+      const auto schema = nlohmann::json::parse(text, text + dllm_buffer_size(out));
+      for (const auto& row : schema.at("keys")) {
+        if (row.value("group", "") == "constraint") found.insert(row.at("name"));
+      }
+    }
+    dllm_buffer_release(out);
+    return found;
+  }();
+  return keys.contains(key);
+}
 
 } // namespace
 
@@ -147,9 +171,10 @@ OptionUse option_use(std::string_view kind, std::string_view key, bool is_number
   const std::string_view base = kind.substr(0, kind.find(':'));
   if (lists(words_of(kPaths, base), key)) return OptionUse::path;
   if (is_number && lists(kNumberKinds, base)) return OptionUse::plain;
-  // A request has the options of a decoder and of a chat too.
-  const bool is_request = base == "request" && (lists(words_of(kPlain, "decoder"), key) ||
-                                                lists(words_of(kPlain, "chat"), key));
+  // A request has the options of a decoder and of a chat, and its constraints.
+  const bool is_request =
+      base == "request" && (lists(words_of(kPlain, "decoder"), key) ||
+                            lists(words_of(kPlain, "chat"), key) || is_constraint(key));
   return is_request || lists(words_of(kPlain, base), key) ? OptionUse::plain : OptionUse::default_;
 }
 

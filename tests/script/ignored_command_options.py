@@ -86,6 +86,7 @@ COMMANDS = {
     "infill": ({"--model": "made", "--text": "line 4: <mask:24> sat on", "--steps": "8", "--trace": "trace", "--json": ""}, {
         "--model": ("other",), "--text": ("the <mask:24>",), "--file": ("holes.txt", {"--text": None}), "--policy": ("random",),
         "--trace": ("elsewhere",), "--config": ("settings.json",), "--regex": ("line 4: [a-z]{24,} sat on",),
+        "--choices": (f"line 4: {'a' * 24} sat on",), "--json-schema": ('{"type": "boolean"}', {}, REFUSED),  # the text is not JSON
         "--quiet": ("", {}, SAME),  # no picture
         "--json": (None,), **ENGINE, **MODEL, **DECODER, "--decoder.gen-length": ("16", {}, REFUSED),
         "--decoder.slots": ("1", {}, REFUSED), **SLOT, "--slot.stop": ("COMMON", {}, REFUSED), "--slot.gen-length": ("16", {}, REFUSED),

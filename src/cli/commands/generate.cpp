@@ -201,24 +201,24 @@ Command generate_command() {
 
 Command infill_command() {
   using Kind = Argument::Kind;
-  return {
-      "infill",
-      "fill the holes of a text",
-      "dllm infill --model runs/quickstart --text \"Never put off <mask:8> what you can do today\"",
-      {{Kind::text, "model", "", "a model folder, a GGUF file or a run folder", true},
-       {Kind::text, "text", "",
-        "text with holes: <mask:N> is N open tokens, <mask> one; - for standard input, which is "
-        "also read when it is a pipe"},
-       {Kind::text, "file", "", "read the text from a file, - for standard input"},
-       {Kind::text, "policy", "low_confidence", policy_sentence()},
-       {Kind::text, "regex", "", "the whole text, with its holes filled, matches this expression"},
-       {Kind::text, "trace", "", "write every step to this file; dllm replay FILE draws it"},
-       {Kind::flag, "quiet", "", "do not print the denoising"}},
-      {"engine", "model", "decoder:policy", "slot"},
-      infill,
-      false,
-      {},
-      {"model", "text"}};
+  return with_forms(
+      {"infill",
+       "fill the holes of a text",
+       "dllm infill --model runs/quickstart --text \"Never put off <mask:8> what you can do "
+       "today\"",
+       {{Kind::text, "model", "", "a model folder, a GGUF file or a run folder", true},
+        {Kind::text, "text", "",
+         "text with holes: <mask:N> is N open tokens, <mask> one; - for standard input, which is "
+         "also read when it is a pipe"},
+        {Kind::text, "file", "", "read the text from a file, - for standard input"},
+        {Kind::text, "policy", "low_confidence", policy_sentence()},
+        {Kind::text, "trace", "", "write every step to this file; dllm replay FILE draws it"},
+        {Kind::flag, "quiet", "", "do not print the denoising"}},
+       {"engine", "model", "decoder:policy", "slot"},
+       infill,
+       false,
+       {},
+       {"model", "text"}});
 }
 
 } // namespace dllm::cli

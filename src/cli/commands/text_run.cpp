@@ -1,5 +1,6 @@
 #include "text_run.h"
 
+#include "../names.h"
 #include "../pictures/pictures.h"
 
 #include <algorithm>
@@ -31,8 +32,23 @@ void add_typed(Json& settings, const Context& context, const std::string& kind,
   }
 }
 
-// Returns the texts of option choices, which has commas between them, or is a JSON array.
-Json listed_choices(const std::string& word) {
+// Returns the keys of a request in group "constraint", as the schema has them.
+const Json& constraint_keys() {
+  static const Json keys = [] {
+    const Json schema = Json::parse(text([](dllm_buffer* out, dllm_error* err) {
+      return dllm_options_schema("request", out, err);
+    }));
+    Json found = Json::array();
+    for (const Json& key : schema.at("keys")) {
+      if (key.value("group", "") == "constraint") found.push_back(key);
+    }
+    return found;
+  }();
+  return keys;
+}
+
+// Returns the texts of a list, which has commas between them, or is a JSON array.
+Json listed_texts(const std::string& word) {
   if (word.starts_with("[")) {
     const Json array = Json::parse(word, nullptr, false);
     if (array.is_array()) return array;
@@ -41,6 +57,12 @@ Json listed_choices(const std::string& word) {
   std::istringstream parts(word);
   for (std::string text; std::getline(parts, text, ',');) texts.push_back(text);
   return texts;
+}
+
+// Returns the value of a constraint that the user typed as a word.
+Json constraint_value(const Json& key, const std::string& word) {
+  if (key.at("type") == "list") return listed_texts(word);
+  return key.value("json", false) && !word.starts_with("{") ? read_all(word) : word;
 }
 
 // Returns the settings of kind "request" that the user typed.
@@ -69,11 +91,9 @@ Json typed_settings(const Context& context) {
   }
   if (context.has("until") && !context.text("until").empty())
     settings["stop"] = {context.text("until")};
-  if (context.has("regex")) settings["regex"] = context.text("regex");
-  if (context.has("choices")) settings["choices"] = listed_choices(context.text("choices"));
-  if (context.has("json-schema")) {
-    const std::string& schema = context.text("json-schema");
-    settings["json_schema"] = schema.starts_with("{") ? schema : read_all(schema);
+  for (const Json& key : constraint_keys()) {
+    const std::string name = key.at("name"), flag = dashed(name);
+    if (context.has(flag)) settings[name] = constraint_value(key, context.text(flag));
   }
   return settings;
 }
@@ -282,15 +302,13 @@ void TextRun::remove(int64_t number) {
 }
 
 Command with_forms(Command command) {
-  using Kind = Argument::Kind;
-  command.arguments.insert(
-      command.arguments.end(),
-      {{Kind::text, "regex", "", "each whole answer matches this regular expression"},
-       {Kind::text, "choices", "",
-        "each whole answer is one of these texts: with commas between them, or a JSON array"},
-       {Kind::text, "json-schema", "",
-        "each whole answer is JSON of this schema: an object of JSON Schema, or a file that holds "
-        "one"}});
+  for (const Json& key : constraint_keys()) {
+    std::string sentence = key.at("doc");
+    if (key.at("type") == "list") sentence += " Write commas between the texts, or a JSON array.";
+    if (key.value("json", false)) sentence += " It may also be the name of a file.";
+    command.arguments.push_back(
+        {Argument::Kind::text, dashed(key.at("name")), "", std::move(sentence)});
+  }
   return command;
 }
 

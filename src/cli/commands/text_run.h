@@ -51,7 +51,8 @@ private:
   Owned<dllm_decoder> decoder_;
 };
 
-// Returns the command with the arguments regex, choices and json-schema, which TextRun reads.
+// Returns the command with an argument for each constraint of a request (regex, choices ...), which
+// TextRun reads.
 Command with_forms(Command command);
 
 } // namespace dllm::cli

@@ -5,29 +5,22 @@
 namespace dllm::generate {
 namespace {
 
-struct ConstraintKind {
-  OptionSpec option;
-  bool (*is_set)(const Options& request);
-  std::string (*pattern)(const Options& request);
-};
-
 const std::vector<ConstraintKind>& kinds() {
-  static const std::vector<ConstraintKind> all = {
-      {option_str("regex", "",
-                  "The whole answer matches this regular expression, with any order of decoding; "
-                  "for infill the whole text does. Empty: any text."),
-       [](const Options& request) { return !request.str("regex").empty(); },
-       [](const Options& request) { return request.str("regex"); }},
-      {option_list("choices", {}, "The whole answer is one of these texts; empty: any text."),
-       [](const Options& request) { return !request.list("choices").empty(); },
-       [](const Options& request) { return pattern_of_choices(request.list("choices")); }},
-      {option_json("json_schema",
-                   "The whole answer is JSON of this schema, with the members in its "
-                   "order: an object of JSON Schema."),
-       [](const Options& request) { return !request.str("json_schema").empty(); },
-       [](const Options& request) { return pattern_of_schema(request.str("json_schema")); }},
-  };
+  static const std::vector<ConstraintKind> all = [] {
+    std::vector<ConstraintKind> made;
+    for (const auto& kind : constraint_files::kTable) {
+      made.push_back(kind());
+      made.back().option.group = "constraint";
+    }
+    return made;
+  }();
   return all;
+}
+
+bool is_set(const ConstraintKind& kind, const Options& request) {
+  const OptionSpec& option = kind.option;
+  return option.type == OptionType::list ? !request.list(option.key).empty()
+                                         : !request.str(option.key).empty();
 }
 
 } // namespace
@@ -48,11 +41,11 @@ std::string constraint_names() {
 std::optional<std::string> constraint_pattern(const Options& request) {
   const ConstraintKind* chosen = nullptr;
   for (const ConstraintKind& kind : kinds()) {
-    if (!kind.is_set(request)) continue;
+    if (!is_set(kind, request)) continue;
     if (chosen != nullptr) {
       fail_with_hint("set one of them", Code::invalid_argument,
-                     "options {} and {} both say what the text has to be", chosen->option.key,
-                     kind.option.key);
+                     "options {} and {} cannot both be set: each says what the text must be",
+                     chosen->option.key, kind.option.key);
     }
     chosen = &kind;
   }

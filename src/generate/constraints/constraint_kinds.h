@@ -1,7 +1,8 @@
 #pragma once
 // The kinds of constraints of a request for text, as data. A kind is an option of a request and a
-// function that makes a pattern of its value. A new kind is a source file with such a function,
-// and a row in constraint_kinds.cpp.
+// function that makes a pattern of its value. A new kind is a function in a file of kinds/, and its
+// name appears twice below. The program makes its flags from the options, and scripts may set them
+// at every level. So the value of an option is a text, a list of texts or JSON, and never a path.
 
 #include "base/options.h"
 
@@ -11,7 +12,24 @@
 
 namespace dllm::generate {
 
-// Returns the options of all kinds.
+struct ConstraintKind {
+  OptionSpec option; // an empty value sets no constraint
+  // Returns the pattern of a value that is not empty. Fails with invalid_argument for a value that
+  // the kind refuses.
+  std::string (*pattern)(const Options& request);
+};
+
+namespace constraint_files {
+
+ConstraintKind choices();
+ConstraintKind json_schema();
+ConstraintKind regex();
+
+inline constexpr ConstraintKind (*kTable[])() = {regex, choices, json_schema};
+
+} // namespace constraint_files
+
+// Returns the options of all kinds. Their group is "constraint".
 std::vector<OptionSpec> constraint_options();
 
 // Returns "regex, choices or json_schema".
@@ -20,13 +38,5 @@ std::string constraint_names();
 // Returns the pattern that the text of a request has to match; nothing without a constraint. Fails
 // with invalid_argument for a request with two kinds, and for a value that its kind refuses.
 std::optional<std::string> constraint_pattern(const Options& request);
-
-// ---- the kinds ----
-
-// Returns a pattern of texts, one of which the text is (choices.cpp).
-std::string pattern_of_choices(const std::vector<std::string>& choices);
-// Returns a pattern of JSON of a schema (json_schema.cpp). Members come in the order of the schema.
-// Fails with invalid_argument naming the place of a keyword that is not supported.
-std::string pattern_of_schema(const std::string& schema);
 
 } // namespace dllm::generate

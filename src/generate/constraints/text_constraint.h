@@ -3,10 +3,10 @@
 // order, so a token is allowed only if tokens for all other open positions exist with which the
 // whole text matches.
 //
-// Forward sets hold the states of the automaton that the positions before a position can reach, and
-// backward sets the states from which the positions after it can end in a match. A token is allowed
-// if it leads from a forward state to a backward state (DINGO, arXiv 2505.23061, has the same sets
-// for the tokens of a block).
+// A forward set holds the states of the automaton that the positions before a position can reach. A
+// backward set holds the states from which the positions after it can end in a match. A token is
+// allowed if it leads from a forward state to a backward state. DINGO (arXiv 2505.23061) has the
+// same sets for the tokens of a block.
 
 #include "decode/request/constraint.h"
 #include "text/automaton/token_automaton.h"

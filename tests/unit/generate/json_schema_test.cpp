@@ -17,6 +17,14 @@
 namespace dllm::generate {
 namespace {
 
+// Returns the pattern of a request with this schema.
+std::string pattern_of_schema(const std::string& schema) {
+  static const Schema keys("request", constraint_options());
+  Options request(keys);
+  request.set_str("json_schema", schema);
+  return constraint_pattern(request).value();
+}
+
 using Json = nlohmann::ordered_json;
 using text::ByteAutomaton;
 

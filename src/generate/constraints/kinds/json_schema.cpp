@@ -320,7 +320,7 @@ private:
     return R"(\{)" + members_from(members, 0, true) + R"(\})";
   }
 
-  // Returns the pattern of the members from `at` on. is_first: no member stands before them.
+  // Returns the pattern of the members from `at` on. is_first: no member comes before them.
   static std::string members_from(const std::vector<Member>& members, size_t at, bool is_first) {
     if (at == members.size()) return "";
     const Member& member = members[at];
@@ -344,9 +344,16 @@ private:
 
 } // namespace
 
-std::string pattern_of_schema(const std::string& schema) {
-  const Json root = parse_json(schema, "option json_schema");
-  return SchemaReader(root).pattern();
+// Members come in the order of the schema. Fails with invalid_argument naming the place of a
+// keyword that is not supported.
+ConstraintKind constraint_files::json_schema() {
+  return {option_json("json_schema",
+                      "The whole answer is JSON of this schema, with the members in its "
+                      "order: an object of JSON Schema."),
+          [](const Options& request) {
+            const Json root = parse_json(request.str("json_schema"), "option json_schema");
+            return SchemaReader(root).pattern();
+          }};
 }
 
 } // namespace dllm::generate
