@@ -1,7 +1,7 @@
 #include "text/token_facts.h"
 
 #include "text/tokenizer.h"
-#include "text/tokenizer/special_files.h"
+#include "text/tokenizer/files/special_files.h"
 
 #include <algorithm>
 #include <map>

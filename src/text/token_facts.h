@@ -18,8 +18,8 @@ struct TokenFacts {
   }
 };
 
-// Reads tokenizer.json, or vocab.json, and the files next to it (text/tokenizer/special_files.h).
-// Fails with data_loss for files that are not JSON.
+// Reads tokenizer.json, or vocab.json, and the files next to it
+// (text/tokenizer/files/special_files.h). Fails with data_loss for files that are not JSON.
 TokenFacts read_token_facts(const Source& source);
 
 } // namespace dllm::text

@@ -5,7 +5,6 @@
 #include "base/threads/meter.h"
 #include "text/chat/chat.h"
 #include "text/chat/named_templates.h"
-#include "text/tokenizer/parts.h"
 #include "text/tokenizer/token_model.h"
 #include "text/unicode.h"
 

@@ -5,7 +5,12 @@
 #include "base/files.h"
 #include "base/options.h"
 #include "base/task.h"
+#include "text/tokenizer/added_tokens.h"
+#include "text/tokenizer/decoder.h"
+#include "text/tokenizer/normalizer.h"
 #include "text/tokenizer/parts.h"
+#include "text/tokenizer/post_processor.h"
+#include "text/tokenizer/pre_tokenizer.h"
 
 #include <cstdint>
 #include <functional>

@@ -2,7 +2,7 @@
 // The rank of an adapter's matrices, and the factor of their product, for each module.
 
 #include "model/params/part.h"
-#include "text/tokenizer/parts.h"
+#include "text/tokenizer/regex.h"
 
 #include <cstdint>
 #include <string>

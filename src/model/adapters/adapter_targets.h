@@ -4,7 +4,7 @@
 #include "base/options.h"
 #include "model/config.h"
 #include "model/params/param_map.h"
-#include "text/tokenizer/parts.h"
+#include "text/tokenizer/regex.h"
 
 #include <cstdint>
 #include <initializer_list>
@@ -39,8 +39,8 @@ public:
     std::string own;  // "q"
   };
   // Fails with not_found for a word of options targets and exclude that names none of the modules.
-  // Fails with invalid_argument for a layer that the model lacks. `hint` lists what there is. Words
-  // of a file are not checked, since PEFT takes any.
+  // Fails with invalid_argument for a layer that the model lacks. `hint` lists the names that
+  // exist. Words of a file are not checked, since PEFT takes any.
   void check(const std::vector<Module>& modules, int64_t layers, const std::string& hint) const;
 
   // Returns false when nothing names the modules. PEFT then takes them from a list by family.

@@ -4,6 +4,7 @@
 #include "model/families/family.h"
 #include "model/files/gguf_names.h"
 #include "text/tokenizer/parts.h"
+#include "text/tokenizer/pre_tokenizer_scheme.h"
 
 #include <nlohmann/json.hpp>
 

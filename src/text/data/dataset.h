@@ -7,7 +7,6 @@
 #include "base/options.h"
 #include "text/readers/readers.h"
 #include "text/tokenizer.h"
-#include "text/tokenizer/parts.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -67,7 +66,8 @@ public:
   // the rows are stored in a file.
   void add(std::span<const int32_t> ids, std::span<const uint8_t> keep, bool starts);
 
-  std::span<const int64_t> offsets() const { return offsets_; } // size() + 1
+  // Returns size() + 1 numbers.
+  std::span<const int64_t> offsets() const { return offsets_; }
   std::span<const uint8_t> starts() const { return starts_; }
 
   TokenRows() = default;
@@ -230,7 +230,8 @@ public:
   TokenRow row(int64_t index) const { return rows_.row(index); }
   // Returns the first words of these tokens, at most 40 bytes; "" without a tokenizer.
   std::string first_words(std::span<const int32_t> ids) const;
-  int64_t row_begin(int64_t index) const { return rows_.begin(index); } // tokens before the row
+  // Returns the number of tokens before the row.
+  int64_t row_begin(int64_t index) const { return rows_.begin(index); }
   int64_t row_length(int64_t index) const { return rows_.length(index); }
   bool row_starts(int64_t index) const { return rows_.starts(index); }
   // As in TokenRows.
@@ -252,7 +253,8 @@ public:
   // REQUIRES: !is_text().
   uint64_t content() const;
 
-  int64_t file_count() const { return static_cast<int64_t>(files_.size()); } // files of the rows
+  // Returns the number of files of the rows.
+  int64_t file_count() const { return static_cast<int64_t>(files_.size()); }
   // Fails with data_loss naming file `index` when it was written to or replaced since it was
   // read. A removed file counts as unchanged. REQUIRES: 0 <= index < file_count().
   void check_file(int64_t index) const;

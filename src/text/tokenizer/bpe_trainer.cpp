@@ -4,7 +4,7 @@
 #include "base/task.h"
 #include "text/chat/named_templates.h"
 #include "text/data/dataset.h"
-#include "text/tokenizer/parts.h"
+#include "text/tokenizer/pre_tokenizer_scheme.h"
 #include "text/tokenizer/token_model.h"
 #include "text/unicode.h"
 

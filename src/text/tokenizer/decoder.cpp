@@ -1,7 +1,8 @@
-#include "text/tokenizer/parts.h"
+#include "text/tokenizer/decoder.h"
 
 #include "base/error.h"
 #include "base/named_table.h"
+#include "text/tokenizer/regex.h"
 #include "text/tokenizer/token_model.h"
 #include "text/unicode.h"
 

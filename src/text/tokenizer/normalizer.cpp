@@ -1,8 +1,9 @@
-#include "text/tokenizer/parts.h"
+#include "text/tokenizer/normalizer.h"
 
 #include "base/error.h"
 #include "base/named_table.h"
 #include "base/task.h"
+#include "text/tokenizer/regex.h"
 #include "text/tokenizer/token_model.h"
 #include "text/unicode.h"
 

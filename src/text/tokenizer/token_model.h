@@ -29,8 +29,9 @@ public:
   }
   // REQUIRES: has(id).
   const std::string& token(int32_t id) const { return tokens_[static_cast<size_t>(id)]; }
-  int64_t size() const { return static_cast<int64_t>(tokens_.size()); } // largest id + 1
-  int64_t count() const { return count_; }                              // ids in use
+  // Returns the largest id + 1.
+  int64_t size() const { return static_cast<int64_t>(tokens_.size()); }
+  int64_t count() const { return count_; } // ids in use
 
 private:
   void rebuild(size_t slots);

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "text/automaton/byte_automaton.h"
 #include "text/automaton/code_points.h"
-#include "text/tokenizer/parts.h"
+#include "text/tokenizer/regex.h"
 #include "text/unicode.h"
 #include "unit/test_files.h"
 

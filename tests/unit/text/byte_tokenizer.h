@@ -3,6 +3,7 @@
 
 #include "text/tokenizer.h"
 #include "text/tokenizer/parts.h"
+#include "text/tokenizer/pre_tokenizer_scheme.h"
 #include "text/tokenizer/token_model.h"
 #include "text/unicode.h"
 

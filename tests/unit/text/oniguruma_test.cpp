@@ -1,7 +1,7 @@
 #include "text/tokenizer/oniguruma.h"
 
 #include "base/error.h"
-#include "text/tokenizer/parts.h"
+#include "text/tokenizer/regex.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "text/tokenizer/special_files.h"
+#include "text/tokenizer/files/special_files.h"
 
 #include "base/error.h"
 #include "byte_tokenizer.h"

@@ -2,6 +2,7 @@
 #include "text/tokenizer.h"
 
 #include "text/tokenizer/parts.h"
+#include "text/tokenizer/regex.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,6 @@
 #include "ckpt/gguf/gguf.h"
 #include "golden.h"
 #include "scratch.h"
-#include "text/tokenizer/parts.h"
 #include "unit/cancel.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,7 @@
 #include "base/error.h"
 #include "base/named_table.h"
 #include "text/tokenizer/parts.h"
+#include "text/tokenizer/pre_tokenizer_scheme.h"
 #include "text/tokenizer/token_model.h"
 #include "text/unicode.h"
 

@@ -5,7 +5,8 @@
 #include "ckpt/gguf/gguf_parts.h"
 #include "ckpt/model_place.h"
 #include "text/tokenizer.h"
-#include "text/tokenizer/special_files.h"
+#include "text/tokenizer/files/post_template.h"
+#include "text/tokenizer/files/special_files.h"
 
 #include <algorithm>
 #include <initializer_list>

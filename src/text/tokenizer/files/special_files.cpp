@@ -1,8 +1,9 @@
-#include "text/tokenizer/special_files.h"
+#include "text/tokenizer/files/special_files.h"
 
 #include "base/error.h"
 #include "base/log.h"
 #include "text/json_reader.h"
+#include "text/tokenizer/files/post_template.h"
 #include "text/unicode.h"
 
 #include <algorithm>

@@ -1,9 +1,4 @@
-// This file makes the template that adds bos before and eos after a text. Files request it with a
-// flag: add_bos_token and add_eos_token of tokenizer_config.json, tokenizer.ggml.add_bos_token of
-// GGUF.
-
-#include "text/json_reader.h"
-#include "text/tokenizer/parts.h"
+#include "text/tokenizer/files/post_template.h"
 
 #include <algorithm>
 #include <string>
