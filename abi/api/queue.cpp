@@ -49,15 +49,17 @@ dllm_status dllm_queue_submit(dllm_queue* queue, const dllm_options* request,
   });
 }
 
-dllm_status dllm_queue_wait(const dllm_queue* queue, int64_t number, int64_t seen,
-                            int64_t timeout_ms, dllm_task* task, int64_t* out_version,
+dllm_status dllm_queue_wait(const dllm_queue* queue, int64_t number, int64_t timeout_ms,
+                            dllm_task* task, int64_t* out_version, int64_t* out_over,
                             dllm_error* err) {
   return guard(err, [&] {
     const generate::Queue& object = need(queue, "queue").object;
     need_out(out_version, "out_version");
     if (timeout_ms < 0) fail(Code::invalid_argument, "timeout_ms is {}", timeout_ms);
     const std::chrono::milliseconds most(std::min(timeout_ms, kMostMilliseconds));
-    *out_version = object.wait(number, seen, most, task_of(task));
+    const auto [version, is_over] = object.wait(number, *out_version, most, task_of(task));
+    *out_version = version;
+    if (out_over != nullptr) *out_over = is_over ? 1 : 0;
   });
 }
 

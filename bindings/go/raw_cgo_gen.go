@@ -882,8 +882,8 @@ static void go_dllm_queue_release(uintptr_t queue) {
 static int32_t go_dllm_queue_submit(uintptr_t queue, uintptr_t request, uintptr_t opts, uintptr_t task, int64_t * out_number, uintptr_t err) {
   return ((int32_t (*)(void *, void *, void *, void *, int64_t *, void *))dllm_symbols[153])((void *)queue, (void *)request, (void *)opts, (void *)task, out_number, (void *)err);
 }
-static int32_t go_dllm_queue_wait(uintptr_t queue, int64_t number, int64_t seen, int64_t timeout_ms, uintptr_t task, int64_t * out_version, uintptr_t err) {
-  return ((int32_t (*)(void *, int64_t, int64_t, int64_t, void *, int64_t *, void *))dllm_symbols[154])((void *)queue, number, seen, timeout_ms, (void *)task, out_version, (void *)err);
+static int32_t go_dllm_queue_wait(uintptr_t queue, int64_t number, int64_t timeout_ms, uintptr_t task, int64_t * out_version, int64_t * out_over, uintptr_t err) {
+  return ((int32_t (*)(void *, int64_t, int64_t, void *, int64_t *, int64_t *, void *))dllm_symbols[154])((void *)queue, number, timeout_ms, (void *)task, out_version, out_over, (void *)err);
 }
 static int32_t go_dllm_queue_text(uintptr_t queue, int64_t number, const char * part, uintptr_t out, uintptr_t err) {
   return ((int32_t (*)(void *, int64_t, const char *, void *, void *))dllm_symbols[155])((void *)queue, number, part, (void *)out, (void *)err);
@@ -1678,8 +1678,8 @@ func dllm_queue_submit(queue handle, request handle, opts handle, task handle, o
 	return int32(C.go_dllm_queue_submit(C.uintptr_t(queue), C.uintptr_t(request), C.uintptr_t(opts), C.uintptr_t(task), (*C.int64_t)(unsafe.Pointer(out_number)), C.uintptr_t(err)))
 }
 
-func dllm_queue_wait(queue handle, number int64, seen int64, timeout_ms int64, task handle, out_version *int64, err handle) int32 {
-	return int32(C.go_dllm_queue_wait(C.uintptr_t(queue), C.int64_t(number), C.int64_t(seen), C.int64_t(timeout_ms), C.uintptr_t(task), (*C.int64_t)(unsafe.Pointer(out_version)), C.uintptr_t(err)))
+func dllm_queue_wait(queue handle, number int64, timeout_ms int64, task handle, out_version *int64, out_over *int64, err handle) int32 {
+	return int32(C.go_dllm_queue_wait(C.uintptr_t(queue), C.int64_t(number), C.int64_t(timeout_ms), C.uintptr_t(task), (*C.int64_t)(unsafe.Pointer(out_version)), (*C.int64_t)(unsafe.Pointer(out_over)), C.uintptr_t(err)))
 }
 
 func dllm_queue_text(queue handle, number int64, part *byte, out handle, err handle) int32 {

@@ -785,8 +785,8 @@ func dllm_queue_submit(queue handle, request handle, opts handle, task handle, o
 	return int32(r)
 }
 
-func dllm_queue_wait(queue handle, number int64, seen int64, timeout_ms int64, task handle, out_version *int64, err handle) int32 {
-	r, _, _ := purego.SyscallN(symbols[154], uintptr(queue), uintptr(number), uintptr(seen), uintptr(timeout_ms), uintptr(task), uintptr(unsafe.Pointer(out_version)), uintptr(err))
+func dllm_queue_wait(queue handle, number int64, timeout_ms int64, task handle, out_version *int64, out_over *int64, err handle) int32 {
+	r, _, _ := purego.SyscallN(symbols[154], uintptr(queue), uintptr(number), uintptr(timeout_ms), uintptr(task), uintptr(unsafe.Pointer(out_version)), uintptr(unsafe.Pointer(out_over)), uintptr(err))
 	return int32(r)
 }
 

@@ -9,20 +9,17 @@
  *     dllm_queue *q;
  *     dllm_options *request;
  *     dllm_buffer *answer = dllm_buffer_new();
- *     int64_t number = 0, version = 0, seen = 0;
+ *     int64_t number = 0, version = 0, over = 0;
  *     if (dllm_queue_load("model", NULL, NULL, NULL, NULL, &q, err)) return fail(err);
  *     dllm_options_new("request", &request, err);
  *     dllm_options_set_str(request, "prompt", "The wise man", err);
  *     if (dllm_queue_submit(q, request, NULL, NULL, &number, err)) return fail(err);
- *     do {
- *       seen = version;
- *       if (dllm_queue_wait(q, number, seen, 1000, NULL, &version, err)) return fail(err);
+ *     while (!over) {
+ *       if (dllm_queue_wait(q, number, 1000, NULL, &version, &over, err)) return fail(err);
  *       if (dllm_queue_text(q, number, "next", answer, err)) return fail(err);
  *       fputs((const char *)dllm_buffer_data(answer), stdout);
- *     } while (version != seen);
+ *     }
  *     dllm_queue_remove(q, number, err);
- *
- * A request that is over has the same version at every wait, and a wait for it returns at once.
  *
  * Texts      the text of a request is the one that a generator returns for it (dllm/generator.h),
  *            whatever else is decoded.
@@ -127,15 +124,16 @@ DLLM_API dllm_status dllm_queue_submit(dllm_queue *queue, const dllm_options *re
 /** Waits until a request has changed.
  *
  * The version of a request is 1 when it is submitted, and it grows at each of its steps and at its
- * end. The call returns when the version is above seen, when the request is over, or after
- * timeout_ms.
+ * end. The call returns when the version is above the one that the caller passes, when the request
+ * is over, or after timeout_ms.
  *
  *   queue         not NULL
  *   number        as returned by dllm_queue_submit; -1: any request, with a version of the queue
- *   seen          the last version that the caller has seen, or 0
  *   timeout_ms    0 or more; 0 returns at once
  *   task          NULL, or checked every 10 ms
- *   out_version   not NULL; the version now
+ *   out_version   not NULL; before the call the last version that the caller saw, or 0; gets the
+ *                 version now
+ *   out_over      NULL, or gets 1 when the request is over, else 0
  *
  * Returns  DLLM_OK, also when the time is up; DLLM_NOT_FOUND; DLLM_INVALID_ARGUMENT for a negative
  *          timeout_ms; DLLM_CANCELLED, the request stays open
@@ -143,8 +141,8 @@ DLLM_API dllm_status dllm_queue_submit(dllm_queue *queue, const dllm_options *re
  * Threads  any
  * Since    1
  */
-DLLM_API dllm_status dllm_queue_wait(const dllm_queue *queue, int64_t number, int64_t seen,
-                                     int64_t timeout_ms, dllm_task *task, int64_t *out_version,
+DLLM_API dllm_status dllm_queue_wait(const dllm_queue *queue, int64_t number, int64_t timeout_ms,
+                                     dllm_task *task, int64_t *out_version, int64_t *out_over,
                                      dllm_error *err);
 
 /** Returns a part of the text of a request, as of its last complete step.

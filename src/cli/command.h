@@ -159,6 +159,7 @@ Command repl_command();
 Command replay_command();
 Command report_command();
 Command run_script_command();
+Command serve_command();
 Command sweep_command();
 Command tokenize_command();
 Command tokenizer_train_command();

@@ -17,15 +17,15 @@ namespace dllm::cli {
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> table = {
-      train_command(),        sweep_command(),    generate_command(),
-      infill_command(),       chat_command(),     replay_command(),
-      report_command(),       tokenize_command(), tokenizer_train_command(),
-      inspect_command(),      devices_command(),  graph_command(),
-      compile_command(),      verify_command(),   bench_command(),
-      eval_command(),         quantize_command(), convert_command(),
-      export_command(),       pull_command(),     models_command(),
-      trajectories_command(), anchors_command(),  run_script_command(),
-      repl_command()};
+      train_command(),      sweep_command(),        generate_command(),
+      infill_command(),     chat_command(),         replay_command(),
+      report_command(),     tokenize_command(),     tokenizer_train_command(),
+      inspect_command(),    devices_command(),      graph_command(),
+      compile_command(),    verify_command(),       bench_command(),
+      eval_command(),       quantize_command(),     convert_command(),
+      export_command(),     pull_command(),         models_command(),
+      serve_command(),      trajectories_command(), anchors_command(),
+      run_script_command(), repl_command()};
   return table;
 }
 namespace {

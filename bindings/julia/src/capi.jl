@@ -583,8 +583,8 @@ dllm_queue_release(queue) =
     ccall(at(153), Cvoid, (Ptr{Cvoid},), queue)
 dllm_queue_submit(queue, request, opts, task, out_number, err) =
     ccall(at(154), Int32, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Int64}, Ptr{Cvoid}), queue, request, opts, task, out_number, err)
-dllm_queue_wait(queue, number, seen, timeout_ms, task, out_version, err) =
-    ccall(at(155), Int32, (Ptr{Cvoid}, Int64, Int64, Int64, Ptr{Cvoid}, Ptr{Int64}, Ptr{Cvoid}), queue, number, seen, timeout_ms, task, out_version, err)
+dllm_queue_wait(queue, number, timeout_ms, task, out_version, out_over, err) =
+    ccall(at(155), Int32, (Ptr{Cvoid}, Int64, Int64, Ptr{Cvoid}, Ptr{Int64}, Ptr{Int64}, Ptr{Cvoid}), queue, number, timeout_ms, task, out_version, out_over, err)
 dllm_queue_text(queue, number, part, out, err) =
     ccall(at(156), Int32, (Ptr{Cvoid}, Int64, Cstring, Ptr{Cvoid}, Ptr{Cvoid}), queue, number, part, out, err)
 dllm_queue_describe(queue, number, out, err) =

@@ -455,9 +455,9 @@ made.functions = {
     {"handle", "task", noun = "task", null = true, writes = true},
     {"out_number", "out_number", elem = "i64"}, {"error", "err"}}},
   {"dllm_queue_wait", "status", params = {{"handle", "queue", noun = "queue"}, {"i64", "number"},
-    {"i64", "seen"}, {"i64", "timeout_ms"},
-    {"handle", "task", noun = "task", null = true, writes = true},
-    {"out_number", "out_version", elem = "i64"}, {"error", "err"}}},
+    {"i64", "timeout_ms"}, {"handle", "task", noun = "task", null = true, writes = true},
+    {"out_number", "out_version", elem = "i64"},
+    {"out_number", "out_over", elem = "i64", null = true}, {"error", "err"}}},
   {"dllm_queue_text", "status", params = {{"handle", "queue", noun = "queue", writes = true},
     {"i64", "number"}, {"str", "part"}, {"out_buffer", "out"}, {"error", "err"}}},
   {"dllm_queue_describe", "status", params = {{"handle", "queue", noun = "queue", writes = true},
@@ -786,7 +786,7 @@ dllm_status dllm_queue_load(const char *, dllm_engine *, const dllm_options *, c
 dllm_status dllm_queue_new(dllm_model *, const dllm_tokenizer *, const dllm_options *, void *, dllm_error *);
 void dllm_queue_release(dllm_queue *);
 dllm_status dllm_queue_submit(dllm_queue *, const dllm_options *, const dllm_options *, dllm_task *, int64_t *, dllm_error *);
-dllm_status dllm_queue_wait(const dllm_queue *, int64_t, int64_t, int64_t, dllm_task *, int64_t *, dllm_error *);
+dllm_status dllm_queue_wait(const dllm_queue *, int64_t, int64_t, dllm_task *, int64_t *, int64_t *, dllm_error *);
 dllm_status dllm_queue_text(dllm_queue *, int64_t, const char *, dllm_buffer *, dllm_error *);
 dllm_status dllm_queue_describe(dllm_queue *, int64_t, dllm_buffer *, dllm_error *);
 dllm_status dllm_queue_cancel(dllm_queue *, int64_t, dllm_error *);

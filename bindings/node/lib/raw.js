@@ -236,7 +236,7 @@ exports.FUNCTIONS = {
   dllm_queue_new: ['int32', ['void *', 'void *', 'void *', 'void *', 'void *'], 'any'],
   dllm_queue_release: ['void', ['void *'], 'any'],
   dllm_queue_submit: ['int32', ['void *', 'void *', 'void *', 'void *', 'void *', 'void *'], 'any'],
-  dllm_queue_wait: ['int32', ['void *', 'int64', 'int64', 'int64', 'void *', 'void *',
+  dllm_queue_wait: ['int32', ['void *', 'int64', 'int64', 'void *', 'void *', 'void *',
     'void *'], 'any'],
   dllm_queue_text: ['int32', ['void *', 'int64', 'str', 'void *', 'void *'], 'any'],
   dllm_queue_describe: ['int32', ['void *', 'int64', 'void *', 'void *'], 'any'],

@@ -246,7 +246,7 @@ PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "dllm_queue_submit": (c_int32, [
         c_void_p, c_void_p, c_void_p, c_void_p, POINTER(c_int64), c_void_p]),
     "dllm_queue_wait": (c_int32, [
-        c_void_p, c_int64, c_int64, c_int64, c_void_p, POINTER(c_int64), c_void_p]),
+        c_void_p, c_int64, c_int64, c_void_p, POINTER(c_int64), POINTER(c_int64), c_void_p]),
     "dllm_queue_text": (c_int32, [c_void_p, c_int64, c_char_p, c_void_p, c_void_p]),
     "dllm_queue_describe": (c_int32, [c_void_p, c_int64, c_void_p, c_void_p]),
     "dllm_queue_cancel": (c_int32, [c_void_p, c_int64, c_void_p]),

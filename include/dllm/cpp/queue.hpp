@@ -43,21 +43,23 @@ public:
       });
     });
   }
+  struct Progress {
+    int64_t version = 0; // grows at each step and at the end
+    bool is_over = false;
+  };
   // Waits until the version of a request is above `seen`, the request is over, or the time is up.
-  // Returns its version. A request that is over keeps its version. -1: any request.
-  int64_t wait(int64_t request, int64_t seen, std::chrono::milliseconds most,
-               const Task* task = nullptr) const {
-    return number<int64_t>([&](int64_t* out, dllm_error* err) {
-      return dllm_queue_wait(get(), request, seen, most.count(), handle_of(task), out, err);
+  // -1: any request.
+  Progress wait(int64_t request, int64_t seen, std::chrono::milliseconds most,
+                const Task* task = nullptr) const {
+    int64_t version = seen, over = 0;
+    call([&](dllm_error* err) {
+      return dllm_queue_wait(get(), request, most.count(), handle_of(task), &version, &over, err);
     });
+    return {version, over != 0};
   }
-  // Waits for the end of a request.
   void wait_for_end(int64_t request, const Task* task = nullptr) const {
-    for (int64_t seen = 0;;) {
-      const int64_t version = wait(request, seen, std::chrono::minutes(1), task);
-      if (version == seen && is_over(request)) return;
-      seen = version;
-    }
+    for (Progress now; !now.is_over;)
+      now = wait(request, now.version, std::chrono::minutes(1), task);
   }
   // part: completion, text, next or canvas. Throws the error of a request that failed.
   std::string text_of(int64_t request, std::string_view part = "completion") const {
@@ -70,10 +72,6 @@ public:
     return text([&](dllm_buffer* out, dllm_error* err) {
       return dllm_queue_describe(get(), request, out, err);
     });
-  }
-  bool is_over(int64_t request) const {
-    const std::string described = describe(request);
-    return JsonText(described)["phase"].text() == "over";
   }
   // Returns a request as it is now. Throws the error of a request that failed.
   Generation generation(int64_t request) const {

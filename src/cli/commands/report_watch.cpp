@@ -72,12 +72,17 @@ private:
 
 int watch_runs(const Context& context, const std::vector<std::string>& runs) {
   LivePages pages(runs);
-  HttpServer server(context.number("port"),
-                    [&](const std::string& path) { return pages.answer(path); });
+  HttpSettings settings;
+  settings.port = context.number("port");
+  HttpServer server(settings, [&](const HttpExchangeRef& exchange) {
+    exchange->send(pages.answer(exchange->path()));
+  });
   std::printf("http://127.0.0.1:%lld/\n", static_cast<long long>(server.port()));
   std::fflush(stdout);
   std::fprintf(stderr, "this machine alone can open the page; Ctrl-C ends it\n");
-  server.run(context.task());
+  server.run([&] {
+    if (dllm_task_is_cancelled(context.task()) != 0) server.stop();
+  });
   return interrupted_code();
 }
 

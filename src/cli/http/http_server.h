@@ -1,12 +1,16 @@
 #pragma once
-// An HttpServer answers HTTP requests of programs and browsers on this machine.
+// An HttpServer takes HTTP requests of programs and browsers. Each request is an exchange, which is
+// answered at once or later, as a whole or in pieces.
 
 #include "../command.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace dllm::cli {
 
@@ -14,27 +18,65 @@ struct HttpAnswer {
   int status = 200;
   std::string type = "text/html; charset=utf-8";
   std::string body;
+  std::vector<std::pair<std::string, std::string>> headers = {};
 };
 
-// Serves on 127.0.0.1 alone, with one thread. A request whose header Host names another machine is
-// refused. Else a page of the network could point its own name to this address, and read the
-// answers (DNS rebinding). A request that comes from a page of another origin is refused too.
+// One request and its answer. All calls are on the thread of HttpServer::run.
+class HttpExchange {
+public:
+  virtual ~HttpExchange() = default;
+
+  virtual std::string method() const = 0; // GET, HEAD, POST, ...
+  virtual std::string path() const = 0;   // such as "/body": decoded and without the query
+  virtual std::string header(const char* name) const = 0; // "": none
+  virtual const std::string& body() const = 0;
+  virtual std::string client() const = 0; // its address
+
+  // Sends the whole answer.
+  virtual void send(const HttpAnswer& answer) = 0;
+  // Sends status and headers, then pieces of a body whose size is unknown, then its end. The body
+  // of `head` is not sent.
+  virtual void begin(const HttpAnswer& head) = 0;
+  virtual void write(std::string_view piece) = 0;
+  virtual void end() = 0;
+
+  virtual bool is_gone() const = 0;         // the client left, or the answer is sent
+  virtual size_t waiting_bytes() const = 0; // written, and not taken by the client yet
+};
+using HttpExchangeRef = std::shared_ptr<HttpExchange>;
+
+struct HttpSettings {
+  std::string address = "127.0.0.1"; // to listen on: IPv4 or IPv6
+  int64_t port = 0;                  // 0: a free one
+  int64_t most_body = 0;             // bytes; 0: a request with a body is refused
+  // Pages that may ask, such as "https://chat.example". A page of the server itself may always. "*":
+  // all pages.
+  std::vector<std::string> origins = {};
+};
+
+// Serves on one thread. On a loopback address it refuses a request whose header Host names another
+// machine. Else a page of the network could point its own name to this address, and read the
+// answers (DNS rebinding). It also refuses requests of pages of other origins.
 class HttpServer {
 public:
-  // Answers to a path such as "/body", which is decoded and without the query.
-  using Handler = std::function<HttpAnswer(const std::string& path)>;
+  // A handler sends the answer of an exchange, or keeps the exchange for later. An exception of the
+  // handler is an answer with status 500.
+  using Handler = std::function<void(const HttpExchangeRef& exchange)>;
 
-  // Serves GET and HEAD; a request with a body is refused. port: 0 takes a free one. Throws Failure
-  // when the port is in use, and in a build without libevent. An exception of the handler is an
-  // answer with status 500.
-  HttpServer(int64_t port, Handler handler);
+  // Throws Failure when the address or the port cannot be used, and in a build without libevent.
+  HttpServer(const HttpSettings& settings, Handler handler);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
   int64_t port() const;
-  // Serves until the task is cancelled, which is looked at ten times a second.
-  void run(dllm_task* task);
+  // Serves until stop(). Calls `tick` every 20 ms and after each wake().
+  void run(const std::function<void()>& tick);
+  // Called on the thread of run().
+  void stop();
+  void stop_listening(); // takes no further connections
+  // Any thread: `tick` is called soon.
+  void wake();
 
 private:
   struct State;

@@ -4,23 +4,29 @@
 #include "own_host.h"
 
 #include <event2/buffer.h>
+#include <event2/bufferevent.h>
 #include <event2/event.h>
 #include <event2/http.h>
 #include <event2/keyvalq_struct.h>
 
 #include <netinet/in.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <list>
 #include <utility>
 
 namespace dllm::cli {
 namespace {
 
-constexpr int kSeconds = 30;                 // for a request that does not come to its end
+constexpr int kSeconds = 30;                 // for a client that neither sends nor takes bytes
 constexpr ev_ssize_t kMostHeader = 16 << 10; // bytes
+constexpr timeval kTick{0, 20'000};
 
 std::string header_of(evhttp_request* request, const char* name) {
   const char* value = evhttp_find_header(evhttp_request_get_input_headers(request), name);
@@ -38,91 +44,262 @@ std::string path_of(evhttp_request* request) {
   return text;
 }
 
-void send(evhttp_request* request, const HttpAnswer& answer) {
-  evkeyvalq* headers = evhttp_request_get_output_headers(request);
-  evhttp_add_header(headers, "Content-Type", answer.type.c_str());
-  evhttp_add_header(headers, "Content-Length", std::to_string(answer.body.size()).c_str());
-  evhttp_add_header(headers, "Cache-Control", "no-store");
-  evhttp_add_header(headers, "X-Content-Type-Options", "nosniff");
-  evhttp_add_header(headers, "Content-Security-Policy",
-                    "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; "
-                    "connect-src 'self'; frame-ancestors 'none'");
-  evbuffer* body = evbuffer_new();
-  if (evhttp_request_get_command(request) != EVHTTP_REQ_HEAD)
-    evbuffer_add(body, answer.body.data(), answer.body.size());
-  evhttp_send_reply(request, answer.status, nullptr, body);
-  evbuffer_free(body);
+std::string body_of(evhttp_request* request) {
+  evbuffer* buffer = evhttp_request_get_input_buffer(request);
+  std::string body(evbuffer_get_length(buffer), '\0');
+  evbuffer_copyout(buffer, body.data(), body.size());
+  return body;
+}
+
+const char* method_name(evhttp_cmd_type command) {
+  switch (command) {
+  case EVHTTP_REQ_GET: return "GET";
+  case EVHTTP_REQ_HEAD: return "HEAD";
+  case EVHTTP_REQ_POST: return "POST";
+  case EVHTTP_REQ_PUT: return "PUT";
+  case EVHTTP_REQ_DELETE: return "DELETE";
+  case EVHTTP_REQ_OPTIONS: return "OPTIONS";
+  default: return "another method";
+  }
 }
 
 HttpAnswer refusal(int status, const std::string& why) {
   return {status, "text/plain; charset=utf-8", why + "\n"};
 }
 
+bool is_loopback(const std::string& address) {
+  return address.starts_with("127.") || address == "::1" || address == "localhost";
+}
+
 } // namespace
+
+class LibeventExchange final : public HttpExchange {
+public:
+  // origin: the page that may read the answer; "": no header says so.
+  LibeventExchange(evhttp_request* request, std::string origin)
+      : request_(request), connection_(evhttp_request_get_connection(request)),
+        method_(method_name(evhttp_request_get_command(request))), path_(path_of(request)),
+        body_(body_of(request)), origin_(std::move(origin)) {
+    evhttp_connection_set_closecb(connection_, on_close, this);
+  }
+  ~LibeventExchange() override {
+    if (request_ == nullptr) return;
+    if (is_begun_)
+      end();
+    else
+      send(refusal(500, "the request was dropped"));
+  }
+  LibeventExchange(const LibeventExchange&) = delete;
+  LibeventExchange& operator=(const LibeventExchange&) = delete;
+
+  std::string method() const override { return method_; }
+  std::string path() const override { return path_; }
+  std::string header(const char* name) const override {
+    return request_ != nullptr ? header_of(request_, name) : "";
+  }
+  const std::string& body() const override { return body_; }
+  std::string client() const override {
+    if (request_ == nullptr) return "";
+    char* address = nullptr;
+    ev_uint16_t port = 0;
+    evhttp_connection_get_peer(connection_, &address, &port);
+    return address != nullptr ? address : "";
+  }
+
+  void send(const HttpAnswer& answer) override {
+    if (request_ == nullptr) return;
+    add_headers(answer);
+    evhttp_add_header(headers(), "Content-Length", std::to_string(answer.body.size()).c_str());
+    evbuffer* body = evbuffer_new();
+    if (method_ != "HEAD") evbuffer_add(body, answer.body.data(), answer.body.size());
+    evhttp_send_reply(finish(), answer.status, nullptr, body);
+    evbuffer_free(body);
+  }
+  void begin(const HttpAnswer& head) override {
+    if (request_ == nullptr) return;
+    add_headers(head);
+    evhttp_send_reply_start(request_, head.status, nullptr);
+    is_begun_ = true;
+  }
+  void write(std::string_view piece) override {
+    if (request_ == nullptr || piece.empty()) return;
+    evbuffer* chunk = evbuffer_new();
+    evbuffer_add(chunk, piece.data(), piece.size());
+    evhttp_send_reply_chunk(request_, chunk);
+    evbuffer_free(chunk);
+  }
+  void end() override {
+    if (request_ != nullptr) evhttp_send_reply_end(finish());
+  }
+
+  bool is_gone() const override { return request_ == nullptr; }
+  size_t waiting_bytes() const override {
+    if (request_ == nullptr) return 0;
+    return evbuffer_get_length(
+        bufferevent_get_output(evhttp_connection_get_bufferevent(connection_)));
+  }
+
+  // libevent does not read from a client that waits for its answer, so it does not see it leave.
+  void look_for_client() {
+    if (request_ == nullptr) return;
+    char byte = 0;
+    const int socket = bufferevent_getfd(evhttp_connection_get_bufferevent(connection_));
+    const ssize_t count = ::recv(socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    const bool is_there =
+        count > 0 || (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR));
+    if (!is_there) evhttp_connection_free(connection_); // calls on_close
+  }
+
+private:
+  evkeyvalq* headers() { return evhttp_request_get_output_headers(request_); }
+  void add_headers(const HttpAnswer& answer) {
+    const auto add = [&](const char* key, const std::string& value) {
+      evhttp_add_header(headers(), key, value.c_str());
+    };
+    if (!answer.type.empty()) add("Content-Type", answer.type);
+    add("Cache-Control", "no-store");
+    add("X-Content-Type-Options", "nosniff");
+    add("Content-Security-Policy",
+        "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; connect-src 'self'; "
+        "frame-ancestors 'none'");
+    if (!origin_.empty()) {
+      add("Access-Control-Allow-Origin", origin_);
+      add("Vary", "Origin");
+    }
+    for (const auto& [key, value] : answer.headers) add(key.c_str(), value);
+  }
+  // Returns the request, which libevent releases after its answer.
+  evhttp_request* finish() {
+    evhttp_connection_set_closecb(connection_, nullptr, nullptr);
+    return std::exchange(request_, nullptr);
+  }
+  // The connection is about to be released. libevent releases its request too, but for one whose
+  // answer has begun and whose connection failed: that one has no connection any more.
+  static void on_close(evhttp_connection*, void* exchange) {
+    auto* self = static_cast<LibeventExchange*>(exchange);
+    evhttp_request* request = std::exchange(self->request_, nullptr);
+    if (request != nullptr && evhttp_request_get_connection(request) == nullptr)
+      evhttp_send_reply_end(request);
+  }
+
+  evhttp_request* request_; // null: the client is gone, or the answer is sent
+  evhttp_connection* connection_;
+  std::string method_, path_, body_, origin_;
+  bool is_begun_ = false;
+};
 
 struct HttpServer::State {
   struct Free {
     void operator()(event_base* base) const { event_base_free(base); }
     void operator()(evhttp* server) const { evhttp_free(server); }
-    void operator()(event* timer) const { event_free(timer); }
+    void operator()(event* one) const { event_free(one); }
   };
-  std::unique_ptr<event_base, Free> base;
-  std::unique_ptr<evhttp, Free> server; // released before its base
+  HttpSettings settings;
   Handler handler;
   int64_t port = 0;
-  dllm_task* task = nullptr;
+  const std::function<void()>* tick = nullptr;
+  std::list<std::weak_ptr<LibeventExchange>> open;
+  int wake_fd = -1;
+  std::unique_ptr<event_base, Free> base;
+  std::unique_ptr<evhttp, Free> server; // released before its base
+  evhttp_bound_socket* bound = nullptr;
+  std::unique_ptr<event, Free> timer, woken;
 
-  HttpAnswer answer(evhttp_request* request) const {
-    if (!is_own_host(header_of(request, "Host"), port))
-      return refusal(403, "this server answers to 127.0.0.1 and localhost alone");
-    const std::string origin = header_of(request, "Origin");
-    if (!origin.empty() && !(origin.starts_with("http://") && is_own_host(origin.substr(7), port)))
-      return refusal(403, "this server does not answer to pages of other origins");
-    const evhttp_cmd_type method = evhttp_request_get_command(request);
-    if (method != EVHTTP_REQ_GET && method != EVHTTP_REQ_HEAD)
-      return refusal(405, "this server has the methods GET and HEAD alone");
+  ~State() {
+    timer.reset();
+    woken.reset();
+    if (wake_fd >= 0) ::close(wake_fd);
+  }
+
+  // Returns why a request is refused; "": it is not.
+  std::string refusal_of(evhttp_request* request, std::string& origin) const {
+    const bool is_own_machine = is_loopback(settings.address);
+    const std::string host = header_of(request, "Host");
+    if (is_own_machine && !is_own_host(host, port))
+      return "this server answers to 127.0.0.1 and localhost alone";
+    origin = header_of(request, "Origin");
+    if (origin.empty()) return "";
+    const bool is_own = is_own_machine
+                            ? origin.starts_with("http://") && is_own_host(origin.substr(7), port)
+                            : origin == "http://" + host || origin == "https://" + host;
+    const bool is_named = std::ranges::any_of(
+        settings.origins, [&](const std::string& one) { return one == "*" || one == origin; });
+    return is_own || is_named ? "" : "this server does not answer to pages of other origins";
+  }
+
+  void take(evhttp_request* request) {
+    std::string origin;
+    const std::string why = refusal_of(request, origin);
+    const auto exchange =
+        std::make_shared<LibeventExchange>(request, why.empty() ? origin : std::string());
+    open.push_back(exchange);
+    if (!why.empty()) return exchange->send(refusal(403, why));
+    if (settings.most_body == 0 && exchange->method() != "GET" && exchange->method() != "HEAD")
+      return exchange->send(refusal(405, "this server has the methods GET and HEAD alone"));
     try {
-      return handler(path_of(request));
+      handler(exchange);
     } catch (const std::exception& error) {
-      return refusal(500, error.what());
+      exchange->send(refusal(500, error.what()));
     }
   }
 
-  static void on_request(evhttp_request* request, void* state) {
-    send(request, static_cast<State*>(state)->answer(request));
+  void look() {
+    for (auto it = open.begin(); it != open.end();) {
+      const auto exchange = it->lock();
+      if (exchange != nullptr) exchange->look_for_client();
+      it = exchange == nullptr || exchange->is_gone() ? open.erase(it) : std::next(it);
+    }
+    if (tick != nullptr) (*tick)();
   }
-  static void on_timer(evutil_socket_t, short, void* state) {
-    auto* self = static_cast<State*>(state);
-    if (dllm_task_is_cancelled(self->task) != 0) event_base_loopbreak(self->base.get());
+
+  static void on_request(evhttp_request* request, void* state) {
+    static_cast<State*>(state)->take(request);
+  }
+  static void on_timer(evutil_socket_t, short, void* state) { static_cast<State*>(state)->look(); }
+  static void on_wake(evutil_socket_t fd, short, void* state) {
+    uint64_t count = 0;
+    [[maybe_unused]] const ssize_t ignored = ::read(fd, &count, sizeof count);
+    const auto* tick = static_cast<State*>(state)->tick;
+    if (tick != nullptr) (*tick)();
   }
 };
 
-HttpServer::HttpServer(int64_t port, Handler handler) : state_(std::make_unique<State>()) {
-  state_->handler = std::move(handler);
-  state_->base.reset(event_base_new());
-  state_->server.reset(state_->base != nullptr ? evhttp_new(state_->base.get()) : nullptr);
-  evhttp* server = state_->server.get();
-  if (server == nullptr) throw Failure(DLLM_RESOURCE_EXHAUSTED, "the HTTP server cannot start");
+HttpServer::HttpServer(const HttpSettings& settings, Handler handler)
+    : state_(std::make_unique<State>()) {
+  State& state = *state_;
+  state.settings = settings;
+  state.handler = std::move(handler);
+  state.base.reset(event_base_new());
+  state.server.reset(state.base != nullptr ? evhttp_new(state.base.get()) : nullptr);
+  state.wake_fd = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  evhttp* server = state.server.get();
+  if (server == nullptr || state.wake_fd < 0)
+    throw Failure(DLLM_RESOURCE_EXHAUSTED, "the HTTP server cannot start");
   evhttp_set_timeout(server, kSeconds);
   evhttp_set_max_headers_size(server, kMostHeader);
-  evhttp_set_max_body_size(server, 0);
+  evhttp_set_max_body_size(server, settings.most_body);
   // A method that is not served has an answer of its own.
   evhttp_set_allowed_methods(server, EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_POST |
                                          EVHTTP_REQ_PUT | EVHTTP_REQ_DELETE | EVHTTP_REQ_OPTIONS);
   evhttp_set_gencb(server, State::on_request, state_.get());
   errno = 0;
-  evhttp_bound_socket* bound =
-      evhttp_bind_socket_with_handle(server, "127.0.0.1", static_cast<ev_uint16_t>(port));
-  if (bound == nullptr) {
+  state.bound = evhttp_bind_socket_with_handle(server, settings.address.c_str(),
+                                               static_cast<ev_uint16_t>(settings.port));
+  if (state.bound == nullptr) {
     throw Failure(DLLM_UNAVAILABLE,
-                  "port " + std::to_string(port) +
-                      " of 127.0.0.1 cannot be used: " + std::strerror(errno),
+                  "port " + std::to_string(settings.port) + " of " + settings.address +
+                      " cannot be used: " +
+                      (errno == 0 ? std::string("it is not an address of this machine")
+                                  : std::strerror(errno)),
                   "name another --port, or leave it out for a free one");
   }
-  sockaddr_in address{};
+  sockaddr_storage address{};
   socklen_t size = sizeof address;
-  getsockname(evhttp_bound_socket_get_fd(bound), reinterpret_cast<sockaddr*>(&address), &size);
-  state_->port = ntohs(address.sin_port);
+  getsockname(evhttp_bound_socket_get_fd(state.bound), reinterpret_cast<sockaddr*>(&address),
+              &size);
+  state.port =
+      ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
+                                          : reinterpret_cast<const sockaddr_in&>(address).sin_port);
 }
 
 HttpServer::~HttpServer() = default;
@@ -131,13 +308,32 @@ int64_t HttpServer::port() const {
   return state_->port;
 }
 
-void HttpServer::run(dllm_task* task) {
-  constexpr timeval kTenth{0, 100'000};
-  state_->task = task;
-  const std::unique_ptr<event, State::Free> timer(
-      event_new(state_->base.get(), -1, EV_PERSIST, State::on_timer, state_.get()));
-  event_add(timer.get(), &kTenth);
-  event_base_dispatch(state_->base.get());
+void HttpServer::run(const std::function<void()>& tick) {
+  State& state = *state_;
+  state.tick = &tick;
+  state.timer.reset(event_new(state.base.get(), -1, EV_PERSIST, State::on_timer, state_.get()));
+  state.woken.reset(event_new(state.base.get(), state.wake_fd, EV_READ | EV_PERSIST, State::on_wake,
+                              state_.get()));
+  event_add(state.timer.get(), &kTick);
+  event_add(state.woken.get(), nullptr);
+  event_base_dispatch(state.base.get());
+  state.tick = nullptr;
+}
+
+void HttpServer::stop() {
+  // The last answers are still written.
+  constexpr timeval kSoon{0, 50'000};
+  event_base_loopexit(state_->base.get(), &kSoon);
+}
+
+void HttpServer::stop_listening() {
+  if (state_->bound != nullptr)
+    evhttp_del_accept_socket(state_->server.get(), std::exchange(state_->bound, nullptr));
+}
+
+void HttpServer::wake() {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t ignored = ::write(state_->wake_fd, &one, sizeof one);
 }
 
 } // namespace dllm::cli

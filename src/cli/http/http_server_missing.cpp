@@ -6,7 +6,7 @@ namespace dllm::cli {
 
 struct HttpServer::State {};
 
-HttpServer::HttpServer(int64_t, Handler) {
+HttpServer::HttpServer(const HttpSettings&, Handler) {
   throw Failure(DLLM_UNIMPLEMENTED, "this build of dllm has no HTTP server",
                 "install libevent-dev and build again: scripts/install-dependencies has it");
 }
@@ -17,6 +17,9 @@ int64_t HttpServer::port() const {
   return 0;
 }
 
-void HttpServer::run(dllm_task*) {}
+void HttpServer::run(const std::function<void()>&) {}
+void HttpServer::stop() {}
+void HttpServer::stop_listening() {}
+void HttpServer::wake() {}
 
 } // namespace dllm::cli

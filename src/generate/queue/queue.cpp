@@ -61,7 +61,7 @@ struct Queue::State {
 
   // The calls of the queue.
   int64_t submit(const Options& request, const Options& how, const Task* task);
-  int64_t wait(int64_t number, int64_t seen, std::chrono::milliseconds most, const Task* task);
+  Progress wait(int64_t number, int64_t seen, std::chrono::milliseconds most, const Task* task);
   TicketRef find(int64_t number);
   // Takes the last canvas into the text of a ticket. REQUIRES: the lock of its text.
   void follow(Ticket& ticket);
@@ -168,8 +168,8 @@ TicketRef Queue::State::find(int64_t number) {
   return found->second;
 }
 
-int64_t Queue::State::wait(int64_t number, int64_t seen, std::chrono::milliseconds most,
-                           const Task* task) {
+Queue::Progress Queue::State::wait(int64_t number, int64_t seen, std::chrono::milliseconds most,
+                                   const Task* task) {
   const auto until = Clock::now() + most;
   std::unique_lock lock(mutex);
   for (;;) {
@@ -177,7 +177,7 @@ int64_t Queue::State::wait(int64_t number, int64_t seen, std::chrono::millisecon
     const int64_t version = ticket == nullptr ? changes : ticket->version;
     const bool is_last = ticket != nullptr && !ticket->is_open();
     const auto now = Clock::now();
-    if (version > seen || is_last || now >= until) return version;
+    if (version > seen || is_last || now >= until) return {version, is_last};
     changed.wait_until(lock, std::min(until, now + kCheck));
     check_task(task);
   }
@@ -465,8 +465,8 @@ int64_t Queue::submit(const Options& request, const Options& submission, const T
   return own().submit(request, submission, task);
 }
 
-int64_t Queue::wait(int64_t number, int64_t seen, std::chrono::milliseconds most,
-                    const Task* task) const {
+Queue::Progress Queue::wait(int64_t number, int64_t seen, std::chrono::milliseconds most,
+                            const Task* task) const {
   return own().wait(number, seen, most, task);
 }
 

@@ -38,11 +38,14 @@ public:
   // too many requests wait, and with unavailable after drain().
   int64_t submit(const Options& request, const Options& submission, const Task* task = nullptr);
 
+  struct Progress {
+    int64_t version; // begins at 1, and grows at each step and at the end
+    bool is_over;
+  };
   // Waits until the version of a request is above `seen`, or the request is over, or the time is
-  // up. Returns the version, which begins at 1 and grows at each step. Number -1: any request.
-  // Fails with not_found.
-  int64_t wait(int64_t number, int64_t seen, std::chrono::milliseconds most,
-               const Task* task = nullptr) const;
+  // up. Number -1: any request, and the queue is never over. Fails with not_found.
+  Progress wait(int64_t number, int64_t seen, std::chrono::milliseconds most,
+                const Task* task = nullptr) const;
 
   // As of the last complete step. Fail with not_found, text() also as RequestText::text.
   std::string text(int64_t number, TextPart part);

@@ -57,11 +57,7 @@ template <class F> Code code(F&& f) {
 }
 
 void wait_for_end(Queue& queue, int64_t number) {
-  int64_t seen = 0;
-  for (;;) {
-    const int64_t version = queue.wait(number, seen, kLong);
-    if (version == std::exchange(seen, version)) return;
-  }
+  for (Queue::Progress now{0, false}; !now.is_over;) now = queue.wait(number, now.version, kLong);
 }
 
 std::string text_of(Queue& queue, int64_t number) {
@@ -92,11 +88,9 @@ TEST(Queue, TextsAreThoseOfRequestsAlone) {
     for (size_t i = first; i < first + kEach; ++i)
       numbers.push_back(queue.submit(request(requests[i]), how({{"client", "a"}})));
     for (size_t i = 0; i < kEach; ++i) {
-      int64_t seen = 0;
-      for (;;) {
-        const int64_t version = queue.wait(numbers[i], seen, kLong);
+      for (Queue::Progress now{0, false}; !now.is_over;) {
+        now = queue.wait(numbers[i], now.version, kLong);
         pieces[first + i] += queue.text(numbers[i], TextPart::next);
-        if (version == std::exchange(seen, version)) break;
       }
       texts[first + i] = queue.text(numbers[i], TextPart::completion);
       queue.remove(numbers[i]);
@@ -199,11 +193,12 @@ TEST(Queue, ACallerThatWaitsCanBeCancelled) {
   Queue queue = make();
   const int64_t number = queue.submit(request({{"prompt", "a"}, {"length", 2}}), how());
   wait_for_end(queue, number);
-  EXPECT_EQ(queue.wait(number, 1000, kLong), queue.wait(number, 0, milliseconds(0)));
+  EXPECT_EQ(queue.wait(number, 1000, kLong).version,
+            queue.wait(number, 0, milliseconds(0)).version);
   Task task;
   task.cancel_at_check(2);
   EXPECT_EQ(code([&] { queue.wait(-1, 1000000, kLong, &task); }), Code::cancelled);
-  EXPECT_EQ(queue.wait(-1, 1000000, milliseconds(1)), queue.describe().at("version"));
+  EXPECT_EQ(queue.wait(-1, 1000000, milliseconds(1)).version, queue.describe().at("version"));
 }
 
 TEST(Queue, BeforeItsFirstStepARequestHasItsCanvas) {

@@ -1219,10 +1219,10 @@ functions! {
     fn dllm_queue_wait(
         queue: *const dllm_queue,
         number: i64,
-        seen: i64,
         timeout_ms: i64,
         task: *mut dllm_task,
         out_version: *mut i64,
+        out_over: *mut i64,
         err: *mut dllm_error,
     ) -> dllm_status;
     /// Returns a part of the text of a request, as of its last complete step.

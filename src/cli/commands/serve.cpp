@@ -1,0 +1,143 @@
+// dllm serve gives programs texts over HTTP, in the form of OpenAI's API.
+
+#include "../command.h"
+#include "../process.h"
+#include "../run_settings.h"
+#include "../serve/service.h"
+#include "decoding.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace dllm::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::vector<std::string> keys_of(const Context& context) {
+  std::vector<std::string> keys;
+  if (!context.has("api-key-file")) return keys;
+  const std::string& path = context.text("api-key-file");
+  std::ifstream file(path);
+  if (!file) throw Failure(DLLM_NOT_FOUND, "cannot read the keys in " + path);
+  for (std::string line; std::getline(file, line);) {
+    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
+    if (!line.empty()) keys.push_back(line);
+  }
+  if (keys.empty()) throw Failure(DLLM_INVALID_ARGUMENT, path + " has no key, one a line");
+  return keys;
+}
+
+std::vector<std::string> words_of(const std::string& list) {
+  std::vector<std::string> words;
+  for (size_t at = 0; at <= list.size();) {
+    const size_t end = std::min(list.find(',', at), list.size());
+    if (end > at) words.push_back(list.substr(at, end - at));
+    at = end + 1;
+  }
+  return words;
+}
+
+// Returns the name of a model: the last part of its path without the ending of a file.
+std::string name_of(const std::string& model) {
+  std::filesystem::path path(model);
+  if (path.filename().empty()) path = path.parent_path();
+  return path.extension() == ".gguf" ? path.stem().string() : path.filename().string();
+}
+
+std::string template_of(const Context& context) {
+  if (context.has("template")) return given_template(context);
+  return row_settings(context).chat_template();
+}
+
+std::vector<std::string> adapters_of(const Context& context) {
+  std::vector<std::string> names;
+  for (const Json& one : Json::parse(context.option("queue", "adapter_folders"))) {
+    const std::string& text = one.get_ref<const std::string&>();
+    names.push_back(text.substr(0, text.find('=')));
+  }
+  return names;
+}
+
+int64_t in_range(const Context& context, const char* name, int64_t least, int64_t most) {
+  const int64_t value = context.number(name);
+  if (value < least || value > most) {
+    throw UsageFailure("--" + std::string(name) + " takes " + std::to_string(least) + " to " +
+                       std::to_string(most) + ", not " + context.text(name));
+  }
+  return value;
+}
+
+ServiceSettings settings_of(const Context& context) {
+  constexpr int64_t kMebibyte = 1 << 20;
+  ServiceSettings settings;
+  settings.name = context.has("name") ? context.text("name") : name_of(context.text("model"));
+  settings.adapters = adapters_of(context);
+  settings.keys = keys_of(context);
+  settings.chat_template = template_of(context);
+  settings.timeout = context.real("timeout");
+  settings.http.address = context.text("host");
+  settings.http.port = in_range(context, "port", 0, 65535);
+  settings.http.most_body = in_range(context, "max-body", 1, 1024) * kMebibyte;
+  settings.http.origins = words_of(context.has("origins") ? context.text("origins") : "");
+  if (settings.timeout < 0 || context.real("drain") < 0)
+    throw UsageFailure("--timeout and --drain take 0 or more seconds");
+  return settings;
+}
+
+int serve(Context& context) {
+  const ServiceSettings settings = settings_of(context);
+  const Session session(context);
+  Queue queue(make<dllm_queue>([&](dllm_queue** out, dllm_error* err) {
+    return dllm_queue_new(session.model.get(), session.tokenizer.get(), context.options("queue"),
+                          out, err);
+  }));
+  const Json about = Json::parse(queue.describe());
+  Service service(std::move(queue), settings);
+  const std::string& host = settings.http.address;
+  const std::string shown = host.find(':') != std::string::npos ? "[" + host + "]" : host;
+  std::printf("http://%s:%lld/v1\n", shown.c_str(), static_cast<long long>(service.port()));
+  std::fflush(stdout);
+  std::fprintf(stderr, "model \"%s\", policy %s; Ctrl-C or SIGTERM ends the server\n",
+               settings.name.c_str(), about.at("policy").get<std::string>().c_str());
+  service.run(context.task(), context.real("drain"));
+  return 0;
+}
+
+} // namespace
+
+Command serve_command() {
+  using Kind = Argument::Kind;
+  return {"serve",
+          "answer requests over HTTP in the form of OpenAI's API",
+          "dllm serve runs/first --port 8080\n"
+          "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"Once\", \"max_tokens\": "
+          "32}'",
+          {{Kind::text, "model", "", "a model folder, a GGUF file or a run folder", true},
+           {Kind::number, "port", "8080", "0: a free one"},
+           {Kind::text, "host", "127.0.0.1",
+            "address to listen on; 0.0.0.0: every machine of the network may ask"},
+           {Kind::text, "name", "", "the name of the model for clients; default: that of its path"},
+           {Kind::text, "api-key-file", "",
+            "a file of keys, one a line; clients send one of them; default: none is asked for"},
+           {Kind::text, "origins", "",
+            "pages of other origins that may ask, with commas between them; *: all"},
+           {Kind::text, "template", "",
+            "chat template: chatml, llama3, qwen, alpaca, or a file that holds one; default: the "
+            "model's own, and the one that a run was trained with"},
+           {Kind::real, "timeout", "0", "most seconds of a request; 0: no limit"},
+           {Kind::number, "max-body", "8", "most MiB of the body of a request"},
+           {Kind::real, "drain", "30", "most seconds that open requests get at the end"}},
+          {"engine", "model", "queue"},
+          serve,
+          false,
+          {},
+          {"model"}};
+}
+
+} // namespace dllm::cli

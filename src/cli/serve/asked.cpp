@@ -1,0 +1,314 @@
+#include "asked.h"
+
+#include "../names.h"
+
+#include <algorithm>
+#include <set>
+
+namespace dllm::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kMostTexts = 128;  // of one request
+constexpr int64_t kUsualTokens = 64; // of an answer whose request names no number
+constexpr size_t kMostStops = 16;
+constexpr int kMostDepth = 64; // of objects and lists
+
+[[noreturn]] void refuse(const std::string& message, const std::string& hint = "") {
+  throw Failure(DLLM_INVALID_ARGUMENT, message, hint);
+}
+
+// Functions of the JSON library call themselves for each level.
+bool is_deep(const std::string& json) {
+  int depth = 0;
+  bool is_text = false;
+  for (size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (is_text && c == '\\')
+      ++i;
+    else if (c == '"')
+      is_text = !is_text;
+    else if (!is_text && (c == '{' || c == '['))
+      ++depth;
+    else if (!is_text && (c == '}' || c == ']'))
+      --depth;
+    if (depth > kMostDepth) return true;
+  }
+  return false;
+}
+
+// Reads the fields of a body, and refuses those that nothing read.
+class Body {
+public:
+  explicit Body(const std::string& text) {
+    if (is_deep(text)) refuse("the body has more than 64 levels");
+    json_ = Json::parse(text, nullptr, false);
+    if (json_.is_discarded()) refuse("the body is not JSON");
+    if (!json_.is_object()) refuse("the body is not a JSON object");
+  }
+
+  // Returns a field; null when it is absent.
+  const Json& get(const char* key) {
+    static const Json kNull;
+    read_.insert(key);
+    const auto found = json_.find(key);
+    return found == json_.end() ? kNull : *found;
+  }
+  void ignore(std::initializer_list<const char*> keys) {
+    for (const char* key : keys) read_.insert(key);
+  }
+  std::string text(const char* key, const std::string& otherwise = "") {
+    const Json& value = get(key);
+    if (value.is_null()) return otherwise;
+    if (!value.is_string()) refuse(std::string(key) + " is not a text");
+    return value.get<std::string>();
+  }
+  bool flag(const char* key) {
+    const Json& value = get(key);
+    if (value.is_null()) return false;
+    if (!value.is_boolean()) refuse(std::string(key) + " is not true or false");
+    return value.get<bool>();
+  }
+  int64_t whole(const char* key, int64_t otherwise, int64_t least, int64_t most) {
+    const Json& value = get(key);
+    if (value.is_null()) return otherwise;
+    const bool is_whole = value.is_number_integer() && !value.is_number_unsigned();
+    const bool fits = is_whole || (value.is_number_unsigned() &&
+                                   value.get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX));
+    if (!fits || value.get<int64_t>() < least || value.get<int64_t>() > most) {
+      refuse(std::string(key) + " is " + value.dump() + ", not a whole number from " +
+             std::to_string(least) + " to " + std::to_string(most));
+    }
+    return value.get<int64_t>();
+  }
+  // A field whose only value without an effect is this one.
+  void need_off(const char* key, const Json& off, const char* hint = "") {
+    const Json& value = get(key);
+    if (!value.is_null() && value != off)
+      refuse(std::string(key) + " " + value.dump() + " is not supported here", hint);
+  }
+  void need_all_read() const {
+    for (const auto& [key, value] : json_.items()) {
+      if (!read_.contains(key))
+        refuse("there is no field \"" + key + "\"", "settings of dllm are fields of \"dllm\"");
+    }
+  }
+
+private:
+  Json json_;
+  std::set<std::string> read_;
+};
+
+// Returns the texts of a content: a text, or a list of parts of type text.
+std::string content_text(const Json& content) {
+  if (content.is_string()) return content.get<std::string>();
+  if (content.is_null()) return "";
+  if (!content.is_array()) refuse("the content of a message is not a text");
+  std::string all;
+  for (const Json& part : content) {
+    if (!part.is_object() || part.value("type", "") != "text" || !part.contains("text") ||
+        !part["text"].is_string())
+      refuse("a part of a content is not {\"type\": \"text\", \"text\": ...}",
+             "the model reads texts alone");
+    all += part["text"].get<std::string>();
+  }
+  return all;
+}
+
+Json messages_of(Body& body) {
+  const Json& given = body.get("messages");
+  if (!given.is_array() || given.empty()) refuse("messages is not a list of messages");
+  Json made = Json::array();
+  for (const Json& one : given) {
+    if (!one.is_object() || !one.contains("role") || !one["role"].is_string())
+      refuse("a message is not an object with a role and a content");
+    Json message = one;
+    message["content"] = content_text(one.value("content", Json()));
+    made.push_back(message);
+  }
+  return made;
+}
+
+std::vector<std::string> prompts_of(Body& body) {
+  const Json& given = body.get("prompt");
+  if (given.is_string()) return {given.get<std::string>()};
+  const bool is_list = given.is_array() && !given.empty();
+  if (!is_list || !std::ranges::all_of(given, [](const Json& one) { return one.is_string(); }))
+    refuse("prompt is not a text or a list of texts", "lists of token ids are not read");
+  return given.get<std::vector<std::string>>();
+}
+
+// A text with holes as it is, or a prefix and a suffix around a hole.
+std::string infill_text(Body& body, int64_t tokens) {
+  const std::string whole = body.text("text");
+  const std::string before = body.text("input_prefix", body.text("prefix")),
+                    after = body.text("input_suffix", body.text("suffix"));
+  if (!whole.empty() && !(before.empty() && after.empty()))
+    refuse("text has its holes, and a prefix or suffix needs one", "send one of the two forms");
+  return whole.empty() ? before + "<mask:" + std::to_string(tokens) + ">" + after : whole;
+}
+
+void take_stops(Body& body, Json& settings) {
+  const Json& stop = body.get("stop");
+  if (stop.is_null()) return;
+  const Json list = stop.is_string() ? Json::array({stop}) : stop;
+  const auto is_text = [](const Json& one) {
+    return one.is_string() && !one.get_ref<const std::string&>().empty();
+  };
+  if (!list.is_array() || list.size() > kMostStops || !std::ranges::all_of(list, is_text))
+    refuse("stop is not a text or a list of up to " + std::to_string(kMostStops) + " texts");
+  if (!list.empty()) settings["stop"] = list;
+}
+
+// A bias of -100 bans a token. dllm has no other bias.
+void take_bias(Body& body, Json& settings) {
+  const Json& bias = body.get("logit_bias");
+  if (bias.is_null()) return;
+  if (!bias.is_object()) refuse("logit_bias is not an object of token ids");
+  Json banned = Json::array();
+  for (const auto& [id, value] : bias.items()) {
+    const bool is_id = !id.empty() && id.find_first_not_of("0123456789") == std::string::npos;
+    if (!is_id) refuse("logit_bias has \"" + id + "\", which is not a token id");
+    if (!value.is_number() || value.get<double>() > -100) {
+      if (value.is_number() && value.get<double>() == 0) continue;
+      refuse("logit_bias of token " + id + " is " + value.dump() + ", and only -100 is supported",
+             "-100 bans a token");
+    }
+    banned.push_back(id);
+  }
+  if (!banned.empty()) settings["suppress"] = banned;
+}
+
+void take_format(Body& body, Json& settings) {
+  const Json& format = body.get("response_format");
+  if (format.is_null()) return;
+  const std::string type = format.is_object() ? format.value("type", "") : "";
+  if (type == "text") return;
+  if (type != "json_schema")
+    refuse("response_format has the type \"" + type + "\", expected text or json_schema",
+           type == "json_object" ? "name a schema: {\"type\": \"json_schema\", \"json_schema\": "
+                                   "{\"schema\": {...}}}"
+                                 : "");
+  const Json inner = format.value("json_schema", Json());
+  const Json schema = inner.is_object() ? inner.value("schema", Json()) : Json();
+  if (!schema.is_object()) refuse("response_format.json_schema has no schema");
+  settings["json_schema"] = schema.dump();
+}
+
+// Settings of dllm itself: those of kinds "request" and "submission", and canvas.
+void take_own(Body& body, Json& settings, Asked& asked) {
+  const Json& own = body.get("dllm");
+  if (own.is_null()) return;
+  if (!own.is_object()) refuse("dllm is not an object of settings");
+  constexpr const char* kOfServer[] = {"template", "template_name", "prompt", "messages", "infill"};
+  for (const auto& [key, value] : own.items()) {
+    if (key == "canvas") {
+      if (!value.is_boolean()) refuse("dllm.canvas is not true or false");
+      asked.has_canvas = value.get<bool>();
+    } else if (key == "priority" || key == "timeout") {
+      asked.submission[key] = value;
+    } else if (std::ranges::any_of(kOfServer, [&own = key](const char* k) { return own == k; })) {
+      refuse("dllm." + key + " is not a setting of a request here");
+    } else {
+      settings[key] = key == "json_schema" && value.is_object() ? Json(value.dump()) : value;
+    }
+  }
+}
+
+Json common_settings(Body& body, AskKind kind, Asked& asked) {
+  constexpr int64_t kMost = 1 << 20;
+  Json settings = Json::object();
+  const int64_t tokens = body.whole("max_completion_tokens",
+                                    body.whole("max_tokens", kUsualTokens, 0, kMost), 0, kMost);
+  settings["length"] = tokens;
+  for (const char* key : {"temperature", "top_p"}) {
+    const Json& value = body.get(key);
+    if (value.is_null()) continue;
+    if (!value.is_number()) refuse(std::string(key) + " is not a number");
+    settings[key] = value;
+  }
+  take_stops(body, settings);
+  take_bias(body, settings);
+  take_format(body, settings);
+  for (const char* key : {"frequency_penalty", "presence_penalty"}) body.need_off(key, 0);
+  if (kind == AskKind::chat) {
+    body.need_off("logprobs", false);
+    body.need_off("top_logprobs", 0);
+  } else {
+    body.need_off("logprobs", 0);
+    body.need_off("best_of", 1);
+  }
+  take_own(body, settings, asked);
+  if (kind == AskKind::infill) settings.erase("length");
+  return settings;
+}
+
+// Returns the settings of the texts, without seeds.
+std::vector<Json> texts_of(Body& body, AskKind kind, const Json& settings) {
+  std::vector<Json> texts;
+  const auto add = [&](const char* key, const Json& value) {
+    Json one = settings;
+    one[key] = value;
+    texts.push_back(one);
+  };
+  switch (kind) {
+  case AskKind::chat:
+    add("messages", messages_of(body));
+    if (const Json& tools = body.get("tools"); !tools.is_null()) texts.back()["tools"] = tools;
+    body.need_off("tool_choice", "auto");
+    break;
+  case AskKind::infill:
+    add("infill", infill_text(body, body.whole("max_tokens", kUsualTokens, 0, 1 << 20)));
+    break;
+  case AskKind::completion:
+    const std::string suffix = body.text("suffix");
+    for (const std::string& prompt : prompts_of(body)) {
+      if (suffix.empty()) {
+        add("prompt", prompt);
+        continue;
+      }
+      const std::string hole = "<mask:" + settings.at("length").dump() + ">";
+      add("infill", prompt + hole + suffix);
+      texts.back().erase("length");
+    }
+  }
+  return texts;
+}
+
+} // namespace
+
+Asked read_asked(AskKind kind, const std::string& text, int64_t random_seed) {
+  Body body(text);
+  Asked asked;
+  asked.kind = kind;
+  asked.model = body.text("model");
+  asked.is_stream = body.flag("stream");
+  const Json& stream = body.get("stream_options");
+  if (!stream.is_null()) {
+    if (!stream.is_object()) refuse("stream_options is not an object");
+    asked.has_usage = stream.value("include_usage", Json(false)) == Json(true);
+  }
+  if (kind == AskKind::completion) asked.has_echo = body.flag("echo");
+  const int64_t count = body.whole("n", 1, 1, kMostTexts);
+  const int64_t seed = body.whole("seed", random_seed, INT64_MIN, INT64_MAX);
+  const Json settings = common_settings(body, kind, asked);
+  for (const Json& one : texts_of(body, kind, settings)) {
+    for (int64_t i = 0; i < count; ++i) {
+      asked.requests.push_back(one);
+      asked.requests.back()["seed"] =
+          static_cast<int64_t>(static_cast<uint64_t>(seed) + static_cast<uint64_t>(i));
+    }
+  }
+  if (std::ssize(asked.requests) > kMostTexts)
+    refuse("the request asks for " + std::to_string(asked.requests.size()) + " texts, at most " +
+           std::to_string(kMostTexts) + " are answered");
+  if (const std::string client = body.text("user"); !client.empty())
+    asked.submission["client"] = client;
+  body.ignore({"store", "metadata", "parallel_tool_calls", "service_tier", "safety_identifier",
+               "prompt_cache_key", "reasoning_effort", "verbosity"});
+  body.need_all_read();
+  return asked;
+}
+
+} // namespace dllm::cli

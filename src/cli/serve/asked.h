@@ -1,0 +1,34 @@
+#pragma once
+// Reads the body of a request in the form of OpenAI's API: which texts are asked for, and how they
+// are sent.
+
+#include "../command.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace dllm::cli {
+
+enum class AskKind { completion, chat, infill };
+
+// What one request of a client asks for.
+struct Asked {
+  AskKind kind = AskKind::completion;
+  std::string model; // "": the one that is served
+  // Settings of kind "request", one for each text of the answer.
+  std::vector<nlohmann::ordered_json> requests;
+  nlohmann::ordered_json submission = nlohmann::ordered_json::object(); // of kind "submission"
+  bool is_stream = false;
+  bool has_usage = false;  // a stream ends with the counts
+  bool has_canvas = false; // a stream has an event for each step
+  bool has_echo = false;   // a completion begins with its prompt
+};
+
+// Throws Failure with DLLM_INVALID_ARGUMENT for a body that is not understood, and for a field that
+// is known and not supported. random_seed: seed of a request that names none.
+Asked read_asked(AskKind kind, const std::string& body, int64_t random_seed);
+
+} // namespace dllm::cli

@@ -1,0 +1,116 @@
+#include "job.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace dllm::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A stream whose client does not take this many bytes waits. Its texts go on, and nothing is lost.
+constexpr size_t kMostWaiting = 1 << 20;
+
+} // namespace
+
+Job::Job(const Queue& queue, HttpExchangeRef exchange, AnswerHead head, Asked asked,
+         std::vector<int64_t> numbers)
+    : queue_(queue), exchange_(std::move(exchange)), head_(std::move(head)),
+      asked_(std::move(asked)) {
+  for (const int64_t number : numbers) texts_.push_back({number});
+}
+
+Job::~Job() {
+  for (const Text& text : texts_) dllm_queue_remove(queue_.get(), text.number, nullptr);
+}
+
+bool Job::is_over() const {
+  return std::ranges::all_of(texts_, [](const Text& text) { return text.seen.is_over; });
+}
+
+bool Job::advance() {
+  if (exchange_->is_gone()) return false;
+  if (exchange_->waiting_bytes() > kMostWaiting) return true;
+  for (size_t i = 0; i < texts_.size(); ++i) {
+    if (!update(i)) return false;
+  }
+  if (!is_over()) return true;
+  finish();
+  return false;
+}
+
+bool Job::update(size_t index) {
+  Text& text = texts_[index];
+  if (text.seen.is_over) return true;
+  try {
+    const Queue::Progress now =
+        queue_.wait(text.number, text.seen.version, std::chrono::milliseconds(0));
+    if (now.version == text.seen.version) return true;
+    if (now.is_over) {
+      queue_.text_of(text.number, "completion"); // throws the error of a request that failed
+      text.about = Json::parse(queue_.describe(text.number));
+    }
+    const bool has_step = now.version > 1; // an error before the first step has a status of its own
+    text.seen = now;
+    if (!asked_.is_stream || !has_step) return true;
+    begin_stream();
+    if (asked_.has_canvas) send_canvas(index);
+    send_piece(index);
+    return true;
+  } catch (const Failure& failure) {
+    fail(failure);
+    return false;
+  }
+}
+
+void Job::begin_stream() {
+  if (std::exchange(is_begun_, true)) return;
+  exchange_->begin({200, "text/event-stream", "", {}});
+  if (head_.kind != AskKind::chat) return;
+  for (size_t i = 0; i < texts_.size(); ++i) {
+    Json piece = piece_of_answer(head_, i, "", nullptr);
+    piece["choices"][0]["delta"] = {{"role", "assistant"}, {"content", ""}};
+    exchange_->write(event_text(piece));
+  }
+}
+
+void Job::send_piece(size_t index) {
+  const Text& text = texts_[index];
+  const std::string next = queue_.text_of(text.number, "next");
+  if (next.empty() && text.about.is_null()) return;
+  // The last piece has the reason of the end, and clients expect no text in it.
+  if (!next.empty()) exchange_->write(event_text(piece_of_answer(head_, index, next, nullptr)));
+  if (!text.about.is_null())
+    exchange_->write(event_text(piece_of_answer(head_, index, "", text.about)));
+}
+
+void Job::send_canvas(size_t index) {
+  const Text& text = texts_[index];
+  const Json about = text.about.is_null() ? Json::parse(queue_.describe(text.number)) : text.about;
+  exchange_->write(
+      event_text(canvas_piece(index, queue_.text_of(text.number, "canvas"), about), "canvas"));
+}
+
+std::vector<Json> Job::abouts() const {
+  std::vector<Json> all;
+  for (const Text& text : texts_) all.push_back(text.about);
+  return all;
+}
+
+void Job::finish() {
+  if (!asked_.is_stream)
+    return exchange_->send(json_answer(whole_answer(head_, asked_.has_echo, abouts())));
+  begin_stream();
+  if (asked_.has_usage) exchange_->write(event_text(usage_piece(head_, abouts())));
+  exchange_->write("data: [DONE]\n\n");
+  exchange_->end();
+}
+
+void Job::fail(const Failure& failure) {
+  if (!is_begun_)
+    return exchange_->send(error_answer(failure.status(), failure.what(), failure.hint()));
+  exchange_->write(event_text(error_json(failure.status(), failure.what(), failure.hint())));
+  exchange_->end();
+}
+
+} // namespace dllm::cli

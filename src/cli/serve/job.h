@@ -1,0 +1,54 @@
+#pragma once
+// A Job answers one HTTP request whose texts a queue decodes.
+
+#include "../http/http_server.h"
+#include "answers.h"
+#include "asked.h"
+
+#include "dllm/dllm.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <vector>
+
+namespace dllm::cli {
+
+// All calls are on the thread of the server.
+class Job {
+public:
+  // numbers: the requests of the queue, which the job removes at its end.
+  Job(const Queue& queue, HttpExchangeRef exchange, AnswerHead head, Asked asked,
+      std::vector<int64_t> numbers);
+  ~Job();
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  // Sends what is new. Returns false when the answer is sent, or the client is gone.
+  bool advance();
+
+private:
+  struct Text {
+    int64_t number;
+    Queue::Progress seen = {};
+    nlohmann::ordered_json about = nullptr; // when it is over
+  };
+
+  bool update(size_t index); // returns false after an error, whose answer is sent
+  void begin_stream();
+  void send_piece(size_t index);
+  void send_canvas(size_t index);
+  void finish();
+  void fail(const Failure& failure);
+  bool is_over() const;
+  std::vector<nlohmann::ordered_json> abouts() const;
+
+  const Queue& queue_;
+  HttpExchangeRef exchange_;
+  AnswerHead head_;
+  Asked asked_;
+  std::vector<Text> texts_;
+  bool is_begun_ = false;
+};
+
+} // namespace dllm::cli

@@ -1,0 +1,18 @@
+#pragma once
+// The metrics of a server in the text format of Prometheus.
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace dllm::cli {
+
+// queue: dllm_queue_describe of the queue. answered: number of HTTP requests by path and status.
+// memory: resident bytes of this process; started: seconds since 1970.
+std::string metrics_text(const nlohmann::ordered_json& queue,
+                         const std::map<std::string, int64_t>& answered, int64_t memory,
+                         int64_t started);
+
+} // namespace dllm::cli

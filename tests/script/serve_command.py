@@ -1,0 +1,227 @@
+"""dllm serve: its answers, streams, refusals, and clients that leave.   serve_command.py DLLM SCRATCH"""
+import json
+import pathlib
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+
+from cli_options import LINES, Program
+
+DLLM, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2])
+program = Program(DLLM, SCRATCH)
+ok = program.ok
+random.seed(5)
+
+
+class Server:
+    def __init__(self, *words):
+        self.process = subprocess.Popen([DLLM, "serve", "m", "--port", "0", *words], cwd=SCRATCH, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True)
+        self.url = self.process.stdout.readline().strip()
+        if not self.url:
+            raise SystemExit(f"no server: {self.process.stderr.read()}")
+        self.port = int(self.url.split(":")[-1].split("/")[0])
+
+    def ask(self, path, body=None, headers=None, method=None):
+        """(status, text, headers) of one request."""
+        data = body.encode() if isinstance(body, str) else body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data=data, headers=headers or {}, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.status, answer.read().decode(), answer.headers
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode(), error.headers
+
+    def json(self, path, body=None):
+        status, text, _ = self.ask(path, body)
+        if status != 200:
+            raise AssertionError(f"{path} {body}: {status} {text}")
+        return json.loads(text)
+
+    def open(self, path, body):
+        """A socket that has sent a request and has not read its answer."""
+        data = json.dumps(body).encode()
+        client = socket.create_connection(("127.0.0.1", self.port), timeout=60)
+        client.sendall(f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data)
+        return client
+
+    def metric(self, name):
+        for line in self.ask("/metrics")[1].splitlines():
+            if line.startswith(name + " "):
+                return float(line.rsplit(" ", 1)[1])
+        return None
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.communicate(timeout=60)
+        return self.process.returncode
+
+
+def pieces_of(text):
+    """The events of a stream: (name, data)."""
+    events = []
+    for block in text.strip().split("\n\n"):
+        lines = dict(line.split(": ", 1) for line in block.split("\n"))
+        events.append((lines.get("event"), lines["data"] if lines["data"] == "[DONE]" else json.loads(lines["data"])))
+    return events
+
+
+def wait_for(condition, what):
+    until = time.time() + 60
+    while not condition() and time.time() < until:
+        time.sleep(0.01)
+    ok(condition(), what)
+
+
+shutil.rmtree(SCRATCH, ignore_errors=True)
+SCRATCH.mkdir(parents=True)
+(SCRATCH / "corpus").write_text("\n".join(LINES) + "\n")
+trained = program.run("train", "--data", "corpus", "--rows", "line", "--length", "48", "--batch", "4", "--eval-every", "0", "--examples", "0",
+                      "--layers", "2", "--hidden", "64", "--vocab", "300", "--steps", "30", "--lr", "0.01", "--warmup", "0", "--out", "m")
+ok(trained.returncode == 0, f"a model: {trained.stderr[-300:]}")
+
+# ---- the same text as dllm generate ----
+server = Server("--template", "alpaca")
+requests = [
+    ({"prompt": "the cat", "max_tokens": 12, "seed": 7}, ["the cat", "--length", "12", "--seed", "7"]),
+    ({"prompt": "the", "max_tokens": 9, "seed": 2, "temperature": 0.9, "dllm": {"policy": "random", "steps": 4}},
+     ["the", "--length", "9", "--seed", "2", "--policy", "random", "--decoder.steps", "4", "--decoder.temperature", "0.9"]),
+    ({"prompt": "a", "max_tokens": 16, "seed": 1, "stop": ["a"], "temperature": 1.0},
+     ["a", "--length", "16", "--seed", "1", "--until", "a", "--decoder.temperature", "1"]),
+    ({"prompt": "x", "max_tokens": 8, "seed": 4, "dllm": {"choices": ["red", "green"]}}, ["x", "--length", "8", "--seed", "4", "--choices", "red,green"])]
+for body, words in requests:
+    wanted = json.loads(program.run("generate", "m", *words, "--json").stdout)["completion"]
+    answer = server.json("/v1/completions", body)
+    ok(answer["choices"][0]["text"] == wanted, f"{body}: {answer['choices'][0]['text']!r}, dllm generate: {wanted!r}")
+    usage = answer["usage"]
+    ok(usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"] and usage["prompt_tokens"] > 0, f"{usage}")
+    status, text, headers = server.ask("/v1/completions", {**body, "stream": True, "stream_options": {"include_usage": True}, "dllm": {**body.get("dllm", {}), "canvas": True}})
+    events = pieces_of(text)
+    ok(headers["Content-Type"] == "text/event-stream" and events[-1][1] == "[DONE]", "a stream ends with [DONE]")
+    plain = [data for name, data in events if name is None and data != "[DONE]"]
+    ok("".join(data["choices"][0]["text"] for data in plain if data["choices"]) == wanted, "the pieces of a stream are the text")
+    ok(plain[-1]["choices"] == [] and plain[-1]["usage"] == usage, f"usage of a stream {plain[-1]}")
+    canvases = [data for name, data in events if name == "canvas"]
+    ok(canvases and canvases[-1]["step"] >= 1 and len(canvases[-1]["ids"]) == len(canvases[-1]["confidence"]), f"{len(canvases)} canvases")
+chat = {"messages": [{"role": "user", "content": [{"type": "text", "text": "hello"}]}], "max_tokens": 8, "seed": 3}
+said = server.json("/v1/chat/completions", chat)["choices"][0]
+wanted = json.loads(program.run("chat", "m", "--template", "alpaca", "--message", "hello", "--length", "8", "--seed", "3", "--json").stdout)["content"]
+ok(said["message"] == {"role": "assistant", "content": wanted}, f"chat {said}, dllm chat {wanted!r}")
+events = [data for _, data in pieces_of(server.ask("/v1/chat/completions", {**chat, "stream": True})[1]) if data != "[DONE]"]
+ok(events[0]["choices"][0]["delta"]["role"] == "assistant" and "".join(data["choices"][0]["delta"].get("content", "") for data in events) == wanted, "a stream of a chat")
+filled = server.json("/v1/infill", {"input_prefix": "the ", "input_suffix": " sat", "max_tokens": 3, "seed": 1})["choices"][0]
+ok(filled["text"].startswith("the ") and filled["text"].endswith(" sat") and len(filled["holes"]) == 1, f"infill {filled}")
+ok(server.json("/v1/completions", {"prompt": "the ", "suffix": " sat", "max_tokens": 3, "seed": 1})["choices"][0]["text"] == filled["text"], "a suffix is an infill")
+many = server.json("/v1/completions", {"prompt": ["a", "b"], "n": 2, "max_tokens": 4, "temperature": 1.0, "seed": 10})["choices"]
+ok([choice["index"] for choice in many] == [0, 1, 2, 3] and [choice["dllm"]["seed"] for choice in many] == [10, 11, 10, 11], "two prompts, two texts each")
+shaped = server.json("/v1/chat/completions", {**chat, "max_tokens": 32, "response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "array", "items": {"type": "integer"}, "maxItems": 2}}}})["choices"][0]
+ok(isinstance(json.loads(shaped["message"]["content"]), list) and shaped["finish_reason"] == "stop", f"a schema: {shaped}")
+ok([one["id"] for one in server.json("/v1/models")["data"]] == ["m"] and server.json("/health") == {"status": "ok"}, "models and health")
+
+# ---- refusals ----
+for body, part in [("{", "not JSON"), ("[]", "not a JSON object"), ("[" * 100000, "levels"), ({"prompt": "a", "promt": 1}, "promt"), ({"prompt": [1, 2]}, "prompt"),
+                   ({"prompt": "a", "max_tokens": 100000}, "100"), ({"prompt": "a", "max_tokens": -1}, "max_tokens"), ({"prompt": "a", "n": 1000}, "n is 1000"),
+                   ({"prompt": "a", "temperature": "hot"}, "temperature"), ({"prompt": "a", "temperature": -1}, "temperature"), ({"prompt": "a", "logit_bias": {"5": 3}}, "-100"),
+                   ({"prompt": "a", "dllm": {"polcy": "x"}}, "polcy"), ({"prompt": "a", "dllm": {"policy": "x"}}, "x"), ({"prompt": "a", "stop": [""]}, "stop"),
+                   ({"prompt": "a", "best_of": 3}, "best_of"), ({"prompt": "a", "response_format": {"type": "json_object"}}, "json_object"), ({"prompt": "a", "dllm": {"regex": "("}}, "byte 1"),
+                   ({"prompt": "a", "dllm": {"template": "/etc/passwd"}}, "template"), ({"prompt": "a", "seed": 1.5}, "seed"), ({"prompt": "a", "stream": "yes"}, "stream"),
+                   (b'{"prompt": "\xff"}', "not JSON")]:
+    for stream in (False, True):
+        sent = {**body, "stream": True} if stream and isinstance(body, dict) and "stream" not in body else body
+        status, text, _ = server.ask("/v1/completions", sent)
+        error = json.loads(text)["error"]
+        ok(status == 400 and part in error["message"] and error["type"] == "invalid_request_error", f"{str(sent)[:60]}: {status} {error['message'][:120]}")
+ok(server.ask("/v1/chat/completions", {"messages": []})[0] == 400, "no messages")
+ok(server.ask("/v1/completions", {"model": "other", "prompt": "a"})[0] == 404 and server.ask("/nothing")[0] == 404, "other models and paths")
+ok(server.ask("/v1/completions")[0] == 405 and server.ask("/v1/models", {})[0] == 405, "methods")
+ok(server.ask("/health", headers={"Host": "evil.example"})[0] == 403, "another host")
+ok(server.ask("/v1/models", headers={"Origin": "https://evil.example"})[0] == 403, "another origin")
+with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+    client.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nContent-Length: {9 << 20}\r\n\r\n".encode())
+    ok(b" 413 " in client.recv(4096), "a large body")
+for junk in (b"\0" * 64, b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 5000 + b"\r\n", b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: -5\r\n\r\n", b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"):
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+        client.sendall(junk)
+        client.shutdown(socket.SHUT_WR)
+        try:
+            client.recv(4096)
+        except OSError:
+            pass
+ok(server.json("/health") == {"status": "ok"}, "after garbage")
+
+# ---- clients that leave ----
+LONG = {"prompt": "a", "max_tokens": 900, "temperature": 1.0, "dllm": {"steps": 900, "stop_ids": ["299"]}}
+before = server.metric('dllm_requests_total{end="cancelled"}')
+clients = [server.open("/v1/completions", {**LONG, "stream": stream}) for stream in (False, True, True)]
+wait_for(lambda: server.metric('dllm_requests{phase="decoding"}') == 3, "three long requests are decoded")
+clients[2].recv(100)
+for client in clients:
+    client.close()
+wait_for(lambda: server.metric('dllm_requests_total{end="cancelled"}') == before + 3, "clients that leave cancel their requests")
+wait_for(lambda: server.metric('dllm_requests{phase="decoding"}') == 0, "and their slots are free")
+
+# ---- many clients at once: every text is that of the request alone ----
+prompts = [{"prompt": random.choice(["the cat", "a", "who", ""]), "max_tokens": random.randint(1, 24), "seed": random.randint(0, 9), "temperature": random.choice([0.0, 0.7, 1.5]),
+            "dllm": {"policy": random.choice(["low_confidence", "random", "entropy_bound"])}} for _ in range(60)]
+alone = [server.json("/v1/completions", body)["choices"][0]["text"] for body in prompts]
+wrong = []
+
+
+def client(first):
+    for i in list(range(first, len(prompts), 6)) * 2:
+        if random.random() < 0.1:  # leaves without reading
+            server.open("/v1/completions", {**prompts[i], "stream": True}).close()
+        text = server.json("/v1/completions", prompts[i])["choices"][0]["text"]
+        if text != alone[i]:
+            wrong.append((prompts[i], text, alone[i]))
+
+
+threads = [threading.Thread(target=client, args=(first,)) for first in range(6)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+ok(not wrong, f"texts among other requests: {wrong[:2]}")
+
+# ---- the end: an open stream is answered first ----
+stream = server.open("/v1/completions", {**LONG, "max_tokens": 300, "dllm": {"steps": 300, "stop_ids": ["299"]}, "stream": True})
+stream.recv(1000)
+server.process.send_signal(signal.SIGTERM)
+time.sleep(0.1)
+whole = b""
+while part := stream.recv(1 << 16):
+    whole += part
+ok(b"[DONE]" in whole, "SIGTERM: an open stream comes to its end")
+server.process.communicate(timeout=60)
+ok(server.process.returncode == 0, f"SIGTERM: exit {server.process.returncode}")
+
+# ---- limits and keys ----
+(SCRATCH / "keys").write_text("first\nsecond\n")
+server = Server("--api-key-file", "keys", "--queue.slots", "1", "--queue.waiting", "0", "--timeout", "0.2", "--origins", "https://chat.example", "--name", "tiny")
+ok(server.ask("/v1/models")[0] == 401 and server.ask("/v1/models", headers={"Authorization": "Bearer wrong"})[0] == 401, "no key, a wrong key")
+key = {"Authorization": "Bearer second"}
+status, text, headers = server.ask("/v1/models", headers={**key, "Origin": "https://chat.example"})
+ok(status == 200 and headers["Access-Control-Allow-Origin"] == "https://chat.example" and json.loads(text)["data"][0]["id"] == "tiny", "a key, and a page that may ask")
+ok(server.ask("/v1/completions", method="OPTIONS", headers={"Origin": "https://chat.example"})[0] == 204, "a page asks whether it may ask")
+full = {"prompt": "a", "max_tokens": 900, "dllm": {"steps": 900, "stop_ids": ["299"], "policy": "random"}}
+answers = []
+askers = [threading.Thread(target=lambda: answers.append(server.ask("/v1/completions", full, key))) for _ in range(4)]
+for thread in askers:
+    thread.start()
+for thread in askers:
+    thread.join()
+codes = sorted(answer[0] for answer in answers)
+ok(set(codes) <= {200, 429, 504} and 429 in codes, f"one slot, none waits: {codes}")
+ok(all(answer[2]["Retry-After"] for answer in answers if answer[0] == 429), "429 says when to try again")
+ok(server.stop() == 0, "the end")
+for words, part in [(["--port", "99999"], "--port"), (["--host", "300.1.1.1"], "300.1.1.1"), (["--api-key-file", "nothing"], "nothing"), (["--timeout", "-1"], "--timeout")]:
+    failed = program.run("serve", "m", *words)
+    ok(failed.returncode in (1, 2) and part in failed.stderr, f"serve {words}: {failed.stderr[-200:]}")
+sys.exit(program.failures > 0)
