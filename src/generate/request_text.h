@@ -38,7 +38,8 @@ public:
   const decode::RequestCopyRef& copy_ref() const { return copy_; }
   bool is_over() const { return is_over_; }
   text::AnswerEnd end() const { return end_; }
-  const std::shared_ptr<const Error>& failure() const { return failure_; } // null: none
+  // Returns null for a request that did not fail.
+  const std::shared_ptr<const Error>& failure() const { return failure_; }
   const char* finish() const; // as dllm_generator_describe
   int64_t prompt_tokens() const;
   int64_t completion_tokens();

@@ -49,8 +49,7 @@ struct HttpSettings {
   std::string address = "127.0.0.1"; // to listen on: IPv4 or IPv6
   int64_t port = 0;                  // 0: a free one
   int64_t most_body = 0;             // bytes; 0: a request with a body is refused
-  // Pages that may ask, such as "https://chat.example". A page of the server itself may always. "*":
-  // all pages.
+  // Pages that may ask, such as "https://chat.example"; "*": all. The server's own may always.
   std::vector<std::string> origins = {};
 };
 

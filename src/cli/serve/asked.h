@@ -20,7 +20,8 @@ struct Asked {
   std::string model; // "": the one that is served
   // Settings of kind "request", one for each text of the answer.
   std::vector<nlohmann::ordered_json> requests;
-  nlohmann::ordered_json submission = nlohmann::ordered_json::object(); // of kind "submission"
+  // Settings of kind "submission", for all of them.
+  nlohmann::ordered_json submission = nlohmann::ordered_json::object();
   bool is_stream = false;
   bool has_usage = false;  // a stream ends with the counts
   bool has_canvas = false; // a stream has an event for each step
