@@ -90,12 +90,19 @@ SafetensorsWriter::~SafetensorsWriter() {
   }
 }
 
-void SafetensorsWriter::write(std::string_view name, const Tensor& tensor, const Task* task) {
+const TensorSpec& SafetensorsWriter::next_spec(std::string_view name) const {
   if (next_ >= order_.size())
     fail(Code::invalid_argument, "{}: tensor {} is one too many", path_, name);
   const TensorSpec& spec = order_[next_];
   if (name != spec.name)
     fail(Code::invalid_argument, "{}: tensor {} comes next, not {}", path_, spec.name, name);
+  return spec;
+}
+
+void SafetensorsWriter::write(std::string_view name, const Tensor& tensor, const Task* task) {
+  const TensorSpec& spec = next_spec(name);
+  if (part_bytes_ > 0)
+    fail(Code::invalid_argument, "{}: tensor {} has a part already", path_, name);
   if (tensor.dtype() != spec.dtype || tensor.shape() != spec.shape) {
     fail(Code::invalid_argument, "{}: tensor {} was announced as {} {}, got {} {}", path_, name,
          dtype_name(spec.dtype), spec.shape.text(), dtype_name(tensor.dtype()),
@@ -103,6 +110,20 @@ void SafetensorsWriter::write(std::string_view name, const Tensor& tensor, const
   }
   if (tensor.byte_size() > 0)
     file_->write(tensor.bytes(), static_cast<size_t>(tensor.byte_size()), task);
+  ++next_;
+}
+
+void SafetensorsWriter::write_part(std::string_view name, std::span<const std::byte> bytes,
+                                   const Task* task) {
+  const int64_t all = spec_bytes(next_spec(name)), size = std::ssize(bytes);
+  if (size > all - part_bytes_) {
+    fail(Code::invalid_argument, "{}: tensor {} has {} bytes, got {} after {}", path_, name, all,
+         size, part_bytes_);
+  }
+  file_->write(bytes.data(), bytes.size(), task);
+  part_bytes_ += size;
+  if (part_bytes_ < all) return;
+  part_bytes_ = 0;
   ++next_;
 }
 

@@ -5,8 +5,12 @@
 #include "base/files.h"
 #include "ckpt/safetensors/safetensors.h"
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,12 +29,19 @@ public:
   const std::vector<TensorSpec>& order() const { return order_; }
   // Writes the next tensor of order(). Fails with invalid_argument for another name, type or shape.
   void write(std::string_view name, const Tensor& tensor, const Task* task = nullptr);
+  // Writes the next bytes of the next tensor of order(), which may come in several parts. Fails
+  // with invalid_argument for another name, or for more bytes than the tensor has.
+  void write_part(std::string_view name, std::span<const std::byte> bytes,
+                  const Task* task = nullptr);
   void close(); // fails with failed_precondition when a tensor is missing
 
 private:
+  const TensorSpec& next_spec(std::string_view name) const;
+
   std::string path_;
   std::vector<TensorSpec> order_;
   size_t next_ = 0;
+  int64_t part_bytes_ = 0; // of the next tensor, already written
   std::unique_ptr<FileWriter> file_;
 };
 

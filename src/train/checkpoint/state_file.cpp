@@ -10,8 +10,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <map>
 #include <memory>
+#include <span>
 #include <utility>
 
 namespace dllm::train {
@@ -87,6 +89,35 @@ StateSnapshot snapshot_state(const Trainer& trainer, model::SnapshotMode mode,
   return made;
 }
 
+namespace {
+
+// Writes a tensor of an array that a scratch store holds. Only a piece of it is in memory at a
+// time, or one matrix that the file has transposed.
+void write_stored(ckpt::SafetensorsWriter& writer, const OffloadedBuffer& array,
+                  const StateTensor& tensor, const model::ParamSpec& layout, const Task* task) {
+  constexpr int64_t kPiece = int64_t{1} << 20; // numbers
+  const model::ParamPiece& piece = layout.pieces[tensor.piece];
+  const int64_t begin = model::piece_begin(layout, tensor.piece, tensor.layer);
+  if (piece.transpose) {
+    model::ParamSpec one = layout;
+    one.layers = 0;
+    one.element = layout.element.with_dim(0, piece.rows);
+    one.pieces = {piece};
+    Tensor stored(DType::f32, one.element);
+    array.read_numbers(begin, stored.mutable_as<float>());
+    return writer.write(tensor.name, model::read_piece(one, 0, 0, stored, task), task);
+  }
+  const int64_t count = tensor.shape.count();
+  std::vector<float> numbers(static_cast<size_t>(std::min(kPiece, count)));
+  for (int64_t at = 0; at < count; at += kPiece) {
+    const std::span<float> next(numbers.data(), static_cast<size_t>(std::min(kPiece, count - at)));
+    array.read_numbers(begin + at, next);
+    writer.write_part(tensor.name, std::as_bytes(next), task);
+  }
+}
+
+} // namespace
+
 void write_state(StateSnapshot& snapshot, const std::string& path, Task* task) {
   std::map<std::string, StateTensor> by_name;
   std::vector<ckpt::TensorSpec> specs;
@@ -104,15 +135,19 @@ void write_state(StateSnapshot& snapshot, const std::string& path, Task* task) {
     check_task(task);
     const StateTensor& tensor = by_name.at(next.name);
     const StateEntry& entry = snapshot.entries[tensor.entry];
+    const graph::BufferRef& array = snapshot.buffers[tensor.entry];
+    if (const auto* stored = dynamic_cast<const OffloadedBuffer*>(array.get())) {
+      write_stored(writer, *stored, tensor, entry.layout, task);
+      continue;
+    }
     if (entry.name != name) stacks.clear();
     name = entry.name;
     std::vector<Tensor>& parts = stacks[tensor.entry]; // all of the stack, or its layers
     if (parts.empty()) {
-      const graph::BufferRef& buffer = snapshot.buffers[tensor.entry];
-      if (buffer == nullptr)
+      if (array == nullptr)
         parts = std::exchange(snapshot.copies[tensor.entry], {});
       else
-        parts = {buffer->read(task)};
+        parts = {array->read(task)};
     }
     const Tensor& part = parts.size() == 1 ? parts[0] : parts[static_cast<size_t>(tensor.layer)];
     writer.write(next.name,

@@ -16,8 +16,7 @@
 namespace dllm::train {
 
 // The part of this process: the whole array where the engine has one process. Readers see it as any
-// buffer of the engine, but a program cannot take it. A read shares the mapped bytes, which change
-// with the next update.
+// buffer of the engine, but a program cannot take it. A read copies the numbers to memory.
 class OffloadedBuffer final : public graph::Buffer {
 public:
   // Uses bytes [at, at + bytes of the part) of the store.
@@ -34,6 +33,8 @@ public:
 
   const model::ParamSpec& spec() const { return spec_; }
   const std::shared_ptr<ScratchStore>& store() const { return store_; }
+  // Copies numbers [begin, begin + numbers of `to`) of the part.
+  void read_numbers(int64_t begin, std::span<float> to) const;
   // Writes all numbers of the part.
   void assign(const Tensor& part);
   // Adds numbers to all numbers of the part. is_first: adds them to 0 instead.

@@ -58,11 +58,12 @@ ScratchStore::ScratchStore(const std::string& place, int64_t bytes) : place_(pla
   if (place != kOffloadToRam) check_scratch_folder(place);
   if (bytes == 0) return;
   try {
-    if (place != kOffloadToRam) {
+    if (place == kOffloadToRam) {
+      map_memory();
+    } else {
       open_in(place);
       reserve(place);
     }
-    map();
   } catch (...) {
     if (fd_ >= 0) ::close(fd_);
     throw;
@@ -107,11 +108,9 @@ void ScratchStore::reserve(const std::string& folder) const {
                  std::strerror(number));
 }
 
-void ScratchStore::map() {
-  const bool in_file = fd_ >= 0;
-  void* base =
-      ::mmap(nullptr, static_cast<size_t>(bytes_), in_file ? PROT_READ : PROT_READ | PROT_WRITE,
-             in_file ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, fd_, 0);
+void ScratchStore::map_memory() {
+  void* base = ::mmap(nullptr, static_cast<size_t>(bytes_), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (base == MAP_FAILED) {
     fail_with_hint("set offload to a folder", Code::resource_exhausted,
                    "offload {}: {} cannot be mapped: {}", place_, size_text(bytes_),

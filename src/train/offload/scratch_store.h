@@ -27,24 +27,22 @@ public:
   ScratchStore& operator=(const ScratchStore&) = delete;
 
   int64_t bytes() const { return bytes_; }
-  // Copy bytes [at, at + size) in pieces, on all threads. A failure leaves a part of the copy.
+  // Copy bytes [at, at + size) in pieces, on all threads. A failure, also of the disk, is an error
+  // and leaves a part of the copy.
   void read(int64_t at, void* to, int64_t size, const Workers& workers) const;
   void write(int64_t at, const void* from, int64_t size, const Workers& workers);
   // Says that the bytes are read soon: the disk may begin.
   void announce(int64_t at, int64_t size) const;
-  // Returns the mapped bytes. Pages of the file are read at their use, and the system may drop them
-  // again. An error of the disk then ends the process.
-  const std::byte* view(int64_t at) const { return base_ + at; }
 
 private:
   void open_in(const std::string& folder);
   void reserve(const std::string& folder) const;
-  void map();
+  void map_memory();
 
   std::string place_;
   int64_t bytes_;
-  int fd_ = -1; // -1: memory
-  std::byte* base_ = nullptr;
+  int fd_ = -1;               // -1: memory
+  std::byte* base_ = nullptr; // memory; null: a file
 };
 
 } // namespace dllm::train

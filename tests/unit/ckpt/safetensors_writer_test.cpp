@@ -77,6 +77,28 @@ TEST(SafetensorsWriter, ChecksWhatItIsGiven) {
   });
 }
 
+TEST(SafetensorsWriter, TakesATensorInParts) {
+  TempFolder folder;
+  const Tensor a = counting(DType::f32, {5}), b = counting(DType::i32, {2, 3});
+  write_safetensors(folder.path("whole"), {{"a", a}, {"b", b}});
+  SafetensorsWriter writer(folder.path("parts"),
+                           {{"a", DType::f32, {5}}, {"b", DType::i32, {2, 3}}});
+  const auto bytes_of = [](const Tensor& tensor, size_t begin, size_t end) {
+    return std::span(tensor.bytes() + begin, end - begin);
+  };
+  writer.write_part("a", bytes_of(a, 0, 7));
+  expect_error(Code::invalid_argument, "tensor a comes next, not b",
+               [&] { writer.write_part("b", bytes_of(b, 0, 4)); });
+  expect_error(Code::invalid_argument, "tensor a has a part already",
+               [&] { writer.write("a", a); });
+  expect_error(Code::invalid_argument, "tensor a has 20 bytes, got 14 after 7",
+               [&] { writer.write_part("a", bytes_of(a, 0, 14)); });
+  writer.write_part("a", bytes_of(a, 7, 20));
+  writer.write_part("b", bytes_of(b, 0, 24));
+  writer.close();
+  EXPECT_EQ(read_text(folder.path("parts")), read_text(folder.path("whole")));
+}
+
 TEST(WeightWriter, ShardsByBytesWithAnIndex) {
   TempFolder folder;
   std::vector<TensorSpec> specs;

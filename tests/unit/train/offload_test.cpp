@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <filesystem>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -453,6 +454,44 @@ TEST(Offload, AFailedWriteIsNoticed) {
   for (int step = 0; step < 2; ++step)
     EXPECT_EQ(step_of(*offloaded, b, 1), step_of(*resident, a, 1));
   EXPECT_EQ(weights_of(*offloaded), weights_of(*resident));
+}
+
+// Cuts off the scratch files of this process in a folder, as a disk does that loses blocks.
+void cut_scratch_files(const std::string& folder, off_t bytes) {
+  int64_t cut = 0;
+  for (const std::string& name : list_directory("/proc/self/fd")) {
+    char target[4096] = {};
+    const std::string link = join_path("/proc/self/fd", name);
+    if (::readlink(link.c_str(), target, sizeof target - 1) <= 0) continue;
+    if (!std::string(target).starts_with(std::filesystem::canonical(folder).string())) continue;
+    ASSERT_EQ(::ftruncate(std::atoi(name.c_str()), bytes), 0);
+    ++cut;
+  }
+  ASSERT_GT(cut, 0);
+}
+
+// A read that fails while a checkpoint is written is an error, and leaves no checkpoint.
+TEST(Offload, AFailedReadOfASaveIsAnError) {
+  for (const int64_t accumulate : {1, 2}) {
+    TempFolder root;
+    make_directories(root.path("scratch"));
+    const Setting setting{.values = {{"ema", 0.9}}, .accumulate = accumulate};
+    const auto trainer = trainer_of(setting, root.path("scratch"));
+    TextSource source;
+    step_of(*trainer, source, accumulate);
+    if (accumulate > 1) trainer->accumulate(*source.next());
+    const std::string saved = save(*trainer, source, root.path("run"));
+    cut_scratch_files(root.path("scratch"), 4096);
+    const Error error = error_of([&] { save(*trainer, source, root.path("other")); });
+    EXPECT_EQ(error.code(), Code::data_loss) << error.text();
+    EXPECT_NE(std::string(error.text()).find(root.path("scratch")), std::string::npos)
+        << error.text();
+    EXPECT_FALSE(ckpt::latest_checkpoint(root.path("other")));
+    EXPECT_EQ(error_of([&] { trainer->model("ema"); }).code(), Code::data_loss);
+    restore_checkpoint(*trainer, &source, saved);
+    save(*trainer, source, root.path("other"));
+    expect_equal_files(ckpt::latest_checkpoint(root.path("other"))->folder, saved, "again");
+  }
 }
 
 // Two runs may share a folder, and neither leaves a file there.
