@@ -137,6 +137,8 @@ DLLM_API dllm_status dllm_options_to_json(const dllm_options *opts, dllm_buffer 
  *                       masked replaced clean two_streams canvas edited
  *                       given sampled (both: scripts make the batches)
  *     "packs"           several texts may share a row
+ *     "padding"         option that trains the padding after a text; "": none
+ *     "shift"           shift of the loss where option shift is -1; -1: that of the model
  *     "model"           attention of a model from scratch: bidirectional causal canvas
  *     "heads"           option heads of such a model
  *     "policy"          the policy for models of this objective; "": any policy of masked diffusion

@@ -9,7 +9,22 @@ local EPSILON = random.f32(1e-3)  -- smallest time
 local linear = dllm.schedule("linear")
 
 -- rows: a batch with ids (batch, seq) and, when there, keep and segments; mask_id: the token that hides one.
--- per_answer: each row's weights are divided by its own trainable tokens, and rows are counted.
+-- Divides the weights of each text of a row by its trainable tokens; returns the number of texts that have such tokens.
+-- first, last: the row. text_of: the number of a token's text; 0 and other given tokens do not count.
+local function weigh_texts_alike(weights, is_given, text_of, first, last)
+  local trainable, texts = {}, 0
+  for at = first, last do
+    local text = text_of(at)
+    if not is_given[at] then
+      if not trainable[text] then texts = texts + 1 end
+      trainable[text] = (trainable[text] or 0) + 1
+    end
+  end
+  for at = first, last do weights[at] = weights[at] / (trainable[text_of(at)] or 1) end
+  return texts
+end
+
+-- per_answer: each text's weights are divided by its own trainable tokens, and texts are counted.
 local function prepare(rows, mask_id, seed, step, per_answer)
   local ids, dims = rows:values("ids"), rows:dims("ids")
   local optional = {}
@@ -17,7 +32,8 @@ local function prepare(rows, mask_id, seed, step, per_answer)
     if name == "keep" or name == "segments" then optional[name] = rows:values(name) end
   end
   local batch, seq = dims[1], dims[2]
-  local targets, weights, normalizer, times = {}, {}, {}, {}
+  local targets, weights, normalizer, times, is_given = {}, {}, {}, {}, {}
+  local function text_of(at) return optional.segments and optional.segments[at] or 1 end
   for b = 0, batch - 1 do
     local k0, k1 = random.key(seed, "time", step, b)
     local scaled = random.f32(random.f32(1 - EPSILON) * random.uniform(k0, k1, 0))
@@ -30,13 +46,14 @@ local function prepare(rows, mask_id, seed, step, per_answer)
       local at = b * seq + i + 1
       local given = (optional.keep and optional.keep[at] == 1) or (optional.segments and optional.segments[at] == 0)
       local hidden = not given and random.uniform(k0, k1, i) < probability
+      is_given[at] = given
       if not given then trainable = trainable + 1 end
       targets[at] = hidden and ids[at] or -1
       weights[at] = hidden and weight[1] or 0
       if hidden then ids[at] = mask_id end
     end
-    for i = 1, per_answer and seq or 0 do weights[b * seq + i] = weights[b * seq + i] / math.max(trainable, 1) end
-    normalizer[b + 1], times[b + 1] = per_answer and math.min(trainable, 1) or trainable, t
+    if per_answer then trainable = weigh_texts_alike(weights, is_given, text_of, b * seq + 1, (b + 1) * seq) end
+    normalizer[b + 1], times[b + 1] = trainable, t
   end
   local made = dllm.batch()
   for name, values in pairs(optional) do made:set(name, name == "keep" and "u8" or "i32", dims, values) end

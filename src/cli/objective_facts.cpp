@@ -18,6 +18,8 @@ ObjectiveFacts facts_of(const std::string& objective) {
   const auto& about = schema.at("about");
   about.at("rows").get_to(facts.rows);
   about.at("packs").get_to(facts.packs);
+  about.at("padding").get_to(facts.padding);
+  about.at("shift").get_to(facts.shift);
   about.at("model").get_to(facts.model);
   about.at("heads").get_to(facts.heads);
   about.at("policy").get_to(facts.policy);

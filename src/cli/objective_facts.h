@@ -12,6 +12,8 @@ namespace dllm::cli {
 struct ObjectiveFacts {
   std::string rows = "masked";         // as in dllm/options.h
   bool packs = true;                   // several texts may share a row
+  std::string padding;                 // option that trains the padding after a text; "": none
+  int shift = -1;                      // of the loss by default; -1: that of the model
   std::string model = "bidirectional"; // kind of a new model: bidirectional, causal or canvas
   std::string heads;                   // option heads of a new model
   std::string policy;                  // policy of its models; "": any policy of masked diffusion

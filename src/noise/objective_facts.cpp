@@ -24,6 +24,8 @@ const char* name_of(RowKind kind) {
 Json to_json(const ObjectiveFacts& facts) {
   return {{"rows", name_of(facts.rows)},
           {"packs", facts.packs},
+          {"padding", facts.padding},
+          {"shift", facts.shift},
           {"model", facts.model},
           {"heads", facts.heads},
           {"policy", facts.policy},

@@ -24,6 +24,10 @@ enum class RowKind {
 struct ObjectiveFacts {
   RowKind rows = RowKind::masked;
   bool packs = true; // several texts may share a row
+  // The option that trains the padding after a text, which packed rows hardly have; "": none.
+  const char* padding = "";
+  // Shift of the loss where option shift is -1; -1: that of the model.
+  int shift = -1;
   // The attention of a model from scratch is bidirectional, causal or canvas.
   const char* model = "bidirectional";
   // Option heads of such a model.
@@ -36,7 +40,7 @@ struct ObjectiveFacts {
   bool likelihood = false;    // with default options the loss bounds -log p in nats per token
 };
 
-// Returns {"rows", "packs", "model", "heads", "policy", "sample": {...}, "sample_at_end",
+// Returns {"rows", "packs", "padding", "shift", "model", "heads", "policy", "sample": {...}, "sample_at_end",
 // "likelihood"}.
 Json to_json(const ObjectiveFacts& facts);
 

@@ -296,6 +296,29 @@ def trained_objectives():
            f"{trained}: mdlm when asked for: {other['nats_per_token']}")
 
 
+def first_tokens():
+    """With shift 1 the first token of each text is given, in packed rows too, and a choice at the begin of a text follows bos or eos."""
+    done = program.run("train", "--data", "corpus", "--out", "shifted", "--rows", "line", "--layers", "1", "--hidden", "64", "--vocab", "300",
+                       "--length", "48", "--batch", "4", "--steps", "4", "--model.shift", "1")
+    ok(done.returncode == 0, f"a run with shift 1: {done.stderr[-200:]}")
+    lines = [LINES[0][:12], LINES[1][:16], LINES[2][:9]]
+    for model in ("shifted", "causal", "masked"):
+        for objective in ((), *((("--objective", each) for each in ("dream", "llada_sft", "uniform")) if model == "shifted" else ())):
+            counted = []
+            for name, text in (("packed", lines), *((f"alone{i}", [line]) for i, line in enumerate(lines))):
+                (SCRATCH / name).write_text("\n".join(text) + "\n")
+                report, done = evaluate(model, name, "--rows", "line", "--row-length", "48", *objective)
+                ok("tokens" in report, f"{model} {name}: {done.stderr[-200:]}")
+                counted.append((report["rows"], report["tokens"], report["bytes"]))
+            alone = tuple(map(sum, zip(*counted[1:])))
+            ok(counted[0] == (1, *alone[1:]), f"{model} {objective}: packed {counted[0]}, alone {counted[1:]}")
+        write("begins.jsonl", [{"prompt": "", "choices": ["Q", "the king"], "answer": 1}, {"prompt": "t", "choices": ["he", "zq"], "answer": 0}])
+        report, done = evaluate("--task", "choices", model, "begins.jsonl", "--out", f"begins-{model}.jsonl")
+        scores = [json.loads(line)["scores"] for line in (SCRATCH / f"begins-{model}.jsonl").read_text().splitlines()[1:]]
+        ok(report.get("questions") == 2 and all(score < -0.01 for each in scores for score in each),
+           f"{model}: every token of a choice is scored: {scores} {done.stderr[-200:]}")
+
+
 def no_likelihoods():
     """A loss that bounds no likelihood has no perplexity and no bits per byte; blocks that a model lacks are given."""
     for objective, bounds in (("dream", False), ("llada_sft", False), ("open_dllm", False), ("mdlm", True), ("uniform", True)):
@@ -354,6 +377,7 @@ checkers()
 failing_checkers()
 models()
 trained_objectives()
+first_tokens()
 no_likelihoods()
 nothing_counts()
 one_writer()

@@ -110,6 +110,8 @@ struct ScoredModel {
   explicit ScoredModel(Context& context);
   std::string objective_name; // option objective, with "auto" resolved
   bool noiseless = false;     // the objective has no noise, so one draw is exact
+  // The state before a token predicts it, so the first token of a text is not scored.
+  bool is_shifted = false;
   Owned<dllm_engine> engine;
   Owned<dllm_model> model;
   Owned<dllm_tokenizer> tokenizer;

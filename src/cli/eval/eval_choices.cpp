@@ -48,6 +48,21 @@ size_t best_of(const std::vector<double>& scores) {
   return static_cast<size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
 }
 
+// Returns the token that a text follows: bos, or eos of a tokenizer without bos. Fails for a
+// tokenizer that has neither.
+int32_t token_before_text(const ScoredModel& scored, const Question& question,
+                          const std::string& choice) {
+  int32_t token = 0;
+  for (const char* name : {"bos", "eos"}) {
+    if (dllm_tokenizer_id(scored.tokenizer.get(), name, &token, nullptr) == DLLM_OK) return token;
+  }
+  throw Failure(DLLM_FAILED_PRECONDITION,
+                "question " + question.id + ": no token is before the choice \"" + choice +
+                    "\", so nothing predicts its first token, and the tokenizer has no bos and no "
+                    "eos",
+                "begin the prompt with a text whose tokens all choices keep");
+}
+
 // Scores the choices of a question. A token may span the border of prompt and choice, so the answer
 // begins at the first token that differs from the prompt's tokens.
 EvalJson ask(const Question& question, const ScoredModel& scored, AnswerScorer& scorer,
@@ -63,7 +78,10 @@ EvalJson ask(const Question& question, const ScoredModel& scored, AnswerScorer& 
                         "\" adds no token to the prompt, so it has no probability",
                     "move its text from the prompt to the choices, or remove the choice");
     }
-    const Mean score = scorer.score({all.begin(), border}, {border, all.end()}, seed);
+    std::vector<int32_t> before(all.begin(), border);
+    if (before.empty() && scored.is_shifted)
+      before.push_back(token_before_text(scored, question, choice));
+    const Mean score = scorer.score(before, {border, all.end()}, seed);
     scores.push_back(score.value);
     errors.push_back(score.error);
     per_byte.push_back(score.value / static_cast<double>(choice.size()));

@@ -127,6 +127,15 @@ std::string objective_for(const Context& context, const EvalJson& about, const E
   return about.value("attention", "") == "causal" ? "ar" : "mdlm";
 }
 
+// Returns the shift of the loss of an objective for a model.
+int64_t shift_of(const std::string& name, const EvalJson& recorded, const EvalJson& about) {
+  const bool is_own = recorded.value("name", "") == name;
+  const int64_t chosen = is_own ? recorded.value("shift", int64_t{-1}) : -1,
+                usual = facts_of(name).shift;
+  if (chosen >= 0) return chosen;
+  return usual >= 0 ? usual : about.value("shift", int64_t{0});
+}
+
 } // namespace
 
 ScoredModel::ScoredModel(Context& context)
@@ -145,6 +154,7 @@ ScoredModel::ScoredModel(Context& context)
       context.typed("decoder", "block_length")
           ? std::stoll(context.option("decoder", "block_length"))
           : 0);
+  is_shifted = shift_of(objective_name, recorded, about) == 1;
 }
 
 RowSums row_sums(const Context& context, const ScoredModel& scored, const dllm_batch* batch,

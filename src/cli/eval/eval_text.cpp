@@ -93,27 +93,24 @@ void number_rows(dllm_batch* batch, int64_t first) {
   });
 }
 
-// Returns the bytes of the text of a row's counted tokens, without special tokens. counted: number
-// of tokens in the loss. A loss that predicts a token from the state before it does not count the
-// first token of each text.
-int64_t text_bytes(const dllm_tokenizer* reader, const BatchRows& rows, size_t row,
-                   double counted) {
-  std::vector<int32_t> all, predicted;
+// Returns the tokens of a row that the loss scores. A loss that predicts a token from the state
+// before it does not score the first token of each text.
+std::vector<int32_t> scored_tokens(const BatchRows& rows, size_t row, bool is_shifted) {
+  std::vector<int32_t> made;
   for (size_t i = row * rows.length; i < (row + 1) * rows.length; ++i) {
-    if (rows.keep[i] != 0) continue;
-    all.push_back(rows.ids[i]);
     const bool is_first = i % rows.length == 0 || rows.segments[i] != rows.segments[i - 1];
-    if (!is_first) predicted.push_back(rows.ids[i]);
+    const bool is_given = rows.keep[i] != 0 || rows.segments[i] == 0 || (is_shifted && is_first);
+    if (!is_given) made.push_back(rows.ids[i]);
   }
-  const bool is_shifted = counted < static_cast<double>(all.size());
-  return static_cast<int64_t>(decode(reader, is_shifted ? predicted : all).size());
+  return made;
 }
 
 // Returns the mean over tokens, with the standard error of a ratio of two sums over independent
 // rows. Only a loss that bounds a likelihood has a perplexity and bits per byte.
 EvalJson summary(const EvalResults& results, bool is_likelihood) {
-  double sum = 0, count = 0, bytes = 0;
+  double sum = 0, count = 0, bytes = 0, tokens = 0;
   for (const EvalJson& line : results.lines()) {
+    tokens += line.value("tokens", line["count"].get<double>()); // older files have no tokens
     bytes += line["bytes"].get<double>();
     sum += line["sum"].get<double>();
     count += line["count"].get<double>();
@@ -127,7 +124,7 @@ EvalJson summary(const EvalResults& results, bool is_likelihood) {
   const auto rows = static_cast<double>(results.lines().size());
   const double error = rows > 1 ? std::sqrt(squares * rows / (rows - 1)) / count : 0;
   EvalJson made = {{"rows", static_cast<int64_t>(rows)},
-                   {"tokens", static_cast<int64_t>(count)},
+                   {"tokens", static_cast<int64_t>(tokens)},
                    {"bytes", static_cast<int64_t>(bytes)},
                    {"nats_per_token", mean}};
   if (rows > 1) made["nats_per_token_error"] = error; // one row says nothing about others
@@ -218,10 +215,12 @@ EvalJson evaluate_text(Context& context) {
     }
     const BatchRows content(batch.get());
     for (const size_t row : missing) {
+      const std::vector<int32_t> tokens = scored_tokens(content, row, scored.is_shifted);
       results.add({{"id", std::to_string(first + static_cast<int64_t>(row))},
                    {"sum", all.sums[row]},
                    {"count", all.counts[row]},
-                   {"bytes", text_bytes(reader.get(), content, row, all.counts[row])}});
+                   {"tokens", tokens.size()},
+                   {"bytes", decode(reader.get(), tokens).size()}});
     }
   }
   check_counted(context, results);

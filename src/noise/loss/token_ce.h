@@ -47,15 +47,24 @@ struct TokenRows {
   std::span<const uint8_t> keep;     // empty: no token is given
   std::span<const int32_t> segments; // empty: one segment per row, no padding
   std::span<const int32_t> labels;   // empty: every token may be trained
+  // true: the first token of each text of a row is given. With shift 1 the state before it belongs
+  // to no text, or to another one.
+  bool first_is_given = false;
 
+  // Returns true when the token is the first of a text: of the row, or of a segment.
+  bool starts_text(int64_t index) const {
+    const auto i = static_cast<size_t>(index);
+    return index % seq == 0 || (!segments.empty() && segments[i] != segments[i - 1]);
+  }
   // Returns true when the token may be corrupted and counted: it is not given, not padding, and not
   // labelled -100.
   bool trainable(int64_t index) const {
     const auto i = static_cast<size_t>(index);
     return (keep.empty() || keep[i] == 0) && (segments.empty() || segments[i] != 0) &&
-           (labels.empty() || labels[i] >= 0);
+           (labels.empty() || labels[i] >= 0) && !(first_is_given && starts_text(index));
   }
 };
-TokenRows token_rows(const Batch& batch, int64_t vocab); // vocab 0: ids are not checked
+// vocab 0: ids are not checked.
+TokenRows token_rows(const Batch& batch, int64_t vocab, bool first_is_given);
 
 } // namespace dllm::noise

@@ -29,17 +29,15 @@ public:
 
   Batch prepare_rows(const Batch& batch, uint64_t, int64_t,
                      const PrepareContext& context) const override {
-    const TokenRows rows = token_rows(batch, context.vocab);
+    const TokenRows rows = token_rows(batch, context.vocab, true);
     TokenCeArrays made(rows.batch, rows.seq, rows.ids);
     const auto targets = made.targets.mutable_as<int32_t>();
     const auto weights = made.weights.mutable_as<float>();
     for (int64_t b = 0; b < rows.batch; ++b) {
       int64_t counted = 0;
-      for (int64_t i = 1; i < rows.seq; ++i) {
+      for (int64_t i = 0; i < rows.seq; ++i) {
         const auto at = static_cast<size_t>(b * rows.seq + i);
-        // The first token of a document has no context of its own.
-        const bool starts = !rows.segments.empty() && rows.segments[at] != rows.segments[at - 1];
-        if (starts || !rows.trainable(static_cast<int64_t>(at))) continue;
+        if (!rows.trainable(static_cast<int64_t>(at))) continue;
         targets[at] = rows.ids[at];
         weights[at] = 1.0f;
         ++counted;
@@ -67,6 +65,7 @@ ObjectiveEntry objective_files::ar() {
           shared_objective_options(),
           new_objective<Ar>,
           {.rows = RowKind::clean,
+           .shift = 1,
            .model = "causal",
            .policy = "autoregressive",
            .sample = R"({"policy": "autoregressive", "temperature": 0.8})",

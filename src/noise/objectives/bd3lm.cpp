@@ -42,7 +42,7 @@ public:
     const double weight = options_.f64("ar_weight");
     if (weight > 0) add_next_tokens(made, batch, context.held_out ? 0 : weight, context.shift);
     if (options_.boolean("complementary") && !context.held_out) {
-      add_complements(made, token_rows(batch, context.vocab), mask_id(context), context.shift == 1,
+      add_complements(made, token_rows(batch, context.vocab, context.shift == 1), mask_id(context),
                       options_.str("loss_norm") == "masked");
     }
     blocks_.note(made, own);

@@ -53,7 +53,7 @@ private:
 Batch DiffusionGemma::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
                                    const PrepareContext& context) const {
   const int64_t block = needed_block_length(*this, context);
-  const TokenRows rows = token_rows(batch, context.vocab);
+  const TokenRows rows = token_rows(batch, context.vocab, false);
   if (context.vocab < 2 || options_.i64("fill_token") >= context.vocab) {
     fail(Code::invalid_argument,
          "the vocabulary has {} tokens, expected at least 2 and more than fill_token {}",
@@ -171,6 +171,7 @@ ObjectiveEntry objective_files::diffusion_gemma() {
           new_objective<DiffusionGemma>,
           {.rows = RowKind::canvas,
            .packs = false,
+           .shift = 0,
            .model = "canvas",
            .policy = "diffusion_gemma",
            .sample = R"({"policy": "diffusion_gemma", "denoising_steps": 16})"}};

@@ -11,6 +11,7 @@
 #include "graph/ops.h"
 #include "noise/loss/token_ce.h"
 #include "noise/objectives/table.h"
+#include "noise/rows/text_counts.h"
 #include "noise/rows/trained_padding.h"
 #include "noise/rows/two_stream.h"
 
@@ -121,7 +122,7 @@ Batch DMax::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
   const int32_t mask = mask_id(context);
   needed_block_length(*this, context);
   const Batch source = options_.i64("tail_labels") > 0 ? padding_trained(batch) : batch;
-  const TokenRows rows = token_rows(source, context.vocab);
+  const TokenRows rows = token_rows(source, context.vocab, context.shift == 1);
   Draws draws = jax() ? jax_draws(rows, reference_batch_key(seed, step, context))
                       : own_draws(rows, batch.global_rows(rows.batch).first, seed, step);
   inject_draws(batch, "u_mask", draws.mask);
@@ -146,10 +147,10 @@ Batch DMax::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
     const float level = levels[row];
     int64_t trained = 0;
     const int64_t last = trained_end(rows, b);
-    // With shift 1 no state predicts position 0, so the token there is given.
-    for (int64_t i = context.shift; i < rows.seq; ++i) {
+    for (int64_t i = 0; i < rows.seq; ++i) {
       const auto at = static_cast<size_t>(b * rows.seq + i);
-      if (noisy.defined()) ids[at] = noisy.as<int32_t>()[at];
+      const bool is_first = rows.first_is_given && rows.starts_text(static_cast<int64_t>(at));
+      if (noisy.defined() && !is_first) ids[at] = noisy.as<int32_t>()[at];
       if (!rows.trainable(static_cast<int64_t>(at)) || i >= last) continue;
       ++trained;
       targets[at] = rows.ids[at];
@@ -159,14 +160,17 @@ Batch DMax::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
       const auto place = static_cast<size_t>(2 * b * rows.seq + i);
       rollout.mutable_as<uint8_t>()[place] = flags[row] != 0.0f ? 1 : 0;
     }
-    const double share =
-        norm == "sequence" ? static_cast<double>(std::max<int64_t>(trained, 1)) : 1.0;
+    const TextCounts texts = text_counts(
+        rows, b, [&](int64_t i) { return targets[static_cast<size_t>(b * rows.seq + i)] >= 0; });
     for (int64_t i = 0; i < rows.seq; ++i) {
       const auto at = static_cast<size_t>(b * rows.seq + i);
-      if (targets[at] >= 0) made.weights.mutable_as<float>()[at] = static_cast<float>(1.0 / share);
+      const int64_t share = norm == "sequence" ? texts.tokens[static_cast<size_t>(i)] : 1;
+      if (targets[at] >= 0)
+        made.weights.mutable_as<float>()[at] = static_cast<float>(1.0 / static_cast<double>(share));
     }
     made.t.mutable_as<float>()[row] = level;
-    made.normalizer.mutable_as<float>()[row] = norm == "token" ? static_cast<float>(trained) : 1.0f;
+    const int64_t counted = norm == "token" ? trained : norm == "sequence" ? texts.texts : 1;
+    made.normalizer.mutable_as<float>()[row] = static_cast<float>(counted);
   }
   Batch prepared = two_streams(made, source, options_.str("compat") == "none");
   prepared.set(kRollout, rollout);
@@ -282,12 +286,16 @@ ObjectiveEntry objective_files::dmax() {
   keys.push_back(BlockSteps::option());
   keys.push_back(option_choice(
       "loss_norm", "token", {"token", "sequence", "batch"},
-      "What the summed loss is divided by: trainable tokens, the same per row and rows, or rows."));
+      "What the summed loss is divided by: trainable tokens, the same per text and texts, or "
+      "rows."));
   return {"dmax",
           "linear",
           std::move(keys),
           new_objective<DMax>,
-          {.rows = RowKind::two_streams, .policy = "spd", .sample = R"({"policy": "spd"})"}};
+          {.rows = RowKind::two_streams,
+           .padding = "tail_labels",
+           .policy = "spd",
+           .sample = R"({"policy": "spd"})"}};
 }
 
 } // namespace dllm::noise

@@ -61,7 +61,7 @@ ObjectiveEntry objective_files::dream() {
           "linear",
           std::move(keys),
           new_objective<Dream>,
-          {.policy = "dream", .sample = R"({"policy": "dream", "steps": 16})"}};
+          {.shift = 1, .policy = "dream", .sample = R"({"policy": "dream", "steps": 16})"}};
 }
 
 } // namespace dllm::noise

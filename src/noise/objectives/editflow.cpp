@@ -230,7 +230,7 @@ void EditFlow::add_row(EditArrays& made, int64_t row, const Alignment& aligned,
 // every row and negative numbers after its end. u_mask has the uniform number of each column.
 Batch EditFlow::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
                              const PrepareContext& context) const {
-  const TokenRows rows = token_rows(batch, context.vocab);
+  const TokenRows rows = token_rows(batch, context.vocab, false);
   const Tensor* start = batch.find("start_ids");
   if (start != nullptr && (start->shape().rank() != 2 || start->shape()[0] != rows.batch)) {
     fail(Code::invalid_argument, "array start_ids has shape {}, expected ({}, any)",
@@ -372,6 +372,7 @@ ObjectiveEntry objective_files::editflow() {
           new_objective<EditFlow>,
           {.rows = RowKind::edited,
            .packs = false,
+           .shift = 0,
            .heads = "edit",
            .policy = "editflow",
            .sample = R"({"policy": "editflow", "steps": 16})"}};

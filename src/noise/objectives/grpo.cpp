@@ -15,6 +15,7 @@
 #include "graph/ops.h"
 #include "noise/loss/token_ce.h"
 #include "noise/objectives/table.h"
+#include "noise/rows/text_counts.h"
 
 #include <algorithm>
 
@@ -53,29 +54,32 @@ void Grpo::mask_row(const TokenRows& rows, int64_t row, int32_t mask, std::span<
                     TokenCeArrays* made, Tensor* unconditional) const {
   const auto share = static_cast<float>(options_.f64("mask_prompt"));
   const bool per_answer = options_.str("loss_norm") == "sequence";
-  int64_t answer = 0;
-  for (int64_t i = 0; i < rows.seq; ++i) answer += rows.trainable(row * rows.seq + i) ? 1 : 0;
+  const auto is_trained = [&](int64_t i) { return rows.trainable(row * rows.seq + i); };
+  const TextCounts texts = text_counts(rows, row, is_trained);
+  int64_t tokens = 0;
   for (int64_t i = 0; i < rows.seq; ++i) {
     const auto at = static_cast<size_t>(row * rows.seq + i);
     const bool trained = rows.trainable(static_cast<int64_t>(at));
     const bool padding = !rows.segments.empty() && rows.segments[at] == 0;
     if (trained) {
       made->targets.mutable_as<int32_t>()[at] = rows.ids[at];
-      made->weights.mutable_as<float>()[at] = per_answer ? 1.0f / static_cast<float>(answer) : 1.0f;
+      made->weights.mutable_as<float>()[at] =
+          per_answer ? 1.0f / static_cast<float>(texts.tokens[static_cast<size_t>(i)]) : 1.0f;
+      ++tokens;
     }
     if (trained || (!padding && draws[static_cast<size_t>(i)] < share))
       made->ids.mutable_as<int32_t>()[at] = mask;
     if (!padding) unconditional->mutable_as<int32_t>()[at] = mask;
   }
   made->normalizer.mutable_as<float>()[static_cast<size_t>(row)] =
-      per_answer ? (answer > 0 ? 1.0f : 0.0f) : static_cast<float>(answer);
+      static_cast<float>(per_answer ? texts.trained : tokens);
   made->t.mutable_as<float>()[static_cast<size_t>(row)] = 1.0f;
 }
 
 Batch Grpo::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
                          const PrepareContext& context) const {
   const int32_t mask = mask_id(context);
-  const TokenRows rows = token_rows(batch, context.vocab);
+  const TokenRows rows = token_rows(batch, context.vocab, context.shift == 1);
   const int64_t first = batch.global_rows(rows.batch).first;
   std::vector<float> draws = mask_draws(rows.batch, rows.seq, first, seed, step);
   inject_draws(batch, "u_mask", draws);
@@ -210,7 +214,7 @@ ObjectiveEntry objective_files::grpo() {
                             "sampled used; doubles the passes."));
   keys.push_back(option_choice("loss_norm", "token", {"token", "sequence"},
                                "What the summed loss is divided by: answer tokens, or the same per "
-                               "row and rows."));
+                               "text and texts."));
   return {"grpo", "linear", std::move(keys), new_objective<Grpo>, {.rows = RowKind::sampled}};
 }
 

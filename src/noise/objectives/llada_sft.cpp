@@ -1,7 +1,7 @@
 // Supervised fine-tuning of masked diffusion (Nie et al. 2025, LLaDA, section 2.3). Prompts do not
-// change (`keep`, labels -100), answers are masked, and each row's loss is divided by the length of
-// its own answer:
-//   loss = 1 / rows * sum over rows of 1 / length * sum over masked i of CE_i / t.
+// change (`keep`, labels -100), answers are masked, and the loss of each text is divided by the
+// length of its own answer, also in packed rows:
+//   loss = 1 / texts * sum over texts of 1 / length * sum over masked i of CE_i / t.
 // With answer_padding the padding after an answer is part of it, so the model learns where to stop.
 
 #include "noise/objectives/masked.h"
@@ -35,7 +35,11 @@ ObjectiveEntry objective_files::llada_sft() {
   keys.push_back(
       option_bool("answer_padding", false,
                   "Padding after an answer is trained as part of the answer, as LLaDA does."));
-  return {"llada_sft", "linear", std::move(keys), new_objective<LladaSft>};
+  return {"llada_sft",
+          "linear",
+          std::move(keys),
+          new_objective<LladaSft>,
+          {.padding = "answer_padding"}};
 }
 
 } // namespace dllm::noise

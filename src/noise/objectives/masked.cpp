@@ -95,7 +95,7 @@ MaskedDiffusion::Counts MaskedDiffusion::mask_by_times(const TokenRows& rows, in
     times[k] = noise.given.empty() ? times_.time(noise.draws.time[at]) : noise.given[at];
   }
   Counts counts;
-  for (size_t i = noise.first_is_given ? 1 : 0; i < seq; ++i) {
+  for (size_t i = 0; i < seq; ++i) {
     if (!rows.trainable(static_cast<int64_t>(begin + i))) continue;
     ++counts.trainable;
     const double probability =
@@ -129,6 +129,16 @@ MaskedDiffusion::Counts MaskedDiffusion::mask_by_trajectory(const TokenRows& row
   return counts;
 }
 
+// Returns the texts of a row. A row of a trajectory is one text, and so is every row of the
+// references.
+TextCounts MaskedDiffusion::texts_of(const TokenRows& rows, int64_t row, const Noise& noise,
+                                     int64_t trainable) const {
+  if (noise.chosen.empty() && !reference())
+    return text_counts(rows, row, [&](int64_t i) { return rows.trainable(row * rows.seq + i); });
+  const auto seq = static_cast<size_t>(rows.seq);
+  return {std::vector<int64_t>(seq, std::max<int64_t>(trainable, 1)), 1, trainable > 0 ? 1 : 0};
+}
+
 void MaskedDiffusion::corrupt_row(const TokenRows& rows, int64_t row, const Noise& noise,
                                   TokenCeArrays* made) const {
   const bool traced = !noise.chosen.empty();
@@ -141,20 +151,22 @@ void MaskedDiffusion::corrupt_row(const TokenRows& rows, int64_t row, const Nois
   const auto times = made->t.as<float>().subspan(static_cast<size_t>(row * noise.times),
                                                  static_cast<size_t>(noise.times));
   const Norm norm = norm_of(options_.str("loss_norm"));
-  const double share =
-      norm == Norm::sequence ? static_cast<double>(std::max<int64_t>(trainable, 1)) : 1.0;
+  const TextCounts texts = texts_of(rows, row, noise, trainable);
   const std::vector<double> own = row_weights(rows, row, targets);
   for (size_t i = 0; i < seq; ++i) {
     if (targets[i] < 0) continue;
     const float t = times[i / static_cast<size_t>(noise.tokens)];
     const double density = traced ? 1.0 : times_.density(t);
+    const double share = norm == Norm::sequence ? static_cast<double>(texts.tokens[i]) : 1.0;
     weights[i] = static_cast<float>((own.empty() ? loss_weight(t, density) : own[i]) / share);
   }
-  const float one = trainable > 0 || counts_empty_rows() ? 1.0f : 0.0f;
+  const int64_t counted = counts_empty_rows() ? texts.texts : texts.trained;
   made->normalizer.mutable_as<float>()[static_cast<size_t>(row)] =
-      norm == Norm::token    ? static_cast<float>(trainable)
-      : norm == Norm::masked ? static_cast<float>(masked)
-                             : one;
+      norm == Norm::token      ? static_cast<float>(trainable)
+      : norm == Norm::masked   ? static_cast<float>(masked)
+      : norm == Norm::sequence ? static_cast<float>(counted)
+      : counted > 0            ? 1.0f
+                               : 0.0f;
 }
 
 namespace {
@@ -234,7 +246,7 @@ std::vector<TrajectoryChoice> MaskedDiffusion::chosen_masks(const TokenRows& row
   std::vector<TrajectoryChoice> made;
   for (size_t b = 0; b < static_cast<size_t>(rows.batch); ++b) {
     std::vector<uint8_t> counts(seq);
-    for (size_t i = noise.first_is_given ? 1 : 0; i < seq; ++i)
+    for (size_t i = 0; i < seq; ++i)
       counts[i] = rows.trainable(static_cast<int64_t>(b * seq + i)) ? 1 : 0;
     made.push_back(trajectories_->choose({trajectory.as<int32_t>().subspan(b * seq, seq), counts,
                                           std::span(noise.draws.mask).subspan(b * seq, seq),
@@ -250,11 +262,11 @@ Batch MaskedDiffusion::prepare_rows(const Batch& batch, uint64_t seed, int64_t s
   Noise noise;
   noise.mask = mask_id(context);
   noise.bounds = mask_ratio_bounds(step, context);
-  TokenRows rows = token_rows(batch, context.vocab);
+  TokenRows rows = token_rows(batch, context.vocab, context.shift == 1 && !reference());
   Batch source = batch;
   if (reference() && context.shift == 1 && first_column_trained(rows)) {
     source = with_bos_column(batch, context.bos_id);
-    rows = token_rows(source, context.vocab);
+    rows = token_rows(source, context.vocab, false);
   }
   noise.tokens = std::max<int64_t>(tokens_per_time(rows.seq, context), 1);
   noise.times = std::max<int64_t>((rows.seq + noise.tokens - 1) / noise.tokens, 1);
@@ -266,8 +278,6 @@ Batch MaskedDiffusion::prepare_rows(const Batch& batch, uint64_t seed, int64_t s
   if (noise.times > 1) made.t = Tensor(DType::f32, {rows.batch, noise.times});
   const Tensor times = given_times(source, made.t.shape());
   if (times.defined()) noise.given = times.as<float>();
-  // With shift 1 no state predicts position 0, so the token there is given.
-  noise.first_is_given = context.shift == 1 && !reference();
   Tensor trajectory;
   if (const Tensor* given = source.find(text::kTrajectory)) trajectory = given->to(DType::i32);
   source.remove(text::kTrajectory);
@@ -306,7 +316,7 @@ std::vector<OptionSpec> masked_options() {
   keys.push_back(option_f64("max_weight", 0.0, 0.0, 1e9, "Upper limit of the weight, 0: none."));
   keys.push_back(option_choice(
       "loss_norm", "token", {"token", "sequence", "batch", "masked"},
-      "What the summed loss is divided by: trainable tokens, the same per row, rows, or "
+      "What the summed loss is divided by: trainable tokens, the same per text and texts, rows, or "
       "masked tokens."));
   keys.push_back(
       option_f64("min_mask_ratio", 0.0, 0.0, 1.0, "Lower limit of the mask probability of a row."));

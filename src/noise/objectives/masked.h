@@ -5,6 +5,7 @@
 
 #include "noise/loss/token_ce.h"
 #include "noise/objectives/table.h"
+#include "noise/rows/text_counts.h"
 #include "noise/rows/times.h"
 #include "noise/rows/trajectory_masks.h"
 
@@ -56,7 +57,7 @@ protected:
   double mask_probability(double t, std::pair<double, double> bounds) const;
   // Array of a batch that is masked by trajectories, f32(batch): the ratio that the loss reads.
   static constexpr const char* kMaskRatio = "mask_ratio";
-  // Returns false when loss_norm does not count a row without trainable tokens as a row.
+  // Returns false when loss_norm does not count a row, or a text, without trainable tokens.
   virtual bool counts_empty_rows() const { return true; }
   // Finishes prepare(): returns `source` with the arrays of the loss.
   virtual Batch finished(const TokenCeArrays& made, const Batch& source) const {
@@ -75,7 +76,6 @@ private:
     int64_t times = 1;            // times per row
     int64_t tokens = 1;           // tokens per time
     int32_t mask = 0;
-    bool first_is_given = false;
     std::pair<double, double> bounds; // mask_ratio_bounds
     // Of rows that are masked by trajectories, with the ratio that the loss reads; empty: none.
     std::vector<TrajectoryChoice> chosen;
@@ -89,6 +89,8 @@ private:
                   const PrepareContext& context) const;
   void corrupt_row(const TokenRows& rows, int64_t row, const Noise& noise,
                    TokenCeArrays* made) const;
+  TextCounts texts_of(const TokenRows& rows, int64_t row, const Noise& noise,
+                      int64_t trainable) const;
   Counts mask_by_times(const TokenRows& rows, int64_t row, const Noise& noise,
                        TokenCeArrays* made) const;
   Counts mask_by_trajectory(const TokenRows& rows, int64_t row, const Noise& noise,

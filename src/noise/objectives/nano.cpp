@@ -91,7 +91,7 @@ void Nano::inject_times(const Tensor& given, Draws* draws) const {
 Batch Nano::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
                          const PrepareContext& context) const {
   const int32_t mask = mask_id(context);
-  const TokenRows rows = token_rows(batch, context.vocab);
+  const TokenRows rows = token_rows(batch, context.vocab, context.shift == 1 && !compat());
   Draws draws = compat() ? reference_draws(rows, seed, step, context)
                          : own_draws(rows, batch.global_rows(rows.batch).first, seed, step);
   inject_draws(batch, "u_mask", draws.keep);

@@ -105,11 +105,12 @@ Loss token_ce_loss(model::Builder& builder, const LossInputs& inputs) {
   return loss;
 }
 
-TokenRows token_rows(const Batch& batch, int64_t vocab) {
+TokenRows token_rows(const Batch& batch, int64_t vocab, bool first_is_given) {
   model::TokenRules rules;
   rules.use = model::TokenUse::raw_rows;
   rules.vocab = vocab;
   TokenRows rows;
+  rows.first_is_given = first_is_given;
   rows.arrays = model::parse_tokens(batch, rules);
   rows.batch = rows.arrays.batch;
   rows.seq = rows.arrays.seq;

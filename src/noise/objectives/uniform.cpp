@@ -12,6 +12,7 @@
 #include "noise/loss/uniform_nelbo.h"
 #include "noise/objectives/table.h"
 #include "noise/rows/soft_rows.h"
+#include "noise/rows/text_counts.h"
 #include "noise/rows/times.h"
 
 #include <algorithm>
@@ -131,7 +132,7 @@ int32_t Uniform::noised(const RowNoise& noise, int64_t place, int32_t clean, Sof
 
 Batch Uniform::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
                             const PrepareContext& context) const {
-  const TokenRows rows = token_rows(batch, context.vocab);
+  const TokenRows rows = token_rows(batch, context.vocab, context.shift == 1);
   const std::pair<int64_t, int64_t> global = batch.global_rows(rows.batch);
   std::vector<float> draws = times_.draws(rows.batch, 1, global, seed, step);
   inject_draws(batch, "u_t", draws);
@@ -141,7 +142,7 @@ Batch Uniform::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
   TokenCeArrays made(rows.batch, rows.seq, rows.ids);
   const auto ids = made.ids.mutable_as<int32_t>(), targets = made.targets.mutable_as<int32_t>();
   const auto weights = made.weights.mutable_as<float>();
-  const bool per_row = options_.str("loss_norm") == "sequence";
+  const bool per_text = options_.str("loss_norm") == "sequence";
   RowNoise noise{.tokens = noise_tokens(context.vocab, context.mask_id), .seq = rows.seq};
   noise.soft = step < options_.i64("curriculum") && !context.held_out;
   SoftRows soft(noise.soft ? rows.batch : 0, noise.soft ? rows.seq : 0);
@@ -155,25 +156,26 @@ Batch Uniform::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
                            static_cast<uint64_t>(global.first + b));
     if (noise.soft) soft.set_alpha(row, noise.level.kept);
     int64_t trained = 0;
-    // With shift 1 no state predicts position 0, so the token there is given.
-    for (int64_t i = context.shift; i < rows.seq; ++i) {
+    for (int64_t i = 0; i < rows.seq; ++i) {
       const auto at = static_cast<size_t>(b * rows.seq + i);
       if (!rows.trainable(static_cast<int64_t>(at))) continue;
       ++trained;
       targets[at] = rows.ids[at];
       ids[at] = noised(noise, i, rows.ids[at], soft);
     }
-    const double share = per_row ? static_cast<double>(std::max<int64_t>(trained, 1)) : 1.0;
+    const TextCounts texts = text_counts(
+        rows, b, [&](int64_t i) { return targets[static_cast<size_t>(b * rows.seq + i)] >= 0; });
     const double weight =
         uniform_weight(noise.level.kept, noise.level.slope, noise.tokens.count()) *
-        times_.density(t) / share;
+        times_.density(t);
     for (int64_t i = 0; i < rows.seq; ++i) {
       const auto at = static_cast<size_t>(b * rows.seq + i);
-      if (targets[at] >= 0) weights[at] = static_cast<float>(weight);
+      const double share = per_text ? static_cast<double>(texts.tokens[static_cast<size_t>(i)]) : 1;
+      if (targets[at] >= 0) weights[at] = static_cast<float>(weight / share);
     }
     made.t.mutable_as<float>()[row] = t;
     made.normalizer.mutable_as<float>()[row] =
-        per_row ? (trained > 0 ? 1.0f : 0.0f) : static_cast<float>(trained);
+        static_cast<float>(per_text ? texts.trained : trained);
   }
   Batch prepared = made.added_to(batch);
   soft.add_to(prepared);
@@ -241,7 +243,7 @@ ObjectiveEntry objective_files::uniform() {
   for (OptionSpec& row : time_options(0.999)) keys.push_back(std::move(row));
   keys.push_back(option_choice("loss_norm", "token", {"token", "sequence"},
                                "What the summed bound is divided by: trainable tokens, or the "
-                               "same per row and rows."));
+                               "same per text and texts."));
   keys.push_back(option_i64("curriculum", 0, 0, int64_t{1} << 40,
                             "Updates at the start in which noise is the argmax of Gaussian noise "
                             "and the model reads its softmax (Duo); 0: none."));

@@ -20,8 +20,7 @@ struct Halves {
   Tensor masked;                // f32(batch): masked tokens of each row
 };
 
-Halves complement_of(const Batch& prepared, const TokenRows& rows, int32_t mask,
-                     bool first_is_given) {
+Halves complement_of(const Batch& prepared, const TokenRows& rows, int32_t mask) {
   Halves made{prepared.at("ids").clone(), prepared.at("targets").clone(),
               Tensor(DType::f32, prepared.at("weights").shape()), Tensor(DType::f32, {rows.batch})};
   const auto before = prepared.at("targets").as<int32_t>();
@@ -29,7 +28,7 @@ Halves complement_of(const Batch& prepared, const TokenRows& rows, int32_t mask,
   std::ranges::fill(targets, -1);
   for (int64_t b = 0; b < rows.batch; ++b) {
     int64_t shown = 0; // tokens that the first mask leaves visible
-    for (int64_t i = first_is_given ? 1 : 0; i < rows.seq; ++i) {
+    for (int64_t i = 0; i < rows.seq; ++i) {
       if (!rows.trainable(b * rows.seq + i)) continue;
       const auto at = static_cast<size_t>(2 * b * rows.seq + i);
       const int32_t clean = rows.ids[static_cast<size_t>(b * rows.seq + i)];
@@ -49,9 +48,8 @@ Halves complement_of(const Batch& prepared, const TokenRows& rows, int32_t mask,
 
 } // namespace
 
-void add_complements(Batch& prepared, const TokenRows& rows, int32_t mask, bool first_is_given,
-                     bool counts_masked) {
-  const Halves made = complement_of(prepared, rows, mask, first_is_given);
+void add_complements(Batch& prepared, const TokenRows& rows, int32_t mask, bool counts_masked) {
+  const Halves made = complement_of(prepared, rows, mask);
   Tensor normalizer = counts_masked ? stacked(prepared.at("normalizer"), made.masked)
                                     : stacked(prepared.at("normalizer"), prepared.at("normalizer"));
   if (!counts_masked) {

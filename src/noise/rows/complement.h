@@ -10,8 +10,7 @@ namespace dllm::noise {
 // trainable tokens that were visible become masked. `prepared` has rows [noised | clean] of `rows`,
 // and each masked token counts 1. The clean half of an added row has no targets.
 // Every array with one entry per row is doubled. Normalizers are halved; with `counts_masked` they
-// count masked tokens instead. With `first_is_given` position 0 is never masked.
-void add_complements(Batch& prepared, const TokenRows& rows, int32_t mask, bool first_is_given,
-                     bool counts_masked);
+// count masked tokens instead.
+void add_complements(Batch& prepared, const TokenRows& rows, int32_t mask, bool counts_masked);
 
 } // namespace dllm::noise

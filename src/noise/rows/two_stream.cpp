@@ -62,9 +62,9 @@ Batch two_streams(const TokenCeArrays& made, const Batch& source, bool padding_h
 }
 
 void add_next_tokens(Batch& prepared, const Batch& source, double weight, int shift) {
-  const TokenRows rows = token_rows(source, 0);
+  const TokenRows rows = token_rows(source, 0, true);
   const int64_t seq = prepared.at("ids").shape()[1] / 2;
-  const int64_t first = seq - rows.seq + 1; // compat: the source lacks the first column
+  const int64_t first = seq - rows.seq; // compat: the source lacks the first column
   Tensor limit(DType::i32, {rows.batch, 2 * seq});
   Tensor targets = prepared.at("targets").clone(), weights = prepared.at("weights").clone();
   const auto limits = limit.mutable_as<int32_t>(), target = targets.mutable_as<int32_t>();
@@ -72,14 +72,10 @@ void add_next_tokens(Batch& prepared, const Batch& source, double weight, int sh
   for (int64_t row = 0; row < rows.batch; ++row) {
     for (int64_t i = 0; i < seq; ++i) {
       const int64_t noised = row * 2 * seq + i, clean = noised + seq,
-                    token = row * rows.seq + i - (first - 1);
+                    token = row * rows.seq + i - first;
       limits[static_cast<size_t>(noised)] = static_cast<int32_t>(2 * seq);
       limits[static_cast<size_t>(clean)] = static_cast<int32_t>(seq + i + 1);
       if (weight == 0 || i < first || !rows.trainable(token)) continue;
-      const auto segment = [&](int64_t at) {
-        return rows.segments.empty() ? 1 : rows.segments[static_cast<size_t>(at)];
-      };
-      if (segment(token) != segment(token - 1)) continue;
       // The hidden state that predicts the token.
       const auto place = static_cast<size_t>(clean - 1 + shift);
       target[place] = rows.ids[static_cast<size_t>(token)];

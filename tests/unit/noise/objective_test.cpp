@@ -250,6 +250,11 @@ TEST(Objective, FactsAgreeWithTheClass) {
     const ObjectiveFacts& facts = objective_facts(name);
     const ObjectiveRef objective = make_objective(name);
     EXPECT_EQ(facts.likelihood, objective->bounds_likelihood()) << name;
+    for (const int shift : {0, 1}) {
+      model::ModelConfig config;
+      config.shift = shift;
+      EXPECT_EQ(objective->shift(config), facts.shift >= 0 ? facts.shift : shift) << name;
+    }
     const bool unmasked = facts.rows == RowKind::clean || facts.rows == RowKind::given;
     if (unmasked) EXPECT_FALSE(objective->needs_mask_id()) << name;
     if (facts.rows == RowKind::masked) EXPECT_TRUE(objective->needs_mask_id()) << name;

@@ -311,11 +311,12 @@ TEST(Dream, WeighsByContextInsideOfASegment) {
   context.shift = 1;
   Batch raw = tiny_rows(1, 6);
   raw.set("segments", Tensor::from(Shape{1, 6}, std::vector<int32_t>{1, 1, 1, 2, 2, 0}));
-  raw.set("u_mask", Tensor::from(Shape{1, 6}, std::vector<float>{1, 1, 0, 0, 1, 1}));
+  raw.set("u_mask", Tensor::from(Shape{1, 6}, std::vector<float>{1, 1, 0, 0, 0, 1}));
   const Batch prepared = objective->prepare(raw, 0, 0, context);
   const auto weights = prepared.at("weights").as<float>();
   EXPECT_NEAR(weights[2], 0.5 * 0.5 + 0.5 * 0.5 * 0.5, 1e-6); // tokens 1 and 0
-  EXPECT_NEAR(weights[3], 0.5 * 0.5, 1e-6);                   // token 4
+  EXPECT_EQ(weights[3], 0);                                   // the first token of a text is given
+  EXPECT_NEAR(weights[4], 0.5 * 0.5, 1e-6);                   // token 3
 }
 
 TEST(Dmax, TheModelReplacesMaskedTokensOfFlaggedRows) {

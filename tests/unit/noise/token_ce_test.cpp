@@ -212,7 +212,7 @@ public:
   }
   Batch prepare_rows(const Batch& batch, uint64_t, int64_t,
                      const PrepareContext& context) const override {
-    const TokenRows rows = token_rows(batch, context.vocab);
+    const TokenRows rows = token_rows(batch, context.vocab, false);
     const int64_t seq = 2 * rows.seq;
     Tensor ids(DType::i32, {rows.batch, seq}), targets(DType::i32, {rows.batch, seq}),
         weights(DType::f32, {rows.batch, seq});

@@ -128,8 +128,22 @@ void set_sync(Context& context, int64_t steps) {
             by_clock ? 1 : std::gcd(own, eval_every(context, steps)));
 }
 
-void set_one_text_a_row(Context& context) {
-  if (!context.typed("loader", "pack")) set_whole(context, "loader", "pack", 0);
+// Returns true when the objective trains the padding after texts. Packed rows have padding at the
+// end of the data alone.
+bool trains_padding(const Context& context, const ObjectiveFacts& objective) {
+  if (objective.padding.empty()) return false;
+  const std::string value = context.option("objective", objective.padding.c_str());
+  return value != "false" && value != "0";
+}
+
+void set_one_text_a_row(Context& context, const ObjectiveFacts& objective) {
+  const bool has_padding = trains_padding(context, objective);
+  const bool needed = !objective.packs || has_padding || context.typed("loader", "trajectories");
+  if (needed && !context.typed("loader", "pack")) set_whole(context, "loader", "pack", 0);
+  if (has_padding && context.option("loader", "pack") == "true") {
+    note_typed(context, "objective", objective.padding,
+               "packed rows have hardly any padding; --pack false makes a row of each text");
+  }
 }
 
 // A new head is not trained next to an adapter, so an adapter takes the heads that the model has.
@@ -143,7 +157,7 @@ void set_heads(Context& context, const std::string& heads) {
 
 void open_model_and_rows(Context& context, Run& run) {
   const ObjectiveFacts objective = facts_of(context.text("objective"));
-  if (!objective.packs || context.typed("loader", "trajectories")) set_one_text_a_row(context);
+  set_one_text_a_row(context, objective);
   set_heads(context, objective.heads);
   const bool resumed = !run.resumed_from.empty(), fresh_weights = !resumed && !context.has("from");
   if (!fresh_weights) {
