@@ -184,6 +184,8 @@ func (m *Model) SetTokenizer(tokenizer *Tokenizer) error {
 }
 
 // Forward runs the model once; the result holds logits (batch, seq, vocab). Options of kind "forward".
+// logits[i] predicts token i, also with shift 1, where the state of token i - 1 makes it. Option shift 0 gives the logits
+// of each token's own state.
 func (m *Model) Forward(ctx context.Context, rows *Batch, options ...Option) (*Batch, error) {
 	c := begin()
 	defer c.end()

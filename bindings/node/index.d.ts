@@ -290,7 +290,12 @@ export class Model extends Managed {
   removeNetwork(name?: string): void;
   /** The adapters in the order in which they were added. */
   adapters(): Adapter[];
-  /** Runs the model once; the batch has logits (batch, seq, vocab). Settings are those of kind "forward". */
+  /**
+   * Runs the model once; the batch has logits (batch, seq, vocab). Settings are those of kind "forward".
+   *
+   * logits[i] predicts token i, also with shift 1, where the state of token i - 1 makes it. Setting shift 0 gives the
+   * logits of each token's own state.
+   */
   forward(rows: Rows, settings?: WithSettings<Control>): Promise<Batch>;
 }
 

@@ -376,6 +376,9 @@ DLLM_API dllm_status dllm_model_remove_network(dllm_model *model, const char *na
  *     layers       the hidden states of every layer
  *     heads        heads.NAME, the result of every other head
  *
+ * logits[i] predicts token i, also with shift 1: there it comes from the state of token i - 1, and
+ * logits[0] from that of token 0. With option shift 0 row i comes from the state of token i.
+ *
  *   model   not NULL
  *   batch   not NULL, holds ids
  *   opts    NULL: defaults; kind "forward": attention, shift, block_length, outputs (list),

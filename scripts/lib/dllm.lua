@@ -320,6 +320,7 @@ function model:config() return decode(raw.model_config(self)) end
 function model:describe() return decode(raw.model_describe(self)) end
 function model:get(key) return raw.model_i64(self, key) end
 function model:version() return raw.model_version(self) end
+--- Runs the model once. logits[i] predicts token i, also with shift 1. With shift = 0 it comes from the state of token i.
 function model:forward(arrays, values) return raw.model_forward(self, arrays, values) end
 function model:param(name) return raw.model_param(self, name) end
 function model:set_param(name, value) raw.model_set_param(self, name, value) end

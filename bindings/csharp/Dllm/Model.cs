@@ -192,7 +192,8 @@ namespace Dllm
             return JsonObject.List(JsonReader.Read(written)).Select(each => new Adapter(each)).ToArray();
         }
 
-        /// <summary>Runs the model once; the result holds logits (batch, seq, vocab).</summary>
+        /// <summary>Runs the model once; the result holds logits (batch, seq, vocab). logits[i] predicts token i, also with
+        /// shift 1, where the state of token i - 1 makes it. Option shift 0 gives the logits of each token's own state.</summary>
         public Batch Forward(Batch rows, Options settings = null, Control control = default(Control))
         {
             using (var options = new NativeOptions("forward", settings))

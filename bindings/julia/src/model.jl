@@ -143,7 +143,11 @@ The adapters in the order in which they were added. A list of `Dict`s with `name
 """
 adapters(model::Model) = parse_json(text(C.dllm_model_adapters, model))
 
-"Runs the model once over a batch, or a matrix of ids (a row each): a batch with logits (rows, positions, vocabulary)."
+"""
+Runs the model once over a batch, or a matrix of ids (a row each): a batch with logits (rows, positions, vocabulary).
+The logits of position i predict token i, also with shift 1, where the state of token i - 1 makes them. `shift = 0` gives the
+logits of each token's own state.
+"""
 forward(model::Model, rows; task = nothing, settings...) = with_options("forward", settings) do opts
     with_batch(batch -> make(Batch, C.dllm_model_forward, model, batch, opts, maybe(task)), rows)
 end

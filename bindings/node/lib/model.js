@@ -125,6 +125,7 @@ class Model extends Managed {
   }
 
   // Runs the model once; the result holds logits (batch, seq, vocab). rows: a Batch, named arrays, or ids.
+  // logits[i] predicts token i, also with shift 1, where the state of token i - 1 makes it.
   async forward(rows, given) {
     const [control, settings] = divided('forward', given, CONTROL);
     return adopt(Batch, await startMake('dllm_model_forward', [this, asBatch(rows), settings, TASK], control));

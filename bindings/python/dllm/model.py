@@ -164,6 +164,9 @@ class Model(Managed):
                 **settings: Any) -> Batch:
         """Runs the model once; the result holds logits (batch, seq, vocab).
 
+        logits[:, i] predicts token i, also of a model with shift 1, where the state of token i - 1 makes it. shift=0 gives
+        the logits of each token's own state, which predict the next token of such a model.
+
         rows: a Batch, named arrays, or ids (batch, seq) alone.
         """
         batch = as_batch(rows)

@@ -252,6 +252,7 @@ public:
     });
   }
 
+  // logits[i] predicts token i, also with shift 1. With option shift 0 it comes from its own state.
   Batch forward(const Batch& batch, const Settings& settings = {}, const Task* task = nullptr) {
     return settings.with("forward", [&](const dllm_options* opts) {
       return Batch(make<dllm_batch>([&](dllm_batch** out, dllm_error* err) {

@@ -182,6 +182,9 @@ impl Model {
 
     /// Runs the model once: ids (batch, seq) i32 in, logits (batch, seq, vocab) f32 out; options of kind "forward".
     ///
+    /// logits\[i\] predicts token i, also with shift 1, where the state of token i - 1 makes it. Option shift 0 gives the
+    /// logits of each token's own state.
+    ///
     /// # Errors
     /// A missing array, a wrong shape, an id out of the vocabulary, too little memory, cancelled; inside a callback.
     pub fn forward(&self, batch: &Batch, options: &Options, task: Option<&Task>) -> Result<Batch> {
