@@ -76,6 +76,12 @@ def _divided(settings: LoadSettings) -> tuple[dict[str, object], dict[str, objec
     return parts[0], parts[1]
 
 
+def check_prompt(prompt: object, name: str) -> None:
+    """Refuses what is neither a text nor a list of messages."""
+    if not isinstance(prompt, str) and not is_list(prompt):
+        refuse(name, "a text or a list of messages", prompt)
+
+
 class Generator(Managed):
     """A model, its tokenizer and the requests that are decoded together. dllm.load makes one.
 
@@ -171,6 +177,8 @@ class Generator(Managed):
         Keywords are those of generate. Raises what concerns all prompts: UnknownOption, Cancelled.
         """
         given = items(prompts, "prompts", "a list of prompts")
+        for at, prompt in enumerate(given):
+            check_prompt(prompt, f"prompts[{at}]")
         results: dict[int, Generation | errors.Error] = {}
         seed, waiting = whole(settings.get("seed") or 0, "seed"), list(enumerate(given))
         while waiting:
@@ -224,8 +232,7 @@ class Generator(Managed):
         return result
 
     def _add_prompt(self, prompt: Prompt, settings: Mapping[str, object], task: Task | None) -> int:
-        if not isinstance(prompt, str) and not is_list(prompt):
-            refuse("prompt", "a text or a list of messages", prompt)
+        check_prompt(prompt, "prompt")
         return self._add_text("prompt" if isinstance(prompt, str) else "messages", prompt, settings, task)
 
     def _add_text(self, key: str, text: Prompt, settings: Mapping[str, object], task: Task | None) -> int:

@@ -246,6 +246,9 @@ class Generators(unittest.TestCase):
         self.assertEqual(self.generator.batch([]), [])
         with self.assertRaises(TypeError):
             self.generator.batch("The sun")
+        for wrong in (5, None, b"The sun"):  # before any prompt is decoded
+            with self.assertRaisesRegex(TypeError, r"prompts\[1\] takes a text or a list of messages"):
+                self.generator.batch(["The sun", wrong], length=8)
 
     def test_settings_that_are_wrong_are_refused(self):
         wrong = [({"temprature": 1}, "temperature"), ({"policy": "random", "threshold": 0.5}, "threshold")]
