@@ -14,26 +14,27 @@ namespace dllm::train {
 struct LearningRate {
   std::string kind = "constant";
   double floor_share = 0; // min_lr / lr
-  int64_t warmup = 0;     // updates
-  int64_t total = 0;
-  int64_t cooldown_start = 0; // for wsd
+  int64_t warmup = 0;     // updates; -1: warmup_ratio of all updates
+  int64_t total = 0;      // updates; 0: a budget ends the run, or nothing does
+  // Updates before wsd falls; 0: four fifths of all updates.
+  int64_t cooldown_start = 0;
   // true: the first update has rate 0, as in dllm-jax and nano-dlm. false: it has peak / warmup.
   bool starts_at_zero = false;
-  // true: the number of updates is unknown, and all counts above are shares of the clock in
-  // kClockTicks.
-  bool by_clock = false;
-  // With by_clock: updates of a warm-up that option warmup counts. The rate is the smaller one of
-  // this warm-up and of the schedule.
-  int64_t ramp = 0;
-  static constexpr int64_t kClockTicks = 1'000'000;
+  double warmup_ratio = 0;
+  bool has_budget = false; // of minutes or tokens
 
-  // Returns the factor of the peak rate for the update after `updates` applied ones. `clock` is the
-  // used share of a budget of minutes or tokens, if there is one. The schedule follows the larger
-  // share, and the clock alone with `by_clock`.
-  double factor(int64_t updates, double clock = 0) const;
+  // Returns the factor of the peak rate for the update after `updates` applied ones. clock: the
+  // used share of a budget of minutes or tokens; 0: none. The budget ends after updates / clock
+  // updates, and the rate is that of a run of so many steps. first_share: the share that the first
+  // update will use, where it is known.
+  double factor(int64_t updates, double clock = 0, double first_share = 0) const;
+
+  // Returns the number of updates of the run that the budget allows; 0: nothing ends it.
+  int64_t expected_updates(int64_t updates, double clock, double first_share) const;
+  int64_t warmup_of(int64_t updates) const; // of a run of so many updates
 
 private:
-  double factor_at(int64_t updates) const;
+  double after_warmup(int64_t updates, int64_t begin, int64_t all) const;
 };
 
 // Returns the part of option tokens that `tokens` is, at most 1; 0 without this budget.

@@ -92,10 +92,12 @@ Hyper Trainer::hyper() const {
   return hyper_;
 }
 
-double Trainer::rate() const {
+double Trainer::rate(int64_t tokens) const {
   // The processes of a job count the tokens of their own rows, so that they share one clock.
-  const double tokens = engine().processes() > 1 ? 0.0 : token_share(options_, counters_.tokens);
-  return hyper().lr * rate_.factor(counters_.updates, std::max(exchange_.clock, tokens));
+  const bool is_alone = engine().processes() == 1;
+  const double used = is_alone ? token_share(options_, counters_.tokens) : 0.0,
+               first = is_alone ? token_share(options_, tokens) : 0.0;
+  return hyper().lr * rate_.factor(counters_.updates, std::max(exchange_.clock, used), first);
 }
 
 Feeds Trainer::feeds_of(const Batch& batch, bool is_part) const {
@@ -109,11 +111,11 @@ Feeds Trainer::feeds_of(const Batch& batch, bool is_part) const {
   return feeds;
 }
 
-std::vector<float> Trainer::scalars() const {
+std::vector<float> Trainer::scalars(int64_t tokens) const {
   const Hyper hyper = this->hyper();
   const double normalizer =
       spec_.mean_of_means ? static_cast<double>(accumulated_.batches) : accumulated_.normalizer;
-  return step_scalars(spec_, {rate(), hyper.weight_decay, counters_.updates + 1},
+  return step_scalars(spec_, {rate(tokens), hyper.weight_decay, counters_.updates + 1},
                       {.clip = hyper.clip, .normalizer = normalizer, .loss_sum = accumulated_.sum});
 }
 
@@ -183,10 +185,11 @@ void Trainer::start_step(const Batch& batch, const Task* task) {
                    accumulated_.batches);
   }
   while (started_.count() >= kMostUnread) read_oldest();
-  StartedStep step = started_.begin(ProgramKind::fused, counters_, rate());
+  const int64_t tokens = count_tokens(batch);
+  StartedStep step = started_.begin(ProgramKind::fused, counters_, rate(tokens));
   const Feeds feeds = feeds_of(batch, false);
-  launch(step, feeds, scalars(), task);
-  step.tokens = count_tokens(batch);
+  launch(step, feeds, scalars(tokens), task);
+  step.tokens = tokens;
   step.input_wait = exchange_.take_input_wait();
   step.after.tokens += step.tokens;
   ++step.after.batches;
@@ -198,7 +201,7 @@ void Trainer::start_step(const Batch& batch, const Task* task) {
 void Trainer::accumulate(const Batch& batch, const Task* task) {
   check_usable();
   while (started_.count() >= kMostUnread) read_oldest();
-  StartedStep step = started_.begin(ProgramKind::accumulate, counters_, rate());
+  StartedStep step = started_.begin(ProgramKind::accumulate, counters_, 0);
   const Feeds feeds = feeds_of(batch, true);
   arrays_.allocate_sums();
   launch(step, feeds, {}, task);
@@ -236,9 +239,9 @@ void Trainer::start_apply(const Task* task) {
                    "of the whole update",
                    accumulated_.batches, whole, objective_->name());
   }
-  StartedStep step = started_.begin(ProgramKind::apply, counters_, rate());
+  StartedStep step = started_.begin(ProgramKind::apply, counters_, rate(accumulated_.tokens));
   step.sums = accumulated_;
-  launch(step, Feeds(1), scalars(), task);
+  launch(step, Feeds(1), scalars(accumulated_.tokens), task);
   accumulated_ = {};
   step.tokens = step.sums.tokens;
   step.input_wait = exchange_.take_input_wait();

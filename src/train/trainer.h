@@ -160,8 +160,9 @@ private:
   [[noreturn]] void halt(const FinishedStep& done);
   void take_observed(const noise::Observed& observed);
   Feeds feeds_of(const Batch& batch, bool is_part) const;
-  double rate() const; // the learning rate of the next step
-  std::vector<float> scalars() const;
+  // Return the learning rate, and the numbers, of the next update, which trains `tokens` tokens.
+  double rate(int64_t tokens) const;
+  std::vector<float> scalars(int64_t tokens) const;
 
   std::shared_ptr<model::Model> model_;
   noise::ObjectiveRef objective_;

@@ -78,8 +78,8 @@ TEST(LearningRate, TheClockMovesTheSchedule) {
   LearningRate rate;
   rate.kind = "cosine";
   rate.total = 1000;
-  EXPECT_EQ(rate.factor(400, 0.2), rate.factor(400)); // steps are further
-  EXPECT_EQ(rate.factor(400, 0.7), rate.factor(700));
+  EXPECT_EQ(rate.factor(400, 0.2), rate.factor(400));          // steps are further
+  EXPECT_NEAR(rate.factor(400, 0.8), rate.factor(800), 1e-12); // 500 updates in all
   EXPECT_NEAR(rate.factor(400, 1.0), 0.0, 1e-12);
 
   Options options(trainer_schema());
@@ -92,7 +92,8 @@ TEST(LearningRate, TheClockMovesTheSchedule) {
   options.set_i64("warmup", 10); // updates, also where their number is not known
   const LearningRate counted = learning_rate_of(options);
   EXPECT_NEAR(counted.factor(4, 0.01), 0.5, 1e-9);
-  EXPECT_NEAR(counted.factor(10, 0.5), 0.5, 1e-5);
+  EXPECT_EQ(counted.factor(10, 0.5), 1.0); // the warm-up ends at the peak
+  EXPECT_NEAR(counted.factor(15, 0.75), 0.5, 1e-9);
   EXPECT_NEAR(counted.factor(4, 1.0), 0.0, 1e-9);
   options.set_str("schedule", "constant");
   EXPECT_NEAR(learning_rate_of(options).factor(4, 0.9), 0.5, 1e-9);
@@ -110,6 +111,40 @@ TEST(LearningRate, TokensMoveTheSchedule) {
   EXPECT_NEAR(rate.factor(9, token_share(options, 2100)), 0.5, 1e-5);
   EXPECT_NEAR(rate.factor(9, token_share(options, 4000)), 0.0, 1e-9);
   EXPECT_EQ(token_share(Options(trainer_schema()), 5000), 0.0);
+}
+
+// A budget has the rates of a run by steps of the same number of updates, in every schedule.
+TEST(LearningRate, ABudgetHasTheRatesOfItsUpdates) {
+  for (const char* schedule : {"constant", "linear", "cosine", "wsd", "inverse_sqrt"}) {
+    for (const int64_t warmup : {-1, 0, 1, 10}) {
+      for (const int64_t updates : {20, 40, 257}) {
+        SCOPED_TRACE(std::string(schedule) + " warmup " + std::to_string(warmup) + " of " +
+                     std::to_string(updates));
+        if (schedule == std::string("inverse_sqrt") && warmup == 0) continue;
+        const Json common = {{"schedule", schedule}, {"warmup", warmup}, {"min_lr", 1e-5}};
+        Options by_steps(trainer_schema()), by_tokens(trainer_schema());
+        by_steps.set_json(common);
+        by_steps.set_i64("steps", updates);
+        by_tokens.set_json(common);
+        by_tokens.set_i64("tokens", updates * 512);
+        const LearningRate counted = learning_rate_of(by_steps),
+                           budget = learning_rate_of(by_tokens);
+        const double first = token_share(by_tokens, 512);
+        for (int64_t update = 0; update < updates; ++update) {
+          const double clock = token_share(by_tokens, update * 512);
+          EXPECT_NEAR(budget.factor(update, clock, first), counted.factor(update), 1e-12) << update;
+        }
+      }
+    }
+  }
+}
+
+// The first update by minutes is not lost, though nothing tells how many follow.
+TEST(LearningRate, TheFirstUpdateOfABudgetCounts) {
+  Options options(trainer_schema());
+  options.set_json({{"schedule", "cosine"}, {"minutes", 3.0}});
+  EXPECT_GE(learning_rate_of(options).factor(0, 0.0), 0.01);
+  EXPECT_LT(learning_rate_of(options).factor(0, 0.0), 0.1);
 }
 
 } // namespace
