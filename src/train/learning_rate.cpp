@@ -10,7 +10,7 @@
 namespace dllm::train {
 namespace {
 
-// The number of updates that a budget is taken to have, as long as nothing tells it.
+// The number of updates that a budget is taken to have before its first update.
 constexpr int64_t kUnknownUpdates = 1000;
 
 // Fails for a warm-up that leaves no step for a schedule that falls to an end.
@@ -74,7 +74,7 @@ int64_t LearningRate::warmup_of(int64_t updates) const {
   return static_cast<int64_t>(static_cast<double>(updates) * warmup_ratio);
 }
 
-// The updates so far tell how many fit into the budget.
+// The share that the updates so far have used gives the number that fits into the budget.
 int64_t LearningRate::expected_updates(int64_t updates, double clock, double first_share) const {
   double fit = 0;
   if (updates > 0 && clock > 0) fit = static_cast<double>(updates) / clock;

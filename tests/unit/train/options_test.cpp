@@ -139,7 +139,7 @@ TEST(LearningRate, ABudgetHasTheRatesOfItsUpdates) {
   }
 }
 
-// The first update by minutes is not lost, though nothing tells how many follow.
+// The first update by minutes is not lost, though the number of updates is not known.
 TEST(LearningRate, TheFirstUpdateOfABudgetCounts) {
   Options options(trainer_schema());
   options.set_json({{"schedule", "cosine"}, {"minutes", 3.0}});
