@@ -183,6 +183,14 @@ RunLock::RunLock(const std::string& folder) : folder_(folder) {
   }
 }
 
+bool RunLock::is_held(const std::string& folder) {
+  const int fd = open((folder + "/LOCK").c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool held = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  close(fd);
+  return held;
+}
+
 RunLock::~RunLock() {
   file_ = nullptr;
   if (made_folder_) rmdir(folder_.c_str());

@@ -133,6 +133,10 @@ public:
   // Makes the folder when it does not exist. Throws Failure as LockFile does.
   explicit RunLock(const std::string& folder);
   ~RunLock(); // removes the folder if the constructor made it and it is empty
+
+  // Returns true while a process holds the lock of this folder.
+  static bool is_held(const std::string& folder);
+
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 

@@ -100,7 +100,10 @@ std::string given_template(const Context& context) {
   const bool is_file = word.find_first_of("/.") != std::string::npos ||
                        std::filesystem::is_regular_file(word, ignored);
   const std::string value = is_file ? read_all(word) : word;
-  if (value.empty()) throw UsageFailure("--template: " + word + " is empty");
+  if (value.find_first_not_of(" \t\r\n") == std::string::npos) {
+    throw UsageFailure(is_file ? "--template: file " + word + " is blank" : "--template is blank",
+                       "name chatml, llama3, qwen or alpaca, or a file with a template");
+  }
   return value;
 }
 

@@ -70,6 +70,18 @@ def rows_and_errors():
     ok(done.returncode == 2 and b"the prompt is not UTF-8" in done.stderr, f"a prompt that is not UTF-8: {done.stderr[-200:]}")
     done = generate("Once", "--decoder.threshold", "0.5")
     ok(done.returncode == 2 and "it is an option of policy" in done.stderr, f"an option of another policy names it: {done.stderr[-200:]}")
+    done = generate("Once", "--until", "")
+    ok(done.returncode == 2 and "not an empty one" in done.stderr, f"an empty --until: {done.stderr[-200:]}")
+    (SCRATCH / "blank.jinja").write_text(" \n")
+    done = generate("--prompts", "messages.jsonl", "--template", "blank.jinja")
+    ok(done.returncode == 2 and "blank.jinja is blank" in done.stderr, f"a blank template: {done.stderr[-200:]}")
+    turns = [{"from": "human", "value": "hi"}]
+    write("shared.jsonl", [{"conversations": turns}])
+    done = generate("--prompts", "shared.jsonl", "--out", "shared_out.jsonl", "--length", "16", "--template", "plain.jinja", "--seed", "5")
+    said = answers("shared_out.jsonl")
+    write("usual.jsonl", [{"messages": [{"role": "user", "content": "hi"}]}])
+    generate("--prompts", "usual.jsonl", "--out", "usual_out.jsonl", "--length", "16", "--template", "plain.jinja", "--seed", "5")
+    ok(said[0]["completion"] == answers("usual_out.jsonl")[0]["completion"], f"rows of conversations: {done.stderr[-200:]}")
     one = generate("One day", "--length", "16", "--seed", "1", "--json")
     ok(json.loads(one.stdout)["completion"] == found[1]["completion"], "row 1 is what seed 1 alone writes")
     return found

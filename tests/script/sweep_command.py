@@ -1,6 +1,7 @@
 """dllm sweep: every point is trained once, finished runs are skipped, others resume.   sweep_command.py DLLM SCRATCH"""
 import json
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -193,6 +194,8 @@ def failures():
     plan = {"out": "wild", "train": {**TRAIN, "clip": 0, "warmup": 0}, "grid": {"freeze": [["nosuch*"], []]}}
     rows = [json.loads(line) for line in sweep(write("wild.json", plan), "--json", code=1).stdout.splitlines()]
     ok(sorted(row["state"] for row in rows) == ["failed", "finished"], f"a run that fails does not end the sweep: {rows}")
+    table = program.run("sweep", "wild.json").stdout
+    ok("nan" not in table and re.search(r"^failed +\d+ +- +-", table, re.M), f"a run without a loss has none in the table: {table}")
     for text, named in (("", "JSON"), ('{"out": "x"}', "data"), ("[]", "JSON"), ("{}", "out"), ('{"out": ""}', "out"), ('{"out": "x", "grids": {}}', "grid"),
                         ('{"out": "x", "grid": {"lr": 3}}', "lr"), ('{"out": "x", "grid": {"lr": []}}', "lr"),
                         ('{"out": "x", "random": {"lr": {"from": 3, "to": 1}}, "count": 1}', "lr"),

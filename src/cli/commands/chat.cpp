@@ -199,7 +199,8 @@ Command chat_command() {
        {{Kind::text, "model", "",
          "a model folder, a GGUF file or a run folder, with a chat template", true},
         {Kind::text, "message", "",
-         "print the answer to this message and exit; else lines of standard input are read"},
+         "print the answer to this message and exit; else lines of standard input are read, where "
+         "/reset starts a new conversation, /quit exits and /help shows the commands"},
         {Kind::text, "system", "", "a text for the model before the conversation"},
         {Kind::text, "template", "",
          "chat template: chatml, llama3, qwen, alpaca, or a file that holds one; default: the "

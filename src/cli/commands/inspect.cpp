@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <sstream>
+#include <string_view>
 
 namespace dllm::cli {
 namespace {
@@ -157,8 +159,19 @@ void print_description(const Context& context, const Json& about) {
   print_tensors(about.at("tensors"), context.flag("tensors"));
 }
 
+// Fails for a token file of dllm tokenize, which holds rows and no model.
+void refuse_token_file(const std::string& path) {
+  constexpr std::string_view kMagic = "dllmtok1";
+  std::string head(kMagic.size(), '\0');
+  std::ifstream file(path, std::ios::binary);
+  if (!file.read(head.data(), static_cast<std::streamsize>(head.size())) || head != kMagic) return;
+  throw Failure(DLLM_INVALID_ARGUMENT, path + " is a token file: it holds rows, and no model",
+                "dllm train --data " + path + " trains on it");
+}
+
 int inspect(Context& context) {
   const std::string path = context.text("path");
+  refuse_token_file(path);
   const auto checkpoint = open_checkpoint(context, path);
   if (context.flag("verify")) {
     call([&](dllm_error* err) {

@@ -45,8 +45,19 @@ Json messages_of_instruction(const Json& row, bool is_alpaca) {
       {turn("system", kAlpacaWithInput), turn("user", instruction + "\n\n### Input:\n" + input)});
 }
 
-Json parsed_row(const Json& row, const std::string& where) {
-  if (row.is_string()) return {{"prompt", row}};
+// Returns a row whose conversation is in "conversations", as ShareGPT has it, with "messages".
+Json with_messages(const Json& row) {
+  const bool has_turns = row.is_object() && row.contains("conversations");
+  if (!has_turns || !row["conversations"].is_array() || !texts_of_row(row).empty()) return row;
+  Json made = row;
+  made["messages"] = row["conversations"];
+  made.erase("conversations");
+  return made;
+}
+
+Json parsed_row(const Json& given, const std::string& where) {
+  if (given.is_string()) return {{"prompt", given}};
+  const Json row = with_messages(given);
   if (row.is_object() && !texts_of_row(row).empty()) return row;
   std::string keys;
   const Json members = row.is_object() ? row : Json::object();

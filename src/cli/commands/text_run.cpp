@@ -89,8 +89,11 @@ Json typed_settings(const Context& context) {
     if (length < 1) throw UsageFailure("--length takes 1 and more, not " + std::to_string(length));
     settings["length"] = length;
   }
-  if (context.has("until") && !context.text("until").empty())
+  if (context.typed("until")) {
+    if (context.text("until").empty())
+      throw UsageFailure("--until takes a text that ends the answer, not an empty one");
     settings["stop"] = {context.text("until")};
+  }
   for (const Json& key : constraint_keys()) {
     const std::string name = key.at("name"), flag = dashed(name);
     if (context.has(flag)) settings[name] = constraint_value(key, context.text(flag));
@@ -111,7 +114,8 @@ std::string strict_json(const Json& values) {
     try {
       value.dump();
     } catch (const Json::type_error&) {
-      throw UsageFailure("the " + key + " is not UTF-8",
+      const char* const verb = key.ends_with('s') ? " are not UTF-8" : " is not UTF-8";
+      throw UsageFailure("the " + key + verb,
                          "text of another encoding: iconv -f WINDOWS-1252 -t UTF-8");
     }
   }

@@ -72,6 +72,14 @@ void print_json(const SweepPlan& plan, const std::vector<SweepScore>& scores,
   }
 }
 
+// Returns a loss in 9 columns; "-" for a run without one.
+std::string loss_text(double loss) {
+  if (std::isnan(loss)) return "        -";
+  char text[32];
+  std::snprintf(text, sizeof text, "%9.4f", loss);
+  return text;
+}
+
 void print_table(const std::vector<SweepScore>& scores) {
   const bool bits = std::any_of(scores.begin(), scores.end(), has_bits);
   std::printf("%-9s %8s %9s %9s%s  run\n", "state", "steps", "lowest", "last",
@@ -79,9 +87,9 @@ void print_table(const std::vector<SweepScore>& scores) {
   bool any_continued = false;
   for (const SweepScore& score : scores) {
     const std::string continued = continued_text(score.continued);
-    std::printf("%-9s %8lld %9.4f %9.4f", score.state.c_str(), static_cast<long long>(score.steps),
-                score.lowest, score.last);
-    if (bits) std::printf(" %9.4f", score.bits);
+    std::printf("%-9s %8lld %s %s", score.state.c_str(), static_cast<long long>(score.steps),
+                loss_text(score.lowest).c_str(), loss_text(score.last).c_str());
+    if (bits) std::printf(" %s", loss_text(score.bits).c_str());
     std::printf("  %s%s%s\n", score.name.c_str(), continued.empty() ? "" : "  ", continued.c_str());
     any_continued = any_continued || !continued.empty();
   }

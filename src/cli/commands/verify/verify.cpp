@@ -262,7 +262,9 @@ void check_run(const Context& context, Report& report, const std::vector<fs::pat
   for (const fs::path& folder : checkpoints) {
     if (folder.extension() == ".partial" || folder.extension() == ".trash") {
       report.note(folder.filename().string(),
-                  "was left by a writer that was killed; the next save removes it");
+                  RunLock::is_held(folder.parent_path())
+                      ? "is being written or removed by the training that runs there"
+                      : "was left by a writer that was killed; the next save removes it");
       continue;
     }
     // The weights of a damaged checkpoint are read file by file.
