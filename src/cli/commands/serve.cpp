@@ -103,7 +103,8 @@ int serve(Context& context) {
   const std::string shown = host.find(':') != std::string::npos ? "[" + host + "]" : host;
   std::printf("http://%s:%lld/v1\n", shown.c_str(), static_cast<long long>(service.port()));
   std::fflush(stdout);
-  std::fprintf(stderr, "model \"%s\", policy %s; Ctrl-C or SIGTERM ends the server\n",
+  std::fprintf(stderr,
+               "model \"%s\", policy %s; a page is at /; Ctrl-C or SIGTERM ends the server\n",
                settings.name.c_str(), about.at("policy").get<std::string>().c_str());
   service.run(context.task(), context.real("drain"));
   return 0;

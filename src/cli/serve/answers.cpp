@@ -114,11 +114,13 @@ Json usage_piece(const AnswerHead& head, const std::vector<Json>& abouts) {
   return made;
 }
 
-Json canvas_piece(size_t index, const std::string& canvas, const Json& about) {
+Json canvas_piece(size_t index, const std::string& canvas, const std::vector<std::string>& cells,
+                  const Json& about) {
   return {{"index", index},
           {"canvas", canvas},
           {"step", about.at("steps")},
           {"open", about.at("open")},
+          {"cells", cells},
           {"ids", about.at("ids")},
           {"states", about.at("states")},
           {"confidence", about.at("confidence")}};

@@ -32,8 +32,10 @@ nlohmann::ordered_json piece_of_answer(const AnswerHead& head, size_t index, std
                                        const nlohmann::ordered_json& about);
 nlohmann::ordered_json usage_piece(const AnswerHead& head,
                                    const std::vector<nlohmann::ordered_json>& abouts);
-// Returns what the canvas of a text is now, for clients that ask for it.
+// Returns what the canvas of a text is now, for clients that ask for it. canvas: its text with
+// holes; cells: one text a position.
 nlohmann::ordered_json canvas_piece(size_t index, const std::string& canvas,
+                                    const std::vector<std::string>& cells,
                                     const nlohmann::ordered_json& about);
 std::string event_text(const nlohmann::ordered_json& data, const char* name = nullptr);
 

@@ -1,5 +1,7 @@
 #include "job.h"
 
+#include "../commands/decoding.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -87,8 +89,13 @@ void Job::send_piece(size_t index) {
 void Job::send_canvas(size_t index) {
   const Text& text = texts_[index];
   const Json about = text.about.is_null() ? Json::parse(queue_.describe(text.number)) : text.about;
-  exchange_->write(
-      event_text(canvas_piece(index, queue_.text_of(text.number, "canvas"), about), "canvas"));
+  const Tokenizer tokenizer = queue_.tokenizer();
+  Answer answer = endless_answer(tokenizer.get());
+  answer.update(about.at("ids").get<std::vector<int32_t>>(),
+                about.at("states").get<std::vector<uint8_t>>());
+  const Json piece =
+      canvas_piece(index, queue_.text_of(text.number, "canvas"), answer.cells(), about);
+  exchange_->write(event_text(piece, "canvas"));
 }
 
 std::vector<Json> Job::abouts() const {

@@ -2,6 +2,7 @@
 
 #include "answers.h"
 #include "metrics_text.h"
+#include "page.h"
 
 #include <nlohmann/json.hpp>
 
@@ -51,9 +52,9 @@ int64_t resident_bytes() {
   return read == 2 ? resident * sysconf(_SC_PAGESIZE) : 0;
 }
 
-const std::vector<std::string> kPaths = {"/health",    "/v1/models",          "/v1/adapters",
-                                         "/metrics",   "/v1/completions",     "/infill",
-                                         "/v1/infill", "/v1/chat/completions"};
+const std::vector<std::string> kPaths = {
+    "/",        "/page.js",        "/health", "/v1/models", "/v1/adapters",
+    "/metrics", "/v1/completions", "/infill", "/v1/infill", "/v1/chat/completions"};
 
 } // namespace
 
@@ -192,6 +193,10 @@ void Service::answer(const HttpExchangeRef& exchange) {
                             {"Access-Control-Allow-Headers", "Authorization, Content-Type"}}});
   }
   if (path == "/health") return exchange->send(health());
+  if (path == "/")
+    return exchange->send({200, "text/html; charset=utf-8", std::string(kServePage), {}});
+  if (path == "/page.js")
+    return exchange->send({200, "text/javascript; charset=utf-8", std::string(kServeScript), {}});
   if (!has_key(exchange))
     throw Failure(DLLM_UNAUTHENTICATED, "this server asks for a key",
                   "send the header Authorization: Bearer KEY");

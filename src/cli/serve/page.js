@@ -1,0 +1,148 @@
+"use strict";
+// Shows a text while a model writes it, and lets the reader choose tokens that are written again.
+const at = (id) => document.getElementById(id);
+const MASKED = 0, FIXED = 3;
+let cells = [];  // {text, state, confidence, isNew, isChosen}
+let running = null;  // the AbortController of the request
+
+function say(text, isError = false) {
+  at("state").textContent = text;
+  at("state").classList.toggle("error", isError);
+}
+
+function draw() {
+  const box = at("canvas");
+  box.replaceChildren(...cells.map((cell, index) => {
+    const token = document.createElement("button");
+    token.type = "button";
+    const isOpen = cell.state === MASKED;
+    token.className = cell.state === FIXED ? "given" : isOpen ? "open" : "token";
+    token.classList.toggle("new", Boolean(cell.isNew));
+    token.classList.toggle("chosen", Boolean(cell.isChosen));
+    token.style.setProperty("--p", cell.confidence);
+    token.textContent = isOpen ? "·" : cell.text;
+    token.title = isOpen ? "open" : cell.state === FIXED ? "given" : `${(100 * cell.confidence).toFixed(1)} %`;
+    token.setAttribute("aria-pressed", String(Boolean(cell.isChosen)));
+    token.disabled = running !== null;
+    token.addEventListener("click", () => choose(index));
+    return token;
+  }));
+  allow();
+}
+
+function choose(index) {
+  cells[index].isChosen = !cells[index].isChosen;
+  draw();
+  at("canvas").children[index].focus();
+}
+
+function allow() {
+  const isIdle = running === null, isChosen = cells.some((cell) => cell.isChosen);
+  at("start").disabled = !isIdle;
+  at("stop").disabled = isIdle;
+  at("refill").disabled = at("insert").disabled = !isIdle || !isChosen;
+  at("fix").disabled = !isIdle || cells.length === 0;
+}
+
+function take(canvas) {
+  const before = cells;
+  cells = canvas.cells.map((text, i) => ({
+    text, state: canvas.states[i], confidence: canvas.confidence[i],
+    isNew: canvas.states[i] !== FIXED && canvas.states[i] !== MASKED && before[i]?.text !== text }));
+  say(`step ${canvas.step}, ${canvas.open} open`);
+  draw();
+}
+
+// The settings of the form, for the field "dllm".
+function settings() {
+  const own = { canvas: true };
+  if (at("steps").value) own.steps = Number(at("steps").value);
+  if (at("policy").value) own.policy = at("policy").value.trim();
+  if (at("regex").value) own.regex = at("regex").value;
+  return own;
+}
+
+// The events of a stream, one after the other.
+async function* events(answer) {
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const parts = (rest + value).split("\n\n");
+    rest = parts.pop();
+    for (const part of parts) {
+      const lines = Object.fromEntries(part.split("\n").map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 2)]));
+      if (lines.data !== "[DONE]") yield { name: lines.event, data: JSON.parse(lines.data) };
+    }
+  }
+}
+
+async function write(text) {
+  const hasHoles = /<mask(:\d+)?>/.test(text);
+  const body = { stream: true, temperature: Number(at("temperature").value || 0), dllm: settings() };
+  if (at("seed").value) body.seed = Number(at("seed").value);
+  if (hasHoles) body.text = text;
+  else Object.assign(body, { prompt: text, max_tokens: Number(at("length").value || 48) });
+  running = new AbortController();
+  say("waits for a slot");
+  allow();
+  let end = null;
+  try {
+    const answer = await fetch(hasHoles ? "/v1/infill" : "/v1/completions", {
+      method: "POST", body: JSON.stringify(body), signal: running.signal, headers: key() });
+    if (answer.status === 401) sessionStorage.setItem("key", prompt("The server asks for a key.") || "");
+    if (!answer.ok) throw new Error((await answer.json()).error.message);
+    for await (const { name, data } of events(answer)) {
+      if (data.error) throw new Error(data.error.message);
+      if (name === "canvas") take(data);
+      else end = data.choices?.[0]?.dllm ?? end;
+    }
+    if (end === null) throw new Error("the server ended in the middle of the answer");
+    say(`${end.finish.replace("_", " ")}, seed ${end.seed}, ${end.steps} steps, ${end.nfe} evaluations, ${end.seconds.toFixed(2)} s, policy ${end.policy}`);
+    remember();
+  } catch (error) {
+    if (error.name === "AbortError") say("stopped");
+    else say(error instanceof TypeError ? "no answer: the server has ended" : error.message, true);
+  }
+  running = null;
+  draw();
+}
+
+function key() {
+  const held = sessionStorage.getItem("key");
+  return held ? { Authorization: `Bearer ${held}` } : {};
+}
+
+const whole = () => cells.map((cell) => (cell.state === MASKED ? "<mask>" : cell.text)).join("");
+
+// The text with holes in place of the chosen tokens, and holes after the last chosen one.
+function withHoles(insert) {
+  const last = cells.findLastIndex((cell) => cell.isChosen);
+  return cells.map((cell, i) => {
+    const isHole = cell.state === MASKED || (cell.isChosen && insert === 0);
+    return (isHole ? "<mask>" : cell.text) + (i === last && insert > 0 ? `<mask:${insert}>` : "");
+  }).join("");
+}
+
+function remember() {
+  const text = whole(), line = document.createElement("li"), again = document.createElement("button");
+  again.type = "button";
+  again.textContent = text.replace(/\s+/g, " ").slice(0, 200);
+  const kept = cells.map((cell) => ({ ...cell, isChosen: false, isNew: false }));
+  again.addEventListener("click", () => { cells = kept.map((cell) => ({ ...cell })); draw(); });
+  line.append(again);
+  at("history").prepend(line);
+}
+
+at("form").addEventListener("submit", (event) => { event.preventDefault(); cells = []; write(at("text").value); });
+at("stop").addEventListener("click", () => running?.abort());
+at("refill").addEventListener("click", () => write(withHoles(0)));
+at("insert").addEventListener("click", () => write(withHoles(Number(at("count").value || 1))));
+at("fix").addEventListener("click", () => { at("text").value = whole(); at("text").focus(); });
+at("text").addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) at("form").requestSubmit();
+});
+fetch("/v1/models", { headers: key() }).then((answer) => answer.json())
+  .then((models) => { at("model").textContent = models.data?.[0]?.id ?? ""; }).catch(() => {});
+draw();
