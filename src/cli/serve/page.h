@@ -1,5 +1,5 @@
 #pragma once
-// The page of a server, on which a reader watches a text being written and writes parts of it again.
+// The page of a server. A reader watches a text there, and has parts of it written again.
 
 #include <string_view>
 
