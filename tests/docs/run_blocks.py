@@ -14,6 +14,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -71,7 +72,37 @@ def command_of(language, number, code, scratch):
     return [sys.executable, str(file)] if language == "python" else ["dllm", "run", str(file)]
 
 
+class Blocks:
+    """Runs blocks. At the end it ends what they left running: a server in the background is of the session of its block."""
+
+    def __init__(self):
+        self.sessions = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for session in self.sessions:
+            try:
+                os.killpg(session, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+    def run(self, command, scratch, around):
+        """The exit code and the output of a block."""
+        process = subprocess.Popen(command, cwd=scratch, env=around, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   stdin=subprocess.DEVNULL, start_new_session=True)
+        self.sessions.append(process.pid)
+        output = process.communicate(timeout=SECONDS)[0]
+        return process.returncode, output
+
+
 def run_page(root, build, scratch, page):
+    with Blocks() as running:
+        run_blocks(running, root, build, scratch, page)
+
+
+def run_blocks(running, root, build, scratch, page):
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
     (scratch / "corpus.txt").write_text(
@@ -88,11 +119,9 @@ def run_page(root, build, scratch, page):
             continue
         if language in ("c", "cpp"):
             raise SystemExit(f"{page.name}:{number}: a block of C or C++ needs a file name")
-        done = subprocess.run(command_of(language, number, code, scratch), cwd=scratch, env=around,
-                              text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              stdin=subprocess.DEVNULL, timeout=SECONDS)
-        print(f"== {page.name}:{number} {language}: {done.returncode}\n{done.stdout}", flush=True)
-        if done.returncode:
+        code, output = running.run(command_of(language, number, code, scratch), scratch, around)
+        print(f"== {page.name}:{number} {language}: {code}\n{output}", flush=True)
+        if code:
             raise SystemExit(f"{page.name}:{number}: the block failed")
     if count == 0:
         raise SystemExit(f"{page.name} has no block that can be run")
