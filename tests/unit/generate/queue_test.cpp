@@ -214,6 +214,9 @@ TEST(Queue, BeforeItsFirstStepARequestHasItsCanvas) {
 }
 
 TEST(Queue, IsUselessInAForkedChild) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "the thread sanitizer does not follow a fork";
+#endif
   Queue queue = make();
   text_of(queue, queue.submit(request({{"prompt", "a"}, {"length", 2}}), how()));
   auto* other = new Queue(small_model(), letters(), of_queue(Json::object()));
