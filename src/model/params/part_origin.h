@@ -17,6 +17,9 @@ struct PartOrigin {
   // A row of the part differs from the place: Model::ensure_mask_token() made it for a mask token,
   // and makes the same row again.
   bool has_new_mask = false;
+
+  // Returns true when a digest of a checkpoint, also of an older program, is that of this place.
+  bool has_digest(const std::string& other) const;
 };
 
 // Returns the origin of numbers that are read from `path`. Returns nothing for a place that need
@@ -24,9 +27,10 @@ struct PartOrigin {
 // some file cannot be read.
 std::optional<PartOrigin> origin_at(const std::string& path);
 
-// Returns a SHA-256 in hexadecimal digits. It covers the names and sizes of a model's files, their
-// first 64 KiB (the index of safetensors) and samples of the rest. `path` is one file, or a folder,
-// of which config.json and the weight files count.
+// Returns a digest of a model's files. `path` is one file, or a folder, of which config.json and
+// the weight files count. It covers the names and sizes of the files, and all bytes when these are
+// 64 MiB or less. Of more bytes it covers the first 64 KiB of each file (the index of safetensors)
+// and 256 samples of 4 KiB, of which the last one ends the file.
 std::string digest_of(const std::string& path);
 
 } // namespace dllm::model
