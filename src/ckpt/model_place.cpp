@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/store/address.h"
 #include "ckpt/checkpoint/checkpoint_folder.h"
 #include "ckpt/part_names.h"
 
@@ -130,6 +131,23 @@ ModelPlace model_place(const std::string& path) {
                    Code::not_found, "{}: no whole checkpoint is left", path);
   }
   return place_in(latest->folder);
+}
+
+void read_latest(const std::string& path, const std::function<void()>& read) {
+  constexpr int kMostTries = 10;
+  const bool is_run = !is_store_path(path) && is_directory(path);
+  for (int tries = 1;; ++tries) {
+    const std::vector<std::string> before =
+        is_run ? list_directory(path) : std::vector<std::string>();
+    try {
+      return read();
+    } catch (const Error&) {
+      const bool is_gone = std::ranges::any_of(before, [&](const std::string& name) {
+        return checkpoint_step(name) && !is_directory(join_path(path, name));
+      });
+      if (!is_gone || tries == kMostTries) throw;
+    }
+  }
 }
 
 std::string model_folder(const std::string& path) {

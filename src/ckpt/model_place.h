@@ -1,6 +1,7 @@
 #pragma once
 // Finds the files of a model. A path may name a model folder, one file, a checkpoint or a run.
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -60,5 +61,9 @@ std::string model_folder(const std::string& path);
 // Returns the folder or file of its tokenizer. If the base has none, or the run has no valid
 // checkpoint, it is the tokenizer in `path` itself.
 std::string tokenizer_folder(const std::string& path);
+
+// Calls `read`, which reads the latest checkpoint of the run at `path`. Calls it again when it
+// failed because a training removed this checkpoint meanwhile: the folder holds a newer one then.
+void read_latest(const std::string& path, const std::function<void()>& read);
 
 } // namespace dllm::ckpt

@@ -212,12 +212,15 @@ void verify_checkpoint(const std::string& folder, Task* task, int64_t part, int6
 
 namespace {
 
+std::vector<std::string> names_in(const std::string& root) {
+  return is_directory(root) ? list_directory(root) : std::vector<std::string>();
+}
+
 // Returns the valid checkpoints, newest first, at most `most`.
 std::vector<CheckpointEntry> newest_checkpoints(const std::string& root, size_t most) {
   std::vector<CheckpointEntry> found;
-  if (!is_directory(root)) return found;
   std::vector<CheckpointEntry> named;
-  for (const std::string& name : list_directory(root)) {
+  for (const std::string& name : names_in(root)) {
     if (const auto step = checkpoint_step(name)) named.push_back({*step, join_path(root, name)});
   }
   std::stable_sort(named.begin(), named.end(),
@@ -228,7 +231,8 @@ std::vector<CheckpointEntry> newest_checkpoints(const std::string& root, size_t 
       if (open_checkpoint(entry.folder).step == entry.step) found.push_back(std::move(entry));
     } catch (const Error& e) {
       if (!is_no_checkpoint(entry.folder, e)) throw;
-      log(LogLevel::warn, "{} is skipped: {}", entry.folder, e.text());
+      if (is_directory(entry.folder)) // else a training has just removed it
+        log(LogLevel::warn, "{} is skipped: {}", entry.folder, e.text());
     }
   }
   return found;
@@ -242,10 +246,17 @@ std::vector<CheckpointEntry> list_checkpoints(const std::string& root) {
   return found;
 }
 
+// A training that keeps few checkpoints may remove the listed ones before they are read. Then the
+// folder holds newer ones.
 std::optional<CheckpointEntry> latest_checkpoint(const std::string& root) {
-  std::vector<CheckpointEntry> newest = newest_checkpoints(root, 1);
-  if (newest.empty()) return std::nullopt;
-  return std::move(newest.front());
+  constexpr int kMostTries = 10;
+  for (int tries = 0; tries < kMostTries; ++tries) {
+    const std::vector<std::string> names = names_in(root);
+    std::vector<CheckpointEntry> newest = newest_checkpoints(root, 1);
+    if (!newest.empty()) return std::move(newest.front());
+    if (names_in(root) == names) break;
+  }
+  return std::nullopt;
 }
 
 } // namespace dllm::ckpt

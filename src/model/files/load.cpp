@@ -603,9 +603,10 @@ std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const S
   return load_from(engine, source, options, {}, task);
 }
 
-std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const std::string& path,
-                                  const Options& options, Task* task) {
-  const store::TransferTask transfers(task);
+namespace {
+
+std::shared_ptr<Model> load_at(std::shared_ptr<graph::Engine> engine, const std::string& path,
+                               const Options& options, Task* task) {
   ckpt::ModelPlace place = ckpt::model_place(path);
   const std::string& adapter = options.str("adapter");
   Options own = options;
@@ -624,6 +625,16 @@ std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const s
   if (!before || !after || before->digest != after->digest) return model;
   after->has_new_mask = has_new_mask(place, options);
   model->set_origin_of(kBasePart, *after);
+  return model;
+}
+
+} // namespace
+
+std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const std::string& path,
+                                  const Options& options, Task* task) {
+  const store::TransferTask transfers(task);
+  std::shared_ptr<Model> model;
+  ckpt::read_latest(path, [&] { model = load_at(engine, path, options, task); });
   return model;
 }
 

@@ -1,5 +1,6 @@
 #include "ckpt/checkpoint/checkpoint_folder.h"
 
+#include "ckpt/model_place.h"
 #include "ckpt/safetensors/safetensors.h"
 #include "ckpt/safetensors/safetensors_writer.h"
 #include "unit/test_files.h"
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
 
 namespace dllm::ckpt {
 namespace {
@@ -262,6 +264,29 @@ TEST(CheckpointKill, WhileReplacingTheSameStep) {
       break;
     }
   }
+}
+
+// A training that keeps few checkpoints may remove one while it is read.
+TEST(ModelPlace, ACheckpointThatVanishesIsReadAgain) {
+  const test::TempFolder folder;
+  const std::string first = folder.path("step_000001");
+  std::filesystem::create_directory(first);
+  int calls = 0;
+  read_latest(folder.path(), [&] {
+    if (++calls > 1) return;
+    std::filesystem::remove(first);
+    fail(Code::not_found, "there is no file {}", first);
+  });
+  EXPECT_EQ(calls, 2);
+  calls = 0;
+  std::filesystem::create_directory(first);
+  const auto read = [&] {
+    ++calls;
+    fail(Code::data_loss, "the file is damaged");
+  };
+  EXPECT_THROW(read_latest(folder.path(), read), Error);
+  EXPECT_THROW(read_latest(folder.path("none"), read), Error);
+  EXPECT_EQ(calls, 2); // once each: nothing was removed
 }
 
 } // namespace

@@ -137,15 +137,21 @@ void read_prefix_space(const Source& source, TreeJson& pre_tokenizer) {
 } // namespace
 
 std::shared_ptr<Tokenizer> Tokenizer::load(const std::string& path, const Options& options) {
-  const std::string from = ckpt::tokenizer_folder(path);
-  if (!is_directory(from) && !file_exists(from))
-    fail(Code::not_found, "there is no file or folder {}", from);
-  if (is_directory(from) || from.ends_with(kGgufEnding))
-    return load(*ckpt::open_model_source(from), options);
-  // A file of any name; tokenizer_config.json in the same folder is read too.
-  TokenizerParts parts = read_tokenizer_json(read_bytes(from).text(), from);
-  const std::string folder = parent_path(from);
-  return finish(std::move(parts), *open_source(folder.empty() ? "." : folder), options);
+  std::shared_ptr<Tokenizer> made;
+  ckpt::read_latest(path, [&] {
+    const std::string from = ckpt::tokenizer_folder(path);
+    if (!is_directory(from) && !file_exists(from))
+      fail(Code::not_found, "there is no file or folder {}", from);
+    if (is_directory(from) || from.ends_with(kGgufEnding)) {
+      made = load(*ckpt::open_model_source(from), options);
+      return;
+    }
+    // A file of any name; tokenizer_config.json in the same folder is read too.
+    TokenizerParts parts = read_tokenizer_json(read_bytes(from).text(), from);
+    const std::string folder = parent_path(from);
+    made = finish(std::move(parts), *open_source(folder.empty() ? "." : folder), options);
+  });
+  return made;
 }
 
 std::shared_ptr<Tokenizer> Tokenizer::load(const Source& source, const Options& options) {
