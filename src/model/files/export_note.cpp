@@ -12,9 +12,7 @@ std::string mask_line(const ModelConfig& config) {
         "block[:, None], 0.0, float(\"-inf\"))[None, None]",
         config.block_length);
   }
-  return config.attention == AttentionKind::causal
-             ? "mask = None"
-             : "mask = torch.zeros(1, 1, ids.shape[1], ids.shape[1])";
+  return "mask = torch.zeros(1, 1, ids.shape[1], ids.shape[1])";
 }
 
 std::string logits_line(const ModelConfig& config) {
@@ -28,7 +26,12 @@ std::string logits_line(const ModelConfig& config) {
 } // namespace
 
 std::string export_note(const ModelConfig& config, const std::string& path) {
-  if (config.attention == AttentionKind::causal && config.shift == 0) return {};
+  if (config.attention == AttentionKind::causal) {
+    return config.shift == 0
+               ? ""
+               : "transformers computes this class as the model: the logits of position i predict "
+                 "token i + 1";
+  }
   const std::string own = fmt::format("transformers computes this class causally and without a "
                                       "shift; the model is {} with shift {}",
                                       attention_name(config.attention), config.shift);
