@@ -503,7 +503,7 @@ public:
     model.add_network(name_, *own);
     if (!place_.reference || options_.str("weights") != "live") return;
     std::optional<PartOrigin> origin = origin_at(place_.base);
-    if (!origin || origin->digest != place_.reference->digest)
+    if (!origin || !origin->has_digest(place_.reference->digest))
       return; // the files changed meanwhile
     origin->has_new_mask = has_new_mask(place_, options_);
     model.set_origin_of(name_, *origin);
