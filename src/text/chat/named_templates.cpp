@@ -157,7 +157,7 @@ bool is_template_name(std::string_view text) {
 std::string template_text(const std::string& name_or_text) {
   if (name_or_text.find('{') != std::string::npos) return name_or_text;
   if (name_or_text.find_first_not_of(" \t\r\n") == std::string::npos)
-    fail_with_hint("give a name, or a text with {{ messages }}", Code::invalid_argument,
+    fail_with_hint("give a name, or a text with {{ messages }}", Code::not_found,
                    "the chat template is blank");
   return need_named(named_templates(), name_or_text, &NamedTemplate::name, {"chat template"}).text;
 }
