@@ -67,9 +67,10 @@ std::vector<OptionSpec> shared_options() {
       option_i64("tokens", 0, 0, INT64_MAX,
                  "Budget in tokens, after which a run and its schedule end; 0: none."),
       option_str("root", "", "Folder that a run saves checkpoints into; empty: none."),
-      option_f64("save_every", 0, 0, 1 << 30,
-                 "Steps between checkpoints of a run; below 1: that part of steps, rounded up; 0: "
-                 "only at its end."),
+      option_f64(
+          "save_every", 0, 0, 1 << 30,
+          "Steps between checkpoints of a run; below 1: that part of steps, rounded up, or of "
+          "the budget of a run without steps; 0: only at its end."),
       option_bool("save_wait", true,
                   "A run waits until a checkpoint is on disk; false: it is written in the "
                   "background, except at the end. dllm train sets false."),

@@ -36,7 +36,11 @@ Run::Run(Trainer& trainer, BatchSource& source, int64_t steps, const EventFn& fn
       budget_(60 * trainer.options().f64("minutes")), begin_seconds_(trainer.run_seconds()),
       begin_(trainer.steps_done()), begin_tokens_(trainer.counters().tokens) {
   const Options& options = trainer.options();
-  save_every_ = interval_steps("save_every", options.f64("save_every"), options.i64("steps"));
+  const double save_every = options.f64("save_every");
+  const bool has_budget = budget_ > 0 || options.i64("tokens") > 0;
+  const bool is_part = save_every > 0 && save_every < 1 && options.i64("steps") == 0 && has_budget;
+  save_part_ = is_part ? save_every : 0;
+  save_every_ = is_part ? 0 : interval_steps("save_every", save_every, options.i64("steps"));
   sync_every_ = interval_steps("sync_every", options.f64("sync_every"), options.i64("steps"));
   exchange_.on_read = [this] { send_step(); };
 }
@@ -136,8 +140,18 @@ Run::StepRequest Run::agreed(const StepRequest& own) {
 // Sets this process's requests for the next step. All processes act on the sum after the step.
 void Run::make_requests() {
   const int64_t next = trainer_.steps_done() + 1;
+  const bool is_save = (save_every_ > 0 && next % save_every_ == 0) || begins_save_part();
   exchange_.request(kStop, should_stop(step_task_) ? 1 : 0);
-  exchange_.request(kCheckpoint, save_every_ > 0 && next % save_every_ == 0 ? 1 : 0);
+  exchange_.request(kCheckpoint, is_save ? 1 : 0);
+}
+
+// Returns true when the used share of the budget has reached another multiple of save_every.
+bool Run::begins_save_part() {
+  if (save_part_ == 0) return false;
+  const auto part = static_cast<int64_t>(exchange_.clock / save_part_);
+  const bool begins = parts_saved_ >= 0 && part > parts_saved_;
+  parts_saved_ = part;
+  return begins;
 }
 
 // Takes a step. Returns false when the task stopped the step before the update began; the step is
@@ -241,6 +255,7 @@ Progress Run::progress() const {
 
 void Run::send_step() {
   ++read_;
+  trainer_.set_run_seconds(seconds_of_all());
   if (task_ != nullptr) task_->set_progress(read_, steps_);
   send(step_event(trainer_.metrics()));
 }

@@ -47,6 +47,7 @@ private:
   bool goes_on();
   StepRequest agreed(const StepRequest& own);
   void make_requests();
+  bool begins_save_part();
 
   bool take_step();
   bool unless_stopped(const std::function<void(const Batch&)>& work);
@@ -79,6 +80,8 @@ private:
   const int64_t begin_;                     // the trainer's step
   const int64_t begin_tokens_;              // of the steps before this run
   int64_t save_every_ = 0, sync_every_ = 0; // steps; 0: never
+  double save_part_ = 0;                    // share of a budget between checkpoints; 0: by steps
+  int64_t parts_saved_ = -1;                // such shares that were used; -1: not known yet
   int64_t done_ = 0;                        // started steps
   int64_t read_ = 0;                        // steps that were read and whose events were sent
   int64_t saved_step_ = -1;

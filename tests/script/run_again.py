@@ -349,6 +349,49 @@ def rows_of_any_length():
         ok(done.returncode == code and said in done.stderr, f"--truncate drop, --length {length}: {done.stderr[-500:]}")
 
 
+def rates_of_budgets():
+    """A run by --tokens has the rates of a run by --steps of its updates, in which the first one and the peak are not lost."""
+    def rates(out):
+        lines = [json.loads(line) for line in (SCRATCH / out / "metrics.jsonl").read_text().splitlines() if '"lr"' in line]
+        return [line["lr"] for line in lines if line.get("event") == "train_step"]
+    own = ["--layers", "1", "--hidden", "64", "--vocab", "300", "--length", "32", "--batch", "2", "--eval-every", "0", "--examples", "0", "--lr", "1e-3"]
+    for schedule in ("cosine", "linear", "wsd"):
+        for name, words in (("given", ["--warmup", "5"]), ("usual", [])):
+            wanted = ["--trainer.schedule", schedule, *words]
+            train(*own, *wanted, "--out", f"steps_{schedule}_{name}", "--steps", "40")
+            train(*own, *wanted, "--out", f"tokens_{schedule}_{name}", "--tokens", str(40 * 2 * 32))
+            first, second = rates(f"steps_{schedule}_{name}"), rates(f"tokens_{schedule}_{name}")
+            ok(len(first) == len(second) == 40 and all(abs(x - y) < 1e-9 for x, y in zip(first, second)) and abs(max(second) - 1e-3) < 1e-9,
+               f"{schedule}, {name} warm-up: {first[:7]} {second[:7]}")
+
+
+def parts_of_budgets():
+    """--save-every below 1 is a part of --tokens too, and the seconds of a step include the step."""
+    train(*SMALL, "--out", "parts", "--tokens", "4000", "--save-every", "0.25", "--keep-last", "10")
+    lines = [json.loads(line) for line in (SCRATCH / "parts" / "metrics.jsonl").read_text().splitlines()]
+    steps = [line for line in lines if line["event"] == "train_step"]
+    saved = sorted(int(folder.name[5:]) for folder in (SCRATCH / "parts").glob("step_*"))
+    used = [steps[step - 1]["tokens"] / 4000 for step in saved]
+    ok(len(saved) == 4 and all(abs(share - part) < 0.15 for share, part in zip(used, (0.25, 0.5, 0.75, 1))), f"checkpoints at {used} of the tokens")
+    ok(steps[0]["run_seconds"] >= steps[0]["tokens"] / steps[0]["tokens_per_second"], f"the first step: {steps[0]}")
+
+
+def all_held_out():
+    done = program.run("train", "--data", "corpus", "--rows", "line", *SMALL, "--out", "held", "--steps", "1", "--split-fraction", "1")
+    ok(done.returncode == 2 and "holds out every row" in done.stderr, f"--split-fraction 1: {done.stderr[-300:]}")
+
+
+def padding_is_a_row():
+    """An option that trains padding needs rows with padding, and gets them."""
+    own = ["--layers", "1", "--hidden", "64", "--vocab", "300", "--length", "48", "--batch", "2", "--eval-every", "0", "--examples", "0", "--steps", "2"]
+    for objective, words in (("llada_sft", ["--answer-padding", "true"]), ("dmax", ["--tail-labels", "4", "--block-length", "4"])):
+        train(*own, "--objective", objective, *words, "--out", f"padded_{objective}")
+        shares = [json.loads(line).get("padding_share", 0) for line in (SCRATCH / f"padded_{objective}" / "metrics.jsonl").read_text().splitlines()]
+        ok(max(shares) > 0.05, f"{objective}: shares of padding {shares}")
+        said = train(*own, "--objective", objective, *words, "--pack", "true", "--out", f"packed_{objective}")
+        ok("packed rows have hardly any padding" in said, f"{objective}, packed: {said[-300:]}")
+
+
 def few_held_out_rows():
     """The error of a held-out loss counts a row once, however often it comes again, and a single row has none."""
     own = ["--layers", "1", "--hidden", "64", "--vocab", "300", "--batch", "4", "--eval-every", "0", "--examples", "0", "--steps", "1", "--pack", "false"]
@@ -630,7 +673,7 @@ def warnings():
 
 program.empty_folder()
 (SCRATCH / "corpus").write_text("\n".join(LINES) + "\n")
-for part in (seeds, differences, answers, fresh_is_safe, kept, finished, limits, other_batches, later_logs, links, best, several_best, by_clock, clock_goes_on, rows_of_any_length, few_held_out_rows, last_lines, words_of_flags, parquet_ranges, special_tokens, stopped_evaluation, signals, silent_store, messages, scores, implied_options, causal, attention, warnings,
+for part in (seeds, differences, answers, fresh_is_safe, kept, finished, limits, other_batches, later_logs, links, best, several_best, by_clock, clock_goes_on, rows_of_any_length, rates_of_budgets, padding_is_a_row, parts_of_budgets, all_held_out, few_held_out_rows, last_lines, words_of_flags, parquet_ranges, special_tokens, stopped_evaluation, signals, silent_store, messages, scores, implied_options, causal, attention, warnings,
              without_a_checkpoint):
     part()
 sys.exit(1 if program.failures else 0)

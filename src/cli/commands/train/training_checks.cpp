@@ -132,6 +132,12 @@ void check_values(Context& context) {
     throw UsageFailure("--vocab: " + std::string(failure.what()), failure.hint());
   }
   wanted_logs(context);
+  const bool all =
+      context.typed("loader", "split") && context.option("loader", "split") == "\"all\"";
+  if (!all && std::stod(context.option("loader", "split_fraction")) >= 1) {
+    throw UsageFailure("--split-fraction 1 holds out every row, so none is left to train on",
+                       "hold out a part of the rows, such as 0.1");
+  }
   // Some objectives turn packing off.
   const bool packs = context.typed("loader", "pack") || facts_of(context.text("objective")).packs;
   if (packs && context.option("loader", "pack") == "true")
