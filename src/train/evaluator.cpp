@@ -58,15 +58,23 @@ private:
 
 } // namespace
 
-// Returns true when the error must be computed from rows: with few rows the batches hold the same
-// rows. On a mesh a pass cannot have a single row.
-bool Evaluator::needs_rows(const BatchSource& source, const Batch& first,
-                           int64_t max_batches) const {
+// Returns true when each row of a batch can have a loss of its own. On a mesh a pass cannot have a
+// single row.
+bool Evaluator::can_split() const {
   const graph::Engine& engine = model_->engine();
-  if (engine.mesh().ranks() > 1 || engine.processes() > 1) return false;
+  return engine.mesh().ranks() == 1 && engine.processes() == 1;
+}
+
+namespace {
+
+// Returns true when the error must be computed from rows: with few rows the batches hold the same
+// rows.
+bool has_few_rows(const BatchSource& source, const Batch& first, int64_t max_batches) {
   const int64_t rows = first.at("ids").shape()[0], epoch = source.epoch_rows();
   return max_batches == 1 || (epoch > 0 && max_batches > epoch / rows);
 }
+
+} // namespace
 
 Evaluation Evaluator::run(BatchSource& source, int64_t max_batches, int64_t rows,
                           const noise::StateArrays& state, Task* task) {
@@ -74,18 +82,20 @@ Evaluation Evaluator::run(BatchSource& source, int64_t max_batches, int64_t rows
   noise::LossValue total;
   DistinctLosses distinct;
   int64_t done = 0;
-  bool by_row = false;
+  bool has_few = false;
   const ReadingAhead ahead(source, max_batches);
   for (; done < max_batches; ++done) {
     check_task(task);
     const int64_t position = source.position();
     const std::optional<Batch> batch = source.next();
     if (!batch) break;
-    if (done == 0) by_row = needs_rows(source, *batch, max_batches);
+    if (done == 0) has_few = has_few_rows(source, *batch, max_batches);
     const std::vector<bool> news = distinct.news(*batch);
-    const bool is_new = std::ranges::find(news, true) != news.end();
+    const bool has_new = std::ranges::find(news, true) != news.end();
+    const bool has_old = std::ranges::find(news, false) != news.end();
     noise::LossValue one;
-    if (by_row && is_new) {
+    // A batch with rows that came before gives the losses of its new rows.
+    if (has_new && (has_few || has_old) && can_split()) {
       const noise::RowLosses each = losses_.run_rows(*batch, kEvalSeed, position, task);
       one = sum_of(each);
       for (size_t row = 0; row < news.size(); ++row) {
@@ -93,8 +103,7 @@ Evaluation Evaluator::run(BatchSource& source, int64_t max_batches, int64_t rows
       }
     } else {
       one = losses_.run_parts(*batch, kEvalSeed, position, rows, task);
-      if (!by_row && std::ranges::find(news, false) == news.end())
-        distinct.add(one.sum, one.normalizer);
+      if (!has_old) distinct.add(one.sum, one.normalizer);
     }
     total.sum += one.sum;
     total.normalizer += one.normalizer;

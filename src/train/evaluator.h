@@ -35,7 +35,7 @@ public:
                  const noise::StateArrays& state, Task* task);
 
 private:
-  bool needs_rows(const BatchSource& source, const Batch& first, int64_t max_batches) const;
+  bool can_split() const;
 
   std::shared_ptr<model::Model> model_;
   noise::ObjectiveRef objective_;
