@@ -430,6 +430,18 @@ void Dataset::add(Record&& record, const Task* task) {
   if (!text.empty()) texts_.push_back(std::move(text));
 }
 
+// Counts the text of the tokens of a row that are learned, without special tokens.
+void Dataset::count_learned_text(std::span<const int32_t> ids, std::span<const uint8_t> keep) {
+  if (tokenizer_ == nullptr) text_bytes_ = -1;
+  if (text_bytes_ < 0) return;
+  std::vector<int32_t> learned;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (i >= keep.size() || keep[i] == 0) learned.push_back(ids[i]);
+  }
+  given_tokens_ += std::ssize(ids) - std::ssize(learned);
+  text_bytes_ += std::ssize(tokenizer_->decode(learned, {.skip_special = true}));
+}
+
 void Dataset::add_tokens(Record&& record, const Task* task) {
   if (tokenizer_ == nullptr && record.kind != Record::Kind::ids) {
     fail(Code::failed_precondition,
@@ -442,7 +454,7 @@ void Dataset::add_tokens(Record&& record, const Task* task) {
   const bool is_chat = record.kind == Record::Kind::chat;
   if (record.kind == Record::Kind::ids || is_chat) {
     ids = std::move(record.ids);
-    text_bytes_ = -1;
+    count_learned_text(ids, keep);
   } else {
     if (text_bytes_ >= 0) text_bytes_ += static_cast<int64_t>(record.text.size());
     if (prepend_bos_ && record.starts) ids.push_back(info_.special.bos);

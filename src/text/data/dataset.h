@@ -223,7 +223,8 @@ public:
 
   int64_t size() const { return is_text() ? static_cast<int64_t>(texts_.size()) : rows_.size(); }
   int64_t tokens() const { return rows_.tokens(); }
-  // Returns the mean of text bytes per token; 0 where they are unknown (token files, rows of ids).
+  // Returns the mean of text bytes per learned token; 0 where they are unknown (token files, rows
+  // of ids without a tokenizer).
   double bytes_per_token() const;
   bool is_text() const { return is_text_; }
   // REQUIRES: !is_text(), 0 <= index < size().
@@ -269,6 +270,7 @@ private:
             const ReaderTable& readers);
   void add(Record&& record, const Task* task = nullptr);
   void add_tokens(Record&& record, const Task* task);
+  void count_learned_text(std::span<const int32_t> ids, std::span<const uint8_t> keep);
   // Makes a record of kind text, answer, ids or chat. A record of kind chat gets its ids and keep.
   void render(Record& record, const Task* task = nullptr);
   void check_ids(const Record& record) const;

@@ -151,14 +151,35 @@ TEST(Dataset, AddTakesAllOrNothing) {
   EXPECT_EQ(data.size(), 2);
 }
 
-TEST(Dataset, CountsTheBytesBehindATokenUntilNumbersComeIn) {
+TEST(Dataset, CountsTheBytesOfLearnedTokens) {
   Dataset data(make_byte_tokenizer(), Options(dataset_schema()));
   EXPECT_EQ(data.bytes_per_token(), 0);
   data.add(R"([{"text": "abc"}, {"prompt": "de", "response": "fg"}])");
   // Of what is learned: a token per byte, and an eos after each text. The prompt is given.
   EXPECT_EQ(data.bytes_per_token(), 5.0 / 7);
-  data.add(R"({"ids": [1, 2]})");
-  EXPECT_EQ(data.bytes_per_token(), 0);
+  data.add(R"({"ids": [65, 66, 67], "keep": [1, 0, 0]})"); // two letters are learned, and an eos
+  EXPECT_EQ(data.bytes_per_token(), 7.0 / 10);
+}
+
+// The bytes of a conversation are those of its answers: the template's own tokens have no text.
+TEST(Dataset, CountsTheBytesOfConversations) {
+  Options options(dataset_schema());
+  options.set_str("template", "chatml");
+  const auto tokenizer = make_byte_tokenizer();
+  for (const char* token : {"<|im_start|>", "<|im_end|>"}) tokenizer->add_special_token(token);
+  Dataset data(tokenizer, options);
+  data.add(R"({"messages": [{"role": "user", "content": "a long question"},
+                            {"role": "assistant", "content": "yes"}]})");
+  std::vector<int32_t> learned;
+  const TokenRow row = data.row(0);
+  for (size_t i = 0; i < row.ids.size(); ++i) {
+    if (row.keep.empty() || row.keep[i] == 0) learned.push_back(row.ids[i]);
+  }
+  const auto bytes = tokenizer->decode(learned, {.skip_special = true}).size();
+  ASSERT_GT(learned.size(), 3u);
+  ASSERT_LT(learned.size(), row.ids.size());
+  EXPECT_EQ(data.bytes_per_token(),
+            static_cast<double>(bytes) / static_cast<double>(learned.size()));
 }
 
 TEST(Dataset, TokenFileComesBackEqual) {
