@@ -1,6 +1,7 @@
 // This file reads the formats of lines: plain text, JSON lines, and files of fortune(6).
 #include "base/error.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "base/task.h"
 #include "text/readers/content_check.h"
 #include "text/readers/readers.h"
@@ -47,9 +48,18 @@ void read_parts(TextWindow& text, const RecordSink& sink) {
   }
 }
 
+// Warns about a file whose lines end with CR alone, as on old Macs: all of them are one line here.
+void warn_of_lone_cr(TextWindow& text, std::string_view first) {
+  if (text.line() != 1 || !text.at_end() || first.find('\r') == std::string_view::npos) return;
+  log(LogLevel::warn,
+      "{}: its lines end with CR alone, so the file is one row; tr '\\r' '\\n' ends them with LF",
+      text.path());
+}
+
 void read_lines(TextWindow& text, const Task* task, const RecordSink& sink) {
   while (const auto raw = text.next_line()) {
     if (text.line() % 256 == 0) check_task(task);
+    if (text.line() == 1) warn_of_lone_cr(text, without_end(*raw));
     give_text(without_end(*raw), sink);
   }
 }
@@ -57,18 +67,18 @@ void read_lines(TextWindow& text, const Task* task, const RecordSink& sink) {
 // A paragraph ends at a blank line, and before the end of its own last line.
 void read_paragraphs(TextWindow& text, const Task* task, const RecordSink& sink) {
   LineGroup paragraph(text, "paragraph");
-  std::string end; // of the line before
+  bool has_line = false;
   while (const auto raw = text.next_line()) {
     if (text.line() % 256 == 0) check_task(task);
     const std::string_view line = without_end(*raw);
     if (is_blank(line)) {
       give_text(paragraph.take(), sink);
-      end.clear();
+      has_line = false;
       continue;
     }
-    paragraph.add(end);
+    if (has_line) paragraph.add("\n"); // also between lines that end with CR and LF
     paragraph.add(line);
-    end = raw->substr(line.size());
+    has_line = true;
   }
   give_text(paragraph.take(), sink);
 }
