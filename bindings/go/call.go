@@ -157,6 +157,18 @@ func (c *call) status(status int32) {
 	c.err = problem
 }
 
+// part is an object that the noun keeps, as one of its own.
+func (o *object) part(of func(self handle, out *handle, err handle) int32) (handle, error) {
+	c := begin()
+	defer c.end()
+	var out handle
+	self := c.use(o)
+	if c.ok() {
+		c.status(of(self, &out, c.errp))
+	}
+	return out, c.err
+}
+
 func (c *call) end() {
 	c.watcher.stop()
 	for c.count > 0 {

@@ -25,7 +25,7 @@ type Generator struct {
 // kinds "generator" and "model" at one level, and "engine": an [*Engine], or options of kind "engine" for one of its own.
 // Without it the default engine is used. It fails as [LoadModel] and [NewGenerator] do.
 func LoadGenerator(ctx context.Context, path string, options ...Option) (*Generator, error) {
-	parts, err := splitLoad(options)
+	parts, err := splitLoad(options, "generator")
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func LoadGenerator(ctx context.Context, path string, options ...Option) (*Genera
 	defer c.end()
 	var out handle
 	on, where := c.engine(parts.engine), c.text(path)
-	model, settings := c.settings("model", parts.model), c.settings("generator", parts.generator)
+	model, settings := c.settings("model", parts.model), c.settings("generator", parts.own)
 	task := c.watch(ctx)
 	if c.ok() {
 		c.status(dllm_generator_load(where, on, model, settings, task, &out, c.errp))
@@ -103,18 +103,22 @@ func (g *Generator) add(ctx context.Context, prompt any, options []Option) (int,
 	if err != nil {
 		return 0, err
 	}
-	kind := "request"
-	if policy := named(options, "policy"); policy != "" && policy != "auto" {
-		kind += ":" + policy
-	}
 	c := begin()
 	defer c.end()
 	var out int64
-	self, settings, task := c.use(g.object), c.settings(kind, options), c.watch(ctx)
+	self, settings, task := c.use(g.object), c.settings(kindOfRequest(options), options), c.watch(ctx)
 	if c.ok() {
 		c.status(dllm_generator_add(self, settings, task, &out, c.errp))
 	}
 	return int(out), c.err
+}
+
+// kindOfRequest is the kind of the options of a request: a policy has options of its own.
+func kindOfRequest(options []Option) string {
+	if policy := named(options, "policy"); policy != "" && policy != "auto" {
+		return "request:" + policy
+	}
+	return "request"
 }
 
 // Remove removes a request, open or over; its number may be used again. It fails with [NotFound] for another number.
@@ -239,37 +243,26 @@ func (g *Generator) Tokenizer() (*Tokenizer, error) {
 	return newTokenizer(out), nil
 }
 
-func (g *Generator) part(of func(self handle, out *handle, err handle) int32) (handle, error) {
-	c := begin()
-	defer c.end()
-	var out handle
-	self := c.use(g.object)
-	if c.ok() {
-		c.status(of(self, &out, c.errp))
-	}
-	return out, c.err
-}
-
-// loadParts are the options of LoadGenerator, each at its kind.
+// loadParts are the options of LoadGenerator or LoadQueue, each at its kind. own has those of the noun itself.
 type loadParts struct {
-	engine           *Engine
-	owned            bool
-	model, generator []Option
+	engine     *Engine
+	owned      bool
+	model, own []Option
 }
 
-// closeOwned closes the engine that was made for the generator, which keeps it alive.
+// closeOwned closes the engine that was made for the noun, which keeps it alive.
 func (p *loadParts) closeOwned() {
 	if p.owned {
 		_ = p.engine.Close()
 	}
 }
 
-func splitLoad(options []Option) (*loadParts, error) {
+func splitLoad(options []Option, kind string) (*loadParts, error) {
 	values, err := merge(options)
 	if err != nil {
 		return nil, err
 	}
-	ofGenerator, err := keysOf("generator")
+	ofNoun, err := keysOf(kind)
 	if err != nil {
 		return nil, err
 	}
@@ -277,24 +270,24 @@ func splitLoad(options []Option) (*loadParts, error) {
 	if err != nil {
 		return nil, err
 	}
-	model, generator, parts := Options{}, Options{}, &loadParts{}
+	model, own, parts := Options{}, Options{}, &loadParts{}
 	for name, value := range values {
 		switch {
 		case name == "engine":
 			err = parts.take(value)
-		case slices.Contains(ofGenerator, name):
-			generator[name] = value
+		case slices.Contains(ofNoun, name):
+			own[name] = value
 		case slices.Contains(ofModel, name):
 			model[name] = value
 		default:
-			err = unknownOfLoad(name, slices.Concat(ofGenerator, ofModel, []string{"engine"}))
+			err = unknownOfLoad(name, kind, slices.Concat(ofNoun, ofModel, []string{"engine"}))
 		}
 		if err != nil {
 			parts.closeOwned()
 			return nil, err
 		}
 	}
-	parts.model, parts.generator = []Option{model}, []Option{generator}
+	parts.model, parts.own = []Option{model}, []Option{own}
 	return parts, nil
 }
 
@@ -314,12 +307,12 @@ func (p *loadParts) take(engine any) (err error) {
 	return err
 }
 
-// unknownOfLoad is the error of an option that LoadGenerator does not have: it has the nearest name of one of its kinds, or
+// unknownOfLoad is the error of an option that a load does not have: it has the nearest name of one of its kinds, or
 // all its names.
-func unknownOfLoad(name string, names []string) error {
+func unknownOfLoad(name, noun string, names []string) error {
 	slices.Sort(names)
 	hint := "the names are " + strings.Join(names, ", ")
-	for _, kind := range []string{"generator", "model"} {
+	for _, kind := range []string{noun, "model"} {
 		_, err := Effective(kind, Set(name, 0))
 		var problem *Error
 		if errors.As(err, &problem) && strings.HasPrefix(problem.Hint, "did you mean") {
@@ -327,7 +320,7 @@ func unknownOfLoad(name string, names []string) error {
 			break
 		}
 	}
-	message := fmt.Sprintf("there is no option named %q of kind model or generator", name)
+	message := fmt.Sprintf("there is no option named %q of kind model or %s", name, noun)
 	return &Error{Code: NotFound, Message: message, Hint: hint}
 }
 

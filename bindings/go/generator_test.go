@@ -31,24 +31,33 @@ func newGenerator(t *testing.T) *dllm.Generator {
 // short is a request of eight positions in four steps.
 var short = dllm.RequestOptions{Length: dllm.Ptr(8), Steps: dllm.Ptr(4)}
 
-// The texts that every language must generate.
-func TestGeneratedTexts(t *testing.T) {
-	g, ctx := newGenerator(t), context.Background()
-	var table struct {
-		Cases []struct {
-			Name, Call, Text, Expect string
-			Settings                 dllm.Options
-		}
+// textCase is a text that every language must generate.
+type textCase struct {
+	Name, Call, Text, Expect string
+	Settings                 dllm.Options
+}
+
+func (c textCase) prompt() any {
+	if c.Call == "infill" {
+		return dllm.Infill(c.Text)
 	}
+	return c.Text
+}
+
+func textCases(t *testing.T) []textCase {
+	t.Helper()
+	var table struct{ Cases []textCase }
 	data := must[[]byte](t)(os.ReadFile("../../tests/bindings/generate_cases.json"))
 	if err := json.Unmarshal(data, &table); err != nil || len(table.Cases) < 8 {
 		t.Fatalf("%d cases, %v", len(table.Cases), err)
 	}
-	for _, each := range table.Cases {
-		var prompt any = each.Text
-		if each.Call == "infill" {
-			prompt = dllm.Infill(each.Text)
-		}
+	return table.Cases
+}
+
+func TestGeneratedTexts(t *testing.T) {
+	g, ctx := newGenerator(t), context.Background()
+	for _, each := range textCases(t) {
+		prompt := each.prompt()
 		made, err := g.Generate(ctx, prompt, each.Settings)
 		if err != nil || made.Whole != each.Expect {
 			t.Errorf("%s: %v, %v", each.Name, made, err)

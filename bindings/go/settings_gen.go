@@ -494,6 +494,55 @@ func (o SlotOptions) values() (map[string]any, error) {
 	return fields{o}.values()
 }
 
+// QueueOptions has the options of kind "queue". What is not set keeps its default.
+type QueueOptions struct {
+	// Most requests that are decoded at a time. Default: 8; 1 to 65536.
+	Slots *int `json:"slots,omitzero"`
+
+	// Most requests that wait for a slot. A further one is refused. Default: 256; 0 to 16777216.
+	Waiting *int `json:"waiting,omitzero"`
+
+	// Most requests that are over and were not removed. The oldest is removed first. Default: 1024; 1 to 16777216.
+	Kept *int `json:"kept,omitzero"`
+
+	// Policy of requests that name none; auto: the policy that the model was trained for. Default: auto; one of auto,
+	// ancestral, autoregressive, bd3lm, confidence_remasking, credit, ddim, diffusion_gemma, dream, editflow,
+	// entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, llada2, llada22, low_confidence,
+	// multi_block, nemotron, random, remdm, sdar, self_speculation, spd, threshold, uniform, wedlm.
+	Policy string `json:"policy,omitzero"`
+
+	// The settings in generation_config.json hold where a request sets nothing. Default: true.
+	Defaults *bool `json:"defaults,omitzero"`
+
+	// Further adapters, NAME=FOLDER, which are loaded when a request names them. Then the decoder keeps the weights that
+	// the model has now. Default: empty.
+	AdapterFolders []string `json:"adapter_folders,omitzero"`
+
+	// Most bytes of the adapters of adapter_folders in memory: the one that was not used for the longest time is removed
+	// first; 0: no limit. Default: 0; 0 to 1125899906842624.
+	AdapterBytes *int `json:"adapter_bytes,omitzero"`
+}
+
+func (o QueueOptions) values() (map[string]any, error) {
+	return fields{o}.values()
+}
+
+// SubmissionOptions has the options of kind "submission". What is not set keeps its default.
+type SubmissionOptions struct {
+	// A request of a higher priority goes first. Default: 0; -1000 to 1000.
+	Priority *int `json:"priority,omitzero"`
+
+	// Who asks: clients share the decoder, however many requests each one has. Default: empty.
+	Client string `json:"client,omitzero"`
+
+	// Seconds from the submission to the end of the request; 0: no limit. Default: 0; 0 to 1000000000.
+	Timeout *float64 `json:"timeout,omitzero"`
+}
+
+func (o SubmissionOptions) values() (map[string]any, error) {
+	return fields{o}.values()
+}
+
 // TrainerOptions has the options of kind "trainer". What is not set keeps its default.
 type TrainerOptions struct {
 	// Peak learning rate. Default: 0.0003; 0 to 10.

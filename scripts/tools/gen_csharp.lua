@@ -22,7 +22,7 @@ local function type_of(p, fn)
   if by_kind[p.kind] then return by_kind[p.kind] end
   if p.elem == "byte" then return "IntPtr" end
   if p.kind == "array" or p.kind == "dst" then return numbers[p.elem] .. "[]" end
-  if p.kind == "out_number" then return "out " .. numbers[p.elem] end
+  if p.kind == "out_number" then return (p.given and "ref " or "out ") .. numbers[p.elem] end
   return numbers[p.kind] or error("no C# type for kind " .. p.kind)
 end
 

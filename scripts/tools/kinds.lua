@@ -75,6 +75,8 @@ local function read_sentence(p, text, constants)
   p.doc = text
   p.null = not text:match("^not NULL") and text:match("NULL") ~= nil
   p.options = text:match('kind "(%l[%l_]*)"')
+  -- The caller writes a value into an out before the call too.
+  p.given = p.kind == "out_number" and text:match("before the call") ~= nil or nil
   local least = text:match("^(%d+) or more") or text:match("[,;] (%d+) or more")
   if least then p.min = math.tointeger(tonumber(least)) end
   local low, high = text:match("^(%d+) to (%d+)")

@@ -10,7 +10,7 @@ local manifest = {}
 
 local order = {"name", "kind", "handle", "elem", "const", "c", "header", "since", "state", "deprecated",
                "threads", "ranks", "returns", "gives", "takes", "lends", "keeper", "keeps",
-               "params", "length", "of", "dims", "dtype", "out", "null", "min", "max", "values",
+               "params", "length", "of", "dims", "dtype", "out", "null", "given", "min", "max", "values",
                "options", "summary", "details", "doc", "value", "group", "generated", "abi", "types", "constants",
                "functions"}
 

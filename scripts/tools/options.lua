@@ -7,7 +7,8 @@ package.path = root .. "/scripts/tools/?.lua;" .. package.path
 local files = require "files"
 local json = require "json"
 
-local kinds = {"engine", "model", "adapter", "generator", "request", "decoder", "slot", "trainer", "hub"}
+local kinds = {"engine", "model", "adapter", "generator", "request", "decoder", "slot", "queue", "submission",
+               "trainer", "hub"}
 local order = {"name", "type", "elem", "default", "min", "max", "choices", "json", "doc", "kind", "keys"}
 
 -- One key of a schema. A whole number has the bounds that are whole numbers too.

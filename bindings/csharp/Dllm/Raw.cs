@@ -753,7 +753,7 @@ namespace Dllm
 
         [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
         internal delegate int dllm_queue_wait_fn(
-            SafeHandle queue, long number, long timeout_ms, SafeHandle task, out long out_version, out long out_over,
+            SafeHandle queue, long number, long timeout_ms, SafeHandle task, ref long out_version, out long out_over,
             SafeHandle err);
         internal readonly dllm_queue_wait_fn dllm_queue_wait;
 

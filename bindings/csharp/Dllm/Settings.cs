@@ -1010,6 +1010,95 @@ namespace Dllm
         }
     }
 
+    /// <summary>Has the options of kind "queue". What is not set keeps its default.</summary>
+    public sealed class QueueOptions : Options
+    {
+        /// <summary>Most requests that are decoded at a time. Default: 8; 1 to 65536.</summary>
+        public long? Slots
+        {
+            get => Value<long?>("slots");
+            set => Put("slots", value);
+        }
+
+        /// <summary>Most requests that wait for a slot. A further one is refused. Default: 256; 0 to
+        /// 16777216.</summary>
+        public long? Waiting
+        {
+            get => Value<long?>("waiting");
+            set => Put("waiting", value);
+        }
+
+        /// <summary>Most requests that are over and were not removed. The oldest is removed first. Default: 1024; 1
+        /// to 16777216.</summary>
+        public long? Kept
+        {
+            get => Value<long?>("kept");
+            set => Put("kept", value);
+        }
+
+        /// <summary>Policy of requests that name none; auto: the policy that the model was trained for. Default:
+        /// auto; one of auto, ancestral, autoregressive, bd3lm, confidence_remasking, credit, ddim,
+        /// diffusion_gemma, dream, editflow, entropy_bound, factor, fast_dllm_v2, first_hitting, frechet,
+        /// hierarchy, llada2, llada22, low_confidence, multi_block, nemotron, random, remdm, sdar,
+        /// self_speculation, spd, threshold, uniform, wedlm.</summary>
+        public string Policy
+        {
+            get => Value<string>("policy");
+            set => Put("policy", value);
+        }
+
+        /// <summary>The settings in generation_config.json hold where a request sets nothing. Default:
+        /// true.</summary>
+        public bool? Defaults
+        {
+            get => Value<bool?>("defaults");
+            set => Put("defaults", value);
+        }
+
+        /// <summary>Further adapters, NAME=FOLDER, which are loaded when a request names them. Then the decoder
+        /// keeps the weights that the model has now. Default: empty.</summary>
+        public IReadOnlyList<string> AdapterFolders
+        {
+            get => Value<IReadOnlyList<string>>("adapter_folders");
+            set => Put("adapter_folders", value);
+        }
+
+        /// <summary>Most bytes of the adapters of adapter_folders in memory: the one that was not used for the
+        /// longest time is removed first; 0: no limit. Default: 0; 0 to 1125899906842624.</summary>
+        public long? AdapterBytes
+        {
+            get => Value<long?>("adapter_bytes");
+            set => Put("adapter_bytes", value);
+        }
+    }
+
+    /// <summary>Has the options of kind "submission". What is not set keeps its default.</summary>
+    public sealed class SubmissionOptions : Options
+    {
+        /// <summary>A request of a higher priority goes first. Default: 0; -1000 to 1000.</summary>
+        public long? Priority
+        {
+            get => Value<long?>("priority");
+            set => Put("priority", value);
+        }
+
+        /// <summary>Who asks: clients share the decoder, however many requests each one has. Default:
+        /// empty.</summary>
+        public string Client
+        {
+            get => Value<string>("client");
+            set => Put("client", value);
+        }
+
+        /// <summary>Seconds from the submission to the end of the request; 0: no limit. Default: 0; 0 to
+        /// 1000000000.</summary>
+        public double? Timeout
+        {
+            get => Value<double?>("timeout");
+            set => Put("timeout", value);
+        }
+    }
+
     /// <summary>Has the options of kind "trainer". What is not set keeps its default.</summary>
     public sealed class TrainerOptions : Options
     {

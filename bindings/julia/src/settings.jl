@@ -226,6 +226,26 @@ const KEYWORDS = (
 - `stop::Vector{Int}`: Token ids that end the text: when one is decided and no position before it is open, the rest
   becomes this token. Default: empty.
 """,
+    queue = """
+- `slots::Int`: Most requests that are decoded at a time. Default: 8; 1 to 65536.
+- `waiting::Int`: Most requests that wait for a slot. A further one is refused. Default: 256; 0 to 16777216.
+- `kept::Int`: Most requests that are over and were not removed. The oldest is removed first. Default: 1024; 1 to
+  16777216.
+- `policy::String`: Policy of requests that name none; auto: the policy that the model was trained for. Default: auto;
+  one of auto, ancestral, autoregressive, bd3lm, confidence_remasking, credit, ddim, diffusion_gemma, dream, editflow,
+  entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, llada2, llada22, low_confidence, multi_block,
+  nemotron, random, remdm, sdar, self_speculation, spd, threshold, uniform, wedlm.
+- `defaults::Bool`: The settings in generation_config.json hold where a request sets nothing. Default: true.
+- `adapter_folders::Vector{String}`: Further adapters, NAME=FOLDER, which are loaded when a request names them. Then
+  the decoder keeps the weights that the model has now. Default: empty.
+- `adapter_bytes::Int`: Most bytes of the adapters of adapter_folders in memory: the one that was not used for the
+  longest time is removed first; 0: no limit. Default: 0; 0 to 1125899906842624.
+""",
+    submission = """
+- `priority::Int`: A request of a higher priority goes first. Default: 0; -1000 to 1000.
+- `client::String`: Who asks: clients share the decoder, however many requests each one has. Default: empty.
+- `timeout::Real`: Seconds from the submission to the end of the request; 0: no limit. Default: 0; 0 to 1000000000.
+""",
     trainer = """
 - `lr::Real`: Peak learning rate. Default: 0.0003; 0 to 10.
 - `schedule::String`: Course of the rate after warm-up; linear, cosine and wsd need steps, minutes or tokens,

@@ -444,6 +444,37 @@
 --- Text with holes: <mask:N> is N open tokens, <mask> is one. All holes are filled at once.
 ---@field infill? string
 
+--- Settings of dllm.queue.
+---@class (exact) dllm.QueueSettings
+--- Most requests that are decoded at a time. [8]
+---@field slots? integer
+--- Most requests that wait for a slot. A further one is refused. [256]
+---@field waiting? integer
+--- Most requests that are over and were not removed. The oldest is removed first. [1024]
+---@field kept? integer
+--- Policy of requests that name none; auto: the policy that the model was trained for. [auto]
+---@field policy? "auto"|"ancestral"|"autoregressive"|"bd3lm"|"confidence_remasking"|"credit"|"ddim"|"diffusion_gemma"|"dream"|"editflow"|"entropy_bound"|"factor"|"fast_dllm_v2"|"first_hitting"|"frechet"|"hierarchy"|"llada2"|"llada22"|"low_confidence"|"multi_block"|"nemotron"|"random"|"remdm"|"sdar"|"self_speculation"|"spd"|"threshold"|"uniform"|"wedlm"
+--- The settings in generation_config.json hold where a request sets nothing. [true]
+---@field defaults? boolean
+--- Further adapters, NAME=FOLDER, which are loaded when a request names them. Then the decoder
+--- keeps the weights that the model has now.
+---@field adapter_folders? string[]
+--- Most bytes of the adapters of adapter_folders in memory: the one that was not used for the
+--- longest time is removed first; 0: no limit. [0]
+---@field adapter_bytes? integer
+
+--- Settings of dllm.load_queue: those of the model and of the queue.
+---@class (exact) dllm.QueueLoadSettings: dllm.ModelSettings, dllm.QueueSettings
+
+--- Settings of queue:submit: AddSettings, and how it is queued.
+---@class (exact) dllm.SubmissionSettings: dllm.AddSettings
+--- A request of a higher priority goes first. [0]
+---@field priority? integer
+--- Who asks: clients share the decoder, however many requests each one has.
+---@field client? string
+--- Seconds from the submission to the end of the request; 0: no limit. [0]
+---@field timeout? number
+
 --- Settings of dllm.decoder.
 ---@class (exact) dllm.DecoderSettings
 --- Which open positions are decided in a step. [low_confidence]

@@ -467,6 +467,44 @@ export interface AddSettings extends RequestSettings {
   infill?: string;
 }
 
+/** Settings of new Queue. */
+export interface QueueSettings {
+  /** Most requests that are decoded at a time. [8] */
+  slots?: number | bigint;
+  /** Most requests that wait for a slot. A further one is refused. [256] */
+  waiting?: number | bigint;
+  /** Most requests that are over and were not removed. The oldest is removed first. [1024] */
+  kept?: number | bigint;
+  /** Policy of requests that name none; auto: the policy that the model was trained for. [auto] */
+  policy?: 'auto' | 'ancestral' | 'autoregressive' | 'bd3lm' | 'confidence_remasking' | 'credit' |
+    'ddim' | 'diffusion_gemma' | 'dream' | 'editflow' | 'entropy_bound' | 'factor' |
+    'fast_dllm_v2' | 'first_hitting' | 'frechet' | 'hierarchy' | 'llada2' | 'llada22' |
+    'low_confidence' | 'multi_block' | 'nemotron' | 'random' | 'remdm' | 'sdar' |
+    'self_speculation' | 'spd' | 'threshold' | 'uniform' | 'wedlm';
+  /** The settings in generation_config.json hold where a request sets nothing. [true] */
+  defaults?: boolean;
+  /** Further adapters, NAME=FOLDER, which are loaded when a request names them. Then the decoder
+   *  keeps the weights that the model has now. */
+  adapter_folders?: readonly string[];
+  /** Most bytes of the adapters of adapter_folders in memory: the one that was not used for the
+   *  longest time is removed first; 0: no limit. [0] */
+  adapter_bytes?: number | bigint;
+}
+
+/** Settings of Queue.load: ModelSettings and QueueSettings. */
+export interface QueueLoadSettings extends ModelSettings, QueueSettings {
+}
+
+/** Settings of queue.submit: AddSettings, and how it is queued. */
+export interface SubmissionSettings extends AddSettings {
+  /** A request of a higher priority goes first. [0] */
+  priority?: number | bigint;
+  /** Who asks: clients share the decoder, however many requests each one has. */
+  client?: string;
+  /** Seconds from the submission to the end of the request; 0: no limit. [0] */
+  timeout?: number;
+}
+
 /** Settings of new Decoder. */
 export interface DecoderSettings {
   /** Which open positions are decided in a step. [low_confidence] */

@@ -531,6 +531,62 @@ class AddSettings(RequestSettings, total=False):
     infill: str | None
 
 
+class QueueSettings(TypedDict, total=False):
+    """The keywords of dllm.Queue.
+
+    None stands for the default, which is in brackets. A policy may have another default than
+    its kind: dllm.schema("request:threshold").
+
+    slots  Most requests that are decoded at a time. [8]
+    waiting  Most requests that wait for a slot. A further one is refused. [256]
+    kept  Most requests that are over and were not removed. The oldest is removed first. [1024]
+    policy  Policy of requests that name none; auto: the policy that the model was trained for.
+        [auto]
+    defaults  The settings in generation_config.json hold where a request sets nothing. [true]
+    adapter_folders  Further adapters, NAME=FOLDER, which are loaded when a request names them. Then
+        the decoder keeps the weights that the model has now.
+    adapter_bytes  Most bytes of the adapters of adapter_folders in memory: the one that was not
+        used for the longest time is removed first; 0: no limit. [0]
+    """
+
+    slots: int | None
+    waiting: int | None
+    kept: int | None
+    policy: Literal["auto", "ancestral", "autoregressive", "bd3lm", "confidence_remasking",
+        "credit", "ddim", "diffusion_gemma", "dream", "editflow", "entropy_bound", "factor",
+        "fast_dllm_v2", "first_hitting", "frechet", "hierarchy", "llada2", "llada22",
+        "low_confidence", "multi_block", "nemotron", "random", "remdm", "sdar", "self_speculation",
+        "spd", "threshold", "uniform", "wedlm"] | None
+    defaults: bool | None
+    adapter_folders: Texts | None
+    adapter_bytes: int | None
+
+
+class QueueLoadSettings(ModelSettings, QueueSettings, total=False):
+    """The keywords of dllm.Queue.load: ModelSettings and QueueSettings.
+
+    None stands for the default, which is in brackets. A policy may have another default than
+    its kind: dllm.schema("request:threshold").
+
+    """
+
+
+class SubmissionSettings(AddSettings, total=False):
+    """The keywords of dllm.Queue.submit: AddSettings, and how it is queued.
+
+    None stands for the default, which is in brackets. A policy may have another default than
+    its kind: dllm.schema("request:threshold").
+
+    priority  A request of a higher priority goes first. [0]
+    client  Who asks: clients share the decoder, however many requests each one has.
+    timeout  Seconds from the submission to the end of the request; 0: no limit. [0]
+    """
+
+    priority: int | None
+    client: str | None
+    timeout: float | None
+
+
 class DecoderSettings(TypedDict, total=False):
     """The keywords of dllm.Decoder.
 

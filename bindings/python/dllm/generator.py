@@ -3,17 +3,17 @@ from __future__ import annotations
 
 import os
 from ctypes import byref, c_int64, c_void_p
-from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Mapping, Sequence, Union
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
-from . import _raw, errors
+from . import errors
 from ._base import (Managed, call, from_path, handle, make, options, read_object, read_text,
-                    schema, task_of)
+                    task_of)
+from ._request import Prompt, divided, engine_of, request_options, with_prompt, with_text
 from ._text import path_bytes, text_bytes
 from ._turns import Turns
-from ._values import is_list, items, mapping, refuse, whole
-from .decoder import Decoder, kind_of
-from .engine import Engine, default_engine
+from ._values import items, refuse, whole
+from .decoder import Decoder
+from .engine import Engine
 from .event import Callback, run_with
 from .generation import Generation, generation_of
 from .model import Model
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from ._settings import (AddSettings, EngineSettings, GeneratorSettings, LoadSettings,
                             RequestSettings)
 
-# A text that the answer continues, or a conversation: [{"role": "user", "content": "Hi"}].
-Prompt = Union[str, Sequence[Mapping[str, Any]]]
-
 
 def load(path: str | os.PathLike[str], engine: Engine | EngineSettings | None = None,
          task: Task | None = None, **settings: Unpack[LoadSettings]) -> Generator:
@@ -40,46 +37,11 @@ def load(path: str | os.PathLike[str], engine: Engine | EngineSettings | None = 
 
     Raises FileNotFound, DataLoss for a damaged file, UnknownOption, Cancelled.
     """
-    for_model, for_generator = _divided(settings)
-    runs_on = _engine_of(engine)
+    for_model, for_generator = divided(settings, "model", "generator")
+    runs_on = engine_of(engine)
     with options("model", for_model) as model, options("generator", for_generator) as opts:
         return Generator._wrap(from_path(path, "dllm_generator_load", path_bytes(path),
                                          runs_on.pointer, model.pointer, opts.pointer, task_of(task)))
-
-
-def _engine_of(engine: Engine | EngineSettings | None) -> Engine:
-    if engine is None:
-        return default_engine()
-    if isinstance(engine, Engine):
-        return engine
-    settings = mapping(engine, "engine", "a dllm.Engine or a dict of its settings")
-    for key in settings:
-        text_bytes(key, "a name in engine")
-    return Engine(**settings)
-
-
-def _divided(settings: LoadSettings) -> tuple[dict[str, object], dict[str, object]]:
-    """The settings of the model, and those of the generator."""
-    parts: list[dict[str, object]] = []
-    names: set[str] = set()
-    for kind in ("model", "generator"):
-        keys = {key["name"] for key in schema(kind)["keys"]}
-        parts.append({key: value for key, value in settings.items() if key in keys})
-        names |= keys
-    for key in settings:
-        if key not in names:
-            known = sorted(names | {"engine", "task"})
-            near = get_close_matches(key, known, 1)
-            raise errors.UnknownOption(f'there is no option named "{key}" of kind model or generator',
-                                       f"did you mean {near[0]}?" if near else
-                                       f"the names are {', '.join(known)}", _raw.NOT_FOUND, "not_found")
-    return parts[0], parts[1]
-
-
-def check_prompt(prompt: object, name: str) -> None:
-    """Refuses what is neither a text nor a list of messages."""
-    if not isinstance(prompt, str) and not is_list(prompt):
-        refuse(name, "a text or a list of messages", prompt)
 
 
 class Generator(Managed):
@@ -145,7 +107,7 @@ class Generator(Managed):
         model allows, FailedPrecondition for messages without a chat template, Cancelled.
         """
         with self._turns.take(task):
-            return self._answer(self._add_prompt(prompt, settings, task), task)
+            return self._answer(self._add(with_prompt(prompt, settings), task), task)
 
     def infill(self, text: str, /, *, task: Task | None = None,
                **settings: Unpack[RequestSettings]) -> Generation:
@@ -157,7 +119,7 @@ class Generator(Managed):
         if not isinstance(text, str):
             refuse("text", "a text with holes", text)
         with self._turns.take(task):
-            return self._answer(self._add_text("infill", text, settings, task), task)
+            return self._answer(self._add(with_text("infill", text, settings), task), task)
 
     def stream(self, prompt: Prompt = "", /, *, task: Task | None = None,
                **settings: Unpack[RequestSettings]) -> Stream:
@@ -167,7 +129,7 @@ class Generator(Managed):
         Keywords and errors are those of generate.
         """
         with self._turns.take(task):
-            return Stream(self, self._add_prompt(prompt, settings, task), task)
+            return Stream(self, self._add(with_prompt(prompt, settings), task), task)
 
     def batch(self, prompts: Sequence[Prompt], /, *, task: Task | None = None,
               **settings: Unpack[RequestSettings]) -> list[Generation | errors.Error]:
@@ -195,7 +157,7 @@ class Generator(Managed):
             while waiting:
                 at, prompt = waiting[0]
                 try:
-                    added[at] = self._add_prompt(prompt, {**settings, "seed": seed + at}, task)
+                    added[at] = self._add(with_prompt(prompt, {**settings, "seed": seed + at}), task)
                 except errors.ResourceExhausted as problem:
                     if added:
                         break  # the slots of these are free after the run
@@ -231,21 +193,10 @@ class Generator(Managed):
             raise result
         return result
 
-    def _add_prompt(self, prompt: Prompt, settings: Mapping[str, object], task: Task | None) -> int:
-        check_prompt(prompt, "prompt")
-        return self._add_text("prompt" if isinstance(prompt, str) else "messages", prompt, settings, task)
-
-    def _add_text(self, key: str, text: Prompt, settings: Mapping[str, object], task: Task | None) -> int:
-        for other in ("prompt", "messages", "infill"):
-            if settings.get(other) is not None:
-                raise TypeError(f"the text is the first argument here, not the keyword {other}")
-        return self._add({**settings, key: text}, task)
-
     def _add(self, settings: Mapping[str, object], task: Task | None) -> int:
-        policy, number = settings.get("policy"), c_int64()
-        kind = kind_of("request", None if policy == "auto" else policy)
+        number = c_int64()
         self._remove_forgotten()
-        with options(kind, settings) as opts:
+        with request_options(settings) as opts:
             call("dllm_generator_add", self.pointer, opts.pointer, task_of(task), byref(number))
         return number.value
 

@@ -53,16 +53,27 @@ class World(Tiny):
         decoder = dllm.Decoder(self.model, steps=4, gen_length=8)
         decoder.start([5, 6], seed=7)
         generator = dllm.Generator(self.model, self.tokenizer, slots=4)
+        queue, ticket = self.submit()
         self.objects = {
             "Answer": dllm.Answer(self.tokenizer), "Batch": dllm.Batch({"ids": [[1, 2], [3, 4]]}),
             "Checkpoint": dllm.Checkpoint(self.saved), "Dataset": self.data, "Decoder": decoder, "Engine": self.engine,
             "Generator": generator, "Loader": self.loader, "Lua": dllm.Lua(), "Model": self.model,
-            "Objective": objective, "Options": dllm.Options("decoder", {"steps": 3}), "Schedule": dllm.Schedule(),
+            "Objective": objective, "Options": dllm.Options("decoder", {"steps": 3}), "Queue": queue, "Schedule": dllm.Schedule(),
             "Source": dllm.Source({"a": b"b"}), "Stream": generator.stream("the cat", length=8),
-            "Task": dllm.Task(), "Tensor": dllm.Tensor([1.0, 2.0]), "Tokenizer": self.tokenizer, "Trainer": trainer,
+            "Task": dllm.Task(), "Ticket": ticket, "Tensor": dllm.Tensor([1.0, 2.0]), "Tokenizer": self.tokenizer, "Trainer": trainer,
             "Buffer": dllm._base.Buffer(), "Steps": decoder.steps(),
         }
         self.request = generator.add(prompt="the cat", length=8)
+
+    queue = None  # of all worlds, with a model of its own: it decodes while theirs are trained
+
+    def submit(self):
+        """The queue and a ticket. A queue that a call has closed or drained is made anew."""
+        try:
+            return World.queue, World.queue.submit("the cat", length=1)
+        except (AttributeError, dllm.ClosedError, dllm.errors.Unavailable):
+            World.queue = dllm.Queue.load(self.saved, self.engine)
+            return self.submit()
 
     def path(self, name):
         return os.path.join(self.folder, name)
@@ -82,7 +93,8 @@ class World(Tiny):
             "Dataset.save.path": self.path("tokens"), "Tokenizer.save.path": self.path("tokenizer.json"),
             "Model.save.path": self.path("other"), "Model.load_adapter.path": self.path("adapter"),
             "Model.save_adapter.path": self.path("adapter"), "Dataset.path": None, "describe_plugin.plugin": "absent",
-            "hub.name": "org/name", "Generator.text.part": "canvas", "Trainer.model.role": "live",
+            "hub.name": "org/name", "Generator.text.part": "canvas", "Ticket.text.part": "canvas", "Ticket.request": 77,
+            "Trainer.model.role": "live",
             "Tensor.values": [1.0], "Batch.set.values": [[0.5]], "Batch.__setitem__.values": [[0.5]],
             "log_to.sink": "none", "log_to.level": "info", "run_async.function": lambda task=None: None,
             "Model.quantize.target": self.path("quantized"), "Generator.infill.text": "the <mask:2>",
@@ -101,7 +113,7 @@ class World(Tiny):
             "dalpha": None, "weight": None, "files": None, "arrays": None, "config": self.config(1), "seconds": 1.0,
             "deadline": None, "kind": "decoder", "target": None, "schedule": None, "request": self.request,
             "script_state": None, "dtype": "f32", "values": [[0.5]], "data_": b"", "default": None,
-            "other": self.model, "teacher": self.model,
+            "other": self.model, "teacher": self.model, "queue": self.objects["Queue"], "version": 0, "timeout": 0.0,
         }
         for key in (f"{call}.{name}", f"{call.split('.')[0]}.{name}"):
             if key in of_call:

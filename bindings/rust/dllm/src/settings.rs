@@ -354,6 +354,39 @@ typed_options! {
         /// token. Default: empty.
         stop: &[i64] = "stop";
     }
+    /// Has the options of kind "queue". What is not set keeps its default.
+    QueueOptions {
+        /// Most requests that are decoded at a time. Default: 8; 1 to 65536.
+        slots: i64 = "slots";
+        /// Most requests that wait for a slot. A further one is refused. Default: 256; 0 to 16777216.
+        waiting: i64 = "waiting";
+        /// Most requests that are over and were not removed. The oldest is removed first. Default: 1024; 1 to
+        /// 16777216.
+        kept: i64 = "kept";
+        /// Policy of requests that name none; auto: the policy that the model was trained for. Default: auto; one of
+        /// auto, ancestral, autoregressive, bd3lm, confidence\_remasking, credit, ddim, diffusion\_gemma, dream,
+        /// editflow, entropy\_bound, factor, fast\_dllm\_v2, first\_hitting, frechet, hierarchy, llada2, llada22,
+        /// low\_confidence, multi\_block, nemotron, random, remdm, sdar, self\_speculation, spd, threshold, uniform,
+        /// wedlm.
+        policy: &str = "policy";
+        /// The settings in generation\_config.json hold where a request sets nothing. Default: true.
+        defaults: bool = "defaults";
+        /// Further adapters, NAME=FOLDER, which are loaded when a request names them. Then the decoder keeps the
+        /// weights that the model has now. Default: empty.
+        adapter_folders: &[&str] = "adapter_folders";
+        /// Most bytes of the adapters of adapter\_folders in memory: the one that was not used for the longest time
+        /// is removed first; 0: no limit. Default: 0; 0 to 1125899906842624.
+        adapter_bytes: i64 = "adapter_bytes";
+    }
+    /// Has the options of kind "submission". What is not set keeps its default.
+    SubmissionOptions {
+        /// A request of a higher priority goes first. Default: 0; -1000 to 1000.
+        priority: i64 = "priority";
+        /// Who asks: clients share the decoder, however many requests each one has. Default: empty.
+        client: &str = "client";
+        /// Seconds from the submission to the end of the request; 0: no limit. Default: 0; 0 to 1000000000.
+        timeout: f64 = "timeout";
+    }
     /// Has the options of kind "trainer". What is not set keeps its default.
     TrainerOptions {
         /// Peak learning rate. Default: 0.0003; 0 to 10.
