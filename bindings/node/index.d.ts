@@ -1,7 +1,7 @@
 // Types of the package dllm. Names of settings are those of the library: schema(kind) lists them.
 import type {
   AdapterSettings, AddSettings, DecoderSettings, EngineSettings, GeneratorSettings, HubSettings, LoadSettings,
-  ModelSettings, RequestSettings, SlotSettings, TrainerSettings,
+  ModelSettings, QueueLoadSettings, QueueSettings, RequestSettings, SlotSettings, SubmissionSettings, TrainerSettings,
 } from './lib/settings.js';
 
 export * from './lib/settings.js';
@@ -595,6 +595,68 @@ export class Generator extends Managed {
   /** The model of the generator. */
   model(): Model;
   /** The tokenizer of the generator. */
+  tokenizer(): Tokenizer;
+}
+
+/** Whether a request is over: when it is, or after timeout milliseconds. */
+export interface TicketWait extends Control {
+  timeout?: number;
+}
+
+/**
+ * A request of a queue: for await (const piece of ticket) gives what is new each time that it has changed. The end of the
+ * loop, close(), using and the collector remove the request.
+ */
+export class Ticket implements AsyncIterableIterator<Piece>, Disposable {
+  /** Queue.submit makes one. */
+  private constructor();
+  /** The number of the request, which no other request of the queue has. */
+  readonly number: number;
+  /** Waits until the request is over; resolves to whether it is. */
+  wait(control?: TicketWait): Promise<boolean>;
+  /** A part of the text, as of the last complete step, as generator.text has them. Throws the error of the request. */
+  text(part?: 'completion' | 'text' | 'next' | 'canvas'): string;
+  /** The request as an object: what generator.describe has, phase, version, seconds_waited, ... */
+  describe(): Settings;
+  /**
+   * Resolves to the answer at the end. Rejects with the error of the request: CANCELLED, DEADLINE_EXCEEDED after its timeout,
+   * or that of a step. signal and task end the wait alone.
+   */
+  generation(control?: Control): Promise<Generation>;
+  /** Ends the request: whoever reads it gets CANCELLED. One that is over stays as it is. */
+  cancel(): void;
+  /** Removes the request, and cancels it where it is not over. */
+  close(): void;
+  /** The next piece. */
+  next(): Promise<IteratorResult<Piece, undefined>>;
+  /** Removes the request, as the end of a loop does. */
+  return(value?: any): Promise<IteratorResult<Piece, undefined>>;
+  /** The ticket itself, for `for await`. */
+  [Symbol.asyncIterator](): this;
+  /** `close()`, for `using`. */
+  [Symbol.dispose](): void;
+}
+
+/** A model that decodes the requests of many callers, on a thread of its own. Its calls do not wait for each other. */
+export class Queue extends Managed {
+  /** Throws what the constructor of Generator throws. */
+  constructor(model: Model, tokenizer: Tokenizer, settings?: QueueSettings);
+  /** Loads a model with its tokenizer, as load does. */
+  static load(path: Path, settings?: QueueLoadSettings & Control & { engine?: Engine | EngineSettings }): Promise<Queue>;
+  /**
+   * Submits a request and resolves to its ticket. Without a prompt a setting has the text. Rejects with RESOURCE_EXHAUSTED
+   * when too many requests wait, UNAVAILABLE after drain. The ticket has later errors.
+   */
+  submit(prompt?: Prompt, settings?: SubmissionSettings & Control): Promise<Ticket>;
+  /** Decodes one request together with those of other callers, and removes it. */
+  generate(prompt?: Prompt, settings?: SubmissionSettings & Control): Promise<Generation>;
+  /** The queue as an object: slots, waiting, decoding, over, totals, ... */
+  describe(): Settings;
+  /** Takes no further requests, and resolves when all are over. */
+  drain(control?: Control): Promise<void>;
+  /** The model of the queue. */
+  model(): Model;
+  /** The tokenizer of the queue. */
   tokenizer(): Tokenizer;
 }
 

@@ -20,11 +20,13 @@ const { Lua } = require('./lib/lua.js');
 const { Model } = require('./lib/model.js');
 const { Objective } = require('./lib/objective.js');
 const { describePlugin, plugins } = require('./lib/plugin.js');
+const { Queue } = require('./lib/queue.js');
 const { Schedule } = require('./lib/schedule.js');
 const { Source } = require('./lib/source.js');
 const { Stream } = require('./lib/stream.js');
 const { Task } = require('./lib/task.js');
 const { Tensor } = require('./lib/tensor.js');
+const { Ticket } = require('./lib/ticket.js');
 const { Tokenizer } = require('./lib/tokenizer.js');
 const { Trainer } = require('./lib/trainer.js');
 
@@ -33,7 +35,8 @@ const schema = (kind) => json('dllm_options_schema', kind);
 
 module.exports = {
   Answer, Batch, CONTINUE, Checkpoint, ClosedError, Dataset, Decoder, DllmError, Engine, FINAL, FIXED, Generation,
-  Generator, Loader, Lua, MASKED, Model, Objective, PROVISIONAL, STOP, Schedule, Source, Stream, Task, Tensor, Tokenizer,
-  Trainer, abiVersion, buildInfo, defaultEngine, describePlugin, hasFeature, hub, latestCheckpoint, latestCheckpointAsync, load,
-  logLines, logTo, names, plugins, pull: hub.pull, restoreCheckpoint, saveCheckpoint, schema, version,
+  Generator, Loader, Lua, MASKED, Model, Objective, PROVISIONAL, Queue, STOP, Schedule, Source, Stream, Task, Tensor,
+  Ticket, Tokenizer, Trainer, abiVersion, buildInfo, defaultEngine, describePlugin, hasFeature, hub, latestCheckpoint,
+  latestCheckpointAsync, load, logLines, logTo, names, plugins, pull: hub.pull, restoreCheckpoint, saveCheckpoint,
+  schema, version,
 };

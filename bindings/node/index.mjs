@@ -3,7 +3,8 @@ import dllm from './index.js';
 
 export const {
   Answer, Batch, CONTINUE, Checkpoint, ClosedError, Dataset, Decoder, DllmError, Engine, FINAL, FIXED, Generation,
-  Generator, Loader, Lua, MASKED, Model, Objective, PROVISIONAL, STOP, Schedule, Source, Stream, Task, Tensor, Tokenizer,
-  Trainer, abiVersion, buildInfo, defaultEngine, describePlugin, hasFeature, hub, latestCheckpoint, latestCheckpointAsync,
-  load, logLines, logTo, names, plugins, pull, restoreCheckpoint, saveCheckpoint, schema, version,
+  Generator, Loader, Lua, MASKED, Model, Objective, PROVISIONAL, Queue, STOP, Schedule, Source, Stream, Task, Tensor,
+  Ticket, Tokenizer, Trainer, abiVersion, buildInfo, defaultEngine, describePlugin, hasFeature, hub, latestCheckpoint,
+  latestCheckpointAsync, load, logLines, logTo, names, plugins, pull, restoreCheckpoint, saveCheckpoint,
+  schema, version,
 } = dllm;

@@ -1,19 +1,19 @@
 // Text in, text out.
 'use strict';
-const raw = require('./raw.js');
-const { EVENTS, TASK, call, json, make, start, startMake, startWhole, text } = require('./call.js');
+const { EVENTS, TASK, call, json, make, start, startWhole, text } = require('./call.js');
 const { ClosedError, DllmError } = require('./errors.js');
-const { CONTROL, plain, split } = require('./given.js');
+const { CONTROL, split } = require('./given.js');
 const { Managed, adopt } = require('./managed.js');
-const { checkNamed, options, pathOf } = require('./options.js');
+const { options } = require('./options.js');
 const { Decoder } = require('./decoder.js');
-const { Engine, defaultEngine } = require('./engine.js');
 const { Generation } = require('./generation.js');
+const { loaded } = require('./loading.js');
 const { Model } = require('./model.js');
+const { optionsOf, promptOf, requestOf } = require('./request.js');
 const { Stream } = require('./stream.js');
 const { Tokenizer } = require('./tokenizer.js');
 const { Turns } = require('./turns.js');
-const { checkWhole, nearest, shown } = require('./values.js');
+const { checkWhole, shown } = require('./values.js');
 
 // Of each generator: the turns of its calls, and the requests of streams that are over and not removed yet.
 const states = new WeakMap();
@@ -44,54 +44,6 @@ function removeForgotten(generator) {
 function forget(generator, request) {
   stateOf(generator).forgotten.push(request);
   inTurn(generator, () => removeForgotten(generator));
-}
-
-// The hint of the library for an unknown setting of a kind.
-function hintFor(kind, key) {
-  try {
-    options(kind, { [key]: 0 })?.close();
-  } catch (problem) {
-    return problem.hint;
-  }
-  return '';
-}
-
-const OF_LOAD = ['engine', ...CONTROL]; // options of load itself
-
-// The error of a setting that load does not have: the nearest name of one of its kinds, or all its names.
-function unknownOfLoad(key, names) {
-  const own = nearest(key, OF_LOAD);
-  const near = ['generator', 'model'].map((kind) => hintFor(kind, key)).find((hint) => hint.startsWith('did you mean'))
-    ?? (own && `did you mean ${own}?`);
-  return new DllmError(`there is no option named "${key}" of kind model or generator`,
-    { status: raw.NOT_FOUND, hint: near ?? `the names are ${names.sort().join(', ')}` });
-}
-
-// The settings of the generator, and the others.
-function divided(settings) {
-  const keys = (kind) => new Set(json('dllm_options_schema', kind).keys.map((key) => key.name));
-  const [own, model] = [keys('generator'), keys('model')];
-  const parts = [{}, {}];
-  for (const [key, value] of Object.entries(settings).filter((entry) => entry[1] !== undefined)) {
-    checkNamed(key, value, OF_LOAD);
-    if (!own.has(key) && !model.has(key)) throw unknownOfLoad(key, [...model, ...own, ...OF_LOAD]);
-    parts[own.has(key) ? 0 : 1][key] = value;
-  }
-  return parts;
-}
-
-// The request of a text. Its settings cannot have a second one.
-function requestOf(key, given, settings) {
-  for (const other of ['prompt', 'messages', 'infill']) {
-    if (settings[other] !== undefined) throw new TypeError(`the text is the first argument here, not the setting ${other}`);
-  }
-  return { ...settings, [key]: given };
-}
-
-function promptOf(prompt, settings) {
-  if (typeof prompt === 'string') return requestOf('prompt', prompt, settings);
-  if (Array.isArray(prompt)) return requestOf('messages', prompt, settings);
-  throw new TypeError(`a prompt is a text or a list of messages, not ${shown(prompt)}`);
 }
 
 // The error of a generator without a free slot says what frees one here.
@@ -159,13 +111,7 @@ async function decodeSome(generator, requests, control) {
 
 // Loads a model with its tokenizer. engine: an Engine, or the settings of a new one; the other settings are those of kinds
 // "model" and "generator".
-async function load(path, given) {
-  const [{ engine = defaultEngine(), ...control }, settings] = split(given, OF_LOAD);
-  const [own, model] = divided(settings);
-  const runsOn = engine instanceof Engine ? engine : new Engine(plain(engine, 'engine is an Engine or a plain object'));
-  return adopt(Generator, await startMake('dllm_generator_load',
-    [pathOf(path), runsOn, options('model', model), options('generator', own), TASK], control));
-}
+const load = (path, given) => loaded(Generator, 'dllm_generator_load', path, given);
 
 // A model, its tokenizer and the requests that are decoded together. generate, infill, stream and batch of one generator
 // wait for each other, until their signal or task ends the wait; the other calls do not wait.
@@ -226,10 +172,8 @@ class Generator extends Managed {
   async add(given) {
     removeForgotten(this);
     const [control, settings] = split(given, CONTROL);
-    const { policy = 'auto' } = settings;
-    const kind = policy === 'auto' ? 'request' : `request:${policy}`;
     try {
-      return await startWhole('dllm_generator_add', [this, options(kind, settings, CONTROL), TASK], control);
+      return await startWhole('dllm_generator_add', [this, optionsOf(settings), TASK], control);
     } catch (problem) {
       throw ofSlots(problem);
     }

@@ -101,4 +101,4 @@ class Stream {
   }
 }
 
-module.exports = { Stream };
+module.exports = { Piece, Stream };

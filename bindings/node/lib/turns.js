@@ -46,4 +46,4 @@ class Turns {
   }
 }
 
-module.exports = { Turns };
+module.exports = { Turns, wait };

@@ -8,7 +8,7 @@ const test = require('node:test');
 const dllm = require('dllm');
 const { makeTiny } = require('./tiny.js');
 
-let tiny, decoder, generator, trainer, objective, checkpoint, lua, folder;
+let tiny, decoder, generator, queue, ticket, trainer, objective, checkpoint, lua, folder;
 test.before(async () => {
   tiny = await makeTiny(1);
   decoder = new dllm.Decoder(tiny.model, { steps: 6, gen_length: 12 });
@@ -18,6 +18,9 @@ test.before(async () => {
   folder = fs.mkdtempSync(path.join(os.tmpdir(), 'dllm-'));
   await tiny.model.save(path.join(folder, 'model'));
   checkpoint = new dllm.Checkpoint(path.join(folder, 'model'));
+  queue = new dllm.Queue(tiny.model, tiny.tokenizer);
+  ticket = await queue.submit('the', { length: 2 });
+  await ticket.wait(); // nothing decodes while the model is trained
   lua = dllm.hasFeature('lua') ? new dllm.Lua() : null;
 });
 test.after(() => fs.rmSync(folder, { recursive: true }));
@@ -122,6 +125,13 @@ const OPTIONS = {
   'Generator.batch': ['CS', (x) => generator.batch(['the'], x), 'sginal', 'signal'],
   'Generator.add': ['CS', (x) => generator.add(x), 'sginal', 'signal'],
   'Generator.step': ['C', (x) => generator.step(x), 'taks', 'task'],
+  'Queue.constructor': ['S', (x) => new dllm.Queue(tiny.model, tiny.tokenizer, x), 'slot', 'slots'],
+  'Queue.load': ['CS', (x) => dllm.Queue.load('absent', x), 'enigne', 'engine'],
+  'Queue.submit': ['CS', (x) => queue.submit('the', x), 'sginal', 'signal'],
+  'Queue.generate': ['CS', (x) => queue.generate('the', x), 'sginal', 'signal'],
+  'Queue.drain': ['C', (x) => queue.drain(x), 'taks', 'task'],
+  'Ticket.wait': ['C', (x) => ticket.wait(x), 'timeot', 'timeout'],
+  'Ticket.generation': ['C', (x) => ticket.generation(x), 'taks', 'task'],
   'Generator.run': ['C', (x) => generator.run(x), 'onEvnt', 'onEvent'],
   'Checkpoint.open': ['C', (x) => dllm.Checkpoint.open('absent', x), 'taks', 'task'],
   'Checkpoint.verify': ['C', (x) => checkpoint.verify(x), 'taks', 'task'],
