@@ -52,6 +52,12 @@ namespace Dllm
         /// <summary>The seed of its random numbers.</summary>
         public long Seed => (long)all["seed"];
 
+        /// <summary>Of a request of a queue: it grows at each step and at the end.</summary>
+        internal long Version => (long)all["version"];
+
+        /// <summary>Of a request of a queue.</summary>
+        internal bool IsOver => (string)all["phase"] == "over";
+
         /// <summary>The answer.</summary>
         public override string ToString() => Text;
 

@@ -18,8 +18,6 @@ namespace Dllm
         private readonly ConcurrentQueue<int> forgotten = new ConcurrentQueue<int>();
         private readonly Turns turns;
 
-        private delegate int Part(SafeHandle self, out IntPtr made, SafeHandle error);
-
         private Generator(IntPtr pointer)
         {
             turns = new Turns(this);
@@ -45,69 +43,10 @@ namespace Dllm
         /// the default engine is used. It throws what Model.Load and the constructor throw.</summary>
         public static Generator Load(string path, Options settings = null, Control control = default(Control))
         {
-            Options generator, model;
-            Split(settings, out generator, out model);
-            object given;
-            model.TryGetValue("engine", out given);
-            model.Remove("engine");
-            if (given != null && !(given is Engine) && !(given is Options))
-                throw new ArgumentException("setting engine is a " + given.GetType().Name + "; use an Engine or Options");
-            using (Engine own = given is Options ? new Engine((Options)given) : null)
-            using (var options = new NativeOptions("generator", generator))
-            using (var modelOptions = new NativeOptions("model", model))
-            {
-                IntPtr made = IntPtr.Zero;
-                Engine on = own ?? (Engine)given ?? Engine.Default;
-                control.Run(task => Library.Api.dllm_generator_load(Dllm.Text.Z(path), on.Handle, modelOptions.Handle,
-                                                                    options.Handle, task, out made, Failure.Here));
-                return new Generator(made);
-            }
-        }
-
-        private static void Split(Options settings, out Options generator, out Options model)
-        {
-            generator = new Options();
-            model = new Options();
-            if (settings == null) return;
-            List<string> own = KeysOf("generator"), others = KeysOf("model");
-            others.Add("engine");
-            foreach (KeyValuePair<string, object> pair in settings)
-            {
-                if (own.Contains(pair.Key)) generator[pair.Key] = pair.Value;
-                else if (others.Contains(pair.Key)) model[pair.Key] = pair.Value;
-                else throw UnknownOfLoad(pair.Key, own.Concat(others));
-            }
-        }
-
-        private static List<string> KeysOf(string kind)
-        {
-            var schema = (Dictionary<string, object>)JsonReader.Read(Library.Schema(kind));
-            return ((List<object>)schema["keys"]).Select(key => (string)((Dictionary<string, object>)key)["name"]).ToList();
-        }
-
-        /// <summary>The error of a setting that Load does not have: it has the nearest name of one of its kinds, or all its
-        /// names.</summary>
-        private static DllmException UnknownOfLoad(string key, IEnumerable<string> names)
-        {
-            string near = new[] {"generator", "model"}.Select(kind => HintFor(kind, key))
-                              .FirstOrDefault(hint => hint.StartsWith("did you mean", StringComparison.Ordinal));
-            return new DllmException(
-                Code.NotFound, "there is no option named \"" + key + "\" of kind model or generator",
-                near ?? "the names are " + string.Join(", ", names.OrderBy(name => name, StringComparer.Ordinal)));
-        }
-
-        /// <summary>The hint of the library for an unknown setting of a kind.</summary>
-        private static string HintFor(string kind, string key)
-        {
-            try
-            {
-                new NativeOptions(kind, new Options {[key] = 0}).Dispose();
-                return "";
-            }
-            catch (DllmException problem)
-            {
-                return problem.Hint;
-            }
+            return new Generator(Loading.Load(
+                "generator", settings, control,
+                (SafeHandle engine, SafeHandle model, SafeHandle own, SafeHandle task, out IntPtr made) =>
+                    Library.Api.dllm_generator_load(Dllm.Text.Z(path), engine, model, own, task, out made, Failure.Here)));
         }
 
         /// <summary>Adds a request; its number. Settings are those of kind "request", and of the policy that they name.
@@ -266,12 +205,5 @@ namespace Dllm
 
         /// <summary>The tokenizer of the generator.</summary>
         public Tokenizer Tokenizer() => new Tokenizer(Made(Library.Api.dllm_generator_tokenizer.Invoke));
-
-        private IntPtr Made(Part part)
-        {
-            IntPtr made;
-            Failure.Check(part(Handle, out made, Failure.Here));
-            return made;
-        }
     }
 }

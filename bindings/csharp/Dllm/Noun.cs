@@ -64,6 +64,16 @@ namespace Dllm
             }
         }
 
+        internal delegate int Part(SafeHandle self, out IntPtr made, SafeHandle error);
+
+        /// <summary>A handle of what this object keeps.</summary>
+        internal IntPtr Made(Part part)
+        {
+            IntPtr made;
+            Failure.Check(part(Handle, out made, Failure.Here));
+            return made;
+        }
+
         /// <summary>The text that a function writes about this object.</summary>
         internal string Written(Func<SafeHandle, SafeHandle, SafeHandle, int> function)
         {

@@ -2,7 +2,6 @@ using System;
 using System.Collections;
 using System.Collections.Generic;
 using System.Threading;
-using System.Threading.Tasks;
 
 namespace Dllm
 {
@@ -70,23 +69,6 @@ namespace Dllm
                 Generation = generator.Generation(request);
                 return new Piece {Text = generator.Text(request, "next"), Canvas = generator.Text(request, "canvas"),
                                   Open = Generation.Open, Step = Generation.Steps};
-            }
-        }
-
-        private sealed class InBackground : IAsyncEnumerator<Piece>
-        {
-            private readonly IEnumerator<Piece> pieces;
-
-            internal InBackground(IEnumerator<Piece> pieces) { this.pieces = pieces; }
-
-            public Piece Current => pieces.Current;
-
-            public ValueTask<bool> MoveNextAsync() => new ValueTask<bool>(Task.Run(() => pieces.MoveNext()));
-
-            public ValueTask DisposeAsync()
-            {
-                pieces.Dispose();
-                return default(ValueTask);
             }
         }
     }

@@ -251,6 +251,8 @@ internal static class Texts
 
     private static void CallsOfManyThreads() => TurnsTest.Run(generator);
 
+    private static void RequestsOfManyThreads() => QueueTest.Run(generator, root);
+
     private static int Main(string[] words)
     {
         root = words[0];
@@ -258,7 +260,7 @@ internal static class Texts
         var tests = new Action[] {GeneratedTexts, WhatAGenerationHas, ALoopIsLeftEarly, AnAsynchronousLoop,
                                   OneFailedPromptLeavesTheOthers, ARequestThatFailsInAStep, MorePromptsThanSlots, Settings,
                                   Conversations, ATokenCancels, WhatJsonCannotHoldIsNamed, ALoopThatIsForgotten,
-                                  CallsOfManyThreads};
+                                  RequestsOfManyThreads, CallsOfManyThreads};
         foreach (Action test in tests)
         {
             test();
