@@ -32,18 +32,19 @@ include("generator.jl")
 include("turns.jl")
 include("generation.jl")
 include("stream.jl")
+include("queue.jl")
 include("checkpoint.jl")
 include("hub.jl")
 include("lua.jl")
 
 export Answer, Batch, Checkpoint, ClosedError, DLLMError, Dataset, Decoder, Engine, Event, Generation, Generator, Infill, Loader,
-    Lua, Model, Objective, Piece, Schedule, Source, Tensor, Tokenizer, Trainer
+    Lua, Model, Objective, Piece, Queue, Schedule, Source, Tensor, Ticket, Tokenizer, Trainer
 export STOP, MASKED, PROVISIONAL, FINAL, FIXED
-export adapters, add!, add_adapter!, add_network!, answer_text, apply!, batch, canvas!, cells, chat, commit!, confidence, decode,
-    decode_stream, describe, encode, evaluate, forward, generate, generation, hub_describe, hub_list, hub_remove, hub_verify,
+export adapters, add!, add_adapter!, add_network!, answer_text, apply!, batch, cancel!, canvas!, cells, chat, commit!, confidence, decode,
+    decode_stream, describe, drain!, encode, evaluate, forward, generate, generation, hub_describe, hub_list, hub_remove, hub_verify,
     ids, infill, latest, load_adapter!, loss, merge_adapter!, metric, next!, param, param_names, predict!, prepare, pull,
     remove_adapter!, remove_network!, request_text, restore!, row_losses, run!, save, save_adapter, set!, set_adapter_scale!, start!, states,
-    statistics, step!, steps, stream, sync!, trace, update!
+    statistics, step!, steps, stream, submit!, sync!, trace, update!
 
 function __init__()
     TRAMPOLINE[] = @cfunction(trampoline, Int32, (Ptr{Cvoid}, Ref{Call}))

@@ -29,7 +29,10 @@ Base.show(io::IO, made::Generation) =
 "A request as it is now; it throws the error of a request that failed."
 function generation(generator::Generator, request::Integer)
     request_text(generator, request)
-    all = describe(generator, request)
+    return generation_of(describe(generator, request))
+end
+
+function generation_of(all)
     return Generation(all["completion"], all["text"], Symbol(all["finish"]), get(all, "holes", String[]),
         (all[key] for key in ("prompt_tokens", "completion_tokens", "open", "steps", "nfe"))..., all["ids"],
         [something(each, NaN) for each in all["confidence"]], all["policy"], all["seed"])

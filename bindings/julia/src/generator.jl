@@ -20,19 +20,30 @@ Keywords of its model, with `path`:
 
 $(KEYWORDS.model)"""
 
-function Generator(path::AbstractString; engine = default_engine(), task = nothing, settings...)
-    engine isa Engine || return with(made -> Generator(path; engine = made, task = task, settings...), engine_of(engine))
-    own, its_model = keys_of("generator"), keys_of("model")
-    mine = filter(pair -> pair[1] in own, Dict(settings))
-    others = filter(pair -> !(pair[1] in own), Dict(settings))
-    for name in keys(others)
-        name in its_model || throw(unknown_of_load(name, [own; its_model; :engine; :task]))
+Generator(path::AbstractString; settings...) =
+    load_with_tokenizer(Generator, "generator", C.dllm_generator_load, path; settings...)
+
+# An object of a type, of a model with its tokenizer.
+function load_with_tokenizer(type, kind, f, path; engine = default_engine(), task = nothing, settings...)
+    if !(engine isa Engine)
+        return with(made -> load_with_tokenizer(type, kind, f, path; engine = made, task = task, settings...), engine_of(engine))
     end
-    return with_options("generator", mine) do opts
+    mine, others = divided(kind, settings)
+    its_model = keys_of("model")
+    for name in keys(others)
+        name in its_model || throw(unknown_of_load(kind, name, [keys_of(kind); its_model; :engine; :task]))
+    end
+    return with_options(kind, mine) do opts
         with_options("model", others) do model_opts
-            make(Generator, C.dllm_generator_load, path, engine, model_opts, opts, maybe(task))
+            make(type, f, path, engine, model_opts, opts, maybe(task))
         end
     end
+end
+
+# The keywords of a kind, and the others.
+function divided(kind, settings)
+    own = keys_of(kind)
+    return filter(pair -> pair[1] in own, Dict(settings)), filter(pair -> !(pair[1] in own), Dict(settings))
 end
 
 keys_of(kind) = [Symbol(key["name"]) for key in schema(kind)["keys"]]
@@ -47,11 +58,11 @@ function hint_for(kind, name)
     end
 end
 
-# The error of a keyword that Generator does not have: the nearest name of one of its kinds, or all its names.
-function unknown_of_load(name, names)
-    near = filter(hint -> startswith(hint, "did you mean"), [hint_for(kind, name) for kind in ("generator", "model")])
+# The error of a keyword that a load does not have: the nearest name of one of its kinds, or all its names.
+function unknown_of_load(noun, name, names)
+    near = filter(hint -> startswith(hint, "did you mean"), [hint_for(kind, name) for kind in (noun, "model")])
     hint = isempty(near) ? "the names are " * join(sort(string.(names)), ", ") : first(near)
-    return DLLMError(:not_found, "there is no option named \"$name\" of kind model or generator", hint)
+    return DLLMError(:not_found, "there is no option named \"$name\" of kind model or $noun", hint)
 end
 
 engine_of(settings::NamedTuple) = Engine(; settings...)
@@ -76,6 +87,17 @@ first_text(prompt::Infill) = :infill => prompt.text
 first_text(prompt::AbstractVector) = :messages => prompt
 first_text(prompt) = throw(ArgumentError("a prompt is a $(typeof(prompt)); use a text, an Infill or a list of messages"))
 
+function request_of(prompt, settings)
+    key, value = first_text(prompt)
+    return merge(Dict{Symbol,Any}(settings), Dict{Symbol,Any}(key => value))
+end
+
+# A policy has keywords of its own.
+function kind_of_request(request)
+    policy = get(request, :policy, nothing)
+    return policy in (nothing, "auto", :auto) ? "request" : "request:$policy"
+end
+
 """
     add!(generator, prompt; task, ...)
 
@@ -87,12 +109,9 @@ $(KEYWORDS.request)
 $(KEYWORDS.policies)"""
 function add!(generator::Generator, prompt; task = nothing, settings...)
     remove_left(generator)
-    key, value = first_text(prompt)
-    request = merge(Dict{Symbol,Any}(settings), Dict{Symbol,Any}(key => value))
-    policy = get(request, :policy, nothing)
-    kind = policy in (nothing, "auto", :auto) ? "request" : "request:$policy"
+    request = request_of(prompt, settings)
     return in_turn(generator, task) do
-        with_options(kind, request) do opts
+        with_options(kind_of_request(request), request) do opts
             Int(number(Int64, C.dllm_generator_add, generator, opts, maybe(task)))
         end
     end
