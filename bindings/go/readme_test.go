@@ -12,7 +12,7 @@ import (
 // The code of README.md, as a user would build it: a module of its own, in an empty folder.
 func TestTheCodeOfTheReadme(t *testing.T) {
 	if testing.Short() {
-		t.Skip("builds four programs")
+		t.Skip("builds five programs")
 	}
 	here, err := os.Getwd()
 	if err != nil {
@@ -23,8 +23,8 @@ func TestTheCodeOfTheReadme(t *testing.T) {
 		t.Fatal(err)
 	}
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllSubmatch(readme, -1)
-	most := map[string]int{"generate": 5, "hub": 5, "decode": 10, "train": 15}
-	programs := []string{"generate", "hub", "decode", "train"} // in the order of the page
+	most := map[string]int{"generate": 5, "queue": 10, "hub": 5, "decode": 10, "train": 15}
+	programs := []string{"generate", "queue", "hub", "decode", "train"} // in the order of the page
 	if len(blocks) != len(programs) {
 		t.Fatalf("README.md has %d blocks", len(blocks))
 	}
@@ -58,7 +58,7 @@ func TestTheCodeOfTheReadme(t *testing.T) {
 		}
 		write(program+"/main.go", head+string(blocks[i][1])+"}\n")
 	}
-	for _, program := range []string{"train", "generate", "hub", "decode"} { // the others load what train saved
+	for _, program := range []string{"train", "generate", "queue", "hub", "decode"} { // the others load what train saved
 		if program == "hub" {
 			writeCache(t, filepath.Join(folder, "cache"), filepath.Join(folder, "runs", "first"))
 		}
