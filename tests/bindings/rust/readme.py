@@ -31,8 +31,9 @@ def main():
     (scratch / "Cargo.toml").write_text(
         '[package]\nname = "readme"\nversion = "0.2.0"\nedition = "2024"\n\n'
         f'[dependencies]\ndllm = {{ path = "{RUST / "dllm"}" }}\n\n[workspace]\n')
-    generate, hub, train, decode = re.findall(r"```rust\n(.*?)```", (RUST / "README.md").read_text(), re.DOTALL)
+    generate, queue, hub, train, decode = re.findall(r"```rust\n(.*?)```", (RUST / "README.md").read_text(), re.DOTALL)
     (scratch / "src" / "bin" / "generate.rs").write_text(generate)
+    (scratch / "src" / "bin" / "queue.rs").write_text(queue)
     (scratch / "src" / "bin" / "hub.rs").write_text(hub)
     (scratch / "src" / "bin" / "train.rs").write_text(train)
     (scratch / "src" / "bin" / "decode.rs").write_text(decode)
@@ -41,6 +42,7 @@ def main():
     cargo = ("cargo", "run", "--quiet", "--offline")
     assert run(*cargo, "--bin", "train", folder=scratch).count("train_step") == 10
     assert run(*cargo, "--bin", "generate", folder=scratch)
+    assert run(*cargo, "--bin", "queue", folder=scratch)
     assert run(*cargo, "--bin", "decode", folder=scratch).count("\n") >= 8
     os.environ.update(write_cache(scratch / "cache", scratch / "runs" / "first"))
     assert "Qwen/Qwen3-0.6B" in run(*cargo, "--bin", "hub", folder=scratch)

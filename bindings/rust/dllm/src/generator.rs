@@ -6,7 +6,7 @@ mod piece_stream;
 mod pieces;
 mod prompt;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use crate::decoder::Decoder;
 use crate::engine::Engine;
@@ -82,7 +82,7 @@ impl Generator {
 
     fn load_from(engine: Option<&Engine>, path: &Path, options: &Options, task: Option<&Task>) -> Result<Self> {
         let engine = engine.map_or(std::ptr::null_mut(), |engine| engine.handle.as_ptr());
-        let (own, model) = options.of_load()?;
+        let (own, model) = options.of_load("generator")?;
         let task = task::pointer(task);
         let handle = own.with("generator", |own| {
             model.with("model", |model| {

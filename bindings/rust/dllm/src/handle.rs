@@ -44,6 +44,7 @@ nouns! {
     dllm_decoder dllm_decoder_release
     dllm_checkpoint dllm_checkpoint_release
     dllm_generator dllm_generator_release
+    dllm_queue dllm_queue_release
     dllm_lua dllm_lua_release
 }
 

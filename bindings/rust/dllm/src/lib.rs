@@ -32,8 +32,8 @@
 //!
 //! # Async programs
 //!
-//! The feature `stream` adds `Generator::stream_async`, a `Stream` of the crate futures-core. A step takes a thread of its
-//! own, so that it does not block an executor.
+//! The feature `stream` adds `Generator::stream_async` and `Ticket::stream`, a `Stream` of the crate futures-core. A step
+//! takes a thread of its own, so that it does not block an executor.
 
 mod adapter;
 mod answer;
@@ -54,6 +54,7 @@ mod lua;
 mod model;
 mod objective;
 mod options;
+mod queue;
 mod schedule;
 mod settings;
 mod source;
@@ -87,6 +88,9 @@ pub use lua::{Lua, Scriptable};
 pub use model::Model;
 pub use objective::{Objective, RowLosses};
 pub use options::{Options, Value, schema};
+#[cfg(feature = "stream")]
+pub use queue::TicketStream;
+pub use queue::{Queue, Ticket, TicketPieces};
 pub use schedule::{Schedule, ScheduleValues};
 pub use settings::*;
 pub use source::Source;
@@ -120,11 +124,14 @@ debug_by_name! {
     Model: "Model";
     Objective: "Objective";
     Pieces<'_>: "Pieces";
+    Queue: "Queue";
     RunningTrainer: "RunningTrainer";
     Schedule: "Schedule";
     Source: "Source";
     Step: "Step";
     Steps<'_>: "Steps";
+    Ticket: "Ticket";
+    TicketPieces: "TicketPieces";
     Tokenizer: "Tokenizer";
     Trainer: "Trainer";
     TrainerView: "TrainerView";
@@ -133,4 +140,5 @@ debug_by_name! {
 #[cfg(feature = "stream")]
 debug_by_name! {
     PieceStream<'_>: "PieceStream";
+    TicketStream: "TicketStream";
 }

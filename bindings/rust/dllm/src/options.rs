@@ -133,12 +133,18 @@ impl Options {
         }
     }
 
-    /// The settings of a generator and of its model.
-    pub(crate) fn of_load(&self) -> Result<(Self, Self)> {
-        let (own, model) = (keys_of("generator")?, keys_of("model")?);
+    /// The settings of a generator or a queue, and of its model.
+    pub(crate) fn of_load(&self, noun: &str) -> Result<(Self, Self)> {
+        let (own, model) = (keys_of(noun)?, keys_of("model")?);
         if let Some((key, _)) = self.0.iter().find(|(key, _)| !own.contains(key) && !model.contains(key)) {
-            return Err(unknown_of_load(key, [own, model, vec!["engine".into()]].concat()));
+            return Err(unknown_of_load(noun, key, [own, model, vec!["engine".into()]].concat()));
         }
+        self.split(noun)
+    }
+
+    /// The settings of a kind, and the others.
+    pub(crate) fn split(&self, kind: &str) -> Result<(Self, Self)> {
+        let own = keys_of(kind)?;
         let (taken, others) = self.0.iter().cloned().partition(|(key, _)| own.contains(key));
         Ok((Self(taken), Self(others)))
     }
@@ -290,12 +296,12 @@ fn keys_of(kind: &str) -> Result<Vec<String>> {
 }
 
 /// The error of a key that a load does not have: it has the nearest name of one of its kinds, or all its names.
-fn unknown_of_load(key: &str, mut names: Vec<String>) -> Error {
+fn unknown_of_load(noun: &str, key: &str, mut names: Vec<String>) -> Error {
     names.sort();
     let hint_for = |kind| Some(Options::new().set(key, 0).make(kind).err()?.hint().to_owned());
-    let near = ["generator", "model"].into_iter().filter_map(hint_for).find(|hint| hint.starts_with("did you mean"));
+    let near = [noun, "model"].into_iter().filter_map(hint_for).find(|hint| hint.starts_with("did you mean"));
     let hint = near.unwrap_or_else(|| format!("the names are {}", names.join(", ")));
-    Error::new(Code::NotFound, format!("there is no option named \"{key}\" of kind model or generator"), hint)
+    Error::new(Code::NotFound, format!("there is no option named \"{key}\" of kind model or {noun}"), hint)
 }
 
 /// The keys of a kind of options as JSON: name, type, default, range or choices, one sentence, since.

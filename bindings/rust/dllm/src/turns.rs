@@ -4,6 +4,7 @@
 //! - forward, new weights and training: one call at a time per model ([`Turns::work`]).
 //! - a new trainer, a script: no other call of the model or its decoders meanwhile ([`Turns::remake`]).
 //! - all else runs together ([`Turns::read`], and [`Turns::step`] for decoding).
+//! - a queue decodes at any time, so what is remade has none ([`Decoding`]).
 //!
 //! A callback may not begin work, so a thread waits for a turn only while it holds none, and nothing waits forever. The
 //! task of a call ends its wait too.
@@ -54,6 +55,7 @@ struct State {
     working: bool,  // work or remake
     remaking: bool, // readers wait
     readers: usize,
+    queues: usize,
     wanted: usize, // threads that wait for remake: new readers stay behind them, callbacks excepted
 }
 
@@ -74,6 +76,28 @@ enum Kind {
 pub(crate) struct Turn<'a> {
     turns: &'a Turns,
     kind: Kind,
+}
+
+/// A queue has the model, until it is dropped.
+pub(crate) struct Decoding(Arc<Turns>);
+
+impl Decoding {
+    /// It waits while the model is remade.
+    pub(crate) fn begin(turns: &Arc<Turns>) -> Self {
+        let _turn = turns.read();
+        turns.lock().queues += 1;
+        Self(Arc::clone(turns))
+    }
+
+    pub(crate) fn turns(&self) -> &Arc<Turns> {
+        &self.0
+    }
+}
+
+impl Drop for Decoding {
+    fn drop(&mut self) {
+        self.0.lock().queues -= 1;
+    }
 }
 
 impl Turns {
@@ -141,6 +165,10 @@ impl Turns {
     pub(crate) fn remake(&self, task: Option<&Task>) -> Result<Turn<'_>> {
         InCallback::refuse()?;
         let mut state = self.lock();
+        if state.queues > 0 {
+            let hint = "drop the queue and its tickets first";
+            return Err(Error::new(Code::FailedPrecondition, "a queue decodes with this model", hint));
+        }
         state.wanted += 1;
         let (mut state, waited) = self.wait(state, task, |state| !state.working && state.readers == 0);
         state.wanted -= 1;
@@ -156,7 +184,7 @@ impl Turns {
 
     fn try_remake(&self) -> Option<Turn<'_>> {
         let mut state = self.lock();
-        if state.working || state.readers > 0 {
+        if state.working || state.readers > 0 || state.queues > 0 {
             return None;
         }
         state.working = true;

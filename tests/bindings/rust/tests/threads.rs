@@ -2,7 +2,8 @@
 
 use dllm::{
     Batch, Checkpoint, Code, Dataset, Decoder, DecoderView, Engine, Error, Generator, Loader, Lua, Model, Objective,
-    Options, Result, Schedule, Source, Step, Task, Tensor, Tokenizer, Trainer, TrainerView, options,
+    Options, Queue, Result, Schedule, Source, Step, Task, Tensor, Ticket, TicketPieces, Tokenizer, Trainer,
+    TrainerView, options,
 };
 use dllm_sys::{FUNCTIONS, Threads};
 use dllm_tests::Tiny;
@@ -27,10 +28,13 @@ const _: () = {
     shared::<Model>();
     shared::<Objective>();
     shared::<Options>();
+    shared::<Queue>();
     shared::<Schedule>();
     shared::<Source>();
     shared::<Step>();
     shared::<Task>();
+    shared::<Ticket>();
+    shared::<TicketPieces>();
     shared::<Tensor>();
     shared::<Tokenizer>();
     shared::<Trainer>();

@@ -48,7 +48,7 @@ impl fmt::Display for Generation {
 
 impl Generation {
     /// None: `description` is not what the library writes about a request that has not failed.
-    fn read(description: &str) -> Option<Self> {
+    pub(crate) fn read(description: &str) -> Option<Self> {
         let all = Json::read(description)?;
         let text = |key: &str| all.get(key)?.text();
         let number = |key: &str| all.get(key)?.number();

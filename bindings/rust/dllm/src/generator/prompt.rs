@@ -34,7 +34,7 @@ impl Prompt {
     }
 
     /// The settings of a request with this text.
-    pub(super) fn put(self, options: &Options) -> Options {
+    pub(crate) fn put(self, options: &Options) -> Options {
         options.clone().set(self.key, self.text)
     }
 }

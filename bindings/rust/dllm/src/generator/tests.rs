@@ -4,7 +4,7 @@ use crate::{Code, EngineOptions, EventKind, GeneratorOptions, Message, RequestOp
 use std::path::PathBuf;
 
 /// A file of the checkout; None where the crate is alone.
-fn in_checkout(name: &str) -> Option<PathBuf> {
+pub(crate) fn in_checkout(name: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").join(name);
     if !path.exists() {
         println!("skip: {name} is not here");
@@ -17,7 +17,7 @@ pub(super) fn stories() -> Option<Generator> {
 }
 
 /// Eight positions in four steps.
-pub(super) fn short() -> RequestOptions {
+pub(crate) fn short() -> RequestOptions {
     RequestOptions::new().length(8).steps(4)
 }
 
@@ -42,25 +42,38 @@ pub(super) fn no_request_is_left(generator: &mut Generator) {
     assert_eq!(generator.step(None).unwrap_err().code(), Code::FailedPrecondition);
 }
 
-/// The texts that every language must generate.
-#[test]
-fn generated_texts() -> Result<()> {
-    let (Some(mut generator), Some(file)) = (stories(), in_checkout("tests/bindings/generate_cases.json")) else {
-        return Ok(());
-    };
-    let table = std::fs::read_to_string(file).expect("the table");
+/// A text that every language must generate.
+pub(crate) struct Case {
+    pub(crate) name: String,
+    pub(crate) prompt: Prompt,
+    pub(crate) settings: Options,
+    pub(crate) expect: String,
+}
+
+/// None where the crate is alone.
+pub(crate) fn cases() -> Option<Vec<Case>> {
+    let table = std::fs::read_to_string(in_checkout("tests/bindings/generate_cases.json")?).expect("the table");
     let table = Json::read(&table).expect("JSON");
     let Some(Json::List(cases)) = table.get("cases") else { panic!("cases are a list") };
     assert!(cases.len() >= 8);
-    for case in cases {
+    let read = |case: &Json<'_>| {
         let word = |key| case.get(key).and_then(Json::text).expect(key);
         let prompt = if word("call") == "infill" { Prompt::infill(word("text")) } else { word("text").into() };
         let settings = settings(case.get("settings").expect("settings"));
+        Case { name: word("name"), prompt, settings, expect: word("expect") }
+    };
+    Some(cases.iter().map(read).collect())
+}
+
+#[test]
+fn generated_texts() -> Result<()> {
+    let (Some(mut generator), Some(cases)) = (stories(), cases()) else { return Ok(()) };
+    for Case { name, prompt, settings, expect } in cases {
         let made = generator.generate(prompt.clone(), &settings, None)?;
-        assert_eq!(made.whole, word("expect"), "{}", word("name"));
+        assert_eq!(made.whole, expect, "{name}");
         let mut pieces = generator.stream(prompt, &settings, None)?;
         let text: String = pieces.by_ref().map(|piece| piece.map(|piece| piece.text)).collect::<Result<_>>()?;
-        assert_eq!(text, made.to_string(), "{}", word("name"));
+        assert_eq!(text, made.to_string(), "{name}");
         assert_eq!(pieces.generation(), Some(&made));
     }
     Ok(())
