@@ -105,7 +105,7 @@ class Ticket(Uncopied):
         return piece
 
     def cancel(self) -> None:
-        """Ends the request: whoever reads or awaits it gets Cancelled. One that is over stays as it is."""
+        """Ends the request: a caller that reads or awaits it gets Cancelled. One that is over stays as it is."""
         self._queue._cancel(self._request)
 
     def close(self) -> None:
