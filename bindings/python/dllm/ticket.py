@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, AsyncIterator, Generator, Iterator
 from . import errors
 from ._base import Uncopied
 from ._lib import lib
-from ._values import real, refuse
+from ._values import real, refuse, whole
 from .asynchronous import run_async
 from .generation import Generation, generation_of
 from .stream import Piece
@@ -28,7 +28,9 @@ class Ticket(Uncopied):
     def __init__(self, queue: Queue, request: int):
         if getattr(queue, "noun", "") != "queue":
             refuse("queue", "a dllm.Queue", queue)
-        self._queue, self._request, self._is_open = queue, request, True
+        if whole(request, "request") < 0:
+            raise ValueError(f"request is {request}: a ticket has the number of one request")
+        self._queue, self._request, self._is_open = queue, whole(request, "request"), True
         self._version = 1  # of the last piece: 1 is the version of a request that was submitted
         self._generation: Generation | None = None
 
