@@ -672,8 +672,8 @@ type TrainerOptions struct {
 	// Folder that a run saves checkpoints into; empty: none. Default: empty.
 	Root string `json:"root,omitzero"`
 
-	// Steps between checkpoints of a run; below 1: that part of steps, rounded up; 0: only at its end. Default: 0; 0 to
-	// 1073741824.
+	// Steps between checkpoints of a run; below 1: that part of steps, rounded up, or of the budget of a run without
+	// steps; 0: only at its end. Default: 0; 0 to 1073741824.
 	SaveEvery *float64 `json:"save_every,omitzero"`
 
 	// A run waits until a checkpoint is on disk; false: it is written in the background, except at the end. dllm train

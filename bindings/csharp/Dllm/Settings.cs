@@ -1397,8 +1397,8 @@ namespace Dllm
             set => Put("root", value);
         }
 
-        /// <summary>Steps between checkpoints of a run; below 1: that part of steps, rounded up; 0: only at its
-        /// end. Default: 0; 0 to 1073741824.</summary>
+        /// <summary>Steps between checkpoints of a run; below 1: that part of steps, rounded up, or of the budget
+        /// of a run without steps; 0: only at its end. Default: 0; 0 to 1073741824.</summary>
         public double? SaveEvery
         {
             get => Value<double?>("save_every");

@@ -299,8 +299,8 @@ const KEYWORDS = (
   for adafactor and muon. Default: 64; 1 to 1048576.
 - `tokens::Int`: Budget in tokens, after which a run and its schedule end; 0: none. Default: 0; 0 or more.
 - `root::String`: Folder that a run saves checkpoints into; empty: none. Default: empty.
-- `save_every::Real`: Steps between checkpoints of a run; below 1: that part of steps, rounded up; 0: only at its end.
-  Default: 0; 0 to 1073741824.
+- `save_every::Real`: Steps between checkpoints of a run; below 1: that part of steps, rounded up, or of the budget of
+  a run without steps; 0: only at its end. Default: 0; 0 to 1073741824.
 - `save_wait::Bool`: A run waits until a checkpoint is on disk; false: it is written in the background, except at the
   end. dllm train sets false. Default: true.
 - `sync_every::Real`: Steps after which a run waits for all of them, so that a callback can save or evaluate; engines

@@ -871,8 +871,8 @@
 ---@field tokens? integer
 --- Folder that a run saves checkpoints into; empty: none.
 ---@field root? string
---- Steps between checkpoints of a run; below 1: that part of steps, rounded up; 0: only at its end.
---- [0]
+--- Steps between checkpoints of a run; below 1: that part of steps, rounded up, or of the budget of
+--- a run without steps; 0: only at its end. [0]
 ---@field save_every? number
 --- A run waits until a checkpoint is on disk; false: it is written in the background, except at the
 --- end. dllm train sets false. [true]

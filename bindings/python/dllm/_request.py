@@ -50,10 +50,15 @@ def divided(settings: Mapping[str, object], *kinds: str) -> list[dict[str, objec
     return parts
 
 
+def check_prompt(prompt: object, name: str) -> None:
+    """Refuses what is neither a text nor a list of messages."""
+    if not isinstance(prompt, str) and not is_list(prompt):
+        refuse(name, "a text or a list of messages", prompt)
+
+
 def with_prompt(prompt: Prompt, settings: Mapping[str, object]) -> dict[str, object]:
     """The settings of a request that begins with a prompt."""
-    if not isinstance(prompt, str) and not is_list(prompt):
-        refuse("prompt", "a text or a list of messages", prompt)
+    check_prompt(prompt, "prompt")
     return with_text("prompt" if isinstance(prompt, str) else "messages", prompt, settings)
 
 

@@ -984,8 +984,8 @@ class TrainerSettings(TypedDict, total=False):
         matrix at least for adafactor and muon. [64]
     tokens  Budget in tokens, after which a run and its schedule end; 0: none. [0]
     root  Folder that a run saves checkpoints into; empty: none.
-    save_every  Steps between checkpoints of a run; below 1: that part of steps, rounded up; 0: only
-        at its end. [0]
+    save_every  Steps between checkpoints of a run; below 1: that part of steps, rounded up, or of
+        the budget of a run without steps; 0: only at its end. [0]
     save_wait  A run waits until a checkpoint is on disk; false: it is written in the background,
         except at the end. dllm train sets false. [true]
     sync_every  Steps after which a run waits for all of them, so that a callback can save or

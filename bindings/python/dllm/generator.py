@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Mapping, Sequence
 from . import errors
 from ._base import (Managed, call, from_path, handle, make, options, read_object, read_text,
                     task_of)
-from ._request import Prompt, divided, engine_of, request_options, with_prompt, with_text
+from ._request import (Prompt, check_prompt, divided, engine_of, request_options, with_prompt,
+                       with_text)
 from ._text import path_bytes, text_bytes
 from ._turns import Turns
 from ._values import items, refuse, whole

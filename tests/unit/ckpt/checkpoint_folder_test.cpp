@@ -191,8 +191,9 @@ TEST(CheckpointFolder, NoLinkLeadsOutOfACheckpoint) {
     // Neither a clean-up nor a save in its place goes through the link.
     EXPECT_THROW(save(root.path(), 1, 1, "y"), Error);
     EXPECT_TRUE(file_exists(outside.path("moved"))) << name;
-    if (std::string(name) == "model")
+    if (std::string(name) == "model") {
       EXPECT_TRUE(file_exists(outside.path("moved/model.safetensors")));
+    }
   }
 }
 

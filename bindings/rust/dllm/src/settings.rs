@@ -478,8 +478,8 @@ typed_options! {
         tokens: i64 = "tokens";
         /// Folder that a run saves checkpoints into; empty: none. Default: empty.
         root: &str = "root";
-        /// Steps between checkpoints of a run; below 1: that part of steps, rounded up; 0: only at its end. Default:
-        /// 0; 0 to 1073741824.
+        /// Steps between checkpoints of a run; below 1: that part of steps, rounded up, or of the budget of a run
+        /// without steps; 0: only at its end. Default: 0; 0 to 1073741824.
         save_every: f64 = "save_every";
         /// A run waits until a checkpoint is on disk; false: it is written in the background, except at the end. dllm
         /// train sets false. Default: true.
