@@ -63,7 +63,7 @@ end
     save(tiny.model, folder)
     objects = Any[values(tiny)...; decoder; generator; tiny_trainer(tiny); objective; Batch("ids" => [1 2]); Tensor([1.0f0]);
         Schedule("linear"); DLLM.Source(); DLLM.Task(); DLLM.Options("decoder", Dict()); DLLM.Buffer(); Answer(tiny.tokenizer);
-        Checkpoint(folder); DLLM.Lua()]
+        Checkpoint(folder); DLLM.Lua(); Queue(tiny.model, tiny.tokenizer)]
     @test Set(typeof.(objects)) == Set(subtypes(DLLM.Managed))
     push!(objects, stream(generator, "the cat"; length = 8))
     events = 0
