@@ -51,7 +51,7 @@ check "not one row: exit 1" exits 1
 check "not one row: the split's own numbers" says err "split all has 1 of 1 rows"
 check "not one row: no folder is left" [ ! -e s3 ]
 run train --data equal --rows line --out s4 --steps 1 "${small[@]}" --split-fraction 1 --length 64
-check "everything held out: trains on all of it" exits 0
+check "everything held out: refused" eval 'exits 2 && says err "none is left to train on"'
 
 # Endless without --epochs.
 run "${train[@]}" --out e1 --steps 400 --batch 16 --save-every 0
