@@ -136,7 +136,7 @@ TEST(PartsTraining, TheEncoderIsTrainedWithAnAdapter) {
   std::ranges::copy(names_of(*model, "adapter:default"), std::back_inserter(wanted));
   std::ranges::sort(wanted);
   EXPECT_EQ(moved(before, weights_of(*trainer)), wanted);
-  for (const Json& row : model->describe().at("storage")) {
+  for (const Json& row : Json(model->describe().at("storage"))) {
     const auto name = row.at("name").get<std::string>();
     EXPECT_EQ(row.at("trainable"), name.find('/') != std::string::npos) << name;
   }
