@@ -111,8 +111,7 @@ DLLM_API void dllm_queue_release(dllm_queue *queue);
  *
  * Returns  DLLM_OK; the errors of dllm_generator_add for a request that cannot be read;
  *          DLLM_RESOURCE_EXHAUSTED when too many requests wait; DLLM_UNAVAILABLE after
- *          dllm_queue_drain. A request that is longer than the model allows fails when it gets a
- *          slot.
+ *          dllm_queue_drain
  * Owns     nothing
  * Threads  any
  * Since    1

@@ -10,7 +10,8 @@ namespace dllm::generate {
 namespace {
 
 constexpr std::string_view kHole = "<mask";
-constexpr int64_t kMostOpen = 999999; // positions of one hole
+constexpr int64_t kMostOpen = 999999;   // positions of one hole
+constexpr int64_t kMostInAll = 1 << 24; // positions of all holes
 
 // Returns the number of open positions for the text between "<mask" and ">"; 0: it is not a hole.
 int64_t open_positions(std::string_view inside) {
@@ -27,6 +28,7 @@ int64_t open_positions(std::string_view inside) {
 std::vector<Hole> find_holes(std::string_view text) {
   constexpr size_t kLongest = 20; // bytes between "<mask" and ">"; more is text
   std::vector<Hole> holes;
+  int64_t open = 0;
   for (size_t at = text.find(kHole); at != std::string_view::npos; at = text.find(kHole, at)) {
     const size_t inside = at + kHole.size(), close = text.find('>', inside);
     if (close == std::string_view::npos || close - inside > kLongest) {
@@ -39,6 +41,9 @@ std::vector<Hole> find_holes(std::string_view text) {
           fmt::format("write <mask:N> for N open tokens, 1 to {}, or <mask> for one", kMostOpen),
           Code::invalid_argument, "{} is not a hole", text.substr(at, hole.end - at));
     }
+    open += hole.length;
+    if (open > kMostInAll)
+      fail(Code::out_of_range, "the holes of the text have more than {} positions", kMostInAll);
     holes.push_back(hole);
     at = hole.end;
   }

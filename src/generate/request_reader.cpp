@@ -1,6 +1,7 @@
 #include "generate/request_reader.h"
 
 #include "base/error.h"
+#include "decode/method/setup.h"
 #include "decode/request/policy.h"
 #include "decode/request/request.h"
 #include "generate/constraints/constraint_kinds.h"
@@ -59,6 +60,8 @@ std::shared_ptr<const TextRequest> RequestReader::read(const Options& request,
       read_generation_config(takes_file_ ? model_->generation() : Json::object(), policy, request);
   Options decoding = decoding_options(request, from_file.options);
   Prompt prompt = make_prompt(tokenizer_, request, task);
+  const int64_t appended = prompt.fixed.empty() ? decoding.i64("gen_length") : 0;
+  decode::check_length(model_->config(), decoding, std::ssize(prompt.canvas) + appended);
   std::vector<int32_t> ends = ends_of(request, prompt);
   Options slot = slot_options(request, ends);
   const auto made = std::make_shared<TextRequest>(

@@ -22,7 +22,8 @@ public:
                 std::shared_ptr<const text::Tokenizer> tokenizer, const Options& options);
 
   // Reads a request of kind "request" or "request:<policy>". Fails as make_prompt, for an option
-  // that the policy lacks, and for a pattern that no text of this length matches.
+  // that the policy lacks, for a canvas that is longer than the model allows, and for a pattern
+  // that no text of this length matches.
   std::shared_ptr<const TextRequest> read(const Options& request, const Task* task) const;
 
   const PolicyChoice& choice() const { return choice_; } // of requests that name no policy

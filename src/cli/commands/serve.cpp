@@ -137,7 +137,8 @@ Command serve_command() {
           {"engine", "model", "queue"},
           serve,
           false,
-          {},
+          // The server removes its requests itself. One whose client is slow is never forgotten.
+          {{"queue", "kept", "16777216"}},
           {"model"}};
 }
 

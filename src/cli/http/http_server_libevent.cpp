@@ -215,7 +215,8 @@ struct HttpServer::State {
   std::string refusal_of(evhttp_request* request, std::string& origin) const {
     const bool is_own_machine = is_loopback(settings.address);
     const std::string host = header_of(request, "Host");
-    if (is_own_machine && !is_own_host(host, port))
+    if (is_own_machine && !is_own_host(host, port) &&
+        host != settings.address + ":" + std::to_string(port))
       return "this server answers to 127.0.0.1 and localhost alone";
     origin = header_of(request, "Origin");
     if (origin.empty()) return "";

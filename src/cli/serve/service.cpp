@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <random>
 #include <unistd.h>
 #include <utility>
 
@@ -19,8 +18,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
-constexpr int kReaders = 2;           // threads that read prompts and compile patterns
-constexpr int64_t kMostUnread = 1024; // requests that wait for them
+constexpr int kReaders = 2;          // threads that read prompts and compile patterns
+constexpr int64_t kMostUnread = 128; // requests that wait for them
 constexpr std::chrono::milliseconds kLook{100};
 
 int64_t seconds_now() {
@@ -29,10 +28,12 @@ int64_t seconds_now() {
       .count();
 }
 
-// A seed that a JSON number of any client holds.
+// A seed that a JSON number of any client holds. Without std::random_device, as unique_word().
 int64_t random_seed() {
-  std::random_device device;
-  return static_cast<int64_t>((static_cast<uint64_t>(device()) << 20 ^ device()) & 0xffffffffffff);
+  uint64_t bits = 0;
+  if (getentropy(&bits, sizeof bits) != 0)
+    throw Failure(DLLM_UNAVAILABLE, "the system gives no random bytes", "name a seed");
+  return static_cast<int64_t>(bits & 0xffffffffffff);
 }
 
 // Compares in a time that does not depend on where the texts differ.
@@ -255,14 +256,21 @@ void Service::ask(const HttpExchangeRef& exchange, AskKind kind) {
     for (const char* key : {"regex", "choices", "json_schema"})
       arrival.head.is_formed = arrival.head.is_formed || one.contains(key);
   }
-  if (!asked.submission.contains("timeout") && settings_.timeout > 0)
-    asked.submission["timeout"] = settings_.timeout;
+  limit_timeout(asked.submission);
   if (!asked.submission.contains("client")) asked.submission["client"] = exchange->client();
   const std::lock_guard lock(mutex_);
   if (std::ssize(unread_) >= kMostUnread)
     throw Failure(DLLM_RESOURCE_EXHAUSTED, "too many requests wait", "try again later");
   unread_.push_back(std::move(arrival));
   arrived_.notify_one();
+}
+
+// A client may ask for less time than the server gives, and not for more.
+void Service::limit_timeout(Json& submission) const {
+  if (settings_.timeout <= 0) return;
+  const Json asked = submission.value("timeout", Json());
+  const bool is_less = asked.is_number() && asked > 0 && asked.get<double>() < settings_.timeout;
+  if (asked.is_null() || (asked.is_number() && !is_less)) submission["timeout"] = settings_.timeout;
 }
 
 bool Service::has_key(const HttpExchangeRef& exchange) const {

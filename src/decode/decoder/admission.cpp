@@ -138,13 +138,7 @@ Request Admission::read_canvas(const Method& method, std::span<const int32_t> ca
   }
   const int64_t length = static_cast<int64_t>(canvas.size()) + appended;
   if (length == 0) fail(Code::invalid_argument, "the canvas is empty");
-  const int64_t most = most_positions(model_->config(), decoding);
-  if (length > most) {
-    fail_with_hint(
-        "shorten the prompt, or take fewer open positions: gen_length, length of a request",
-        Code::out_of_range, "the canvas has {} positions, the model allows at most {}", length,
-        most);
-  }
+  check_length(model_->config(), decoding, length);
   Request request;
   append_positions(request, canvas, fixed, length, model_->config().vocab_size, method.mask_id());
   request.prompt = fixed.empty() ? static_cast<int64_t>(canvas.size()) : 0;

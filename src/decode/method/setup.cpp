@@ -131,6 +131,14 @@ int64_t most_positions(const model::ModelConfig& config, const Options& options)
   return most;
 }
 
+void check_length(const model::ModelConfig& config, const Options& options, int64_t length) {
+  const int64_t most = most_positions(config, options);
+  if (length <= most) return;
+  fail_with_hint(
+      "shorten the prompt, or take fewer open positions: gen_length, length of a request",
+      Code::out_of_range, "the canvas has {} positions, the model allows at most {}", length, most);
+}
+
 namespace {
 
 // Returns the facts about the tokens; null if the model's files have no vocabulary or any id may be

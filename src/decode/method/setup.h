@@ -35,6 +35,8 @@ noise::ScheduleRef schedule_of(const Options& options);
 AttentionSpan attention_span_of(const model::ModelConfig& config, const Options& options);
 // Returns the most positions of a canvas.
 int64_t most_positions(const model::ModelConfig& config, const Options& options);
+// Fails with out_of_range if a canvas of `length` positions is longer than that.
+void check_length(const model::ModelConfig& config, const Options& options, int64_t length);
 // Returns the inputs of a policy. It keeps references to all three arguments.
 PolicySetup policy_setup(const model::Model& model, const Options& options,
                          const noise::Schedule& schedule);

@@ -326,12 +326,14 @@ void Queue::State::join(const std::vector<std::pair<int64_t, TicketRef>>& joinin
   }
 }
 
+// Ends the requests that are decoded, also one that did not get as far as the generator.
 void Queue::State::fail_all(const std::shared_ptr<const Error>& error) {
   const std::lock_guard lock(mutex);
-  for (const auto& [number, slot] : slot_of) {
-    const auto found = tickets.find(number);
-    if (found != tickets.end() && found->second->is_open()) end(number, error);
+  std::vector<int64_t> failed;
+  for (const auto& [number, ticket] : tickets) {
+    if (ticket->phase == TicketPhase::decoding) failed.push_back(number);
   }
+  for (const int64_t number : failed) end(number, error);
 }
 
 void Queue::State::take_step() {
@@ -340,6 +342,7 @@ void Queue::State::take_step() {
     const std::lock_guard lock(mutex);
     step_task = &task;
     if (const auto until = last_deadline()) task.set_deadline(*until);
+    if (is_stopping) task.cancel();
     cut_step(); // all may be over since they were taken
   }
   const auto begin = Clock::now();

@@ -160,12 +160,13 @@ TEST(Queue, RefusesWhatItCannotTake) {
   std::vector<int64_t> numbers;
   for (int i = 0; i < 3; ++i) numbers.push_back(queue.submit(request(slow_request()), how()));
   EXPECT_EQ(code([&] { queue.submit(request(slow_request()), how()); }), Code::resource_exhausted);
-  // Longer than the model: the request fails, and the others do not.
+  // Longer than the model, and holes that no memory has.
   queue.remove(numbers[2]);
-  const int64_t long_one =
-      queue.submit(request({{"prompt", std::string(90, 'a')}, {"length", 90}}), how());
-  wait_for_end(queue, long_one);
-  EXPECT_EQ(code_of(queue, long_one), Code::out_of_range);
+  std::string holes;
+  for (int i = 0; i < 100000; ++i) holes += "<mask:999999>";
+  for (const Json& values : {Json{{"prompt", std::string(90, 'a')}, {"length", 90}},
+                             Json{{"prompt", "a"}, {"length", 1 << 24}}, Json{{"infill", holes}}})
+    EXPECT_EQ(code([&] { queue.submit(request(values), how()); }), Code::out_of_range);
   EXPECT_EQ(text_of(queue, numbers[0]), text_alone(slow_request()));
 }
 
