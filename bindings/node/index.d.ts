@@ -648,7 +648,7 @@ export class Queue extends Managed {
    * when too many requests wait, UNAVAILABLE after drain. The ticket has later errors.
    */
   submit(prompt?: Prompt, settings?: SubmissionSettings & Control): Promise<Ticket>;
-  /** Decodes one request together with those of other callers, and removes it. */
+  /** Decodes one request together with the requests of other callers, and removes it. */
   generate(prompt?: Prompt, settings?: SubmissionSettings & Control): Promise<Generation>;
   /** The queue as an object: slots, waiting, decoding, over, totals, ... */
   describe(): Settings;

@@ -54,7 +54,7 @@ namespace Dllm
             }
         }
 
-        /// <summary>Decodes one request together with those of other threads, and removes it, also when the control ends the
+        /// <summary>Decodes one request together with the requests of other threads, and removes it, also when the control ends the
         /// wait.</summary>
         public Generation Generate(Prompt prompt, Options settings = null, Control control = default(Control))
         {

@@ -41,7 +41,7 @@ end
     submit!(queue, prompt; task, ...)
 
 Submits a request and returns its `Ticket` at once. `prompt` and errors are as in `add!`; it throws `:resource_exhausted` when
-too many requests wait, and `:unavailable` after `drain!`. The ticket has later errors. Keywords are those of `add!`, and:
+too many requests wait, and `:unavailable` after `drain!`. The ticket has later errors. It takes the keywords of `add!`, and:
 
 $(KEYWORDS.submission)"""
 function submit!(queue::Queue, prompt; task = nothing, settings...)
@@ -57,7 +57,7 @@ end
 """
     generate(queue, prompt; task, ...)
 
-Decodes one request together with those of other tasks, and removes it. Keywords are as in `submit!`.
+Decodes one request together with the requests of other tasks, and removes it. Keywords are as in `submit!`.
 """
 function generate(queue::Queue, prompt; task = nothing, settings...)
     ticket = submit!(queue, prompt; task = task, settings...)

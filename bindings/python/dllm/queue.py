@@ -59,7 +59,7 @@ class Queue(Managed):
         """Submits a request and returns its ticket at once. A ticket that nothing refers to removes its request.
 
         prompt is a text, or messages with "role" and "content"; without it a keyword has the text,
-        such as infill. help(dllm.SubmissionSettings) lists the keywords: those of a generator, and
+        such as infill. help(dllm.SubmissionSettings) lists the keywords: all of a generator's, and
         priority, client and timeout.
 
         Raises what Generator.add raises for a request that cannot be read, ResourceExhausted when too
@@ -74,7 +74,7 @@ class Queue(Managed):
 
     def generate(self, prompt: Prompt | None = None, /, *, task: Task | None = None,
                  **settings: Unpack[SubmissionSettings]) -> Generation:
-        """Decodes one request together with those of other threads. Arguments and errors are those of submit."""
+        """Decodes one request next to other requests. Takes the arguments of submit, and has its errors."""
         with self.submit(prompt, task=task, **settings) as ticket:
             return ticket.generation(task)
 

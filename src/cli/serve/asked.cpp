@@ -196,7 +196,7 @@ void take_format(Body& body, Json& settings) {
   settings["json_schema"] = schema.dump();
 }
 
-// Settings of dllm itself: those of kinds "request" and "submission", and canvas.
+// The settings of dllm itself are keys of kinds "request" and "submission", and canvas.
 void take_own(Body& body, Json& settings, Asked& asked) {
   const Json& own = body.get("dllm");
   if (own.is_null()) return;

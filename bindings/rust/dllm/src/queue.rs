@@ -153,7 +153,7 @@ impl Queue {
         Ok(Ticket::of(&self.0, number))
     }
 
-    /// Decodes one request together with those of other threads, and removes it, also when the task ends the wait.
+    /// Decodes one request together with the requests of other threads, and removes it, also when the task ends the wait.
     ///
     /// # Errors
     /// As [`Queue::submit`]; the error of the request.
