@@ -106,7 +106,7 @@ func splitSubmission(options []Option) (request, submission []Option, err error)
 	return []Option{asked}, []Option{how}, nil
 }
 
-// Generate decodes one request together with those of other goroutines, and removes it, also when the context is done.
+// Generate decodes one request together with the requests of other goroutines, and removes it, also when the context is done.
 func (q *Queue) Generate(ctx context.Context, prompt any, options ...Option) (*Generation, error) {
 	ticket, err := q.Submit(ctx, prompt, options...)
 	if err != nil {

@@ -67,7 +67,7 @@ class Queue extends Managed {
     });
   }
 
-  // Decodes one request together with those of other callers, and removes it.
+  // Decodes one request together with the requests of other callers, and removes it.
   async generate(prompt, given) {
     const [control] = split(given, CONTROL);
     const ticket = await this.submit(prompt, given);
