@@ -1,11 +1,11 @@
 // The program `dllm` uses the shared library through its C ABI, like any other client.
 
 #include "command.h"
-#include "command_flags.h"
-#include "limited.h"
-#include "names.h"
-#include "option_list.h"
-#include "process.h"
+#include "options/command_flags.h"
+#include "options/names.h"
+#include "options/option_list.h"
+#include "processes/limited.h"
+#include "processes/process.h"
 #include "pulling/pulling.h"
 
 #include <nlohmann/json.hpp>

@@ -2,7 +2,7 @@
 
 #include "command.h"
 #include "dllm/dllm.h"
-#include "names.h"
+#include "options/names.h"
 
 #include <algorithm>
 

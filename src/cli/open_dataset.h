@@ -2,7 +2,7 @@
 // Opens the data of a command, and shows what is read.
 
 #include "command.h"
-#include "process.h"
+#include "processes/process.h"
 
 #include <string>
 

@@ -1,6 +1,6 @@
 #include "command.h"
 #include "fingerprint.h"
-#include "names.h"
+#include "options/names.h"
 
 #include <cerrno>
 #include <cstdio>

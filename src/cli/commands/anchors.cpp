@@ -3,7 +3,7 @@
 
 #include "../command.h"
 #include "../commands/train/training.h"
-#include "../process.h"
+#include "../processes/process.h"
 
 #include <nlohmann/json.hpp>
 

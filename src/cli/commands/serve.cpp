@@ -1,10 +1,10 @@
 // dllm serve gives programs texts over HTTP, in the form of OpenAI's API.
 
 #include "../command.h"
-#include "../process.h"
+#include "../processes/process.h"
 #include "../run_settings.h"
 #include "../serve/service.h"
-#include "decoding.h"
+#include "generate/decoding.h"
 
 #include <nlohmann/json.hpp>
 

@@ -2,7 +2,7 @@
 
 #include "../command.h"
 #include "../open_dataset.h"
-#include "../process.h"
+#include "../processes/process.h"
 
 #include <nlohmann/json.hpp>
 

@@ -3,8 +3,8 @@
 // per kind of task.
 
 #include "../command.h"
-#include "../limited.h"
-#include "../process.h"
+#include "../processes/limited.h"
+#include "../processes/process.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,6 +1,6 @@
 #include "fit.h"
 
-#include "../commands/compile_report.h"
+#include "../commands/compile/compile_report.h"
 
 #include <algorithm>
 #include <fstream>

@@ -3,7 +3,7 @@
 
 #include "pulling.h"
 
-#include "../process.h"
+#include "../processes/process.h"
 
 #include <sys/stat.h>
 

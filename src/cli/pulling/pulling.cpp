@@ -1,8 +1,8 @@
 #include "pulling.h"
 
-#include "../commands/compile_report.h"
-#include "../names.h"
-#include "../process.h"
+#include "../commands/compile/compile_report.h"
+#include "../options/names.h"
+#include "../processes/process.h"
 #include "fit.h"
 
 #include <sys/stat.h>

@@ -1,6 +1,6 @@
 #include "asked.h"
 
-#include "../names.h"
+#include "../options/names.h"
 
 #include <algorithm>
 #include <set>

@@ -1,6 +1,6 @@
 #include "job.h"
 
-#include "../commands/decoding.h"
+#include "../commands/generate/decoding.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "cli/process.h"
+#include "cli/processes/process.h"
 
 #include "cli/command.h"
 

@@ -1,4 +1,4 @@
-#include "cli/commands/compile_report.h"
+#include "cli/commands/compile/compile_report.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cli/flag_hints.h"
+#include "cli/options/flag_hints.h"
 
 #include <gtest/gtest.h>
 

@@ -2,8 +2,8 @@
 // arithmetic.
 
 #include "../../command.h"
-#include "../../names.h"
-#include "../../process.h"
+#include "../../options/names.h"
+#include "../../processes/process.h"
 #include "bench_peak.h"
 #include "bench_report.h"
 

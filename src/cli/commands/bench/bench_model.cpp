@@ -1,6 +1,6 @@
 #include "bench_model.h"
 
-#include "../../names.h"
+#include "../../options/names.h"
 #include "command.h"
 
 #include <algorithm>

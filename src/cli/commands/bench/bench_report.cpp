@@ -1,6 +1,6 @@
 #include "bench_report.h"
 
-#include "../compile_report.h"
+#include "../compile/compile_report.h"
 
 #include <sys/resource.h>
 

@@ -1,6 +1,6 @@
 #include "bench_work.h"
 
-#include "../../option_list.h"
+#include "../../options/option_list.h"
 
 #include <algorithm>
 #include <chrono>

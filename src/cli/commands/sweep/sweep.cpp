@@ -1,11 +1,11 @@
 // dllm sweep trains one run for each point of a grid and for each draw of random options.
 
 #include "../../command.h"
-#include "../../command_flags.h"
 #include "../../fingerprint.h"
-#include "../../flag_hints.h"
+#include "../../options/command_flags.h"
+#include "../../options/flag_hints.h"
 #include "../../pictures/report.h"
-#include "../../process.h"
+#include "../../processes/process.h"
 #include "../../pulling/pulling.h"
 #include "../train/training.h"
 #include "sweep_plan.h"

@@ -1,7 +1,7 @@
 #include "sweep_plan.h"
 
 #include "../../command.h"
-#include "../../names.h"
+#include "../../options/names.h"
 
 #include <algorithm>
 #include <cmath>

@@ -2,10 +2,10 @@
 // resumes the run.
 
 #include "../../command.h"
-#include "../../names.h"
 #include "../../objective_facts.h"
-#include "../../process.h"
-#include "../decoding.h"
+#include "../../options/names.h"
+#include "../../processes/process.h"
+#include "../generate/decoding.h"
 #include "training.h"
 
 #include <nlohmann/json.hpp>

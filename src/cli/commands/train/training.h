@@ -3,7 +3,7 @@
 // folder holds a checkpoint.
 
 #include "../../command.h"
-#include "../../process.h"
+#include "../../processes/process.h"
 #include "training_best.h"
 #include "training_divergence.h"
 #include "training_replaced.h"

@@ -1,6 +1,6 @@
 // This file adds the LoRA adapter of --lora to the model of a run.
 
-#include "../../names.h"
+#include "../../options/names.h"
 #include "training.h"
 
 #include <nlohmann/json.hpp>

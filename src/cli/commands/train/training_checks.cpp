@@ -1,5 +1,5 @@
-#include "../../names.h"
 #include "../../objective_facts.h"
+#include "../../options/names.h"
 #include "training.h"
 
 #include <nlohmann/json.hpp>

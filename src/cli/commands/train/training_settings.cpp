@@ -2,7 +2,7 @@
 // keeps these settings, and names those that differ.
 
 #include "../../fingerprint.h"
-#include "../../names.h"
+#include "../../options/names.h"
 #include "training.h"
 
 #include <nlohmann/json.hpp>

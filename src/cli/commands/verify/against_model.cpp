@@ -1,7 +1,7 @@
 #include "against_model.h"
 
 #include "../bench/bench_work.h"
-#include "../compile_report.h"
+#include "../compile/compile_report.h"
 
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 // A Side is one of the two models that dllm verify --against compares. The functions run it.
 
 #include "../../command.h"
-#include "../../process.h"
+#include "../../processes/process.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,6 +1,6 @@
 // This file prints the result of dllm verify --against.
 
-#include "../compile_report.h"
+#include "../compile/compile_report.h"
 #include "against_model.h"
 
 #include <cmath>

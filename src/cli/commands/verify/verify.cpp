@@ -1,7 +1,7 @@
 // dllm verify checks files for damage without changing them, and prints a line per check.
 
 #include "../../command.h"
-#include "../../names.h"
+#include "../../options/names.h"
 #include "../train/training.h"
 #include "verify_against.h"
 

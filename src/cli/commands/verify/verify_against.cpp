@@ -1,6 +1,6 @@
 #include "verify_against.h"
 
-#include "../../process.h"
+#include "../../processes/process.h"
 #include "../bench/bench_work.h"
 #include "against_model.h"
 #include "difference.h"
