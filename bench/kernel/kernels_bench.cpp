@@ -6,7 +6,7 @@
 #include "cpu/gemm/gemm.h"
 #include "cpu/kernel.h"
 #include "timing.h"
-#include "unit/cpu/run_kernel.h"
+#include "unit/cpu/kernels/run_kernel.h"
 
 #include <cstdio>
 #include <cstdlib>

@@ -11,7 +11,7 @@
 #include "cpu/kernel.h"
 #include "cpu/memory.h"
 #include "timing.h"
-#include "unit/cpu/run_kernel.h"
+#include "unit/cpu/kernels/run_kernel.h"
 
 #include <cstdio>
 #include <cstdlib>

@@ -4,9 +4,9 @@
 //   files and are removed
 // The last line is a loop of Python over the same JSON lines, which makes bytes of each text: a
 // peer without arrays.
-#include "../../tests/unit/text/byte_tokenizer.h"
-#include "../../tests/unit/text/gzip.h"
+#include "../../tests/unit/text/data/gzip.h"
 #include "../../tests/unit/text/scratch.h"
+#include "../../tests/unit/text/tokenizer/byte_tokenizer.h"
 #include "base/options.h"
 #include "text/data/dataset.h"
 #include "text/data/loader.h"

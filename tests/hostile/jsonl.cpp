@@ -3,7 +3,7 @@
 // through a loader.
 
 #include "clients.h"
-#include "unit/text/gzip.h"
+#include "unit/text/data/gzip.h"
 
 using namespace dllm::hostile;
 

@@ -4,8 +4,8 @@
 //
 // Largest errors over the whole f32 range in units in the last place: Exp 1, Log 1, Log1p 2, Expm1
 // 2, Tanh 3, Logistic 2, Erf 2, Sin and Cos 2 (1e-7 absolute near their zeros).
-// tests/unit/cpu/math_test.cpp checks them. The polynomials are minimax fits by the method of
-// Remez. Argument reduction follows Cody & Waite 1980.
+// tests/unit/cpu/kernels/math_test.cpp checks them. The polynomials are minimax fits by the method
+// of Remez. Argument reduction follows Cody & Waite 1980.
 
 #if defined(DLLM_CPU_SIMD_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DLLM_CPU_SIMD_MATH_INL_H_

@@ -4,8 +4,8 @@
 #include "graph/engine.h"
 #include "graph/ops.h"
 #include "unit/cancel.h"
+#include "unit/cpu/kernels/run_kernel.h"
 #include "unit/cpu/run_graph.h"
-#include "unit/cpu/run_kernel.h"
 
 #include <functional>
 

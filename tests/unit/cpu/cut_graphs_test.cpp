@@ -2,7 +2,7 @@
 // rank.
 
 #include "graph/ops.h"
-#include "unit/cpu/run_kernel.h"
+#include "unit/cpu/kernels/run_kernel.h"
 #include "unit/cpu/run_ranks.h"
 
 namespace dllm::cpu {

@@ -4,8 +4,8 @@
 #include "cpu/kernel.h"
 
 #include "graph/ops.h"
+#include "unit/cpu/kernels/run_kernel.h"
 #include "unit/cpu/run_graph.h"
-#include "unit/cpu/run_kernel.h"
 
 #include <nlohmann/json.hpp>
 

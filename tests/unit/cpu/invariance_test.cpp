@@ -1,9 +1,9 @@
 // A row computes the same bits alone and inside any batch: a whole transformer layer with its head.
 
 #include "graph/ops.h"
+#include "unit/cpu/kernels/run_kernel.h"
+#include "unit/cpu/kernels/simd_targets.h"
 #include "unit/cpu/run_graph.h"
-#include "unit/cpu/run_kernel.h"
-#include "unit/cpu/simd_targets.h"
 
 #include <cmath>
 #include <cstring>

@@ -2,8 +2,8 @@
 // for 1, 2, 3 and 4 threads.
 
 #include "graph/ops.h"
+#include "unit/cpu/kernels/run_kernel.h"
 #include "unit/cpu/run_graph.h"
-#include "unit/cpu/run_kernel.h"
 #include "unit/graph/reference_evaluator.h"
 
 #include <cmath>

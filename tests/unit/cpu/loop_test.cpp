@@ -1,8 +1,8 @@
 // Scan and while against loops written by hand.
 
 #include "graph/ops.h"
+#include "unit/cpu/kernels/run_kernel.h"
 #include "unit/cpu/run_graph.h"
-#include "unit/cpu/run_kernel.h"
 
 namespace dllm::cpu {
 namespace {

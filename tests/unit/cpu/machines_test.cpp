@@ -1,9 +1,9 @@
 // The same bits on every machine: hashes of f32 results, for every instruction set.
 
 #include "graph/ops.h"
+#include "unit/cpu/kernels/run_kernel.h"
+#include "unit/cpu/kernels/simd_targets.h"
 #include "unit/cpu/run_graph.h"
-#include "unit/cpu/run_kernel.h"
-#include "unit/cpu/simd_targets.h"
 
 #include <algorithm>
 #include <cstdint>

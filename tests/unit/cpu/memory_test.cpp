@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "graph/ops.h"
+#include "unit/cpu/kernels/run_kernel.h"
 #include "unit/cpu/run_graph.h"
-#include "unit/cpu/run_kernel.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

@@ -2,8 +2,8 @@
 // on to every result that depends on it, and to no other.
 
 #include "graph/ops.h"
+#include "unit/cpu/kernels/run_kernel.h"
 #include "unit/cpu/run_graph.h"
-#include "unit/cpu/run_kernel.h"
 
 #include <gtest/gtest.h>
 

@@ -5,8 +5,8 @@
 
 #include "cpu/storage.h"
 #include "graph/ops.h"
+#include "unit/cpu/kernels/run_kernel.h"
 #include "unit/cpu/run_graph.h"
-#include "unit/cpu/run_kernel.h"
 
 #include <cmath>
 

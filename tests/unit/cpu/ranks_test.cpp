@@ -3,7 +3,7 @@
 
 #include "graph/ops.h"
 #include "graph/passes.h"
-#include "unit/cpu/run_kernel.h"
+#include "unit/cpu/kernels/run_kernel.h"
 #include "unit/cpu/run_ranks.h"
 #include "unit/graph/reference_evaluator.h"
 

@@ -3,8 +3,8 @@
 #include "base/task.h"
 #include "cpu/memory.h"
 #include "graph/ops.h"
+#include "unit/cpu/kernels/run_kernel.h"
 #include "unit/cpu/run_graph.h"
-#include "unit/cpu/run_kernel.h"
 
 #include <nlohmann/json.hpp>
 #include <sys/wait.h>

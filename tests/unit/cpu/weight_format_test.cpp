@@ -5,7 +5,7 @@
 #include "cpu/gemm/gemm.h"
 #include "cpu/kernel.h"
 #include "tensor/weight_format.h"
-#include "unit/cpu/simd_targets.h"
+#include "unit/cpu/kernels/simd_targets.h"
 #include "unit/cpu/uniform_numbers.h"
 
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@
 #include "pjrt/engine.h"
 #include "unit/decode/requests.h"
 #include "unit/model/model_tools.h"
-#include "unit/pjrt/lowered_engine.h"
+#include "unit/pjrt/lower/lowered_engine.h"
 #include "unit/pjrt/plugins.h"
 #include "unit/train/tiny.h"
 

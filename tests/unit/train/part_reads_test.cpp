@@ -2,10 +2,10 @@
 // numbers that belong there.
 
 #include "base/files.h"
+#include "meshes/processes.h"
 #include "model/files/quantize.h"
 #include "model/files/save.h"
 #include "model/model.h"
-#include "processes.h"
 #include "train/checkpoint/checkpoint.h"
 #include "unit/object_server.h"
 #include "unit/test_files.h"

@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "ckpt/weights_on_disk.h"
 #include "graph/ops.h"
-#include "loss_difference.h"
+#include "losses/loss_difference.h"
 #include "model/adapters/adapter.h"
 #include "model/files/quantize.h"
 #include "noise/loss/evaluate.h"

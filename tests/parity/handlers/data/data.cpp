@@ -1,7 +1,7 @@
 // jax/data: collators, alignments of edits, the order of an epoch, intervals, words behind names,
 // packing and truncation. Exact. Labels are -100 where `keep` is 1.
 
-#include "../../../unit/text/byte_tokenizer.h"
+#include "../../../unit/text/tokenizer/byte_tokenizer.h"
 #include "base/error.h"
 #include "handlers.h"
 #include "noise/rows/edit_alignment.h"
