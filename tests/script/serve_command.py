@@ -1,5 +1,6 @@
 """dllm serve: its answers, streams, refusals, and clients that leave.   serve_command.py DLLM SCRATCH"""
 import json
+import math
 import pathlib
 import random
 import shutil
@@ -17,6 +18,7 @@ from cli_options import LINES, Program
 DLLM, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2])
 program = Program(DLLM, SCRATCH)
 ok = program.ok
+FIXED = 3  # DLLM_FIXED
 random.seed(5)
 
 
@@ -109,11 +111,22 @@ for body, words in requests:
     ok("".join(data["choices"][0]["text"] for data in plain if data["choices"]) == wanted, "the pieces of a stream are the text")
     ok(plain[-1]["choices"] == [] and plain[-1]["usage"] == usage, f"usage of a stream {plain[-1]}")
     canvases = [data for name, data in events if name == "canvas"]
+    scored = server.json("/v1/completions", {**body, "logprobs": 0})["choices"][0]
+    numbers, last = scored["logprobs"], canvases[-1]
+    own = [c for c, state in zip(last["confidence"], last["states"]) if state != FIXED][:len(numbers["tokens"])]
+    written = [math.log(c) if c > 0 else None for c in own]
+    ok("".join(numbers["tokens"]) == wanted == scored["text"] and numbers["token_logprobs"] == written, f"log probabilities {numbers}, of the canvas {written}")
+    ends = [offset + len(token) for offset, token in zip(numbers["text_offset"], numbers["tokens"])]
+    ok(numbers["text_offset"][1:] == ends[:-1] and numbers["text_offset"][0] == len(body["prompt"]), f"offsets {numbers}")
+    pieces = [data for name, data in pieces_of(server.ask("/v1/completions", {**body, "stream": True, "logprobs": 0})[1]) if data != "[DONE]"]
+    ok([piece["choices"][0]["logprobs"] for piece in pieces] == [None] * (len(pieces) - 1) + [numbers], "a stream has the log probabilities in its last piece")
     ok(canvases and canvases[-1]["step"] >= 1 and len(canvases[-1]["ids"]) == len(canvases[-1]["confidence"]), f"{len(canvases)} canvases")
 chat = {"messages": [{"role": "user", "content": [{"type": "text", "text": "hello"}]}], "max_tokens": 8, "seed": 3}
 said = server.json("/v1/chat/completions", chat)["choices"][0]
 wanted = json.loads(program.run("chat", "m", "--template", "alpaca", "--message", "hello", "--length", "8", "--seed", "3", "--json").stdout)["content"]
 ok(said["message"] == {"role": "assistant", "content": wanted}, f"chat {said}, dllm chat {wanted!r}")
+scored = server.json("/v1/chat/completions", {**chat, "logprobs": True})["choices"][0]["logprobs"]["content"]
+ok("".join(one["token"] for one in scored) == wanted and all(one["logprob"] <= 0 and bytes(one["bytes"]).decode() == one["token"] for one in scored), f"log probabilities of a chat {scored}")
 events = [data for _, data in pieces_of(server.ask("/v1/chat/completions", {**chat, "stream": True})[1]) if data != "[DONE]"]
 ok(events[0]["choices"][0]["delta"]["role"] == "assistant" and "".join(data["choices"][0]["delta"].get("content", "") for data in events) == wanted, "a stream of a chat")
 filled = server.json("/v1/infill", {"input_prefix": "the ", "input_suffix": " sat", "max_tokens": 3, "seed": 1})["choices"][0]
@@ -130,7 +143,7 @@ for body, part in [("{", "not JSON"), ("[]", "not a JSON object"), ("[" * 100000
                    ({"prompt": "a", "max_tokens": 100000}, "100"), ({"prompt": "a", "max_tokens": -1}, "max_tokens"), ({"prompt": "a", "n": 1000}, "n is 1000"),
                    ({"prompt": "a", "temperature": "hot"}, "temperature"), ({"prompt": "a", "temperature": -1}, "temperature"), ({"prompt": "a", "logit_bias": {"5": 3}}, "-100"),
                    ({"prompt": "a", "dllm": {"polcy": "x"}}, "polcy"), ({"prompt": "a", "dllm": {"policy": "x"}}, "x"), ({"prompt": "a", "stop": [""]}, "stop"),
-                   ({"prompt": "a", "best_of": 3}, "best_of"), ({"prompt": "a", "response_format": {"type": "json_object"}}, "json_object"), ({"prompt": "a", "dllm": {"regex": "("}}, "byte 1"),
+                   ({"prompt": "a", "best_of": 3}, "best_of"), ({"prompt": "a", "logprobs": 5}, "logprobs 5"), ({"prompt": "a", "logprobs": 0, "echo": True}, "echo"), ({"prompt": "a", "response_format": {"type": "json_object"}}, "json_object"), ({"prompt": "a", "dllm": {"regex": "("}}, "byte 1"),
                    ({"prompt": "a", "dllm": {"template": "/etc/passwd"}}, "template"), ({"prompt": "a", "seed": 1.5}, "seed"), ({"prompt": "a", "dllm": {"length": 16777216}}, "positions"), ({"prompt": "a", "stream": "yes"}, "stream"),
                    (b'{"prompt": "\xff"}', "not JSON")]:
     for stream in (False, True):

@@ -83,7 +83,7 @@ Json whole_answer(const AnswerHead& head, bool has_echo, const std::vector<Json>
       choice["text"] = about.at(has_echo ? "text" : "completion");
     if (about.contains("holes")) choice["holes"] = about["holes"];
     choice["finish_reason"] = finish_reason(head, about);
-    choice["logprobs"] = nullptr;
+    choice["logprobs"] = about.value("logprobs", Json());
     choice["dllm"] = facts_of(about);
     choices.push_back(choice);
   }
@@ -100,7 +100,7 @@ Json piece_of_answer(const AnswerHead& head, size_t index, std::string_view text
   else
     choice["text"] = text;
   choice["finish_reason"] = about.is_null() ? Json() : Json(finish_reason(head, about));
-  choice["logprobs"] = nullptr;
+  choice["logprobs"] = about.is_null() ? Json() : about.value("logprobs", Json());
   if (!about.is_null()) choice["dllm"] = facts_of(about);
   Json made = begin(head, true);
   made["choices"] = Json::array({choice});

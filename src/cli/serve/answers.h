@@ -21,8 +21,8 @@ struct AnswerHead {
   bool is_formed = false; // the texts match a pattern, so a full one is whole
 };
 
-// Returns the whole answer. abouts: dllm_queue_describe of each text; has_echo: completions begin
-// with their prompts.
+// Returns the whole answer. abouts: dllm_queue_describe of each text, and its logprobs when they
+// are asked for; has_echo: completions begin with their prompts.
 nlohmann::ordered_json whole_answer(const AnswerHead& head, bool has_echo,
                                     const std::vector<nlohmann::ordered_json>& abouts);
 

@@ -216,6 +216,16 @@ void take_own(Body& body, Json& settings, Asked& asked) {
   }
 }
 
+// A chat has a flag and a number of other tokens. A completion has the number alone.
+bool asks_for_logprobs(Body& body, AskKind kind) {
+  const bool is_chat = kind == AskKind::chat;
+  const bool is_asked = is_chat ? body.flag("logprobs") : !body.get("logprobs").is_null();
+  body.need_off(is_chat ? "top_logprobs" : "logprobs", 0,
+                "0 asks for the written tokens alone; other tokens of a place have no log "
+                "probability here");
+  return is_asked;
+}
+
 Json common_settings(Body& body, AskKind kind, Asked& asked) {
   constexpr int64_t kMost = 1 << 20;
   Json settings = Json::object();
@@ -232,13 +242,8 @@ Json common_settings(Body& body, AskKind kind, Asked& asked) {
   take_bias(body, settings);
   take_format(body, settings);
   for (const char* key : {"frequency_penalty", "presence_penalty"}) body.need_off(key, 0);
-  if (kind == AskKind::chat) {
-    body.need_off("logprobs", false);
-    body.need_off("top_logprobs", 0);
-  } else {
-    body.need_off("logprobs", 0);
-    body.need_off("best_of", 1);
-  }
+  if (kind != AskKind::chat) body.need_off("best_of", 1);
+  if (kind != AskKind::infill) asked.has_logprobs = asks_for_logprobs(body, kind);
   take_own(body, settings, asked);
   if (kind == AskKind::infill) settings.erase("length");
   return settings;
@@ -293,6 +298,9 @@ Asked read_asked(AskKind kind, const std::string& text, int64_t random_seed) {
   const int64_t count = body.whole("n", 1, 1, kMostTexts);
   const int64_t seed = body.whole("seed", random_seed, INT64_MIN, INT64_MAX);
   const Json settings = common_settings(body, kind, asked);
+  if (asked.has_echo && asked.has_logprobs)
+    refuse("echo and logprobs together are not supported",
+           "tokens of a prompt have no probability here; send one of the two");
   for (const Json& one : texts_of(body, kind, settings)) {
     for (int64_t i = 0; i < count; ++i) {
       asked.requests.push_back(one);

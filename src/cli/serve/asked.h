@@ -23,9 +23,10 @@ struct Asked {
   // Settings of kind "submission", for all of them.
   nlohmann::ordered_json submission = nlohmann::ordered_json::object();
   bool is_stream = false;
-  bool has_usage = false;  // a stream ends with the counts
-  bool has_canvas = false; // a stream has an event for each step
-  bool has_echo = false;   // a completion begins with its prompt
+  bool has_usage = false;    // a stream ends with the counts
+  bool has_canvas = false;   // a stream has an event for each step
+  bool has_echo = false;     // a completion begins with its prompt
+  bool has_logprobs = false; // each token has its log probability
 };
 
 // Throws Failure with DLLM_INVALID_ARGUMENT for a body that is not understood, and for a field that

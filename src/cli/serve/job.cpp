@@ -1,6 +1,7 @@
 #include "job.h"
 
 #include "../commands/generate/decoding.h"
+#include "logprobs.h"
 
 #include <algorithm>
 #include <utility>
@@ -51,6 +52,8 @@ bool Job::update(size_t index) {
     if (now.is_over) {
       queue_.text_of(text.number, "completion"); // throws the error of a request that failed
       text.about = Json::parse(queue_.describe(text.number));
+      if (asked_.has_logprobs)
+        text.about["logprobs"] = logprobs_of(head_.kind, text.about, cells_of(text.about));
     }
     const bool has_step = now.version > 1; // an error before the first step has a status of its own
     text.seen = now;
@@ -86,15 +89,19 @@ void Job::send_piece(size_t index) {
     exchange_->write(event_text(piece_of_answer(head_, index, "", text.about)));
 }
 
-void Job::send_canvas(size_t index) {
-  const Text& text = texts_[index];
-  const Json about = text.about.is_null() ? Json::parse(queue_.describe(text.number)) : text.about;
+std::vector<std::string> Job::cells_of(const Json& about) const {
   const Tokenizer tokenizer = queue_.tokenizer();
   Answer answer = endless_answer(tokenizer.get());
   answer.update(about.at("ids").get<std::vector<int32_t>>(),
                 about.at("states").get<std::vector<uint8_t>>());
+  return answer.cells();
+}
+
+void Job::send_canvas(size_t index) {
+  const Text& text = texts_[index];
+  const Json about = text.about.is_null() ? Json::parse(queue_.describe(text.number)) : text.about;
   const Json piece =
-      canvas_piece(index, queue_.text_of(text.number, "canvas"), answer.cells(), about);
+      canvas_piece(index, queue_.text_of(text.number, "canvas"), cells_of(about), about);
   exchange_->write(event_text(piece, "canvas"));
 }
 

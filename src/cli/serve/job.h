@@ -38,6 +38,8 @@ private:
   void begin_stream();
   void send_piece(size_t index);
   void send_canvas(size_t index);
+  // Returns the text of each position of the canvas that `about` describes.
+  std::vector<std::string> cells_of(const nlohmann::ordered_json& about) const;
   void finish();
   void fail(const Failure& failure);
   bool is_over() const;
