@@ -4,9 +4,7 @@
 // model, the median of the ratios new / old of neighbouring turns with its quartiles, and the
 // memory that each library allocated for its engine.
 
-#include "dllm/dllm.h"
-
-#include <dlfcn.h>
+#include "library.h"
 
 #include <algorithm>
 #include <chrono>
@@ -25,35 +23,6 @@ constexpr const char* kConfig =
         "max_position_embeddings": 4096, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
         "tie_word_embeddings": true, "dllm": {"attention": "bidirectional", "mask_token_id": 8191}})";
 constexpr int64_t kVocab = 8192;
-
-// One library, its functions found by name: the two hold the same symbols.
-class Library {
-public:
-  explicit Library(const char* path) : handle_(dlopen(path, RTLD_NOW | RTLD_LOCAL)) {
-    if (handle_ == nullptr) throw std::runtime_error(dlerror());
-    error_ = function(dllm_error_new, "dllm_error_new")();
-  }
-
-  template <typename F> F* function(F&, const char* name) const {
-    void* found = dlsym(handle_, name);
-    if (found == nullptr) throw std::runtime_error(std::string("no function ") + name);
-    return reinterpret_cast<F*>(found);
-  }
-  dllm_error* error() const { return error_; }
-  void check(dllm_status status, const char* name) const {
-    if (status != 0)
-      throw std::runtime_error(std::string(name) + ": " +
-                               function(dllm_error_message, "dllm_error_message")(error_));
-  }
-
-private:
-  void* handle_;
-  dllm_error* error_ = nullptr;
-};
-
-// Calls a function of the library, with the error as its last argument.
-#define CALL(name, ...)                                                                            \
-  library_.check(library_.function(name, #name)(__VA_ARGS__, library_.error()), #name)
 
 // The same model, batch, trainer and decoders in one of the libraries. Everything lives until the
 // process ends.
