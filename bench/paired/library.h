@@ -13,10 +13,10 @@ class Library {
 public:
   explicit Library(const char* path) : handle_(dlopen(path, RTLD_NOW | RTLD_LOCAL)) {
     if (handle_ == nullptr) throw std::runtime_error(dlerror());
-    error_ = function(dllm_error_new, "dllm_error_new")();
+    error_ = function<decltype(dllm_error_new)>("dllm_error_new")();
   }
 
-  template <typename F> F* function(F&, const char* name) const {
+  template <typename F> F* function(const char* name) const {
     void* found = dlsym(handle_, name);
     if (found == nullptr) throw std::runtime_error(std::string("no function ") + name);
     return reinterpret_cast<F*>(found);
@@ -24,8 +24,9 @@ public:
   dllm_error* error() const { return error_; }
   void check(dllm_status status, const char* name) const {
     if (status != 0)
-      throw std::runtime_error(std::string(name) + ": " +
-                               function(dllm_error_message, "dllm_error_message")(error_));
+      throw std::runtime_error(
+          std::string(name) + ": " +
+          function<decltype(dllm_error_message)>("dllm_error_message")(error_));
   }
 
 private:
@@ -35,4 +36,4 @@ private:
 
 // Calls a function of the library, with the error as its last argument.
 #define CALL(name, ...)                                                                            \
-  library_.check(library_.function(name, #name)(__VA_ARGS__, library_.error()), #name)
+  library_.check(library_.function<decltype(name)>(#name)(__VA_ARGS__, library_.error()), #name)

@@ -46,7 +46,7 @@ public:
   void forward() {
     dllm_batch* made = nullptr;
     CALL(dllm_model_forward, model_, batch_, nullptr, nullptr, &made);
-    library_.function(dllm_batch_release, "dllm_batch_release")(made);
+    library_.function<decltype(dllm_batch_release)>("dllm_batch_release")(made);
   }
   void train() {
     double loss = 0;

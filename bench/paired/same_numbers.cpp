@@ -51,7 +51,8 @@ private:
   T* handle_;
   void (*release_)(T*);
 };
-#define OWNED(kind, handle) Owned<kind>(handle, library_.function(kind##_release, #kind "_release"))
+#define OWNED(kind, handle)                                                                        \
+  Owned<kind>(handle, library_.function<decltype(kind##_release)>(#kind "_release"))
 
 // One build with an engine of two threads. Each method returns a hash, or the code of its error.
 class Build {
@@ -62,7 +63,7 @@ public:
 
   std::vector<std::string> names(const char* kind) {
     std::vector<std::string> found;
-    const auto name = library_.function(dllm_registry_name, "dllm_registry_name");
+    const auto name = library_.function<decltype(dllm_registry_name)>("dllm_registry_name");
     for (int64_t i = 0; name(kind, i) != nullptr; ++i) found.emplace_back(name(kind, i));
     return found;
   }
@@ -74,11 +75,13 @@ public:
       dllm_batch* out = nullptr;
       CALL(dllm_model_forward, loaded.get(), given.get(), nullptr, nullptr, &out);
       const auto made = OWNED(dllm_batch, out);
-      const auto count = library_.function(dllm_batch_count, "dllm_batch_count")(made.get());
+      const auto count =
+          library_.function<decltype(dllm_batch_count)>("dllm_batch_count")(made.get());
       for (int64_t i = 0; i < count; ++i) {
         dllm_tensor* array = nullptr;
         CALL(dllm_batch_array, made.get(),
-             library_.function(dllm_batch_name, "dllm_batch_name")(made.get(), i), &array);
+             library_.function<decltype(dllm_batch_name)>("dllm_batch_name")(made.get(), i),
+             &array);
         add(hash, OWNED(dllm_tensor, array).get());
       }
     });
@@ -113,8 +116,8 @@ public:
       dllm_objective* objective = nullptr;
       dllm_options* settings = options("objective:" + name, "{}");
       // Objectives without blocks refuse this option.
-      library_.function(dllm_options_set_i64, "dllm_options_set_i64")(settings, "block_length", 8,
-                                                                      library_.error());
+      library_.function<decltype(dllm_options_set_i64)>("dllm_options_set_i64")(
+          settings, "block_length", 8, library_.error());
       CALL(dllm_objective_new, name.c_str(), nullptr, settings, &objective);
       const auto held = OWNED(dllm_objective, objective);
       dllm_trainer* made = nullptr;
@@ -126,8 +129,10 @@ public:
         CALL(dllm_trainer_step, trainer.get(), given.get(), nullptr, &loss);
         hash.add(&loss, sizeof loss);
       }
-      const auto count = library_.function(dllm_model_param_count, "dllm_model_param_count");
-      const auto param = library_.function(dllm_model_param_name, "dllm_model_param_name");
+      const auto count =
+          library_.function<decltype(dllm_model_param_count)>("dllm_model_param_count");
+      const auto param =
+          library_.function<decltype(dllm_model_param_name)>("dllm_model_param_name");
       for (int64_t i = 0; i < count(loaded.get()); ++i) {
         dllm_tensor* weight = nullptr;
         CALL(dllm_model_param, loaded.get(), param(loaded.get(), i), &weight);
@@ -142,8 +147,8 @@ private:
     try {
       work(hash);
     } catch (const std::exception&) {
-      return "error " + std::to_string(library_.function(dllm_error_code,
-                                                         "dllm_error_code")(library_.error()));
+      return "error " + std::to_string(library_.function<decltype(dllm_error_code)>(
+                            "dllm_error_code")(library_.error()));
     }
     return hash.text();
   }
@@ -158,10 +163,10 @@ private:
     dllm_model* model = nullptr;
     CALL(dllm_model_load, engine_, path.c_str(), nullptr, nullptr, &model);
     int64_t mask = 0;
-    const auto number = library_.function(dllm_model_i64, "dllm_model_i64");
+    const auto number = library_.function<decltype(dllm_model_i64)>("dllm_model_i64");
     if (number(model, "mask_id", &mask, library_.error()) == DLLM_OK) return model;
     const int64_t last = vocabulary(model) - 1;
-    library_.function(dllm_model_release, "dllm_model_release")(model);
+    library_.function<decltype(dllm_model_release)>("dllm_model_release")(model);
     CALL(dllm_model_load, engine_, path.c_str(),
          options("model", R"({"mask_token": ")" + std::to_string(last) + "\"}"), nullptr, &model);
     return model;
@@ -184,9 +189,9 @@ private:
   }
   void add(Hash& hash, const dllm_tensor* tensor) {
     int64_t count = 1;
-    const auto rank = library_.function(dllm_tensor_rank, "dllm_tensor_rank")(tensor);
+    const auto rank = library_.function<decltype(dllm_tensor_rank)>("dllm_tensor_rank")(tensor);
     for (int64_t i = 0; i < rank; ++i)
-      count *= library_.function(dllm_tensor_dim, "dllm_tensor_dim")(tensor, i);
+      count *= library_.function<decltype(dllm_tensor_dim)>("dllm_tensor_dim")(tensor, i);
     std::vector<float> values(static_cast<size_t>(count));
     CALL(dllm_tensor_read, tensor, DLLM_F32, values.data(), count * int64_t{sizeof(float)});
     hash.add(values.data(), values.size() * sizeof(float));
