@@ -215,6 +215,21 @@ ok(b"[DONE]" in whole, "SIGTERM: an open stream comes to its end")
 server.process.communicate(timeout=60)
 ok(server.process.returncode == 0, f"SIGTERM: exit {server.process.returncode}")
 
+# ---- the end, for requests that take longer than --drain: each client is told, and none is left with half a text ----
+server = Server("--drain", "0.2")
+stream, whole_one = server.open("/v1/completions", {**LONG, "stream": True}), server.open("/v1/completions", LONG)
+stream.recv(1000)
+server.process.send_signal(signal.SIGTERM)
+said = [b"", b""]
+for i, client in enumerate((stream, whole_one)):
+    while part := client.recv(1 << 16):
+        said[i] += part
+last = pieces_of(said[0].split(b"\r\n")[-4].decode())[-1][1] if said[0].endswith(b"0\r\n\r\n") else said[0][-200:]
+ok("ended before" in str(last.get("error", last)), f"--drain is over: a stream ends with an error: {last}")
+ok(b" 503 " in said[1] and b"Retry-After" in said[1], f"--drain is over: an answer is an error: {said[1][:200]}")
+server.process.communicate(timeout=60)
+ok(server.process.returncode == 0, f"--drain is over: exit {server.process.returncode}")
+
 # ---- limits and keys ----
 (SCRATCH / "keys").write_text("first\nsecond\n")
 server = Server("--api-key-file", "keys", "--queue.slots", "1", "--queue.waiting", "0", "--timeout", "0.2", "--origins", "https://chat.example", "--name", "tiny")

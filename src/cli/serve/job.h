@@ -26,6 +26,8 @@ public:
 
   // Sends what is new. Returns false when the answer is sent, or the client is gone.
   bool advance();
+  // Ends the answer with an error. A stream has it as its last event.
+  void fail(const Failure& failure);
 
 private:
   struct Text {
@@ -41,7 +43,6 @@ private:
   // Returns the text of each position of the canvas that `about` describes.
   std::vector<std::string> cells_of(const nlohmann::ordered_json& about) const;
   void finish();
-  void fail(const Failure& failure);
   bool is_over() const;
   std::vector<nlohmann::ordered_json> abouts() const;
 

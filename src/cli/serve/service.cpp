@@ -153,7 +153,22 @@ void Service::tick(dllm_task* task, double drain_seconds) {
   const std::chrono::duration<double> since = Clock::now() - *stopping_since_;
   const std::lock_guard lock(mutex_);
   const bool is_idle = jobs_.empty() && unread_.empty() && read_.empty() && in_hand_ == 0;
-  if (is_idle || since.count() > drain_seconds) server_.stop();
+  if (!is_idle && since.count() <= drain_seconds) return;
+  end_jobs();
+  server_.stop();
+}
+
+// REQUIRES: mutex_ is held. A request that a thread reads at this moment ends with its connection.
+void Service::end_jobs() {
+  const Failure late(DLLM_UNAVAILABLE, "the server ended before this text was whole",
+                     "ask again, or give dllm serve a longer --drain");
+  for (Job& job : jobs_) job.fail(late);
+  jobs_.clear();
+  for (std::deque<Arrival>* arrivals : {&unread_, &read_}) {
+    for (const Arrival& one : *arrivals)
+      one.exchange->send(error_answer(late.status(), late.what(), late.hint()));
+    arrivals->clear();
+  }
 }
 
 void Service::begin_jobs() {

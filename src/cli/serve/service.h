@@ -61,6 +61,7 @@ private:
   void ask(const HttpExchangeRef& exchange, AskKind kind);
   void tick(dllm_task* task, double drain_seconds);
   void begin_jobs();
+  void end_jobs(); // with an error
   void limit_timeout(nlohmann::ordered_json& submission) const;
   bool has_key(const HttpExchangeRef& exchange) const;
   HttpAnswer models() const;
