@@ -2,7 +2,7 @@
 
 #include "../eval/eval.h"
 #include "../objective_facts.h"
-#include "generate/decoding.h"
+#include "writing/decoding.h"
 
 #include <cstdio>
 

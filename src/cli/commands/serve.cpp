@@ -4,7 +4,7 @@
 #include "../processes/process.h"
 #include "../run_settings.h"
 #include "../serve/service.h"
-#include "generate/decoding.h"
+#include "writing/decoding.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,6 +1,6 @@
 #include "eval.h"
 
-#include "../commands/generate/text_run.h"
+#include "../commands/writing/text_run.h"
 
 #include <algorithm>
 #include <deque>

@@ -1,6 +1,6 @@
 #include "job.h"
 
-#include "../commands/generate/decoding.h"
+#include "../commands/writing/decoding.h"
 #include "logprobs.h"
 
 #include <algorithm>

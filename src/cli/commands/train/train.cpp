@@ -5,7 +5,7 @@
 #include "../../objective_facts.h"
 #include "../../options/names.h"
 #include "../../processes/process.h"
-#include "../generate/decoding.h"
+#include "../writing/decoding.h"
 #include "training.h"
 
 #include <nlohmann/json.hpp>
