@@ -9,6 +9,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import time
 
 from cli_options import LINES
 
@@ -75,6 +76,20 @@ def arrays(checkpoint):
 def committed(out):
     """The step of the last checkpoint; 0: there is none."""
     return max((int(path.parent.name[5:]) for path in (scratch / out).glob("step_??????/COMMIT")), default=0)
+
+
+def end_of(job, seconds):
+    """Waits for a job; what it printed. mpirun of Open MPI 4 sometimes waits for itself for ever after a rank was killed (in
+    PMIx_server_finalize). It is killed when it has had no rank for 20 s."""
+    until, lonely = time.monotonic() + seconds, 0
+    while True:
+        try:
+            return job.communicate(timeout=2)
+        except subprocess.TimeoutExpired:
+            lonely = 0 if rank_processes(job.pid) else lonely + 1
+            if lonely >= 10 or time.monotonic() > until:
+                print(f"     {'no process of the job is left, and ' if lonely else ''}mpirun does not end: killed", flush=True)
+                job.kill()
 
 
 def rank_processes(parent):

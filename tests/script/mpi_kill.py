@@ -63,7 +63,7 @@ def trials(reference, seconds):
         before, began = committed("run"), time.monotonic()
         job = start("run")
         victim = kill_one(job, chance, seconds)
-        _, errors = job.communicate(timeout=600)
+        _, errors = mpi_job.end_of(job, 600)
         if found := re.search(r"resumed from \S*step_(\d+)", errors):  # killed before it says so: nothing to compare
             goes_on += 1
             ok(int(found[1]) == before, f"trial {trial} goes on from step {before}, found {found[1]}")
@@ -83,13 +83,13 @@ def trials(reference, seconds):
 mpi_job.setup(DLLM, SCRATCH)
 began = time.monotonic()
 alone = start("alone")
-_, said = alone.communicate(timeout=600)
+_, said = mpi_job.end_of(alone, 600)
 whole = time.monotonic() - began
 ok(alone.returncode == 0 and len(metrics("alone")) == STEPS, f"a run that is left alone: {whole:.1f} s {said[-300:] if alone.returncode else ''}")
 expected = result("alone")
 trials(expected, whole)
 last = start("run")
-_, said = last.communicate(timeout=600)
+_, said = mpi_job.end_of(last, 600)
 ok(last.returncode == 0, f"the run ends {said[-300:] if last.returncode else ''}")
 finished("run", expected)
 sys.exit(mpi_job.failures > 0)
