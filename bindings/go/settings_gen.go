@@ -130,6 +130,10 @@ func (o ModelOptions) values() (map[string]any, error) {
 
 // AdapterOptions has the options of kind "adapter". What is not set keeps its default.
 type AdapterOptions struct {
+	// What the adapter adds to a matrix. An option of one kind is refused for another one. Default: lora; one of lora,
+	// dora.
+	Kind string `json:"kind,omitzero"`
+
 	// Columns of B and rows of A; a matrix (out, in) gets rank x (out + in) numbers. Default: 16; 1 to 65536.
 	Rank *int `json:"rank,omitzero"`
 
@@ -139,13 +143,20 @@ type AdapterOptions struct {
 	// The product is multiplied by alpha / sqrt(rank). Default: false.
 	Rslora *bool `json:"rslora,omitzero"`
 
-	// DoRA: each row of the sum of a matrix and its product gets a length that is trained too. Every pass computes the
-	// norms of the rows again, until the adapter is merged. Default: false.
-	Dora *bool `json:"dora,omitzero"`
-
 	// Part of the inputs of A that a training step sets to 0; the others are divided by 1 - dropout. Evaluation and
 	// decoding drop nothing. Default: 0; 0 to 0.99.
 	Dropout *float64 `json:"dropout,omitzero"`
+
+	// Ranks of some modules, PATTERN=RANK as in q_proj=4: a regular expression for the end of a module's name, of which
+	// the first that matches counts. Default: empty.
+	RankPattern []string `json:"rank_pattern,omitzero"`
+
+	// Alphas of some modules, PATTERN=ALPHA. Default: empty.
+	AlphaPattern []string `json:"alpha_pattern,omitzero"`
+
+	// DoRA: each row of the sum of a matrix and its product gets a length that is trained too. Every pass computes the
+	// norms of the rows again, until the adapter is merged. Default: false.
+	Dora *bool `json:"dora,omitzero"`
 
 	// Modules with an adapter: ends of their names (q_proj), names of dllm (q k v o gate up down), texts with *, or
 	// all-linear: every matrix of a layer, except for routers and gates. Default: empty.
@@ -157,18 +168,11 @@ type AdapterOptions struct {
 	// Numbers and ranges of layers, 0-11; empty: all layers. Default: empty.
 	Layers []string `json:"layers,omitzero"`
 
-	// Ranks of some modules, PATTERN=RANK as in q_proj=4: a regular expression for the end of a module's name, of which
-	// the first that matches counts. Default: empty.
-	RankPattern []string `json:"rank_pattern,omitzero"`
-
-	// Alphas of some modules, PATTERN=ALPHA. Default: empty.
-	AlphaPattern []string `json:"alpha_pattern,omitzero"`
-
 	// Modules that are trained whole, as copies of the adapter's own: ends of their names, such as embed_tokens, lm_head
 	// and norm. Default: empty.
 	ModulesToSave []string `json:"modules_to_save,omitzero"`
 
-	// Seed of the first values of A. Default: 0; 0 to 9007199254740992.
+	// Seed of the first values. Default: 0; 0 to 9007199254740992.
 	Seed *int `json:"seed,omitzero"`
 }
 

@@ -1,6 +1,6 @@
 #ifndef DLLM_ADAPTER_H
 #define DLLM_ADAPTER_H
-/* dllm/adapter.h -- LoRA adapters of a model.
+/* dllm/adapter.h -- adapters of a model, such as LoRA.
  *
  *     dllm_options_new("adapter", &opts, err);
  *     dllm_options_set_i64(opts, "rank", 16, err);
@@ -25,10 +25,12 @@
  * The options of kind "adapter":
  *
  *     option     values        meaning
+ *     kind       lora dora     what the adapter adds to a matrix; an option of one kind is refused
+ *                              for another one
  *     rank       1 to 65536    rows of A and columns of B
  *     alpha      0 to 1e9      numerator of the factor; 0: twice the rank
  *     rslora     0 1           1: the factor is alpha / sqrt(rank)
- *     dora       0 1           1: DoRA; matrices of experts cannot have it
+ *     dora       0 1           1: kind dora (DoRA); matrices of experts cannot have it
  *     dropout    0 to 0.99     part of the inputs of A that a training step sets to 0
  *     targets    list          modules with an adapter: ends of their names ("q_proj"), names of
  *                              dllm (q k v o gate up down), texts with *, or "all-linear": every
@@ -40,7 +42,7 @@
  *     alpha_pattern  list      alphas of some modules, "q_proj=8"
  *     modules_to_save  list    modules that the adapter has as f32 copies, which are trained
  *                              whole: ends of names ("embed_tokens", "lm_head", "norm")
- *     seed       0 to 2^53     seed of the first values of A
+ *     seed       0 to 2^53     seed of the first values
  *
  * A model uses all of its adapters at once, and their changes are added. A request of a decoder or
  * of a generator may choose: option adapters is a list such as "math:0.7", "code:0.3". Requests of
@@ -69,18 +71,17 @@ extern "C" {
  *
  *   model   not NULL
  *   name    not NULL: letters, digits, _ and -; "default" is the name that dllm train gives
- *   opts    NULL: defaults; kind "adapter": rank, alpha, rslora, dora, dropout, targets, exclude,
- *           layers, rank_pattern, alpha_pattern, modules_to_save, seed
+ *   opts    NULL: defaults; options of kind "adapter"
  *   task    NULL, or checked every few milliseconds
  *
  * Returns  DLLM_OK; DLLM_ALREADY_EXISTS when the model has an adapter of that name; DLLM_NOT_FOUND
  *          when the targets choose no matrix, or when a word of targets or exclude names none, the
  *          hint lists the matrices; DLLM_UNIMPLEMENTED for a target that names an embedding, the
  *          head or some of the experts of a layer, and for a copy of an embedding that is also the
- *          head; DLLM_INVALID_ARGUMENT for layers that are not a range
- *          or that the model lacks, and for a name with other characters; DLLM_RESOURCE_EXHAUSTED;
- *          DLLM_ABORTED when the weights are lost; DLLM_CANCELLED. When the call fails, the model
- *          is unchanged
+ *          head; DLLM_INVALID_ARGUMENT for layers that are not a range or that the model lacks,
+ *          for a name with other characters, and for an option of another kind;
+ *          DLLM_RESOURCE_EXHAUSTED; DLLM_ABORTED when the weights are lost; DLLM_CANCELLED. When
+ *          the call fails, the model is unchanged
  * Owns     nothing
  * Threads  owner
  * Since    1
@@ -98,9 +99,10 @@ DLLM_API dllm_status dllm_model_add_adapter(dllm_model *model, const char *name,
  *
  * Returns  DLLM_OK; DLLM_ALREADY_EXISTS when the model has an adapter of that name; DLLM_NOT_FOUND
  *          for a missing file, and for a matrix that the model lacks; DLLM_INVALID_ARGUMENT for
- *          shapes and values that do not fit; DLLM_UNIMPLEMENTED for an adapter that is not LoRA,
- *          and for a setting that changes the numbers, the message names the key; DLLM_DATA_LOSS
- *          for a damaged file; DLLM_RESOURCE_EXHAUSTED; DLLM_ABORTED when the weights are lost;
+ *          shapes and values that do not fit; DLLM_UNIMPLEMENTED for an adapter of another
+ *          type, and for a setting that changes the numbers, the message names the key;
+ *          DLLM_DATA_LOSS for a damaged file; DLLM_RESOURCE_EXHAUSTED; DLLM_ABORTED when the
+ *          weights are lost;
  *          DLLM_CANCELLED. When the call fails, the model is unchanged
  * Owns     nothing
  * Threads  owner
@@ -141,9 +143,9 @@ DLLM_API dllm_status dllm_model_save_adapter(const dllm_model *model, const char
  *   task    NULL, or checked every few milliseconds
  *
  * Returns  DLLM_OK, also when name is NULL and the model has no adapter; DLLM_NOT_FOUND for an
- *          unknown adapter; DLLM_FAILED_PRECONDITION when another adapter is DoRA, whose lengths
- *          depend on the weights; DLLM_INVALID_ARGUMENT for a sum that is not finite;
- *          DLLM_OUT_OF_RANGE for a sum that the weight's format makes infinite;
+ *          unknown adapter; DLLM_FAILED_PRECONDITION when the change of another adapter
+ *          depends on the weights, as the lengths of DoRA do; DLLM_INVALID_ARGUMENT for a sum
+ *          that is not finite; DLLM_OUT_OF_RANGE for a sum that the weight's format makes infinite;
  *          DLLM_RESOURCE_EXHAUSTED; DLLM_ABORTED when the weights are lost; DLLM_CANCELLED. When
  *          the call fails, the model is unchanged
  * Owns     nothing
@@ -185,7 +187,9 @@ DLLM_API dllm_status dllm_model_set_adapter_scale(dllm_model *model, const char 
 /** Writes the adapters of a model as a JSON list, in the order in which they were added.
  *
  *     name       of the adapter
- *     rank       of its matrices, unless a pattern of its file sets another one
+ *     kind       option kind
+ *     rank       of its matrices, unless a pattern of its file sets another one; 0: of a kind
+ *                without ranks
  *     alpha      numerator of the factor
  *     rslora     true: the factor is alpha / sqrt(rank)
  *     dora       true: the rows have trained lengths
@@ -193,7 +197,7 @@ DLLM_API dllm_status dllm_model_set_adapter_scale(dllm_model *model, const char 
  *     modules_to_save  names of the modules that it has as copies
  *     scale      of dllm_model_set_adapter_scale
  *     modules    number of matrices of the base with an adapter
- *     params     numbers of A and B, and lengths
+ *     params     numbers of its tensors
  *     bytes      memory of these numbers
  *
  *   model   not NULL

@@ -86,7 +86,7 @@ constexpr std::string_view kNumberKinds =
 
 // Texts, lists and choices that do not reach files or native code; for kind engine also numbers.
 constexpr Row kPlain[] = {
-    {"adapter", "targets exclude layers rank_pattern alpha_pattern modules_to_save"},
+    {"adapter", "kind targets exclude layers modules_to_save"},
     {"anchors", "layers store"},
     {"answer", "prompt stop stop_texts"},
     {"chat", "template name tools variables"},
@@ -128,21 +128,30 @@ constexpr Row kPaths[] = {{"dataset", "token_file"},
                           {"queue", "adapter_folders"},
                           {"trainer", "root offload"}};
 
-// Returns true for a key of a request in group "constraint", whose value is never a path.
-bool is_constraint(std::string_view key) {
-  static const std::set<std::string, std::less<>> keys = [] {
-    dllm_buffer* out = dllm_buffer_new();
-    std::set<std::string, std::less<>> found;
-    if (dllm_options_schema("request", out, nullptr) == DLLM_OK) {
-      const auto* text = static_cast<const char*>(dllm_buffer_data(out));
-      const auto schema = nlohmann::json::parse(text, text + dllm_buffer_size(out));
-      for (const auto& row : schema.at("keys")) {
-        if (row.value("group", "") == "constraint") found.insert(row.at("name"));
-      }
+// Returns the keys of a schema in a group.
+std::set<std::string, std::less<>> keys_of_group(const char* kind, const char* group) {
+  dllm_buffer* out = dllm_buffer_new();
+  std::set<std::string, std::less<>> found;
+  if (dllm_options_schema(kind, out, nullptr) == DLLM_OK) {
+    const auto* text = static_cast<const char*>(dllm_buffer_data(out));
+    const auto schema = nlohmann::json::parse(text, text + dllm_buffer_size(out));
+    for (const auto& row : schema.at("keys")) {
+      if (row.value("group", "") == group) found.insert(row.at("name"));
     }
-    dllm_buffer_release(out);
-    return found;
-  }();
+  }
+  dllm_buffer_release(out);
+  return found;
+}
+
+// Returns true for a constraint of a request, whose value is never a path.
+bool is_constraint(std::string_view key) {
+  static const auto keys = keys_of_group("request", "constraint");
+  return keys.contains(key);
+}
+
+// Returns true for an option of a kind of adapters, whose value is never a path.
+bool is_of_adapter_kind(std::string_view key) {
+  static const auto keys = keys_of_group("adapter", "kind");
   return keys.contains(key);
 }
 
@@ -175,7 +184,9 @@ OptionUse option_use(std::string_view kind, std::string_view key, bool is_number
   const bool is_request =
       base == "request" && (lists(words_of(kPlain, "decoder"), key) ||
                             lists(words_of(kPlain, "chat"), key) || is_constraint(key));
-  return is_request || lists(words_of(kPlain, base), key) ? OptionUse::plain : OptionUse::default_;
+  const bool is_adapter = base == "adapter" && is_of_adapter_kind(key);
+  return is_request || is_adapter || lists(words_of(kPlain, base), key) ? OptionUse::plain
+                                                                        : OptionUse::default_;
 }
 
 } // namespace dllm::lua

@@ -251,6 +251,14 @@ namespace Dllm
     /// <summary>Has the options of kind "adapter". What is not set keeps its default.</summary>
     public sealed class AdapterOptions : Options
     {
+        /// <summary>What the adapter adds to a matrix. An option of one kind is refused for another one. Default:
+        /// lora; one of lora, dora.</summary>
+        public string Kind
+        {
+            get => Value<string>("kind");
+            set => Put("kind", value);
+        }
+
         /// <summary>Columns of B and rows of A; a matrix (out, in) gets rank x (out + in) numbers. Default: 16; 1
         /// to 65536.</summary>
         public long? Rank
@@ -274,20 +282,35 @@ namespace Dllm
             set => Put("rslora", value);
         }
 
-        /// <summary>DoRA: each row of the sum of a matrix and its product gets a length that is trained too. Every
-        /// pass computes the norms of the rows again, until the adapter is merged. Default: false.</summary>
-        public bool? Dora
-        {
-            get => Value<bool?>("dora");
-            set => Put("dora", value);
-        }
-
         /// <summary>Part of the inputs of A that a training step sets to 0; the others are divided by 1 - dropout.
         /// Evaluation and decoding drop nothing. Default: 0; 0 to 0.99.</summary>
         public double? Dropout
         {
             get => Value<double?>("dropout");
             set => Put("dropout", value);
+        }
+
+        /// <summary>Ranks of some modules, PATTERN=RANK as in q_proj=4: a regular expression for the end of a
+        /// module's name, of which the first that matches counts. Default: empty.</summary>
+        public IReadOnlyList<string> RankPattern
+        {
+            get => Value<IReadOnlyList<string>>("rank_pattern");
+            set => Put("rank_pattern", value);
+        }
+
+        /// <summary>Alphas of some modules, PATTERN=ALPHA. Default: empty.</summary>
+        public IReadOnlyList<string> AlphaPattern
+        {
+            get => Value<IReadOnlyList<string>>("alpha_pattern");
+            set => Put("alpha_pattern", value);
+        }
+
+        /// <summary>DoRA: each row of the sum of a matrix and its product gets a length that is trained too. Every
+        /// pass computes the norms of the rows again, until the adapter is merged. Default: false.</summary>
+        public bool? Dora
+        {
+            get => Value<bool?>("dora");
+            set => Put("dora", value);
         }
 
         /// <summary>Modules with an adapter: ends of their names (q_proj), names of dllm (q k v o gate up down),
@@ -313,21 +336,6 @@ namespace Dllm
             set => Put("layers", value);
         }
 
-        /// <summary>Ranks of some modules, PATTERN=RANK as in q_proj=4: a regular expression for the end of a
-        /// module's name, of which the first that matches counts. Default: empty.</summary>
-        public IReadOnlyList<string> RankPattern
-        {
-            get => Value<IReadOnlyList<string>>("rank_pattern");
-            set => Put("rank_pattern", value);
-        }
-
-        /// <summary>Alphas of some modules, PATTERN=ALPHA. Default: empty.</summary>
-        public IReadOnlyList<string> AlphaPattern
-        {
-            get => Value<IReadOnlyList<string>>("alpha_pattern");
-            set => Put("alpha_pattern", value);
-        }
-
         /// <summary>Modules that are trained whole, as copies of the adapter's own: ends of their names, such as
         /// embed_tokens, lm_head and norm. Default: empty.</summary>
         public IReadOnlyList<string> ModulesToSave
@@ -336,7 +344,7 @@ namespace Dllm
             set => Put("modules_to_save", value);
         }
 
-        /// <summary>Seed of the first values of A. Default: 0; 0 to 9007199254740992.</summary>
+        /// <summary>Seed of the first values. Default: 0; 0 to 9007199254740992.</summary>
         public long? Seed
         {
             get => Value<long?>("seed");

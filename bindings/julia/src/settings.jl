@@ -65,23 +65,25 @@ const KEYWORDS = (
   9007199254740992.
 """,
     adapter = """
+- `kind::String`: What the adapter adds to a matrix. An option of one kind is refused for another one. Default: lora;
+  one of lora, dora.
 - `rank::Int`: Columns of B and rows of A; a matrix (out, in) gets rank x (out + in) numbers. Default: 16; 1 to 65536.
 - `alpha::Real`: The product B A is multiplied by alpha / rank; 0: twice the rank. Default: 0; 0 to 1000000000.
 - `rslora::Bool`: The product is multiplied by alpha / sqrt(rank). Default: false.
-- `dora::Bool`: DoRA: each row of the sum of a matrix and its product gets a length that is trained too. Every pass
-  computes the norms of the rows again, until the adapter is merged. Default: false.
 - `dropout::Real`: Part of the inputs of A that a training step sets to 0; the others are divided by 1 - dropout.
   Evaluation and decoding drop nothing. Default: 0; 0 to 0.99.
+- `rank_pattern::Vector{String}`: Ranks of some modules, PATTERN=RANK as in q_proj=4: a regular expression for the end
+  of a module's name, of which the first that matches counts. Default: empty.
+- `alpha_pattern::Vector{String}`: Alphas of some modules, PATTERN=ALPHA. Default: empty.
+- `dora::Bool`: DoRA: each row of the sum of a matrix and its product gets a length that is trained too. Every pass
+  computes the norms of the rows again, until the adapter is merged. Default: false.
 - `targets::Vector{String}`: Modules with an adapter: ends of their names (q_proj), names of dllm (q k v o gate up
   down), texts with *, or all-linear: every matrix of a layer, except for routers and gates. Default: empty.
 - `exclude::Vector{String}`: Modules without one, as for targets. Default: empty.
 - `layers::Vector{String}`: Numbers and ranges of layers, 0-11; empty: all layers. Default: empty.
-- `rank_pattern::Vector{String}`: Ranks of some modules, PATTERN=RANK as in q_proj=4: a regular expression for the end
-  of a module's name, of which the first that matches counts. Default: empty.
-- `alpha_pattern::Vector{String}`: Alphas of some modules, PATTERN=ALPHA. Default: empty.
 - `modules_to_save::Vector{String}`: Modules that are trained whole, as copies of the adapter's own: ends of their
   names, such as embed_tokens, lm_head and norm. Default: empty.
-- `seed::Int`: Seed of the first values of A. Default: 0; 0 to 9007199254740992.
+- `seed::Int`: Seed of the first values. Default: 0; 0 to 9007199254740992.
 """,
     generator = """
 - `policy::String`: Policy of requests that name none; auto: the policy that the model was trained for. Default: auto;

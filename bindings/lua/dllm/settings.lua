@@ -91,18 +91,25 @@
 
 --- Settings of Model:add_adapter.
 ---@class (exact) dllm.AdapterSettings
+--- What the adapter adds to a matrix. An option of one kind is refused for another one. [lora]
+---@field kind? "lora"|"dora"
 --- Columns of B and rows of A; a matrix (out, in) gets rank x (out + in) numbers. [16]
 ---@field rank? integer
 --- The product B A is multiplied by alpha / rank; 0: twice the rank. [0]
 ---@field alpha? number
 --- The product is multiplied by alpha / sqrt(rank). [false]
 ---@field rslora? boolean
---- DoRA: each row of the sum of a matrix and its product gets a length that is trained too. Every
---- pass computes the norms of the rows again, until the adapter is merged. [false]
----@field dora? boolean
 --- Part of the inputs of A that a training step sets to 0; the others are divided by 1 - dropout.
 --- Evaluation and decoding drop nothing. [0]
 ---@field dropout? number
+--- Ranks of some modules, PATTERN=RANK as in q_proj=4: a regular expression for the end of a
+--- module's name, of which the first that matches counts.
+---@field rank_pattern? string[]
+--- Alphas of some modules, PATTERN=ALPHA.
+---@field alpha_pattern? string[]
+--- DoRA: each row of the sum of a matrix and its product gets a length that is trained too. Every
+--- pass computes the norms of the rows again, until the adapter is merged. [false]
+---@field dora? boolean
 --- Modules with an adapter: ends of their names (q_proj), names of dllm (q k v o gate up down),
 --- texts with *, or all-linear: every matrix of a layer, except for routers and gates. [all-linear]
 ---@field targets? string[]
@@ -110,15 +117,10 @@
 ---@field exclude? string[]
 --- Numbers and ranges of layers, 0-11; empty: all layers.
 ---@field layers? string[]
---- Ranks of some modules, PATTERN=RANK as in q_proj=4: a regular expression for the end of a
---- module's name, of which the first that matches counts.
----@field rank_pattern? string[]
---- Alphas of some modules, PATTERN=ALPHA.
----@field alpha_pattern? string[]
 --- Modules that are trained whole, as copies of the adapter's own: ends of their names, such as
 --- embed_tokens, lm_head and norm.
 ---@field modules_to_save? string[]
---- Seed of the first values of A. [0]
+--- Seed of the first values. [0]
 ---@field seed? integer
 
 --- Settings of dllm.generator.

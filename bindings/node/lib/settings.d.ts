@@ -93,18 +93,25 @@ export interface ModelSettings {
 
 /** Settings of Model.addAdapter. */
 export interface AdapterSettings {
+  /** What the adapter adds to a matrix. An option of one kind is refused for another one. [lora] */
+  kind?: 'lora' | 'dora';
   /** Columns of B and rows of A; a matrix (out, in) gets rank x (out + in) numbers. [16] */
   rank?: number | bigint;
   /** The product B A is multiplied by alpha / rank; 0: twice the rank. [0] */
   alpha?: number;
   /** The product is multiplied by alpha / sqrt(rank). [false] */
   rslora?: boolean;
-  /** DoRA: each row of the sum of a matrix and its product gets a length that is trained too. Every
-   *  pass computes the norms of the rows again, until the adapter is merged. [false] */
-  dora?: boolean;
   /** Part of the inputs of A that a training step sets to 0; the others are divided by 1 - dropout.
    *  Evaluation and decoding drop nothing. [0] */
   dropout?: number;
+  /** Ranks of some modules, PATTERN=RANK as in q_proj=4: a regular expression for the end of a
+   *  module's name, of which the first that matches counts. */
+  rank_pattern?: readonly string[];
+  /** Alphas of some modules, PATTERN=ALPHA. */
+  alpha_pattern?: readonly string[];
+  /** DoRA: each row of the sum of a matrix and its product gets a length that is trained too. Every
+   *  pass computes the norms of the rows again, until the adapter is merged. [false] */
+  dora?: boolean;
   /** Modules with an adapter: ends of their names (q_proj), names of dllm (q k v o gate up down),
    *  texts with *, or all-linear: every matrix of a layer, except for routers and gates.
    *  [all-linear] */
@@ -113,15 +120,10 @@ export interface AdapterSettings {
   exclude?: readonly string[];
   /** Numbers and ranges of layers, 0-11; empty: all layers. */
   layers?: readonly string[];
-  /** Ranks of some modules, PATTERN=RANK as in q_proj=4: a regular expression for the end of a
-   *  module's name, of which the first that matches counts. */
-  rank_pattern?: readonly string[];
-  /** Alphas of some modules, PATTERN=ALPHA. */
-  alpha_pattern?: readonly string[];
   /** Modules that are trained whole, as copies of the adapter's own: ends of their names, such as
    *  embed_tokens, lm_head and norm. */
   modules_to_save?: readonly string[];
-  /** Seed of the first values of A. [0] */
+  /** Seed of the first values. [0] */
   seed?: number | bigint;
 }
 

@@ -120,36 +120,39 @@ class AdapterSettings(TypedDict, total=False):
     None stands for the default, which is in brackets. A policy may have another default than
     its kind: dllm.schema("request:threshold").
 
+    kind  What the adapter adds to a matrix. An option of one kind is refused for another one.
+        [lora]
     rank  Columns of B and rows of A; a matrix (out, in) gets rank x (out + in) numbers. [16]
     alpha  The product B A is multiplied by alpha / rank; 0: twice the rank. [0]
     rslora  The product is multiplied by alpha / sqrt(rank). [false]
-    dora  DoRA: each row of the sum of a matrix and its product gets a length that is trained too.
-        Every pass computes the norms of the rows again, until the adapter is merged. [false]
     dropout  Part of the inputs of A that a training step sets to 0; the others are divided by 1 -
         dropout. Evaluation and decoding drop nothing. [0]
+    rank_pattern  Ranks of some modules, PATTERN=RANK as in q_proj=4: a regular expression for the
+        end of a module's name, of which the first that matches counts.
+    alpha_pattern  Alphas of some modules, PATTERN=ALPHA.
+    dora  DoRA: each row of the sum of a matrix and its product gets a length that is trained too.
+        Every pass computes the norms of the rows again, until the adapter is merged. [false]
     targets  Modules with an adapter: ends of their names (q_proj), names of dllm (q k v o gate up
         down), texts with *, or all-linear: every matrix of a layer, except for routers and gates.
         [all-linear]
     exclude  Modules without one, as for targets.
     layers  Numbers and ranges of layers, 0-11; empty: all layers.
-    rank_pattern  Ranks of some modules, PATTERN=RANK as in q_proj=4: a regular expression for the
-        end of a module's name, of which the first that matches counts.
-    alpha_pattern  Alphas of some modules, PATTERN=ALPHA.
     modules_to_save  Modules that are trained whole, as copies of the adapter's own: ends of their
         names, such as embed_tokens, lm_head and norm.
-    seed  Seed of the first values of A. [0]
+    seed  Seed of the first values. [0]
     """
 
+    kind: Literal["lora", "dora"] | None
     rank: int | None
     alpha: float | None
     rslora: bool | None
-    dora: bool | None
     dropout: float | None
+    rank_pattern: Texts | None
+    alpha_pattern: Texts | None
+    dora: bool | None
     targets: Texts | None
     exclude: Texts | None
     layers: Texts | None
-    rank_pattern: Texts | None
-    alpha_pattern: Texts | None
     modules_to_save: Texts | None
     seed: int | None
 

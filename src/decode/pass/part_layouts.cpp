@@ -22,6 +22,8 @@ PartLayouts::PartLayouts(const model::Model& model) {
   std::map<std::string, std::string> texts;
   for (const std::string& network : model.parts().networks())
     texts[network] = fmt::format("{}\n", model.parts().find(network)->number);
+  for (const std::string& adapter : model.parts().adapters())
+    texts[adapter] = model.parts().find(adapter)->settings.kind + "\n";
   const std::vector<model::ParamStore::Physical>& physical = model.params().physical();
   for (size_t i = 0; i < physical.size(); ++i) {
     const model::ParamStore::Physical& entry = physical[i];

@@ -2,15 +2,12 @@
 
 #include "base/error.h"
 #include "base/named_table.h"
-#include "base/number.h"
-#include "base/random.h"
 #include "model/adapters/adapter_choice.h"
+#include "model/adapters/kinds/adapter_kinds.h"
 #include "model/params/partition.h"
 #include "model/params/stack_part.h"
 
 #include <nlohmann/json.hpp>
-
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -19,73 +16,43 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace dllm::model {
 namespace {
 
-// "x.q_proj.weight" -> "x.q_proj.lora_A.weight"
-std::string half_name(const std::string& weight, const char* half) {
-  const size_t cut = weight.rfind('.');
-  return weight.substr(0, cut) + "." + half + weight.substr(cut);
-}
+// A stack of an adapter, with its first values.
+struct AddedStack {
+  ParamSpec spec;
+  // Returns the first values of a tensor that `given` lacks. Null: the stack has zeros, or all its
+  // values are given.
+  Tensor (*first)(const FirstValues& values) = nullptr;
+  bool is_given = false;
+  std::map<std::string, Tensor> given = {}; // by names of files
+};
 
-// The stack of the magnitudes of DoRA, one number for each row of a matrix.
-ParamSpec magnitude_of(const std::string& part, const ParamSpec& base) {
-  const int64_t rows = base.element.dim(0);
-  ParamSpec spec = base;
-  spec.part = part;
-  spec.name = base.name + ".lora_m";
-  spec.role = ParamRole::adapter;
-  spec.element = Shape{rows};
-  spec.partition = adapter_partition(base.partition, false);
-  const std::string& weight = base.pieces[0].logical;
-  spec.pieces = {{weight.substr(0, weight.rfind('.')) + std::string(kMagnitude), rows, false}};
-  return spec;
-}
-
-// The stack of one half of an adapter; each matrix has rows x columns numbers.
-ParamSpec half_of(const std::string& part, const ParamSpec& base, const char* suffix,
-                  const char* half, int64_t rows, int64_t columns) {
+// Returns the stack of a tensor of a kind, for a stack of the base. Each matrix has `shape`
+// numbers.
+ParamSpec spec_of(const std::string& part, const ParamSpec& base, const AdapterTensor& tensor,
+                  const Shape& shape, double factor) {
   ParamSpec spec = base;
   const bool experts = base.element.rank() == 3;
   spec.part = part;
-  spec.name = base.name + suffix;
+  spec.name = base.name + std::string(tensor.suffix);
   spec.role = ParamRole::adapter;
-  spec.element = experts ? Shape{base.element[0], rows, columns} : Shape{rows, columns};
-  spec.partition = adapter_partition(base.partition, std::string_view(half) == "lora_A");
+  spec.element = experts ? shape.with_front(base.element[0]) : shape;
+  spec.partition = adapter_partition(base.partition, tensor.is_of_inputs);
+  spec.factor = static_cast<float>(factor);
   spec.pieces.clear();
   for (const ParamPiece& piece : base.pieces) {
-    spec.pieces.push_back({half_name(piece.logical, half), experts ? 1 : rows, false});
+    const std::string name =
+        piece.logical.substr(0, piece.logical.rfind('.')) + std::string(tensor.ending);
+    spec.pieces.push_back({name, experts ? 1 : shape.dim(0), false});
     if (!experts) break; // a chosen stack has one piece
   }
   return spec;
 }
-
-// Returns first values of A: uniform in +-1/sqrt(columns), keyed by name and element.
-Tensor first_down(const Shape& shape, const std::string& name, uint64_t seed) {
-  Tensor values(DType::f32, shape);
-  const double bound = 1.0 / std::sqrt(static_cast<double>(shape[-1]));
-  const Key key = stream_key(seed, Stream::init, name_number(name), 0);
-  const auto out = values.mutable_as<float>();
-  for (size_t i = 0; i < out.size(); ++i) {
-    const double uniform = (static_cast<double>(random_bits_at(key, i) >> 8) + 0.5) / 16777216.0;
-    out[i] = static_cast<float>(bound * (2 * uniform - 1));
-  }
-  return values;
-}
-
-// First values with which a new adapter changes nothing: B is zero, and a magnitude is the norm of
-// its row.
-enum class FirstValues { uniform, zero, given };
-
-struct Half {
-  ParamSpec spec;
-  FirstValues first;
-  std::map<std::string, Tensor> given = {}; // by names of files
-};
 
 // Returns the tensors of a stack as f32, by their names.
 std::map<std::string, Tensor> copies_of(const ParamStore& params, size_t index, const Task* task) {
@@ -102,60 +69,70 @@ std::map<std::string, Tensor> copies_of(const ParamStore& params, size_t index, 
   return copies;
 }
 
-// Returns the norms of the rows of a stack's matrices, by the names of their magnitudes.
-std::map<std::string, Tensor> row_norms(const ParamStore& params, size_t index,
-                                        const ParamSpec& magnitude, const Task* task) {
-  std::map<std::string, Tensor> norms;
+// Returns the first values of a tensor that reads the matrices of a stack, by the names of files.
+std::map<std::string, Tensor> values_of_matrices(const ParamStore& params, size_t index,
+                                                 const ParamSpec& added,
+                                                 const AdapterTensor& tensor, uint64_t seed,
+                                                 const Task* task) {
+  std::map<std::string, Tensor> values;
   const ParamSpec& base = params.physical()[index].spec;
   const Tensor weights = params.widened(index, task);
-  const int64_t out = base.element.dim(0), in = base.element.dim(1);
+  const int64_t out = base.element.dim(-2), in = base.element.dim(-1);
+  const float* matrix = weights.as<float>().data();
   for (int64_t layer = 0; layer < base.copies(); ++layer) {
-    check_task(task);
-    const float* row = weights.as<float>().data() + layer * out * in;
-    Tensor made(DType::f32, {out});
-    for (float& norm : made.mutable_as<float>()) {
-      double sum = 0;
-      for (const float* end = row + in; row != end; ++row) sum += static_cast<double>(*row) * *row;
-      norm = static_cast<float>(std::sqrt(sum));
+    for (const ParamPiece& piece : added.pieces) {
+      check_task(task);
+      const std::string name = added.file_name(piece, layer);
+      const Shape shape = added.logical_shape(piece);
+      values[name] = tensor.first({shape, name, seed, matrix, out, in});
+      matrix += out * in;
     }
-    norms[magnitude.file_name(magnitude.pieces[0], layer)] = made;
   }
-  return norms;
+  return values;
 }
 
-// Makes A and B of each chosen stack, the magnitudes of DoRA, and the copies of modules.
-// with_values: magnitudes and copies get first values. REQUIRES: all layers of a stack have one
-// rank.
-std::vector<Half> halves_of(const ParamStore& params, const std::string& part,
-                            const std::vector<AdapterChoice::Stack>& stacks, bool has_magnitude,
-                            bool with_values, const Task* task) {
-  std::vector<Half> halves;
+AddedStack copied_stack(const ParamStore& params, const std::string& part, size_t index,
+                        bool with_values, const Task* task) {
+  AddedStack copy{.spec = params.physical()[index].spec, .is_given = true};
+  copy.spec.part = part;
+  copy.spec.role = ParamRole::adapter;
+  if (with_values) copy.given = copies_of(params, index, task);
+  return copy;
+}
+
+// Makes the tensors of the kind for each chosen stack, and the copies of modules. with_values:
+// values that are read from the base are made. REQUIRES: all layers of a stack have one form.
+std::vector<AddedStack> added_stacks(const ParamStore& params, const std::string& part,
+                                     const std::vector<AdapterChoice::Stack>& stacks,
+                                     const AdapterKind& kind, uint64_t seed, bool with_values,
+                                     const Task* task) {
+  std::vector<AddedStack> added;
   for (const AdapterChoice::Stack& stack : stacks) {
     const ParamSpec& base = params.physical()[stack.index].spec;
-    const AdapterChoice::LayerRank& own = stack.layers.front();
-    if (own.rank == AdapterChoice::kWhole) {
-      Half copy{base, FirstValues::given};
-      copy.spec.part = part;
-      copy.spec.role = ParamRole::adapter;
-      if (with_values) copy.given = copies_of(params, stack.index, task);
-      halves.push_back(std::move(copy));
+    const AdapterChoice::LayerForm& own = stack.layers.front();
+    if (own.use == AdapterChoice::Use::copied) {
+      added.push_back(copied_stack(params, part, stack.index, with_values, task));
       continue;
     }
-    const int64_t out = base.element.dim(-2), in = base.element.dim(-1);
-    halves.push_back(
-        {half_of(part, base, ".lora_a", "lora_A", own.rank, in), FirstValues::uniform});
-    halves.push_back({half_of(part, base, ".lora_b", "lora_B", out, own.rank), FirstValues::zero});
-    halves.back().spec.factor = static_cast<float>(own.factor);
-    if (!has_magnitude) continue;
-    Half made{magnitude_of(part, base), FirstValues::given};
-    if (with_values) made.given = row_norms(params, stack.index, made.spec, task);
-    halves.push_back(std::move(made));
+    const AdaptedMatrix matrix{own.form, base.element.dim(-2), base.element.dim(-1)};
+    for (const AdapterTensor& tensor : kind.tensors) {
+      const std::optional<Shape> shape = tensor.shape(matrix);
+      if (!shape) continue;
+      const double factor = tensor.has_factor ? own.form.factor : 1;
+      AddedStack made{.spec = spec_of(part, base, tensor, *shape, factor), .first = tensor.first};
+      if (tensor.reads_matrix) {
+        made.is_given = true;
+        if (with_values)
+          made.given = values_of_matrices(params, stack.index, made.spec, tensor, seed, task);
+      }
+      added.push_back(std::move(made));
+    }
   }
-  return halves;
+  return added;
 }
 
-void fill_half(ParamForm& form, const StackPart& part, const Half& half, uint64_t seed,
-               const ReadAdapter& read, const Task* task) {
+void fill_added(ParamForm& form, const StackPart& part, const AddedStack& stack, uint64_t seed,
+                const ReadAdapter& read, const Task* task) {
   for (int64_t layer = 0; layer < part.spec.copies(); ++layer) {
     for (size_t piece = 0; piece < part.spec.pieces.size(); ++piece) {
       check_task(task);
@@ -164,91 +141,60 @@ void fill_half(ParamForm& form, const StackPart& part, const Half& half, uint64_
       const Box& box = part.boxes[piece];
       Tensor values = read ? read(name, whole, box) : Tensor();
       // The form is already filled with zeros.
-      if (!values.defined() && half.first == FirstValues::zero) continue;
-      const bool is_given = half.first == FirstValues::given;
-      if (!values.defined() && is_given && !half.given.contains(name)) {
+      if (!values.defined() && !stack.is_given && stack.first == nullptr) continue;
+      if (!values.defined() && stack.is_given && !stack.given.contains(name)) {
         fail_with_hint("the file was cut or changed: save the adapter again", Code::data_loss,
                        "the adapter has no numbers for {}", name);
       }
-      if (!values.defined())
-        values = part_of(is_given ? half.given.at(name) : first_down(whole, name, seed), box);
+      if (!values.defined()) {
+        values = part_of(stack.is_given ? stack.given.at(name)
+                                        : stack.first({whole, name, seed, nullptr, 0, 0}),
+                         box);
+      }
       form.put(part.spec, piece, layer, values, task);
     }
   }
 }
 
+std::vector<OptionSpec> all_options() {
+  std::vector<std::string> names;
+  for (const AdapterKind* kind : adapter_kinds()) names.emplace_back(kind->name);
+  std::vector<OptionSpec> options = {
+      option_choice("kind", "lora", names,
+                    "What the adapter adds to a matrix. An option of one kind is refused for "
+                    "another one.")};
+  for (OptionSpec& spec : adapter_kind_options()) options.push_back(std::move(spec));
+  for (OptionSpec& spec : std::vector<OptionSpec>{
+           option_list(
+               "targets", {"all-linear"},
+               "Modules with an adapter: ends of their names (q_proj), names of dllm (q k v o "
+               "gate up down), texts with *, or all-linear: every matrix of a layer, except for "
+               "routers and gates."),
+           option_list("exclude", {}, "Modules without one, as for targets."),
+           option_list("layers", {}, "Numbers and ranges of layers, 0-11; empty: all layers.",
+                       ListOf::texts_and_numbers),
+           option_list("modules_to_save", {},
+                       "Modules that are trained whole, as copies of the adapter's own: ends of "
+                       "their names, such as embed_tokens, lm_head and norm."),
+           option_i64("seed", 0, 0, int64_t{1} << 53, "Seed of the first values.")})
+    options.push_back(std::move(spec));
+  return options;
+}
+
 } // namespace
 
 const Schema& adapter_schema() {
-  static const Schema schema(
-      "adapter",
-      {option_i64("rank", 16, 1, 65536,
-                  "Columns of B and rows of A; a matrix (out, in) gets rank x (out + in) numbers."),
-       option_f64("alpha", 0, 0, 1e9,
-                  "The product B A is multiplied by alpha / rank; 0: twice the rank."),
-       option_bool("rslora", false, "The product is multiplied by alpha / sqrt(rank)."),
-       option_bool("dora", false,
-                   "DoRA: each row of the sum of a matrix and its product gets a length that is "
-                   "trained too. Every pass computes the norms of the rows again, until the "
-                   "adapter is merged."),
-       option_f64("dropout", 0, 0, kMostDropout,
-                  "Part of the inputs of A that a training step sets to 0; the others are divided "
-                  "by 1 - dropout. Evaluation and decoding drop nothing."),
-       option_list(
-           "targets", {"all-linear"},
-           "Modules with an adapter: ends of their names (q_proj), names of dllm (q k v o "
-           "gate up down), texts with *, or all-linear: every matrix of a layer, except for "
-           "routers and gates."),
-       option_list("exclude", {}, "Modules without one, as for targets."),
-       option_list("layers", {}, "Numbers and ranges of layers, 0-11; empty: all layers.",
-                   ListOf::texts_and_numbers),
-       option_list(
-           "rank_pattern", {},
-           "Ranks of some modules, PATTERN=RANK as in q_proj=4: a regular expression for the "
-           "end of a module's name, of which the first that matches counts."),
-       option_list("alpha_pattern", {}, "Alphas of some modules, PATTERN=ALPHA."),
-       option_list("modules_to_save", {},
-                   "Modules that are trained whole, as copies of the adapter's own: ends of their "
-                   "names, such as embed_tokens, lm_head and norm."),
-       option_i64("seed", 0, 0, int64_t{1} << 53, "Seed of the first values of A.")});
+  static const Schema schema("adapter", all_options());
   return schema;
 }
-
-namespace {
-
-// Reads a list of PATTERN=NUMBER. The number follows the last =.
-template <class T>
-std::vector<std::pair<std::string, T>> listed_pairs(const Options& options, const char* key,
-                                                    double low) {
-  std::vector<std::pair<std::string, T>> pairs;
-  for (const std::string& entry : options.list(key)) {
-    const size_t at = entry.rfind('=');
-    const std::optional<double> number =
-        at == std::string::npos ? std::nullopt : parse_number(entry.substr(at + 1));
-    const bool is_whole = number && *number == std::floor(*number);
-    if (at == 0 || !number || *number < low || *number > 1e9 ||
-        (std::is_integral_v<T> && !is_whole))
-      fail_with_hint("write q_proj=8", Code::invalid_argument, "{}: '{}' is not PATTERN=NUMBER",
-                     key, entry.substr(0, 60));
-    pairs.emplace_back(entry.substr(0, at), static_cast<T>(*number));
-  }
-  return pairs;
-}
-
-} // namespace
 
 AdapterOptions adapter_options(const std::string& name, const Options& options) {
   AdapterOptions made;
   made.name = name;
   made.targets = AdapterTargets(options);
-  made.settings.rank = options.i64("rank");
-  made.settings.alpha = options.f64("alpha");
-  if (made.settings.alpha == 0) made.settings.alpha = 2 * static_cast<double>(made.settings.rank);
-  made.settings.is_stabilised = options.boolean("rslora");
-  made.settings.has_magnitude = options.boolean("dora");
-  made.settings.dropout = options.f64("dropout");
-  made.settings.rank_pattern = listed_pairs<int64_t>(options, "rank_pattern", 1);
-  made.settings.alpha_pattern = listed_pairs<double>(options, "alpha_pattern", 0);
+  const AdapterKind& kind = chosen_adapter_kind(options);
+  made.settings.kind = kind.name;
+  kind.read_options(options, made.settings);
   made.settings.modules_to_save = options.list("modules_to_save");
   made.seed = static_cast<uint64_t>(options.i64("seed"));
   return made;
@@ -292,7 +238,8 @@ std::shared_ptr<const Part> find_adapter(const Model& model, const std::string& 
 void add_adapter(Model& model, const AdapterOptions& options, const ReadAdapter& read,
                  const Task* task) {
   ParamStore& params = model.params();
-  const AdapterRanks ranks(options.settings, "adapter " + options.name);
+  const AdapterKind& kind = find_adapter_kind(options.settings.kind);
+  const auto forms = kind.forms(options.settings, "adapter " + options.name);
   Part part;
   part.name = adapter_part(options.name);
   check_adapter_name(options.name);
@@ -302,24 +249,26 @@ void add_adapter(Model& model, const AdapterOptions& options, const ReadAdapter&
   }
   part.kind = PartKind::adapter;
   part.settings = options.settings;
-  const AdapterChoice choice(params, options, ranks, model.config().tie_embeddings);
+  const AdapterChoice choice(params, options, kind, *forms, model.config().tie_embeddings);
   choice.check_words(model.config().layers);
   if (read == nullptr) choice.check_patterns(); // a file of PEFT may have patterns without a use
-  part.settings.targets = choice.words();
+  const std::vector<AdapterWord> words = choice.words();
+  part.settings.targets = names_of(words, &AdapterWord::text);
   part.settings.modules_to_save = choice.saved_modules();
+  if (kind.complete != nullptr) kind.complete(part.settings, words);
   const std::set<int64_t> borders = choice.borders();
   Model::Backup before = model.backup();
   try {
     if (!borders.empty()) params.cut_at({{kBasePart, borders}});
-    const std::vector<Half> halves = halves_of(
-        params, part.name, choice.stacks(), options.settings.has_magnitude, read == nullptr, task);
+    const std::vector<AddedStack> added =
+        added_stacks(params, part.name, choice.stacks(), kind, options.seed, read == nullptr, task);
     model.add_part(std::move(part), [&] {
       graph::run_on_all(model.engine(), [&] { // each process makes its part
-        for (const Half& half : halves) {
-          const auto fill = [&](ParamForm& form, const StackPart& stack) {
-            fill_half(form, stack, half, options.seed, read, task);
+        for (const AddedStack& stack : added) {
+          const auto fill = [&](ParamForm& form, const StackPart& own) {
+            fill_added(form, own, stack, options.seed, read, task);
           };
-          fill_stack(params, params.reserve(half.spec, weight_format(DType::f32)), fill, task);
+          fill_stack(params, params.reserve(stack.spec, weight_format(DType::f32)), fill, task);
         }
       });
     });
@@ -334,15 +283,16 @@ void set_adapter_scale(Model& model, const std::string& name, double scale) {
   if (!std::isfinite(scale) || std::abs(scale) > 1e9)
     fail(Code::invalid_argument, "the scale of an adapter is {}, expected -1e9 to 1e9", scale);
   check_weight(*part, scale);
-  const AdapterRanks ranks(part->settings, part->name);
-  // DoRA multiplies the change of the whole product, and not B A inside of the norm.
-  const bool is_dora = part->settings.has_magnitude;
+  const AdapterKind& kind = find_adapter_kind(part->settings.kind);
+  const auto forms = kind.forms(part->settings, part->name);
   model.scale_part(part->name, static_cast<float>(scale), [&](const ParamSpec& spec) {
-    const std::string matrix = spec.file_name(spec.pieces[0], 0);
-    if (matrix.ends_with(kMagnitude)) return static_cast<float>(scale);
-    if (!is_low_rank(spec.name)) return static_cast<float>(scale);
-    const double own = ranks.factor(matrix.substr(0, matrix.rfind(".lora_")));
-    return static_cast<float>(is_dora ? own : scale * own);
+    const AdapterTensor* tensor = kind.find_tensor(spec.name);
+    if (tensor == nullptr) return static_cast<float>(scale); // a copy
+    const std::string name = spec.file_name(spec.pieces[0], 0);
+    const std::string module = name.substr(0, name.size() - tensor->ending.size());
+    const double own =
+        tensor->has_factor ? forms->form({module, std::string(own_name(spec))}).factor : 1;
+    return static_cast<float>(tensor->has_scale ? scale * own : own);
   });
 }
 
@@ -364,27 +314,55 @@ bool has_dropout(const Model& model) {
   });
 }
 
+namespace {
+
+struct AdapterSize {
+  int64_t matrices = 0, numbers = 0;
+};
+
+AdapterSize size_of(const std::vector<ParamSpec>& specs, const AdapterKind& kind) {
+  AdapterSize size;
+  std::set<std::string> stacks; // of the base
+  for (const ParamSpec& spec : specs) {
+    size.numbers += spec.shape().count();
+    const AdapterTensor* tensor = kind.find_tensor(spec.name);
+    if (tensor == nullptr) continue;
+    const size_t end = spec.name.size() - tensor->suffix.size();
+    if (stacks.insert(spec.name.substr(0, end)).second)
+      size.matrices += spec.copies() * std::ssize(spec.pieces);
+  }
+  return size;
+}
+
+Json row_of(const Part& part, const AdapterSize& size) {
+  const AdapterKind& own = find_adapter_kind(part.settings.kind);
+  Json row = {{"name", adapter_name(part.name)},
+              {"kind", own.name},
+              {"rank", part.settings.rank},
+              {"alpha", part.settings.alpha},
+              {"rslora", part.settings.is_stabilised}};
+  for (const AdapterKind* kind : adapter_kinds()) {
+    if (kind->flag != nullptr) row[kind->flag] = kind == &own;
+  }
+  row["dropout"] = part.settings.dropout;
+  row["modules_to_save"] = part.settings.modules_to_save;
+  if (own.describe != nullptr) own.describe(part.settings, row);
+  row["scale"] = part.scale;
+  row["modules"] = size.matrices;
+  row["params"] = size.numbers;
+  row["bytes"] = size.numbers * dtype_size(DType::f32);
+  return row;
+}
+
+} // namespace
+
 Json list_adapters(const Model& model) {
   Json list = Json::array();
   for (const std::string& name : model.parts().names()) {
     const std::shared_ptr<const Part> part = model.parts().find(name);
     if (part->kind != PartKind::adapter) continue;
-    int64_t matrices = 0, count = 0;
-    for (const ParamSpec& spec : model.params().specs(name)) {
-      count += spec.shape().count();
-      if (spec.name.ends_with(".lora_a")) matrices += spec.copies() * std::ssize(spec.pieces);
-    }
-    list.push_back({{"name", adapter_name(name)},
-                    {"rank", part->settings.rank},
-                    {"alpha", part->settings.alpha},
-                    {"rslora", part->settings.is_stabilised},
-                    {"dora", part->settings.has_magnitude},
-                    {"dropout", part->settings.dropout},
-                    {"modules_to_save", part->settings.modules_to_save},
-                    {"scale", part->scale},
-                    {"modules", matrices},
-                    {"params", count},
-                    {"bytes", count * dtype_size(DType::f32)}});
+    const AdapterKind& kind = find_adapter_kind(part->settings.kind);
+    list.push_back(row_of(*part, size_of(model.params().specs(name), kind)));
   }
   return list;
 }

@@ -1,10 +1,9 @@
 #pragma once
-// LoRA adapters of a model: each chosen matrix gets two small matrices A and B, whose product is
-// added to it. The base is frozen, A and B are trained.
+// Adapters of a model: each chosen matrix gets the small tensors of a kind (kinds/), such as A and
+// B of LoRA, whose product is added to it. The base is frozen, and these tensors are trained.
 
 #include "base/options.h"
 #include "base/task.h"
-#include "model/adapters/adapter_ranks.h"
 #include "model/adapters/adapter_targets.h"
 #include "model/model.h"
 #include "tensor/box.h"
@@ -17,9 +16,6 @@
 
 namespace dllm::model {
 
-// The name of a magnitude in files ends so; the name of its module comes before it.
-inline constexpr std::string_view kMagnitude = ".lora_magnitude_vector";
-
 struct AdapterOptions {
   AdapterTargets targets;
   AdapterSettings settings;
@@ -27,8 +23,8 @@ struct AdapterOptions {
   std::string name = "default"; // makes the part "adapter:<name>"
 };
 
-// The schema "adapter": rank alpha rslora dora dropout targets exclude layers rank_pattern
-// alpha_pattern modules_to_save seed.
+// The schema "adapter": kind, the options of all kinds, targets exclude layers modules_to_save
+// seed.
 const Schema& adapter_schema();
 // Returns the options of kind "adapter".
 AdapterOptions adapter_options(const std::string& name, const Options& options);
@@ -41,13 +37,12 @@ std::string adapter_name(std::string_view part);
 // Returns the part of an adapter. Fails with not_found and the names of the adapters there are.
 std::shared_ptr<const Part> find_adapter(const Model& model, const std::string& name);
 
-// Adds an adapter as a part of the model. "model.layers.0.self_attn.q_proj.weight" gets
-// "model.layers.0.self_attn.q_proj.lora_A.weight" (rank, in), uniform in +-1/sqrt(in), and
-// lora_B.weight (out, rank), zero. DoRA also has lora_magnitude_vector (out), the norms of the rows
-// of the matrix. A module of modules_to_save gets an f32 copy, which passes read in place of the
-// base's. So the results of the model do not change. A pass that reads several adapters adds
-// all their changes of a product. Runs of layers are cut where an adapter begins, ends or
-// changes its rank. Version + 1.
+// Adds an adapter as a part of the model. "model.layers.0.self_attn.q_proj.weight" gets the tensors
+// of the kind, for LoRA "model.layers.0.self_attn.q_proj.lora_A.weight" (rank, in), uniform in
+// +-1/sqrt(in), and lora_B.weight (out, rank), zero. A module of modules_to_save gets an f32 copy,
+// which passes read in place of the base's. So the results of the model do not change. A pass that
+// reads several adapters adds all their changes of a product. Runs of layers are cut where an
+// adapter begins, ends or changes its form. Version + 1.
 // Fails with unimplemented for a copy of an embedding that is also the head.
 // Fails with not_found when the targets choose nothing, and for a word or a layer of the options
 // that the model lacks (AdapterTargets::check). Fails with unimplemented when a word names an
@@ -67,9 +62,9 @@ void set_adapter_scale(Model& model, const std::string& name, double scale);
 // Removes an adapter. Version + 1. Fails with not_found.
 void remove_adapter(Model& model, const std::string& name);
 // Adds the change of an adapter to the weights, as W += factor B A, in the format of W, and removes
-// the adapter. Version + 1. Fails with not_found, and with failed_precondition when another adapter
-// is DoRA, which depends on the weights. When the call fails or is cancelled, the model is
-// unchanged.
+// the adapter. Version + 1. Fails with not_found, and with failed_precondition when the change of
+// another adapter depends on the weights, as that of DoRA does. When the call fails or is
+// cancelled, the model is unchanged.
 void merge_adapter(Model& model, const std::string& name, const Task* task = nullptr);
 // Returns true when training drops inputs of an adapter of the model.
 bool has_dropout(const Model& model);
@@ -79,8 +74,8 @@ void check_weight(const Part& adapter, double weight);
 // Merges every adapter of the model at once.
 void merge_adapters(Model& model, const Task* task = nullptr);
 
-// Returns a list of adapters: name, rank, alpha, rslora, dora, dropout, modules_to_save, scale,
-// modules (number of matrices), params and bytes.
+// Returns a list of adapters: name, kind, rank, alpha, rslora, the flags of kinds (dora), dropout,
+// modules_to_save, what the kind describes, scale, modules (number of matrices), params and bytes.
 Json list_adapters(const Model& model);
 
 } // namespace dllm::model

@@ -41,14 +41,15 @@ std::vector<AdapterChoice::Stack> AdapterChoice::stacks() const {
     if (entry.scale_of >= 0 || entry.spec.part != kBasePart) continue;
     Stack stack{i, {}};
     for (int64_t layer = 0; layer < entry.spec.copies(); ++layer)
-      stack.layers.push_back(rank_of(entry, layer));
-    if (std::ranges::any_of(stack.layers, [](const LayerRank& l) { return l.rank != 0; }))
+      stack.layers.push_back(form_of(entry, layer));
+    if (std::ranges::any_of(stack.layers, [](const LayerForm& l) { return l.use != Use::none; }))
       chosen.push_back(std::move(stack));
   }
-  const auto has_rank = [](const Stack& stack) {
-    return std::ranges::any_of(stack.layers, [](const LayerRank& l) { return l.rank > 0; });
+  const auto is_changed = [](const Stack& stack) {
+    return std::ranges::any_of(stack.layers,
+                               [](const LayerForm& l) { return l.use == Use::changed; });
   };
-  if (std::ranges::none_of(chosen, has_rank)) {
+  if (std::ranges::none_of(chosen, is_changed)) {
     fail_with_hint(matrices(), Code::not_found,
                    "the targets of the adapter choose no matrix of this model");
   }
@@ -81,7 +82,7 @@ std::vector<std::string> AdapterChoice::saved_modules() const {
   for (const ParamStore::Physical& entry : params_.physical()) {
     if (entry.scale_of >= 0 || entry.spec.part != kBasePart) continue;
     for (int64_t layer = 0; layer < entry.spec.copies(); ++layer) {
-      if (rank_of(entry, layer).rank != kWhole) continue;
+      if (form_of(entry, layer).use != Use::copied) continue;
       for (const ParamPiece& piece : entry.spec.pieces)
         modules.insert(module_of(entry.spec.logical_name(piece, layer)));
     }
@@ -105,36 +106,52 @@ template <class Visit> void AdapterChoice::each_module(const Visit& visit) const
   for (const ParamStore::Physical& entry : params_.physical()) {
     if (entry.scale_of >= 0 || entry.spec.part != kBasePart) continue;
     for (int64_t layer = 0; layer < entry.spec.copies(); ++layer) {
-      const bool is_chosen = rank_of(entry, layer).rank > 0;
+      const LayerForm form = form_of(entry, layer);
       for (const ParamPiece& piece : entry.spec.pieces)
-        visit(module_of_weight(entry.spec.logical_name(piece, layer)), is_chosen);
+        visit(AdapterModule{module_of_weight(entry.spec.logical_name(piece, layer)),
+                            std::string(own_name(entry.spec))},
+              form);
     }
   }
 }
 
 void AdapterChoice::check_patterns() const {
-  std::vector<std::string> chosen;
-  each_module([&](const std::string& module, bool is_chosen) {
-    if (is_chosen) chosen.push_back(module);
+  std::vector<AdapterModule> chosen;
+  each_module([&](const AdapterModule& module, const LayerForm& form) {
+    if (form.use == Use::changed) chosen.push_back(module);
   });
-  const std::string unmatched = ranks_.unmatched(chosen);
+  const std::string unmatched = forms_.unmatched(chosen);
   if (unmatched.empty()) return;
+  std::vector<std::string> texts;
+  for (const AdapterWord& word : words()) texts.push_back(word.text);
   fail_with_hint("write the end of a module's name, as in q_proj or layers.0.self_attn.q_proj",
                  Code::not_found, "{} matches no module that the adapter changes: {}", unmatched,
-                 fmt::join(words(), ", "));
+                 fmt::join(texts, ", "));
 }
 
-std::vector<std::string> AdapterChoice::words() const {
-  std::map<std::string, std::vector<std::string>> chosen, others; // by end
-  each_module([&](const std::string& module, bool is_chosen) {
-    (is_chosen ? chosen : others)[end_of_module(module)].push_back(module);
-  });
-  std::vector<std::string> words;
-  for (const auto& [end, modules] : chosen) {
-    if (others.contains(end))
-      words.insert(words.end(), modules.begin(), modules.end());
+std::vector<AdapterWord> AdapterChoice::words() const {
+  struct End {
+    std::vector<AdapterWord> chosen;
+    bool has_others = false; // modules that are not chosen
+  };
+  std::map<std::string, End> ends;
+  each_module([&](const AdapterModule& module, const LayerForm& form) {
+    End& end = ends[end_of_module(module.name)];
+    if (form.use == Use::changed)
+      end.chosen.push_back({module.name, form.form.variant});
     else
-      words.push_back(end);
+      end.has_others = true;
+  });
+  std::vector<AdapterWord> words;
+  for (const auto& [text, end] : ends) {
+    if (end.chosen.empty()) continue;
+    const int variant = end.chosen.front().variant;
+    const bool is_one = std::ranges::all_of(
+        end.chosen, [&](const AdapterWord& word) { return word.variant == variant; });
+    if (end.has_others || !is_one)
+      words.insert(words.end(), end.chosen.begin(), end.chosen.end());
+    else
+      words.push_back({text, variant});
   }
   return words;
 }
@@ -158,7 +175,7 @@ bool AdapterChoice::is_saved(const ParamSpec& spec, int64_t layer) const {
   return count > 0;
 }
 
-AdapterChoice::LayerRank AdapterChoice::rank_of(const ParamStore::Physical& entry,
+AdapterChoice::LayerForm AdapterChoice::form_of(const ParamStore::Physical& entry,
                                                 int64_t layer) const {
   const ParamSpec& spec = entry.spec;
   if (is_saved(spec, layer)) {
@@ -167,7 +184,7 @@ AdapterChoice::LayerRank AdapterChoice::rank_of(const ParamStore::Physical& entr
                      "modules_to_save names the embedding, and the head of this model is the "
                      "same matrix");
     }
-    return {kWhole, 1};
+    return {Use::copied, {}};
   }
   size_t count = 0;
   std::string module;
@@ -184,9 +201,9 @@ AdapterChoice::LayerRank AdapterChoice::rank_of(const ParamStore::Physical& entr
   if (!is_matrix)
     fail(Code::unimplemented, "{} is not a matrix of a layer, so it cannot have an adapter",
          module);
-  if (ranks_.settings().has_magnitude && spec.element.rank() == 3) {
-    fail_with_hint("leave dora out, or exclude the experts", Code::unimplemented,
-                   "{} is a matrix of experts, and DoRA is for single matrices", module);
+  if (kind_.graph.experts == nullptr && spec.element.rank() == 3) {
+    fail_with_hint(std::string(kind_.leave_out) + ", or exclude the experts", Code::unimplemented,
+                   "{} is a matrix of experts, and {} is for single matrices", module, kind_.title);
   }
   if (count != spec.pieces.size()) {
     fail_with_hint("choose all experts of a layer, with * for their numbers", Code::unimplemented,
@@ -194,7 +211,7 @@ AdapterChoice::LayerRank AdapterChoice::rank_of(const ParamStore::Physical& entr
                    "supported",
                    count, spec.pieces.size(), entry.name);
   }
-  return {ranks_.rank(module), ranks_.factor(module)};
+  return {Use::changed, forms_.form({module, std::string(own_name(spec))})};
 }
 
 std::string AdapterChoice::matrices() const {

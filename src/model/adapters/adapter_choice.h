@@ -1,8 +1,8 @@
 #pragma once
-// Chooses the stacks of a model's base that get an adapter, and the rank of each layer.
+// Chooses the stacks of a model's base that get an adapter, and the form of each layer.
 
 #include "model/adapters/adapter.h"
-#include "model/adapters/adapter_ranks.h"
+#include "model/adapters/kinds/adapter_kind.h"
 #include "model/params/param_store.h"
 
 #include <cstddef>
@@ -15,51 +15,55 @@ namespace dllm::model {
 
 class AdapterChoice {
 public:
-  static constexpr int64_t kWhole = -1;
-
   // What an adapter has for one layer of a stack.
-  struct LayerRank {
-    int64_t rank = 0; // 0: the layer is not chosen; kWhole: the adapter has a copy of it
-    double factor = 0;
-    friend bool operator==(const LayerRank&, const LayerRank&) = default;
+  enum class Use {
+    none,    // the layer is not chosen
+    changed, // tensors of its kind
+    copied   // a copy of the layer
+  };
+  struct LayerForm {
+    Use use = Use::none;
+    AdapterForm form = {};
+    friend bool operator==(const LayerForm&, const LayerForm&) = default;
   };
   struct Stack {
     size_t index;
-    std::vector<LayerRank> layers; // one for each copy
+    std::vector<LayerForm> layers; // one for each copy
   };
 
   // is_tied: the head of the model is the embedding. The references outlive the choice.
-  AdapterChoice(const ParamStore& params, const AdapterOptions& options, const AdapterRanks& ranks,
-                bool is_tied)
-      : params_(params), options_(options), ranks_(ranks), is_tied_(is_tied) {}
+  AdapterChoice(const ParamStore& params, const AdapterOptions& options, const AdapterKind& kind,
+                const AdapterForms& forms, bool is_tied)
+      : params_(params), options_(options), kind_(kind), forms_(forms), is_tied_(is_tied) {}
 
   // Returns the stacks with a chosen layer. Fails with unimplemented for one that cannot have an
   // adapter, and with not_found when no matrix is chosen.
   std::vector<Stack> stacks() const;
   // Fails for a word or a layer of the options that the model lacks. layers: of the base.
   void check_words(int64_t layers) const;
-  // Fails with not_found for a rank_pattern or alpha_pattern that matches no chosen module.
+  // Fails with not_found for a pattern of the settings that matches no chosen module.
   void check_patterns() const;
   // Returns modules_to_save for PEFT: the whole names of the modules.
   std::vector<std::string> saved_modules() const;
-  // Returns the layers where runs must be cut, so that each stack has one rank and one factor.
+  // Returns the layers where runs must be cut, so that each stack has one form.
   std::set<int64_t> borders() const;
-  // Returns target_modules for PEFT. A module that is chosen in every layer that has it is listed
-  // by the end of its name, after the number of the layer. Other modules are listed by their whole
-  // names.
-  std::vector<std::string> words() const;
+  // Returns target_modules for PEFT, with their variants. A module that is chosen in every layer
+  // that has it, in one variant, is listed by the end of its name, after the number of the layer.
+  // Other modules are listed by their whole names.
+  std::vector<AdapterWord> words() const;
 
 private:
   // Returns true when the adapter has a copy of this layer of a stack.
   bool is_saved(const ParamSpec& spec, int64_t layer) const;
-  LayerRank rank_of(const ParamStore::Physical& entry, int64_t layer) const;
-  // Calls visit(module, is_chosen) for each module that can have an adapter.
+  LayerForm form_of(const ParamStore::Physical& entry, int64_t layer) const;
+  // Calls visit(module, form) for each module that can have an adapter.
   template <class Visit> void each_module(const Visit& visit) const;
   std::string matrices() const; // "its matrices are down_proj, gate_proj"
 
   const ParamStore& params_;
   const AdapterOptions& options_;
-  const AdapterRanks& ranks_;
+  const AdapterKind& kind_;
+  const AdapterForms& forms_;
   const bool is_tied_;
 };
 

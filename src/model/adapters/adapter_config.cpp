@@ -1,72 +1,30 @@
 #include "model/adapters/adapter_config.h"
 
-#include "base/ascii.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "model/adapters/adapter_ranks.h"
+#include "model/adapters/kinds/adapter_kinds.h"
 #include "model/config.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cstdint>
-#include <type_traits>
-#include <utility>
+#include <iterator>
 #include <vector>
 
 namespace dllm::model {
 namespace {
 
-using enum AdapterKeyUse;
-
-// The keys of PeftConfigMixin, PeftConfig and LoraConfig of PEFT 0.21.2, in their order.
-constexpr AdapterKey kKeys[] = {
-    {"task_type", harmless},
-    {"peft_type", used},
-    {"auto_mapping", harmless},
-    {"peft_version", harmless},
-    {"base_model_name_or_path", harmless},
-    {"revision", harmless},
-    {"inference_mode", harmless},
-    {"r", used},
-    {"target_modules", used},
-    {"exclude_modules", used},
-    {"lora_alpha", used},
-    {"lora_dropout", used},
-    // Storage of the base's matrix. PEFT sets it from the class of the base.
-    {"fan_in_fan_out", harmless},
-    {"bias", used},
-    {"use_rslora", used},
-    {"modules_to_save", used},
-    {"init_lora_weights", used},
-    {"layers_to_transform", used},
-    {"layers_pattern", used},
-    {"rank_pattern", used},
-    {"alpha_pattern", used},
-    {"megatron_config", off},
-    {"megatron_core", harmless}, // of megatron_config
-    {"trainable_token_indices", off},
-    {"loftq_config", harmless},   // of a value of init_lora_weights
-    {"eva_config", harmless},     // the same
-    {"corda_config", harmless},   // the same
-    {"lora_ga_config", harmless}, // the same
-    {"use_dora", used},
-    {"velora_config", harmless}, // what training keeps for the gradient
-    {"alora_invocation_tokens", off},
-    {"use_qalora", off},
-    {"qalora_group_size", harmless}, // of use_qalora
-    {"monteclora_config", off},
-    {"layer_replication", off},
-    {"runtime_config", harmless}, // the place of memory
-    {"lora_bias", off},
-    {"target_parameters", off},
-    {"use_bdlora", off},
-    {"arrow_config", off},
-    {"kasa_config", off},
-    {"ensure_weight_tying", harmless}, // of modules_to_save and trainable_token_indices
+// The keys of PeftConfigMixin and PeftConfig of PEFT 0.21.2, in their order.
+constexpr AdapterKey kKeysOfAll[] = {
+    harmless_key("task_type"),
+    used_key("peft_type"),
+    harmless_key("auto_mapping"),
+    harmless_key("peft_version"),
+    harmless_key("base_model_name_or_path"),
+    harmless_key("revision"),
+    harmless_key("inference_mode"),
 };
 
-constexpr int64_t kMostRank = 1 << 16;
 constexpr const char* kMergeHint =
     "merge the adapter in PEFT (merge_and_unload), save the model and load that one";
 
@@ -89,72 +47,57 @@ void check_unknown(const std::string& key, const Json& value, const std::string&
       key.substr(0, 60), shown);
 }
 
-void check_keys(const Json& json, const std::string& file) {
+void check_keys(const Json& json, const AdapterKind& kind, const std::string& file) {
+  const std::vector<AdapterKey> keys = adapter_keys(kind);
   for (const auto& [key, value] : json.items()) {
-    const auto* known = std::ranges::find(kKeys, key, &AdapterKey::name);
-    if (known == std::end(kKeys)) {
+    const auto known = std::ranges::find(keys, key, &AdapterKey::name);
+    if (known == keys.end()) {
       check_unknown(key, value, file);
-    } else if (known->use == off && !is_off(value)) {
+    } else if (known->use == AdapterKeyUse::off && !is_off(value)) {
       fail_with_hint(kMergeHint, Code::unimplemented, "{}: {} = {} is not supported", file, key,
                      shown_value(value));
     }
   }
 }
 
-// Fails where the first values were taken out of the base. Such an adapter belongs to another base
-// than the published one.
-void check_start(const ConfigReader& reader) {
-  constexpr const char* kKey = "init_lora_weights";
-  constexpr std::string_view kOfTheBase[] = {"pissa", "olora", "corda", "loftq", "lora_ga"};
-  constexpr std::string_view kApart[] = {"gaussian", "eva", "orthogonal", "mica", "true", "false"};
-  if (!reader.has(kKey) || reader.object().at(kKey).is_boolean()) return;
-  const std::string word = lower_case(reader.text(kKey, ""));
-  if (std::ranges::find(kApart, word) != std::end(kApart)) return;
-  const bool of_base = std::ranges::any_of(
-      kOfTheBase, [&](std::string_view start) { return word.starts_with(start); });
-  fail_with_hint("save it in PEFT with path_initial_model_for_weight_conversion, which writes an "
-                 "adapter of the base as published",
-                 Code::unimplemented, "{}: {} = {} {}", reader.file(), kKey,
-                 shown_value(reader.object().at(kKey)),
-                 of_base ? "means that the first values of the adapter changed its base"
-                         : "is a way to start of a later PEFT and may have changed the base");
+bool is_on(const ConfigReader& reader, const char* flag) {
+  return reader.has(flag) && reader.object().at(flag) == true;
 }
 
-// Returns the pairs of rank_pattern or alpha_pattern, in the order of the file.
-template <class T>
-std::vector<std::pair<std::string, T>> pattern_pairs(const ConfigReader& reader, const char* key,
-                                                     double low) {
-  std::vector<std::pair<std::string, T>> pairs;
-  if (!reader.has(key)) return pairs;
-  const Json& object = reader.object().at(key);
-  if (!object.is_object()) reader.bad(key, "an object of numbers");
-  for (const auto& [pattern, value] : object.items()) {
-    const bool fits = std::is_integral_v<T> ? value.is_number_integer() : value.is_number();
-    if (!fits || value < low || value > 1e9) reader.bad(key, "an object of numbers");
-    pairs.emplace_back(pattern, value.template get<T>());
+// Returns the kind of a config: of its type, and with its flag.
+const AdapterKind& kind_in(const ConfigReader& reader) {
+  const std::string type = reader.text("peft_type", adapter_kinds().front()->peft.type);
+  const AdapterKind* found = nullptr;
+  for (const AdapterKind* kind : adapter_kinds()) {
+    if (type != kind->peft.type) continue;
+    const char* flag = kind->peft.flag;
+    if (flag == nullptr ? found == nullptr : is_on(reader, flag)) found = kind;
   }
-  return pairs;
+  if (found == nullptr) reader.require_text("peft_type", {}); // fails
+  return *found;
 }
 
 } // namespace
 
-std::span<const AdapterKey> adapter_keys() {
-  return kKeys;
+std::vector<AdapterKey> adapter_keys(const AdapterKind& kind) {
+  std::vector<AdapterKey> keys(std::begin(kKeysOfAll), std::end(kKeysOfAll));
+  for (const AdapterKind* other : adapter_kinds()) {
+    if (std::string_view(other->peft.type) == kind.peft.type)
+      keys.insert(keys.end(), other->peft.keys.begin(), other->peft.keys.end());
+  }
+  return keys;
 }
 
 AdapterConfig::AdapterConfig(const Json& json, const std::string& file) {
   const ConfigReader reader(json, file);
-  reader.require_text("peft_type", {"LORA"});
-  check_keys(json, file);
-  reader.require_text("bias", {"none"});
-  check_start(reader);
-  settings_.rank = reader.integer("r", 1, kMostRank, 8);
-  settings_.alpha = reader.number("lora_alpha", 0, 1e9, 8);
-  settings_.is_stabilised = reader.flag("use_rslora", false);
-  settings_.has_magnitude = reader.flag("use_dora", false);
-  settings_.dropout = reader.number("lora_dropout", 0, kMostDropout, 0);
-  settings_.rank_pattern = pattern_pairs<int64_t>(reader, "rank_pattern", 1);
-  settings_.alpha_pattern = pattern_pairs<double>(reader, "alpha_pattern", 0);
+  kind_ = &kind_in(reader);
+  settings_.kind = kind_->name;
+  check_keys(json, *kind_, file);
+  kind_->peft.read(reader, settings_);
+  for (const AdapterKind* other : adapter_kinds()) {
+    const bool is_of_type = std::string_view(other->peft.type) == kind_->peft.type;
+    if (is_of_type && other->peft.flag != nullptr) reader.flag(other->peft.flag, false);
+  }
   if (reader.has("modules_to_save")) {
     const Json& words = reader.object().at("modules_to_save");
     const bool fits = words.is_array() && std::ranges::all_of(words, [](const Json& word) {

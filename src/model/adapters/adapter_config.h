@@ -4,28 +4,20 @@
 
 #include "base/json.h"
 #include "model/adapters/adapter_targets.h"
+#include "model/adapters/kinds/adapter_kind.h"
 #include "model/params/part.h"
 
-#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace dllm::model {
 
 // The prefix that PEFT puts before the name of a tensor.
 inline constexpr std::string_view kAdapterPrefix = "base_model.model.";
 
-enum class AdapterKeyUse {
-  used,    // read, and checked against the tensors
-  off,     // changes numbers: refused unless the value is null, false or empty
-  harmless // any value: the key is for training, or for a part that `off` refuses
-};
-struct AdapterKey {
-  const char* name;
-  AdapterKeyUse use;
-};
-// Returns every key of LoraConfig in PEFT 0.21.
-std::span<const AdapterKey> adapter_keys();
+// Returns every key of the configs of a kind in PEFT 0.21.
+std::vector<AdapterKey> adapter_keys(const AdapterKind& kind);
 
 class AdapterConfig {
 public:
@@ -34,10 +26,12 @@ public:
   // under a key that PEFT 0.21 does not have.
   AdapterConfig(const Json& json, const std::string& file);
 
+  const AdapterKind& kind() const { return *kind_; }
   const AdapterSettings& settings() const { return settings_; }
   const AdapterTargets& targets() const { return targets_; }
 
 private:
+  const AdapterKind* kind_;
   AdapterSettings settings_;
   AdapterTargets targets_;
 };

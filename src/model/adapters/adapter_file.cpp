@@ -1,6 +1,6 @@
-// Reads LoRA adapters as PEFT saves them: adapter_config.json, and adapter_model.safetensors with
-// the tensors "base_model.model.<module>.lora_A.weight" (r, in) and "...lora_B.weight" (out, r).
-// DoRA also has "...lora_magnitude_vector" (out), whose name may end in ".weight".
+// Reads adapters as PEFT saves them: adapter_config.json, and adapter_model.safetensors with the
+// tensors of a kind, such as "base_model.model.<module>.lora_A.weight" (r, in) and
+// "...lora_B.weight" (out, r).
 
 #include "model/adapters/adapter_file.h"
 
@@ -9,21 +9,49 @@
 #include "base/log.h"
 #include "base/store/objects.h"
 #include "model/adapters/adapter_save.h"
+#include "model/adapters/kinds/adapter_kinds.h"
 #include "model/config.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 namespace dllm::model {
 namespace {
 
 constexpr const char *kAdapterConfig = "adapter_config.json",
                      *kAdapterTensors = "adapter_model.safetensors";
-constexpr std::string_view kDown = ".lora_A.weight",
-                           kUp = ".lora_B.weight", // as long as kDown
-    kWeight = ".weight";
+constexpr std::string_view kWeight = ".weight";
+constexpr const char* kDamaged = "the file was cut or changed: save the adapter again";
+
+// Returns the tensor with this ending, and its ending in the name; null: the kind has none.
+std::pair<const AdapterTensor*, std::string_view> tensor_of(const AdapterKind& kind,
+                                                            const std::string& name) {
+  for (const AdapterTensor& tensor : kind.tensors) {
+    for (const std::string_view ending : {tensor.ending, tensor.other_ending}) {
+      if (!ending.empty() && name.ends_with(ending)) return {&tensor, ending};
+    }
+  }
+  return {nullptr, {}};
+}
+
+// ".lora_A.weight" -> "lora_A"
+std::string short_name(const AdapterTensor& tensor) {
+  const std::string_view name = tensor.ending.substr(1);
+  return std::string(name.substr(0, name.find(kWeight)));
+}
+
+// Returns the title of the kind whose config has the type of this kind, and no flag.
+const char* title_of_type(const AdapterKind& kind) {
+  for (const AdapterKind* other : adapter_kinds()) {
+    const bool is_of_type = std::string_view(other->peft.type) == kind.peft.type;
+    if (is_of_type && other->peft.flag == nullptr) return other->title;
+  }
+  return kind.title;
+}
 
 // Replaces numbers by *, except for the first `kept` of them: "a.layers.12.experts.3.b" ->
 // "a.layers.12.experts.*.b" for 1.
@@ -65,11 +93,11 @@ std::string copied_name(const ParamStore& params, const std::string& tensor,
 }
 
 void expect_matrix(const ckpt::TensorInfo& info, const std::string& tensor, const Shape& expected,
-                   const std::string& file) {
+                   const AdapterKind& kind, const std::string& file) {
   if (info.shape != expected) {
-    fail_with_hint("r and rank_pattern of adapter_config.json are the ranks of the matrices",
-                   Code::invalid_argument, "{}: tensor {} has shape {}, expected {}", file, tensor,
-                   info.shape.text(), expected.text());
+    fail_with_hint(kind.peft.shape_hint, Code::invalid_argument,
+                   "{}: tensor {} has shape {}, expected {}", file, tensor, info.shape.text(),
+                   expected.text());
   }
   if (!info.dtype || !is_float(*info.dtype)) {
     fail(Code::invalid_argument, "{}: tensor {} has type {}, expected a float type", file, tensor,
@@ -78,18 +106,6 @@ void expect_matrix(const ckpt::TensorInfo& info, const std::string& tensor, cons
 }
 
 } // namespace
-
-// An ending of the names of tensors. Two endings of magnitudes are in use.
-struct AdapterFile::Ending {
-  std::string_view text;
-  std::string Pair::*place;
-};
-
-const AdapterFile::Ending AdapterFile::kEndings[] = {
-    {kDown, &Pair::down},
-    {kUp, &Pair::up},
-    {kMagnitude, &Pair::magnitude},
-    {".lora_magnitude_vector.weight", &Pair::magnitude}};
 
 AdapterConfig AdapterFile::read_config(const Source& source) {
   const std::string file = source.describe() + "/" + kAdapterConfig;
@@ -101,8 +117,8 @@ AdapterFile::AdapterFile(const std::string& folder)
   const std::string file = source_->describe() + "/" + kAdapterTensors;
   tensors_ = std::make_unique<ckpt::SafetensorsFile>(source_->content(kAdapterTensors), file);
   if (tensors_->tensors().empty()) fail(Code::data_loss, "{} holds no tensors", file);
-  pair_tensors();
-  check_pairs();
+  find_modules();
+  check_modules();
 }
 
 // "base_model.model.lm_head.weight", when modules_to_save names lm_head
@@ -113,47 +129,69 @@ bool AdapterFile::is_copy(const std::string& tensor) const {
                              [&](const std::string& word) { return module.ends_with(word); });
 }
 
-void AdapterFile::pair_tensors() {
+void AdapterFile::find_modules() {
+  const AdapterKind& kind = config_.kind();
   for (const auto& entry : tensors_->tensors()) {
-    const std::string& tensor = entry.first;
-    if (is_copy(tensor)) {
-      copies_.push_back(tensor);
+    const std::string& name = entry.first;
+    if (is_copy(name)) {
+      copies_.push_back(name);
       continue;
     }
-    const Ending* ending = std::ranges::find_if(
-        kEndings, [&](const Ending& one) { return tensor.ends_with(one.text); });
-    const bool is_known = ending != std::end(kEndings) && tensor.starts_with(kAdapterPrefix);
-    if (!is_known || (ending->place == &Pair::magnitude && !config_.settings().has_magnitude))
-      fail(Code::unimplemented, "{}: tensor {} is not a matrix of LoRA", tensors_->name(), tensor);
-    pairs_[module_of(tensor, ending->text.size())].*(ending->place) = tensor;
+    const auto [tensor, ending] = tensor_of(kind, name);
+    if (tensor == nullptr || !name.starts_with(kAdapterPrefix)) {
+      fail(Code::unimplemented, "{}: tensor {} is not a matrix of {}", tensors_->name(), name,
+           title_of_type(kind));
+    }
+    modules_[module_of(name, ending.size())][tensor->ending] = name;
   }
 }
 
-void AdapterFile::check_pairs() const {
-  const auto place = [&](const std::string& tensor) { return tensors_->info(tensor).begin; };
+// Fails for a module without a tensor of its kind. `half` becomes the first tensor of the file
+// whose module lacks another one.
+void AdapterFile::check_module(const std::string& module, const Module& own,
+                               const std::string*& half) const {
+  const AdapterKind& kind = config_.kind();
+  std::vector<std::string> missing; // of the type, without those of a flag
+  const std::string *first = nullptr, *of_flag = nullptr;
+  for (const AdapterTensor& tensor : kind.tensors) {
+    const auto found = own.find(tensor.ending);
+    if (found == own.end() && !tensor.is_of_flag) missing.push_back(short_name(tensor));
+    if (found == own.end()) continue;
+    const std::string*& place = tensor.is_of_flag ? of_flag : first;
+    if (place == nullptr) place = &found->second;
+  }
+  if (missing.empty()) {
+    for (const AdapterTensor& tensor : kind.tensors) {
+      if (own.contains(tensor.ending)) continue;
+      fail_with_hint(kDamaged, Code::data_loss, "{}: {} has no {}, and {} says {}",
+                     tensors_->name(), module, short_name(tensor), kAdapterConfig, kind.peft.flag);
+    }
+    return;
+  }
+  if (first == nullptr) {
+    fail_with_hint(kDamaged, Code::data_loss, "{}: {} has a {} and no {}", tensors_->name(), module,
+                   short_name(*tensor_of(kind, *of_flag).first), fmt::join(missing, " and "));
+  }
+  const auto place = [&](const std::string& name) { return tensors_->info(name).begin; };
+  if (half == nullptr || place(*first) < place(*half)) half = first;
+}
+
+void AdapterFile::check_modules() const {
+  const AdapterKind& kind = config_.kind();
   const std::string* half = nullptr; // the first of the file
-  for (const auto& [module, pair] : pairs_) {
-    if (!pair.down.empty() && !pair.up.empty()) {
-      if (!config_.settings().has_magnitude || !pair.magnitude.empty()) continue;
-      fail_with_hint("the file was cut or changed: save the adapter again", Code::data_loss,
-                     "{}: {} has no lora_magnitude_vector, and {} says use_dora", tensors_->name(),
-                     module, kAdapterConfig);
-    }
-    if (pair.down.empty() && pair.up.empty()) {
-      fail_with_hint("the file was cut or changed: save the adapter again", Code::data_loss,
-                     "{}: {} has a lora_magnitude_vector and no lora_A and lora_B",
-                     tensors_->name(), module);
-    }
-    const std::string& own = pair.down.empty() ? pair.up : pair.down;
-    if (half == nullptr || place(own) < place(*half)) half = &own;
-  }
+  for (const auto& [module, own] : modules_) check_module(module, own, half);
   if (half != nullptr) {
-    const bool down = half->ends_with(kDown);
-    fail_with_hint("the file was cut or changed: save the adapter again", Code::data_loss,
-                   "{}: {} has a lora_{} and no lora_{}", tensors_->name(),
-                   module_of(*half, kDown.size()), down ? "A" : "B", down ? "B" : "A");
+    const auto [tensor, ending] = tensor_of(kind, *half);
+    const std::string module = module_of(*half, ending.size());
+    std::vector<std::string> missing;
+    for (const AdapterTensor& other : kind.tensors) {
+      if (!other.is_of_flag && !modules_.at(module).contains(other.ending))
+        missing.push_back(short_name(other));
+    }
+    fail_with_hint(kDamaged, Code::data_loss, "{}: {} has a {} and no {}", tensors_->name(), module,
+                   short_name(*tensor), fmt::join(missing, " and "));
   }
-  for (const auto& [module, pair] : pairs_) {
+  for (const auto& [module, own] : modules_) {
     if (!config_.targets().has(module)) {
       fail_with_hint("target_modules, exclude_modules and layers_to_transform choose the modules",
                      Code::invalid_argument,
@@ -203,14 +241,16 @@ void AdapterFile::add_to(Model& model, const std::string& name, Task* task,
   int64_t done = others.before;
   std::map<std::string, std::string> in_file; // names in the file, by names in the model
   std::set<std::string> kinds, modules;
-  for (const auto& [module, pair] : pairs_) {
+  for (const auto& [module, tensors] : modules_) {
     const std::string own = name_in_model(model.params(), module, tensors_->name());
     kinds.insert(without_numbers(own, 0));
     modules.insert(without_numbers(own, 1)); // all experts of a layer
-    if (!in_file.emplace(own + std::string(kDown), pair.down).second)
-      fail(Code::data_loss, "{}: {} and model.{} are one module", tensors_->name(), module, module);
-    in_file.emplace(own + std::string(kUp), pair.up);
-    if (!pair.magnitude.empty()) in_file.emplace(own + std::string(kMagnitude), pair.magnitude);
+    for (const auto& [ending, tensor] : tensors) {
+      if (!in_file.emplace(own + std::string(ending), tensor).second) {
+        fail(Code::data_loss, "{}: {} and model.{} are one module", tensors_->name(), module,
+             module);
+      }
+    }
   }
   AdapterSettings settings = config_.settings();
   settings.modules_to_save.clear();
@@ -229,7 +269,7 @@ void AdapterFile::add_to(Model& model, const std::string& name, Task* task,
     const auto found = in_file.find(name);
     if (found == in_file.end()) return Tensor(); // an expert that the file leaves out
     const ckpt::TensorInfo& info = tensors_->info(found->second);
-    expect_matrix(info, found->second, whole, tensors_->name());
+    expect_matrix(info, found->second, whole, config_.kind(), tensors_->name());
     Tensor values = tensors_->part_copy(found->second, box, task);
     if (checks) check_finite(name, values);
     done += info.end - info.begin;

@@ -1,5 +1,5 @@
 #pragma once
-// Opens a LoRA adapter in the files of PEFT and checks it before a model for it exists.
+// Opens an adapter in the files of PEFT and checks it before a model for it exists.
 
 #include "ckpt/safetensors/safetensors.h"
 #include "model/adapters/adapter.h"
@@ -10,6 +10,8 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace dllm::model {
 
@@ -27,28 +29,25 @@ public:
   void add_to(Model& model, const std::string& name, Task* task, const Bytes& others) const;
 
 private:
-  struct Pair {
-    // Names in the file: of lora_A, lora_B, and for DoRA lora_magnitude_vector.
-    std::string down, up, magnitude;
-  };
-  struct Ending;
-  static const Ending kEndings[4];
+  // The tensors of a module: names in the file, by AdapterTensor::ending.
+  using Module = std::map<std::string_view, std::string>;
   static AdapterConfig read_config(const Source& source);
   bool is_copy(const std::string& tensor) const;
-  void pair_tensors();
-  void check_pairs() const;
+  void find_modules();
+  void check_modules() const;
+  void check_module(const std::string& module, const Module& own, const std::string*& half) const;
   void warn_of_absent(const Model& model, const std::set<std::string>& kinds) const;
 
   std::string folder_;
   std::unique_ptr<const Source> source_;
   AdapterConfig config_;
   std::unique_ptr<const ckpt::SafetensorsFile> tensors_;
-  std::map<std::string, Pair> pairs_; // by module: "model.layers.0.self_attn.q_proj"
-  std::vector<std::string> copies_;   // tensors of modules_to_save
+  std::map<std::string, Module> modules_; // by name: "model.layers.0.self_attn.q_proj"
+  std::vector<std::string> copies_;       // tensors of modules_to_save
 };
 
 // Adds an adapter with the numbers of a PEFT folder (adapter_config.json,
-// adapter_model.safetensors): LoRA, plain or rank-stabilised, and DoRA. Fails as add_adapter, with
+// adapter_model.safetensors) of any kind (kinds/). Fails as add_adapter, with
 // not_found for a matrix that the model lacks, and with unimplemented for other adapters and
 // settings. The task is checked inside of every tensor; its progress counts bytes of the file.
 void load_adapter(Model& model, const std::string& name, const std::string& folder,

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "model/adapters/adapter.h"
 #include "model/adapters/adapter_sums.h"
+#include "model/adapters/kinds/adapter_kinds.h"
 
 #include <string>
 #include <vector>
@@ -26,7 +27,7 @@ void merge_stack(ParamStore& params, size_t index, const AdapterSums& sums, cons
 void write_sums(Model& model, const std::vector<std::string>& parts, const Task* task) {
   ParamStore& params = model.params();
   const std::vector<ParamStore::Physical> all = params.entries(task);
-  const AdapterSums sums(all, parts, task);
+  const AdapterSums sums(model, all, parts, task);
   for (size_t i = 0; i < all.size(); ++i) {
     const ParamStore::Physical& entry = all[i];
     if (entry.spec.part == kBasePart && entry.scale_of < 0 && sums.has(entry.spec.name))
@@ -52,12 +53,12 @@ void merge_parts(Model& model, const std::vector<std::string>& parts, const Task
 void merge_adapter(Model& model, const std::string& name, const Task* task) {
   const std::string part = find_adapter(model, name)->name;
   for (const std::string& other : model.parts().adapters()) {
-    if (other == part || !model.parts().find(other)->settings.has_magnitude) continue;
-    fail_with_hint(
-        "save the model with option merge, which adds all adapters at once",
-        Code::failed_precondition,
-        "adapter {} is DoRA: its lengths depend on the weights that a merge of {} changes",
-        adapter_name(other), name);
+    const AdapterKind& kind = find_adapter_kind(model.parts().find(other)->settings.kind);
+    if (other == part || kind.merge.reads_weights == nullptr) continue;
+    fail_with_hint("save the model with option merge, which adds all adapters at once",
+                   Code::failed_precondition,
+                   "adapter {} is {}: {} the weights that a merge of {} changes",
+                   adapter_name(other), kind.title, kind.merge.reads_weights, name);
   }
   merge_parts(model, {part}, task);
 }

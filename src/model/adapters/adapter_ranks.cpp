@@ -45,10 +45,10 @@ T value_of(const std::vector<std::pair<text::Regex, T>>& patterns, const std::st
 // Returns the index of the first pattern that matches no module.
 template <class T>
 size_t first_unmatched(const std::vector<std::pair<text::Regex, T>>& patterns,
-                       const std::vector<std::string>& modules) {
+                       const std::vector<AdapterModule>& modules) {
   size_t i = 0;
-  while (i < patterns.size() && std::ranges::any_of(modules, [&](const std::string& module) {
-           return matches(patterns[i].first, module);
+  while (i < patterns.size() && std::ranges::any_of(modules, [&](const AdapterModule& module) {
+           return matches(patterns[i].first, module.name);
          }))
     ++i;
   return i;
@@ -80,7 +80,11 @@ double AdapterRanks::factor(const std::string& module) const {
          (settings_.is_stabilised ? std::sqrt(own) : own);
 }
 
-std::string AdapterRanks::unmatched(const std::vector<std::string>& modules) const {
+AdapterForm AdapterRanks::form(const AdapterModule& module) const {
+  return {rank(module.name), factor(module.name)};
+}
+
+std::string AdapterRanks::unmatched(const std::vector<AdapterModule>& modules) const {
   const size_t rank = first_unmatched(ranks_, modules), alpha = first_unmatched(alphas_, modules);
   if (rank < ranks_.size())
     return fmt::format("rank_pattern \"{}\"", settings_.rank_pattern[rank].first);

@@ -1,6 +1,8 @@
 #pragma once
-// The rank of an adapter's matrices, and the factor of their product, for each module.
+// The ranks of an adapter's matrices, and the factors of their products: the forms of kinds that
+// have ranks.
 
+#include "model/adapters/kinds/adapter_kind.h"
 #include "model/params/part.h"
 #include "text/tokenizer/regex.h"
 
@@ -13,7 +15,7 @@ namespace dllm::model {
 
 inline constexpr double kMostDropout = 0.99;
 
-class AdapterRanks {
+class AdapterRanks : public AdapterForms {
 public:
   // Fails with invalid_argument for a rank below 1, an alpha that is not finite, and a pattern that
   // is not a regular expression. `what` names the settings in errors.
@@ -23,9 +25,8 @@ public:
   int64_t rank(const std::string& module) const;
   // Returns the factor of the product B A.
   double factor(const std::string& module) const;
-  // Returns the first pattern that matches none of these modules, as in 'rank_pattern "q_prj"'; ""
-  // when each matches one.
-  std::string unmatched(const std::vector<std::string>& modules) const;
+  AdapterForm form(const AdapterModule& module) const override;
+  std::string unmatched(const std::vector<AdapterModule>& modules) const override;
 
 private:
   template <class T> using Patterns = std::vector<std::pair<text::Regex, T>>;

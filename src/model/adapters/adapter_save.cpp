@@ -5,6 +5,7 @@
 #include "ckpt/safetensors/safetensors_writer.h"
 #include "model/adapters/adapter.h"
 #include "model/adapters/adapter_config.h"
+#include "model/adapters/kinds/adapter_kinds.h"
 
 #include <nlohmann/json.hpp>
 
@@ -16,30 +17,20 @@
 namespace dllm::model {
 namespace {
 
-template <class T> Json object_of(const std::vector<std::pair<std::string, T>>& pairs) {
-  Json object = Json::object();
-  for (const auto& [key, value] : pairs) object[key] = value;
-  return object;
-}
-
 Json config_of(const ModelSnapshot& snapshot, const std::string& base) {
   const AdapterSettings& settings = snapshot.part().settings;
-  return {{"peft_type", "LORA"},
-          {"task_type", nullptr},
-          {"base_model_name_or_path", base.empty() ? Json(nullptr) : Json(base)},
-          {"inference_mode", true},
-          {"r", settings.rank},
-          {"lora_alpha", settings.alpha},
-          {"lora_dropout", settings.dropout},
-          {"use_rslora", settings.is_stabilised},
-          {"use_dora", settings.has_magnitude},
-          {"rank_pattern", object_of(settings.rank_pattern)},
-          {"alpha_pattern", object_of(settings.alpha_pattern)},
-          {"bias", "none"},
-          {"fan_in_fan_out", false},
-          {"modules_to_save",
-           settings.modules_to_save.empty() ? Json(nullptr) : Json(settings.modules_to_save)},
-          {"target_modules", settings.targets}};
+  const PeftLayout& peft = find_adapter_kind(settings.kind).peft;
+  Json config = {{"peft_type", peft.type},
+                 {"task_type", nullptr},
+                 {"base_model_name_or_path", base.empty() ? Json(nullptr) : Json(base)},
+                 {"inference_mode", true}};
+  peft.write(settings, config);
+  if (peft.flag != nullptr) config[peft.flag] = true;
+  config["fan_in_fan_out"] = false;
+  config["modules_to_save"] =
+      settings.modules_to_save.empty() ? Json(nullptr) : Json(settings.modules_to_save);
+  config["target_modules"] = settings.targets;
+  return config;
 }
 
 // Returns the names of the files.

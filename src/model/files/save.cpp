@@ -79,7 +79,7 @@ ModelSnapshot::ModelSnapshot(const Model& model, const std::string& part, Snapsh
     names_.push_back(split_name(name).second);
   const bool in_processes = model.engine().processes() > 1;
   const std::vector<ParamStore::Physical> entries = model.params().entries(task);
-  sums_ = AdapterSums(entries, merged, task);
+  sums_ = AdapterSums(model, entries, merged, task);
   const ParamStore::Test trained = model.trained();
   for (size_t i = 0; i < entries.size(); ++i) {
     const ParamStore::Physical& entry = entries[i];

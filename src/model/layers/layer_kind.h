@@ -86,8 +86,7 @@ struct LayerInputs {
   std::map<std::string, graph::Value> params = {}; // by name in its run: "q", "q.bias", "q.scale"
   std::map<std::string, float> factors = {};       // of the products of adapters, by the same names
   std::map<std::string, Partition> partitions = {};
-  // Parts whose products are added: "adapter:math/q.lora_a".
-  std::vector<std::string> adapters = {};
+  std::vector<NamedAdapter> adapters = {};    // their parameters are "adapter:math/q.lora_a"
   std::map<std::string, float> dropouts = {}; // rates of these parts
   graph::Value dropout_keys = {}; // u32(batch, 2) of this layer; undefined: nothing is dropped
 

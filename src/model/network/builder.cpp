@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/named_table.h"
 #include "graph/ops.h"
+#include "model/adapters/kinds/adapter_kinds.h"
 
 #include <algorithm>
 
@@ -40,10 +41,12 @@ Builder::Builder(const Builder& outer, const ModelConfig& config, const PartList
 void Builder::find_inputs(const PartList& parts) {
   parts_ = parts;
   network_ = parts.names().front();
-  adapters_.assign(parts.names().begin() + 1, parts.names().end());
-  for (const std::string& adapter : adapters_) {
-    const double rate = model_.parts().find(adapter)->settings.dropout;
-    if (rate > 0) dropouts_[adapter] = static_cast<float>(rate);
+  for (size_t i = 1; i < parts.names().size(); ++i) {
+    const std::string& adapter = parts.names()[i];
+    const std::shared_ptr<const Part> part = model_.parts().find(adapter);
+    const AdapterSettings& settings = part->settings;
+    adapters_.push_back({adapter, &find_adapter_kind(settings.kind)});
+    if (settings.dropout > 0) dropouts_[adapter] = static_cast<float>(settings.dropout);
   }
   for (const Input& input : all_) {
     const std::string& part = params_.physical()[input.index].spec.part;
@@ -68,7 +71,7 @@ void Builder::find_inputs(const PartList& parts) {
 
 bool Builder::is_copy(size_t input) const {
   const ParamSpec& own = spec(input);
-  return own.role == ParamRole::adapter && !is_low_rank(own.name) && own.factor != 0;
+  return own.role == ParamRole::adapter && !is_adapter_tensor(own.name) && own.factor != 0;
 }
 
 Builder& Builder::view(const std::string& name, const ModelConfig& config, const PartList& parts) {
@@ -110,9 +113,9 @@ float Builder::factor(size_t input) const {
   const ParamSpec& own = spec(input);
   const double weight = parts_.weight(own.part);
   if (weight == 1) return own.factor;
-  // DoRA multiplies the change of the whole product, and not B A inside of the norm.
-  const bool is_dora = model_.parts().find(own.part)->settings.has_magnitude;
-  if (is_dora && !own.name.ends_with(".lora_m")) return own.factor;
+  const AdapterKind& kind = find_adapter_kind(model_.parts().find(own.part)->settings.kind);
+  const AdapterTensor* tensor = kind.find_tensor(own.name);
+  if (tensor != nullptr && !tensor->has_scale) return own.factor;
   return static_cast<float>(weight * static_cast<double>(own.factor));
 }
 

@@ -184,11 +184,11 @@ private:
   const ModelConfig& config_; // config of the network
   const ParamStore& params_;
   const std::vector<StateStack> stacks_;
-  std::string network_;               // name of the part
-  std::vector<std::string> adapters_; // names of the parts
-  PartList parts_;                    // the network and its adapters, with their weights
-  std::vector<Input> all_;            // inputs of the program
-  std::vector<Input> inputs_;         // inputs of the network and its adapters
+  std::string network_; // name of the part
+  std::vector<NamedAdapter> adapters_;
+  PartList parts_;            // the network and its adapters, with their weights
+  std::vector<Input> all_;    // inputs of the program
+  std::vector<Input> inputs_; // inputs of the network and its adapters
   std::map<std::string, size_t> index_;
   std::map<std::string, std::unique_ptr<Builder>> views_;
   std::map<std::string, float> dropouts_; // rates of the adapters that have dropout

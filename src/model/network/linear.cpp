@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "graph/ops.h"
+#include "model/adapters/kinds/adapter_kind.h"
 #include "model/params/part.h"
 
 #include <algorithm>
@@ -9,31 +10,6 @@
 
 namespace dllm::model {
 namespace {
-
-constexpr float kLeastSquare = 1e-30f; // of the norm of a row of zeros
-
-graph::Value scaled(graph::Value y, float factor) {
-  return factor == 1 ? y : graph::multiply(y, graph::scalar(*y.graph, factor));
-}
-
-// Returns true when ranks multiply parts of the inputs, whose results are added.
-bool is_summed(const Linear& linear) {
-  return linear.partition.cuts() && linear.partition.kind == PartitionKind::rows;
-}
-
-// Returns the norms of the rows of W + factor B A, f32(out).
-graph::Value norms_of(const Linear& linear, const Adapter& adapter) {
-  graph::Graph& graph = *linear.weight.graph;
-  const int64_t out = adapter.up.dim(0);
-  const graph::Value rows = graph::iota(graph, {out}, DType::i32, 0);
-  const graph::Value weight = graph::take(linear.weight, rows, linear.scale); // f32
-  const graph::Value sum =
-      graph::add(weight, scaled(graph::dot(adapter.up, adapter.down), adapter.factor));
-  graph::Value squares = graph::sum(graph::multiply(sum, sum), {1});
-  if (is_summed(linear)) squares = graph::all_reduce(squares, graph::AxisSet(graph::Axis::tensor));
-  return graph::stop_gradient(
-      graph::sqrt(graph::maximum(squares, graph::scalar(graph, kLeastSquare))));
-}
 
 graph::Value words_of(graph::Graph& graph, uint64_t number) {
   const std::vector<uint32_t> words = {static_cast<uint32_t>(number >> 32),
@@ -58,40 +34,40 @@ graph::Value kept_numbers(const Adapter& adapter, graph::Value x, int64_t ranks)
                          graph::scalar(graph, 1.0f / (1.0f - dropout.rate)));
 }
 
-// Returns the inputs of an adapter, which are x without its dropout.
+} // namespace
+
+NamedParam Adapter::tensor(std::string_view suffix) const {
+  const auto found = tensors.find(suffix);
+  return found == tensors.end() ? NamedParam{} : found->second;
+}
+
+graph::Value scaled(graph::Value y, float factor) {
+  return factor == 1 ? y : graph::multiply(y, graph::scalar(*y.graph, factor));
+}
+
+bool is_summed(const Linear& linear) {
+  return linear.partition.cuts() && linear.partition.kind == PartitionKind::rows;
+}
+
 graph::Value adapter_input(const Linear& linear, const Adapter& adapter, graph::Value x) {
   if (!adapter.dropout.keys.defined() || adapter.dropout.rate == 0) return x;
   const int64_t ranks = is_summed(linear) ? linear.partition.ranks : 1;
   return graph::multiply(x, kept_numbers(adapter, x, ranks));
 }
 
-// Returns what an adapter adds to the product `base` = x W^T.
-graph::Value change(const Linear& linear, const Adapter& adapter, graph::Value x,
-                    graph::Value base) {
-  const graph::Value in = adapter_input(linear, adapter, x);
-  const graph::Value low =
-      scaled(graph::linear(graph::linear(in, adapter.down), adapter.up), adapter.factor);
-  if (!adapter.magnitude.defined()) return low;
-  // As PEFT, the lengths multiply the product of the same inputs.
-  if (in != x) base = graph::linear(in, linear.weight, {}, linear.scale);
-  const graph::Value by = graph::divide(adapter.magnitude, norms_of(linear, adapter));
-  return scaled(graph::subtract(graph::multiply(graph::add(base, low), by), base), adapter.share);
-}
-
-} // namespace
-
 Linear find_linear(const ParamLookup& find, const std::string& name,
-                   const std::vector<std::string>& adapters) {
+                   const std::vector<NamedAdapter>& adapters) {
   const NamedParam weight = find(name);
   Linear linear{
       weight.value, find(name + ".bias").value, find(name + ".scale").value, {}, weight.partition};
-  for (const std::string& adapter : adapters) {
-    const std::string own = qualified_name(adapter, name);
-    const NamedParam down = find(own + ".lora_a"), up = find(own + ".lora_b");
-    if (!down.value.defined() || !up.value.defined()) continue;
-    const NamedParam magnitude = find(own + ".lora_m");
-    linear.adapters.push_back(
-        {down.value, up.value, up.factor, magnitude.value, magnitude.factor, own, {}});
+  for (const NamedAdapter& adapter : adapters) {
+    Adapter made{adapter.kind, {}, qualified_name(adapter.part, name), {}};
+    for (const AdapterTensor& tensor : adapter.kind->tensors) {
+      const std::string suffix(tensor.suffix);
+      const NamedParam found = find(made.name + suffix);
+      if (found.value.defined()) made.tensors.emplace(suffix, found);
+    }
+    if (!made.tensors.empty()) linear.adapters.push_back(std::move(made));
   }
   return linear;
 }
@@ -128,20 +104,48 @@ Linear whole(const Linear& linear, graph::Value x) {
   return made;
 }
 
+namespace {
+
+graph::Value added(graph::Value sum, graph::Value change) {
+  return change.defined() ? graph::add(sum, change) : sum;
+}
+
+graph::Value bias_with_changes(const Linear& linear, graph::Value x) {
+  graph::Value bias = linear.bias;
+  for (const Adapter& adapter : linear.adapters) {
+    if (const auto change = adapter.kind->graph.bias)
+      bias = added(bias, change({linear, adapter, x}, linear.bias));
+  }
+  return bias;
+}
+
+} // namespace
+
 graph::Value product(const Linear& given, graph::Value x) {
   const Linear linear = gathered(given, x);
   const bool summed = is_summed(linear);
-  // A magnitude multiplies the product without its bias.
-  const bool has_magnitude = std::ranges::any_of(
-      linear.adapters, [](const Adapter& adapter) { return adapter.magnitude.defined(); });
-  const bool bias_is_last = summed || has_magnitude;
-  const graph::Value base =
-      graph::linear(x, linear.weight, bias_is_last ? graph::Value{} : linear.bias, linear.scale);
-  graph::Value y = base;
-  for (const Adapter& adapter : linear.adapters)
-    y = graph::add(y, change(linear, adapter, x, base));
+  // Changes are of the product without its bias.
+  const bool reads_base = std::ranges::any_of(linear.adapters, [](const Adapter& adapter) {
+    const auto reads = adapter.kind->graph.reads_base;
+    return reads != nullptr && reads(adapter);
+  });
+  const bool bias_is_last = summed || reads_base;
+  graph::Value in = x;
+  for (const Adapter& adapter : linear.adapters) {
+    if (const auto change = adapter.kind->graph.input) in = added(in, change({linear, adapter, x}));
+  }
+  const auto of_weight = [&](graph::Value inputs) {
+    return graph::linear(inputs, linear.weight, bias_is_last ? graph::Value{} : linear.bias,
+                         linear.scale);
+  };
+  graph::Value y = of_weight(in);
+  const graph::Value base = in == x || !reads_base ? y : of_weight(x);
+  for (const Adapter& adapter : linear.adapters) {
+    if (const auto change = adapter.kind->graph.output)
+      y = added(y, change({linear, adapter, x, base}));
+  }
   if (summed) y = graph::all_reduce(y, graph::AxisSet(graph::Axis::tensor));
-  return bias_is_last && linear.bias.defined() ? graph::add(y, linear.bias) : y;
+  return bias_is_last && linear.bias.defined() ? graph::add(y, bias_with_changes(linear, x)) : y;
 }
 
 graph::Value expert_product(const Linear& given, graph::Value x, graph::Value experts) {
@@ -150,16 +154,8 @@ graph::Value expert_product(const Linear& given, graph::Value x, graph::Value ex
   if (linear.bias.defined() || inside)
     fail(Code::unimplemented, "products of experts have no bias and are not cut over axis tensor");
   graph::Value y = graph::expert_linear(x, experts, linear.weight, linear.scale);
-  for (const Adapter& adapter : linear.adapters) {
-    // For the second product each choice of a row is a row.
-    const int64_t rows = experts.dim(0), choices = experts.dim(1), rank = adapter.down.dim(1);
-    const graph::Value inner = // (rows, choices, rank)
-        graph::expert_linear(adapter_input(linear, adapter, x), experts, adapter.down);
-    const graph::Value made =
-        graph::expert_linear(graph::reshape(inner, {rows * choices, rank}),
-                             graph::reshape(experts, {rows * choices, 1}), adapter.up);
-    y = graph::add(y, scaled(graph::reshape(made, y.shape()), adapter.factor));
-  }
+  for (const Adapter& adapter : linear.adapters)
+    y = graph::add(y, adapter.kind->graph.experts({linear, adapter, x}, experts));
   return y;
 }
 

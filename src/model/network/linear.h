@@ -6,7 +6,9 @@
 #include "model/params/param_map.h"
 
 #include <functional>
+#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace dllm::model {
@@ -18,17 +20,29 @@ struct Dropout {
   graph::Value keys; // u32(batch, 2): of each row of the batch, for this layer; undefined: off
 };
 
-// LoRA (Hu et al. 2021): y += factor (x down^T) up^T. For experts both matrices have a leading
-// axis. With a magnitude it is DoRA (Liu et al. 2024), as in PEFT: V = W + factor up down, and
-// y += share x (m / |V| V - W)^T, where |V| is the norm of each row and has no gradient.
+struct AdapterKind; // model/adapters/kinds/adapter_kind.h
+
+// One parameter of a graph, with the factor and partition of its ParamSpec.
+struct NamedParam {
+  graph::Value value; // undefined: no parameter has the name
+  float factor = 1;
+  Partition partition = {};
+};
+
+// What an adapter has for one product.
 struct Adapter {
-  graph::Value down;      // (rank, in)
-  graph::Value up;        // (out, rank)
-  float factor = 1;       // alpha / rank, and for LoRA the scale of the adapter
-  graph::Value magnitude; // m, f32(out); undefined: LoRA
-  float share = 1;        // the scale of the adapter, for DoRA
-  std::string name = {};  // "adapter:math/q", with the names of a layer
-  Dropout dropout = {};   // of the inputs of `down`
+  const AdapterKind* kind = nullptr;
+  std::map<std::string, NamedParam, std::less<>> tensors = {}; // by suffix: ".lora_a"
+  std::string name = {};                                       // "adapter:math/q", in a layer
+  Dropout dropout = {};
+
+  NamedParam tensor(std::string_view suffix) const; // undefined value: there is none
+};
+
+// An adapter that a pass reads.
+struct NamedAdapter {
+  std::string part; // "adapter:math"
+  const AdapterKind* kind;
 };
 
 struct Linear {
@@ -39,19 +53,12 @@ struct Linear {
   Partition partition;
 };
 
-// One parameter of a graph, with the factor and partition of its ParamSpec.
-struct NamedParam {
-  graph::Value value; // undefined: no parameter has the name
-  float factor = 1;
-  Partition partition;
-};
 using ParamLookup = std::function<NamedParam(const std::string& name)>;
 
-// Combines the parameters "q", "q.bias" and "q.scale", and of each of `adapters`
-// "<adapter>/q.lora_a", "<adapter>/q.lora_b" and "<adapter>/q.lora_m". The weight is undefined when
-// there is no "q".
+// Combines the parameters "q", "q.bias" and "q.scale", and of each of `adapters` the tensors of its
+// kind, such as "<adapter>/q.lora_a". The weight is undefined when there is no "q".
 Linear find_linear(const ParamLookup& find, const std::string& name,
-                   const std::vector<std::string>& adapters);
+                   const std::vector<NamedAdapter>& adapters);
 
 // Returns the linear with its weight gathered over axis fsdp, as products with x need it.
 Linear gathered(const Linear& linear, graph::Value x);
@@ -65,5 +72,13 @@ graph::Value product(const Linear& linear, graph::Value x);
 // Returns x (rows, in), experts i32(rows, choices) -> (rows, choices, out). The result is 0 for
 // experts whose matrix is not on this rank. REQUIRES: no bias, not cut over axis tensor.
 graph::Value expert_product(const Linear& linear, graph::Value x, graph::Value experts);
+
+// For kinds of adapters.
+
+graph::Value scaled(graph::Value y, float factor);
+// Returns true when ranks multiply parts of the inputs, whose results are added.
+bool is_summed(const Linear& linear);
+// Returns the inputs of an adapter, which are x with its dropout.
+graph::Value adapter_input(const Linear& linear, const Adapter& adapter, graph::Value x);
 
 } // namespace dllm::model

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/named_table.h"
 #include "base/number.h"
+#include "model/adapters/kinds/adapter_kinds.h"
 #include "model/params/stack_part.h"
 
 #include <fmt/ranges.h>
@@ -98,9 +99,10 @@ size_t ParamStore::append(const ParamSpec& spec, const WeightFormat& format) {
   entry.shape = stored_shape(format, spec.shape());
   entry.dtype = format.element;
   entry.format = &format;
-  const bool is_copied_vector =
-      spec.role == ParamRole::adapter && spec.element.rank() == 1 && !is_low_rank(spec.name);
-  entry.decay = !is_vector(spec.role) && !is_copied_vector;
+  const bool is_of_adapter = spec.role == ParamRole::adapter;
+  entry.decay = is_of_adapter && is_adapter_tensor(spec.name) ? adapter_tensor_decays(spec.name)
+                : is_of_adapter                               ? spec.element.rank() > 1
+                                                              : !is_vector(spec.role);
   set_layout(entry);
   physical_.push_back(entry);
   if (format.has_table()) {

@@ -11,10 +11,6 @@ std::string qualified_name(std::string_view part, std::string_view name) {
   return part == kBasePart ? std::string(name) : fmt::format("{}/{}", part, name);
 }
 
-bool is_low_rank(std::string_view name) {
-  return name.ends_with(".lora_a") || name.ends_with(".lora_b") || name.ends_with(".lora_m");
-}
-
 std::pair<std::string, std::string> split_name(std::string_view qualified) {
   const size_t cut = qualified.find('/');
   if (cut == std::string_view::npos) return {kBasePart, std::string(qualified)};

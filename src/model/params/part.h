@@ -3,12 +3,14 @@
 // An adapter adds products to matrices of the base. Another network ("teacher", "encoder") has a
 // config of its own.
 
+#include "base/options.h"
 #include "ckpt/part_names.h"
 #include "model/config.h"
 #include "model/params/part_origin.h"
 
 #include <compare>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -25,23 +27,24 @@ using ckpt::kTeacherPart;
 
 enum class PartKind {
   network, // has layers of its own
-  adapter, // low-rank products that are added to matrices of the base
+  adapter, // tensors that change products with matrices of the base
 };
 
 // The numbers of an adapter, as adapter_config.json of PEFT has them. A pattern is a regular
 // expression for the end of a module's name, after a dot or at its beginning. The first that
-// matches counts.
+// matches counts. A kind without ranks has rank 0.
 struct AdapterSettings {
   int64_t rank = 8;
   double alpha = 16;          // a product is multiplied by alpha / rank
   bool is_stabilised = false; // by alpha / sqrt(rank)
-  bool has_magnitude = false; // DoRA: each row of a sum has a length of its own
+  std::string kind = "lora";  // name in the table of kinds (model/adapters/kinds)
   double dropout = 0;         // training sets this part of the inputs of A to 0
   std::vector<std::pair<std::string, int64_t>> rank_pattern;
   std::vector<std::pair<std::string, double>> alpha_pattern;
   std::vector<std::string> targets; // its modules: ends of their names, or whole names
   // Modules whose parameters the adapter has as copies of its own: ends of their names.
   std::vector<std::string> modules_to_save;
+  std::map<std::string, OptionValue> own; // values of options that the kind alone has
 };
 
 struct Part {
@@ -57,9 +60,6 @@ struct Part {
 
 // Returns "model.norm.weight" for the base, "teacher/model.norm.weight" for another part.
 std::string qualified_name(std::string_view part, std::string_view name);
-// Returns true for the name of a stack that an adapter adds to a matrix, "layers.q.lora_a". The
-// other stacks of an adapter stand for those of the base with the same names.
-bool is_low_rank(std::string_view name);
 // Returns the part and the name inside of the part.
 std::pair<std::string, std::string> split_name(std::string_view qualified);
 

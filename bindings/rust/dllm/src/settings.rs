@@ -97,18 +97,26 @@ typed_options! {
     }
     /// Has the options of kind "adapter". What is not set keeps its default.
     AdapterOptions {
+        /// What the adapter adds to a matrix. An option of one kind is refused for another one. Default: lora; one of
+        /// lora, dora.
+        kind: &str = "kind";
         /// Columns of B and rows of A; a matrix (out, in) gets rank x (out + in) numbers. Default: 16; 1 to 65536.
         rank: i64 = "rank";
         /// The product B A is multiplied by alpha / rank; 0: twice the rank. Default: 0; 0 to 1000000000.
         alpha: f64 = "alpha";
         /// The product is multiplied by alpha / sqrt(rank). Default: false.
         rslora: bool = "rslora";
-        /// DoRA: each row of the sum of a matrix and its product gets a length that is trained too. Every pass
-        /// computes the norms of the rows again, until the adapter is merged. Default: false.
-        dora: bool = "dora";
         /// Part of the inputs of A that a training step sets to 0; the others are divided by 1 - dropout. Evaluation
         /// and decoding drop nothing. Default: 0; 0 to 0.99.
         dropout: f64 = "dropout";
+        /// Ranks of some modules, PATTERN=RANK as in q\_proj=4: a regular expression for the end of a module's name,
+        /// of which the first that matches counts. Default: empty.
+        rank_pattern: &[&str] = "rank_pattern";
+        /// Alphas of some modules, PATTERN=ALPHA. Default: empty.
+        alpha_pattern: &[&str] = "alpha_pattern";
+        /// DoRA: each row of the sum of a matrix and its product gets a length that is trained too. Every pass
+        /// computes the norms of the rows again, until the adapter is merged. Default: false.
+        dora: bool = "dora";
         /// Modules with an adapter: ends of their names (q\_proj), names of dllm (q k v o gate up down), texts with
         /// \*, or all-linear: every matrix of a layer, except for routers and gates. Default: empty.
         targets: &[&str] = "targets";
@@ -116,15 +124,10 @@ typed_options! {
         exclude: &[&str] = "exclude";
         /// Numbers and ranges of layers, 0-11; empty: all layers. Default: empty.
         layers: &[&str] = "layers";
-        /// Ranks of some modules, PATTERN=RANK as in q\_proj=4: a regular expression for the end of a module's name,
-        /// of which the first that matches counts. Default: empty.
-        rank_pattern: &[&str] = "rank_pattern";
-        /// Alphas of some modules, PATTERN=ALPHA. Default: empty.
-        alpha_pattern: &[&str] = "alpha_pattern";
         /// Modules that are trained whole, as copies of the adapter's own: ends of their names, such as
         /// embed\_tokens, lm\_head and norm. Default: empty.
         modules_to_save: &[&str] = "modules_to_save";
-        /// Seed of the first values of A. Default: 0; 0 to 9007199254740992.
+        /// Seed of the first values. Default: 0; 0 to 9007199254740992.
         seed: i64 = "seed";
     }
     /// Has the options of kind "generator". What is not set keeps its default.

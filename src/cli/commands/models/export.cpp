@@ -87,9 +87,11 @@ int export_adapter(Context& context, const std::vector<std::string>& names) {
   }
   keep_row_settings(context.text("run"), context.text("out"));
   adapter["out"] = context.text("out");
+  const Json& rank = adapter.at("rank");
+  const std::string what = rank == 0 ? "adapter of kind " + adapter.at("kind").get<std::string>()
+                                     : "adapter of rank " + rank.dump();
   print_export(context, adapter,
-               "adapter of rank " + adapter.at("rank").dump() + ", " +
-                   adapter.at("modules").dump() + " matrices, " +
+               what + ", " + adapter.at("modules").dump() + " matrices, " +
                    bytes_text(adapter.at("bytes").get<double>()));
   if (!context.json()) std::printf("note: %s\n", adapter["note"].get<std::string>().c_str());
   return 0;

@@ -149,7 +149,7 @@ void set_one_text_a_row(Context& context, const ObjectiveFacts& objective) {
 // A new head is not trained next to an adapter, so an adapter takes the heads that the model has.
 void set_heads(Context& context, const std::string& heads) {
   if (heads.empty() || context.typed("model", "heads")) return;
-  if (context.has("lora") || context.typed("model", "adapter")) return;
+  if (wants_adapter(context) || context.typed("model", "adapter")) return;
   call([&](dllm_error* err) {
     return dllm_options_set_str(context.options("model"), "heads", heads.c_str(), err);
   });

@@ -166,11 +166,13 @@ std::string config_from_scratch(const Context& context, int64_t vocabulary, int6
 
 // ---- LoRA adapters (training_adapter.cpp) ----
 
+// Returns true when the command asks for a new adapter, by --lora or --adapter.kind.
+bool wants_adapter(const Context& context);
 // Sets the rank of --lora. Fails for a rank that is not allowed.
 void set_rank(Context& context);
 // Fails for options of adapters that do not fit together in a new run.
 void check_adapter(const Context& context);
-// Adds the adapter of --lora to the model of a new run, when the option is set.
+// Adds a new adapter to the model of a new run, when the command asks for one.
 void add_adapter(const Context& context, dllm_model* model);
 // Fails in place of a step that lacks heads of the objective, when the run trains an adapter: an
 // adapter does not add them. Returns after other failures.

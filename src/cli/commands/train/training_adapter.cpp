@@ -1,4 +1,4 @@
-// This file adds the LoRA adapter of --lora to the model of a run.
+// This file adds the adapter of --lora or --adapter.kind to the model of a run.
 
 #include "../../options/names.h"
 #include "training.h"
@@ -26,7 +26,18 @@ std::string numbers_text(double count) {
   return text;
 }
 
+// Returns the option that asks for an adapter, as it was typed.
+std::string asking_option(const Context& context) {
+  if (context.has("lora")) return "--lora " + context.text("lora");
+  return option_name("adapter", "kind") + " " +
+         Json::parse(context.option("adapter", "kind")).get<std::string>();
+}
+
 } // namespace
+
+bool wants_adapter(const Context& context) {
+  return context.has("lora") || context.typed_alone("adapter", "kind");
+}
 
 void set_rank(Context& context) {
   refuse_typed(context, "adapter", "rank", "the rank of the adapter is --lora");
@@ -43,23 +54,24 @@ void set_rank(Context& context) {
 }
 
 void check_adapter(const Context& context) {
-  if (context.has("lora") && !context.has("from")) {
-    throw UsageFailure("--lora " + context.text("lora") + " needs a model to adapt",
+  const bool is_new = wants_adapter(context);
+  if (is_new && !context.has("from")) {
+    throw UsageFailure(asking_option(context) + " needs a model to adapt",
                        "name it with --from; a new model is trained as a whole");
   }
-  if (context.has("lora") && context.typed("model", "heads")) {
+  if (is_new && context.typed("model", "heads")) {
     throw UsageFailure("--lora trains no new heads, which --model.heads adds",
                        "train the model as a whole with this objective first, without --lora");
   }
   if (context.typed("model", "adapter")) {
     if (!context.has("from"))
       throw UsageFailure("--adapter needs the model that the adapter is for: name it with --from");
-    if (context.has("lora")) {
+    if (is_new) {
       throw UsageFailure("--lora adds a new adapter, and --adapter goes on with one that is there",
                          "leave one of them out");
     }
   }
-  if (context.has("lora")) return;
+  if (is_new) return;
   const Json options = Json::parse(options_json(context, "adapter"));
   for (const auto& [key, value] : options.items()) {
     if (context.typed_alone("adapter", key))
@@ -68,7 +80,7 @@ void check_adapter(const Context& context) {
 }
 
 void add_adapter(const Context& context, dllm_model* model) {
-  if (!context.has("lora")) return;
+  if (!wants_adapter(context)) return;
   try {
     call([&](dllm_error* err) {
       return dllm_model_add_adapter(model, "default", context.options("adapter"), context.task(),
@@ -82,7 +94,7 @@ void add_adapter(const Context& context, dllm_model* model) {
 }
 
 void check_heads(const Context& context, const Failure& failure) {
-  const bool has_adapter = context.has("lora") || context.typed("model", "adapter");
+  const bool has_adapter = wants_adapter(context) || context.typed("model", "adapter");
   if (!has_adapter || failure.hint().find("--model.heads") == std::string::npos) return;
   throw Failure(failure.status(),
                 std::string(failure.what()) + ", and an adapter does not add them",
@@ -100,19 +112,23 @@ std::string adapters_text(const dllm_model* model) {
   if (adapters.empty()) return {};
   double trained = 0;
   int64_t matrices = 0;
-  std::string ranks;
+  std::string ranks, kinds;
   for (const Json& adapter : adapters) {
     trained += adapter.at("params").get<double>();
     matrices += adapter.at("modules").get<int64_t>();
-    ranks += (ranks.empty() ? "" : " and ") + adapter.at("rank").dump();
+    if (adapter.at("rank") == 0)
+      kinds += (kinds.empty() ? "" : " and ") + adapter.at("kind").get<std::string>();
+    else
+      ranks += (ranks.empty() ? "" : " and ") + adapter.at("rank").dump();
   }
+  if (!ranks.empty()) kinds = kinds.empty() ? "lora" : "lora and " + kinds;
   const auto all = static_cast<double>(model_number(model, "params"));
   const double percent = 100 * trained / all;
   char line[200];
-  std::snprintf(line, sizeof line,
-                "lora: trains %s of %s parameters (%.*f %%), rank %s, %lld matrices",
-                numbers_text(trained).c_str(), numbers_text(all).c_str(), percent < 0.1 ? 3 : 1,
-                percent, ranks.c_str(), static_cast<long long>(matrices));
+  std::snprintf(line, sizeof line, "%s: trains %s of %s parameters (%.*f %%)%s%s, %lld matrices",
+                kinds.c_str(), numbers_text(trained).c_str(), numbers_text(all).c_str(),
+                percent < 0.1 ? 3 : 1, percent, ranks.empty() ? "" : ", rank ", ranks.c_str(),
+                static_cast<long long>(matrices));
   return line;
 }
 

@@ -341,7 +341,7 @@ void write_start(const Context& context, const Run& run, const std::string& out)
   start["form"] = name_of(run.form);
   start["model"] = Json::parse(options_json(context, "model"));
   start["adapter"] =
-      context.has("lora") ? Json::parse(options_json(context, "adapter")) : Json(nullptr);
+      wants_adapter(context) ? Json::parse(options_json(context, "adapter")) : Json(nullptr);
   start["given"] = given_settings(context);
   start["settings"] = start_settings(context, run);
   write_start_file(out, start);

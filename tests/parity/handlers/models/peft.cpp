@@ -81,7 +81,7 @@ void run_adapter_case(Case& c, const Json& entry) {
   c.equal(settings.rank, config.at("r").get<int64_t>(), "rank");
   c.close({}, settings.alpha, config.at("lora_alpha").get<double>(), "alpha");
   c.check(settings.is_stabilised == config.value("use_rslora", false), "use_rslora");
-  c.check(settings.has_magnitude == config.value("use_dora", false), "use_dora");
+  c.check((settings.kind == "dora") == config.value("use_dora", false), "use_dora");
 
   c.close(tolerance, logits_of(*model, ids), c.array("logits"), "logits");
   check_gradients_of(c, *model, entry, tolerance);

@@ -6,12 +6,14 @@
 #include "model/adapters/adapter.h"
 #include "model/adapters/adapter_list.h"
 #include "model/adapters/adapter_save.h"
+#include "model/adapters/kinds/adapter_kinds.h"
 #include "unit/decode/passes/far_engine.h"
 #include "unit/decode/requests.h"
 #include "unit/test_files.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 
@@ -20,25 +22,28 @@ namespace {
 
 using test::expect_error;
 
-// Adds an adapter whose B is not zero. Equal names have equal numbers in every model.
+// Adds an adapter that changes results. Equal names have equal numbers in every model.
 void add_trained(model::Model& model, const std::string& name, int64_t rank,
-                 std::vector<std::string> targets, bool dora = false) {
+                 std::vector<std::string> targets,
+                 const model::AdapterKind& kind = model::find_adapter_kind("lora")) {
   model::AdapterOptions options;
   options.name = name;
   options.targets = model::AdapterTargets(targets);
   options.settings.rank = rank;
   options.settings.alpha = 2 * static_cast<double>(rank);
-  options.settings.has_magnitude = dora;
+  options.settings.kind = kind.name;
   options.seed = model::name_number(name) >> 12;
   model::add_adapter(model, options);
   for (const std::string& tensor : model.params().names(model::adapter_part(name))) {
-    if (!tensor.ends_with("lora_B.weight")) continue;
-    const Shape shape = model.params().shape(tensor);
-    Tensor values(DType::f32, shape);
+    const bool is_moved = std::ranges::any_of(kind.tensors, [&](const model::AdapterTensor& one) {
+      return (one.has_factor || one.has_scale) && tensor.ends_with(one.ending);
+    });
+    if (!is_moved) continue;
+    Tensor values = model.params().read(tensor).clone();
     const Key key = stream_key(1, Stream::init, model::name_number(tensor), 0);
     size_t at = 0;
     for (float& value : values.mutable_as<float>())
-      value = 0.3f * (uniform_from_bits(random_bits_at(key, at++)) - 0.5f);
+      value += 0.3f * (uniform_from_bits(random_bits_at(key, at++)) - 0.5f);
     model.params().write(tensor, values);
   }
 }
@@ -46,7 +51,9 @@ void add_trained(model::Model& model, const std::string& name, int64_t rank,
 void add_named(model::Model& model, const std::string& name) {
   if (name == "math" || name == "code") add_trained(model, name, 4, {"q", "v", "down"});
   if (name == "deep") add_trained(model, name, 8, {"model.layers.1.*_proj"});
-  if (name == "dora") add_trained(model, name, 2, {"o", "gate"}, true);
+  for (const model::AdapterKind* kind : model::adapter_kinds()) {
+    if (name == kind->name) add_trained(model, name, 2, {"o", "gate", "down"}, *kind);
+  }
 }
 
 std::shared_ptr<model::Model> model_with(const std::vector<std::string>& names, int64_t threads = 1,
@@ -56,7 +63,12 @@ std::shared_ptr<model::Model> model_with(const std::vector<std::string>& names, 
   return model;
 }
 
-const std::vector<std::string> kAll = {"math", "code", "deep", "dora"};
+// Adapters of LoRA by their own names, and one of each kind by the name of the kind.
+const std::vector<std::string> kAll = [] {
+  std::vector<std::string> all = {"math", "code", "deep"};
+  for (const model::AdapterKind* kind : model::adapter_kinds()) all.emplace_back(kind->name);
+  return all;
+}();
 const std::vector<int32_t> kGiven = {3, 1, 4, 1, 5};
 
 Json settings(const std::string& policy, const std::string& cache) {
@@ -103,8 +115,9 @@ TEST_P(DecodeAdapterModes, RowsOfADecoderHaveTheirOwn) {
     for (const std::string& name : kAll) add_with(*decoder, {name});
     for (const std::string& name : kAll) add_with(*decoder, {name + ":1"});
     decoder->run();
-    for (int64_t slot = 0; slot < 9; ++slot) {
-      const auto at = static_cast<size_t>(slot > 4 ? slot - 4 : slot);
+    const int64_t count = std::ssize(kAll);
+    for (int64_t slot = 0; slot < 2 * count + 1; ++slot) {
+      const auto at = static_cast<size_t>(slot > count ? slot - count : slot);
       EXPECT_EQ(answer_of(*decoder, slot), expected[at]) << "slot " << slot;
     }
   }

@@ -2,6 +2,7 @@
 
 #include "model/adapters/adapter_config.h"
 #include "model/adapters/adapter_ranks.h"
+#include "model/adapters/kinds/adapter_kinds.h"
 
 #include "base/error.h"
 #include "base/log.h"
@@ -25,7 +26,7 @@ struct PeftKey {
 
 std::vector<PeftKey> peft_keys() {
   return {{"task_type", nullptr, "CAUSAL_LM"},
-          {"peft_type", "LORA", "IA3"},
+          {"peft_type", "LORA", "VERA"},
           {"auto_mapping", nullptr, {{"base_model_class", "X"}}},
           {"peft_version", "0.21.2", "0.3"},
           {"base_model_name_or_path", nullptr, "a/b"},
@@ -84,7 +85,7 @@ AdapterConfig with(const std::string& key, const Json& value) {
 std::vector<double> meaning(const AdapterConfig& config) {
   const AdapterRanks ranks(config.settings(), "adapter_config.json");
   std::vector<double> found;
-  if (config.settings().has_magnitude) found.push_back(1);
+  if (config.settings().kind == "dora") found.push_back(1);
   if (config.settings().dropout > 0) found.push_back(config.settings().dropout);
   for (const std::string& word : config.settings().modules_to_save)
     found.push_back(static_cast<double>(word.size()));
@@ -101,7 +102,7 @@ std::vector<double> meaning(const AdapterConfig& config) {
 
 TEST(AdapterConfig, TheTableHasEveryKeyOfPeftAndNoOther) {
   std::vector<std::string> ours, theirs;
-  for (const AdapterKey& key : adapter_keys()) ours.emplace_back(key.name);
+  for (const AdapterKey& key : adapter_keys(find_adapter_kind("lora"))) ours.emplace_back(key.name);
   for (const PeftKey& key : peft_keys()) theirs.emplace_back(key.name);
   EXPECT_EQ(ours, theirs);
 }
@@ -111,6 +112,7 @@ TEST(AdapterConfig, EveryKeyIsUsedRefusedOrHarmless) {
   const std::vector<double> before = meaning(plain);
   EXPECT_EQ(before, (std::vector<double>{4, 1.5, 0, 0, 4, 1.5, 4, 1.5, 0, 0, 4, 1.5}));
   const std::vector<PeftKey> keys = peft_keys();
+  const std::vector<AdapterKey> ours = adapter_keys(find_adapter_kind("lora"));
   for (size_t i = 0; i < keys.size(); ++i) {
     SCOPED_TRACE(keys[i].name);
     std::string refused;
@@ -121,7 +123,7 @@ TEST(AdapterConfig, EveryKeyIsUsedRefusedOrHarmless) {
       refused = error.text();
       EXPECT_FALSE(error.hint().empty() && error.code() != Code::unimplemented);
     }
-    switch (adapter_keys()[i].use) {
+    switch (ours[i].use) {
     case AdapterKeyUse::off: EXPECT_NE(refused.find(keys[i].name), std::string::npos); break;
     case AdapterKeyUse::harmless: EXPECT_EQ(after, before) << refused; break;
     case AdapterKeyUse::used:

@@ -57,7 +57,7 @@ AdapterOptions of_layers() {
 
 AdapterOptions of_dora() {
   AdapterOptions made = of_layers();
-  made.settings.has_magnitude = true;
+  made.settings.kind = "dora";
   return made;
 }
 
@@ -70,7 +70,7 @@ AdapterOptions with_modules() {
 TEST(AdapterSave, IsLoadedWithEqualLogits) {
   for (const auto& make : {patterned, of_layers, of_dora, with_modules}) {
     const AdapterOptions options = make();
-    SCOPED_TRACE(options.settings.has_magnitude);
+    SCOPED_TRACE(options.settings.kind);
     const test::TempFolder folder;
     const std::string place = folder.path("adapter");
     const auto model = base_of_three_layers();

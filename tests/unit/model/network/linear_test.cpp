@@ -1,6 +1,7 @@
 // Products with parameters: adapters, partitions, and which matrices are trained.
 
 #include "model/adapters/adapter.h"
+#include "model/adapters/kinds/adapter_kinds.h"
 #include "model/network/linear.h"
 
 #include "graph/ops.h"
@@ -55,7 +56,7 @@ std::map<std::string, Tensor> run_toy(const Toy& toy, const std::vector<std::str
         if (found == values.end()) return {};
         return {found->second, name == "adapter:toy/w.lora_b" ? toy.factor : 1.0f, {}};
       },
-      "w", {"adapter:toy"});
+      "w", {{"adapter:toy", &find_adapter_kind("lora")}});
   const graph::Value y = product(linear, values["x"]);
   graph->output("y", y);
   std::vector<graph::Value> wrt;
@@ -217,7 +218,7 @@ TEST(Adapters, DoraStartsAtZeroScalesAndMerges) {
     const Tensor before = logits_of(*model);
     const char* target = std::strcmp(family, "gpt2") == 0 ? "*.c_attn.weight" : "*_proj.weight";
     AdapterOptions dora{{target}, {3, 6}, 1};
-    dora.settings.has_magnitude = true;
+    dora.settings.kind = "dora";
     dora.name = "dora";
     add_adapter(*model, dora);
     expect_close(logits_of(*model), before, 1e-5);
@@ -253,7 +254,7 @@ TEST(Adapters, DoraOfARowOfZerosIsFinite) {
   model->params().write(name, values);
   const Tensor before = logits_of(*model);
   AdapterOptions dora{{"q_proj"}, {3, 6}, 1};
-  dora.settings.has_magnitude = true;
+  dora.settings.kind = "dora";
   add_adapter(*model, dora);
   expect_close(logits_of(*model), before, 1e-5);
   merge_adapters(*model);
@@ -271,7 +272,7 @@ TEST(Adapters, NameWhatTheyCannotHave) {
   const auto experts = new_model(small_engine(), small_config("qwen3_moe"), model_options());
   expect_error(Code::unimplemented, "DoRA is for single matrices", [&] {
     AdapterOptions dora{{"*.mlp.experts.*.down_proj.weight"}, {2, 2}, 0};
-    dora.settings.has_magnitude = true;
+    dora.settings.kind = "dora";
     add_adapter(*experts, dora);
   });
   expect_error(Code::invalid_argument, "rank 0", [&] {

@@ -4,6 +4,7 @@
 #include "base/random.h"
 #include "graph/ops.h"
 #include "model/adapters/adapter.h"
+#include "model/adapters/kinds/adapter_kinds.h"
 #include "model/network/linear.h"
 #include "runtime/programs.h"
 #include "unit/train/tiny.h"
@@ -34,7 +35,7 @@ std::unique_ptr<Trainer> trainer_of(const Run& run) {
   const auto model = model::new_model(engine, config_of(), Options(model::model_schema()));
   model::AdapterOptions adapter{{"*_proj.weight"}, {4, 8}, 1};
   adapter.settings.dropout = run.dropout;
-  adapter.settings.has_magnitude = run.is_dora;
+  adapter.settings.kind = run.is_dora ? "dora" : "lora";
   model::add_adapter(*model, adapter);
   Json options = {{"lr", 0.02}};
   options.update(run.options);
@@ -107,7 +108,9 @@ TEST(AdapterDropout, IsBeforeA) {
   model::Linear linear;
   linear.weight = graph::constant(*graph, zero);
   model::Adapter adapter;
-  adapter.down = adapter.up = graph::constant(*graph, eye);
+  adapter.kind = &model::find_adapter_kind("lora");
+  for (const model::AdapterTensor& tensor : adapter.kind->tensors)
+    adapter.tensors[std::string(tensor.suffix)] = {graph::constant(*graph, eye)};
   adapter.name = "adapter:a/q";
   adapter.dropout = model::Dropout{kRate, keys};
   linear.adapters = {adapter};

@@ -2,6 +2,7 @@
 // layers.
 
 #include "model/adapters/adapter.h"
+#include "model/adapters/kinds/adapter_kinds.h"
 #include "model/model.h"
 #include "unit/train/tiny.h"
 
@@ -44,7 +45,7 @@ TEST(TrainAdapters, OnlyTheyMove) {
        {std::pair{"f32", false}, {"int8", false}, {"q8_0", false}, {"f32", true}, {"q8_0", true}}) {
     const auto model = wide_model(dtype);
     model::AdapterOptions adapter{{"*_proj.weight"}, {4, 8}, 1};
-    adapter.settings.has_magnitude = is_dora;
+    adapter.settings.kind = is_dora ? "dora" : "lora";
     model::add_adapter(*model, adapter);
     const std::string magnitude = "model.layers.1.mlp.up_proj.lora_magnitude_vector";
     const Tensor first = is_dora ? model->params().read(magnitude).clone() : Tensor();
@@ -67,6 +68,29 @@ TEST(TrainAdapters, OnlyTheyMove) {
       if (row.at("name") != "layers.q") continue;
       EXPECT_EQ(row.at("format"), dtype); // no f32 copy of the base
     }
+  }
+}
+
+// Every tensor of every kind is trained, and the loss falls.
+TEST(TrainAdapters, AllKindsLearn) {
+  for (const model::AdapterKind* kind : model::adapter_kinds()) {
+    SCOPED_TRACE(kind->name);
+    const auto model = wide_model("f32");
+    model::AdapterOptions adapter{{"*_proj.weight"}, {4, 8}, 1};
+    adapter.settings.kind = kind->name;
+    model::add_adapter(*model, adapter);
+    std::map<std::string, Tensor> first;
+    for (const std::string& name : model->params().names("adapter:default"))
+      first[name] = model->params().read(name).clone();
+    const std::map<std::string, Tensor> before = numbers_of(*model);
+    const auto trainer = adapter_trainer(model, {{"lr", 0.02}});
+    TextSource source;
+    const std::vector<double> losses = losses_of(*trainer, source, 20);
+    EXPECT_LT(losses.back(), losses.front());
+    for (const auto& [name, value] : before)
+      EXPECT_TRUE(equal_numbers(model->params().read(name), value)) << name;
+    for (const auto& [name, value] : first)
+      EXPECT_FALSE(equal_numbers(model->params().read(name), value)) << name;
   }
 }
 

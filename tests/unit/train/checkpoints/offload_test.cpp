@@ -67,7 +67,7 @@ std::unique_ptr<Trainer> trainer_on(const std::shared_ptr<graph::Engine>& engine
       model::new_model(engine, wide_config(setting.tied), Options(model::model_schema()));
   if (!setting.adapter.empty()) {
     model::AdapterOptions adapter{{"*_proj.weight"}, {4, 8}, 1};
-    adapter.settings.has_magnitude = setting.adapter == "dora";
+    adapter.settings.kind = setting.adapter == "dora" ? "dora" : "lora";
     model::add_adapter(*model, adapter);
   }
   Json values = setting.values;
