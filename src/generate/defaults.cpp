@@ -1,8 +1,10 @@
 #include "generate/defaults.h"
 
 #include "base/error.h"
+#include "base/named_table.h"
 #include "decode/request/policy.h"
 #include "generate/request_options.h"
+#include "graph/filters/filter.h"
 #include "model/config.h"
 #include "noise/objective.h"
 #include "noise/objective_facts.h"
@@ -10,8 +12,9 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <initializer_list>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace dllm::generate {
 namespace {
@@ -21,21 +24,31 @@ constexpr const char* kOrdered = "autoregressive";
 
 // An option of a decoder, and the names that files have for it.
 struct Taken {
-  const char* key;
-  std::initializer_list<const char*> names;
+  std::string key;
+  std::vector<std::string> names;
 };
-const Taken kTaken[] = {
-    {"temperature", {"temperature"}},
-    {"top_p", {"top_p"}},
-    {"top_k", {"top_k"}},
-    {"steps", {"steps", "diffusion_steps", "num_diffusion_steps", "num_steps"}},
-    {"denoising_steps", {"denoising_steps", "max_denoising_steps"}},
-    {"block_length", {"block_length", "block_size", "bd_size"}},
-    {"gen_length", {"gen_length"}},
-    {"threshold", {"threshold"}},
-    {"alg", {"alg"}},
-    {"alg_temp", {"alg_temp"}},
-};
+
+bool is_filter(std::string_view key) {
+  return find_named(graph::draw_filters(), key, &graph::DrawFilter::name) != nullptr;
+}
+
+std::vector<Taken> all_taken() {
+  std::vector<Taken> all = {
+      {"temperature", {"temperature"}},
+      {"steps", {"steps", "diffusion_steps", "num_diffusion_steps", "num_steps"}},
+      {"denoising_steps", {"denoising_steps", "max_denoising_steps"}},
+      {"block_length", {"block_length", "block_size", "bd_size"}},
+      {"gen_length", {"gen_length"}},
+      {"threshold", {"threshold"}},
+      {"alg", {"alg"}},
+      {"alg_temp", {"alg_temp"}},
+  };
+  std::vector<Taken> filters;
+  for (const graph::DrawFilter& filter : graph::draw_filters())
+    filters.push_back({filter.name(), {filter.name()}});
+  all.insert(all.begin() + 1, filters.begin(), filters.end());
+  return all;
+}
 
 // Settings of other programs that change the text and that no policy supports. At `neutral` a
 // setting changes nothing.
@@ -60,11 +73,11 @@ public:
 
   FileSettings take_all() {
     const bool greedy = file_.contains("do_sample") && file_["do_sample"] == false;
-    for (const Taken& taken : kTaken) {
-      const std::string_view key = taken.key;
-      const bool draws = key == "temperature" || key == "top_p" || key == "top_k";
+    for (const Taken& taken : all_taken()) {
+      const std::string& key = taken.key;
+      const bool draws = key == "temperature" || is_filter(key);
       const auto name = std::find_if(taken.names.begin(), taken.names.end(),
-                                     [&](const char* n) { return has_value(n); });
+                                     [&](const std::string& n) { return has_value(n); });
       if (key == "temperature" && name == taken.names.end() && file_.contains("do_sample") &&
           file_["do_sample"] == true)
         take(taken.key, "do_sample", 1);
@@ -76,7 +89,8 @@ public:
     }
     for (const Lacking& lacking : kLacking) {
       const auto found = file_.find(lacking.name);
-      if (found != file_.end() && found->is_number() && *found != lacking.neutral)
+      if (found != file_.end() && found->is_number() && *found != lacking.neutral &&
+          !is_filter(lacking.name))
         leave_out(lacking.name, "dllm has no such option");
     }
     if (has_value("max_new_tokens") && !request_.is_set("length"))
@@ -85,7 +99,9 @@ public:
   }
 
 private:
-  bool has_value(const char* name) const { return file_.contains(name) && !file_[name].is_null(); }
+  bool has_value(const std::string& name) const {
+    return file_.contains(name) && !file_[name].is_null();
+  }
 
   bool is_asked(const std::string& key) const {
     const std::string own = key == "gen_length" ? "length" : key;
@@ -100,7 +116,7 @@ private:
     return key == "block_length" && policy_ == kOrdered;
   }
 
-  void take(const std::string& key, const char* name, const Json& value) {
+  void take(const std::string& key, const std::string& name, const Json& value) {
     if (is_asked(key)) return;
     if (ignores(key)) return leave_out(name, "policy " + policy_ + " does not use it");
     try {

@@ -242,23 +242,24 @@ CrossEntropy linear_cross_entropy_parts(Value x, Value weight, Value bias, Value
 // axis.
 Value linear_cross_entropy_over(Axis axis, int64_t ranks, Value x, Value weight, Value bias,
                                 Value scale, Value targets, Value count, float softcap = 0.0f);
+// Filters of draws by name (graph/filters/filter.h) and their settings, in the order in which they
+// act.
+using FilterInputs = std::vector<std::pair<std::string, Value>>;
 // Inputs of token_statistics. The draw is taken from softmax((x w^T + bias) / temperature) after
-// the filters top_k and top_p. The logits (rows, vocab) are never copied to the host.
+// the filters. The logits (rows, vocab) are never copied to the host.
 struct TokenStatisticsInputs {
-  Value x;           // (capacity, in)
-  Value weight;      // (vocab, in)
-  Value bias, scale; // may be undefined
-  Value count;       // i32 scalar: rows in use; may be undefined
-  Value temperature; // f32(capacity): > 0 divides logits for the draw; 0: the draw is the argmax
-  Value top_k;       // i32(capacity): keeps the k likeliest tokens; 0: off
-  Value top_p;       // f32(capacity): keeps the likeliest tokens up to this mass; 1: off
-  Value uniform;     // f32(capacity): inverse-CDF position of the draw
+  Value x;              // (capacity, in)
+  Value weight;         // (vocab, in)
+  Value bias, scale;    // may be undefined
+  Value count;          // i32 scalar: rows in use; may be undefined
+  Value temperature;    // f32(capacity): > 0 divides logits for the draw; 0: the draw is the argmax
+  FilterInputs filters; // (capacity) each; other filters are off
+  Value uniform;        // f32(capacity): inverse-CDF position of the draw
   // f32(capacity, vocab), may be undefined. The draw is the token with the largest
   // logit / temperature + noise (Gumbel).
   Value noise;
-  Value banned; // u8(vocab): 1 excludes a token from draw and statistics; may be undefined
-  bool nucleus_first = false; // top_p before top_k
-  bool shaped = false;        // computes shaped_prob, shaped_margin and shaped_entropy
+  Value banned;        // u8(vocab): 1 excludes a token from draw and statistics; may be undefined
+  bool shaped = false; // computes shaped_prob, shaped_margin and shaped_entropy
   // True: probabilities are exp(z - max) / sum, as in softmax, instead of exp(z - log_sum_exp).
   // They are then exact to the last bit also for large logits, which soft parallel decoding needs
   // because it computes with 1 - p.

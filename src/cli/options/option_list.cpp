@@ -15,22 +15,17 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // A bare key of several kinds sets the kind that a user means: the first of these lists of which
-// the command has a kind. A request (kind slot) without its own temperature uses the decoder's.
+// the command has a kind. Another key of a decoder and of a request (kind slot) is the decoder's,
+// whose settings hold for a request without its own.
 struct BareKey {
   const char* key;
   std::vector<std::vector<std::string>> kinds;
 };
 const std::vector<BareKey>& bare_keys() {
   static const std::vector<BareKey> keys = {
-      {"temperature", {{"decoder"}}},
-      {"top_k", {{"decoder"}}},
-      {"top_p", {{"decoder"}}},
-      {"steps", {{"decoder"}}},
-      {"block_length", {{"decoder"}}},
-      {"suppress", {{"decoder"}}},
-      {"adapters", {{"decoder"}}},
-      {"gen_length", {{"slot"}}},
-      {"seed", {{"slot"}, {"model", "adapter", "loader", "trainer"}}}};
+      {"steps", {{"decoder"}}},    {"block_length", {{"decoder"}}},
+      {"suppress", {{"decoder"}}}, {"adapters", {{"decoder"}}},
+      {"gen_length", {{"slot"}}},  {"seed", {{"slot"}, {"model", "adapter", "loader", "trainer"}}}};
   return keys;
 }
 
@@ -52,6 +47,30 @@ std::string describe_key(const Json& key) {
 // Returns the key of an option that sets a key, or "".
 std::string bare_of(const Option& option) {
   return option.targets.empty() ? "" : option.targets[0].key;
+}
+
+// Returns the options of some kinds.
+std::vector<Option*> of_kinds(std::vector<Option*> options, const std::vector<std::string>& kinds) {
+  std::erase_if(options, [&](const Option* option) {
+    return std::find(kinds.begin(), kinds.end(), option->targets[0].kind) == kinds.end();
+  });
+  return options;
+}
+
+// Returns the options that a bare key sets, of all options with this key; empty: it sets none.
+std::vector<Option*> meant_by(const std::string& key, const std::vector<Option*>& options) {
+  if (options.size() == 1) return options;
+  for (const BareKey& bare : bare_keys()) {
+    if (key != bare.key) continue;
+    for (const std::vector<std::string>& kinds : bare.kinds) {
+      const std::vector<Option*> meant = of_kinds(options, kinds);
+      if (!meant.empty()) return meant;
+    }
+    return {};
+  }
+  return of_kinds(options, {"decoder", "slot"}).size() == options.size()
+             ? of_kinds(options, {"decoder"})
+             : std::vector<Option*>();
 }
 
 } // namespace
@@ -118,20 +137,7 @@ void OptionList::add_bare_names() {
   for (auto& [key, options] : owners) {
     const std::string name = dashed("--" + key);
     if (find(name) != nullptr) continue; // an argument of the command's own
-    std::vector<Option*> meant = options;
-    if (options.size() > 1) {
-      const auto known =
-          std::find_if(bare_keys().begin(), bare_keys().end(),
-                       [&, &wanted = key](const BareKey& bare) { return wanted == bare.key; });
-      if (known == bare_keys().end()) continue;
-      for (const std::vector<std::string>& kinds : known->kinds) {
-        meant = options;
-        std::erase_if(meant, [&](const Option* option) {
-          return std::find(kinds.begin(), kinds.end(), option->targets[0].kind) == kinds.end();
-        });
-        if (!meant.empty()) break;
-      }
-    }
+    const std::vector<Option*> meant = meant_by(key, options);
     if (meant.size() == 1) {
       meant[0]->names.push_back(name);
     } else if (meant.size() > 1) {

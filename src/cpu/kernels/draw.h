@@ -1,19 +1,24 @@
 #pragma once
-// Draws one id from a row of logits. It applies temperature, top-k and top-p, then inverts the
+// Draws one id from a row of logits. It applies temperature and filters, then inverts the
 // distribution function.
 
+#include "graph/filters/filter.h"
+
 #include <cstdint>
-#include <vector>
+#include <span>
 
 namespace dllm::cpu {
 
+struct FilterOfRow {
+  const graph::DrawFilter* filter;
+  double setting;
+};
+
 struct DrawRequest {
-  float temperature = 0;        // <= 0: the caller takes the argmax
-  int32_t top_k = 0;            // 0: off
-  float top_p = 1;              // >= 1: off
-  float uniform = 0;            // in [0, 1)
+  float temperature = 0;                // <= 0: the caller takes the argmax
+  std::span<const FilterOfRow> filters; // those that are on, in the order in which they act
+  float uniform = 0;                    // in [0, 1)
   const float* noise = nullptr; // (vocab) or null: draw the largest logit / temperature + noise
-  bool nucleus_first = false;   // top_p before top_k
 };
 
 // Returns the drawn id. An id with logit -infinity in `logits` (vocab) is never drawn. `weights`
@@ -32,10 +37,5 @@ struct ShapedRow {
 // REQUIRES: `maximum` is the largest logit and finite.
 ShapedRow shaped_row(const DrawRequest& request, const float* logits, int64_t vocab, float maximum,
                      int32_t token, float* weights, int32_t* ids);
-
-// Writes the ids of the `count` largest logits to ids[0..] and returns their number. A larger logit
-// comes first, then a lower id. Ids with logit -infinity are left out. `ids` has room for vocab
-// numbers.
-int64_t best_ids(const float* logits, int64_t vocab, int64_t count, int32_t* ids);
 
 } // namespace dllm::cpu

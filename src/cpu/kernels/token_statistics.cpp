@@ -2,6 +2,7 @@
 #include "cpu/kernels/draw.h"
 #include "cpu/kernels/rows/rows.h"
 #include "cpu/kernels/weight.h"
+#include "graph/filters/order.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,14 +17,24 @@ constexpr float kBanned = -std::numeric_limits<float>::infinity();
 // Logits of one tile of rows, 32 MB. A tile has at least 8 rows, even if their logits need more.
 constexpr int64_t kTileFloats = int64_t{1} << 23;
 
+// The settings of a filter for all rows.
+struct FilterColumn {
+  const graph::DrawFilter* filter;
+  const Operand* column; // (capacity), i32 or f32
+
+  double of(int64_t row) const {
+    return filter->counts_ids() ? static_cast<double>(column->in<int32_t>()[row])
+                                : static_cast<double>(column->in<float>()[row]);
+  }
+};
+
 struct Inputs {
   const float* temperature;
-  const int32_t* top_k;
-  const float* top_p;
+  std::span<const FilterColumn> filters;
   const float* uniform;
   const float* noise; // (capacity, vocab) or null
   std::span<const int32_t> banned;
-  bool nucleus_first, shaped;
+  bool shaped;
   bool as_softmax; // probabilities are exp(z - max) / sum
 };
 
@@ -96,17 +107,18 @@ void row_statistics(const Inputs& in, const Outputs& out, int64_t row, float* lo
   out.max_prob[row] = probability(best);
   int64_t found = 1;
   ids[0] = static_cast<int32_t>(best); // for top = 1 no second pass over the vocabulary is needed
-  if (out.top != 1) found = best_ids(logits, vocab, out.top, ids);
+  if (out.top != 1) found = graph::best_ids(logits, vocab, out.top, ids);
   for (int64_t i = 0; i < found; ++i) {
     out.top_ids[row * out.top + i] = ids[i];
     out.top_probs[row * out.top + i] = probability(ids[i]);
   }
-  const DrawRequest request{in.temperature[row],
-                            in.top_k[row],
-                            in.top_p[row],
-                            in.uniform[row],
-                            in.noise == nullptr ? nullptr : in.noise + row * vocab,
-                            in.nucleus_first};
+  std::vector<FilterOfRow> filters;
+  for (const FilterColumn& column : in.filters) {
+    const double setting = column.of(row);
+    if (column.filter->is_on(setting, vocab)) filters.push_back({column.filter, setting});
+  }
+  const DrawRequest request{in.temperature[row], filters, in.uniform[row],
+                            in.noise == nullptr ? nullptr : in.noise + row * vocab};
   const bool greedy = !(request.temperature > 0.0f) || std::isinf(1.0f / request.temperature);
   out.draw[row] =
       greedy ? out.argmax[row] : draw(request, logits, vocab, softmax.maximum, weights, ids);
@@ -141,7 +153,7 @@ void for_rows(const KernelCall& call, int64_t rows, int64_t slots, const Work& w
   }
 }
 
-// x, weight, [bias], [scale], [count], temperature, top_k, top_p, uniform, [noise], [banned] ->
+// x, weight, [bias], [scale], [count], temperature, filters, uniform, [noise], [banned] ->
 // TokenStatistics. Logits exist for one tile of rows at a time. One thread computes the statistics
 // of a row.
 Kernel make_token_statistics(const CompileInfo& info) {
@@ -152,10 +164,11 @@ Kernel make_token_statistics(const CompileInfo& info) {
   const size_t first = head.next_input() + (count_input >= 0 ? 1 : 0);
   const bool has_noise = info.node.attributes.flag("has_noise"),
              has_banned = info.node.attributes.flag("has_banned"),
-             nucleus_first = info.node.attributes.flag("nucleus_first"),
              shaped = info.node.attributes.flag("shaped"),
              as_softmax = info.node.attributes.has("as_softmax");
   const int64_t top = info.node.attributes.integer("top");
+  const std::vector<const graph::DrawFilter*> filters =
+      graph::named_filters(info.node.attributes.text("filters"));
   const int64_t capacity = head.capacity(), vocab = head.vocab();
   const int64_t most = std::max<int64_t>(8, kTileFloats / std::max<int64_t>(1, vocab));
   const int64_t tiles = (capacity + most - 1) / most;
@@ -170,15 +183,17 @@ Kernel make_token_statistics(const CompileInfo& info) {
   kernel.wants[1] = head.wants();
   kernel.run = [=](const KernelCall& call) {
     const auto input = [&](size_t i) -> const Operand& { return call.inputs[first + i]; };
+    std::vector<FilterColumn> columns;
+    for (const graph::DrawFilter* filter : filters)
+      columns.push_back({filter, &input(1 + columns.size())});
+    const size_t uniform = 1 + filters.size(), noise = uniform + 1;
     const std::vector<int32_t> banned =
-        ids_of(has_banned ? input(has_noise ? 5 : 4).in<uint8_t>() : nullptr, vocab);
+        ids_of(has_banned ? input(noise + (has_noise ? 1 : 0)).in<uint8_t>() : nullptr, vocab);
     const Inputs in{input(0).in<float>(),
-                    input(1).in<int32_t>(),
-                    input(2).in<float>(),
-                    input(3).in<float>(),
-                    has_noise ? input(4).in<float>() : nullptr,
+                    columns,
+                    input(uniform).in<float>(),
+                    has_noise ? input(noise).in<float>() : nullptr,
                     banned,
-                    nucleus_first,
                     shaped,
                     as_softmax};
     const Outputs out(call, top);

@@ -89,7 +89,8 @@ private:
     const Shape flat{shape_.places()};
     graph::TokenStatisticsInputs head = head_over(*builder_, hidden, shape_.pass);
     head.count = i32(shape_.places());
-    add_sampling(head, [&](const char* name, DType dtype) { return input(name, dtype, flat); });
+    add_sampling(head, shape_.pass,
+                 [&](const char* name, DType dtype) { return input(name, dtype, flat); });
     head.uniform = of_step("uniform", DType::f32, {shape_.places()});
     const graph::TokenStatistics s = graph::token_statistics(head, shape_.pass.needs.top);
     return prediction_lines(prediction_values(s), PredictionColumns(shape_.pass.needs));

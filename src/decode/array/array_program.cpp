@@ -34,7 +34,7 @@ public:
 
   void add_sampling(Batch& feed) const {
     const auto places = static_cast<size_t>(shape_.places());
-    SamplingColumns sampling(places);
+    SamplingColumns sampling(places, shape_.pass);
     std::vector<float> uniform(places * static_cast<size_t>(shape_.steps), 0);
     for (size_t r = 0; r < rows_.size(); ++r) {
       const Request& request = *rows_[r].request;

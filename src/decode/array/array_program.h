@@ -33,7 +33,8 @@ ArrayShape array_shape(const PassShape& pass, const PassSettings& settings, int6
 
 // Builds the loop. It has the inputs of window_states, and
 //   f32(rows, window, width): array; u8(rows, window): given
-//   f32(places): temperature, top_p; i32(places): top_k; f32(steps, places): uniform
+//   (places): temperature, f32, and the settings of the filters of the program
+//   f32(steps, places): uniform
 //   f32(steps, 6, rows): levels, which are time, signal, sigma before a step and after it
 //   u8(steps, rows): alive, 1 for rows that take the step
 //   f32(steps, rows, window, width): noise, if the solver uses it

@@ -160,9 +160,14 @@ RequestSettings Admission::settings_of(const Options& decoding, const Options& o
   RequestSettings settings;
   settings.seed = static_cast<uint64_t>(options.i64("seed"));
   settings.temperature = temperature_of(pick("temperature"));
-  settings.top_p = static_cast<float>(pick("top_p"));
-  const int64_t top_k = options.i64("top_k");
-  settings.top_k = static_cast<int32_t>(top_k < 0 ? decoding.i64("top_k") : top_k);
+  for (size_t i = 0; i < settings.filters.size(); ++i) {
+    const graph::DrawFilter& filter = graph::draw_filters()[i];
+    const char* key = filter.name().c_str();
+    const int64_t count = filter.counts_ids() ? options.i64(key) : 0;
+    settings.filters[i] = filter.counts_ids()
+                              ? static_cast<double>(count < 0 ? decoding.i64(key) : count)
+                              : static_cast<double>(static_cast<float>(pick(key)));
+  }
   for (const std::string& text : options.list("stop"))
     settings.stop.push_back(parse_id(text, model_->config().vocab_size, "option stop"));
   return settings;
@@ -205,8 +210,7 @@ void Admission::warn_of_equal(const Slot& added, const Options& options) {
                        other.request().steps == 0 && other.request().ids == request.ids &&
                        settings.seed == request.settings.seed &&
                        settings.temperature == request.settings.temperature &&
-                       settings.top_k == request.settings.top_k &&
-                       settings.top_p == request.settings.top_p;
+                       settings.filters == request.settings.filters;
     if (!equal) continue;
     warned_of_equal_ = true;
     log(LogLevel::warn,

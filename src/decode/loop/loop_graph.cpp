@@ -194,7 +194,7 @@ private:
         head_over(builder_, graph::take(hidden, query), shape_.pass);
     head.count =
         graph::reshape(graph::slice_axis(upto, 0, shape_.places() - 1, shape_.places()), Shape{});
-    add_sampling(head,
+    add_sampling(head, shape_.pass,
                  [&](const char* name, DType dtype) { return packed(input(name, dtype, both())); });
     head.uniform = packed(numbers_of_step("uniform"));
     PredictionValues predicted = prediction_values(graph::token_statistics(head, needs().top));

@@ -15,10 +15,10 @@ struct Blocks {
   std::vector<int32_t> place, query;
   SamplingColumns sampling;
 
-  Blocks(int64_t count, int64_t nowhere)
-      : open(static_cast<size_t>(count), 0), eligible(open),
+  Blocks(const LoopShape& shape, int64_t nowhere)
+      : open(static_cast<size_t>(shape.places()), 0), eligible(open),
         place(open.size(), static_cast<int32_t>(nowhere)), query(open.size(), 0),
-        sampling(open.size()) {}
+        sampling(open.size(), shape.pass) {}
 };
 
 void put_block(Blocks& blocks, const LoopShape& shape, const PassSettings& settings, int64_t r,
@@ -40,7 +40,7 @@ void put_block(Blocks& blocks, const LoopShape& shape, const PassSettings& setti
 
 void add_blocks(Batch& feed, const LoopShape& shape, const PassSettings& settings,
                 std::span<const LoopRow> rows) {
-  Blocks blocks(shape.places(), shape.pass.rows * shape.pass.window);
+  Blocks blocks(shape, shape.pass.rows * shape.pass.window);
   for (size_t r = 0; r < rows.size(); ++r)
     put_block(blocks, shape, settings, static_cast<int64_t>(r), rows[r]);
   const Shape both{shape.pass.rows, shape.block};

@@ -31,8 +31,8 @@ inline int64_t record_columns(const PredictionNeeds& needs) {
 // Builds the loop. Its inputs are the inputs of window_states, and
 //   u8(rows, block): open, eligible
 //   i32(rows, block): place, the flat index into ids (beyond the end: no position); query, the row
-//     of the hidden state that predicts the position; top_k
-//   f32(rows, block): temperature, top_p
+//     of the hidden state that predicts the position
+//   (rows, block): temperature, f32, and the settings of the filters of the program
 //   f32(steps, rows, block): uniform, chance
 //   u8(rows): alive
 //   i32(rows): carry

@@ -84,9 +84,11 @@ PassShape pass_shape(const model::ModelConfig& config, std::span<const PassRow> 
   if (first.parts) shape.parts.list = *first.parts;
   const RandomSource* source = rows[0].request->random_source;
   shape.noise = source != nullptr && source->has_noise();
+  shape.filters = graph::filters_of_every_program();
   int64_t keys = 0;
   for (const PassRow& row : rows) {
     const PassRequest& pass = *row.pass;
+    shape.filters |= graph::filters_on(row.request->settings.filters);
     shape.window = std::max(shape.window, pass.end - pass.begin);
     // The last position of the window attends farthest.
     const int64_t span = pass.span_end < 0 ? row.request->length() : pass.span_end;

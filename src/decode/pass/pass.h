@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "decode/pass/settings.h"
 #include "decode/request/request.h"
+#include "graph/filters/filter.h"
 #include "graph/graph.h"
 #include "model/config.h"
 #include "model/layers/state.h"
@@ -202,6 +203,7 @@ struct PassShape {
   PredictionNeeds needs;
   bool bans = false, defers = false; // PassSettings has banned or deferred tokens
   bool noise = false;                // the requests' random source has noise
+  graph::FilterSet filters = 0;      // filters of draws
 
   void set(const PassSettings& settings);
 

@@ -233,7 +233,7 @@ void add_queries(Batch& feed, const PassSettings& settings, const PassShape& sha
                  std::span<const PassRow> rows, size_t vocab) {
   const auto capacity = static_cast<size_t>(shape.capacity);
   std::vector<int32_t> query(capacity, 0);
-  SamplingColumns sampling(capacity);
+  SamplingColumns sampling(capacity, shape);
   std::vector<float> uniform(capacity, 0);
   std::vector<float> insert_uniform(shape.needs.edits ? capacity : 0, 0);
   std::vector<float> noise(shape.noise ? capacity * vocab : 0, 0);

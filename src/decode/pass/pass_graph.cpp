@@ -126,7 +126,6 @@ graph::TokenStatisticsInputs head_over(model::Builder& builder, Value hidden,
   if (shape.bans)
     head.banned =
         input_of(builder.graph(), "banned", DType::u8, Shape{builder.config().vocab_size});
-  head.nucleus_first = needs.nucleus_first;
   head.shaped = needs.shaped;
   head.as_softmax = needs.soft_width > 0; // mixtures compute with 1 - p
   return head;
@@ -155,7 +154,7 @@ graph::TokenStatisticsInputs head_inputs(model::Builder& builder, Value hidden,
   const int64_t capacity = shape.capacity;
   graph::TokenStatisticsInputs head = head_over(builder, hidden, shape);
   head.count = row_input(builder, "count", DType::i32, Shape{});
-  add_sampling(head, [&](const char* name, DType dtype) {
+  add_sampling(head, shape, [&](const char* name, DType dtype) {
     return row_input(builder, name, dtype, Shape{capacity});
   });
   head.uniform = row_input(builder, "uniform", DType::f32, Shape{capacity});

@@ -134,7 +134,7 @@ WindowStates window_states(model::Builder& builder, const PassShape& shape,
                            graph::Value timesteps = {}, graph::Value embeddings = {});
 
 // Returns the model's head over `hidden` (capacity, hidden), with input banned if shape.bans is
-// set. The caller sets count, temperature, top_k, top_p, uniform and noise.
+// set. The caller sets count, temperature, filters, uniform and noise.
 graph::TokenStatisticsInputs head_over(model::Builder& builder, graph::Value hidden,
                                        const PassShape& shape);
 

@@ -1,25 +1,24 @@
 #include "decode/pass/sampling.h"
 
+#include "graph/filters/filter.h"
+
+#include <algorithm>
+
 namespace dllm::decode {
 namespace {
 
-struct Column {
-  const char* name; // of the input
-  DType dtype;
-  graph::Value graph::TokenStatisticsInputs::*input;
-  double off; // of a line without a request
-  double (*value)(const Request& request);
-};
-
-constexpr Column kColumns[] = {
-    {"temperature", DType::f32, &graph::TokenStatisticsInputs::temperature, 0,
-     [](const Request& request) -> double { return request.settings.temperature; }},
-    {"top_k", DType::i32, &graph::TokenStatisticsInputs::top_k, 0,
-     [](const Request& request) -> double { return request.settings.top_k; }},
-    {"top_p", DType::f32, &graph::TokenStatisticsInputs::top_p, 1,
-     [](const Request& request) -> double { return request.settings.top_p; }},
-};
-constexpr size_t kTemperature = 0;
+// Returns the places of a program's filters in the table, in the order in which they act.
+std::vector<size_t> filters_in_order(const PassShape& shape) {
+  std::vector<size_t> places;
+  for (size_t i = 0; i < graph::draw_filters().size(); ++i) {
+    if ((shape.filters >> i & 1) != 0) places.push_back(i);
+  }
+  if (shape.needs.nucleus_first) {
+    const auto nucleus = std::ranges::find(places, graph::filter_index("top_p"));
+    if (nucleus != places.end()) std::rotate(places.begin(), nucleus, nucleus + 1);
+  }
+  return places;
+}
 
 template <class T> Tensor column_of(const Shape& shape, const std::vector<double>& numbers) {
   std::vector<T> column;
@@ -29,26 +28,34 @@ template <class T> Tensor column_of(const Shape& shape, const std::vector<double
 
 } // namespace
 
-SamplingColumns::SamplingColumns(size_t lines) {
-  for (const Column& column : kColumns) columns_.emplace_back(lines, column.off);
+SamplingColumns::SamplingColumns(size_t lines, const PassShape& shape)
+    : temperature_(lines, 0.0f), filters_(filters_in_order(shape)) {
+  for (const size_t place : filters_)
+    columns_.emplace_back(lines, graph::draw_filters()[place].off());
 }
 
 void SamplingColumns::put(size_t line, const Request& request, float temperature) {
-  for (size_t c = 0; c < columns_.size(); ++c) columns_[c][line] = kColumns[c].value(request);
-  if (temperature >= 0) columns_[kTemperature][line] = temperature;
+  temperature_[line] = temperature >= 0 ? temperature : request.settings.temperature;
+  for (size_t i = 0; i < filters_.size(); ++i)
+    columns_[i][line] = request.settings.filters[filters_[i]];
 }
 
 void SamplingColumns::add_to(Batch& feed, const Shape& shape) const {
-  for (size_t c = 0; c < columns_.size(); ++c) {
-    const std::vector<double>& numbers = columns_[c];
-    feed.set(kColumns[c].name, kColumns[c].dtype == DType::i32 ? column_of<int32_t>(shape, numbers)
-                                                               : column_of<float>(shape, numbers));
+  feed.set("temperature", Tensor::from(shape, temperature_));
+  for (size_t i = 0; i < filters_.size(); ++i) {
+    const graph::DrawFilter& filter = graph::draw_filters()[filters_[i]];
+    feed.set(filter.name(), filter.counts_ids() ? column_of<int32_t>(shape, columns_[i])
+                                                : column_of<float>(shape, columns_[i]));
   }
 }
 
-void add_sampling(graph::TokenStatisticsInputs& head,
+void add_sampling(graph::TokenStatisticsInputs& head, const PassShape& shape,
                   const std::function<graph::Value(const char* name, DType dtype)>& make) {
-  for (const Column& column : kColumns) head.*column.input = make(column.name, column.dtype);
+  head.temperature = make("temperature", DType::f32);
+  for (const size_t place : filters_in_order(shape)) {
+    const graph::DrawFilter& filter = graph::draw_filters()[place];
+    head.filters.emplace_back(filter.name(), make(filter.name().c_str(), filter.dtype()));
+  }
 }
 
 } // namespace dllm::decode

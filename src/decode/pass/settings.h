@@ -13,7 +13,7 @@ struct PredictionNeeds {
   bool mask = true;             // open positions hold the mask token, so the model must have one
   int64_t top = 1;              // number of likeliest tokens that a prediction lists
   bool shaped = false;          // predictions have Prediction::shaped_*
-  bool nucleus_first = false;   // top_p is applied before top_k
+  bool nucleus_first = false;   // top_p acts before the other filters
   int64_t soft_width = 0;       // most tokens of a SoftInput; 0: no position has one
   bool bf16_embeddings = false; // embeddings are rounded where they are read and mixed
   bool conditions = false;      // PassRequest::conditioning and Prediction::mean_embedding are used

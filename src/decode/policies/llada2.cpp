@@ -175,8 +175,8 @@ public:
 
   std::unique_ptr<Session> begin(Request& request) const override {
     const RequestSettings& own = request.settings;
-    if (needs().looks_left && (own.temperature > 0 || own.top_k > 0 || own.top_p < 1)) {
-      fail_with_hint("set temperature to 0, top_k to 0 and top_p to 1", Code::invalid_argument,
+    if (needs().looks_left && (own.temperature > 0 || graph::filters_on(own.filters) != 0)) {
+      fail_with_hint("set temperature to 0, " + graph::filters_off_text(), Code::invalid_argument,
                      "left_penalty {} works for the likeliest tokens only, not for draws",
                      setup().f64("left_penalty"));
     }

@@ -4,6 +4,7 @@
 #include "base/named_table.h"
 #include "decode/policies/policies.h"
 #include "decode/request/blockwise.h"
+#include "decode/request/request.h"
 #include "graph/ops.h"
 
 #include <nlohmann/json.hpp>
@@ -26,7 +27,7 @@ const std::vector<PolicyKind>& kinds() {
 }
 
 std::vector<OptionSpec> decoder_keys(const std::string& policy) {
-  return {
+  std::vector<OptionSpec> keys = {
       option_choice("policy", policy, policy_names(),
                     "Which open positions are decided in a step."),
       option_i64("steps", 64, 1, 1 << 20,
@@ -40,9 +41,6 @@ std::vector<OptionSpec> decoder_keys(const std::string& policy) {
                  "limit works only with rotary positions."),
       option_f64("temperature", 0, 0, 100,
                  "Divides the logits of a draw, 1e-6 at least; 0 takes the likeliest token."),
-      option_i64("top_k", 0, 0, 1 << 24, "Draw among this number of likeliest tokens; 0: all."),
-      option_f64("top_p", 1, 0, 1,
-                 "Draw among the likeliest tokens of this total probability; 1: all."),
       option_str("schedule", "linear",
                  "Noise schedule that sets the number of positions a step decides."),
       option_json(
@@ -100,6 +98,8 @@ std::vector<OptionSpec> decoder_keys(const std::string& policy) {
       option_choice("on_change", "continue", {"continue", "fail"},
                     "What a step does after the model's weights changed."),
   };
+  add_filters(keys, [](const OptionSpec& option) { return option; });
+  return keys;
 }
 
 Schema make_schema(const std::string& kind, const std::string& policy, const PolicyKind* kind_of) {
@@ -108,10 +108,13 @@ Schema make_schema(const std::string& kind, const std::string& policy, const Pol
     for (const OptionSpec& own : kind_of->options) {
       const auto same = std::find_if(keys.begin(), keys.end(),
                                      [&](const OptionSpec& key) { return key.key == own.key; });
-      if (same == keys.end())
+      if (same == keys.end()) {
         keys.push_back(own);
-      else
+      } else {
+        const std::string group = same->group;
         *same = own;
+        if (same->group.empty()) same->group = group;
+      }
     }
   }
   return Schema(kind, std::move(keys));

@@ -5,37 +5,55 @@ namespace {
 
 constexpr uint32_t kNormals = 0x6e6f726d; // "norm"; the words of position_uniform have no such key
 
+// Returns the key of a request for a filter. Filters begin at 0, so -1 is free.
+OptionSpec own_filter(const OptionSpec& option) {
+  const std::string sentence = "As the decoder's, for this request; -1: the decoder's.";
+  if (option.type == OptionType::f64) return option_f64(option.key, -1, -1, option.max, sentence);
+  return option_i64(option.key, -1, -1, static_cast<int64_t>(option.max), sentence);
+}
+
+std::vector<OptionSpec> request_keys() {
+  std::vector<OptionSpec> keys = {
+      option_i64("seed", 0, INT64_MIN, INT64_MAX, "The same seed gives the same tokens."),
+      option_i64("gen_length", -1, -1, 1 << 24,
+                 "Open positions after the canvas; -1: the decoder's."),
+      option_f64("temperature", -1, -1, 100,
+                 "As the decoder's, for this request; -1: the decoder's."),
+      option_i64("prompt_length", -1, -1, 1 << 24,
+                 "Given positions at the front of a canvas with holes: blocks begin after "
+                 "them; -1: at the canvas's beginning."),
+      option_i64("steps", 0, 0, 1 << 20, "As the decoder's, for this request; 0: the decoder's."),
+      option_i64("block_length", -1, -1, 1 << 24,
+                 "As the decoder's, for this request; -1: the decoder's."),
+      option_ids("suppress", "Token ids that are never drawn for this request, in addition to the "
+                             "decoder's."),
+      option_list("adapters", {},
+                  "As the decoder's, for this request; none: the base alone; empty: the "
+                  "decoder's."),
+      option_ids("stop",
+                 "Token ids that end the text: when one is decided and no position before it "
+                 "is open, the rest becomes this token."),
+  };
+  add_filters(keys, own_filter);
+  return keys;
+}
+
 } // namespace
 
+void add_filters(std::vector<OptionSpec>& keys,
+                 const std::function<OptionSpec(const OptionSpec& option)>& key) {
+  const auto temperature = std::ranges::find(keys, "temperature", &OptionSpec::key);
+  temperature->group = "draw";
+  std::vector<OptionSpec> filters;
+  for (const graph::DrawFilter& filter : graph::draw_filters()) {
+    filters.push_back(key(filter.option));
+    filters.back().group = "draw";
+  }
+  keys.insert(temperature + 1, filters.begin(), filters.end());
+}
+
 const Schema& request_schema() {
-  static const Schema schema(
-      "slot",
-      {
-          option_i64("seed", 0, INT64_MIN, INT64_MAX, "The same seed gives the same tokens."),
-          option_i64("gen_length", -1, -1, 1 << 24,
-                     "Open positions after the canvas; -1: the decoder's."),
-          option_f64("temperature", -1, -1, 100,
-                     "As the decoder's, for this request; -1: the decoder's."),
-          option_i64("top_k", -1, -1, 1 << 24,
-                     "As the decoder's, for this request; -1: the decoder's."),
-          option_f64("top_p", -1, -1, 1, "As the decoder's, for this request; -1: the decoder's."),
-          option_i64("prompt_length", -1, -1, 1 << 24,
-                     "Given positions at the front of a canvas with holes: blocks begin after "
-                     "them; -1: at the canvas's beginning."),
-          option_i64("steps", 0, 0, 1 << 20,
-                     "As the decoder's, for this request; 0: the decoder's."),
-          option_i64("block_length", -1, -1, 1 << 24,
-                     "As the decoder's, for this request; -1: the decoder's."),
-          option_ids("suppress",
-                     "Token ids that are never drawn for this request, in addition to the "
-                     "decoder's."),
-          option_list("adapters", {},
-                      "As the decoder's, for this request; none: the base alone; empty: the "
-                      "decoder's."),
-          option_ids("stop",
-                     "Token ids that end the text: when one is decided and no position before it "
-                     "is open, the rest becomes this token."),
-      });
+  static const Schema schema("slot", request_keys());
   return schema;
 }
 

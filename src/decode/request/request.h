@@ -5,9 +5,11 @@
 
 #include "base/options.h"
 #include "base/random.h"
+#include "graph/filters/filter.h"
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -52,14 +54,18 @@ enum class Finish : int { running = 0, decided = 1, stopped = 2, failed = 3 };
 
 const Schema& request_schema(); // options of kind "slot"
 
+// Inserts key(option) of every filter of draws after the key temperature, and puts these keys and
+// temperature into the group "draw".
+void add_filters(std::vector<OptionSpec>& keys,
+                 const std::function<OptionSpec(const OptionSpec& option)>& key);
+
 class Constraint;
 class RandomSource;
 
 struct RequestSettings {
   uint64_t seed = 0;
   float temperature = 0; // 0: the draw is the likeliest token
-  int32_t top_k = 0;     // 0: off
-  float top_p = 1;       // 1: off
+  graph::FilterSettings filters = graph::filters_off();
   std::vector<int32_t> stop;
   std::shared_ptr<const Constraint> constraint; // null: every token may be written
 };

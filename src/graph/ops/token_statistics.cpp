@@ -1,10 +1,13 @@
 // token_statistics: computes the statistics of each row of logits that decoding needs, without
 // copying (rows, vocab) to the host. It has no gradient.
 
+#include "graph/filters/filter.h"
 #include "graph/ops/build.h"
 
 #include <algorithm>
 #include <limits>
+#include <string>
+#include <vector>
 
 namespace dllm::graph {
 namespace {
@@ -13,7 +16,9 @@ using namespace ops;
 
 struct TokenStatisticsOperands {
   HeadOperands head;
-  int count, temperature, top_k, top_p, uniform, noise, banned, size;
+  int count, temperature;
+  std::vector<const DrawFilter*> filters;
+  int first_filter, uniform, noise, banned, size;
 };
 
 TokenStatisticsOperands token_statistics_operands(const Attributes& attributes) {
@@ -22,8 +27,9 @@ TokenStatisticsOperands token_statistics_operands(const Attributes& attributes) 
   at.head = head_operands(attributes, order);
   at.count = order.take(attributes.flag("has_count"));
   at.temperature = order.take();
-  at.top_k = order.take();
-  at.top_p = order.take();
+  at.filters = named_filters(attributes.text("filters"));
+  at.first_filter = order.count();
+  for (size_t i = 0; i < at.filters.size(); ++i) order.take();
   at.uniform = order.take();
   at.noise = order.take(attributes.flag("has_noise"));
   at.banned = order.take(attributes.flag("has_banned"));
@@ -38,8 +44,11 @@ Types token_statistics_types(const OpCall& call) {
   const int64_t rows = call.inputs[0].shape.dim(0), vocab = call.inputs[1].shape.dim(0);
   expect_row_values(call, at.count, "count", DType::i32, Shape{});
   expect_row_values(call, at.temperature, "temperature", DType::f32, Shape{rows});
-  expect_row_values(call, at.top_k, "top_k", DType::i32, Shape{rows});
-  expect_row_values(call, at.top_p, "top_p", DType::f32, Shape{rows});
+  for (size_t i = 0; i < at.filters.size(); ++i) {
+    const DrawFilter& filter = *at.filters[i];
+    expect_row_values(call, at.first_filter + static_cast<int>(i), filter.name().c_str(),
+                      filter.dtype(), Shape{rows});
+  }
   expect_row_values(call, at.uniform, "uniform", DType::f32, Shape{rows});
   expect_row_values(call, at.noise, "noise", DType::f32, Shape{rows, vocab});
   expect_row_values(call, at.banned, "banned", DType::u8, Shape{vocab});
@@ -63,26 +72,10 @@ Value column(Value row) {
   return reshape(row, Shape{row.dim(0), 1});
 }
 
-// Returns u8(rows, vocab), 1 for an id that passes both filters. z: logits / temperature.
-Value kept_ids(Graph& graph, Value z, Value top_k_limit, Value top_p_limit, bool nucleus_first) {
-  const TopK sorted = sort(z, true);
-  const Value place = iota(graph, z.shape(), DType::i32, 1);
-  const Value limit = column(top_k_limit), none = full_like(z, 0),
-              first = equal(place, full_like(place, 0));
-  const Value allowed =
-      greater(sorted.values, full_like(z, -std::numeric_limits<double>::infinity()));
-  const Value in_k =
-      logical_and(allowed, logical_or(less_equal(limit, full_like(limit, 0)), less(place, limit)));
-  const Value top = slice_axis(sorted.values, 1, 0, 1);
-  const Value weight =
-      select(nucleus_first ? allowed : in_k, exp(subtract(sorted.values, top)), none);
-  const Value p = divide(weight, sum(weight, {1}, true));
-  const Value before = subtract(cumsum(p, 1), p), mass = column(top_p_limit);
-  const Value in_p =
-      logical_or(first, logical_or(greater_equal(mass, full_like(mass, 1)), less(before, mass)));
-  const Value kept = convert(logical_and(in_k, in_p), DType::f32);
-  const Value by_id = scatter_along_last(kept, sorted.indices, z.shape());
-  return greater(by_id, full_like(by_id, 0.5));
+// Returns u8(rows, vocab): the ids that a filter leaves. Where it is off, all of them stay.
+Value filtered(const DrawFilter& filter, const FilteredRows& rows, Value setting) {
+  const Value off = column(logical_not(filter.is_on(setting, rows.z.dim(1))));
+  return logical_and(rows.kept, logical_or(off, filter.graph(rows, setting)));
 }
 
 // Returns the first kept id at which the running sum of weights exceeds uniform * total, else the
@@ -158,8 +151,12 @@ std::vector<Value> token_statistics_plain(Graph& graph, const Node& node,
               greedy = less_equal(temperature, full_like(temperature, 0));
   const Value divisor = column(select(greedy, full_like(temperature, 1), temperature));
   const Value z = divide(logits, divisor);
-  const Value kept =
-      kept_ids(graph, z, given(at.top_k), given(at.top_p), node.attributes.flag("nucleus_first"));
+  FilteredRows rows_left{z, exp(subtract(z, max(z, {1}, true))), seen};
+  for (size_t i = 0; i < at.filters.size(); ++i) {
+    const Value setting = given(at.first_filter + static_cast<int>(i));
+    rows_left.kept = filtered(*at.filters[i], rows_left, setting);
+  }
+  const Value kept = rows_left.kept;
   const Value drawn = at.noise >= 0 ? noisy_id(z, kept, given(at.noise))
                                     : draw_id(graph, z, kept, given(at.uniform));
   const Value draw = select(greedy, best, drawn);
@@ -203,7 +200,13 @@ TokenStatistics token_statistics(const TokenStatisticsInputs& in, int64_t top) {
   for (Value optional : {in.bias, in.scale, in.count}) {
     if (optional.defined()) inputs.push_back(optional);
   }
-  inputs.insert(inputs.end(), {in.temperature, in.top_k, in.top_p, in.uniform});
+  inputs.push_back(in.temperature);
+  std::string filters;
+  for (const auto& [name, setting] : in.filters) {
+    filters += (filters.empty() ? "" : ",") + name;
+    inputs.push_back(setting);
+  }
+  inputs.push_back(in.uniform);
   if (in.noise.defined()) inputs.push_back(in.noise);
   if (in.banned.defined()) inputs.push_back(in.banned);
   Attributes attributes{{"top", top},
@@ -212,7 +215,7 @@ TokenStatistics token_statistics(const TokenStatisticsInputs& in, int64_t top) {
                         {"has_count", in.count.defined()},
                         {"has_noise", in.noise.defined()},
                         {"has_banned", in.banned.defined()},
-                        {"nucleus_first", in.nucleus_first},
+                        {"filters", filters},
                         {"shaped", in.shaped},
                         {"softcap", static_cast<double>(in.softcap)}};
   if (in.as_softmax) attributes.set("as_softmax", true);

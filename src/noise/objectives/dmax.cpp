@@ -226,8 +226,6 @@ graph::Value predicted(model::Builder& builder, graph::Value rows, graph::Value 
   inputs.softcap = head.softcap;
   inputs.count = count;
   inputs.temperature = graph::full(graph, all, 0.0f);
-  inputs.top_k = graph::broadcast(graph::scalar_i32(graph, 0), all);
-  inputs.top_p = graph::full(graph, all, 1.0f);
   inputs.uniform = graph::full(graph, all, 0.0f);
   if (mask_id >= 0 && mask_id < builder.config().vocab_size) {
     Tensor banned(DType::u8, {builder.config().vocab_size});

@@ -2,6 +2,7 @@
 // Lowerings of losses and token statistics share these functions. They compute rows of logits in
 // tiles of rows and parts of the vocabulary, so the table (rows, vocab) never exists as a whole.
 
+#include "graph/filters/filter.h"
 #include "graph/ops/build.h"
 #include "pjrt/lower/lower.h"
 
@@ -75,11 +76,26 @@ graph::Value target_mask(graph::Value targets, graph::Value begin, int64_t width
 // count known at run time skips whole tiles.
 inline constexpr int64_t kLossRows = 2048;
 
+// A filter of draws and its settings, one number per row.
+struct RowFilter {
+  const graph::DrawFilter* filter;
+  graph::Value setting;
+};
+
 // How tokens are drawn from rows of logits.
 struct DrawRequest {
-  graph::Value temperature, top_k, top_p, uniform; // one number per row
-  graph::Value noise;                              // f32(rows, vocab) or undefined
-  bool nucleus_first = false, shaped = false;
+  graph::Value temperature;       // one number per row
+  std::vector<RowFilter> filters; // in the order in which they act
+  graph::Value uniform;           // one number per row
+  graph::Value noise;             // f32(rows, vocab) or undefined
+  bool shaped = false;
+
+  // Returns the request with other values, made by each(value). An undefined value stays undefined.
+  template <class Each> DrawRequest with(const Each& each) const {
+    DrawRequest made{each(temperature), filters, each(uniform), each(noise), shaped};
+    for (RowFilter& row : made.filters) row.setting = each(row.setting);
+    return made;
+  }
 };
 
 // The ids that a draw may take are a beginning of the order by z descending, then id ascending.
@@ -93,7 +109,7 @@ graph::Value order_key(graph::Value z);
 // Returns u8(rows, vocab): 1 for the ids up to the cut.
 graph::Value before_cut(graph::Value key, const Cut& cut);
 
-// Returns u8(rows, vocab): 1 for the ids that top_k and top_p leave. z = logits / temperature; an
+// Returns u8(rows, vocab): 1 for the ids that the filters leave. z = logits / temperature; an
 // id of z = -infinity is never drawn. weight = exp(z - largest z). active: u8(rows), rows whose
 // result is used.
 graph::Value kept_ids(const DrawRequest& ask, graph::Value z, graph::Value weight,

@@ -1,9 +1,12 @@
-// Filters ids and draws tokens from rows of logits.
+// Filters ids and draws tokens from rows of logits. A filter without a form here runs as its graph.
 
+#include "base/named_table.h"
 #include "graph/ops/build.h"
 #include "pjrt/lower/head.h"
 
 #include <limits>
+#include <string_view>
+#include <vector>
 
 namespace dllm::pjrt {
 
@@ -12,6 +15,7 @@ namespace dllm::pjrt {
 // which compilers fuse with the comparison. Sorting 150000 ids of a row costs several times as much
 // on CPUs and holds every id twice in memory. The search runs only if a row needs it.
 
+using graph::FilteredRows;
 using graph::Value;
 using namespace graph::ops;
 
@@ -83,33 +87,77 @@ Cut cut_on_demand(Cut cut, Value demand, const std::vector<Value>& operands, Mak
   return {done[0], done[1]};
 }
 
+// A filter of a program. rows.kept is the ids that the filters before it left.
+struct FilterStep {
+  const graph::DrawFilter& filter;
+  Value demand; // f32(rows): the setting where the filter is on, else 0
+  FilteredRows rows;
+  Value key; // order_key(rows.z)
+  bool is_first;
+};
+
+Value cut_top_k(const FilterStep& step) {
+  std::vector<Value> operands{step.key};
+  if (!step.is_first) operands.push_back(convert(step.rows.kept, DType::f32));
+  const Cut all = no_cut(*step.key.graph, step.key.dim(0), step.key.dim(1));
+  return before_cut(
+      step.key,
+      cut_on_demand(all, step.demand, operands, [](Value count, const std::vector<Value>& in) {
+        const Value each = in.size() > 1 ? in[1] : graph::full(*in[0].graph, in[0].shape(), 1);
+        return cut_where(in[0], each, count);
+      }));
+}
+
+Value cut_top_p(const FilterStep& step) {
+  const Value weight = step.rows.weight;
+  const Value counted =
+      step.is_first ? weight : select(step.rows.kept, weight, full_like(weight, 0));
+  const Cut all = no_cut(*step.key.graph, step.key.dim(0), step.key.dim(1));
+  return before_cut(step.key, cut_on_demand(all, step.demand, {step.key, counted},
+                                            [](Value share, const std::vector<Value>& in) {
+                                              return cut_where(in[0], in[1],
+                                                               multiply(share, sum(in[1], {1})));
+                                            }));
+}
+
+// Runs the graph of a filter if a row needs it.
+Value keep_on_demand(const FilterStep& step) {
+  const FilteredRows& rows = step.rows;
+  const std::vector<Value> operands{rows.z, rows.weight, rows.kept, step.demand};
+  OnDemand once("filter", axes_of(operands), step.demand);
+  const Value kept = once.state(rows.kept);
+  const FilteredRows inner{once.outside(rows.z), once.outside(rows.weight), kept};
+  const Value made = step.filter.graph(inner, convert(once.demand(), step.filter.dtype()));
+  const Value off = less_equal(once.demand(), full_like(once.demand(), 0));
+  return once.run({logical_and(kept, logical_or(column(off), made))})[0];
+}
+
+// Filters that have a form without a sort.
+struct CutForm {
+  std::string_view name;
+  Value (*kept)(const FilterStep& step);
+};
+constexpr CutForm kCutForms[] = {{"top_k", cut_top_k}, {"top_p", cut_top_p}};
+
 } // namespace
 
 Value kept_ids(const DrawRequest& ask, Value z, Value weight, Value active) {
   graph::Graph& graph = *z.graph;
-  const int64_t rows = z.dim(0), vocab = z.dim(1);
-  const Value key = order_key(z);
+  const Shape row{z.dim(0)};
   const Value allowed = greater(z, full_like(z, -std::numeric_limits<double>::infinity()));
-  const auto asked = [&](Value is_asked, Value number) {
-    return select(logical_and(active, is_asked), number, zeros(graph, Shape{rows}));
-  };
-  const Value is_few =
-      less(ask.top_k, full_like(ask.top_k, static_cast<double>(vocab))); // else nothing is cut
-  const Cut all = no_cut(graph, rows, vocab);
-  const Cut first_k = cut_on_demand(
-      all, asked(is_few, maximum(convert(ask.top_k, DType::f32), zeros(graph, Shape{rows}))), {key},
-      [](Value count, const std::vector<Value>& in) {
-        return cut_where(in[0], graph::full(*in[0].graph, in[0].shape(), 1), count);
-      });
-  const Value in_k = before_cut(key, first_k);
-  const Value least = graph::full(graph, Shape{rows}, 1e-30f); // one id is kept even of share 0
-  const Value counted = ask.nucleus_first ? weight : select(in_k, weight, full_like(weight, 0));
-  const Cut nucleus =
-      cut_on_demand(all, asked(less(ask.top_p, full_like(ask.top_p, 1)), maximum(ask.top_p, least)),
-                    {key, weight, counted}, [](Value share, const std::vector<Value>& in) {
-                      return cut_where(in[0], in[1], multiply(share, sum(in[2], {1})));
-                    });
-  return logical_and(allowed, logical_and(in_k, before_cut(key, nucleus)));
+  const Value least = graph::full(graph, row, 1e-30f); // a demand is positive, also for share 0
+  FilteredRows rows{z, weight, allowed};
+  Value key;
+  for (const RowFilter& own : ask.filters) {
+    const Value on = logical_and(active, own.filter->is_on(own.setting, z.dim(1)));
+    const Value demand =
+        select(on, maximum(convert(own.setting, DType::f32), least), zeros(graph, row));
+    const CutForm* cut = find_named(kCutForms, own.filter->name(), &CutForm::name);
+    if (cut != nullptr && !key.defined()) key = order_key(z);
+    const FilterStep step{*own.filter, demand, rows, key, &own == ask.filters.data()};
+    rows.kept = logical_and(rows.kept, cut == nullptr ? keep_on_demand(step) : cut->kept(step));
+  }
+  return rows.kept;
 }
 
 // token_statistics draws from the ids that the filters leave, by the inverse distribution function
@@ -176,17 +224,16 @@ Drawn draw(const DrawRequest& ask, Value logits, Value best, Value active) {
   if (ask.shaped) return draw_rows(ask, logits, best, active);
   const Value none = zeros(*logits.graph, best.shape());
   const Value demand = select(logical_and(active, draws(ask.temperature)), ask.temperature, none);
-  std::vector<Value> operands{demand, best, logits, active, ask.top_k, ask.top_p, ask.uniform};
+  std::vector<Value> operands{demand, best, logits, active, ask.uniform};
+  for (const RowFilter& own : ask.filters) operands.push_back(own.setting);
   if (ask.noise.defined()) operands.push_back(ask.noise);
   OnDemand once("draw", axes_of(operands), demand);
   const Value greedy = once.state(best);
   const Value inner_logits = once.outside(logits), inner_active = once.outside(active);
-  DrawRequest inner = ask;
+  DrawRequest outer = ask;
+  outer.temperature = Value{};
+  DrawRequest inner = outer.with([&](Value value) { return once.outside(value); });
   inner.temperature = once.demand();
-  inner.top_k = once.outside(ask.top_k);
-  inner.top_p = once.outside(ask.top_p);
-  inner.uniform = once.outside(ask.uniform);
-  inner.noise = once.outside(ask.noise);
   const Drawn made = draw_rows(inner, inner_logits, greedy, inner_active);
   return {once.run({made.id})[0], none, none, none};
 }

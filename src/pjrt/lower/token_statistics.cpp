@@ -25,15 +25,18 @@ constexpr int64_t kOneByOne = 64;
 
 struct Where {
   HeadOperands head;
-  int count, temperature, top_k, top_p, uniform, noise, banned;
+  int count, temperature;
+  std::vector<const graph::DrawFilter*> filters;
+  int first_filter, uniform, noise, banned;
 
   explicit Where(const graph::Attributes& attributes) {
     OperandOrder order(2);
     head = head_operands(attributes, order);
     count = order.take(attributes.flag("has_count"));
     temperature = order.take();
-    top_k = order.take();
-    top_p = order.take();
+    filters = graph::named_filters(attributes.text("filters"));
+    first_filter = order.count();
+    for (size_t i = 0; i < filters.size(); ++i) order.take();
     uniform = order.take();
     noise = order.take(attributes.flag("has_noise"));
     banned = order.take(attributes.flag("has_banned"));
@@ -116,10 +119,13 @@ Results lower_token_statistics(graph::Graph& graph, const graph::Node& node, Ope
   const int64_t top = node.attributes.integer("top");
   const bool as_softmax = node.attributes.has("as_softmax");
   const Head head(at.head, inputs);
-  DrawRequest ask{
-      operand(at.temperature),       operand(at.top_k), operand(at.top_p),
-      operand(at.uniform),           operand(at.noise), node.attributes.flag("nucleus_first"),
-      node.attributes.flag("shaped")};
+  DrawRequest ask{operand(at.temperature),
+                  {},
+                  operand(at.uniform),
+                  operand(at.noise),
+                  node.attributes.flag("shaped")};
+  for (size_t i = 0; i < at.filters.size(); ++i)
+    ask.filters.push_back({at.filters[i], operand(at.first_filter + static_cast<int>(i))});
   const Value x = inputs[0], count = operand(at.count), banned = operand(at.banned);
   const int64_t capacity = x.dim(0);
   const RowTiles tiles = tile_rows(capacity, std::max(kFewRows, kTileLogits / head.vocab()));
@@ -145,9 +151,7 @@ Results lower_token_statistics(graph::Graph& graph, const graph::Node& node, Ope
     return rows_at(loop.outside(pad_rows(rows, tiles.padded(), 0)), begin, tiles.rows);
   };
   const Value tile = tile_of(x);
-  const DrawRequest tile_ask{
-      tile_of(ask.temperature), tile_of(ask.top_k), tile_of(ask.top_p), tile_of(ask.uniform),
-      tile_of(ask.noise),       ask.nucleus_first,  ask.shaped};
+  const DrawRequest tile_ask = ask.with(tile_of);
   const Head inner = head.inside(loop);
   const Value inner_banned = loop.outside(banned), inner_count = loop.outside(count);
   const Results made = tile_statistics(ban(inner.logits(tile), inner_banned),

@@ -79,8 +79,8 @@ std::vector<Tensor> statistics(const std::vector<float>& logits, bool ban_all = 
   in.weight = unit_matrix(*graph);
   in.bias = graph->input("logits", DType::f32, {7});
   in.temperature = graph::constant(*graph, Tensor::from(Shape{1}, std::vector<float>{0.7f}));
-  in.top_k = graph::constant(*graph, Tensor(DType::i32, {1}));
-  in.top_p = graph::constant(*graph, Tensor::from(Shape{1}, std::vector<float>{0.9f}));
+  const Tensor top_p = Tensor::from(Shape{1}, std::vector<float>{0.9f});
+  in.filters = {{"top_p", graph::constant(*graph, top_p)}};
   in.uniform = graph::constant(*graph, Tensor::from(Shape{1}, std::vector<float>{0.5f}));
   if (ban_all)
     in.banned = graph::constant(*graph, Tensor::from(Shape{7}, std::vector<uint8_t>(7, 1)));

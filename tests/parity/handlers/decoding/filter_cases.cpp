@@ -50,11 +50,11 @@ Shaped statistics(Topic& topic, const Tensor& logits, const Tensor& noise, const
   in.x = input("x", logits);
   in.weight = input("weight", identity);
   in.temperature = input("temperature", each(1.0f));
-  in.top_k = input("top_k", each(filters.top_k));
-  in.top_p = input("top_p", each(filters.top_p));
+  in.filters = {{"top_k", input("top_k", each(filters.top_k))},
+                {"top_p", input("top_p", each(filters.top_p))}};
+  if (filters.nucleus_first) std::swap(in.filters[0], in.filters[1]);
   in.uniform = input("uniform", each(0.5f));
   in.noise = input("noise", noise);
-  in.nucleus_first = filters.nucleus_first;
   in.shaped = true;
   const graph::TokenStatistics s = graph::token_statistics(in, 1);
   graph->output("draw", s.draw);

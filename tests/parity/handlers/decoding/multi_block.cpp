@@ -178,8 +178,6 @@ void run_entropy_rule(Case& c) {
   in.weight = graph->input("weight", DType::f32, Shape{vocab, vocab});
   in.count = graph->input("count", DType::i32, Shape{});
   in.temperature = graph->input("temperature", DType::f32, Shape{n});
-  in.top_k = graph->input("top_k", DType::i32, Shape{n});
-  in.top_p = graph->input("top_p", DType::f32, Shape{n});
   in.uniform = graph->input("uniform", DType::f32, Shape{n});
   const graph::TokenStatistics s = graph::token_statistics(in, 1);
   graph->output("entropy", s.entropy);
@@ -193,8 +191,6 @@ void run_entropy_rule(Case& c) {
   feed.set("weight", Tensor::from(Shape{vocab, vocab}, identity));
   feed.set("count", Tensor::scalar(static_cast<int32_t>(n)));
   feed.set("temperature", Tensor::from(Shape{n}, std::vector<float>(count, 0.0f)));
-  feed.set("top_k", Tensor::from(Shape{n}, std::vector<int32_t>(count, 0)));
-  feed.set("top_p", Tensor::from(Shape{n}, std::vector<float>(count, 1.0f)));
   feed.set("uniform", Tensor::from(Shape{n}, std::vector<float>(count, 0.0f)));
   const auto engine = c.topic().engine();
   const auto program = engine->compile(std::move(graph));

@@ -235,7 +235,7 @@ TEST(TokenStatistics, EqualTheDefinition) {
                          {"softcap", 0.0},
                          {"has_noise", false},
                          {"has_banned", true},
-                         {"nucleus_first", false},
+                         {"filters", std::string("top_k,top_p")},
                          {"shaped", true},
                          {"top", top}}};
       setup.inputs.push_back(Tensor::scalar<int32_t>(count));
@@ -314,7 +314,7 @@ TEST(TokenStatistics, ManyDrawsFollowTheDistribution) {
                      {"softcap", 0.0},
                      {"has_noise", false},
                      {"has_banned", false},
-                     {"nucleus_first", false},
+                     {"filters", std::string("top_k,top_p")},
                      {"shaped", false},
                      {"top", int64_t{0}}}};
   const std::vector<Tensor> got = run_kernel(setup);
@@ -344,7 +344,7 @@ TEST(TokenStatistics, EveryIdBannedGivesZeros) {
                            {"softcap", 0.0},
                            {"has_noise", false},
                            {"has_banned", true},
-                           {"nucleus_first", false},
+                           {"filters", std::string("top_k,top_p")},
                            {"shaped", true},
                            {"top", int64_t{3}}}};
   for (const Tensor& result : run_kernel(setup)) {

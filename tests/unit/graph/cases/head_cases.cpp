@@ -78,16 +78,17 @@ void add_head(Cases& c) {
           if (form.count) in.count = b.ints({}, {5});
           in.temperature =
               b.given(Tensor::from(Shape{6}, std::vector<float>{0, 1, 0.7f, 1.5f, 1, 1}));
-          in.top_k = b.ints({6}, {0, 0, 3, 0, 4, 1});
-          in.top_p =
+          const Value top_k = b.ints({6}, {0, 0, 3, 0, 4, 1});
+          const Value top_p =
               b.given(Tensor::from(Shape{6}, std::vector<float>{1, 1, 1, 0.5f, 0.8f, 0.01f}));
+          in.filters = {{"top_k", top_k}, {"top_p", top_p}};
+          if (form.bias) std::swap(in.filters[0], in.filters[1]);
           in.uniform = b.fixed({6}, 0, 1);
           in.softcap = form.softcap;
           if (form.count)
             in.banned = b.given(
                 Tensor::from(Shape{11}, std::vector<uint8_t>{0, 1, 0, 0, 1, 1, 0, 0, 0, 1, 0}));
           in.shaped = true;
-          in.nucleus_first = form.bias;
           const TokenStatistics s = token_statistics(in, 3);
           return Values{s.argmax,      s.max_prob,      s.log_sum_exp,   s.entropy,
                         s.top_ids,     s.top_probs,     s.draw,          s.draw_prob,

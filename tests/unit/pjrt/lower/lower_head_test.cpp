@@ -96,12 +96,12 @@ graph::test::OpCase statistics_case(const StatisticsSizes& s, const std::string&
     top_p.push_back(s.filtered && r % 5 > 2 ? 0.1f * static_cast<float>(r % 10) : 1.0f);
   }
   in.temperature = b.given(Tensor::from(Shape{s.rows}, temperature));
-  in.top_k = b.ints({s.rows}, top_k);
-  in.top_p = b.given(Tensor::from(Shape{s.rows}, top_p));
+  in.filters = {{"top_k", b.ints({s.rows}, top_k)},
+                {"top_p", b.given(Tensor::from(Shape{s.rows}, top_p))}};
+  if (s.nucleus_first) std::swap(in.filters[0], in.filters[1]);
   in.uniform = b.fixed({s.rows}, 0, 1);
   if (s.noise) in.noise = b.fixed({s.rows, s.vocab}, -1, 6);
   if (s.banned) in.banned = b.u8({s.vocab});
-  in.nucleus_first = s.nucleus_first;
   in.shaped = s.shaped;
   const graph::TokenStatistics made = token_statistics(in, s.top);
   return b.done({made.argmax, made.max_prob, made.log_sum_exp, made.entropy, made.top_ids,
@@ -154,8 +154,8 @@ TEST(LowerStatistics, Ties) {
     top_p.push_back(r % 2 == 0 ? 1.0f : 0.023f * static_cast<float>(r));
   }
   in.temperature = b.given(Tensor::from(Shape{kRows}, temperature));
-  in.top_k = b.ints({kRows}, top_k);
-  in.top_p = b.given(Tensor::from(Shape{kRows}, top_p));
+  in.filters = {{"top_k", b.ints({kRows}, top_k)},
+                {"top_p", b.given(Tensor::from(Shape{kRows}, top_p))}};
   in.uniform = b.fixed({kRows}, 0.9, 1);
   const graph::TokenStatistics made = token_statistics(in, 4);
   const auto c = b.done({made.draw, made.top_ids, made.argmax}, 0);

@@ -93,8 +93,8 @@ TEST_P(LowerOnPlugins, SampledStatistics) {
   in.x = b.fixed({40, 6});
   in.weight = b.fixed({5000, 6});
   in.temperature = b.fixed({40}, 0.3, 1.5);
-  in.top_k = b.i({40}, 0, 90);
-  in.top_p = b.fixed({40}, 0.3, 1.3);
+  const Value top_k = b.i({40}, 0, 90), top_p = b.fixed({40}, 0.3, 1.3);
+  in.filters = {{"top_k", top_k}, {"top_p", top_p}};
   in.uniform = b.fixed({40}, 0, 1);
   const graph::TokenStatistics made = token_statistics(in, 2);
   check(b.done({made.argmax, made.max_prob, made.log_sum_exp, made.entropy, made.top_ids,
