@@ -1,5 +1,5 @@
 #pragma once
-// A build of the library that is opened beside another build in one process.
+// A build of the library that is opened next to another build in one process.
 
 #include "dllm/dllm.h"
 

@@ -215,7 +215,7 @@ ok(b"[DONE]" in whole, "SIGTERM: an open stream comes to its end")
 server.process.communicate(timeout=60)
 ok(server.process.returncode == 0, f"SIGTERM: exit {server.process.returncode}")
 
-# ---- the end, for requests that take longer than --drain: each client is told, and none is left with half a text ----
+# ---- the end, for requests that take longer than --drain: each client gets an error, and none has half a text ----
 server = Server("--drain", "0.2")
 stream, whole_one = server.open("/v1/completions", {**LONG, "stream": True}), server.open("/v1/completions", LONG)
 stream.recv(1000)

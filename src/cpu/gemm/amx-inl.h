@@ -8,8 +8,9 @@
 //   Dot<kInteger, c, a, b>       tile c += tile a x tile b, f32 sums of bf16 pairs
 //                                or int32 sums of i8 x u8
 //
-// dot_amx.cpp has the unit with AMX instructions. tests/unit/cpu/kernels/emulated_tiles.h has a unit
-// in plain C++. Tiles 0 to 3 are sums, 4 and 5 are rows of activations, 6 and 7 are lines of panels.
+// dot_amx.cpp has the unit with AMX instructions. tests/unit/cpu/kernels/emulated_tiles.h has a
+// unit in plain C++. Tiles 0 to 3 are sums, 4 and 5 are rows of activations, 6 and 7 are lines of
+// panels.
 //
 // Include this header after cpu/gemm/dot.h, where the instructions are switched on. The loops are
 // templates over T, so a program may contain both units.

@@ -23,7 +23,7 @@ def install():
     steps = [[sys.executable, "-m", "venv", "python"], ["python/bin/pip", "install", "--quiet", "-r", str(HERE / "requirements.txt")],
              ["npm", "install", "--silent", "--no-audit", "--no-fund"]]
     shutil.copy(HERE / "package.json", ENVIRONMENT)
-    shutil.copy(HERE / "ask.mjs", ENVIRONMENT)  # Node looks for packages beside the program
+    shutil.copy(HERE / "ask.mjs", ENVIRONMENT)  # Node looks for packages in the folder of the program
     for step in steps:
         try:
             done = subprocess.run(step, cwd=ENVIRONMENT, text=True, capture_output=True, timeout=900)
