@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string_view>
 
@@ -53,6 +54,9 @@ struct WeightFormat {
   // Stores all rows of one matrix, for tables whose numbers depend on several rows; else null.
   double (*quantize_rows)(const float* numbers, int64_t rows, int64_t k, std::byte* to,
                           float* table) = nullptr;
+
+  // Largest number that it stores, rounded.
+  float largest = std::numeric_limits<float>::max();
 
   bool has_table() const { return table_width != nullptr; }
   // Returns whether elements are the numbers themselves, perhaps rounded: f32, f16, bf16.

@@ -226,27 +226,14 @@ bool asks_for_logprobs(Body& body, AskKind kind) {
   return is_asked;
 }
 
-// Returns the keys of a request that shape its draws: temperature and the filters of the library.
-const std::vector<std::string>& draw_keys() {
-  static const std::vector<std::string> keys = [] {
-    const Json schema = Json::parse(text([](dllm_buffer* out, dllm_error* err) {
-      return dllm_options_schema("request", out, err);
-    }));
-    std::vector<std::string> found;
-    for (const Json& key : schema.at("keys"))
-      if (key.value("group", "") == "draw") found.push_back(key.at("name").get<std::string>());
-    return found;
-  }();
-  return keys;
-}
-
 Json common_settings(Body& body, AskKind kind, Asked& asked) {
   constexpr int64_t kMost = 1 << 20;
   Json settings = Json::object();
   const int64_t tokens = body.whole("max_completion_tokens",
                                     body.whole("max_tokens", kUsualTokens, 0, kMost), 0, kMost);
   settings["length"] = tokens;
-  for (const std::string& key : draw_keys()) {
+  // Temperature and the filters of the library.
+  for (const std::string& key : request_keys("draw")) {
     const Json& value = body.get(key.c_str());
     if (value.is_null()) continue;
     if (!value.is_number()) refuse(key + " is not a number");
@@ -296,6 +283,16 @@ std::vector<Json> texts_of(Body& body, AskKind kind, const Json& settings) {
 }
 
 } // namespace
+
+std::vector<std::string> request_keys(const char* group) {
+  static const Json schema = Json::parse(text(
+      [](dllm_buffer* out, dllm_error* err) { return dllm_options_schema("request", out, err); }));
+  std::vector<std::string> found;
+  for (const Json& key : schema.at("keys")) {
+    if (key.value("group", "") == group) found.push_back(key.at("name").get<std::string>());
+  }
+  return found;
+}
 
 Asked read_asked(AskKind kind, const std::string& text, int64_t random_seed) {
   Body body(text);

@@ -268,7 +268,7 @@ void Service::ask(const HttpExchangeRef& exchange, AskKind kind) {
     if (has_adapter) one["adapters"] = Json::array({adapter});
     if (kind == AskKind::chat && !settings_.chat_template.empty())
       one["template"] = settings_.chat_template;
-    for (const char* key : {"regex", "choices", "json_schema"})
+    for (const std::string& key : request_keys("constraint"))
       arrival.head.is_formed = arrival.head.is_formed || one.contains(key);
   }
   limit_timeout(asked.submission);

@@ -3,6 +3,7 @@
 #include "tensor/weight_format.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace dllm {
@@ -38,6 +39,7 @@ const WeightFormat kFormatBf16 = {
     .dequantize = dequantize_bf16,
     .to_lane = nullptr,
     .from_lane = nullptr,
+    .largest = std::bit_cast<float>(0x7F7F0000u),
 };
 
 } // namespace dllm

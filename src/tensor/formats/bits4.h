@@ -11,6 +11,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 namespace dllm::formats {
 
@@ -46,6 +47,7 @@ float encode_bits4(const float* x, int64_t count, uint8_t* levels) {
 
 template <const float (&kLevels)[16]> struct Bits4Block {
   static constexpr int64_t kBlock = 64, kBytes = 36;
+  static constexpr float kLargest = std::numeric_limits<float>::max(); // the scale is f32
   static constexpr std::array<int64_t, 0> kHalves = {};
   static constexpr int64_t kSingles[] = {0};
 

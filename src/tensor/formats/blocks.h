@@ -78,6 +78,13 @@ template <class B> struct BlockFunctions {
     for (int64_t at = 0; at < B::kBytes; ++at) block[at] = panel_block[panel_place(at, lane)];
   }
 
+  // Most blocks have a scale in f16.
+  static constexpr float largest() {
+    if constexpr (requires { B::kLargest; })
+      return B::kLargest;
+    else
+      return 65504;
+  }
   static constexpr WeightFormat format(const char* name, const char* text) {
     return {.name = name,
             .text = text,
@@ -88,7 +95,8 @@ template <class B> struct BlockFunctions {
             .quantize = quantize,
             .dequantize = dequantize,
             .to_lane = to_lane,
-            .from_lane = from_lane};
+            .from_lane = from_lane,
+            .largest = largest()};
   }
 };
 

@@ -39,6 +39,7 @@ const WeightFormat kFormatF16 = {
     .dequantize = dequantize_f16,
     .to_lane = nullptr,
     .from_lane = nullptr,
+    .largest = 65504,
 };
 
 } // namespace dllm

@@ -13,6 +13,7 @@ namespace {
 
 struct BlockMxfp4 {
   static constexpr int64_t kBlock = 32, kBytes = 17;
+  static constexpr float kLargest = 0x1.8p127f; // 6 times the largest power of two
   static constexpr std::array<int64_t, 0> kHalves = {};
 
   // Returns half of the power of two.

@@ -122,6 +122,21 @@ TEST(WeightFormat, RoundsAsWellAsGgml) {
   }
 }
 
+// A larger number would be stored as infinity, and check_number_range refuses it.
+TEST(WeightFormat, TheLargestNumberIsStored) {
+  for (const WeightFormat* format : weight_formats()) {
+    const int64_t k = 2 * format->block;
+    std::vector<float> row(static_cast<size_t>(k), 0.0f), back(row.size());
+    row[1] = format->largest;
+    std::vector<std::byte> stored(static_cast<size_t>(format->row_bytes(k)));
+    std::vector<float> table(static_cast<size_t>(format->has_table() ? format->table_width(k) : 1));
+    quantize_matrix(*format, row.data(), 1, k, stored.data(), table.data());
+    format->dequantize(stored.data(), table.data(), k, back.data());
+    EXPECT_TRUE(std::isfinite(back[1])) << format->name;
+    EXPECT_NEAR(back[1] / format->largest, 1, 0.2) << format->name;
+  }
+}
+
 TEST(WeightFormat, ShapesOfArrays) {
   const WeightFormat& q8 = weight_format("q8_0");
   EXPECT_EQ(stored_shape(q8, Shape{3, 5, 64}), (Shape{3, 5, 68}));
