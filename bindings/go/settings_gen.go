@@ -131,7 +131,7 @@ func (o ModelOptions) values() (map[string]any, error) {
 // AdapterOptions has the options of kind "adapter". What is not set keeps its default.
 type AdapterOptions struct {
 	// What the adapter adds to a matrix. An option of one kind is refused for another one. Default: lora; one of lora,
-	// dora.
+	// dora, ia3.
 	Kind string `json:"kind,omitzero"`
 
 	// Columns of B and rows of A; a matrix (out, in) gets rank x (out + in) numbers. Default: 16; 1 to 65536.
@@ -157,6 +157,10 @@ type AdapterOptions struct {
 	// DoRA: each row of the sum of a matrix and its product gets a length that is trained too. Every pass computes the
 	// norms of the rows again, until the adapter is merged. Default: false.
 	Dora *bool `json:"dora,omitzero"`
+
+	// (IA)3: modules whose inputs are multiplied, as for targets. The outputs of other modules are multiplied. Default:
+	// empty.
+	Feedforward []string `json:"feedforward,omitzero"`
 
 	// Modules with an adapter: ends of their names (q_proj), names of dllm (q k v o gate up down), texts with *, or
 	// all-linear: every matrix of a layer, except for routers and gates. Default: empty.

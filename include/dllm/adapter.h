@@ -18,6 +18,10 @@
  * length m, f32(out), and W x becomes W x + scale (m / |V| V - W) x. m begins as |W|. Every pass
  * computes the norms |V| again, until the adapter is merged.
  *
+ * Kind ia3 is (IA)3 (Liu et al. 2022): each row of W and its number of the bias are multiplied by
+ * 1 + scale (l - 1), where l is trained and begins as ones. Of the modules of option feedforward
+ * the inputs x are multiplied, in place of the rows. Matrices of experts cannot have it.
+ *
  * A trainer of a model with adapters trains them, and nothing else. The base keeps its numbers and
  * its format, which may be one of blocks (q8_0, q4_k). A checkpoint then holds the adapters alone,
  * when the base still has the numbers of the folder or file that it was loaded from.
@@ -25,13 +29,14 @@
  * The options of kind "adapter":
  *
  *     option     values        meaning
- *     kind       lora dora     what the adapter adds to a matrix; an option of one kind is refused
+ *     kind       lora dora ia3 what the adapter adds to a matrix; an option of one kind is refused
  *                              for another one
  *     rank       1 to 65536    rows of A and columns of B
  *     alpha      0 to 1e9      numerator of the factor; 0: twice the rank
  *     rslora     0 1           1: the factor is alpha / sqrt(rank)
  *     dora       0 1           1: kind dora (DoRA); matrices of experts cannot have it
  *     dropout    0 to 0.99     part of the inputs of A that a training step sets to 0
+ *     feedforward    list      ia3: modules whose inputs are multiplied, as for targets ("down")
  *     targets    list          modules with an adapter: ends of their names ("q_proj"), names of
  *                              dllm (q k v o gate up down), texts with *, or "all-linear": every
  *                              matrix of a layer, except for routers and gates
@@ -194,6 +199,7 @@ DLLM_API dllm_status dllm_model_set_adapter_scale(dllm_model *model, const char 
  *     rslora     true: the factor is alpha / sqrt(rank)
  *     dora       true: the rows have trained lengths
  *     dropout    part of the inputs that training drops
+ *     feedforward  of kind ia3: the modules whose inputs are multiplied
  *     modules_to_save  names of the modules that it has as copies
  *     scale      of dllm_model_set_adapter_scale
  *     modules    number of matrices of the base with an adapter

@@ -252,7 +252,7 @@ namespace Dllm
     public sealed class AdapterOptions : Options
     {
         /// <summary>What the adapter adds to a matrix. An option of one kind is refused for another one. Default:
-        /// lora; one of lora, dora.</summary>
+        /// lora; one of lora, dora, ia3.</summary>
         public string Kind
         {
             get => Value<string>("kind");
@@ -311,6 +311,14 @@ namespace Dllm
         {
             get => Value<bool?>("dora");
             set => Put("dora", value);
+        }
+
+        /// <summary>(IA)3: modules whose inputs are multiplied, as for targets. The outputs of other modules are
+        /// multiplied. Default: empty.</summary>
+        public IReadOnlyList<string> Feedforward
+        {
+            get => Value<IReadOnlyList<string>>("feedforward");
+            set => Put("feedforward", value);
         }
 
         /// <summary>Modules with an adapter: ends of their names (q_proj), names of dllm (q k v o gate up down),

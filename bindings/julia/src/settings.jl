@@ -66,7 +66,7 @@ const KEYWORDS = (
 """,
     adapter = """
 - `kind::String`: What the adapter adds to a matrix. An option of one kind is refused for another one. Default: lora;
-  one of lora, dora.
+  one of lora, dora, ia3.
 - `rank::Int`: Columns of B and rows of A; a matrix (out, in) gets rank x (out + in) numbers. Default: 16; 1 to 65536.
 - `alpha::Real`: The product B A is multiplied by alpha / rank; 0: twice the rank. Default: 0; 0 to 1000000000.
 - `rslora::Bool`: The product is multiplied by alpha / sqrt(rank). Default: false.
@@ -77,6 +77,8 @@ const KEYWORDS = (
 - `alpha_pattern::Vector{String}`: Alphas of some modules, PATTERN=ALPHA. Default: empty.
 - `dora::Bool`: DoRA: each row of the sum of a matrix and its product gets a length that is trained too. Every pass
   computes the norms of the rows again, until the adapter is merged. Default: false.
+- `feedforward::Vector{String}`: (IA)3: modules whose inputs are multiplied, as for targets. The outputs of other
+  modules are multiplied. Default: empty.
 - `targets::Vector{String}`: Modules with an adapter: ends of their names (q_proj), names of dllm (q k v o gate up
   down), texts with *, or all-linear: every matrix of a layer, except for routers and gates. Default: empty.
 - `exclude::Vector{String}`: Modules without one, as for targets. Default: empty.

@@ -92,7 +92,7 @@
 --- Settings of Model:add_adapter.
 ---@class (exact) dllm.AdapterSettings
 --- What the adapter adds to a matrix. An option of one kind is refused for another one. [lora]
----@field kind? "lora"|"dora"
+---@field kind? "lora"|"dora"|"ia3"
 --- Columns of B and rows of A; a matrix (out, in) gets rank x (out + in) numbers. [16]
 ---@field rank? integer
 --- The product B A is multiplied by alpha / rank; 0: twice the rank. [0]
@@ -110,6 +110,9 @@
 --- DoRA: each row of the sum of a matrix and its product gets a length that is trained too. Every
 --- pass computes the norms of the rows again, until the adapter is merged. [false]
 ---@field dora? boolean
+--- (IA)3: modules whose inputs are multiplied, as for targets. The outputs of other modules are
+--- multiplied. [down]
+---@field feedforward? string[]
 --- Modules with an adapter: ends of their names (q_proj), names of dllm (q k v o gate up down),
 --- texts with *, or all-linear: every matrix of a layer, except for routers and gates. [all-linear]
 ---@field targets? string[]

@@ -94,7 +94,7 @@ export interface ModelSettings {
 /** Settings of Model.addAdapter. */
 export interface AdapterSettings {
   /** What the adapter adds to a matrix. An option of one kind is refused for another one. [lora] */
-  kind?: 'lora' | 'dora';
+  kind?: 'lora' | 'dora' | 'ia3';
   /** Columns of B and rows of A; a matrix (out, in) gets rank x (out + in) numbers. [16] */
   rank?: number | bigint;
   /** The product B A is multiplied by alpha / rank; 0: twice the rank. [0] */
@@ -112,6 +112,9 @@ export interface AdapterSettings {
   /** DoRA: each row of the sum of a matrix and its product gets a length that is trained too. Every
    *  pass computes the norms of the rows again, until the adapter is merged. [false] */
   dora?: boolean;
+  /** (IA)3: modules whose inputs are multiplied, as for targets. The outputs of other modules are
+   *  multiplied. [down] */
+  feedforward?: readonly string[];
   /** Modules with an adapter: ends of their names (q_proj), names of dllm (q k v o gate up down),
    *  texts with *, or all-linear: every matrix of a layer, except for routers and gates.
    *  [all-linear] */

@@ -132,6 +132,8 @@ class AdapterSettings(TypedDict, total=False):
     alpha_pattern  Alphas of some modules, PATTERN=ALPHA.
     dora  DoRA: each row of the sum of a matrix and its product gets a length that is trained too.
         Every pass computes the norms of the rows again, until the adapter is merged. [false]
+    feedforward  (IA)3: modules whose inputs are multiplied, as for targets. The outputs of other
+        modules are multiplied. [down]
     targets  Modules with an adapter: ends of their names (q_proj), names of dllm (q k v o gate up
         down), texts with *, or all-linear: every matrix of a layer, except for routers and gates.
         [all-linear]
@@ -142,7 +144,7 @@ class AdapterSettings(TypedDict, total=False):
     seed  Seed of the first values. [0]
     """
 
-    kind: Literal["lora", "dora"] | None
+    kind: Literal["lora", "dora", "ia3"] | None
     rank: int | None
     alpha: float | None
     rslora: bool | None
@@ -150,6 +152,7 @@ class AdapterSettings(TypedDict, total=False):
     rank_pattern: Texts | None
     alpha_pattern: Texts | None
     dora: bool | None
+    feedforward: Texts | None
     targets: Texts | None
     exclude: Texts | None
     layers: Texts | None

@@ -1,4 +1,4 @@
-"""Random LoRA adapters that PEFT makes and saves, and random ones of ours, on small models of transformers: logits of both."""
+"""Random adapters (LoRA, DoRA, (IA)3) that PEFT makes and saves, and random ones of ours, on small models of transformers: logits of both."""
 import json
 import pathlib
 import random
@@ -68,18 +68,33 @@ def adapter_config(rng: random.Random, family: str) -> dict:
     return made
 
 
+def ia3_config(rng: random.Random, family: str) -> dict:
+    modules = TARGETS.get(family, MODULES)
+    chosen = rng.sample(modules, rng.randint(1, len(modules)))
+    feedforward = rng.sample(chosen, rng.randint(0, len(chosen)))
+    made: dict = {"target_modules": chosen, "feedforward_modules": feedforward, "task_type": "CAUSAL_LM", "fan_in_fan_out": family == "gpt2"}
+    if rng.random() < .3:
+        made["target_modules"] = rf".*\.({'|'.join(chosen)})"
+        made["feedforward_modules"] = rf".*\.({'|'.join(feedforward or ['none'])})"
+    if rng.random() < .2 and family != "gpt2":
+        made["modules_to_save"] = ["norm"]
+    return made
+
+
 def check_ours(rng: random.Random, family: str, seed: int, folder: pathlib.Path, ids: torch.Tensor) -> None:
     """An adapter that the library makes: PEFT reads its folder, with our logits."""
     modules = TARGETS.get(family, MODULES)
     settings = {"rank": rng.choice([1, 2, 5]), "alpha": rng.choice([1.0, 8.0, 2.5]), "rslora": rng.random() < .3, "dora": rng.random() < .3,
                 "targets": rng.choice([["all-linear"], rng.sample(modules, rng.randint(1, len(modules)))]), "seed": seed}
+    if rng.random() < .25:
+        settings = {"kind": "ia3", "targets": settings["targets"], "seed": seed}
     if rng.random() < .3:
         settings["layers"] = [rng.choice(["0", "1", "0-1"])]
     about = f"{family} {json.dumps(settings)}"
     ours = dllm.Model(folder / "base", dtype="f32")
     ours.add_adapter(**settings)
     for name in ours.param_names():
-        if "lora_" in name:
+        if "lora_" in name or "ia3_" in name:
             values = np.array(ours.param(name))
             ours.set_param(name, (values + np.random.default_rng(seed).normal(0, 0.3, values.shape)).astype(np.float32))
     want = ours.forward({"ids": ids.numpy().astype(np.int32)}, attention="causal", shift=0)["logits"]
@@ -96,13 +111,16 @@ def run_case(seed: int, folder: pathlib.Path) -> None:
     base = base_model(family, seed)
     base.save_pretrained(folder / "base")
     settings = adapter_config(rng, family)
+    is_ia3 = rng.random() < .25
+    if is_ia3:
+        settings = ia3_config(rng, family)
     try:
-        adapted = peft.get_peft_model(base, peft.LoraConfig(**settings)).eval()
+        adapted = peft.get_peft_model(base, (peft.IA3Config if is_ia3 else peft.LoraConfig)(**settings)).eval()
     except Exception as error:  # combinations that PEFT refuses
         raise Refused(f"PEFT: {type(error).__name__}") from error
     with torch.no_grad():
         for name, parameter in adapted.named_parameters():
-            if "lora_" in name or parameter.requires_grad:
+            if "lora_" in name or "ia3_" in name or parameter.requires_grad:
                 parameter.add_(torch.randn_like(parameter) * 0.3)
     adapted.save_pretrained(folder / "adapter")
     ids = torch.randint(0, 41, (2, 9))
@@ -117,7 +135,7 @@ def run_case(seed: int, folder: pathlib.Path) -> None:
         if named and settings.get(named[1]):  # a key that changes numbers, refused by its name
             raise Refused(f"{named[1]} is not supported") from error
         tied = CONFIGS[family].get("tie_word_embeddings", True) and "lm_head" in settings.get("modules_to_save", [])
-        special = ["modules_to_save"] * tied + ["lora_bias"] * bool(settings.get("lora_bias")) + ["bias"] * (settings["bias"] != "none")
+        special = ["modules_to_save"] * tied + ["lora_bias"] * bool(settings.get("lora_bias")) + ["bias"] * (settings.get("bias", "none") != "none")
         if special:
             raise Refused(", ".join(special)) from error
         try:  # JSON has the patterns in another order, of which the first that matches counts

@@ -98,7 +98,7 @@ typed_options! {
     /// Has the options of kind "adapter". What is not set keeps its default.
     AdapterOptions {
         /// What the adapter adds to a matrix. An option of one kind is refused for another one. Default: lora; one of
-        /// lora, dora.
+        /// lora, dora, ia3.
         kind: &str = "kind";
         /// Columns of B and rows of A; a matrix (out, in) gets rank x (out + in) numbers. Default: 16; 1 to 65536.
         rank: i64 = "rank";
@@ -117,6 +117,9 @@ typed_options! {
         /// DoRA: each row of the sum of a matrix and its product gets a length that is trained too. Every pass
         /// computes the norms of the rows again, until the adapter is merged. Default: false.
         dora: bool = "dora";
+        /// (IA)3: modules whose inputs are multiplied, as for targets. The outputs of other modules are multiplied.
+        /// Default: empty.
+        feedforward: &[&str] = "feedforward";
         /// Modules with an adapter: ends of their names (q\_proj), names of dllm (q k v o gate up down), texts with
         /// \*, or all-linear: every matrix of a layer, except for routers and gates. Default: empty.
         targets: &[&str] = "targets";

@@ -5,8 +5,8 @@
 
 namespace dllm::model::adapter_files {
 
-extern const AdapterKind kLowRank, kDirection;
+extern const AdapterKind kLowRank, kDirection, kIa3;
 
-inline constexpr const AdapterKind* kTable[] = {&kLowRank, &kDirection};
+inline constexpr const AdapterKind* kTable[] = {&kLowRank, &kDirection, &kIa3};
 
 } // namespace dllm::model::adapter_files
