@@ -284,6 +284,9 @@ type RequestOptions struct {
 	// Draw among the likeliest tokens of this total probability; 1: all. Default: 1; 0 to 1.
 	TopP *float64 `json:"top_p,omitzero"`
 
+	// Draw among the tokens of at least this share of the likeliest token's probability; 0: all. Default: 0; 0 to 1.
+	MinP *float64 `json:"min_p,omitzero"`
+
 	// Noise schedule that sets the number of positions a step decides. Default: linear.
 	Schedule string `json:"schedule,omitzero"`
 
@@ -376,6 +379,9 @@ type DecoderOptions struct {
 
 	// Draw among the likeliest tokens of this total probability; 1: all. Default: 1; 0 to 1.
 	TopP *float64 `json:"top_p,omitzero"`
+
+	// Draw among the tokens of at least this share of the likeliest token's probability; 0: all. Default: 0; 0 to 1.
+	MinP *float64 `json:"min_p,omitzero"`
 
 	// Noise schedule that sets the number of positions a step decides. Default: linear.
 	Schedule string `json:"schedule,omitzero"`
@@ -476,6 +482,9 @@ type SlotOptions struct {
 
 	// As the decoder's, for this request; -1: the decoder's. Default: -1; -1 to 1.
 	TopP *float64 `json:"top_p,omitzero"`
+
+	// As the decoder's, for this request; -1: the decoder's. Default: -1; -1 to 1.
+	MinP *float64 `json:"min_p,omitzero"`
 
 	// Given positions at the front of a canvas with holes: blocks begin after them; -1: at the canvas's beginning.
 	// Default: -1; -1 to 16777216.

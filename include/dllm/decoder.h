@@ -47,6 +47,8 @@ extern "C" {
  *     temperature    0 to 100            divides the logits; 0: the token of the largest logit
  *     top_k          0 or more           number of likeliest tokens to sample from; 0: all
  *     top_p          0 to 1              total probability of the tokens to sample from; 1: all
+ *     min_p          0 to 1              least probability of a token, as a share of the likeliest
+ *                                        token's; 0: all
  *     attention      auto causal         what a token sees; auto: as the model
  *                    bidirectional
  *                    block_causal
@@ -69,9 +71,9 @@ extern "C" {
  *
  *   model   not NULL
  *   opts    NULL: defaults; kind "decoder" or "decoder:<policy>": policy, steps, block_length,
- *           gen_length, temperature, top_k, top_p, attention, shift, cache, guidance, on_change,
- *           adapters (list), adapter_folders (list), adapter_bytes, trace (default 0), trace_bytes
- *           and the policy's own
+ *           gen_length, temperature, top_k, top_p, min_p, attention, shift, cache, guidance,
+ *           on_change, adapters (list), adapter_folders (list), adapter_bytes, trace (default 0),
+ *           trace_bytes and the policy's own
  *   out     not NULL
  *
  * Returns  DLLM_OK; DLLM_FAILED_PRECONDITION when the model has no mask token, the hint names the
@@ -120,7 +122,8 @@ DLLM_API dllm_status dllm_decoder_start(dllm_decoder *decoder, const int32_t *pr
  *
  *     seed            any number; default 0
  *     gen_length      open positions after the canvas; -1: as the decoder
- *     temperature     -1: as the decoder; the same for top_k, top_p and block_length
+ *     temperature     -1: as the decoder; the same for top_k, top_p, min_p and
+ *                     block_length
  *     steps           0: as the decoder
  *     suppress        token ids that are never sampled, in addition to the decoder's
  *     adapters        adapters of this request, NAME or NAME:WEIGHT; none: the base alone; empty:
@@ -133,8 +136,8 @@ DLLM_API dllm_status dllm_decoder_start(dllm_decoder *decoder, const int32_t *pr
  *   fixed      NULL: all of canvas is given, and gen_length open positions follow; else 1: given,
  *              0: open
  *   count      positions of canvas and fixed, 0 or more
- *   opts       NULL: defaults; kind "slot": seed, gen_length, temperature, top_k, top_p, steps,
- *              block_length, suppress (list), adapters (list), prompt_length, stop (list)
+ *   opts       NULL: defaults; kind "slot": seed, gen_length, temperature, top_k, top_p, min_p,
+ *              steps, block_length, suppress (list), adapters (list), prompt_length, stop (list)
  *   out_slot   NULL, or gets the slot's number
  *
  * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for an id out of the vocabulary; DLLM_OUT_OF_RANGE when

@@ -53,7 +53,7 @@ MODEL = {
 DECODER = {
     "--decoder.policy": ("random",), "--decoder.steps": ("3",), "--decoder.block-length": ("4",),
     "--decoder.max-length": ("20", {}, REFUSED), "--decoder.temperature": ("0.9",),
-    "--decoder.top-k": ("1", DRAWS), "--decoder.top-p": ("0.01", DRAWS), "--decoder.schedule": ("cosine",),
+    "--decoder.top-k": ("1", DRAWS), "--decoder.top-p": ("0.01", DRAWS), "--decoder.min-p": ("1", DRAWS), "--decoder.schedule": ("cosine",),
     "--decoder.schedule-alphas": ("[1, 0.1, 0]",),
     "--decoder.schedule-steps": ("4", {"--schedule": "nano_cosine", "--policy": "ancestral"}),
     "--decoder.schedule-eps": ("0.4", {"--schedule": "cosine"}), "--decoder.attention": ("causal", {"--policy": "random"}),
@@ -68,7 +68,7 @@ DECODER = {
     "--decoder.on-change": ("fail", {}, REFUSED), "--decoder.plan": ("even", {"--steps": "7", "--schedule": "cosine", **DRAWS}),
 }
 SLOT = {
-    "--slot.seed": ("5", DRAWS), "--slot.temperature": ("0.9",), "--slot.top-k": ("1", DRAWS), "--slot.top-p": ("0.01", DRAWS),
+    "--slot.seed": ("5", DRAWS), "--slot.temperature": ("0.9",), "--slot.top-k": ("1", DRAWS), "--slot.top-p": ("0.01", DRAWS), "--slot.min-p": ("1", DRAWS),
     "--slot.stop": ("COMMON",), "--slot.steps": ("3",), "--slot.block-length": ("4",), "--slot.suppress": ("COMMON",),
     "--slot.adapters": ("nowhere", {}, REFUSED),
 }

@@ -572,6 +572,14 @@ namespace Dllm
             set => Put("top_p", value);
         }
 
+        /// <summary>Draw among the tokens of at least this share of the likeliest token's probability; 0: all.
+        /// Default: 0; 0 to 1.</summary>
+        public double? MinP
+        {
+            get => Value<double?>("min_p");
+            set => Put("min_p", value);
+        }
+
         /// <summary>Noise schedule that sets the number of positions a step decides. Default: linear.</summary>
         public string Schedule
         {
@@ -765,6 +773,14 @@ namespace Dllm
         {
             get => Value<double?>("top_p");
             set => Put("top_p", value);
+        }
+
+        /// <summary>Draw among the tokens of at least this share of the likeliest token's probability; 0: all.
+        /// Default: 0; 0 to 1.</summary>
+        public double? MinP
+        {
+            get => Value<double?>("min_p");
+            set => Put("min_p", value);
         }
 
         /// <summary>Noise schedule that sets the number of positions a step decides. Default: linear.</summary>
@@ -977,6 +993,13 @@ namespace Dllm
         {
             get => Value<double?>("top_p");
             set => Put("top_p", value);
+        }
+
+        /// <summary>As the decoder's, for this request; -1: the decoder's. Default: -1; -1 to 1.</summary>
+        public double? MinP
+        {
+            get => Value<double?>("min_p");
+            set => Put("min_p", value);
         }
 
         /// <summary>Given positions at the front of a canvas with holes: blocks begin after them; -1: at the

@@ -132,6 +132,8 @@ const KEYWORDS = (
 - `temperature::Real`: Divides the logits of a draw, 1e-6 at least; 0 takes the likeliest token. Default: 0; 0 to 100.
 - `top_k::Int`: Draw among this number of likeliest tokens; 0: all. Default: 0; 0 to 16777216.
 - `top_p::Real`: Draw among the likeliest tokens of this total probability; 1: all. Default: 1; 0 to 1.
+- `min_p::Real`: Draw among the tokens of at least this share of the likeliest token's probability; 0: all. Default:
+  0; 0 to 1.
 - `schedule::String`: Noise schedule that sets the number of positions a step decides. Default: linear.
 - `schedule_alphas::list or Dict`: A schedule of your own in place of `schedule`: alpha(t) at even times from t = 0 to
   1, such as [1, 0.3, 0]; linear between them; empty: none. Default: empty.
@@ -175,6 +177,8 @@ const KEYWORDS = (
 - `temperature::Real`: Divides the logits of a draw, 1e-6 at least; 0 takes the likeliest token. Default: 0; 0 to 100.
 - `top_k::Int`: Draw among this number of likeliest tokens; 0: all. Default: 0; 0 to 16777216.
 - `top_p::Real`: Draw among the likeliest tokens of this total probability; 1: all. Default: 1; 0 to 1.
+- `min_p::Real`: Draw among the tokens of at least this share of the likeliest token's probability; 0: all. Default:
+  0; 0 to 1.
 - `schedule::String`: Noise schedule that sets the number of positions a step decides. Default: linear.
 - `schedule_alphas::list or Dict`: A schedule of your own in place of `schedule`: alpha(t) at even times from t = 0 to
   1, such as [1, 0.3, 0]; linear between them; empty: none. Default: empty.
@@ -219,6 +223,7 @@ const KEYWORDS = (
 - `temperature::Real`: As the decoder's, for this request; -1: the decoder's. Default: -1; -1 to 100.
 - `top_k::Int`: As the decoder's, for this request; -1: the decoder's. Default: -1; -1 to 16777216.
 - `top_p::Real`: As the decoder's, for this request; -1: the decoder's. Default: -1; -1 to 1.
+- `min_p::Real`: As the decoder's, for this request; -1: the decoder's. Default: -1; -1 to 1.
 - `prompt_length::Int`: Given positions at the front of a canvas with holes: blocks begin after them; -1: at the
   canvas's beginning. Default: -1; -1 to 16777216.
 - `steps::Int`: As the decoder's, for this request; 0: the decoder's. Default: 0; 0 to 1048576.

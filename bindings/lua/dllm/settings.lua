@@ -194,6 +194,8 @@
 ---@field top_k? integer
 --- Draw among the likeliest tokens of this total probability; 1: all. [1]
 ---@field top_p? number
+--- Draw among the tokens of at least this share of the likeliest token's probability; 0: all. [0]
+---@field min_p? number
 --- Noise schedule that sets the number of positions a step decides. [linear]
 ---@field schedule? string
 --- A schedule of your own in place of `schedule`: alpha(t) at even times from t = 0 to 1, such as
@@ -499,6 +501,8 @@
 ---@field top_k? integer
 --- Draw among the likeliest tokens of this total probability; 1: all. [1]
 ---@field top_p? number
+--- Draw among the tokens of at least this share of the likeliest token's probability; 0: all. [0]
+---@field min_p? number
 --- Noise schedule that sets the number of positions a step decides. [linear]
 ---@field schedule? string
 --- A schedule of your own in place of `schedule`: alpha(t) at even times from t = 0 to 1, such as
@@ -772,6 +776,8 @@
 ---@field top_k? integer
 --- As the decoder's, for this request; -1: the decoder's. [-1]
 ---@field top_p? number
+--- As the decoder's, for this request; -1: the decoder's. [-1]
+---@field min_p? number
 --- Given positions at the front of a canvas with holes: blocks begin after them; -1: at the
 --- canvas's beginning. [-1]
 ---@field prompt_length? integer

@@ -208,6 +208,8 @@ export interface RequestSettings {
   top_k?: number | bigint;
   /** Draw among the likeliest tokens of this total probability; 1: all. [1] */
   top_p?: number;
+  /** Draw among the tokens of at least this share of the likeliest token's probability; 0: all. [0] */
+  min_p?: number;
   /** Noise schedule that sets the number of positions a step decides. [linear] */
   schedule?: string;
   /** A schedule of your own in place of `schedule`: alpha(t) at even times from t = 0 to 1, such as
@@ -533,6 +535,8 @@ export interface DecoderSettings {
   top_k?: number | bigint;
   /** Draw among the likeliest tokens of this total probability; 1: all. [1] */
   top_p?: number;
+  /** Draw among the tokens of at least this share of the likeliest token's probability; 0: all. [0] */
+  min_p?: number;
   /** Noise schedule that sets the number of positions a step decides. [linear] */
   schedule?: string;
   /** A schedule of your own in place of `schedule`: alpha(t) at even times from t = 0 to 1, such as
@@ -814,6 +818,8 @@ export interface SlotSettings {
   top_k?: number | bigint;
   /** As the decoder's, for this request; -1: the decoder's. [-1] */
   top_p?: number;
+  /** As the decoder's, for this request; -1: the decoder's. [-1] */
+  min_p?: number;
   /** Given positions at the front of a canvas with holes: blocks begin after them; -1: at the
    *  canvas's beginning. [-1] */
   prompt_length?: number | bigint;

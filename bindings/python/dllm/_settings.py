@@ -233,6 +233,8 @@ class RequestSettings(TypedDict, total=False):
     temperature  Divides the logits of a draw, 1e-6 at least; 0 takes the likeliest token. [0]
     top_k  Draw among this number of likeliest tokens; 0: all. [0]
     top_p  Draw among the likeliest tokens of this total probability; 1: all. [1]
+    min_p  Draw among the tokens of at least this share of the likeliest token's probability; 0:
+        all. [0]
     schedule  Noise schedule that sets the number of positions a step decides. [linear]
     schedule_alphas  A schedule of your own in place of `schedule`: alpha(t) at even times from t =
         0 to 1, such as [1, 0.3, 0]; linear between them; empty: none.
@@ -436,6 +438,7 @@ class RequestSettings(TypedDict, total=False):
     temperature: float | None
     top_k: int | None
     top_p: float | None
+    min_p: float | None
     schedule: str | None
     schedule_alphas: Json | None
     schedule_steps: int | None
@@ -609,6 +612,8 @@ class DecoderSettings(TypedDict, total=False):
     temperature  Divides the logits of a draw, 1e-6 at least; 0 takes the likeliest token. [0]
     top_k  Draw among this number of likeliest tokens; 0: all. [0]
     top_p  Draw among the likeliest tokens of this total probability; 1: all. [1]
+    min_p  Draw among the tokens of at least this share of the likeliest token's probability; 0:
+        all. [0]
     schedule  Noise schedule that sets the number of positions a step decides. [linear]
     schedule_alphas  A schedule of your own in place of `schedule`: alpha(t) at even times from t =
         0 to 1, such as [1, 0.3, 0]; linear between them; empty: none.
@@ -810,6 +815,7 @@ class DecoderSettings(TypedDict, total=False):
     temperature: float | None
     top_k: int | None
     top_p: float | None
+    min_p: float | None
     schedule: str | None
     schedule_alphas: Json | None
     schedule_steps: int | None
@@ -912,6 +918,7 @@ class SlotSettings(TypedDict, total=False):
     temperature  As the decoder's, for this request; -1: the decoder's. [-1]
     top_k  As the decoder's, for this request; -1: the decoder's. [-1]
     top_p  As the decoder's, for this request; -1: the decoder's. [-1]
+    min_p  As the decoder's, for this request; -1: the decoder's. [-1]
     prompt_length  Given positions at the front of a canvas with holes: blocks begin after them; -1:
         at the canvas's beginning. [-1]
     steps  As the decoder's, for this request; 0: the decoder's. [0]
@@ -927,6 +934,7 @@ class SlotSettings(TypedDict, total=False):
     temperature: float | None
     top_k: int | None
     top_p: float | None
+    min_p: float | None
     prompt_length: int | None
     steps: int | None
     block_length: int | None

@@ -6,10 +6,11 @@
 
 namespace dllm::graph::filter_files {
 
+DrawFilter min_p();
 DrawFilter top_k();
 DrawFilter top_p();
 
 // The order in which filters act.
-inline constexpr DrawFilter (*kTable[])() = {top_k, top_p};
+inline constexpr DrawFilter (*kTable[])() = {top_k, top_p, min_p};
 
 } // namespace dllm::graph::filter_files

@@ -29,16 +29,17 @@ TEST(Defaults, PolicyOfTheObjective) {
 }
 
 TEST(Defaults, FileOfSettings) {
-  const Json file = {{"temperature", 0.5},   {"top_k", nullptr},        {"num_steps", 8},
-                     {"min_p", 0.1},         {"repetition_penalty", 1}, {"top_p", 7},
-                     {"max_new_tokens", 100}};
+  const Json file = {{"temperature", 0.5}, {"top_k", nullptr},     {"num_steps", 8},
+                     {"min_p", 0.1},       {"typical_p", 0.9},     {"repetition_penalty", 1},
+                     {"top_p", 7},         {"max_new_tokens", 100}};
   const FileSettings read = read_generation_config(file, "low_confidence", request(Json::object()));
-  EXPECT_EQ(read.taken, (std::vector<std::string>{"temperature", "steps"}));
+  EXPECT_EQ(read.taken, (std::vector<std::string>{"temperature", "min_p", "steps"}));
   EXPECT_EQ(read.options.f64("temperature"), 0.5);
   EXPECT_EQ(read.options.i64("steps"), 8);
+  EXPECT_EQ(read.options.f64("min_p"), 0.1);
   ASSERT_EQ(read.left_out.size(), 3u);
   EXPECT_NE(read.left_out[0].find("top_p 7"), std::string::npos) << "out of bounds";
-  EXPECT_EQ(read.left_out[1], "min_p 0.1 (dllm has no such option)");
+  EXPECT_EQ(read.left_out[1], "typical_p 0.9 (dllm has no such option)");
   EXPECT_NE(read.left_out[2].find("max_new_tokens 100"), std::string::npos);
 }
 

@@ -45,9 +45,15 @@ std::vector<size_t> reference_top_p(const Left& left, double setting) {
   return first_places(count);
 }
 
+std::vector<size_t> reference_min_p(const Left& left, double setting) {
+  size_t count = 0;
+  while (count < left.p.size() && left.p[count] >= setting * left.p[0]) ++count;
+  return first_places(count);
+}
+
 const std::map<std::string, Reference>& references() {
-  static const std::map<std::string, Reference> all = {{"top_k", reference_top_k},
-                                                       {"top_p", reference_top_p}};
+  static const std::map<std::string, Reference> all = {
+      {"top_k", reference_top_k}, {"top_p", reference_top_p}, {"min_p", reference_min_p}};
   return all;
 }
 

@@ -207,6 +207,9 @@ typed_options! {
         top_k: i64 = "top_k";
         /// Draw among the likeliest tokens of this total probability; 1: all. Default: 1; 0 to 1.
         top_p: f64 = "top_p";
+        /// Draw among the tokens of at least this share of the likeliest token's probability; 0: all. Default: 0; 0
+        /// to 1.
+        min_p: f64 = "min_p";
         /// Noise schedule that sets the number of positions a step decides. Default: linear.
         schedule: &str = "schedule";
         /// A schedule of your own in place of `schedule`: alpha(t) at even times from t = 0 to 1, such as \[1, 0.3,
@@ -274,6 +277,9 @@ typed_options! {
         top_k: i64 = "top_k";
         /// Draw among the likeliest tokens of this total probability; 1: all. Default: 1; 0 to 1.
         top_p: f64 = "top_p";
+        /// Draw among the tokens of at least this share of the likeliest token's probability; 0: all. Default: 0; 0
+        /// to 1.
+        min_p: f64 = "min_p";
         /// Noise schedule that sets the number of positions a step decides. Default: linear.
         schedule: &str = "schedule";
         /// A schedule of your own in place of `schedule`: alpha(t) at even times from t = 0 to 1, such as \[1, 0.3,
@@ -345,6 +351,8 @@ typed_options! {
         top_k: i64 = "top_k";
         /// As the decoder's, for this request; -1: the decoder's. Default: -1; -1 to 1.
         top_p: f64 = "top_p";
+        /// As the decoder's, for this request; -1: the decoder's. Default: -1; -1 to 1.
+        min_p: f64 = "min_p";
         /// Given positions at the front of a canvas with holes: blocks begin after them; -1: at the canvas's
         /// beginning. Default: -1; -1 to 16777216.
         prompt_length: i64 = "prompt_length";

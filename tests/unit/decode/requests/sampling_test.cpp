@@ -186,9 +186,40 @@ TEST(Sampling, TemperatureAndFiltersShapeTheDraw) {
   }
   EXPECT_LT(chi_square(two, softmax({kLogits[0], kLogits[1]})), 6.63);
 
+  // p(1) / p(0) = 0.45, p(2) / p(0) = 0.30: min_p 0.4 keeps the same two.
+  std::vector<int64_t> probable(2);
+  for (const auto& row :
+       draw({{"policy", "random"}, {"steps", 4}, {"temperature", 1.0}, {"min_p", 0.4}}, 50)) {
+    for (int32_t id : row) {
+      ASSERT_LT(id, 2);
+      ++probable[static_cast<size_t>(id)];
+    }
+  }
+  EXPECT_LT(chi_square(probable, softmax({kLogits[0], kLogits[1]})), 6.63);
+
   for (const auto& row : draw({{"steps", 4}, {"temperature", 0.0}}, 2)) {
     for (int32_t id : row) EXPECT_EQ(id, 0);
   }
+}
+
+// A filter that few requests set is in the program of a pass only with such a request.
+TEST(Sampling, AFilterOfOneRequestLeavesTheOthersAlone) {
+  const Json settings = {{"policy", "random"}, {"steps", 4}, {"temperature", 1.0}};
+  const auto tokens = [&](const std::vector<double>& min_p) {
+    const auto decoder = make_decoder(known_model(), settings);
+    for (size_t i = 0; i < min_p.size(); ++i)
+      decoder->add({}, {},
+                   slot_options({{"seed", i + 1}, {"gen_length", 24}, {"min_p", min_p[i]}}));
+    decoder->run();
+    std::vector<std::vector<int32_t>> made;
+    for (size_t i = 0; i < min_p.size(); ++i)
+      made.push_back(decoder->request(static_cast<int64_t>(i)).ids);
+    return made;
+  };
+  const auto plain = tokens({-1, -1}), mixed = tokens({-1, 1});
+  EXPECT_EQ(mixed[0], plain[0]);
+  EXPECT_NE(plain[1], mixed[1]);
+  EXPECT_EQ(mixed[1], std::vector<int32_t>(24, 0)) << "min_p 1 leaves the likeliest token";
 }
 
 TEST(Sampling, ConfidenceIsTheProbabilityOfTheToken) {

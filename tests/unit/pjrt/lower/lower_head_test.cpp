@@ -1,6 +1,7 @@
 // The loss and token statistics at the borders of their tiles and parts of the vocabulary: lowered
 // against the kernels of the CPU engine.
 
+#include "graph/filters/filter.h"
 #include "unit/graph/case_builder.h"
 #include "unit/pjrt/lower/lower_tools.h"
 
@@ -99,6 +100,14 @@ graph::test::OpCase statistics_case(const StatisticsSizes& s, const std::string&
   in.filters = {{"top_k", b.ints({s.rows}, top_k)},
                 {"top_p", b.given(Tensor::from(Shape{s.rows}, top_p))}};
   if (s.nucleus_first) std::swap(in.filters[0], in.filters[1]);
+  for (const graph::DrawFilter& filter : graph::draw_filters()) {
+    if (filter.in_every_program || !s.filtered) continue;
+    std::vector<float> settings;
+    for (int64_t r = 0; r < s.rows; ++r)
+      settings.push_back(static_cast<float>(r % 4 == 1 ? 0.05 + 0.013 * static_cast<double>(r % 50)
+                                                       : filter.off()));
+    in.filters.emplace_back(filter.name(), b.given(Tensor::from(Shape{s.rows}, settings)));
+  }
   in.uniform = b.fixed({s.rows}, 0, 1);
   if (s.noise) in.noise = b.fixed({s.rows, s.vocab}, -1, 6);
   if (s.banned) in.banned = b.u8({s.vocab});
