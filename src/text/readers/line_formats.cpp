@@ -6,8 +6,10 @@
 #include "text/readers/content_check.h"
 #include "text/readers/readers.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace dllm::text {
@@ -141,10 +143,27 @@ void read_jsonl(const ReadJob& job, const RecordSink& sink) {
   }
 }
 
+// Returns true for lines of objects in a file whose name ends with .txt or has no ending. Files
+// with other endings, such as notebooks, may be texts that begin like this.
+bool is_lines_of_objects(const FileHead& file) {
+  const std::string name = file.name.substr(file.name.rfind('/') + 1);
+  if (!name.ends_with(".txt") && name.find('.') != std::string::npos) return false;
+  std::string_view head = file.head;
+  if (head.starts_with("\xEF\xBB\xBF")) head.remove_prefix(3);
+  head.remove_prefix(std::min(head.find_first_not_of(" \t\r\n"), head.size()));
+  if (!head.starts_with('{')) return false;
+  head.remove_prefix(1);
+  head.remove_prefix(std::min(head.find_first_not_of(" \t"), head.size()));
+  return head.starts_with('"');
+}
+
 } // namespace
 
 Reader jsonl_reader() {
-  return {.name = "jsonl", .endings = {".jsonl", ".ndjson", ".jsonlines"}, .read = read_jsonl};
+  return {.name = "jsonl",
+          .endings = {".jsonl", ".ndjson", ".jsonlines"},
+          .recognizes = is_lines_of_objects,
+          .read = read_jsonl};
 }
 
 // Reads files of fortune(6): texts between lines that hold a single "%", with an index NAME.dat

@@ -139,6 +139,14 @@ TEST(ReaderTable, DetectsByNameIndexAndMagic) {
   EXPECT_EQ(detected("a.json", "{}"), "json");
   EXPECT_EQ(detected("array", " [ {\"text\": 1}]"), "json");
   EXPECT_EQ(detected("brackets", "[{an aside}]"), "text");
+  for (const char* name : {"lines", "lines.txt", "lines.txt.gz"}) {
+    EXPECT_EQ(detected(name, "{\"text\": \"a\"}\n{\"text\": \"b\"}\n"), "jsonl") << name;
+    EXPECT_EQ(detected(name, "\xEF\xBB\xBF{ \"text\": \"a\"}"), "jsonl") << name;
+    EXPECT_EQ(detected(name, "{\"" + std::string(100, 'k') + "\": 1}"), "jsonl") << name;
+  }
+  EXPECT_EQ(detected("braces.txt", "{an aside}\n"), "text");
+  EXPECT_EQ(detected("brace.txt", "{"), "text");
+  EXPECT_EQ(detected("book.ipynb", "{\"cells\": []}"), "text");
   EXPECT_EQ(detected("a.csv", "text"), "csv");
   EXPECT_EQ(detected("a.tsv", "text"), "csv");
   EXPECT_EQ(detected("a.CSV", "text"), "csv");
