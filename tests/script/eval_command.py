@@ -294,6 +294,11 @@ def trained_objectives():
         other, _ = evaluate(*words, "--objective", "mdlm")
         ok(other["settings"]["objective"] == "mdlm" and (other["nats_per_token"] == report["nats_per_token"]) == (scored == "mdlm"),
            f"{trained}: mdlm when asked for: {other['nats_per_token']}")
+    done = program.run("train", "--data", "corpus", "--out", "cosine", "--rows", "line", "--layers", "1", "--hidden", "64", "--vocab", "300",
+                       "--length", "48", "--batch", "4", "--steps", "4", "--schedule", "cosine")
+    ok(done.returncode == 0, f"a run with another schedule: {done.stderr[-200:]}")
+    report, _ = evaluate("cosine", "corpus", "--row-length", "48", "--limit", "8")
+    ok(report["settings"].get("schedule") == "cosine", f"the schedule of the noise is a setting: {report['settings']}")
 
 
 def first_tokens():
@@ -332,6 +337,17 @@ def no_likelihoods():
     ok("--block-length" in done.stderr, f"bd3lm without blocks: {done.stderr}")
     four, eight = (evaluate(*words, "bd3lm", "--block-length", size)[0]["nats_per_token"] for size in ("4", "8"))
     ok(four != eight, f"--block-length sets the blocks: {four} {eight}")
+    # What the score depends on is in the settings, so a file of results never mixes two of them.
+    for task, scored, kept in (("text", words[:6], "blocks.jsonl"), ("choices", ("masked", "questions.jsonl"), "blocks_of_choices.jsonl")):
+        of_blocks = (*scored, "--task", task, "--objective", "bd3lm", "--out", kept)
+        ok(evaluate(*of_blocks, "--block-length", "4")[0]["settings"]["block_length"] == 4, "the settings have the blocks")
+        _, done = evaluate(*of_blocks, "--block-length", "8", code=1)
+        ok("block_length is 4, here 8" in done.stderr, f"{task} with other blocks: {done.stderr}")
+    of_rows = (*words[:6], "--out", "row_options.jsonl")
+    ok("dataset" not in evaluate(*of_rows)[0]["settings"], "options at their defaults are left out")
+    for option, value in (("append-eos", "false"), ("parse-special", "true"), ("format", "text"), ("bad-rows", "skip"), ("text-key", "body")):
+        _, done = evaluate(*of_rows, "--dataset." + option, value, code=1)
+        ok(f"dataset is null, here {{\"{option.replace('-', '_')}\":" in done.stderr, f"other rows, --dataset.{option}: {done.stderr}")
     _, done = evaluate(*words, "mdlm", "--block-length", "8", code=2)
     ok("decodes nothing" in done.stderr, f"mdlm has no blocks: {done.stderr}")
     write("tasks.jsonl", [{"task_id": "a", "prompt": "def f():\n", "entry_point": "f", "test": "def check(f):\n    f()\n"}])

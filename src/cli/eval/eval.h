@@ -109,7 +109,10 @@ public:
 struct ScoredModel {
   explicit ScoredModel(Context& context);
   std::string objective_name; // option objective, with "auto" resolved
-  bool noiseless = false;     // the objective has no noise, so one draw is exact
+  // What the loss depends on: the objective, and its block length and noise schedule where these
+  // are not the defaults.
+  EvalJson settings = EvalJson::object();
+  bool noiseless = false; // the objective has no noise, so one draw is exact
   // The state before a token predicts it, so the first token of a text is not scored.
   bool is_shifted = false;
   Owned<dllm_engine> engine;

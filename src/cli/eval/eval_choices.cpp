@@ -103,11 +103,10 @@ EvalJson evaluate_choices(Context& context) {
   for (size_t i = 0; i < rows.size(); ++i) questions.push_back(question_of(rows[i], path, i));
   const ScoredModel scored(context);
   const int64_t draws = context.typed("draws") ? context.number("draws") : 16;
-  EvalJson settings = {{"task", "choices"},
-                       {"data", path},
-                       {"objective", scored.objective_name},
-                       {"draws", scored.noiseless ? 1 : draws},
-                       {"seed", context.number("noise-seed")}};
+  EvalJson settings = {{"task", "choices"}, {"data", path}};
+  settings.update(scored.settings);
+  settings["draws"] = scored.noiseless ? 1 : draws;
+  settings["seed"] = context.number("noise-seed");
   settings.update(model_facts(context));
   settings["data_checksum"] = checksum_of(context.text("data"));
   EvalResults results(context.has("out") ? context.text("out") : "", settings,

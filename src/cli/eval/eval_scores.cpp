@@ -86,24 +86,32 @@ void set_json(dllm_options* options, const EvalJson& values) {
 }
 
 // attention, block_length: what the user chose; "" and 0: nothing.
-Owned<dllm_objective> new_objective(const std::string& name, EvalJson recorded,
-                                    const std::string& attention, int64_t block_length) {
-  if (recorded.value("name", "") != name) recorded = EvalJson::object();
+EvalJson layout_of(const EvalJson& recorded, const std::string& attention, int64_t block_length) {
   EvalJson layout = EvalJson::object();
   for (const char* key : kLayout) {
     if (recorded.contains(key)) layout[key] = recorded[key];
   }
   if (!attention.empty()) layout["attention"] = attention;
   if (block_length > 0) layout["block_length"] = block_length;
+  return layout;
+}
+
+// Returns the name of the recorded noise schedule; "" for the default one of the objective.
+std::string schedule_of(const EvalJson& recorded) {
+  const EvalJson noise = recorded.value("schedule", EvalJson());
+  return noise.is_object() ? noise.value("name", "") : "";
+}
+
+Owned<dllm_objective> new_objective(const std::string& name, const EvalJson& layout,
+                                    const std::string& schedule_name) {
   const auto options = make<dllm_options>([&](dllm_options** out, dllm_error* err) {
     return dllm_options_new(("objective:" + name).c_str(), out, err);
   });
   set_json(options.get(), layout);
-  const EvalJson noise = recorded.value("schedule", EvalJson());
   Owned<dllm_schedule> schedule;
-  if (noise.is_object() && noise.contains("name")) {
+  if (!schedule_name.empty()) {
     schedule = make<dllm_schedule>([&](dllm_schedule** out, dllm_error* err) {
-      return dllm_schedule_new(noise["name"].get<std::string>().c_str(), nullptr, out, err);
+      return dllm_schedule_new(schedule_name.c_str(), nullptr, out, err);
     });
   }
   return make<dllm_objective>([&](dllm_objective** out, dllm_error* err) {
@@ -148,12 +156,19 @@ ScoredModel::ScoredModel(Context& context)
   objective_name = objective_for(context, about, recorded);
   noiseless = facts_of(objective_name).is_noiseless();
   const bool chosen = context.typed("model", "attention");
-  objective = new_objective(
-      objective_name, recorded,
+  const bool is_own = recorded.value("name", "") == objective_name;
+  const EvalJson layout = layout_of(
+      is_own ? recorded : EvalJson::object(),
       chosen ? EvalJson::parse(context.option("model", "attention")).get<std::string>() : "",
       context.typed("decoder", "block_length")
           ? std::stoll(context.option("decoder", "block_length"))
           : 0);
+  const std::string schedule = is_own ? schedule_of(recorded) : "";
+  objective = new_objective(objective_name, layout, schedule);
+  settings["objective"] = objective_name;
+  if (layout.value("block_length", int64_t{0}) > 0)
+    settings["block_length"] = layout["block_length"];
+  if (!noiseless && !schedule.empty() && schedule != "linear") settings["schedule"] = schedule;
   is_shifted = shift_of(objective_name, recorded, about) == 1;
 }
 

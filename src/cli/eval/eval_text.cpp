@@ -10,6 +10,8 @@
 #include <cstdio>
 #include <numbers>
 #include <numeric>
+#include <set>
+#include <string>
 
 namespace dllm::cli {
 namespace {
@@ -34,6 +36,21 @@ void read_as_the_run_did(const Context& context) {
     return dllm_options_set_json(context.options("dataset"), json.data(),
                                  static_cast<int64_t>(json.size()), err);
   });
+}
+
+// Returns the options of the data set that are not at their defaults. The settings have keys of
+// their own for `rows` and `template`. The place of the ids does not change a row.
+EvalJson other_row_settings(const Context& context) {
+  const std::set<std::string> left_out = {"rows", "template", "token_file", "stream"};
+  const EvalJson schema = EvalJson::parse(text(
+      [](dllm_buffer* out, dllm_error* err) { return dllm_options_schema("dataset", out, err); }));
+  EvalJson made = EvalJson::object();
+  for (const EvalJson& key : schema.at("keys")) {
+    const auto name = key.at("name").get<std::string>();
+    const EvalJson value = EvalJson::parse(context.option("dataset", name));
+    if (!left_out.contains(name) && value != key.at("default")) made[name] = value;
+  }
+  return made;
 }
 
 Owned<dllm_loader> open_rows_of(const Context& context, const ScoredModel& scored) {
@@ -179,18 +196,19 @@ EvalJson evaluate_text(Context& context) {
   const Owned<dllm_tokenizer> reader = open_plain_tokenizer(context, context.text("model"));
   const int64_t draws = scored.noiseless ? 1 : context.number("draws");
   const int64_t limit = context.number("limit"), rows = batch_rows(context);
-  EvalJson settings = {{"task", "text"},
-                       {"data", context.text("data")},
-                       {"objective", scored.objective_name},
-                       {"row_length", context.number("row-length")},
-                       {"draws", draws},
-                       {"seed", context.number("noise-seed")}};
+  EvalJson settings = {{"task", "text"}, {"data", context.text("data")}};
+  settings.update(scored.settings);
+  settings["row_length"] = context.number("row-length");
+  settings["draws"] = draws;
+  settings["seed"] = context.number("noise-seed");
   settings.update(model_facts(context));
   settings["data_checksum"] = checksum_of(context.text("data"));
   const std::string how = context.option("dataset", "rows");
   if (how != "\"file\"") settings["text_rows"] = EvalJson::parse(how);
   const EvalJson chat = EvalJson::parse(context.option("dataset", "template"));
   if (chat != "") settings["template"] = chat;
+  const EvalJson others = other_row_settings(context);
+  if (!others.empty()) settings["dataset"] = others;
   const Owned<dllm_loader> loader = open_rows_of(context, scored);
   EvalResults results(context.has("out") ? context.text("out") : "", settings, limit,
                       context.flag("quiet"));
