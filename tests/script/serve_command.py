@@ -131,7 +131,16 @@ events = [data for _, data in pieces_of(server.ask("/v1/chat/completions", {**ch
 ok(events[0]["choices"][0]["delta"]["role"] == "assistant" and "".join(data["choices"][0]["delta"].get("content", "") for data in events) == wanted, "a stream of a chat")
 filled = server.json("/v1/infill", {"input_prefix": "the ", "input_suffix": " sat", "max_tokens": 3, "seed": 1})["choices"][0]
 ok(filled["text"].startswith("the ") and filled["text"].endswith(" sat") and len(filled["holes"]) == 1, f"infill {filled}")
-ok(server.json("/v1/completions", {"prompt": "the ", "suffix": " sat", "max_tokens": 3, "seed": 1})["choices"][0]["text"] == filled["text"], "a suffix is an infill")
+between = {"prompt": "the ", "suffix": " sat", "max_tokens": 3, "seed": 1}
+answered = server.json("/v1/completions", {**between, "logprobs": 0})["choices"][0]
+ok(answered["text"] == filled["holes"][0] and answered["logprobs"]["text_offset"][0] == len("the "), f"the answer is what is before the suffix: {answered}")
+ok("".join(answered["logprobs"]["tokens"]) == answered["text"], f"and so are its log probabilities: {answered}")
+ok(server.json("/v1/completions", {**between, "echo": True})["choices"][0]["text"] == "the " + filled["holes"][0], "an echo with a suffix")
+pieces = [data for name, data in pieces_of(server.ask("/v1/completions", {**between, "stream": True})[1]) if name is None and data != "[DONE]"]
+ok("".join(data["choices"][0]["text"] for data in pieces) == filled["holes"][0], f"a stream with a suffix: {pieces}")
+for body in ({**between, "prompt": "a <mask:2>"}, {**between, "suffix": "<mask>"}):
+    status, text, _ = server.ask("/v1/completions", body)
+    ok(status == 400 and "one place to fill" in text, f"{body}: {status} {text}")
 many = server.json("/v1/completions", {"prompt": ["a", "b"], "n": 2, "max_tokens": 4, "temperature": 1.0, "seed": 10})["choices"]
 ok([choice["index"] for choice in many] == [0, 1, 2, 3] and [choice["dllm"]["seed"] for choice in many] == [10, 11, 10, 11], "two prompts, two texts each")
 shaped = server.json("/v1/chat/completions", {**chat, "max_tokens": 32, "response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "array", "items": {"type": "integer"}, "maxItems": 2}}}})["choices"][0]

@@ -250,8 +250,15 @@ Json common_settings(Body& body, AskKind kind, Asked& asked) {
   return settings;
 }
 
+// The answer is what fills the place between a prompt and a suffix, so neither has holes.
+void check_no_hole(const std::string& text, const char* name) {
+  if (text.find("<mask") == std::string::npos) return;
+  refuse(std::string(name) + " has \"<mask\", and a suffix leaves one place to fill",
+         "POST /v1/infill takes a text with several holes");
+}
+
 // Returns the settings of the texts, without seeds.
-std::vector<Json> texts_of(Body& body, AskKind kind, const Json& settings) {
+std::vector<Json> texts_of(Body& body, AskKind kind, const Json& settings, std::string& suffix) {
   std::vector<Json> texts;
   const auto add = [&](const char* key, const Json& value) {
     Json one = settings;
@@ -268,12 +275,14 @@ std::vector<Json> texts_of(Body& body, AskKind kind, const Json& settings) {
     add("infill", infill_text(body, body.whole("max_tokens", kUsualTokens, 0, 1 << 20)));
     break;
   case AskKind::completion:
-    const std::string suffix = body.text("suffix");
+    suffix = body.text("suffix");
+    check_no_hole(suffix, "suffix");
     for (const std::string& prompt : prompts_of(body)) {
       if (suffix.empty()) {
         add("prompt", prompt);
         continue;
       }
+      check_no_hole(prompt, "prompt");
       const std::string hole = "<mask:" + settings.at("length").dump() + ">";
       add("infill", prompt + hole + suffix);
       texts.back().erase("length");
@@ -312,7 +321,7 @@ Asked read_asked(AskKind kind, const std::string& text, int64_t random_seed) {
   if (asked.has_echo && asked.has_logprobs)
     refuse("echo and logprobs together are not supported",
            "tokens of a prompt have no probability here; send one of the two");
-  for (const Json& one : texts_of(body, kind, settings)) {
+  for (const Json& one : texts_of(body, kind, settings, asked.suffix)) {
     for (int64_t i = 0; i < count; ++i) {
       asked.requests.push_back(one);
       asked.requests.back()["seed"] =

@@ -22,6 +22,8 @@ struct Asked {
   std::vector<nlohmann::ordered_json> requests;
   // Settings of kind "submission", for all of them.
   nlohmann::ordered_json submission = nlohmann::ordered_json::object();
+  // What follows the answer of a completion; "": nothing. The answer is the text before it then.
+  std::string suffix;
   bool is_stream = false;
   bool has_usage = false;    // a stream ends with the counts
   bool has_canvas = false;   // a stream has an event for each step

@@ -14,6 +14,15 @@ using Json = nlohmann::ordered_json;
 // A stream whose client does not take this many bytes waits. Its texts go on, and nothing is lost.
 constexpr size_t kMostWaiting = 1 << 20;
 
+// Makes the completion of a text with a suffix what fills the place before the suffix. An echo has
+// the prompt and this text.
+void leave_suffix_out(Json& about, const std::string& suffix) {
+  about["completion"] = about.at("holes").at(0);
+  auto whole = about.at("text").get<std::string>();
+  if (whole.ends_with(suffix)) whole.resize(whole.size() - suffix.size());
+  about["text"] = whole;
+}
+
 } // namespace
 
 Job::Job(const Queue& queue, HttpExchangeRef exchange, AnswerHead head, Asked asked,
@@ -52,6 +61,7 @@ bool Job::update(size_t index) {
     if (now.is_over) {
       queue_.text_of(text.number, "completion"); // throws the error of a request that failed
       text.about = Json::parse(queue_.describe(text.number));
+      if (!asked_.suffix.empty()) leave_suffix_out(text.about, asked_.suffix);
       if (asked_.has_logprobs)
         text.about["logprobs"] = logprobs_of(head_.kind, text.about, cells_of(text.about));
     }
@@ -81,7 +91,9 @@ void Job::begin_stream() {
 
 void Job::send_piece(size_t index) {
   const Text& text = texts_[index];
-  const std::string next = queue_.text_of(text.number, "next");
+  std::string next = queue_.text_of(text.number, "next");
+  if (!asked_.suffix.empty()) // new final text begins with the prompt
+    next = text.about.is_null() ? "" : text.about.at("completion").get<std::string>();
   if (next.empty() && text.about.is_null()) return;
   // The last piece has the reason of the end, and clients expect no text in it.
   if (!next.empty()) exchange_->write(event_text(piece_of_answer(head_, index, next, nullptr)));
