@@ -46,9 +46,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       for (const char* module :
            {"model.layers.0.self_attn.q_proj", "model.layers.11.mlp.down_proj", "lm_head", ""})
         config.targets().has(module);
-      const model::AdapterRanks ranks(config.settings(), "adapter_config.json");
-      const char* module = "model.layers.0.self_attn.q_proj";
-      if (ranks.rank(module) < 1 || !(ranks.factor(module) >= 0)) std::abort();
+      const auto forms = config.kind().forms(config.settings(), "adapter_config.json");
+      const model::AdapterForm form = forms->form({"model.layers.0.self_attn.q_proj", "q"});
+      if (form.rank < 0 || !(form.factor >= 0)) std::abort();
       return 0;
     }
     write("adapter_config.json", text.substr(0, end));

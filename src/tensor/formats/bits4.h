@@ -47,7 +47,8 @@ float encode_bits4(const float* x, int64_t count, uint8_t* levels) {
 
 template <const float (&kLevels)[16]> struct Bits4Block {
   static constexpr int64_t kBlock = 64, kBytes = 36;
-  static constexpr float kLargest = std::numeric_limits<float>::max(); // the scale is f32
+  // The scale is f32.
+  static constexpr float kLargest = std::numeric_limits<float>::max();
   static constexpr std::array<int64_t, 0> kHalves = {};
   static constexpr int64_t kSingles[] = {0};
 
