@@ -34,6 +34,7 @@ struct Inputs {
   const float* uniform;
   const float* noise; // (capacity, vocab) or null
   std::span<const int32_t> banned;
+  const uint8_t* own_banned; // (capacity, vocab) or null
   bool shaped;
   bool as_softmax; // probabilities are exp(z - max) / sum
 };
@@ -89,6 +90,10 @@ void row_statistics(const Inputs& in, const Outputs& out, int64_t row, float* lo
                     float* weights, int32_t* ids) {
   out.clear(row);
   for (const int32_t id : in.banned) logits[id] = kBanned;
+  const uint8_t* const own = in.own_banned == nullptr ? nullptr : in.own_banned + row * vocab;
+  for (int64_t id = 0; own != nullptr && id < vocab; ++id) {
+    if (own[id] != 0) logits[id] = kBanned;
+  }
   OnlineSoftmax softmax;
   softmax.add_with_entropy(logits, vocab);
   if (!std::isfinite(softmax.sum)) return out.set_nan(row); // a logit is NaN or +infinity
@@ -169,6 +174,7 @@ Kernel make_token_statistics(const CompileInfo& info) {
   const int64_t top = info.node.attributes.integer("top");
   const std::vector<const graph::DrawFilter*> filters =
       graph::named_filters(info.node.attributes.text("filters"));
+  const bool has_own = has_banned && info.input(info.node.inputs.size() - 1).shape.rank() == 2;
   const int64_t capacity = head.capacity(), vocab = head.vocab();
   const int64_t most = std::max<int64_t>(8, kTileFloats / std::max<int64_t>(1, vocab));
   const int64_t tiles = (capacity + most - 1) / most;
@@ -187,13 +193,15 @@ Kernel make_token_statistics(const CompileInfo& info) {
     for (const graph::DrawFilter* filter : filters)
       columns.push_back({filter, &input(1 + columns.size())});
     const size_t uniform = 1 + filters.size(), noise = uniform + 1;
-    const std::vector<int32_t> banned =
-        ids_of(has_banned ? input(noise + (has_noise ? 1 : 0)).in<uint8_t>() : nullptr, vocab);
+    const uint8_t* const flags =
+        has_banned ? input(noise + (has_noise ? 1 : 0)).in<uint8_t>() : nullptr;
+    const std::vector<int32_t> banned = ids_of(has_own ? nullptr : flags, vocab);
     const Inputs in{input(0).in<float>(),
                     columns,
                     input(uniform).in<float>(),
                     has_noise ? input(noise).in<float>() : nullptr,
                     banned,
+                    has_own ? flags : nullptr,
                     shaped,
                     as_softmax};
     const Outputs out(call, top);

@@ -217,11 +217,12 @@ void add_left_tokens(Batch& feed, const PassSettings& settings, const PassShape&
                      std::span<const PassRow> rows) {
   std::vector<int32_t> left;
   for (const PassRow& row : rows) {
+    size_t index = 0;
     for (const int64_t position : row.pass->positions) {
       const int32_t token =
           position == 0 ? -1 : row.request->ids[static_cast<size_t>(position - 1)];
-      const bool banned = token >= 0 && !settings.banned.empty() &&
-                          settings.banned[static_cast<size_t>(token)] != 0;
+      const std::span<const uint8_t> bans = banned_at(row, settings, index++);
+      const bool banned = token >= 0 && !bans.empty() && bans[static_cast<size_t>(token)] != 0;
       left.push_back(banned ? -1 : token);
     }
   }
@@ -264,6 +265,25 @@ void add_queries(Batch& feed, const PassSettings& settings, const PassShape& sha
     feed.set("noise", Tensor::from(Shape{shape.capacity, static_cast<int64_t>(vocab)}, noise));
 }
 
+// Adds the banned tokens of each wanted position, and the same with the deferred tokens.
+void add_own_bans(Batch& feed, const PassSettings& settings, const PassShape& shape,
+                  std::span<const PassRow> rows, size_t vocab) {
+  std::vector<uint8_t> banned;
+  banned.reserve(static_cast<size_t>(shape.capacity) * vocab);
+  for (const PassRow& row : rows) {
+    for (size_t i = 0; i < row.pass->positions.size(); ++i) {
+      const std::span<const uint8_t> own = banned_at(row, settings, i);
+      banned.insert(banned.end(), own.begin(), own.end());
+    }
+  }
+  banned.resize(static_cast<size_t>(shape.capacity) * vocab, 0);
+  const Shape lines{shape.capacity, static_cast<int64_t>(vocab)};
+  feed.set("banned", Tensor::from(lines, banned));
+  if (!shape.defers) return;
+  for (size_t i = 0; i < banned.size(); ++i) banned[i] |= settings.deferred[i % vocab];
+  feed.set("banned_or_deferred", Tensor::from(lines, banned));
+}
+
 } // namespace
 
 int64_t predicting(int64_t position, int shift, int64_t begin) {
@@ -280,7 +300,14 @@ void add_window_feed(Batch& feed, const model::ModelConfig& config, const PassSe
     add_slides(feed, config, shape, rows);
   if (config.time_conditioning) add_times(feed, config, shape, rows);
   if (shape.soft) add_soft(feed, shape, rows);
-  if (shape.bans) feed.set("banned", Tensor::from(Shape{config.vocab_size}, settings.banned));
+  if (shape.bans && !shape.own_bans)
+    feed.set("banned", Tensor::from(Shape{config.vocab_size}, settings.banned));
+}
+
+std::span<const uint8_t> banned_at(const PassRow& row, const PassSettings& settings, size_t index) {
+  if (row.banned.empty()) return settings.banned;
+  const size_t vocab = row.banned.size() / row.pass->positions.size();
+  return row.banned.subspan(index * vocab, vocab);
 }
 
 Batch pass_feed(const model::ModelConfig& config, const PassSettings& settings,
@@ -291,7 +318,9 @@ Batch pass_feed(const model::ModelConfig& config, const PassSettings& settings,
   add_queries(feed, settings, shape, rows, static_cast<size_t>(config.vocab_size));
   if (shape.needs.conditions) add_conditioning(feed, config, shape, rows);
   if (shape.needs.looks_left) add_left_tokens(feed, settings, shape, rows);
-  if (shape.defers) {
+  if (shape.own_bans) {
+    add_own_bans(feed, settings, shape, rows, static_cast<size_t>(config.vocab_size));
+  } else if (shape.defers) {
     std::vector<uint8_t> both = settings.deferred;
     for (size_t i = 0; i < settings.banned.size(); ++i) both[i] |= settings.banned[i];
     feed.set("banned_or_deferred", Tensor::from(Shape{config.vocab_size}, both));

@@ -123,9 +123,11 @@ graph::TokenStatisticsInputs head_over(model::Builder& builder, Value hidden,
   head.bias = own.bias;
   head.scale = own.scale;
   head.softcap = own.softcap;
-  if (shape.bans)
-    head.banned =
-        input_of(builder.graph(), "banned", DType::u8, Shape{builder.config().vocab_size});
+  const int64_t vocab = builder.config().vocab_size;
+  if (shape.own_bans)
+    head.banned = row_input(builder, "banned", DType::u8, Shape{shape.capacity, vocab});
+  else if (shape.bans)
+    head.banned = input_of(builder.graph(), "banned", DType::u8, Shape{vocab});
   head.shaped = needs.shaped;
   head.as_softmax = needs.soft_width > 0; // mixtures compute with 1 - p
   return head;
@@ -234,7 +236,10 @@ void build_pass(Graph& graph, const model::Model& model, const PassShape& shape)
     // the draw divided by the probability of these tokens, in logarithms. If the former is below
     // the smallest float, it is that of the likeliest other token when the draw is this token, else
     // 0.
-    head.banned = graph.input("banned_or_deferred", DType::u8, Shape{model.config().vocab_size});
+    const int64_t vocab = model.config().vocab_size;
+    head.banned = shape.own_bans ? row_input(builder, "banned_or_deferred", DType::u8,
+                                             Shape{shape.capacity, vocab})
+                                 : graph.input("banned_or_deferred", DType::u8, Shape{vocab});
     const graph::TokenStatistics rest = graph::token_statistics(head, 1);
     const Value none = graph::full(graph, s.draw_prob.shape(), 0.0f);
     const Value in_logs = graph::exp(

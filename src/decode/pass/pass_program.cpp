@@ -61,8 +61,9 @@ void mark_failures(std::vector<RowAnswer>& answers, std::span<const PassRow> row
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto bad = std::ranges::find_if_not(answers[i].predictions, is_finite);
     if (bad == answers[i].predictions.end()) continue;
-    answers[i].failure =
-        std::make_shared<const Error>(not_finite(bad->position, settings.banned, known_cause));
+    const auto index = static_cast<size_t>(bad - answers[i].predictions.begin());
+    answers[i].failure = std::make_shared<const Error>(
+        not_finite(bad->position, banned_at(rows[i], settings, index), known_cause));
     if (rows[i].pass->cached) lost.push_back(rows[i].cache_row);
   }
   state.clear(lost);
@@ -137,7 +138,7 @@ int64_t most_queries(std::span<const PassRow> rows, const PassShares& shares) {
 }
 
 // Returns 0 if there is no token to the left or it is banned, else `computed`.
-float left_of(const PassRow& row, const std::vector<uint8_t>& banned, int64_t position,
+float left_of(const PassRow& row, std::span<const uint8_t> banned, int64_t position,
               float computed) {
   if (position == 0) return 0;
   const auto token = static_cast<size_t>(row.request->ids[static_cast<size_t>(position - 1)]);
@@ -173,7 +174,8 @@ std::vector<RowAnswer> answers_of(std::span<const PassRow> rows, const PassSetti
         p.probability = deferred ? 0.0f : rest.as<float>()[i];
       }
       if (left.defined())
-        p.left_probability = left_of(row, settings.banned, position, left.as<float>()[i]);
+        p.left_probability =
+            left_of(row, banned_at(row, settings, answer.size()), position, left.as<float>()[i]);
       if (means.defined()) {
         const auto hidden = static_cast<size_t>(means.shape()[1]);
         const auto mean = means.as<float>().subspan(i * hidden, hidden);

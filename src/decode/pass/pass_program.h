@@ -161,6 +161,10 @@ void add_window_feed(Batch& feed, const model::ModelConfig& config, const PassSe
                      const PassShape& shape, std::span<const PassRow> rows,
                      const DecodeState& state);
 
+// Returns (vocab): 1 for tokens that are not drawn at wanted position number `index` of a row.
+// Empty: every token may be drawn.
+std::span<const uint8_t> banned_at(const PassRow& row, const PassSettings& settings, size_t index);
+
 // Returns the inputs of build_pass for the rows of one share.
 Batch pass_feed(const model::ModelConfig& config, const PassSettings& settings,
                 const PassShape& shape, std::span<const PassRow> rows, const DecodeState& state);

@@ -51,7 +51,8 @@ Types token_statistics_types(const OpCall& call) {
   }
   expect_row_values(call, at.uniform, "uniform", DType::f32, Shape{rows});
   expect_row_values(call, at.noise, "noise", DType::f32, Shape{rows, vocab});
-  expect_row_values(call, at.banned, "banned", DType::u8, Shape{vocab});
+  const bool own = at.banned >= 0 && call.inputs[static_cast<size_t>(at.banned)].shape.rank() == 2;
+  expect_row_values(call, at.banned, "banned", DType::u8, own ? Shape{rows, vocab} : Shape{vocab});
   const int64_t top = call.attributes.integer("top");
   if (top < 1 || top > vocab) fail_op(call, fmt::format("top {} is not in 1..{}", top, vocab));
   const ValueType number{Shape{rows}, DType::f32, {}}, id{Shape{rows}, DType::i32, {}};

@@ -153,7 +153,9 @@ Results lower_token_statistics(graph::Graph& graph, const graph::Node& node, Ope
   const Value tile = tile_of(x);
   const DrawRequest tile_ask = ask.with(tile_of);
   const Head inner = head.inside(loop);
-  const Value inner_banned = loop.outside(banned), inner_count = loop.outside(count);
+  const bool has_own = banned.defined() && banned.rank() == 2; // a row for each row of x
+  const Value inner_banned = has_own ? tile_of(banned) : loop.outside(banned);
+  const Value inner_count = loop.outside(count);
   const Results made = tile_statistics(ban(inner.logits(tile), inner_banned),
                                        in_use(begin, inner_count), tile_ask, top, as_softmax);
   std::vector<Value> next;

@@ -67,34 +67,44 @@ void add_head(Cases& c) {
         return Cases::raw(op, inputs, attributes);
       });
     }
-    c.add(
-        "token_statistics", form.label,
-        [&](B& b) {
-          TokenStatisticsInputs in;
-          in.x = b.f({6, 3});
-          in.weight = weight_of(b);
-          if (form.bias) in.bias = b.f({11});
-          if (form.weight == DType::i8) in.scale = b.fixed({11}, 0, 0.02);
-          if (form.count) in.count = b.ints({}, {5});
-          in.temperature =
-              b.given(Tensor::from(Shape{6}, std::vector<float>{0, 1, 0.7f, 1.5f, 1, 1}));
-          const Value top_k = b.ints({6}, {0, 0, 3, 0, 4, 1});
-          const Value top_p =
-              b.given(Tensor::from(Shape{6}, std::vector<float>{1, 1, 1, 0.5f, 0.8f, 0.01f}));
-          in.filters = {{"top_k", top_k}, {"top_p", top_p}};
-          if (form.bias) std::swap(in.filters[0], in.filters[1]);
-          in.uniform = b.fixed({6}, 0, 1);
-          in.softcap = form.softcap;
-          if (form.count)
-            in.banned = b.given(
-                Tensor::from(Shape{11}, std::vector<uint8_t>{0, 1, 0, 0, 1, 1, 0, 0, 0, 1, 0}));
-          in.shaped = true;
-          const TokenStatistics s = token_statistics(in, 3);
-          return Values{s.argmax,      s.max_prob,      s.log_sum_exp,   s.entropy,
-                        s.top_ids,     s.top_probs,     s.draw,          s.draw_prob,
-                        s.shaped_prob, s.shaped_margin, s.shaped_entropy};
-        },
-        0);
+    for (const bool own : {false, true}) {
+      if (own && !form.count) continue;
+      c.add(
+          "token_statistics", own ? std::string("own bans ") + form.label : form.label,
+          [&](B& b) {
+            TokenStatisticsInputs in;
+            in.x = b.f({6, 3});
+            in.weight = weight_of(b);
+            if (form.bias) in.bias = b.f({11});
+            if (form.weight == DType::i8) in.scale = b.fixed({11}, 0, 0.02);
+            if (form.count) in.count = b.ints({}, {5});
+            in.temperature =
+                b.given(Tensor::from(Shape{6}, std::vector<float>{0, 1, 0.7f, 1.5f, 1, 1}));
+            const Value top_k = b.ints({6}, {0, 0, 3, 0, 4, 1});
+            const Value top_p =
+                b.given(Tensor::from(Shape{6}, std::vector<float>{1, 1, 1, 0.5f, 0.8f, 0.01f}));
+            in.filters = {{"top_k", top_k}, {"top_p", top_p}};
+            if (form.bias) std::swap(in.filters[0], in.filters[1]);
+            in.uniform = b.fixed({6}, 0, 1);
+            in.softcap = form.softcap;
+            const std::vector<uint8_t> banned = {0, 1, 0, 0, 1, 1, 0, 0, 0, 1, 0};
+            if (form.count && !own) in.banned = b.given(Tensor::from(Shape{11}, banned));
+            if (own) { // one id more in each row
+              std::vector<uint8_t> rows;
+              for (size_t r = 0; r < 6; ++r) {
+                rows.insert(rows.end(), banned.begin(), banned.end());
+                rows[r * 11 + r + 2] = 1;
+              }
+              in.banned = b.given(Tensor::from(Shape{6, 11}, rows));
+            }
+            in.shaped = true;
+            const TokenStatistics s = token_statistics(in, 3);
+            return Values{s.argmax,      s.max_prob,      s.log_sum_exp,   s.entropy,
+                          s.top_ids,     s.top_probs,     s.draw,          s.draw_prob,
+                          s.shaped_prob, s.shaped_margin, s.shaped_entropy};
+          },
+          0);
+    }
   }
 }
 
