@@ -169,6 +169,21 @@ PolicySetup policy_setup(const model::Model& model, const Options& options,
           known_tokens(model, options)};
 }
 
+std::vector<uint8_t> banned_tokens(const model::Model& model, const Options& options) {
+  const model::ModelConfig& config = model.config();
+  std::vector<uint8_t> banned(static_cast<size_t>(config.vocab_size), 0);
+  for (const std::string& text : options.list("suppress"))
+    banned[static_cast<size_t>(parse_id(text, config.vocab_size, "option suppress"))] = 1;
+  if (options.boolean("suppress_mask") && config.mask_token_id >= 0)
+    banned[static_cast<size_t>(config.mask_token_id)] = 1;
+  if (const auto tokens = known_tokens(model, options)) {
+    for (int64_t id = 0; id < config.vocab_size; ++id) {
+      if (id != config.mask_token_id && !tokens->has(id)) banned[static_cast<size_t>(id)] = 1;
+    }
+  }
+  return banned;
+}
+
 PassSettings pass_settings(const model::Model& model, const Options& options,
                            const Policy& policy) {
   PassSettings settings;
@@ -177,21 +192,11 @@ PassSettings pass_settings(const model::Model& model, const Options& options,
   settings.needs.top = std::min(settings.needs.top, config.vocab_size);
   // The heads of edits read the hidden state of the position itself.
   settings.shift = settings.needs.edits ? 0 : shift_of(config, options);
-  settings.banned.assign(static_cast<size_t>(config.vocab_size), 0);
-  for (const std::string& text : options.list("suppress"))
-    settings.banned[static_cast<size_t>(parse_id(text, config.vocab_size, "option suppress"))] = 1;
+  settings.banned = banned_tokens(model, options);
   const std::vector<std::string> deferred = options.list("defer");
   if (!deferred.empty()) settings.deferred.assign(settings.banned.size(), 0);
   for (const std::string& text : deferred)
     settings.deferred[static_cast<size_t>(parse_id(text, config.vocab_size, "option defer"))] = 1;
-  if (options.boolean("suppress_mask") && config.mask_token_id >= 0)
-    settings.banned[static_cast<size_t>(config.mask_token_id)] = 1;
-  if (const auto tokens = known_tokens(model, options)) {
-    for (int64_t id = 0; id < config.vocab_size; ++id) {
-      if (id != config.mask_token_id && !tokens->has(id))
-        settings.banned[static_cast<size_t>(id)] = 1;
-    }
-  }
   return settings;
 }
 

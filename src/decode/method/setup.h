@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace dllm::decode {
 
@@ -40,6 +41,8 @@ void check_length(const model::ModelConfig& config, const Options& options, int6
 // Returns the inputs of a policy. It keeps references to all three arguments.
 PolicySetup policy_setup(const model::Model& model, const Options& options,
                          const noise::Schedule& schedule);
+// Returns (vocab): 1 for the tokens that are never drawn under these options.
+std::vector<uint8_t> banned_tokens(const model::Model& model, const Options& options);
 PassSettings pass_settings(const model::Model& model, const Options& options, const Policy& policy);
 
 // Returns the program that a decoder would compile (PassProgram or LoopProgram), its cache and its

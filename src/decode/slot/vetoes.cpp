@@ -6,33 +6,21 @@
 
 namespace dllm::decode {
 
-// Bans all tokens that are refused at a position, and `token` in any case. Returns whether a token
-// is left.
-bool Vetoes::ban(Bans& bans, const Request& request, int64_t position, int32_t token) const {
-  std::vector<uint8_t>& own = bans.banned;
+void Vetoes::ban(const Request& canvas, int64_t position, int32_t token) {
+  std::vector<uint8_t> own = banned_;
   // The mask token decides no position, and an option sets whether it may be drawn. A policy that
   // writes it as a decision may not draw it again: its model has no mask token of its own.
   const bool may_draw_mask = token != mask_id_ && mask_id_ >= 0 && mask_id_ < std::ssize(own) &&
                              own[static_cast<size_t>(mask_id_)] == 0;
-  constraint_.ban(request, position, own);
+  constraint_.ban(canvas, position, own);
   own[static_cast<size_t>(token)] = 1;
   if (may_draw_mask) own[static_cast<size_t>(mask_id_)] = 0;
-  return std::ranges::find(own, uint8_t{0}) != own.end();
-}
-
-// Bans the refused tokens at a position. Returns false if `token` was banned before. When no token
-// is left, some bans are of an earlier try with other tokens next to it, and the bans start again.
-bool Vetoes::add(const Request& request, int64_t position, int32_t token) {
-  Bans& own = at_.try_emplace(position, Bans{banned_}).first->second;
-  if (own.banned[static_cast<size_t>(token)] != 0) return false;
-  if (ban(own, request, position, token)) return true;
-  if (++own.starts <= kMostStarts) {
-    own.banned = banned_;
-    if (ban(own, request, position, token)) return true;
+  if (std::ranges::find(own, uint8_t{0}) == own.end()) {
+    fail_with_hint("let the constraint allow a token at every position, or suppress fewer tokens",
+                   Code::failed_precondition, "the constraint allows no token at position {}",
+                   position);
   }
-  fail_with_hint("let the constraint allow a token at every position, or suppress fewer tokens",
-                 Code::failed_precondition, "the constraint allows no token at position {}",
-                 position);
+  at_[position] = std::move(own);
 }
 
 std::vector<int64_t> Vetoes::of_predictions(const Request& request,
@@ -41,12 +29,12 @@ std::vector<int64_t> Vetoes::of_predictions(const Request& request,
   for (const Prediction& p : predictions) {
     std::vector<int32_t> tokens = {p.token, p.argmax};
     if (p.edit.insert_probability > 0) tokens.push_back(p.edit.insert);
-    bool added = false;
-    for (const int32_t token : tokens) {
-      if (token == mask_id_ || constraint_.allows(request, p.position, token)) continue;
-      added = add(request, p.position, token) || added;
-    }
-    if (added) refused.push_back(p.position);
+    const auto bad = std::ranges::find_if(tokens, [&](int32_t token) {
+      return token != mask_id_ && !constraint_.allows(request, p.position, token);
+    });
+    if (bad == tokens.end()) continue;
+    ban(request, p.position, *bad);
+    refused.push_back(p.position);
   }
   return refused;
 }
@@ -59,7 +47,9 @@ std::vector<int64_t> Vetoes::of_step(const Request& before, const Request& after
     const bool written = !after.is_open(p.position) && after.states[at(p)] != State::fixed;
     const bool is_new = before.is_open(p.position) || before.ids[at(p)] != after.ids[at(p)];
     // A token that a policy writes for a while as noise is not a decision.
-    const bool drawn = after.ids[at(p)] == p.token || after.ids[at(p)] == p.argmax;
+    const int32_t own = after.ids[at(p)];
+    const bool drawn =
+        own == p.token || own == p.argmax || std::ranges::find(p.top_ids, own) != p.top_ids.end();
     return written && is_new && (drawn || after.states[at(p)] == State::final);
   };
   Request canvas = after;
@@ -74,26 +64,21 @@ std::vector<int64_t> Vetoes::of_step(const Request& before, const Request& after
       canvas.decide(p.position, token, 0, after.states[at(p)]);
       continue;
     }
-    if (add(canvas, p.position, token))
-      refused.push_back(p.position);
-    else if (after.states[at(p)] == State::final)
-      fail_with_hint("use a policy that writes what it draws, for example low_confidence",
-                     Code::failed_precondition,
-                     "the policy wrote token {} at position {}, which the constraint refuses",
-                     token, p.position);
+    ban(canvas, p.position, token);
+    refused.push_back(p.position);
   }
   return refused;
 }
 
-std::vector<Vetoes::Group> Vetoes::groups(std::span<const int64_t> positions) const {
-  std::vector<Group> made;
+std::vector<uint8_t> Vetoes::at(std::span<const int64_t> positions) const {
+  std::vector<uint8_t> banned;
+  banned.reserve(positions.size() * banned_.size());
   for (const int64_t position : positions) {
-    const std::vector<uint8_t>& banned = at_.at(position).banned;
-    auto same = std::ranges::find(made, banned, &Group::banned);
-    if (same == made.end()) same = made.insert(made.end(), {banned, {}});
-    same->positions.push_back(position);
+    const auto own = at_.find(position);
+    const std::vector<uint8_t>& bans = own == at_.end() ? banned_ : own->second;
+    banned.insert(banned.end(), bans.begin(), bans.end());
   }
-  return made;
+  return banned;
 }
 
 } // namespace dllm::decode

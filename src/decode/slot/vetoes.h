@@ -1,8 +1,7 @@
 #pragma once
 // Vetoes are the tokens that a constraint refuses in one step of a request. A token is checked when
 // it is predicted, and again with the other tokens of its step when the policy writes it. A
-// position whose token is refused is predicted again without it, so the tokens that a step writes
-// are allowed together.
+// position whose token is refused is predicted again without the refused tokens.
 
 #include "decode/pass/pass.h"
 #include "decode/request/constraint.h"
@@ -21,41 +20,30 @@ public:
   Vetoes(const Constraint& constraint, const std::vector<uint8_t>& banned, int32_t mask_id)
       : constraint_(constraint), banned_(banned), mask_id_(mask_id) {}
 
-  // Returns the positions whose predicted tokens are refused, ascending, and bans more tokens
-  // there. Fails with failed_precondition if no token is left at a position. The bans of a position
-  // grow in every round, and start again at most kMostStarts times, so the rounds end.
+  bool allows(const Request& canvas, int64_t position, int32_t token) const {
+    return constraint_.allows(canvas, position, token);
+  }
+  // Bans the tokens that are refused at a position of `canvas`, and `token` in any case. Fails with
+  // failed_precondition if no token is left.
+  void ban(const Request& canvas, int64_t position, int32_t token);
+
+  // Returns the positions whose predicted tokens are refused, ascending, and bans what is refused
+  // there.
   std::vector<int64_t> of_predictions(const Request& request,
                                       std::span<const Prediction> predictions);
   // Returns the same for the tokens that a step wrote, checked from left to right. predictions: the
-  // predictions of the step. Fails with failed_precondition if a final token is refused and was not
-  // drawn.
+  // predictions of the step.
   std::vector<int64_t> of_step(const Request& before, const Request& after,
                                std::span<const Prediction> predictions);
 
-  // Positions that have the same bans.
-  struct Group {
-    std::vector<uint8_t> banned; // (vocab)
-    std::vector<int64_t> positions;
-  };
-  // Groups positions by their bans.
-  std::vector<Group> groups(std::span<const int64_t> positions) const;
+  // Returns (positions, vocab): 1 for the tokens that are not drawn at each position.
+  std::vector<uint8_t> at(std::span<const int64_t> positions) const;
 
 private:
-  static constexpr int kMostStarts = 32;
-
-  // The bans of a position, and how often they began again.
-  struct Bans {
-    std::vector<uint8_t> banned; // (vocab)
-    int starts = 0;
-  };
-
-  bool add(const Request& request, int64_t position, int32_t token);
-  bool ban(Bans& bans, const Request& request, int64_t position, int32_t token) const;
-
   const Constraint& constraint_;
   const std::vector<uint8_t>& banned_;
   int32_t mask_id_;
-  std::map<int64_t, Bans> at_; // by position
+  std::map<int64_t, std::vector<uint8_t>> at_; // (vocab) by position
 };
 
 } // namespace dllm::decode

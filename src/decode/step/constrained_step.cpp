@@ -4,9 +4,23 @@
 #include "decode/request/constraint.h"
 
 #include <algorithm>
-#include <vector>
 
 namespace dllm::decode {
+namespace {
+
+// Tries of a step before its predictions are settled, in addition to one for each prediction.
+constexpr int64_t kMoreTries = 2;
+
+// Makes `token` the only one that a policy can choose.
+void choose_alone(Prediction& prediction, int32_t token, float probability) {
+  prediction.token = prediction.argmax = token;
+  prediction.probability = prediction.max_probability = probability;
+  std::ranges::fill(prediction.top_ids, token);
+  std::ranges::fill(prediction.top_probs, 0.0f);
+  if (!prediction.top_probs.empty()) prediction.top_probs.front() = probability;
+}
+
+} // namespace
 
 void ConstrainedStep::check_predictions(Slot& slot, const Weights& weights, const Task* task) {
   const Constraint* constraint = slot.request().settings.constraint.get();
@@ -17,32 +31,80 @@ void ConstrainedStep::check_predictions(Slot& slot, const Weights& weights, cons
 }
 
 Trial ConstrainedStep::try_step(Slot& slot, const Weights& weights, const Task* task) {
-  for (;;) {
+  int64_t tries = std::ssize(slot.predictions()) + kMoreTries;
+  for (;; --tries) {
     Trial trial = slot.try_step();
     if (!slot.vetoes()) return trial;
     const std::vector<int64_t> refused =
         slot.vetoes()->of_step(slot.request(), trial.request, slot.predictions());
     if (refused.empty()) return trial;
-    predict_again(slot, refused, weights, task);
+    if (tries < 0) {
+      fail_with_hint("use a policy that writes what it draws, for example low_confidence",
+                     Code::failed_precondition,
+                     "the policy wrote token {} at position {}, which the constraint refuses",
+                     trial.request.ids[static_cast<size_t>(refused[0])], refused[0]);
+    }
+    if (tries == 0)
+      settle(slot, weights, task);
+    else
+      predict_again(slot, refused, weights, task);
   }
 }
 
-// Repeats the pass for every group of positions with the same bans, and takes only the predictions
-// of these positions from it.
-void ConstrainedStep::predict_again(Slot& slot, std::span<const int64_t> positions,
+// Repeats the pass with the vetoes of these positions, and takes their predictions from it.
+void ConstrainedStep::predict_again(Slot& slot, const std::vector<int64_t>& positions,
                                     const Weights& weights, const Task* task) {
-  std::vector<int64_t> refused(positions.begin(), positions.end());
-  while (!refused.empty()) {
-    for (const Vetoes::Group& group : slot.vetoes()->groups(refused)) {
-      PassSettings settings = slot.method()->passes();
-      settings.banned = group.banned;
-      const std::vector<Prediction> again = passes_.repeat(slot, settings, weights, task);
-      for (size_t i = 0; i < again.size(); ++i) {
-        if (std::ranges::binary_search(group.positions, again[i].position))
-          slot.predictions()[i] = again[i];
+  if (positions.empty()) return;
+  // The input of a pass with conditioning names all of its positions.
+  const bool has_rest = !slot.pass().conditioning.empty();
+  const std::vector<int64_t> asked = has_rest ? slot.pass().positions : positions;
+  std::vector<Prediction> again =
+      passes_.repeat(slot, asked, slot.vetoes()->at(asked), weights, task);
+  for (Prediction& own : slot.predictions()) {
+    if (!std::ranges::binary_search(positions, own.position)) continue;
+    own = std::move(*std::ranges::find(again, own.position, &Prediction::position));
+  }
+}
+
+void ConstrainedStep::settle(Slot& slot, const Weights& weights, const Task* task) {
+  Request canvas = slot.request();
+  const int32_t mask_id = slot.method()->mask_id();
+  for (Prediction& p : slot.predictions()) {
+    const auto at = static_cast<size_t>(p.position);
+    if (canvas.is_open(p.position)) continue;
+    if (slot.vetoes()->allows(canvas, p.position, canvas.ids[at]))
+      choose_alone(p, canvas.ids[at], canvas.confidence[at]);
+    else // noise, which no constraint was asked about
+      canvas.reopen(p.position, mask_id);
+  }
+  settle_open(slot, canvas, weights, task);
+}
+
+// Gives the open positions of `canvas` tokens that are allowed together, from left to right. Every
+// pass settles the first position that is left.
+void ConstrainedStep::settle_open(Slot& slot, Request& canvas, const Weights& weights,
+                                  const Task* task) {
+  const int32_t mask_id = slot.method()->mask_id();
+  std::vector<Prediction>& all = slot.predictions();
+  const auto fits = [&](const Prediction& p) {
+    return p.token != mask_id && slot.vetoes()->allows(canvas, p.position, p.token);
+  };
+  for (size_t next = 0; next < all.size();) {
+    Prediction& first = all[next];
+    if (canvas.is_open(first.position) && !fits(first)) {
+      std::vector<int64_t> refused;
+      for (size_t i = next; i < all.size(); ++i) {
+        if (!canvas.is_open(all[i].position) || fits(all[i])) continue;
+        slot.vetoes()->ban(canvas, all[i].position, all[i].token);
+        refused.push_back(all[i].position);
       }
+      predict_again(slot, refused, weights, task);
     }
-    refused = slot.vetoes()->of_predictions(slot.request(), slot.predictions());
+    if (canvas.is_open(first.position)) {
+      choose_alone(first, first.token, first.probability);
+      canvas.decide(first.position, first.token, first.probability);
+    }
+    ++next;
   }
 }
 

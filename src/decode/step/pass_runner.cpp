@@ -60,10 +60,14 @@ void PassRunner::run_together(const std::vector<Slot*>& slots, std::span<const P
   }
 }
 
-std::vector<Prediction> PassRunner::repeat(Slot& slot, const PassSettings& settings,
-                                           const Weights& weights, const Task* task) {
-  const PassRow row = slot.pass_row();
-  RowAnswer answer = program_.run({&row, 1}, settings, state_, weights, capacity_, task).front();
+std::vector<Prediction> PassRunner::repeat(Slot& slot, const std::vector<int64_t>& positions,
+                                           std::span<const uint8_t> banned, const Weights& weights,
+                                           const Task* task) {
+  PassRequest pass = slot.pass();
+  pass.positions = positions;
+  const PassRow row{&slot.request(), &pass, slot.pass_row().cache_row, banned};
+  RowAnswer answer =
+      program_.run({&row, 1}, slot.method()->passes(), state_, weights, 0, task).front();
   launches_.add({&slot}, true);
   if (answer.failure != nullptr) throw Error(*answer.failure);
   return std::move(answer.predictions);

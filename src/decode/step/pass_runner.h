@@ -25,8 +25,10 @@ public:
   // program. least_rows: as in pass_shape.
   void run(const std::vector<Slot*>& slots, const Weights& weights, const Task* task,
            int64_t least_rows = 0);
-  // Repeats the pass of one slot with other settings and returns its predictions.
-  std::vector<Prediction> repeat(Slot& slot, const PassSettings& settings, const Weights& weights,
+  // Repeats the pass of one slot and returns its predictions at `positions`, which it predicted
+  // before. banned (positions, vocab): the tokens that are not drawn there.
+  std::vector<Prediction> repeat(Slot& slot, const std::vector<int64_t>& positions,
+                                 std::span<const uint8_t> banned, const Weights& weights,
                                  const Task* task);
 
   const Rounding& rounding() const { return program_.rounding(); }
