@@ -104,8 +104,16 @@ RequestReader::constraint_of(const Options& options, TextRequest& request, const
   const Prompt& prompt = request.prompt;
   const int64_t begin = std::max<int64_t>(prompt.begin, 0);
   const int64_t length = request.decoding.i64("gen_length");
-  const auto made =
-      std::make_shared<const TextConstraint>(automata_.get(*pattern, task), begin, request.ends);
+  // An end token ends the text, so it is not a token inside of it.
+  std::vector<uint8_t> banned = decode::banned_tokens(*model_, request.decoding);
+  bool may_end = false;
+  for (const int32_t end : request.ends) {
+    if (end >= std::ssize(banned)) continue;
+    may_end = may_end || banned[static_cast<size_t>(end)] == 0;
+    banned[static_cast<size_t>(end)] = 1;
+  }
+  const auto made = std::make_shared<const TextConstraint>(automata_.get(*pattern, banned, task),
+                                                           begin, request.ends, may_end);
   if (made->can_match(given_ids(prompt, length))) return made;
   constexpr int64_t kMost = 1 << 12; // positions that are tried
   const int64_t fewest = prompt.begin < 0 ? -1 : made->fewest_positions(kMost);

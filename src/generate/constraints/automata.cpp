@@ -5,28 +5,38 @@
 namespace dllm::generate {
 namespace {
 
-constexpr size_t kMostKnown = 16;
+constexpr size_t kMostKnown = 16, kMostTries = 4;
 
 } // namespace
 
-Automata::Compiled Automata::find(const std::string& pattern) {
+std::shared_ptr<const text::TokenAutomaton> Automata::find(const std::string& pattern,
+                                                           const Trie& trie) {
   const std::lock_guard lock(mutex_);
-  const auto found = std::ranges::find(known_, pattern, [](const auto& row) { return row.first; });
-  return found != known_.end() ? found->second : nullptr;
+  const auto found = std::ranges::find_if(known_, [&](const Compiled& row) {
+    return row.pattern == pattern && &row.automaton->trie() == trie.get();
+  });
+  return found != known_.end() ? found->automaton : nullptr;
 }
 
-std::shared_ptr<const text::TokenBytes> Automata::tokens(const Task* task) {
-  const auto reading = lock_with_task(reads_bytes_, task);
-  if (tokens_ == nullptr) tokens_ = std::make_shared<const text::TokenBytes>(*tokenizer_, task);
-  return tokens_;
+Automata::Trie Automata::trie(const std::vector<uint8_t>& banned, const Task* task) {
+  const auto reading = lock_with_task(reads_tokens_, task);
+  if (bytes_ == nullptr) bytes_ = std::make_shared<const text::TokenBytes>(*tokenizer_, task);
+  for (const auto& [own, trie] : tries_) {
+    if (own == banned) return trie;
+  }
+  const auto made = std::make_shared<const text::TokenTrie>(bytes_, banned);
+  tries_.emplace_back(banned, made);
+  if (tries_.size() > kMostTries) tries_.pop_front();
+  return made;
 }
 
-std::shared_ptr<const text::TokenAutomaton> Automata::get(const std::string& pattern,
-                                                          const Task* task) {
-  if (const Compiled known = find(pattern)) return known;
-  const auto made = std::make_shared<const text::TokenAutomaton>(pattern, tokens(task), task);
+std::shared_ptr<const text::TokenAutomaton>
+Automata::get(const std::string& pattern, const std::vector<uint8_t>& banned, const Task* task) {
+  const Trie tokens = trie(banned, task);
+  if (auto known = find(pattern, tokens)) return known;
+  const auto made = std::make_shared<const text::TokenAutomaton>(pattern, tokens, task);
   const std::lock_guard lock(mutex_);
-  known_.emplace_back(pattern, made);
+  known_.push_back({pattern, made});
   if (known_.size() > kMostKnown) known_.pop_front();
   return made;
 }

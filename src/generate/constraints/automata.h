@@ -1,14 +1,17 @@
 #pragma once
-// Automata compiles the patterns of requests for one tokenizer, and keeps the last ones.
+// Automata compiles the patterns of requests for one tokenizer, and keeps the last ones. A pattern
+// has an automaton for each set of tokens that may be drawn.
 
 #include "base/task.h"
 #include "text/automaton/token_automaton.h"
 
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace dllm::generate {
 
@@ -18,20 +21,27 @@ public:
   explicit Automata(std::shared_ptr<const text::Tokenizer> tokenizer)
       : tokenizer_(std::move(tokenizer)) {}
 
+  // banned: 1 for tokens that are not drawn inside a text; ids beyond it are not drawn either.
   // Fails as text::TokenAutomaton. The first call reads the bytes of all tokens.
-  std::shared_ptr<const text::TokenAutomaton> get(const std::string& pattern, const Task* task);
+  std::shared_ptr<const text::TokenAutomaton>
+  get(const std::string& pattern, const std::vector<uint8_t>& banned, const Task* task);
 
 private:
-  using Compiled = std::shared_ptr<const text::TokenAutomaton>;
+  using Trie = std::shared_ptr<const text::TokenTrie>;
+  struct Compiled {
+    std::string pattern;
+    std::shared_ptr<const text::TokenAutomaton> automaton;
+  };
 
-  Compiled find(const std::string& pattern);
-  std::shared_ptr<const text::TokenBytes> tokens(const Task* task);
+  std::shared_ptr<const text::TokenAutomaton> find(const std::string& pattern, const Trie& trie);
+  Trie trie(const std::vector<uint8_t>& banned, const Task* task);
 
   std::shared_ptr<const text::Tokenizer> tokenizer_;
-  std::timed_mutex reads_bytes_;                       // of tokens_
-  std::shared_ptr<const text::TokenBytes> tokens_;     // null before the first pattern
-  std::mutex mutex_;                                   // of known_
-  std::deque<std::pair<std::string, Compiled>> known_; // oldest first
+  std::timed_mutex reads_tokens_;                           // of bytes_ and tries_
+  std::shared_ptr<const text::TokenBytes> bytes_;           // null before the first pattern
+  std::deque<std::pair<std::vector<uint8_t>, Trie>> tries_; // oldest first
+  std::mutex mutex_;                                        // of known_
+  std::deque<Compiled> known_;                              // oldest first
 };
 
 } // namespace dllm::generate

@@ -9,8 +9,8 @@ using text::ByteAutomaton;
 using text::TokenAutomaton;
 
 TextConstraint::TextConstraint(std::shared_ptr<const TokenAutomaton> automaton, int64_t begin,
-                               std::vector<int32_t> ends)
-    : automaton_(std::move(automaton)), begin_(begin), ends_(std::move(ends)) {}
+                               std::vector<int32_t> ends, bool may_end)
+    : automaton_(std::move(automaton)), begin_(begin), ends_(std::move(ends)), may_end_(may_end) {}
 
 bool TextConstraint::is_silent(int32_t token) const {
   const text::TokenBytes& tokens = automaton_->tokens();
@@ -22,19 +22,24 @@ void TextConstraint::follow(const decode::Request& request) const {
   std::vector<int32_t> now(request.ids.size());
   for (size_t i = 0; i < now.size(); ++i)
     now[i] = request.states[i] == decode::State::masked ? -1 : request.ids[i];
-  can_match(now);
+  take(now);
 }
 
 // Keeps the sets that positions before the first change and after the last one determine.
-bool TextConstraint::can_match(const std::vector<int32_t>& given) const {
+void TextConstraint::take(const std::vector<int32_t>& given) const {
   const auto length = static_cast<int64_t>(given.size());
   if (given.size() != canvas_.size()) {
     forward_.assign(given.size() + 1, Set());
     backward_.assign(given.size() + 1, Set());
     forward_[static_cast<size_t>(begin_)] = automaton_->start();
-    backward_[given.size()] = automaton_->finished(may_end());
+    backward_[given.size()] = automaton_->finished(may_end_);
     forward_known_ = begin_;
     backward_known_ = length;
+    for (first_ = 0; begin_ == 0 && first_ < length; ++first_) {
+      const int32_t token = given[static_cast<size_t>(first_)];
+      if (token < 0 || !is_silent(token)) break;
+    }
+    if (begin_ > 0) first_ = -1;
   } else {
     const auto first = std::ranges::mismatch(given, canvas_).in1 - given.begin();
     int64_t last = length; // after the last change
@@ -45,7 +50,35 @@ bool TextConstraint::can_match(const std::vector<int32_t>& given) const {
     backward_known_ = std::max(backward_known_, last);
   }
   canvas_ = given;
+}
+
+bool TextConstraint::can_match(const std::vector<int32_t>& given) const {
+  take(given);
   return TokenAutomaton::has(backward(begin_), automaton_->bytes().begin());
+}
+
+// Returns the states after an open position.
+TextConstraint::Set TextConstraint::after_open(const Set& from, int64_t position) const {
+  if (!is_at_start(position)) return automaton_->after_any(from, may_end_);
+  Set made = automaton_->none();
+  const int32_t begin = automaton_->bytes().begin();
+  for (const int32_t token : automaton_->trie().tokens()) {
+    const int32_t to = automaton_->next(begin, token, ends_, true);
+    if (to != ByteAutomaton::kDead) TokenAutomaton::put(made, to);
+  }
+  if (may_end_ && automaton_->bytes().accepts(begin))
+    TokenAutomaton::put(made, automaton_->ended());
+  return made;
+}
+
+// Returns the states before an open position. At the start of a text only the first state counts.
+TextConstraint::Set TextConstraint::before_open(const Set& to, int64_t position) const {
+  if (!is_at_start(position)) return automaton_->before_any(to, may_end_);
+  const Set reached = after_open(automaton_->start(), position);
+  for (size_t i = 0; i < reached.size(); ++i) {
+    if ((reached[i] & to[i]) != 0) return automaton_->start();
+  }
+  return automaton_->none();
 }
 
 const TextConstraint::Set& TextConstraint::forward(int64_t position) const {
@@ -53,19 +86,12 @@ const TextConstraint::Set& TextConstraint::forward(int64_t position) const {
     const auto at = static_cast<size_t>(forward_known_);
     const int32_t token = canvas_[at];
     const Set& from = forward_[at];
-    Set& made = forward_[at + 1];
-    if (token >= 0 && is_silent(token)) {
-      made = from;
-    } else if (token < 0) {
-      made = automaton_->after_any(from, may_end());
-    } else {
-      made = automaton_->none();
-      for (int32_t state = 0; state < automaton_->size(); ++state) {
-        if (!TokenAutomaton::has(from, state)) continue;
-        const int32_t to = automaton_->next(state, token, ends_);
-        if (to != ByteAutomaton::kDead) TokenAutomaton::put(made, to);
-      }
-    }
+    if (token < 0)
+      forward_[at + 1] = after_open(from, forward_known_);
+    else
+      forward_[at + 1] = is_silent(token)
+                             ? from
+                             : automaton_->after(from, token, ends_, is_at_start(forward_known_));
   }
   return forward_[static_cast<size_t>(position)];
 }
@@ -75,28 +101,29 @@ const TextConstraint::Set& TextConstraint::backward(int64_t position) const {
     const auto at = static_cast<size_t>(--backward_known_);
     const int32_t token = canvas_[at];
     const Set& to = backward_[at + 1];
-    if (token >= 0 && is_silent(token))
-      backward_[at] = to;
+    if (token < 0)
+      backward_[at] = before_open(to, backward_known_);
     else
-      backward_[at] =
-          token < 0 ? automaton_->before_any(to, may_end()) : automaton_->before(to, token, ends_);
+      backward_[at] = is_silent(token)
+                          ? to
+                          : automaton_->before(to, token, ends_, is_at_start(backward_known_));
   }
   return backward_[static_cast<size_t>(position)];
+}
+
+bool TextConstraint::leads(int64_t position, int32_t token) const {
+  const Set reached = automaton_->after(forward(position), token, ends_, is_at_start(position));
+  const Set& to = backward(position + 1);
+  for (size_t i = 0; i < reached.size(); ++i) {
+    if ((reached[i] & to[i]) != 0) return true;
+  }
+  return false;
 }
 
 bool TextConstraint::allows(const decode::Request& request, int64_t position, int32_t token) const {
   if (position < begin_) return true;
   follow(request);
-  if (is_at_start(position) && token < automaton_->tokens().size() &&
-      automaton_->tokens().changes_at_start(token))
-    return false;
-  const Set &from = forward(position), &to = backward(position + 1);
-  for (int32_t state = 0; state < automaton_->size(); ++state) {
-    if (!TokenAutomaton::has(from, state)) continue;
-    const int32_t after = automaton_->next(state, token, ends_);
-    if (after != ByteAutomaton::kDead && TokenAutomaton::has(to, after)) return true;
-  }
-  return false;
+  return leads(position, token);
 }
 
 void TextConstraint::ban(const decode::Request& request, int64_t position,
@@ -104,24 +131,23 @@ void TextConstraint::ban(const decode::Request& request, int64_t position,
   if (position < begin_) return;
   follow(request);
   std::vector<uint8_t> allowed(banned.size());
-  automaton_->each_token(forward(position), backward(position + 1), ends_, [&](int32_t token) {
-    const auto at = static_cast<size_t>(token);
-    const bool changes = is_at_start(position) && automaton_->tokens().changes_at_start(token);
-    if (at < allowed.size() && !changes) allowed[at] = 1;
-  });
-  for (size_t i = 0; i < banned.size(); ++i) {
-    if (allowed[i] == 0) banned[i] = 1;
+  if (is_at_start(position)) { // the classes of tokens are of tokens inside a text
+    for (size_t i = 0; i < allowed.size(); ++i)
+      allowed[i] = leads(position, static_cast<int32_t>(i)) ? 1 : 0;
+  } else {
+    automaton_->allow(forward(position), backward(position + 1), ends_, allowed);
   }
+  for (size_t i = 0; i < banned.size(); ++i) banned[i] |= allowed[i] ^ 1;
 }
 
 int64_t TextConstraint::fewest_positions(int64_t most) const {
-  const Set finished = automaton_->finished(may_end());
+  const Set finished = automaton_->finished(may_end_);
   Set reached = automaton_->start();
   for (int64_t count = 0; count <= most; ++count) {
     for (size_t i = 0; i < reached.size(); ++i) {
       if ((reached[i] & finished[i]) != 0) return count;
     }
-    reached = automaton_->after_any(reached, may_end());
+    reached = automaton_->after_any(reached, may_end_);
   }
   return -1;
 }

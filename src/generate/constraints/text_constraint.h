@@ -21,9 +21,10 @@ namespace dllm::generate {
 // It keeps the sets of the last canvas, so it belongs to one request. One call at a time.
 class TextConstraint final : public decode::Constraint {
 public:
-  // begin: first position of the text. ends: the tokens that end it.
+  // begin: first position of the text. ends: the tokens that end it. may_end: one of them may be
+  // drawn.
   TextConstraint(std::shared_ptr<const text::TokenAutomaton> automaton, int64_t begin,
-                 std::vector<int32_t> ends);
+                 std::vector<int32_t> ends, bool may_end);
 
   bool allows(const decode::Request& request, int64_t position, int32_t token) const override;
   void ban(const decode::Request& request, int64_t position,
@@ -41,18 +42,26 @@ private:
 
   // Takes the canvas, from which the sets are then made.
   void follow(const decode::Request& request) const;
+  void take(const std::vector<int32_t>& given) const; // the same; -1 at open positions
+  // Returns whether the token leads from a forward state of the position to a backward state.
+  bool leads(int64_t position, int32_t token) const;
   const Set& forward(int64_t position) const;  // before the position
   const Set& backward(int64_t position) const; // after the positions from here to the end
-  Set allowed_from(int64_t position, int32_t token) const;
-  bool may_end() const { return !ends_.empty(); }
+  Set after_open(const Set& from, int64_t position) const;
+  Set before_open(const Set& to, int64_t position) const;
   bool is_silent(int32_t token) const; // a given token that adds no bytes
-  bool is_at_start(int64_t position) const { return position == 0 && begin_ == 0; }
+  // Whether tokens have other bytes at this position, because nothing comes before it.
+  bool is_at_start(int64_t position) const {
+    return position == first_ && automaton_->tokens().has_other_starts();
+  }
 
   std::shared_ptr<const text::TokenAutomaton> automaton_;
   int64_t begin_;
   std::vector<int32_t> ends_;
+  bool may_end_;
   // The canvas whose sets are kept, with -1 at open positions.
   mutable std::vector<int32_t> canvas_;
+  mutable int64_t first_ = -1; // first position that adds bytes to an empty text; -1: none does
   // forward_[i] is the set before position begin_ + i. The first forward_known_ + 1 are of canvas_.
   mutable std::vector<Set> forward_, backward_;
   mutable int64_t forward_known_ = 0;  // positions

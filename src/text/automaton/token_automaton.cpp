@@ -1,9 +1,8 @@
 #include "text/automaton/token_automaton.h"
 
-#include "base/error.h"
-
 #include <algorithm>
 #include <bit>
+#include <map>
 #include <utility>
 
 namespace dllm::text {
@@ -26,74 +25,99 @@ bool overlap(const TokenAutomaton::Set& a, const TokenAutomaton::Set& b) {
   return false;
 }
 
+// The steps of a word from all states, as two hashes. Two words of 128 equal bits are taken for
+// words of equal steps.
+struct StepsHash {
+  uint64_t first = 0, second = 0;
+
+  void add(int32_t state, int32_t to) {
+    const uint64_t pair =
+        (static_cast<uint64_t>(static_cast<uint32_t>(state)) << 32) | static_cast<uint32_t>(to);
+    first = mixed(first ^ pair);
+    second = mixed(second + pair * 0x9E3779B97F4A7C15u);
+  }
+  friend auto operator<=>(const StepsHash&, const StepsHash&) = default;
+
+private:
+  static uint64_t mixed(uint64_t x) { // SplitMix64
+    x += 0x9E3779B97F4A7C15u;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+    return x ^ (x >> 31);
+  }
+};
+
 } // namespace
 
-TokenBytes::TokenBytes(const Tokenizer& tokenizer, const Task* task) {
-  const auto size = static_cast<size_t>(tokenizer.size());
-  bytes_.resize(size);
-  at_start_.resize(size);
-  const DecodeOptions raw{.skip_special = true, .raw = true};
-  std::vector<int32_t> pair = tokenizer.encode("a", EncodeOptions());
-  pair = {pair.empty() ? 0 : pair.back(), 0}; // a token before the one that is read
-  const std::string before = tokenizer.decode({pair.data(), 1}, raw);
-  for (size_t i = 0; i < size; ++i) {
-    if (i % 4096 == 0) check_task(task);
-    const auto id = static_cast<int32_t>(i);
-    if (tokenizer.is_special(id) || tokenizer.token(id).empty()) continue;
-    pair[1] = id;
-    const std::string text = tokenizer.decode(pair, raw);
-    if (!text.starts_with(before)) continue;
-    bytes_[i] = text.substr(before.size());
-    at_start_[i] = tokenizer.decode({&id, 1}, raw) != bytes_[i] ? 1 : 0;
-    if (!bytes_[i].empty()) sorted_.push_back(id);
-  }
-  std::ranges::sort(
-      sorted_, [&](int32_t a, int32_t b) { return std::pair(of(a), a) < std::pair(of(b), b); });
-  for (size_t i = 0; i < sorted_.size(); ++i) {
-    const std::string &own = of(sorted_[i]), &last = of(sorted_[i == 0 ? 0 : i - 1]);
-    const auto differ = std::ranges::mismatch(own, last);
-    shared_.push_back(i == 0 ? 0 : static_cast<int32_t>(differ.in1 - own.begin()));
-  }
-}
-
-template <class Found> void TokenAutomaton::walk(int32_t state, const Found& found) const {
-  std::vector<int32_t> path = {state}; // states after 0, 1, ... bytes of the last token
-  const std::vector<int32_t>&sorted = tokens_->sorted(), &shared = tokens_->shared();
-  for (size_t i = 0; i < sorted.size(); ++i) {
-    const auto same = static_cast<size_t>(shared[i]);
-    if (same >= path.size()) continue; // it begins as a token that is not allowed
-    path.resize(same + 1);
-    const std::string& bytes = tokens_->of(sorted[i]);
-    for (size_t at = same; at < bytes.size(); ++at) {
-      const int32_t to = bytes_.next(path.back(), static_cast<uint8_t>(bytes[at]));
-      if (to == kDead) break;
-      path.push_back(to);
-    }
-    if (path.size() == bytes.size() + 1) found(sorted[i], path.back());
-  }
-}
-
-TokenAutomaton::TokenAutomaton(std::string_view pattern, std::shared_ptr<const TokenBytes> tokens,
+TokenAutomaton::TokenAutomaton(std::string_view pattern, std::shared_ptr<const TokenTrie> tokens,
                                const Task* task)
-    : bytes_(pattern, task), tokens_(std::move(tokens)),
+    : bytes_(pattern, task), trie_(std::move(tokens)),
+      class_of_(static_cast<size_t>(trie_->bytes().size()), -1),
+      steps_(static_cast<size_t>(bytes_.size())),
       reach_(static_cast<size_t>(bytes_.size()), none()) {
+  number_classes(task);
+  add_steps(task);
+}
+
+void TokenAutomaton::number_classes(const Task* task) {
+  const auto next = [&](int32_t state, uint8_t byte) { return bytes_.next(state, byte); };
+  std::vector<StepsHash> hashes(static_cast<size_t>(trie_->words()));
   for (int32_t state = 0; state < bytes_.size(); ++state) {
     check_task(task);
-    Set& reached = reach_[static_cast<size_t>(state)];
-    walk(state, [&](int32_t, int32_t to) { put(reached, to); });
+    trie_->walk(state, next, [&](int32_t word, int32_t to) {
+      hashes[static_cast<size_t>(word)].add(state, to);
+    });
+  }
+  std::map<StepsHash, int32_t> numbers;
+  for (int32_t word = 0; word < trie_->words(); ++word) {
+    const StepsHash& own = hashes[static_cast<size_t>(word)];
+    if (own == StepsHash()) continue;
+    const auto [found, is_new] = numbers.emplace(own, classes_);
+    if (is_new) ++classes_, word_of_.push_back(word);
+    for (const int32_t token : trie_->tokens(word))
+      class_of_[static_cast<size_t>(token)] = found->second;
   }
 }
 
-bool TokenAutomaton::is_empty(const Set& set) {
-  return std::ranges::all_of(set, [](uint64_t word) { return word == 0; });
+void TokenAutomaton::add_steps(const Task* task) {
+  for (int32_t state = 0; state < bytes_.size(); ++state) {
+    check_task(task);
+    const auto at = static_cast<size_t>(state);
+    for (int32_t one = 0; one < classes_; ++one) {
+      const int32_t token = trie_->tokens(word_of_[static_cast<size_t>(one)]).front();
+      const int32_t to = bytes_.read(state, tokens().of(token));
+      if (to == kDead) continue;
+      steps_[at].push_back({one, to});
+      put(reach_[at], to);
+    }
+    steps_[at].shrink_to_fit();
+  }
 }
 
-int32_t TokenAutomaton::next(int32_t state, int32_t token, const std::vector<int32_t>& ends) const {
+size_t TokenAutomaton::memory() const {
+  size_t bytes = class_of_.size() * sizeof(int32_t) + word_of_.size() * sizeof(int32_t);
+  for (const std::vector<Step>& steps : steps_) bytes += steps.size() * sizeof(Step);
+  for (const Set& set : reach_) bytes += set.size() * sizeof(uint64_t);
+  return bytes;
+}
+
+int32_t TokenAutomaton::next(int32_t state, int32_t token, const std::vector<int32_t>& ends,
+                             bool at_start) const {
   if (state == ended()) return ended();
   if (std::ranges::find(ends, token) != ends.end()) return bytes_.accepts(state) ? ended() : kDead;
-  const bool known = token >= 0 && token < tokens_->size();
-  if (!known || tokens_->of(token).empty()) return kDead;
-  return bytes_.read(state, tokens_->of(token));
+  const bool known = token >= 0 && token < tokens().size();
+  if (!known || tokens().of(token).empty()) return kDead;
+  return bytes_.read(state, at_start ? tokens().at_start(token) : tokens().of(token));
+}
+
+TokenAutomaton::Set TokenAutomaton::after(const Set& from, int32_t token,
+                                          const std::vector<int32_t>& ends, bool at_start) const {
+  Set made = none();
+  each_state(from, [&](int32_t state) {
+    const int32_t to = next(state, token, ends, at_start);
+    if (to != kDead) put(made, to);
+  });
+  return made;
 }
 
 TokenAutomaton::Set TokenAutomaton::after_any(const Set& from, bool may_end) const {
@@ -119,10 +143,10 @@ TokenAutomaton::Set TokenAutomaton::before_any(const Set& to, bool may_end) cons
 }
 
 TokenAutomaton::Set TokenAutomaton::before(const Set& to, int32_t token,
-                                           const std::vector<int32_t>& ends) const {
+                                           const std::vector<int32_t>& ends, bool at_start) const {
   Set made = none();
   for (int32_t state = 0; state < size(); ++state) {
-    const int32_t after = next(state, token, ends);
+    const int32_t after = next(state, token, ends, at_start);
     if (after != kDead && has(to, after)) put(made, state);
   }
   return made;
@@ -143,20 +167,29 @@ TokenAutomaton::Set TokenAutomaton::finished(bool may_end) const {
   return made;
 }
 
-void TokenAutomaton::each_token(const Set& from, const Set& to, const std::vector<int32_t>& ends,
-                                const std::function<void(int32_t token)>& allow) const {
+void TokenAutomaton::allow(const Set& from, const Set& to, const std::vector<int32_t>& ends,
+                           std::span<uint8_t> allowed) const {
+  if (has(from, ended()) && has(to, ended())) { // after an end any token may be next
+    for (size_t token = 0; token < allowed.size(); ++token) allowed[token] = 1;
+    return;
+  }
+  std::vector<uint8_t> allows(static_cast<size_t>(classes_));
+  bool may_end = false;
   each_state(from, [&](int32_t state) {
-    if (state == ended()) {
-      if (!has(to, ended())) return;
-      for (int64_t token = 0; token < tokens_->size(); ++token) allow(static_cast<int32_t>(token));
-      return;
+    if (state == ended()) return;
+    for (const Step& step : steps_[static_cast<size_t>(state)]) {
+      if (has(to, step.to)) allows[static_cast<size_t>(step.token_class)] = 1;
     }
-    walk(state, [&](int32_t token, int32_t after) {
-      if (has(to, after) && std::ranges::find(ends, token) == ends.end()) allow(token);
-    });
-    if (!bytes_.accepts(state) || !has(to, ended())) return;
-    for (const int32_t token : ends) allow(token);
+    may_end = may_end || (bytes_.accepts(state) && has(to, ended()));
   });
+  for (size_t token = 0; token < std::min(allowed.size(), class_of_.size()); ++token) {
+    const int32_t own = class_of_[token];
+    if (own >= 0 && allows[static_cast<size_t>(own)] != 0) allowed[token] = 1;
+  }
+  for (const int32_t token : ends) {
+    const auto at = static_cast<size_t>(token);
+    if (token >= 0 && at < allowed.size()) allowed[at] = may_end ? 1 : 0;
+  }
 }
 
 } // namespace dllm::text

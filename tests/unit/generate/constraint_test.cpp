@@ -17,6 +17,7 @@ namespace {
 
 using text::TokenAutomaton;
 using text::TokenBytes;
+using text::TokenTrie;
 
 // Tokens of one to three letters, so that a text has several sequences of tokens.
 std::shared_ptr<text::Tokenizer> short_words() {
@@ -35,6 +36,13 @@ std::shared_ptr<text::Tokenizer> short_words() {
 }
 
 constexpr int32_t kLast = 6; // the end token
+
+// The tokens that may be drawn inside a text.
+std::shared_ptr<const TokenTrie> drawn_words() {
+  const std::vector<uint8_t> banned = {0, 0, 0, 0, 0, 0, 1, 1};
+  return std::make_shared<const TokenTrie>(std::make_shared<const TokenBytes>(*short_words()),
+                                           banned);
+}
 const std::vector<std::string> kWords = {"a", "b", "c", "ab", "bc", "abc"};
 
 // Returns whether the tokens are a text that matches, with any tokens after an end token.
@@ -71,7 +79,7 @@ decode::Request request_of(const std::vector<int32_t>& ids) {
 // The sets of a canvas that changes step by step are those of a fresh one, and tokens are allowed
 // where a completion exists.
 TEST(TextConstraint, AllowsWhatCanBeCompleted) {
-  const auto tokens = std::make_shared<const TokenBytes>(*short_words());
+  const auto tokens = drawn_words();
   std::mt19937 random(3);
   int64_t allowed = 0, refused = 0;
   for (const char* pattern :
@@ -81,7 +89,7 @@ TEST(TextConstraint, AllowsWhatCanBeCompleted) {
     for (const bool may_end : {true, false}) {
       const std::vector<int32_t> ends =
           may_end ? std::vector<int32_t>{kLast} : std::vector<int32_t>();
-      const TextConstraint kept(automaton, 0, ends);
+      const TextConstraint kept(automaton, 0, ends, may_end);
       for (int trial = 0; trial < 60; ++trial) {
         std::vector<int32_t> canvas(4, -1);
         for (int32_t& id : canvas) {
@@ -110,9 +118,9 @@ TEST(TextConstraint, AllowsWhatCanBeCompleted) {
 }
 
 TEST(TextConstraint, CountsPositions) {
-  const auto tokens = std::make_shared<const TokenBytes>(*short_words());
+  const auto tokens = drawn_words();
   const auto fewest = [&](const char* pattern) {
-    return TextConstraint(std::make_shared<const TokenAutomaton>(pattern, tokens), 0, {kLast})
+    return TextConstraint(std::make_shared<const TokenAutomaton>(pattern, tokens), 0, {kLast}, true)
         .fewest_positions(100);
   };
   EXPECT_EQ(fewest("a*"), 0);

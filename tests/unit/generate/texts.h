@@ -42,18 +42,12 @@ inline std::shared_ptr<text::Tokenizer> letters(const std::string& chat_template
 
 inline std::shared_ptr<model::Model> small_model(const Json& generation = Json::object(),
                                                  const char* family = "a2d-llama",
-                                                 int64_t mask = kMask) {
-  Json config = {{"model_type", family},
-                 {"vocab_size", 32},
-                 {"hidden_size", 24},
-                 {"num_hidden_layers", 2},
-                 {"num_attention_heads", 4},
-                 {"num_key_value_heads", 2},
-                 {"intermediate_size", 40},
-                 {"max_position_embeddings", 96},
-                 {"tie_word_embeddings", false},
-                 {"initializer_range", 0.4},
-                 {"mask_token_id", mask}};
+                                                 int64_t mask = kMask, int64_t vocab = 32) {
+  Json config = {
+      {"model_type", family},     {"vocab_size", vocab},           {"hidden_size", 24},
+      {"num_hidden_layers", 2},   {"num_attention_heads", 4},      {"num_key_value_heads", 2},
+      {"intermediate_size", 40},  {"max_position_embeddings", 96}, {"tie_word_embeddings", false},
+      {"initializer_range", 0.4}, {"mask_token_id", mask}};
   if (mask < 0) config.erase("mask_token_id");
   Options options(graph::engine_schema());
   options.set_i64("threads", 1);
