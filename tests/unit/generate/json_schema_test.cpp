@@ -1,10 +1,11 @@
 // The pattern of a schema accepts JSON of this schema alone. A small validator and random values
-// judge it; both are written for these tests.
+// judge it (random_schemas.h).
 
 #include "base/error.h"
 #include "generate/constraints/constraint_kinds.h"
 #include "generate/constraints/integer_range.h"
 #include "text/automaton/byte_automaton.h"
+#include "unit/generate/random_schemas.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -25,7 +26,9 @@ std::string pattern_of_schema(const std::string& schema) {
   return constraint_pattern(request).value();
 }
 
-using Json = nlohmann::ordered_json;
+using random_schemas::is_valid;
+using random_schemas::Json;
+using random_schemas::RandomSchemas;
 using text::ByteAutomaton;
 
 std::string compact(const Json& value) {
@@ -43,200 +46,6 @@ std::string spaced(const Json& value) {
   }
   return value.is_object() ? "{" + made + "}" : "[" + made + "]";
 }
-
-// Counts the characters of a text.
-int64_t characters(const std::string& text) {
-  return std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; });
-}
-
-bool is_valid(const Json& schema, const Json& value, const Json& root);
-
-bool is_valid_object(const Json& schema, const Json& value, const Json& root) {
-  for (const auto& [key, item] : value.items()) {
-    if (!schema["properties"].contains(key)) return false;
-    if (!is_valid(schema["properties"][key], item, root)) return false;
-  }
-  const Json required = schema.value("required", Json::array());
-  return std::ranges::all_of(
-      required, [&](const Json& key) { return value.contains(key.get<std::string>()); });
-}
-
-bool is_valid_type(const Json& schema, const std::string& type, const Json& value,
-                   const Json& root) {
-  if (type == "null") return value.is_null();
-  if (type == "boolean") return value.is_boolean();
-  if (type == "number") return value.is_number();
-  if (type == "integer") {
-    return value.is_number_integer() &&
-           value.get<int64_t>() >= schema.value("minimum", INT64_MIN) &&
-           value.get<int64_t>() <= schema.value("maximum", INT64_MAX);
-  }
-  if (type == "string") {
-    return value.is_string() &&
-           characters(value.get<std::string>()) >= schema.value("minLength", int64_t{0}) &&
-           characters(value.get<std::string>()) <= schema.value("maxLength", INT64_MAX);
-  }
-  if (type == "array") {
-    const auto count = static_cast<int64_t>(value.size());
-    return value.is_array() && count >= schema.value("minItems", int64_t{0}) &&
-           count <= schema.value("maxItems", INT64_MAX) &&
-           std::ranges::all_of(
-               value, [&](const Json& item) { return is_valid(schema["items"], item, root); });
-  }
-  return value.is_object() && is_valid_object(schema, value, root);
-}
-
-bool is_valid(const Json& schema, const Json& value, const Json& root) {
-  if (schema.contains("$ref"))
-    return is_valid(root.at(Json::json_pointer(schema["$ref"].get<std::string>().substr(1))), value,
-                    root);
-  const Json type = schema.value("type", Json());
-  const Json types = type.is_null() || type.is_array() ? type : Json::array({type});
-  const bool has_type = type.is_null() || std::ranges::any_of(types, [&](const Json& one) {
-                          return is_valid_type(schema, one.get<std::string>(), value, root);
-                        });
-  if (schema.contains("const")) return has_type && value == schema["const"];
-  if (schema.contains("enum"))
-    return has_type && std::ranges::find(schema["enum"], value) != schema["enum"].end();
-  if (schema.contains("anyOf")) {
-    return std::ranges::any_of(schema["anyOf"],
-                               [&](const Json& one) { return is_valid(one, value, root); });
-  }
-  return has_type;
-}
-
-class RandomSchemas {
-public:
-  explicit RandomSchemas(uint32_t seed) : random_(seed) {}
-
-  int64_t below(int64_t count) {
-    return std::uniform_int_distribution<int64_t>(0, count - 1)(random_);
-  }
-
-  Json schema(int depth) {
-    switch (below(depth > 0 ? 9 : 6)) {
-    case 0: return string_schema();
-    case 1: return integer_schema();
-    case 2: return {{"type", "boolean"}, {"title", "a flag"}};
-    case 3: return {{"type", "number"}};
-    case 4: return enum_schema();
-    case 5: return {{"const", {{"k", {1, 2}}}}};
-    case 6: return object_schema(depth);
-    case 7: {
-      Json array = {{"type", "array"}, {"items", schema(depth - 1)}};
-      if (below(2) == 0) array["minItems"] = below(3);
-      if (below(2) == 0) array["maxItems"] = array.value("minItems", int64_t{0}) + below(3);
-      return array;
-    }
-    default: return {{"anyOf", {schema(depth - 1), schema(depth - 1)}}};
-    }
-  }
-
-  // Some values are not of the type, and no answer has them.
-  Json enum_schema() {
-    Json made = {{"enum", {"a+b", "\"q\"\\", nullptr, 1.5, 2, "\xC3\xA4"}}};
-    const Json types[] = {"string", "number", "integer", {"null", "string"}, {"integer", "null"}};
-    if (below(2) == 0) made["type"] = types[below(std::ssize(types))];
-    return made;
-  }
-
-  // Returns a value of the schema.
-  Json value(const Json& schema) {
-    if (schema.contains("const")) return schema["const"];
-    for (const char* key : {"enum", "anyOf"}) {
-      if (!schema.contains(key)) continue;
-      for (;;) {
-        const Json& one =
-            schema[key][static_cast<size_t>(below(static_cast<int64_t>(schema[key].size())))];
-        if (std::string(key) == "anyOf") return value(one);
-        if (is_valid(schema, one, schema)) return one;
-      }
-    }
-    const auto type = schema["type"].get<std::string>();
-    if (type == "boolean") return below(2) == 0;
-    if (type == "number")
-      return below(2) == 0 ? Json(static_cast<double>(below(1000)) / 64) : Json(below(50));
-    if (type == "integer") {
-      const int64_t low = schema.value("minimum", int64_t{-40});
-      return low + below(schema.value("maximum", low + 80) - low + 1);
-    }
-    if (type == "string") return string_of(schema);
-    if (type == "array") return array_of(schema);
-    Json object = Json::object();
-    const Json required = schema.value("required", Json::array());
-    for (const auto& [key, own] : schema["properties"].items()) {
-      if (std::ranges::find(required, Json(key)) != required.end() || below(2) == 0)
-        object[key] = value(own);
-    }
-    return object;
-  }
-
-  // Returns a text that the automaton accepts. Every state leads to such a text.
-  std::string walk(const ByteAutomaton& automaton) {
-    std::string made;
-    int32_t state = automaton.begin();
-    while (!automaton.accepts(state) || (made.size() < 200 && below(4) != 0)) {
-      std::vector<uint8_t> next;
-      for (int byte = 0; byte < 256; ++byte) {
-        if (automaton.next(state, static_cast<uint8_t>(byte)) != ByteAutomaton::kDead)
-          next.push_back(static_cast<uint8_t>(byte));
-      }
-      if (next.empty()) break;
-      uint8_t byte = next[static_cast<size_t>(below(static_cast<int64_t>(next.size())))];
-      // Loops of texts, lists and digits end by these.
-      for (const char closing : {'"', ']', '}'}) {
-        const bool may_close = std::ranges::find(next, static_cast<uint8_t>(closing)) != next.end();
-        if (may_close && (below(3) == 0 || made.size() > 200)) byte = static_cast<uint8_t>(closing);
-      }
-      made += static_cast<char>(byte);
-      state = automaton.next(state, byte);
-    }
-    return made;
-  }
-
-private:
-  Json string_schema() {
-    Json made = {{"type", "string"}};
-    if (below(2) == 0) made["minLength"] = below(4);
-    if (below(2) == 0) made["maxLength"] = made.value("minLength", int64_t{0}) + below(4);
-    return made;
-  }
-  Json integer_schema() {
-    Json made = {{"type", "integer"}};
-    if (below(2) == 0) return made;
-    made["minimum"] = below(2000) - 1000;
-    made["maximum"] = made["minimum"].get<int64_t>() + below(3000);
-    return made;
-  }
-  Json object_schema(int depth) {
-    Json made = {{"type", "object"}, {"properties", Json::object()}, {"required", Json::array()}};
-    made["additionalProperties"] = false;
-    const char* names[] = {"a", "b.c", "x y", "\"", "\xC3\xA4"};
-    for (const char* name : names) {
-      if (below(2) == 0) continue;
-      made["properties"][name] = schema(depth - 1);
-      if (below(2) == 0) made["required"].push_back(name);
-    }
-    return made;
-  }
-  Json string_of(const Json& schema) {
-    const int64_t low = schema.value("minLength", int64_t{0});
-    const int64_t count = low + below(schema.value("maxLength", low + 6) - low + 1);
-    const char* letters[] = {"a", "\"", "\\", "\n", "\x01", "\xE2\x82\xAC", " ", "/"};
-    std::string made;
-    for (int64_t i = 0; i < count; ++i) made += letters[below(8)];
-    return made;
-  }
-  Json array_of(const Json& schema) {
-    const int64_t low = schema.value("minItems", int64_t{0});
-    const int64_t count = low + below(schema.value("maxItems", low + 3) - low + 1);
-    Json made = Json::array();
-    for (int64_t i = 0; i < count; ++i) made.push_back(value(schema["items"]));
-    return made;
-  }
-
-  std::mt19937 random_;
-};
 
 TEST(JsonSchema, AcceptsAndWritesValuesOfRandomSchemas) {
   int tried = 0;
@@ -310,10 +119,54 @@ TEST(JsonSchema, ReferencesAndTypes) {
     EXPECT_FALSE(automaton.matches(text)) << text;
 }
 
+TEST(JsonSchema, PatternsFormatsAndLengths) {
+  const auto all = [](const char* schema, const std::vector<std::string>& yes,
+                      const std::vector<std::string>& no) {
+    const ByteAutomaton automaton(pattern_of_schema(schema));
+    for (const std::string& text : yes)
+      EXPECT_TRUE(automaton.matches(Json(text).dump())) << schema << " " << text;
+    for (const std::string& text : no)
+      EXPECT_FALSE(automaton.matches(Json(text).dump())) << schema << " " << text;
+  };
+  all(R"({"type": "string", "pattern": "^[A-Z]{2}[0-9]+$"})", {"AB1", "XY007"}, {"A1", "ABc"});
+  all(R"({"type": "string", "pattern": "b+"})", {"b", "abba", "\"b\n"}, {"", "aca"});
+  all(R"({"type": "string", "pattern": "^a|b$"})", {"ax", "xb", "ab"}, {"xa", "bx"});
+  all(R"({"type": "string", "pattern": "^.\\S$"})", {"ab", "\"b"}, {"a\xC2\xA0", "\nb", "abc"});
+  all(R"({"type": "string", "pattern": "^\"\\\\\\t$"})", {"\"\\\t"}, {"\"\\t"});
+  all(R"({"type": "string", "pattern": "^a*b*$", "minLength": 2, "maxLength": 3})",
+      {"aa", "abb", "bbb"}, {"a", "aabb", "ba"});
+  all(R"({"type": "string", "format": "date"})", {"2024-02-29", "2000-02-29", "1999-12-31"},
+      {"2023-02-29", "1900-02-29", "2024-04-31", "2024-13-01", "24-01-01"});
+  all(R"({"type": "string", "format": "time"})", {"00:00:00Z", "23:59:59.5+01:30"},
+      {"24:00:00Z", "12:60:00Z", "12:00:00"});
+  all(R"({"type": "string", "format": "date-time"})", {"2024-02-29T12:00:00Z"}, {"2024-02-29"});
+  all(R"({"type": "string", "format": "email"})", {"a.b@c-d.org"}, {"a@b", "@b.org", "a b@c.org"});
+  all(R"({"type": "string", "format": "ipv4"})", {"0.0.0.0", "255.249.99.1"},
+      {"256.0.0.1", "1.1.1"});
+  all(R"({"type": "string", "format": "uuid"})", {"01234567-89ab-cdef-0123-456789abcdef"},
+      {"01234567"});
+  all(R"({"type": "string", "format": "ipv4", "maxLength": 7})", {"1.2.3.4"}, {"11.2.3.4"});
+}
+
+TEST(JsonSchema, WritesOutSchemasThatContainThemselves) {
+  const ByteAutomaton lists(pattern_of_schema(
+      R"({"$ref": "#/$defs/a", "$defs": {"a": {"type": "array", "items": {"$ref": "#/$defs/a"}}}})"));
+  EXPECT_TRUE(lists.matches("[]"));
+  EXPECT_TRUE(lists.matches("[[], [[], [[]]]]"));
+  EXPECT_FALSE(lists.matches("[[[[[]]]]]")) << "five levels";
+  const ByteAutomaton chain(pattern_of_schema(R"({"type": "object", "required": ["v", "next"],
+    "properties": {"v": {"type": "integer"}, "next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}})"));
+  EXPECT_TRUE(chain.matches(R"({"v": 1, "next": null})"));
+  EXPECT_TRUE(chain.matches(R"({"v":1,"next":{"v": 2, "next": {"v": 3, "next": null}}})"));
+  EXPECT_FALSE(chain.matches(R"({"v": 1, "next": {"v": 2}})"));
+}
+
 TEST(JsonSchema, RefusesWhatAPatternCannotKeep) {
   const std::pair<const char*, const char*> rows[] = {
-      {R"({"type": "string", "pattern": "a"})", "json_schema: keyword pattern"},
-      {R"({"type": "string", "format": "date"})", "json_schema: keyword format"},
+      {R"x({"type": "string", "pattern": "a(?=b)"})x", "look-around"},
+      {R"({"type": "string", "pattern": 3})", "pattern is not a text"},
+      {R"({"type": "string", "format": "hostname"})", "format \"hostname\" is not supported"},
+      {R"({"type": "string", "contentEncoding": "base64"})", "json_schema: keyword contentEnc"},
       {R"({"type": "number", "minimum": 1})", "keyword minimum"},
       {R"({"type": "integer", "multipleOf": 3})", "keyword multipleOf"},
       {R"({"type": "integer", "minimum": 5, "maximum": 4})", "no integer is in the range"},
@@ -328,8 +181,11 @@ TEST(JsonSchema, RefusesWhatAPatternCannotKeep) {
       {R"({"type": "object", "required": ["a"]})", "required names \"a\""},
       {R"({"properties": {}})", "the schema has no type"},
       {R"({"oneOf": [{"type": "integer"}, {"type": "number"}]})", "may have the same values"},
-      {R"({"$ref": "#/$defs/a", "$defs": {"a": {"type": "array", "items": {"$ref": "#/$defs/a"}}}})",
-       "#/$defs/a contains itself"},
+      {R"({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}})",
+       "no value has at most 4 levels"},
+      {R"({"$ref": "#/$defs/a", "$defs": {"a": {"type": "object", "required": ["a"],
+           "properties": {"a": {"$ref": "#/$defs/a"}}}}})",
+       "no value has at most 4 levels"},
       {R"({"$ref": "#/$defs/b"})", "there is no #/$defs/b"},
       {R"({"$ref": "#/a~2"})", "there is no #/a~2"},
       {R"({"$ref": "other.json"})", "$ref does not begin with #/"},

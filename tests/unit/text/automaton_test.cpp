@@ -3,11 +3,13 @@
 #include "base/error.h"
 #include "text/automaton/byte_automaton.h"
 #include "text/automaton/code_points.h"
+#include "text/automaton/json_pattern.h"
 #include "text/tokenizer/regex.h"
 #include "text/unicode.h"
 #include "unit/test_files.h"
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <optional>
 #include <random>
@@ -47,6 +49,8 @@ public:
     for (int i = below(6); i > 0; --i) made += kLetters[static_cast<size_t>(below(7))];
     return made;
   }
+
+  bool chance(int of) { return below(of) == 0; }
 
 private:
   static inline const std::vector<std::string> kLetters = {"a", "b", "c", "-", "é", "√", "😀"};
@@ -120,6 +124,63 @@ TEST(ByteAutomaton, CanBeCancelled) {
   test::expect_error(Code::cancelled, "", [&] { ByteAutomaton("a{8000}", &task); });
 }
 
+// The texts of (?&(A)(B)) match A and B.
+TEST(ByteAutomaton, MatchesBothOfTwoPatterns) {
+  int64_t matched = 0, compared = 0;
+  for (uint32_t seed = 0; seed < 100; ++seed) {
+    RandomPattern random(seed);
+    const std::string one = random.pattern(2), two = random.pattern(2);
+    std::optional<ByteAutomaton> made;
+    try {
+      made.emplace("(?&(?:" + one + ")(?:" + two + "))");
+    } catch (const Error& error) { // no text matches both, or there are too many states
+      continue;
+    }
+    const ByteAutomaton first(one), second(two);
+    for (int i = 0; i < 40; ++i) {
+      const std::string text = random.text();
+      const bool wanted = first.matches(text) && second.matches(text);
+      ASSERT_EQ(made->matches(text), wanted) << one << " and " << two << " on " << text;
+      matched += wanted ? 1 : 0;
+      ++compared;
+    }
+  }
+  EXPECT_GT(matched, 100);
+  EXPECT_GT(compared, 1500);
+}
+
+// A JSON text has a part that matches, as PCRE2 finds one.
+TEST(ByteAutomaton, SearchesInJson) {
+  const std::string any = R"([^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-f]{4}))";
+  int64_t matched = 0, compared = 0;
+  for (uint32_t seed = 0; seed < 150; ++seed) {
+    RandomPattern random(seed);
+    const std::string front = seed % 3 == 0 ? "^" : "", back = seed % 2 == 0 ? "$" : "";
+    const std::string pattern = front + random.pattern(2) + back;
+    const Regex regex(pattern, "test");
+    std::optional<ByteAutomaton> automaton = small_automaton(json_pattern(pattern, any));
+    if (!automaton) continue;
+    for (int i = 0; i < 30; ++i) {
+      std::string text = random.text();
+      for (const char* more : {"\"", "\\", "\n", "\x02"}) {
+        if (random.chance(4)) text.insert(random.chance(2) ? 0 : text.size(), more);
+      }
+      if (text.ends_with('\n')) continue; // $ of PCRE2 matches before it
+      Regex::Search search(regex, text);
+      size_t begin = 0, end = 0;
+      const bool wanted = search.next(begin, end);
+      const std::string json = nlohmann::json(text).dump();
+      const std::string inside = json.substr(1, json.size() - 2);
+      ASSERT_EQ(automaton->matches(inside), wanted) << pattern << " on " << json;
+      matched += wanted ? 1 : 0;
+      ++compared;
+    }
+  }
+  EXPECT_GT(matched, compared / 10);
+  EXPECT_LT(matched, compared);
+  EXPECT_GT(compared, 2000);
+}
+
 // Each code point, alone and between its neighbours.
 TEST(ByteAutomaton, ClassesAreCodePoints) {
   const CodePoints set = {{0x20, 0x7E}, {0x7FF, 0x800}, {0x3042, 0xE000}, {0xFFFF, 0x10000}};
@@ -156,14 +217,16 @@ TEST(ByteAutomaton, Syntax) {
   all("(?<year>\\d{4})|(?P<word>a+?)", {"2026", "aaa"}, {"20", ""});
   all("", {""}, {"a"});
   all("a||b", {"", "a", "b"}, {"ab"});
+  all("x(?&(?:a*b*)(?:.{2}))", {"xaa", "xab", "xbb"}, {"xa", "xba", "xaab"});
   all("\\{\"a\": (true|false)\\}", {"{\"a\": true}"}, {"{\"a\": maybe}"});
 }
 
 TEST(ByteAutomaton, Refusals) {
   for (const char* pattern :
-       {"a)",      "(a",  "[a",    "a{2",   "a{3,1}", "a{99999}",   "*a",      "a**",
-        "a{2}{3}", "\\",  "\\b",   "\\1",   "(?=a)",  "(?!a)",      "(?<=a)b", "(?i)a",
-        "a^b",     "a$b", "[b-a]", "\\xg0", "\\u12",  "[\\d-z]{,}", "\xFF",    "\\p{L}"}) {
+       {"a)",      "(a",      "[a",    "a{2",        "a{3,1}",        "a{99999}", "*a",
+        "a**",     "a{2}{3}", "\\",    "\\b",        "\\1",           "(?=a)",    "(?!a)",
+        "(?<=a)b", "(?i)a",   "(?&a)", "(?&(?:a))",  "(?&(?:a)(?:b)", "a^b",      "a$b",
+        "[b-a]",   "\\xg0",   "\\u12", "[\\d-z]{,}", "\xFF",          "\\p{L}"}) {
     test::expect_error(Code::invalid_argument, "pattern",
                        [&] { ByteAutomaton automaton(pattern); });
   }

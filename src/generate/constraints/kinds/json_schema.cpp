@@ -1,12 +1,14 @@
-// The text is JSON of a schema (JSON Schema 2020-12). A schema becomes a pattern, so it has no part
-// that contains itself. Keywords that restrict a value and have no pattern are refused, so that a
-// text never breaks its schema.
+// The text is JSON of a schema (JSON Schema 2020-12). A schema becomes a pattern. A part that
+// contains itself is written out to a depth, and deeper values are left out. Keywords that restrict
+// a value and have no pattern are refused, so that a text never breaks its schema.
 
 #include "base/error.h"
 #include "base/json.h"
 #include "generate/constraints/constraint_kinds.h"
 #include "generate/constraints/integer_range.h"
+#include "generate/constraints/json_formats.h"
 #include "text/automaton/byte_automaton.h"
+#include "text/automaton/json_pattern.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -14,6 +16,8 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -58,11 +62,24 @@ std::string alternatives(const std::vector<std::string>& patterns) {
   return group(made);
 }
 
+// The pattern of the values of a schema; nothing: no value is so flat that kMostLevels levels of
+// parts that contain themselves are enough.
+using MaybePattern = std::optional<std::string>;
+
 class SchemaReader {
 public:
   explicit SchemaReader(const Json& root) : root_(root) {}
 
-  std::string pattern() { return value(root_, "json_schema"); }
+  std::string pattern() {
+    MaybePattern made = value(root_, "json_schema");
+    if (!made)
+      refuse("json_schema",
+             fmt::format("no value has at most {} levels of a $ref that contains "
+                         "itself",
+                         kMostLevels),
+             "let a level end, for example by anyOf with null");
+    return *made;
+  }
 
 private:
   [[noreturn]] static void refuse(const std::string& where, const std::string& what,
@@ -93,14 +110,14 @@ private:
     return value.is_object() ? R"(\{)" + items + R"(\})" : R"(\[)" + items + R"(\])";
   }
 
-  std::string value(const Json& schema, const std::string& where) {
+  MaybePattern value(const Json& schema, const std::string& where) {
     if (++depth_ > kMostDepth) refuse(where, "the schema is too deep", "make it flatter");
-    std::string made = value_of(schema, where);
+    MaybePattern made = value_of(schema, where);
     --depth_;
     return made;
   }
 
-  std::string value_of(const Json& schema, const std::string& where) {
+  MaybePattern value_of(const Json& schema, const std::string& where) {
     if (!schema.is_object()) refuse(where, "a schema is an object", R"(write {"type": "string"})");
     if (schema.contains("$ref")) return reference(schema, where);
     if (schema.contains("const")) {
@@ -118,21 +135,22 @@ private:
              "name one: string, integer, number, boolean, null, array or object");
     }
     std::vector<std::string> all;
-    for (const Json& one : type) all.push_back(of_types(schema, one, where));
-    return alternatives(all);
+    for (const Json& one : type) {
+      if (const MaybePattern made = of_types(schema, one, where)) all.push_back(*made);
+    }
+    return all.empty() ? std::nullopt : MaybePattern(alternatives(all));
   }
 
-  std::string reference(const Json& schema, const std::string& where) {
+  MaybePattern reference(const Json& schema, const std::string& where) {
     check_keywords(schema, {"$ref"}, where);
     const std::string target = schema["$ref"].is_string() ? schema["$ref"].get<std::string>() : "";
-    if (!target.starts_with("#/"))
+    if (target != "#" && !target.starts_with("#/"))
       refuse(where, "$ref does not begin with #/", "put the schema into $defs");
-    if (!open_.insert(target).second) {
-      refuse(where, fmt::format("{} contains itself", target),
-             "write out the levels that the answer may have");
-    }
-    std::string made = value(schema_at(target, where), target);
-    open_.erase(target);
+    int& levels = open_[target];
+    if (levels == kMostLevels) return std::nullopt;
+    ++levels;
+    MaybePattern made = value(schema_at(target, where), target);
+    --levels;
     return made;
   }
 
@@ -192,15 +210,18 @@ private:
            "the types are string, integer, number, boolean, null, array and object");
   }
 
-  std::string one_of_schemas(const Json& schema, const std::string& key, const std::string& where) {
+  MaybePattern one_of_schemas(const Json& schema, const std::string& key,
+                              const std::string& where) {
     check_keywords(schema, {key}, where);
     if (!schema[key].is_array() || schema[key].empty())
       refuse(where, fmt::format("{} is not a list of schemas", key), "");
     if (key == "oneOf") check_disjoint(schema[key], where);
     std::vector<std::string> all;
-    for (const Json& one : schema[key])
-      all.push_back(value(one, fmt::format("{}.{}[{}]", where, key, all.size())));
-    return alternatives(all);
+    for (size_t i = 0; i < schema[key].size(); ++i) {
+      const MaybePattern made = value(schema[key][i], fmt::format("{}.{}[{}]", where, key, i));
+      if (made) all.push_back(*made);
+    }
+    return all.empty() ? std::nullopt : MaybePattern(alternatives(all));
   }
 
   // Fails when a value could be of two of the schemas, which oneOf forbids.
@@ -218,13 +239,13 @@ private:
   }
 
   // Returns the pattern of one of several types, each with its own keywords.
-  std::string of_types(const Json& schema, const Json& type, const std::string& where) {
+  MaybePattern of_types(const Json& schema, const Json& type, const std::string& where) {
     if (!type.is_string()) refuse(where, "a type is not a name", "");
     check_keywords(schema, {"type"}, where);
     return of_type(schema, type.get<std::string>(), where);
   }
 
-  std::string of_type(const Json& schema, const std::string& type, const std::string& where) {
+  MaybePattern of_type(const Json& schema, const std::string& type, const std::string& where) {
     if (type == "string") return text(schema, where);
     if (type == "integer") return integer(schema, where);
     if (type == "array") return array(schema, where);
@@ -254,9 +275,30 @@ private:
     return fmt::format("{{{},{}}}", begin, std::max<int64_t>(0, high - fewer));
   }
 
+  // Returns the pattern of texts. Each of pattern, format and the lengths may restrict them.
   static std::string text(const Json& schema, const std::string& where) {
-    check_keywords(schema, {"type", "minLength", "maxLength"}, where);
-    return "\"" + std::string(kCharacter) + times(schema, "minLength", "maxLength", where) + "\"";
+    check_keywords(schema, {"type", "minLength", "maxLength", "pattern", "format"}, where);
+    std::vector<std::string> all;
+    if (schema.contains("pattern")) {
+      if (!schema["pattern"].is_string()) refuse(where, "pattern is not a text", "");
+      all.push_back(text::json_pattern(schema["pattern"].get<std::string>(), kCharacter));
+    }
+    if (schema.contains("format")) all.push_back(format(schema["format"], where));
+    if (all.empty() || schema.contains("minLength") || schema.contains("maxLength"))
+      all.push_back(kCharacter + times(schema, "minLength", "maxLength", where));
+    std::string made = all.front();
+    for (size_t i = 1; i < all.size(); ++i) made = fmt::format("(?&(?:{})(?:{}))", made, all[i]);
+    return "\"" + group(made) + "\"";
+  }
+
+  static std::string format(const Json& name, const std::string& where) {
+    const std::string made =
+        name.is_string() ? pattern_of_format(name.get_ref<const std::string&>()) : "";
+    if (made.empty()) {
+      refuse(where, fmt::format("format {} is not supported", name.dump()),
+             "use " + format_names() + ", or a pattern");
+    }
+    return made;
   }
 
   static std::string integer(const Json& schema, const std::string& where) {
@@ -283,15 +325,16 @@ private:
     return is_free ? kInteger : group(pattern_of_range(low, high));
   }
 
-  std::string array(const Json& schema, const std::string& where) {
+  MaybePattern array(const Json& schema, const std::string& where) {
     check_keywords(schema, {"type", "items", "minItems", "maxItems"}, where);
     if (!schema.contains("items"))
       refuse(where, "an array needs the schema of its items", R"(add "items": {"type": "string"})");
-    const std::string item = value(schema["items"], where + ".items");
-    const std::string all =
-        item + group(kComma + item) + times(schema, "minItems", "maxItems", where, 1);
+    const std::string repeats = times(schema, "minItems", "maxItems", where, 1);
+    const MaybePattern item = value(schema["items"], where + ".items");
     const bool may_be_empty = schema.value("minItems", Json(0)) == 0;
-    if (schema.value("maxItems", Json(1)) == 0) return R"(\[\])";
+    if (!item && !may_be_empty) return std::nullopt;
+    if (!item || schema.value("maxItems", Json(1)) == 0) return R"(\[\])";
+    const std::string all = *item + group(kComma + *item) + repeats;
     return R"(\[)" + group(all) + (may_be_empty ? "?" : "") + R"(\])";
   }
 
@@ -301,22 +344,26 @@ private:
   };
 
   // Members come in the order of `properties`.
-  std::string object(const Json& schema, const std::string& where) {
+  MaybePattern object(const Json& schema, const std::string& where) {
     check_keywords(schema, {"type", "properties", "required"}, where);
     const Json properties = schema.value("properties", Json::object());
     const Json required = schema.value("required", Json::array());
     if (!properties.is_object()) refuse(where, "properties is not an object", "");
     if (!required.is_array()) refuse(where, "required is not a list of names", "");
     std::vector<Member> members;
+    bool is_left_out = false; // a required member has no value
     for (const auto& [name, own] : properties.items()) {
       const bool is_required = std::ranges::find(required, Json(name)) != required.end();
-      members.push_back({exactly(name) + kColon + value(own, where + "." + name), is_required});
+      const MaybePattern made = value(own, where + "." + name);
+      if (made) members.push_back({exactly(name) + kColon + *made, is_required});
+      if (!made && is_required) is_left_out = true;
     }
     for (const Json& name : required) {
       if (name.is_string() && properties.contains(name.get<std::string>())) continue;
       refuse(where, fmt::format("required names {}, which properties lacks", name.dump()),
              "add its schema to properties");
     }
+    if (is_left_out) return std::nullopt;
     return R"(\{)" + members_from(members, 0, true) + R"(\})";
   }
 
@@ -335,10 +382,11 @@ private:
   }
 
   static constexpr int kMostDepth = 64;
+  static constexpr int kMostLevels = 4; // of a $ref that contains itself
   static constexpr int64_t kMostInteger = 999'999'999'999'999'999;
 
   const Json& root_;
-  std::set<std::string> open_; // references around the schema that is read
+  std::map<std::string, int> open_; // how often each reference is around the schema that is read
   int depth_ = 0;
 };
 
