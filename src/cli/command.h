@@ -246,6 +246,9 @@ std::vector<T> read_array(const dllm_batch* batch, const char* name, int32_t dty
 
 // Returns the content of a regular file, or of standard input for "-".
 std::string read_all(const std::string& path);
+// Returns the same for a text in UTF-8, without the byte order mark that some editors write. Fails
+// for UTF-16.
+std::string read_utf8(const std::string& path);
 // Writes a file. A regular file is replaced at once, so it keeps its content when the disk is full.
 void write_all(const std::string& path, const std::string& content);
 // Fails when the path is a file that does not begin with `begin`: write_all() would replace a file

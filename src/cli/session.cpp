@@ -306,4 +306,15 @@ std::string read_all(const std::string& path) {
   return read_file(path);
 }
 
+std::string read_utf8(const std::string& path) {
+  std::string content = read_all(path);
+  if (content.starts_with("\xFF\xFE") || content.starts_with("\xFE\xFF")) {
+    throw Failure(DLLM_INVALID_ARGUMENT,
+                  (path == "-" ? "standard input" : path) + " is UTF-16, not UTF-8",
+                  "convert it: iconv -f UTF-16 -t UTF-8");
+  }
+  if (content.starts_with("\xEF\xBB\xBF")) content.erase(0, 3);
+  return content;
+}
+
 } // namespace dllm::cli

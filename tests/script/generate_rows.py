@@ -277,6 +277,21 @@ def other_files():
     for name, said in (("rows.csv", "a table of text"), ("some.jsonl.gz", "gunzip -k"), ("bad_array.json", "row 2 is not a row of prompts")):
         done = program.run("generate", MODEL, "--prompts", name, "--length", "8")
         ok(done.returncode == 1 and said in done.stderr and "JSON" in done.stderr or "row 2" in done.stderr, f"{name}: {done.stderr[-300:]}")
+    # A byte order mark is skipped, and UTF-16 is refused by name.
+    (SCRATCH / "plain.txt").write_text("Once upon\nA cat\n")
+    (SCRATCH / "marked.txt").write_text("Once upon\nA cat\n", encoding="utf-8-sig")
+    (SCRATCH / "marked.jsonl").write_text((SCRATCH / "some.jsonl").read_text(), encoding="utf-8-sig")
+    for name, same in (("marked.txt", "plain.txt"), ("marked.jsonl", "some.jsonl")):
+        marked, plain = (program.run("generate", MODEL, "--prompts", one, "--length", "8") for one in (name, same))
+        ok(marked.returncode == 0 and marked.stdout == plain.stdout != "", f"a byte order mark in {name}: {marked.stderr[-300:]}")
+    marked, plain = (program.run("generate", MODEL, "--file", name, "--length", "8").stdout for name in ("marked.txt", "plain.txt"))
+    ok(marked == plain != "", f"a prompt with a byte order mark: {marked!r} {plain!r}")
+    for ending in (".txt", ".jsonl"):
+        (SCRATCH / f"wide{ending}").write_text((SCRATCH / ("plain" if ending == ".txt" else "some")).with_suffix(ending).read_text(), encoding="utf-16")
+    for words in (["generate", MODEL, "--prompts", "wide.txt"], ["generate", MODEL, "--prompts", "wide.jsonl"], ["generate", MODEL, "--file", "wide.txt"],
+                  ["infill", MODEL, "--file", "wide.txt"], ["tokenize", MODEL, "--file", "wide.txt"], ["verify", MODEL, "--against", "f32", "--data", "wide.txt"]):
+        done = program.run(*words)
+        ok(done.returncode == 1 and f"{words[3] if words[0] != 'verify' else words[5]} is UTF-16" in done.stderr and "iconv -f UTF-16" in done.stderr, f"{words}: {done.stderr[-300:]}")
 
 
 def closed_pipe():

@@ -52,7 +52,7 @@ int tokenize(Context& context) {
   const auto tokenizer = open_tokenizer(context, context.text("tokenizer"));
   const std::string text = context.has("text")
                                ? context.text("text")
-                               : read_all(context.has("file") ? context.text("file") : "-");
+                               : read_utf8(context.has("file") ? context.text("file") : "-");
   const std::vector<int32_t> ids = encode(tokenizer.get(), text);
   if (context.json()) {
     std::printf("%s\n",

@@ -55,7 +55,7 @@ struct Windows {
 };
 
 Windows windows_of(const Context& context, const dllm_tokenizer* tokenizer, int64_t longest) {
-  const std::string content = context.has("data") ? read_all(context.text("data")) : kText;
+  const std::string content = context.has("data") ? read_utf8(context.text("data")) : kText;
   const std::vector<int32_t> start = encode(tokenizer, "");
   std::vector<int32_t> ids = encode(tokenizer, content);
   ids.erase(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(start.size()));

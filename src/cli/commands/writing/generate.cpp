@@ -47,7 +47,7 @@ std::string read_prompt(const std::string& path) {
                            " processes",
                        "write the prompt to a file that all can read: --file");
   }
-  std::string text = read_all(path);
+  std::string text = read_utf8(path);
   if (!text.empty() && text.back() == '\n') text.pop_back();
   return text;
 }

@@ -121,7 +121,7 @@ Json settings_of_row(const Json& row) {
 std::vector<Json> read_prompt_rows(const std::string& path) {
   std::vector<Json> rows;
   const bool is_text = ends_with_txt(path);
-  const std::string content = read_all(path);
+  const std::string content = read_utf8(path);
   if (!is_text) {
     check_is_lines(content, path);
     rows = rows_of_array(content, path);
