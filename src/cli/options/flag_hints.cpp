@@ -33,6 +33,11 @@ bool is_one_of(std::string_view word, std::initializer_list<std::string_view> al
   return false;
 }
 
+// Returns true for the names of policies and of other things, which may be options too.
+bool is_list_of_names(std::string_view hint) {
+  return hint.starts_with("there are ") || hint.starts_with("the names are ");
+}
+
 class Writer {
 public:
   Writer(std::vector<Word> words, const FlagOf& flag_of)
@@ -74,8 +79,9 @@ private:
       put_part(words_[at_].before + words_[at_].core + words_[at_].after);
   }
   static bool is_value(const std::string& word) {
-    return !word.empty() && !is_one_of(word, {"a", "an", "the", "it"});
+    return !word.empty() && !is_article(word) && word != "it";
   }
+  static bool is_article(const std::string& word) { return is_one_of(word, {"a", "an", "the"}); }
 
   // Puts words between quotes as they are: they are a value to type. A word alone may be an option.
   bool write_quoted() {
@@ -111,7 +117,8 @@ private:
       return true;
     }
     const bool is_technical = word.core.find_first_of("_.") != std::string::npos;
-    if (!is_technical && !may_follow_ && core(at_ + 1) != "=") return false;
+    const bool has_equals = core(at_ + 1) == "=";
+    if (!is_technical && !has_equals && (!may_follow_ || is_article(word.core))) return false;
     const std::string flag = flag_of_(word.core);
     if (flag.empty()) return false;
     put_flag(flag, word);
@@ -131,7 +138,7 @@ private:
 } // namespace
 
 std::string hint_in_flags(const std::string& hint, const FlagOf& flag_of) {
-  if (hint.find("--") != std::string::npos) return hint;
+  if (hint.find("--") != std::string::npos || is_list_of_names(hint)) return hint;
   return Writer(words_of(hint), flag_of).text();
 }
 

@@ -11,10 +11,11 @@ namespace {
 // The flags of a command with these keys.
 std::string flag_of(std::string_view key) {
   constexpr std::string_view kKeys[] = {
-      "block_length", "overwrite",  "template",    "pack",         "eos_block", "append_eos",
-      "truncate",     "lr",         "clip",        "steps",        "minutes",   "tokens",
-      "schedule",     "mask_token", "warmup",      "warmup_ratio", "attention", "slots",
-      "top_k",        "top_p",      "temperature", "heads",        "out"};
+      "block_length", "overwrite",    "template",    "pack",         "eos_block", "append_eos",
+      "truncate",     "lr",           "clip",        "steps",        "minutes",   "tokens",
+      "schedule",     "mask_token",   "warmup",      "warmup_ratio", "attention", "slots",
+      "top_k",        "top_p",        "temperature", "heads",        "out",       "a",
+      "factor",       "entropy_bound"};
   if (key == "model.mask_token") return "--model.mask-token";
   if (std::ranges::find(kKeys, key) == std::end(kKeys)) return "";
   std::string flag = "--" + std::string(key);
@@ -50,6 +51,10 @@ TEST(FlagHints, NamesOptionsAsFlags) {
       {"set 'pack' to false", "set '--pack' to false"},
       {"leave option heads out, or set overwrite", "leave --heads out, or set --overwrite"},
       {"leave option lr and clip out", "leave --lr and --clip out"},
+      {"set a = 2, or raise option a", "set --a 2, or raise --a"},
+      {"there are dream, entropy_bound, factor, frechet",
+       "there are dream, entropy_bound, factor, frechet"},
+      {"the names are entropy_bound, factor", "the names are entropy_bound, factor"},
       {"", ""}};
   for (const auto& [hint, wanted] : rows) EXPECT_EQ(hint_in_flags(hint, flag_of), wanted);
 }
