@@ -502,6 +502,27 @@ def stopped_evaluation():
     program.run("train", "--out", "evaluates", "--steps", "9", "--eval-batches", "3")
     found = [row["step"] for row in events() if row.get("event") == "eval"]
     ok(found[:1] == [7] and len(found) == len(set(found)), f"the run goes on with that held-out loss: {found}")
+    # A signal after the loss, while rows are predicted: the second start does the rest, and writes the loss once.
+    words = ["train", "--data", "corpus", "--rows", "line", *SMALL, "--out", "predicts", "--steps", "100000", "--eval-every", "3",
+             "--eval-batches", "1", "--examples", "1000000", "--loader.epochs", "0", "--log", "csv", "--split-fraction", "0.5"]
+    (SCRATCH / "many_lines").write_text("\n".join(f"{line} {i}" for i in range(400) for line in LINES) + "\n")
+    words[2] = "many_lines"
+    process = subprocess.Popen([DLLM, *words], cwd=SCRATCH, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    metrics = SCRATCH / "predicts/metrics.jsonl"
+    while process.poll() is None and (not metrics.exists() or '"event":"eval"' not in metrics.read_text()):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    ok(not (SCRATCH / "predicts/examples.jsonl").exists(), "the signal came before the end of the predictions")
+    before = [row for row in events() if row.get("event") == "eval"]
+    program.run("train", "--out", "predicts", "--steps", "5", "--examples", "4")
+    ok([row for row in events() if row.get("event") == "eval"][:1] == before and [row["step"] for row in events() if row.get("event") == "eval"] == [3, 5],
+       f"each held-out loss once: {[row for row in events() if row.get('event') == 'eval']}")
+    table = [line.split(",")[0] for line in (SCRATCH / "predicts/metrics.csv").read_text().splitlines()[1:]]
+    ok(sorted(table) == ["1", "2", "3", "3", "4", "5", "5"], f"and in the table: {table}")
+    shown = [json.loads(line)["step"] for line in (SCRATCH / "predicts/examples.jsonl").read_text().splitlines()]
+    best = json.loads((SCRATCH / "predicts/run.json").read_text())["best"]
+    ok(shown == [3, 5] and best["last_step"] == 5 and "evaluating" not in best, f"with its examples and the record of the best: {shown} {best}")
 
 
 def signals():

@@ -39,6 +39,7 @@ struct Run {
   int64_t chosen_steps = 0;      // --steps; 0: not given
   int64_t last_eval = -1;        // step of the last held-out loss
   int64_t evaluating = -1;       // step of a held-out loss in which the run was stopped
+  bool has_same_rows = false;    // held-out losses compare with those before the stop
   Best best;                     // the lowest held-out loss
   Divergence divergence;         // of the losses of the steps
   RowForm form = RowForm::texts; // of the first rows

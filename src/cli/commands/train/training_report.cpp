@@ -9,6 +9,8 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
+#include <optional>
 
 namespace dllm::cli {
 namespace {
@@ -178,38 +180,70 @@ void keep_best(const Context& context, Run& run, int64_t step, double loss) {
   if (job_rank() == 0) write_best(run.best, run_folder(context));
 }
 
-} // namespace
+// Returns the held-out loss of the step in which the run was stopped, as its files have it. The
+// stop may have come after the loss, while examples were predicted. Returns null without a loss,
+// and in a job of several processes, which have to decide the same.
+Json written_held_out(const Context& context, const Run& run, int64_t step) {
+  if (run.evaluating != step || !run.has_same_rows || job_size() > 1) return nullptr;
+  std::ifstream file(run_folder(context) + "/metrics.jsonl", std::ios::binary);
+  Json found;
+  for (std::string line; std::getline(file, line);) {
+    const Json event = Json::parse(line, nullptr, false);
+    if (!event.is_object() || event.value("event", "") != "eval") continue;
+    if (event.value("step", Json()) == step && event.value("loss", Json()).is_number())
+      found = event;
+  }
+  return found;
+}
 
-void print_held_out(Context& context, Run& run, int64_t step) {
-  if (run.held_out == nullptr || context.number("eval-batches") == 0 || run.last_eval == step)
-    return;
-  run.last_eval = step;
-  if (job_rank() == 0) write_evaluating(step, run_folder(context));
-  call([&](dllm_error* err) { return dllm_loader_seek(run.held_out.get(), 0, err); });
-  double loss = 0; // the trainer sends it to the console and the metrics file
+// Computes the held-out loss, which the trainer sends to the console and the files of metrics.
+// Returns nothing when no held-out row has a token to learn. The run has no held-out rows then.
+std::optional<double> evaluate_held_out(const Context& context, Run& run) {
+  double loss = 0;
   try {
     call([&](dllm_error* err) {
       return dllm_trainer_eval(run.trainer.get(), run.held_out.get(),
                                context.number("eval-batches"), context.task(), &loss, err);
     });
+    return loss;
   } catch (const Failure& failure) {
     if (failure.status() != DLLM_OUT_OF_RANGE) throw;
     run.held_out = nullptr; // all ranks see it
     std::fprintf(stderr, "held-out rows: %s; the run goes on without a held-out loss\n",
                  failure.what());
     if (job_rank() == 0) write_best(run.best, run_folder(context));
-    return;
+    return std::nullopt;
   }
-  record_examples(context, run, step);
-  keep_best(context, run, step, loss);
-  compare_with_guess(context, run, step, loss);
-  if (!context.json()) return;
+}
+
+Json held_out_line(const Run& run, int64_t step) {
   Json line = {{"event", "eval"}, {"step", step}};
   const std::string prefix = "held_out_";
   const Json metrics = trainer_description(run)["metrics"];
   for (const auto& [key, value] : metrics.items()) {
     if (key.starts_with(prefix)) line[key.substr(prefix.size())] = value;
   }
+  return line;
+}
+
+} // namespace
+
+void print_held_out(Context& context, Run& run, int64_t step) {
+  if (run.held_out == nullptr || context.number("eval-batches") == 0 || run.last_eval == step)
+    return;
+  run.last_eval = step;
+  const Json written = written_held_out(context, run, step);
+  if (job_rank() == 0) write_evaluating(step, run_folder(context));
+  if (run.evaluating == step && job_rank() == 0) rewind_examples(run_folder(context), step - 1);
+  call([&](dllm_error* err) { return dllm_loader_seek(run.held_out.get(), 0, err); });
+  const std::optional<double> loss =
+      written.is_null() ? evaluate_held_out(context, run) : written["loss"].get<double>();
+  if (!loss) return;
+  record_examples(context, run, step);
+  keep_best(context, run, step, *loss);
+  compare_with_guess(context, run, step, *loss);
+  if (!context.json()) return;
+  const Json line = written.is_null() ? held_out_line(run, step) : written;
   std::printf("%s\n", line.dump().c_str());
   std::fflush(stdout);
 }

@@ -301,7 +301,8 @@ void note_changes(const Context& context, Run& run, const std::string& out) {
   const auto evaluating = start.find("evaluating");
   if (evaluating != start.end() && evaluating->is_number_integer())
     run.evaluating = evaluating->get<int64_t>();
-  if (has_same_held_out_loss(settings, before))
+  run.has_same_rows = has_same_held_out_loss(settings, before);
+  if (run.has_same_rows)
     run.best = Best::of(object_in(start, "best"));
   else if (start.contains("best"))
     std::fprintf(stderr, "the lowest held-out loss is searched for from here on\n");
