@@ -345,8 +345,8 @@ void open_all_rows(Context& context, Run& run, bool is_too_few) {
   if (is_too_few) {
     const int64_t rows = dllm_dataset_size(run.data.get());
     std::fprintf(stderr,
-                 "%s has too little text for a held-out loss (%lld rows): training on all of it "
-                 "without one\n",
+                 "%s has too little text for a held-out loss (%lld rows, equal ones count once): "
+                 "training on all of it without one\n",
                  context.text("data").c_str(), static_cast<long long>(rows));
     constexpr double kMore = 0.3;   // part of the rows
     constexpr int64_t kFewRows = 4; // fewer rows cannot be split by any part
