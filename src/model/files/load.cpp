@@ -79,14 +79,14 @@ ModelConfig read_config(const Source& source) {
 namespace {
 
 // An adapter to add, opened before the weights, which take longer.
-struct NamedAdapter {
+struct OpenedAdapter {
   std::string name; // the part is "adapter:<name>"
   AdapterFile file;
 };
 
-std::vector<NamedAdapter> open_adapters(const std::vector<ckpt::ModelPlace::Adapter>& places,
-                                        const std::string& option) {
-  std::vector<NamedAdapter> adapters;
+std::vector<OpenedAdapter> open_adapters(const std::vector<ckpt::ModelPlace::Adapter>& places,
+                                         const std::string& option) {
+  std::vector<OpenedAdapter> adapters;
   const std::string added = AdapterOptions().name;
   for (const ckpt::ModelPlace::Adapter& place : places) {
     const bool is_named = place.name.starts_with(kAdapterPart);
@@ -107,14 +107,14 @@ std::shared_ptr<Model> load_from(const std::shared_ptr<graph::Engine>& engine, c
   const store::TransferTask transfers(task);
   check_task(task);
   OpenedNetwork base(*engine, source, options, place, kBasePart, task);
-  const std::vector<NamedAdapter> adapters = open_adapters(place.adapters, options.str("adapter"));
+  const std::vector<OpenedAdapter> adapters = open_adapters(place.adapters, options.str("adapter"));
   const auto networks = open_networks(*engine, options, place, task);
   OtherBytes count;
-  for (const NamedAdapter& adapter : adapters) count.later += adapter.file.bytes();
+  for (const OpenedAdapter& adapter : adapters) count.later += adapter.file.bytes();
   for (const auto& network : networks) count.later += network->bytes();
 
   const std::shared_ptr<Model> model = base.load(engine, count, task);
-  for (const NamedAdapter& adapter : adapters) {
+  for (const OpenedAdapter& adapter : adapters) {
     count.later -= adapter.file.bytes();
     adapter.file.add_to(*model, adapter.name, task, {count.before, count.later});
     count.before += adapter.file.bytes();

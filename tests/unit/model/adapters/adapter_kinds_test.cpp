@@ -248,7 +248,8 @@ TEST(AdapterKinds, OptionsOfOthersAreRefused) {
     for (const OptionSpec& spec : adapter_kind_options()) {
       if (std::ranges::find(own, spec.key, &OptionSpec::key) != own.end()) continue;
       const bool chooses = std::ranges::any_of(adapter_kinds(), [&](const AdapterKind* other) {
-        return other->flag == spec.key && std::string_view(other->peft.type) == kind.peft.type;
+        const bool is_of_type = std::string_view(other->peft.type) == kind.peft.type;
+        return other->flag != nullptr && other->flag == spec.key && is_of_type;
       });
       const Options options = options_of(kind, {{spec.key, other_value(spec)}});
       if (chooses) {
