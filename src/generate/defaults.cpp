@@ -56,13 +56,9 @@ struct Lacking {
   const char* name;
   double neutral;
 };
-constexpr Lacking kLacking[] = {{"repetition_penalty", 1},
-                                {"presence_penalty", 0},
-                                {"frequency_penalty", 0},
-                                {"no_repeat_ngram_size", 0},
-                                {"min_p", 0},
-                                {"typical_p", 1},
-                                {"num_beams", 1},
+constexpr Lacking kLacking[] = {{"repetition_penalty", 1}, {"presence_penalty", 0},
+                                {"frequency_penalty", 0},  {"no_repeat_ngram_size", 0},
+                                {"typical_p", 1},          {"num_beams", 1},
                                 {"cfg_scale", 0}};
 
 class Reading {

@@ -125,7 +125,7 @@ class Schemas:
 
 def settings_of(policy: str, rng: random.Random) -> dict:
     """Settings of a request that the policy has. Policy spd leaves positions open after fewer steps than its block has positions."""
-    keys = {row["key"] for row in dllm.schema(f"request:{policy}")["keys"]}
+    keys = {row["name"] for row in dllm.schema(f"request:{policy}")["keys"]}
     usual = {"block_length": rng.choice([2, 4, 8, 64]), "steps": 64 if policy == "spd" else rng.choice([2, 5, 12, 64]),
              "threshold": rng.choice([.05, .3, .9]), "editing_threshold": rng.choice([.02, .2, 1.0]), "confidence_stop": rng.choice([.9, 2.0]),
              "revise": rng.choice(["none", "stored", "rescore"]), "eta": rng.choice([.02, .5]), "max_post_steps": 8}
@@ -133,7 +133,7 @@ def settings_of(policy: str, rng: random.Random) -> dict:
 
 
 def policies() -> list[str]:
-    row = next(row for row in dllm.schema("request")["keys"] if row["key"] == "policy")
+    row = next(row for row in dllm.schema("request")["keys"] if row["name"] == "policy")
     return [name for name in row["choices"] if name != "auto"]
 
 

@@ -33,7 +33,7 @@ FEW_STEPS = {**TAUGHT, "--distill-steps": "2", "--distill-of": "4"}
 # option: value, what else the command line has, what is expected when it is not another result
 TRAIN = {
     "--data": ("other",), "--out": ("elsewhere",), "--from": ("made", {"--layers": None, "--hidden": None, "--vocab": None}),
-    "--lora": ("2", TUNED), "--adapter.rank": ("2", LORA, REFUSED), "--adapter.alpha": ("1", LORA), "--adapter.rslora": ("true", LORA), "--adapter.dora": ("true", LORA), "--adapter.dropout": ("0.5", LORA), "--adapter.modules-to-save": ("norm", LORA),
+    "--lora": ("2", TUNED), "--adapter.rank": ("2", LORA, REFUSED), "--adapter.alpha": ("1", LORA), "--adapter.rslora": ("true", LORA), "--adapter.dora": ("true", LORA), "--adapter.kind": ("ia3", TUNED), "--adapter.feedforward": ("q", {**TUNED, "--adapter.kind": "ia3"}), "--adapter.dropout": ("0.5", LORA), "--adapter.modules-to-save": ("norm", LORA),
     "--adapter.rank-pattern": ("q_proj=2", LORA), "--adapter.alpha-pattern": ("q_proj=3", LORA),
     "--adapter.targets": ("q,v", LORA), "--adapter.exclude": ("q", LORA), "--adapter.layers": ("3", LORA, REFUSED), "--adapter.seed": ("5", LORA),
     "--tokenizer": ("made/tokenizer.json", {"--vocab": None}), "--vocab": ("280",), "--special-tokens": ("<a>,<b>",), "--template": ("chatml", JSONL), "--layers": ("2",), "--hidden": ("128",),

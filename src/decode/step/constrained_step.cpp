@@ -8,7 +8,7 @@
 namespace dllm::decode {
 namespace {
 
-// Tries of a step before its predictions are settled, in addition to one for each prediction.
+// Tries of a step before its predictions are completed, in addition to one for each prediction.
 constexpr int64_t kMoreTries = 2;
 
 // Makes `token` the only one that a policy can choose.
@@ -37,7 +37,10 @@ Trial ConstrainedStep::try_step(Slot& slot, const Weights& weights, const Task* 
     if (!slot.vetoes()) return trial;
     const std::vector<int64_t> refused =
         slot.vetoes()->of_step(slot.request(), trial.request, slot.predictions());
-    if (refused.empty()) return trial;
+    if (refused.empty()) {
+      decide_left(slot, trial, weights, task);
+      return trial;
+    }
     if (tries < 0) {
       fail_with_hint("use a policy that writes what it draws, for example low_confidence",
                      Code::failed_precondition,
@@ -45,7 +48,7 @@ Trial ConstrainedStep::try_step(Slot& slot, const Weights& weights, const Task* 
                      trial.request.ids[static_cast<size_t>(refused[0])], refused[0]);
     }
     if (tries == 0)
-      settle(slot, weights, task);
+      complete(slot, weights, task);
     else
       predict_again(slot, refused, weights, task);
   }
@@ -66,7 +69,7 @@ void ConstrainedStep::predict_again(Slot& slot, const std::vector<int64_t>& posi
   }
 }
 
-void ConstrainedStep::settle(Slot& slot, const Weights& weights, const Task* task) {
+void ConstrainedStep::complete(Slot& slot, const Weights& weights, const Task* task) {
   Request canvas = slot.request();
   const int32_t mask_id = slot.method()->mask_id();
   for (Prediction& p : slot.predictions()) {
@@ -77,13 +80,29 @@ void ConstrainedStep::settle(Slot& slot, const Weights& weights, const Task* tas
     else // noise, which no constraint was asked about
       canvas.reopen(p.position, mask_id);
   }
-  settle_open(slot, canvas, weights, task);
+  complete_open(slot, canvas, weights, task);
+}
+
+// Decides the predicted positions that a policy leaves open at its end: a text with holes would not
+// match.
+void ConstrainedStep::decide_left(Slot& slot, Trial& trial, const Weights& weights,
+                                  const Task* task) {
+  if (trial.request.active()) return;
+  std::vector<int64_t> left;
+  for (const Prediction& p : slot.predictions()) {
+    if (trial.request.is_open(p.position)) left.push_back(p.position);
+  }
+  if (left.empty()) return;
+  complete_open(slot, trial.request, weights, task);
+  std::vector<int64_t>& decided = trial.outcome.decided;
+  decided.insert(decided.end(), left.begin(), left.end());
+  std::ranges::sort(decided);
 }
 
 // Gives the open positions of `canvas` tokens that are allowed together, from left to right. Every
-// pass settles the first position that is left.
-void ConstrainedStep::settle_open(Slot& slot, Request& canvas, const Weights& weights,
-                                  const Task* task) {
+// pass decides the first position that is left.
+void ConstrainedStep::complete_open(Slot& slot, Request& canvas, const Weights& weights,
+                                    const Task* task) {
   const int32_t mask_id = slot.method()->mask_id();
   std::vector<Prediction>& all = slot.predictions();
   const auto fits = [&](const Prediction& p) {

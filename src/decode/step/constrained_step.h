@@ -4,7 +4,7 @@
 // refused one. A request without a constraint takes its step as it is.
 //
 // Each of these predictions fits the canvas, but a policy that revises tokens may write them in
-// combinations that do not. After a number of tries the predictions are settled: they become one
+// combinations that do not. After a number of tries the predictions are completed: they become one
 // assignment of tokens that the canvas allows as a whole. A decided position keeps its token. So
 // whatever part of the assignment the policy writes, and whatever it opens, is allowed.
 
@@ -35,8 +35,9 @@ public:
 private:
   void predict_again(Slot& slot, const std::vector<int64_t>& positions, const Weights& weights,
                      const Task* task);
-  void settle(Slot& slot, const Weights& weights, const Task* task);
-  void settle_open(Slot& slot, Request& canvas, const Weights& weights, const Task* task);
+  void complete(Slot& slot, const Weights& weights, const Task* task);
+  void decide_left(Slot& slot, Trial& trial, const Weights& weights, const Task* task);
+  void complete_open(Slot& slot, Request& canvas, const Weights& weights, const Task* task);
 
   PassRunner& passes_;
 };

@@ -54,7 +54,8 @@ public:
   // number if no text goes on so. Calls found(word, state) with each word that was read to its end.
   template <class Next, class Found>
   void walk(int32_t state, const Next& next, const Found& found) const {
-    std::vector<int32_t> path(static_cast<size_t>(depth_) + 1, state); // after 0, 1, ... bytes
+    // The states after 0, 1, ... bytes.
+    std::vector<int32_t> path(static_cast<size_t>(depth_) + 1, state);
     for (size_t i = 0; i < nodes_.size();) {
       const Node& node = nodes_[i];
       const auto depth = static_cast<size_t>(node.depth);

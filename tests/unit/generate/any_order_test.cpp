@@ -1,5 +1,5 @@
-// Random patterns and schemas under every policy: no request fails, and every text matches. Policies
-// that revise what they wrote are among them.
+// Random patterns and schemas under every policy: no request fails, and every text matches.
+// Policies that revise what they wrote are among them.
 
 #include "base/error.h"
 #include "decode/request/policy.h"

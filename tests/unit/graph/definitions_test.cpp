@@ -322,7 +322,7 @@ TEST(Definitions, TokenStatistics) {
       if (count && r >= 5) continue;
       if (count) {
         for (size_t v : {1, 4, 5, 9}) logits[r][v] = -INFINITY;
-        if (c.label.starts_with("own bans")) logits[r][r + 2] = -INFINITY;
+        if (c.label.find("own bans") != std::string::npos) logits[r][r + 2] = -INFINITY;
       }
       const Numbers& l = logits[r];
       const auto best = static_cast<size_t>(std::max_element(l.begin(), l.end()) - l.begin());

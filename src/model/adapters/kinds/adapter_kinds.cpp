@@ -81,7 +81,7 @@ const AdapterKind& chosen_adapter_kind(const Options& options) {
   const Json values = options.to_json(), defaults = Options(options.schema()).to_json();
   for (const OptionSpec& spec : adapter_kind_options()) {
     if (has_option(*kind, spec.key) || values.at(spec.key) == defaults.at(spec.key)) continue;
-    fail_with_hint("leave the option out, or choose another kind", Code::invalid_argument,
+    fail_with_hint("leave it out, or choose another kind", Code::invalid_argument,
                    "adapters of kind {} have no option {}", kind->name, spec.key);
   }
   return *kind;
