@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""What dllm serve costs over the decoder alone, and what it gains by decoding requests together.
+
+    bench/serve/serve_bench.py PROGRAM [--model MODEL] [--tokens 64] [--turns 5] [--threads N]
+
+Compares `dllm serve` under 1 and 8 clients with `dllm generate --prompts` at --batch 1 and 8, in turns. Both decode the same rows. Prints
+tokens a second by the clock, and processor milliseconds a token, which other programs on the machine disturb less. Without --model it makes a
+model of 44 M random parameters.
+"""
+import argparse
+import http.client
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("program")
+parser.add_argument("--model")
+parser.add_argument("--tokens", type=int, default=64)
+parser.add_argument("--rows", type=int, default=16)
+parser.add_argument("--turns", type=int, default=5)
+parser.add_argument("--threads", default="2")
+given = parser.parse_args()
+work = pathlib.Path(tempfile.mkdtemp(prefix="serve_bench"))
+program = os.path.abspath(given.program)
+
+
+def run(*words):
+    subprocess.run([program, *words], cwd=work, check=True, capture_output=True)
+
+
+def processor_seconds(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def made_model():
+    (work / "corpus").write_text("".join(f"the cat {i} sat on the mat and the dog {i * 7 % 90} sat on the log\n" for i in range(400)))
+    run("train", "--data", "corpus", "--rows", "line", "--length", "128", "--batch", "2", "--steps", "1", "--layers", "12", "--hidden", "512",
+        "--vocab", "400", "--eval-every", "0", "--examples", "0", "--out", "m")
+    return "m"
+
+
+model = os.path.abspath(given.model) if given.model else made_model()
+SETTINGS = {"suppress": ["0"], "temperature": 1.0}  # no text ends early
+rows = [{"prompt": "the cat sat", "length": given.tokens, "seed": i, **SETTINGS} for i in range(given.rows)]
+
+
+class Server:
+    def __init__(self):
+        self.process = subprocess.Popen([program, "serve", model, "--port", "0", "--engine.threads", given.threads], cwd=work,
+                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.port = int(self.process.stdout.readline().split(":")[-1].split("/")[0])
+
+    def turn(self, clients):
+        """(seconds, processor seconds) for all rows by this number of clients."""
+        left, failures = list(rows), []
+
+        def ask():
+            connection = http.client.HTTPConnection("127.0.0.1", self.port)
+            while left:
+                try:
+                    row = left.pop()
+                except IndexError:
+                    return
+                body = {"prompt": row["prompt"], "max_tokens": row["length"], "seed": row["seed"], "temperature": 1.0, "dllm": {"suppress": ["0"]}}
+                connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+                answer = json.loads(connection.getresponse().read())
+                if answer["usage"]["completion_tokens"] != given.tokens:
+                    failures.append(answer)
+
+        threads = [threading.Thread(target=ask) for _ in range(clients)]
+        begin, before = time.monotonic(), processor_seconds(self.process.pid)
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if failures:
+            raise SystemExit(f"a text ended early: {failures[0]}")
+        return time.monotonic() - begin, processor_seconds(self.process.pid) - before
+
+
+def alone(batch):
+    """The same of dllm generate: all rows twice less all rows once, so that the load is not counted."""
+    def once(times):
+        (work / "rows").write_text("".join(json.dumps({**row, "seed": row["seed"] + 1000 * k}) + "\n" for k in range(times) for row in rows))
+        out = work / "out"
+        out.unlink(missing_ok=True)
+        begin = time.monotonic()
+        process = subprocess.Popen([program, "generate", model, "--prompts", "rows", "--out", str(out), "--batch", str(batch), "--engine.threads",
+                                    given.threads], cwd=work, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        if status:
+            raise SystemExit(f"generate ends with {status}")
+        return time.monotonic() - begin, usage.ru_utime + usage.ru_stime
+    one, two = once(1), once(2)
+    return two[0] - one[0], two[1] - one[1]
+
+
+server = Server()
+server.turn(8)  # programs are compiled
+figures = {}
+for turn in range(given.turns):
+    for many in (1, 8):
+        sides = [("serve", lambda: server.turn(many)), ("generate", lambda: alone(many))]
+        for name, side in sides if turn % 2 == 0 else reversed(sides):
+            figures.setdefault((name, many), []).append(side())
+server.process.terminate()
+tokens = given.tokens * given.rows
+print(f"{tokens} tokens a turn, {given.turns} turns, medians, {given.threads} threads")
+print("| requests at a time | side | tokens/s | processor ms a token |\n|---|---|---|---|")
+for (name, many), turns in sorted(figures.items(), key=lambda entry: (entry[0][1], entry[0][0])):
+    print(f"| {many} | {name} | {tokens / statistics.median(t[0] for t in turns):.0f} | {1e3 * statistics.median(t[1] for t in turns) / tokens:.3f} |")
+for many in (1, 8):
+    ratios = [[s[i] / g[i] for s, g in zip(figures['serve', many], figures['generate', many])] for i in (0, 1)]
+    print(f"{many} at a time: serve / generate {statistics.median(ratios[0]):.3f} by the clock, {statistics.median(ratios[1]):.3f} by the processor")
