@@ -11,6 +11,7 @@ const Teacher = "teacher"
 // Adapter is a LoRA adapter of a model, as [Model.Adapters] lists it.
 type Adapter struct {
 	Name    string  `json:"name"`    // its name in the model
+	Kind    string  `json:"kind"`    // what it adds to a matrix: lora, dora, ia3
 	Rank    int     `json:"rank"`    // rows of A and columns of B, unless a pattern of its file sets another one
 	Alpha   float64 `json:"alpha"`   // numerator of the factor, which is Alpha / Rank
 	Rslora  bool    `json:"rslora"`  // whether the factor is Alpha / sqrt(Rank)

@@ -83,8 +83,8 @@ func TestAnAdapterIsListed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	both := []dllm.Adapter{{Name: "b", Rank: 2, Alpha: 4, Scale: 1, Modules: 2, Params: 512, Bytes: 2048},
-		{Name: "a", Rank: 3, Alpha: 4.5, Rslora: true, Scale: 1, Modules: 2, Params: 768, Bytes: 3072}}
+	both := []dllm.Adapter{{Name: "b", Kind: "lora", Rank: 2, Alpha: 4, Scale: 1, Modules: 2, Params: 512, Bytes: 2048},
+		{Name: "a", Kind: "lora", Rank: 3, Alpha: 4.5, Rslora: true, Scale: 1, Modules: 2, Params: 768, Bytes: 3072}}
 	wantAdapters(t, model, both...)
 	if err := model.AddAdapter(ctx, "b", rankTwo); !errors.Is(err, dllm.AlreadyExists) {
 		t.Errorf("a second adapter of the name: %v", err)
@@ -152,7 +152,7 @@ func TestAnAdapterIsTrainedSavedAndMerged(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantAdapters(t, model,
-		dllm.Adapter{Name: "again", Rank: 2, Alpha: 4, Scale: 0.5, Modules: 2, Params: 512, Bytes: 2048})
+		dllm.Adapter{Name: "again", Kind: "lora", Rank: 2, Alpha: 4, Scale: 0.5, Modules: 2, Params: 512, Bytes: 2048})
 	scaled := logitsOf(t, model)
 	if distance(scaled, plain) < 1e-6 || distance(scaled, trained) < 1e-6 {
 		t.Error("the scale changes nothing")

@@ -185,6 +185,8 @@ export class Source extends Managed {
 export interface Adapter {
   /** Its name in the model. */
   name: string;
+  /** What it adds to a matrix: lora, dora, ia3. */
+  kind: string;
   /** Rows of A and columns of B, unless a pattern of its file sets another one. */
   rank: number;
   /** Numerator of the factor, which is alpha / rank. */

@@ -11,6 +11,9 @@ namespace Dllm
         /// <summary>Its name in the model.</summary>
         public string Name { get; }
 
+        /// <summary>What it adds to a matrix: lora, dora, ia3.</summary>
+        public string Kind { get; }
+
         /// <summary>Rows of A and columns of B, unless a pattern of its file sets another one.</summary>
         public long Rank { get; }
 
@@ -44,6 +47,7 @@ namespace Dllm
         internal Adapter(JsonObject all)
         {
             Name = all.String("name");
+            Kind = all.String("kind");
             Rank = all.Whole("rank");
             Alpha = all.Real("alpha");
             Rslora = all.Flag("rslora");

@@ -138,7 +138,7 @@ set_adapter_scale!(model::Model, scale::Real, name::AbstractString = "default") 
 """
     adapters(model)
 
-The adapters in the order in which they were added. A list of `Dict`s with `name`, `rank`, `alpha`, `rslora`, `dora`,
+The adapters in the order in which they were added. A list of `Dict`s with `name`, `kind`, `rank`, `alpha`, `rslora`, `dora`,
 `dropout`, `modules_to_save`, `scale`, `modules` (matrices of the base), `params` (numbers of A, of B and of lengths) and `bytes` (memory of these numbers).
 """
 adapters(model::Model) = parse_json(text(C.dllm_model_adapters, model))

@@ -148,7 +148,7 @@ class Model(Managed):
         call("dllm_model_set_adapter_scale", self.pointer, text_bytes(name, "name"), real(scale, "scale"))
 
     def adapters(self) -> list[dict[str, Any]]:
-        """name, rank, alpha, rslora, dora, scale, modules, params and bytes of each adapter."""
+        """name, kind, rank, alpha, rslora, dora, scale, modules, params and bytes of each adapter."""
         found: list[dict[str, Any]] = json.loads(read_text("dllm_model_adapters", self.pointer))
         return found
 

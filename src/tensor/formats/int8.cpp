@@ -43,6 +43,8 @@ const WeightFormat kFormatInt8 = {
     .to_lane = nullptr,
     .from_lane = nullptr,
     .table_width = [](int64_t) { return int64_t{1}; },
+    // 127 times the rounded scale of a larger number may be infinite.
+    .largest = 3e38f,
 };
 
 } // namespace dllm

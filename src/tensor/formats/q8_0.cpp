@@ -71,6 +71,7 @@ const WeightFormat kFormatQ8_0 = {
     .dequantize = dequantize_q8_0,
     .to_lane = q8_0_to_lane,
     .from_lane = q8_0_from_lane,
+    .largest = 65504,
 };
 
 } // namespace dllm

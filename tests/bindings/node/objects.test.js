@@ -186,7 +186,7 @@ test('an adapter is added, trained, saved, loaded, scaled and merged', async () 
   await model.addAdapter(undefined, { rank: 2, targets: ['q', 'v'], layers: ['0'] });
   const params = 2 * 2 * (64 + 64);
   assert.deepEqual(model.adapters(),
-    [{ name: 'default', rank: 2, alpha: 4, rslora: false, dora: false, dropout: 0, modules_to_save: [], scale: 1, modules: 2, params,
+    [{ name: 'default', kind: 'lora', rank: 2, alpha: 4, rslora: false, dora: false, dropout: 0, modules_to_save: [], scale: 1, modules: 2, params,
       bytes: 4 * params }]);
   assert.deepEqual(await logits(), base);
   await assert.rejects(model.addAdapter(), { code: 'ALREADY_EXISTS' });

@@ -122,7 +122,7 @@ class Adapters(unittest.TestCase):
         model, base = self.model, self.logits()
         model.add_adapter(rank=2, targets=["q", "v"], layers=["0"])
         params = 2 * 2 * (64 + 64)
-        self.assertEqual(model.adapters(), [{"name": "default", "rank": 2, "alpha": 4, "rslora": False, "dora": False, "dropout": 0,
+        self.assertEqual(model.adapters(), [{"name": "default", "kind": "lora", "rank": 2, "alpha": 4, "rslora": False, "dora": False, "dropout": 0,
                                              "modules_to_save": [], "scale": 1, "modules": 2,
                                              "params": params, "bytes": 4 * params}])
         self.assertEqual(self.logits(), base)

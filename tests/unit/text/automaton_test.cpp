@@ -131,15 +131,16 @@ TEST(ByteAutomaton, MatchesBothOfTwoPatterns) {
     RandomPattern random(seed);
     const std::string one = random.pattern(2), two = random.pattern(2);
     std::optional<ByteAutomaton> made;
+    const std::optional<ByteAutomaton> first = small_automaton(one), second = small_automaton(two);
+    if (!first || !second) continue;
     try {
       made.emplace("(?&(?:" + one + ")(?:" + two + "))");
     } catch (const Error& error) { // no text matches both, or there are too many states
       continue;
     }
-    const ByteAutomaton first(one), second(two);
     for (int i = 0; i < 40; ++i) {
       const std::string text = random.text();
-      const bool wanted = first.matches(text) && second.matches(text);
+      const bool wanted = first->matches(text) && second->matches(text);
       ASSERT_EQ(made->matches(text), wanted) << one << " and " << two << " on " << text;
       matched += wanted ? 1 : 0;
       ++compared;
@@ -155,9 +156,11 @@ TEST(ByteAutomaton, SearchesInJson) {
   int64_t matched = 0, compared = 0;
   for (uint32_t seed = 0; seed < 150; ++seed) {
     RandomPattern random(seed);
-    const std::string front = seed % 3 == 0 ? "^" : "", back = seed % 2 == 0 ? "$" : "";
-    const std::string pattern = front + random.pattern(2) + back;
-    const Regex regex(pattern, "test");
+    const bool has_front = seed % 3 == 0, has_back = seed % 2 == 0;
+    const std::string middle = random.pattern(2);
+    const std::string pattern = (has_front ? "^" : "") + middle + (has_back ? "$" : "");
+    // Regex has lines: ^ and $ match next to a line break too.
+    const Regex regex((has_front ? "\\A" : "") + middle + (has_back ? "\\z" : ""), "test");
     std::optional<ByteAutomaton> automaton = small_automaton(json_pattern(pattern, any));
     if (!automaton) continue;
     for (int i = 0; i < 30; ++i) {
@@ -165,7 +168,6 @@ TEST(ByteAutomaton, SearchesInJson) {
       for (const char* more : {"\"", "\\", "\n", "\x02"}) {
         if (random.chance(4)) text.insert(random.chance(2) ? 0 : text.size(), more);
       }
-      if (text.ends_with('\n')) continue; // $ of PCRE2 matches before it
       Regex::Search search(regex, text);
       size_t begin = 0, end = 0;
       const bool wanted = search.next(begin, end);

@@ -15,6 +15,8 @@ use std::path::Path;
 pub struct Adapter {
     /// Its name in the model.
     pub name: String,
+    /// What it adds to a matrix: lora, dora, ia3.
+    pub kind: String,
     /// Rows of A and columns of B, unless a pattern of its file sets another one.
     pub rank: u64,
     /// Numerator of the factor, which is alpha / rank.
@@ -40,6 +42,7 @@ impl Adapter {
     fn read(one: &Json) -> Option<Self> {
         Some(Self {
             name: one.get("name")?.text()?,
+            kind: one.get("kind")?.text()?,
             rank: one.get("rank")?.number()?,
             alpha: one.get("alpha")?.number()?,
             rslora: one.get("rslora")?.number()?,
