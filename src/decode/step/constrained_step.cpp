@@ -83,11 +83,11 @@ void ConstrainedStep::complete(Slot& slot, const Weights& weights, const Task* t
   complete_open(slot, canvas, weights, task);
 }
 
-// Decides the predicted positions that a policy leaves open at its end: a text with holes would not
-// match.
+// Decides the predicted positions that a policy leaves open at the end of a block or of its steps.
+// A text with holes would not match.
 void ConstrainedStep::decide_left(Slot& slot, Trial& trial, const Weights& weights,
                                   const Task* task) {
-  if (trial.request.active()) return;
+  if (trial.request.active() && !trial.outcome.block_ended) return;
   std::vector<int64_t> left;
   for (const Prediction& p : slot.predictions()) {
     if (trial.request.is_open(p.position)) left.push_back(p.position);
