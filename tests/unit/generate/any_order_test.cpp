@@ -27,22 +27,7 @@ std::shared_ptr<text::Tokenizer> json_pieces() {
   for (const char* more : {"\xC3\xA4", "\xE2\x82\xAC", "{\"", "\":", ", \"", "\"}", "\\u", "00",
                            "12", "true", "alse", "null", "ab", "],", "\": ", "}]"})
     pieces.emplace_back(more);
-  Json vocabulary = Json::object(), added = Json::array();
-  int32_t id = 0;
-  for (const std::string& piece : pieces) vocabulary[piece] = id++;
-  for (const char* name : {"<end>", "<mask>"}) {
-    added.push_back({{"id", id}, {"content", name}, {"special", true}});
-    vocabulary[name] = id++;
-  }
-  const Json file = {{"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", Json::array()}}},
-                     {"added_tokens", added},
-                     {"decoder", {{"type", "Fuse"}}}};
-  MemorySource source;
-  const std::string json = file.dump();
-  source.add("tokenizer.json", json.data(), json.size(), true);
-  Options options(text::tokenizer_schema());
-  options.set_json({{"eos", "<end>"}, {"mask", "<mask>"}});
-  return text::Tokenizer::load(source, options);
+  return tokenizer_of(pieces, {"<end>", "<mask>"});
 }
 
 constexpr int64_t kVocabulary = 128; // more ids than the tokenizer has tokens

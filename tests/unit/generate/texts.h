@@ -12,6 +12,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace dllm::generate {
 
@@ -19,13 +20,15 @@ constexpr int kLetters = 26;
 constexpr int32_t kEnd = 27, kMask = 28; // after the letters and the space
 
 // One token per letter, a space, "<end>", "<mask>", and two more for a chat template.
-inline std::shared_ptr<text::Tokenizer> letters(const std::string& chat_template = "") {
-  Json vocabulary = Json::object();
-  for (int i = 0; i < kLetters; ++i) vocabulary[std::string(1, static_cast<char>('a' + i))] = i;
-  vocabulary[" "] = kLetters;
-  Json added = Json::array();
-  int32_t id = kEnd;
-  for (const char* name : {"<end>", "<mask>", "<user>", "<bot>"}) {
+// A tokenizer of these pieces, in this order, and then of the special tokens. The first two of them
+// are the end and the mask.
+inline std::shared_ptr<text::Tokenizer> tokenizer_of(const std::vector<std::string>& pieces,
+                                                     const std::vector<std::string>& special,
+                                                     const std::string& chat_template = "") {
+  Json vocabulary = Json::object(), added = Json::array();
+  int32_t id = 0;
+  for (const std::string& piece : pieces) vocabulary[piece] = id++;
+  for (const std::string& name : special) {
     added.push_back({{"id", id}, {"content", name}, {"special", true}});
     vocabulary[name] = id++;
   }
@@ -36,8 +39,15 @@ inline std::shared_ptr<text::Tokenizer> letters(const std::string& chat_template
   const std::string json = file.dump();
   source.add("tokenizer.json", json.data(), json.size(), true);
   Options options(text::tokenizer_schema());
-  options.set_json({{"eos", "<end>"}, {"mask", "<mask>"}, {"chat_template", chat_template}});
+  options.set_json({{"eos", special[0]}, {"mask", special[1]}, {"chat_template", chat_template}});
   return text::Tokenizer::load(source, options);
+}
+
+inline std::shared_ptr<text::Tokenizer> letters(const std::string& chat_template = "") {
+  std::vector<std::string> pieces;
+  for (int i = 0; i < kLetters; ++i) pieces.emplace_back(1, static_cast<char>('a' + i));
+  pieces.emplace_back(" ");
+  return tokenizer_of(pieces, {"<end>", "<mask>", "<user>", "<bot>"}, chat_template);
 }
 
 inline std::shared_ptr<model::Model> small_model(const Json& generation = Json::object(),
