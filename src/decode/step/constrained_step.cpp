@@ -87,14 +87,17 @@ void ConstrainedStep::complete(Slot& slot, const Weights& weights, const Task* t
 // A text with holes would not match.
 void ConstrainedStep::decide_left(Slot& slot, Trial& trial, const Weights& weights,
                                   const Task* task) {
-  if (trial.request.active() && !trial.outcome.block_ended) return;
-  std::vector<int64_t> left;
+  Outcome& outcome = trial.outcome;
+  const bool is_over = !trial.request.active();
+  if (!is_over && !outcome.block_ended) return;
+  std::vector<int64_t> left, others;
   for (const Prediction& p : slot.predictions()) {
-    if (trial.request.is_open(p.position)) left.push_back(p.position);
+    const bool ended = is_over || (p.position >= outcome.begin && p.position < outcome.end);
+    if (trial.request.is_open(p.position)) (ended ? left : others).push_back(p.position);
   }
-  if (left.empty()) return;
+  if (left.empty() || !others.empty()) return; // other blocks of the pass go on
   complete_open(slot, trial.request, weights, task);
-  std::vector<int64_t>& decided = trial.outcome.decided;
+  std::vector<int64_t>& decided = outcome.decided;
   decided.insert(decided.end(), left.begin(), left.end());
   std::ranges::sort(decided);
 }
