@@ -258,7 +258,9 @@ struct TokenStatisticsInputs {
   // f32(capacity, vocab), may be undefined. The draw is the token with the largest
   // logit / temperature + noise (Gumbel).
   Value noise;
-  Value banned;        // u8(vocab): 1 excludes a token from draw and statistics; may be undefined
+  // u8(vocab), or u8(capacity, vocab) with a row for each row of x: 1 excludes a token from draw
+  // and statistics; may be undefined.
+  Value banned;
   bool shaped = false; // computes shaped_prob, shaped_margin and shaped_entropy
   // True: probabilities are exp(z - max) / sum, as in softmax, instead of exp(z - log_sum_exp).
   // They are then exact to the last bit also for large logits, which soft parallel decoding needs
