@@ -1,6 +1,7 @@
 #include "asked.h"
 
 #include "../options/names.h"
+#include "../options/schema_keys.h"
 
 #include <algorithm>
 #include <set>
@@ -233,7 +234,8 @@ Json common_settings(Body& body, AskKind kind, Asked& asked) {
                                     body.whole("max_tokens", kUsualTokens, 0, kMost), 0, kMost);
   settings["length"] = tokens;
   // Temperature and the filters of the library.
-  for (const std::string& key : request_keys("draw")) {
+  for (const Json& row : request_keys("draw")) {
+    const auto key = row.at("name").get<std::string>();
     const Json& value = body.get(key.c_str());
     if (value.is_null()) continue;
     if (!value.is_number()) refuse(key + " is not a number");
@@ -292,16 +294,6 @@ std::vector<Json> texts_of(Body& body, AskKind kind, const Json& settings, std::
 }
 
 } // namespace
-
-std::vector<std::string> request_keys(const char* group) {
-  static const Json schema = Json::parse(text(
-      [](dllm_buffer* out, dllm_error* err) { return dllm_options_schema("request", out, err); }));
-  std::vector<std::string> found;
-  for (const Json& key : schema.at("keys")) {
-    if (key.value("group", "") == group) found.push_back(key.at("name").get<std::string>());
-  }
-  return found;
-}
 
 Asked read_asked(AskKind kind, const std::string& text, int64_t random_seed) {
   Body body(text);

@@ -31,9 +31,6 @@ struct Asked {
   bool has_logprobs = false; // each token has its log probability
 };
 
-// Returns the keys of kind "request" in a group of the schema: "draw", "constraint".
-std::vector<std::string> request_keys(const char* group);
-
 // Throws Failure with DLLM_INVALID_ARGUMENT for a body that is not understood, and for a field that
 // is known and not supported. random_seed: seed of a request that names none.
 Asked read_asked(AskKind kind, const std::string& body, int64_t random_seed);

@@ -16,7 +16,8 @@ struct Token {
   Json logprob; // null: the position was never predicted
 };
 
-Json log_of(double probability) {
+Json log_of(const Json& confidence) {
+  const double probability = confidence.is_number() ? confidence.get<double>() : 0;
   return probability > 0 ? Json(std::log(std::min(probability, 1.0))) : Json();
 }
 
@@ -27,7 +28,7 @@ std::vector<Token> tokens_of(const Json& about, const std::vector<std::string>& 
   std::vector<Token> tokens;
   for (size_t i = 0; i < cells.size() && left > 0; ++i) {
     if (states[i].get<int>() == DLLM_FIXED) continue;
-    tokens.push_back({cells[i].substr(0, left), log_of(confidence[i].get<double>())});
+    tokens.push_back({cells[i].substr(0, left), log_of(confidence[i])});
     left -= tokens.back().text.size();
   }
   return tokens;

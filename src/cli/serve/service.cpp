@@ -1,5 +1,6 @@
 #include "service.h"
 
+#include "../options/schema_keys.h"
 #include "answers.h"
 #include "metrics_text.h"
 #include "page.h"
@@ -268,8 +269,9 @@ void Service::ask(const HttpExchangeRef& exchange, AskKind kind) {
     if (has_adapter) one["adapters"] = Json::array({adapter});
     if (kind == AskKind::chat && !settings_.chat_template.empty())
       one["template"] = settings_.chat_template;
-    for (const std::string& key : request_keys("constraint"))
-      arrival.head.is_formed = arrival.head.is_formed || one.contains(key);
+    for (const Json& key : request_keys("constraint"))
+      arrival.head.is_formed =
+          arrival.head.is_formed || one.contains(key.at("name").get<std::string>());
   }
   limit_timeout(asked.submission);
   if (!asked.submission.contains("client")) asked.submission["client"] = exchange->client();

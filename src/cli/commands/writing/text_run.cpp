@@ -1,6 +1,7 @@
 #include "text_run.h"
 
 #include "../../options/names.h"
+#include "../../options/schema_keys.h"
 #include "../../pictures/pictures.h"
 
 #include <algorithm>
@@ -30,21 +31,6 @@ void add_typed(Json& settings, const Context& context, const std::string& kind,
         std::ranges::any_of(without, [&own = key](const char* k) { return own == k; });
     if (!left_out && context.typed(kind, key)) settings[key] = value;
   }
-}
-
-// Returns the keys of a request in group "constraint", as the schema has them.
-const Json& constraint_keys() {
-  static const Json keys = [] {
-    const Json schema = Json::parse(text([](dllm_buffer* out, dllm_error* err) {
-      return dllm_options_schema("request", out, err);
-    }));
-    Json found = Json::array();
-    for (const Json& key : schema.at("keys")) {
-      if (key.value("group", "") == "constraint") found.push_back(key);
-    }
-    return found;
-  }();
-  return keys;
 }
 
 // Returns the texts of a list, which has commas between them, or is a JSON array.
@@ -94,7 +80,7 @@ Json typed_settings(const Context& context) {
       throw UsageFailure("--until takes a text that ends the answer, not an empty one");
     settings["stop"] = {context.text("until")};
   }
-  for (const Json& key : constraint_keys()) {
+  for (const Json& key : request_keys("constraint")) {
     const std::string name = key.at("name"), flag = dashed(name);
     if (context.has(flag)) settings[name] = constraint_value(key, context.text(flag));
   }
@@ -306,7 +292,7 @@ void TextRun::remove(int64_t number) {
 }
 
 Command with_forms(Command command) {
-  for (const Json& key : constraint_keys()) {
+  for (const Json& key : request_keys("constraint")) {
     std::string sentence = key.at("doc");
     if (key.at("type") == "list") sentence += " Write commas between the texts, or a JSON array.";
     if (key.value("json", false)) sentence += " It may also be the name of a file.";

@@ -87,15 +87,8 @@ std::vector<OptionSpec> direction_options() {
 }
 
 constexpr AdapterTensor kDirectionTensors[] = {
-    {.suffix = kDownSuffix,
-     .ending = ".lora_A.weight",
-     .shape = low_rank_down_shape,
-     .is_of_inputs = true,
-     .first = first_low_rank_down},
-    {.suffix = kUpSuffix,
-     .ending = ".lora_B.weight",
-     .shape = low_rank_up_shape,
-     .has_factor = true},
+    kDownTensor,
+    up_tensor(false),
     // The scale multiplies the change of the whole product, and not B A inside of the norm.
     {.suffix = kLengthSuffix,
      .ending = ".lora_magnitude_vector",

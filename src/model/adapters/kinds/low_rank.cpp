@@ -121,16 +121,7 @@ graph::Value low_rank_of_experts(const AdapterPass& pass, graph::Value experts) 
   return scaled(graph::reshape(made, {rows, choices, out}), up.factor);
 }
 
-constexpr AdapterTensor kLowRankTensors[] = {{.suffix = kDownSuffix,
-                                              .ending = ".lora_A.weight",
-                                              .shape = low_rank_down_shape,
-                                              .is_of_inputs = true,
-                                              .first = first_low_rank_down},
-                                             {.suffix = kUpSuffix,
-                                              .ending = ".lora_B.weight",
-                                              .shape = low_rank_up_shape,
-                                              .has_factor = true,
-                                              .has_scale = true}};
+constexpr AdapterTensor kLowRankTensors[] = {kDownTensor, up_tensor(true)};
 
 } // namespace
 

@@ -12,6 +12,19 @@ inline constexpr std::string_view kDownSuffix = ".lora_a", kUpSuffix = ".lora_b"
 std::optional<Shape> low_rank_down_shape(const AdaptedMatrix& matrix);
 std::optional<Shape> low_rank_up_shape(const AdaptedMatrix& matrix);
 Tensor first_low_rank_down(const FirstValues& of);
+inline constexpr AdapterTensor kDownTensor = {.suffix = kDownSuffix,
+                                              .ending = ".lora_A.weight",
+                                              .shape = low_rank_down_shape,
+                                              .is_of_inputs = true,
+                                              .first = first_low_rank_down};
+// has_scale: the scale of the adapter multiplies B A.
+constexpr AdapterTensor up_tensor(bool has_scale) {
+  return {.suffix = kUpSuffix,
+          .ending = ".lora_B.weight",
+          .shape = low_rank_up_shape,
+          .has_factor = true,
+          .has_scale = has_scale};
+}
 
 std::vector<OptionSpec> low_rank_options();
 void read_low_rank_options(const Options& options, AdapterSettings& settings);
