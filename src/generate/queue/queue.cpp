@@ -63,8 +63,9 @@ struct Queue::State {
   int64_t submit(const Options& request, const Options& how, const Task* task);
   Progress wait(int64_t number, int64_t seen, std::chrono::milliseconds most, const Task* task);
   TicketRef find(int64_t number);
-  // Takes the last canvas into the text of a ticket. REQUIRES: the lock of its text.
-  void follow(Ticket& ticket);
+  // Takes the last canvas into the text of a ticket, and returns the keys of a ticket as they were
+  // with that canvas. REQUIRES: the lock of its text.
+  Json follow(Ticket& ticket);
   Json describe(Ticket& ticket, int64_t number);
   Json describe();
   void cancel(int64_t number);
@@ -183,29 +184,26 @@ Queue::Progress Queue::State::wait(int64_t number, int64_t seen, std::chrono::mi
   }
 }
 
-void Queue::State::follow(Ticket& ticket) {
+Json Queue::State::follow(Ticket& ticket) {
+  Json now;
   decode::RequestCopyRef copy;
   std::shared_ptr<const Error> failure;
   {
     const std::lock_guard lock(mutex);
     copy = ticket.copy;
     failure = ticket.failure;
+    now = ticket.describe();
   }
   ticket.text.update(std::move(copy));
   if (failure != nullptr) ticket.text.fail(std::move(failure));
+  return now;
 }
 
 Json Queue::State::describe(Ticket& ticket, int64_t number) {
   const std::lock_guard text_lock(ticket.text_mutex);
-  follow(ticket);
+  const Json now = follow(ticket);
   Json made = ticket.text.describe(number);
-  const std::lock_guard lock(mutex);
-  made["phase"] = phase_name(ticket.phase);
-  made["version"] = ticket.version;
-  made["priority"] = ticket.priority;
-  made["client"] = ticket.client;
-  made["seconds_waited"] = ticket.seconds_waited();
-  made["seconds"] = ticket.seconds();
+  made.update(now);
   return made;
 }
 

@@ -1,5 +1,7 @@
 #include "generate/queue/ticket.h"
 
+#include <nlohmann/json.hpp>
+
 #include <utility>
 
 namespace dllm::generate {
@@ -30,12 +32,6 @@ decode::RequestCopyRef first_copy(const TextRequest& request, int64_t mask) {
   return made;
 }
 
-double between(Ticket::Clock::time_point from, Ticket::Clock::time_point to) {
-  return std::chrono::duration<double>(to - from).count();
-}
-
-} // namespace
-
 const char* phase_name(TicketPhase phase) {
   switch (phase) {
   case TicketPhase::waiting: return "waiting";
@@ -44,6 +40,12 @@ const char* phase_name(TicketPhase phase) {
   }
   return "over";
 }
+
+double between(Ticket::Clock::time_point from, Ticket::Clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+} // namespace
 
 Ticket::Ticket(const std::shared_ptr<const text::Tokenizer>& tokenizer,
                std::shared_ptr<const TextRequest> what, int64_t mask)
@@ -55,6 +57,15 @@ double Ticket::seconds_waited() const {
 
 double Ticket::seconds() const {
   return between(submitted, ended ? *ended : Clock::now());
+}
+
+Json Ticket::describe() const {
+  return {{"phase", phase_name(phase)},
+          {"version", version},
+          {"priority", priority},
+          {"client", client},
+          {"seconds_waited", seconds_waited()},
+          {"seconds", seconds()}};
 }
 
 } // namespace dllm::generate

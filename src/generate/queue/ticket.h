@@ -2,6 +2,7 @@
 // A ticket is a request of a queue, as the threads see it that ask for its text.
 
 #include "base/error.h"
+#include "base/json.h"
 #include "decode/trace/published.h"
 #include "generate/request_text.h"
 #include "generate/text_request.h"
@@ -17,7 +18,6 @@
 namespace dllm::generate {
 
 enum class TicketPhase { waiting, decoding, over };
-const char* phase_name(TicketPhase phase);
 
 // The lock of the queue guards all members but `text`.
 struct Ticket {
@@ -30,6 +30,7 @@ struct Ticket {
   bool is_late(Clock::time_point now) const { return deadline && now >= *deadline; }
   double seconds_waited() const; // before its first step
   double seconds() const;        // from the submission to the end, or until now
+  Json describe() const;         // these numbers, phase, version, priority and client
 
   std::shared_ptr<const TextRequest> request;
   TicketPhase phase = TicketPhase::waiting;

@@ -109,6 +109,25 @@ TEST(Queue, TextsAreThoseOfRequestsAlone) {
   EXPECT_EQ(all.at("over"), 0);
 }
 
+// A description is of one moment: a request that is over has its end and its whole text.
+TEST(Queue, ADescriptionIsOfOneMoment) {
+  constexpr int kRequests = 300;
+  Queue queue = make({{"slots", 1}});
+  for (int i = 0; i < kRequests; ++i) {
+    const Json values = {{"prompt", "a"}, {"length", 3}, {"steps", 3}, {"seed", i}};
+    const int64_t number = queue.submit(request(values), how());
+    Json now;
+    do {
+      now = queue.describe(number);
+      const bool is_over = now.at("phase") == "over";
+      ASSERT_EQ(is_over, now.at("finish") != "open") << now;
+      ASSERT_EQ(is_over, now.at("open") == 0) << now;
+    } while (now.at("phase") != "over");
+    ASSERT_EQ(now.at("completion"), queue.text(number, TextPart::completion));
+    queue.remove(number);
+  }
+}
+
 // A request that takes long: many steps of one token each.
 Json slow_request(int64_t seed = 0) {
   return {{"prompt", "a"}, {"length", 90}, {"steps", 90}, {"seed", seed}, {"stop_ids", {31}}};
