@@ -85,7 +85,8 @@ PassShape pass_shape(const model::ModelConfig& config, std::span<const PassRow> 
   const RandomSource* source = rows[0].request->random_source;
   shape.noise = source != nullptr && source->has_noise();
   shape.filters = graph::filters_of_every_program();
-  shape.own_bans = !rows[0].banned.empty();
+  shape.own_bans =
+      std::ranges::any_of(rows, [](const PassRow& row) { return !row.banned.empty(); });
   int64_t keys = 0;
   for (const PassRow& row : rows) {
     const PassRequest& pass = *row.pass;

@@ -180,7 +180,7 @@ struct PassRow {
   const PassRequest* pass;
   int64_t cache_row = -1; // row of the decode state; -1: not cached
   // (positions, vocab): 1 for tokens that are not drawn at a position, in place of
-  // PassSettings::banned. Empty for all rows of a pass: PassSettings::banned holds.
+  // PassSettings::banned. Empty: PassSettings::banned holds.
   std::span<const uint8_t> banned = {};
 };
 
@@ -205,7 +205,7 @@ struct PassShape {
   int64_t saved_rows = 0;
   PredictionNeeds needs;
   bool bans = false, defers = false; // PassSettings has banned or deferred tokens
-  bool own_bans = false;             // PassRow::banned is set
+  bool own_bans = false;             // PassRow::banned of a row is set
   bool noise = false;                // the requests' random source has noise
   graph::FilterSet filters = 0;      // filters of draws
 

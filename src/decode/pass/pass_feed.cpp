@@ -273,7 +273,10 @@ void add_own_bans(Batch& feed, const PassSettings& settings, const PassShape& sh
   for (const PassRow& row : rows) {
     for (size_t i = 0; i < row.pass->positions.size(); ++i) {
       const std::span<const uint8_t> own = banned_at(row, settings, i);
-      banned.insert(banned.end(), own.begin(), own.end());
+      if (own.empty())
+        banned.insert(banned.end(), vocab, 0);
+      else
+        banned.insert(banned.end(), own.begin(), own.end());
     }
   }
   banned.resize(static_cast<size_t>(shape.capacity) * vocab, 0);

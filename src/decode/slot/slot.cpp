@@ -48,6 +48,7 @@ Slot::Slot(std::shared_ptr<Method> method, Request request, DecodeState& state)
       cache_row_(state, {method_->passes().shift, method_->number(), method_->parts()}) {}
 
 void Slot::plan_pass() {
+  bans_.clear();
   if (planned_ && !pass_.cached) return;
   const CacheView view = cache_row_.view(request_);
   if (planned_ && *planned_ == view) return;
@@ -67,6 +68,7 @@ LoopPlan Slot::plan_loop() {
 
 void Slot::set_pass(PassRequest pass) {
   pass_ = std::move(pass);
+  bans_.clear();
   planned_.reset();
 }
 
@@ -78,6 +80,7 @@ void Slot::count_launch(bool waited) {
 void Slot::end_pass(std::vector<Prediction> predictions) {
   predictions_ = std::move(predictions);
   planned_.reset();
+  bans_.clear();
   cache_row_.keep_final(request_, pass_);
 }
 

@@ -6,14 +6,22 @@
 
 namespace dllm::decode {
 
+void Vetoes::ban_refused(const Request& canvas, std::span<const int64_t> positions) {
+  for (const int64_t position : positions) ban_at(canvas, position, std::nullopt);
+}
+
 void Vetoes::ban(const Request& canvas, int64_t position, int32_t token) {
+  ban_at(canvas, position, token);
+}
+
+void Vetoes::ban_at(const Request& canvas, int64_t position, std::optional<int32_t> token) {
   std::vector<uint8_t> own = banned_;
   // The mask token decides no position, and an option sets whether it may be drawn. A policy that
   // writes it as a decision may not draw it again: its model has no mask token of its own.
   const bool may_draw_mask = token != mask_id_ && mask_id_ >= 0 && mask_id_ < std::ssize(own) &&
                              own[static_cast<size_t>(mask_id_)] == 0;
   constraint_.ban(canvas, position, own);
-  own[static_cast<size_t>(token)] = 1;
+  if (token) own[static_cast<size_t>(*token)] = 1;
   if (may_draw_mask) own[static_cast<size_t>(mask_id_)] = 0;
   if (std::ranges::find(own, uint8_t{0}) == own.end()) {
     fail_with_hint("let the constraint allow a token at every position, or suppress fewer tokens",

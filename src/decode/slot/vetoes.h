@@ -1,7 +1,7 @@
 #pragma once
-// Vetoes are the tokens that a constraint refuses in one step of a request. A token is checked when
-// it is predicted, and again with the other tokens of its step when the policy writes it. A
-// position whose token is refused is predicted again without the refused tokens.
+// Vetoes are the tokens that a constraint refuses in one step of a request. A pass predicts none of
+// the tokens that its canvas refuses. A token is checked again, with the other tokens of its step,
+// when the policy writes it. A position whose token is refused then is predicted again without it.
 
 #include "decode/pass/pass.h"
 #include "decode/request/constraint.h"
@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -23,8 +24,10 @@ public:
   bool allows(const Request& canvas, int64_t position, int32_t token) const {
     return constraint_.allows(canvas, position, token);
   }
-  // Bans the tokens that are refused at a position of `canvas`, and `token` in any case. Fails with
-  // failed_precondition if no token is left.
+  // Bans the tokens that are refused at each position. Fails with failed_precondition if no token is
+  // left at one of them.
+  void ban_refused(const Request& canvas, std::span<const int64_t> positions);
+  // Does the same at one position, and bans `token` there in any case.
   void ban(const Request& canvas, int64_t position, int32_t token);
 
   // Returns the positions whose predicted tokens are refused, ascending, and bans what is refused
@@ -40,6 +43,8 @@ public:
   std::vector<uint8_t> at(std::span<const int64_t> positions) const;
 
 private:
+  void ban_at(const Request& canvas, int64_t position, std::optional<int32_t> token);
+
   const Constraint& constraint_;
   const std::vector<uint8_t>& banned_;
   int32_t mask_id_;

@@ -22,10 +22,16 @@ void choose_alone(Prediction& prediction, int32_t token, float probability) {
 
 } // namespace
 
-void ConstrainedStep::check_predictions(Slot& slot, const Weights& weights, const Task* task) {
+void ConstrainedStep::ban_refused(Slot& slot) {
   const Constraint* constraint = slot.request().settings.constraint.get();
   if (constraint == nullptr) return;
   slot.vetoes().emplace(*constraint, slot.method()->passes().banned, slot.method()->mask_id());
+  slot.vetoes()->ban_refused(slot.request(), slot.pass().positions);
+  slot.set_bans(slot.vetoes()->at(slot.pass().positions));
+}
+
+void ConstrainedStep::check_predictions(Slot& slot, const Weights& weights, const Task* task) {
+  if (!slot.vetoes()) return;
   predict_again(slot, slot.vetoes()->of_predictions(slot.request(), slot.predictions()), weights,
                 task);
 }

@@ -1,7 +1,8 @@
 #pragma once
-// A constrained step writes no token that the constraint of its request refuses. Positions whose
-// token is refused are predicted again without the refused tokens, until the policy writes no
-// refused one. A request without a constraint takes its step as it is.
+// A constrained step writes no token that the constraint of its request refuses. Its pass draws no
+// token that the canvas refuses. Tokens that are refused only together are predicted again without
+// the refused ones, until the policy writes none. A request without a constraint takes its step as
+// it is.
 //
 // Each of these predictions fits the canvas, but a policy that revises tokens may write them in
 // combinations that do not. After a number of tries the predictions are completed: they become one
@@ -23,6 +24,8 @@ class ConstrainedStep {
 public:
   explicit ConstrainedStep(PassRunner& passes) : passes_(passes) {}
 
+  // Bans the tokens that the canvas of a slot refuses, in its planned pass.
+  static void ban_refused(Slot& slot);
   // Checks the predictions of a slot and replaces the refused ones.
   void check_predictions(Slot& slot, const Weights& weights, const Task* task);
   // Returns a step that writes no refused token. Fails with failed_precondition if the policy

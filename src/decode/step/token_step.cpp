@@ -43,6 +43,7 @@ Weights TokenStep::predict(const std::vector<Slot*>& slots, const Task* task) {
         if (round == kMostPasses)
           fail(Code::internal, "a request took {} passes without a step", kMostPasses);
         slot->plan_pass();
+        if (slot->pass().kind == PassKind::step) ConstrainedStep::ban_refused(*slot);
       };
       if (!parts_.failures.succeeds(*slot, plan)) continue;
       (slot->pass().kind == PassKind::step ? stepping : filling).push_back(slot);
