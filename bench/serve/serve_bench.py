@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """What dllm serve costs over the decoder alone, and what it gains by decoding requests together.
 
-    bench/serve/serve_bench.py PROGRAM [--model MODEL] [--tokens 64] [--turns 5] [--threads N]
+    bench/serve/serve_bench.py PROGRAM [--model MODEL] [--block 4] [--tokens 64] [--turns 5] [--threads N]
 
 Compares `dllm serve` under 1 and 8 clients with `dllm generate --prompts` at --batch 1 and 8, in turns. Both decode the same rows. Prints
 tokens a second by the clock, and processor milliseconds a token, which other programs on the machine disturb less. Without --model it makes a
-model of 44 M random parameters.
+model of 44 M random parameters that decodes whole rows, which is bound by arithmetic. With --block it makes one of 151 M that decodes cached blocks,
+which is bound by memory: all weights are read for a few positions.
 """
 import argparse
 import http.client
@@ -21,6 +22,7 @@ import time
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("program")
 parser.add_argument("--model")
+parser.add_argument("--block", type=int, default=0)
 parser.add_argument("--tokens", type=int, default=64)
 parser.add_argument("--rows", type=int, default=16)
 parser.add_argument("--turns", type=int, default=5)
@@ -41,7 +43,8 @@ def processor_seconds(pid):
 
 def made_model():
     (work / "corpus").write_text("".join(f"the cat {i} sat on the mat and the dog {i * 7 % 90} sat on the log\n" for i in range(400)))
-    run("train", "--data", "corpus", "--rows", "line", "--length", "128", "--batch", "2", "--steps", "1", "--layers", "12", "--hidden", "512",
+    kind = ["--hidden", "1024", "--objective", "bd3lm", "--block-length", str(given.block)] if given.block else ["--hidden", "512"]
+    run("train", "--data", "corpus", "--rows", "line", "--length", "128", "--batch", "2", "--steps", "1", "--layers", "12", *kind,
         "--vocab", "400", "--eval-every", "0", "--examples", "0", "--out", "m")
     return "m"
 
@@ -116,6 +119,9 @@ print(f"{tokens} tokens a turn, {given.turns} turns, medians, {given.threads} th
 print("| requests at a time | side | tokens/s | processor ms a token |\n|---|---|---|---|")
 for (name, many), turns in sorted(figures.items(), key=lambda entry: (entry[0][1], entry[0][0])):
     print(f"| {many} | {name} | {tokens / statistics.median(t[0] for t in turns):.0f} | {1e3 * statistics.median(t[1] for t in turns) / tokens:.3f} |")
+for side in ("serve", "generate"):
+    gains = [one[0] / eight[0] for one, eight in zip(figures[side, 1], figures[side, 8])]
+    print(f"{side}: 8 at a time make {statistics.median(gains):.2f} times the tokens/s of one at a time")
 for many in (1, 8):
     ratios = [[s[i] / g[i] for s, g in zip(figures['serve', many], figures['generate', many])] for i in (0, 1)]
     print(f"{many} at a time: serve / generate {statistics.median(ratios[0]):.3f} by the clock, {statistics.median(ratios[1]):.3f} by the processor")

@@ -5,6 +5,7 @@
 #include "graph/filters/order.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <span>
@@ -85,15 +86,27 @@ std::vector<int32_t> ids_of(const uint8_t* flags, int64_t vocab) {
   return ids;
 }
 
+// Bans the ids whose entry of `banned` (vocab) is 1.
+void ban(const uint8_t* banned, int64_t vocab, float* logits) {
+  constexpr int64_t kBits = 64;
+  for (int64_t begin = 0; begin < vocab; begin += kBits) {
+    const int64_t count = std::min(kBits, vocab - begin);
+    uint64_t bits = rows().nonzero_bits(banned + begin, count);
+    if (bits == ~uint64_t{0}) {
+      for (int64_t i = 0; i < kBits; ++i) logits[begin + i] = kBanned;
+      continue;
+    }
+    for (; bits != 0; bits &= bits - 1) logits[begin + std::countr_zero(bits)] = kBanned;
+  }
+}
+
 // Computes all statistics of one row of logits (vocab). `weights` and `ids` (vocab) are work space.
 void row_statistics(const Inputs& in, const Outputs& out, int64_t row, float* logits, int64_t vocab,
                     float* weights, int32_t* ids) {
   out.clear(row);
   for (const int32_t id : in.banned) logits[id] = kBanned;
   const uint8_t* const own = in.own_banned == nullptr ? nullptr : in.own_banned + row * vocab;
-  for (int64_t id = 0; own != nullptr && id < vocab; ++id) {
-    if (own[id] != 0) logits[id] = kBanned;
-  }
+  if (own != nullptr) ban(own, vocab, logits);
   OnlineSoftmax softmax;
   softmax.add_with_entropy(logits, vocab);
   if (!std::isfinite(softmax.sum)) return out.set_nan(row); // a logit is NaN or +infinity

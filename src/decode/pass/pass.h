@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "decode/pass/settings.h"
+#include "decode/request/constraint.h"
 #include "decode/request/request.h"
 #include "graph/filters/filter.h"
 #include "graph/graph.h"
@@ -179,9 +180,9 @@ struct PassRow {
   const Request* request;
   const PassRequest* pass;
   int64_t cache_row = -1; // row of the decode state; -1: not cached
-  // (positions, vocab): 1 for tokens that are not drawn at a position, in place of
-  // PassSettings::banned. Empty: PassSettings::banned holds.
-  std::span<const uint8_t> banned = {};
+  // The bans of each position that is predicted, in place of PassSettings::banned. Empty:
+  // PassSettings::banned holds.
+  std::span<const BanRow> banned = {};
 };
 
 // The parts of the model that a program reads. Programs of equal layouts are one program: it takes

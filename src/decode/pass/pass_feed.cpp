@@ -268,23 +268,19 @@ void add_queries(Batch& feed, const PassSettings& settings, const PassShape& sha
 // Adds the banned tokens of each wanted position, and the same with the deferred tokens.
 void add_own_bans(Batch& feed, const PassSettings& settings, const PassShape& shape,
                   std::span<const PassRow> rows, size_t vocab) {
-  std::vector<uint8_t> banned;
-  banned.reserve(static_cast<size_t>(shape.capacity) * vocab);
-  for (const PassRow& row : rows) {
-    for (size_t i = 0; i < row.pass->positions.size(); ++i) {
-      const std::span<const uint8_t> own = banned_at(row, settings, i);
-      if (own.empty())
-        banned.insert(banned.end(), vocab, 0);
-      else
-        banned.insert(banned.end(), own.begin(), own.end());
-    }
-  }
-  banned.resize(static_cast<size_t>(shape.capacity) * vocab, 0);
   const Shape lines{shape.capacity, static_cast<int64_t>(vocab)};
-  feed.set("banned", Tensor::from(lines, banned));
+  Tensor banned(DType::u8, lines);
+  auto to = banned.mutable_as<uint8_t>().begin();
+  for (const PassRow& row : rows) {
+    for (size_t i = 0; i < row.pass->positions.size(); ++i, to += vocab)
+      std::ranges::copy(banned_at(row, settings, i), to);
+  }
+  feed.set("banned", banned);
   if (!shape.defers) return;
-  for (size_t i = 0; i < banned.size(); ++i) banned[i] |= settings.deferred[i % vocab];
-  feed.set("banned_or_deferred", Tensor::from(lines, banned));
+  Tensor both = banned.clone();
+  const std::span<uint8_t> all = both.mutable_as<uint8_t>();
+  for (size_t i = 0; i < all.size(); ++i) all[i] |= settings.deferred[i % vocab];
+  feed.set("banned_or_deferred", both);
 }
 
 } // namespace
@@ -308,9 +304,7 @@ void add_window_feed(Batch& feed, const model::ModelConfig& config, const PassSe
 }
 
 std::span<const uint8_t> banned_at(const PassRow& row, const PassSettings& settings, size_t index) {
-  if (row.banned.empty()) return settings.banned;
-  const size_t vocab = row.banned.size() / row.pass->positions.size();
-  return row.banned.subspan(index * vocab, vocab);
+  return row.banned.empty() ? settings.banned : *row.banned[index];
 }
 
 Batch pass_feed(const model::ModelConfig& config, const PassSettings& settings,

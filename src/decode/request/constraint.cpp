@@ -2,10 +2,12 @@
 
 namespace dllm::decode {
 
-void Constraint::ban(const Request& request, int64_t position, std::span<uint8_t> banned) const {
-  for (size_t token = 0; token < banned.size(); ++token) {
-    if (!allows(request, position, static_cast<int32_t>(token))) banned[token] = 1;
+BanRow Constraint::ban(const Request& request, int64_t position, const BanRow& banned) const {
+  const auto made = std::make_shared<std::vector<uint8_t>>(*banned);
+  for (size_t token = 0; token < made->size(); ++token) {
+    if (!allows(request, position, static_cast<int32_t>(token))) (*made)[token] = 1;
   }
+  return made;
 }
 
 } // namespace dllm::decode

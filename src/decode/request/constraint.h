@@ -4,9 +4,13 @@
 #include "decode/request/request.h"
 
 #include <cstdint>
-#include <span>
+#include <memory>
+#include <vector>
 
 namespace dllm::decode {
+
+// (vocab): 1 for tokens that are not drawn at a position. Positions with equal bans may share them.
+using BanRow = std::shared_ptr<const std::vector<uint8_t>>;
 
 // A constraint is read-only, and many requests may share it.
 class Constraint {
@@ -16,9 +20,9 @@ public:
   // mask token. The token that `position` holds now does not count. The decoder does not call this
   // for the mask token or for given positions.
   virtual bool allows(const Request& request, int64_t position, int32_t token) const = 0;
-  // Sets the entry of `banned` (vocab) to 1 for every token that may not be written at `position`.
-  // The default calls `allows` for every token.
-  virtual void ban(const Request& request, int64_t position, std::span<uint8_t> banned) const;
+  // Returns `banned` with every token that may not be written at `position`. The default calls
+  // `allows` for every token.
+  virtual BanRow ban(const Request& request, int64_t position, const BanRow& banned) const;
 };
 
 } // namespace dllm::decode

@@ -53,7 +53,7 @@ public:
   const PassRequest& pass() const { return pass_; }
   PassRow pass_row() const { return {&request_, &pass_, cache_row_.number(), bans_}; }
   // Sets PassRow::banned of the planned pass.
-  void set_bans(std::vector<uint8_t> bans) { bans_ = std::move(bans); }
+  void set_bans(std::vector<BanRow> bans) { bans_ = std::move(bans); }
   // Counts a launch that the request took part in. waited: the host waited for its results.
   void count_launch(bool waited);
   // Ends a pass that ran and keeps its predictions.
@@ -105,7 +105,7 @@ private:
   std::vector<Prediction> predictions_;
   bool predicted_ = false;
   std::optional<Vetoes> vetoes_;
-  std::vector<uint8_t> bans_; // empty: those of the method
+  std::vector<BanRow> bans_; // empty: those of the method
   std::shared_ptr<const Error> failure_;
   std::shared_ptr<TraceLog> trace_;
 };

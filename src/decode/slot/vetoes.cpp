@@ -15,15 +15,20 @@ void Vetoes::ban(const Request& canvas, int64_t position, int32_t token) {
 }
 
 void Vetoes::ban_at(const Request& canvas, int64_t position, std::optional<int32_t> token) {
-  std::vector<uint8_t> own = banned_;
+  BanRow own = constraint_.ban(canvas, position, banned_);
+  const auto set = [&](int32_t id, uint8_t value) {
+    if (id < 0 || id >= std::ssize(*own) || (*own)[static_cast<size_t>(id)] == value) return;
+    const auto changed = std::make_shared<std::vector<uint8_t>>(*own);
+    (*changed)[static_cast<size_t>(id)] = value;
+    own = changed;
+  };
+  if (token) set(*token, 1);
   // The mask token decides no position, and an option sets whether it may be drawn. A policy that
   // writes it as a decision may not draw it again: its model has no mask token of its own.
-  const bool may_draw_mask = token != mask_id_ && mask_id_ >= 0 && mask_id_ < std::ssize(own) &&
-                             own[static_cast<size_t>(mask_id_)] == 0;
-  constraint_.ban(canvas, position, own);
-  if (token) own[static_cast<size_t>(*token)] = 1;
-  if (may_draw_mask) own[static_cast<size_t>(mask_id_)] = 0;
-  if (std::ranges::find(own, uint8_t{0}) == own.end()) {
+  const bool may_draw_mask = token != mask_id_ && mask_id_ >= 0 && mask_id_ < std::ssize(*own) &&
+                             (*banned_)[static_cast<size_t>(mask_id_)] == 0;
+  if (may_draw_mask) set(mask_id_, 0);
+  if (std::ranges::find(*own, uint8_t{0}) == own->end()) {
     fail_with_hint("let the constraint allow a token at every position, or suppress fewer tokens",
                    Code::failed_precondition, "the constraint allows no token at position {}",
                    position);
@@ -78,15 +83,13 @@ std::vector<int64_t> Vetoes::of_step(const Request& before, const Request& after
   return refused;
 }
 
-std::vector<uint8_t> Vetoes::at(std::span<const int64_t> positions) const {
-  std::vector<uint8_t> banned;
-  banned.reserve(positions.size() * banned_.size());
+std::vector<BanRow> Vetoes::at(std::span<const int64_t> positions) const {
+  std::vector<BanRow> bans;
   for (const int64_t position : positions) {
     const auto own = at_.find(position);
-    const std::vector<uint8_t>& bans = own == at_.end() ? banned_ : own->second;
-    banned.insert(banned.end(), bans.begin(), bans.end());
+    bans.push_back(own == at_.end() ? banned_ : own->second);
   }
-  return banned;
+  return bans;
 }
 
 } // namespace dllm::decode

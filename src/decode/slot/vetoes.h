@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -17,9 +18,10 @@ namespace dllm::decode {
 
 class Vetoes {
 public:
-  // banned (vocab): tokens that are never drawn. The vetoes keep both references.
+  // banned (vocab): tokens that are never drawn. The constraint outlives the vetoes.
   Vetoes(const Constraint& constraint, const std::vector<uint8_t>& banned, int32_t mask_id)
-      : constraint_(constraint), banned_(banned), mask_id_(mask_id) {}
+      : constraint_(constraint), banned_(std::make_shared<const std::vector<uint8_t>>(banned)),
+        mask_id_(mask_id) {}
 
   bool allows(const Request& canvas, int64_t position, int32_t token) const {
     return constraint_.allows(canvas, position, token);
@@ -39,16 +41,16 @@ public:
   std::vector<int64_t> of_step(const Request& before, const Request& after,
                                std::span<const Prediction> predictions);
 
-  // Returns (positions, vocab): 1 for the tokens that are not drawn at each position.
-  std::vector<uint8_t> at(std::span<const int64_t> positions) const;
+  // Returns the bans of each position.
+  std::vector<BanRow> at(std::span<const int64_t> positions) const;
 
 private:
   void ban_at(const Request& canvas, int64_t position, std::optional<int32_t> token);
 
   const Constraint& constraint_;
-  const std::vector<uint8_t>& banned_;
+  BanRow banned_;
   int32_t mask_id_;
-  std::map<int64_t, std::vector<uint8_t>> at_; // (vocab) by position
+  std::map<int64_t, BanRow> at_; // by position
 };
 
 } // namespace dllm::decode

@@ -61,7 +61,7 @@ void PassRunner::run_together(const std::vector<Slot*>& slots, std::span<const P
 }
 
 std::vector<Prediction> PassRunner::repeat(Slot& slot, const std::vector<int64_t>& positions,
-                                           std::span<const uint8_t> banned, const Weights& weights,
+                                           std::span<const BanRow> banned, const Weights& weights,
                                            const Task* task) {
   PassRequest pass = slot.pass();
   pass.positions = positions;

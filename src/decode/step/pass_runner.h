@@ -26,9 +26,9 @@ public:
   void run(const std::vector<Slot*>& slots, const Weights& weights, const Task* task,
            int64_t least_rows = 0);
   // Repeats the pass of one slot and returns its predictions at `positions`, which it predicted
-  // before. banned (positions, vocab): the tokens that are not drawn there.
+  // before. banned: the bans of each of them.
   std::vector<Prediction> repeat(Slot& slot, const std::vector<int64_t>& positions,
-                                 std::span<const uint8_t> banned, const Weights& weights,
+                                 std::span<const BanRow> banned, const Weights& weights,
                                  const Task* task);
 
   const Rounding& rounding() const { return program_.rounding(); }

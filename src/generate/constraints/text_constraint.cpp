@@ -8,6 +8,12 @@ namespace dllm::generate {
 using text::ByteAutomaton;
 using text::TokenAutomaton;
 
+namespace {
+
+constexpr size_t kMostBanBytes = size_t{8} << 20; // that a request keeps
+
+} // namespace
+
 TextConstraint::TextConstraint(std::shared_ptr<const TokenAutomaton> automaton, int64_t begin,
                                std::vector<int32_t> ends, bool may_end)
     : automaton_(std::move(automaton)), begin_(begin), ends_(std::move(ends)), may_end_(may_end) {}
@@ -126,18 +132,32 @@ bool TextConstraint::allows(const decode::Request& request, int64_t position, in
   return leads(position, token);
 }
 
-void TextConstraint::ban(const decode::Request& request, int64_t position,
-                         std::span<uint8_t> banned) const {
-  if (position < begin_) return;
+decode::BanRow TextConstraint::ban(const decode::Request& request, int64_t position,
+                                   const decode::BanRow& banned) const {
+  if (position < begin_) return banned;
   follow(request);
-  std::vector<uint8_t> allowed(banned.size());
+  if (is_at_start(position)) return make_bans(position, banned);
+  const bool is_full = bans_.size() * banned->size() > kMostBanBytes;
+  if (is_full || base_ == nullptr || *base_ != *banned) {
+    bans_.clear();
+    base_ = banned;
+  }
+  decode::BanRow& known = bans_[{forward(position), backward(position + 1)}];
+  if (known == nullptr) known = make_bans(position, banned);
+  return known;
+}
+
+decode::BanRow TextConstraint::make_bans(int64_t position, const decode::BanRow& banned) const {
+  const auto made = std::make_shared<std::vector<uint8_t>>(*banned);
+  std::vector<uint8_t> allowed(banned->size());
   if (is_at_start(position)) { // the classes of tokens are of tokens inside a text
     for (size_t i = 0; i < allowed.size(); ++i)
       allowed[i] = leads(position, static_cast<int32_t>(i)) ? 1 : 0;
   } else {
     automaton_->allow(forward(position), backward(position + 1), ends_, allowed);
   }
-  for (size_t i = 0; i < banned.size(); ++i) banned[i] |= allowed[i] ^ 1;
+  for (size_t i = 0; i < allowed.size(); ++i) (*made)[i] |= allowed[i] ^ 1;
+  return made;
 }
 
 int64_t TextConstraint::fewest_positions(int64_t most) const {

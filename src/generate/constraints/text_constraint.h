@@ -12,8 +12,9 @@
 #include "text/automaton/token_automaton.h"
 
 #include <cstdint>
+#include <map>
 #include <memory>
-#include <span>
+#include <utility>
 #include <vector>
 
 namespace dllm::generate {
@@ -27,8 +28,8 @@ public:
                  std::vector<int32_t> ends, bool may_end);
 
   bool allows(const decode::Request& request, int64_t position, int32_t token) const override;
-  void ban(const decode::Request& request, int64_t position,
-           std::span<uint8_t> banned) const override;
+  decode::BanRow ban(const decode::Request& request, int64_t position,
+                     const decode::BanRow& banned) const override;
 
   // Returns whether tokens for the open positions exist with which the text matches. `given` are
   // the ids of the canvas, with -1 at open positions.
@@ -50,6 +51,7 @@ private:
   Set after_open(const Set& from, int64_t position) const;
   Set before_open(const Set& to, int64_t position) const;
   bool is_silent(int32_t token) const; // a given token that adds no bytes
+  decode::BanRow make_bans(int64_t position, const decode::BanRow& banned) const;
   // Whether tokens have other bytes at this position, because nothing comes before it.
   bool is_at_start(int64_t position) const {
     return position == first_ && automaton_->tokens().has_other_starts();
@@ -66,6 +68,9 @@ private:
   mutable std::vector<Set> forward_, backward_;
   mutable int64_t forward_known_ = 0;  // positions
   mutable int64_t backward_known_ = 0; // first position whose backward set is known
+  // What ban() made of base_, by its sets. Steps and positions often have equal sets.
+  mutable std::map<std::pair<Set, Set>, decode::BanRow> bans_;
+  mutable decode::BanRow base_;
 };
 
 } // namespace dllm::generate

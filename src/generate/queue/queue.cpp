@@ -28,6 +28,11 @@ namespace {
 using Clock = Ticket::Clock;
 using TicketRef = std::shared_ptr<Ticket>;
 constexpr std::chrono::milliseconds kCheck{10}; // between two looks at the task of a waiting call
+// How long an idle queue waits for requests that join the first one: this part of the time that the
+// last request was decoded, and at most so long. Clients that got their answers together ask again
+// together, and a request that begins a step late needs passes of its own to its end.
+constexpr int kGatheredPart = 64;
+constexpr Clock::duration kMostGather = std::chrono::milliseconds(5);
 
 std::shared_ptr<const Error> late_error(double seconds) {
   return std::make_shared<const Error>(
@@ -76,8 +81,9 @@ struct Queue::State {
   void stop_late();
   int64_t open_count() const { return std::ssize(tickets) - std::ssize(over); }
   void end(int64_t number, std::shared_ptr<const Error> error); // null: it was decoded
-  bool all_are_over() const;                                    // of the requests that are decoded
-  void cut_step(); // cancels the step when all of its requests are over
+  Clock::duration gather_time() const;
+  bool all_are_over() const; // of the requests that are decoded
+  void cut_step();           // cancels the step when all of its requests are over
   std::vector<std::pair<int64_t, TicketRef>> take_waiting();
   std::optional<int64_t> last_deadline() const;
   // These take the lock themselves:
@@ -103,7 +109,8 @@ struct Queue::State {
   std::vector<int64_t> over; // oldest first
   int64_t next_number = 0, changes = 0;
   bool is_draining = false, is_stopping = false;
-  Task* step_task = nullptr; // of the step that runs
+  Task* step_task = nullptr;        // of the step that runs
+  Clock::duration last_decoding{0}; // of the last request that was decoded to its end
   Totals totals;
 
   const pid_t process = ::getpid();
@@ -232,6 +239,7 @@ void Queue::State::end(int64_t number, std::shared_ptr<const Error> error) {
   ticket.failure = std::move(error);
   ticket.phase = TicketPhase::over;
   ticket.ended = Clock::now();
+  if (ticket.began && ticket.failure == nullptr) last_decoding = *ticket.ended - *ticket.began;
   ++ticket.version;
   ++changes;
   totals.count_end(ticket.failure.get());
@@ -241,6 +249,10 @@ void Queue::State::end(int64_t number, std::shared_ptr<const Error> error) {
     over.erase(over.begin());
   }
   changed.notify_all();
+}
+
+Clock::duration Queue::State::gather_time() const {
+  return std::min(kMostGather, last_decoding / kGatheredPart);
 }
 
 bool Queue::State::all_are_over() const {
@@ -412,6 +424,10 @@ void Queue::State::turn() {
 bool Queue::State::wait_for_work() {
   std::unique_lock lock(mutex);
   wake.wait(lock, [&] { return is_stopping || order.size() > 0 || !slot_of.empty(); });
+  if (slot_of.empty()) {
+    wake.wait_for(lock, gather_time(),
+                  [&] { return is_stopping || static_cast<int64_t>(order.size()) >= slots; });
+  }
   stop_late();
   return !is_stopping;
 }

@@ -97,8 +97,8 @@ TEST(TextConstraint, AllowsWhatCanBeCompleted) {
         }
         ASSERT_EQ(kept.can_match(canvas), can_match(regex, canvas, may_end)) << pattern;
         const auto position = static_cast<int64_t>(random() % 4);
-        std::vector<uint8_t> banned(8);
-        kept.ban(request_of(canvas), position, banned);
+        const auto none = std::make_shared<const std::vector<uint8_t>>(8);
+        const std::vector<uint8_t> banned = *kept.ban(request_of(canvas), position, none);
         for (int32_t id = 0; id < (may_end ? 7 : 6); ++id) {
           std::vector<int32_t> tried = canvas;
           tried[static_cast<size_t>(position)] = id;

@@ -49,6 +49,8 @@ Json random_request(std::mt19937& random) {
   if (random() % 2 == 0) made["policy"] = kPolicies[random() % kPolicies.size()];
   if (random() % 3 == 0) made["stop"] = {std::string(1, static_cast<char>('a' + random() % 26))};
   if (random() % 4 == 0) made["block_length"] = 1 + random() % 8;
+  if (random() % 3 == 0 && !made.contains("stop"))
+    made["regex"] = "[a-m]*"; // shares passes with requests without one
   return made;
 }
 
