@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/named_table.h"
 #include "model/adapters/adapter.h"
+#include "model/plan.h"
 #include "train/run.h"
 #include "train/sinks/event_metrics.h"
 #include "train/step/step_metrics.h"
@@ -28,6 +29,15 @@ bool fits_without(const model::Model& model, const model::Model::Backup& before,
   const int64_t limit = model.engine().i64("memory_limit");
   const int64_t used = model.engine().i64("memory_used");
   return limit > 0 && used - model.params().bytes_only_in(before.params) + bytes <= limit;
+}
+
+// The engine keeps the arena of the micro-batches for the next one. Where option memory has no room
+// for it next to an update, it goes back to the system.
+void make_room(const model::Model& model, int64_t update_bytes, int64_t memory) {
+  if (memory == 0) return;
+  graph::Engine& engine = model.engine();
+  const int64_t coming = update_bytes - model::parameter_bytes(model);
+  if (engine.i64("memory_used") + coming > memory) engine.trim();
 }
 
 // Counts the tokens of a batch without padding (segment 0).
@@ -157,7 +167,10 @@ void Trainer::run_offloaded(StartedStep& step, const Feeds& feeds,
                             const std::vector<float>& scalars, const Task* task) {
   const std::vector<graph::BufferRef>& arrays = arrays_.all();
   offload_->announce_first(arrays);
-  if (step.kind == ProgramKind::apply) offload_->load_sums(arrays);
+  if (step.kind == ProgramKind::apply) {
+    make_room(*model_, offload_->update_bytes(), spec_.memory);
+    offload_->load_sums(arrays);
+  }
   try {
     run_program(step, feeds, scalars, task);
   } catch (...) {

@@ -15,8 +15,10 @@ namespace dllm::train {
 struct FittedStep {
   StepGraph built;
   std::shared_ptr<graph::Program> program;
-  int64_t recompute = 0;  // ProgramSpec::recompute of the graph
-  int64_t peak_bytes = 0; // with the trainer's arrays that the program does not read
+  int64_t recompute = 0; // ProgramSpec::recompute of the graph
+  // Most bytes of the step on the engine. With spec.memory this has the trainer's arrays that the
+  // program does not read. Of an offloaded update it has the window of slices, not the whole arrays.
+  int64_t peak_bytes = 0;
 };
 
 // Builds a graph and compiles it for the model's engine. With spec.memory the graph is the one that

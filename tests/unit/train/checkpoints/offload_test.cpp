@@ -366,6 +366,106 @@ TEST(Offload, TheEngineHoldsWhatThePlanSays) {
   EXPECT_LT(engine->i64("memory_peak"), offloaded.at("peak").get<int64_t>() + slack);
 }
 
+// The error of a trainer that may use `memory` bytes for 16 rows of 64 tokens.
+Error error_of_limit(int64_t memory, const std::string& place, int64_t accumulate) {
+  Setting setting{.values = {{"memory", memory}}, .accumulate = accumulate};
+  return error_of([&] {
+    const auto trainer = trainer_on(tiny_engine(), setting, place);
+    TextSource source(16, 64);
+    step_of(*trainer, source, accumulate);
+  });
+}
+
+// The least memory of such a step, which the error of a limit that is too small names.
+int64_t least_memory(const std::string& place, int64_t accumulate) {
+  const Error error = error_of_limit(1000, place, accumulate);
+  EXPECT_EQ(error.code(), Code::resource_exhausted) << error.text();
+  int64_t least = 0;
+  EXPECT_EQ(std::sscanf(error.text().c_str(), "a training step needs at least %ld", &least), 1)
+      << error.text();
+  return least;
+}
+
+struct LimitedRun {
+  std::vector<double> numbers;
+  std::map<std::string, std::vector<float>> weights;
+  int64_t recomputed = 0, peak = 0;
+};
+
+LimitedRun limited_run(int64_t memory, const std::string& place, int64_t accumulate) {
+  const auto engine = tiny_engine();
+  Setting setting{.values = {{"memory", memory}}, .accumulate = accumulate};
+  const auto trainer = trainer_on(engine, setting, place);
+  TextSource source(16, 64);
+  LimitedRun made;
+  for (int step = 0; step < 3; ++step) {
+    for (const double number : step_of(*trainer, source, accumulate))
+      made.numbers.push_back(number);
+  }
+  made.weights = weights_of(*trainer);
+  made.recomputed = trainer->describe()["recomputed"].get<int64_t>();
+  made.peak = engine->i64("memory_peak");
+  return made;
+}
+
+// Options memory and offload together: a limit that no step with resident state meets is met by a
+// step whose state is elsewhere, with the same bits.
+TEST(Offload, ALimitOfMemoryCountsTheWindowInPlaceOfTheState) {
+  TempFolder root;
+  const int64_t moments = plan_of(Json::object()).at("moments");
+  for (const int64_t accumulate : {1, 2}) {
+    SCOPED_TRACE(accumulate);
+    const int64_t least = least_memory(root.path(), accumulate),
+                  resident = least_memory("", accumulate);
+    constexpr int64_t kWindow = int64_t{1} << 20;
+    EXPECT_LE(least, resident - moments + kWindow);
+    const Error refused = error_of_limit(least, "", accumulate);
+    EXPECT_EQ(refused.code(), Code::resource_exhausted);
+    EXPECT_NE(refused.text().find(std::to_string(resident)), std::string::npos) << refused.text();
+    EXPECT_NE(refused.hint().find(" offload,"), std::string::npos) << refused.hint();
+
+    const LimitedRun free = limited_run(0, "", accumulate),
+                     limited = limited_run(least, root.path(), accumulate);
+    EXPECT_EQ(free.recomputed, 0);
+    EXPECT_GT(limited.recomputed, 0);
+    EXPECT_EQ(limited.numbers, free.numbers);
+    EXPECT_EQ(limited.weights, free.weights);
+    const int64_t slack = 1 << 20; // results, and arrays that the engine keeps for the next run
+    EXPECT_LT(limited.peak, least + slack);
+    EXPECT_GT(free.peak, least + slack);
+  }
+}
+
+TEST(Offload, ALimitThatIsTooSmallNamesBothNumbers) {
+  TempFolder root;
+  const int64_t least = least_memory(root.path(), 1), limit = least - 1;
+  const Error error = error_of_limit(limit, root.path(), 1);
+  EXPECT_EQ(error.code(), Code::resource_exhausted);
+  for (const int64_t number : {least, limit})
+    EXPECT_NE(error.text().find(std::to_string(number)), std::string::npos) << error.text();
+  EXPECT_NE(error.text().find("with offload"), std::string::npos) << error.text();
+  EXPECT_NE(error.hint().find("offload_mib"), std::string::npos) << error.hint();
+}
+
+// A plan and a trainer count alike.
+TEST(Offload, APlanWithALimitIsTheStepThatIsTrained) {
+  TempFolder root;
+  const int64_t least = least_memory(root.path(), 1);
+  Json values = {{"batch", 16}, {"length", 64}, {"offload", true}, {"offload_mib", 1}};
+  const Json whole = plan_of(values);
+  EXPECT_EQ(whole.at("recomputed"), 0);
+  for (const int64_t memory :
+       {least, (least + whole.at("peak").get<int64_t>()) / 2, whole.at("peak").get<int64_t>()}) {
+    values["memory"] = memory;
+    const Json plan = plan_of(values);
+    EXPECT_LE(plan.at("peak").get<int64_t>(), memory);
+    EXPECT_EQ(plan.at("recomputed"), limited_run(memory, root.path(), 1).recomputed) << memory;
+  }
+  EXPECT_EQ(plan_of(values), whole); // the limit is what it needs anyway
+  values["memory"] = least - 1;
+  EXPECT_EQ(error_of([&] { plan_of(values); }).code(), Code::resource_exhausted);
+}
+
 TEST(Offload, SlicesCoverAPartOnce) {
   std::mt19937 random(3);
   for (int i = 0; i < 400; ++i) {
