@@ -5,7 +5,7 @@ import "fmt"
 // Answer is the text of a canvas while it is decided.
 type Answer struct{ resource }
 
-// NewAnswer makes an answer without a canvas; options of kind "answer": begin, prompt, end_tokens, stop, stop_texts.
+// NewAnswer makes an answer without a canvas; options of kind "answer": begin, prompt, end_tokens, stop, stop_texts, stop_pattern.
 func NewAnswer(tokenizer *Tokenizer, options ...Option) (*Answer, error) {
 	c := begin()
 	defer c.end()

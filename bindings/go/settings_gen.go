@@ -232,9 +232,6 @@ type RequestOptions struct {
 	// Further variables of the chat template: an object. Default: empty.
 	Variables any `json:"variables,omitzero"`
 
-	// Texts that end the answer and are left out of it; not for infill. Default: empty.
-	Stop []string `json:"stop,omitzero"`
-
 	// Token ids that end the answer; empty: the end tokens of the model's files; not for infill. Default: empty.
 	StopIDs []int `json:"stop_ids,omitzero"`
 
@@ -247,6 +244,13 @@ type RequestOptions struct {
 
 	// The same seed gives the same text. Default: 0.
 	Seed *int `json:"seed,omitzero"`
+
+	// Texts that end the answer and are left out of it; not for infill. Default: empty.
+	Stop []string `json:"stop,omitzero"`
+
+	// A regular expression: the answer ends before the first part that matches it, as soon as the match is complete.
+	// Empty: none; not for infill. Default: empty.
+	StopPattern string `json:"stop_pattern,omitzero"`
 
 	// The whole answer matches this regular expression, with any order of decoding; for infill the whole text does.
 	// Empty: any text. Default: empty.

@@ -340,7 +340,7 @@ export class Tokenizer extends Managed {
 
 /** The text of a canvas while a decoder decides it. */
 export class Answer extends Managed {
-  /** Settings are those of kind "answer": begin, prompt, end_tokens, stop, stop_texts. */
+  /** Settings are those of kind "answer": begin, prompt, end_tokens, stop, stop_texts, stop_pattern. */
   constructor(tokenizer: Tokenizer, settings?: Settings);
   /** Takes the canvas now, as ids() and states() of a decoder. Returns why the answer is over, or null. */
   update(ids: Numbers, states: Numbers): 'full' | 'end_token' | 'stop_text' | null;

@@ -54,16 +54,22 @@ extern "C" {
  *     end_tokens   0 1               1: the end tokens of the tokenizer's files end the answer
  *     stop         list of ids       further token ids that end the answer
  *     stop_texts   list of texts     texts that end the answer, not empty
+ *     stop_pattern text              a regular expression: a part of the answer that matches it
+ *                                    ends the answer, without ^ and $
  *
- * The text ends before an end token and before a stop text. Of several stop texts the one that is
- * complete first counts, so the text does not depend on the number of updates.
+ * The text ends before an end token, a stop text and a part that matches. Of several stop texts and
+ * parts the one that is complete first counts, so the text does not depend on the number of
+ * updates: "[0-9]+" ends an answer at its first digit. The options of group "end" in
+ * dllm_options_schema("answer") are all rules that end an answer by its text.
  *
  *   tok    not NULL
  *   opts   NULL: defaults; kind "answer": begin, prompt, end_tokens, stop (list),
- *          stop_texts (list)
+ *          stop_texts (list), stop_pattern
  *   out    not NULL
  *
- * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for a stop that is not an id and for an empty stop text
+ * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for a stop that is not an id, for an empty stop text, and
+ *          for a pattern that cannot be read or matches an empty text; DLLM_RESOURCE_EXHAUSTED for
+ *          a pattern that needs too many states
  * Owns     caller owns out, which keeps tok
  * Threads  any
  * Since    1

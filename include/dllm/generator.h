@@ -104,6 +104,8 @@ DLLM_API void dllm_generator_release(dllm_generator *generator);
  *     stop          texts that end the answer and are left out of it; not for infill
  *     stop_ids      ids of tokens that end the answer; empty: the end tokens of the model's files;
  *                   not for infill
+ *     stop_pattern  a regular expression: the answer ends before the first part that matches it;
+ *                   not for infill
  *     regex         the whole answer matches this regular expression; for infill the whole text
  *     choices       the whole answer is one of these texts
  *     json_schema   the whole answer is JSON of this schema: an object of JSON Schema
@@ -115,8 +117,9 @@ DLLM_API void dllm_generator_release(dllm_generator *generator);
  *   generator    not NULL
  *   request      NULL: an empty prompt; kind "request" or "request:<policy>": prompt, messages,
  *                infill, template, template_name, tools, variables, stop (list), stop_ids (list),
- *                length, prompt_length, seed, regex, choices (list), json_schema, policy and those
- *                of a decoder
+ *                stop_pattern, length, prompt_length, seed, regex, choices (list), json_schema,
+ *                policy, and those of a decoder. Group "end" of the schema has what ends an answer
+ *                by its text, group "constraint" what the text has to match
  *   task         NULL, or checked every few milliseconds while a long prompt is encoded
  *   out_number   not NULL; the number of the request
  *
@@ -207,8 +210,9 @@ DLLM_API dllm_status dllm_generator_text(dllm_generator *generator, int64_t numb
 /** Writes a request, or the generator, as a JSON object.
  *
  *     request             its number
- *     finish              open, full (every position is decided), end_token, stop_text, incomplete
- *                         (the steps are used up, and positions are open) or failed
+ *     finish              open, full (every position is decided), end_token, stop_text (also for
+ *                         stop_pattern), incomplete (the steps are used up, and positions are open)
+ *                         or failed
  *     completion, text    as of dllm_generator_text; absent when the request failed
  *     holes               list of texts, one per hole; of an infill alone
  *     error               code, message and hint of a request that failed

@@ -221,7 +221,7 @@ end
 function tokenizer:save(path) raw.tokenizer_save(self, path) end
 function tokenizer:size() return raw.tokenizer_size(self) end
 
--- The text of a canvas while it is decided: options begin, prompt, end_tokens, stop, stop_texts.
+-- The text of a canvas while it is decided: options begin, prompt, end_tokens, stop, stop_texts, stop_pattern.
 local answer = raw.class_answer
 local ENDS = { [raw.ANSWER_FULL] = "full", [raw.ANSWER_END_TOKEN] = "end_token", [raw.ANSWER_STOP_TEXT] = "stop_text" }
 function dllm.answer(tok, values) return raw.answer_new(tok, values) end

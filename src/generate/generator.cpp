@@ -187,7 +187,7 @@ int64_t Generator::take_step(Task* task) {
 // Whether a request may end before all of its positions are decided.
 bool Generator::need_stops() const {
   return std::ranges::any_of(entries_, [](const auto& row) {
-    return !row.second.text.is_over() && !row.second.text.request().stops.empty();
+    return !row.second.text.is_over() && !row.second.text.request().text_ends->is_empty();
   });
 }
 

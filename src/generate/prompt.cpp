@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "generate/holes.h"
+#include "text/answer/text_ends.h"
 #include "text/chat/chat.h"
 #include "text/unicode.h"
 
@@ -11,6 +12,7 @@
 #include <algorithm>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace dllm::generate {
 namespace {
@@ -37,11 +39,11 @@ void check_one_text(const Options& request) {
 Prompt of_holes(const Tokenizer& tokenizer, const Options& request, const Task* task) {
   const std::string& text = request.str("infill");
   const std::vector<Hole> holes = find_holes(text);
-  for (const char* key : {"stop", "stop_ids"}) {
-    if (!request.list(key).empty()) {
-      fail_with_hint("leave it out: a text with holes ends with its last position",
-                     Code::invalid_argument, "option {} does not count for an infill", key);
-    }
+  std::vector<std::string> ends = text::used_ends(request, text::EndsOf::request);
+  if (!request.list("stop_ids").empty()) ends.emplace_back("stop_ids");
+  if (!ends.empty()) {
+    fail_with_hint("leave it out: a text with holes ends with its last position",
+                   Code::invalid_argument, "option {} does not count for an infill", ends.front());
   }
   if (holes.empty()) {
     fail_with_hint("write <mask:16> where 16 tokens are missing", Code::invalid_argument,

@@ -4,6 +4,7 @@
 #include "decode/request/policy.h"
 #include "decode/request/request.h"
 #include "generate/constraints/constraint_kinds.h"
+#include "text/answer/text_ends.h"
 
 #include <nlohmann/json.hpp>
 
@@ -38,7 +39,6 @@ std::vector<OptionSpec> own_keys() {
                  "Name of the tokenizer's template to use; empty: the one called default."),
       option_json("tools", "Functions that the assistant may call: a list, for the chat template."),
       option_json("variables", "Further variables of the chat template: an object."),
-      option_list("stop", {}, "Texts that end the answer and are left out of it; not for infill."),
       option_ids(
           "stop_ids",
           "Token ids that end the answer; empty: the end tokens of the model's files; not for "
@@ -51,6 +51,7 @@ std::vector<OptionSpec> own_keys() {
                  "at the beginning."),
       option_i64("seed", 0, INT64_MIN, INT64_MAX, "The same seed gives the same text."),
   };
+  for (OptionSpec& key : text::end_options(text::EndsOf::request)) keys.push_back(std::move(key));
   for (OptionSpec& key : constraint_options()) keys.push_back(std::move(key));
   return keys;
 }

@@ -64,9 +64,10 @@ std::shared_ptr<const TextRequest> RequestReader::read(const Options& request,
   decode::check_length(model_->config(), decoding, std::ssize(prompt.canvas) + appended);
   std::vector<int32_t> ends = ends_of(request, prompt);
   Options slot = slot_options(request, ends);
-  const auto made = std::make_shared<TextRequest>(
-      TextRequest{std::move(prompt), std::move(ends), request.list("stop"), request.i64("seed"),
-                  policy, std::move(from_file), std::move(decoding), std::move(slot), nullptr});
+  const auto made = std::make_shared<TextRequest>(TextRequest{
+      std::move(prompt), std::move(ends),
+      std::make_shared<const text::TextEnds>(request, text::EndsOf::request), request.i64("seed"),
+      policy, std::move(from_file), std::move(decoding), std::move(slot), nullptr});
   made->constraint = constraint_of(request, *made, task);
   return made;
 }
@@ -89,9 +90,11 @@ RequestReader::constraint_of(const Options& options, TextRequest& request, const
   const std::optional<std::string> pattern = constraint_pattern(options);
   if (!pattern) return nullptr;
   check_policy(request.policy);
-  if (!request.stops.empty()) {
-    fail_with_hint("leave stop out: the pattern says where the text ends", Code::invalid_argument,
-                   "a stop text cuts the text that {} ask for", constraint_names());
+  const std::vector<std::string> cuts = text::used_ends(options, text::EndsOf::request);
+  if (!cuts.empty()) {
+    fail_with_hint(fmt::format("leave {} out: the pattern says where the text ends", cuts.front()),
+                   Code::invalid_argument, "option {} cuts the text that {} ask for", cuts.front(),
+                   constraint_names());
   }
   if (!request.decoding.is_set("suppress_mask"))
     request.decoding.set_json({{"suppress_mask", true}});

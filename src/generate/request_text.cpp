@@ -45,8 +45,8 @@ text::Answer RequestText::answer_with(const char* prompt) const {
   options.set_i64("begin", request_->prompt.begin);
   options.set_str("prompt", prompt);
   options.set_i64("end_tokens", 0);
-  options.set_json({{"stop", request_->ends}, {"stop_texts", request_->stops}});
-  return text::Answer(tokenizer_, options);
+  options.set_json({{"stop", request_->ends}});
+  return text::Answer(tokenizer_, options, request_->text_ends);
 }
 
 void RequestText::update(decode::RequestCopyRef copy) {

@@ -5,6 +5,7 @@
 #include "generate/constraints/text_constraint.h"
 #include "generate/defaults.h"
 #include "generate/prompt.h"
+#include "text/answer/text_ends.h"
 
 #include <cstdint>
 #include <memory>
@@ -16,8 +17,8 @@ namespace dllm::generate {
 // It belongs to one decoder, because its constraint keeps the sets of the last canvas.
 struct TextRequest {
   Prompt prompt;
-  std::vector<int32_t> ends;      // end tokens
-  std::vector<std::string> stops; // texts that end the answer
+  std::vector<int32_t> ends;                       // end tokens
+  std::shared_ptr<const text::TextEnds> text_ends; // rules that end the answer by its text
   int64_t seed;
   std::string policy;
   FileSettings from_file;

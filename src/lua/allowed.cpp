@@ -88,7 +88,7 @@ constexpr std::string_view kNumberKinds =
 constexpr Row kPlain[] = {
     {"adapter", "kind targets exclude layers modules_to_save"},
     {"anchors", "layers store"},
-    {"answer", "prompt stop stop_texts"},
+    {"answer", "prompt stop"},
     {"chat", "template name tools variables"},
     {"checkpoint", "keep_steps script_state"},
     {"dataset",
@@ -110,7 +110,7 @@ constexpr Row kPlain[] = {
     {"plan", "what format dtype activations objective optimizer policy loop"},
     {"quantize", "format weights"},
     {"queue", "policy"},
-    {"request", "prompt messages infill template template_name stop stop_ids"},
+    {"request", "prompt messages infill template template_name stop_ids"},
     {"save", "dtype"},
     {"schedule", "compat"},
     {"slot", "stop suppress adapters"},
@@ -149,6 +149,14 @@ bool is_constraint(std::string_view key) {
   return keys.contains(key);
 }
 
+// Returns true for a rule that ends an answer by its text, whose value is never a path.
+bool is_text_end(std::string_view kind, std::string_view key) {
+  static const auto of_answer = keys_of_group("answer", "end");
+  static const auto of_request = keys_of_group("request", "end");
+  return (kind == "answer" && of_answer.contains(key)) ||
+         (kind == "request" && of_request.contains(key));
+}
+
 // Returns true for an option of a kind of adapters, whose value is never a path.
 bool is_of_adapter_kind(std::string_view key) {
   static const auto keys = keys_of_group("adapter", "kind");
@@ -185,8 +193,9 @@ OptionUse option_use(std::string_view kind, std::string_view key, bool is_number
       base == "request" && (lists(words_of(kPlain, "decoder"), key) ||
                             lists(words_of(kPlain, "chat"), key) || is_constraint(key));
   const bool is_adapter = base == "adapter" && is_of_adapter_kind(key);
-  return is_request || is_adapter || lists(words_of(kPlain, base), key) ? OptionUse::plain
-                                                                        : OptionUse::default_;
+  return is_request || is_adapter || is_text_end(base, key) || lists(words_of(kPlain, base), key)
+             ? OptionUse::plain
+             : OptionUse::default_;
 }
 
 } // namespace dllm::lua

@@ -75,7 +75,7 @@ SLOT = {
 COMMANDS = {
     "generate": ({"--model": "made", "--prompt": "line 4: the cat", "--length": "24", "--steps": "8", "--trace": "trace", "--json": ""}, {
         "--model": ("other",), "--prompt": ("the dog",), "--file": ("text.txt", {"--prompt": None}), "--policy": ("random",),
-        "--length": ("16",), "--samples": ("2",), "--until": ("e",), "--trace": ("elsewhere",), "--config": ("settings.json",),
+        "--length": ("16",), "--samples": ("2",), "--until": ("e",), "--stop-pattern": ("[a-z]",), "--trace": ("elsewhere",), "--config": ("settings.json",),
         "--regex": ("[a-z ]{9}",), "--choices": ("cat,dog",), "--json-schema": ('{"type": "boolean"}',),
         "--prompts": ("many.jsonl", {"--prompt": None, "--trace": None}), "--out": ("answers.jsonl", {}, REFUSED),
         "--batch": ("3", {}, REFUSED), "--template": ("chatml", {}, REFUSED),  # without --prompts
@@ -94,7 +94,7 @@ COMMANDS = {
     "chat": ({"--model": "made", "--message": "line 4", "--template": "template", "--length": "24", "--steps": "8", "--temperature": "0.9", "--json": ""}, {
         "--model": ("other",), "--message": ("the dog",), "--system": ("be quick",), "--template": ("loud",), "--policy": ("random",),
         "--length": ("16",), "--config": ("settings.json",), "--regex": ("[a-z ]{9}",), "--choices": ("cat,dog",),
-        "--json-schema": ('{"type": "boolean"}',),
+        "--json-schema": ('{"type": "boolean"}',), "--until": ("e",), "--stop-pattern": ("[a-z]",),
         "--quiet": ("", {}, SAME),  # no picture
         "--json": (None,), **ENGINE, **MODEL, **{name: row for name, row in DECODER.items() if "trace" not in name},
         "--decoder.temperature": ("0.5",), "--slot.temperature": ("0.5",),

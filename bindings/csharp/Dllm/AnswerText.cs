@@ -18,7 +18,7 @@ namespace Dllm
     /// <summary>The text of a canvas while it is decided.</summary>
     public sealed class AnswerText : Noun
     {
-        /// <summary>Settings: the options of kind "answer": begin, prompt, end_tokens, stop, stop_texts.</summary>
+        /// <summary>Settings: the options of kind "answer": begin, prompt, end_tokens, stop, stop_texts, stop_pattern.</summary>
         public AnswerText(Tokenizer tokenizer, Options settings = null)
         {
             using (var options = new NativeOptions("answer", settings))

@@ -453,13 +453,6 @@ namespace Dllm
             set => Put("variables", value);
         }
 
-        /// <summary>Texts that end the answer and are left out of it; not for infill. Default: empty.</summary>
-        public IReadOnlyList<string> Stop
-        {
-            get => Value<IReadOnlyList<string>>("stop");
-            set => Put("stop", value);
-        }
-
         /// <summary>Token ids that end the answer; empty: the end tokens of the model's files; not for infill.
         /// Default: empty.</summary>
         public IReadOnlyList<int> StopIds
@@ -489,6 +482,21 @@ namespace Dllm
         {
             get => Value<long?>("seed");
             set => Put("seed", value);
+        }
+
+        /// <summary>Texts that end the answer and are left out of it; not for infill. Default: empty.</summary>
+        public IReadOnlyList<string> Stop
+        {
+            get => Value<IReadOnlyList<string>>("stop");
+            set => Put("stop", value);
+        }
+
+        /// <summary>A regular expression: the answer ends before the first part that matches it, as soon as the
+        /// match is complete. Empty: none; not for infill. Default: empty.</summary>
+        public string StopPattern
+        {
+            get => Value<string>("stop_pattern");
+            set => Put("stop_pattern", value);
         }
 
         /// <summary>The whole answer matches this regular expression, with any order of decoding; for infill the

@@ -107,7 +107,6 @@ const KEYWORDS = (
 - `template_name::String`: Name of the tokenizer's template to use; empty: the one called default. Default: empty.
 - `tools::list or Dict`: Functions that the assistant may call: a list, for the chat template. Default: empty.
 - `variables::list or Dict`: Further variables of the chat template: an object. Default: empty.
-- `stop::Vector{String}`: Texts that end the answer and are left out of it; not for infill. Default: empty.
 - `stop_ids::Vector{Int}`: Token ids that end the answer; empty: the end tokens of the model's files; not for infill.
   Default: empty.
 - `length::Int`: Open positions after the prompt or the conversation; a text with holes has its own. Default: 64; 0 to
@@ -115,6 +114,9 @@ const KEYWORDS = (
 - `prompt_length::Int`: Given positions at the front of a text with holes: blocks begin after them; -1: at the
   beginning. Default: -1; -1 to 16777216.
 - `seed::Int`: The same seed gives the same text. Default: 0.
+- `stop::Vector{String}`: Texts that end the answer and are left out of it; not for infill. Default: empty.
+- `stop_pattern::String`: A regular expression: the answer ends before the first part that matches it, as soon as the
+  match is complete. Empty: none; not for infill. Default: empty.
 - `regex::String`: The whole answer matches this regular expression, with any order of decoding; for infill the whole
   text does. Empty: any text. Default: empty.
 - `choices::Vector{String}`: The whole answer is one of these texts; empty: any text. Default: empty.

@@ -159,8 +159,6 @@
 ---@field tools? string|table
 --- Further variables of the chat template: an object.
 ---@field variables? string|table
---- Texts that end the answer and are left out of it; not for infill.
----@field stop? string[]
 --- Token ids that end the answer; empty: the end tokens of the model's files; not for infill.
 ---@field stop_ids? integer[]
 --- Open positions after the prompt or the conversation; a text with holes has its own. [64]
@@ -170,6 +168,11 @@
 ---@field prompt_length? integer
 --- The same seed gives the same text. [0]
 ---@field seed? integer
+--- Texts that end the answer and are left out of it; not for infill.
+---@field stop? string[]
+--- A regular expression: the answer ends before the first part that matches it, as soon as the
+--- match is complete. Empty: none; not for infill.
+---@field stop_pattern? string
 --- The whole answer matches this regular expression, with any order of decoding; for infill the
 --- whole text does. Empty: any text.
 ---@field regex? string

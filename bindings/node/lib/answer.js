@@ -13,7 +13,7 @@ class Answer extends Managed {
   static noun = 'answer';
   static release = 'dllm_answer_release';
 
-  // settings: the options of kind "answer": begin, prompt, end_tokens, stop, stop_texts.
+  // settings: the options of kind "answer": begin, prompt, end_tokens, stop, stop_texts, stop_pattern.
   constructor(tokenizer, settings) {
     super(make('dllm_answer_new', tokenizer, options('answer', settings)));
   }

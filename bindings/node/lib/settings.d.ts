@@ -169,8 +169,6 @@ export interface RequestSettings {
   tools?: string | object;
   /** Further variables of the chat template: an object. */
   variables?: string | object;
-  /** Texts that end the answer and are left out of it; not for infill. */
-  stop?: readonly string[];
   /** Token ids that end the answer; empty: the end tokens of the model's files; not for infill. */
   stop_ids?: readonly (number | bigint)[] | Int32Array;
   /** Open positions after the prompt or the conversation; a text with holes has its own. [64] */
@@ -180,6 +178,11 @@ export interface RequestSettings {
   prompt_length?: number | bigint;
   /** The same seed gives the same text. [0] */
   seed?: number | bigint;
+  /** Texts that end the answer and are left out of it; not for infill. */
+  stop?: readonly string[];
+  /** A regular expression: the answer ends before the first part that matches it, as soon as the
+   *  match is complete. Empty: none; not for infill. */
+  stop_pattern?: string;
   /** The whole answer matches this regular expression, with any order of decoding; for infill the
    *  whole text does. Empty: any text. */
   regex?: string;

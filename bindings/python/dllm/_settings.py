@@ -211,13 +211,15 @@ class RequestSettings(TypedDict, total=False):
     template_name  Name of the tokenizer's template to use; empty: the one called default.
     tools  Functions that the assistant may call: a list, for the chat template.
     variables  Further variables of the chat template: an object.
-    stop  Texts that end the answer and are left out of it; not for infill.
     stop_ids  Token ids that end the answer; empty: the end tokens of the model's files; not for
         infill.
     length  Open positions after the prompt or the conversation; a text with holes has its own. [64]
     prompt_length  Given positions at the front of a text with holes: blocks begin after them; -1:
         at the beginning. [-1]
     seed  The same seed gives the same text. [0]
+    stop  Texts that end the answer and are left out of it; not for infill.
+    stop_pattern  A regular expression: the answer ends before the first part that matches it, as
+        soon as the match is complete. Empty: none; not for infill.
     regex  The whole answer matches this regular expression, with any order of decoding; for infill
         the whole text does. Empty: any text.
     choices  The whole answer is one of these texts; empty: any text.
@@ -419,11 +421,12 @@ class RequestSettings(TypedDict, total=False):
     template_name: str | None
     tools: Json | None
     variables: Json | None
-    stop: Texts | None
     stop_ids: Sequence[int] | None
     length: int | None
     prompt_length: int | None
     seed: int | None
+    stop: Texts | None
+    stop_pattern: str | None
     regex: str | None
     choices: Texts | None
     json_schema: Json | None

@@ -36,25 +36,32 @@ bool is_utf8_continuation(char byte) {
 } // namespace
 
 const Schema& answer_schema() {
-  static const Schema schema(
-      "answer",
-      {option_i64("begin", 0, -1, int64_t{1} << 40,
-                  "Positions of the canvas before the answer; -1: the whole canvas is the answer, "
-                  "and only its last position ends it."),
-       option_choice("prompt", "before", {"apart", "before", "included"},
-                     "before: the answer continues the text of the prompt, with the space that a "
-                     "word begins with; apart: as a text of its own; included: the text of the "
-                     "prompt comes first."),
-       option_bool("end_tokens", true, "The end tokens of the tokenizer's files end an answer."),
-       option_ids("stop", "Token ids that end an answer."),
-       option_list("stop_texts", {}, "Texts that end an answer and are left out of it.")});
+  static const Schema schema = [] {
+    std::vector<OptionSpec> keys = {
+        option_i64("begin", 0, -1, int64_t{1} << 40,
+                   "Positions of the canvas before the answer; -1: the whole canvas is the answer, "
+                   "and only its last position ends it."),
+        option_choice("prompt", "before", {"apart", "before", "included"},
+                      "before: the answer continues the text of the prompt, with the space that a "
+                      "word begins with; apart: as a text of its own; included: the text of the "
+                      "prompt comes first."),
+        option_bool("end_tokens", true, "The end tokens of the tokenizer's files end an answer."),
+        option_ids("stop", "Token ids that end an answer.")};
+    for (OptionSpec& key : end_options(EndsOf::answer)) keys.push_back(std::move(key));
+    return Schema("answer", std::move(keys));
+  }();
   return schema;
 }
 
 Answer::Answer(std::shared_ptr<const Tokenizer> tokenizer, const Options& options)
+    : Answer(std::move(tokenizer), options,
+             std::make_shared<const TextEnds>(options, EndsOf::answer)) {}
+
+Answer::Answer(std::shared_ptr<const Tokenizer> tokenizer, const Options& options,
+               std::shared_ptr<const TextEnds> ends)
     : tokenizer_(std::move(tokenizer)), begin_(options.i64("begin")),
       ends_(end_ids(*tokenizer_, options)), start_(tokenizer_->encode("")),
-      stops_(options.list("stop_texts")), texts_(tokenizer_) {
+      text_ends_(std::move(ends)), texts_(tokenizer_) {
   const std::string& prompt = options.str("prompt");
   prompt_ = prompt == "apart"    ? Prompt::apart
             : prompt == "before" ? Prompt::before
@@ -66,7 +73,7 @@ Answer::Answer(std::shared_ptr<const Tokenizer> tokenizer, const Options& option
   silent_.insert(silent_.end(), ends_.begin(), ends_.end());
   silent_.insert(silent_.end(), {special.eos, special.pad});
   ends_.clear();
-  stops_ = StopTexts();
+  text_ends_ = std::make_shared<const TextEnds>();
 }
 
 bool Answer::has_text(size_t position) const {
@@ -146,12 +153,12 @@ Answer::Reading Answer::read(size_t count) const {
   if (!is_over) text = text.substr(0, growing.shown);
   const size_t prompt = prompt_bytes(text);
   reading.sure = is_over ? text.size() : growing.sure;
-  if (const size_t cut = stops_.find(text, prompt); cut != std::string_view::npos) {
+  if (const size_t cut = text_ends_->find(text, prompt); cut != std::string_view::npos) {
     text = text.substr(0, cut);
     reading.sure = cut;
     reading.end = AnswerEnd::stop_text;
   } else if (!is_over) {
-    reading.sure -= stops_.held(text.substr(0, reading.sure), prompt);
+    reading.sure -= text_ends_->held(text.substr(0, reading.sure), prompt);
   }
   const size_t left_out = prompt_ == Prompt::included ? 0 : prompt;
   reading.text = text.substr(left_out);

@@ -3,7 +3,7 @@
 // answer has the place where it ends, and which part of its text no later step changes.
 
 #include "base/options.h"
-#include "text/answer/stop_texts.h"
+#include "text/answer/text_ends.h"
 #include "text/answer/token_texts.h"
 #include "text/tokenizer.h"
 
@@ -16,15 +16,19 @@
 
 namespace dllm::text {
 
-// Options of an answer: begin, prompt, end_tokens, stop, stop_texts.
+// Options of an answer: begin, prompt, end_tokens, stop, and those of the rules in text_ends.h.
 const Schema& answer_schema();
 
-// Why an answer is over, with the numbers of the C ABI. open: it is not over.
+// Why an answer is over, with the numbers of the C ABI. open: it is not over. stop_text: a rule of
+// text_ends.h ends it.
 enum class AnswerEnd { open = 0, full = 1, end_token = 2, stop_text = 3 };
 
 class Answer {
 public:
   Answer(std::shared_ptr<const Tokenizer> tokenizer, const Options& options);
+  // ends: its rules, in place of those of the options.
+  Answer(std::shared_ptr<const Tokenizer> tokenizer, const Options& options,
+         std::shared_ptr<const TextEnds> ends);
 
   // Takes the canvas as it is now. Ids outside of the vocabulary have no text. A canvas of fewer
   // positions than option begin is all prompt. REQUIRES: one state per id.
@@ -35,8 +39,8 @@ public:
   // Each reader gets the whole text, in pieces.
   enum class Reader { call, event };
   // Returns the text of final positions that next() has not returned to this reader. Leaves out
-  // what a stop text or a later byte could still change. Fails with failed_precondition when final
-  // positions have changed whose text was returned.
+  // what a rule of its end or a later byte could still change. Fails with failed_precondition when
+  // final positions have changed whose text was returned.
   std::string next(Reader reader = Reader::call);
   // Returns false for a decided position whose token is left out of every text. Such tokens are an
   // end token in a hole, and a mask token of a model that has not learned to fill the position.
@@ -66,7 +70,7 @@ private:
   std::vector<int32_t> ends_;
   std::vector<int32_t> silent_; // tokens without a text where they are decided
   std::vector<int32_t> start_;  // ids that begin every text (bos)
-  StopTexts stops_;
+  std::shared_ptr<const TextEnds> text_ends_;
   TokenTexts texts_;
 
   std::vector<int32_t> ids_;

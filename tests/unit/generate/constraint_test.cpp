@@ -263,7 +263,7 @@ TEST(Constraint, Errors) {
   refused(Code::invalid_argument, "regex and choices", {{"regex", "a"}, {"choices", {"a"}}});
   refused(Code::invalid_argument, "a mask token that is drawn",
           {{"regex", "a"}, {"suppress_mask", false}});
-  refused(Code::invalid_argument, "stop text", {{"regex", "a"}, {"stop", {"b"}}});
+  refused(Code::invalid_argument, "option stop cuts", {{"regex", "a"}, {"stop", {"b"}}});
   try {
     generator.add(request({{"regex", "abcd"}, {"length", 3}}));
   } catch (const Error& error) {

@@ -4,6 +4,7 @@
 #include "base/task.h"
 #include "decode/request/policy.h"
 #include "generate/holes.h"
+#include "text/automaton/byte_automaton.h"
 #include "texts.h"
 
 #include <gtest/gtest.h>
@@ -155,6 +156,48 @@ TEST(Generator, StopTextEndsARequestEarly) {
   EXPECT_EQ(about.at("finish"), "stop_text");
   EXPECT_GT(about.at("open").get<int64_t>(), 0) << "later positions are not decoded";
   EXPECT_EQ(about.at("completion_tokens"), whole.find(stop)) << "a token is a letter";
+}
+
+// The rules of text/answer/text_ends.h besides the stop texts.
+TEST(Generator, StopPatternEndsARequestEarly) {
+  Generator generator = make();
+  const Json ordered = with(kDrawn, {{"policy", "autoregressive"}, {"stop_ids", {31}}});
+  const std::string whole = text_of(generator, ordered);
+  ASSERT_GT(whole.size(), 12u);
+  const std::string stop = whole.substr(6, 2);
+  const std::string pattern = text::escaped_pattern(stop.substr(0, 1)) + "+" +
+                              text::escaped_pattern(stop.substr(1)) + "|\\n{3}";
+  const int64_t texts = generator.add(request(with(ordered, {{"stop", {stop}}})));
+  const int64_t number = generator.add(request(with(ordered, {{"stop_pattern", pattern}})));
+  std::string pieces;
+  generator.run([&](const Event& event) {
+    if (event.kind() == EventKind::text && std::get<int64_t>(*event.find("request")) == number)
+      pieces += std::get<std::string>(*event.find("text"));
+    return Answer::go_on;
+  });
+  const Json about = generator.describe(number);
+  EXPECT_EQ(about.at("completion"), generator.describe(texts).at("completion"));
+  EXPECT_EQ(about.at("completion"), pieces);
+  EXPECT_EQ(about.at("finish"), "stop_text");
+  EXPECT_GT(about.at("open").get<int64_t>(), 0) << "later positions are not decoded";
+}
+
+TEST(Generator, RulesOfTheEndAreRefusedWhereTheyDoNotCount) {
+  Generator generator = make();
+  const auto refusal = [&](const Json& settings) {
+    try {
+      generator.add(request(settings));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::invalid_argument);
+      return error.text();
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refusal({{"infill", "a <mask:4>"}, {"stop_pattern", "b"}}),
+            "option stop_pattern does not count for an infill");
+  EXPECT_EQ(refusal({{"prompt", "a"}, {"stop_pattern", "b"}, {"choices", {"b"}}}),
+            "option stop_pattern cuts the text that regex, choices or json_schema ask for");
+  EXPECT_EQ(refusal({{"prompt", "a"}, {"stop", {"a", ""}}}), "stop[1] is empty");
 }
 
 TEST(Generator, AFailureEndsItsRequestAlone) {

@@ -42,7 +42,7 @@ pub enum AnswerEnd {
 }
 
 impl AnswerText {
-    /// An answer without a canvas. Options of kind "answer": begin, prompt, end_tokens, stop, stop_texts.
+    /// An answer without a canvas. Options of kind "answer": begin, prompt, end_tokens, stop, stop_texts, stop_pattern.
     ///
     /// # Errors
     /// A stop that is not an id, an empty stop text.

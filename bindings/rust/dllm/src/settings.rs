@@ -167,8 +167,6 @@ typed_options! {
         tools: &str = "tools";
         /// Further variables of the chat template: an object. Default: empty.
         variables: &str = "variables";
-        /// Texts that end the answer and are left out of it; not for infill. Default: empty.
-        stop: &[&str] = "stop";
         /// Token ids that end the answer; empty: the end tokens of the model's files; not for infill. Default: empty.
         stop_ids: &[i64] = "stop_ids";
         /// Open positions after the prompt or the conversation; a text with holes has its own. Default: 64; 0 to
@@ -179,6 +177,11 @@ typed_options! {
         prompt_length: i64 = "prompt_length";
         /// The same seed gives the same text. Default: 0.
         seed: i64 = "seed";
+        /// Texts that end the answer and are left out of it; not for infill. Default: empty.
+        stop: &[&str] = "stop";
+        /// A regular expression: the answer ends before the first part that matches it, as soon as the match is
+        /// complete. Empty: none; not for infill. Default: empty.
+        stop_pattern: &str = "stop_pattern";
         /// The whole answer matches this regular expression, with any order of decoding; for infill the whole text
         /// does. Empty: any text. Default: empty.
         regex: &str = "regex";

@@ -192,7 +192,7 @@ int chat(Context& context) {
 
 Command chat_command() {
   using Kind = Argument::Kind;
-  return with_forms(
+  return with_forms(with_ends(
       {"chat",
        "talk with a model",
        "dllm chat --model models/Qwen3-0.6B-diffusion --message \"Who was Ada Lovelace?\"",
@@ -212,7 +212,7 @@ Command chat_command() {
        chat,
        false,
        {},
-       {"model", "message"}});
+       {"model", "message"}}));
 }
 
 } // namespace dllm::cli

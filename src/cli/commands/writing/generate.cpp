@@ -168,7 +168,7 @@ int infill(Context& context) {
 
 Command generate_command() {
   using Kind = Argument::Kind;
-  return with_forms(
+  return with_forms(with_ends(
       {"generate",
        "write text after a prompt",
        "dllm generate runs/quickstart \"The wise man\" --length 48 --steps 48 --temperature 0.8 "
@@ -189,14 +189,13 @@ Command generate_command() {
         {Kind::text, "template", "",
          "chat template of rows with messages: chatml, llama3, qwen, alpaca, or a file that holds "
          "one; default: the model's own"},
-        {Kind::text, "until", "", "stop when the answer holds this text, which is left out"},
         {Kind::text, "trace", "", "write every step to this file; dllm replay FILE draws it"},
         {Kind::flag, "quiet", "", "do not print the denoising"}},
        {"engine", "model", "decoder:policy", "slot"},
        generate,
        false,
        {},
-       {"model", "prompt"}});
+       {"model", "prompt"}}));
 }
 
 Command infill_command() {

@@ -45,11 +45,15 @@ Json listed_texts(const std::string& word) {
   return texts;
 }
 
-// Returns the value of a constraint that the user typed as a word.
-Json constraint_value(const Json& key, const std::string& word) {
+// Returns the value of a key that the user typed as a word.
+Json typed_value(const Json& key, const std::string& word) {
   if (key.at("type") == "list") return listed_texts(word);
+  if (key.at("type") != "str") return Json::parse(word, nullptr, false);
   return key.value("json", false) && !word.starts_with("{") ? read_all(word) : word;
 }
+
+// The key that --until sets. A flag --stop would be short for --slot.stop.
+constexpr const char* kUntilKey = "stop";
 
 // Returns the settings of kind "request" that the user typed.
 Json typed_settings(const Context& context) {
@@ -78,11 +82,14 @@ Json typed_settings(const Context& context) {
   if (context.typed("until")) {
     if (context.text("until").empty())
       throw UsageFailure("--until takes a text that ends the answer, not an empty one");
-    settings["stop"] = {context.text("until")};
+    settings[kUntilKey] = {context.text("until")};
   }
-  for (const Json& key : request_keys("constraint")) {
-    const std::string name = key.at("name"), flag = dashed(name);
-    if (context.has(flag)) settings[name] = constraint_value(key, context.text(flag));
+  for (const char* group : {"end", "constraint"}) {
+    for (const Json& key : request_keys(group)) {
+      const std::string name = key.at("name"), flag = dashed(name);
+      if (name != kUntilKey && context.has(flag))
+        settings[name] = typed_value(key, context.text(flag));
+    }
   }
   return settings;
 }
@@ -291,14 +298,31 @@ void TextRun::remove(int64_t number) {
   call([&](dllm_error* err) { return dllm_generator_remove(generator_.get(), number, err); });
 }
 
-Command with_forms(Command command) {
-  for (const Json& key : request_keys("constraint")) {
+namespace {
+
+// Adds an argument for each key of a group.
+void add_flags(Command& command, const char* group) {
+  for (const Json& key : request_keys(group)) {
+    const std::string name = key.at("name");
+    if (name == kUntilKey) continue;
     std::string sentence = key.at("doc");
     if (key.at("type") == "list") sentence += " Write commas between the texts, or a JSON array.";
     if (key.value("json", false)) sentence += " It may also be the name of a file.";
-    command.arguments.push_back(
-        {Argument::Kind::text, dashed(key.at("name")), "", std::move(sentence)});
+    command.arguments.push_back({Argument::Kind::text, dashed(name), "", std::move(sentence)});
   }
+}
+
+} // namespace
+
+Command with_forms(Command command) {
+  add_flags(command, "constraint");
+  return command;
+}
+
+Command with_ends(Command command) {
+  command.arguments.push_back({Argument::Kind::text, "until", "",
+                               "stop when the answer holds this text, which is left out"});
+  add_flags(command, "end");
   return command;
 }
 

@@ -54,5 +54,8 @@ private:
 // Returns the command with an argument for each constraint of a request (regex, choices ...), which
 // TextRun reads.
 Command with_forms(Command command);
+// Returns the command with an argument for each rule that ends an answer by its text (until ...),
+// which TextRun reads.
+Command with_ends(Command command);
 
 } // namespace dllm::cli

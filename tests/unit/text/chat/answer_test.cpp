@@ -270,6 +270,11 @@ std::vector<std::string> random_stops(Chance& chance) {
   return stops;
 }
 
+std::string random_pattern(Chance& chance) {
+  const char* patterns[] = {"", "", "aa+b", "[.b] ", "\u00e9.?a", "a.*b", "(?: |\u20ac){2}"};
+  return patterns[chance.below(7)];
+}
+
 // Decides a canvas in random order, with provisional tokens that change, and final positions that
 // open again for some steps.
 struct Steps {
@@ -317,8 +322,10 @@ void check_random_answer(const std::shared_ptr<Tokenizer>& tokenizer, uint64_t s
   Chance chance(seed);
   const size_t count = 1 + chance.below(40), begin = chance.below(std::min<size_t>(count, 6));
   const char* how[] = {"apart", "before", "included"};
-  const Json options = {
-      {"begin", begin}, {"prompt", how[chance.below(3)]}, {"stop_texts", random_stops(chance)}};
+  const Json options = {{"begin", begin},
+                        {"prompt", how[chance.below(3)]},
+                        {"stop_texts", random_stops(chance)},
+                        {"stop_pattern", random_pattern(chance)}};
   Steps steps(chance, *tokenizer, random_ids(chance, *tokenizer, count), begin);
   Answer answer = answer_of(tokenizer, options);
   std::string shown;
