@@ -665,6 +665,10 @@ type TrainerOptions struct {
 	// matches any text. Default: empty.
 	Groups []string `json:"groups,omitzero"`
 
+	// Factor of the rate from each layer to the one below it: head and final norm have lr, the last layer has lr times
+	// this, embeddings the least; an lr of groups stays. 1: all have lr. Default: 1; 0.001 to 1.
+	LayerDecay *float64 `json:"layer_decay,omitzero"`
+
 	// Names of tensors that are not trained; * matches any text. Default: empty.
 	Freeze []string `json:"freeze,omitzero"`
 
@@ -675,8 +679,9 @@ type TrainerOptions struct {
 	// activations. Default: f32; one of f32, bf16.
 	Activations string `json:"activations,omitzero"`
 
-	// Most bytes of a step, weights and moments included: the fewest values of a layer that make it fit are recomputed;
-	// 0: no bound, nothing is recomputed. Default: 0; 0 or more.
+	// Most bytes of a step, weights and moments included, with offload the window offload_mib in place of the moments:
+	// the fewest values of a layer that make it fit are recomputed; 0: no bound, nothing is recomputed. Default: 0; 0 or
+	// more.
 	Memory *int `json:"memory,omitzero"`
 
 	// Where the optimizer's arrays, the averages and the sums of accumulate are: a folder, for a scratch file; ram:

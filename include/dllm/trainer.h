@@ -68,6 +68,7 @@ extern "C" {
  *     nonfinite        stop or skip, for a loss or gradient that is not finite
  *     ema              decay of the moving average of the weights; 0: no average
  *     groups           tensors with their own lr or weight_decay, see below
+ *     layer_decay      factor of the rate from each layer to the one below it; 1: one rate
  *     freeze           patterns of tensors that this trainer does not change
  *     compat           the reference whose known quirks are reproduced
  *
@@ -75,7 +76,8 @@ extern "C" {
  *
  *     remat            every layer is computed again in the backward pass
  *     activations      type of the activations that are kept for the backward pass
- *     memory           most bytes of a step; values are computed again to fit; 0: no limit
+ *     memory           most bytes of a step; values are computed again to fit; with offload the
+ *                      window offload_mib counts, not the whole arrays; 0: no limit
  *     offload          place of the optimizer's arrays: a folder, ram; empty: with the weights
  *     offload_mib      most MiB of offloaded arrays in memory at one time
  *     root             folder of the checkpoints of a run; empty: no checkpoints
@@ -85,7 +87,10 @@ extern "C" {
  *     keep_last        checkpoints to keep in root; 0: all
  *
  * An entry of groups is a pattern of tensor names and their settings, "*embed_tokens* lr=0.001
- * weight_decay=0". Its lr follows the schedule, and dllm_trainer_set_f64 of lr scales it. freeze is
+ * weight_decay=0". Its lr follows the schedule, and dllm_trainer_set_f64 of lr scales it. With
+ * layer_decay d and n layers, layer l has lr d^(n - l), what precedes the layers lr d^(n + 1), and
+ * what follows them lr; adapters have the rate of their layer, and a group's own lr stays. With
+ * compat open-dllm, layer l has lr d^(1 - l / (n - 1)), and all other tensors have lr. freeze is
  * an option of this trainer only: the next trainer of the model trains every tensor that its own
  * freeze does not name.
  *
@@ -93,13 +98,13 @@ extern "C" {
  *   objective   not NULL
  *   opts        NULL: defaults; kind "trainer": lr, schedule, warmup, warmup_ratio, steps, minutes,
  *               cooldown_start, min_lr, optimizer (adamw adafactor lion muon sgd), weight_decay,
- *               decay, clip, accumulate, seed, nonfinite, ema, groups (list), freeze (list), remat,
- *               activations (f32 bf16), memory, offload, offload_mib, tokens, root, save_every,
- *               save_wait, sync_every, keep_last, compat, beta1 (adamw, muon), beta2 (adamw, muon),
- *               eps (adamw, muon), factor_decay (adafactor), factor_clip (adafactor), factor_from
- *               (adafactor), factor_relative (adafactor), lion_beta1 (lion), lion_beta2 (lion),
- *               muon_momentum (muon), muon_nesterov (muon), muon_scale (muon), momentum (sgd),
- *               nesterov (sgd)
+ *               decay, clip, accumulate, seed, nonfinite, ema, groups (list), layer_decay, freeze
+ *               (list), remat, activations (f32 bf16), memory, offload, offload_mib, tokens, root,
+ *               save_every, save_wait, sync_every, keep_last, compat, beta1 (adamw, muon), beta2
+ *               (adamw, muon), eps (adamw, muon), factor_decay (adafactor), factor_clip
+ *               (adafactor), factor_from (adafactor), factor_relative (adafactor), lion_beta1
+ *               (lion), lion_beta2 (lion), muon_momentum (muon), muon_nesterov (muon), muon_scale
+ *               (muon), momentum (sgd), nesterov (sgd)
  *   out         not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND for a pattern of groups or freeze that matches no tensor;

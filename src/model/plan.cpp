@@ -145,8 +145,9 @@ const Schema& plan_schema() {
        option_choice("activations", "f32", {"f32", "bf16"},
                      "What the layers keep of the forward pass of training for the backward pass."),
        option_i64("memory", 0, 0, INT64_MAX,
-                  "Most bytes of a training step: the fewest values of a layer that make it fit "
-                  "are recomputed; 0: no bound."),
+                  "Most bytes of a training step, with offload the window offload_mib in place of "
+                  "the moments: the fewest values of a layer that make it fit are recomputed; 0: "
+                  "no bound."),
        option_bool("offload", false,
                    "Training keeps the optimizer's arrays and the average outside of the engine."),
        option_i64("offload_mib", 64, 1, 1 << 20,

@@ -53,12 +53,14 @@ struct GroupRate {
 struct ParameterGroup {
   std::string pattern; // pattern of logical names
   GroupRate rate;
+  bool has_lr = false; // its own, in place of that of layer_decay
 };
 // Parses option groups. Fails with invalid_argument for an unknown word.
 std::vector<ParameterGroup> parameter_groups(const Options& options);
-// Returns the rate of the first group that matches a tensor of the stack. Stacks are cut at the
-// ends of patterns (ParamStore::cut_at).
-GroupRate group_rate(const std::vector<ParameterGroup>& groups, const model::ParamSpec& parameter);
+// Returns the first group that matches a tensor of the stack, or null. Stacks are cut at the ends
+// of patterns (ParamStore::cut_at).
+const ParameterGroup* find_group(const std::vector<ParameterGroup>& groups,
+                                 const model::ParamSpec& parameter);
 
 // The inputs of the update of one parameter, as graph values.
 struct ParameterInputs {

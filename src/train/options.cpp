@@ -48,6 +48,10 @@ std::vector<OptionSpec> shared_options() {
       option_list("groups", {},
                   "Tensors with their own rate or decay, 'PATTERN lr=0.001 weight_decay=0': the "
                   "first pattern that matches counts; * matches any text."),
+      option_f64("layer_decay", 1.0, 0.001, 1.0,
+                 "Factor of the rate from each layer to the one below it: head and final norm have "
+                 "lr, the last layer has lr times this, embeddings the least; an lr of groups "
+                 "stays. 1: all have lr."),
       option_list("freeze", {}, "Names of tensors that are not trained; * matches any text."),
       option_bool("remat", false,
                   "Recompute each layer in the backward pass: less memory, a third more time."),
@@ -55,8 +59,9 @@ std::vector<OptionSpec> shared_options() {
                     "What the layers keep of the forward pass for the backward pass; bf16: half of "
                     "the bytes, and gradients of rounded activations."),
       option_i64("memory", 0, 0, INT64_MAX,
-                 "Most bytes of a step, weights and moments included: the fewest values of a layer "
-                 "that make it fit are recomputed; 0: no bound, nothing is recomputed."),
+                 "Most bytes of a step, weights and moments included, with offload the window "
+                 "offload_mib in place of the moments: the fewest values of a layer that make it "
+                 "fit are recomputed; 0: no bound, nothing is recomputed."),
       option_str("offload", "",
                  "Where the optimizer's arrays, the averages and the sums of accumulate are: a "
                  "folder, for a scratch file; ram: memory outside of the engine; empty: with the "

@@ -94,7 +94,7 @@ TRAIN = {
     "--trainer.factor-decay": ("0.4", {"--trainer.optimizer": "adafactor"}), "--trainer.factor-clip": ("0.1", {"--trainer.optimizer": "adafactor"}),
     "--trainer.factor-from": ("8", {"--trainer.optimizer": "adafactor"}), "--trainer.factor-relative": ("false", {"--trainer.optimizer": "adafactor"}),
     "--trainer.muon-momentum": ("0.5", {"--trainer.optimizer": "muon"}), "--trainer.muon-nesterov": ("false", {"--trainer.optimizer": "muon"}),
-    "--trainer.muon-scale": ("jordan", {"--trainer.optimizer": "muon"}), "--trainer.groups": ("*embed_tokens* lr=0.0001",),
+    "--trainer.muon-scale": ("jordan", {"--trainer.optimizer": "muon"}), "--trainer.groups": ("*embed_tokens* lr=0.0001",), "--trainer.layer-decay": ("0.5",),
     "--trainer.lion-beta1": ("0.1", {"--trainer.optimizer": "lion"}), "--trainer.lion-beta2": ("0.1", {"--trainer.optimizer": "lion"}),
     "--trainer.nesterov": ("true", {"--trainer.optimizer": "sgd", "--trainer.momentum": "0.5"}), "--trainer.beta1": ("0.5",), "--trainer.beta2": ("0.5",),
     "--trainer.eps": ("0.1",), "--trainer.weight-decay": ("5",), "--trainer.decay": ("all", {"--weight-decay": "5"}), "--trainer.clip": ("0.001", {"--trainer.eps": "0.1"}),

@@ -1381,6 +1381,15 @@ namespace Dllm
             set => Put("groups", value);
         }
 
+        /// <summary>Factor of the rate from each layer to the one below it: head and final norm have lr, the last
+        /// layer has lr times this, embeddings the least; an lr of groups stays. 1: all have lr. Default: 1; 0.001
+        /// to 1.</summary>
+        public double? LayerDecay
+        {
+            get => Value<double?>("layer_decay");
+            set => Put("layer_decay", value);
+        }
+
         /// <summary>Names of tensors that are not trained; * matches any text. Default: empty.</summary>
         public IReadOnlyList<string> Freeze
         {
@@ -1404,8 +1413,9 @@ namespace Dllm
             set => Put("activations", value);
         }
 
-        /// <summary>Most bytes of a step, weights and moments included: the fewest values of a layer that make it
-        /// fit are recomputed; 0: no bound, nothing is recomputed. Default: 0; 0 or more.</summary>
+        /// <summary>Most bytes of a step, weights and moments included, with offload the window offload_mib in
+        /// place of the moments: the fewest values of a layer that make it fit are recomputed; 0: no bound, nothing
+        /// is recomputed. Default: 0; 0 or more.</summary>
         public long? Memory
         {
             get => Value<long?>("memory");

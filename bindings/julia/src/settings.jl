@@ -298,12 +298,15 @@ const KEYWORDS = (
 - `ema::Real`: Decay of the moving average of the weights; 0: no average is kept. Default: 0; 0 to 0.9999999.
 - `groups::Vector{String}`: Tensors with their own rate or decay, 'PATTERN lr=0.001 weight_decay=0': the first pattern
   that matches counts; * matches any text. Default: empty.
+- `layer_decay::Real`: Factor of the rate from each layer to the one below it: head and final norm have lr, the last
+  layer has lr times this, embeddings the least; an lr of groups stays. 1: all have lr. Default: 1; 0.001 to 1.
 - `freeze::Vector{String}`: Names of tensors that are not trained; * matches any text. Default: empty.
 - `remat::Bool`: Recompute each layer in the backward pass: less memory, a third more time. Default: false.
 - `activations::String`: What the layers keep of the forward pass for the backward pass; bf16: half of the bytes, and
   gradients of rounded activations. Default: f32; one of f32, bf16.
-- `memory::Int`: Most bytes of a step, weights and moments included: the fewest values of a layer that make it fit are
-  recomputed; 0: no bound, nothing is recomputed. Default: 0; 0 or more.
+- `memory::Int`: Most bytes of a step, weights and moments included, with offload the window offload_mib in place of
+  the moments: the fewest values of a layer that make it fit are recomputed; 0: no bound, nothing is recomputed.
+  Default: 0; 0 or more.
 - `offload::String`: Where the optimizer's arrays, the averages and the sums of accumulate are: a folder, for a
   scratch file; ram: memory outside of the engine; empty: with the weights. The numbers are the same. Default: empty.
 - `offload_mib::Int`: Most MiB of offloaded arrays in memory at one time, on a rank; one layer of one matrix at least

@@ -864,6 +864,9 @@
 --- Tensors with their own rate or decay, 'PATTERN lr=0.001 weight_decay=0': the first pattern that
 --- matches counts; * matches any text.
 ---@field groups? string[]
+--- Factor of the rate from each layer to the one below it: head and final norm have lr, the last
+--- layer has lr times this, embeddings the least; an lr of groups stays. 1: all have lr. [1]
+---@field layer_decay? number
 --- Names of tensors that are not trained; * matches any text.
 ---@field freeze? string[]
 --- Recompute each layer in the backward pass: less memory, a third more time. [false]
@@ -871,8 +874,9 @@
 --- What the layers keep of the forward pass for the backward pass; bf16: half of the bytes, and
 --- gradients of rounded activations. [f32]
 ---@field activations? "f32"|"bf16"
---- Most bytes of a step, weights and moments included: the fewest values of a layer that make it
---- fit are recomputed; 0: no bound, nothing is recomputed. [0]
+--- Most bytes of a step, weights and moments included, with offload the window offload_mib in place
+--- of the moments: the fewest values of a layer that make it fit are recomputed; 0: no bound,
+--- nothing is recomputed. [0]
 ---@field memory? integer
 --- Where the optimizer's arrays, the averages and the sums of accumulate are: a folder, for a
 --- scratch file; ram: memory outside of the engine; empty: with the weights. The numbers are the

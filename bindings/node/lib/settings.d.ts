@@ -907,6 +907,9 @@ export interface TrainerSettings {
   /** Tensors with their own rate or decay, 'PATTERN lr=0.001 weight_decay=0': the first pattern
    *  that matches counts; * matches any text. */
   groups?: readonly string[];
+  /** Factor of the rate from each layer to the one below it: head and final norm have lr, the last
+   *  layer has lr times this, embeddings the least; an lr of groups stays. 1: all have lr. [1] */
+  layer_decay?: number;
   /** Names of tensors that are not trained; * matches any text. */
   freeze?: readonly string[];
   /** Recompute each layer in the backward pass: less memory, a third more time. [false] */
@@ -914,8 +917,9 @@ export interface TrainerSettings {
   /** What the layers keep of the forward pass for the backward pass; bf16: half of the bytes, and
    *  gradients of rounded activations. [f32] */
   activations?: 'f32' | 'bf16';
-  /** Most bytes of a step, weights and moments included: the fewest values of a layer that make it
-   *  fit are recomputed; 0: no bound, nothing is recomputed. [0] */
+  /** Most bytes of a step, weights and moments included, with offload the window offload_mib in
+   *  place of the moments: the fewest values of a layer that make it fit are recomputed; 0: no
+   *  bound, nothing is recomputed. [0] */
   memory?: number | bigint;
   /** Where the optimizer's arrays, the averages and the sums of accumulate are: a folder, for a
    *  scratch file; ram: memory outside of the engine; empty: with the weights. The numbers are the

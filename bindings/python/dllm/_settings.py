@@ -988,12 +988,16 @@ class TrainerSettings(TypedDict, total=False):
     ema  Decay of the moving average of the weights; 0: no average is kept. [0]
     groups  Tensors with their own rate or decay, 'PATTERN lr=0.001 weight_decay=0': the first
         pattern that matches counts; * matches any text.
+    layer_decay  Factor of the rate from each layer to the one below it: head and final norm have
+        lr, the last layer has lr times this, embeddings the least; an lr of groups stays. 1: all
+        have lr. [1]
     freeze  Names of tensors that are not trained; * matches any text.
     remat  Recompute each layer in the backward pass: less memory, a third more time. [false]
     activations  What the layers keep of the forward pass for the backward pass; bf16: half of the
         bytes, and gradients of rounded activations. [f32]
-    memory  Most bytes of a step, weights and moments included: the fewest values of a layer that
-        make it fit are recomputed; 0: no bound, nothing is recomputed. [0]
+    memory  Most bytes of a step, weights and moments included, with offload the window offload_mib
+        in place of the moments: the fewest values of a layer that make it fit are recomputed; 0: no
+        bound, nothing is recomputed. [0]
     offload  Where the optimizer's arrays, the averages and the sums of accumulate are: a folder,
         for a scratch file; ram: memory outside of the engine; empty: with the weights. The numbers
         are the same.
@@ -1043,6 +1047,7 @@ class TrainerSettings(TypedDict, total=False):
     nonfinite: Literal["stop", "skip"] | None
     ema: float | None
     groups: Texts | None
+    layer_decay: float | None
     freeze: Texts | None
     remat: bool | None
     activations: Literal["f32", "bf16"] | None

@@ -24,14 +24,14 @@ StepGraph build_step_graph(const ProgramSpec& spec, ProgramKind kind, const Batc
 }
 
 // Bytes that a step needs and that the plan of its program does not have.
-struct Beside {
+struct NextToPlan {
   int64_t arrays = 0; // of the trainer and the model, or slices of them: in addition to the plan
   int64_t later = 0;  // least bytes of the whole step
 };
 
 // Returns them for a program. The slices of an offloaded update follow the program that makes its
 // gradients, whose arena stays.
-Beside bytes_beside(const ProgramSpec& spec, ProgramKind kind) {
+NextToPlan bytes_next_to_plan(const ProgramSpec& spec, ProgramKind kind) {
   const bool accumulates = kind == ProgramKind::accumulate;
   if (!spec.offloads() || accumulates) return {accumulates ? resident_state_bytes(spec) : 0, 0};
   const OffloadedUpdate update(spec);
@@ -42,10 +42,10 @@ Beside bytes_beside(const ProgramSpec& spec, ProgramKind kind) {
 }
 
 FittedStep step_with(const ProgramSpec& spec, ProgramKind kind, const Batch& feed,
-                     const Beside& beside) {
+                     const NextToPlan& more) {
   FittedStep step{build_step_graph(spec, kind, feed), nullptr, spec.recompute, 0};
   step.program = spec.model->engine().compile(step.built.graph);
-  step.peak_bytes = std::max(step.program->plan().peak_bytes + beside.arrays, beside.later);
+  step.peak_bytes = std::max(step.program->plan().peak_bytes + more.arrays, more.later);
   return step;
 }
 
@@ -63,12 +63,12 @@ FittedStep fitted_step(const ProgramSpec& spec, ProgramKind kind, const Batch& f
     fail_with_hint("set remat, or a smaller batch", Code::unimplemented,
                    "engine {} does not plan its memory, which option memory needs", engine.kind());
   }
-  const Beside beside = bytes_beside(spec, kind);
+  const NextToPlan more = bytes_next_to_plan(spec, kind);
   int64_t least = INT64_MAX;
   ProgramSpec tried = spec;
   for (tried.recompute = 0; tried.recompute <= kMostRecomputed; ++tried.recompute) {
     check_task(task);
-    FittedStep step = step_with(tried, kind, feed, beside);
+    FittedStep step = step_with(tried, kind, feed, more);
     if (step.peak_bytes <= spec.memory) return step;
     least = std::min(least, step.peak_bytes);
     if (kind == ProgramKind::apply) break; // apply has no layers

@@ -16,8 +16,8 @@ struct FittedStep {
   StepGraph built;
   std::shared_ptr<graph::Program> program;
   int64_t recompute = 0; // ProgramSpec::recompute of the graph
-  // Most bytes of the step on the engine. With spec.memory this has the trainer's arrays that the
-  // program does not read. Of an offloaded update it has the window of slices, not the whole arrays.
+  // Most bytes of the step on the engine. With spec.memory they include the trainer's arrays that
+  // the program does not read, and of an offloaded update the window of slices alone.
   int64_t peak_bytes = 0;
 };
 

@@ -36,6 +36,7 @@ ParameterGroup parse_group(const std::string& text, double lr) {
       made.rate.weight_decay = static_cast<float>(value);
     } else if (lr > 0) {
       made.rate.lr_factor = static_cast<float>(value / lr);
+      made.has_lr = true;
     } else {
       fail_with_hint("set lr above 0, and freeze the tensors that must not change",
                      Code::invalid_argument,
@@ -58,11 +59,12 @@ std::vector<ParameterGroup> parameter_groups(const Options& options) {
   return groups;
 }
 
-GroupRate group_rate(const std::vector<ParameterGroup>& groups, const model::ParamSpec& parameter) {
+const ParameterGroup* find_group(const std::vector<ParameterGroup>& groups,
+                                 const model::ParamSpec& parameter) {
   const auto found = std::ranges::find_if(groups, [&](const ParameterGroup& group) {
     return model::count_matches(group.pattern, parameter) > 0;
   });
-  return found == groups.end() ? GroupRate{} : found->rate;
+  return found == groups.end() ? nullptr : &*found;
 }
 
 } // namespace dllm::train

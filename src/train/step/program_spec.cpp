@@ -2,11 +2,13 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "train/step/layer_rates.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 
 namespace dllm::train {
 namespace {
@@ -90,9 +92,12 @@ ProgramSpec program_spec(const model::Model& model, const noise::Objective& obje
   const bool decay_all = options.str("decay") == "all";
   const std::vector<ParameterGroup> groups = parameter_groups(options);
   const auto& physical = model.params().physical();
+  const LayerRates layers(options, model.params());
   for (size_t i = 0; i < physical.size(); ++i) {
     if (!spec.selection->trains(physical[i])) continue;
-    const GroupRate rate = group_rate(groups, physical[i].spec);
+    const ParameterGroup* group = find_group(groups, physical[i].spec);
+    GroupRate rate = group == nullptr ? GroupRate{} : group->rate;
+    if (group == nullptr || !group->has_lr) rate.lr_factor = layers.factor(physical[i]);
     spec.trained.push_back(i);
     spec.decay.push_back(decay_all || physical[i].decay || rate.weight_decay >= 0);
     spec.rates.push_back(rate);
@@ -148,6 +153,38 @@ int64_t resident_state_bytes(const ProgramSpec& spec) {
   return spec.offloads() ? 0 : state_bytes(spec);
 }
 
+namespace {
+
+// Returns the rates of parameters from the smallest, each with its tensors; empty when all
+// parameters have the trainer's.
+Json describe_rates(const ProgramSpec& spec) {
+  const auto order = [](const GroupRate& a, const GroupRate& b) {
+    return std::pair(a.lr_factor, a.weight_decay) < std::pair(b.lr_factor, b.weight_decay);
+  };
+  std::map<GroupRate, Json, decltype(order)> rows(order);
+  for (size_t i = 0; i < spec.trained.size(); ++i) {
+    const model::ParamSpec& own = spec.model->params().physical()[spec.trained[i]].spec;
+    Json& row = rows[spec.rates[i]];
+    if (row.is_null()) {
+      row = {{"lr_factor", spec.rates[i].lr_factor}, {"parameters", 0}, {"tensors", Json::array()}};
+      if (spec.rates[i].weight_decay >= 0) row["weight_decay"] = spec.rates[i].weight_decay;
+    }
+    row["parameters"] = row["parameters"].get<int64_t>() + own.shape().count();
+    for (int64_t layer = 0; layer < own.copies(); ++layer) {
+      for (const model::ParamPiece& piece : own.pieces)
+        row["tensors"].push_back(own.logical_name(piece, layer));
+    }
+  }
+  Json made = Json::array();
+  const bool is_plain = rows.size() == 1 && rows.contains(GroupRate{});
+  for (auto& [rate, row] : rows) {
+    if (!is_plain) made.push_back(std::move(row));
+  }
+  return made;
+}
+
+} // namespace
+
 Json describe_optimizer(const ProgramSpec& spec) {
   Json made = {
       {"name", spec.optimizer->name}, {"arrays", Json::array()}, {"scalars", Json::array()}};
@@ -160,6 +197,7 @@ Json describe_optimizer(const ProgramSpec& spec) {
     arrays.back()["bytes"] = arrays.back()["bytes"].get<int64_t>() + bytes;
   }
   for (const StepScalar& scalar : spec.optimizer->scalars) made["scalars"].push_back(scalar.name);
+  if (Json rates = describe_rates(spec); !rates.empty()) made["rates"] = std::move(rates);
   return made;
 }
 
@@ -191,12 +229,13 @@ void set_use(model::Model& model, const noise::Objective& objective) {
   model.set_objective(objective.name());
 }
 
-// Returns the cuts of the trained networks that make every pattern name whole stacks.
-model::Cuts borders_of_patterns(const model::ParamStore& params,
-                                const std::vector<std::string>& trained, const Options& options) {
+// Returns the cuts of the trained networks after which every pattern names whole stacks, and all
+// layers of a stack have one rate.
+model::Cuts borders_of_options(const model::ParamStore& params,
+                               const std::vector<std::string>& trained, const Options& options) {
   std::vector<std::string> patterns = options.list("freeze");
   for (const ParameterGroup& group : parameter_groups(options)) patterns.push_back(group.pattern);
-  model::Cuts borders;
+  model::Cuts borders = LayerRates(options, params).borders(trained);
   for (const std::string& pattern : patterns) {
     for (const auto& [network, layers] : params.borders_of(pattern)) {
       if (std::ranges::find(trained, network) != trained.end())
@@ -211,7 +250,7 @@ model::Cuts borders_of_patterns(const model::ParamStore& params,
 void prepare_model(model::Model& model, const noise::Objective& objective, const Options& options) {
   model::ParamStore& params = model.params();
   objective.check_parts(model);
-  const model::Cuts borders = borders_of_patterns(params, objective.trained_parts(), options);
+  const model::Cuts borders = borders_of_options(params, objective.trained_parts(), options);
 
   const int64_t mask_id = objective.options().i64("mask_id");
   if (objective.needs_mask_id() && mask_id < 0) {

@@ -78,7 +78,8 @@ graph::ValueType part_type(const ProgramSpec& spec, const StateEntry& entry);
 int64_t state_bytes(const ProgramSpec& spec);
 // Returns the bytes of these arrays that the engine holds: 0 where they are offloaded.
 int64_t resident_state_bytes(const ProgramSpec& spec);
-// Describes the optimizer: name, arrays with their bytes, scalars.
+// Describes the optimizer: name, arrays with their bytes, scalars. Where rates or decays differ:
+// "rates", a list of {"lr_factor", "weight_decay", "parameters", "tensors"}.
 Json describe_optimizer(const ProgramSpec& spec);
 
 } // namespace dllm::train

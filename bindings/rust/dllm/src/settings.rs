@@ -475,6 +475,9 @@ typed_options! {
         /// Tensors with their own rate or decay, 'PATTERN lr=0.001 weight\_decay=0': the first pattern that matches
         /// counts; \* matches any text. Default: empty.
         groups: &[&str] = "groups";
+        /// Factor of the rate from each layer to the one below it: head and final norm have lr, the last layer has lr
+        /// times this, embeddings the least; an lr of groups stays. 1: all have lr. Default: 1; 0.001 to 1.
+        layer_decay: f64 = "layer_decay";
         /// Names of tensors that are not trained; \* matches any text. Default: empty.
         freeze: &[&str] = "freeze";
         /// Recompute each layer in the backward pass: less memory, a third more time. Default: false.
@@ -482,8 +485,9 @@ typed_options! {
         /// What the layers keep of the forward pass for the backward pass; bf16: half of the bytes, and gradients of
         /// rounded activations. Default: f32; one of f32, bf16.
         activations: &str = "activations";
-        /// Most bytes of a step, weights and moments included: the fewest values of a layer that make it fit are
-        /// recomputed; 0: no bound, nothing is recomputed. Default: 0; 0 or more.
+        /// Most bytes of a step, weights and moments included, with offload the window offload\_mib in place of the
+        /// moments: the fewest values of a layer that make it fit are recomputed; 0: no bound, nothing is recomputed.
+        /// Default: 0; 0 or more.
         memory: i64 = "memory";
         /// Where the optimizer's arrays, the averages and the sums of accumulate are: a folder, for a scratch file;
         /// ram: memory outside of the engine; empty: with the weights. The numbers are the same. Default: empty.

@@ -80,6 +80,25 @@ std::string offload_text(const Run& run) {
   return line;
 }
 
+// Returns the rates of the optimizer's groups from the smallest; empty when all tensors have one.
+Json rates_of(const Run& run) {
+  return trainer_description(run).value("optimizer", Json::object()).value("rates", Json::array());
+}
+
+// Returns the line about them; "" for a run with one rate.
+std::string rates_text(const Run& run) {
+  const Json rates = rates_of(run);
+  if (rates.empty()) return "";
+  const auto rate = [](const Json& row) {
+    char text[240];
+    std::snprintf(text, sizeof text, "%.4g (%.160s)", row.value("lr_factor", 1.0),
+                  row.at("tensors").front().get<std::string>().c_str());
+    return std::string(text);
+  };
+  return "learning rates: " + std::to_string(rates.size()) + " groups, from --lr times " +
+         rate(rates.front()) + " to --lr times " + rate(rates.back());
+}
+
 } // namespace
 
 std::string describe_run(Context& context, const Run& run) {
@@ -98,6 +117,7 @@ std::string describe_run(Context& context, const Run& run) {
                  {"model", parsed(model_description(run.model.get()))}};
     line["model"].erase("storage");
     line["adapters"] = parsed(adapters_json(run.model.get()));
+    line["rates"] = rates_of(run);
     for (const char* kind :
          {"engine", "model", "adapter", "dataset", "loader", "objective", "schedule", "trainer"}) {
       line["options"][kind] = parsed(options_json(context, kind));
@@ -119,7 +139,8 @@ std::string describe_run(Context& context, const Run& run) {
                 static_cast<double>(parameters) / 1e6, static_cast<long long>(words),
                 static_cast<long long>(rows), unit, where.c_str());
   std::string made = line;
-  for (const std::string& more : {adapters_text(run.model.get()), offload_text(run)})
+  for (const std::string& more :
+       {adapters_text(run.model.get()), rates_text(run), offload_text(run)})
     made += more.empty() ? "" : "\n" + more;
   return made;
 }
