@@ -164,6 +164,36 @@ def four_bits():
     ok(text_of("packed"), "a base that the load packs, with DoRA")
 
 
+def vectors():
+    """Kind ia3: trained, resumed, decoded with, exported for PEFT and merged."""
+    words = ["--from", "base", "--adapter.kind", "ia3", "--targets", "k,v,down", "--lr", "0.1", "--objective.loss-norm", "masked", "--objective.loss-weight", "ones"]
+    said = train(*words, "--out", "vectors", "--steps", "80", "--save-every", "20")
+    lines = [line for line in said.splitlines() if line.startswith("ia3: ")]
+    ok(len(lines) == 1 and "6 matrices" in lines[0], f"one line: {lines or said[-300:]}")
+    step = SCRATCH / "vectors" / "step_000080"
+    ok(not (step / "model").exists() and adapter_of("vectors") != b"", "the checkpoint refers to the base, and has the vectors")
+    all_losses = losses("vectors")[:80]  # a held-out loss follows
+    first, last = sum(all_losses[:20]) / 20, sum(all_losses[-20:]) / 20
+    ok(len(all_losses) == 80 and last < first - 0.05, f"the loss falls: {first} to {last}")
+    killed("vectors-cut", *words, "--steps", "100000", "--save-every", "5")
+    train(*words, "--out", "vectors-cut", "--steps", "80")
+    ok(losses("vectors-cut")[:80] == all_losses, "killed and resumed: the same losses")
+    ok(len(losses("vectors-cut")) > 80 or adapter_of("vectors-cut") == adapter_of("vectors"), "and the same vectors")
+    wanted = text_of("vectors")
+    ok(wanted != text_of("base"), "the vectors change the text")
+    run("export", "vectors", "vectors-peft")
+    config = json.loads((SCRATCH / "vectors-peft" / "adapter_config.json").read_text())
+    ok(config["peft_type"] == "IA3" and [name.split(".")[-1] for name in config["target_modules"]] == ["down_proj", "k_proj", "v_proj"]
+       and config["feedforward_modules"] == ["mlp.down_proj"], f"the folder of PEFT: {config}")
+    ok(text_of("base", "--model.adapter", "vectors-peft") == wanted, "the folder with the base writes what the run writes")
+    ok(text_of("base", "--adapter-folders", "a=vectors-peft", "--adapters", "a") == wanted, "and so does a request that chooses it")
+    run("export", "vectors", "vectors-merged", "--merge")
+    ok(text_of("vectors-merged") == wanted, "the merged model writes what the run writes")
+    for more, named in ((["--lora", "4"], "rank"), (["--alpha", "8"], "alpha"), (["--rslora", "true"], "rslora")):
+        said = train(*words, "--out", "refused", "--steps", "3", *more, code=1)
+        ok(named in said and "ia3" in said, f"{more}: {said[-300:]}")
+
+
 def next_token():
     """A next-token model has no mask token, and its adapter is exported and merged all the same."""
     train("--out", "next", "--steps", "10", "--layers", "1", "--hidden", "64", "--vocab", "300", "--objective", "ar")
@@ -209,6 +239,7 @@ requests_choose()
 goes_on_with_a_folder()
 keeps_the_format()
 four_bits()
+vectors()
 next_token()
 refusals()
 sys.exit(1 if program.failures else 0)
