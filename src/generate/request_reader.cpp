@@ -11,7 +11,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 namespace dllm::generate {
@@ -85,10 +84,10 @@ std::vector<int32_t> RequestReader::ends_of(const Options& request, const Prompt
   return ends;
 }
 
-std::shared_ptr<const TextConstraint>
+std::shared_ptr<const AnswerConstraint>
 RequestReader::constraint_of(const Options& options, TextRequest& request, const Task* task) const {
-  const std::optional<std::string> pattern = constraint_pattern(options);
-  if (!pattern) return nullptr;
+  const ConstraintKind* const kind = chosen_constraint(options);
+  if (kind == nullptr) return nullptr;
   check_policy(request.policy);
   const std::vector<std::string> cuts = text::used_ends(options, text::EndsOf::request);
   if (!cuts.empty()) {
@@ -115,20 +114,18 @@ RequestReader::constraint_of(const Options& options, TextRequest& request, const
     may_end = may_end || banned[static_cast<size_t>(end)] == 0;
     banned[static_cast<size_t>(end)] = 1;
   }
-  const auto made = std::make_shared<const TextConstraint>(automata_.get(*pattern, banned, task),
-                                                           begin, request.ends, may_end);
+  auto made =
+      make_constraint(*kind, options, {automata_, banned, begin, request.ends, may_end, task});
   if (made->can_match(given_ids(prompt, length))) return made;
   constexpr int64_t kMost = 1 << 12; // positions that are tried
   const int64_t fewest = prompt.begin < 0 ? -1 : made->fewest_positions(kMost);
   if (fewest > length) {
     fail_with_hint(fmt::format("set length to {} or more", fewest), Code::invalid_argument,
-                   "no text of {} tokens matches the pattern \"{}\"", length,
-                   pattern->substr(0, 80));
+                   "no text of {} tokens matches {}", length, made->what());
   }
   fail_with_hint(prompt.begin < 0 ? "the pattern is for the whole text, with the given parts"
                                   : "let the pattern match longer texts, or set a smaller length",
-                 Code::invalid_argument, "no text of the open positions matches the pattern \"{}\"",
-                 pattern->substr(0, 80));
+                 Code::invalid_argument, "no text of the open positions matches {}", made->what());
 }
 
 } // namespace dllm::generate

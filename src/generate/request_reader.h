@@ -34,8 +34,8 @@ private:
   std::vector<int32_t> ends_of(const Options& request, const Prompt& prompt) const;
   // Returns the constraint of a request; null when it has none. With one, the request draws no mask
   // token.
-  std::shared_ptr<const TextConstraint> constraint_of(const Options& options, TextRequest& request,
-                                                      const Task* task) const;
+  std::shared_ptr<const AnswerConstraint>
+  constraint_of(const Options& options, TextRequest& request, const Task* task) const;
 
   std::shared_ptr<model::Model> model_;
   std::shared_ptr<const text::Tokenizer> tokenizer_;

@@ -2,7 +2,7 @@
 // A request for text that was read: its canvas, its settings and what ends it.
 
 #include "base/options.h"
-#include "generate/constraints/text_constraint.h"
+#include "generate/constraints/answer_constraint.h"
 #include "generate/defaults.h"
 #include "generate/prompt.h"
 #include "text/answer/text_ends.h"
@@ -22,9 +22,9 @@ struct TextRequest {
   int64_t seed;
   std::string policy;
   FileSettings from_file;
-  Options decoding;                                 // of kind "decoder:<policy>"
-  Options slot;                                     // of kind "slot"
-  std::shared_ptr<const TextConstraint> constraint; // null: any text
+  Options decoding;                                   // of kind "decoder:<policy>"
+  Options slot;                                       // of kind "slot"
+  std::shared_ptr<const AnswerConstraint> constraint; // null: any text
 };
 
 } // namespace dllm::generate

@@ -26,15 +26,17 @@ public:
   std::shared_ptr<const text::TokenAutomaton>
   get(const std::string& pattern, const std::vector<uint8_t>& banned, const Task* task);
 
-private:
   using Trie = std::shared_ptr<const text::TokenTrie>;
+  // Returns the tokens that may be drawn, with their bytes, for constraints without a pattern.
+  Trie trie(const std::vector<uint8_t>& banned, const Task* task);
+
+private:
   struct Compiled {
     std::string pattern;
     std::shared_ptr<const text::TokenAutomaton> automaton;
   };
 
   std::shared_ptr<const text::TokenAutomaton> find(const std::string& pattern, const Trie& trie);
-  Trie trie(const std::vector<uint8_t>& banned, const Task* task);
 
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   std::timed_mutex reads_tokens_;                           // of bytes_ and tries_

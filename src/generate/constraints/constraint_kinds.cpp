@@ -1,6 +1,7 @@
 #include "generate/constraints/constraint_kinds.h"
 
 #include "base/error.h"
+#include "generate/constraints/text_constraint.h"
 
 namespace dllm::generate {
 namespace {
@@ -38,7 +39,7 @@ std::string constraint_names() {
   return names;
 }
 
-std::optional<std::string> constraint_pattern(const Options& request) {
+const ConstraintKind* chosen_constraint(const Options& request) {
   const ConstraintKind* chosen = nullptr;
   for (const ConstraintKind& kind : kinds()) {
     if (!is_set(kind, request)) continue;
@@ -49,7 +50,20 @@ std::optional<std::string> constraint_pattern(const Options& request) {
     }
     chosen = &kind;
   }
-  return chosen == nullptr ? std::nullopt : std::optional(chosen->pattern(request));
+  return chosen;
+}
+
+std::shared_ptr<const AnswerConstraint> match_pattern(const std::string& pattern,
+                                                      const ConstraintPlace& place) {
+  return std::make_shared<const TextConstraint>(
+      place.automata.get(pattern, place.banned, place.task), place.begin, place.ends, place.may_end,
+      pattern);
+}
+
+std::shared_ptr<const AnswerConstraint>
+make_constraint(const ConstraintKind& kind, const Options& request, const ConstraintPlace& place) {
+  return kind.pattern != nullptr ? match_pattern(kind.pattern(request), place)
+                                 : kind.make(request, place);
 }
 
 } // namespace dllm::generate

@@ -1,12 +1,14 @@
 #pragma once
-// The kinds of constraints of a request for text, as data. A kind is an option of a request and a
-// function that makes a pattern of its value. A new kind is a function in a file of kinds/, and its
-// name appears twice below. The program makes its flags from the options, and scripts may set them
-// at every level. So the value of an option is a text, a list of texts or JSON, and never a path.
+// The kinds of constraints of a request for text, as data. A kind is an option of a request, and a
+// pattern or a constraint that is made of its value. A new kind is a function in a file of kinds/,
+// and its name appears twice below. The program makes its flags from the options, and scripts may
+// set them at every level. So the value of an option is a text, a list of texts or JSON, and never
+// a path.
 
 #include "base/options.h"
+#include "generate/constraints/answer_constraint.h"
 
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,9 +16,13 @@ namespace dllm::generate {
 
 struct ConstraintKind {
   OptionSpec option; // an empty value sets no constraint
-  // Returns the pattern of a value that is not empty. Fails with invalid_argument for a value that
-  // the kind refuses.
+  // Each reads a value that is not empty, and fails with invalid_argument for a value that the kind
+  // refuses.
+  // pattern: returns the regular expression that the text has to match. Null for other languages.
   std::string (*pattern)(const Options& request);
+  // make: returns the constraint. Null for a kind with a pattern: match_pattern() makes it.
+  std::shared_ptr<const AnswerConstraint> (*make)(const Options& request,
+                                                  const ConstraintPlace& place) = nullptr;
 };
 
 namespace constraint_files {
@@ -35,8 +41,16 @@ std::vector<OptionSpec> constraint_options();
 // Returns "regex, choices or json_schema".
 std::string constraint_names();
 
-// Returns the pattern that the text of a request has to match; nothing without a constraint. Fails
-// with invalid_argument for a request with two kinds, and for a value that its kind refuses.
-std::optional<std::string> constraint_pattern(const Options& request);
+// Returns the kind whose option a request sets; null without a constraint. Fails with
+// invalid_argument for a request with two kinds.
+const ConstraintKind* chosen_constraint(const Options& request);
+
+// Returns the constraint of a pattern. Fails as text::TokenAutomaton.
+std::shared_ptr<const AnswerConstraint> match_pattern(const std::string& pattern,
+                                                      const ConstraintPlace& place);
+
+// Returns the constraint of a kind. Fails with invalid_argument for a value that the kind refuses.
+std::shared_ptr<const AnswerConstraint>
+make_constraint(const ConstraintKind& kind, const Options& request, const ConstraintPlace& place);
 
 } // namespace dllm::generate

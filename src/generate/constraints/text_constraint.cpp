@@ -1,5 +1,7 @@
 #include "generate/constraints/text_constraint.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -15,8 +17,13 @@ constexpr size_t kMostBanBytes = size_t{8} << 20; // that a request keeps
 } // namespace
 
 TextConstraint::TextConstraint(std::shared_ptr<const TokenAutomaton> automaton, int64_t begin,
-                               std::vector<int32_t> ends, bool may_end)
-    : automaton_(std::move(automaton)), begin_(begin), ends_(std::move(ends)), may_end_(may_end) {}
+                               std::vector<int32_t> ends, bool may_end, std::string pattern)
+    : automaton_(std::move(automaton)), begin_(begin), ends_(std::move(ends)), may_end_(may_end),
+      pattern_(std::move(pattern)) {}
+
+std::string TextConstraint::what() const {
+  return fmt::format("the pattern \"{}\"", pattern_.substr(0, 80));
+}
 
 bool TextConstraint::is_silent(int32_t token) const {
   const text::TokenBytes& tokens = automaton_->tokens();

@@ -8,35 +8,33 @@
 // allowed if it leads from a forward state to a backward state. DINGO (arXiv 2505.23061) has the
 // same sets for the tokens of a block.
 
-#include "decode/request/constraint.h"
+#include "generate/constraints/answer_constraint.h"
 #include "text/automaton/token_automaton.h"
 
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 namespace dllm::generate {
 
-// It keeps the sets of the last canvas, so it belongs to one request. One call at a time.
-class TextConstraint final : public decode::Constraint {
+// It keeps the sets of the last canvas.
+class TextConstraint final : public AnswerConstraint {
 public:
   // begin: first position of the text. ends: the tokens that end it. may_end: one of them may be
-  // drawn.
+  // drawn. pattern: that of the automaton, for errors.
   TextConstraint(std::shared_ptr<const text::TokenAutomaton> automaton, int64_t begin,
-                 std::vector<int32_t> ends, bool may_end);
+                 std::vector<int32_t> ends, bool may_end, std::string pattern = "");
 
   bool allows(const decode::Request& request, int64_t position, int32_t token) const override;
   decode::BanRow ban(const decode::Request& request, int64_t position,
                      const decode::BanRow& banned) const override;
 
-  // Returns whether tokens for the open positions exist with which the text matches. `given` are
-  // the ids of the canvas, with -1 at open positions.
-  bool can_match(const std::vector<int32_t>& given) const;
-  // Returns the fewest open positions that a text from `begin` on needs, at most `most`; -1 if no
-  // text has so few. Only for a canvas whose positions from begin on are open.
-  int64_t fewest_positions(int64_t most) const;
+  bool can_match(const std::vector<int32_t>& given) const override;
+  int64_t fewest_positions(int64_t most) const override;
+  std::string what() const override;
 
 private:
   using Set = text::TokenAutomaton::Set;
@@ -61,6 +59,7 @@ private:
   int64_t begin_;
   std::vector<int32_t> ends_;
   bool may_end_;
+  std::string pattern_;
   // The canvas whose sets are kept, with -1 at open positions.
   mutable std::vector<int32_t> canvas_;
   mutable int64_t first_ = -1; // first position that adds bytes to an empty text; -1: none does

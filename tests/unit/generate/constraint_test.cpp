@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "decode/request/policy.h"
+#include "generate/constraints/constraint_kinds.h"
 #include "generate/constraints/text_constraint.h"
 #include "texts.h"
 #include "unit/test_files.h"
@@ -246,6 +247,86 @@ TEST(Constraint, PositionsThatStepsLeaveOpenAreDecided) {
     EXPECT_EQ(about.at("open"), 0) << steps;
     const std::string text = generator.text(number, TextPart::completion);
     EXPECT_TRUE(std::regex_match(text, std::regex("[a-z ]+"))) << text;
+  }
+}
+
+// The language of brackets, with a for ( and b for ). No pattern has it.
+class Brackets final : public AnswerConstraint {
+public:
+  explicit Brackets(const ConstraintPlace& place)
+      : begin_(place.begin), end_(place.ends.front()), may_end_(place.may_end) {}
+
+  bool allows(const decode::Request& request, int64_t position, int32_t token) const override {
+    std::vector<int32_t> given(request.ids.size());
+    for (size_t i = 0; i < given.size(); ++i)
+      given[i] = request.states[i] == decode::State::masked ? -1 : request.ids[i];
+    given[static_cast<size_t>(position)] = token;
+    return can_match(given);
+  }
+
+  bool can_match(const std::vector<int32_t>& given) const override {
+    // Entry d: the positions so far may have d open brackets. The last entry: the text has ended.
+    std::vector<uint8_t> now(given.size() + 2);
+    const size_t over = now.size() - 1;
+    now[0] = 1;
+    for (size_t i = static_cast<size_t>(begin_); i < given.size(); ++i) {
+      std::vector<uint8_t> next(now.size());
+      const bool is_open = given[i] < 0;
+      for (size_t depth = 0; depth < over; ++depth) {
+        if (now[depth] == 0) continue;
+        if ((is_open || given[i] == 0) && depth + 1 < over) next[depth + 1] = 1;
+        if ((is_open || given[i] == 1) && depth > 0) next[depth - 1] = 1;
+      }
+      if (((is_open && may_end_) || given[i] == end_) && (now[0] != 0 || now[over] != 0))
+        next[over] = 1;
+      now = next;
+    }
+    return now[0] != 0 || now[over] != 0;
+  }
+  std::string what() const override { return "brackets"; }
+
+private:
+  int64_t begin_;
+  int32_t end_;
+  bool may_end_;
+};
+
+bool is_balanced(const std::string& text) {
+  int depth = 0;
+  for (const char letter : text) {
+    if (letter != 'a' && letter != 'b') return false;
+    depth += letter == 'a' ? 1 : -1;
+    if (depth < 0) return false;
+  }
+  return depth == 0;
+}
+
+TEST(Constraint, AKindWithoutAPatternHasAConstraintOfItsOwn) {
+  const ConstraintKind kind = {
+      option_str("brackets", "", "The answer has brackets."), nullptr,
+      [](const Options&, const ConstraintPlace& place) -> std::shared_ptr<const AnswerConstraint> {
+        return std::make_shared<const Brackets>(place);
+      }};
+  Automata automata(letters());
+  const std::vector<uint8_t> banned(32);
+  for (const char* policy : {"low_confidence", "random", "threshold", "autoregressive"}) {
+    Generator generator(small_model(), letters(), settings({{"policy", policy}}));
+    for (int seed = 0; seed < 4; ++seed) {
+      const Options options = request({{"prompt", "the old"},
+                                       {"length", 11},
+                                       {"temperature", 2.0},
+                                       {"seed", seed},
+                                       {"suppress_mask", true}});
+      TextRequest read = *generator.reader()->read(options, nullptr);
+      read.constraint = make_constraint(
+          kind, options, {automata, banned, read.prompt.begin, read.ends, true, nullptr});
+      const int64_t number = generator.add(std::make_shared<const TextRequest>(read));
+      generator.run();
+      const Json about = generator.describe(number);
+      EXPECT_NE(about.at("finish"), "failed") << policy << about.dump();
+      EXPECT_TRUE(is_balanced(about.value("completion", "x"))) << policy << " " << about.dump();
+      generator.remove(number);
+    }
   }
 }
 

@@ -23,7 +23,7 @@ std::string pattern_of_schema(const std::string& schema) {
   static const Schema keys("request", constraint_options());
   Options request(keys);
   request.set_str("json_schema", schema);
-  return constraint_pattern(request).value();
+  return chosen_constraint(request)->pattern(request);
 }
 
 using random_schemas::is_valid;
