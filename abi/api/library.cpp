@@ -12,6 +12,7 @@
 #include "noise/objective.h"
 #include "noise/schedules/schedule.h"
 #include "pjrt/engine.h"
+#include "text/readers/readers.h"
 #include "train/optimizer.h"
 #include "train/sinks/sink.h"
 
@@ -79,12 +80,14 @@ const std::vector<std::string>* names_of(std::string_view kind) {
                                         objectives = noise::objective_names();
   static const std::vector<std::string> policies = decode::policy_names(),
                                         optimizers = train::optimizer_names();
-  static const std::vector<std::string> schedules = noise::schedule_names();
+  static const std::vector<std::string> schedules = noise::schedule_names(),
+                                        readers = text::record_readers().names();
   if (kind == "engine") return &engines;
   if (kind == "family") return &families;
   if (kind == "objective") return &objectives;
   if (kind == "optimizer") return &optimizers;
   if (kind == "policy") return &policies;
+  if (kind == "reader") return &readers;
   if (kind == "schedule") return &schedules;
   if (kind == "sink") return &sinks;
   return nullptr;

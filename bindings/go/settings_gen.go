@@ -248,8 +248,7 @@ type RequestOptions struct {
 	// Texts that end the answer and are left out of it; not for infill. Default: empty.
 	Stop []string `json:"stop,omitzero"`
 
-	// A regular expression: the answer ends before the first part that matches it, as soon as the match is complete.
-	// Empty: none; not for infill. Default: empty.
+	// The answer ends before the first part that matches this regular expression; not for infill. Default: empty.
 	StopPattern string `json:"stop_pattern,omitzero"`
 
 	// The whole answer matches this regular expression, with any order of decoding; for infill the whole text does.

@@ -84,8 +84,8 @@ extern "C" {
  *
  * The options of kind "dataset":
  *
- *     format            detect text fortunes csv json jsonl parquet tokens; detect: by name and
- *                       first bytes, and a file that is not text is refused
+ *     format            detect: by name and first bytes, and a file that is not text is refused;
+ *                       or a format that dllm_registry_name("reader", i) lists, such as jsonl
  *     rows              what a document of a text file is
  *     text_key          the member of a row that holds a whole text
  *     prompt_key        the member of a row that is given
@@ -103,10 +103,9 @@ extern "C" {
  *
  *   path   not NULL, see above
  *   tok    NULL: raw text, for dllm_tokenizer_train
- *   opts   NULL: defaults; kind "dataset": format (detect text fortunes csv json jsonl parquet
- *          tokens), rows, text_key, prompt_key, response_key, instruction_key, messages_key,
- *          template, append_eos, prepend_bos, parse_special, bad_rows (fail skip), token_file,
- *          stream
+ *   opts   NULL: defaults; kind "dataset": format, rows, text_key, prompt_key, response_key,
+ *          instruction_key, messages_key, template, append_eos, prepend_bos, parse_special,
+ *          bad_rows (fail skip), token_file, stream
  *   task   NULL, or checked every few milliseconds; progress in bytes, those that are loaded into
  *          the cache included
  *   out    not NULL

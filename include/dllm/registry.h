@@ -5,7 +5,7 @@
  *     const char *name;
  *     for (int64_t i = 0; (name = dllm_registry_name("objective", i)) != NULL; i++) puts(name);
  *
- * Kinds: engine, family, objective, optimizer, options, policy, schedule, sink.
+ * Kinds: engine, family, objective, optimizer, options, policy, reader, schedule, sink.
  */
 #include "dllm/base.h"
 #ifdef __cplusplus

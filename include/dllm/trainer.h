@@ -59,7 +59,8 @@ extern "C" {
  *
  * For an update:
  *
- *     optimizer        its name; each optimizer has options of its own
+ *     optimizer        its name; dllm_registry_name("optimizer", i) lists them. Each optimizer has
+ *                      options of its own, in group "optimizer" of dllm_options_schema("trainer")
  *     weight_decay     decoupled weight decay
  *     decay            what decays: matrices, or all (norms and biases too)
  *     clip             largest global norm of the gradient; 0: no clipping
@@ -97,14 +98,10 @@ extern "C" {
  *   model       not NULL
  *   objective   not NULL
  *   opts        NULL: defaults; kind "trainer": lr, schedule, warmup, warmup_ratio, steps, minutes,
- *               cooldown_start, min_lr, optimizer (adamw adafactor lion muon sgd), weight_decay,
- *               decay, clip, accumulate, seed, nonfinite, ema, groups (list), layer_decay, freeze
- *               (list), remat, activations (f32 bf16), memory, offload, offload_mib, tokens, root,
- *               save_every, save_wait, sync_every, keep_last, compat, beta1 (adamw, muon), beta2
- *               (adamw, muon), eps (adamw, muon), factor_decay (adafactor), factor_clip
- *               (adafactor), factor_from (adafactor), factor_relative (adafactor), lion_beta1
- *               (lion), lion_beta2 (lion), muon_momentum (muon), muon_nesterov (muon), muon_scale
- *               (muon), momentum (sgd), nesterov (sgd)
+ *               cooldown_start, min_lr, optimizer, weight_decay, decay, clip, accumulate, seed,
+ *               nonfinite, ema, groups (list), layer_decay, freeze (list), remat, activations
+ *               (f32 bf16), memory, offload, offload_mib, tokens, root, save_every, save_wait,
+ *               sync_every, keep_last, compat, those of group "optimizer"
  *   out         not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND for a pattern of groups or freeze that matches no tensor;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 
@@ -118,7 +119,7 @@ constexpr Row kPlain[] = {
     {"tokenizer", "bos eos pad mask add_tokens chat_template"},
     {"tokenizer_train", "pre_tokenizer normalizer bos eos pad mask special_tokens chat_template"},
     {"trajectories", "method lines fill attention"},
-    {"trainer", "schedule optimizer muon_scale decay nonfinite groups freeze activations compat"}};
+    {"trainer", "schedule optimizer decay nonfinite groups freeze activations compat"}};
 
 constexpr Row kPaths[] = {{"dataset", "token_file"},
                           {"decoder", "adapter_folders"},
@@ -128,39 +129,39 @@ constexpr Row kPaths[] = {{"dataset", "token_file"},
                           {"queue", "adapter_folders"},
                           {"trainer", "root offload"}};
 
-// Returns the keys of a schema in a group.
-std::set<std::string, std::less<>> keys_of_group(const char* kind, const char* group) {
+// Groups of options whose values are texts, lists or choices, and never paths. The tables of these
+// kinds of things have the options, so the lists above do not.
+constexpr Row kPlainGroups[] = {{"adapter", "kind"},
+                                {"answer", "end"},
+                                {"request", "constraint end"},
+                                {"trainer", "optimizer"}};
+
+using Keys = std::set<std::string, std::less<>>;
+
+// Returns the keys of a schema in groups.
+Keys keys_of_groups(std::string_view kind, std::string_view groups) {
   dllm_buffer* out = dllm_buffer_new();
-  std::set<std::string, std::less<>> found;
-  if (dllm_options_schema(kind, out, nullptr) == DLLM_OK) {
+  Keys found;
+  if (dllm_options_schema(std::string(kind).c_str(), out, nullptr) == DLLM_OK) {
     const auto* text = static_cast<const char*>(dllm_buffer_data(out));
     const auto schema = nlohmann::json::parse(text, text + dllm_buffer_size(out));
     for (const auto& row : schema.at("keys")) {
-      if (row.value("group", "") == group) found.insert(row.at("name"));
+      if (lists(groups, row.value("group", ""))) found.insert(row.at("name"));
     }
   }
   dllm_buffer_release(out);
   return found;
 }
 
-// Returns true for a constraint of a request, whose value is never a path.
-bool is_constraint(std::string_view key) {
-  static const auto keys = keys_of_group("request", "constraint");
-  return keys.contains(key);
-}
-
-// Returns true for a rule that ends an answer by its text, whose value is never a path.
-bool is_text_end(std::string_view kind, std::string_view key) {
-  static const auto of_answer = keys_of_group("answer", "end");
-  static const auto of_request = keys_of_group("request", "end");
-  return (kind == "answer" && of_answer.contains(key)) ||
-         (kind == "request" && of_request.contains(key));
-}
-
-// Returns true for an option of a kind of adapters, whose value is never a path.
-bool is_of_adapter_kind(std::string_view key) {
-  static const auto keys = keys_of_group("adapter", "kind");
-  return keys.contains(key);
+// Returns true for an option of a group in kPlainGroups.
+bool is_of_plain_group(std::string_view kind, std::string_view key) {
+  static const auto keys = [] {
+    std::map<std::string_view, Keys> of;
+    for (const Row& row : kPlainGroups) of[row.name] = keys_of_groups(row.name, row.words);
+    return of;
+  }();
+  const auto found = keys.find(kind);
+  return found != keys.end() && found->second.contains(key);
 }
 
 } // namespace
@@ -188,14 +189,12 @@ OptionUse option_use(std::string_view kind, std::string_view key, bool is_number
   const std::string_view base = kind.substr(0, kind.find(':'));
   if (lists(words_of(kPaths, base), key)) return OptionUse::path;
   if (is_number && lists(kNumberKinds, base)) return OptionUse::plain;
-  // A request has the options of a decoder and of a chat, and its constraints.
-  const bool is_request =
-      base == "request" && (lists(words_of(kPlain, "decoder"), key) ||
-                            lists(words_of(kPlain, "chat"), key) || is_constraint(key));
-  const bool is_adapter = base == "adapter" && is_of_adapter_kind(key);
-  return is_request || is_adapter || is_text_end(base, key) || lists(words_of(kPlain, base), key)
-             ? OptionUse::plain
-             : OptionUse::default_;
+  // A request has the options of a decoder and of a chat.
+  const bool is_request = base == "request" && (lists(words_of(kPlain, "decoder"), key) ||
+                                                lists(words_of(kPlain, "chat"), key));
+  const bool is_plain =
+      is_request || lists(words_of(kPlain, base), key) || is_of_plain_group(base, key);
+  return is_plain ? OptionUse::plain : OptionUse::default_;
 }
 
 } // namespace dllm::lua

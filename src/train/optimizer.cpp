@@ -81,7 +81,9 @@ std::vector<OptionSpec> optimizer_options() {
   std::vector<OptionSpec> rows;
   for (const Optimizer& optimizer : optimizers()) {
     for (const OptionSpec& row : optimizer.options) {
-      if (std::ranges::find(rows, row.key, &OptionSpec::key) == rows.end()) rows.push_back(row);
+      if (std::ranges::find(rows, row.key, &OptionSpec::key) != rows.end()) continue;
+      rows.push_back(row);
+      rows.back().group = "optimizer";
     }
   }
   return rows;

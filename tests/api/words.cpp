@@ -180,6 +180,26 @@ std::map<std::string, Words> listed_keys(const std::string& header) {
   return listed;
 }
 
+// Returns the keys of the groups that a header names for a kind: those of group "draw".
+Words keys_of_named_groups(const std::string& kind, const std::string& header, dllm_error* err) {
+  Words keys;
+  for (const auto& [own, text] : option_texts(header)) {
+    if (own != kind) continue;
+    const std::regex named("those of group \"([a-z]+)\"");
+    for (std::sregex_iterator at(text.begin(), text.end(), named), none; at != none; ++at) {
+      const size_t before = keys.size();
+      const auto schema = schema_of(kind, err);
+      for (const auto& key : schema.at("keys")) {
+        if (key.value("group", "") == (*at)[1].str()) keys.insert(key.at("name"));
+      }
+      check_line(keys.size() > before,
+                 ("keys of " + kind + " have no group " + (*at)[1].str()).c_str(), __FILE__,
+                 __LINE__);
+    }
+  }
+  return keys;
+}
+
 std::string joined(const Words& words) {
   std::string text;
   for (const std::string& word : words) text += " " + word;
@@ -199,8 +219,11 @@ void test_options(const std::string& folder, dllm_error* err) {
     if (entry.path().extension() != ".h") continue;
     std::ifstream file(entry.path());
     const std::string text(std::istreambuf_iterator<char>(file), {});
-    for (const auto& [kind, words] : listed_keys(text))
+    for (const auto& [kind, words] : listed_keys(text)) {
       listed[kind].insert(words.begin(), words.end());
+      const Words grouped = keys_of_named_groups(kind, text, err);
+      listed[kind].insert(grouped.begin(), grouped.end());
+    }
   }
   for (const auto& [kind, words] : listed) {
     const Words unknown = without(words, keys_of(kind, err));

@@ -491,8 +491,8 @@ namespace Dllm
             set => Put("stop", value);
         }
 
-        /// <summary>A regular expression: the answer ends before the first part that matches it, as soon as the
-        /// match is complete. Empty: none; not for infill. Default: empty.</summary>
+        /// <summary>The answer ends before the first part that matches this regular expression; not for infill.
+        /// Default: empty.</summary>
         public string StopPattern
         {
             get => Value<string>("stop_pattern");

@@ -115,8 +115,8 @@ const KEYWORDS = (
   beginning. Default: -1; -1 to 16777216.
 - `seed::Int`: The same seed gives the same text. Default: 0.
 - `stop::Vector{String}`: Texts that end the answer and are left out of it; not for infill. Default: empty.
-- `stop_pattern::String`: A regular expression: the answer ends before the first part that matches it, as soon as the
-  match is complete. Empty: none; not for infill. Default: empty.
+- `stop_pattern::String`: The answer ends before the first part that matches this regular expression; not for infill.
+  Default: empty.
 - `regex::String`: The whole answer matches this regular expression, with any order of decoding; for infill the whole
   text does. Empty: any text. Default: empty.
 - `choices::Vector{String}`: The whole answer is one of these texts; empty: any text. Default: empty.

@@ -170,8 +170,7 @@
 ---@field seed? integer
 --- Texts that end the answer and are left out of it; not for infill.
 ---@field stop? string[]
---- A regular expression: the answer ends before the first part that matches it, as soon as the
---- match is complete. Empty: none; not for infill.
+--- The answer ends before the first part that matches this regular expression; not for infill.
 ---@field stop_pattern? string
 --- The whole answer matches this regular expression, with any order of decoding; for infill the
 --- whole text does. Empty: any text.

@@ -180,8 +180,7 @@ export interface RequestSettings {
   seed?: number | bigint;
   /** Texts that end the answer and are left out of it; not for infill. */
   stop?: readonly string[];
-  /** A regular expression: the answer ends before the first part that matches it, as soon as the
-   *  match is complete. Empty: none; not for infill. */
+  /** The answer ends before the first part that matches this regular expression; not for infill. */
   stop_pattern?: string;
   /** The whole answer matches this regular expression, with any order of decoding; for infill the
    *  whole text does. Empty: any text. */

@@ -218,8 +218,8 @@ class RequestSettings(TypedDict, total=False):
         at the beginning. [-1]
     seed  The same seed gives the same text. [0]
     stop  Texts that end the answer and are left out of it; not for infill.
-    stop_pattern  A regular expression: the answer ends before the first part that matches it, as
-        soon as the match is complete. Empty: none; not for infill.
+    stop_pattern  The answer ends before the first part that matches this regular expression; not
+        for infill.
     regex  The whole answer matches this regular expression, with any order of decoding; for infill
         the whole text does. Empty: any text.
     choices  The whole answer is one of these texts; empty: any text.

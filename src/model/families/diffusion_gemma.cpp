@@ -169,6 +169,7 @@ std::vector<ParamSpec> diffusion_gemma_params(const ModelConfig& config) {
 
 } // namespace
 
+extern const Family kDiffusionGemma;
 const Family kDiffusionGemma = {
     "diffusion-gemma",     {"diffusion_gemma"},   {},
     parse_diffusion_gemma, print_diffusion_gemma, diffusion_gemma_params};

@@ -44,6 +44,7 @@ std::vector<ParamSpec> dllm_moe_params(const ModelConfig& config) {
 
 } // namespace
 
+extern const Family kDllmMoe;
 const Family kDllmMoe = {"dllm-moe",     {"dllm_moe"},   {},
                          parse_dllm_moe, print_dllm_moe, dllm_moe_params};
 

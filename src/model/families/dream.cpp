@@ -27,6 +27,7 @@ std::vector<ParamSpec> dream_params(const ModelConfig& config) {
 
 } // namespace
 
+extern const Family kDream;
 const Family kDream = {"dream", {"Dream"}, {"dream"}, parse_dream, print_dream, dream_params};
 
 } // namespace dllm::model

@@ -236,9 +236,12 @@ std::vector<ParamSpec> dllm_bert_params(const ModelConfig& config) {
 
 } // namespace
 
+extern const Family kBert;
 const Family kBert = {"bert", {"bert"}, {}, parse_bert, print_bert, bert_params};
+extern const Family kModernBert;
 const Family kModernBert = {"modernbert",     {"modernbert"},   {},
                             parse_modernbert, print_modernbert, modernbert_params};
+extern const Family kDllmBert;
 const Family kDllmBert = {"dllm-bert",     {"dllm_bert"},   {},
                           parse_dllm_bert, print_dllm_bert, dllm_bert_params};
 

@@ -33,9 +33,4 @@ const Family& find_family(const std::string& name);
 // Fails with unimplemented, and names the type and all known types.
 const Family& family_of_model_type(const std::string& type);
 
-// Each of these is defined in one file of families/.
-extern const Family kBert, kDiffusionGemma, kDllmBert, kDllmMoe, kDream, kGemma2, kGemma3, kGpt2,
-    kLlada, kLlada2, kLladaMoe, kLlama, kModernBert, kNanoDlm, kNemotronLabs, kQwen2, kQwen2Moe,
-    kQwen3, kQwen35, kQwen3Moe, kQwen3Next, kWedlm;
-
 } // namespace dllm::model

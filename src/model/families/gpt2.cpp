@@ -78,6 +78,7 @@ std::vector<ParamSpec> gpt2_params(const ModelConfig& config) {
 
 } // namespace
 
+extern const Family kGpt2;
 const Family kGpt2 = {"gpt2", {"gpt2"}, {}, parse_gpt2, print_gpt2, gpt2_params};
 
 } // namespace dllm::model

@@ -95,6 +95,7 @@ std::vector<ParamSpec> llada_params(const ModelConfig& config) {
 
 } // namespace
 
+extern const Family kLlada;
 const Family kLlada = {"llada", {"llada"}, {"llada"}, parse_llada, print_llada, llada_params};
 
 } // namespace dllm::model

@@ -96,6 +96,7 @@ std::vector<ParamSpec> llada2_params(const ModelConfig& config) {
 
 } // namespace
 
+extern const Family kLlada2;
 const Family kLlada2 = {"llada2",     {"llada2_moe", "llada21_moe"}, {}, parse_llada2, print_llada2,
                         llada2_params};
 

@@ -83,6 +83,7 @@ std::vector<ParamSpec> llada_moe_params(const ModelConfig& config) {
 
 } // namespace
 
+extern const Family kLladaMoe;
 const Family kLladaMoe = {"llada-moe",     {"lladamoe", "llada_moe"}, {"llada-moe"},
                           parse_llada_moe, print_llada_moe,           llada_moe_params};
 

@@ -98,6 +98,7 @@ std::vector<ParamSpec> nano_params(const ModelConfig& config) {
 
 } // namespace
 
+extern const Family kNanoDlm;
 const Family kNanoDlm = {"nano-dlm", {"nano-dlm"}, {}, parse_nano, print_nano, nano_params};
 
 } // namespace dllm::model

@@ -43,6 +43,7 @@ std::vector<ParamSpec> nemotron_params(const ModelConfig& config) {
 
 } // namespace
 
+extern const Family kNemotronLabs;
 const Family kNemotronLabs = {
     "nemotron-labs", {"nemotron_labs_diffusion"}, {}, parse_nemotron, print_nemotron,
     nemotron_params};

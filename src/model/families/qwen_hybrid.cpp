@@ -182,8 +182,10 @@ std::vector<ParamSpec> qwen3_5_params(const ModelConfig& config) {
 
 } // namespace
 
+extern const Family kQwen3Next;
 const Family kQwen3Next = {"qwen3-next",     {"qwen3_next"},   {},
                            parse_qwen3_next, print_qwen3_next, qwen3_next_params};
+extern const Family kQwen35;
 const Family kQwen35 = {"qwen3.5",
                         {"qwen3_5_text", "qwen3_5", "qwen3_5_moe_text", "qwen3_5_moe"},
                         {},

@@ -31,6 +31,7 @@ std::vector<ParamSpec> wedlm_params(const ModelConfig& config) {
 
 } // namespace
 
+extern const Family kWedlm;
 const Family kWedlm = {"wedlm", {"wedlm"}, {}, parse_wedlm, print_wedlm, wedlm_params};
 
 } // namespace dllm::model

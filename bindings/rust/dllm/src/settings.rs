@@ -179,8 +179,8 @@ typed_options! {
         seed: i64 = "seed";
         /// Texts that end the answer and are left out of it; not for infill. Default: empty.
         stop: &[&str] = "stop";
-        /// A regular expression: the answer ends before the first part that matches it, as soon as the match is
-        /// complete. Empty: none; not for infill. Default: empty.
+        /// The answer ends before the first part that matches this regular expression; not for infill. Default:
+        /// empty.
         stop_pattern: &str = "stop_pattern";
         /// The whole answer matches this regular expression, with any order of decoding; for infill the whole text
         /// does. Empty: any text. Default: empty.

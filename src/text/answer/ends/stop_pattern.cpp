@@ -97,8 +97,7 @@ private:
 
 TextEndKind text_end_files::stop_pattern() {
   return {option_str("stop_pattern", "",
-                     "A regular expression: the answer ends before the first part that matches "
-                     "it, as soon as the match is complete. Empty: none."),
+                     "The answer ends before the first part that matches this regular expression."),
           "stop_pattern",
           [](const Options& options, const std::string& key) -> std::unique_ptr<TextEnd> {
             return std::make_unique<StopPattern>(options.str(key), key);
