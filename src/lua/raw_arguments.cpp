@@ -188,7 +188,8 @@ const char* read_text(lua_State* L, Call& call, const Param& p, int index) {
   // A sink may have no target. Elsewhere an empty path would mean the host's current folder.
   if (size == 0 && call.function.name != "dllm_trainer_add_sink")
     check_path_given(L, call.function.name + ": " + p.name);
-  call.paths.push_back(check_path(L, call.function.name + ": " + p.name, text));
+  const auto check = call.function.name == "dllm_dataset_open" ? check_data : check_path;
+  call.paths.push_back(check(L, call.function.name + ": " + p.name, text));
   return call.paths.back().c_str();
 }
 

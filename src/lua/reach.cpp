@@ -150,6 +150,57 @@ std::string check_path(lua_State* L, const std::string& where, const char* path)
   return real.native();
 }
 
+namespace {
+
+// Returns the length of the path in a part of the data: what is before its rows and its times.
+size_t path_length(std::string_view part) {
+  size_t length = part.size();
+  const size_t star = part.rfind('*');
+  constexpr std::string_view kOfNumbers = "0123456789.eE+-";
+  const bool has_times =
+      star != std::string_view::npos && star + 1 < part.size() &&
+      part.substr(star + 1).find_first_not_of(kOfNumbers) == std::string_view::npos;
+  if (has_times) length = star;
+  const size_t open = part.substr(0, length).rfind('[');
+  const bool has_rows = length > 0 && part[length - 1] == ']' && open != std::string_view::npos &&
+                        part.substr(open, length - open).find(':') != std::string_view::npos;
+  return has_rows ? open : length;
+}
+
+bool there_is(const std::string& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+} // namespace
+
+// A part is a path with its rows and times. A pattern of the shell could find a link out of the
+// roots, and a word in brackets could be a path.
+std::string check_data(lua_State* L, const std::string& where, const char* data) {
+  if (shared(L).level != Level::files || there_is(data)) return check_path(L, where, data);
+  const std::string_view all = data;
+  std::string made;
+  for (size_t begin = 0; begin <= all.size();) {
+    const size_t end = std::min(all.find('+', begin), all.size());
+    const std::string part(all.substr(begin, end - begin));
+    const size_t length = there_is(part) ? part.size() : path_length(part);
+    const std::string path = part.substr(0, length), rest = part.substr(length);
+    const std::string what = where + " \"" + part + "\"";
+    if (path.empty()) refuse(L, what + " has no path", "write PATH, PATH[A:B] or PATH*TIMES");
+    if (!there_is(path) && path.find_first_of("*?[") != std::string::npos)
+      refuse(L, "level files takes no pattern of paths: " + what, "name the files one by one");
+    if (rest.find('/') != std::string::npos || rest.find("..") != std::string::npos)
+      refuse(L, "level files takes no path in brackets: " + what, "name the folder before them");
+    const std::string real = check_path(L, where, path.c_str());
+    if (real.find_first_of("+*?[") != std::string::npos)
+      refuse(L, "level files takes no part of data whose path has +, *, ? or [: " + what,
+             "rename the file, or open it alone");
+    made += (begin == 0 ? "" : "+") + real + rest;
+    begin = end + 1;
+  }
+  return made;
+}
+
 void check_path_given(lua_State* L, const std::string& where) {
   if (shared(L).level != Level::full)
     refuse(L, where + " is an empty path", "name a file or folder");

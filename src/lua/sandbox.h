@@ -127,6 +127,8 @@ void check_function(lua_State* L, const Function& function);
 // Returns the path to pass to the library, which is resolved at level files. Raises
 // permission_denied, naming the level.
 std::string check_path(lua_State* L, const std::string& where, const char* path);
+// Does the same for the data of dllm_dataset_open, and for each of its parts.
+std::string check_data(lua_State* L, const std::string& where, const char* data);
 // Raises, below level full, the error for an empty path. The caller has found the path to be empty.
 void check_path_given(lua_State* L, const std::string& where);
 // Raises when a script may not set this key of an engine to this value, below level full.

@@ -73,6 +73,24 @@ dllm.train_tokenizer(dllm.dataset_from { "a b c" }, { vocab_size = 300 }):save("
 return dllm.tokenizer("@IN@/sub/tok"):size() > 0
 --- files: outside | error permission_denied level files reaches the host's roots only | level=files
 dllm.dataset("@OUT@/secret.txt")
+--- files: a part outside | error permission_denied level files | level=files
+dllm.dataset("@IN@/rows.txt+@OUT@/secret.txt", nil, { rows = "line" })
+--- files: a part outside after rows and times | error permission_denied level files | level=files
+dllm.dataset("@IN@/rows.txt[:1]*2+/etc/passwd", nil, { rows = "line" })
+--- files: a link out as a part | error permission_denied level files | level=files
+dllm.dataset("@IN@/rows.txt+@IN@/link.txt[:1]", nil, { rows = "line" })
+--- files: a pattern that finds a link out | error permission_denied takes no pattern of paths | level=files
+dllm.dataset("@IN@/l*.txt", nil, { rows = "line" })
+--- files: a pattern of a folder that is a link out | error permission_denied takes no pattern of paths | level=files
+dllm.dataset("@IN@/linked/f?lder/secret.txt", nil, { rows = "line" })
+--- files: a path in brackets | error permission_denied takes no path in brackets | level=files
+dllm.dataset("@IN@/sub[name:@OUT@,secret:3]", nil, { rows = "line" })
+--- files: a link out in brackets | error permission_denied leads out of the roots | level=files
+dllm.dataset("@IN@/linked[name:folder,secret:3]", nil, { rows = "line" })
+--- files: a part without a name | error permission_denied has no path | level=files
+dllm.dataset("@IN@/rows.txt+", nil, { rows = "line" })
+--- files: two parts with rows and times | ok [4] | level=files
+return dllm.dataset("@IN@/rows.txt[:1]*2+@IN@/rows.txt", nil, { rows = "paragraph" }):size()
 --- files: absolute | error permission_denied level files | level=files
 dllm.dataset("/etc/passwd")
 --- files: dots | error permission_denied takes no ".." | level=files
