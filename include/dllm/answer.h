@@ -68,8 +68,7 @@ extern "C" {
  *   out    not NULL
  *
  * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for a stop that is not an id, for an empty stop text, and
- *          for a pattern that cannot be read or matches an empty text; DLLM_RESOURCE_EXHAUSTED for
- *          a pattern that needs too many states
+ *          for a pattern that cannot be read, matches an empty text or needs too many states
  * Owns     caller owns out, which keeps tok
  * Threads  any
  * Since    1

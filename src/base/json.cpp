@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -115,6 +116,14 @@ Json parse_json(std::string_view text, std::string_view what) {
   TreeBuilder builder(what);
   Json::sax_parse(text.begin(), text.end(), &builder);
   return builder.take();
+}
+
+Json parse_json_option(std::string_view text, std::string_view key) {
+  try {
+    return parse_json(text, fmt::format("option {}", key));
+  } catch (const Error& error) {
+    throw Error(Code::invalid_argument, error.text(), error.hint());
+  }
 }
 
 } // namespace dllm

@@ -89,16 +89,19 @@ Options chat_options(const Options& request, bool opens) {
   return options;
 }
 
-Json message(const char* role, const std::string& content) {
-  return {{"role", role}, {"content", content}};
-}
-
-// Returns the last token of an answer of one word; nothing if that token is the word.
+// Returns the last token of an answer of one word to these messages; nothing if that token is the
+// word, or if the template writes no such answer.
 std::vector<int32_t> end_of_turn(const std::shared_ptr<const Tokenizer>& tokenizer,
-                                 const Options& request, const Task* task) {
+                                 const Options& request, Json messages, const Task* task) {
   const std::string word = "word";
-  const Json turns = Json::array({message("user", word), message("assistant", word)});
-  const text::ChatRow row = text::Chat(tokenizer, chat_options(request, false)).row(turns, task);
+  messages.push_back({{"role", "assistant"}, {"content", word}});
+  text::ChatRow row;
+  try {
+    row = text::Chat(tokenizer, chat_options(request, false)).row(messages, task);
+  } catch (const Error& error) {
+    if (error.code() == Code::cancelled || error.code() == Code::deadline_exceeded) throw;
+    return {};
+  }
   for (size_t i = row.ids.size(); i-- > 0;) {
     if (row.spoken[i] == 0) continue;
     const std::string text = tokenizer->decode(std::span(&row.ids[i], 1), text::DecodeOptions());
@@ -111,12 +114,12 @@ std::vector<int32_t> end_of_turn(const std::shared_ptr<const Tokenizer>& tokeniz
 
 Prompt of_messages(const std::shared_ptr<const Tokenizer>& tokenizer, const Options& request,
                    const Task* task) {
-  const Json messages = parse_json(request.str("messages"), "option messages");
+  const Json messages = parse_json_option(request.str("messages"), "messages");
   Prompt made;
   made.canvas = text::Chat(tokenizer, chat_options(request, true)).row(messages, task).ids;
   made.begin = static_cast<int64_t>(made.canvas.size());
   made.is_chat = true;
-  made.ends = end_of_turn(tokenizer, request, task);
+  if (messages.is_array()) made.ends = end_of_turn(tokenizer, request, messages, task);
   return made;
 }
 

@@ -70,7 +70,7 @@ noise::ScheduleRef own_schedule(const Options& options) {
     fail_with_hint("leave schedule_eps and schedule_steps out", Code::invalid_argument,
                    "schedule_alphas has no eps and no discrete times");
   }
-  const Json list = parse_json(options.str("schedule_alphas"), "option schedule_alphas");
+  const Json list = parse_json_option(options.str("schedule_alphas"), "schedule_alphas");
   const auto is_number = [](const Json& value) { return value.is_number(); };
   if (!list.is_array() || list.size() < 2 || !std::all_of(list.begin(), list.end(), is_number)) {
     fail_with_hint("write alpha(t) from t = 0 to 1, such as [1, 0.3, 0]", Code::invalid_argument,

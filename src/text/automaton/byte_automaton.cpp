@@ -3,6 +3,8 @@
 #include "base/error.h"
 #include "text/automaton/pattern.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -13,19 +15,44 @@ namespace {
 
 using States = std::vector<int32_t>; // ascending
 
-// Adds all states that are reached from these without a byte.
-States closed(const PatternAutomaton& pattern, States states) {
-  std::vector<uint8_t> seen(pattern.states.size());
-  for (const int32_t state : states) seen[static_cast<size_t>(state)] = 1;
-  for (size_t i = 0; i < states.size(); ++i) {
-    const PatternState& state = pattern.states[static_cast<size_t>(states[i])];
-    for (const int32_t to : state.empty) {
-      if (std::exchange(seen[static_cast<size_t>(to)], uint8_t{1}) == 0) states.push_back(to);
-    }
-  }
-  std::ranges::sort(states);
-  return states;
+// Most states of the pattern that are visited while sets of them are made, about a second of work.
+// Repetitions of repetitions have large sets, and would take hours before there are kMostStates.
+constexpr int64_t kMostVisits = int64_t{1} << 25;
+
+[[noreturn]] void refuse_size(const std::string& what) {
+  fail_with_hint("repeat shorter parts, or fewer times", Code::invalid_argument,
+                 "the pattern needs more than {}", what);
 }
+
+// Makes closed sets of states: with all states that are reached without a byte.
+class Closure {
+public:
+  Closure(const PatternAutomaton& pattern, const Task* task)
+      : pattern_(pattern), task_(task), seen_(pattern.states.size()) {}
+
+  // Takes states without repetition.
+  States operator()(States states) {
+    check_task(task_);
+    for (const int32_t state : states) seen_[static_cast<size_t>(state)] = 1;
+    for (size_t i = 0; i < states.size(); ++i) {
+      const PatternState& state = pattern_.states[static_cast<size_t>(states[i])];
+      for (const int32_t to : state.empty) {
+        if (std::exchange(seen_[static_cast<size_t>(to)], uint8_t{1}) == 0) states.push_back(to);
+      }
+    }
+    for (const int32_t state : states) seen_[static_cast<size_t>(state)] = 0;
+    visits_ += std::ssize(states);
+    if (visits_ > kMostVisits) refuse_size("a second of work");
+    std::ranges::sort(states);
+    return states;
+  }
+
+private:
+  const PatternAutomaton& pattern_;
+  const Task* task_;
+  std::vector<uint8_t> seen_;
+  int64_t visits_ = 0;
+};
 
 // Leaves out states without edges, except the end: two sets that differ in them alone are equal.
 States essential(const PatternAutomaton& pattern, States states) {
@@ -69,14 +96,13 @@ Table subset_table(const PatternAutomaton& pattern, const std::array<uint16_t, 2
   Table table{.classes = classes};
   std::map<States, int32_t> numbers;
   std::vector<States> open;
-  const auto number_of = [&](const States& reached) {
-    States states = essential(pattern, closed(pattern, reached));
+  Closure closed(pattern, task);
+  const auto number_of = [&](States reached) {
+    States states = essential(pattern, closed(std::move(reached)));
     const auto [found, is_new] = numbers.emplace(states, table.size());
     if (is_new) {
-      if (numbers.size() > ByteAutomaton::kMostStates) {
-        fail_with_hint("repeat shorter parts, or fewer times", Code::resource_exhausted,
-                       "the pattern needs more than {} states", ByteAutomaton::kMostStates);
-      }
+      if (numbers.size() > ByteAutomaton::kMostStates)
+        refuse_size(fmt::format("{} states", ByteAutomaton::kMostStates));
       table.accepts.push_back(std::ranges::binary_search(states, pattern.end) ? 1 : 0);
       table.next.resize(table.next.size() + static_cast<size_t>(classes), ByteAutomaton::kDead);
       open.push_back(std::move(states));
@@ -85,7 +111,6 @@ Table subset_table(const PatternAutomaton& pattern, const std::array<uint16_t, 2
   };
   number_of({pattern.begin});
   for (size_t i = 0; i < open.size(); ++i) {
-    check_task(task);
     for (int32_t of = 0; of < classes; ++of) {
       const uint8_t byte = first_of[static_cast<size_t>(of)];
       States reached;
@@ -97,7 +122,7 @@ Table subset_table(const PatternAutomaton& pattern, const std::array<uint16_t, 2
       if (reached.empty()) continue;
       std::ranges::sort(reached);
       reached.erase(std::unique(reached.begin(), reached.end()), reached.end());
-      table.at(static_cast<int32_t>(i), of) = number_of(reached);
+      table.at(static_cast<int32_t>(i), of) = number_of(std::move(reached));
     }
   }
   return table;

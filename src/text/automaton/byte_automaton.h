@@ -17,11 +17,12 @@ public:
   static constexpr int32_t kDead = -1; // no text matches from here
 
   // Compiles a pattern (pattern.h has its syntax). Fails with invalid_argument, naming the place of
-  // a fault, also for a pattern that no text matches. Fails with resource_exhausted for a pattern
-  // that needs more than kMostStates states. The task is checked while the states are made.
+  // a fault, also for a pattern that no text matches or that needs more than kMostStates states or
+  // too much work. The task is checked while the states are made.
   explicit ByteAutomaton(std::string_view pattern, const Task* task = nullptr);
 
   static constexpr size_t kMostStates = 1 << 13;
+  static constexpr size_t kMostBytes = size_t{1} << 20; // of a pattern
 
   // Returns the number of states.
   int32_t size() const { return static_cast<int32_t>(accepts_.size()); }

@@ -26,7 +26,7 @@ public:
 private:
   int32_t add_state() {
     if (made_.states.size() == kMostStates) {
-      fail_with_hint("repeat shorter parts, or fewer times", Code::resource_exhausted,
+      fail_with_hint("repeat shorter parts, or fewer times", Code::invalid_argument,
                      "the pattern needs more than {} states", kMostStates);
     }
     made_.states.emplace_back();

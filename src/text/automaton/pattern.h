@@ -25,8 +25,8 @@ struct PatternAutomaton {
   int32_t begin = 0, end = 0;
 };
 
-// Fails with invalid_argument naming the place of the fault, and with resource_exhausted for a
-// pattern that needs too many states.
+// Fails with invalid_argument naming the place of the fault, also for a pattern that needs too many
+// states.
 PatternAutomaton read_automaton(std::string_view pattern);
 
 } // namespace dllm::text

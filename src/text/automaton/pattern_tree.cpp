@@ -1,6 +1,7 @@
 #include "text/automaton/pattern_tree.h"
 
 #include "base/error.h"
+#include "text/automaton/byte_automaton.h"
 #include "text/unicode.h"
 
 #include <optional>
@@ -11,7 +12,6 @@
 namespace dllm::text {
 namespace {
 
-constexpr size_t kMostBytes = size_t{1} << 20; // of a pattern
 constexpr int32_t kMostRepeats = 1 << 16;
 constexpr int32_t kMostDepth = 200; // of groups in groups
 
@@ -36,9 +36,9 @@ NodeRef node_of(CodePoints set) {
 class PatternReader {
 public:
   PatternReader(std::string_view pattern, PatternUse use) : pattern_(pattern), use_(use) {
-    if (pattern.size() > kMostBytes) {
-      fail(Code::resource_exhausted, "the pattern has {} bytes, at most {} are read",
-           pattern.size(), kMostBytes);
+    if (pattern.size() > ByteAutomaton::kMostBytes) {
+      fail(Code::invalid_argument, "the pattern has {} bytes, at most {} are read", pattern.size(),
+           kMostBytes);
     }
     if (!is_valid_utf8(pattern)) fail(Code::invalid_argument, "the pattern is not UTF-8");
   }

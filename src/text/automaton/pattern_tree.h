@@ -33,8 +33,7 @@ struct PatternTree {
   bool from_start = false, to_end = false; // the pattern begins with ^, ends with $
 };
 
-// Fails with invalid_argument naming the place of the fault, and with resource_exhausted for a
-// pattern that is too long.
+// Fails with invalid_argument naming the place of the fault, also for a pattern that is too long.
 PatternTree read_tree(std::string_view pattern, PatternUse use);
 
 } // namespace dllm::text

@@ -44,7 +44,7 @@ Json json_option(const Options& options, const char* key, bool (Json::*fits)() c
                  const char* what) {
   const std::string& text = options.str(key);
   if (text.empty()) return Json();
-  Json value = parse_json(text, fmt::format("option {}", key));
+  Json value = parse_json_option(text, key);
   if (!(value.*fits)()) {
     fail(Code::invalid_argument, "option {} must be {}, found {}", key, what, value.type_name());
   }

@@ -78,7 +78,7 @@ Json trainer_json(const Trainer& trainer, const BatchSource* source,
   made["objective"] = trainer.objective()->describe();
   made["options"] = trainer.options().to_json();
   made["script_state"] =
-      script_state.empty() ? Json(nullptr) : parse_json(script_state, "option script_state");
+      script_state.empty() ? Json(nullptr) : parse_json_option(script_state, "script_state");
   return made;
 }
 

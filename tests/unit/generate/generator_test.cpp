@@ -252,6 +252,23 @@ TEST(Generator, ContinuesMessages) {
   EXPECT_THROW(plain.add(request({{"messages", messages}})), Error) << "no chat template";
 }
 
+// The end of a turn is read from the messages of the request, which a template may rely on.
+TEST(Generator, RendersNoOtherMessages) {
+  const Json user = {{"role", "user"}, {"content", "hello"}, {"tone", "calm"}},
+             system = {{"role", "system"}, {"content", "be kind"}};
+  const auto ends_of = [](const std::string& chat_template, const Json& messages) {
+    Generator generator(small_model(), letters(chat_template), settings());
+    return generator.describe(generator.add(request({{"messages", messages}, {"length", 8}})))
+        .at("end_tokens");
+  };
+  const std::string strict =
+      "{% if messages[0].role != 'system' %}{{ raise_exception('no system') }}{% endif %}";
+  EXPECT_EQ(ends_of(strict + kTemplate, {system, user}).at(0), kEnd);
+  EXPECT_EQ(ends_of(std::string("{{ messages[1].tone }}") + kTemplate, {system, user}).at(0), kEnd);
+  EXPECT_NO_THROW(ends_of("{{ messages[1].content }}", {system, user})) << "it writes no answer";
+  EXPECT_THROW(ends_of(strict + kTemplate, Json::array({user})), Error);
+}
+
 TEST(Generator, TakesTheFileOfSettings) {
   Generator generator = make(Json::object(), {{"gen_length", 5}, {"temperature", 1.0}});
   const int64_t number = generator.add(request({{"prompt", "a"}}));

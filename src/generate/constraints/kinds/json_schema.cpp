@@ -114,7 +114,17 @@ private:
     if (++depth_ > kMostDepth) refuse(where, "the schema is too deep", "make it flatter");
     MaybePattern made = value_of(schema, where);
     --depth_;
+    if (made) check_size(*made);
     return made;
+  }
+
+  // Copies of a schema in a schema grow fast, so the size is checked while the pattern is written.
+  static void check_size(const std::string& pattern) {
+    if (pattern.size() <= text::ByteAutomaton::kMostBytes) return;
+    refuse("json_schema",
+           fmt::format("the schema needs a pattern of more than {} bytes",
+                       text::ByteAutomaton::kMostBytes),
+           "let it have fewer members that may be left out, or that contain themselves");
   }
 
   MaybePattern value_of(const Json& schema, const std::string& where) {
@@ -378,7 +388,9 @@ private:
     }
     const std::string with = member.pattern + rest;
     if (member.is_required) return with;
-    return alternatives({with, members_from(members, at + 1, true)});
+    std::string all = alternatives({with, members_from(members, at + 1, true)});
+    check_size(all);
+    return all;
   }
 
   static constexpr int kMostDepth = 64;
@@ -399,7 +411,7 @@ ConstraintKind constraint_files::json_schema() {
                       "The whole answer is JSON of this schema, with the members in its "
                       "order: an object of JSON Schema."),
           [](const Options& request) {
-            const Json root = parse_json(request.str("json_schema"), "option json_schema");
+            const Json root = parse_json_option(request.str("json_schema"), "json_schema");
             return SchemaReader(root).pattern();
           }};
 }
