@@ -154,6 +154,7 @@ for body, part in [("{", "not JSON"), ("[]", "not a JSON object"), ("[" * 100000
                    ({"prompt": "a", "dllm": {"polcy": "x"}}, "polcy"), ({"prompt": "a", "dllm": {"policy": "x"}}, "x"), ({"prompt": "a", "stop": [""]}, "stop"),
                    ({"prompt": "a", "best_of": 3}, "best_of"), ({"prompt": "a", "logprobs": 5}, "logprobs 5"), ({"prompt": "a", "logprobs": 0, "echo": True}, "echo"), ({"prompt": "a", "response_format": {"type": "json_object"}}, "json_object"), ({"prompt": "a", "dllm": {"regex": "("}}, "byte 1"),
                    ({"prompt": "a", "dllm": {"template": "/etc/passwd"}}, "template"), ({"prompt": "a", "seed": 1.5}, "seed"), ({"prompt": "a", "dllm": {"length": 16777216}}, "positions"), ({"prompt": "a", "stream": "yes"}, "stream"),
+                   ({"prompt": "a", "store": True}, "store"), ({"prompt": "a", "reasoning_effort": "high"}, "reasoning_effort"), ({"prompt": "a", "verbosity": "low"}, "verbosity"),
                    (b'{"prompt": "\xff"}', "not JSON")]:
     for stream in (False, True):
         sent = {**body, "stream": True} if stream and isinstance(body, dict) and "stream" not in body else body
@@ -161,6 +162,10 @@ for body, part in [("{", "not JSON"), ("[]", "not a JSON object"), ("[" * 100000
         error = json.loads(text)["error"]
         ok(status == 400 and part in error["message"] and error["type"] == "invalid_request_error", f"{str(sent)[:60]}: {status} {error['message'][:120]}")
 ok(server.ask("/v1/chat/completions", {"messages": []})[0] == 400, "no messages")
+ok(server.ask("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], "tools": "f"})[0] == 400, "tools that are no list")
+for around in ({"input_prefix": "a <mask:3>", "input_suffix": "b"}, {"prefix": "a", "suffix": "<mask>"}):
+    status, text, _ = server.ask("/v1/infill", {**around, "max_tokens": 2})
+    ok(status == 400 and "<mask" in text, f"a hole beside the place to fill: {status} {text}")
 ok(server.ask("/v1/completions", {"model": "other", "prompt": "a"})[0] == 404 and server.ask("/nothing")[0] == 404, "other models and paths")
 ok(server.ask("/v1/completions")[0] == 405 and server.ask("/v1/models", {})[0] == 405, "methods")
 ok(server.ask("/health", headers={"Host": "evil.example"})[0] == 403, "another host")
@@ -217,6 +222,10 @@ stream = server.open("/v1/completions", {**LONG, "max_tokens": 300, "dllm": {"st
 stream.recv(1000)
 server.process.send_signal(signal.SIGTERM)
 time.sleep(0.1)
+status, text, _ = server.ask("/health")
+ok(status == 503 and "ending" in text, f"SIGTERM: /health of a new connection: {status} {text}")
+status, text, _ = server.ask("/v1/completions", {"prompt": "the", "max_tokens": 4})
+ok(status == 503, f"SIGTERM: a new request: {status} {text}")
 whole = b""
 while part := stream.recv(1 << 16):
     whole += part
@@ -238,6 +247,40 @@ ok("ended before" in str(last.get("error", last)), f"--drain is over: a stream e
 ok(b" 503 " in said[1] and b"Retry-After" in said[1], f"--drain is over: an answer is an error: {said[1][:200]}")
 server.process.communicate(timeout=60)
 ok(server.process.returncode == 0, f"--drain is over: exit {server.process.returncode}")
+
+# ---- a pattern that takes long: the client gets a status, a client that leaves ends it, and the end does not wait for it ----
+# Without its limits, the automaton of such a pattern would have millions of states.
+LONG_PATTERNS = ["(a{1,300}){1,300}", "(a{1,999}){1,999}", "(.{1,90}){1,90}", "((a|b){1,200}c?){1,200}"]
+server = Server("--timeout", "20", "--drain", "1")
+for pattern in LONG_PATTERNS:
+    begin = time.monotonic()
+    status, text, _ = server.ask("/v1/completions", {"prompt": "the", "max_tokens": 20, "dllm": {"regex": pattern}})
+    ok(status in (200, 400, 504) and time.monotonic() - begin < 40, f"{pattern}: {status} {text[:200]} after {time.monotonic() - begin:.1f} s")
+status, text, _ = server.ask("/v1/completions", {"prompt": "the", "max_tokens": 20, "dllm": {"json_schema": "no.json"}})
+ok(status == 400 and "not valid JSON" in text, f"a schema that is no JSON: {status} {text}")
+gone = [server.open("/v1/completions", {"prompt": "the", "max_tokens": 20, "dllm": {"regex": pattern}}) for pattern in 3 * LONG_PATTERNS]
+for client in gone:
+    client.close()
+begin = time.monotonic()
+ok(server.ask("/v1/completions", {"prompt": "the", "max_tokens": 4})[0] == 200, "a request after clients that left")
+ok(time.monotonic() - begin < 20, f"it waited {time.monotonic() - begin:.1f} s for patterns of clients that left")
+slow = [server.open("/v1/completions", {"prompt": "the", "max_tokens": 20, "dllm": {"regex": pattern}}) for pattern in LONG_PATTERNS]
+server.process.send_signal(signal.SIGTERM)
+server.process.communicate(timeout=20)
+ok(server.process.returncode == 0, f"the end while patterns are read: exit {server.process.returncode}")
+
+# ---- settings of the server hold for requests that do not set them; mistakes in them end the program ----
+server = Server("--settings", json.dumps({"steps": 3, "length": 9, "seed": 4, "temperature": 0.7}))
+own = server.json("/v1/completions", {"prompt": "the"})["choices"][0]
+same = {"prompt": "the", "max_tokens": 9, "seed": 4, "temperature": 0.7, "dllm": {"steps": 3}}
+ok(own["text"] == server.json("/v1/completions", same)["choices"][0]["text"] and own["dllm"]["seed"] == 4, f"--settings: {own}")
+ok(server.json("/v1/completions", {"prompt": "the", "seed": 5, "max_tokens": 2})["choices"][0]["dllm"]["seed"] == 5, "--settings: a request has its own")
+server.process.send_signal(signal.SIGTERM)
+server.process.communicate(timeout=20)
+for words, said in ((["--settings", '{"stepz": 3}'], 'stepz'), (["--settings", "[1]"], "JSON object"), (["--settings", '{"prompt": "a"}'], "prompt"),
+                    (["--settings", '{"regex": "("}'], "regex"), (["--template", "chtml"], "chatml")):
+    ended = subprocess.run([DLLM, "serve", "m", "--port", "0", *words], cwd=SCRATCH, capture_output=True, text=True, timeout=60)
+    ok(ended.returncode in (1, 2) and said in ended.stderr, f"{words}: exit {ended.returncode}, {ended.stderr[:200]}")
 
 # ---- limits and keys ----
 (SCRATCH / "keys").write_text("first\nsecond\n")

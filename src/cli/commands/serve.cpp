@@ -1,6 +1,7 @@
 // dllm serve gives programs texts over HTTP, in the form of OpenAI's API.
 
 #include "../command.h"
+#include "../options/schema_keys.h"
 #include "../processes/process.h"
 #include "../run_settings.h"
 #include "../serve/service.h"
@@ -8,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -73,6 +75,46 @@ int64_t in_range(const Context& context, const char* name, int64_t least, int64_
   return value;
 }
 
+// Returns the settings of requests that do not set them: a JSON object, or a file with one.
+Json default_settings(const Context& context) {
+  if (!context.has("settings")) return Json::object();
+  const std::string& word = context.text("settings");
+  const std::string json = word.starts_with("{") ? word : read_all(word);
+  Json settings = Json::parse(json, nullptr, false);
+  if (!settings.is_object())
+    throw UsageFailure("--settings is not a JSON object, as {\"steps\": 32}");
+  for (const char* key : {"template", "template_name", "prompt", "messages", "infill"}) {
+    if (settings.contains(key))
+      throw UsageFailure(std::string("--settings has \"") + key + "\", which belongs to a request",
+                         "--template sets the chat template");
+  }
+  if (settings.contains("json_schema") && settings["json_schema"].is_object())
+    settings["json_schema"] = settings["json_schema"].dump();
+  return settings;
+}
+
+// Reads a request with the settings of the server, so that a mistake in them ends the program and
+// is not an error of each client. A template may refuse the message.
+void try_settings(const Queue& queue, const ServiceSettings& settings, dllm_task* task) {
+  const bool is_formed = std::ranges::any_of(request_keys("constraint"), [&](const Json& key) {
+    return settings.settings.contains(key.at("name").get<std::string>());
+  });
+  const auto read = [&](Json request) {
+    if (!is_formed) request["length"] = 1; // a model may have few positions
+    request.update(settings.settings);
+    if (!settings.chat_template.empty()) request["template"] = settings.chat_template;
+    submit_request(queue, request, Json::object(), task,
+                   [&](int64_t number) { dllm_queue_remove(queue.get(), number, nullptr); });
+  };
+  read({{"prompt", "word"}});
+  if (settings.chat_template.empty()) return;
+  try {
+    read({{"messages", Json::array({{{"role", "user"}, {"content", "word"}}})}});
+  } catch (const Failure& failure) {
+    if (failure.status() == DLLM_NOT_FOUND) throw;
+  }
+}
+
 ServiceSettings settings_of(const Context& context) {
   constexpr int64_t kMebibyte = 1 << 20;
   ServiceSettings settings;
@@ -80,6 +122,7 @@ ServiceSettings settings_of(const Context& context) {
   settings.adapters = adapters_of(context);
   settings.keys = keys_of(context);
   settings.chat_template = template_of(context);
+  settings.settings = default_settings(context);
   settings.timeout = context.real("timeout");
   settings.http.address = context.text("host");
   settings.http.port = in_range(context, "port", 0, 65535);
@@ -97,6 +140,7 @@ int serve(Context& context) {
     return dllm_queue_new(session.model.get(), session.tokenizer.get(), context.options("queue"),
                           out, err);
   }));
+  try_settings(queue, settings, context.task());
   const Json about = Json::parse(queue.describe());
   Service service(std::move(queue), settings);
   const std::string& host = settings.http.address;
@@ -131,6 +175,9 @@ Command serve_command() {
            {Kind::text, "template", "",
             "chat template: chatml, llama3, qwen, alpaca, or a file that holds one; default: the "
             "model's own, and the one that a run was trained with"},
+           {Kind::text, "settings", "",
+            "settings of requests that do not set them: a JSON object or its file, with options of "
+            "dllm generate: {\"steps\": 32, \"length\": 128}"},
            {Kind::real, "timeout", "0", "most seconds of a request; 0: no limit"},
            {Kind::number, "max-body", "8", "most MiB of the body of a request"},
            {Kind::real, "drain", "30", "most seconds that open requests get at the end"}},

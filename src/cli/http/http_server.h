@@ -73,7 +73,6 @@ public:
   void run(const std::function<void()>& tick);
   // Called on the thread of run().
   void stop();
-  void stop_listening(); // takes no further connections
   // Any thread: `tick` is called soon.
   void wake();
 

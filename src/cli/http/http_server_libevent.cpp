@@ -327,11 +327,6 @@ void HttpServer::stop() {
   event_base_loopexit(state_->base.get(), &kSoon);
 }
 
-void HttpServer::stop_listening() {
-  if (state_->bound != nullptr)
-    evhttp_del_accept_socket(state_->server.get(), std::exchange(state_->bound, nullptr));
-}
-
 void HttpServer::wake() {
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t ignored = ::write(state_->wake_fd, &one, sizeof one);

@@ -19,7 +19,6 @@ int64_t HttpServer::port() const {
 
 void HttpServer::run(const std::function<void()>&) {}
 void HttpServer::stop() {}
-void HttpServer::stop_listening() {}
 void HttpServer::wake() {}
 
 } // namespace dllm::cli

@@ -140,6 +140,13 @@ std::vector<std::string> prompts_of(Body& body) {
   return given.get<std::vector<std::string>>();
 }
 
+// The answer is what fills the place between two texts, so neither of them has holes.
+void check_no_hole(const std::string& text, const char* name) {
+  if (text.find("<mask") == std::string::npos) return;
+  refuse(std::string(name) + " has \"<mask\", and the place to fill is beside it",
+         "field text of POST /v1/infill takes a text with several holes");
+}
+
 // A text with holes as it is, or a prefix and a suffix around a hole.
 std::string infill_text(Body& body, int64_t tokens) {
   const std::string whole = body.text("text");
@@ -147,6 +154,8 @@ std::string infill_text(Body& body, int64_t tokens) {
                     after = body.text("input_suffix", body.text("suffix"));
   if (!whole.empty() && !(before.empty() && after.empty()))
     refuse("text has its holes, and a prefix or suffix needs one", "send one of the two forms");
+  check_no_hole(before, "the prefix");
+  check_no_hole(after, "the suffix");
   return whole.empty() ? before + "<mask:" + std::to_string(tokens) + ">" + after : whole;
 }
 
@@ -227,11 +236,17 @@ bool asks_for_logprobs(Body& body, AskKind kind) {
   return is_asked;
 }
 
-Json common_settings(Body& body, AskKind kind, Asked& asked) {
+// Returns the number of tokens of an answer whose body names none.
+int64_t usual_tokens(const Json& defaults) {
+  return defaults.value("length", kUsualTokens);
+}
+
+Json common_settings(Body& body, AskKind kind, const Json& defaults, Asked& asked) {
   constexpr int64_t kMost = 1 << 20;
-  Json settings = Json::object();
-  const int64_t tokens = body.whole("max_completion_tokens",
-                                    body.whole("max_tokens", kUsualTokens, 0, kMost), 0, kMost);
+  Json settings = defaults;
+  const int64_t tokens =
+      body.whole("max_completion_tokens",
+                 body.whole("max_tokens", usual_tokens(defaults), 0, kMost), 0, kMost);
   settings["length"] = tokens;
   // Temperature and the filters of the library.
   for (const Json& row : request_keys("draw")) {
@@ -252,15 +267,9 @@ Json common_settings(Body& body, AskKind kind, Asked& asked) {
   return settings;
 }
 
-// The answer is what fills the place between a prompt and a suffix, so neither has holes.
-void check_no_hole(const std::string& text, const char* name) {
-  if (text.find("<mask") == std::string::npos) return;
-  refuse(std::string(name) + " has \"<mask\", and a suffix leaves one place to fill",
-         "POST /v1/infill takes a text with several holes");
-}
-
 // Returns the settings of the texts, without seeds.
-std::vector<Json> texts_of(Body& body, AskKind kind, const Json& settings, std::string& suffix) {
+std::vector<Json> texts_of(Body& body, AskKind kind, const Json& settings, int64_t tokens,
+                           std::string& suffix) {
   std::vector<Json> texts;
   const auto add = [&](const char* key, const Json& value) {
     Json one = settings;
@@ -274,7 +283,7 @@ std::vector<Json> texts_of(Body& body, AskKind kind, const Json& settings, std::
     body.need_off("tool_choice", "auto");
     break;
   case AskKind::infill:
-    add("infill", infill_text(body, body.whole("max_tokens", kUsualTokens, 0, 1 << 20)));
+    add("infill", infill_text(body, body.whole("max_tokens", tokens, 0, 1 << 20)));
     break;
   case AskKind::completion:
     suffix = body.text("suffix");
@@ -295,7 +304,7 @@ std::vector<Json> texts_of(Body& body, AskKind kind, const Json& settings, std::
 
 } // namespace
 
-Asked read_asked(AskKind kind, const std::string& text, int64_t random_seed) {
+Asked read_asked(AskKind kind, const std::string& text, int64_t random_seed, const Json& defaults) {
   Body body(text);
   Asked asked;
   asked.kind = kind;
@@ -308,12 +317,13 @@ Asked read_asked(AskKind kind, const std::string& text, int64_t random_seed) {
   }
   if (kind == AskKind::completion) asked.has_echo = body.flag("echo");
   const int64_t count = body.whole("n", 1, 1, kMostTexts);
-  const int64_t seed = body.whole("seed", random_seed, INT64_MIN, INT64_MAX);
-  const Json settings = common_settings(body, kind, asked);
+  const int64_t usual_seed = defaults.value("seed", random_seed);
+  const int64_t seed = body.whole("seed", usual_seed, INT64_MIN, INT64_MAX);
+  const Json settings = common_settings(body, kind, defaults, asked);
   if (asked.has_echo && asked.has_logprobs)
     refuse("echo and logprobs together are not supported",
            "tokens of a prompt have no probability here; send one of the two");
-  for (const Json& one : texts_of(body, kind, settings, asked.suffix)) {
+  for (const Json& one : texts_of(body, kind, settings, usual_tokens(defaults), asked.suffix)) {
     for (int64_t i = 0; i < count; ++i) {
       asked.requests.push_back(one);
       asked.requests.back()["seed"] =
@@ -325,8 +335,11 @@ Asked read_asked(AskKind kind, const std::string& text, int64_t random_seed) {
            std::to_string(kMostTexts) + " are answered");
   if (const std::string client = body.text("user"); !client.empty())
     asked.submission["client"] = client;
-  body.ignore({"store", "metadata", "parallel_tool_calls", "service_tier", "safety_identifier",
-               "prompt_cache_key", "reasoning_effort", "verbosity"});
+  body.need_off("store", false, "answers are not stored here");
+  body.need_off("reasoning_effort", "none");
+  body.need_off("verbosity", "medium");
+  body.need_off("service_tier", "auto");
+  body.ignore({"metadata", "parallel_tool_calls", "safety_identifier", "prompt_cache_key"});
   body.need_all_read();
   return asked;
 }

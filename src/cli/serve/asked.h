@@ -32,7 +32,9 @@ struct Asked {
 };
 
 // Throws Failure with DLLM_INVALID_ARGUMENT for a body that is not understood, and for a field that
-// is known and not supported. random_seed: seed of a request that names none.
-Asked read_asked(AskKind kind, const std::string& body, int64_t random_seed);
+// is known and not supported. random_seed: seed of a request that names none. defaults: settings of
+// kind "request" that the body may replace.
+Asked read_asked(AskKind kind, const std::string& body, int64_t random_seed,
+                 const nlohmann::ordered_json& defaults);
 
 } // namespace dllm::cli

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <unistd.h>
 #include <utility>
@@ -60,6 +61,28 @@ const std::vector<std::string> kPaths = {
 
 } // namespace
 
+void submit_request(const Queue& queue, const Json& settings, const Json& submission,
+                    dllm_task* task, const std::function<void(int64_t)>& take) {
+  const std::string policy = settings.contains("policy") && settings["policy"].is_string()
+                                 ? settings["policy"].get<std::string>()
+                                 : "auto";
+  const auto options = make<dllm_options>([&](dllm_options** out, dllm_error* err) {
+    return dllm_options_new(policy == "auto" ? "request" : ("request:" + policy).c_str(), out, err);
+  });
+  const std::string json = settings.dump();
+  call([&](dllm_error* err) {
+    return dllm_options_set_json(options.get(), json.data(), static_cast<int64_t>(json.size()),
+                                 err);
+  });
+  Settings(submission.dump()).with("submission", [&](const dllm_options* opts) {
+    int64_t number = 0;
+    call([&](dllm_error* err) {
+      return dllm_queue_submit(queue.get(), options.get(), opts, task, &number, err);
+    });
+    take(number);
+  });
+}
+
 Service::Service(Queue queue, ServiceSettings settings)
     : queue_(std::move(queue)), settings_(std::move(settings)), started_(seconds_now()),
       server_(settings_.http, [this](const HttpExchangeRef& exchange) { take(exchange); }) {
@@ -71,6 +94,7 @@ Service::~Service() {
   {
     const std::lock_guard lock(mutex_);
     is_stopping_ = true;
+    for (const auto& [task, exchange] : in_hand_) dllm_task_cancel(task.get());
     arrived_.notify_all();
   }
   for (std::thread& thread : threads_) thread.join();
@@ -85,7 +109,7 @@ void Service::submit_arrivals() {
     if (is_stopping_) return;
     Arrival arrival = std::move(unread_.front());
     unread_.pop_front();
-    ++in_hand_;
+    in_hand_.emplace(arrival.task, arrival.exchange);
     lock.unlock();
     try {
       submit(arrival);
@@ -95,34 +119,19 @@ void Service::submit_arrivals() {
       arrival.failure = Failure(DLLM_RESOURCE_EXHAUSTED, error.what());
     }
     lock.lock();
-    --in_hand_;
+    in_hand_.erase(arrival.task);
     read_.push_back(std::move(arrival));
     server_.wake();
   }
 }
 
 void Service::submit(Arrival& arrival) const {
+  // A pattern is compiled before the queue counts the time of the request.
+  if (const double timeout = timeout_of(arrival.asked); timeout > 0)
+    dllm_task_set_deadline(arrival.task.get(), static_cast<int64_t>(std::ceil(1e3 * timeout)));
   for (const Json& settings : arrival.asked.requests) {
-    const std::string policy = settings.contains("policy") && settings["policy"].is_string()
-                                   ? settings["policy"].get<std::string>()
-                                   : "auto";
-    const auto options = make<dllm_options>([&](dllm_options** out, dllm_error* err) {
-      return dllm_options_new(policy == "auto" ? "request" : ("request:" + policy).c_str(), out,
-                              err);
-    });
-    const std::string json = settings.dump();
-    call([&](dllm_error* err) {
-      return dllm_options_set_json(options.get(), json.data(), static_cast<int64_t>(json.size()),
-                                   err);
-    });
-    const Settings submission(arrival.asked.submission.dump());
-    submission.with("submission", [&](const dllm_options* opts) {
-      int64_t number = 0;
-      call([&](dllm_error* err) {
-        return dllm_queue_submit(queue_.get(), options.get(), opts, nullptr, &number, err);
-      });
-      arrival.numbers.push_back(number);
-    });
+    submit_request(queue_, settings, arrival.asked.submission, arrival.task.get(),
+                   [&](int64_t number) { arrival.numbers.push_back(number); });
   }
 }
 
@@ -144,16 +153,16 @@ void Service::run(dllm_task* task, double drain_seconds) {
 
 void Service::tick(dllm_task* task, double drain_seconds) {
   begin_jobs();
+  cancel_left();
   std::erase_if(jobs_, [](Job& job) { return !job.advance(); });
   if (dllm_task_is_cancelled(task) == 0) return;
   if (!stopping_since_) {
-    stopping_since_ = Clock::now();
-    server_.stop_listening();
+    stopping_since_ = Clock::now(); // /health says so to new connections
     std::fprintf(stderr, "no further requests are taken; %zu are answered first\n", jobs_.size());
   }
   const std::chrono::duration<double> since = Clock::now() - *stopping_since_;
   const std::lock_guard lock(mutex_);
-  const bool is_idle = jobs_.empty() && unread_.empty() && read_.empty() && in_hand_ == 0;
+  const bool is_idle = jobs_.empty() && unread_.empty() && read_.empty() && in_hand_.empty();
   if (!is_idle && since.count() <= drain_seconds) return;
   end_jobs();
   server_.stop();
@@ -169,6 +178,14 @@ void Service::end_jobs() {
     for (const Arrival& one : *arrivals)
       one.exchange->send(error_answer(late.status(), late.what(), late.hint()));
     arrivals->clear();
+  }
+}
+
+// Ends the reading of requests whose client has left.
+void Service::cancel_left() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [task, exchange] : in_hand_) {
+    if (exchange->is_gone()) dllm_task_cancel(task.get());
   }
 }
 
@@ -248,7 +265,9 @@ void Service::answer(const HttpExchangeRef& exchange) {
 
 void Service::ask(const HttpExchangeRef& exchange, AskKind kind) {
   if (stopping_since_) throw Failure(DLLM_UNAVAILABLE, "the server ends");
-  Arrival arrival{exchange, {}, read_asked(kind, exchange->body(), random_seed()), {}, {}};
+  Arrival arrival{
+      exchange, {}, read_asked(kind, exchange->body(), random_seed(), settings_.settings),
+      {},       {}, TaskRef(dllm_task_new(), dllm_task_release)};
   Asked& asked = arrival.asked;
   const std::string& model = asked.model;
   const bool has_adapter = model.starts_with(settings_.name + ":");
@@ -288,6 +307,11 @@ void Service::limit_timeout(Json& submission) const {
   const Json asked = submission.value("timeout", Json());
   const bool is_less = asked.is_number() && asked > 0 && asked.get<double>() < settings_.timeout;
   if (asked.is_null() || (asked.is_number() && !is_less)) submission["timeout"] = settings_.timeout;
+}
+
+double Service::timeout_of(const Asked& asked) const {
+  const Json timeout = asked.submission.value("timeout", Json());
+  return timeout.is_number() && timeout > 0 ? timeout.get<double>() : 0;
 }
 
 bool Service::has_key(const HttpExchangeRef& exchange) const {

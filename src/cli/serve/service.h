@@ -28,9 +28,18 @@ struct ServiceSettings {
   std::vector<std::string> adapters; // names that follow it: NAME:ADAPTER
   std::vector<std::string> keys;     // one of them is asked for; empty: none
   std::string chat_template;         // "": the tokenizer's own
+  nlohmann::ordered_json settings;   // of requests that do not set them
   double timeout = 0;                // seconds of a request; 0: no limit
   HttpSettings http;
 };
+
+// Submits a request with settings of kinds "request" and "submission", and gives its number to
+// `take`. Throws Failure.
+void submit_request(const Queue& queue, const nlohmann::ordered_json& settings,
+                    const nlohmann::ordered_json& submission, dllm_task* task,
+                    const std::function<void(int64_t)>& take);
+
+using TaskRef = std::shared_ptr<dllm_task>;
 
 class Service {
 public:
@@ -53,6 +62,7 @@ private:
     Asked asked;
     std::vector<int64_t> numbers;
     std::optional<Failure> failure;
+    TaskRef task; // of reading it; it ends when the client leaves, or with the server
   };
 
   // On the thread of the server:
@@ -62,6 +72,8 @@ private:
   void tick(dllm_task* task, double drain_seconds);
   void begin_jobs();
   void end_jobs(); // with an error
+  void cancel_left();
+  double timeout_of(const Asked& asked) const; // seconds; 0: none
   void limit_timeout(nlohmann::ordered_json& submission) const;
   bool has_key(const HttpExchangeRef& exchange) const;
   HttpAnswer models() const;
@@ -83,7 +95,7 @@ private:
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::deque<Arrival> unread_, read_;
-  int64_t in_hand_ = 0; // arrivals that a thread reads
+  std::map<TaskRef, HttpExchangeRef> in_hand_; // arrivals that a thread reads
   bool is_stopping_ = false;
 
   HttpServer server_; // released before the members above
