@@ -14,6 +14,23 @@ namespace {
 
 constexpr int64_t kMostLine = int64_t{1} << 30; // bytes
 
+// Fails for a file that is not one of trajectories, which would be lost.
+void check_replaced(const std::string& path, Task* task) {
+  TextWindow window(open_bytes(std::make_shared<const InputFile>(path), task), kMostLine);
+  while (const auto line = window.next_line()) {
+    if (is_blank(*line)) continue;
+    const bool is_cut = line->back() != '\n' && file_exists(settings_path(path));
+    try {
+      parse_trajectory(without_end(*line), path);
+    } catch (const Error&) {
+      if (is_cut) return;
+      fail_with_hint("choose another file, or remove this one", Code::already_exists,
+                     "{} is there already, and it is not a file of trajectories", path);
+    }
+    return;
+  }
+}
+
 } // namespace
 
 int64_t read_trajectories(
@@ -51,7 +68,9 @@ TrajectoryFile::TrajectoryFile(const std::string& path, const Json& settings, bo
                                Task* task)
     : file_(path, true), lock_(path) {
   int64_t whole = 0;
-  if (!fresh) {
+  if (fresh) {
+    check_replaced(path, task);
+  } else {
     whole = read_trajectories(
         path, task, [&](Trajectory&& made, const std::string&) { written_.insert(made.idx); });
   }

@@ -80,14 +80,27 @@ void print_summary(const Trace& trace) {
   std::printf("%s\n", summary.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
 }
 
+// Writes a page or a picture in place of another one, whose first `alike` bytes are the same.
+void replace_picture(const std::string& path, const std::string& content, size_t alike,
+                     const std::string& option) {
+  check_replaces(path, content.substr(0, alike), "a picture of dllm replay", option);
+  write_file(path, content);
+}
+
 int replay(Context& context) {
   const std::string path = context.text("trace");
   const Trace trace = parse_trace(read_all(path), path == "-" ? "standard input" : path);
   if (trace.cut)
     std::fprintf(stderr, "the last line of %s was cut and is left out\n", path.c_str());
   const TraceSlot& slot = wanted_slot(context, trace);
-  if (context.has("html")) write_file(context.text("html"), replay_html(trace));
-  if (context.has("svg")) write_file(context.text("svg"), heat_map_svg(trace, slot));
+  if (context.has("html")) {
+    const std::string page = replay_html(trace);
+    replace_picture(context.text("html"), page, page.find("</title>"), "--html");
+  }
+  if (context.has("svg")) {
+    const std::string map = heat_map_svg(trace, slot);
+    replace_picture(context.text("svg"), map, map.find(' '), "--svg");
+  }
   if (context.json()) print_summary(trace);
   if (context.json() || context.has("html") || context.has("svg")) return 0;
   return play(context, trace, slot);

@@ -153,6 +153,14 @@ TEST(TrajectoryFile, GoesOnAfterATornLine) {
   }
 }
 
+TEST(TrajectoryFile, ReplacesNoOtherFile) {
+  const Scratch folder;
+  const std::string text = folder.write("novel.txt", "Call me Ishmael.\nSome years ago\n");
+  test::expect_error(Code::already_exists, "not a file of trajectories",
+                     [&] { TrajectoryFile file(text, kSettings, true, nullptr); });
+  EXPECT_EQ(std::filesystem::file_size(text), 32) << "the text is as it was";
+}
+
 TEST(TrajectoryFile, RefusesOtherFiles) {
   const Scratch folder;
   const std::string path = folder.write("t.jsonl", line_of(0) + "\nno JSON\n" + line_of(1) + "\n");
