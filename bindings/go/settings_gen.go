@@ -691,6 +691,19 @@ type TrainerOptions struct {
 	// muon. Default: 64; 1 to 1048576.
 	OffloadMib *int `json:"offload_mib,omitzero"`
 
+	// Last batches that are kept; some steps align one of them with the teacher again, with its noise; 0: none. Default:
+	// 0; 0 to 1048576.
+	Replay *int `json:"replay,omitzero"`
+
+	// Batches that replay keeps before one is aligned again. Default: 50; 1 to 1048576.
+	ReplayWarmup *int `json:"replay_warmup,omitzero"`
+
+	// Part of the batches that come with a replay. Default: 0.3; 0 to 1.
+	ReplayProb *float64 `json:"replay_prob,omitzero"`
+
+	// Weight of a replayed alignment, in place of align. Default: 0.1; 0 to 1000000.
+	ReplayWeight *float64 `json:"replay_weight,omitzero"`
+
 	// Budget in tokens, after which a run and its schedule end; 0: none. Default: 0; 0 or more.
 	Tokens *int `json:"tokens,omitzero"`
 

@@ -73,6 +73,13 @@ extern "C" {
  *     freeze           patterns of tensors that this trainer does not change
  *     compat           the reference whose known quirks are reproduced
  *
+ * For an objective with align above 0, whose earlier batches may be aligned again:
+ *
+ *     replay           last batches that are kept on the host; 0: none. One process only
+ *     replay_warmup    batches that are kept before one is aligned again
+ *     replay_prob      part of the batches that come with one of these, drawn by seed
+ *     replay_weight    weight of its alignment, in place of align; metric replay has its mean
+ *
  * For memory and checkpoints:
  *
  *     remat            every layer is computed again in the backward pass
@@ -100,15 +107,17 @@ extern "C" {
  *   opts        NULL: defaults; kind "trainer": lr, schedule, warmup, warmup_ratio, steps, minutes,
  *               cooldown_start, min_lr, optimizer, weight_decay, decay, clip, accumulate, seed,
  *               nonfinite, ema, groups (list), layer_decay, freeze (list), remat, activations
- *               (f32 bf16), memory, offload, offload_mib, tokens, root, save_every, save_wait,
- *               sync_every, keep_last, compat, those of group "optimizer"
+ *               (f32 bf16), memory, offload, offload_mib, replay, replay_warmup, replay_prob,
+ *               replay_weight, tokens, root, save_every, save_wait, sync_every, keep_last, compat,
+ *               those of group "optimizer"
  *   out         not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND for a pattern of groups or freeze that matches no tensor;
  *          DLLM_FAILED_PRECONDITION when a mask token has to be added and the model's tokenizer
  *          holds no tokens; DLLM_INVALID_ARGUMENT for an option of an optimizer that is not the
- *          chosen one, or when every tensor is frozen; DLLM_ABORTED when the model's weights are
- *          lost; DLLM_RESOURCE_EXHAUSTED
+ *          chosen one, when every tensor is frozen, or for replay without an alignment;
+ *          DLLM_UNIMPLEMENTED for replay in a job of several processes; DLLM_ABORTED when the
+ *          model's weights are lost; DLLM_RESOURCE_EXHAUSTED
  * Owns     caller owns out, which keeps model, objective
  * Threads  owner
  * Since    1

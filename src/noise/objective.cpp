@@ -5,6 +5,7 @@
 #include "noise/loss/token_ce.h"
 #include "noise/objectives/table.h"
 #include "noise/rows/trained_padding.h"
+#include "noise/terms/align_alone.h"
 #include "tensor/batch.h"
 
 #include <nlohmann/json.hpp>
@@ -294,6 +295,16 @@ ObjectiveRef without_terms(const ObjectiveRef& objective) {
   Options plain = objective->options();
   if (!turn_off_terms(plain)) return objective;
   return find_objective(objective->name()).make(objective->schedule(), plain);
+}
+
+ObjectiveRef alignment_of(const Objective& objective) {
+  Options alone = objective.options();
+  if (alone.f64("align") == 0) return nullptr;
+  turn_off_terms(alone);
+  alone.set_f64("align", 1);
+  alone.set_f64("align_final", -1);
+  alone.set_f64("own_weight", 0);
+  return find_objective(objective.name()).make(objective.schedule(), alone);
 }
 
 ObjectiveRef make_objective(const std::string& name, ScheduleRef schedule) {

@@ -69,6 +69,14 @@ std::vector<OptionSpec> shared_options() {
       option_i64("offload_mib", 64, 1, 1 << 20,
                  "Most MiB of offloaded arrays in memory at one time, on a rank; one layer of one "
                  "matrix at least for adafactor and muon."),
+      option_i64("replay", 0, 0, 1 << 20,
+                 "Last batches that are kept; some steps align one of them with the teacher again, "
+                 "with its noise; 0: none."),
+      option_i64("replay_warmup", 50, 1, 1 << 20,
+                 "Batches that replay keeps before one is aligned again."),
+      option_f64("replay_prob", 0.3, 0.0, 1.0, "Part of the batches that come with a replay."),
+      option_f64("replay_weight", 0.1, 0.0, 1e6,
+                 "Weight of a replayed alignment, in place of align."),
       option_i64("tokens", 0, 0, INT64_MAX,
                  "Budget in tokens, after which a run and its schedule end; 0: none."),
       option_str("root", "", "Folder that a run saves checkpoints into; empty: none."),

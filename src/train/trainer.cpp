@@ -5,6 +5,7 @@
 #include "base/named_table.h"
 #include "model/adapters/adapter.h"
 #include "model/plan.h"
+#include "noise/terms/align_rows.h"
 #include "train/run.h"
 #include "train/sinks/event_metrics.h"
 #include "train/step/step_metrics.h"
@@ -31,6 +32,14 @@ bool fits_without(const model::Model& model, const model::Model::Backup& before,
   return limit > 0 && used - model.params().bytes_only_in(before.params) + bytes <= limit;
 }
 
+// Fails for several processes: each has the rows of its own, and a run may go on with others.
+void check_replay(const graph::Engine& engine, const ReplayBuffer& replay) {
+  if (!replay.is_on() || engine.processes() == 1) return;
+  fail_with_hint("leave replay out, or train in one process", Code::unimplemented,
+                 "replay keeps the batches of one process, and this job has {}",
+                 engine.processes());
+}
+
 // The engine keeps the arena of the micro-batches for the next one. Where option memory has no room
 // for it next to an update, it goes back to the system.
 void make_room(const model::Model& model, int64_t update_bytes, int64_t memory) {
@@ -55,7 +64,8 @@ Trainer::Trainer(std::shared_ptr<model::Model> model, noise::ObjectiveRef object
                  const Options& options)
     : model_(std::move(model)), objective_(std::move(objective)), options_(options),
       rate_(learning_rate_of(options)), hyper_(hyper_of(options)), spec_{.options = options},
-      arrays_(spec_), programs_(kKeptPrograms), evaluator_(model_, objective_) {
+      arrays_(spec_), replay_(options), programs_(kKeptPrograms), evaluator_(model_, objective_) {
+  check_replay(engine(), replay_);
   optimizer_of(options); // fails before the model changes
   model::Model::Backup before = model_->backup();
   try {
@@ -110,15 +120,37 @@ double Trainer::rate(int64_t tokens) const {
   return hyper().lr * rate_.factor(counters_.updates, std::max(exchange_.clock, used), first);
 }
 
+NoiseKey Trainer::noise_key() const {
+  return {static_cast<uint64_t>(options_.i64("seed")),
+          objective_->keyed_by_batch() ? counters_.batches : counters_.step,
+          model::has_dropout(*model_)};
+}
+
+std::optional<UpdatePart> Trainer::update_part(bool is_part) const {
+  if (!is_part) return std::nullopt;
+  return UpdatePart{accumulated_.batches, accumulated_.rows, options_.i64("accumulate")};
+}
+
 Feeds Trainer::feeds_of(const Batch& batch, bool is_part) const {
-  const NoiseKey key{static_cast<uint64_t>(options_.i64("seed")),
-                     objective_->keyed_by_batch() ? counters_.batches : counters_.step,
-                     model::has_dropout(*model_)};
-  const UpdatePart part{accumulated_.batches, accumulated_.rows, options_.i64("accumulate")};
-  Feeds feeds = make_feeds(*objective_, model_->config(), batch, key, is_part ? &part : nullptr,
-                           engine().mesh());
+  const std::optional<UpdatePart> part = update_part(is_part);
+  Feeds feeds = make_feeds(*objective_, model_->config(), batch, noise_key(),
+                           part ? &*part : nullptr, engine().mesh());
   for (Batch& feed : feeds) feed = noise::with_state(std::move(feed), objective_state_);
+  add_replayed(feeds);
   return feeds;
+}
+
+// Adds the arrays of an earlier batch, with the noise that it had, where the draw says so.
+void Trainer::add_replayed(Feeds& feeds) const {
+  const ReplayedBatch* again = replay_.drawn(counters_.batches);
+  if (again == nullptr) return;
+  const Feeds replayed = make_feeds(*spec_.replay, model_->config(), again->rows, again->key,
+                                    again->part ? &*again->part : nullptr, engine().mesh());
+  for (size_t i = 0; i < feeds.size(); ++i) {
+    for (const auto& [name, array] : replayed[i]) feeds[i].set(kReplayed + name, array);
+    // A batch that a script prepared has the weight of its own step.
+    feeds[i].set(std::string(kReplayed) + noise::kAlignScale, Tensor::scalar(1.0f));
+  }
 }
 
 std::vector<float> Trainer::scalars(int64_t tokens) const {
@@ -202,6 +234,7 @@ void Trainer::start_step(const Batch& batch, const Task* task) {
   StartedStep step = started_.begin(ProgramKind::fused, counters_, rate(tokens));
   const Feeds feeds = feeds_of(batch, false);
   launch(step, feeds, scalars(tokens), task);
+  replay_.push(batch, noise_key(), {});
   step.tokens = tokens;
   step.input_wait = exchange_.take_input_wait();
   step.after.tokens += step.tokens;
@@ -218,6 +251,7 @@ void Trainer::accumulate(const Batch& batch, const Task* task) {
   const Feeds feeds = feeds_of(batch, true);
   arrays_.allocate_sums();
   launch(step, feeds, {}, task);
+  replay_.push(batch, noise_key(), update_part(true));
   ++step.after.batches;
   ++accumulated_.batches;
   most_rows_ = std::max(most_rows_, batch.at("ids").shape()[0]);
@@ -359,6 +393,7 @@ void Trainer::restore(RestoredState state) {
   model_->params().restore(std::move(state.weights),
                            [&] { arrays_.replace(std::move(state.arrays)); });
   objective_state_ = std::move(state.objective);
+  replay_.set_kept(std::move(state.replayed));
   counters_ = state.counters;
   accumulated_ = std::move(state.accumulated);
   lost_.clear();

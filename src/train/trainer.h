@@ -16,6 +16,7 @@
 #include "train/learning_rate.h"
 #include "train/offload/offloaded_update.h"
 #include "train/options.h"
+#include "train/replay/replay_buffer.h"
 #include "train/sinks/sink.h"
 #include "train/step/accumulated.h"
 #include "train/step/counters.h"
@@ -28,8 +29,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,6 +44,7 @@ struct RestoredState {
   std::vector<std::pair<size_t, graph::BufferRef>> weights; // by physical index
   std::vector<graph::BufferRef> arrays;                     // in the order of ProgramSpec::state
   noise::StateArrays objective;                             // Objective::first_state()
+  std::deque<ReplayedBatch> replayed;                       // ReplayBuffer::kept()
   Counters counters;
   Accumulated accumulated;
   Hyper hyper;
@@ -128,6 +132,7 @@ public:
   const Accumulated& sums() const { return accumulated_; }
   const std::vector<graph::BufferRef>& arrays() const { return arrays_.all(); }
   const noise::StateArrays& objective_state() const { return objective_state_; }
+  const ReplayBuffer& replay() const { return replay_; }
   Hyper hyper() const;                                // at any time
   const Metrics& metrics() const { return metrics_; } // at any time
   const std::vector<std::unique_ptr<Sink>>& sinks() const { return sinks_; }
@@ -159,7 +164,10 @@ private:
   void publish(const FinishedStep& done);
   [[noreturn]] void halt(const FinishedStep& done);
   void take_observed(const noise::Observed& observed);
+  NoiseKey noise_key() const;                                // of the next micro-batch
+  std::optional<UpdatePart> update_part(bool is_part) const; // of the same
   Feeds feeds_of(const Batch& batch, bool is_part) const;
+  void add_replayed(Feeds& feeds) const;
   // Return the learning rate, and the numbers, of the next update, which trains `tokens` tokens.
   double rate(int64_t tokens) const;
   std::vector<float> scalars(int64_t tokens) const;
@@ -176,6 +184,7 @@ private:
   TrainerArrays arrays_;
   std::unique_ptr<OffloadedUpdate> offload_; // null: the arrays are in the engine
   noise::StateArrays objective_state_;
+  ReplayBuffer replay_;
   runtime::ProgramCache<std::pair<ProgramKind, std::string>, std::shared_ptr<const TrainProgram>>
       programs_;
   StartedSteps started_;

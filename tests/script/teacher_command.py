@@ -69,6 +69,17 @@ ok(done.returncode == 0 and last("taught", "step") == 6, f"goes on from another 
 done = train("lora", *tuned, "--lora", "4", "--align", "1", "--steps", "4")
 ok(done.returncode == 0 and last("lora", "align") >= 0, f"the base teaches its adapter: {done.stderr[-200:]}")
 
+# Earlier batches are aligned again, also after a resume.
+again = ("--lora", "4", "--align", "1", "--replay", "6", "--replay-warmup", "3", "--replay-prob", "1", "--replay-weight", "0.5")
+done = train("replayed", *tuned, *again, "--steps", "10")
+ok(done.returncode == 0 and last("replayed", "replay") > 0, f"earlier batches are aligned again: {done.stderr[-200:]}")
+train("halves", *tuned, *again, "--steps", "5")
+ok((SCRATCH / "halves" / "step_000005" / "state" / "replay.safetensors").exists(), "a checkpoint has the kept batches")
+done = train("halves", *tuned, "--steps", "10")
+ok(done.returncode == 0 and [last("halves", name) for name in ("loss", "replay")] == [last("replayed", name) for name in ("loss", "replay")],
+   f"a resumed run replays the same ones: {done.stderr[-200:]}")
+refused(train("a", *tuned, "--lora", "4", "--replay", "60", "--steps", "2"), "has no alignment", "align above 0")
+
 # Rounds of few-step distillation.
 few = ("--data", "corpus", "--distill", "1", "--own-weight", "0", "--distill-steps", "2", "--distill-of", "4", "--warmup", "0")
 done = train("round", *few, "--from", "./base", "--teacher", "./base", "--steps", "6")

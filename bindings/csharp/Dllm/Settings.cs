@@ -1439,6 +1439,35 @@ namespace Dllm
             set => Put("offload_mib", value);
         }
 
+        /// <summary>Last batches that are kept; some steps align one of them with the teacher again, with its
+        /// noise; 0: none. Default: 0; 0 to 1048576.</summary>
+        public long? Replay
+        {
+            get => Value<long?>("replay");
+            set => Put("replay", value);
+        }
+
+        /// <summary>Batches that replay keeps before one is aligned again. Default: 50; 1 to 1048576.</summary>
+        public long? ReplayWarmup
+        {
+            get => Value<long?>("replay_warmup");
+            set => Put("replay_warmup", value);
+        }
+
+        /// <summary>Part of the batches that come with a replay. Default: 0.3; 0 to 1.</summary>
+        public double? ReplayProb
+        {
+            get => Value<double?>("replay_prob");
+            set => Put("replay_prob", value);
+        }
+
+        /// <summary>Weight of a replayed alignment, in place of align. Default: 0.1; 0 to 1000000.</summary>
+        public double? ReplayWeight
+        {
+            get => Value<double?>("replay_weight");
+            set => Put("replay_weight", value);
+        }
+
         /// <summary>Budget in tokens, after which a run and its schedule end; 0: none. Default: 0; 0 or
         /// more.</summary>
         public long? Tokens

@@ -311,6 +311,11 @@ const KEYWORDS = (
   scratch file; ram: memory outside of the engine; empty: with the weights. The numbers are the same. Default: empty.
 - `offload_mib::Int`: Most MiB of offloaded arrays in memory at one time, on a rank; one layer of one matrix at least
   for adafactor and muon. Default: 64; 1 to 1048576.
+- `replay::Int`: Last batches that are kept; some steps align one of them with the teacher again, with its noise; 0:
+  none. Default: 0; 0 to 1048576.
+- `replay_warmup::Int`: Batches that replay keeps before one is aligned again. Default: 50; 1 to 1048576.
+- `replay_prob::Real`: Part of the batches that come with a replay. Default: 0.3; 0 to 1.
+- `replay_weight::Real`: Weight of a replayed alignment, in place of align. Default: 0.1; 0 to 1000000.
 - `tokens::Int`: Budget in tokens, after which a run and its schedule end; 0: none. Default: 0; 0 or more.
 - `root::String`: Folder that a run saves checkpoints into; empty: none. Default: empty.
 - `save_every::Real`: Steps between checkpoints of a run; below 1: that part of steps, rounded up, or of the budget of

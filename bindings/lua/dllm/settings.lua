@@ -884,6 +884,15 @@
 --- Most MiB of offloaded arrays in memory at one time, on a rank; one layer of one matrix at least
 --- for adafactor and muon. [64]
 ---@field offload_mib? integer
+--- Last batches that are kept; some steps align one of them with the teacher again, with its noise;
+--- 0: none. [0]
+---@field replay? integer
+--- Batches that replay keeps before one is aligned again. [50]
+---@field replay_warmup? integer
+--- Part of the batches that come with a replay. [0.3]
+---@field replay_prob? number
+--- Weight of a replayed alignment, in place of align. [0.1]
+---@field replay_weight? number
 --- Budget in tokens, after which a run and its schedule end; 0: none. [0]
 ---@field tokens? integer
 --- Folder that a run saves checkpoints into; empty: none.

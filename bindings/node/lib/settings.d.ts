@@ -927,6 +927,15 @@ export interface TrainerSettings {
   /** Most MiB of offloaded arrays in memory at one time, on a rank; one layer of one matrix at
    *  least for adafactor and muon. [64] */
   offload_mib?: number | bigint;
+  /** Last batches that are kept; some steps align one of them with the teacher again, with its
+   *  noise; 0: none. [0] */
+  replay?: number | bigint;
+  /** Batches that replay keeps before one is aligned again. [50] */
+  replay_warmup?: number | bigint;
+  /** Part of the batches that come with a replay. [0.3] */
+  replay_prob?: number;
+  /** Weight of a replayed alignment, in place of align. [0.1] */
+  replay_weight?: number;
   /** Budget in tokens, after which a run and its schedule end; 0: none. [0] */
   tokens?: number | bigint;
   /** Folder that a run saves checkpoints into; empty: none. */

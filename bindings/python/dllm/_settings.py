@@ -1003,6 +1003,11 @@ class TrainerSettings(TypedDict, total=False):
         are the same.
     offload_mib  Most MiB of offloaded arrays in memory at one time, on a rank; one layer of one
         matrix at least for adafactor and muon. [64]
+    replay  Last batches that are kept; some steps align one of them with the teacher again, with
+        its noise; 0: none. [0]
+    replay_warmup  Batches that replay keeps before one is aligned again. [50]
+    replay_prob  Part of the batches that come with a replay. [0.3]
+    replay_weight  Weight of a replayed alignment, in place of align. [0.1]
     tokens  Budget in tokens, after which a run and its schedule end; 0: none. [0]
     root  Folder that a run saves checkpoints into; empty: none.
     save_every  Steps between checkpoints of a run; below 1: that part of steps, rounded up, or of
@@ -1054,6 +1059,10 @@ class TrainerSettings(TypedDict, total=False):
     memory: int | None
     offload: str | None
     offload_mib: int | None
+    replay: int | None
+    replay_warmup: int | None
+    replay_prob: float | None
+    replay_weight: float | None
     tokens: int | None
     root: str | None
     save_every: float | None

@@ -187,6 +187,7 @@ Restored restore_checkpoint(Trainer& trainer, BatchSource* source, const std::st
   graph::run_on_all(engine, [&] { // each process reads its parts
     restored.arrays = read_state(trainer, dir, record.accumulated.batches > 0, task);
     restored.objective = read_objective_state(*trainer.objective(), dir);
+    if (trainer.replay().is_on()) restored.replayed = read_replayed(dir);
     restored.weights = saved.read(trainer.spec().trained, task);
   });
   saved.check_quantized(task);

@@ -101,13 +101,14 @@ struct RunSnapshot {
   StoredModel model;
   StateSnapshot state;
   noise::StateArrays objective;
+  std::deque<ReplayedBatch> replayed; // training writes none of their arrays
 
   RunSnapshot(const Trainer& trainer, SharedPlace shared, model::SnapshotMode mode,
               CopyPool* copies, const Task* task)
       : step(trainer.counters().step), place(std::move(shared)), shares(place.writers),
         model(trainer.trained_model(), *trainer.spec().selection, mode, shares, task, copies),
         state(snapshot_state(trainer, mode, shares, task, copies)),
-        objective(trainer.objective_state()) {}
+        objective(trainer.objective_state()), replayed(trainer.replay().kept()) {}
 };
 
 // Writes weights and state of this process, and returns the names of the files.
@@ -139,6 +140,7 @@ std::string write_checkpoint(RunSnapshot& run, Task* task) {
   const std::string layout = layout_text(run.state);
   write_arrays(run, writer->folder(), task);
   write_objective_state(run.objective, writer->folder());
+  write_replayed(run.replayed, writer->folder());
   write_file_atomic(writer->path("state/layout.json"), layout);
   write_file_atomic(writer->path("trainer.json"), run.record);
   std::vector<ckpt::CommitEntry> parts;

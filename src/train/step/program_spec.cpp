@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "noise/terms/align_alone.h"
 #include "train/step/layer_rates.h"
 
 #include <nlohmann/json.hpp>
@@ -75,6 +76,17 @@ void check_own(const ProgramSpec& spec) {
       spec.optimizer->name, spec.trained.size(), physical[spec.trained[0]].name);
 }
 
+// Sets what is replayed. Fails with invalid_argument for an objective that aligns nothing.
+void set_replay(ProgramSpec& spec) {
+  if (spec.options.i64("replay") == 0) return;
+  spec.replay = noise::alignment_of(*spec.objective);
+  spec.replay_weight = spec.options.f64("replay_weight");
+  if (spec.replay != nullptr) return;
+  fail_with_hint("set align above 0, or replay to 0", Code::invalid_argument,
+                 "replay aligns earlier batches again, and objective {} has no alignment",
+                 spec.objective->name());
+}
+
 } // namespace
 
 ProgramSpec program_spec(const model::Model& model, const noise::Objective& objective,
@@ -125,6 +137,7 @@ ProgramSpec program_spec(const model::Model& model, const noise::Objective& obje
   }
   spec.halts = options.str("nonfinite") == "stop";
   spec.mean_of_means = divides_each_micro_batch(options.str("compat"));
+  set_replay(spec);
   add_optimizer_state(spec, options);
   for (size_t i = 0; spec.ema && i < spec.trained.size(); ++i)
     spec.state.push_back({StateUse::average, "ema", i, physical[spec.trained[i]].spec});

@@ -4,6 +4,7 @@
 #include "graph/ops.h"
 #include "graph/passes.h"
 #include "runtime/programs.h"
+#include "train/replay/replay_buffer.h"
 #include "train/step/feeds.h"
 
 #include <algorithm>
@@ -242,6 +243,44 @@ noise::Loss summed_over_ranks(noise::Loss loss) {
   return loss;
 }
 
+using NamedValues = std::map<std::string, Value>;
+
+// Returns the arrays of the batch that is replayed, by their own names; empty where there is none.
+// The loss reads the state of the objective as it is now.
+NamedValues replayed_arrays(const NamedValues& arrays) {
+  const std::string_view prefix = kReplayed;
+  NamedValues made;
+  for (const auto& [name, value] : arrays) {
+    if (name.starts_with(prefix)) made[name.substr(prefix.size())] = value;
+  }
+  for (const auto& [name, value] : arrays) {
+    if (!made.empty() && name.starts_with("state:")) made[name] = value;
+  }
+  return made;
+}
+
+// Returns the loss of a step, summed over the ranks. A replayed batch adds
+//   replay_weight * mean of its alignment * normalizer,
+// so that the update of micro-batches has replay_weight times the mean over those that replay.
+noise::Loss loss_of_step(const ProgramSpec& spec, model::Builder& builder,
+                         const NamedValues& arrays) {
+  const NamedValues replayed = replayed_arrays(arrays);
+  NamedValues own = arrays;
+  std::erase_if(own, [](const auto& entry) { return entry.first.starts_with(kReplayed); });
+  noise::Loss loss = summed_over_ranks(spec.objective->loss(builder, own));
+  if (replayed.empty()) return loss;
+  const auto keys = replayed.find(kDropoutKeys);
+  builder.set_dropout_keys(keys == replayed.end() ? Value{} : keys->second);
+  const noise::Loss again = summed_over_ranks(spec.replay->loss(builder, replayed));
+  const Value mean = graph::divide(again.sum, at_least_one(again.normalizer));
+  const Value weight = graph::scalar(builder.graph(), static_cast<float>(spec.replay_weight));
+  loss.sum = graph::add(loss.sum, graph::multiply(graph::multiply(mean, weight),
+                                                  graph::stop_gradient(loss.normalizer)));
+  loss.parts.push_back(
+      {"replay", graph::stop_gradient(again.sum), graph::stop_gradient(again.normalizer)});
+  return loss;
+}
+
 StepGraph finish_decision(StepBuilder& step, const ProgramSpec& spec,
                           const UpdateDecision& decision, const noise::Loss& loss) {
   if (spec.halts) step.halted_output(graph::convert(decision.finite, DType::f32));
@@ -291,7 +330,7 @@ StepGraph build_gradients(const ProgramSpec& spec, const Batch& feed, bool decid
     step.control_input();
   const auto arrays = step.feed_inputs(feed);
 
-  const noise::Loss loss = summed_over_ranks(spec.objective->loss(builder, arrays));
+  const noise::Loss loss = loss_of_step(spec, builder, arrays);
   const Value objective = decides ? loss.sum : summed_objective(spec, loss);
   const std::vector<Value> gradients = graph::gradients(objective, step.parameters());
   step.gradient_outputs(gradients);
@@ -325,7 +364,7 @@ StepGraph build_fused(const ProgramSpec& spec, const Batch& feed) {
   host_inputs(step, spec, update);
   const auto arrays = step.feed_inputs(feed);
 
-  const noise::Loss loss = summed_over_ranks(spec.objective->loss(builder, arrays));
+  const noise::Loss loss = loss_of_step(spec, builder, arrays);
   set_gradients(update, graph::gradients(loss.sum, step.parameters()));
   update.loss_sum = loss.sum;
   update.normalizer = loss.normalizer;
@@ -340,7 +379,7 @@ StepGraph build_accumulate(const ProgramSpec& spec, const Batch& feed) {
   step.control_input();
   const auto arrays = step.feed_inputs(feed);
 
-  const noise::Loss loss = summed_over_ranks(spec.objective->loss(builder, arrays));
+  const noise::Loss loss = loss_of_step(spec, builder, arrays);
   const std::vector<Value> gradients =
       graph::gradients(summed_objective(spec, loss), step.parameters());
   std::vector<Value> next = step.state_of(StateUse::sum);

@@ -495,6 +495,15 @@ typed_options! {
         /// Most MiB of offloaded arrays in memory at one time, on a rank; one layer of one matrix at least for
         /// adafactor and muon. Default: 64; 1 to 1048576.
         offload_mib: i64 = "offload_mib";
+        /// Last batches that are kept; some steps align one of them with the teacher again, with its noise; 0: none.
+        /// Default: 0; 0 to 1048576.
+        replay: i64 = "replay";
+        /// Batches that replay keeps before one is aligned again. Default: 50; 1 to 1048576.
+        replay_warmup: i64 = "replay_warmup";
+        /// Part of the batches that come with a replay. Default: 0.3; 0 to 1.
+        replay_prob: f64 = "replay_prob";
+        /// Weight of a replayed alignment, in place of align. Default: 0.1; 0 to 1000000.
+        replay_weight: f64 = "replay_weight";
         /// Budget in tokens, after which a run and its schedule end; 0: none. Default: 0; 0 or more.
         tokens: i64 = "tokens";
         /// Folder that a run saves checkpoints into; empty: none. Default: empty.
