@@ -85,6 +85,8 @@ def fresh_is_safe():
     files = lambda: {str(path): path.read_bytes() for path in sorted((SCRATCH / "again").rglob("*")) if path.is_file()}
     program.run("train", "--out", "again", "--steps", "3", "--log", "csv,tensorboard")
     before = files()
+    done = program.run("train", "--data", "corpus", "--rows", "line", *SMALL, "--out", "nothing", "--steps", "0")
+    ok(done.returncode == 2 and "--steps 0 trains nothing" in done.stderr, f"--steps 0: {done.returncode} {done.stderr[-300:]}")
     for words, said in ((["--objective", "bd3lm"], "block length"), (["--length", "2000", "--from", "seeded"], "2000")): # in the first step
         done = program.run("train", "--data", "corpus", "--rows", "line", *(SMALL if "--from" not in words else []), "--batch", "4", "--out", "again",
                            "--steps", "2", "--fresh", *words)

@@ -147,6 +147,30 @@ shaped = server.json("/v1/chat/completions", {**chat, "max_tokens": 32, "respons
 ok(isinstance(json.loads(shaped["message"]["content"]), list) and shaped["finish_reason"] == "stop", f"a schema: {shaped}")
 ok([one["id"] for one in server.json("/v1/models")["data"]] == ["m"] and server.json("/health") == {"status": "ok"}, "models and health")
 
+# ---- calls of functions ----
+tools = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}}},
+         {"type": "function", "function": {"name": "stop"}}]
+asks = {"messages": [{"role": "user", "content": "hello"}], "tools": tools, "max_tokens": 60, "seed": 2, "temperature": 1.0}
+for choice in ("required", {"type": "function", "function": {"name": "add"}}):
+    said = server.json("/v1/chat/completions", {**asks, "tool_choice": choice})["choices"][0]
+    call = said["message"]["tool_calls"][0]
+    arguments = json.loads(call["function"]["arguments"])
+    ok(said["finish_reason"] == "tool_calls" and said["message"]["content"] is None and call["type"] == "function" and call["id"], f"a call: {said}")
+    ok(isinstance(arguments.get("x"), int) if call["function"]["name"] == "add" else choice == "required" and arguments == {}, f"a call: {said}")
+    events = [data for _, data in pieces_of(server.ask("/v1/chat/completions", {**asks, "tool_choice": choice, "stream": True})[1]) if data != "[DONE]"]
+    streamed = [one for data in events for one in data["choices"][0]["delta"].get("tool_calls", [])]
+    ok([one["function"] for one in streamed] == [call["function"]] and streamed[0]["index"] == 0 and events[-1]["choices"][0]["finish_reason"] == "tool_calls", f"a stream of a call: {events}")
+for pattern, content, names in (('so <tool_call>\n\\{"name": "add", "arguments": \\{"x": [1-9]\\}\\}\n</tool_call>', "so", ["add"]), ('<tool_call>\\{"name": "add"', '<tool_call>{"name": "add"', []),
+                                ('\\{"name": "stop", "parameters": \\{\\}\\}', None, ["stop"]), ('\\{"name": "go", "parameters": \\{\\}\\}', '{"name": "go", "parameters": {}}', []), ("no", "no", [])):
+    said = server.json("/v1/chat/completions", {**asks, "max_tokens": 100, "dllm": {"regex": pattern}})["choices"][0]
+    ok([call["function"]["name"] for call in said["message"].get("tool_calls", [])] == names and said["message"]["content"] == content, f"{pattern}: {said}")
+history = [{"role": "user", "content": "a"}, {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function", "function": {"name": "add", "arguments": "{\"x\": 1}"}}]},
+           {"role": "tool", "tool_call_id": "1", "content": "2"}]
+ok(server.ask("/v1/chat/completions", {**asks, "messages": history, "tool_choice": "none"})[0] == 200, "an earlier call")
+for wrong in ({"tools": [{"type": "function"}]}, {"tools": tools, "tool_choice": "must"}, {"tools": tools, "tool_choice": {"type": "function", "function": {"name": "sub"}}}, {"tools": None, "tool_choice": "required"}):
+    status, text, _ = server.ask("/v1/chat/completions", {**asks, **wrong})
+    ok(status == 400 and "tool" in text, f"{wrong}: {status} {text}")
+
 # ---- refusals ----
 for body, part in [("{", "not JSON"), ("[]", "not a JSON object"), ("[" * 100000, "levels"), ({"prompt": "a", "promt": 1}, "promt"), ({"prompt": [1, 2]}, "prompt"),
                    ({"prompt": "a", "max_tokens": 100000}, "100"), ({"prompt": "a", "max_tokens": -1}, "max_tokens"), ({"prompt": "a", "n": 1000}, "n is 1000"),
@@ -283,13 +307,16 @@ for words, said in ((["--settings", '{"stepz": 3}'], 'stepz'), (["--settings", "
     ok(ended.returncode in (1, 2) and said in ended.stderr, f"{words}: exit {ended.returncode}, {ended.stderr[:200]}")
 
 # ---- limits and keys ----
-(SCRATCH / "keys").write_text("first\nsecond\n")
+(SCRATCH / "keys").write_text("first\n\t second \r\n\n")
 server = Server("--api-key-file", "keys", "--queue.slots", "1", "--queue.waiting", "0", "--timeout", "0.2", "--origins", "https://chat.example", "--name", "tiny")
 ok(server.ask("/v1/models")[0] == 401 and server.ask("/v1/models", headers={"Authorization": "Bearer wrong"})[0] == 401, "no key, a wrong key")
 key = {"Authorization": "Bearer second"}
 status, text, headers = server.ask("/v1/models", headers={**key, "Origin": "https://chat.example"})
 ok(status == 200 and headers["Access-Control-Allow-Origin"] == "https://chat.example" and json.loads(text)["data"][0]["id"] == "tiny", "a key, and a page that may ask")
 ok(server.ask("/v1/completions", method="OPTIONS", headers={"Origin": "https://chat.example"})[0] == 204, "a page asks whether it may ask")
+ok(server.ask("/v1/models", headers={"Authorization": "bearer first"})[0] == 200, "the scheme of a key in small letters")
+one = server.ask("/v1/models/tiny", headers=key)
+ok(one[0] == 200 and json.loads(one[1])["id"] == "tiny" and server.ask("/v1/models/other", headers=key)[0] == 404, f"one model: {one[:2]}")
 # A client cannot ask for more time than --timeout gives.
 full = {"prompt": "a", "max_tokens": 900, "dllm": {"steps": 900, "stop_ids": ["299"], "policy": "random", "timeout": 1000}}
 answers = []

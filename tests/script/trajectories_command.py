@@ -80,6 +80,19 @@ for changes in ({"--batch": "3"}, {"--engine.threads": "1"}, {"--limit": "1"}):
 ok("settings.json is missing" in extract({}, code=1).stderr, "lines of unknown settings are refused")
 done = extract({"--steps": "7", "--fresh": "true"})
 ok(f"{len(lines_of('scheduled.jsonl'))} new rows" in done.stderr and (SCRATCH / "parts.jsonl").read_bytes() != whole, f"--fresh begins again: {done.stderr}")
+corpus = (SCRATCH / "corpus").read_bytes()
+done = extract({"--out": "corpus", "--fresh": "true"}, code=1)
+ok("not a file of trajectories" in done.stderr and (SCRATCH / "corpus").read_bytes() == corpus, f"--fresh replaces no other file: {done.stderr}")
+run("generate", "base", "line", "--length", "4", "--trace", "trace.jsonl")
+trace = (SCRATCH / "trace.jsonl").read_bytes()
+for option in ("--html", "--svg"):
+    run("replay", "trace.jsonl", option, "picture")
+    run("replay", "trace.jsonl", option, "picture")
+    (SCRATCH / "picture").unlink()
+    for path in ("trace.jsonl", "corpus"):
+        done = run("replay", "trace.jsonl", option, path, code=1)
+        ok("is there already" in done.stderr, f"replay {option} {path}: {done.stderr}")
+ok((SCRATCH / "trace.jsonl").read_bytes() == trace and (SCRATCH / "corpus").read_bytes() == corpus, "replay replaces no other file")
 
 # ---- one process at a time writes a file ----
 words = ["trajectories", "base", *ROWS, "--out", "raced.jsonl", "--engine.threads", "1", "--trajectories.batch", "1"]

@@ -28,8 +28,10 @@ std::vector<std::string> keys_of(const Context& context) {
   std::ifstream file(path);
   if (!file) throw Failure(DLLM_NOT_FOUND, "cannot read the keys in " + path);
   for (std::string line; std::getline(file, line);) {
-    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
-    if (!line.empty()) keys.push_back(line);
+    constexpr const char* kBlank = " \t\r";
+    const size_t first = line.find_first_not_of(kBlank);
+    if (first == std::string::npos) continue;
+    keys.push_back(line.substr(first, line.find_last_not_of(kBlank) - first + 1));
   }
   if (keys.empty()) throw Failure(DLLM_INVALID_ARGUMENT, path + " has no key, one a line");
   return keys;

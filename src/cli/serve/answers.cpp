@@ -10,6 +10,7 @@ std::string dumped(const Json& json) {
 }
 
 const char* finish_reason(const AnswerHead& head, const Json& about) {
+  if (about.contains("tool_calls")) return "tool_calls";
   const std::string finish = about.at("finish").get<std::string>();
   return head.is_formed || finish == "end_token" || finish == "stop_text" ? "stop" : "length";
 }
@@ -40,6 +41,14 @@ Json usage_of(const std::vector<Json>& abouts) {
   return {{"prompt_tokens", prompt},
           {"completion_tokens", completion},
           {"total_tokens", prompt + completion}};
+}
+
+Json message_of(const Json& about) {
+  Json message = {{"role", "assistant"}, {"content", about.at("completion")}};
+  if (!about.contains("tool_calls")) return message;
+  if (message["content"] == "") message["content"] = nullptr;
+  message["tool_calls"] = about["tool_calls"];
+  return message;
 }
 
 Json facts_of(const Json& about) {
@@ -78,7 +87,7 @@ Json whole_answer(const AnswerHead& head, bool has_echo, const std::vector<Json>
     const Json& about = abouts[i];
     Json choice = {{"index", i}};
     if (head.kind == AskKind::chat)
-      choice["message"] = {{"role", "assistant"}, {"content", about.at("completion")}};
+      choice["message"] = message_of(about);
     else
       choice["text"] = about.at(has_echo ? "text" : "completion");
     if (about.contains("holes")) choice["holes"] = about["holes"];
@@ -104,6 +113,17 @@ Json piece_of_answer(const AnswerHead& head, size_t index, std::string_view text
   if (!about.is_null()) choice["dllm"] = facts_of(about);
   Json made = begin(head, true);
   made["choices"] = Json::array({choice});
+  return made;
+}
+
+Json piece_of_calls(const AnswerHead& head, size_t index, const Json& called) {
+  Json made = piece_of_answer(head, index, "", nullptr), numbered = Json::array();
+  for (size_t i = 0; i < called.size(); ++i) {
+    Json call = {{"index", i}};
+    call.update(called[i]);
+    numbered.push_back(call);
+  }
+  made["choices"][0]["delta"] = {{"tool_calls", numbered}};
   return made;
 }
 

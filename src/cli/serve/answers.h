@@ -30,6 +30,9 @@ nlohmann::ordered_json whole_answer(const AnswerHead& head, bool has_echo,
 // description when it is over.
 nlohmann::ordered_json piece_of_answer(const AnswerHead& head, size_t index, std::string_view text,
                                        const nlohmann::ordered_json& about);
+// Returns a piece of a stream with calls of functions.
+nlohmann::ordered_json piece_of_calls(const AnswerHead& head, size_t index,
+                                      const nlohmann::ordered_json& called);
 nlohmann::ordered_json usage_piece(const AnswerHead& head,
                                    const std::vector<nlohmann::ordered_json>& abouts);
 // Returns what the canvas of a text is now, for clients that ask for it. canvas: its text with

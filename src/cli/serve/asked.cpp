@@ -2,8 +2,10 @@
 
 #include "../options/names.h"
 #include "../options/schema_keys.h"
+#include "tool_calls.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 namespace dllm::cli {
@@ -72,8 +74,12 @@ public:
     return value.get<bool>();
   }
   int64_t whole(const char* key, int64_t otherwise, int64_t least, int64_t most) {
-    const Json& value = get(key);
+    Json value = get(key);
     if (value.is_null()) return otherwise;
+    constexpr double kExact = 9007199254740992; // 2^53
+    if (value.is_number_float() && std::abs(value.get<double>()) <= kExact &&
+        std::trunc(value.get<double>()) == value.get<double>())
+      value = static_cast<int64_t>(value.get<double>()); // some clients write 2.0
     const bool is_whole = value.is_number_integer() && !value.is_number_unsigned();
     const bool fits = is_whole || (value.is_number_unsigned() &&
                                    value.get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX));
@@ -126,6 +132,7 @@ Json messages_of(Body& body) {
       refuse("a message is not an object with a role and a content");
     Json message = one;
     message["content"] = content_text(one.value("content", Json()));
+    read_arguments(message);
     made.push_back(message);
   }
   return made;
@@ -267,20 +274,43 @@ Json common_settings(Body& body, AskKind kind, const Json& defaults, Asked& aske
   return settings;
 }
 
+// Takes the functions that a chat may call. A call that has to come is a constraint of the text.
+void take_tools(Body& body, Json& settings, Asked& asked) {
+  const Json tools = body.get("tools"), choice = body.get("tool_choice");
+  if (tools.is_null() || (tools.is_array() && tools.empty())) {
+    if (!choice.is_null() && choice != "none" && choice != "auto")
+      refuse("tool_choice " + choice.dump() + " has no tools");
+    return;
+  }
+  check_tools(tools);
+  if (choice == "none") return;
+  asked.tools = settings["tools"] = tools;
+  if (choice.is_null() || choice == "auto") return;
+  const Json function = choice.is_object() ? choice.value("function", Json()) : Json();
+  const bool is_named = function.is_object() && function.value("name", Json()).is_string();
+  if (choice != "required" && !is_named) {
+    refuse(
+        "tool_choice is " + choice.dump(),
+        R"(write "none", "auto", "required" or {"type": "function", "function": {"name": ...}})");
+  }
+  if (settings.contains("json_schema"))
+    refuse("a call has to come and response_format has a schema", "send one of the two");
+  settings["json_schema"] = schema_of_call(tools, is_named ? function["name"] : "");
+}
+
 // Returns the settings of the texts, without seeds.
-std::vector<Json> texts_of(Body& body, AskKind kind, const Json& settings, int64_t tokens,
-                           std::string& suffix) {
+std::vector<Json> texts_of(Body& body, const Json& settings, int64_t tokens, Asked& asked) {
   std::vector<Json> texts;
   const auto add = [&](const char* key, const Json& value) {
     Json one = settings;
     one[key] = value;
     texts.push_back(one);
   };
-  switch (kind) {
+  std::string& suffix = asked.suffix;
+  switch (asked.kind) {
   case AskKind::chat:
     add("messages", messages_of(body));
-    if (const Json& tools = body.get("tools"); !tools.is_null()) texts.back()["tools"] = tools;
-    body.need_off("tool_choice", "auto");
+    take_tools(body, texts.back(), asked);
     break;
   case AskKind::infill:
     add("infill", infill_text(body, body.whole("max_tokens", tokens, 0, 1 << 20)));
@@ -323,7 +353,7 @@ Asked read_asked(AskKind kind, const std::string& text, int64_t random_seed, con
   if (asked.has_echo && asked.has_logprobs)
     refuse("echo and logprobs together are not supported",
            "tokens of a prompt have no probability here; send one of the two");
-  for (const Json& one : texts_of(body, kind, settings, usual_tokens(defaults), asked.suffix)) {
+  for (const Json& one : texts_of(body, settings, usual_tokens(defaults), asked)) {
     for (int64_t i = 0; i < count; ++i) {
       asked.requests.push_back(one);
       asked.requests.back()["seed"] =

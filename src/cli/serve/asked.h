@@ -25,10 +25,11 @@ struct Asked {
   // What follows the answer of a completion; "": nothing. The answer is the text before it then.
   std::string suffix;
   bool is_stream = false;
-  bool has_usage = false;    // a stream ends with the counts
-  bool has_canvas = false;   // a stream has an event for each step
-  bool has_echo = false;     // a completion begins with its prompt
-  bool has_logprobs = false; // each token has its log probability
+  bool has_usage = false;                 // a stream ends with the counts
+  bool has_canvas = false;                // a stream has an event for each step
+  bool has_echo = false;                  // a completion begins with its prompt
+  bool has_logprobs = false;              // each token has its log probability
+  nlohmann::ordered_json tools = nullptr; // functions that a chat may call; null: none
 };
 
 // Throws Failure with DLLM_INVALID_ARGUMENT for a body that is not understood, and for a field that

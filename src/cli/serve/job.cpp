@@ -2,6 +2,7 @@
 
 #include "../commands/writing/decoding.h"
 #include "logprobs.h"
+#include "tool_calls.h"
 
 #include <algorithm>
 #include <utility>
@@ -64,6 +65,7 @@ bool Job::update(size_t index) {
       if (!asked_.suffix.empty()) leave_suffix_out(text.about, asked_.suffix);
       if (asked_.has_logprobs)
         text.about["logprobs"] = logprobs_of(head_.kind, text.about, cells_of(text.about));
+      if (!asked_.tools.is_null()) take_calls(text.about, index);
     }
     const bool has_step = now.version > 1; // an error before the first step has a status of its own
     text.seen = now;
@@ -76,6 +78,15 @@ bool Job::update(size_t index) {
     fail(failure);
     return false;
   }
+}
+
+// Takes the calls of functions out of an answer.
+void Job::take_calls(Json& about, size_t index) const {
+  const std::string id = "call_" + head_.id + "_" + std::to_string(index) + "_";
+  ToolCalls found = tool_calls_of(about.at("completion").get<std::string>(), asked_.tools, id);
+  if (found.called.empty()) return;
+  about["completion"] = found.content;
+  about["tool_calls"] = found.called;
 }
 
 void Job::begin_stream() {
@@ -92,13 +103,16 @@ void Job::begin_stream() {
 void Job::send_piece(size_t index) {
   const Text& text = texts_[index];
   std::string next = queue_.text_of(text.number, "next");
-  if (!asked_.suffix.empty()) // new final text begins with the prompt
+  // With a suffix the new final text begins with the prompt. What may be a call is not content.
+  if (!asked_.suffix.empty() || !asked_.tools.is_null())
     next = text.about.is_null() ? "" : text.about.at("completion").get<std::string>();
   if (next.empty() && text.about.is_null()) return;
   // The last piece has the reason of the end, and clients expect no text in it.
   if (!next.empty()) exchange_->write(event_text(piece_of_answer(head_, index, next, nullptr)));
-  if (!text.about.is_null())
-    exchange_->write(event_text(piece_of_answer(head_, index, "", text.about)));
+  if (text.about.is_null()) return;
+  if (text.about.contains("tool_calls"))
+    exchange_->write(event_text(piece_of_calls(head_, index, text.about["tool_calls"])));
+  exchange_->write(event_text(piece_of_answer(head_, index, "", text.about)));
 }
 
 std::vector<std::string> Job::cells_of(const Json& about) const {

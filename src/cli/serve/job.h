@@ -37,6 +37,7 @@ private:
   };
 
   bool update(size_t index); // returns false after an error, whose answer is sent
+  void take_calls(nlohmann::ordered_json& about, size_t index) const;
   void begin_stream();
   void send_piece(size_t index);
   void send_canvas(size_t index);

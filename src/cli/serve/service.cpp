@@ -256,6 +256,11 @@ void Service::answer(const HttpExchangeRef& exchange) {
     if (!need(is_get, "GET")) return;
     return exchange->send(path == "/metrics" ? metrics() : models());
   }
+  const std::string of_model = "/v1/models/";
+  if (path.starts_with(of_model) && has_model(path.substr(of_model.size()))) {
+    if (!need(is_get, "GET")) return;
+    return exchange->send(json_answer(about_model(path.substr(of_model.size()))));
+  }
   HttpAnswer missing = error_answer(DLLM_NOT_FOUND, "there is no " + path,
                                     "the paths are /v1/completions, /v1/chat/completions, "
                                     "/v1/infill, /v1/models, /health and /metrics");
@@ -316,19 +321,31 @@ double Service::timeout_of(const Asked& asked) const {
 
 bool Service::has_key(const HttpExchangeRef& exchange) const {
   if (settings_.keys.empty()) return true;
-  const std::string given = exchange->header("Authorization"), begin = "Bearer ";
-  if (!given.starts_with(begin)) return false;
+  const std::string given = exchange->header("Authorization"), begin = "bearer ";
+  const bool is_key = std::ranges::equal(begin, given.substr(0, begin.size()), {}, {}, [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+  if (!is_key) return false;
   bool is_one = false;
   for (const std::string& key : settings_.keys)
     is_one = is_equal(given.substr(begin.size()), key) || is_one;
   return is_one;
 }
 
+Json Service::about_model(const std::string& id) const {
+  return {{"id", id}, {"object", "model"}, {"created", started_}, {"owned_by", "dllm"}};
+}
+
+bool Service::has_model(const std::string& id) const {
+  if (id == settings_.name) return true;
+  return std::ranges::any_of(settings_.adapters, [&](const std::string& adapter) {
+    return id == settings_.name + ":" + adapter;
+  });
+}
+
 HttpAnswer Service::models() const {
   Json data = Json::array();
-  const auto add = [&](const std::string& id) {
-    data.push_back({{"id", id}, {"object", "model"}, {"created", started_}, {"owned_by", "dllm"}});
-  };
+  const auto add = [&](const std::string& id) { data.push_back(about_model(id)); };
   add(settings_.name);
   for (const std::string& adapter : settings_.adapters) add(settings_.name + ":" + adapter);
   return json_answer({{"object", "list"}, {"data", data}});

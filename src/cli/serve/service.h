@@ -76,6 +76,8 @@ private:
   double timeout_of(const Asked& asked) const; // seconds; 0: none
   void limit_timeout(nlohmann::ordered_json& submission) const;
   bool has_key(const HttpExchangeRef& exchange) const;
+  nlohmann::ordered_json about_model(const std::string& id) const;
+  bool has_model(const std::string& id) const;
   HttpAnswer models() const;
   HttpAnswer health() const;
   HttpAnswer metrics() const;

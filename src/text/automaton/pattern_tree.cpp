@@ -38,7 +38,7 @@ public:
   PatternReader(std::string_view pattern, PatternUse use) : pattern_(pattern), use_(use) {
     if (pattern.size() > ByteAutomaton::kMostBytes) {
       fail(Code::invalid_argument, "the pattern has {} bytes, at most {} are read", pattern.size(),
-           kMostBytes);
+           ByteAutomaton::kMostBytes);
     }
     if (!is_valid_utf8(pattern)) fail(Code::invalid_argument, "the pattern is not UTF-8");
   }

@@ -91,9 +91,12 @@ void try_trainer(const Context& context, const Run& run) {
     it = context.typed("trainer", it.key()) ? std::next(it) : values.erase(it);
   if (values.value("steps", 0) == 0 && !has_budget(context)) {
     constexpr int64_t kMany = 1 << 30; // how many the data makes is not known yet
-    values["steps"] = context.typed("loader", "epochs") && context.option("loader", "epochs") != "0"
-                          ? kMany
-                          : kUsualSteps;
+    const bool by_epochs =
+        context.typed("loader", "epochs") && context.option("loader", "epochs") != "0";
+    if (context.typed("trainer", "steps") && !by_epochs)
+      throw UsageFailure("--steps 0 trains nothing",
+                         "leave it out, or set --minutes, --tokens or --loader.epochs");
+    values["steps"] = by_epochs ? kMany : kUsualSteps;
   }
   const std::string json = values.dump();
   const auto options = make<dllm_options>(
