@@ -296,7 +296,9 @@ DLLM_API dllm_status dllm_trainer_metric(const dllm_trainer *trainer, const char
  * It has all metrics and their "units", the effective options, and the optimizer's state arrays.
  * "recomputed" is the number of values of a layer that the last step computed again to fit option
  * memory. With option offload it has "offload": {"place", "bytes", "window"}, the bytes there and
- * the most bytes of them in memory at one time, of one rank.
+ * the most bytes of them in memory at one time, of one rank. Where tensors have rates or weight
+ * decays of their own (groups, layer_decay), "optimizer" has "rates": a list of {"lr_factor",
+ * "weight_decay", "parameters", "tensors"} from the smallest factor of lr on.
  *
  *   trainer   not NULL
  *   out       not NULL
