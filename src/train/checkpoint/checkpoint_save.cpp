@@ -11,6 +11,7 @@
 #include "train/checkpoint/checkpoint_model.h"
 #include "train/checkpoint/checkpoint_save.h"
 #include "train/checkpoint/state_file.h"
+#include "train/replay/replay_file.h"
 
 #include <nlohmann/json.hpp>
 

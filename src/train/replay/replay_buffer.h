@@ -3,7 +3,6 @@
 // again, under the weights of today: the replay of dLLM-castlehill, with its gradient. Private to
 // src/train.
 
-#include "base/json.h"
 #include "base/options.h"
 #include "tensor/batch.h"
 #include "train/step/feeds.h"
@@ -11,8 +10,6 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
-#include <string>
-#include <vector>
 
 namespace dllm::train {
 
@@ -48,12 +45,5 @@ private:
 
 // The arrays of a replayed batch in a feed have this prefix.
 inline constexpr const char* kReplayed = "replay:";
-
-// --- in a checkpoint ---
-
-// Writes the batches to "state/replay.safetensors". Writes no file for an empty buffer.
-void write_replayed(const std::deque<ReplayedBatch>& kept, const std::string& checkpoint);
-// Reads them; a checkpoint without the file has none. Fails with data_loss for a damaged file.
-std::deque<ReplayedBatch> read_replayed(const std::string& checkpoint);
 
 } // namespace dllm::train

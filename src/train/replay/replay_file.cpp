@@ -1,11 +1,12 @@
 // The file of replayed batches in a checkpoint. Batch i has the tensors "i.<array>" of its rows,
 // and "i" i64(kPlaces), from which its noise is drawn.
 
+#include "train/replay/replay_file.h"
+
 #include "base/error.h"
 #include "base/files.h"
 #include "ckpt/safetensors/safetensors.h"
 #include "ckpt/safetensors/safetensors_writer.h"
-#include "train/replay/replay_buffer.h"
 
 #include <map>
 
