@@ -81,7 +81,7 @@ int64_t in_range(const Context& context, const char* name, int64_t least, int64_
 Json default_settings(const Context& context) {
   if (!context.has("settings")) return Json::object();
   const std::string& word = context.text("settings");
-  const std::string json = word.starts_with("{") ? word : read_all(word);
+  const std::string json = word.find_first_of("{[") == 0 ? word : read_all(word);
   Json settings = Json::parse(json, nullptr, false);
   if (!settings.is_object())
     throw UsageFailure("--settings is not a JSON object, as {\"steps\": 32}");

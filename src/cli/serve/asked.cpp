@@ -150,7 +150,7 @@ std::vector<std::string> prompts_of(Body& body) {
 // The answer is what fills the place between two texts, so neither of them has holes.
 void check_no_hole(const std::string& text, const char* name) {
   if (text.find("<mask") == std::string::npos) return;
-  refuse(std::string(name) + " has \"<mask\", and the place to fill is beside it",
+  refuse(std::string(name) + " has \"<mask\", and the place to fill is next to it",
          "field text of POST /v1/infill takes a text with several holes");
 }
 

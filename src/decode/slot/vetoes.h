@@ -26,8 +26,8 @@ public:
   bool allows(const Request& canvas, int64_t position, int32_t token) const {
     return constraint_.allows(canvas, position, token);
   }
-  // Bans the tokens that are refused at each position. Fails with failed_precondition if no token is
-  // left at one of them.
+  // Bans the tokens that are refused at each position. Fails with failed_precondition if no token
+  // is left at one of them.
   void ban_refused(const Request& canvas, std::span<const int64_t> positions);
   // Does the same at one position, and bans `token` there in any case.
   void ban(const Request& canvas, int64_t position, int32_t token);
