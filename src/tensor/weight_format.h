@@ -58,6 +58,10 @@ struct WeightFormat {
   // Largest number that it stores, rounded.
   float largest = std::numeric_limits<float>::max();
 
+  // The 16 levels of a format that folders of bitsandbytes hold (formats/bits4.h): a number is a
+  // level times the f32 scale of its block. Null for other formats.
+  const float (*bitsandbytes)[16] = nullptr;
+
   bool has_table() const { return table_width != nullptr; }
   // Returns whether elements are the numbers themselves, perhaps rounded: f32, f16, bf16.
   bool is_float() const { return block == 1 && !has_table(); }

@@ -3,11 +3,13 @@
 #include "base/error.h"
 #include "tensor/formats/bits4.h"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <string_view>
+#include <vector>
 
 namespace dllm::ckpt {
 namespace {
@@ -48,11 +50,25 @@ float largest_of(std::span<const float> numbers) {
   return top;
 }
 
-bool is_nf4(const WeightFormat& format) {
-  return &format == &weight_format("nf4");
+std::vector<const WeightFormat*> bits4_formats() {
+  std::vector<const WeightFormat*> found;
+  for (const WeightFormat* format : weight_formats()) {
+    if (format->bitsandbytes != nullptr) found.push_back(format);
+  }
+  return found;
 }
 
 } // namespace
+
+std::string bits4_names(const char* word) {
+  std::string names;
+  const std::vector<const WeightFormat*> all = bits4_formats();
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (i > 0) names += i + 1 == all.size() ? fmt::format(" {} ", word) : ", ";
+    names += all[i]->name;
+  }
+  return names;
+}
 
 const std::array<float, 256>& dynamic_map() {
   static const std::array<float, 256> made = new_dynamic_map();
@@ -87,15 +103,14 @@ DynamicCodes coded_tops(std::span<const float> tops, int64_t group, float* offse
 }
 
 std::span<const float, 16> bits4_levels(const WeightFormat& format) {
-  return is_nf4(format) ? std::span(formats::kNf4Levels) : std::span(formats::kFp4Levels);
+  return *format.bitsandbytes;
 }
 
 Bits4Codes bits4_codes(const WeightFormat& format, std::span<const float> numbers, int64_t block,
                        const Workers& workers) {
   constexpr int64_t kChunk = int64_t{1} << 15; // numbers, about; whole blocks
-  const auto encode = is_nf4(format) ? formats::encode_bits4<formats::kNf4Levels>
-                                     : formats::encode_bits4<formats::kFp4Levels>;
   const std::span<const float, 16> values = bits4_levels(format);
+  const formats::NearestFloat nearest(values);
   const auto count = std::ssize(numbers);
   const int64_t step = std::max<int64_t>(1, kChunk / block) * block;
   Bits4Codes made;
@@ -110,12 +125,14 @@ Bits4Codes bits4_codes(const WeightFormat& format, std::span<const float> number
       const int64_t own = std::min(block, end - begin);
       const float* x = numbers.data() + begin;
       uint8_t* codes = levels.data() + (begin - first);
-      const float top = made.tops[static_cast<size_t>(begin / block)] = encode(x, own, codes);
+      const float top = made.tops[static_cast<size_t>(begin / block)] =
+          formats::encode_bits4(nearest, x, own, codes);
       for (int64_t i = 0; i < own && top > 0; ++i)
         error = std::max(error, std::abs(double{values[codes[i]] * top} - x[i]) / top);
     }
     const float none = 0; // next to a last number without a neighbour
-    if (end % 2 != 0) encode(&none, 1, &levels[static_cast<size_t>(end - first)]);
+    if (end % 2 != 0)
+      formats::encode_bits4(nearest, &none, 1, &levels[static_cast<size_t>(end - first)]);
     for (int64_t i = first; i < end; i += 2) {
       const uint8_t* pair = &levels[static_cast<size_t>(i - first)];
       made.pairs[static_cast<size_t>(i / 2)] = static_cast<uint8_t>(pair[0] << 4 | pair[1]);
@@ -130,10 +147,10 @@ Bits4Form Bits4Form::of(const Json& state, const std::string& name) {
   Bits4Form form;
   try {
     const auto type = state.at("quant_type").get<std::string>();
-    if (type != "nf4" && type != "fp4")
-      fail_with_hint("nf4 and fp4 are read", Code::unimplemented, "{}: quant_type is {}", name,
-                     type.substr(0, 40));
-    form.format = &weight_format(type);
+    form.format = find_weight_format(type);
+    if (form.format == nullptr || form.format->bitsandbytes == nullptr)
+      fail_with_hint(bits4_names("and") + " are read", Code::unimplemented, "{}: quant_type is {}",
+                     name, type.substr(0, 40));
     form.block = state.at("blocksize").get<int64_t>();
     const auto dims = state.at("shape").get<std::vector<int64_t>>();
     int64_t count = 1;
@@ -225,7 +242,7 @@ float Bits4Matrix::top(int64_t block) const {
 }
 
 void Bits4Matrix::read_blocks(std::byte* to, const Task* task) const {
-  using Block = formats::Bits4Block<formats::kNf4Levels>; // blocks of both formats are alike
+  using Block = formats::Bits4Block<formats::kNf4Levels>; // all blocks of 4 bits are alike
   auto* block = reinterpret_cast<uint8_t*>(to);
   const BoxRuns runs(form_.shape, box_);
   uint8_t levels[kOwnBlock];

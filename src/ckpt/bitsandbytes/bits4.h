@@ -44,10 +44,13 @@ struct Bits4Codes {
   std::vector<float> tops;
   double error = 0; // the largest |stored - x| of a block over its largest |x|
 };
-// format: nf4 or fp4. block: even. The last block, and the last pair, may be short.
+// Returns the names of the formats that such matrices have: "nf4 or fp4" with the word "or".
+std::string bits4_names(const char* word);
+// block: even. REQUIRES: format.bitsandbytes is not null. The last block, and the last pair, may be
+// short.
 Bits4Codes bits4_codes(const WeightFormat& format, std::span<const float> numbers, int64_t block,
                        const Workers& workers = {});
-// Returns the 16 levels of nf4 or fp4.
+// Returns the 16 levels of a format. REQUIRES: format.bitsandbytes is not null.
 std::span<const float, 16> bits4_levels(const WeightFormat& format);
 
 // How one matrix is stored: what its quant_state says.
@@ -72,7 +75,7 @@ struct Bits4Form {
   // numbers.
   bool has_block_rows() const;
 
-  const WeightFormat* format = nullptr; // nf4 or fp4
+  const WeightFormat* format = nullptr; // WeightFormat::bitsandbytes is not null
   int64_t block = 64;
   Shape shape;
   // Double quantization.

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "ckpt/bitsandbytes/bits4.h"
 #include "ckpt/gguf/gguf_parts.h"
 #include "ckpt/gguf/gguf_writer.h"
 #include "ckpt/model_place.h"
@@ -187,7 +188,7 @@ std::string config_text(const ModelConfig& config, const std::string& path, bool
   object["torch_dtype"] = floats == DType::bf16  ? "bfloat16"
                           : floats == DType::f16 ? "float16"
                                                  : "float32";
-  if (is_bits4(work.format()))
+  if (work.format().bitsandbytes != nullptr)
     object["quantization_config"] = bits4_config(work.format(), has_codes);
   return object.dump(2) + "\n";
 }
@@ -197,7 +198,7 @@ void to_folder(const OpenedModel& opened, const Source& source,
                const Options& options, Quantizer& work) {
   FolderSave folder(path, options.boolean("overwrite"), work.task());
   const bool has_codes = options.boolean("double_quant");
-  const bool is_packed = is_bits4(work.format());
+  const bool is_packed = work.format().bitsandbytes != nullptr;
   const DType floats =
       is_packed ? most_floats(opened.config, *weights) : dtype_from_name(work.format().name);
   if (is_packed) {
@@ -214,12 +215,14 @@ void to_folder(const OpenedModel& opened, const Source& source,
 void check_target(const std::string& path, const WeightFormat& format, bool is_gguf,
                   bool overwrite) {
   if (is_gguf && !ckpt::ggml_type_of(format)) {
-    fail_with_hint(is_bits4(format) ? "name a folder, which bitsandbytes reads"
-                                    : "choose q8_0, or load the model with --model.dtype int8",
+    fail_with_hint(format.bitsandbytes != nullptr
+                       ? "name a folder, which bitsandbytes reads"
+                       : "choose q8_0, or load the model with --model.dtype int8",
                    Code::unimplemented, "a GGUF file does not hold {}", format.name);
   }
-  if (!is_gguf && !format.is_float() && !is_bits4(format)) {
-    fail_with_hint("name the output something.gguf, or choose bf16, f16, f32, nf4 or fp4",
+  if (!is_gguf && !format.is_float() && format.bitsandbytes == nullptr) {
+    fail_with_hint("name the output something.gguf, or choose bf16, f16, f32, " +
+                       ckpt::bits4_names("or"),
                    Code::unimplemented, "a folder of safetensors does not hold {}", format.name);
   }
   if (!is_gguf || !(file_exists(path) || is_directory(path))) return;
@@ -255,11 +258,13 @@ const Schema& quantize_schema() {
       "quantize",
       {option_choice("format", "q8_0", target_names(),
                      "Format of matrices; vectors and routers are f32. A folder holds f32, bf16, "
-                     "f16, and nf4 or fp4 for the matrices of layers. auto: the float type of the "
-                     "input, bf16 of a quantized one."),
+                     "f16, and " +
+                         ckpt::bits4_names("or") +
+                         " for the matrices of layers. auto: the float type of the input, bf16 of "
+                         "a quantized one."),
        option_bool("double_quant", false,
-                   "The scales of nf4 and fp4 are stored in 8 bits too: 4.13 bits for a number in "
-                   "place of 4.5."),
+                   "The scales of " + ckpt::bits4_names("and") +
+                       " are stored in 8 bits too: 4.13 bits for a number in place of 4.5."),
        weights_option(),
        option_bool("overwrite", false, "A file, or a folder that a save wrote, may be replaced.")});
   return schema;
@@ -288,10 +293,10 @@ Json quantize_model(const std::string& from, const std::string& to, const Option
     weights->check(find_family(opened.config.family).params(opened.config));
   const WeightFormat& format = chosen_format(wanted, opened, *weights);
   if (wanted == "auto") check_target(to, format, is_gguf, overwrite);
-  if (options.boolean("double_quant") && !is_bits4(format)) {
-    fail_with_hint("leave it out, or choose nf4 or fp4", Code::invalid_argument,
-                   "double_quant is for the scales of nf4 and fp4, and the format is {}",
-                   format.name);
+  if (options.boolean("double_quant") && format.bitsandbytes == nullptr) {
+    fail_with_hint("leave it out, or choose " + ckpt::bits4_names("or"), Code::invalid_argument,
+                   "double_quant is for the scales of {}, and the format is {}",
+                   ckpt::bits4_names("and"), format.name);
   }
   Quantizer work(format, task);
   if (is_gguf)

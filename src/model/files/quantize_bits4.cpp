@@ -138,10 +138,6 @@ Plan planned(const WeightSource& weights, const ModelConfig& config, const Bits4
 
 } // namespace
 
-bool is_bits4(const WeightFormat& format) {
-  return &format == &weight_format("nf4") || &format == &weight_format("fp4");
-}
-
 void write_bits4_folder(const std::string& folder,
                         const std::shared_ptr<const WeightSource>& weights,
                         const ModelConfig& config, bool has_codes, Quantizer& work) {

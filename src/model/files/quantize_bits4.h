@@ -10,8 +10,6 @@
 
 namespace dllm::model {
 
-// Returns true for the formats that such a folder holds: nf4 and fp4.
-bool is_bits4(const WeightFormat& format);
 // Writes the weights. has_codes: scales are stored in 8 bits too (double quantization).
 void write_bits4_folder(const std::string& folder,
                         const std::shared_ptr<const WeightSource>& weights,

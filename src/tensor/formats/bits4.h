@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <span>
 
 namespace dllm::formats {
 
@@ -19,11 +20,12 @@ namespace dllm::formats {
 // middles of neighbouring levels.
 class NearestFloat {
 public:
-  explicit NearestFloat(const float (&levels)[16]) {
+  explicit NearestFloat(std::span<const float, 16> levels) {
     for (int q = 0; q < 16; ++q) order_[static_cast<size_t>(q)] = q;
-    std::ranges::stable_sort(order_, {}, [&](int q) { return levels[q]; });
+    std::ranges::stable_sort(order_, {}, [&](int q) { return levels[static_cast<size_t>(q)]; });
     for (size_t i = 0; i < middles_.size(); ++i)
-      middles_[i] = 0.5f * (levels[order_[i]] + levels[order_[i + 1]]);
+      middles_[i] = 0.5f * (levels[static_cast<size_t>(order_[i])] +
+                            levels[static_cast<size_t>(order_[i + 1])]);
   }
   int operator()(float x) const {
     return order_[static_cast<size_t>(std::ranges::lower_bound(middles_, x) - middles_.begin())];
@@ -35,9 +37,8 @@ private:
 };
 
 // Returns the scale of `count` numbers and stores their levels, one in each byte.
-template <const float (&kLevels)[16]>
-float encode_bits4(const float* x, int64_t count, uint8_t* levels) {
-  static const NearestFloat nearest(kLevels);
+inline float encode_bits4(const NearestFloat& nearest, const float* x, int64_t count,
+                          uint8_t* levels) {
   float top = 0;
   for (int64_t i = 0; i < count; ++i) top = std::max(top, std::abs(x[i]));
   const float inverse = top > 0 ? 1 / top : 0;
@@ -47,6 +48,7 @@ float encode_bits4(const float* x, int64_t count, uint8_t* levels) {
 
 template <const float (&kLevels)[16]> struct Bits4Block {
   static constexpr int64_t kBlock = 64, kBytes = 36;
+  static constexpr const float (*kBitsandbytes)[16] = &kLevels;
   // The scale is f32.
   static constexpr float kLargest = std::numeric_limits<float>::max();
   static constexpr std::array<int64_t, 0> kHalves = {};
@@ -54,7 +56,8 @@ template <const float (&kLevels)[16]> struct Bits4Block {
 
   static void encode(const float* x, uint8_t* block) {
     uint8_t levels[kBlock];
-    const float scale = encode_bits4<kLevels>(x, kBlock, levels);
+    static const NearestFloat nearest(kLevels);
+    const float scale = encode_bits4(nearest, x, kBlock, levels);
     store(scale, levels, block);
   }
   static void store(float scale, const uint8_t* levels, uint8_t* block) {

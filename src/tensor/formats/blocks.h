@@ -5,6 +5,7 @@
 //   kBlock, kBytes       numbers and bytes of a block
 //   kHalves              byte offsets of the block's f16 numbers
 //   kSingles             byte offsets of its f32 numbers; a format without them may leave it out
+//   kBitsandbytes        WeightFormat::bitsandbytes; left out by most formats
 //   encode(x, block)     stores kBlock numbers in kBytes bytes
 //   decode(block, x)     the inverse. It rounds products in the order of the PyPI package gguf,
 //                        so results are equal bit for bit.
@@ -85,6 +86,12 @@ template <class B> struct BlockFunctions {
     else
       return 65504;
   }
+  static constexpr const float (*bitsandbytes())[16] {
+    if constexpr (requires { B::kBitsandbytes; })
+      return B::kBitsandbytes;
+    else
+      return nullptr;
+  }
   static constexpr WeightFormat format(const char* name, const char* text) {
     return {.name = name,
             .text = text,
@@ -96,7 +103,8 @@ template <class B> struct BlockFunctions {
             .dequantize = dequantize,
             .to_lane = to_lane,
             .from_lane = from_lane,
-            .largest = largest()};
+            .largest = largest(),
+            .bitsandbytes = bitsandbytes()};
   }
 };
 

@@ -60,6 +60,36 @@ TEST(Bits4, AShortBlockHasTheBytesOfBitsandbytes) {
             std::vector<uint8_t>{0xf7});
 }
 
+// The formats are those whose WeightFormat says so.
+TEST(Bits4, EveryFormatOfBitsandbytesIsReadAndWritten) {
+  EXPECT_EQ(bits4_names("or"), "nf4 or fp4");
+  std::vector<float> numbers(128);
+  for (size_t i = 0; i < numbers.size(); ++i)
+    numbers[i] = static_cast<float>(i * 37 % 101) * 0.02f - 1;
+  int found = 0;
+  for (const WeightFormat* format : weight_formats()) {
+    Json state = state_of({1, 128});
+    state["quant_type"] = format->name;
+    if (format->bitsandbytes == nullptr) {
+      expect_error(Code::unimplemented, std::string("quant_type is ") + format->name,
+                   [&] { Bits4Form::of(state, "w"); });
+      continue;
+    }
+    ++found;
+    const Bits4Form form = Bits4Form::of(state, "w");
+    EXPECT_EQ(form.format, format);
+    std::vector<std::byte> blocks(static_cast<size_t>(format->row_bytes(128))), read(blocks.size());
+    format->quantize(numbers.data(), 128, blocks.data(), nullptr);
+    const auto values = bits4_levels(*format);
+    const Bits4Matrix matrix(form, "w", Box::whole(form.shape),
+                             reads(bits4_codes(*format, numbers, 64),
+                                   floats(std::vector<float>(values.begin(), values.end()))));
+    matrix.read_blocks(read.data(), nullptr);
+    EXPECT_EQ(read, blocks) << format->name;
+  }
+  EXPECT_EQ(found, 2);
+}
+
 TEST(Bits4, ScalesHaveTheCodesOfBitsandbytes) {
   float offset = 0;
   const DynamicCodes made = coded_tops(std::vector<float>{0.5f, 0.75f, 1.0f, 0.25f}, 256, &offset);
