@@ -493,21 +493,21 @@ type SlotOptions struct {
 	// Default: -1; -1 to 16777216.
 	PromptLength *int `json:"prompt_length,omitzero"`
 
+	// Token ids that end the text: when one is decided and no position before it is open, the rest becomes this token.
+	// Default: empty.
+	Stop []int `json:"stop,omitzero"`
+
 	// As the decoder's, for this request; 0: the decoder's. Default: 0; 0 to 1048576.
 	Steps *int `json:"steps,omitzero"`
 
 	// As the decoder's, for this request; -1: the decoder's. Default: -1; -1 to 16777216.
 	BlockLength *int `json:"block_length,omitzero"`
 
-	// Token ids that are never drawn for this request, in addition to the decoder's. Default: empty.
+	// For this request, in addition to the decoder's. Default: empty.
 	Suppress []int `json:"suppress,omitzero"`
 
-	// As the decoder's, for this request; none: the base alone; empty: the decoder's. Default: empty.
+	// As the decoder's, for this request; empty: the decoder's. Default: empty.
 	Adapters []string `json:"adapters,omitzero"`
-
-	// Token ids that end the text: when one is decided and no position before it is open, the rest becomes this token.
-	// Default: empty.
-	Stop []int `json:"stop,omitzero"`
 }
 
 func (o SlotOptions) values() (map[string]any, error) {

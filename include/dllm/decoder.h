@@ -122,8 +122,9 @@ DLLM_API dllm_status dllm_decoder_start(dllm_decoder *decoder, const int32_t *pr
  *
  *     seed            any number; default 0
  *     gen_length      open positions after the canvas; -1: as the decoder
- *     temperature     -1: as the decoder; the same for block_length and the filters of draws
- *                     (top_k ...). They are group "draw" of dllm_options_schema("slot")
+ *     temperature     -1: as the decoder; the same for the filters of draws (top_k ...), which are
+ *                     group "draw" of dllm_options_schema("slot")
+ *     block_length    -1: as the decoder; with the three options below it is group "decoder"
  *     steps           0: as the decoder
  *     suppress        token ids that are never sampled, in addition to the decoder's
  *     adapters        adapters of this request, NAME or NAME:WEIGHT; none: the base alone; empty:
@@ -136,8 +137,8 @@ DLLM_API dllm_status dllm_decoder_start(dllm_decoder *decoder, const int32_t *pr
  *   fixed      NULL: all of canvas is given, and gen_length open positions follow; else 1: given,
  *              0: open
  *   count      positions of canvas and fixed, 0 or more
- *   opts       NULL: defaults; kind "slot": seed, gen_length, those of group "draw", steps,
- *              block_length, suppress (list), adapters (list), prompt_length, stop (list)
+ *   opts       NULL: defaults; kind "slot": seed, gen_length, those of group "draw",
+ *              those of group "decoder", prompt_length, stop (list)
  *   out_slot   NULL, or gets the slot's number
  *
  * Returns  DLLM_OK; DLLM_INVALID_ARGUMENT for an id out of the vocabulary; DLLM_OUT_OF_RANGE when

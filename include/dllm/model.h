@@ -62,10 +62,10 @@ extern "C" {
  *            are read. Any of them may be in an object store ("s3://bucket/folder", "gs://...");
  *            only the needed ranges are read. Or a name of the hub ("org/name") whose files are in
  *            the cache (dllm/hub.h)
- *   opts     NULL: defaults; kind "model": dtype (auto keep f32 bf16 f16 int8 q8_0 q4_0 q4_1 q5_0
- *            q5_1 q4_k q5_k q6_k iq4_nl mxfp4 nf4 fp4), attention, shift, mask_token, cache_dtype
- *            (auto f32 bf16 int8), check (finite off), weights (live ema), heads (auto edit),
- *            adapter, seed
+ *   opts     NULL: defaults; kind "model": dtype, attention, shift, mask_token, cache_dtype (auto
+ *            f32 bf16 int8), check (finite off), weights (live ema), heads (auto edit), adapter,
+ *            seed. dtype is auto, keep, or a weight format, such as f32, int8 or q4_k:
+ *            dllm_options_schema("model") has the names
  *   task     NULL, or checked every few milliseconds; progress in bytes
  *   out      not NULL
  *
@@ -168,10 +168,9 @@ DLLM_API dllm_status dllm_model_save(const dllm_model *model, const char *path,
  *   path     not NULL, as dllm_model_load
  *   target   not NULL, a path that ends in .gguf, or a folder to create (f32, bf16, f16, and nf4 or
  *            fp4 as bitsandbytes writes them)
- *   opts     NULL: defaults; kind "quantize": format (q8_0 q4_k q6_k q4_0 auto f32 bf16 f16 int8
- *            q4_1 q5_0 q5_1 q5_k iq4_nl mxfp4 nf4 fp4), double_quant, weights (live ema),
- *            overwrite; format auto is the float type that most numbers of the input have, or bf16
- *            for a quantized input
+ *   opts     NULL: defaults; kind "quantize": format, double_quant, weights (live ema), overwrite.
+ *            format is a weight format, as dllm_options_schema("quantize") lists them; auto is the
+ *            float type that most numbers of the input have, or bf16 for a quantized input
  *   task     NULL, or checked every few milliseconds; progress in bytes
  *   out      not NULL; gets the report
  *

@@ -114,7 +114,7 @@ constexpr Row kPlain[] = {
     {"request", "prompt messages infill template template_name stop_ids"},
     {"save", "dtype"},
     {"schedule", "compat"},
-    {"slot", "stop suppress adapters"},
+    {"slot", "stop"},
     {"submission", "client"},
     {"tokenizer", "bos eos pad mask add_tokens chat_template"},
     {"tokenizer_train", "pre_tokenizer normalizer bos eos pad mask special_tokens chat_template"},
@@ -134,6 +134,7 @@ constexpr Row kPaths[] = {{"dataset", "token_file"},
 constexpr Row kPlainGroups[] = {{"adapter", "kind"},
                                 {"answer", "end"},
                                 {"request", "constraint end"},
+                                {"slot", "decoder"},
                                 {"trainer", "optimizer"}};
 
 using Keys = std::set<std::string, std::less<>>;

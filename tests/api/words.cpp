@@ -185,7 +185,7 @@ Words keys_of_named_groups(const std::string& kind, const std::string& header, d
   Words keys;
   for (const auto& [own, text] : option_texts(header)) {
     if (own != kind) continue;
-    const std::regex named("those of group \"([a-z]+)\"");
+    const std::regex named("those of group +\"([a-z]+)\"");
     for (std::sregex_iterator at(text.begin(), text.end(), named), none; at != none; ++at) {
       const size_t before = keys.size();
       const auto schema = schema_of(kind, err);

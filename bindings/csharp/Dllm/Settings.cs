@@ -1018,6 +1018,14 @@ namespace Dllm
             set => Put("prompt_length", value);
         }
 
+        /// <summary>Token ids that end the text: when one is decided and no position before it is open, the rest
+        /// becomes this token. Default: empty.</summary>
+        public IReadOnlyList<int> Stop
+        {
+            get => Value<IReadOnlyList<int>>("stop");
+            set => Put("stop", value);
+        }
+
         /// <summary>As the decoder's, for this request; 0: the decoder's. Default: 0; 0 to 1048576.</summary>
         public long? Steps
         {
@@ -1032,28 +1040,18 @@ namespace Dllm
             set => Put("block_length", value);
         }
 
-        /// <summary>Token ids that are never drawn for this request, in addition to the decoder's. Default:
-        /// empty.</summary>
+        /// <summary>For this request, in addition to the decoder's. Default: empty.</summary>
         public IReadOnlyList<int> Suppress
         {
             get => Value<IReadOnlyList<int>>("suppress");
             set => Put("suppress", value);
         }
 
-        /// <summary>As the decoder's, for this request; none: the base alone; empty: the decoder's. Default:
-        /// empty.</summary>
+        /// <summary>As the decoder's, for this request; empty: the decoder's. Default: empty.</summary>
         public IReadOnlyList<string> Adapters
         {
             get => Value<IReadOnlyList<string>>("adapters");
             set => Put("adapters", value);
-        }
-
-        /// <summary>Token ids that end the text: when one is decided and no position before it is open, the rest
-        /// becomes this token. Default: empty.</summary>
-        public IReadOnlyList<int> Stop
-        {
-            get => Value<IReadOnlyList<int>>("stop");
-            set => Put("stop", value);
         }
     }
 

@@ -228,14 +228,12 @@ const KEYWORDS = (
 - `min_p::Real`: As the decoder's, for this request; -1: the decoder's. Default: -1; -1 to 1.
 - `prompt_length::Int`: Given positions at the front of a canvas with holes: blocks begin after them; -1: at the
   canvas's beginning. Default: -1; -1 to 16777216.
-- `steps::Int`: As the decoder's, for this request; 0: the decoder's. Default: 0; 0 to 1048576.
-- `block_length::Int`: As the decoder's, for this request; -1: the decoder's. Default: -1; -1 to 16777216.
-- `suppress::Vector{Int}`: Token ids that are never drawn for this request, in addition to the decoder's. Default:
-  empty.
-- `adapters::Vector{String}`: As the decoder's, for this request; none: the base alone; empty: the decoder's. Default:
-  empty.
 - `stop::Vector{Int}`: Token ids that end the text: when one is decided and no position before it is open, the rest
   becomes this token. Default: empty.
+- `steps::Int`: As the decoder's, for this request; 0: the decoder's. Default: 0; 0 to 1048576.
+- `block_length::Int`: As the decoder's, for this request; -1: the decoder's. Default: -1; -1 to 16777216.
+- `suppress::Vector{Int}`: For this request, in addition to the decoder's. Default: empty.
+- `adapters::Vector{String}`: As the decoder's, for this request; empty: the decoder's. Default: empty.
 """,
     queue = """
 - `slots::Int`: Most requests that are decoded at a time. Default: 8; 1 to 65536.

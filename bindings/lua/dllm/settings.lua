@@ -783,17 +783,17 @@
 --- Given positions at the front of a canvas with holes: blocks begin after them; -1: at the
 --- canvas's beginning. [-1]
 ---@field prompt_length? integer
+--- Token ids that end the text: when one is decided and no position before it is open, the rest
+--- becomes this token.
+---@field stop? integer[]
 --- As the decoder's, for this request; 0: the decoder's. [0]
 ---@field steps? integer
 --- As the decoder's, for this request; -1: the decoder's. [-1]
 ---@field block_length? integer
---- Token ids that are never drawn for this request, in addition to the decoder's.
+--- For this request, in addition to the decoder's.
 ---@field suppress? integer[]
---- As the decoder's, for this request; none: the base alone; empty: the decoder's.
+--- As the decoder's, for this request; empty: the decoder's.
 ---@field adapters? string[]
---- Token ids that end the text: when one is decided and no position before it is open, the rest
---- becomes this token.
----@field stop? integer[]
 
 --- Settings of dllm.trainer.
 ---@class (exact) dllm.TrainerSettings

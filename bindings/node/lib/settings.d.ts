@@ -825,17 +825,17 @@ export interface SlotSettings {
   /** Given positions at the front of a canvas with holes: blocks begin after them; -1: at the
    *  canvas's beginning. [-1] */
   prompt_length?: number | bigint;
+  /** Token ids that end the text: when one is decided and no position before it is open, the rest
+   *  becomes this token. */
+  stop?: readonly (number | bigint)[] | Int32Array;
   /** As the decoder's, for this request; 0: the decoder's. [0] */
   steps?: number | bigint;
   /** As the decoder's, for this request; -1: the decoder's. [-1] */
   block_length?: number | bigint;
-  /** Token ids that are never drawn for this request, in addition to the decoder's. */
+  /** For this request, in addition to the decoder's. */
   suppress?: readonly (number | bigint)[] | Int32Array;
-  /** As the decoder's, for this request; none: the base alone; empty: the decoder's. */
+  /** As the decoder's, for this request; empty: the decoder's. */
   adapters?: readonly string[];
-  /** Token ids that end the text: when one is decided and no position before it is open, the rest
-   *  becomes this token. */
-  stop?: readonly (number | bigint)[] | Int32Array;
 }
 
 /** Settings of new Trainer. */

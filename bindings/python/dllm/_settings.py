@@ -924,12 +924,12 @@ class SlotSettings(TypedDict, total=False):
     min_p  As the decoder's, for this request; -1: the decoder's. [-1]
     prompt_length  Given positions at the front of a canvas with holes: blocks begin after them; -1:
         at the canvas's beginning. [-1]
-    steps  As the decoder's, for this request; 0: the decoder's. [0]
-    block_length  As the decoder's, for this request; -1: the decoder's. [-1]
-    suppress  Token ids that are never drawn for this request, in addition to the decoder's.
-    adapters  As the decoder's, for this request; none: the base alone; empty: the decoder's.
     stop  Token ids that end the text: when one is decided and no position before it is open, the
         rest becomes this token.
+    steps  As the decoder's, for this request; 0: the decoder's. [0]
+    block_length  As the decoder's, for this request; -1: the decoder's. [-1]
+    suppress  For this request, in addition to the decoder's.
+    adapters  As the decoder's, for this request; empty: the decoder's.
     """
 
     seed: int | None
@@ -939,11 +939,11 @@ class SlotSettings(TypedDict, total=False):
     top_p: float | None
     min_p: float | None
     prompt_length: int | None
+    stop: Sequence[int] | None
     steps: int | None
     block_length: int | None
     suppress: Sequence[int] | None
     adapters: Texts | None
-    stop: Sequence[int] | None
 
 
 class TrainerSettings(TypedDict, total=False):

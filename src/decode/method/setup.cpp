@@ -49,16 +49,18 @@ std::string text_of(const Options& options) {
 
 Options request_options(const Options& given, const Options& of_request) {
   Options own = policy_options(given);
-  if (of_request.i64("steps") > 0) own.set_i64("steps", of_request.i64("steps"));
-  if (of_request.i64("block_length") >= 0)
-    own.set_i64("block_length", of_request.i64("block_length"));
-  if (!of_request.list("adapters").empty())
-    own.set_json({{"adapters", of_request.list("adapters")}});
-  const std::vector<std::string>& more = of_request.list("suppress");
-  if (more.empty()) return own;
-  std::vector<std::string> all = own.list("suppress");
-  all.insert(all.end(), more.begin(), more.end());
-  own.set_json({{"suppress", all}});
+  const Json values = of_request.to_json(), none = Options(of_request.schema()).to_json();
+  for (const auto& [option, how] : request_settings()) {
+    const std::string& key = option.key;
+    if (values.at(key) == none.at(key)) continue;
+    Json value = values.at(key);
+    if (how == PerRequest::adds) {
+      Json all = own.to_json().at(key);
+      all.insert(all.end(), value.begin(), value.end());
+      value = std::move(all);
+    }
+    own.set_json({{key, std::move(value)}});
+  }
   return own;
 }
 

@@ -26,15 +26,26 @@ const std::vector<PolicyKind>& kinds() {
   return all;
 }
 
-std::vector<OptionSpec> decoder_keys(const std::string& policy) {
-  std::vector<OptionSpec> keys = {
+// An option of a decoder. A new option of all requests is a row below with how = replaces or adds.
+struct DecoderKey {
+  DecoderKey(OptionSpec option, PerRequest how = PerRequest::no)
+      : spec(std::move(option)), per_request(how) {}
+
+  OptionSpec spec;
+  PerRequest per_request;
+};
+
+std::vector<DecoderKey> decoder_table(const std::string& policy) {
+  return {
       option_choice("policy", policy, policy_names(),
                     "Which open positions are decided in a step."),
-      option_i64("steps", 64, 1, 1 << 20,
-                 "Denoising steps of a request, spread evenly over its blocks."),
-      option_i64("block_length", 0, 0, 1 << 24,
-                 "Positions of a block, which are decided before the next block begins; 0: all in "
-                 "one block."),
+      {option_i64("steps", 64, 1, 1 << 20,
+                  "Denoising steps of a request, spread evenly over its blocks."),
+       PerRequest::replaces},
+      {option_i64("block_length", 0, 0, 1 << 24,
+                  "Positions of a block, which are decided before the next block begins; 0: all in "
+                  "one block."),
+       PerRequest::replaces},
       option_i64("gen_length", 64, 0, 1 << 24, "Open positions after a prompt."),
       option_i64("max_length", 0, 0, 1 << 24,
                  "Most positions of a canvas; 0: the model's own limit. More than the model's "
@@ -67,7 +78,7 @@ std::vector<OptionSpec> decoder_keys(const std::string& policy) {
       option_f64("early_exit", 0, 0, 1,
                  "Decides the rest of a block at once when each of its open positions is at least "
                  "this probable; 0: off."),
-      option_ids("suppress", "Token ids that are never drawn."),
+      {option_ids("suppress", "Token ids that are never drawn."), PerRequest::adds},
       option_bool("suppress_mask", true, "The mask token is never drawn."),
       option_bool("suppress_unused", true,
                   "Ids that fill up the vocabulary, for which the model's tokenizer has no token, "
@@ -86,9 +97,10 @@ std::vector<OptionSpec> decoder_keys(const std::string& policy) {
       option_i64("trace_bytes", int64_t{64} << 20, 1 << 10, int64_t{1} << 40,
                  "Most bytes of the trace of one request; after them recording stops, and the last "
                  "line records that it stopped."),
-      option_list("adapters", {},
-                  "Adapters of the model that the passes use, NAME or NAME:WEIGHT, whose changes "
-                  "are added; none: the base alone; empty: all adapters of the model."),
+      {option_list("adapters", {},
+                   "Adapters of the model that the passes use, NAME or NAME:WEIGHT, whose changes "
+                   "are added; none: the base alone; empty: all adapters of the model."),
+       PerRequest::replaces},
       option_list("adapter_folders", {},
                   "Further adapters, NAME=FOLDER, which are loaded when a request names them. Then "
                   "the decoder keeps the weights that the model has now."),
@@ -98,6 +110,12 @@ std::vector<OptionSpec> decoder_keys(const std::string& policy) {
       option_choice("on_change", "continue", {"continue", "fail"},
                     "What a step does after the model's weights changed."),
   };
+}
+
+std::vector<OptionSpec> decoder_keys(const std::string& policy) {
+  std::vector<OptionSpec> keys;
+  const std::vector<DecoderKey> all = decoder_table(policy);
+  for (const DecoderKey& row : all) keys.push_back(row.spec);
   add_filters(keys, [](const OptionSpec& option) { return option; });
   return keys;
 }
@@ -137,6 +155,18 @@ LoopPlan Session::plan_loop(const Request&, const CacheView&) const {
 
 LoopTables Session::loop_tables(const Request&, int64_t) const {
   fail(Code::internal, "this policy has no loop");
+}
+
+const std::vector<RequestKey>& request_settings() {
+  static const std::vector<RequestKey> keys = [] {
+    std::vector<RequestKey> made;
+    const std::vector<DecoderKey> all = decoder_table("low_confidence");
+    for (const DecoderKey& row : all) {
+      if (row.per_request != PerRequest::no) made.push_back({row.spec, row.per_request});
+    }
+    return made;
+  }();
+  return keys;
 }
 
 std::vector<std::string> policy_names() {

@@ -200,6 +200,16 @@ bool writes_in_place(const std::string& policy);
 // Returns the options of kind "decoder" for an empty name, else of kind "decoder:<policy>". Fails
 // with not_found, naming the nearest policy, if the name is unknown.
 const Schema& decoder_schema(const std::string& policy);
+
+// Whether a request may set an option of its decoder: with a value in place of the decoder's, or
+// with elements in addition to the decoder's.
+enum class PerRequest { no, replaces, adds };
+struct RequestKey {
+  OptionSpec option; // of kind "decoder"
+  PerRequest how;
+};
+// Returns the options of a decoder that kind "slot" has too, without those of draws.
+const std::vector<RequestKey>& request_settings();
 std::unique_ptr<Policy> make_policy(const std::string& name, const PolicySetup& setup);
 
 // Returns option block_length if it is set, else the model's block length, else the option's

@@ -1,15 +1,37 @@
 #include "decode/request/request.h"
 
+#include "base/error.h"
+#include "decode/request/policy.h"
+
 namespace dllm::decode {
 namespace {
 
 constexpr uint32_t kNormals = 0x6e6f726d; // "norm"; the words of position_uniform have no such key
 
-// Returns the key of a request for a filter. Filters begin at 0, so -1 is free.
-OptionSpec own_filter(const OptionSpec& option) {
-  const std::string sentence = "As the decoder's, for this request; -1: the decoder's.";
-  if (option.type == OptionType::f64) return option_f64(option.key, -1, -1, option.max, sentence);
-  return option_i64(option.key, -1, -1, static_cast<int64_t>(option.max), sentence);
+// Returns the key with which a request sets an option of its decoder. A number below the option's
+// range, and an empty list or text, mean the decoder's value.
+OptionSpec of_request(const OptionSpec& option, PerRequest how = PerRequest::replaces) {
+  const std::string sentence = "As the decoder's, for this request; ";
+  const auto less = static_cast<int64_t>(option.min) - 1;
+  const std::string otherwise = sentence + std::to_string(less) + ": the decoder's.";
+  switch (option.type) {
+  case OptionType::i64:
+    return option_i64(option.key, less, less, static_cast<int64_t>(option.max), otherwise);
+  case OptionType::f64:
+    return option_f64(option.key, static_cast<double>(less), static_cast<double>(less), option.max,
+                      otherwise);
+  case OptionType::list:
+    return option_list(option.key, {},
+                       how == PerRequest::adds ? "For this request, in addition to the decoder's."
+                                               : sentence + "empty: the decoder's.",
+                       option.list_of);
+  case OptionType::str:
+    if (option.choices.empty())
+      return option_str(option.key, "", sentence + "empty: the decoder's.");
+    break;
+  case OptionType::boolean: break;
+  }
+  fail(Code::internal, "option {} has no value that means the decoder's", option.key);
 }
 
 std::vector<OptionSpec> request_keys() {
@@ -22,19 +44,15 @@ std::vector<OptionSpec> request_keys() {
       option_i64("prompt_length", -1, -1, 1 << 24,
                  "Given positions at the front of a canvas with holes: blocks begin after "
                  "them; -1: at the canvas's beginning."),
-      option_i64("steps", 0, 0, 1 << 20, "As the decoder's, for this request; 0: the decoder's."),
-      option_i64("block_length", -1, -1, 1 << 24,
-                 "As the decoder's, for this request; -1: the decoder's."),
-      option_ids("suppress", "Token ids that are never drawn for this request, in addition to the "
-                             "decoder's."),
-      option_list("adapters", {},
-                  "As the decoder's, for this request; none: the base alone; empty: the "
-                  "decoder's."),
       option_ids("stop",
                  "Token ids that end the text: when one is decided and no position before it "
                  "is open, the rest becomes this token."),
   };
-  add_filters(keys, own_filter);
+  for (const RequestKey& key : request_settings()) {
+    keys.push_back(of_request(key.option, key.how));
+    keys.back().group = "decoder";
+  }
+  add_filters(keys, [](const OptionSpec& option) { return of_request(option); });
   return keys;
 }
 

@@ -359,17 +359,17 @@ typed_options! {
         /// Given positions at the front of a canvas with holes: blocks begin after them; -1: at the canvas's
         /// beginning. Default: -1; -1 to 16777216.
         prompt_length: i64 = "prompt_length";
+        /// Token ids that end the text: when one is decided and no position before it is open, the rest becomes this
+        /// token. Default: empty.
+        stop: &[i64] = "stop";
         /// As the decoder's, for this request; 0: the decoder's. Default: 0; 0 to 1048576.
         steps: i64 = "steps";
         /// As the decoder's, for this request; -1: the decoder's. Default: -1; -1 to 16777216.
         block_length: i64 = "block_length";
-        /// Token ids that are never drawn for this request, in addition to the decoder's. Default: empty.
+        /// For this request, in addition to the decoder's. Default: empty.
         suppress: &[i64] = "suppress";
-        /// As the decoder's, for this request; none: the base alone; empty: the decoder's. Default: empty.
+        /// As the decoder's, for this request; empty: the decoder's. Default: empty.
         adapters: &[&str] = "adapters";
-        /// Token ids that end the text: when one is decided and no position before it is open, the rest becomes this
-        /// token. Default: empty.
-        stop: &[i64] = "stop";
     }
     /// Has the options of kind "queue". What is not set keeps its default.
     QueueOptions {

@@ -2,6 +2,7 @@
 // that a decoder of these settings gives it alone.
 
 #include "base/error.h"
+#include "decode/method/setup.h"
 #include "unit/decode/passes/far_engine.h"
 #include "unit/decode/requests.h"
 #include "unit/test_files.h"
@@ -40,6 +41,26 @@ Answer alone(const std::shared_ptr<model::Model>& model, const Json& values) {
 Json settings_of(Json values, const Json& more) {
   values.update(more);
   return values;
+}
+
+TEST(OwnSettings, WhatARequestMaySetIsAKeyOfASlot) {
+  const Options given = decoding({{"policy", "low_confidence"}, {"suppress", {"5"}}});
+  const Schema& slot = request_schema();
+  std::vector<std::string> keys;
+  for (const auto& [option, how] : request_settings()) {
+    keys.push_back(option.key);
+    EXPECT_EQ(slot.find(option.key).group, "decoder") << option.key;
+    Options own(slot);
+    EXPECT_EQ(request_options(given, own).to_json(), given.to_json()) << option.key;
+    const bool is_list = option.type == OptionType::list;
+    own.set_json({{option.key, is_list ? Json{"1"} : Json(3)}});
+    Json wanted = given.to_json();
+    wanted[option.key] = is_list ? Json::array() : Json(3);
+    if (how == PerRequest::adds) wanted[option.key] = given.to_json()[option.key];
+    if (is_list) wanted[option.key].push_back(own.to_json()[option.key][0]);
+    EXPECT_EQ(request_options(given, own).to_json(), wanted) << option.key;
+  }
+  EXPECT_EQ(keys, (std::vector<std::string>{"steps", "block_length", "suppress", "adapters"}));
 }
 
 TEST(OwnSettings, StepsBlocksAndBansAreThoseOfTheRequest) {
