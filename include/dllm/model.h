@@ -55,6 +55,9 @@ extern "C" {
  * A checkpoint is loaded with its adapters and its other networks (dllm_model_add_network). A
  * network named "teacher" is left out, because only losses read it.
  *
+ * Option dtype is auto, keep, or a weight format, such as f32, int8 or q4_k. The schema of kind
+ * "model" (dllm_options_schema) lists the names.
+ *
  *   engine   not NULL
  *   path     not NULL, a folder with config.json and safetensors, a .gguf file, a checkpoint
  *            folder, or a run folder, which means its latest complete checkpoint. A folder without
@@ -64,8 +67,7 @@ extern "C" {
  *            the cache (dllm/hub.h)
  *   opts     NULL: defaults; kind "model": dtype, attention, shift, mask_token, cache_dtype (auto
  *            f32 bf16 int8), check (finite off), weights (live ema), heads (auto edit), adapter,
- *            seed. dtype is auto, keep, or a weight format, such as f32, int8 or q4_k:
- *            dllm_options_schema("model") has the names
+ *            seed
  *   task     NULL, or checked every few milliseconds; progress in bytes
  *   out      not NULL
  *
