@@ -20,6 +20,15 @@ got.chat_stream = "";
 for await (const piece of await client.chat.completions.create({ ...talk, stream: true })) got.chat_stream += piece.choices[0].delta.content ?? "";
 const shape = { type: "json_schema", json_schema: { name: "animal", schema: JSON.parse(schema), strict: true } };
 got.schema = (await client.chat.completions.create({ ...talk, max_tokens: 64, response_format: shape })).choices[0].message.content;
+const tools = [{ type: "function", function: { name: "animal", parameters: JSON.parse(schema) } }];
+const calling = { ...talk, max_tokens: 80, tools, tool_choice: "required" };
+const called = (await client.chat.completions.create(calling)).choices[0];
+const calls = (list) => (list ?? []).map((one) => [one.function.name, one.function.arguments]);
+got.called = [called.finish_reason, called.message.content, ...calls(called.message.tool_calls)];
+got.called_stream = [];
+for await (const piece of await client.chat.completions.create({ ...calling, stream: true })) got.called_stream.push(...calls(piece.choices[0].delta.tool_calls));
+const history = [...talk.messages, called.message, { role: "tool", tool_call_id: called.message.tool_calls[0].id, content: "done" }];
+got.after_call = (await client.chat.completions.create({ ...talk, messages: history })).choices[0].message.content;
 try {
   await client.completions.create({ ...plain, temperature: -99 });
 } catch (error) {

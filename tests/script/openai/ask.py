@@ -19,6 +19,14 @@ got["tokens"], got["logprobs"] = [one.token for one in scored.logprobs.content],
 got["chat_stream"] = "".join(piece.choices[0].delta.content or "" for piece in client.chat.completions.create(**talk, stream=True))
 shape = {"type": "json_schema", "json_schema": {"name": "animal", "schema": schema, "strict": True}}
 got["schema"] = client.chat.completions.create(**{**talk, "max_tokens": 64}, response_format=shape).choices[0].message.content
+tools = [{"type": "function", "function": {"name": "animal", "parameters": schema}}]
+calling = {**talk, "max_tokens": 80, "tools": tools, "tool_choice": "required"}
+called = client.chat.completions.create(**calling).choices[0]
+got["called"] = [called.finish_reason, called.message.content, *((one.function.name, one.function.arguments) for one in called.message.tool_calls)]
+pieces = [piece.choices[0].delta.tool_calls or [] for piece in client.chat.completions.create(**calling, stream=True)]
+got["called_stream"] = [(one.function.name, one.function.arguments) for piece in pieces for one in piece]
+history = [*talk["messages"], called.message, {"role": "tool", "tool_call_id": called.message.tool_calls[0].id, "content": "done"}]
+got["after_call"] = client.chat.completions.create(**{**talk, "messages": history}).choices[0].message.content
 try:
     client.completions.create(**{**plain, "temperature": -99})
 except openai.BadRequestError as error:

@@ -68,10 +68,15 @@ for client in (["python/bin/python", "-B", str(HERE / "ask.py")], ["node", "ask.
     ok("".join(got["tokens"]) == said and all(number <= 0 for number in got["logprobs"]), f"{name}: log probabilities {got['logprobs']}")
     parsed = json.loads(got["schema"])
     ok(parsed["name"] in ("cat", "dog") and isinstance(parsed["age"], int) and len(parsed) == 2, f"{name}: a schema {parsed}")
+    reason, content, (function, arguments) = got["called"]
+    ok(reason == "tool_calls" and content is None and function == "animal" and json.loads(arguments)["name"] in ("cat", "dog"), f"{name}: a call {got['called']}")
+    ok([list(one) for one in got["called_stream"]] == [[function, arguments]], f"{name}: a stream of a call {got['called_stream']}")
+    ok(isinstance(got["after_call"], str), f"{name}: an answer after a call {got['after_call']}")
     ok(got["error"]["status"] == 400 and "99" in got["error"]["message"], f"{name}: an error {got['error']}")
     ok(got["many"] == [text] * 16, f"{name}: 16 at once")
 if got := asked("python/bin/python", "-B", str(HERE / "agent.py"), address):
     ok(got["said"] == said and got["stream"] == said, f"LangChain: {got}")
+    ok([name for name, _ in got["called"]] == ["Animal"] and isinstance(got["called"][0][1]["age"], int), f"LangChain: a call {got['called']}")
     ok(got["shaped"]["name"] in ("cat", "dog") and isinstance(got["shaped"]["age"], int), f"LangChain: a typed answer {got['shaped']}")
 streamed = subprocess.run(["curl", "-sN", f"{address}/chat/completions", "-d",
                            json.dumps({"messages": [{"role": "user", "content": "hello"}], "max_tokens": 8, "seed": 3, "temperature": 0.9, "stream": True})],
