@@ -3,9 +3,9 @@
 
     bench/serve/serve_bench.py PROGRAM [--model MODEL] [--block 4] [--tokens 64] [--turns 5] [--threads N]
 
-Compares `dllm serve` under 1 and 8 clients with `dllm generate --prompts` at --batch 1 and 8, in turns. Both decode the same rows. Prints
-tokens a second by the clock, and processor milliseconds a token, which other programs on the machine disturb less. Without --model it makes a
-model of 44 M random parameters that decodes whole rows, which is bound by arithmetic. With --block it makes one of 151 M that decodes cached blocks,
+Compares `dllm serve` under 1 and 8 clients with a generator of this process that decodes 1 and 8 rows at a time (PYTHONPATH has bindings/python,
+DLLM_LIBRARY names the library), in turns. Both decode the same rows. Prints tokens a second by the clock, and processor milliseconds a token, which other programs on the machine
+disturb less. Without --model it makes a model of 44 M random parameters that decodes whole rows, which is bound by arithmetic. With --block it makes one of 151 M that decodes cached blocks,
 which is bound by memory: all weights are read for a few positions.
 """
 import argparse
@@ -18,6 +18,8 @@ import subprocess
 import tempfile
 import threading
 import time
+
+import dllm
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("program")
@@ -88,29 +90,31 @@ class Server:
         return time.monotonic() - begin, processor_seconds(self.process.pid) - before
 
 
-def alone(batch):
-    """The same of dllm generate: all rows twice less all rows once, so that the load is not counted."""
-    def once(times):
-        (work / "rows").write_text("".join(json.dumps({**row, "seed": row["seed"] + 1000 * k}) + "\n" for k in range(times) for row in rows))
-        out = work / "out"
-        out.unlink(missing_ok=True)
-        begin = time.monotonic()
-        process = subprocess.Popen([program, "generate", model, "--prompts", "rows", "--out", str(out), "--batch", str(batch), "--engine.threads",
-                                    given.threads], cwd=work, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        _, status, usage = os.wait4(process.pid, 0)
-        if status:
-            raise SystemExit(f"generate ends with {status}")
-        return time.monotonic() - begin, usage.ru_utime + usage.ru_stime
-    one, two = once(1), once(2)
-    return two[0] - one[0], two[1] - one[1]
+class Alone:
+    """The decoder of this process, by the binding for Python. It stays loaded next to the server, so both take turns on the same machine."""
+    def __init__(self):
+        engine = dllm.Engine(threads=int(given.threads))
+        self.generator = dllm.load(work / model, engine)
+
+    def turn(self, batch):
+        """(seconds, processor seconds) for all rows, this many at a time."""
+        begin, before = time.monotonic(), sum(os.times()[:2])
+        for first in range(0, len(rows), batch):
+            numbers = [self.generator.add(**row) for row in rows[first:first + batch]]
+            self.generator.run()
+            for number in numbers:
+                self.generator.remove(number)
+        return time.monotonic() - begin, sum(os.times()[:2]) - before
 
 
-server = Server()
-server.turn(8)  # programs are compiled
+server, generator = Server(), Alone()
+for side in (server, generator):  # programs are compiled
+    side.turn(8)
+    side.turn(1)
 figures = {}
 for turn in range(given.turns):
     for many in (1, 8):
-        sides = [("serve", lambda: server.turn(many)), ("generate", lambda: alone(many))]
+        sides = [("serve", lambda: server.turn(many)), ("decoder", lambda: generator.turn(many))]
         for name, side in sides if turn % 2 == 0 else reversed(sides):
             figures.setdefault((name, many), []).append(side())
 server.process.terminate()
@@ -119,9 +123,9 @@ print(f"{tokens} tokens a turn, {given.turns} turns, medians, {given.threads} th
 print("| requests at a time | side | tokens/s | processor ms a token |\n|---|---|---|---|")
 for (name, many), turns in sorted(figures.items(), key=lambda entry: (entry[0][1], entry[0][0])):
     print(f"| {many} | {name} | {tokens / statistics.median(t[0] for t in turns):.0f} | {1e3 * statistics.median(t[1] for t in turns) / tokens:.3f} |")
-for side in ("serve", "generate"):
+for side in ("serve", "decoder"):
     gains = [one[0] / eight[0] for one, eight in zip(figures[side, 1], figures[side, 8])]
     print(f"{side}: 8 at a time make {statistics.median(gains):.2f} times the tokens/s of one at a time")
 for many in (1, 8):
-    ratios = [[s[i] / g[i] for s, g in zip(figures['serve', many], figures['generate', many])] for i in (0, 1)]
-    print(f"{many} at a time: serve / generate {statistics.median(ratios[0]):.3f} by the clock, {statistics.median(ratios[1]):.3f} by the processor")
+    ratios = [[s[i] / g[i] for s, g in zip(figures['serve', many], figures['decoder', many])] for i in (0, 1)]
+    print(f"{many} at a time: serve / decoder {statistics.median(ratios[0]):.3f} by the clock, {statistics.median(ratios[1]):.3f} by the processor")
