@@ -167,6 +167,12 @@ for pattern, content, names in (('so <tool_call>\n\\{"name": "add", "arguments":
 history = [{"role": "user", "content": "a"}, {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function", "function": {"name": "add", "arguments": "{\"x\": 1}"}}]},
            {"role": "tool", "tool_call_id": "1", "content": "2"}]
 ok(server.ask("/v1/chat/completions", {**asks, "messages": history, "tool_choice": "none"})[0] == 200, "an earlier call")
+for deep in ("[" * 1000000, '{"a":' + "[" * 100000 + "]" * 100000 + "}"):
+    history[1]["tool_calls"][0]["function"]["arguments"] = deep
+    ok(server.ask("/v1/chat/completions", {**asks, "messages": history, "tool_choice": "none", "max_tokens": 1})[0] in (200, 400), "arguments of many levels")
+deep = {**asks, "max_tokens": 240, "dllm": {"regex": '<tool_call>\\{"name": "add", "arguments": \\{"x": \\[{80}\\]{80}\\}\\}</tool_call>'}}
+said = server.json("/v1/chat/completions", deep)["choices"][0]
+ok("tool_calls" not in said["message"] and said["message"]["content"].startswith("<tool_call>"), f"a call of many levels: {said}")
 for wrong in ({"tools": [{"type": "function"}]}, {"tools": tools, "tool_choice": "must"}, {"tools": tools, "tool_choice": {"type": "function", "function": {"name": "sub"}}}, {"tools": None, "tool_choice": "required"}):
     status, text, _ = server.ask("/v1/chat/completions", {**asks, **wrong})
     ok(status == 400 and "tool" in text, f"{wrong}: {status} {text}")

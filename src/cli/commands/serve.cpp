@@ -1,10 +1,10 @@
 // dllm serve gives programs texts over HTTP, in the form of OpenAI's API.
 
 #include "../command.h"
-#include "../options/schema_keys.h"
 #include "../processes/process.h"
 #include "../run_settings.h"
 #include "../serve/service.h"
+#include "../serve/shallow_json.h"
 #include "writing/decoding.h"
 
 #include <nlohmann/json.hpp>
@@ -82,25 +82,18 @@ Json default_settings(const Context& context) {
   if (!context.has("settings")) return Json::object();
   const std::string& word = context.text("settings");
   const std::string json = word.find_first_of("{[") == 0 ? word : read_all(word);
-  Json settings = Json::parse(json, nullptr, false);
-  if (!settings.is_object())
-    throw UsageFailure("--settings is not a JSON object, as {\"steps\": 32}");
-  for (const char* key : {"template", "template_name", "prompt", "messages", "infill"}) {
-    if (settings.contains(key))
-      throw UsageFailure(std::string("--settings has \"") + key + "\", which belongs to a request",
-                         "--template sets the chat template");
-  }
-  if (settings.contains("json_schema") && settings["json_schema"].is_object())
-    settings["json_schema"] = settings["json_schema"].dump();
+  const Json given = parse_shallow(json);
+  if (!given.is_object()) throw UsageFailure("--settings is not a JSON object, as {\"steps\": 32}");
+  Json settings = Json::object();
+  for (const auto& [key, value] : given.items())
+    take_setting(settings, key, value, "--settings: " + key);
   return settings;
 }
 
 // Reads a request with the settings of the server, so that a mistake in them ends the program and
 // is not an error of each client. A template may refuse the message.
 void try_settings(const Queue& queue, const ServiceSettings& settings, dllm_task* task) {
-  const bool is_formed = std::ranges::any_of(request_keys("constraint"), [&](const Json& key) {
-    return settings.settings.contains(key.at("name").get<std::string>());
-  });
+  const bool is_formed = has_constraint(settings.settings);
   const auto read = [&](Json request) {
     if (!is_formed) request["length"] = 1; // a model may have few positions
     request.update(settings.settings);

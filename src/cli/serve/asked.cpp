@@ -2,6 +2,7 @@
 
 #include "../options/names.h"
 #include "../options/schema_keys.h"
+#include "shallow_json.h"
 #include "tool_calls.h"
 
 #include <algorithm>
@@ -16,29 +17,9 @@ using Json = nlohmann::ordered_json;
 constexpr int64_t kMostTexts = 128;  // of one request
 constexpr int64_t kUsualTokens = 64; // of an answer whose request names no number
 constexpr size_t kMostStops = 16;
-constexpr int kMostDepth = 64; // of objects and lists
 
 [[noreturn]] void refuse(const std::string& message, const std::string& hint = "") {
   throw Failure(DLLM_INVALID_ARGUMENT, message, hint);
-}
-
-// Functions of the JSON library call themselves for each level.
-bool is_deep(const std::string& json) {
-  int depth = 0;
-  bool is_text = false;
-  for (size_t i = 0; i < json.size(); ++i) {
-    const char c = json[i];
-    if (is_text && c == '\\')
-      ++i;
-    else if (c == '"')
-      is_text = !is_text;
-    else if (!is_text && (c == '{' || c == '['))
-      ++depth;
-    else if (!is_text && (c == '}' || c == ']'))
-      --depth;
-    if (depth > kMostDepth) return true;
-  }
-  return false;
 }
 
 // Reads the fields of a body, and refuses those that nothing read.
@@ -218,17 +199,14 @@ void take_own(Body& body, Json& settings, Asked& asked) {
   const Json& own = body.get("dllm");
   if (own.is_null()) return;
   if (!own.is_object()) refuse("dllm is not an object of settings");
-  constexpr const char* kOfServer[] = {"template", "template_name", "prompt", "messages", "infill"};
   for (const auto& [key, value] : own.items()) {
     if (key == "canvas") {
       if (!value.is_boolean()) refuse("dllm.canvas is not true or false");
       asked.has_canvas = value.get<bool>();
     } else if (key == "priority" || key == "timeout") {
       asked.submission[key] = value;
-    } else if (std::ranges::any_of(kOfServer, [&own = key](const char* k) { return own == k; })) {
-      refuse("dllm." + key + " is not a setting of a request here");
     } else {
-      settings[key] = key == "json_schema" && value.is_object() ? Json(value.dump()) : value;
+      take_setting(settings, key, value, "dllm." + key);
     }
   }
 }
@@ -333,6 +311,20 @@ std::vector<Json> texts_of(Body& body, const Json& settings, int64_t tokens, Ask
 }
 
 } // namespace
+
+void take_setting(Json& settings, const std::string& key, const Json& value,
+                  const std::string& where) {
+  for (const char* other : {"template", "template_name", "prompt", "messages", "infill"}) {
+    if (key == other) refuse(where + " is not a setting of a request here");
+  }
+  settings[key] = key == "json_schema" && value.is_object() ? Json(value.dump()) : value;
+}
+
+bool has_constraint(const Json& settings) {
+  return std::ranges::any_of(request_keys("constraint"), [&](const Json& key) {
+    return settings.contains(key.at("name").get<std::string>());
+  });
+}
 
 Asked read_asked(AskKind kind, const std::string& text, int64_t random_seed, const Json& defaults) {
   Body body(text);

@@ -32,6 +32,13 @@ struct Asked {
   nlohmann::ordered_json tools = nullptr; // functions that a chat may call; null: none
 };
 
+// Sets a setting of kind "request" that is not the text itself. Throws Failure with
+// DLLM_INVALID_ARGUMENT that names `where` for other keys of this kind.
+void take_setting(nlohmann::ordered_json& settings, const std::string& key,
+                  const nlohmann::ordered_json& value, const std::string& where);
+// Returns whether settings of kind "request" say what the text has to match.
+bool has_constraint(const nlohmann::ordered_json& settings);
+
 // Throws Failure with DLLM_INVALID_ARGUMENT for a body that is not understood, and for a field that
 // is known and not supported. random_seed: seed of a request that names none. defaults: settings of
 // kind "request" that the body may replace.

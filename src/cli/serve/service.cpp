@@ -1,6 +1,5 @@
 #include "service.h"
 
-#include "../options/schema_keys.h"
 #include "answers.h"
 #include "metrics_text.h"
 #include "page.h"
@@ -277,8 +276,7 @@ void Service::ask(const HttpExchangeRef& exchange, AskKind kind) {
   const std::string& model = asked.model;
   const bool has_adapter = model.starts_with(settings_.name + ":");
   const std::string adapter = has_adapter ? model.substr(settings_.name.size() + 1) : "";
-  const bool is_known = model.empty() || model == settings_.name ||
-                        std::ranges::find(settings_.adapters, adapter) != settings_.adapters.end();
+  const bool is_known = model.empty() || has_model(model);
   if (!is_known) {
     HttpAnswer missing = error_answer(DLLM_NOT_FOUND, "there is no model \"" + model + "\" here",
                                       "this server has \"" + settings_.name + "\"");
@@ -293,9 +291,7 @@ void Service::ask(const HttpExchangeRef& exchange, AskKind kind) {
     if (has_adapter) one["adapters"] = Json::array({adapter});
     if (kind == AskKind::chat && !settings_.chat_template.empty())
       one["template"] = settings_.chat_template;
-    for (const Json& key : request_keys("constraint"))
-      arrival.head.is_formed =
-          arrival.head.is_formed || one.contains(key.at("name").get<std::string>());
+    arrival.head.is_formed = arrival.head.is_formed || has_constraint(one);
   }
   limit_timeout(asked.submission);
   if (!asked.submission.contains("client")) asked.submission["client"] = exchange->client();

@@ -1,6 +1,7 @@
 #include "tool_calls.h"
 
 #include "../command.h"
+#include "shallow_json.h"
 
 #include <algorithm>
 #include <string_view>
@@ -50,7 +51,7 @@ ToolCalls tagged_calls(const std::string& answer, const std::string& id) {
   for (size_t open; (open = all.find(kOpen, at)) != std::string_view::npos;) {
     const size_t begin = open + kOpen.size(), close = all.find(kClose, begin);
     if (close == std::string_view::npos) return {answer, Json::array()};
-    const Json call = call_of(Json::parse(all.substr(begin, close - begin), nullptr, false),
+    const Json call = call_of(parse_shallow(all.substr(begin, close - begin)),
                               id + std::to_string(found.called.size()));
     if (call.is_null()) return {answer, Json::array()};
     found.content += all.substr(at, open - at);
@@ -97,7 +98,7 @@ void read_arguments(Json& message) {
     if (!call.is_object() || !call.contains("function") || !call["function"].is_object()) continue;
     Json& function = call["function"];
     if (!function.value("arguments", Json()).is_string()) continue;
-    const Json read = Json::parse(function["arguments"].get<std::string>(), nullptr, false);
+    const Json read = parse_shallow(function["arguments"].get<std::string>());
     if (read.is_object()) function["arguments"] = read;
   }
 }
@@ -108,7 +109,7 @@ ToolCalls tool_calls_of(const std::string& answer, const Json& tools, const std:
   for (const std::string_view before : kBeforeJson) {
     if (text.starts_with(before)) text.remove_prefix(before.size());
   }
-  const Json read = Json::parse(text, nullptr, false);
+  const Json read = parse_shallow(text);
   const Json objects = read.is_array() ? read : Json::array({read});
   Json called = Json::array();
   for (const Json& object : objects) {
