@@ -36,6 +36,7 @@ struct EditedCanvas {
   std::vector<State> states;
   std::vector<float> confidence;
   std::vector<int64_t> written; // positions of new tokens
+  bool moved = false;           // whether tokens were inserted or deleted
 
   void keep(int32_t id, State state, float probability) {
     ids.push_back(id);
@@ -87,7 +88,7 @@ public:
     request.states = std::move(made.states);
     request.confidence = std::move(made.confidence);
     if (last || wanted(request).empty()) request.finish = Finish::decided;
-    return {std::move(made.written), 0, 0, request.length(), !request.active()};
+    return {std::move(made.written), 0, 0, request.length(), !request.active(), made.moved};
   }
 
 private:
@@ -143,6 +144,7 @@ private:
       const float dice = over ? 0.5f : position_uniform(request, i, 2);
       const bool removes = fires && left > 1 && dice < remove / (remove + substitute + 1e-8);
       *edited = *edited || fires;
+      made.moved = made.moved || removes;
       if (removes)
         --left;
       else if (fires)
@@ -152,7 +154,7 @@ private:
       const int64_t behind = request.length() - i - 1;
       const bool room = static_cast<int64_t>(made.ids.size()) + behind < settings_.most_tokens;
       if (!grows_after(request, i) || !room || !happens(p.edit.rates[2], i, 3)) continue;
-      *edited = true;
+      *edited = made.moved = true;
       made.write(p.edit.insert, state_of(p.edit.insert), p.edit.insert_probability);
     }
     return made;
@@ -161,10 +163,14 @@ private:
   // Ends the canvas: removes the mask tokens, unless keep_masks is set, and makes the rest final.
   void finish(EditedCanvas& made) const {
     EditedCanvas ended;
+    ended.moved = made.moved;
     for (size_t i = 0; i < made.ids.size(); ++i) {
       const bool leaves = made.states[i] == State::masked && !settings_.keep_masks;
       const bool only = ended.ids.empty() && i + 1 == made.ids.size();
-      if (leaves && !only) continue;
+      if (leaves && !only) {
+        ended.moved = true;
+        continue;
+      }
       const bool is_new =
           std::ranges::find(made.written, static_cast<int64_t>(i)) != made.written.end();
       const State state = made.states[i] == State::fixed ? State::fixed : State::final;

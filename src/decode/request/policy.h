@@ -121,6 +121,9 @@ struct Outcome {
   std::vector<int64_t> decided;
   int64_t block = 0, begin = 0, end = 0; // the block that the step worked on
   bool block_ended = false;
+  // Whether the step inserted or deleted tokens. A position of a prediction then names another
+  // token after the step, or none.
+  bool moved = false;
 };
 
 // One request under one policy. For each pass the decoder calls next_pass once, runs the model, and

@@ -36,8 +36,8 @@ public:
   // there.
   std::vector<int64_t> of_predictions(const Request& request,
                                       std::span<const Prediction> predictions);
-  // Returns the same for the tokens that a step wrote, checked from left to right. predictions: the
-  // predictions of the step.
+  // Returns the same for the tokens that a step wrote, checked from left to right. The step moved
+  // no tokens. predictions: the predictions of the step.
   std::vector<int64_t> of_step(const Request& before, const Request& after,
                                std::span<const Prediction> predictions);
 

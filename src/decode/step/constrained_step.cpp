@@ -40,7 +40,8 @@ Trial ConstrainedStep::try_step(Slot& slot, const Weights& weights, const Task* 
   int64_t tries = std::ssize(slot.predictions()) + kMoreTries;
   for (;; --tries) {
     Trial trial = slot.try_step();
-    if (!slot.vetoes()) return trial;
+    // The tokens of a step that moves tokens were checked as predictions.
+    if (!slot.vetoes() || trial.outcome.moved) return trial;
     const std::vector<int64_t> refused =
         slot.vetoes()->of_step(slot.request(), trial.request, slot.predictions());
     if (refused.empty()) {

@@ -89,6 +89,16 @@ TEST_P(EveryConstrainedPolicy, WritesWhatIsAllowedAlone) {
   }
 }
 
+// Many canvases, so that those under editflow become shorter and longer than the predictions of
+// their steps. The sanitizers watch the positions.
+TEST_P(EveryConstrainedPolicy, StaysInsideOfItsCanvas) {
+  const auto decoder = make_decoder(model_for(GetParam()), settings_for(GetParam(), 0.9));
+  for (int64_t seed = 0; seed < 24; ++seed) add_under(*decoder, under<Parity>(0), seed);
+  decoder->run();
+  for (int64_t slot = 0; slot < 24; ++slot)
+    EXPECT_EQ(decoder->request(slot).finish, Finish::decided) << "slot " << slot;
+}
+
 // A slot under a constraint changes nothing of its neighbour.
 TEST_P(EveryConstrainedPolicy, LeavesOtherSlotsAsTheyAre) {
   const auto model = model_for(GetParam());
