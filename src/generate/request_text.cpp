@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,24 @@ std::vector<PositionState> states_of(const RequestCopy& copy) {
   states.reserve(copy.states.size());
   for (const decode::State state : copy.states) states.push_back(static_cast<PositionState>(state));
   return states;
+}
+
+constexpr std::string_view kReplacement = "\uFFFD"; // of bytes that are no characters
+
+bool is_replaced(std::string_view text) {
+  const bool has_text = !text.empty();
+  while (text.starts_with(kReplacement)) text.remove_prefix(kReplacement.size());
+  return has_text && text.empty();
+}
+
+// Appends a text, with one replacement in place of several in a row.
+void append_once(std::string& text, std::string_view more) {
+  while (!more.empty()) {
+    const bool is_repeat = more.starts_with(kReplacement) && text.ends_with(kReplacement);
+    const size_t size = more.starts_with(kReplacement) ? kReplacement.size() : 1;
+    if (!is_repeat) text += more.substr(0, size);
+    more.remove_prefix(size);
+  }
 }
 
 Json to_json(const FileSettings& settings) {
@@ -94,14 +113,16 @@ int64_t RequestText::completion_tokens() {
   return count;
 }
 
-// Returns the number of positions after the prompt whose texts cover the answer.
+// Returns the number of positions after the prompt whose texts cover the answer. The texts of
+// single tokens may have more replacements in a row than the answer.
 int64_t RequestText::count_cells() {
   const int64_t begin = request_->prompt.begin;
-  const size_t wanted = answer_.text().size();
+  std::string wanted, seen;
+  append_once(wanted, answer_.text());
   const std::vector<std::string> cells = answer_.cells();
-  size_t bytes = 0;
   auto at = static_cast<size_t>(begin);
-  while (bytes < wanted && at < cells.size()) bytes += cells[at++].size();
+  while (seen.size() < wanted.size() && at < cells.size()) append_once(seen, cells[at++]);
+  while (seen.ends_with(kReplacement) && at < cells.size() && is_replaced(cells[at])) ++at;
   return static_cast<int64_t>(at) - begin;
 }
 

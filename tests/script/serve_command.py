@@ -110,6 +110,8 @@ for body, words in requests:
     plain = [data for name, data in events if name is None and data != "[DONE]"]
     ok("".join(data["choices"][0]["text"] for data in plain if data["choices"]) == wanted, "the pieces of a stream are the text")
     ok(plain[-1]["choices"] == [] and plain[-1]["usage"] == usage, f"usage of a stream {plain[-1]}")
+    echoed = [data for _, data in pieces_of(server.ask("/v1/completions", {**body, "stream": True, "echo": True})[1]) if data != "[DONE]"]
+    ok("".join(data["choices"][0]["text"] for data in echoed) == body["prompt"] + wanted, f"a stream with an echo: {echoed}")
     canvases = [data for name, data in events if name == "canvas"]
     scored = server.json("/v1/completions", {**body, "logprobs": 0})["choices"][0]
     numbers, last = scored["logprobs"], canvases[-1]
@@ -121,6 +123,19 @@ for body, words in requests:
     pieces = [data for name, data in pieces_of(server.ask("/v1/completions", {**body, "stream": True, "logprobs": 0})[1]) if data != "[DONE]"]
     ok([piece["choices"][0]["logprobs"] for piece in pieces] == [None] * (len(pieces) - 1) + [numbers], "a stream has the log probabilities in its last piece")
     ok(canvases and canvases[-1]["step"] >= 1 and len(canvases[-1]["ids"]) == len(canvases[-1]["confidence"]), f"{len(canvases)} canvases")
+broken = 0
+for seed in range(40):  # bytes that are no characters have another number of replacements in the text than in the tokens
+    body = {"prompt": "the", "max_tokens": 12, "seed": seed, "temperature": 6, "logprobs": 0, "dllm": {"policy": "random", "steps": 12}}
+    answer = server.json("/v1/completions", body)
+    choice, count = answer["choices"][0], answer["usage"]["completion_tokens"]
+    tokens = choice["logprobs"]["tokens"]
+    ok(len(tokens) == count, f"{count} tokens have {len(tokens)} log probabilities: {choice}")
+    broken += "".join(tokens) != choice["text"]
+    stopped = server.json("/v1/completions", {**body, "stop": [tokens[-1]]}) if tokens and tokens[-1] not in ("", "\uFFFD") else None
+    if stopped and tokens.index(tokens[-1]) == len(tokens) - 1 and choice["text"].count(tokens[-1]) == 1:
+        kept = stopped["choices"][0]["logprobs"]["tokens"]
+        ok(kept == tokens[:-1] and stopped["usage"]["completion_tokens"] == count - 1, f"before a stop text: {stopped}, without it: {choice}")
+ok(broken > 0, "no answer has a broken character")
 chat = {"messages": [{"role": "user", "content": [{"type": "text", "text": "hello"}]}], "max_tokens": 8, "seed": 3}
 said = server.json("/v1/chat/completions", chat)["choices"][0]
 wanted = json.loads(program.run("chat", "m", "--template", "alpaca", "--message", "hello", "--length", "8", "--seed", "3", "--json").stdout)["content"]

@@ -101,18 +101,26 @@ void Job::begin_stream() {
 }
 
 void Job::send_piece(size_t index) {
-  const Text& text = texts_[index];
+  Text& text = texts_[index];
   std::string next = queue_.text_of(text.number, "next");
   // With a suffix the new final text begins with the prompt. What may be a call is not content.
   if (!asked_.suffix.empty() || !asked_.tools.is_null())
     next = text.about.is_null() ? "" : text.about.at("completion").get<std::string>();
   if (next.empty() && text.about.is_null()) return;
+  if (asked_.has_echo && !std::exchange(text.has_prompt, true)) next = prompt_of(text) + next;
   // The last piece has the reason of the end, and clients expect no text in it.
   if (!next.empty()) exchange_->write(event_text(piece_of_answer(head_, index, next, nullptr)));
   if (text.about.is_null()) return;
   if (text.about.contains("tool_calls"))
     exchange_->write(event_text(piece_of_calls(head_, index, text.about["tool_calls"])));
   exchange_->write(event_text(piece_of_answer(head_, index, "", text.about)));
+}
+
+std::string Job::prompt_of(const Text& text) const {
+  const Json about = text.about.is_null() ? Json::parse(queue_.describe(text.number)) : text.about;
+  auto whole = about.at("text").get<std::string>();
+  whole.resize(whole.size() - about.at("completion").get_ref<const std::string&>().size());
+  return whole;
 }
 
 std::vector<std::string> Job::cells_of(const Json& about) const {

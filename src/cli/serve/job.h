@@ -34,11 +34,13 @@ private:
     int64_t number;
     Queue::Progress seen = {};
     nlohmann::ordered_json about = nullptr; // when it is over
+    bool has_prompt = false;                // whether a stream with an echo has sent the prompt
   };
 
   bool update(size_t index); // returns false after an error, whose answer is sent
   void take_calls(nlohmann::ordered_json& about, size_t index) const;
   void begin_stream();
+  std::string prompt_of(const Text& text) const;
   void send_piece(size_t index);
   void send_canvas(size_t index);
   // Returns the text of each position of the canvas that `about` describes.

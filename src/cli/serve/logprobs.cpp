@@ -21,15 +21,27 @@ Json log_of(const Json& confidence) {
   return probability > 0 ? Json(std::log(std::min(probability, 1.0))) : Json();
 }
 
-// Returns the written tokens, up to the end of the completion.
+// A stop text may end inside of a token. Returns the part of the token before it, which the
+// completion ends with.
+std::string part_of_last(const std::string& token, const std::string& completion) {
+  size_t size = std::min(token.size(), completion.size());
+  while (!completion.ends_with(token.substr(0, size))) --size;
+  return token.substr(0, size);
+}
+
+// Returns the written tokens, up to the end of the completion. Bytes that are no characters have
+// other replacements in the texts of tokens than in the completion, so bytes are not counted.
 std::vector<Token> tokens_of(const Json& about, const std::vector<std::string>& cells) {
   const Json &states = about.at("states"), &confidence = about.at("confidence");
-  size_t left = about.at("completion").get_ref<const std::string&>().size();
+  const auto count = about.at("completion_tokens").get<size_t>();
   std::vector<Token> tokens;
-  for (size_t i = 0; i < cells.size() && left > 0; ++i) {
+  for (size_t i = 0; i < cells.size() && tokens.size() < count; ++i) {
     if (states[i].get<int>() == DLLM_FIXED) continue;
-    tokens.push_back({cells[i].substr(0, left), log_of(confidence[i])});
-    left -= tokens.back().text.size();
+    tokens.push_back({cells[i], log_of(confidence[i])});
+  }
+  if (!tokens.empty() && about.at("finish") == "stop_text") {
+    tokens.back().text =
+        part_of_last(tokens.back().text, about.at("completion").get_ref<const std::string&>());
   }
   return tokens;
 }
