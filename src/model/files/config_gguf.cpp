@@ -269,6 +269,8 @@ ModelConfig config_from_gguf(const ckpt::GgufFile& file) {
     rename_for_llada(object);
     object["include_bias"] = has_out_bias;
     object["include_qkv_bias"] = has_bias;
+  } else if (file.has_tensor("blk.0.ffn_down.bias")) {
+    object["mlp_bias"] = true;
   }
   translate_diffusion(file, from, architecture, object);
   return config_from_json(object, file.name());

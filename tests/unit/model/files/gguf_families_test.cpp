@@ -133,6 +133,36 @@ TEST(GgufFamilies, WrittenFilesHaveTheSameLogits) {
   }
 }
 
+// Every key of a config that is true or false, turned around: the file has the same logits, or is
+// refused before it is written.
+TEST(GgufFamilies, EveryFlagComesBackOrIsRefused) {
+  const test::TempFolder folder;
+  const Batch batch = test::small_ids(2, 9, 20);
+  int64_t same = 0;
+  for (const char* type : kFamilyTypes) {
+    const std::string usual = family_folder(folder, type);
+    const Json config = Json::parse(read_text(usual + "/config.json"));
+    for (const auto& [key, value] : config.items()) {
+      if (!value.is_boolean()) continue;
+      Json turned = config;
+      turned[key] = !value.get<bool>();
+      const std::string from = folder.path(std::string(type) + "-" + key), to = from + ".gguf";
+      try {
+        save_model(*new_model(small_engine(), turned, model_options({{"seed", "3"}})), from,
+                   Options(save_schema()));
+        quantize_model(from, to, quantize_options("f32"));
+      } catch (const Error& e) {
+        EXPECT_FALSE(file_exists(to)) << type << " " << key << ": " << e.text();
+        continue;
+      }
+      EXPECT_TRUE(test::same_bytes(family_logits(to, batch), family_logits(from, batch)))
+          << type << " " << key;
+      ++same;
+    }
+  }
+  EXPECT_GT(same, 10);
+}
+
 // Weights of a published next-token model are known as such after a conversion: an adaptation to
 // diffusion gives them shift 1.
 TEST(GgufFamilies, NextTokenModelsStayThat) {
