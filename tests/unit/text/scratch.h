@@ -2,9 +2,9 @@
 // A folder of a test's own that vanishes with the test.
 
 #include "base/files.h"
+#include "unit/test_files.h"
 
-#include <cstdlib>
-#include <filesystem>
+#include <fstream>
 #include <string>
 #include <string_view>
 
@@ -12,23 +12,19 @@ namespace dllm::text {
 
 class Scratch {
 public:
-  Scratch() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "dllm-text-XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
-  }
-  ~Scratch() { remove_all(path_); }
   std::string path(const std::string& name = "") const {
-    return name.empty() ? path_ : join_path(path_, name);
+    return name.empty() ? folder_.path() : folder_.path(name);
   }
+  // Writes without a sync, so a test may write thousands of files.
   std::string write(const std::string& name, std::string_view content) const {
     const std::string file = path(name);
     make_directories(parent_path(file));
-    write_file_atomic(file, content);
+    std::ofstream(file, std::ios::binary) << content;
     return file;
   }
 
 private:
-  std::string path_;
+  test::TempFolder folder_{true};
 };
 
 } // namespace dllm::text
