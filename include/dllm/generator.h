@@ -214,7 +214,8 @@ DLLM_API dllm_status dllm_generator_text(dllm_generator *generator, int64_t numb
  *                         stop_pattern), incomplete (the steps are used up, and positions are open)
  *                         or failed
  *     completion, text    as of dllm_generator_text; absent when the request failed
- *     holes               list of texts, one per hole; of an infill alone
+ *     holes               list of texts, one per hole; of an infill alone. Holes next to each
+ *                         other are one.
  *     error               code, message and hint of a request that failed
  *     prompt_tokens, completion_tokens, open, steps, nfe, seed, policy, end_tokens
  *     settings            all options of the decoder that hold for the request

@@ -10,8 +10,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 
 namespace dllm::cli {
 
@@ -31,16 +33,22 @@ const std::vector<Command>& commands() {
 namespace {
 
 // Errors of the command line begin with "dllm generate: ", other errors with "dllm: ".
+void print_json(const Failure& failure, const std::string& hint) {
+  const nlohmann::ordered_json line = {
+      {"error", dllm_status_name(failure.status())}, {"message", failure.what()}, {"hint", hint}};
+  std::printf("%s\n",
+              line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
+}
+
+bool has_json(int argc, char** argv) {
+  return std::any_of(argv, argv + argc,
+                     [](const char* word) { return std::strcmp(word, "--json") == 0; });
+}
+
 int report(const Command& command, const Failure& failure, bool json, const std::string& who,
            int code) {
   const std::string hint = hint_in_flags(failure.hint(), flags_of(command));
-  if (json) {
-    const nlohmann::ordered_json line = {
-        {"error", dllm_status_name(failure.status())}, {"message", failure.what()}, {"hint", hint}};
-    std::printf(
-        "%s\n",
-        line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
-  }
+  if (json) print_json(failure, hint);
   print_failure_of_rank(failure.what());
   std::fprintf(stderr, "%s: %s\n", who.c_str(), failure.what());
   if (!hint.empty()) std::fprintf(stderr, "      %s\n", hint.c_str());
@@ -48,8 +56,7 @@ int report(const Command& command, const Failure& failure, bool json, const std:
 }
 
 int run_command(const Command& command, int argc, char** argv) {
-  bool json = false;
-  for (int i = 0; i < argc; ++i) json = json || std::strcmp(argv[i], "--json") == 0;
+  const bool json = has_json(argc, argv);
   try {
     Parsed parsed = parse(command, argc, argv);
     if (parsed.done) return *parsed.done;
@@ -63,6 +70,10 @@ int run_command(const Command& command, int argc, char** argv) {
   } catch (const Failure& failure) {
     return report(command, failure, json, "dllm",
                   failure.status() == DLLM_CANCELLED ? interrupted_code() : kFailed);
+  } catch (const std::filesystem::filesystem_error& error) {
+    const Failure failure(DLLM_PERMISSION_DENIED,
+                          "cannot read " + error.path1().string() + ": " + error.code().message());
+    return report(command, failure, json, "dllm", kFailed);
   } catch (const std::exception& e) {
     print_failure_of_rank(e.what());
     std::fprintf(stderr, "dllm: %s\n", e.what());
@@ -77,11 +88,12 @@ const Command* find_command(const std::string& name) {
   return nullptr;
 }
 
-int no_command(const std::string& name) {
+int no_command(const std::string& name, bool json) {
   std::vector<std::string> names = {"help"};
   for (const Command& command : commands()) names.push_back(command.name);
-  std::fprintf(stderr, "dllm: %s\n      dllm help lists the commands\n",
-               no_such("command", name, names).c_str());
+  const UsageFailure failure(no_such("command", name, names), "dllm help lists the commands");
+  if (json) print_json(failure, failure.hint());
+  std::fprintf(stderr, "dllm: %s\n      %s\n", failure.what(), failure.hint().c_str());
   return kUsage;
 }
 
@@ -101,7 +113,7 @@ int help(const std::string& topic) {
     char* argv[] = {name.data(), flag.data()};
     return run_command(*command, 2, argv);
   } else {
-    return no_command(topic);
+    return no_command(topic, false);
   }
   return 0;
 }
@@ -118,7 +130,7 @@ int run(int argc, char** argv) {
     return 0;
   }
   if (const Command* command = find_command(name)) return run_command(*command, argc - 1, argv + 1);
-  return no_command(name);
+  return no_command(name, has_json(argc, argv));
 }
 
 } // namespace

@@ -291,6 +291,12 @@ void write_all(const std::string& path, const std::string& content) {
 void check_replaces(const std::string& path, const std::string& begin, const std::string& what,
                     const std::string& option) {
   std::error_code ignored;
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (!folder.empty() && !std::filesystem::is_directory(folder, ignored)) {
+    throw Failure(DLLM_NOT_FOUND,
+                  "cannot write " + path + ": there is no folder " + folder.string(),
+                  "make the folder, or choose another " + option);
+  }
   if (!std::filesystem::is_regular_file(path, ignored)) return;
   std::string found(begin.size(), '\0');
   std::ifstream file(path, std::ios::binary);

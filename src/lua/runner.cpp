@@ -94,7 +94,8 @@ struct Runner::State {
   // Runs `body` protected and throws its error.
   template <class F> void guarded(F&& body);
   template <class F>
-  std::string run(std::string_view args_json, dllm_task* task, F&& push_function);
+  std::string run(std::string_view args_json, dllm_task* task, F&& push_function,
+                  std::string_view script = {});
   void open(const RunnerSettings& settings);
   void close();
   [[noreturn]] void fail_with_top();
@@ -180,9 +181,10 @@ void Runner::State::open(const RunnerSettings& settings) {
 }
 
 // Calls the function that push_function pushes with the elements of args_json. Returns the results
-// as a JSON array.
+// as a JSON array. script: arg[0], if it is not empty.
 template <class F>
-std::string Runner::State::run(std::string_view args_json, dllm_task* task, F&& push_function) {
+std::string Runner::State::run(std::string_view args_json, dllm_task* task, F&& push_function,
+                               std::string_view script) {
   start_budget(L, task);
   std::string json = "[";
   const auto body = [&] {
@@ -192,6 +194,10 @@ std::string Runner::State::run(std::string_view args_json, dllm_task* task, F&& 
     if (!args_json.empty()) {
       push_json(L, args_json);
       if (!lua_istable(L, -1)) raise(L, "invalid_argument", "args_json is not a JSON array", "");
+      if (!script.empty()) { // as the program lua does
+        lua_pushlstring(L, script.data(), script.size());
+        lua_rawseti(L, -2, 0);
+      }
       lua_pushvalue(L, -1);
       lua_setglobal(L, "arg");
       count = static_cast<int>(lua_rawlen(L, -1));
@@ -247,7 +253,7 @@ void Runner::set_object(const std::string& name, const std::string& noun, void* 
 std::string Runner::run_file(const std::string& path, std::string_view args_json, dllm_task* task) {
   const std::string code = read_file(path);
   lua_State* L = state_->L;
-  return state_->run(args_json, task, [&] {
+  const auto push_script = [&] {
     // At level full `require` also finds modules in the folder of the script.
     if (state_->shared.level == Level::full) {
       const size_t slash = path.rfind('/');
@@ -262,7 +268,8 @@ std::string Runner::run_file(const std::string& path, std::string_view args_json
       lua_pop(L, 2);
     }
     load_text(L, code.data(), code.size(), ("@" + path).c_str());
-  });
+  };
+  return state_->run(args_json, task, push_script, path);
 }
 
 std::string Runner::run_text(const std::string& name, std::string_view code, dllm_task* task) {

@@ -598,18 +598,31 @@ def messages():
         ok(done.returncode != 0 and named in done.stderr, f"{words}: {done.returncode} {done.stderr[-300:]}")
     program.run("tokenize", "corpus", "corpus.tok", "--model", "seeded")
     (SCRATCH / "own.json").write_text('{"config": "x"}')
+    (SCRATCH / "flat.json").write_text('{"trainer": 5}')
+    (SCRATCH / "loop").symlink_to("loop")
+    (SCRATCH / "there.gguf").write_text("there")
     for words, named in (
             (["train", "--data", "corpus.tok", "--out", "nope"], "--tokenizer"),
             (["train", "--data", "corpus", "--out", "nope", "--from", "seeded", "--lora", "4", "--objective", "editflow"], "an adapter does not add them"),
             (["generate", "seeded", "a", "--decoder.edit-prompt", "true"], "add --policy editflow"),
             (["generate", "seeded", "a", "--finish-steps", "2"], "add --policy editflow"),
             (["generate", "seeded", "a", "--config", "own.json"], "for the command line alone"),
+            (["train", "--data", "corpus", "--out", "nope", "--config", "flat.json"], "trainer takes an object of its options, not number"),
+            (["train", "--data", "corpus", "--out", "nope", "--from", "seeded", "--layers", "2", "--hidden", "64"], "--layers and --hidden are for a new model"),
+            (["train", "--data", "loop", "--out", "nope"], "cannot read loop: "),
+            (["eval", "seeded", "corpus", "--row-length", "5000"], "--row-length 5000 is more than the 1024 positions"),
+            (["generate", "seeded", "a", "--trace", "no/such/trace"], "there is no folder no/such"),
+            (["quantize", "seeded", "there.gguf", "--format", "q8_0"], "set --overwrite"),
             (["train", "--data", "corpus", "--out", "nope", "--objective", "ar", "--model.attention", "bidirectional"], "needs causal attention"),
             (["train", "--data", "corpus", "--out", "nope", "--objective", "ar", "--objective.attention", "bidirectional"], "needs causal attention"),
             (["train", "--data", "corpus", "--out", "nope", "--objective", "ar", "--objective.attention", "block_causal"], "needs causal attention"),
             (["chat", "seeded", "hi"], "--template alpaca")):
         done = program.run(*words)
         ok(done.returncode != 0 and named in done.stderr, f"{words}: {done.returncode} {done.stderr[-300:]}")
+    done = program.run("nosuch", "--json")
+    ok(done.returncode == 2 and 'no command named "nosuch"' in json.loads(done.stdout)["message"], f"an unknown command as JSON: {done.stdout}")
+    (SCRATCH / "script.lua").write_text("print(arg[0], arg[1])")
+    ok(program.run("run", "script.lua", "x").stdout == "script.lua\tx\n", "arg[0] is the script")
     said = train(*SMALL, "--out", "notes", "--steps", "2", "--truncate", "drop", "--cooldown-start", "1", "--trainer.schedule", "cosine")
     ok("--loader.truncate has no effect" in said and "--trainer.cooldown-start has no effect" in said, f"options without effect: {said[-600:]}")
     short = ["--rows", "line", "--length", "32", "--batch", "4", "--eval-every", "0", "--examples", "0"]

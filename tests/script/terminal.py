@@ -145,6 +145,15 @@ def prompt():
     ok(True, "prompt, several lines, errors, Ctrl-C, Ctrl-D")
 
 
+def control_characters():
+    """A text moves no cursor and sets no title. A pipe gets it as it is."""
+    nasty = "a\x1b]0;title\x07b\u202ec\td"
+    t = Terminal("generate", "run", nasty, "--length", "2", "--seed", "1")
+    ok(t.end() == 0, "generate in a terminal")
+    ok(not any(part in t.seen for part in ("\x1b]0", "\x07", "\u202e")) and "\u241b]0;title\u2407b\ufffdc\td" in t.seen, f"no control characters: {t.seen!r}")
+    ok(run("generate", "run", nasty, "--length", "2", "--seed", "1").stdout.startswith(nasty), "a pipe has all characters")
+
+
 def completion(t, at):
     t.key("dllm.decod\t")
     at = t.until("dllm.decoder(", at)
@@ -281,6 +290,6 @@ def verify():
 
 signal.alarm(10 * SECONDS)
 train()
-for part in (prompt, history, piped, live_view, replay, verify):
+for part in (prompt, control_characters, history, piped, live_view, replay, verify):
     part()
 sys.exit(1 if failures else 0)

@@ -202,8 +202,9 @@ void verify_checkpoint(const std::string& folder, Task* task, int64_t part, int6
     const ContentRef file = open_content(join_path(folder, entry.path));
     const uint32_t found = file_checksum(*file, task);
     if (found != entry.crc32 || file->size() != entry.size) {
-      fail(Code::data_loss, "{}: {} has the checksum {:08x}, expected {:08x}", folder, entry.path,
-           found, entry.crc32);
+      fail_with_hint("move this folder away: a run then goes on from its checkpoint before it",
+                     Code::data_loss, "{}: {} has the checksum {:08x}, expected {:08x}", folder,
+                     entry.path, found, entry.crc32);
     }
     done += entry.size;
   }

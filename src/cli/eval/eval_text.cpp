@@ -54,14 +54,19 @@ EvalJson other_row_settings(const Context& context) {
 }
 
 Owned<dllm_loader> open_rows_of(const Context& context, const ScoredModel& scored) {
+  const int64_t length = context.number("row-length");
+  const int64_t positions = model_number(scored.model.get(), "max_length");
+  if (length > positions) {
+    throw UsageFailure("--row-length " + std::to_string(length) + " is more than the " +
+                           std::to_string(positions) + " positions of the model",
+                       "--row-length " + std::to_string(positions) + " or less");
+  }
   const auto data =
       open_dataset(context, context.text("data"), scored.tokenizer.get(), context.json());
   const auto options = make<dllm_options>(
       [](dllm_options** out, dllm_error* err) { return dllm_options_new("loader", out, err); });
-  const std::string values = EvalJson{
-      {"batch", batch_rows(context)},
-      {"length", context.number("row-length")},
-      {"shuffle", false}}.dump();
+  const std::string values =
+      EvalJson{{"batch", batch_rows(context)}, {"length", length}, {"shuffle", false}}.dump();
   call([&](dllm_error* err) {
     return dllm_options_set_json(options.get(), values.data(), static_cast<int64_t>(values.size()),
                                  err);

@@ -310,6 +310,10 @@ std::vector<Setting> ConfigFile::settings(const OptionList& list,
       found.push_back({name, "", "json", value.dump(), shown});
       continue;
     }
+    if (kinds.count(name) != 0 && list.find("--" + name) == nullptr) {
+      throw UsageFailure(shown + " takes an object of its options, not " + value.type_name(),
+                         "for example {\"" + name + "\": {}}");
+    }
     const auto& all = list.all();
     const Option* option = list.find("--" + name);
     for (const Option& positional : all) {
@@ -329,7 +333,8 @@ std::vector<Setting> ConfigFile::settings(const OptionList& list,
       throw UsageFailure(path_ + ": " + no_such("option", name, known));
     }
     if (!option->argument.empty()) {
-      if (value.is_structured() || value.is_null()) {
+      if (value.is_null()) continue; // as in run.json: the argument was not given
+      if (value.is_structured()) {
         throw UsageFailure(shown + " takes a " + option->type + ", not " + value.type_name());
       }
       found.push_back({"", option->argument, option->type, word_of(value), shown});

@@ -87,6 +87,9 @@ std::string bars(const std::vector<float>& values);
 // Replaces line breaks by ⏎, other control characters by their pictures (U+2400), and bad UTF-8 by
 // U+FFFD.
 std::string visible_text(std::string_view text);
+// Returns a text as it is printed to `to`. A terminal gets no control characters except line breaks
+// and tabs, and none that turn the direction of a line. A file or a pipe gets the text as it is.
+std::string printed_text(std::string_view text, std::FILE* to);
 // Returns the number of columns that a text takes.
 int width_of(std::string_view text);
 // Cuts the text to at most `columns` columns, between characters.

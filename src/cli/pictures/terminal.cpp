@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <unistd.h>
 #include <utf8proc.h>
 
 namespace dllm::cli {
@@ -145,6 +146,18 @@ std::string bars(const std::vector<float>& values) {
 std::string visible_text(std::string_view text) {
   std::string clean;
   each_character(text, [&](utf8proc_int32_t code) { append_utf8(clean, harmless(code)); });
+  return clean;
+}
+
+std::string printed_text(std::string_view text, std::FILE* to) {
+  if (isatty(fileno(to)) == 0) return std::string(text);
+  std::string clean;
+  each_character(text, [&](utf8proc_int32_t code) {
+    const bool is_control = code < 0x20 || (code >= 0x7F && code < 0xA0);
+    const bool turns = (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
+    const bool is_kept = code == '\n' || code == '\t' || (!is_control && !turns);
+    append_utf8(clean, is_kept ? code : harmless(code));
+  });
   return clean;
 }
 

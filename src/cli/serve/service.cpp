@@ -279,7 +279,7 @@ void Service::ask(const HttpExchangeRef& exchange, AskKind kind) {
   const bool is_known = model.empty() || has_model(model);
   if (!is_known) {
     HttpAnswer missing = error_answer(DLLM_NOT_FOUND, "there is no model \"" + model + "\" here",
-                                      "this server has \"" + settings_.name + "\"");
+                                      "this server has " + names_of_models());
     missing.status = 404;
     return exchange->send(missing);
   }
@@ -288,6 +288,11 @@ void Service::ask(const HttpExchangeRef& exchange, AskKind kind) {
                       std::to_string(next_id_++),
                   model.empty() ? settings_.name : model, seconds_now()};
   for (Json& one : asked.requests) {
+    if (has_adapter && one.contains("adapters")) {
+      throw Failure(DLLM_INVALID_ARGUMENT,
+                    "model \"" + model + "\" names an adapter, and dllm.adapters names others",
+                    "send one of the two");
+    }
     if (has_adapter) one["adapters"] = Json::array({adapter});
     if (kind == AskKind::chat && !settings_.chat_template.empty())
       one["template"] = settings_.chat_template;
@@ -337,6 +342,13 @@ bool Service::has_model(const std::string& id) const {
   return std::ranges::any_of(settings_.adapters, [&](const std::string& adapter) {
     return id == settings_.name + ":" + adapter;
   });
+}
+
+std::string Service::names_of_models() const {
+  std::string names = '"' + settings_.name + '"';
+  for (const std::string& adapter : settings_.adapters)
+    names += ", \"" + settings_.name + ":" + adapter + '"';
+  return names;
 }
 
 HttpAnswer Service::models() const {

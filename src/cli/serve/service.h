@@ -78,6 +78,7 @@ private:
   bool has_key(const HttpExchangeRef& exchange) const;
   nlohmann::ordered_json about_model(const std::string& id) const;
   bool has_model(const std::string& id) const;
+  std::string names_of_models() const;
   HttpAnswer models() const;
   HttpAnswer health() const;
   HttpAnswer metrics() const;

@@ -228,7 +228,7 @@ void check_target(const std::string& path, const WeightFormat& format, bool is_g
   if (!is_gguf || !(file_exists(path) || is_directory(path))) return;
   if (is_directory(path) || !overwrite)
     fail_with_hint(is_directory(path) ? "it is a folder: choose another name"
-                                      : "overwrite replaces it",
+                                      : "set option overwrite, or choose another name",
                    Code::already_exists, "{} is there already", path);
 }
 

@@ -4,6 +4,7 @@
 #include "../../command.h"
 #include "../../objective_facts.h"
 #include "../../options/names.h"
+#include "../../pictures/pictures.h"
 #include "../../processes/process.h"
 #include "../writing/decoding.h"
 #include "training.h"
@@ -40,7 +41,8 @@ void print_next(Context& context, const Run& run) {
   const ObjectiveFacts objective = facts_of(context.text("objective"));
   if (objective.sample_at_end) {
     try {
-      std::fprintf(stderr, "sample: %s\n", one_line_sample(context, run).c_str());
+      const std::string sample = one_line_sample(context, run);
+      std::fprintf(stderr, "sample: %s\n", printed_text(sample, stderr).c_str());
     } catch (const Failure& failure) {
       std::fprintf(stderr, "no sample: %s\n", failure.what());
     }

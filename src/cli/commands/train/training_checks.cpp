@@ -57,9 +57,13 @@ void check_decided_here(const Context& context) {
 // vocabulary.
 void check_from(const Context& context) {
   if (!context.has("from")) return;
+  std::string named;
   for (const char* name : {"layers", "hidden"}) {
-    if (context.typed(name))
-      throw UsageFailure("--" + std::string(name) + " is for a new model; --from has its own");
+    if (context.typed(name)) named += (named.empty() ? "--" : " and --") + std::string(name);
+  }
+  if (!named.empty()) {
+    const bool is_one = named.find(' ') == std::string::npos;
+    throw UsageFailure(named + (is_one ? " is" : " are") + " for a new model; --from has its own");
   }
   if (context.typed_alone("model", "seed"))
     throw UsageFailure("--model.seed is for a new model; --from has its weights");

@@ -1,6 +1,7 @@
 // dllm chat talks with a model, whose input is the whole conversation.
 
 #include "../../command.h"
+#include "../../pictures/pictures.h"
 #include "../../processes/process.h"
 #include "../../run_settings.h"
 #include "decoding.h"
@@ -126,7 +127,7 @@ constexpr const char* kHelp = "  /reset   start a new conversation\n"
 
 void print(const Context& context, const Reply& reply) {
   if (!context.json()) {
-    std::printf("%s\n", reply.text.c_str());
+    std::printf("%s\n", printed_text(reply.text, stdout).c_str());
   } else {
     const Json line = {{"role", "assistant"},
                        {"content", reply.text},

@@ -2,6 +2,7 @@
 // anywhere.
 
 #include "../../command.h"
+#include "../../pictures/pictures.h"
 #include "../../processes/process.h"
 #include "decoding.h"
 #include "generate_rows.h"
@@ -80,7 +81,7 @@ void print_samples(const Context& context, const TextRun& run,
         std::printf("%s--- sample %zu, seed %lld\n", i == 0 ? "" : "\n", i + 1,
                     static_cast<long long>(request.at("seed").get<int64_t>()));
       }
-      std::printf("%s\n", text.c_str());
+      std::printf("%s\n", printed_text(text, stdout).c_str());
       continue;
     }
     Json line = {{"slot", numbers[i]}, {"seed", request.at("seed")}, {"text", text}};
