@@ -324,9 +324,10 @@ def watched():
         ok(one.get("/body", "HEAD")[:2] == (200, ""), "HEAD")
         for method in ("POST", "PUT", "DELETE"):
             ok(one.get("/body", method)[0] == 405, f"{method} is refused")
-        for host in ("evil.example", f"evil.example:{port}", f"127.0.0.1.evil.example:{port}", "", "127.0.0.1:1"):
+        for host in ("evil.example", f"evil.example:{port}", f"127.0.0.1.evil.example:{port}", "localhost.evil.example", "[::1].evil.example", "127.0.0.1:x", ""):
             ok(one.get("/body", Host=host)[0] in (400, 403), f"Host {host!r} is refused")
-        ok(one.get("/body", Host=f"LOCALHOST:{port}")[0] == 200, "Host localhost")
+        for host in (f"LOCALHOST:{port}", "localhost", "127.0.0.1:1", "[::1]:9000"):
+            ok(one.get("/body", Host=host)[0] == 200, f"Host {host}, also through a tunnel")
         ok(one.get("/body", Origin="http://evil.example")[0] == 403, "a page of another origin is refused")
         for raw in (b"\0\xff\r\n\r\n", b"GET " + b"a" * 100000 + b" HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 5000 + b"\r\n"):
             with socket.create_connection(("127.0.0.1", int(port)), timeout=20) as client:

@@ -640,6 +640,11 @@ def messages():
     ok("dllm infill" in said, "generate names infill for a hole")
     said = train(*SMALL, "--out", "wild", "--steps", "60", "--lr", "10", "--clip", "0", "--warmup", "0", "--eval-every", "20")
     ok(said.count("diverges") == 1, f"divergence has one line: {said[-300:]}")
+    for end in ("", "\n", "\r\n"):
+        (SCRATCH / "prompt.txt").write_bytes(f"line 4{end}".encode())
+        texts = {program.run("generate", "seeded", *words, "--length", "1", "--quiet", stdin=given).stdout
+                 for words, given in (([], f"line 4{end}"), (["--file", "prompt.txt"], ""), (["line 4"], ""))}
+        ok(len(texts) == 1, f"the last line break {end!r} of a pipe and of a file is left out: {texts}")
     done = program.run("infill", "seeded", "--quiet", stdin="line 4: <mask:3> sat\n")
     ok(done.returncode == 0, f"infill reads a pipe: {done.stderr[-200:]}")
     done = program.run("tokenizer-train", "--data", "corpus", "--vocab", "280", "--out", "deep/er/tokenizer.json")

@@ -329,13 +329,17 @@ for words, said in ((["--settings", '{"stepz": 3}'], 'stepz'), (["--settings", "
 
 # ---- limits and keys ----
 (SCRATCH / "keys").write_text("first\n\t second \r\n\n")
-server = Server("--api-key-file", "keys", "--queue.slots", "1", "--queue.waiting", "0", "--timeout", "0.2", "--origins", "https://chat.example", "--name", "tiny")
+server = Server("--api-key-file", "keys", "--queue.slots", "1", "--queue.waiting", "0", "--timeout", "0.2", "--origins", "https://chat.example", "--hosts", "chat.example,[fd00::1]", "--name", "tiny")
 ok(server.ask("/v1/models")[0] == 401 and server.ask("/v1/models", headers={"Authorization": "Bearer wrong"})[0] == 401, "no key, a wrong key")
 key = {"Authorization": "Bearer second"}
 status, text, headers = server.ask("/v1/models", headers={**key, "Origin": "https://chat.example"})
 ok(status == 200 and headers["Access-Control-Allow-Origin"] == "https://chat.example" and json.loads(text)["data"][0]["id"] == "tiny", "a key, and a page that may ask")
 ok(server.ask("/v1/completions", method="OPTIONS", headers={"Origin": "https://chat.example"})[0] == 204, "a page asks whether it may ask")
 ok(server.ask("/v1/models", headers={"Authorization": "bearer first"})[0] == 200, "the scheme of a key in small letters")
+for host, wanted in (("chat.example", 200), ("CHAT.example:443", 200), ("[fd00::1]:80", 200), ("localhost", 200), ("[::1]:9", 200), ("chat.example.evil", 403), ("evil.example", 403), ("[fd00::2]", 403), ("", 403)):
+    answer = server.ask("/v1/models", headers={**key, "Host": host})
+    ok(answer[0] == wanted, f"Host {host!r}: {answer[:2]}")
+ok(server.ask("/v1/models", headers={**key, "Host": "chat.example", "Origin": "http://evil.example"})[0] == 403, "a page of another origin, through the proxy")
 one = server.ask("/v1/models/tiny", headers=key)
 ok(one[0] == 200 and json.loads(one[1])["id"] == "tiny" and server.ask("/v1/models/other", headers=key)[0] == 404, f"one model: {one[:2]}")
 # A client cannot ask for more time than --timeout gives.

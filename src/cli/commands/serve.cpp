@@ -1,6 +1,7 @@
 // dllm serve gives programs texts over HTTP, in the form of OpenAI's API.
 
 #include "../command.h"
+#include "../http/own_host.h"
 #include "../processes/process.h"
 #include "../run_settings.h"
 #include "../serve/service.h"
@@ -123,6 +124,7 @@ ServiceSettings settings_of(const Context& context) {
   settings.http.port = in_range(context, "port", 0, 65535);
   settings.http.most_body = in_range(context, "max-body", 1, 1024) * kMebibyte;
   settings.http.origins = words_of(context.has("origins") ? context.text("origins") : "");
+  settings.http.hosts = words_of(context.has("hosts") ? context.text("hosts") : "");
   if (settings.timeout < 0 || context.real("drain") < 0)
     throw UsageFailure("--timeout and --drain take 0 or more seconds");
   return settings;
@@ -145,6 +147,10 @@ int serve(Context& context) {
   std::fprintf(stderr,
                "model \"%s\", policy %s; a page is at /; Ctrl-C or SIGTERM ends the server\n",
                settings.name.c_str(), about.at("policy").get<std::string>().c_str());
+  if (!is_loopback(host) && settings.keys.empty()) {
+    std::fprintf(stderr, "every machine that reaches %s may ask; --api-key-file FILE asks for a "
+                         "key\n", shown.c_str());
+  }
   service.run(context.task(), context.real("drain"));
   return 0;
 }
@@ -167,6 +173,9 @@ Command serve_command() {
             "a file of keys, one a line; clients send one of them; default: none is asked for"},
            {Kind::text, "origins", "",
             "pages of other origins that may ask, with commas between them; *: all"},
+           {Kind::text, "hosts", "",
+            "names in the header Host that are answered in addition to localhost, with commas "
+            "between them, for a proxy that passes them on; *: all"},
            {Kind::text, "template", "",
             "chat template: chatml, llama3, qwen, alpaca, or a file that holds one; default: the "
             "model's own, and the one that a run was trained with"},

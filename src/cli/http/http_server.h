@@ -51,11 +51,14 @@ struct HttpSettings {
   int64_t most_body = 0;             // bytes; 0: a request with a body is refused
   // Pages that may ask, such as "https://chat.example"; "*": all. The server's own may always.
   std::vector<std::string> origins = {};
+  // Names in the header Host that it answers to in addition to localhost; "*": all. Without a name a server
+  // on a loopback address answers to its own, and another server to all.
+  std::vector<std::string> hosts = {};
 };
 
-// Serves on one thread. On a loopback address it refuses a request whose header Host names another
-// machine. Else a page of the network could point its own name to this address, and read the
-// answers (DNS rebinding). It also refuses requests of pages of other origins.
+// Serves on one thread. It refuses a request whose header Host has another name than those of
+// HttpSettings::hosts. Else a page of the network could point its own name to this address, and
+// read the answers (DNS rebinding). It also refuses requests of pages of other origins.
 class HttpServer {
 public:
   // A handler sends the answer of an exchange, or keeps the exchange for later. An exception of the

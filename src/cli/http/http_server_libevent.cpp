@@ -67,10 +67,6 @@ HttpAnswer refusal(int status, const std::string& why) {
   return {status, "text/plain; charset=utf-8", why + "\n"};
 }
 
-bool is_loopback(const std::string& address) {
-  return address.starts_with("127.") || address == "::1" || address == "localhost";
-}
-
 } // namespace
 
 class LibeventExchange final : public HttpExchange {
@@ -211,18 +207,24 @@ struct HttpServer::State {
     if (wake_fd >= 0) ::close(wake_fd);
   }
 
+  bool answers_to(const std::string& host) const {
+    if (is_own_host(host) || is_named_host(host, settings.hosts)) return true;
+    const bool is_listed = is_loopback(settings.address) || !settings.hosts.empty();
+    const bool is_ipv6 = settings.address.find(':') != std::string::npos;
+    return !is_listed ||
+           is_named_host(host, {is_ipv6 ? "[" + settings.address + "]" : settings.address});
+  }
+
   // Returns why a request is refused; "": it is not.
   std::string refusal_of(evhttp_request* request, std::string& origin) const {
-    const bool is_own_machine = is_loopback(settings.address);
     const std::string host = header_of(request, "Host");
-    if (is_own_machine && !is_own_host(host, port) &&
-        host != settings.address + ":" + std::to_string(port))
-      return "this server answers to 127.0.0.1 and localhost alone";
+    if (!answers_to(host)) {
+      return "this request asks for \"" + host +
+             "\"; the server answers to localhost, and to the names of dllm serve --hosts";
+    }
     origin = header_of(request, "Origin");
     if (origin.empty()) return "";
-    const bool is_own = is_own_machine
-                            ? origin.starts_with("http://") && is_own_host(origin.substr(7), port)
-                            : origin == "http://" + host || origin == "https://" + host;
+    const bool is_own = origin == "http://" + host || origin == "https://" + host;
     const bool is_named = std::ranges::any_of(
         settings.origins, [&](const std::string& one) { return one == "*" || one == origin; });
     return is_own || is_named ? "" : "this server does not answer to pages of other origins";

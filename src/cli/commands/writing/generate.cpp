@@ -49,7 +49,7 @@ std::string read_prompt(const std::string& path) {
                        "write the prompt to a file that all can read: --file");
   }
   std::string text = read_utf8(path);
-  if (!text.empty() && text.back() == '\n') text.pop_back();
+  if (text.ends_with('\n')) text.resize(text.size() - (text.ends_with("\r\n") ? 2 : 1));
   return text;
 }
 
