@@ -48,11 +48,13 @@
  *                        reference_log_probs, f32(batch, seq).
  *
  * Every objective whose tokens keep their places (mdlm, llada_sft, dream, open_dllm, nano, uniform,
- * ar, token_ce) may add terms to its loss. Option teacher names their teacher: base (the model
- * without its adapters), model (the part "teacher" of dllm_model_add_network), or rows (arrays of
- * the batch). No gradient reaches the teacher. A held-out loss leaves the terms out. A prepared
- * batch then has clean_ids i32(batch, seq), the tokens before they were corrupted. Option
- * own_weight weighs the objective's own loss; 0: the terms alone are trained.
+ * ar, token_ce) may add terms to its loss. Their options are group "term" of
+ * dllm_options_schema("objective"). Option teacher names their teacher: base (the model without its
+ * adapters), model (the part "teacher" of dllm_model_add_network), or rows (arrays of the batch).
+ * Options teacher_attention (auto causal bidirectional block_causal) and teacher_input (auto clean
+ * noised) say how it reads a row. No gradient reaches the teacher. A held-out loss leaves the terms
+ * out. A prepared batch then has clean_ids i32(batch, seq), the tokens before they were corrupted.
+ * Option own_weight weighs the objective's own loss; 0: the terms alone are trained.
  *
  *     align     weight of the distance between hidden states of student and teacher. The teacher
  *               sees the clean text. Options: align_kind (cosine angular infonce blocks),
@@ -84,14 +86,8 @@ extern "C" {
  *   schedule   NULL: linear, kappa_cubic for editflow, nano_cosine for nano; objectives without
  *              noise ignore it
  *   opts       NULL: defaults; kind "objective" or "objective:<name>": attention, shift,
- *              block_length, mask_id, compat, own_weight, teacher (base model rows),
- *              teacher_attention (auto causal bidirectional block_causal), teacher_input (auto
- *              clean noised), align, align_kind (cosine angular infonce blocks), align_layers,
- *              align_positions (visible supervised all), align_margin, align_temperature,
- *              align_blocks, align_share, align_layer_count, align_layer_exp, align_final,
- *              align_steps, distill, distill_kind (forward reverse js), distill_temperature,
- *              distill_steps, distill_of, distill_rest, entropy, entropy_temperature and the
- *              objective's own options
+ *              block_length, mask_id, compat, those of group "term", and the objective's own
+ *              options
  *   out        not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND, the hint names the nearest; DLLM_INVALID_ARGUMENT for options

@@ -106,8 +106,7 @@ constexpr Row kPlain[] = {
     {"model", "dtype attention mask_token cache_dtype check weights heads"},
     {"objective",
      "attention compat time_sampling loss_weight loss_norm time_per block_steps start insert_order "
-     "repetition teacher teacher_attention teacher_input align_kind align_layers align_positions "
-     "distill_kind trajectory_blocks"},
+     "repetition trajectory_blocks"},
     {"plan", "what format dtype activations objective optimizer policy loop"},
     {"quantize", "format weights"},
     {"queue", "policy"},
@@ -131,11 +130,9 @@ constexpr Row kPaths[] = {{"dataset", "token_file"},
 
 // Groups of options whose values are texts, lists or choices, and never paths. The tables of these
 // kinds of things have the options, so the lists above do not.
-constexpr Row kPlainGroups[] = {{"adapter", "kind"},
-                                {"answer", "end"},
-                                {"request", "constraint end"},
-                                {"slot", "decoder"},
-                                {"trainer", "optimizer"}};
+constexpr Row kPlainGroups[] = {{"adapter", "kind"},   {"answer", "end"},
+                                {"objective", "term"}, {"request", "constraint end"},
+                                {"slot", "decoder"},   {"trainer", "optimizer"}};
 
 using Keys = std::set<std::string, std::less<>>;
 

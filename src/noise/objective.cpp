@@ -5,7 +5,6 @@
 #include "noise/loss/token_ce.h"
 #include "noise/objectives/table.h"
 #include "noise/rows/trained_padding.h"
-#include "noise/terms/align_alone.h"
 #include "tensor/batch.h"
 
 #include <nlohmann/json.hpp>
@@ -232,6 +231,16 @@ std::vector<std::string> objective_names() {
   return names_of(known_objectives(), &KnownObjective::name);
 }
 
+std::vector<std::string> objectives_of(std::span<const RowKind> kinds) {
+  std::vector<std::string> names;
+  for (const RowKind kind : kinds) {
+    for (const KnownObjective& entry : known_objectives()) {
+      if (entry.facts.rows == kind) names.push_back(entry.name);
+    }
+  }
+  return names;
+}
+
 const Schema& objective_schema(const std::string& name) {
   static const Schema shared("objective", shared_objective_options());
   return name.empty() ? shared : find_objective(name).schema;
@@ -240,42 +249,6 @@ const Schema& objective_schema(const std::string& name) {
 const ObjectiveFacts& objective_facts(const std::string& name) {
   return find_objective(name).facts;
 }
-
-namespace {
-
-// The terms compare the state of each token, so the rows have to keep their tokens in place.
-void check_terms(const KnownObjective& entry, const Options& options) {
-  check_term_options(options);
-  if (entry.facts.rows == RowKind::clean && options.f64("distill") > 0 &&
-      options.str("teacher") == "model" && options.str("teacher_attention") != "causal") {
-    fail_with_hint("set teacher_attention = causal", Code::invalid_argument,
-                   "objective {} hides no token: a teacher that is not causal would see the tokens "
-                   "that it predicts",
-                   entry.name);
-  }
-  if (options.i64("distill_steps") > 1 && entry.facts.rows != RowKind::masked &&
-      entry.facts.rows != RowKind::given) {
-    fail_with_hint("use mdlm, open_dllm, llada_sft, dream or nano", Code::invalid_argument,
-                   "distill_steps needs masks that the teacher reveals in steps, and objective {} "
-                   "has none",
-                   entry.name);
-  }
-  switch (entry.facts.rows) {
-  case RowKind::masked:
-  case RowKind::replaced:
-  case RowKind::clean:
-  case RowKind::given: return;
-  default: break;
-  }
-  if (LossTerms(options).empty()) return;
-  fail_with_hint("use mdlm, open_dllm, llada_sft, dream, nano, uniform or ar",
-                 Code::invalid_argument,
-                 "options align, distill and entropy need rows whose tokens keep their places, and "
-                 "objective {} makes others",
-                 entry.name);
-}
-
-} // namespace
 
 ObjectiveRef make_objective(const std::string& name, ScheduleRef schedule, const Options& options) {
   const KnownObjective& entry = find_objective(name);
@@ -287,24 +260,18 @@ ObjectiveRef make_objective(const std::string& name, ScheduleRef schedule, const
     if (compat == "dllm-jax" || compat == "dllm") generic.set_str("compat", compat);
     schedule = make_schedule(entry.schedule, generic);
   }
-  check_terms(entry, own);
+  check_terms({entry.name, entry.facts.rows, own});
   return entry.make(std::move(schedule), own);
 }
 
 ObjectiveRef without_terms(const ObjectiveRef& objective) {
   Options plain = objective->options();
   if (!turn_off_terms(plain)) return objective;
-  return find_objective(objective->name()).make(objective->schedule(), plain);
+  return with_options(*objective, plain);
 }
 
-ObjectiveRef alignment_of(const Objective& objective) {
-  Options alone = objective.options();
-  if (alone.f64("align") == 0) return nullptr;
-  turn_off_terms(alone);
-  alone.set_f64("align", 1);
-  alone.set_f64("align_final", -1);
-  alone.set_f64("own_weight", 0);
-  return find_objective(objective.name()).make(objective.schedule(), alone);
+ObjectiveRef with_options(const Objective& objective, const Options& options) {
+  return find_objective(objective.name()).make(objective.schedule(), options);
 }
 
 ObjectiveRef make_objective(const std::string& name, ScheduleRef schedule) {

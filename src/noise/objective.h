@@ -180,6 +180,8 @@ private:
 using ObjectiveRef = std::shared_ptr<const Objective>;
 
 std::vector<std::string> objective_names(); // "ar", "bd3lm", ...
+// Returns the objectives whose rows are of one of these kinds, in the order of the kinds.
+std::vector<std::string> objectives_of(std::span<const RowKind> kinds);
 // Returns the schema "objective:<name>". The name "" gives the keys of all objectives
 // ("objective").
 const Schema& objective_schema(const std::string& name);
@@ -191,5 +193,7 @@ ObjectiveRef make_objective(const std::string& name, ScheduleRef schedule = null
 // Returns the objective without the terms of its options, whose loss runs with and without a
 // teacher have in common.
 ObjectiveRef without_terms(const ObjectiveRef& objective);
+// Returns the objective with other options of its schema, which are not checked.
+ObjectiveRef with_options(const Objective& objective, const Options& options);
 
 } // namespace dllm::noise

@@ -5,7 +5,7 @@
 #include "base/named_table.h"
 #include "model/adapters/adapter.h"
 #include "model/plan.h"
-#include "noise/terms/align_rows.h"
+#include "noise/terms/replayed_terms.h"
 #include "train/run.h"
 #include "train/sinks/event_metrics.h"
 #include "train/step/step_metrics.h"
@@ -149,7 +149,7 @@ void Trainer::add_replayed(Feeds& feeds) const {
   for (size_t i = 0; i < feeds.size(); ++i) {
     for (const auto& [name, array] : replayed[i]) feeds[i].set(kReplayed + name, array);
     // A batch that a script prepared has the weight of its own step.
-    feeds[i].set(std::string(kReplayed) + noise::kAlignScale, Tensor::scalar(1.0f));
+    noise::set_replayed_weights(feeds[i], kReplayed);
   }
 }
 

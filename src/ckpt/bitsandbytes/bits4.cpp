@@ -1,6 +1,8 @@
 #include "ckpt/bitsandbytes/bits4.h"
 
 #include "base/error.h"
+#include "base/named_table.h"
+#include "base/word_list.h"
 #include "tensor/formats/bits4.h"
 
 #include <fmt/format.h>
@@ -61,13 +63,7 @@ std::vector<const WeightFormat*> bits4_formats() {
 } // namespace
 
 std::string bits4_names(const char* word) {
-  std::string names;
-  const std::vector<const WeightFormat*> all = bits4_formats();
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (i > 0) names += i + 1 == all.size() ? fmt::format(" {} ", word) : ", ";
-    names += all[i]->name;
-  }
-  return names;
+  return word_list(names_of(bits4_formats(), &WeightFormat::name), word);
 }
 
 const std::array<float, 256>& dynamic_map() {

@@ -1,6 +1,7 @@
 #include "generate/constraints/constraint_kinds.h"
 
 #include "base/error.h"
+#include "base/word_list.h"
 #include "generate/constraints/text_constraint.h"
 
 namespace dllm::generate {
@@ -33,10 +34,9 @@ std::vector<OptionSpec> constraint_options() {
 }
 
 std::string constraint_names() {
-  std::string names;
-  for (size_t i = 0; i < kinds().size(); ++i)
-    names += (i == 0 ? "" : i + 1 == kinds().size() ? " or " : ", ") + kinds()[i].option.key;
-  return names;
+  std::vector<std::string> names;
+  for (const ConstraintKind& kind : kinds()) names.push_back(kind.option.key);
+  return word_list(names, "or");
 }
 
 const ConstraintKind* chosen_constraint(const Options& request) {

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/named_table.h"
+#include "base/word_list.h"
 #include "graph/filters/table.h"
 #include "graph/ops.h"
 #include "graph/ops/build.h"
@@ -68,13 +69,10 @@ FilterSet filters_on(const FilterSettings& settings) {
 }
 
 std::string filters_off_text() {
-  std::string text;
-  const std::vector<DrawFilter>& all = draw_filters();
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (i > 0) text += i + 1 == all.size() ? " and " : ", ";
-    text += fmt::format("{} to {}", all[i].name(), all[i].off());
-  }
-  return text;
+  std::vector<std::string> texts;
+  for (const DrawFilter& filter : draw_filters())
+    texts.push_back(fmt::format("{} to {}", filter.name(), filter.off()));
+  return word_list(texts, "and");
 }
 
 std::vector<const DrawFilter*> named_filters(const std::string& names) {

@@ -3,6 +3,7 @@
 #include "graph/ops/build.h"
 
 #include "base/error.h"
+#include "base/word_list.h"
 
 #include <algorithm>
 #include <limits>
@@ -65,12 +66,9 @@ Shape expect_weight(const OpCall& call, size_t index, int64_t rank, int scale) {
 }
 
 std::string types_text(std::span<const ValueType> types) {
-  std::string text;
-  for (size_t i = 0; i < types.size(); ++i) {
-    if (i > 0) text += i + 1 == types.size() ? " and " : ", ";
-    text += types[i].text();
-  }
-  return text;
+  std::vector<std::string> texts;
+  for (const ValueType& type : types) texts.push_back(type.text());
+  return word_list(texts, "and");
 }
 
 int64_t normal_axis(const char* op, const Shape& shape, int64_t axis) {

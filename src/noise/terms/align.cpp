@@ -9,7 +9,7 @@
 #include "noise/loss/token_ce.h"
 #include "noise/terms/align_distance.h"
 #include "noise/terms/align_rows.h"
-#include "noise/terms/term.h"
+#include "noise/terms/table.h"
 #include "text/data/anchor_cache.h"
 
 #include <algorithm>
@@ -18,6 +18,8 @@
 
 namespace dllm::noise {
 namespace {
+
+using graph::Value;
 
 constexpr const char* kTeacherTap = "align_teacher_"; // of the feed: f32(batch * k, hidden)
 
@@ -39,13 +41,11 @@ public:
     distance_.margin = options.f64("align_margin");
     distance_.temperature = options.f64("align_temperature");
   }
-  const char* name() const override { return "align"; }
-  bool reads_teacher() const override { return true; }
-
   bool is_prepared(const Batch& prepared) const override { return prepared.has(kAlignPositions); }
   void prepare(Batch& prepared, const TermContext& context, const TermDraws& draws) const override;
   void feed(const Batch& prepared, const TermContext& context, Batch& feed) const override;
-  Built build(const TermInputs& inputs) const override;
+  const char* tap_rows() const override { return kAlignRows; }
+  Value build(const TermInputs& inputs) const override;
 
 private:
   bool cached() const { return options_.str("teacher") == "rows"; }
@@ -132,7 +132,7 @@ void Align::prepare(Batch& prepared, const TermContext& context, const TermDraws
   prepared.set(kAlignWeights, weights);
   prepared.set(kAlignLayers, layer_rows);
   if (in_blocks) prepared.set(kAlignBlocks, blocks);
-  prepared.set(kAlignScale, Tensor::scalar(static_cast<float>(weight(draws.step))));
+  prepared.set(weight_array("align"), Tensor::scalar(static_cast<float>(weight(draws.step))));
 }
 
 // Returns the rows of an array (batch, seq, hidden) that are compared.
@@ -194,7 +194,8 @@ void Align::feed(const Batch& prepared, const TermContext& context, Batch& feed)
   feed.set(kAlignWeights, weights);
   const auto used = static_cast<int64_t>(layers(context.layers).size());
   feed.set(kAlignLayers, checked(prepared, kAlignLayers, DType::f32, {batch, used}));
-  feed.set(kAlignScale, checked(prepared, kAlignScale, DType::f32, {}));
+  const std::string scale = weight_array("align");
+  feed.set(scale, checked(prepared, scale.c_str(), DType::f32, {}));
   if (in_blocks)
     feed.set(kAlignBlocks, checked(prepared, kAlignBlocks, DType::f32, {batch, units, width}));
   if (!cached()) return;
@@ -211,7 +212,7 @@ void Align::feed(const Batch& prepared, const TermContext& context, Batch& feed)
   }
 }
 
-LossTerm::Built Align::build(const TermInputs& inputs) const {
+Value Align::build(const TermInputs& inputs) const {
   const auto& arrays = inputs.arrays;
   AlignStates states;
   states.weights = arrays.at(kAlignWeights);
@@ -240,12 +241,7 @@ LossTerm::Built Align::build(const TermInputs& inputs) const {
          "equal widths",
          layer, states.teacher.back().dim(1), states.student.back().dim(1));
   }
-  return {align_distance(distance_, states), arrays.at(kAlignScale)};
-}
-
-LossTermRef make_align(const Options& options) {
-  if (options.f64("align") == 0) return nullptr;
-  return std::make_shared<Align>(options);
+  return align_distance(distance_, states);
 }
 
 } // namespace
@@ -284,7 +280,10 @@ TermEntry term_files::align() {
                             "cosine; -1: the weight stays."));
   rows.push_back(option_i64("align_steps", 0, 0, int64_t{1} << 40,
                             "Updates until align_final is reached; 0: the weight stays."));
-  return {std::move(rows), make_align};
+  return {.options = std::move(rows),
+          .make = new_term<Align>,
+          .teacher = TeacherUse::states,
+          .is_replayed = true};
 }
 
 } // namespace dllm::noise

@@ -18,7 +18,6 @@ inline constexpr const char* kAlignPositions = "align_positions";
 inline constexpr const char* kAlignWeights = "align_weights";
 inline constexpr const char* kAlignLayers = "align_layers"; // f32(batch, n), sum 1
 inline constexpr const char* kAlignBlocks = "align_blocks"; // f32(batch, units, k)
-inline constexpr const char* kAlignScale = "align_scale";   // f32(): weight of the term
 // Array of the feed: i32(batch * k), rows of (batch * seq, hidden).
 inline constexpr const char* kAlignRows = "align_rows";
 

@@ -8,7 +8,7 @@
 #include "noise/loss/token_ce.h"
 #include "noise/terms/divergence.h"
 #include "noise/terms/few_steps.h"
-#include "noise/terms/term.h"
+#include "noise/terms/table.h"
 #include "text/data/anchor_cache.h"
 
 #include <algorithm>
@@ -16,9 +16,8 @@
 namespace dllm::noise {
 namespace {
 
-using text::kTopIds;                                   // i32(batch, seq, k)
-using text::kTopLogits;                                // f32(batch, seq, k)
-constexpr const char* kDistillScale = "distill_scale"; // f32()
+using text::kTopIds;    // i32(batch, seq, k)
+using text::kTopLogits; // f32(batch, seq, k)
 // Of the feed, f32(capacity): 1 where the cached teacher predicts the token of a head row, else 0.
 constexpr const char* kIsPredicted = "distill_is_predicted";
 // Of the feed: the position that each head row predicts, i32(capacity), in the whole batch; and the
@@ -34,7 +33,7 @@ DivergenceKind kind_of(const std::string& name) {
 class Distill final : public LossTerm {
 public:
   explicit Distill(const Options& options)
-      : weight_(options.f64("distill")), cached_(options.str("teacher") == "rows"),
+      : cached_(options.str("teacher") == "rows"),
         few_steps_(options), divergence_{kind_of(options.str("distill_kind")),
                                          options.f64("distill_temperature")} {
     if (cached_ && divergence_.kind != DivergenceKind::forward) {
@@ -44,8 +43,6 @@ public:
                      options.str("distill_kind"));
     }
   }
-  const char* name() const override { return "distill"; }
-  bool reads_teacher() const override { return true; }
   void prepare(Batch& prepared, const TermContext& context, const TermDraws& draws) const override {
     if (few_steps_.is_on()) few_steps_.prepare(prepared, context, draws);
   }
@@ -53,12 +50,11 @@ public:
     return few_steps_.is_prepared(prepared);
   }
   void feed(const Batch& prepared, const TermContext& context, Batch& feed) const override;
-  Built build(const TermInputs& inputs) const override;
+  graph::Value build(const TermInputs& inputs) const override;
 
 private:
   graph::Value live(const TermInputs& inputs, graph::Value student, graph::Value* weights) const;
 
-  double weight_;
   bool cached_;
   FewSteps few_steps_;
   Divergence divergence_;
@@ -105,7 +101,6 @@ void Distill::feed(const Batch& prepared, const TermContext& context, Batch& fee
   Tensor positions = feed.at(kHeadRows).clone();
   const auto count = static_cast<size_t>(feed.at(kHeadCount).as<int32_t>()[0]);
   for (int32_t& position : positions.mutable_as<int32_t>().first(count)) position += context.shift;
-  feed.set(kDistillScale, Tensor::scalar(static_cast<float>(weight_)));
   if (cached_) {
     Tensor ids = rows_of<int32_t>(prepared, kTopIds, positions.as<int32_t>());
     feed.set(kIsPredicted, take_unpredicted(ids));
@@ -166,7 +161,7 @@ graph::Value Distill::live(const TermInputs& inputs, graph::Value student,
   return divergences(divergence_, inputs.builder.head(), student, teacher.head(), states);
 }
 
-LossTerm::Built Distill::build(const TermInputs& inputs) const {
+graph::Value Distill::build(const TermInputs& inputs) const {
   const auto& arrays = inputs.arrays;
   const graph::Value hidden = inputs.student.hidden;
   const graph::Value flat = graph::reshape(hidden, {hidden.dim(0) * hidden.dim(1), hidden.dim(2)});
@@ -176,12 +171,18 @@ LossTerm::Built Distill::build(const TermInputs& inputs) const {
   const graph::Value apart = cached_ ? top_divergences(divergence_, inputs.builder.head(), student,
                                                        arrays.at(kTopIds), arrays.at(kTopLogits))
                                      : live(inputs, student, &weights);
-  return {graph::sum(graph::multiply(apart, weights), {0}), arrays.at(kDistillScale)};
+  return graph::sum(graph::multiply(apart, weights), {0});
 }
 
-LossTermRef make_distill(const Options& options) {
-  if (options.f64("distill") == 0) return nullptr;
-  return std::make_shared<Distill>(options);
+void check_distill(const TermUse& use) {
+  if (use.rows == RowKind::clean && use.options.str("teacher") == "model" &&
+      use.options.str("teacher_attention") != "causal") {
+    fail_with_hint("set teacher_attention = causal", Code::invalid_argument,
+                   "objective {} hides no token: a teacher that is not causal would see the tokens "
+                   "that it predicts",
+                   use.objective);
+  }
+  FewSteps::check(use);
 }
 
 } // namespace
@@ -199,7 +200,10 @@ TermEntry term_files::distill() {
                             "Divides the logits of student and teacher; the term is multiplied by "
                             "its square."));
   for (OptionSpec& row : FewSteps::option_rows()) rows.push_back(std::move(row));
-  return {std::move(rows), make_distill};
+  return {.options = std::move(rows),
+          .make = new_term<Distill>,
+          .teacher = TeacherUse::predictions,
+          .check = check_distill};
 }
 
 } // namespace dllm::noise

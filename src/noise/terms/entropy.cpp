@@ -6,7 +6,7 @@
 #include "graph/ops.h"
 #include "noise/loss/token_ce.h"
 #include "noise/rows/head_rows.h"
-#include "noise/terms/term.h"
+#include "noise/terms/table.h"
 
 namespace dllm::noise {
 namespace {
@@ -14,25 +14,21 @@ namespace {
 using graph::Value;
 
 constexpr const char* kEntropyOwners = "entropy_owners"; // i32(capacity): the row of the batch
-constexpr const char* kEntropyScale = "entropy_scale";   // f32()
 
 class Entropy final : public LossTerm {
 public:
-  explicit Entropy(const Options& options)
-      : weight_(options.f64("entropy")), temperature_(options.f64("entropy_temperature")) {}
-  const char* name() const override { return "entropy"; }
+  explicit Entropy(const Options& options) : temperature_(options.f64("entropy_temperature")) {}
 
   void feed(const Batch& prepared, const TermContext&, Batch& feed) const override {
     const auto seq = static_cast<int32_t>(prepared.at("targets").shape()[1]);
     Tensor owners = feed.at(kHeadRows).clone();
     for (int32_t& row : owners.mutable_as<int32_t>()) row /= seq;
     feed.set(kEntropyOwners, owners);
-    feed.set(kEntropyScale, Tensor::scalar(static_cast<float>(weight_)));
   }
-  Built build(const TermInputs& inputs) const override;
+  Value build(const TermInputs& inputs) const override;
 
 private:
-  double weight_, temperature_;
+  double temperature_;
 };
 
 // Returns the entropy of each row in nats where its likeliest token is the target, else 0; and 1
@@ -53,7 +49,7 @@ std::vector<Value> right_entropies(const model::Head& head, Value hidden, Value 
   return over_head_rows("right_entropies", heads, arrays, body);
 }
 
-LossTerm::Built Entropy::build(const TermInputs& inputs) const {
+Value Entropy::build(const TermInputs& inputs) const {
   const auto& arrays = inputs.arrays;
   const Value hidden = inputs.student.hidden, normalizer = arrays.at(kNormalizer);
   const Value flat = graph::reshape(hidden, {hidden.dim(0) * hidden.dim(1), hidden.dim(2)});
@@ -66,12 +62,7 @@ LossTerm::Built Entropy::build(const TermInputs& inputs) const {
   const Value counts = graph::scatter_add(zeros, owners, graph::stop_gradient(found[1]));
   const Value means =
       graph::divide(sums, graph::maximum(counts, graph::scalar(inputs.builder.graph(), 1.0f)));
-  return {graph::sum(graph::multiply(means, normalizer), {0}), arrays.at(kEntropyScale)};
-}
-
-LossTermRef make_entropy(const Options& options) {
-  if (options.f64("entropy") == 0) return nullptr;
-  return std::make_shared<Entropy>(options);
+  return graph::sum(graph::multiply(means, normalizer), {0});
 }
 
 } // namespace
@@ -83,7 +74,7 @@ TermEntry term_files::entropy() {
                             "many tokens at once; 0: none."));
   rows.push_back(
       option_f64("entropy_temperature", 0.5, 1e-3, 1e3, "Divides the logits of the entropy."));
-  return {std::move(rows), make_entropy};
+  return {.options = std::move(rows), .make = new_term<Entropy>};
 }
 
 } // namespace dllm::noise

@@ -2,10 +2,13 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "base/word_list.h"
 #include "graph/ops.h"
+#include "noise/objective.h"
 #include "noise/rows/head_rows.h"
 
 #include <algorithm>
+#include <array>
 
 namespace dllm::noise {
 namespace {
@@ -35,12 +38,16 @@ Tensor row_array(const Batch& prepared, const char* name, DType dtype) {
   return found->to(dtype);
 }
 
+// Returns the objectives whose rows have masks, for a hint.
+std::string masking_objectives() {
+  return "use " + word_list(objectives_of(std::array{RowKind::masked}), "or");
+}
+
 // Returns the times of the rows.
 Tensor row_times(const Batch& prepared, int64_t batch) {
   const Tensor* found = prepared.find("t");
   if (found == nullptr || found->shape() != Shape{batch}) {
-    fail_with_hint("use mdlm, open_dllm, llada_sft, dream or nano, or add array t to the batch",
-                   Code::invalid_argument,
+    fail_with_hint(masking_objectives() + ", or add array t to the batch", Code::invalid_argument,
                    "distill_steps needs array t with the time of each of the {} rows", batch);
   }
   check_finite("t", *found);
@@ -74,6 +81,16 @@ FewSteps::FewSteps(const Options& options)
                    "clean",
                    steps_);
   }
+}
+
+void FewSteps::check(const TermUse& use) {
+  if (use.options.i64("distill_steps") == 1 || use.rows == RowKind::masked ||
+      use.rows == RowKind::given)
+    return;
+  fail_with_hint(masking_objectives(), Code::invalid_argument,
+                 "distill_steps needs masks that the teacher reveals in steps, and objective {} "
+                 "has none",
+                 use.objective);
 }
 
 bool FewSteps::is_prepared(const Batch& prepared) const {

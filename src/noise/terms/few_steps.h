@@ -18,6 +18,8 @@ public:
   // Fails with invalid_argument for options that exclude each other.
   explicit FewSteps(const Options& options);
   static std::vector<OptionSpec> option_rows();
+  // Fails with invalid_argument for an objective without masks that the teacher could reveal.
+  static void check(const TermUse& use);
 
   bool is_on() const { return steps_ > 1; }
   // Draws the step that reveals each masked token, and the number that chooses its token.

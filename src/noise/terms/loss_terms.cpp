@@ -1,9 +1,10 @@
 #include "noise/terms/loss_terms.h"
 
 #include "base/error.h"
+#include "base/word_list.h"
 #include "graph/ops.h"
 #include "noise/objective.h"
-#include "noise/terms/align_rows.h"
+#include "noise/terms/table.h"
 
 #include <algorithm>
 #include <array>
@@ -14,17 +15,22 @@ namespace {
 
 constexpr const char* kOwnWeight = "own_weight";
 
+bool is_used(const TermEntry& entry, const Options& options) {
+  return options.f64(entry.name()) != 0;
+}
+
 } // namespace
 
 LossTerms::LossTerms(const Options& options)
     : teacher_(options), own_weight_(options.f64(kOwnWeight)) {
-  for (const auto& file : term_files::kTable) {
-    if (LossTermRef term = file().make(options)) terms_.push_back(std::move(term));
+  for (const TermEntry& entry : term_entries()) {
+    if (is_used(entry, options))
+      terms_.push_back({&entry, options.f64(entry.name()), entry.make(options)});
   }
 }
 
 bool LossTerms::reads_teacher() const {
-  return std::ranges::any_of(terms_, [](const auto& term) { return term->reads_teacher(); });
+  return std::ranges::any_of(terms_, [](const Term& own) { return own.entry->reads_teacher(); });
 }
 
 std::vector<std::string> LossTerms::parts() const {
@@ -36,15 +42,20 @@ void LossTerms::check(const model::Model& model) const {
 }
 
 bool LossTerms::is_prepared(const Batch& prepared) const {
-  return std::ranges::all_of(terms_, [&](const auto& t) { return t->is_prepared(prepared); });
+  return std::ranges::all_of(terms_,
+                             [&](const Term& own) { return own.term->is_prepared(prepared); });
 }
 
 void LossTerms::prepare(Batch& prepared, const TermContext& context, const TermDraws& draws) const {
-  for (const LossTermRef& term : terms_) term->prepare(prepared, context, draws);
+  for (const Term& own : terms_) own.term->prepare(prepared, context, draws);
 }
 
 void LossTerms::feed(const Batch& prepared, const TermContext& context, Batch& feed) const {
-  for (const LossTermRef& term : terms_) term->feed(prepared, context, feed);
+  for (const Term& own : terms_) {
+    own.term->feed(prepared, context, feed);
+    const std::string weight = weight_array(own.entry->name());
+    if (!feed.has(weight)) feed.set(weight, Tensor::scalar(static_cast<float>(own.weight)));
+  }
   if (reads_teacher()) teacher_.feed(prepared, feed);
 }
 
@@ -52,8 +63,15 @@ void LossTerms::before_loss(model::Builder& builder, model::ForwardInputs& input
                             const std::map<std::string, graph::Value>& arrays) const {
   if (terms_.empty()) return;
   builder.keep_next_pass();
-  const auto rows = arrays.find(kAlignRows);
-  if (rows != arrays.end()) inputs.tap_rows = rows->second;
+  for (const Term& own : terms_) {
+    const char* rows = own.term->tap_rows();
+    if (rows == nullptr) continue;
+    if (inputs.tap_rows.defined()) {
+      fail(Code::unimplemented, "{} reads hidden states of layers, and another term reads them too",
+           own.entry->name());
+    }
+    inputs.tap_rows = arrays.at(rows);
+  }
 }
 
 void LossTerms::add_to(Loss& loss, model::Builder& builder,
@@ -65,10 +83,11 @@ void LossTerms::add_to(Loss& loss, model::Builder& builder,
                  : graph::multiply(loss.sum,
                                    graph::scalar(builder.graph(), static_cast<float>(own_weight_)));
   Teacher teacher = teacher_;
-  for (const LossTermRef& term : terms_) {
-    const LossTerm::Built built = term->build({builder, builder.kept(), teacher, arrays});
-    loss.sum = graph::add(loss.sum, graph::multiply(built.sum, built.weight));
-    loss.parts.push_back({term->name(), graph::stop_gradient(built.sum), loss.normalizer});
+  for (const Term& own : terms_) {
+    const std::string& name = own.entry->name();
+    const graph::Value sum = own.term->build({builder, builder.kept(), teacher, arrays});
+    loss.sum = graph::add(loss.sum, graph::multiply(sum, arrays.at(weight_array(name))));
+    loss.parts.push_back({name, graph::stop_gradient(sum), loss.normalizer});
   }
 }
 
@@ -76,8 +95,8 @@ namespace {
 
 OptionSpec own_weight_row() {
   return option_f64(kOwnWeight, 1.0, 0.0, 1e6,
-                    "Weight of the objective's own loss next to align, distill and entropy; 0: "
-                    "these alone are trained.");
+                    "Weight of the objective's own loss next to " + term_names("and") +
+                        "; 0: these alone are trained.");
 }
 
 // Fails when one of these options is set.
@@ -90,28 +109,45 @@ void check_unset(const Options& options, std::span<const OptionSpec> rows,
   }
 }
 
+// The terms compare the state of each token, so the rows have to keep their tokens in place.
+constexpr RowKind kPlacedRows[] = {RowKind::masked, RowKind::replaced, RowKind::clean};
+
+void check_places(const TermUse& use) {
+  if (use.rows == RowKind::given ||
+      std::ranges::find(kPlacedRows, use.rows) != std::end(kPlacedRows))
+    return;
+  fail_with_hint("use " + word_list(objectives_of(kPlacedRows), "or"), Code::invalid_argument,
+                 "options {} need rows whose tokens keep their places, and objective {} makes "
+                 "others",
+                 term_names("and"), use.objective);
+}
+
 } // namespace
 
-void check_term_options(const Options& options) {
-  bool teaches = false, adds = false;
-  for (const auto& file : term_files::kTable) {
-    const TermEntry entry = file();
-    const LossTermRef term = entry.make(options);
-    teaches = teaches || (term != nullptr && term->reads_teacher());
-    adds = adds || term != nullptr;
-    if (term != nullptr) continue;
-    check_unset(options, std::span(entry.options).subspan(1), entry.options.front().key);
+void check_terms(const TermUse& use) {
+  std::vector<const TermEntry*> used;
+  for (const TermEntry& entry : term_entries()) {
+    if (!is_used(entry, use.options)) {
+      check_unset(use.options, std::span(entry.options).subspan(1), entry.name());
+      continue;
+    }
+    entry.make(use.options); // fails for options that exclude each other
+    used.push_back(&entry);
   }
-  if (!teaches) check_unset(options, Teacher::option_rows(), "align or distill");
-  if (!adds) check_unset(options, std::array{own_weight_row()}, "align, distill or entropy");
+  if (std::ranges::none_of(used, &TermEntry::reads_teacher))
+    check_unset(use.options, Teacher::option_rows(), term_names("or", &TermEntry::reads_teacher));
+  if (used.empty()) return check_unset(use.options, std::array{own_weight_row()}, term_names("or"));
+  for (const TermEntry* entry : used) {
+    if (entry->check != nullptr) entry->check(use);
+  }
+  check_places(use);
 }
 
 bool turn_off_terms(Options& options) {
   bool changed = false;
-  for (const auto& file : term_files::kTable) {
-    const std::string weight = file().options.front().key;
-    if (options.f64(weight) == 0) continue;
-    options.set_f64(weight, 0);
+  for (const TermEntry& entry : term_entries()) {
+    if (!is_used(entry, options)) continue;
+    options.set_f64(entry.name(), 0);
     changed = true;
   }
   return changed;
@@ -120,9 +156,9 @@ bool turn_off_terms(Options& options) {
 std::vector<OptionSpec> term_options() {
   std::vector<OptionSpec> rows = {own_weight_row()};
   for (OptionSpec& row : Teacher::option_rows()) rows.push_back(std::move(row));
-  for (const auto& file : term_files::kTable) {
-    for (OptionSpec& row : file().options) rows.push_back(std::move(row));
-  }
+  for (OptionSpec& row : rows) row.group = kTermGroup;
+  for (const TermEntry& entry : term_entries())
+    rows.insert(rows.end(), entry.options.begin(), entry.options.end());
   return rows;
 }
 

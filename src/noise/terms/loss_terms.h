@@ -28,17 +28,25 @@ public:
               const std::map<std::string, graph::Value>& arrays) const;
 
 private:
+  // A term in use.
+  struct Term {
+    const TermEntry* entry;
+    double weight; // the option
+    LossTermRef term;
+  };
   bool reads_teacher() const;
 
-  std::vector<LossTermRef> terms_;
+  std::vector<Term> terms_;
   Teacher teacher_;
   double own_weight_; // of the objective's own loss
 };
 
-// Returns the options of the teacher and of all terms, which every objective has.
+// Returns the options of the teacher and of all terms, which every objective has. Their group is
+// kTermGroup.
 std::vector<OptionSpec> term_options();
-// Fails with invalid_argument when an option of a term is set, and the weight of the term is 0.
-void check_term_options(const Options& options);
+// Fails with invalid_argument when an option of a term is set, and the weight of the term is 0; and
+// for an objective that the terms in use do not fit.
+void check_terms(const TermUse& use);
 // Sets the weights of all terms to 0. Returns false when they are.
 bool turn_off_terms(Options& options);
 

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "graph/ops.h"
 #include "model/network/token_batch.h"
+#include "noise/terms/table.h"
 
 namespace dllm::noise {
 namespace {
@@ -113,17 +114,19 @@ model::ForwardOutputs Teacher::forward_over(model::Builder& builder,
 
 std::vector<OptionSpec> Teacher::option_rows() {
   std::vector<OptionSpec> rows;
-  rows.push_back(option_choice(
-      "teacher", "base", {"base", "model", "rows"},
-      "Teacher of align and distill. base: the model without its adapters; model: the part of the "
-      "model that is named teacher; rows: numbers of a file of row arrays."));
+  rows.push_back(
+      option_choice("teacher", "base", {"base", "model", "rows"},
+                    "Teacher of " + term_names("and", &TermEntry::reads_teacher) +
+                        ". base: the model without its adapters; model: the part of the "
+                        "model that is named teacher; rows: numbers of a file of row arrays."));
   rows.push_back(option_choice("teacher_attention", "auto",
                                {"auto", "causal", "bidirectional", "block_causal"},
                                "Attention of the teacher; auto: causal for base, and a model's "
                                "own."));
   rows.push_back(option_choice("teacher_input", "auto", {"auto", "clean", "noised"},
-                               "Tokens that the teacher of distill sees; auto: clean for a causal "
-                               "teacher, noised for others."));
+                               "Tokens that the teacher of " +
+                                   term_names("and", &TermEntry::reads_predictions) +
+                                   " sees; auto: clean for a causal teacher, noised for others."));
   return rows;
 }
 

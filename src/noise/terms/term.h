@@ -1,10 +1,11 @@
 #pragma once
 // A term of a loss: a sum that is added to the loss of an objective, such as the alignment with a
 // teacher. A term is weighed by its option, and 0 turns it off. A new term is its file in this
-// folder, and its name twice here.
+// folder, and its name twice in table.h.
 
 #include "base/options.h"
 #include "model/network/builder.h"
+#include "noise/objective_facts.h"
 #include "noise/schedules/schedule.h"
 #include "noise/terms/teacher.h"
 #include "tensor/batch.h"
@@ -45,40 +46,62 @@ struct TermInputs {
 class LossTerm {
 public:
   virtual ~LossTerm() = default;
-  // Returns the name of the part of the loss: "align".
-  virtual const char* name() const = 0;
-  virtual bool reads_teacher() const { return false; }
 
   // Adds the term's arrays to prepared rows. Each array has one entry per row of the batch, or is a
   // scalar, so a batch may be cut anywhere. The default adds nothing.
   virtual void prepare(Batch& /*prepared*/, const TermContext&, const TermDraws&) const {}
   // Returns true when prepared rows have these arrays.
   virtual bool is_prepared(const Batch&) const { return true; }
-  // Adds the arrays that the graph reads. `feed` has the objective's arrays already.
+  // Adds the arrays that the graph reads. `feed` has the objective's arrays already. A term whose
+  // weight differs between updates also sets weight_array(name), f32().
   virtual void feed(const Batch& prepared, const TermContext&, Batch& feed) const = 0;
+  // Returns the array of the feed that names rows of (batch * seq, hidden), i32(n). The pass of the
+  // loss then has the hidden states of these rows in each layer (ForwardOutputs::taps). Null: the
+  // term reads no such states. One term of a loss may read them.
+  virtual const char* tap_rows() const { return nullptr; }
   // Returns the term without its weight as an f32 scalar, divided like the sum of the loss by the
-  // sum of the normalizers; and the weight.
-  struct Built {
-    graph::Value sum, weight; // f32 scalars
-  };
-  virtual Built build(const TermInputs& inputs) const = 0;
+  // sum of the normalizers.
+  virtual graph::Value build(const TermInputs& inputs) const = 0;
 };
 using LossTermRef = std::shared_ptr<const LossTerm>;
 
-// A row of the table: options, with the weight of the term first, and a maker that returns null
-// when the weight is 0.
-struct TermEntry {
-  std::vector<OptionSpec> options;
-  LossTermRef (*make)(const Options&) = nullptr;
+// Returns the name of the array of the feed with a term's weight, f32(): "align_scale".
+inline std::string weight_array(const std::string& term) {
+  return term + "_scale";
+}
+
+// What a term reads of its teacher.
+enum class TeacherUse {
+  none,
+  states,      // hidden states of the clean text
+  predictions, // distributions of tokens. Option teacher_input chooses the tokens that are seen.
 };
 
-namespace term_files {
+// The objective that a term is added to.
+struct TermUse {
+  const std::string& objective;
+  RowKind rows;
+  const Options& options;
+};
 
-TermEntry align();
-TermEntry distill();
-TermEntry entropy();
+// A row of the table. The first option is the weight of the term, and its key is the name of the
+// term. Scripts may set the options at every level, so the value of an option is never a path.
+struct TermEntry {
+  std::vector<OptionSpec> options;
+  LossTermRef (*make)(const Options&) = nullptr; // for a weight above 0
+  TeacherUse teacher = TeacherUse::none;
+  // A trainer with option replay builds the term again for earlier batches.
+  bool is_replayed = false;
+  // Fails with invalid_argument for an objective that the term does not fit. Null: the term fits
+  // every objective whose tokens keep their places.
+  void (*check)(const TermUse& use) = nullptr;
 
-inline constexpr TermEntry (*kTable[])() = {align, distill, entropy};
+  const std::string& name() const { return options.front().key; }
+  bool reads_teacher() const { return teacher != TeacherUse::none; }
+  bool reads_predictions() const { return teacher == TeacherUse::predictions; }
+};
+template <class T> LossTermRef new_term(const Options& options) {
+  return std::make_shared<T>(options);
+}
 
-} // namespace term_files
 } // namespace dllm::noise

@@ -2,7 +2,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "noise/terms/align_alone.h"
+#include "noise/terms/replayed_terms.h"
+#include "noise/terms/table.h"
 #include "train/step/layer_rates.h"
 
 #include <nlohmann/json.hpp>
@@ -79,10 +80,12 @@ void check_own(const ProgramSpec& spec) {
 // Sets what is replayed. Fails with invalid_argument for an objective that aligns nothing.
 void set_replay(ProgramSpec& spec) {
   if (spec.options.i64("replay") == 0) return;
-  spec.replay = noise::alignment_of(*spec.objective);
+  spec.replay = noise::replayed_terms_of(*spec.objective);
   spec.replay_weight = spec.options.f64("replay_weight");
   if (spec.replay != nullptr) return;
-  fail_with_hint("set align above 0, or replay to 0", Code::invalid_argument,
+  fail_with_hint("set " + noise::term_names("or", &noise::TermEntry::is_replayed) +
+                     " above 0, or replay to 0",
+                 Code::invalid_argument,
                  "replay aligns earlier batches again, and objective {} has no alignment",
                  spec.objective->name());
 }

@@ -54,7 +54,7 @@ struct ProgramSpec {
   std::string offload;     // option offload: place of the arrays outside of the engine; "": in it
   int64_t window = 0;      // bytes of one rank for the slices of an offloaded update
   bool halts = false;      // after an update that is not finite all later updates are left out
-  // The alignment of micro-batches that are replayed, and its weight. Null: none is.
+  // The terms of micro-batches that are replayed, and their weight. Null: none is.
   noise::ObjectiveRef replay;
   double replay_weight = 0;
   // Option compat: each micro-batch is divided by its own count, as in dllm-jax and nano-dlm.

@@ -1,6 +1,7 @@
 #include "base/named_table.h"
 
 #include "base/options.h"
+#include "base/word_list.h"
 #include "decode/request/policy.h"
 #include "graph/op.h"
 #include "noise/objective.h"
@@ -97,6 +98,13 @@ std::vector<Table> tables() {
   all.push_back({"option", " of kind trainer", names_of(trainer.specs(), &OptionSpec::key),
                  [&trainer](const std::string& name) { trainer.find(name); }});
   return all;
+}
+
+TEST(WordList, IsAPartOfASentence) {
+  EXPECT_EQ(word_list({}, "or"), "");
+  EXPECT_EQ(word_list({"a"}, "or"), "a");
+  EXPECT_EQ(word_list({"a", "b"}, "or"), "a or b");
+  EXPECT_EQ(word_list({"a", "b", "c"}, "and"), "a, b and c");
 }
 
 TEST(NamedTable, EveryTableNamesTheNearestInTheSameSentence) {

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "model/adapters/adapter.h"
 #include "noise/objective.h"
+#include "noise/terms/table.h"
 #include "tiny.h"
 #include "unit/test_files.h"
 
@@ -78,6 +79,16 @@ const Json kTerms[] = {
      {"teacher_attention", "causal"},
      {"teacher_input", "noised"}},
 };
+
+// Every term of the table has a case above, so that the tests below take it.
+TEST(LossTerms, EveryTermOfTheTableIsTested) {
+  for (const TermEntry& entry : term_entries()) {
+    EXPECT_TRUE(
+        std::ranges::any_of(kTerms, [&](const Json& term) { return term.contains(entry.name()); }))
+        << "kTerms has no case of term " << entry.name();
+    for (const OptionSpec& row : entry.options) EXPECT_EQ(row.group, kTermGroup) << row.key;
+  }
+}
 
 Batch prepared_by(const Objective& objective, const Batch& raw, const model::Model& model) {
   return objective.prepare(raw, 3, 1, prepare_context(objective, model.config()));

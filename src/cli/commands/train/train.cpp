@@ -310,9 +310,9 @@ Command train_command() {
         "train a LoRA adapter of this rank, and leave the model of --from as it is; --adapter "
         "trains one that is there"},
        {Kind::text, "teacher", "",
-        "the teacher of --align and --distill: base (the model without its adapters, the default), "
-        "a model (a folder, a GGUF file or a run), a folder of dllm anchors, or rows (numbers of a "
-        "file of row arrays)"},
+        "the teacher of a term of the loss, such as --align: base (the model without its adapters, "
+        "the default), a model (a folder, a GGUF file or a run), a folder of dllm anchors, or rows "
+        "(numbers of a file of row arrays)"},
        {Kind::text, "teacher-dtype", "auto", "format in which the teacher's weights are kept"},
        {Kind::text, "tokenizer", "",
         "use this tokenizer; default: the model's, or one trained on the data"},

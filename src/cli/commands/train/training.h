@@ -183,7 +183,7 @@ std::string adapters_json(const dllm_model* model);
 // Returns a line with the numbers that are trained; "" for a model without adapters.
 std::string adapters_text(const dllm_model* model);
 
-// ---- the teacher of align and distill (training_teacher.cpp) ----
+// ---- the teacher of the terms of a loss (training_teacher.cpp) ----
 
 // Returns the full path of the folder of --teacher when it holds anchors; else "".
 std::string anchors_of(const Context& context);

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "noise/loss/evaluate.h"
-#include "noise/terms/align_alone.h"
+#include "noise/terms/replayed_terms.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/replay/replay_buffer.h"
 #include "unit/test_files.h"
@@ -55,7 +55,7 @@ double take_step(Trainer& trainer, TextSource& source, int64_t accumulate) {
 // The gradient of the alignment of the first batch, at the weights that a trainer has now.
 noise::LossGradients gradients_of_first(const Trainer& trainer) {
   TextSource source;
-  const noise::ObjectiveRef alone = noise::alignment_of(*trainer.objective());
+  const noise::ObjectiveRef alone = noise::replayed_terms_of(*trainer.objective());
   const auto model = trainer.model("live");
   const Batch prepared =
       alone->prepare(*source.next(), 7, 0, noise::prepare_context(*alone, model->config()));
