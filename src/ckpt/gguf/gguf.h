@@ -86,6 +86,8 @@ void dequantize_blocks(uint32_t type, const std::byte* src, float* dst, int64_t 
 // if there is none.
 const WeightFormat* ggml_weight_format(uint32_t type);
 std::optional<uint32_t> ggml_type_of(const WeightFormat& format);
+// Returns general.file_type of a file whose matrices have the format.
+uint32_t gguf_file_type(const WeightFormat& format);
 
 struct GgufTensor {
   uint32_t type = 0;     // a GgmlType, or a number that dllm does not read

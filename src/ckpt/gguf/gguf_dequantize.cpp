@@ -156,14 +156,22 @@ namespace {
 struct FormatRow {
   GgmlType type;
   const char* format; // name in the table of weight formats
+  uint32_t file_type; // general.file_type of a file whose matrices have the format
 };
 
 constexpr FormatRow kFormats[] = {
-    {GgmlType::f32, "f32"},    {GgmlType::f16, "f16"},   {GgmlType::bf16, "bf16"},
-    {GgmlType::q4_0, "q4_0"},  {GgmlType::q4_1, "q4_1"}, {GgmlType::q5_0, "q5_0"},
-    {GgmlType::q5_1, "q5_1"},  {GgmlType::q8_0, "q8_0"}, {GgmlType::q4_k, "q4_k"},
-    {GgmlType::q5_k, "q5_k"},  {GgmlType::q6_k, "q6_k"}, {GgmlType::iq4_nl, "iq4_nl"},
-    {GgmlType::mxfp4, "mxfp4"}};
+    {GgmlType::f32, "f32", 0},     {GgmlType::f16, "f16", 1},    {GgmlType::bf16, "bf16", 32},
+    {GgmlType::q4_0, "q4_0", 2},   {GgmlType::q4_1, "q4_1", 3},  {GgmlType::q5_0, "q5_0", 8},
+    {GgmlType::q5_1, "q5_1", 9},   {GgmlType::q8_0, "q8_0", 7},  {GgmlType::q4_k, "q4_k", 14},
+    {GgmlType::q5_k, "q5_k", 16},  {GgmlType::q6_k, "q6_k", 18}, {GgmlType::iq4_nl, "iq4_nl", 25},
+    {GgmlType::mxfp4, "mxfp4", 38}};
+
+const FormatRow* find_row(const WeightFormat& format) {
+  for (const FormatRow& row : kFormats) {
+    if (std::string_view(format.name) == row.format) return &row;
+  }
+  return nullptr;
+}
 
 } // namespace
 
@@ -175,10 +183,14 @@ const WeightFormat* ggml_weight_format(uint32_t type) {
 }
 
 std::optional<uint32_t> ggml_type_of(const WeightFormat& format) {
-  for (const FormatRow& row : kFormats) {
-    if (std::string_view(format.name) == row.format) return static_cast<uint32_t>(row.type);
-  }
-  return std::nullopt;
+  const FormatRow* row = find_row(format);
+  if (row == nullptr) return std::nullopt;
+  return static_cast<uint32_t>(row->type);
+}
+
+uint32_t gguf_file_type(const WeightFormat& format) {
+  const FormatRow* row = find_row(format);
+  return row == nullptr ? 0 : row->file_type;
 }
 
 } // namespace dllm::ckpt

@@ -26,6 +26,21 @@ std::string format_of(const std::string& folder) {
   return "f32"; // as transformers reads such a config
 }
 
+// Returns the formats that option format of quantize names before auto, the most exact ones first.
+std::vector<std::string> recommended_formats() {
+  const Json schema = Json::parse(text(
+      [](dllm_buffer* out, dllm_error* err) { return dllm_options_schema("quantize", out, err); }));
+  std::vector<std::string> names;
+  for (const Json& key : schema.at("keys")) {
+    if (key.at("name") != "format") continue;
+    for (const Json& name : key.at("choices")) {
+      if (name == "auto") break;
+      names.push_back(name.get<std::string>());
+    }
+  }
+  return names;
+}
+
 Json plan_of(dllm_engine* engine, const std::string& folder, const std::string& format,
              dllm_task* task) {
   const auto options = make<dllm_options>(
@@ -63,7 +78,7 @@ Fit fit_of(const std::string& folder, double memory, dllm_task* task) {
     const Json plan = plan_of(engine.get(), folder, own, task);
     fit.attention = plan.value("attention", "");
     fit.own = need_of(own, plan);
-    for (const char* format : {"q8_0", "q4_k"}) {
+    for (const std::string& format : recommended_formats()) {
       if (fit.fits() || !fit.other.format.empty()) break;
       const FormatNeed other = need_of(format, plan_of(engine.get(), folder, format, task));
       if (other.needs <= memory) fit.other = other;

@@ -25,6 +25,9 @@ struct Family {
   // Writes the family's keys into `object`, which holds the keys of the source file.
   void (*print)(const ModelConfig& config, Json& object);
   std::vector<ParamSpec> (*params)(const ModelConfig& config);
+  // The class of transformers that reads the first of model_types; null: the models of the family
+  // need code of their own repository.
+  const char* transformers_class = nullptr;
 };
 
 std::span<const Family* const> all_families();
@@ -32,5 +35,7 @@ std::span<const Family* const> all_families();
 const Family& find_family(const std::string& name);
 // Fails with unimplemented, and names the type and all known types.
 const Family& family_of_model_type(const std::string& type);
+// Returns the class of transformers that reads such a model, or null.
+const char* transformers_class(const ModelConfig& config);
 
 } // namespace dllm::model

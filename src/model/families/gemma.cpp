@@ -159,9 +159,10 @@ void print_gemma3(const ModelConfig& config, Json& object) {
 } // namespace
 
 extern const Family kGemma2;
-const Family kGemma2 = {"gemma2", {"gemma2"}, {"gemma2"}, parse_gemma2, print_gemma2, gemma_params};
+const Family kGemma2 = {"gemma2",     {"gemma2"},   {"gemma2"},         parse_gemma2,
+                        print_gemma2, gemma_params, "Gemma2ForCausalLM"};
 extern const Family kGemma3;
-const Family kGemma3 = {"gemma3",     {"gemma3_text"}, {"gemma3"},
-                        parse_gemma3, print_gemma3,    gemma_params};
+const Family kGemma3 = {"gemma3",     {"gemma3_text"}, {"gemma3"},         parse_gemma3,
+                        print_gemma3, gemma_params,    "Gemma3ForCausalLM"};
 
 } // namespace dllm::model

@@ -79,6 +79,6 @@ std::vector<ParamSpec> gpt2_params(const ModelConfig& config) {
 } // namespace
 
 extern const Family kGpt2;
-const Family kGpt2 = {"gpt2", {"gpt2"}, {}, parse_gpt2, print_gpt2, gpt2_params};
+const Family kGpt2 = {"gpt2", {"gpt2"}, {}, parse_gpt2, print_gpt2, gpt2_params, "GPT2LMHeadModel"};
 
 } // namespace dllm::model

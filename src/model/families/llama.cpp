@@ -30,7 +30,7 @@ std::vector<ParamSpec> llama_params(const ModelConfig& config) {
 } // namespace
 
 extern const Family kLlama;
-const Family kLlama = {"llama",     {"llama", "a2d-llama"}, {"llama"}, parse_llama, print_llama,
-                       llama_params};
+const Family kLlama = {"llama",     {"llama", "a2d-llama"}, {"llama"},         parse_llama,
+                       print_llama, llama_params,           "LlamaForCausalLM"};
 
 } // namespace dllm::model

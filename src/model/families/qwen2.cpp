@@ -41,8 +41,9 @@ std::vector<ParamSpec> qwen2_params(const ModelConfig& config) {
 } // namespace
 
 extern const Family kQwen2;
-const Family kQwen2 = {"qwen2",     {"qwen2", "a2d-qwen2", "Fast_dLLM_Qwen"},
-                       {"qwen2"},   parse_qwen2,
-                       print_qwen2, qwen2_params};
+const Family kQwen2 = {"qwen2",           {"qwen2", "a2d-qwen2", "Fast_dLLM_Qwen"},
+                       {"qwen2"},         parse_qwen2,
+                       print_qwen2,       qwen2_params,
+                       "Qwen2ForCausalLM"};
 
 } // namespace dllm::model

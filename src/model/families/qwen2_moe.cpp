@@ -41,7 +41,7 @@ std::vector<ParamSpec> qwen2_moe_params(const ModelConfig& config) {
 } // namespace
 
 extern const Family kQwen2Moe;
-const Family kQwen2Moe = {"qwen2-moe",     {"qwen2_moe"},   {"qwen2moe"},
-                          parse_qwen2_moe, print_qwen2_moe, qwen2_moe_params};
+const Family kQwen2Moe = {"qwen2-moe",     {"qwen2_moe"},    {"qwen2moe"},         parse_qwen2_moe,
+                          print_qwen2_moe, qwen2_moe_params, "Qwen2MoeForCausalLM"};
 
 } // namespace dllm::model

@@ -33,7 +33,9 @@ std::vector<ParamSpec> qwen3_params(const ModelConfig& config) {
 } // namespace
 
 extern const Family kQwen3;
-const Family kQwen3 = {
-    "qwen3", {"qwen3", "a2d-qwen3", "sdar"}, {"qwen3"}, parse_qwen3, print_qwen3, qwen3_params};
+const Family kQwen3 = {"qwen3",           {"qwen3", "a2d-qwen3", "sdar"},
+                       {"qwen3"},         parse_qwen3,
+                       print_qwen3,       qwen3_params,
+                       "Qwen3ForCausalLM"};
 
 } // namespace dllm::model

@@ -50,6 +50,7 @@ std::vector<ParamSpec> qwen3_moe_params(const ModelConfig& config) {
 extern const Family kQwen3Moe;
 const Family kQwen3Moe = {"qwen3-moe",          {"qwen3_moe", "sdar_moe", "rnd1"},
                           {"qwen3moe", "rnd1"}, parse_qwen3_moe,
-                          print_qwen3_moe,      qwen3_moe_params};
+                          print_qwen3_moe,      qwen3_moe_params,
+                          "Qwen3MoeForCausalLM"};
 
 } // namespace dllm::model

@@ -44,4 +44,9 @@ const Family& family_of_model_type(const std::string& type) {
                  "family {} is not supported yet", type.substr(0, 60));
 }
 
+const char* transformers_class(const ModelConfig& config) {
+  const Family& family = find_family(config.family);
+  return config.model_type == family.model_types[0] ? family.transformers_class : nullptr;
+}
+
 } // namespace dllm::model

@@ -24,17 +24,6 @@
 namespace dllm::model {
 namespace {
 
-int64_t file_type(const WeightFormat& format) { // general.file_type
-  const std::pair<const char*, int64_t> types[] = {
-      {"f32", 0},     {"f16", 1},   {"q4_0", 2},  {"q4_1", 3},  {"q8_0", 7},
-      {"q5_0", 8},    {"q5_1", 9},  {"q4_k", 14}, {"q5_k", 16}, {"q6_k", 18},
-      {"iq4_nl", 25}, {"bf16", 32}, {"mxfp4", 38}};
-  for (const auto& [name, type] : types) {
-    if (std::string_view(format.name) == name) return type;
-  }
-  return 0;
-}
-
 void write_gguf(const std::string& path, const ckpt::GgufMetadata& metadata,
                 const std::vector<QuantizeTensor>& tensors, Quantizer& work) {
   std::vector<ckpt::GgufTensorSpec> specs;
@@ -115,7 +104,7 @@ void to_gguf(const OpenedModel& opened, const Source& source,
     tensors = tensors_of_model(weights, opened.config, true, work);
     add_rope_divisors(opened.config, tensors);
   }
-  metadata.u32("general.file_type", file_type(work.format()));
+  metadata.u32("general.file_type", ckpt::gguf_file_type(work.format()));
   work.set_total(total_bytes(tensors));
   write_gguf(path, metadata, tensors, work);
 }
@@ -142,20 +131,6 @@ void put_side_files(const OpenedModel& opened, const Source& source, const std::
   }
 }
 
-// Returns the class of transformers that reads the family; null for models whose code is in their
-// own repository.
-const char* class_of(const std::string& model_type) {
-  const std::pair<const char*, const char*> classes[] = {
-      {"llama", "LlamaForCausalLM"},        {"qwen2", "Qwen2ForCausalLM"},
-      {"qwen3", "Qwen3ForCausalLM"},        {"qwen2_moe", "Qwen2MoeForCausalLM"},
-      {"qwen3_moe", "Qwen3MoeForCausalLM"}, {"gpt2", "GPT2LMHeadModel"},
-      {"gemma2", "Gemma2ForCausalLM"},      {"gemma3_text", "Gemma3ForCausalLM"}};
-  for (const auto& [type, name] : classes) {
-    if (model_type == type) return name;
-  }
-  return nullptr;
-}
-
 // Returns the type of most numbers.
 DType most_floats(const ModelConfig& config, const WeightSource& weights) {
   std::map<DType, int64_t> counts;
@@ -175,7 +150,7 @@ DType most_floats(const ModelConfig& config, const WeightSource& weights) {
 std::string config_text(const ModelConfig& config, const std::string& path, bool has_codes,
                         DType floats, Quantizer& work) {
   Json object = config_to_json(config);
-  const char* name = class_of(config.model_type);
+  const char* name = transformers_class(config);
   if (name == nullptr) {
     work.note("transformers has no class for model_type " + config.model_type +
               ": it needs the code of the model's own repository (trust_remote_code)");
@@ -212,6 +187,15 @@ void to_folder(const OpenedModel& opened, const Source& source,
   folder.move_into_place(config_text(opened.config, path, has_codes, floats, work));
 }
 
+// Returns "f32, bf16, f16", which a folder holds.
+std::string float_names() {
+  std::string names;
+  for (const WeightFormat* format : weight_formats()) {
+    if (format->is_float()) names += (names.empty() ? "" : ", ") + std::string(format->name);
+  }
+  return names;
+}
+
 void check_target(const std::string& path, const WeightFormat& format, bool is_gguf,
                   bool overwrite) {
   if (is_gguf && !ckpt::ggml_type_of(format)) {
@@ -221,7 +205,7 @@ void check_target(const std::string& path, const WeightFormat& format, bool is_g
                    Code::unimplemented, "a GGUF file does not hold {}", format.name);
   }
   if (!is_gguf && !format.is_float() && format.bitsandbytes == nullptr) {
-    fail_with_hint("name the output something.gguf, or choose bf16, f16, f32, " +
+    fail_with_hint("name the output something.gguf, or choose " + float_names() + ", " +
                        ckpt::bits4_names("or"),
                    Code::unimplemented, "a folder of safetensors does not hold {}", format.name);
   }
@@ -241,7 +225,8 @@ const WeightFormat& chosen_format(const std::string& name, const OpenedModel& op
   return weight_format(dtype_name(most_floats(opened.config, weights)));
 }
 
-// Lists formats that a file can hold, the most used ones first.
+// Lists formats that a file can hold. Those before "auto" are recommended, and a program proposes
+// them in this order.
 std::vector<std::string> target_names() {
   std::vector<std::string> names = {"q8_0", "q4_k", "q6_k", "q4_0", "auto"};
   for (const WeightFormat* format : weight_formats()) {
@@ -257,9 +242,8 @@ const Schema& quantize_schema() {
   static const Schema schema(
       "quantize",
       {option_choice("format", "q8_0", target_names(),
-                     "Format of matrices; vectors and routers are f32. A folder holds f32, bf16, "
-                     "f16, and " +
-                         ckpt::bits4_names("or") +
+                     "Format of matrices; vectors and routers are f32. A folder holds " +
+                         float_names() + ", and " + ckpt::bits4_names("or") +
                          " for the matrices of layers. auto: the float type of the input, bf16 of "
                          "a quantized one."),
        option_bool("double_quant", false,
