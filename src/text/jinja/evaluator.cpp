@@ -201,6 +201,8 @@ Value Evaluator::attribute(const Value& of, const std::string& name) {
     const Value* found = of.find(std::string_view(name));
     return found != nullptr ? *found : Value::undefined(name);
   }
+  if (of.is_group() && (name == "grouper" || name == "list"))
+    return of.items()[name == "list" ? 1 : 0];
   Value method = find_method(of, name);
   if (!method.is_undefined()) return method;
   if (of.is(Type::map)) {

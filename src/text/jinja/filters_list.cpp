@@ -157,7 +157,7 @@ Value group_by(Evaluator& e, const Value& input, Arguments& arguments) {
       if (!equal(e.budget, keys[index], keys[begin])) break;
       group.push_back(items[index]);
     }
-    groups.push_back(Value::tuple({values[begin], e.list(std::move(group))}));
+    groups.push_back(Value::group(values[begin], e.list(std::move(group))));
   }
   return e.list(std::move(groups));
 }

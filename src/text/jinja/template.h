@@ -211,6 +211,8 @@ public:
   // These functions fail with resource_exhausted when values nest deeper than 100.
   static Value list(Items items);
   static Value tuple(Items items);
+  // A tuple of two whose items are also its attributes `grouper` and `list`, as groupby makes them.
+  static Value group(Value grouper, Value list);
   static Value map(Entries entries); // of entries with equal keys only the first is kept
   static Value space(Entries entries);
 
@@ -219,6 +221,7 @@ public:
   bool is_undefined() const { return type_ == Type::undefined; }
   bool is_none() const { return type_ == Type::none; }
   bool is_text() const { return type_ == Type::text; }
+  bool is_group() const { return is_group_; }
   bool is_sequence() const { return type_ == Type::list || type_ == Type::tuple; }
   bool is_number() const {
     return type_ == Type::integer || type_ == Type::real || type_ == Type::boolean;
@@ -253,6 +256,7 @@ private:
   friend bool equal(Budget& budget, const Value& a, const Value& b);
 
   Type type_ = Type::undefined;
+  bool is_group_ = false;
   std::variant<std::monostate, int64_t, double, std::shared_ptr<const MarkedText>,
                std::shared_ptr<const List>, std::shared_ptr<const Map>, std::shared_ptr<Space>,
                std::shared_ptr<Function>, std::shared_ptr<const std::string>>

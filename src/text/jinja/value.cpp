@@ -85,6 +85,12 @@ Value Value::tuple(Items items) {
   return made;
 }
 
+Value Value::group(Value grouper, Value list) {
+  Value made = tuple({std::move(grouper), std::move(list)});
+  made.is_group_ = true;
+  return made;
+}
+
 Value Value::map(Entries entries) {
   Nesting nesting;
   for (const auto& entry : entries) {

@@ -62,6 +62,12 @@ TEST(Jinja, ElseIsForLoopsWithoutAWholeRound) {
       {"{% for i in [1, 2] %}{{ i }}{% continue %}{% else %}none{% endfor %}", "12none"},
       {"{% for i in [1, 2] %}{% if i == 2 %}{% break %}{% endif %}{% else %}none{% endfor %}", ""},
       {"{% for i in [] %}{% else %}none{% endfor %}", "none"},
+      {"{% for g in [{'a':2,'b':'x'},{'a':1,'b':'y'},{'a':2,'b':'z'}]|groupby('a') %}"
+       "{{ g.grouper }}{{ g.list|map(attribute='b')|join }}{{ g[0] }}{{ g[1]|length }}"
+       "{{ g['list']|length }};{% endfor %}",
+       "1y111;2xz222;"},
+      {"{% for a, l in [{'a':2}]|groupby('a') %}{{ a }}{{ l|length }}{% endfor %}", "21"},
+      {"{{ [(1, [2])][0].list is defined }}", "False"},
       {"{% for i in [1, 2] if i > 5 %}{{ i }}{% else %}none{% endfor %}", "none"}};
   for (const auto& [source, want] : rows) EXPECT_EQ(render(source), want) << source;
 }
