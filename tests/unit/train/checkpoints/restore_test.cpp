@@ -229,24 +229,26 @@ TEST(TrainerStart, AFailureLeavesTheModel) {
 
 // Options minutes and tokens count the runs of the trainer before a restore too.
 TEST_F(RestoreTest, TheClockOfABudgetGoesOn) {
-  const Json budget = {{"minutes", 0.005}, {"schedule", "cosine"}, {"warmup", 0}};
+  const auto trainer_for = [](double seconds) {
+    return tiny_trainer({{"minutes", seconds / 60}, {"schedule", "cosine"}, {"warmup", 0}});
+  };
   TextSource source;
-  const auto first = tiny_trainer(budget);
+  const auto first = trainer_for(3600);
   EXPECT_TRUE(first->run(source, 3));
   const double used = first->run_seconds();
   EXPECT_GT(used, 0.0);
   EXPECT_EQ(first->metric("run_seconds"), used);
   const std::string dir = save(*first);
 
-  const auto second = tiny_trainer(budget);
-  restore_checkpoint(*second, nullptr, dir);
-  EXPECT_EQ(second->metric("run_seconds"), used);
-  EXPECT_FALSE(second->run(source, 1 << 30));
-  EXPECT_GE(second->run_seconds(), 0.3);
-  EXPECT_LT(second->metric("lr"), 3e-3); // the cosine has begun
-  const int64_t done = second->steps_done();
-  EXPECT_FALSE(second->run(source, 1 << 30));
-  EXPECT_EQ(second->steps_done(), done) << "a run after a used budget takes no step";
+  const auto longer = trainer_for(used + 0.3), spent = trainer_for(used / 2);
+  restore_checkpoint(*longer, nullptr, dir);
+  EXPECT_EQ(longer->metric("run_seconds"), used);
+  EXPECT_FALSE(longer->run(source, 1 << 30));
+  EXPECT_GE(longer->run_seconds(), used + 0.3);
+  EXPECT_LT(longer->metric("lr"), 3e-3); // the cosine has begun
+  restore_checkpoint(*spent, nullptr, dir);
+  EXPECT_FALSE(spent->run(source, 1 << 30));
+  EXPECT_EQ(spent->steps_done(), 3) << "a run after a used budget takes no step";
 }
 
 } // namespace
