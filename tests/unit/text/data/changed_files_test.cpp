@@ -4,6 +4,7 @@
 #include "../tokenizer/golden.h"
 #include "base/error.h"
 #include "text/data/loader.h"
+#include "unit/sanitized.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -191,12 +192,6 @@ TEST(LongLines, TheWindowLosesNoByte) {
   EXPECT_TRUE(back == text);
 }
 
-#if defined(DLLM_SANITIZES_ADDRESS) || defined(DLLM_SANITIZES_THREAD)
-constexpr bool kSanitized = true; // memory is not what it is without
-#else
-constexpr bool kSanitized = false;
-#endif
-
 // Peak of the memory in which a child reads `path`, in bytes.
 int64_t peak_of_reading(const std::string& path) {
   int ends[2];
@@ -223,7 +218,7 @@ int64_t peak_of_reading(const std::string& path) {
 }
 
 TEST(LongLines, CostAtMostThreeTimesTheirSize) {
-  if (kSanitized) GTEST_SKIP() << "the sanitizers need memory of their own";
+  if (test::kIsSanitized) GTEST_SKIP() << "the sanitizers need memory of their own";
   Scratch scratch;
   constexpr size_t kSize = size_t{48} << 20;
   std::string ids = R"({"ids": [)";

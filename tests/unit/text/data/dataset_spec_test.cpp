@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "text/data/dataset.h"
 #include "text/data/loader.h"
+#include "unit/sanitized.h"
 
 #include <gtest/gtest.h>
 
@@ -191,14 +192,8 @@ int64_t growth(const Scratch& scratch, int64_t megabytes) {
   return received ? grown : -1;
 }
 
-#if defined(DLLM_SANITIZES_ADDRESS) || defined(DLLM_SANITIZES_THREAD)
-constexpr bool kCountsMemory = false;
-#else
-constexpr bool kCountsMemory = true;
-#endif
-
 TEST_F(DatasetSpec, MemoryDoesNotGrowWithTheData) {
-  if (!kCountsMemory) GTEST_SKIP() << "the sanitizers need memory of their own";
+  if (test::kIsSanitized) GTEST_SKIP() << "the sanitizers need memory of their own";
   // 20 MB more of text are 80 MB of ids in memory; on the way to a file 200,000 rows of at most 32
   // bytes.
   const int64_t few = growth(scratch, 10), many = growth(scratch, 30);

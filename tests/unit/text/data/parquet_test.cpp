@@ -8,6 +8,7 @@
 #include "text/parquet/codecs.h"
 #include "text/readers/readers.h"
 #include "unit/cancel.h"
+#include "unit/sanitized.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -193,12 +194,6 @@ TEST(Parquet, RefusesWhatItDoesNotRead) {
   expect_parquet_failure(Code::unimplemented, "encrypted", [&] { parquet_rows(secret); });
 }
 
-#if defined(DLLM_SANITIZES_ADDRESS) || defined(DLLM_SANITIZES_THREAD)
-constexpr bool kPeakIsPlain = false;
-#else
-constexpr bool kPeakIsPlain = true;
-#endif
-
 // Sizes that a page claims cost nothing before its bytes are there.
 TEST(Parquet, ClaimedSizesTakeNoMemory) {
   const auto peak = [] {
@@ -222,7 +217,7 @@ TEST(Parquet, ClaimedSizesTakeNoMemory) {
   expect_parquet_failure(Code::resource_exhausted, "data_page_size", [&] { rows_of(column, 1); });
   column.pages = test::parquet_page("abcd", 1 << 20, 0, 2);
   expect_parquet_failure(Code::data_loss, "its dictionary is cut", [&] { rows_of(column, 1); });
-  if (kPeakIsPlain) {
+  if (!test::kIsSanitized) {
     EXPECT_LT(peak() - before, 16 << 20);
   }
 }

@@ -8,6 +8,7 @@
 #include "gzip.h"
 #include "text/data/dataset.h"
 #include "unit/cancel.h"
+#include "unit/sanitized.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -281,14 +282,8 @@ int64_t peak_of_opening(const std::string& path, const char* json, Code ends) {
   return got ? grown : -1;
 }
 
-#if defined(DLLM_SANITIZES_ADDRESS) || defined(DLLM_SANITIZES_THREAD)
-constexpr bool kMemoryIsPlain = false;
-#else
-constexpr bool kMemoryIsPlain = true;
-#endif
-
 TEST(Gzip, ABombMeetsTheLimitsOfRowsInBoundedMemory) {
-  if (!kMemoryIsPlain) GTEST_SKIP() << "the sanitizers need memory of their own";
+  if (test::kIsSanitized) GTEST_SKIP() << "the sanitizers need memory of their own";
   Scratch scratch;
   constexpr size_t kSize = size_t{32} << 20;
   const std::string one = scratch.write("one.jsonl.gz", test::gzip_repeated("x", 8 * kSize));

@@ -1,6 +1,7 @@
 #include "text/unicode.h"
 
 #include "base/random.h"
+#include "unit/sanitized.h"
 
 #include <gtest/gtest.h>
 #include <utf8proc.h>
@@ -29,8 +30,9 @@ std::string reference(const std::string& text, Form form) {
 }
 
 TEST(Normalize, EveryCharacterInEveryForm) {
+  constexpr char32_t kStep = test::kIsSanitized ? 7 : 1;
   std::string all;
-  for (char32_t code = 1; code <= 0x10FFFF; ++code) {
+  for (char32_t code = kStep; code <= 0x10FFFF; code += kStep) {
     if (code >= 0xD800 && code <= 0xDFFF) continue;
     const std::string one = "a" + to_utf8(code) + "\xCC\x81";
     for (const Form form : kForms) {
