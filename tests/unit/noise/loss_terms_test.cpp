@@ -339,7 +339,8 @@ TEST(LossTerms, MistakesAreNamed) {
   };
   refuses("option align_kind is set and changes nothing: align is 0", "mdlm",
           {{"align_kind", "angular"}});
-  refuses("option teacher is set and changes nothing: align or distill is 0", "mdlm",
+  const std::string readers = term_names("or", &TermEntry::reads_teacher);
+  refuses(("option teacher is set and changes nothing: " + readers + " is 0").c_str(), "mdlm",
           {{"teacher", "model"}, {"entropy", 1.0}});
   refuses("distill_kind js needs all logits", "mdlm",
           {{"distill", 1.0}, {"distill_kind", "js"}, {"teacher", "rows"}});
