@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "script"))
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "script" / "hub"))
 from hub_server import Answer, Hub, Repo
 
 LARGE = "model.safetensors"

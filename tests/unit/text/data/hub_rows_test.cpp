@@ -1,4 +1,5 @@
-// Rows of data sets of the hub, from a cache without a network. tests/script/hub_data.py has a hub.
+// Rows of data sets of the hub, from a cache without a network. tests/script/hub/hub_data.py has a
+// hub.
 #include "base/error.h"
 #include "base/log.h"
 #include "text/data/dataset.h"

@@ -11,8 +11,9 @@ import struct
 import subprocess
 import sys
 
-from cli_options import LINES, Program
-from hub_server import COMMIT, Hub, Repo
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+from cli_options import LINES, Program  # noqa: E402
+from hub_server import COMMIT, Hub, Repo  # noqa: E402
 
 DLLM, SCRATCH = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
 program = Program(str(DLLM), SCRATCH)

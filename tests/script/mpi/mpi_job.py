@@ -11,7 +11,8 @@ import subprocess
 import sys
 import time
 
-from cli_options import LINES
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+from cli_options import LINES  # noqa: E402
 
 ENVIRONMENT = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                    OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_hwloc_base_binding_policy="none",

@@ -14,8 +14,9 @@ import subprocess
 import sys
 import time
 
-from cli_options import LINES, Program
-from hub_server import COMMIT, Answer, Hub, Repo, run_on_small_disk
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+from cli_options import LINES, Program  # noqa: E402
+from hub_server import COMMIT, Answer, Hub, Repo, run_on_small_disk  # noqa: E402
 
 DLLM, SCRATCH = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
 program = Program(str(DLLM), SCRATCH)

@@ -18,9 +18,10 @@ import subprocess
 import sys
 import time
 
-from cli_options import LINES, Program
-from hub_server import COMMIT, Answer, Hub, Repo, run_on_small_disk
-from parquet_writer import parquet
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+from cli_options import LINES, Program  # noqa: E402
+from hub_server import COMMIT, Answer, Hub, Repo, run_on_small_disk  # noqa: E402
+from parquet_writer import parquet  # noqa: E402
 
 DLLM, SCRATCH = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
 program = Program(str(DLLM), SCRATCH)
