@@ -69,9 +69,10 @@ class Schemas:
         self.rng = random.Random(seed)
 
     def any(self, depth: int) -> dict:
-        kinds = [self.string, self.integer, self.constant, self.choice, lambda: {"type": self.rng.choice(["boolean", "null", "number"])}]
+        kinds = [self.string, self.integer, self.constant, self.choice, self.number, self.nullable,
+                 lambda: {"type": self.rng.choice(["boolean", "null", "number"])}]
         if depth > 0:
-            kinds += [lambda: self.object(depth), lambda: self.array(depth), lambda: self.either(depth)] * 2
+            kinds += [lambda: self.object(depth), lambda: self.array(depth), lambda: self.prefixed(depth), lambda: self.either(depth)] * 2
         return self.rng.choice(kinds)()
 
     def string(self) -> dict:
@@ -88,7 +89,31 @@ class Schemas:
         if self.rng.random() < .6:
             made[self.rng.choice(["minimum", "exclusiveMinimum"])] = low
         if self.rng.random() < .6:
-            made[self.rng.choice(["maximum", "exclusiveMaximum"])] = low + self.rng.randint(2, 500)
+            made[self.rng.choice(["maximum", "exclusiveMaximum"])] = low + self.rng.randint(2, 500) + self.rng.choice([0, .0, .5])
+        if self.rng.random() < .3:
+            made["multipleOf"] = self.rng.choice([2, 3, 5.0, 7, 10, 25, 100])
+        return made
+
+    def number(self) -> dict:
+        made: dict = {"type": "number"}
+        low = self.rng.choice([self.rng.randint(-30, 30), round(self.rng.uniform(-3, 3), self.rng.randint(1, 6))])
+        if self.rng.random() < .7:
+            made[self.rng.choice(["minimum", "exclusiveMinimum"])] = low
+        if self.rng.random() < .7:
+            made[self.rng.choice(["maximum", "exclusiveMaximum"])] = round(low + self.rng.choice([.5, 1, 2.25, 40]), 6)
+        return made
+
+    def nullable(self) -> dict:
+        made = self.rng.choice([self.integer(), self.number(), self.string()])
+        return made | {"type": ["null", made["type"]]}
+
+    def prefixed(self, depth: int) -> dict:
+        made: dict = {"type": "array", "prefixItems": [self.any(depth - 1) for _ in range(self.rng.randint(1, 3))]}
+        made["items"] = self.rng.choice([False, self.integer()])
+        if self.rng.random() < .5:
+            made["minItems"] = self.rng.randint(0, len(made["prefixItems"]))
+        if self.rng.random() < .3:
+            made["maxItems"] = made.get("minItems", 0) + self.rng.randint(0, 3)
         return made
 
     def constant(self) -> dict:
@@ -99,8 +124,13 @@ class Schemas:
 
     def object(self, depth: int) -> dict:
         names = self.rng.sample(NAMES, self.rng.randint(1, 3))
-        return {"type": "object", "properties": {name: self.any(depth - 1) for name in names},
+        made = {"type": "object", "properties": {name: self.any(depth - 1) for name in names},
                 "required": [name for name in names if self.rng.random() < .6], "additionalProperties": False}
+        if self.rng.random() < .3:
+            made["minProperties"] = self.rng.randint(0, len(names))
+        if self.rng.random() < .3:
+            made["maxProperties"] = max(made.get("minProperties", 0), self.rng.randint(len(made["required"]), len(names)))
+        return made
 
     def array(self, depth: int) -> dict:
         made: dict = {"type": "array", "items": self.any(depth - 1)}
@@ -150,6 +180,8 @@ def check(generator, policy: str, schema: dict, write, settings: dict, seed: int
             counts[f"{policy} refuses constraints"] += 1
         elif "no text of" in said or "needs more than" in said:
             counts["no text of this length"] += 1
+        elif " is in the range" in said:
+            counts["no number in the range"] += 1
         else:
             failures.append(f"{policy} seed {seed}: {said}\n  {json.dumps(schema)}\n  {settings}")
         return

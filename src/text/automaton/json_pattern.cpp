@@ -71,6 +71,7 @@ std::string text_of(const PatternNode& node) {
     return made + ")";
   case Kind::both:
     return "(?&(?:" + text_of(*node.children[0]) + ")(?:" + text_of(*node.children[1]) + "))";
+  case Kind::multiple: return fmt::format("(?%{})", node.remainders->divisor());
   case Kind::repeat: break;
   }
   const std::string most = node.most < 0 ? "" : std::to_string(node.most);

@@ -46,6 +46,7 @@ private:
     }
     case PatternNode::Kind::repeat: return add_repeat(node, from);
     case PatternNode::Kind::both: return add_both(node, from);
+    case PatternNode::Kind::multiple: return add_multiple(*node.remainders, from);
     case PatternNode::Kind::sequence: break;
     }
     for (const NodeRef& child : node.children) from = add(*child, from);
@@ -118,6 +119,21 @@ private:
       }
     }
     return number_of(one.end, two.end);
+  }
+
+  // Adds the states of the remainders. The end is the state of remainder 0.
+  int32_t add_multiple(const Remainders& remainders, int32_t from) {
+    const auto first = static_cast<int32_t>(made_.states.size());
+    for (int32_t i = 0; i < remainders.size(); ++i) add_state();
+    for (int32_t i = 0; i < remainders.size(); ++i) {
+      for (uint8_t digit = 0; digit < 10; ++digit) {
+        const auto byte = static_cast<uint8_t>('0' + digit);
+        const int32_t to = first + remainders.next(i, digit);
+        state(first + i).edges.push_back({byte, byte, to});
+      }
+    }
+    jump(from, first + remainders.zero());
+    return first + remainders.zero();
   }
 
   PatternAutomaton made_;

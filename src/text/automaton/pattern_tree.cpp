@@ -4,6 +4,8 @@
 #include "text/automaton/byte_automaton.h"
 #include "text/unicode.h"
 
+#include <fmt/format.h>
+
 #include <optional>
 #include <string>
 #include <tuple>
@@ -13,7 +15,8 @@ namespace dllm::text {
 namespace {
 
 constexpr int32_t kMostRepeats = 1 << 16;
-constexpr int32_t kMostDepth = 200; // of groups in groups
+constexpr int32_t kMostDepth = 200;                   // of groups in groups
+constexpr int64_t kMostRemainders = int64_t{1} << 18; // of all divisors, about a second of work
 
 const CodePoints kDigits = {{'0', '9'}};
 const CodePoints kWord = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
@@ -154,6 +157,7 @@ private:
     take("(");
     if (take("?")) {
       if (take("&")) return read_both();
+      if (take("%")) return read_multiple();
       if (!take(":") && !take_name())
         refuse("look-around and flags are not supported", "write (?:...) or (...)");
     }
@@ -171,6 +175,21 @@ private:
     }
     if (!take(")")) refuse("a '(' without a ')'", "write (?&(?:a*)(?:.{2}))");
     return both;
+  }
+
+  // Reads (?%N) from N on: the digits of the multiples of N. No other program has this form.
+  NodeRef read_multiple() {
+    NodeRef multiple = new_node(PatternNode::Kind::multiple);
+    const int32_t divisor = read_count().value_or(0);
+    if (divisor < 1 || divisor > kMostDivisor || !take(")")) {
+      refuse(fmt::format("(?% needs a number from 1 to {} and a ')'", kMostDivisor),
+             "write (?%7) for the multiples of 7");
+    }
+    remainders_ += divisor;
+    if (remainders_ > kMostRemainders)
+      refuse("the numbers N of all (?%N) are too many", "use fewer, or smaller ones");
+    multiple->remainders = std::make_shared<const Remainders>(divisor);
+    return multiple;
   }
 
   // Takes the name of a group, (?<name>...) or (?P<name>...).
@@ -289,6 +308,7 @@ private:
   PatternUse use_;
   size_t at_ = 0;
   int32_t depth_ = 0;
+  int64_t remainders_ = 0;
   bool to_end_ = false;
 };
 

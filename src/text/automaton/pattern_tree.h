@@ -2,6 +2,7 @@
 // The parts of a regular expression, as a tree. Private to src/text/automaton.
 
 #include "text/automaton/code_points.h"
+#include "text/automaton/remainders.h"
 
 #include <cstdint>
 #include <memory>
@@ -11,12 +12,13 @@
 namespace dllm::text {
 
 // A part of a pattern. repeat: its only child, `least` to `most` times; most -1: any number. both:
-// the texts that match both of its children.
+// the texts that match both of its children. multiple: the digits of the multiples of a divisor.
 struct PatternNode {
-  enum class Kind { set, sequence, choice, repeat, both } kind = Kind::sequence;
+  enum class Kind { set, sequence, choice, repeat, both, multiple } kind = Kind::sequence;
   CodePoints set = {};
   std::vector<std::unique_ptr<PatternNode>> children = {};
   int32_t least = 0, most = -1;
+  std::shared_ptr<const Remainders> remainders = {}; // of a multiple
 };
 using NodeRef = std::unique_ptr<PatternNode>;
 

@@ -116,6 +116,120 @@ TEST(JsonSchema, RangesOfIntegersMatchTheirIntegersAlone) {
   }
 }
 
+// Returns all decimals from -limit to limit with at most two digits after the point, as texts.
+std::vector<std::pair<std::string, double>> decimals(int64_t limit) {
+  std::vector<std::pair<std::string, double>> all;
+  for (int64_t hundreds = 0; hundreds <= 100 * limit; ++hundreds) {
+    const std::string whole = std::to_string(hundreds / 100);
+    const std::string rest = {static_cast<char>('0' + hundreds / 10 % 10),
+                              static_cast<char>('0' + hundreds % 10)};
+    std::vector<std::string> texts = {whole + "." + rest};
+    if (rest[1] == '0') texts.push_back(whole + "." + rest[0]);
+    if (rest == "00") texts.push_back(whole);
+    for (const std::string& text : texts) {
+      all.emplace_back(text, std::stod(text));
+      if (hundreds > 0) all.emplace_back("-" + text, -std::stod(text));
+    }
+  }
+  return all;
+}
+
+TEST(JsonSchema, RangesOfNumbersMatchTheirNumbersAlone) {
+  std::mt19937 random(7);
+  const auto all = decimals(24);
+  for (int round = 0; round < 60; ++round) {
+    Json schema = {{"type", "number"}};
+    const int64_t unit = std::vector<int64_t>{1, 10, 100}[random() % 3]; // of the bounds
+    const auto draw = [&] {
+      const auto steps = std::uniform_int_distribution<int64_t>(-20 * unit, 20 * unit)(random);
+      return static_cast<double>(steps) / static_cast<double>(unit);
+    };
+    const double one = draw(), other = draw(), low = std::min(one, other);
+    const double high = std::max(one, other);
+    if (round % 4 != 1) schema[random() % 2 == 0 ? "minimum" : "exclusiveMinimum"] = low;
+    if (round % 4 != 2) schema[random() % 2 == 0 ? "maximum" : "exclusiveMaximum"] = high + 0.25;
+    const ByteAutomaton automaton(pattern_of_schema(schema.dump()));
+    for (const auto& [text, value] : all)
+      ASSERT_EQ(automaton.matches(text), is_valid(schema, Json(value), schema)) << schema << text;
+    for (const char* text : {"-0", "-0.0", "00", "01.5", "1.", ".5", "1e1", "+1", "", "-"})
+      EXPECT_FALSE(automaton.matches(text)) << schema << text;
+  }
+}
+
+TEST(JsonSchema, NumbersNextToBoundsOfManyDigits) {
+  const auto matches = [](const char* schema, const char* text) {
+    return ByteAutomaton(pattern_of_schema(schema)).matches(text);
+  };
+  const char* share = R"({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1.0})";
+  for (const char* text : {"0.00000000000001", "0.5", "0.99999999999999", "0.10"})
+    EXPECT_TRUE(matches(share, text)) << text;
+  for (const char* text : {"0", "0.0", "1", "0.99999999999999999", "0.000000000000001", "-0.5"})
+    EXPECT_FALSE(matches(share, text)) << text;
+  const char* from = R"({"type": "number", "minimum": 1234.5})";
+  for (const char* text : {"1234.5", "1234.50000000001", "1235", "999999999999999999.9"})
+    EXPECT_TRUE(matches(from, text)) << text;
+  for (const char* text : {"1234.4", "1234.49999999999", "999", "-1235"})
+    EXPECT_FALSE(matches(from, text)) << text;
+  EXPECT_TRUE(matches(R"({"type": "integer", "maximum": 9223372036854775807})", "12"));
+  EXPECT_TRUE(matches(R"({"type": "integer", "minimum": -1.5, "maximum": 2e0})", "-1"));
+  EXPECT_FALSE(matches(R"({"type": "integer", "minimum": -1.5})", "-2"));
+  EXPECT_FALSE(matches(R"({"type": "integer", "exclusiveMinimum": 1.0})", "1"));
+  EXPECT_TRUE(matches(R"({"type": "integer", "exclusiveMinimum": 1.5})", "2"));
+}
+
+TEST(JsonSchema, MultiplesAreThoseOfTheirDivisor) {
+  std::mt19937 random(11);
+  for (const int64_t divisor : {1, 2, 3, 7, 10, 16, 25, 60, 97, 100, 125, 997, 1000}) {
+    const int64_t low = -1500 + static_cast<int64_t>(random() % 500), high = low + 2500;
+    for (const char* type : {"integer", "number"}) {
+      const Json schema = {{"type", type},
+                           {"minimum", low},
+                           {"maximum", static_cast<double>(high) + 0.5},
+                           {"multipleOf", static_cast<double>(divisor)}};
+      const ByteAutomaton automaton(pattern_of_schema(schema.dump()));
+      for (int64_t value = -1600; value <= 1600; ++value) {
+        const bool wanted = value >= low && value <= high && value % divisor == 0;
+        ASSERT_EQ(automaton.matches(std::to_string(value)), wanted) << schema << value;
+      }
+      EXPECT_FALSE(automaton.matches("00"));
+      EXPECT_FALSE(automaton.matches(""));
+    }
+  }
+  const ByteAutomaton free(pattern_of_schema(R"({"type": "integer", "multipleOf": 1000})"));
+  EXPECT_TRUE(free.matches("-123456789012345000"));
+  EXPECT_FALSE(free.matches("123456789012345100"));
+}
+
+TEST(JsonSchema, TuplesAndNumbersOfMembers) {
+  const auto all = [](const char* schema, const std::vector<std::string>& yes,
+                      const std::vector<std::string>& no) {
+    const ByteAutomaton automaton(pattern_of_schema(schema));
+    for (const std::string& text : yes) EXPECT_TRUE(automaton.matches(text)) << schema << text;
+    for (const std::string& text : no) EXPECT_FALSE(automaton.matches(text)) << schema << text;
+  };
+  all(R"({"type": "array", "prefixItems": [{"type": "null"}, {"type": "boolean"}], "items": false})",
+      {"[]", "[null]", "[null, true]"}, {"[true]", "[null,true,true]", "[,null]"});
+  all(R"({"type": "array", "prefixItems": [{"type": "null"}], "items": {"const": 1}, "minItems": 2,
+       "maxItems": 3})",
+      {"[null,1]", "[null, 1, 1]"}, {"[null]", "[null,1,1,1]", "[1,1]"});
+  all(R"({"type": "array", "prefixItems": [{"const": 1}, {"const": 2}], "maxItems": 1})",
+      {"[]", "[1]"}, {"[1,2]"});
+  const std::string abc =
+      R"("properties": {"a": {"const": 1}, "b": {"const": 1}, "c": {"const": 1}})";
+  all((R"({"type": "object", "minProperties": 1, )" + abc + "}").c_str(),
+      {R"({"a":1})", R"({"c":1})", R"({"a":1,"c":1})"}, {"{}"});
+  all((R"({"type": "object", "minProperties": 2, "maxProperties": 2, "required": ["b"], )" + abc +
+       "}")
+          .c_str(),
+      {R"({"a":1,"b":1})", R"({"b":1,"c":1})"},
+      {R"({"b":1})", R"({"a":1,"c":1})", R"({"a":1,"b":1,"c":1})"});
+  all((R"({"type": "object", "maxProperties": 0, )" + abc + "}").c_str(), {"{}"}, {R"({"a":1})"});
+  all(R"({"type": ["integer", "null"], "minimum": 3, "maximum": 5})", {"null", "3", "5"},
+      {"2", "6"});
+  all(R"({"type": ["string", "number", "null"], "maxLength": 1, "maximum": 1.5})",
+      {"null", R"("a")", "1.5", "-7"}, {R"("ab")", "1.6"});
+}
+
 TEST(JsonSchema, ReferencesAndTypes) {
   const ByteAutomaton automaton(pattern_of_schema(R"({
     "$defs": {"point": {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}},
@@ -180,11 +294,27 @@ TEST(JsonSchema, RefusesWhatAPatternCannotKeep) {
       {R"({"type": "string", "pattern": 3})", "pattern is not a text"},
       {R"({"type": "string", "format": "hostname"})", "format \"hostname\" is not supported"},
       {R"({"type": "string", "contentEncoding": "base64"})", "json_schema: keyword contentEnc"},
-      {R"({"type": "number", "minimum": 1})", "keyword minimum"},
-      {R"({"type": "integer", "multipleOf": 3})", "keyword multipleOf"},
+      {R"({"type": "number", "minimum": 1, "exclusiveMaximum": 1})", "no number is in the range"},
+      {R"({"type": "number", "minimum": 0.123456789, "maximum": 123456789})",
+       "its bounds have more than 15 digits together"},
+      {R"({"type": "number", "maximum": 1e20})", "maximum is not below 10^14"},
+      {R"({"type": "number", "minimum": 1e-20})", "minimum 1e-20 has more than 15 digits"},
+      {R"({"type": "number", "multipleOf": 0.5})", "multipleOf 0.5 is not a whole number"},
+      {R"({"type": "integer", "multipleOf": 0})", "multipleOf 0 is not a whole number from 1"},
+      {R"({"type": "integer", "multipleOf": 997})", "of numbers with 18 digits needs more than"},
+      {R"({"type": "integer", "minimum": 8, "maximum": 13, "multipleOf": 7})",
+       "no multiple of 7 is in the range"},
+      {R"({"type": "integer", "exclusiveMinimum": true})", "exclusiveMinimum is not a number"},
       {R"({"type": "integer", "minimum": 5, "maximum": 4})", "no integer is in the range"},
-      {R"({"type": "integer", "minimum": 1.5})", "minimum is not an integer"},
+      {R"({"type": "integer", "minimum": 4.1, "maximum": 4.9})", "no integer is in the range"},
+      {R"({"type": "integer", "minimum": 18446744073709551615})", "no integer is in the range"},
+      {R"({"type": ["null", "integer"], "minLength": 1})", "keyword minLength"},
       {R"({"type": "array"})", "needs the schema of its items"},
+      {R"({"type": "array", "prefixItems": [{"type": "null"}]})", "needs the schema of its items"},
+      {R"({"type": "object", "properties": {}, "minProperties": 1})",
+       "minProperties is above the number"},
+      {R"({"type": "array", "prefixItems": [{"type": "null"}], "items": false, "minItems": 2})",
+       "minItems is above the number"},
       {R"({"type": "array", "items": {"type": "null"}, "uniqueItems": true})",
        "keyword uniqueItems"},
       {R"({"type": "array", "items": {"type": "null"}, "minItems": 3, "maxItems": 2})",

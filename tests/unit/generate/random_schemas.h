@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <random>
 #include <string>
@@ -28,33 +29,47 @@ inline bool is_valid_object(const Json& schema, const Json& value, const Json& r
     if (!schema["properties"].contains(key)) return false;
     if (!is_valid(schema["properties"][key], item, root)) return false;
   }
+  const auto count = static_cast<int64_t>(value.size());
+  if (count < schema.value("minProperties", int64_t{0})) return false;
+  if (count > schema.value("maxProperties", INT64_MAX)) return false;
   const Json required = schema.value("required", Json::array());
   return std::ranges::all_of(
       required, [&](const Json& key) { return value.contains(key.get<std::string>()); });
+}
+
+inline bool is_valid_number(const Json& schema, const Json& value) {
+  const auto number = value.get<double>();
+  const Json divisor = schema.value("multipleOf", Json());
+  const bool divides = divisor.is_null() || std::fmod(number, divisor.get<double>()) == 0;
+  return divides && number >= schema.value("minimum", -1e300) &&
+         number <= schema.value("maximum", 1e300) &&
+         number > schema.value("exclusiveMinimum", -1e300) &&
+         number < schema.value("exclusiveMaximum", 1e300);
+}
+
+inline bool is_valid_array(const Json& schema, const Json& value, const Json& root) {
+  const Json first = schema.value("prefixItems", Json::array());
+  for (size_t i = 0; i < value.size(); ++i) {
+    const Json own = i < first.size() ? first[i] : schema.value("items", Json(false));
+    if (own == Json(false) || !is_valid(own, value[i], root)) return false;
+  }
+  const auto count = static_cast<int64_t>(value.size());
+  return count >= schema.value("minItems", int64_t{0}) &&
+         count <= schema.value("maxItems", INT64_MAX);
 }
 
 inline bool is_valid_type(const Json& schema, const std::string& type, const Json& value,
                           const Json& root) {
   if (type == "null") return value.is_null();
   if (type == "boolean") return value.is_boolean();
-  if (type == "number") return value.is_number();
-  if (type == "integer") {
-    return value.is_number_integer() &&
-           value.get<int64_t>() >= schema.value("minimum", INT64_MIN) &&
-           value.get<int64_t>() <= schema.value("maximum", INT64_MAX);
-  }
+  if (type == "number") return value.is_number() && is_valid_number(schema, value);
+  if (type == "integer") return value.is_number_integer() && is_valid_number(schema, value);
   if (type == "string") {
     return value.is_string() &&
            characters(value.get<std::string>()) >= schema.value("minLength", int64_t{0}) &&
            characters(value.get<std::string>()) <= schema.value("maxLength", INT64_MAX);
   }
-  if (type == "array") {
-    const auto count = static_cast<int64_t>(value.size());
-    return value.is_array() && count >= schema.value("minItems", int64_t{0}) &&
-           count <= schema.value("maxItems", INT64_MAX) &&
-           std::ranges::all_of(
-               value, [&](const Json& item) { return is_valid(schema["items"], item, root); });
-  }
+  if (type == "array") return value.is_array() && is_valid_array(schema, value, root);
   return value.is_object() && is_valid_object(schema, value, root);
 }
 
@@ -86,11 +101,11 @@ public:
   }
 
   Json schema(int depth) {
-    switch (below(depth > 0 ? 9 : 6)) {
+    switch (below(depth > 0 ? 10 : 6)) {
     case 0: return string_schema();
     case 1: return integer_schema();
     case 2: return {{"type", "boolean"}, {"title", "a flag"}};
-    case 3: return {{"type", "number"}};
+    case 3: return number_schema();
     case 4: return enum_schema();
     case 5: return {{"const", {{"k", {1, 2}}}}};
     case 6: return object_schema(depth);
@@ -100,6 +115,7 @@ public:
       if (below(2) == 0) array["maxItems"] = array.value("minItems", int64_t{0}) + below(3);
       return array;
     }
+    case 8: return tuple_schema(depth);
     default: return {{"anyOf", {schema(depth - 1), schema(depth - 1)}}};
     }
   }
@@ -126,20 +142,18 @@ public:
     }
     const auto type = schema["type"].get<std::string>();
     if (type == "boolean") return below(2) == 0;
-    if (type == "number")
-      return below(2) == 0 ? Json(static_cast<double>(below(1000)) / 64) : Json(below(50));
-    if (type == "integer") {
-      const int64_t low = schema.value("minimum", int64_t{-40});
-      return low + below(schema.value("maximum", low + 80) - low + 1);
-    }
+    if (type == "number" || type == "integer") return number_of(schema, type == "integer");
     if (type == "string") return string_of(schema);
     if (type == "array") return array_of(schema);
     Json object = Json::object();
     const Json required = schema.value("required", Json::array());
-    for (const auto& [key, own] : schema["properties"].items()) {
-      if (std::ranges::find(required, Json(key)) != required.end() || below(2) == 0)
-        object[key] = value(own);
-    }
+    do {
+      object.clear();
+      for (const auto& [key, own] : schema["properties"].items()) {
+        if (std::ranges::find(required, Json(key)) != required.end() || below(2) == 0)
+          object[key] = value(own);
+      }
+    } while (!is_valid_object(schema, object, schema));
     return object;
   }
 
@@ -178,6 +192,34 @@ private:
     if (below(2) == 0) return made;
     made["minimum"] = below(2000) - 1000;
     made["maximum"] = made["minimum"].get<int64_t>() + below(3000);
+    if (below(3) == 0) {
+      made["maximum"] = made["maximum"].get<int64_t>() + 50.0;
+      made["multipleOf"] = 1 + below(40);
+    }
+    return made;
+  }
+  Json number_schema() {
+    Json made = {{"type", "number"}};
+    const double low = static_cast<double>(below(4000) - 2000) / 100;
+    if (below(2) == 0) made[below(2) == 0 ? "minimum" : "exclusiveMinimum"] = low;
+    if (below(2) == 0)
+      made[below(2) == 0 ? "maximum" : "exclusiveMaximum"] = std::round(100 * low + 250) / 100;
+    return made;
+  }
+  Json number_of(const Json& schema, bool is_whole) {
+    const double low = schema.value("minimum", schema.value("exclusiveMinimum", -40.0));
+    for (;;) {
+      const int64_t step = below(4000);
+      const Json one = is_whole || below(4) == 0
+                           ? Json(static_cast<int64_t>(low) + step)
+                           : Json(std::round(100 * low + static_cast<double>(step % 300)) / 100);
+      if (is_valid_number(schema, one)) return one;
+    }
+  }
+  Json tuple_schema(int depth) {
+    Json made = {{"type", "array"}, {"prefixItems", {schema(depth - 1), integer_schema()}}};
+    made["items"] = below(2) == 0 ? Json(false) : string_schema();
+    if (below(2) == 0) made["minItems"] = below(3);
     return made;
   }
   Json object_schema(int depth) {
@@ -188,6 +230,13 @@ private:
       if (below(2) == 0) continue;
       made["properties"][name] = schema(depth - 1);
       if (below(2) == 0) made["required"].push_back(name);
+    }
+    const auto all = static_cast<int64_t>(made["properties"].size());
+    if (below(3) == 0) made["minProperties"] = below(all + 1);
+    if (below(3) == 0) {
+      const int64_t least =
+          std::max(made.value("minProperties", int64_t{0}), std::ssize(made["required"]));
+      made["maxProperties"] = least + below(all - least + 1);
     }
     return made;
   }
@@ -201,9 +250,12 @@ private:
   }
   Json array_of(const Json& schema) {
     const int64_t low = schema.value("minItems", int64_t{0});
-    const int64_t count = low + below(schema.value("maxItems", low + 3) - low + 1);
+    int64_t count = low + below(schema.value("maxItems", low + 3) - low + 1);
+    const Json first = schema.value("prefixItems", Json::array()), items = schema["items"];
+    if (items == Json(false)) count = std::min(count, std::ssize(first));
     Json made = Json::array();
-    for (int64_t i = 0; i < count; ++i) made.push_back(value(schema["items"]));
+    for (int64_t i = 0; i < count; ++i)
+      made.push_back(value(i < std::ssize(first) ? first[static_cast<size_t>(i)] : items));
     return made;
   }
 

@@ -5,8 +5,8 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "generate/constraints/constraint_kinds.h"
-#include "generate/constraints/integer_range.h"
 #include "generate/constraints/json_formats.h"
+#include "generate/constraints/json_numbers.h"
 #include "text/automaton/byte_automaton.h"
 #include "text/automaton/json_pattern.h"
 
@@ -15,10 +15,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <initializer_list>
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -32,10 +32,31 @@ constexpr const char *kComma = ", ?", *kColon = ": ?";
 // A character of a text: as it is, or as an escape. Halves of a surrogate pair have no escape.
 constexpr const char* kCharacter =
     R"((?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u(?:[0-9a-cefA-CEF][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2}))))";
-// Numbers have so few digits that every program reads them.
-constexpr const char* kInteger = "-?(?:0|[1-9][0-9]{0,17})";
-constexpr const char* kNumber =
-    "-?(?:0|[1-9][0-9]{0,17})(?:\\.[0-9]{1,17})?(?:[eE][+-]?[0-9]{1,2})?";
+// Keywords that restrict the values of a type.
+struct TypeKeywords {
+  std::string_view type;
+  std::vector<std::string_view> keywords;
+};
+
+const std::vector<TypeKeywords>& type_keywords() {
+  static const std::vector<std::string_view> numbers = {"minimum", "maximum", "exclusiveMinimum",
+                                                        "exclusiveMaximum", "multipleOf"};
+  static const std::vector<TypeKeywords> all = {
+      {"string", {"minLength", "maxLength", "pattern", "format"}},
+      {"integer", numbers},
+      {"number", numbers},
+      {"boolean", {}},
+      {"null", {}},
+      {"array", {"items", "prefixItems", "minItems", "maxItems"}},
+      {"object", {"properties", "required", "minProperties", "maxProperties"}}};
+  return all;
+}
+
+bool is_keyword_of(std::string_view type, std::string_view keyword) {
+  return std::ranges::any_of(type_keywords(), [&](const TypeKeywords& row) {
+    return row.type == type && std::ranges::find(row.keywords, keyword) != row.keywords.end();
+  });
+}
 
 // Keywords that restrict nothing, or only what is never written.
 constexpr std::string_view kFree[] = {"$schema",
@@ -88,7 +109,7 @@ private:
   }
 
   // Fails for a keyword that is not among `known` and restricts a value.
-  static void check_keywords(const Json& schema, std::initializer_list<std::string_view> known,
+  static void check_keywords(const Json& schema, const std::vector<std::string_view>& known,
                              const std::string& where) {
     for (const auto& [key, content] : schema.items()) {
       if (std::ranges::find(kFree, key) != std::end(kFree)) continue;
@@ -248,46 +269,70 @@ private:
     }
   }
 
-  // Returns the pattern of one of several types, each with its own keywords.
+  // Returns the pattern of one of several types. A keyword restricts the values of its own type.
   MaybePattern of_types(const Json& schema, const Json& type, const std::string& where) {
     if (!type.is_string()) refuse(where, "a type is not a name", "");
-    check_keywords(schema, {"type"}, where);
-    return of_type(schema, type.get<std::string>(), where);
+    const auto name = type.get<std::string>();
+    Json own = Json::object();
+    const auto is_of_other = [&](const std::string& key) {
+      return !is_keyword_of(name, key) &&
+             std::ranges::any_of(schema["type"], [&](const Json& other) {
+               return other.is_string() && is_keyword_of(other.get<std::string>(), key);
+             });
+    };
+    for (const auto& [key, content] : schema.items()) {
+      if (!is_of_other(key)) own[key] = content;
+    }
+    return of_type(own, name, where);
   }
 
   MaybePattern of_type(const Json& schema, const std::string& type, const std::string& where) {
+    const auto row = std::ranges::find(type_keywords(), type, &TypeKeywords::type);
+    if (row == type_keywords().end()) refuse_type(type, where);
+    std::vector<std::string_view> known = row->keywords;
+    known.push_back("type");
+    check_keywords(schema, known, where);
     if (type == "string") return text(schema, where);
-    if (type == "integer") return integer(schema, where);
+    if (type == "integer") return pattern_of_numbers(schema, true, where);
+    if (type == "number") return pattern_of_numbers(schema, false, where);
     if (type == "array") return array(schema, where);
     if (type == "object") return object(schema, where);
-    check_keywords(schema, {"type"}, where);
-    if (type == "number") return kNumber;
-    if (type == "boolean") return "(?:true|false)";
-    if (type == "null") return "null";
-    refuse_type(type, where);
+    return type == "boolean" ? "(?:true|false)" : "null";
   }
 
-  // Returns "{least,most}" of two keywords.
-  static std::string times(const Json& schema, const char* least, const char* most,
-                           const std::string& where, int64_t fewer = 0) {
+  // How often a part comes; most -1: any number of times.
+  struct Times {
+    int64_t least = 0, most = -1;
+
+    bool may_be(int64_t count) const { return most < 0 || count <= most; }
+    // Returns the times that are left after `count`.
+    Times after(int64_t count) const {
+      return {std::max<int64_t>(0, least - count),
+              most < 0 ? -1 : std::max<int64_t>(0, most - count)};
+    }
+    std::string pattern() const {
+      return most < 0 ? fmt::format("{{{},}}", least) : fmt::format("{{{},{}}}", least, most);
+    }
+  };
+
+  static Times times(const Json& schema, const char* least, const char* most,
+                     const std::string& where) {
+    constexpr double kMost = 1e15;
     const auto number = [&](const char* key, int64_t otherwise) {
       const Json value = schema.value(key, Json());
       if (value.is_null()) return otherwise;
-      if (!value.is_number_integer() || value.get<int64_t>() < 0)
+      if (!is_whole(value) || value.get<double>() < 0)
         refuse(where, fmt::format("{} is not a number from 0 on", key), "");
-      return value.get<int64_t>();
+      return static_cast<int64_t>(std::min(value.get<double>(), kMost));
     };
-    const int64_t low = number(least, 0), high = number(most, -1);
-    if (high >= 0 && high < low)
+    const Times made = {number(least, 0), number(most, -1)};
+    if (!made.may_be(made.least))
       refuse(where, fmt::format("{} is above {}", least, most), "no value is of this schema");
-    const int64_t begin = std::max<int64_t>(0, low - fewer);
-    if (high < 0) return fmt::format("{{{},}}", begin);
-    return fmt::format("{{{},{}}}", begin, std::max<int64_t>(0, high - fewer));
+    return made;
   }
 
   // Returns the pattern of texts. Each of pattern, format and the lengths may restrict them.
   static std::string text(const Json& schema, const std::string& where) {
-    check_keywords(schema, {"type", "minLength", "maxLength", "pattern", "format"}, where);
     std::vector<std::string> all;
     if (schema.contains("pattern")) {
       if (!schema["pattern"].is_string()) refuse(where, "pattern is not a text", "");
@@ -295,7 +340,7 @@ private:
     }
     if (schema.contains("format")) all.push_back(format(schema["format"], where));
     if (all.empty() || schema.contains("minLength") || schema.contains("maxLength"))
-      all.push_back(kCharacter + times(schema, "minLength", "maxLength", where));
+      all.push_back(kCharacter + times(schema, "minLength", "maxLength", where).pattern());
     std::string made = all.front();
     for (size_t i = 1; i < all.size(); ++i) made = fmt::format("(?&(?:{})(?:{}))", made, all[i]);
     return "\"" + group(made) + "\"";
@@ -311,41 +356,51 @@ private:
     return made;
   }
 
-  static std::string integer(const Json& schema, const std::string& where) {
-    check_keywords(schema, {"type", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"},
-                   where);
-    int64_t low = -kMostInteger, high = kMostInteger;
-    const auto bound = [&](const char* key, int64_t step, auto take) {
-      const Json value = schema.value(key, Json());
-      if (value.is_null()) return;
-      const bool is_small = value.is_number_integer() && value.get<int64_t>() <= kMostInteger &&
-                            value.get<int64_t>() >= -kMostInteger;
-      if (!is_small)
-        refuse(where, fmt::format("{} is not an integer of at most 18 digits", key), "");
-      take(value.get<int64_t>() + step);
-    };
-    const auto raise = [&](int64_t value) { low = std::max(low, value); };
-    const auto lower = [&](int64_t value) { high = std::min(high, value); };
-    bound("minimum", 0, raise);
-    bound("exclusiveMinimum", 1, raise);
-    bound("maximum", 0, lower);
-    bound("exclusiveMaximum", -1, lower);
-    if (low > high) refuse(where, "no integer is in the range", "");
-    const bool is_free = low == -kMostInteger && high == kMostInteger;
-    return is_free ? kInteger : group(pattern_of_range(low, high));
+  MaybePattern array(const Json& schema, const std::string& where) {
+    const Times count = times(schema, "minItems", "maxItems", where);
+    const Json first = schema.value("prefixItems", Json::array());
+    if (!first.is_array()) refuse(where, "prefixItems is not a list of schemas", "");
+    std::vector<std::string> items; // those of prefixItems that may be there
+    for (size_t i = 0; i < first.size() && count.may_be(std::ssize(items) + 1); ++i) {
+      const MaybePattern made = value(first[i], fmt::format("{}.prefixItems[{}]", where, i));
+      if (!made) break;
+      items.push_back(*made);
+    }
+    const int64_t given = std::ssize(items);
+    const bool has_more = given == std::ssize(first) && count.may_be(given + 1);
+    const MaybePattern more =
+        has_more ? further_items(schema, count.after(given).least, where) : std::nullopt;
+    if (!more && given < count.least) return std::nullopt;
+    // From the last item to the first, each with all that may follow it.
+    std::string rest;
+    if (more) {
+      const Times left = count.after(given);
+      rest = group(kComma + *more) + left.pattern();
+      if (given == 0) {
+        rest = *more + group(kComma + *more) + left.after(1).pattern();
+        if (left.least == 0) rest = group(rest) + "?";
+      }
+    }
+    for (int64_t i = given - 1; i >= 0; --i) {
+      rest = (i == 0 ? "" : kComma) + items[static_cast<size_t>(i)] + rest;
+      if (i >= count.least) rest = group(rest) + "?";
+    }
+    return R"(\[)" + rest + R"(\])";
   }
 
-  MaybePattern array(const Json& schema, const std::string& where) {
-    check_keywords(schema, {"type", "items", "minItems", "maxItems"}, where);
-    if (!schema.contains("items"))
-      refuse(where, "an array needs the schema of its items", R"(add "items": {"type": "string"})");
-    const std::string repeats = times(schema, "minItems", "maxItems", where, 1);
-    const MaybePattern item = value(schema["items"], where + ".items");
-    const bool may_be_empty = schema.value("minItems", Json(0)) == 0;
-    if (!item && !may_be_empty) return std::nullopt;
-    if (!item || schema.value("maxItems", Json(1)) == 0) return R"(\[\])";
-    const std::string all = *item + group(kComma + *item) + repeats;
-    return R"(\[)" + group(all) + (may_be_empty ? "?" : "") + R"(\])";
+  // Returns the pattern of the items after those of prefixItems; nothing: there are none. There are
+  // `least` of them or more.
+  MaybePattern further_items(const Json& schema, int64_t least, const std::string& where) {
+    const Json items = schema.value("items", Json());
+    if (items == Json(false)) {
+      if (least > 0) refuse(where, "minItems is above the number of prefixItems", "lower it");
+      return std::nullopt;
+    }
+    if (items.is_null()) {
+      refuse(where, "an array needs the schema of its items",
+             R"(add "items": {"type": "string"}, or "items": false after prefixItems)");
+    }
+    return value(items, where + ".items");
   }
 
   struct Member {
@@ -355,11 +410,15 @@ private:
 
   // Members come in the order of `properties`.
   MaybePattern object(const Json& schema, const std::string& where) {
-    check_keywords(schema, {"type", "properties", "required"}, where);
+    const Times count = times(schema, "minProperties", "maxProperties", where);
     const Json properties = schema.value("properties", Json::object());
     const Json required = schema.value("required", Json::array());
     if (!properties.is_object()) refuse(where, "properties is not an object", "");
     if (!required.is_array()) refuse(where, "required is not a list of names", "");
+    if (count.least > std::ssize(properties))
+      refuse(where, "minProperties is above the number of properties", "name more properties");
+    if (!count.may_be(std::ssize(required)))
+      refuse(where, "maxProperties is below the number of required members", "require fewer");
     std::vector<Member> members;
     bool is_left_out = false; // a required member has no value
     for (const auto& [name, own] : properties.items()) {
@@ -373,29 +432,44 @@ private:
       refuse(where, fmt::format("required names {}, which properties lacks", name.dump()),
              "add its schema to properties");
     }
-    if (is_left_out) return std::nullopt;
-    return R"(\{)" + members_from(members, 0, true) + R"(\})";
+    const auto fewest = std::ranges::count_if(members, &Member::is_required);
+    if (is_left_out || !count.may_be(fewest) || count.least > std::ssize(members))
+      return std::nullopt;
+    return R"(\{)" + members_from(members, 0, true, count) + R"(\})";
   }
 
-  // Returns the pattern of the members from `at` on. is_first: no member comes before them.
-  static std::string members_from(const std::vector<Member>& members, size_t at, bool is_first) {
+  // Returns the pattern of the members from `at` on. count: how many of them may be there.
+  // is_first: no member comes before them.
+  static std::string members_from(const std::vector<Member>& members, size_t at, bool is_first,
+                                  Times count) {
     if (at == members.size()) return "";
+    const std::span<const Member> left = std::span(members).subspan(at);
+    const auto fewest = std::ranges::count_if(left, &Member::is_required);
+    // Numbers of members that all texts have restrict nothing.
+    if (count.least <= fewest) count.least = 0;
+    if (count.may_be(std::ssize(left))) count.most = -1;
     const Member& member = members[at];
-    const std::string rest = members_from(members, at + 1, false);
-    if (!is_first) {
+    const bool may_be_there = member.is_required || count.may_be(fewest + 1);
+    const bool may_be_left_out = !member.is_required && count.least < std::ssize(left);
+    const bool is_free = count.least == 0 && count.most < 0;
+    if (!is_first && is_free) {
       const std::string own = kComma + member.pattern;
-      return (member.is_required ? own : group(own) + "?") + rest;
+      return (member.is_required ? own : group(own) + "?") +
+             members_from(members, at + 1, false, count);
     }
-    const std::string with = member.pattern + rest;
-    if (member.is_required) return with;
-    std::string all = alternatives({with, members_from(members, at + 1, true)});
-    check_size(all);
-    return all;
+    std::vector<std::string> all;
+    if (may_be_there) {
+      all.push_back((is_first ? "" : kComma) + member.pattern +
+                    members_from(members, at + 1, false, count.after(1)));
+    }
+    if (may_be_left_out) all.push_back(members_from(members, at + 1, is_first, count));
+    std::string made = all.size() == 1 ? all.front() : alternatives(all);
+    check_size(made);
+    return made;
   }
 
   static constexpr int kMostDepth = 64;
   static constexpr int kMostLevels = 4; // of a $ref that contains itself
-  static constexpr int64_t kMostInteger = 999'999'999'999'999'999;
 
   const Json& root_;
   std::map<std::string, int> open_; // how often each reference is around the schema that is read
