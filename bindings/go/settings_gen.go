@@ -261,6 +261,10 @@ type RequestOptions struct {
 	// The whole answer is JSON of this schema, with the members in its order: an object of JSON Schema. Default: empty.
 	JsonSchema any `json:"json_schema,omitzero"`
 
+	// The whole answer matches this grammar (GBNF, as llama.cpp reads it), whose rules contain themselves at most 4
+	// times; empty: any text. Default: empty.
+	Grammar string `json:"grammar,omitzero"`
+
 	// Which open positions are decided in a step; auto: the policy that the model was trained for. Default: auto; one of
 	// auto, ancestral, autoregressive, bd3lm, confidence_remasking, credit, ddim, diffusion_gemma, dream, editflow,
 	// entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, llada2, llada22, low_confidence,

@@ -109,6 +109,7 @@ DLLM_API void dllm_generator_release(dllm_generator *generator);
  *     regex         the whole answer matches this regular expression; for infill the whole text
  *     choices       the whole answer is one of these texts
  *     json_schema   the whole answer is JSON of this schema: an object of JSON Schema
+ *     grammar       the whole answer matches this grammar, in the form of llama.cpp (GBNF)
  *     seed          the same seed gives the same text
  *     policy        which open positions are decided in a step; auto: the policy of the generator
  *     adapters      adapters of the model that answer, as of dllm_decoder_new: ["math:0.7"]
@@ -118,8 +119,8 @@ DLLM_API void dllm_generator_release(dllm_generator *generator);
  *   request      NULL: an empty prompt; kind "request" or "request:<policy>": prompt, messages,
  *                infill, template, template_name, tools, variables, stop (list), stop_ids (list),
  *                stop_pattern, length, prompt_length, seed, regex, choices (list), json_schema,
- *                policy, and those of a decoder. Group "end" of the schema has what ends an answer
- *                by its text, group "constraint" what the text has to match
+ *                grammar, policy, and those of a decoder. Group "end" of the schema has what ends
+ *                an answer by its text, group "constraint" what the text has to match
  *   task         NULL, or checked every few milliseconds while a long prompt is encoded
  *   out_number   not NULL; the number of the request
  *

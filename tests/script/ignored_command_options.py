@@ -77,6 +77,7 @@ COMMANDS = {
         "--model": ("other",), "--prompt": ("the dog",), "--file": ("text.txt", {"--prompt": None}), "--policy": ("random",),
         "--length": ("16",), "--samples": ("2",), "--until": ("e",), "--stop-pattern": ("[a-z]",), "--trace": ("elsewhere",), "--config": ("settings.json",),
         "--regex": ("[a-z ]{9}",), "--choices": ("cat,dog",), "--json-schema": ('{"type": "boolean"}',),
+        "--grammar": ('root ::= "cat" | "dog" [a-z]',),
         "--prompts": ("many.jsonl", {"--prompt": None, "--trace": None}), "--out": ("answers.jsonl", {}, REFUSED),
         "--batch": ("3", {}, REFUSED), "--template": ("chatml", {}, REFUSED),  # without --prompts
         "--quiet": ("", {}, SAME),  # no picture
@@ -87,6 +88,7 @@ COMMANDS = {
         "--model": ("other",), "--text": ("the <mask:24>",), "--file": ("holes.txt", {"--text": None}), "--policy": ("random",),
         "--trace": ("elsewhere",), "--config": ("settings.json",), "--regex": ("line 4: [a-z]{24,} sat on",),
         "--choices": (f"line 4: {'a' * 24} sat on",), "--json-schema": ('{"type": "boolean"}', {}, REFUSED),  # the text is not JSON
+        "--grammar": (f'root ::= "line 4: {"a" * 24} sat on"',),
         "--quiet": ("", {}, SAME),  # no picture
         "--json": (None,), **ENGINE, **MODEL, **DECODER, "--decoder.gen-length": ("16", {}, REFUSED),
         "--decoder.slots": ("1", {}, REFUSED), **SLOT, "--slot.stop": ("COMMON", {}, REFUSED), "--slot.gen-length": ("16", {}, REFUSED),
@@ -94,6 +96,7 @@ COMMANDS = {
     "chat": ({"--model": "made", "--message": "line 4", "--template": "template", "--length": "24", "--steps": "8", "--temperature": "0.9", "--json": ""}, {
         "--model": ("other",), "--message": ("the dog",), "--system": ("be quick",), "--template": ("loud",), "--policy": ("random",),
         "--length": ("16",), "--config": ("settings.json",), "--regex": ("[a-z ]{9}",), "--choices": ("cat,dog",),
+        "--grammar": ('root ::= "cat" | "dog" [a-z]',),
         "--json-schema": ('{"type": "boolean"}',), "--until": ("e",), "--stop-pattern": ("[a-z]",),
         "--quiet": ("", {}, SAME),  # no picture
         "--json": (None,), **ENGINE, **MODEL, **{name: row for name, row in DECODER.items() if "trace" not in name},

@@ -522,6 +522,14 @@ namespace Dllm
             set => Put("json_schema", value);
         }
 
+        /// <summary>The whole answer matches this grammar (GBNF, as llama.cpp reads it), whose rules contain
+        /// themselves at most 4 times; empty: any text. Default: empty.</summary>
+        public string Grammar
+        {
+            get => Value<string>("grammar");
+            set => Put("grammar", value);
+        }
+
         /// <summary>Which open positions are decided in a step; auto: the policy that the model was trained for.
         /// Default: auto; one of auto, ancestral, autoregressive, bd3lm, confidence_remasking, credit, ddim,
         /// diffusion_gemma, dream, editflow, entropy_bound, factor, fast_dllm_v2, first_hitting, frechet,

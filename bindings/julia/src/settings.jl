@@ -122,6 +122,8 @@ const KEYWORDS = (
 - `choices::Vector{String}`: The whole answer is one of these texts; empty: any text. Default: empty.
 - `json_schema::list or Dict`: The whole answer is JSON of this schema, with the members in its order: an object of
   JSON Schema. Default: empty.
+- `grammar::String`: The whole answer matches this grammar (GBNF, as llama.cpp reads it), whose rules contain
+  themselves at most 4 times; empty: any text. Default: empty.
 - `policy::String`: Which open positions are decided in a step; auto: the policy that the model was trained for.
   Default: auto; one of auto, ancestral, autoregressive, bd3lm, confidence_remasking, credit, ddim, diffusion_gemma,
   dream, editflow, entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, llada2, llada22,

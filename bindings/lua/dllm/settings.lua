@@ -180,6 +180,9 @@
 --- The whole answer is JSON of this schema, with the members in its order: an object of JSON
 --- Schema.
 ---@field json_schema? string|table
+--- The whole answer matches this grammar (GBNF, as llama.cpp reads it), whose rules contain
+--- themselves at most 4 times; empty: any text.
+---@field grammar? string
 --- Which open positions are decided in a step; auto: the policy that the model was trained for.
 --- [auto]
 ---@field policy? "auto"|"ancestral"|"autoregressive"|"bd3lm"|"confidence_remasking"|"credit"|"ddim"|"diffusion_gemma"|"dream"|"editflow"|"entropy_bound"|"factor"|"fast_dllm_v2"|"first_hitting"|"frechet"|"hierarchy"|"llada2"|"llada22"|"low_confidence"|"multi_block"|"nemotron"|"random"|"remdm"|"sdar"|"self_speculation"|"spd"|"threshold"|"uniform"|"wedlm"

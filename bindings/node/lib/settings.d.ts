@@ -190,6 +190,9 @@ export interface RequestSettings {
   /** The whole answer is JSON of this schema, with the members in its order: an object of JSON
    *  Schema. */
   json_schema?: string | object;
+  /** The whole answer matches this grammar (GBNF, as llama.cpp reads it), whose rules contain
+   *  themselves at most 4 times; empty: any text. */
+  grammar?: string;
   /** Which open positions are decided in a step; auto: the policy that the model was trained for.
    *  [auto] */
   policy?: 'auto' | 'ancestral' | 'autoregressive' | 'bd3lm' | 'confidence_remasking' | 'credit' |

@@ -225,6 +225,8 @@ class RequestSettings(TypedDict, total=False):
     choices  The whole answer is one of these texts; empty: any text.
     json_schema  The whole answer is JSON of this schema, with the members in its order: an object
         of JSON Schema.
+    grammar  The whole answer matches this grammar (GBNF, as llama.cpp reads it), whose rules
+        contain themselves at most 4 times; empty: any text.
     policy  Which open positions are decided in a step; auto: the policy that the model was trained
         for. [auto]
     steps  Denoising steps of a request, spread evenly over its blocks. [64]
@@ -430,6 +432,7 @@ class RequestSettings(TypedDict, total=False):
     regex: str | None
     choices: Texts | None
     json_schema: Json | None
+    grammar: str | None
     policy: Literal["auto", "ancestral", "autoregressive", "bd3lm", "confidence_remasking",
         "credit", "ddim", "diffusion_gemma", "dream", "editflow", "entropy_bound", "factor",
         "fast_dllm_v2", "first_hitting", "frechet", "hierarchy", "llada2", "llada22",

@@ -9,11 +9,12 @@ constexpr size_t kMostKnown = 16, kMostTries = 4;
 
 } // namespace
 
-std::shared_ptr<const text::TokenAutomaton> Automata::find(const std::string& pattern,
-                                                           const Trie& trie) {
+std::shared_ptr<const text::TokenAutomaton>
+Automata::find(const std::string& pattern, text::Notation notation, const Trie& trie) {
   const std::lock_guard lock(mutex_);
   const auto found = std::ranges::find_if(known_, [&](const Compiled& row) {
-    return row.pattern == pattern && &row.automaton->trie() == trie.get();
+    return row.pattern == pattern && row.notation == notation &&
+           &row.automaton->trie() == trie.get();
   });
   return found != known_.end() ? found->automaton : nullptr;
 }
@@ -30,13 +31,15 @@ Automata::Trie Automata::trie(const std::vector<uint8_t>& banned, const Task* ta
   return made;
 }
 
-std::shared_ptr<const text::TokenAutomaton>
-Automata::get(const std::string& pattern, const std::vector<uint8_t>& banned, const Task* task) {
+std::shared_ptr<const text::TokenAutomaton> Automata::get(const std::string& pattern,
+                                                          text::Notation notation,
+                                                          const std::vector<uint8_t>& banned,
+                                                          const Task* task) {
   const Trie tokens = trie(banned, task);
-  if (auto known = find(pattern, tokens)) return known;
-  const auto made = std::make_shared<const text::TokenAutomaton>(pattern, tokens, task);
+  if (auto known = find(pattern, notation, tokens)) return known;
+  const auto made = std::make_shared<const text::TokenAutomaton>(pattern, tokens, task, notation);
   const std::lock_guard lock(mutex_);
-  known_.push_back({pattern, made});
+  known_.push_back({pattern, notation, made});
   if (known_.size() > kMostKnown) known_.pop_front();
   return made;
 }

@@ -23,8 +23,10 @@ public:
 
   // banned: 1 for tokens that are not drawn inside a text; ids beyond it are not drawn either.
   // Fails as text::TokenAutomaton. The first call reads the bytes of all tokens.
-  std::shared_ptr<const text::TokenAutomaton>
-  get(const std::string& pattern, const std::vector<uint8_t>& banned, const Task* task);
+  std::shared_ptr<const text::TokenAutomaton> get(const std::string& pattern,
+                                                  text::Notation notation,
+                                                  const std::vector<uint8_t>& banned,
+                                                  const Task* task);
 
   using Trie = std::shared_ptr<const text::TokenTrie>;
   // Returns the tokens that may be drawn, with their bytes, for constraints without a pattern.
@@ -33,10 +35,12 @@ public:
 private:
   struct Compiled {
     std::string pattern;
+    text::Notation notation;
     std::shared_ptr<const text::TokenAutomaton> automaton;
   };
 
-  std::shared_ptr<const text::TokenAutomaton> find(const std::string& pattern, const Trie& trie);
+  std::shared_ptr<const text::TokenAutomaton> find(const std::string& pattern,
+                                                   text::Notation notation, const Trie& trie);
 
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   std::timed_mutex reads_tokens_;                           // of bytes_ and tries_

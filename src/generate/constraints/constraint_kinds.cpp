@@ -4,6 +4,8 @@
 #include "base/word_list.h"
 #include "generate/constraints/text_constraint.h"
 
+#include <fmt/format.h>
+
 namespace dllm::generate {
 namespace {
 
@@ -53,11 +55,12 @@ const ConstraintKind* chosen_constraint(const Options& request) {
   return chosen;
 }
 
-std::shared_ptr<const AnswerConstraint> match_pattern(const std::string& pattern,
-                                                      const ConstraintPlace& place) {
+std::shared_ptr<const AnswerConstraint>
+match_pattern(const std::string& pattern, const ConstraintPlace& place, text::Notation notation) {
+  const char* name = notation == text::Notation::grammar ? "grammar" : "pattern";
   return std::make_shared<const TextConstraint>(
-      place.automata.get(pattern, place.banned, place.task), place.begin, place.ends, place.may_end,
-      pattern);
+      place.automata.get(pattern, notation, place.banned, place.task), place.begin, place.ends,
+      place.may_end, fmt::format("the {} \"{}\"", name, pattern.substr(0, 80)));
 }
 
 std::shared_ptr<const AnswerConstraint>

@@ -28,17 +28,18 @@ struct ConstraintKind {
 namespace constraint_files {
 
 ConstraintKind choices();
+ConstraintKind grammar();
 ConstraintKind json_schema();
 ConstraintKind regex();
 
-inline constexpr ConstraintKind (*kTable[])() = {regex, choices, json_schema};
+inline constexpr ConstraintKind (*kTable[])() = {regex, choices, json_schema, grammar};
 
 } // namespace constraint_files
 
 // Returns the options of all kinds. Their group is "constraint".
 std::vector<OptionSpec> constraint_options();
 
-// Returns "regex, choices or json_schema".
+// Returns "regex, choices, json_schema or grammar".
 std::string constraint_names();
 
 // Returns the kind whose option a request sets; null without a constraint. Fails with
@@ -46,8 +47,9 @@ std::string constraint_names();
 const ConstraintKind* chosen_constraint(const Options& request);
 
 // Returns the constraint of a pattern. Fails as text::TokenAutomaton.
-std::shared_ptr<const AnswerConstraint> match_pattern(const std::string& pattern,
-                                                      const ConstraintPlace& place);
+std::shared_ptr<const AnswerConstraint>
+match_pattern(const std::string& pattern, const ConstraintPlace& place,
+              text::Notation notation = text::Notation::expression);
 
 // Returns the constraint of a kind. Fails with invalid_argument for a value that the kind refuses.
 std::shared_ptr<const AnswerConstraint>

@@ -1,7 +1,5 @@
 #include "generate/constraints/text_constraint.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -12,17 +10,18 @@ using text::TokenAutomaton;
 
 namespace {
 
-constexpr size_t kMostBanBytes = size_t{8} << 20; // that a request keeps
+constexpr size_t kMostBanBytes = size_t{8} << 20; // of rows that a request keeps
+constexpr size_t kMostSetPairs = size_t{1} << 12; // whose row is known
 
 } // namespace
 
 TextConstraint::TextConstraint(std::shared_ptr<const TokenAutomaton> automaton, int64_t begin,
-                               std::vector<int32_t> ends, bool may_end, std::string pattern)
+                               std::vector<int32_t> ends, bool may_end, std::string what)
     : automaton_(std::move(automaton)), begin_(begin), ends_(std::move(ends)), may_end_(may_end),
-      pattern_(std::move(pattern)) {}
+      what_(std::move(what)) {}
 
 std::string TextConstraint::what() const {
-  return fmt::format("the pattern \"{}\"", pattern_.substr(0, 80));
+  return what_;
 }
 
 bool TextConstraint::is_silent(int32_t token) const {
@@ -143,27 +142,35 @@ decode::BanRow TextConstraint::ban(const decode::Request& request, int64_t posit
                                    const decode::BanRow& banned) const {
   if (position < begin_) return banned;
   follow(request);
-  if (is_at_start(position)) return make_bans(position, banned);
-  const bool is_full = bans_.size() * banned->size() > kMostBanBytes;
-  if (is_full || base_ == nullptr || *base_ != *banned) {
+  if (is_at_start(position)) return bans_at_start(position, banned);
+  const bool is_full =
+      rows_.size() * banned->size() > kMostBanBytes || bans_.size() >= kMostSetPairs;
+  if (is_full || base_ == nullptr || (base_ != banned && *base_ != *banned)) {
     bans_.clear();
+    rows_.clear();
     base_ = banned;
   }
-  decode::BanRow& known = bans_[{forward(position), backward(position + 1)}];
-  if (known == nullptr) known = make_bans(position, banned);
-  return known;
+  const Set &from = forward(position), &to = backward(position + 1);
+  decode::BanRow& known = bans_[{from, to}];
+  if (known != nullptr) return known;
+  const auto row = rows_.try_emplace(automaton_->allowed(from, to)).first;
+  if (row->second == nullptr) row->second = make_bans(row->first, banned);
+  return known = row->second;
 }
 
-decode::BanRow TextConstraint::make_bans(int64_t position, const decode::BanRow& banned) const {
+decode::BanRow TextConstraint::make_bans(const TokenAutomaton::Allowed& allowed,
+                                         const decode::BanRow& banned) const {
   const auto made = std::make_shared<std::vector<uint8_t>>(*banned);
-  std::vector<uint8_t> allowed(banned->size());
-  if (is_at_start(position)) { // the classes of tokens are of tokens inside a text
-    for (size_t i = 0; i < allowed.size(); ++i)
-      allowed[i] = leads(position, static_cast<int32_t>(i)) ? 1 : 0;
-  } else {
-    automaton_->allow(forward(position), backward(position + 1), ends_, allowed);
+  automaton_->ban(allowed, ends_, *made);
+  return made;
+}
+
+// The classes of tokens are of tokens inside a text, so each token is tried.
+decode::BanRow TextConstraint::bans_at_start(int64_t position, const decode::BanRow& banned) const {
+  const auto made = std::make_shared<std::vector<uint8_t>>(*banned);
+  for (size_t i = 0; i < made->size(); ++i) {
+    if (!leads(position, static_cast<int32_t>(i))) (*made)[i] = 1;
   }
-  for (size_t i = 0; i < allowed.size(); ++i) (*made)[i] |= allowed[i] ^ 1;
   return made;
 }
 

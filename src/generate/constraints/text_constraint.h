@@ -24,9 +24,9 @@ namespace dllm::generate {
 class TextConstraint final : public AnswerConstraint {
 public:
   // begin: first position of the text. ends: the tokens that end it. may_end: one of them may be
-  // drawn. pattern: that of the automaton, for errors.
+  // drawn. what: what the text has to match, for errors.
   TextConstraint(std::shared_ptr<const text::TokenAutomaton> automaton, int64_t begin,
-                 std::vector<int32_t> ends, bool may_end, std::string pattern = "");
+                 std::vector<int32_t> ends, bool may_end, std::string what = "");
 
   bool allows(const decode::Request& request, int64_t position, int32_t token) const override;
   decode::BanRow ban(const decode::Request& request, int64_t position,
@@ -49,7 +49,9 @@ private:
   Set after_open(const Set& from, int64_t position) const;
   Set before_open(const Set& to, int64_t position) const;
   bool is_silent(int32_t token) const; // a given token that adds no bytes
-  decode::BanRow make_bans(int64_t position, const decode::BanRow& banned) const;
+  decode::BanRow make_bans(const text::TokenAutomaton::Allowed& allowed,
+                           const decode::BanRow& banned) const;
+  decode::BanRow bans_at_start(int64_t position, const decode::BanRow& banned) const;
   // Whether tokens have other bytes at this position, because nothing comes before it.
   bool is_at_start(int64_t position) const {
     return position == first_ && automaton_->tokens().has_other_starts();
@@ -59,7 +61,7 @@ private:
   int64_t begin_;
   std::vector<int32_t> ends_;
   bool may_end_;
-  std::string pattern_;
+  std::string what_;
   // The canvas whose sets are kept, with -1 at open positions.
   mutable std::vector<int32_t> canvas_;
   mutable int64_t first_ = -1; // first position that adds bytes to an empty text; -1: none does
@@ -67,8 +69,10 @@ private:
   mutable std::vector<Set> forward_, backward_;
   mutable int64_t forward_known_ = 0;  // positions
   mutable int64_t backward_known_ = 0; // first position whose backward set is known
-  // What ban() made of base_, by its sets. Steps and positions often have equal sets.
+  // What ban() made of base_, by its sets and by what they allow. Steps and positions often have
+  // equal sets. A pattern that counts has other sets at each position, which often allow the same.
   mutable std::map<std::pair<Set, Set>, decode::BanRow> bans_;
+  mutable std::map<text::TokenAutomaton::Allowed, decode::BanRow> rows_;
   mutable decode::BanRow base_;
 };
 

@@ -1,6 +1,7 @@
 #include "text/automaton/byte_automaton.h"
 
 #include "base/error.h"
+#include "text/automaton/grammar_automaton.h"
 #include "text/automaton/pattern.h"
 
 #include <fmt/format.h>
@@ -19,9 +20,9 @@ using States = std::vector<int32_t>; // ascending
 // Repetitions of repetitions have large sets, and would take hours before there are kMostStates.
 constexpr int64_t kMostVisits = int64_t{1} << 25;
 
-[[noreturn]] void refuse_size(const std::string& what) {
+[[noreturn]] void refuse_size(const PatternAutomaton& pattern, const std::string& what) {
   fail_with_hint("repeat shorter parts, or fewer times", Code::invalid_argument,
-                 "the pattern needs more than {}", what);
+                 "the {} needs more than {}", pattern.name, what);
 }
 
 // Makes closed sets of states: with all states that are reached without a byte.
@@ -42,7 +43,7 @@ public:
     }
     for (const int32_t state : states) seen_[static_cast<size_t>(state)] = 0;
     visits_ += std::ssize(states);
-    if (visits_ > kMostVisits) refuse_size("a second of work");
+    if (visits_ > kMostVisits) refuse_size(pattern_, "a second of work");
     std::ranges::sort(states);
     return states;
   }
@@ -102,7 +103,7 @@ Table subset_table(const PatternAutomaton& pattern, const std::array<uint16_t, 2
     const auto [found, is_new] = numbers.emplace(states, table.size());
     if (is_new) {
       if (numbers.size() > ByteAutomaton::kMostStates)
-        refuse_size(fmt::format("{} states", ByteAutomaton::kMostStates));
+        refuse_size(pattern, fmt::format("{} states", ByteAutomaton::kMostStates));
       table.accepts.push_back(std::ranges::binary_search(states, pattern.end) ? 1 : 0);
       table.next.resize(table.next.size() + static_cast<size_t>(classes), ByteAutomaton::kDead);
       open.push_back(std::move(states));
@@ -186,8 +187,9 @@ Table joined(Table& table, const Task* task) {
 
 } // namespace
 
-ByteAutomaton::ByteAutomaton(std::string_view pattern, const Task* task) {
-  const PatternAutomaton read = read_automaton(pattern);
+ByteAutomaton::ByteAutomaton(std::string_view pattern, const Task* task, Notation notation) {
+  const bool is_grammar = notation == Notation::grammar;
+  const PatternAutomaton read = is_grammar ? grammar_automaton(pattern) : read_automaton(pattern);
   classes_ = number_classes(read, class_of_);
   Table table = subset_table(read, class_of_, classes_, task);
   drop_dead(table);
@@ -196,7 +198,7 @@ ByteAutomaton::ByteAutomaton(std::string_view pattern, const Task* task) {
   accepts_ = std::move(table.accepts);
   const bool is_dead = std::ranges::all_of(table_, [](int32_t to) { return to < 0; });
   if (is_dead && !accepts(begin()))
-    fail(Code::invalid_argument, "pattern \"{}\" matches no text", pattern.substr(0, 80));
+    fail(Code::invalid_argument, "{} \"{}\" matches no text", read.name, pattern.substr(0, 80));
 }
 
 int32_t ByteAutomaton::read(int32_t state, std::string_view bytes) const {

@@ -1,6 +1,6 @@
 #pragma once
-// A ByteAutomaton accepts the texts that match a regular expression as a whole. It reads them byte
-// by byte, and has no state from which no text matches.
+// A ByteAutomaton accepts the texts that match a regular expression or a grammar as a whole. It
+// reads them byte by byte, and has no state from which no text matches.
 
 #include "base/task.h"
 
@@ -12,14 +12,18 @@
 
 namespace dllm::text {
 
+// What a pattern is written in: a regular expression (pattern.h), or a grammar (grammar.h).
+enum class Notation { expression, grammar };
+
 class ByteAutomaton {
 public:
   static constexpr int32_t kDead = -1; // no text matches from here
 
-  // Compiles a pattern (pattern.h has its syntax). Fails with invalid_argument, naming the place of
-  // a fault, also for a pattern that no text matches or that needs more than kMostStates states or
-  // too much work. The task is checked while the states are made.
-  explicit ByteAutomaton(std::string_view pattern, const Task* task = nullptr);
+  // Compiles a pattern. Fails with invalid_argument, naming the place of a fault. It also fails for
+  // a pattern that no text matches or that needs more than kMostStates states or too much work. The
+  // task is checked while the states are made.
+  explicit ByteAutomaton(std::string_view pattern, const Task* task = nullptr,
+                         Notation notation = Notation::expression);
 
   static constexpr size_t kMostStates = 1 << 13;
   static constexpr size_t kMostBytes = size_t{1} << 20; // of a pattern

@@ -23,6 +23,7 @@ struct PatternState {
 struct PatternAutomaton {
   std::vector<PatternState> states;
   int32_t begin = 0, end = 0;
+  const char* name = "pattern"; // for errors
 };
 
 // Fails with invalid_argument naming the place of the fault, also for a pattern that needs too many

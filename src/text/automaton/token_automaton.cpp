@@ -50,8 +50,8 @@ private:
 } // namespace
 
 TokenAutomaton::TokenAutomaton(std::string_view pattern, std::shared_ptr<const TokenTrie> tokens,
-                               const Task* task)
-    : bytes_(pattern, task), trie_(std::move(tokens)),
+                               const Task* task, Notation notation)
+    : bytes_(pattern, task, notation), trie_(std::move(tokens)),
       class_of_(static_cast<size_t>(trie_->bytes().size()), -1),
       steps_(static_cast<size_t>(bytes_.size())),
       reach_(static_cast<size_t>(bytes_.size()), none()) {
@@ -167,28 +167,39 @@ TokenAutomaton::Set TokenAutomaton::finished(bool may_end) const {
   return made;
 }
 
-void TokenAutomaton::allow(const Set& from, const Set& to, const std::vector<int32_t>& ends,
-                           std::span<uint8_t> allowed) const {
-  if (has(from, ended()) && has(to, ended())) { // after an end any token may be next
-    for (size_t token = 0; token < allowed.size(); ++token) allowed[token] = 1;
-    return;
-  }
-  std::vector<uint8_t> allows(static_cast<size_t>(classes_));
-  bool may_end = false;
+TokenAutomaton::Allowed TokenAutomaton::allowed(const Set& from, const Set& to) const {
+  Allowed made;
+  made.any = has(from, ended()) && has(to, ended()); // after an end any token may be next
+  if (made.any) return made;
+  made.classes.resize(static_cast<size_t>(classes_));
   each_state(from, [&](int32_t state) {
     if (state == ended()) return;
     for (const Step& step : steps_[static_cast<size_t>(state)]) {
-      if (has(to, step.to)) allows[static_cast<size_t>(step.token_class)] = 1;
+      if (has(to, step.to)) made.classes[static_cast<size_t>(step.token_class)] = 1;
     }
-    may_end = may_end || (bytes_.accepts(state) && has(to, ended()));
+    made.ends = made.ends || (bytes_.accepts(state) && has(to, ended()));
   });
-  for (size_t token = 0; token < std::min(allowed.size(), class_of_.size()); ++token) {
+  return made;
+}
+
+void TokenAutomaton::ban(const Allowed& allowed, const std::vector<int32_t>& ends,
+                         std::span<uint8_t> banned) const {
+  if (allowed.any) return;
+  const auto is_end = [&](int32_t token) {
+    return token >= 0 && static_cast<size_t>(token) < banned.size();
+  };
+  std::vector<uint8_t> ends_before;
+  for (const int32_t token : ends)
+    ends_before.push_back(is_end(token) ? banned[static_cast<size_t>(token)] : uint8_t{0});
+  const size_t known = std::min(banned.size(), class_of_.size());
+  for (size_t token = 0; token < known; ++token) {
     const int32_t own = class_of_[token];
-    if (own >= 0 && allows[static_cast<size_t>(own)] != 0) allowed[token] = 1;
+    if (own < 0 || allowed.classes[static_cast<size_t>(own)] == 0) banned[token] = 1;
   }
-  for (const int32_t token : ends) {
-    const auto at = static_cast<size_t>(token);
-    if (token >= 0 && at < allowed.size()) allowed[at] = may_end ? 1 : 0;
+  std::ranges::fill(banned.subspan(known), uint8_t{1});
+  for (size_t i = 0; i < ends.size(); ++i) {
+    if (is_end(ends[i]))
+      banned[static_cast<size_t>(ends[i])] = allowed.ends ? ends_before[i] : uint8_t{1};
   }
 }
 

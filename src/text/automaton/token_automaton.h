@@ -9,6 +9,7 @@
 #include "text/automaton/byte_automaton.h"
 #include "text/automaton/token_trie.h"
 
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -21,7 +22,7 @@ class TokenAutomaton {
 public:
   // Fails as ByteAutomaton. tokens: those that may be drawn, without the tokens that end a text.
   TokenAutomaton(std::string_view pattern, std::shared_ptr<const TokenTrie> tokens,
-                 const Task* task = nullptr);
+                 const Task* task = nullptr, Notation notation = Notation::expression);
 
   // A set of states, one bit each.
   using Set = std::vector<uint64_t>;
@@ -51,10 +52,18 @@ public:
              bool at_start = false) const;
   Set start() const;                // the state at the beginning of a text
   Set finished(bool may_end) const; // the states at which a text may end
-  // Sets allowed[token] to 1 for each token that may be drawn and leads from one of `from` to one
-  // of `to`.
-  void allow(const Set& from, const Set& to, const std::vector<int32_t>& ends,
-             std::span<uint8_t> allowed) const;
+  // The tokens that may be drawn and lead from one of some states to one of others. Pairs of sets
+  // often have equal ones.
+  struct Allowed {
+    bool any = false;             // every token
+    bool ends = false;            // the tokens that end a text
+    std::vector<uint8_t> classes; // 1 for a class of tokens that is allowed
+    friend auto operator<=>(const Allowed&, const Allowed&) = default;
+  };
+  Allowed allowed(const Set& from, const Set& to) const;
+  // Sets banned[token] to 1 for each token that is not allowed. ends: the tokens that end a text.
+  void ban(const Allowed& allowed, const std::vector<int32_t>& ends,
+           std::span<uint8_t> banned) const;
 
   const ByteAutomaton& bytes() const { return bytes_; }
   const TokenTrie& trie() const { return *trie_; }

@@ -131,6 +131,21 @@ TEST(TextConstraint, CountsPositions) {
   EXPECT_EQ(fewest("x"), -1) << "no token has this letter";
 }
 
+// A pattern that counts has other sets at each position. Where they allow the same tokens, the
+// positions share a row.
+TEST(TextConstraint, PositionsThatAllowTheSameShareARow) {
+  const auto automaton = std::make_shared<const TokenAutomaton>("[a-c]{6,40}", drawn_words());
+  const TextConstraint constraint(automaton, 0, {kLast}, true);
+  const decode::Request canvas = request_of(std::vector<int32_t>(12, -1));
+  const auto none = std::make_shared<const std::vector<uint8_t>>(8);
+  const decode::BanRow first = constraint.ban(canvas, 0, none);
+  EXPECT_EQ(constraint.ban(canvas, 1, none), first);
+  const decode::BanRow later = constraint.ban(canvas, 7, none);
+  EXPECT_NE(*later, *first) << "the text may have ended";
+  EXPECT_EQ(constraint.ban(canvas, 9, none), later);
+  EXPECT_EQ(constraint.ban(canvas, 0, none), first);
+}
+
 // ---- with a model ----
 
 Generator generator_of(const std::string& policy) {

@@ -195,8 +195,9 @@ TEST(Generator, RulesOfTheEndAreRefusedWhereTheyDoNotCount) {
   };
   EXPECT_EQ(refusal({{"infill", "a <mask:4>"}, {"stop_pattern", "b"}}),
             "option stop_pattern does not count for an infill");
-  EXPECT_EQ(refusal({{"prompt", "a"}, {"stop_pattern", "b"}, {"choices", {"b"}}}),
-            "option stop_pattern cuts the text that regex, choices or json_schema ask for");
+  EXPECT_EQ(
+      refusal({{"prompt", "a"}, {"stop_pattern", "b"}, {"choices", {"b"}}}),
+      "option stop_pattern cuts the text that regex, choices, json_schema or grammar ask for");
   EXPECT_EQ(refusal({{"prompt", "a"}, {"stop", {"a", ""}}}), "stop[1] is empty");
 }
 

@@ -190,6 +190,9 @@ typed_options! {
         /// The whole answer is JSON of this schema, with the members in its order: an object of JSON Schema. Default:
         /// empty.
         json_schema: &str = "json_schema";
+        /// The whole answer matches this grammar (GBNF, as llama.cpp reads it), whose rules contain themselves at
+        /// most 4 times; empty: any text. Default: empty.
+        grammar: &str = "grammar";
         /// Which open positions are decided in a step; auto: the policy that the model was trained for. Default:
         /// auto; one of auto, ancestral, autoregressive, bd3lm, confidence\_remasking, credit, ddim,
         /// diffusion\_gemma, dream, editflow, entropy\_bound, factor, fast\_dllm\_v2, first\_hitting, frechet,

@@ -49,7 +49,10 @@ Json listed_texts(const std::string& word) {
 Json typed_value(const Json& key, const std::string& word) {
   if (key.at("type") == "list") return listed_texts(word);
   if (key.at("type") != "str") return Json::parse(word, nullptr, false);
-  return key.value("json", false) && !word.starts_with("{") ? read_all(word) : word;
+  const bool is_file = key.at("name") == "grammar"
+                           ? word.find("::=") == std::string::npos
+                           : key.value("json", false) && !word.starts_with("{");
+  return is_file ? read_all(word) : word;
 }
 
 // The key that --until sets. A flag --stop would be short for --slot.stop.
