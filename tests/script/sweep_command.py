@@ -200,6 +200,8 @@ def failures():
                         ('{"out": "x", "grid": {"lr": 3}}', "lr"), ('{"out": "x", "grid": {"lr": []}}', "lr"),
                         ('{"out": "x", "random": {"lr": {"from": 3, "to": 1}}, "count": 1}', "lr"),
                         ('{"out": "x", "random": {"lr": {"from": 0, "to": 1, "log": true}}, "count": 1}', "lr"),
+                        ('{"out": "x", "grid": {"out": ["a", "b"]}}', "out is the folder"), ('{"out": "x", "random": {"out": ["a"]}, "count": 1}', "out is the folder"),
+                        ('{"out": "x", "grid": {"lr": [1]}, "random": {"lr": [2]}, "count": 1}', "lr has values in grid too"),
                         ('{"out": "x", "random": {"lr": [1]}}', "count"), ('{"out": "x", "count": 3}', "count"),
                         ('{"out": "x", "random": {"lr": [1]}, "count": 100000}', "10000"),
                         ('{"out": "x", "train": {"data": "corpus"}, "grid": {"lrr": [1]}}', "lrr"),

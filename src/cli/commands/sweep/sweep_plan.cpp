@@ -42,6 +42,7 @@ public:
     const Json base = object_of("train");
     const int64_t seed = whole("seed", 0, 0);
     const Json draws = object_of("random");
+    check_names(draws);
     const int64_t count = draws.empty() ? 1 : whole("count", -1, 1);
     if (count > static_cast<int64_t>(kMostSweepRuns)) fail(" makes more than 10000 runs", "");
     if (draws.empty() && plan_.contains("count")) fail(": count is for random options", "");
@@ -69,6 +70,19 @@ private:
     if (!plan_.contains(key)) return Json::object();
     if (!plan_[key].is_object()) fail(std::string(": ") + key + " is not a JSON object", "");
     return plan_[key];
+  }
+
+  // An option has one place, and the sweep names the folder of each run.
+  void check_names(const Json& draws) const {
+    const Json grid = object_of("grid");
+    for (const auto* part : {&grid, &draws}) {
+      for (const auto& [key, value] : part->items()) {
+        const std::string shown = std::string(part == &grid ? ": grid: " : ": random: ") + key;
+        if (key == "out") fail(shown + " is the folder of a run, which the sweep names", "");
+        if (part == &draws && grid.contains(key))
+          fail(shown + " has values in grid too", "keep one of the two");
+      }
+    }
   }
 
   // fallback -1: the key is required.
@@ -113,7 +127,8 @@ private:
     const double from = range["from"], to = range["to"];
     const bool is_log = range.contains("log") && range["log"] == true;
     if (!(from <= to) || (is_log && !(from > 0)))
-      fail(": random: " + key + " has no number between its from and its to", "");
+      fail(": random: " + key + " has no number between its from and its to",
+           is_log && !(from > 0) ? "log needs a from above 0" : "from is the smaller number");
     // 53 bits, so that every machine draws the same number
     const double share = static_cast<double>(random() >> 11) * 0x1p-53;
     const double value = is_log ? from * std::pow(to / from, share) : from + (to - from) * share;
