@@ -148,8 +148,10 @@ int serve(Context& context) {
                "model \"%s\", policy %s; a page is at /; Ctrl-C or SIGTERM ends the server\n",
                settings.name.c_str(), about.at("policy").get<std::string>().c_str());
   if (!is_loopback(host) && settings.keys.empty()) {
-    std::fprintf(stderr, "every machine that reaches %s may ask; --api-key-file FILE asks for a "
-                         "key\n", shown.c_str());
+    std::fprintf(stderr,
+                 "every machine that reaches %s may ask; --api-key-file FILE asks for a "
+                 "key\n",
+                 shown.c_str());
   }
   service.run(context.task(), context.real("drain"));
   return 0;

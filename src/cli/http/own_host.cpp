@@ -10,9 +10,9 @@ bool is_loopback(const std::string& address) {
 
 std::string name_of_host(std::string_view host) {
   const size_t colon = host.rfind(':');
-  const bool has_port =
-      colon != std::string_view::npos && host.find(']', colon) == std::string_view::npos &&
-      host.find_first_not_of("0123456789", colon + 1) == std::string_view::npos;
+  const bool has_port = colon != std::string_view::npos &&
+                        host.find(']', colon) == std::string_view::npos &&
+                        host.find_first_not_of("0123456789", colon + 1) == std::string_view::npos;
   std::string name(has_port ? host.substr(0, colon) : host);
   for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   return name;
