@@ -197,7 +197,8 @@ for body, part in [("{", "not JSON"), ("[]", "not a JSON object"), ("[" * 100000
                    ({"prompt": "a", "max_tokens": 100000}, "100"), ({"prompt": "a", "max_tokens": -1}, "max_tokens"), ({"prompt": "a", "n": 1000}, "n is 1000"),
                    ({"prompt": "a", "temperature": "hot"}, "temperature"), ({"prompt": "a", "temperature": -1}, "temperature"), ({"prompt": "a", "logit_bias": {"5": 3}}, "-100"),
                    ({"prompt": "a", "dllm": {"polcy": "x"}}, "polcy"), ({"prompt": "a", "dllm": {"policy": "x"}}, "x"), ({"prompt": "a", "stop": [""]}, "stop"),
-                   ({"prompt": "a", "best_of": 3}, "best_of"), ({"prompt": "a", "logprobs": 5}, "logprobs 5"), ({"prompt": "a", "logprobs": 0, "echo": True}, "echo"), ({"prompt": "a", "response_format": {"type": "json_object"}}, "json_object"), ({"prompt": "a", "dllm": {"regex": "("}}, "byte 1"),
+                   ({"prompt": "a", "best_of": 3}, "best_of"), ({"prompt": "a", "logprobs": 5}, "logprobs 5"), ({"prompt": "a", "logprobs": 0, "echo": True}, "echo"), ({"prompt": "a", "response_format": {"type": "json_object"}}, "json_object"), ({"prompt": "a", "response_format": {"type": 5}}, "response_format"),
+                   ({"prompt": "a", "dllm": {"grammar": "root ::= root"}}, "begins with itself"), ({"prompt": "a", "dllm": {"regex": "("}}, "byte 1"),
                    ({"prompt": "a", "dllm": {"template": "/etc/passwd"}}, "template"), ({"prompt": "a", "seed": 1.5}, "seed"), ({"prompt": "a", "dllm": {"length": 16777216}}, "positions"), ({"prompt": "a", "stream": "yes"}, "stream"),
                    ({"prompt": "a", "store": True}, "store"), ({"prompt": "a", "reasoning_effort": "high"}, "reasoning_effort"), ({"prompt": "a", "verbosity": "low"}, "verbosity"),
                    (b'{"prompt": "\xff"}', "not JSON")]:

@@ -22,6 +22,12 @@ constexpr size_t kMostStops = 16;
   throw Failure(DLLM_INVALID_ARGUMENT, message, hint);
 }
 
+// Returns a text of an object; "" when it is absent or is not a text.
+std::string text_at(const Json& object, const char* key) {
+  const Json value = object.is_object() ? object.value(key, Json()) : Json();
+  return value.is_string() ? value.get<std::string>() : "";
+}
+
 // Reads the fields of a body, and refuses those that nothing read.
 class Body {
 public:
@@ -95,8 +101,7 @@ std::string content_text(const Json& content) {
   if (!content.is_array()) refuse("the content of a message is not a text");
   std::string all;
   for (const Json& part : content) {
-    if (!part.is_object() || part.value("type", "") != "text" || !part.contains("text") ||
-        !part["text"].is_string())
+    if (text_at(part, "type") != "text" || !part.contains("text") || !part["text"].is_string())
       refuse("a part of a content is not {\"type\": \"text\", \"text\": ...}",
              "the model reads texts alone");
     all += part["text"].get<std::string>();
@@ -181,7 +186,7 @@ void take_bias(Body& body, Json& settings) {
 void take_format(Body& body, Json& settings) {
   const Json& format = body.get("response_format");
   if (format.is_null()) return;
-  const std::string type = format.is_object() ? format.value("type", "") : "";
+  const std::string type = text_at(format, "type");
   if (type == "text") return;
   if (type != "json_schema")
     refuse("response_format has the type \"" + type + "\", expected text or json_schema",
