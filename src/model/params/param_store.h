@@ -8,16 +8,13 @@
 // change the list of parameters (add, add_sketch, cut_at, reshape, make_masters, restore) must not
 // run during physical() or the building of a graph.
 
-#include "graph/engine.h"
-#include "model/params/param_map.h"
-#include "model/params/part.h"
+#include "model/params/param_list.h"
+#include "model/params/param_turns.h"
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <span>
 #include <string>
@@ -25,35 +22,9 @@
 
 namespace dllm::model {
 
-// The first layers of the runs that cuts made, by the name of the network.
-using Cuts = std::map<std::string, std::set<int64_t>>;
-
 class ParamStore {
 public:
-  struct Physical {
-    ParamSpec spec;
-    std::string name; // spec.name with its part, or "<name>.scale"
-    Shape shape;      // of the stored array: bytes for a format in blocks
-    DType dtype = DType::f32;
-    const WeightFormat* format = &weight_format(DType::f32);
-    bool decay = false; // false for norms and biases
-    // Index of the parameter whose table this entry is, f32: the scales of int8 rows, or what a
-    // format in blocks has next to them (WeightFormat::table_width). -1: not a table.
-    int scale_of = -1;
-    graph::Layout layout; // on the mesh of the engine
-    Shape part;           // shape of the part that one rank has
-    graph::BufferRef buffer;
-
-    // Returns the part whose layers the parameter belongs to. Adapters belong to the base.
-    std::string network() const { return spec.role == ParamRole::adapter ? kBasePart : spec.part; }
-    bool is_of_base() const { return network() == kBasePart; }
-    // Returns the type of the parameter's input in a graph.
-    graph::ValueType type() const {
-      return {part, dtype, layout.axes(), format->is_blocks() ? format : nullptr};
-    }
-    // Returns true when the numbers cannot be read without the format.
-    bool is_quantized() const { return format->is_blocks() || format->has_table(); }
-  };
+  using Physical = ParamEntry;
 
   explicit ParamStore(std::shared_ptr<graph::Engine> engine);
 
@@ -61,7 +32,7 @@ public:
   // Returns the names of all parts, in the order of the family's table, layer by layer. Names of
   // parts other than the base begin with the part
   // ("adapter:math/model.layers.0.self_attn.q_proj.lora_A.weight").
-  const std::vector<std::string>& names() const { return names_; }
+  const std::vector<std::string>& names() const { return list_.names(); }
   std::vector<std::string> names(const std::string& part) const;
   // Returns true when the tensor exists. A matrix of an adapter is also found without its part.
   bool has(const std::string& name) const;
@@ -93,9 +64,9 @@ public:
   // --- physical side: Builder, trainer, checkpoints ---
   // Returns the entries in the order of the Builder's parameter inputs. Call bump() after a change
   // of a buffer.
-  std::vector<Physical>& physical() { return physical_; }
-  const std::vector<Physical>& physical() const { return physical_; }
-  size_t index(const std::string& physical_name) const;
+  std::vector<Physical>& physical() { return list_.entries(); }
+  const std::vector<Physical>& physical() const { return list_.entries(); }
+  size_t index(const std::string& physical_name) const { return list_.index(physical_name); }
   // Returns the indices of the entries of these parts, ascending.
   std::vector<size_t> indices(const PartList& parts) const;
   // Returns buffers of one version, in order: of all entries, or of these parts.
@@ -141,15 +112,15 @@ public:
   // Returns the layers at which runs must be cut so that `pattern` ('*' stands for any text) names
   // whole stacks. Fails with not_found when no tensor matches. Fails with unimplemented when the
   // pattern names only some experts of a layer. Changes nothing.
-  Cuts borders_of(const std::string& pattern) const;
+  Cuts borders_of(const std::string& pattern) const { return list_.borders_of(pattern); }
   // Cuts the runs of layers at these layers. Stacks, their order and their names change. Version +
   // 1.
   void cut_at(const Cuts& borders);
-  const Cuts& cuts() const { return cuts_; }
+  const Cuts& cuts() const { return list_.cuts(); }
   // Returns the cuts of one network, for layer_runs.
   std::set<int64_t> cuts_of(const std::string& network) const;
   // Sets the cuts of a copy whose stacks are cut already.
-  void set_cuts(const Cuts& cuts) { cuts_ = cuts; }
+  void set_cuts(const Cuts& cuts) { list_.set_cuts(cuts); }
 
   // Sets the factor of each stack of a part. Version + 1.
   void set_factors(const std::string& part, const std::function<float(const ParamSpec&)>& factor);
@@ -163,10 +134,7 @@ public:
 
   // The data that restore() brings back, with the versions. It holds the current buffers.
   struct Backup {
-    std::vector<Physical> physical;
-    std::map<size_t, double> rounding;
-    std::vector<std::string> names;
-    Cuts cuts;
+    ParamList list;
     std::map<std::string, int64_t> changes;
     int64_t version = 0, base_version = 0, list_version = 0;
   };
@@ -194,7 +162,9 @@ public:
   void add(const ParamSpec& spec, const ParamForm& form, const Task* task = nullptr);
   // Add a parameter in two steps: first the entry, then the numbers. Entries may be filled in any
   // order.
-  size_t reserve(const ParamSpec& spec, const WeightFormat& format) { return append(spec, format); }
+  size_t reserve(const ParamSpec& spec, const WeightFormat& format) {
+    return list_.append(spec, format, engine_->mesh());
+  }
   void fill(size_t index, const ParamForm& form, const Task* task = nullptr) const {
     store(index, form, task);
   }
@@ -207,53 +177,26 @@ public:
   graph::Engine& engine() const { return *engine_; }
 
 private:
-  struct Place {
-    size_t physical;
-    size_t piece;
-    int64_t layer;
-  };
-  const Place* find_place(const std::string& name) const; // null: there is none
-  const Place& place(const std::string& name) const;
-  // Adds the entries and logical tensors of a parameter and returns the index of the first entry.
-  size_t append(const ParamSpec& spec, const WeightFormat& format);
-  // Call it after a change of spec, shape or format.
-  void set_layout(Physical& entry) const;
-  using Lock = std::unique_lock<std::mutex>;
+  using Place = ParamList::Place;
+  using Lock = ParamTurns::Lock;
   void need_numbers() const;
   // `tensor` is the whole array, or the part of this process.
   graph::BufferRef upload(const Physical& entry, const Tensor& tensor, bool is_part,
                           const Task* task) const;
   void store(size_t index, const ParamForm& form, const Task* task = nullptr) const;
-  void cut_entry(Physical& entry, int64_t begin, int64_t end) const;
-  void add_places(size_t index);
-  void find_places(); // for all entries
-  // REQUIRES for all of these: mutex_ is held by `lock`.
-  void check_lost() const;
-  void wait(Lock& lock, const Task* task, const std::function<bool()>& ready) const;
+  // REQUIRES for all of these: the lock of turns_ is held.
   void wait_until_whole(Lock& lock, const Task* task) const;
-  void begin_turn(Lock& lock, const Task* task) const;
-  void end_turn() const;
   void count_change(const std::string& part); // of numbers
   void upload_written(Lock& lock, const Task* task) const;
 
   std::shared_ptr<graph::Engine> engine_;
   // Mutable because a reader uploads the tensors of write(). The version does not change by that.
-  mutable std::vector<Physical> physical_;
-  // Quantized formats, by index: the largest error divided by the largest value.
-  mutable std::map<size_t, double> rounding_;
-  std::vector<std::string> names_;
-  std::map<std::string, Place, std::less<>> places_;
-  mutable std::mutex mutex_;
-  mutable std::condition_variable moved_;       // a turn began or ended, or a waiting reader left
-  mutable bool turn_ = false;                   // a writer has its turn
-  mutable int64_t waiting_ = 0;                 // readers that wait for buffers
-  bool taken_ = false;                          // a step has the buffers
+  mutable ParamList list_;
+  mutable ParamTurns turns_;
   int64_t taken_bytes_ = 0;                     // memory of the taken buffers
   mutable std::map<size_t, ParamForm> written_; // changed stacks that are not uploaded yet
-  std::string lost_;
   int64_t version_ = 1, base_version_ = 1, list_version_ = 1;
   std::map<std::string, int64_t> changes_; // by part
-  Cuts cuts_;
   // The host copy of a stack whose layers are read one after the other. It is kept from the second
   // to the last of them.
   struct LastRead {
