@@ -51,8 +51,8 @@ struct HttpSettings {
   int64_t most_body = 0;             // bytes; 0: a request with a body is refused
   // Pages that may ask, such as "https://chat.example"; "*": all. The server's own may always.
   std::vector<std::string> origins = {};
-  // Names in the header Host that it answers to in addition to localhost; "*": all. Without a name a server
-  // on a loopback address answers to its own, and another server to all.
+  // Names in the header Host that it answers to in addition to localhost; "*": all. Without names a
+  // server on a loopback address answers to its own, and another server to all.
   std::vector<std::string> hosts = {};
 };
 
