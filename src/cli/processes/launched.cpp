@@ -9,10 +9,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
 #include <string>
+#include <thread>
 
 namespace dllm::cli {
 namespace {
@@ -72,6 +74,9 @@ void print_failure_of_rank(const std::string& text) {
   std::fprintf(own_errors, "dllm: rank %lld: %s\n", static_cast<long long>(job().rank),
                text.c_str());
   std::fflush(own_errors);
+  // mpirun ends the whole job when one process has failed. The first may have the same failure, and
+  // alone prints the hint.
+  std::this_thread::sleep_for(std::chrono::seconds(1));
 }
 
 void join_processes(const Command& command, Context& context) {
