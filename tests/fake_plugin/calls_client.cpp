@@ -57,10 +57,13 @@ Error* client_create(abi::ClientCreateArgs* args) {
 Error* client_destroy(abi::ClientDestroyArgs* args) {
   State& state = State::get();
   if (!state.remove("client", args->client, "PJRT_Client_Destroy")) return nullptr;
+  // Clients are counted first: after the last one nobody makes or frees what is counted then.
+  const bool is_last = state.count_live("client") == 0;
   for (const char* kind : {"buffer", "loaded executable"}) {
-    if (state.count_live(kind) > 0 && state.count_live("client") == 0) {
-      state.violation("PJRT_Client_Destroy: " + std::to_string(state.count_live(kind)) + " " +
-                      kind + " outlive the client");
+    const auto live = is_last ? state.count_live(kind) : 0;
+    if (live > 0) {
+      state.violation("PJRT_Client_Destroy: " + std::to_string(live) + " " + kind +
+                      " outlive the client");
       return nullptr; // kept, so that nothing points into freed memory
     }
   }
