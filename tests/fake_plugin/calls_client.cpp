@@ -57,7 +57,7 @@ Error* client_create(abi::ClientCreateArgs* args) {
 Error* client_destroy(abi::ClientDestroyArgs* args) {
   State& state = State::get();
   if (!state.remove("client", args->client, "PJRT_Client_Destroy")) return nullptr;
-  // Clients are counted first: after the last one nobody makes or frees what is counted then.
+  // Clients are counted first: after the last one no thread makes or frees what is counted then.
   const bool is_last = state.count_live("client") == 0;
   for (const char* kind : {"buffer", "loaded executable"}) {
     const auto live = is_last ? state.count_live(kind) : 0;
