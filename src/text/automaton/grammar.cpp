@@ -1,6 +1,7 @@
 #include "text/automaton/grammar.h"
 
 #include "base/error.h"
+#include "text/automaton/repetition.h"
 #include "text/unicode.h"
 
 #include <fmt/format.h>
@@ -15,7 +16,6 @@ namespace {
 
 constexpr size_t kMostGrammarBytes = size_t{1} << 18;
 constexpr size_t kMostRules = 1000;
-constexpr int32_t kMostGrammarRepeats = 1 << 16;
 constexpr int32_t kMostGroupDepth = 100; // of groups in groups
 
 GrammarRef grammar_node(GrammarNode::Kind kind) {
@@ -146,11 +146,11 @@ private:
       if (part == nullptr) return sequence;
       for (;;) {
         skip(in_group);
-        const std::optional<std::pair<int32_t, int32_t>> times = read_times();
+        const std::optional<Repetition> times = read_times();
         if (!times) break;
         GrammarRef repeat = grammar_node(GrammarNode::Kind::repeat);
         repeat->children.push_back(std::move(part));
-        std::tie(repeat->least, repeat->most) = *times;
+        repeat->least = times->least, repeat->most = times->most;
         part = std::move(repeat);
       }
       sequence->children.push_back(std::move(part));
@@ -183,31 +183,10 @@ private:
     return node;
   }
 
-  // Returns how often the part before it is repeated; nothing when it is not.
-  std::optional<std::pair<int32_t, int32_t>> read_times() {
-    if (take("*")) return std::pair(0, -1);
-    if (take("+")) return std::pair(1, -1);
-    if (take("?")) return std::pair(0, 1);
-    if (!take("{")) return std::nullopt;
-    const std::optional<int32_t> least = read_count();
-    std::optional<int32_t> most = least;
-    skip(false);
-    if (take(",")) most = read_count();
-    skip(false);
-    if (!take("}") || (!least && !most)) refuse("a repetition is {2}, {2,} or {2,5}", "");
-    if (least && most && *most < *least)
-      refuse("a repetition whose end is below its begin", "write {2,5}");
-    return std::pair(least.value_or(0), most.value_or(-1));
-  }
-
-  std::optional<int32_t> read_count() {
-    std::optional<int32_t> count;
-    for (skip(false); peek() >= '0' && peek() <= '9'; ++at_) {
-      count = 10 * count.value_or(0) + (peek() - '0');
-      if (*count > kMostGrammarRepeats)
-        refuse(fmt::format("a repetition of more than {}", kMostGrammarRepeats), "repeat less");
-    }
-    return count;
+  std::optional<Repetition> read_times() {
+    return read_repetition(
+        text_, at_, true, "write {2,5}",
+        [&](std::string_view what, std::string_view hint) { refuse(what, hint); });
   }
 
   GrammarRef read_text() {

@@ -73,14 +73,7 @@ private:
 
   int32_t add_set(const CodePoints& set, int32_t end) {
     const int32_t begin = add_state();
-    for (const ByteRanges& bytes : utf8_of(set)) {
-      int32_t at = begin;
-      for (size_t i = 0; i < bytes.size(); ++i) {
-        const int32_t to = i + 1 == bytes.size() ? end : add_state();
-        state(at).edges.push_back({bytes[i].first, bytes[i].last, to});
-        at = to;
-      }
-    }
+    add_characters(made_, set, begin, end, [&] { return add_state(); });
     return begin;
   }
 

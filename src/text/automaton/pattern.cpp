@@ -55,14 +55,7 @@ private:
 
   int32_t add_set(const CodePoints& set, int32_t from) {
     const int32_t end = add_state();
-    for (const ByteRanges& bytes : utf8_of(set)) {
-      int32_t at = from;
-      for (size_t i = 0; i < bytes.size(); ++i) {
-        const int32_t to = i + 1 == bytes.size() ? end : add_state();
-        state(at).edges.push_back({bytes[i].first, bytes[i].last, to});
-        at = to;
-      }
-    }
+    add_characters(made_, set, from, end, [&] { return add_state(); });
     return end;
   }
 
@@ -140,6 +133,18 @@ private:
 };
 
 } // namespace
+
+void add_characters(PatternAutomaton& made, const CodePoints& set, int32_t from, int32_t to,
+                    const std::function<int32_t()>& add_state) {
+  for (const ByteRanges& bytes : utf8_of(set)) {
+    int32_t at = from;
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      const int32_t next = i + 1 == bytes.size() ? to : add_state();
+      made.states[static_cast<size_t>(at)].edges.push_back({bytes[i].first, bytes[i].last, next});
+      at = next;
+    }
+  }
+}
 
 PatternAutomaton read_automaton(std::string_view pattern) {
   return PatternWriter().write(*read_tree(pattern, PatternUse::whole).root);

@@ -6,7 +6,10 @@
 // repetition with * + ? {m,n}. The whole text has to match, so ^ and $ are at the ends only.
 // Look-around, back references and word boundaries have no automaton of this kind and are refused.
 
+#include "text/automaton/code_points.h"
+
 #include <cstdint>
+#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -25,6 +28,11 @@ struct PatternAutomaton {
   int32_t begin = 0, end = 0;
   const char* name = "pattern"; // for errors
 };
+
+// Adds the bytes of each character of a set as a way from state `from` to state `to`. add_state
+// makes a state and returns its number.
+void add_characters(PatternAutomaton& made, const CodePoints& set, int32_t from, int32_t to,
+                    const std::function<int32_t()>& add_state);
 
 // Fails with invalid_argument naming the place of the fault, also for a pattern that needs too many
 // states.

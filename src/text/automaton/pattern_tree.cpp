@@ -2,19 +2,18 @@
 
 #include "base/error.h"
 #include "text/automaton/byte_automaton.h"
+#include "text/automaton/repetition.h"
 #include "text/unicode.h"
 
 #include <fmt/format.h>
 
 #include <optional>
 #include <string>
-#include <tuple>
 #include <utility>
 
 namespace dllm::text {
 namespace {
 
-constexpr int32_t kMostRepeats = 1 << 16;
 constexpr int32_t kMostDepth = 200;                   // of groups in groups
 constexpr int64_t kMostRemainders = int64_t{1} << 18; // of all divisors, about a second of work
 
@@ -98,12 +97,12 @@ private:
 
   NodeRef read_repeat() {
     NodeRef node = read_atom();
-    const std::optional<std::pair<int32_t, int32_t>> times = read_times();
+    const std::optional<Repetition> times = read_times();
     if (!times) return node;
     take("?"); // a lazy repetition has the same texts
     NodeRef repeat = new_node(PatternNode::Kind::repeat);
     repeat->children.push_back(std::move(node));
-    std::tie(repeat->least, repeat->most) = *times;
+    repeat->least = times->least, repeat->most = times->most;
     const size_t before = at_;
     if (read_times()) {
       at_ = before;
@@ -112,30 +111,12 @@ private:
     return repeat;
   }
 
-  // Returns how often the part before it is repeated; nothing when it is not.
-  std::optional<std::pair<int32_t, int32_t>> read_times() {
-    if (take("*")) return std::pair(0, -1);
-    if (take("+")) return std::pair(1, -1);
-    if (take("?")) return std::pair(0, 1);
-    if (!take("{")) return std::nullopt;
-    const std::optional<int32_t> least = read_count();
-    std::optional<int32_t> most = least;
-    if (take(",")) most = read_count();
-    if (!take("}") || (!least && !most))
-      refuse("a repetition is {2}, {2,} or {2,5}", "write \\{ for the character itself");
-    if (least && most && *most < *least)
-      refuse("a repetition whose end is below its begin", "write {2,5}");
-    return std::pair(least.value_or(0), most.value_or(-1));
+  // Makes refuse() a function that the readers of repetitions take.
+  auto refusal() const {
+    return [this](std::string_view what, std::string_view hint) { refuse(what, hint); };
   }
-
-  std::optional<int32_t> read_count() {
-    std::optional<int32_t> count;
-    while (peek() >= '0' && peek() <= '9') {
-      count = 10 * count.value_or(0) + (peek() - '0');
-      if (*count > kMostRepeats) refuse("a repetition of more than 65536", "repeat fewer times");
-      ++at_;
-    }
-    return count;
+  std::optional<Repetition> read_times() {
+    return read_repetition(pattern_, at_, false, "write \\{ for the character itself", refusal());
   }
 
   NodeRef read_atom() {
@@ -180,7 +161,7 @@ private:
   // Reads (?%N) from N on: the digits of the multiples of N. No other program has this form.
   NodeRef read_multiple() {
     NodeRef multiple = new_node(PatternNode::Kind::multiple);
-    const int32_t divisor = read_count().value_or(0);
+    const int32_t divisor = read_repeats(pattern_, at_, refusal()).value_or(0);
     if (divisor < 1 || divisor > kMostDivisor || !take(")")) {
       refuse(fmt::format("(?% needs a number from 1 to {} and a ')'", kMostDivisor),
              "write (?%7) for the multiples of 7");
