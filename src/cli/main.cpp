@@ -72,7 +72,7 @@ int run_command(const Command& command, int argc, char** argv) {
                   failure.status() == DLLM_CANCELLED ? interrupted_code() : kFailed);
   } catch (const std::filesystem::filesystem_error& error) {
     const Failure failure(DLLM_PERMISSION_DENIED,
-                          "cannot read " + error.path1().string() + ": " + error.code().message());
+                          "cannot use " + error.path1().string() + ": " + error.code().message());
     return report(command, failure, json, "dllm", kFailed);
   } catch (const std::exception& e) {
     print_failure_of_rank(e.what());

@@ -609,7 +609,7 @@ def messages():
             (["generate", "seeded", "a", "--config", "own.json"], "for the command line alone"),
             (["train", "--data", "corpus", "--out", "nope", "--config", "flat.json"], "trainer takes an object of its options, not number"),
             (["train", "--data", "corpus", "--out", "nope", "--from", "seeded", "--layers", "2", "--hidden", "64"], "--layers and --hidden are for a new model"),
-            (["train", "--data", "loop", "--out", "nope"], "cannot read loop: "),
+            (["train", "--data", "loop", "--out", "nope"], "cannot use loop: "),
             (["eval", "seeded", "corpus", "--row-length", "5000"], "--row-length 5000 is more than the 1024 positions"),
             (["generate", "seeded", "a", "--trace", "no/such/trace"], "there is no folder no/such"),
             (["quantize", "seeded", "there.gguf", "--format", "q8_0"], "set --overwrite"),
@@ -621,6 +621,9 @@ def messages():
         ok(done.returncode != 0 and named in done.stderr, f"{words}: {done.returncode} {done.stderr[-300:]}")
     done = program.run("nosuch", "--json")
     ok(done.returncode == 2 and 'no command named "nosuch"' in json.loads(done.stdout)["message"], f"an unknown command as JSON: {done.stdout}")
+    (SCRATCH / "nulls.json").write_text('{"file": null, "trace": null, "length": 3}')
+    done = program.run("generate", "seeded", "a", "--config", "nulls.json", "--json")
+    ok(done.returncode == 0 and json.loads(done.stdout)["completion_tokens"] <= 3, f"null in a config file is an argument that was not given: {done.stderr}")
     (SCRATCH / "script.lua").write_text("print(arg[0], arg[1])")
     ok(program.run("run", "script.lua", "x").stdout == "script.lua\tx\n", "arg[0] is the script")
     said = train(*SMALL, "--out", "notes", "--steps", "2", "--truncate", "drop", "--cooldown-start", "1", "--trainer.schedule", "cosine")

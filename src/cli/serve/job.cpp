@@ -119,7 +119,8 @@ void Job::send_piece(size_t index) {
 std::string Job::prompt_of(const Text& text) const {
   const Json about = text.about.is_null() ? Json::parse(queue_.describe(text.number)) : text.about;
   auto whole = about.at("text").get<std::string>();
-  whole.resize(whole.size() - about.at("completion").get_ref<const std::string&>().size());
+  const std::string& own = about.at("completion").get_ref<const std::string&>();
+  if (whole.ends_with(own)) whole.resize(whole.size() - own.size());
   return whole;
 }
 
