@@ -188,6 +188,8 @@ void set_from_argument(Context& context, const std::string& kind, const char* ke
 void set_template(Context& context, const std::string& kind, const char* key = "template");
 // Returns the name or the text of argument template; "" without the argument.
 std::string given_template(const Context& context);
+// Returns the name of a chat template, or the text of the file that a word names.
+std::string template_text(const std::string& word);
 
 // Refuses options of one kind of engine that the chosen kind ignores.
 void check_engine(const Context& context);

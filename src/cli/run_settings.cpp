@@ -65,10 +65,14 @@ std::string RowSettings::chat_template() const {
   return found != dataset.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-RowSettings row_settings(const Context& context) {
+RowSettings row_settings_of(const std::string& model, const Context& context) {
   const auto adapter = Json::parse(context.option("model", "adapter")).get<std::string>();
   const std::string file = adapter.empty() ? "" : run_settings_file(adapter);
-  return settings_in(file.empty() ? run_settings_file(context.text("model")) : file);
+  return settings_in(file.empty() ? run_settings_file(model) : file);
+}
+
+RowSettings row_settings(const Context& context) {
+  return row_settings_of(context.text("model"), context);
 }
 
 void keep_row_settings(const std::string& from, const std::string& to) {

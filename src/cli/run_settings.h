@@ -25,6 +25,8 @@ struct RowSettings {
 // Returns the settings of the run that trained the adapter of option --model.adapter, else the
 // model of --model.
 RowSettings row_settings(const Context& context);
+// Returns the same for a model in place of that of --model.
+RowSettings row_settings_of(const std::string& model, const Context& context);
 // Writes the settings of the rows of model `from` into the folder `to` of the same model in another
 // form. The new folder is then prompted and scored as its run is. Does nothing for a model without
 // a run. Prints a note for a file, which has no place for them.

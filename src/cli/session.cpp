@@ -94,8 +94,10 @@ void set_from_argument(Context& context, const std::string& kind, const char* ke
 }
 
 std::string given_template(const Context& context) {
-  if (!context.has("template")) return "";
-  const std::string word = context.text("template");
+  return context.has("template") ? template_text(context.text("template")) : "";
+}
+
+std::string template_text(const std::string& word) {
   std::error_code ignored;
   const bool is_file = word.find_first_of("/.") != std::string::npos ||
                        std::filesystem::is_regular_file(word, ignored);

@@ -17,7 +17,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto kind = static_cast<AskKind>(data[0] % 3);
   const std::string body(reinterpret_cast<const char*>(data) + 1, size - 1);
   try {
-    const Asked asked = read_asked(kind, body, 1, Json::object());
+    const Json none = Json::object();
+    const Asked asked =
+        read_asked(kind, body, 1, [&](const std::string&) -> const Json& { return none; });
     for (const Json& request : asked.requests) {
       const std::string settings = request.dump();
       dllm_options* options = nullptr;

@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 
 from cli_options import LINES, Program
+from server_process import ServerProcess
 
 DLLM, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2])
 program = Program(DLLM, SCRATCH)
@@ -22,48 +23,8 @@ FIXED = 3  # DLLM_FIXED
 random.seed(5)
 
 
-class Server:
-    def __init__(self, *words):
-        self.process = subprocess.Popen([DLLM, "serve", "m", "--port", "0", *words], cwd=SCRATCH, stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, text=True)
-        self.url = self.process.stdout.readline().strip()
-        if not self.url:
-            raise SystemExit(f"no server: {self.process.stderr.read()}")
-        self.port = int(self.url.split(":")[-1].split("/")[0])
-
-    def ask(self, path, body=None, headers=None, method=None):
-        """(status, text, headers) of one request."""
-        data = body.encode() if isinstance(body, str) else body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data=data, headers=headers or {}, method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
-                return answer.status, answer.read().decode(), answer.headers
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode(), error.headers
-
-    def json(self, path, body=None):
-        status, text, _ = self.ask(path, body)
-        if status != 200:
-            raise AssertionError(f"{path} {body}: {status} {text}")
-        return json.loads(text)
-
-    def open(self, path, body):
-        """A socket that has sent a request and has not read its answer."""
-        data = json.dumps(body).encode()
-        client = socket.create_connection(("127.0.0.1", self.port), timeout=60)
-        client.sendall(f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data)
-        return client
-
-    def metric(self, name):
-        for line in self.ask("/metrics")[1].splitlines():
-            if line.startswith(name + " "):
-                return float(line.rsplit(" ", 1)[1])
-        return None
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        self.process.communicate(timeout=60)
-        return self.process.returncode
+def Server(*words):
+    return ServerProcess(DLLM, SCRATCH, "m", *words)
 
 
 def pieces_of(text):

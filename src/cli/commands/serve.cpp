@@ -3,10 +3,11 @@
 #include "../command.h"
 #include "../http/own_host.h"
 #include "../processes/process.h"
+#include "../pulling/pulling.h"
 #include "../run_settings.h"
+#include "../serve/models_file.h"
 #include "../serve/service.h"
 #include "../serve/shallow_json.h"
-#include "writing/decoding.h"
 
 #include <nlohmann/json.hpp>
 
@@ -48,25 +49,19 @@ std::vector<std::string> words_of(const std::string& list) {
   return words;
 }
 
-// Returns the name of a model: the last part of its path without the ending of a file.
+// Returns the name of a model: "org/name" in the cache of the hub, else the last part of its path
+// without the ending of a file.
 std::string name_of(const std::string& model) {
   std::filesystem::path path(model);
+  for (const std::filesystem::path& part : path) {
+    constexpr std::string_view kBegin = "models--";
+    std::string name = part.string();
+    const size_t dashes = name.find("--", kBegin.size());
+    if (!name.starts_with(kBegin) || dashes == std::string::npos) continue;
+    return name.substr(kBegin.size(), dashes - kBegin.size()) + '/' + name.substr(dashes + 2);
+  }
   if (path.filename().empty()) path = path.parent_path();
   return path.extension() == ".gguf" ? path.stem().string() : path.filename().string();
-}
-
-std::string template_of(const Context& context) {
-  if (context.has("template")) return given_template(context);
-  return row_settings(context).chat_template();
-}
-
-std::vector<std::string> adapters_of(const Context& context) {
-  std::vector<std::string> names;
-  for (const Json& one : Json::parse(context.option("queue", "adapter_folders"))) {
-    const std::string& text = one.get_ref<const std::string&>();
-    names.push_back(text.substr(0, text.find('=')));
-  }
-  return names;
 }
 
 int64_t in_range(const Context& context, const char* name, int64_t least, int64_t most) {
@@ -85,25 +80,22 @@ Json default_settings(const Context& context) {
   const std::string json = word.find_first_of("{[") == 0 ? word : read_all(word);
   const Json given = parse_shallow(json);
   if (!given.is_object()) throw UsageFailure("--settings is not a JSON object, as {\"steps\": 32}");
-  Json settings = Json::object();
-  for (const auto& [key, value] : given.items())
-    take_setting(settings, key, value, "--settings: " + key);
-  return settings;
+  return request_defaults(given, "--settings");
 }
 
 // Reads a request with the settings of the server, so that a mistake in them ends the program and
 // is not an error of each client. A template may refuse the message.
-void try_settings(const Queue& queue, const ServiceSettings& settings, dllm_task* task) {
-  const bool is_formed = has_constraint(settings.settings);
+void try_settings(const Queue& queue, const ModelEntry& entry, dllm_task* task) {
+  const bool is_formed = has_constraint(entry.settings);
   const auto read = [&](Json request) {
     if (!is_formed) request["length"] = 1; // a model may have few positions
-    request.update(settings.settings);
-    if (!settings.chat_template.empty()) request["template"] = settings.chat_template;
+    request.update(entry.settings);
+    if (!entry.chat_template.empty()) request["template"] = entry.chat_template;
     submit_request(queue, request, Json::object(), task,
                    [&](int64_t number) { dllm_queue_remove(queue.get(), number, nullptr); });
   };
   read({{"prompt", "word"}});
-  if (settings.chat_template.empty()) return;
+  if (entry.chat_template.empty()) return;
   try {
     read({{"messages", Json::array({{{"role", "user"}, {"content", "word"}}})}});
   } catch (const Failure& failure) {
@@ -111,14 +103,81 @@ void try_settings(const Queue& queue, const ServiceSettings& settings, dllm_task
   }
 }
 
+// Returns the bytes of the weights in the files of a model, a run or a checkpoint. 0: not known.
+int64_t bytes_of_weights(const Context& context, const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::is_regular_file(path, error)) return static_cast<int64_t>(fs::file_size(path, error));
+  const std::string checkpoint = latest_of_run(context, path);
+  fs::path folder = checkpoint.empty() ? path : checkpoint;
+  if (fs::is_directory(folder / "model", error)) folder /= "model";
+  int64_t bytes = 0;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    if (it->path().extension() == ".safetensors")
+      bytes += static_cast<int64_t>(it->file_size(error));
+  }
+  return bytes;
+}
+
+std::vector<std::string> adapters_of(const Context& context) {
+  return Json::parse(context.option("queue", "adapter_folders")).get<std::vector<std::string>>();
+}
+
+// Fails for a folder that is no adapter in the format of PEFT, so that its requests do not.
+void check_adapter(const ModelEntry& entry, const std::string& adapter) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const fs::path folder = adapter.substr(adapter.find('=') + 1);
+  if (fs::exists(folder / "adapter_config.json", ignored)) return;
+  const bool is_run = fs::exists(folder / "run.json", ignored);
+  throw Failure(DLLM_NOT_FOUND,
+                "adapter \"" + adapter_name(adapter) + "\" of model \"" + entry.name +
+                    "\": " + folder.string() + " has no adapter_config.json",
+                is_run ? "dllm export " + folder.string() + " FOLDER writes the adapter of a run"
+                       : "name a folder in the format of PEFT, as NAME=FOLDER");
+}
+
+// Returns the models that the server has, with their paths on this machine.
+std::vector<ModelEntry> entries_of(const Context& context) {
+  ModelEntry one;
+  one.chat_template = given_template(context);
+  one.settings = default_settings(context);
+  std::vector<ModelEntry> entries;
+  if (!context.has("models")) {
+    if (!context.has("model"))
+      throw UsageFailure("a model is missing", "example: dllm serve runs/first --port 8080");
+    one.path = context.text("model");
+    one.name = context.has("name") ? context.text("name") : name_of(one.path);
+    one.adapters = adapters_of(context);
+    entries.push_back(std::move(one));
+  } else {
+    if (context.has("model"))
+      throw UsageFailure("--models names the models, and so does " + context.text("model"),
+                         "write " + context.text("model") + " into the file");
+    refuse_typed(context, "queue", "adapter_folders", "--models names the adapters of each model");
+    refuse_typed(context, "model", "adapter", "--models names the adapters of each model");
+    if (context.has("name")) throw UsageFailure("--name: --models has a name for each model");
+    entries = read_models_file(context.text("models"), one);
+  }
+  for (ModelEntry& entry : entries) {
+    entry.path = model_path(entry.path, context);
+    for (std::string& adapter : entry.adapters) {
+      const size_t path = adapter.find('=') + 1; // the library refuses a text without it
+      if (context.has("models"))
+        adapter = adapter.substr(0, path) + model_path(adapter.substr(path), context);
+      check_adapter(entry, adapter);
+    }
+    if (entry.chat_template.empty())
+      entry.chat_template = row_settings_of(entry.path, context).chat_template();
+    entry.bytes = bytes_of_weights(context, entry.path);
+  }
+  return entries;
+}
+
 ServiceSettings settings_of(const Context& context) {
   constexpr int64_t kMebibyte = 1 << 20;
   ServiceSettings settings;
-  settings.name = context.has("name") ? context.text("name") : name_of(context.text("model"));
-  settings.adapters = adapters_of(context);
   settings.keys = keys_of(context);
-  settings.chat_template = template_of(context);
-  settings.settings = default_settings(context);
   settings.timeout = context.real("timeout");
   settings.http.address = context.text("host");
   settings.http.port = in_range(context, "port", 0, 65535);
@@ -130,29 +189,85 @@ ServiceSettings settings_of(const Context& context) {
   return settings;
 }
 
-int serve(Context& context) {
-  const ServiceSettings settings = settings_of(context);
-  const Session session(context);
-  Queue queue(make<dllm_queue>([&](dllm_queue** out, dllm_error* err) {
-    return dllm_queue_new(session.model.get(), session.tokenizer.get(), context.options("queue"),
-                          out, err);
-  }));
-  try_settings(queue, settings, context.task());
-  const Json about = Json::parse(queue.describe());
-  Service service(std::move(queue), settings);
+// Returns the most bytes of weights that are loaded together; 0: no limit.
+int64_t most_bytes_of(const Context& context) {
+  const double gibibytes = context.real("weights-memory");
+  if (!(gibibytes >= 0) || gibibytes > 1e6)
+    throw UsageFailure("--weights-memory takes 0 to 1000000 GiB, not " +
+                       context.text("weights-memory"));
+  return static_cast<int64_t>(gibibytes * (1 << 30));
+}
+
+// Loads models for the shelf of a server. All of them run on one engine.
+class ModelLoader {
+public:
+  explicit ModelLoader(const Context& context) : context_(context), engine_(open_engine(context)) {}
+
+  ModelShelf::Loaded load(const ModelEntry& entry, dllm_task* task) const {
+    const auto model = make<dllm_model>([&](dllm_model** out, dllm_error* err) {
+      return dllm_model_load(engine_.get(), entry.path.c_str(), context_.options("model"), task,
+                             out, err);
+    });
+    const auto tokenizer = open_prompt_tokenizer(context_, entry.path);
+    const auto options = queue_options(entry);
+    Queue queue(make<dllm_queue>([&](dllm_queue** out, dllm_error* err) {
+      return dllm_queue_new(model.get(), tokenizer.get(), options.get(), out, err);
+    }));
+    try_settings(queue, entry, task);
+    return {std::move(queue), model_number(model.get(), "bytes")};
+  }
+
+private:
+  Owned<dllm_options> queue_options(const ModelEntry& entry) const {
+    auto options = make<dllm_options>(
+        [](dllm_options** out, dllm_error* err) { return dllm_options_new("queue", out, err); });
+    Json all = Json::parse(text([&](dllm_buffer* out, dllm_error* err) {
+      return dllm_options_to_json(context_.options("queue"), out, err);
+    }));
+    all["adapter_folders"] = entry.adapters;
+    const std::string json = all.dump();
+    call([&](dllm_error* err) {
+      return dllm_options_set_json(options.get(), json.data(), static_cast<int64_t>(json.size()),
+                                   err);
+    });
+    return options;
+  }
+
+  const Context& context_;
+  Owned<dllm_engine> engine_;
+};
+
+// Prints the address for programs, and what a person should know.
+void print_start(const Service& service, const ServiceSettings& settings, const ModelShelf& shelf) {
   const std::string& host = settings.http.address;
   const std::string shown = host.find(':') != std::string::npos ? "[" + host + "]" : host;
   std::printf("http://%s:%lld/v1\n", shown.c_str(), static_cast<long long>(service.port()));
   std::fflush(stdout);
+  std::string names;
+  for (const ModelEntry& entry : shelf.entries())
+    names += (names.empty() ? "\"" : ", \"") + entry.name + '"';
+  const Json first = shelf.describe().at(0).at("queue");
+  std::fprintf(stderr, "%s %s, policy %s; a page is at /; Ctrl-C or SIGTERM ends the server\n",
+               shelf.entries().size() > 1 ? "models" : "model", names.c_str(),
+               first.at("policy").get<std::string>().c_str());
+  if (is_loopback(host) || !settings.keys.empty()) return;
   std::fprintf(stderr,
-               "model \"%s\", policy %s; a page is at /; Ctrl-C or SIGTERM ends the server\n",
-               settings.name.c_str(), about.at("policy").get<std::string>().c_str());
-  if (!is_loopback(host) && settings.keys.empty()) {
-    std::fprintf(stderr,
-                 "every machine that reaches %s may ask; --api-key-file FILE asks for a "
-                 "key\n",
-                 shown.c_str());
-  }
+               "every machine that reaches %s may ask; --api-key-file FILE asks for a key\n",
+               shown.c_str());
+}
+
+int serve(Context& context) {
+  const ServiceSettings settings = settings_of(context);
+  const int64_t most_bytes = most_bytes_of(context);
+  std::vector<ModelEntry> entries = entries_of(context);
+  const ModelLoader loader(context);
+  ModelShelf shelf(std::move(entries), most_bytes, [&](const ModelEntry& entry, dllm_task* task) {
+    return loader.load(entry, task);
+  });
+  shelf.load(
+      0, [] { return true; }, context.task());
+  Service service(shelf, settings);
+  print_start(service, settings, shelf);
   service.run(context.task(), context.real("drain"));
   return 0;
 }
@@ -166,7 +281,15 @@ Command serve_command() {
           "dllm serve runs/first --port 8080\n"
           "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"Once\", \"max_tokens\": "
           "32}'",
-          {{Kind::text, "model", "", "a model folder, a GGUF file or a run folder", true},
+          {{Kind::text, "model", "", "a model folder, a GGUF file or a run folder"},
+           {Kind::text, "models", "",
+            "a JSON file with several models by name: {\"chat\": \"org/name\", \"story\": "
+            "{\"model\": \"runs/first\", \"template\": \"alpaca\"}}; the first answers requests "
+            "that name "
+            "none"},
+           {Kind::real, "weights-memory", "0",
+            "most GiB of weights of the models of --models together; models without requests are "
+            "released for others; 0: no limit"},
            {Kind::number, "port", "8080", "0: a free one"},
            {Kind::text, "host", "127.0.0.1",
             "address to listen on; 0.0.0.0: every machine of the network may ask"},

@@ -294,7 +294,7 @@ HttpServer::HttpServer(const HttpSettings& settings, Handler handler)
                       " cannot be used: " +
                       (errno == 0 ? std::string("it is not an address of this machine")
                                   : std::strerror(errno)),
-                  "name another --port, or leave it out for a free one");
+                  "name another --port, or --port 0 for a free one");
   }
   sockaddr_storage address{};
   socklen_t size = sizeof address;

@@ -174,4 +174,9 @@ void pull_arguments(const Command& command, Context& context) {
   });
 }
 
+std::string model_path(const std::string& given, const Context& context) {
+  if (!may_be_name(given)) return given;
+  return path_of(given, Kind::model, context, context.json() || job_rank() > 0);
+}
+
 } // namespace dllm::cli

@@ -26,5 +26,8 @@ nlohmann::ordered_json pull_name(const std::string& name, dllm_options* options,
 // Replaces the names of the hub among the arguments of a command by their paths in the cache, and
 // pulls those that are not there. An existing path stays as it is.
 void pull_arguments(const Command& command, Context& context);
+// Returns the path of a model: an existing path as it is, a name of the hub as its path in the
+// cache, pulled when it is not there.
+std::string model_path(const std::string& given, const Context& context);
 
 } // namespace dllm::cli

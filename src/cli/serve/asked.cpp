@@ -331,11 +331,13 @@ bool has_constraint(const Json& settings) {
   });
 }
 
-Asked read_asked(AskKind kind, const std::string& text, int64_t random_seed, const Json& defaults) {
+Asked read_asked(AskKind kind, const std::string& text, int64_t random_seed,
+                 const DefaultsOf& defaults_of) {
   Body body(text);
   Asked asked;
   asked.kind = kind;
   asked.model = body.text("model");
+  const Json& defaults = defaults_of(asked.model);
   asked.is_stream = body.flag("stream");
   const Json& stream = body.get("stream_options");
   if (!stream.is_null()) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -39,10 +40,13 @@ void take_setting(nlohmann::ordered_json& settings, const std::string& key,
 // Returns whether settings of kind "request" say what the text has to match.
 bool has_constraint(const nlohmann::ordered_json& settings);
 
+// Returns settings of kind "request" for a model by name. Throws Failure for an unknown one.
+using DefaultsOf = std::function<const nlohmann::ordered_json&(const std::string& model)>;
+
 // Throws Failure with DLLM_INVALID_ARGUMENT for a body that is not understood, and for a field that
-// is known and not supported. random_seed: seed of a request that names none. defaults: settings of
-// kind "request" that the body may replace.
+// is known and not supported. random_seed: seed of a request that names none. defaults_of: settings of
+// kind "request" that the body may replace, for the model that it names.
 Asked read_asked(AskKind kind, const std::string& body, int64_t random_seed,
-                 const nlohmann::ordered_json& defaults);
+                 const DefaultsOf& defaults_of);
 
 } // namespace dllm::cli

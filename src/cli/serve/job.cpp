@@ -26,10 +26,10 @@ void leave_suffix_out(Json& about, const std::string& suffix) {
 
 } // namespace
 
-Job::Job(const Queue& queue, HttpExchangeRef exchange, AnswerHead head, Asked asked,
+Job::Job(ShelvedModelRef model, HttpExchangeRef exchange, AnswerHead head, Asked asked,
          std::vector<int64_t> numbers)
-    : queue_(queue), exchange_(std::move(exchange)), head_(std::move(head)),
-      asked_(std::move(asked)) {
+    : model_(std::move(model)), queue_(model_->queue()), exchange_(std::move(exchange)),
+      head_(std::move(head)), asked_(std::move(asked)) {
   for (const int64_t number : numbers) texts_.push_back({number});
 }
 

@@ -4,6 +4,7 @@
 #include "../http/http_server.h"
 #include "answers.h"
 #include "asked.h"
+#include "model_shelf.h"
 
 #include "dllm/dllm.hpp"
 
@@ -17,8 +18,8 @@ namespace dllm::cli {
 // All calls are on the thread of the server.
 class Job {
 public:
-  // numbers: the requests of the queue, which the job removes at its end.
-  Job(const Queue& queue, HttpExchangeRef exchange, AnswerHead head, Asked asked,
+  // numbers: the requests of the model's queue, which the job removes at its end.
+  Job(ShelvedModelRef model, HttpExchangeRef exchange, AnswerHead head, Asked asked,
       std::vector<int64_t> numbers);
   ~Job();
   Job(const Job&) = delete;
@@ -49,7 +50,8 @@ private:
   bool is_over() const;
   std::vector<nlohmann::ordered_json> abouts() const;
 
-  const Queue& queue_;
+  const ShelvedModelRef model_;
+  const Queue& queue_; // of the model
   HttpExchangeRef exchange_;
   AnswerHead head_;
   Asked asked_;

@@ -9,9 +9,10 @@
 
 namespace dllm::cli {
 
-// queue: dllm_queue_describe of the queue. answered: number of HTTP requests by path and status.
-// memory: resident bytes of this process; started: seconds since 1970.
-std::string metrics_text(const nlohmann::ordered_json& queue,
+// models: of ModelShelf::describe; the lines of several models have a label with their name.
+// answered: number of HTTP requests by path and status. memory: resident bytes of this process;
+// started: seconds since 1970.
+std::string metrics_text(const nlohmann::ordered_json& models,
                          const std::map<std::string, int64_t>& answered, int64_t memory,
                          int64_t started);
 

@@ -78,9 +78,18 @@ async function* events(answer) {
   }
 }
 
+// One model is a name, several are a choice.
+function showModels(names) {
+  const choice = at("models");
+  choice.replaceChildren(...names.map((name) => new Option(name, name)));
+  choice.hidden = names.length < 2;
+  at("model").textContent = names.length === 1 ? names[0] : "";
+}
+
 async function write(text) {
   const hasHoles = /<mask(:\d+)?>/.test(text);
   const body = { stream: true, temperature: Number(at("temperature").value || 0), dllm: settings() };
+  if (at("models").value) body.model = at("models").value;
   if (at("seed").value) body.seed = Number(at("seed").value);
   if (hasHoles) body.text = text;
   else Object.assign(body, { prompt: text, max_tokens: Number(at("length").value || 48) });
@@ -144,5 +153,5 @@ at("text").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) at("form").requestSubmit();
 });
 fetch("/v1/models", { headers: key() }).then((answer) => answer.json())
-  .then((models) => { at("model").textContent = models.data?.[0]?.id ?? ""; }).catch(() => {});
+  .then((models) => showModels((models.data ?? []).map((model) => model.id))).catch(() => {});
 draw();

@@ -21,7 +21,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kReaders = 2;          // threads that read prompts and compile patterns
 constexpr int64_t kMostUnread = 128; // requests that wait for them
-constexpr std::chrono::milliseconds kLook{100};
 
 int64_t seconds_now() {
   return std::chrono::duration_cast<std::chrono::seconds>(
@@ -54,6 +53,21 @@ int64_t resident_bytes() {
   return read == 2 ? resident * sysconf(_SC_PAGESIZE) : 0;
 }
 
+// The error for a model that the server does not have.
+class UnknownModel : public Failure {
+public:
+  UnknownModel(const std::string& model, const std::vector<std::string>& names)
+      : Failure(DLLM_NOT_FOUND, "there is no model \"" + model + "\" here", hint_of(names)) {}
+
+private:
+  static std::string hint_of(const std::vector<std::string>& names) {
+    std::string hint = "this server has ";
+    for (const std::string& name : names)
+      hint += (&name == names.data() ? "\"" : ", \"") + name + '"';
+    return hint;
+  }
+};
+
 const std::vector<std::string> kPaths = {
     "/",        "/page.js",        "/health", "/v1/models", "/v1/adapters",
     "/metrics", "/v1/completions", "/infill", "/v1/infill", "/v1/chat/completions"};
@@ -82,45 +96,71 @@ void submit_request(const Queue& queue, const Json& settings, const Json& submis
   });
 }
 
-Service::Service(Queue queue, ServiceSettings settings)
-    : queue_(std::move(queue)), settings_(std::move(settings)), started_(seconds_now()),
+Service::Service(ModelShelf& shelf, ServiceSettings settings)
+    : shelf_(shelf), settings_(std::move(settings)), started_(seconds_now()),
       server_(settings_.http, [this](const HttpExchangeRef& exchange) { take(exchange); }) {
+  shelf_.on_step([this] { server_.wake(); });
   for (int i = 0; i < kReaders; ++i) threads_.emplace_back([this] { submit_arrivals(); });
-  threads_.emplace_back([this] { watch(); });
+  threads_.emplace_back([this] { load_models(); });
 }
 
 Service::~Service() {
   {
     const std::lock_guard lock(mutex_);
     is_stopping_ = true;
+    dllm_task_cancel(loading_.get());
     for (const auto& [task, exchange] : in_hand_) dllm_task_cancel(task.get());
     arrived_.notify_all();
   }
   for (std::thread& thread : threads_) thread.join();
+  shelf_.on_step(nullptr);
 }
 
 // ---- threads ----
 
-void Service::submit_arrivals() {
-  for (;;) {
-    std::unique_lock lock(mutex_);
-    arrived_.wait(lock, [&] { return is_stopping_ || !unread_.empty(); });
-    if (is_stopping_) return;
-    Arrival arrival = std::move(unread_.front());
-    unread_.pop_front();
-    in_hand_.emplace(arrival.task, arrival.exchange);
-    lock.unlock();
+std::optional<Service::Arrival> Service::next_of(std::deque<Arrival>& list) {
+  std::unique_lock lock(mutex_);
+  arrived_.wait(lock, [&] { return is_stopping_ || !list.empty(); });
+  if (is_stopping_) return std::nullopt;
+  std::optional<Arrival> arrival(std::move(list.front()));
+  list.pop_front();
+  in_hand_.emplace(arrival->task, arrival->exchange);
+  return arrival;
+}
+
+void Service::put(Arrival arrival, std::deque<Arrival>& list) {
+  const std::lock_guard lock(mutex_);
+  in_hand_.erase(arrival.task);
+  list.push_back(std::move(arrival));
+  arrived_.notify_all();
+  server_.wake();
+}
+
+void Service::load_models() {
+  while (std::optional<Arrival> arrival = next_of(unplaced_)) {
+    const auto is_wanted = [&] { return dllm_task_is_cancelled(arrival->task.get()) == 0; };
     try {
-      submit(arrival);
+      arrival->shelved = shelf_.load(arrival->model, is_wanted, loading_.get());
     } catch (const Failure& failure) {
-      arrival.failure = failure;
+      arrival->failure = failure;
     } catch (const std::exception& error) {
-      arrival.failure = Failure(DLLM_RESOURCE_EXHAUSTED, error.what());
+      arrival->failure = Failure(DLLM_RESOURCE_EXHAUSTED, error.what());
     }
-    lock.lock();
-    in_hand_.erase(arrival.task);
-    read_.push_back(std::move(arrival));
-    server_.wake();
+    const bool has_failed = arrival->failure.has_value();
+    put(std::move(*arrival), has_failed ? read_ : unread_);
+  }
+}
+
+void Service::submit_arrivals() {
+  while (std::optional<Arrival> arrival = next_of(unread_)) {
+    try {
+      submit(*arrival);
+    } catch (const Failure& failure) {
+      arrival->failure = failure;
+    } catch (const std::exception& error) {
+      arrival->failure = Failure(DLLM_RESOURCE_EXHAUSTED, error.what());
+    }
+    put(std::move(*arrival), read_);
   }
 }
 
@@ -129,17 +169,8 @@ void Service::submit(Arrival& arrival) const {
   if (const double timeout = timeout_of(arrival.asked); timeout > 0)
     dllm_task_set_deadline(arrival.task.get(), static_cast<int64_t>(std::ceil(1e3 * timeout)));
   for (const Json& settings : arrival.asked.requests) {
-    submit_request(queue_, settings, arrival.asked.submission, arrival.task.get(),
+    submit_request(arrival.shelved->queue(), settings, arrival.asked.submission, arrival.task.get(),
                    [&](int64_t number) { arrival.numbers.push_back(number); });
-  }
-}
-
-void Service::watch() {
-  for (int64_t seen = 0;;) {
-    seen = queue_.wait(-1, seen, kLook).version;
-    server_.wake();
-    const std::lock_guard lock(mutex_);
-    if (is_stopping_) return;
   }
 }
 
@@ -161,7 +192,8 @@ void Service::tick(dllm_task* task, double drain_seconds) {
   }
   const std::chrono::duration<double> since = Clock::now() - *stopping_since_;
   const std::lock_guard lock(mutex_);
-  const bool is_idle = jobs_.empty() && unread_.empty() && read_.empty() && in_hand_.empty();
+  const bool is_idle =
+      jobs_.empty() && unplaced_.empty() && unread_.empty() && read_.empty() && in_hand_.empty();
   if (!is_idle && since.count() <= drain_seconds) return;
   end_jobs();
   server_.stop();
@@ -173,7 +205,7 @@ void Service::end_jobs() {
                      "ask again, or give dllm serve a longer --drain");
   for (Job& job : jobs_) job.fail(late);
   jobs_.clear();
-  for (std::deque<Arrival>* arrivals : {&unread_, &read_}) {
+  for (std::deque<Arrival>* arrivals : {&unplaced_, &unread_, &read_}) {
     for (const Arrival& one : *arrivals)
       one.exchange->send(error_answer(late.status(), late.what(), late.hint()));
     arrivals->clear();
@@ -196,10 +228,11 @@ void Service::begin_jobs() {
   }
   for (Arrival& one : arrivals) {
     if (!one.failure) {
-      jobs_.emplace_back(queue_, one.exchange, one.head, std::move(one.asked), one.numbers);
+      jobs_.emplace_back(one.shelved, one.exchange, one.head, std::move(one.asked), one.numbers);
       continue;
     }
-    for (const int64_t number : one.numbers) dllm_queue_remove(queue_.get(), number, nullptr);
+    for (const int64_t number : one.numbers)
+      dllm_queue_remove(one.shelved->queue().get(), number, nullptr);
     one.exchange->send(
         error_answer(one.failure->status(), one.failure->what(), one.failure->hint()));
   }
@@ -256,7 +289,8 @@ void Service::answer(const HttpExchangeRef& exchange) {
     return exchange->send(path == "/metrics" ? metrics() : models());
   }
   const std::string of_model = "/v1/models/";
-  if (path.starts_with(of_model) && has_model(path.substr(of_model.size()))) {
+  if (path.size() > of_model.size() && path.starts_with(of_model) &&
+      find(path.substr(of_model.size()))) {
     if (!need(is_get, "GET")) return;
     return exchange->send(json_answer(about_model(path.substr(of_model.size()))));
   }
@@ -269,42 +303,56 @@ void Service::answer(const HttpExchangeRef& exchange) {
 
 void Service::ask(const HttpExchangeRef& exchange, AskKind kind) {
   if (stopping_since_) throw Failure(DLLM_UNAVAILABLE, "the server ends");
-  Arrival arrival{
-      exchange, {}, read_asked(kind, exchange->body(), random_seed(), settings_.settings),
-      {},       {}, TaskRef(dllm_task_new(), dllm_task_release)};
-  Asked& asked = arrival.asked;
-  const std::string& model = asked.model;
-  const bool has_adapter = model.starts_with(settings_.name + ":");
-  const std::string adapter = has_adapter ? model.substr(settings_.name.size() + 1) : "";
-  const bool is_known = model.empty() || has_model(model);
-  if (!is_known) {
-    HttpAnswer missing = error_answer(DLLM_NOT_FOUND, "there is no model \"" + model + "\" here",
-                                      "this server has " + names_of_models());
+  Arrival arrival;
+  Named named;
+  const auto defaults_of = [&](const std::string& model) -> const Json& {
+    const std::optional<Named> found = find(model);
+    if (!found) throw UnknownModel(model, names_of_models());
+    named = *found;
+    return shelf_.entries()[named.model].settings;
+  };
+  try {
+    arrival.asked = read_asked(kind, exchange->body(), random_seed(), defaults_of);
+  } catch (const UnknownModel& unknown) {
+    HttpAnswer missing = error_answer(unknown.status(), unknown.what(), unknown.hint());
     missing.status = 404;
     return exchange->send(missing);
   }
+  arrival.exchange = exchange;
+  arrival.task = TaskRef(dllm_task_new(), dllm_task_release);
   arrival.head = {kind,
                   (kind == AskKind::chat ? "chatcmpl-" : "cmpl-") + std::to_string(started_) + "-" +
                       std::to_string(next_id_++),
-                  model.empty() ? settings_.name : model, seconds_now()};
-  for (Json& one : asked.requests) {
-    if (has_adapter && one.contains("adapters")) {
+                  arrival.asked.model, seconds_now()};
+  add_model_settings(arrival, named);
+  limit_timeout(arrival.asked.submission);
+  if (!arrival.asked.submission.contains("client"))
+    arrival.asked.submission["client"] = exchange->client();
+  const std::lock_guard lock(mutex_);
+  if (std::ssize(unread_) + std::ssize(unplaced_) >= kMostUnread)
+    throw Failure(DLLM_RESOURCE_EXHAUSTED, "too many requests wait", "try again later");
+  arrival.shelved = shelf_.loaded(named.model);
+  (arrival.shelved == nullptr ? unplaced_ : unread_).push_back(std::move(arrival));
+  arrived_.notify_all();
+}
+
+// Gives the texts of an arrival the adapter and the chat template of the model that it names.
+void Service::add_model_settings(Arrival& arrival, const Named& named) const {
+  const ModelEntry& entry = shelf_.entries()[named.model];
+  std::string& model = arrival.head.model;
+  arrival.model = named.model;
+  if (model.empty()) model = entry.name;
+  for (Json& one : arrival.asked.requests) {
+    if (!named.adapter.empty() && one.contains("adapters")) {
       throw Failure(DLLM_INVALID_ARGUMENT,
                     "model \"" + model + "\" names an adapter, and dllm.adapters names others",
                     "send one of the two");
     }
-    if (has_adapter) one["adapters"] = Json::array({adapter});
-    if (kind == AskKind::chat && !settings_.chat_template.empty())
-      one["template"] = settings_.chat_template;
+    if (!named.adapter.empty()) one["adapters"] = Json::array({named.adapter});
+    if (arrival.head.kind == AskKind::chat && !entry.chat_template.empty())
+      one["template"] = entry.chat_template;
     arrival.head.is_formed = arrival.head.is_formed || has_constraint(one);
   }
-  limit_timeout(asked.submission);
-  if (!asked.submission.contains("client")) asked.submission["client"] = exchange->client();
-  const std::lock_guard lock(mutex_);
-  if (std::ssize(unread_) >= kMostUnread)
-    throw Failure(DLLM_RESOURCE_EXHAUSTED, "too many requests wait", "try again later");
-  unread_.push_back(std::move(arrival));
-  arrived_.notify_one();
 }
 
 // A client may ask for less time than the server gives, and not for more.
@@ -337,25 +385,32 @@ Json Service::about_model(const std::string& id) const {
   return {{"id", id}, {"object", "model"}, {"created", started_}, {"owned_by", "dllm"}};
 }
 
-bool Service::has_model(const std::string& id) const {
-  if (id == settings_.name) return true;
-  return std::ranges::any_of(settings_.adapters, [&](const std::string& adapter) {
-    return id == settings_.name + ":" + adapter;
-  });
+std::optional<Service::Named> Service::find(const std::string& id) const {
+  if (id.empty()) return Named{};
+  const std::vector<ModelEntry>& entries = shelf_.entries();
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (id == entries[i].name) return Named{i, ""};
+    for (const std::string& adapter : entries[i].adapters) {
+      if (id == entries[i].name + ":" + adapter_name(adapter))
+        return Named{i, adapter_name(adapter)};
+    }
+  }
+  return std::nullopt;
 }
 
-std::string Service::names_of_models() const {
-  std::string names = '"' + settings_.name + '"';
-  for (const std::string& adapter : settings_.adapters)
-    names += ", \"" + settings_.name + ":" + adapter + '"';
+std::vector<std::string> Service::names_of_models() const {
+  std::vector<std::string> names;
+  for (const ModelEntry& entry : shelf_.entries()) {
+    names.push_back(entry.name);
+    for (const std::string& adapter : entry.adapters)
+      names.push_back(entry.name + ":" + adapter_name(adapter));
+  }
   return names;
 }
 
 HttpAnswer Service::models() const {
   Json data = Json::array();
-  const auto add = [&](const std::string& id) { data.push_back(about_model(id)); };
-  add(settings_.name);
-  for (const std::string& adapter : settings_.adapters) add(settings_.name + ":" + adapter);
+  for (const std::string& name : names_of_models()) data.push_back(about_model(name));
   return json_answer({{"object", "list"}, {"data", data}});
 }
 
@@ -367,7 +422,7 @@ HttpAnswer Service::health() const {
 HttpAnswer Service::metrics() const {
   HttpAnswer answer;
   answer.type = "text/plain; version=0.0.4; charset=utf-8";
-  answer.body = metrics_text(Json::parse(queue_.describe()), answered_, resident_bytes(), started_);
+  answer.body = metrics_text(shelf_.describe(), answered_, resident_bytes(), started_);
   return answer;
 }
 

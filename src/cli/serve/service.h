@@ -1,9 +1,10 @@
 #pragma once
-// A Service answers requests of an HTTP server with the texts of a queue.
+// A Service answers requests of an HTTP server with the texts of the queues of its models.
 
 #include "../http/http_server.h"
 #include "asked.h"
 #include "job.h"
+#include "model_shelf.h"
 
 #include "dllm/dllm.hpp"
 
@@ -24,12 +25,8 @@
 namespace dllm::cli {
 
 struct ServiceSettings {
-  std::string name;                  // of the model
-  std::vector<std::string> adapters; // names that follow it: NAME:ADAPTER
-  std::vector<std::string> keys;     // one of them is asked for; empty: none
-  std::string chat_template;         // "": the tokenizer's own
-  nlohmann::ordered_json settings;   // of requests that do not set them
-  double timeout = 0;                // seconds of a request; 0: no limit
+  std::vector<std::string> keys; // one of them is asked for; empty: none
+  double timeout = 0;            // seconds of a request; 0: no limit
   HttpSettings http;
 };
 
@@ -43,8 +40,9 @@ using TaskRef = std::shared_ptr<dllm_task>;
 
 class Service {
 public:
-  // Listens. Throws as HttpServer.
-  Service(Queue queue, ServiceSettings settings);
+  // Listens. The shelf has to live longer. Its first model answers requests that name none. Throws
+  // as HttpServer.
+  Service(ModelShelf& shelf, ServiceSettings settings);
   ~Service();
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
@@ -60,9 +58,17 @@ private:
     HttpExchangeRef exchange;
     AnswerHead head;
     Asked asked;
+    size_t model = 0;        // of the shelf
+    ShelvedModelRef shelved; // null: it has to be loaded first
     std::vector<int64_t> numbers;
     std::optional<Failure> failure;
     TaskRef task; // of reading it; it ends when the client leaves, or with the server
+  };
+
+  // What a client names: a model, or an adapter of it.
+  struct Named {
+    size_t model = 0;
+    std::string adapter; // "": none
   };
 
   // On the thread of the server:
@@ -77,17 +83,21 @@ private:
   void limit_timeout(nlohmann::ordered_json& submission) const;
   bool has_key(const HttpExchangeRef& exchange) const;
   nlohmann::ordered_json about_model(const std::string& id) const;
-  bool has_model(const std::string& id) const;
-  std::string names_of_models() const;
+  std::optional<Named> find(const std::string& id) const; // "": the first model
+  std::vector<std::string> names_of_models() const;
+  void add_model_settings(Arrival& arrival, const Named& named) const;
   HttpAnswer models() const;
   HttpAnswer health() const;
   HttpAnswer metrics() const;
   // On other threads:
+  void load_models();
   void submit_arrivals();
   void submit(Arrival& arrival) const;
-  void watch();
+  // Takes an arrival out of a list and notes that this thread has it. Returns nothing at the end.
+  std::optional<Arrival> next_of(std::deque<Arrival>& list);
+  void put(Arrival arrival, std::deque<Arrival>& list);
 
-  Queue queue_;
+  ModelShelf& shelf_;
   ServiceSettings settings_;
   int64_t started_;                         // seconds since 1970
   std::map<std::string, int64_t> answered_; // HTTP requests by path and status, for /metrics
@@ -97,9 +107,11 @@ private:
 
   std::mutex mutex_;
   std::condition_variable arrived_;
-  std::deque<Arrival> unread_, read_;
-  std::map<TaskRef, HttpExchangeRef> in_hand_; // arrivals that a thread reads
+  // Arrivals whose model has to be loaded, those that nobody has read, and those that are read.
+  std::deque<Arrival> unplaced_, unread_, read_;
+  std::map<TaskRef, HttpExchangeRef> in_hand_; // arrivals that a thread has
   bool is_stopping_ = false;
+  TaskRef loading_{dllm_task_new(), dllm_task_release}; // of loads; it ends with the server
 
   HttpServer server_; // released before the members above
   std::vector<std::thread> threads_;
