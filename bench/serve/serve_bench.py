@@ -30,7 +30,8 @@ parser.add_argument("--rows", type=int, default=16)
 parser.add_argument("--turns", type=int, default=5)
 parser.add_argument("--threads", default="2")
 given = parser.parse_args()
-work = pathlib.Path(tempfile.mkdtemp(prefix="serve_bench"))
+held = tempfile.TemporaryDirectory(prefix="serve_bench")  # removed at the end
+work = pathlib.Path(held.name)
 program = os.path.abspath(given.program)
 
 

@@ -44,8 +44,8 @@ bool has_constraint(const nlohmann::ordered_json& settings);
 using DefaultsOf = std::function<const nlohmann::ordered_json&(const std::string& model)>;
 
 // Throws Failure with DLLM_INVALID_ARGUMENT for a body that is not understood, and for a field that
-// is known and not supported. random_seed: seed of a request that names none. defaults_of: settings of
-// kind "request" that the body may replace, for the model that it names.
+// is known and not supported. random_seed: seed of a request that names none. defaults_of: settings
+// of kind "request" that the body may replace, for the model that it names.
 Asked read_asked(AskKind kind, const std::string& body, int64_t random_seed,
                  const DefaultsOf& defaults_of);
 

@@ -19,14 +19,15 @@
 
 namespace dllm::cli {
 
-// What a server knows of a model before the model is loaded.
+// What a server has of a model before the model is loaded.
 struct ModelEntry {
   std::string name;                  // for clients
   std::string path;                  // a folder, a file or a run
   std::vector<std::string> adapters; // option adapter_folders: "NAME=PATH"
   std::string chat_template;         // "": the tokenizer's own
-  nlohmann::ordered_json settings = nlohmann::ordered_json::object(); // of requests without them
-  int64_t bytes = 0;                                                  // of its files; 0: not known
+  // Of requests that do not set them.
+  nlohmann::ordered_json settings = nlohmann::ordered_json::object();
+  int64_t bytes = 0; // of its files; 0: not known
 };
 
 // Returns the name of an adapter of option adapter_folders.
@@ -97,7 +98,8 @@ private:
     ShelvedModelRef model;
     int64_t bytes = 0;   // of the model, or of its files before the first load
     int64_t used_at = 0; // grows with each use
-    nlohmann::ordered_json past = nlohmann::ordered_json::object(); // totals of earlier loads
+    // Totals of earlier loads.
+    nlohmann::ordered_json past = nlohmann::ordered_json::object();
   };
 
   void make_room(size_t index, const std::function<bool()>& is_wanted);

@@ -10,8 +10,8 @@
 namespace dllm::cli {
 
 // Reads {"NAME": PATH, "NAME": {"model": PATH, "template": ..., "settings": {...}, "adapters":
-// ["NAME=PATH"]}}. Paths are relative to the folder of the file, and what does not exist there stays
-// as it is: a name of the hub. defaults: values of a model that has none of its own. Throws
+// ["NAME=PATH"]}}. Paths are relative to the folder of the file. A path that does not exist there
+// stays as it is: a name of the hub. defaults: values of a model that has none of its own. Throws
 // UsageFailure.
 std::vector<ModelEntry> read_models_file(const std::string& path, const ModelEntry& defaults);
 

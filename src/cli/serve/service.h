@@ -107,7 +107,7 @@ private:
 
   std::mutex mutex_;
   std::condition_variable arrived_;
-  // Arrivals whose model has to be loaded, those that nobody has read, and those that are read.
+  // Arrivals whose model has to be loaded, those to be read, and those that are read.
   std::deque<Arrival> unplaced_, unread_, read_;
   std::map<TaskRef, HttpExchangeRef> in_hand_; // arrivals that a thread has
   bool is_stopping_ = false;
