@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -152,15 +154,19 @@ std::string check_path(lua_State* L, const std::string& where, const char* path)
 
 namespace {
 
+// Returns whether a text is a number for text::DatasetSpec too. Another word after '*' is a pattern
+// of the shell there.
+bool is_number(std::string_view text) {
+  double value = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
+  return read.ec == std::errc() && read.ptr == text.data() + text.size() && std::isfinite(value);
+}
+
 // Returns the length of the path in a part of the data: what is before its rows and its times.
 size_t path_length(std::string_view part) {
   size_t length = part.size();
   const size_t star = part.rfind('*');
-  constexpr std::string_view kOfNumbers = "0123456789.eE+-";
-  const bool has_times =
-      star != std::string_view::npos && star + 1 < part.size() &&
-      part.substr(star + 1).find_first_not_of(kOfNumbers) == std::string_view::npos;
-  if (has_times) length = star;
+  if (star != std::string_view::npos && is_number(part.substr(star + 1))) length = star;
   const size_t open = part.substr(0, length).rfind('[');
   const bool has_rows = length > 0 && part[length - 1] == ']' && open != std::string_view::npos &&
                         part.substr(open, length - open).find(':') != std::string_view::npos;
