@@ -11,7 +11,19 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Fails for an option of the sandbox behind the script: it would be a word of the script, which
+// would then run without limits.
+void check_words(const Context& context) {
+  for (const std::string& word : context.rest()) {
+    const std::string name = word.substr(0, word.find('='));
+    if (name != "--sandbox" && name != "--lua.sandbox") continue;
+    throw UsageFailure(name + " is after the script, where it is a word of the script",
+                       "options of dllm come first: dllm run --sandbox files SCRIPT");
+  }
+}
+
 int run_script(Context& context) {
+  check_words(context);
   if (context.has("root")) {
     const std::string roots = Json{{"roots", Json::array({context.text("root")})}}.dump();
     call([&](dllm_error* err) {
@@ -39,7 +51,7 @@ Command run_script_command() {
   return {"run",
           "run a Lua script",
           "dllm run scripts/recipes/train_from_scratch.lua --data corpus.txt",
-          {{Kind::positional, "script", "", "the script", true},
+          {{Kind::positional, "script", "", "the script; options of dllm come before it", true},
            {Kind::text, "root", "", "folder that a script at --sandbox files may reach", false}},
           {"lua"},
           run_script,

@@ -50,13 +50,13 @@ std::string wrapped(const std::string& begin, const std::string& sentence, size_
 }
 
 std::string usage_line(const Command& command) {
-  std::string line = "usage: dllm " + command.name;
+  std::string line = "usage: dllm " + command.name + (command.passes_rest ? " [OPTIONS]" : "");
   for (const Argument& argument : command.arguments) {
     if (argument.kind == Argument::Kind::positional)
       line += " " + upper(argument.name) + (argument.repeats ? "..." : "");
   }
   for (const std::string& word : command.words) line += " [" + upper(word) + "]";
-  return line + " [OPTIONS]" + (command.passes_rest ? " [WORDS OF THE SCRIPT]" : "");
+  return line + (command.passes_rest ? " [WORDS OF THE SCRIPT]" : " [OPTIONS]");
 }
 
 // Returns the groups in the order of their first options.
