@@ -3,6 +3,7 @@ import json
 import math
 import pathlib
 import random
+import resource
 import shutil
 import signal
 import socket
@@ -23,8 +24,8 @@ FIXED = 3  # DLLM_FIXED
 random.seed(5)
 
 
-def Server(*words):
-    return ServerProcess(DLLM, SCRATCH, "m", *words)
+def Server(*words, before=None):
+    return ServerProcess(DLLM, SCRATCH, "m", *words, before=before)
 
 
 def pieces_of(text):
@@ -288,6 +289,20 @@ for words, said in ((["--settings", '{"stepz": 3}'], 'stepz'), (["--settings", "
                     (["--settings", '{"regex": "("}'], "byte 1"), (["--template", "chtml"], "chatml")):
     ended = subprocess.run([DLLM, "serve", "m", "--port", "0", *words], cwd=SCRATCH, capture_output=True, text=True, timeout=60)
     ok(ended.returncode in (1, 2) and said in ended.stderr, f"{words}: exit {ended.returncode}, {ended.stderr[:200]}")
+
+# ---- more connections than files: they wait, the log stays short, and the server answers again when they leave ----
+server = Server(before=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (48, 48)))
+idle = [socket.create_connection(("127.0.0.1", server.port), timeout=60) for _ in range(80)]
+used = lambda: sum(map(int, pathlib.Path(f"/proc/{server.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]))
+before = used()
+time.sleep(1)
+ok(used() - before < 60, f"no free file: {used() - before} ticks of the processor in a second")
+for client in idle:
+    client.close()
+ok(server.ask("/health")[0] == 200, "the server answers after the connections ended")
+server.process.send_signal(signal.SIGTERM)
+log = server.process.communicate(timeout=60)[1]
+ok(server.process.returncode == 0 and len(log) < 4096, f"the log has {len(log)} bytes: {log[:200]}")
 
 # ---- limits and keys ----
 (SCRATCH / "keys").write_text("first\n\t second \r\n\n")

@@ -10,8 +10,8 @@ import urllib.request
 class ServerProcess:
     """A dllm serve that listens on a free port of this machine."""
 
-    def __init__(self, dllm, folder, *words):
-        self.process = subprocess.Popen([dllm, "serve", *words, "--port", "0"], cwd=folder, stdout=subprocess.PIPE,
+    def __init__(self, dllm, folder, *words, before=None):
+        self.process = subprocess.Popen([dllm, "serve", *words, "--port", "0"], cwd=folder, preexec_fn=before, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True)
         self.url = self.process.stdout.readline().strip()
         if not self.url:

@@ -8,9 +8,11 @@
 #include <event2/event.h>
 #include <event2/http.h>
 #include <event2/keyvalq_struct.h>
+#include <event2/listener.h>
 
 #include <netinet/in.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -184,6 +186,20 @@ private:
   bool is_begun_ = false;
 };
 
+// Lets this process open as many files as it may.
+void raise_limit_of_files() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// A connection could not be taken, as without a free file. It waits, and the next look tries again.
+// Without this function libevent would write a line for each try, and try without a pause.
+void on_accept_error(evconnlistener* listener, void*) {
+  evconnlistener_disable(listener);
+}
+
 struct HttpServer::State {
   struct Free {
     void operator()(event_base* base) const { event_base_free(base); }
@@ -247,6 +263,7 @@ struct HttpServer::State {
   }
 
   void look() {
+    evconnlistener_enable(evhttp_bound_socket_get_listener(bound));
     for (auto it = open.begin(); it != open.end();) {
       const auto exchange = it->lock();
       if (exchange != nullptr) exchange->look_for_client();
@@ -269,6 +286,7 @@ struct HttpServer::State {
 
 HttpServer::HttpServer(const HttpSettings& settings, Handler handler)
     : state_(std::make_unique<State>()) {
+  raise_limit_of_files();
   State& state = *state_;
   state.settings = settings;
   state.handler = std::move(handler);
@@ -296,6 +314,7 @@ HttpServer::HttpServer(const HttpSettings& settings, Handler handler)
                                   : std::strerror(errno)),
                   "name another --port, or --port 0 for a free one");
   }
+  evconnlistener_set_error_cb(evhttp_bound_socket_get_listener(state.bound), on_accept_error);
   sockaddr_storage address{};
   socklen_t size = sizeof address;
   getsockname(evhttp_bound_socket_get_fd(state.bound), reinterpret_cast<sockaddr*>(&address),
