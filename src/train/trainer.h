@@ -111,7 +111,7 @@ public:
   double metric(const std::string& key) const;
   Json describe() const; // metrics, effective options, objective, quirks
   void set_f64(const std::string& key, double value); // keys: lr weight_decay clip
-  // Adds a sink of kind jsonl or console.
+  // Adds a sink of a kind of sinks/sink.h.
   void add_sink(const std::string& kind, const std::string& target, const Options& options);
   // Returns the model for "live", and for "ema" a copy with the moving average. Fails with
   // not_found for another role.

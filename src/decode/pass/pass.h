@@ -173,8 +173,6 @@ Prediction prediction_of(std::span<const int32_t> line, const PredictionColumns&
 Error not_finite(int64_t position, std::span<const uint8_t> banned,
                  const std::function<std::string()>& cause = {});
 
-// What makes two passes the same program. Everything else is data.
-
 // One request in a pass.
 struct PassRow {
   const Request* request;
@@ -194,7 +192,7 @@ struct PassParts {
   friend bool operator==(const PassParts& a, const PassParts& b) { return a.layout == b.layout; }
 };
 
-// The key of a compiled pass.
+// The key of a compiled pass: what makes two passes the same program. Everything else is data.
 struct PassShape {
   int64_t rows, window; // window: positions of a row
   int64_t capacity;     // most predicted positions of the pass; 0: no position is predicted

@@ -1,6 +1,6 @@
 #pragma once
 // Adapters of a model: each chosen matrix gets the small tensors of a kind (kinds/), such as A and
-// B of LoRA, whose product is added to it. The base is frozen, and these tensors are trained.
+// B of LoRA. The kind says how they change the product. The base is frozen, and they are trained.
 
 #include "base/options.h"
 #include "base/task.h"

@@ -16,8 +16,6 @@
 
 namespace dllm::model {
 
-// The list of a model's parameters, which families and layer kinds fill.
-
 // The names of parameters in a family's files, by the name in dllm: "embedding", "norm", "head",
 // and "q", "gate" ... in a layer. "{}" stands for the layer and "[]" for the expert. The file name
 // of a bias is the name of its weight with "bias" as the last word, unless "q.bias" is listed.

@@ -1,6 +1,6 @@
 #pragma once
 // The parts of a model: sets of parameters with a name and an origin. "base" is the network itself.
-// An adapter adds products to matrices of the base. Another network ("teacher", "encoder") has a
+// An adapter changes the products of matrices of the base. Another network ("teacher", "encoder") has a
 // config of its own.
 
 #include "base/options.h"
