@@ -1,7 +1,7 @@
 #pragma once
 // The parts of a model: sets of parameters with a name and an origin. "base" is the network itself.
-// An adapter changes the products of matrices of the base. Another network ("teacher", "encoder") has a
-// config of its own.
+// An adapter changes the products of matrices of the base. Another network ("teacher", "encoder")
+// has a config of its own.
 
 #include "base/options.h"
 #include "ckpt/part_names.h"
