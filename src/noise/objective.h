@@ -190,8 +190,8 @@ const ObjectiveFacts& objective_facts(const std::string& name);
 // "nano_cosine"). Fails with not_found and the nearest name.
 ObjectiveRef make_objective(const std::string& name, ScheduleRef schedule, const Options& options);
 ObjectiveRef make_objective(const std::string& name, ScheduleRef schedule = nullptr);
-// Returns the objective without the terms of its options, whose loss runs with and without a
-// teacher have in common.
+// Returns the objective without the terms of its options. Its loss can be compared between runs
+// with and without a teacher.
 ObjectiveRef without_terms(const ObjectiveRef& objective);
 // Returns the objective with other options of its schema, which are not checked.
 ObjectiveRef with_options(const Objective& objective, const Options& options);

@@ -24,9 +24,9 @@ struct LearningRate {
   bool has_budget = false; // of minutes or tokens
 
   // Returns the factor of the peak rate for the update after `updates` applied ones. clock: the
-  // used share of a budget of minutes or tokens; 0: none. The budget ends after updates / clock
-  // updates, and the rate is that of a run of so many steps. first_share: the share that the first
-  // update will use, where it is known.
+  // used share of a budget of minutes or tokens; 0: none. At this pace the budget lasts for
+  // updates / clock updates, and the rate is the rate of a run of that length. first_share: the
+  // share that the first update will use, where it is known.
   double factor(int64_t updates, double clock = 0, double first_share = 0) const;
 
   // Returns the number of updates of the run that the budget allows; 0: nothing ends it.

@@ -15,7 +15,7 @@
 namespace dllm::cli {
 
 // Returns the field logprobs of a choice. about: dllm_queue_describe of a text that is over;
-// cells: one text a position of its canvas. Tokens behind the end of the completion are left out.
+// cells: one text a position of its canvas. Tokens after the end of the completion are left out.
 nlohmann::ordered_json logprobs_of(AskKind kind, const nlohmann::ordered_json& about,
                                    const std::vector<std::string>& cells);
 

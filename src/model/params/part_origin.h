@@ -29,8 +29,8 @@ std::optional<PartOrigin> origin_at(const std::string& path);
 
 // Returns a digest of a model's files. `path` is one file, or a folder, of which config.json and
 // the weight files count. It covers the names and sizes of the files, and all bytes when these are
-// 64 MiB or less. Of more bytes it covers the first 64 KiB of each file (the index of safetensors)
-// and 256 samples of 4 KiB, of which the last one ends the file.
+// 64 MiB or less. Of larger files it covers the first 64 KiB, which have the index of safetensors,
+// and 256 pieces of 4 KiB. The last piece is the end of the file.
 std::string digest_of(const std::string& path);
 
 } // namespace dllm::model

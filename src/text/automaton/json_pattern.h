@@ -6,10 +6,10 @@
 
 namespace dllm::text {
 
-// Returns a pattern of what is between the quotes of a JSON text that has a part which matches
-// `pattern`, as keyword pattern of JSON Schema means it. A character that needs an escape has one
-// form, and others have none. any: the pattern of one character. Fails with invalid_argument naming
-// the place of a fault.
+// Returns the pattern of a JSON text of which some part matches `pattern`, as keyword pattern of
+// JSON Schema means it. The pattern has no quotes around it. A character that needs an escape has
+// one form, and others have none. any: the pattern of one character. Fails with invalid_argument
+// naming the place of a fault.
 std::string json_pattern(std::string_view pattern, std::string_view any);
 
 } // namespace dllm::text

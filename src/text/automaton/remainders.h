@@ -1,7 +1,7 @@
 #pragma once
-// An automaton that reads the digits of a number and has its remainder by a divisor. Remainders
-// that the same further digits lead to 0 are one state: the multiples of 1000 need 4 states, those
-// of 7 need 7.
+// An automaton that reads the digits of a number and has its remainder by a divisor. Two remainders
+// are one state when the same further digits make 0 of both. So the multiples of 1000 need 4
+// states, and the multiples of 7 need 7.
 
 #include <array>
 #include <cstdint>

@@ -16,7 +16,7 @@ struct Repetition {
   int32_t least = 0, most = -1; // most -1: any number of times
 };
 
-// Reads a number of repeats at text[at], and moves `at` behind it. Returns nothing for no digits.
+// Reads a number of repeats at text[at], and moves `at` to its end. Returns nothing for no digits.
 // refuse(what, hint): fails.
 template <class Refuse>
 std::optional<int32_t> read_repeats(std::string_view text, size_t& at, const Refuse& refuse) {
@@ -29,9 +29,10 @@ std::optional<int32_t> read_repeats(std::string_view text, size_t& at, const Ref
   return count;
 }
 
-// Reads *, +, ?, {2}, {2,}, {,5} or {2,5} at text[at], and moves `at` behind it. Returns nothing
-// when none of them is there. has_blanks: spaces and tabs may stand inside of the braces.
-// refuse(what, hint): fails; `at` is then the place of the fault. hint: of a fault in the braces.
+// Reads *, +, ?, {2}, {2,}, {,5} or {2,5} at text[at], and moves `at` to its end. Returns nothing
+// when none of them is there. has_blanks: spaces and tabs may be between the braces.
+// refuse(what, hint): fails; `at` is then the place of the fault. hint: what to write in the
+// braces.
 template <class Refuse>
 std::optional<Repetition> read_repetition(std::string_view text, size_t& at, bool has_blanks,
                                           std::string_view hint, const Refuse& refuse) {

@@ -64,8 +64,8 @@ struct StepGraph {
 // leaves every array unchanged, to the bit.
 //
 // With spec.offloads() the graphs change no array. fused and accumulate output the gradients, which
-// are the arrays of use sum, and apply takes them as inputs. fused and apply decide the update,
-// whose slices follow.
+// are the arrays of use sum, and apply takes them as inputs. fused and apply compute the scalars of
+// the update. The update itself runs later, slice by slice.
 StepGraph build_fused(const ProgramSpec& spec, const Batch& feed);
 StepGraph build_accumulate(const ProgramSpec& spec, const Batch& feed);
 StepGraph build_apply(const ProgramSpec& spec); // sets the sums to 0

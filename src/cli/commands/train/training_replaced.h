@@ -21,7 +21,7 @@ private:
   std::string root_; // "": removed
 };
 
-// Moves the files of a replaced run back that a process left behind when it was killed before its
+// Moves the files of a replaced run back. A process leaves them there when it is killed before its
 // first step. Fails while a process trains in the folder.
 void recover_replaced(const std::string& root);
 
