@@ -64,6 +64,13 @@ server = ServerProcess(DLLM, SCRATCH, "--models", "models/list.json")
 ok(loaded(server) == ["first"], f"the first model is loaded at the start: {loaded(server)}")
 names = [row["id"] for row in server.json("/v1/models")["data"]]
 ok(names == ["first", "second", "second:poet", "third"], f"models: {names}")
+names = [row["id"] for row in server.json("/v1/adapters")["data"]]
+ok(names == ["second:poet"], f"adapters: {names}")
+for path in ("/", "/page.js"):
+    status, text, headers = server.ask(path)
+    own = text.replace("http://www.w3.org", "")
+    ok(status == 200 and "default-src 'none'" in headers["Content-Security-Policy"] and "http://" not in own and "https://" not in own,
+       f"{path} names no address of the network: {status}")
 ok(text_of(server, None, 1) == alone["first", 1], "a request that names no model")
 for (model, seed), wanted in alone.items():
     ok(text_of(server, model, seed) == wanted, f"{model}, seed {seed}")

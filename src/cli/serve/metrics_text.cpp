@@ -89,7 +89,7 @@ std::string metrics_text(const Json& models, const std::map<std::string, int64_t
   if (models.size() > 1) add_models(lines, models);
   lines.one("process_resident_bytes", "gauge", "Resident memory of the server.", memory);
   lines.one("process_start_time_seconds", "gauge", "When the server started, since 1970.", started);
-  lines.begin("http_requests_total", "counter", "HTTP requests by path and status.");
+  lines.begin("http_requests_total", "counter", "HTTP requests by path.");
   for (const auto& [labels, count] : answered)
     lines.text += "dllm_http_requests_total" + labels + " " + std::to_string(count) + "\n";
   return lines.text;

@@ -286,7 +286,7 @@ void Service::answer(const HttpExchangeRef& exchange) {
   }
   if (path == "/v1/models" || path == "/v1/adapters" || path == "/metrics") {
     if (!need(is_get, "GET")) return;
-    return exchange->send(path == "/metrics" ? metrics() : models());
+    return exchange->send(path == "/metrics" ? metrics() : models(path == "/v1/models"));
   }
   const std::string of_model = "/v1/models/";
   if (path.size() > of_model.size() && path.starts_with(of_model) &&
@@ -294,9 +294,10 @@ void Service::answer(const HttpExchangeRef& exchange) {
     if (!need(is_get, "GET")) return;
     return exchange->send(json_answer(about_model(path.substr(of_model.size()))));
   }
-  HttpAnswer missing = error_answer(DLLM_NOT_FOUND, "there is no " + path,
-                                    "the paths are /v1/completions, /v1/chat/completions, "
-                                    "/v1/infill, /v1/models, /health and /metrics");
+  HttpAnswer missing =
+      error_answer(DLLM_NOT_FOUND, "there is no " + path,
+                   "the paths are /v1/completions, /v1/chat/completions, "
+                   "/v1/infill, /v1/models, /v1/adapters, /health, /metrics and /");
   missing.status = 404;
   exchange->send(missing);
 }
@@ -408,9 +409,11 @@ std::vector<std::string> Service::names_of_models() const {
   return names;
 }
 
-HttpAnswer Service::models() const {
+HttpAnswer Service::models(bool has_bases) const {
   Json data = Json::array();
-  for (const std::string& name : names_of_models()) data.push_back(about_model(name));
+  for (const std::string& name : names_of_models()) {
+    if (has_bases || !find(name)->adapter.empty()) data.push_back(about_model(name));
+  }
   return json_answer({{"object", "list"}, {"data", data}});
 }
 

@@ -86,7 +86,7 @@ private:
   std::optional<Named> find(const std::string& id) const; // "": the first model
   std::vector<std::string> names_of_models() const;
   void add_model_settings(Arrival& arrival, const Named& named) const;
-  HttpAnswer models() const;
+  HttpAnswer models(bool has_bases) const; // false: adapters alone
   HttpAnswer health() const;
   HttpAnswer metrics() const;
   // On other threads:
@@ -100,7 +100,7 @@ private:
   ModelShelf& shelf_;
   ServiceSettings settings_;
   int64_t started_;                         // seconds since 1970
-  std::map<std::string, int64_t> answered_; // HTTP requests by path and status, for /metrics
+  std::map<std::string, int64_t> answered_; // HTTP requests by path, for /metrics
   int64_t next_id_ = 0;
   std::list<Job> jobs_;
   std::optional<std::chrono::steady_clock::time_point> stopping_since_;
