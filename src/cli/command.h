@@ -200,7 +200,9 @@ void join_processes(const Command& command, Context& context);
 // The functions below open the objects that options and arguments describe. `path` is a folder, a
 // file or a run.
 Owned<dllm_engine> open_engine(const Context& context);
-Owned<dllm_model> open_model(const Context& context, dllm_engine* engine, const std::string& path);
+// task: cancels the load in place of the command's own task.
+Owned<dllm_model> open_model(const Context& context, dllm_engine* engine, const std::string& path,
+                             dllm_task* task = nullptr);
 Owned<dllm_checkpoint> open_checkpoint(const Context& context, const std::string& path);
 Owned<dllm_tokenizer> open_tokenizer(const Context& context, const std::string& path);
 // Opens a tokenizer for prompts: it begins a text with the tokens that the model's files require

@@ -137,12 +137,13 @@ Owned<dllm_engine> open_engine(const Context& context) {
   });
 }
 
-Owned<dllm_model> open_model(const Context& context, dllm_engine* engine, const std::string& path) {
+Owned<dllm_model> open_model(const Context& context, dllm_engine* engine, const std::string& path,
+                             dllm_task* task) {
   if (context.typed_alone("model", "seed"))
     throw UsageFailure("--model.seed: it is for a new model, and this one has its weights");
   return make<dllm_model>([&](dllm_model** out, dllm_error* err) {
-    return dllm_model_load(engine, path.c_str(), context.options("model"), context.task(), out,
-                           err);
+    return dllm_model_load(engine, path.c_str(), context.options("model"),
+                           task != nullptr ? task : context.task(), out, err);
   });
 }
 

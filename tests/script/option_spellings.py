@@ -58,6 +58,12 @@ for command, typed, own in (("train", "--learning-rate", "--lr"), ("train", "--b
 wrong = run("train", "--schedule", "wsd")
 ok(wrong.returncode == 2 and "--trainer.schedule is another option" in wrong.stderr, wrong.stderr)
 
+# Options after a script are its words. One that would limit the script is refused there.
+(SCRATCH / "free.lua").write_text("return #arg")
+for words, code in ((("--sandbox", "files"), 2), (("--sandbox=pure",), 2), (("--lua.sandbox", "files"), 2), (("--steps", "3"), 0)):
+    done = run("run", "free.lua", *words)
+    ok(done.returncode == code and (code == 0 or "dllm run --sandbox files SCRIPT" in done.stderr), f"run free.lua {words}: {done.stderr}")
+
 # What is typed and what a file of --config holds have the same names.
 (SCRATCH / "text").write_text("the cat sat on the mat\n" * 60)
 small = ("train", "--data", "text", "--layers", "1", "--hidden", "64", "--vocab", "270", "--length", "16", "--batch", "2",

@@ -148,6 +148,20 @@ for path, content in zip(weights, kept):
 ok(text_of(server, "second", 1) == alone["second", 1], "the files are whole again")
 ok(server.stop() == 0, "the end")
 
+# ---- a model of the hub's cache has its name there; weights that grow when they are loaded are refused ----
+place = SCRATCH / "cache/models--me--tiny/snapshots/0123"
+shutil.copytree(SCRATCH / "models/m1", place)
+server = ServerProcess(DLLM, SCRATCH, str(place))
+ok(server.json("/v1/models")["data"][0]["id"] == "me/tiny", f"the name of a model of the hub: {server.json('/v1/models')}")
+ok(server.stop() == 0, "the end")
+made = program.run("convert", "models/m2", "models/m2-q8.gguf", "--format", "q8_0")
+ok(made.returncode == 0, f"a model in 8 bits: {made.stderr[-300:]}")
+(SCRATCH / "grow.json").write_text(json.dumps({"small": "models/m2-q8.gguf"}))
+refused = program.run("serve", "--models", "grow.json", "--port", "0", "--model.dtype", "f32", "--weights-memory", f"{0.9 * sizes['second'] / 2**30:.9f}")
+ok(refused.returncode == 1 and "of weights, and the models together may have" in refused.stderr, f"too large: {refused.stderr[-300:]}")
+seeded = program.run("serve", "models/m1", "--port", "0", "--model.seed", "3")
+ok(seeded.returncode == 2 and "--model.seed" in seeded.stderr, f"--model.seed: {seeded.stderr[-300:]}")
+
 # ---- mistakes end the program and name the place ----
 FILES = {
     "no.json": ("{", "not a JSON object"), "list.json": ("[1]", "not a JSON object"), "empty.json": ("{}", "not a JSON object"),

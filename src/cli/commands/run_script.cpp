@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Fails for an option of the sandbox behind the script: it would be a word of the script, which
+// Fails for an option of the sandbox after the script. It would be a word of the script, which
 // would then run without limits.
 void check_words(const Context& context) {
   for (const std::string& word : context.rest()) {

@@ -113,7 +113,7 @@ int64_t bytes_of_weights(const Context& context, const std::string& path) {
   if (fs::is_directory(folder / "model", error)) folder /= "model";
   int64_t bytes = 0;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    if (it->path().extension() == ".safetensors")
+    if (it->path().extension() == ".safetensors" || it->path().extension() == ".gguf")
       bytes += static_cast<int64_t>(it->file_size(error));
   }
   return bytes;
@@ -123,7 +123,7 @@ std::vector<std::string> adapters_of(const Context& context) {
   return Json::parse(context.option("queue", "adapter_folders")).get<std::vector<std::string>>();
 }
 
-// Fails for a folder that is no adapter in the format of PEFT, so that its requests do not.
+// Fails for a folder that has no adapter in the format of PEFT, before a request fails for it.
 void check_adapter(const ModelEntry& entry, const std::string& adapter) {
   namespace fs = std::filesystem;
   std::error_code ignored;
@@ -204,10 +204,7 @@ public:
   explicit ModelLoader(const Context& context) : context_(context), engine_(open_engine(context)) {}
 
   ModelShelf::Loaded load(const ModelEntry& entry, dllm_task* task) const {
-    const auto model = make<dllm_model>([&](dllm_model** out, dllm_error* err) {
-      return dllm_model_load(engine_.get(), entry.path.c_str(), context_.options("model"), task,
-                             out, err);
-    });
+    const auto model = open_model(context_, engine_.get(), entry.path, task);
     const auto tokenizer = open_prompt_tokenizer(context_, entry.path);
     const auto options = queue_options(entry);
     Queue queue(make<dllm_queue>([&](dllm_queue** out, dllm_error* err) {
@@ -285,8 +282,7 @@ Command serve_command() {
            {Kind::text, "models", "",
             "a JSON file with several models by name: {\"chat\": \"org/name\", \"story\": "
             "{\"model\": \"runs/first\", \"template\": \"alpaca\"}}; the first answers requests "
-            "that name "
-            "none"},
+            "that name none"},
            {Kind::real, "weights-memory", "0",
             "most GiB of weights of the models of --models together; models without requests are "
             "released for others; 0: no limit"},

@@ -61,10 +61,16 @@ ModelShelf::ModelShelf(std::vector<ModelEntry> entries, int64_t most_bytes, Load
   if (entries_.empty()) throw Failure(DLLM_INVALID_ARGUMENT, "a server has no model");
   for (size_t i = 0; i < entries_.size(); ++i) {
     places_[i].bytes = entries_[i].bytes;
-    if (most_bytes_ <= 0 || places_[i].bytes <= most_bytes_) continue;
-    throw Failure(DLLM_INVALID_ARGUMENT, too_large_text(entries_[i], places_[i].bytes, most_bytes_),
-                  "give dllm serve a larger --weights-memory");
+    check_size(i);
   }
+}
+
+// Fails for a model that has no room even alone.
+void ModelShelf::check_size(size_t index) const {
+  const int64_t bytes = places_[index].bytes;
+  if (most_bytes_ <= 0 || bytes <= most_bytes_) return;
+  throw Failure(DLLM_UNAVAILABLE, too_large_text(entries_[index], bytes, most_bytes_),
+                "give dllm serve a larger --weights-memory");
 }
 
 ShelvedModelRef ModelShelf::loaded(size_t index) const {
@@ -100,6 +106,10 @@ bool ModelShelf::release_one(size_t index, std::unique_lock<std::mutex>& lock) {
 void ModelShelf::make_room(size_t index, const std::function<bool()>& is_wanted) {
   if (most_bytes_ <= 0) return;
   std::unique_lock lock(mutex_);
+  struct Crowd {
+    bool& is_crowded;
+    ~Crowd() { is_crowded = false; }
+  } const crowd{is_crowded_}; // ends before the lock
   is_crowded_ = true;
   while (bytes_of_others(index) + places_[index].bytes > most_bytes_) {
     if (release_one(index, lock)) continue;
@@ -107,26 +117,25 @@ void ModelShelf::make_room(size_t index, const std::function<bool()>& is_wanted)
     const bool is_left = !is_wanted();
     std::this_thread::sleep_for(kRoomLook);
     lock.lock();
-    if (!is_left) continue;
-    is_crowded_ = false;
-    throw Failure(DLLM_CANCELLED, "the request ended before there was room for its model");
+    if (is_left)
+      throw Failure(DLLM_CANCELLED, "the request ended before there was room for its model");
   }
-  is_crowded_ = false;
 }
 
 ShelvedModelRef ModelShelf::load(size_t index, const std::function<bool()>& is_wanted,
                                  dllm_task* task) {
   const std::lock_guard alone(loading_);
   if (ShelvedModelRef held = loaded(index)) return held;
+  {
+    const std::lock_guard lock(mutex_);
+    check_size(index);
+  }
   make_room(index, is_wanted);
   Loaded made = load_(entries_[index], task);
-  if (most_bytes_ > 0 && made.bytes > most_bytes_) {
-    throw Failure(DLLM_RESOURCE_EXHAUSTED, too_large_text(entries_[index], made.bytes, most_bytes_),
-                  "give dllm serve a larger --weights-memory");
-  }
-  auto model = std::make_shared<const ShelvedModel>(std::move(made.queue), made.bytes, bell_);
   std::unique_lock lock(mutex_);
-  places_[index].bytes = made.bytes;
+  places_[index].bytes = made.bytes; // it was that of the files, so it is looked at again
+  check_size(index);
+  auto model = std::make_shared<const ShelvedModel>(std::move(made.queue), made.bytes, bell_);
   places_[index].model = model;
   // The weights in memory may be larger than the files were.
   while (most_bytes_ > 0 && bytes_of_others(index) + made.bytes > most_bytes_) {

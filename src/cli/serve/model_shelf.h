@@ -102,6 +102,7 @@ private:
     nlohmann::ordered_json past = nlohmann::ordered_json::object();
   };
 
+  void check_size(size_t index) const; // REQUIRES: mutex_ is held, or no other thread calls
   void make_room(size_t index, const std::function<bool()>& is_wanted);
   // Releases the model without requests that was not used for the longest time, other than
   // `index`. Returns false when there is none.
