@@ -172,9 +172,12 @@ DLLM_API dllm_status dllm_queue_text(dllm_queue *queue, int64_t number, const ch
  *     seconds          since it was submitted, to its end
  *
  * Number -1 is the queue: policy, reason, own_policy, slots, waiting, decoding and over (numbers of
- * requests), version, cache_bytes, launches, computed (as of dllm_decoder_metric), and totals since
- * the queue was made: submitted, completed, failed, cancelled, late (after their timeout),
- * prompt_tokens, completion_tokens and nfe of requests that were decoded, steps, step_seconds.
+ * requests), version, cache_bytes, launches, computed, reused (as of dllm_decoder_metric), and
+ * totals since the queue was made: submitted, completed, failed, cancelled, late (after their
+ * timeout), prompt_tokens, completion_tokens and nfe of requests that were decoded, steps,
+ * step_seconds. "durations" counts requests that are over by their seconds from the submission to
+ * the first step (waiting), to the first final text (first_text) and to the end (whole). Each has
+ * edges (of ranges, in seconds), counts (one more than edges) and seconds (their sum).
  *
  *   queue    not NULL
  *   number   as returned by dllm_queue_submit; -1: the queue

@@ -41,6 +41,8 @@ public:
   // Returns null for a request that did not fail.
   const std::shared_ptr<const Error>& failure() const { return failure_; }
   const char* finish() const; // as dllm_generator_describe
+  // Returns whether part "next" has had, or has, a text.
+  bool has_final_text() const { return answer_.has_sure_text(); }
   int64_t prompt_tokens() const;
   int64_t completion_tokens();
 

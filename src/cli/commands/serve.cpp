@@ -179,13 +179,18 @@ ServiceSettings settings_of(const Context& context) {
   ServiceSettings settings;
   settings.keys = keys_of(context);
   settings.timeout = context.real("timeout");
+  settings.most_priority = context.number("most-priority");
+  settings.http.most_receiving = context.real("receive");
   settings.http.address = context.text("host");
   settings.http.port = in_range(context, "port", 0, 65535);
   settings.http.most_body = in_range(context, "max-body", 1, 1024) * kMebibyte;
   settings.http.origins = words_of(context.has("origins") ? context.text("origins") : "");
   settings.http.hosts = words_of(context.has("hosts") ? context.text("hosts") : "");
-  if (settings.timeout < 0 || context.real("drain") < 0)
-    throw UsageFailure("--timeout and --drain take 0 or more seconds");
+  for (const char* seconds : {"timeout", "receive", "drain"}) {
+    if (!(context.real(seconds) >= 0))
+      throw UsageFailure("--" + std::string(seconds) + " takes 0 or more seconds, not " +
+                         context.text(seconds));
+  }
   return settings;
 }
 
@@ -273,45 +278,49 @@ int serve(Context& context) {
 
 Command serve_command() {
   using Kind = Argument::Kind;
-  return {"serve",
-          "answer requests over HTTP in the form of OpenAI's API",
-          "dllm serve runs/first --port 8080\n"
-          "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"Once\", \"max_tokens\": "
-          "32}'",
-          {{Kind::text, "model", "", "a model folder, a GGUF file or a run folder"},
-           {Kind::text, "models", "",
-            "a JSON file with several models by name: {\"chat\": \"org/name\", \"story\": "
-            "{\"model\": \"runs/first\", \"template\": \"alpaca\"}}; the first answers requests "
-            "that name none"},
-           {Kind::real, "weights-memory", "0",
-            "most GiB of weights of the models of --models together; models without requests are "
-            "released for others; 0: no limit"},
-           {Kind::number, "port", "8080", "0: a free one"},
-           {Kind::text, "host", "127.0.0.1",
-            "address to listen on; 0.0.0.0: every machine of the network may ask"},
-           {Kind::text, "name", "", "the name of the model for clients; default: that of its path"},
-           {Kind::text, "api-key-file", "",
-            "a file of keys, one a line; clients send one of them; default: none is asked for"},
-           {Kind::text, "origins", "",
-            "pages of other origins that may ask, with commas between them; *: all"},
-           {Kind::text, "hosts", "",
-            "names in the header Host that are answered in addition to localhost, with commas "
-            "between them, for a proxy that passes them on; *: all"},
-           {Kind::text, "template", "",
-            "chat template: chatml, llama3, qwen, alpaca, or a file that holds one; default: the "
-            "model's own, and the one that a run was trained with"},
-           {Kind::text, "settings", "",
-            "settings of requests that do not set them: a JSON object or its file, with options of "
-            "dllm generate: {\"steps\": 32, \"length\": 128}"},
-           {Kind::real, "timeout", "0", "most seconds of a request; 0: no limit"},
-           {Kind::number, "max-body", "8", "most MiB of the body of a request"},
-           {Kind::real, "drain", "30", "most seconds that open requests get at the end"}},
-          {"engine", "model", "queue"},
-          serve,
-          false,
-          // The server removes its requests itself. One whose client is slow is never forgotten.
-          {{"queue", "kept", "16777216"}},
-          {"model"}};
+  return {
+      "serve",
+      "answer requests over HTTP in the form of OpenAI's API",
+      "dllm serve runs/first --port 8080\n"
+      "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"Once\", \"max_tokens\": "
+      "32}'",
+      {{Kind::text, "model", "", "a model folder, a GGUF file or a run folder"},
+       {Kind::text, "models", "",
+        "a JSON file with several models by name: {\"chat\": \"org/name\", \"story\": "
+        "{\"model\": \"runs/first\", \"template\": \"alpaca\"}}; the first answers requests "
+        "that name none"},
+       {Kind::real, "weights-memory", "0",
+        "most GiB of weights of the models of --models together; models without requests are "
+        "released for others; 0: no limit"},
+       {Kind::number, "port", "8080", "0: a free one"},
+       {Kind::text, "host", "127.0.0.1",
+        "address to listen on; 0.0.0.0: every machine of the network may ask"},
+       {Kind::text, "name", "", "the name of the model for clients; default: that of its path"},
+       {Kind::text, "api-key-file", "",
+        "a file of keys, one a line; clients send one of them; default: none is asked for"},
+       {Kind::text, "origins", "",
+        "pages of other origins that may ask, with commas between them; *: all"},
+       {Kind::text, "hosts", "",
+        "names in the header Host that are answered in addition to localhost, with commas "
+        "between them, for a proxy that passes them on; *: all"},
+       {Kind::text, "template", "",
+        "chat template: chatml, llama3, qwen, alpaca, or a file that holds one; default: the "
+        "model's own, and the one that a run was trained with"},
+       {Kind::text, "settings", "",
+        "settings of requests that do not set them: a JSON object or its file, with options of "
+        "dllm generate: {\"steps\": 32, \"length\": 128}"},
+       {Kind::real, "timeout", "0", "most seconds of a request; 0: no limit"},
+       {Kind::number, "most-priority", "0",
+        "the highest dllm.priority of a request; a client may always ask for a lower one"},
+       {Kind::number, "max-body", "8", "most MiB of the body of a request"},
+       {Kind::real, "receive", "60", "most seconds in which a client sends a request; 0: no limit"},
+       {Kind::real, "drain", "30", "most seconds that open requests get at the end"}},
+      {"engine", "model", "queue"},
+      serve,
+      false,
+      // The server removes its requests itself. One whose client is slow is never forgotten.
+      {{"queue", "kept", "16777216"}},
+      {"model"}};
 }
 
 } // namespace dllm::cli

@@ -49,6 +49,7 @@ struct HttpSettings {
   std::string address = "127.0.0.1"; // to listen on: IPv4 or IPv6
   int64_t port = 0;                  // 0: a free one
   int64_t most_body = 0;             // bytes; 0: a request with a body is refused
+  double most_receiving = 60;        // seconds in which a client sends a request; 0: no limit
   // Pages that may ask, such as "https://chat.example"; "*": all. The server's own may always.
   std::vector<std::string> origins = {};
   // Names in the header Host that it answers to in addition to localhost; "*": all. Without names a
@@ -72,6 +73,9 @@ public:
   HttpServer& operator=(const HttpServer&) = delete;
 
   int64_t port() const;
+  // The function is called with the path and the status of each answer, on the thread of run(). The
+  // status 499 is a client that left before its answer.
+  void on_answer(std::function<void(const std::string& path, int status)> call);
   // Serves until stop(). Calls `tick` every 20 ms and after each wake().
   void run(const std::function<void()>& tick);
   // Called on the thread of run().

@@ -2,6 +2,7 @@
 
 #include "http_server.h"
 #include "own_host.h"
+#include "slow_clients_libevent.h"
 
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
@@ -29,6 +30,7 @@ namespace {
 constexpr int kSeconds = 30;                 // for a client that neither sends nor takes bytes
 constexpr ev_ssize_t kMostHeader = 16 << 10; // bytes
 constexpr timeval kTick{0, 20'000};
+constexpr int kClientLeft = 499;
 
 std::string header_of(evhttp_request* request, const char* name) {
   const char* value = evhttp_find_header(evhttp_request_get_input_headers(request), name);
@@ -71,14 +73,21 @@ HttpAnswer refusal(int status, const std::string& why) {
 
 } // namespace
 
+// What the exchanges of a server report to it.
+struct ExchangeNotes {
+  std::function<void(const std::string& path, int status)> on_answer; // may be empty
+  SlowClients slow_clients;
+};
+
 class LibeventExchange final : public HttpExchange {
 public:
-  // origin: the page that may read the answer; "": no header says so.
-  LibeventExchange(evhttp_request* request, std::string origin)
-      : request_(request), connection_(evhttp_request_get_connection(request)),
+  // origin: the page that may read the answer; "": no header says so. The notes live longer.
+  LibeventExchange(evhttp_request* request, std::string origin, ExchangeNotes& notes)
+      : notes_(notes), request_(request), connection_(evhttp_request_get_connection(request)),
         method_(method_name(evhttp_request_get_command(request))), path_(path_of(request)),
         body_(body_of(request)), origin_(std::move(origin)) {
     evhttp_connection_set_closecb(connection_, on_close, this);
+    notes_.slow_clients.has_request(evhttp_connection_get_bufferevent(connection_));
   }
   ~LibeventExchange() override {
     if (request_ == nullptr) return;
@@ -112,12 +121,14 @@ public:
     if (method_ != "HEAD") evbuffer_add(body, answer.body.data(), answer.body.size());
     evhttp_send_reply(finish(), answer.status, nullptr, body);
     evbuffer_free(body);
+    note(answer.status);
   }
   void begin(const HttpAnswer& head) override {
     if (request_ == nullptr) return;
     add_headers(head);
     evhttp_send_reply_start(request_, head.status, nullptr);
     is_begun_ = true;
+    note(head.status);
   }
   void write(std::string_view piece) override {
     if (request_ == nullptr || piece.empty()) return;
@@ -149,6 +160,9 @@ public:
   }
 
 private:
+  void note(int status) const {
+    if (notes_.on_answer) notes_.on_answer(path_, status);
+  }
   evkeyvalq* headers() { return evhttp_request_get_output_headers(request_); }
   void add_headers(const HttpAnswer& answer) {
     const auto add = [&](const char* key, const std::string& value) {
@@ -169,6 +183,7 @@ private:
   // Returns the request, which libevent releases after its answer.
   evhttp_request* finish() {
     evhttp_connection_set_closecb(connection_, nullptr, nullptr);
+    notes_.slow_clients.has_answer(evhttp_connection_get_bufferevent(connection_));
     return std::exchange(request_, nullptr);
   }
   // The connection is about to be released. libevent releases its request too, but for one whose
@@ -176,21 +191,24 @@ private:
   static void on_close(evhttp_connection*, void* exchange) {
     auto* self = static_cast<LibeventExchange*>(exchange);
     evhttp_request* request = std::exchange(self->request_, nullptr);
+    if (request != nullptr && !self->is_begun_) self->note(kClientLeft);
     if (request != nullptr && evhttp_request_get_connection(request) == nullptr)
       evhttp_send_reply_end(request);
   }
 
+  ExchangeNotes& notes_;
   evhttp_request* request_; // null: the client is gone, or the answer is sent
   evhttp_connection* connection_;
   std::string method_, path_, body_, origin_;
   bool is_begun_ = false;
 };
 
-// Lets this process open as many files as it may.
+// Lets this process open more files than is usual, and not so many that bodies fill the memory.
 void raise_limit_of_files() {
+  constexpr rlim_t kFiles = 4096;
   rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kFiles) return;
+  limit.rlim_cur = std::min(limit.rlim_max, kFiles);
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
@@ -208,6 +226,7 @@ struct HttpServer::State {
   };
   HttpSettings settings;
   Handler handler;
+  ExchangeNotes notes;
   int64_t port = 0;
   const std::function<void()>* tick = nullptr;
   std::list<std::weak_ptr<LibeventExchange>> open;
@@ -250,7 +269,7 @@ struct HttpServer::State {
     std::string origin;
     const std::string why = refusal_of(request, origin);
     const auto exchange =
-        std::make_shared<LibeventExchange>(request, why.empty() ? origin : std::string());
+        std::make_shared<LibeventExchange>(request, why.empty() ? origin : std::string(), notes);
     open.push_back(exchange);
     if (!why.empty()) return exchange->send(refusal(403, why));
     if (settings.most_body == 0 && exchange->method() != "GET" && exchange->method() != "HEAD")
@@ -264,6 +283,7 @@ struct HttpServer::State {
 
   void look() {
     evconnlistener_enable(evhttp_bound_socket_get_listener(bound));
+    notes.slow_clients.forget_old();
     for (auto it = open.begin(); it != open.end();) {
       const auto exchange = it->lock();
       if (exchange != nullptr) exchange->look_for_client();
@@ -303,6 +323,7 @@ HttpServer::HttpServer(const HttpSettings& settings, Handler handler)
   evhttp_set_allowed_methods(server, EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_POST |
                                          EVHTTP_REQ_PUT | EVHTTP_REQ_DELETE | EVHTTP_REQ_OPTIONS);
   evhttp_set_gencb(server, State::on_request, state_.get());
+  state.notes.slow_clients.look_at(server, settings.most_receiving);
   errno = 0;
   state.bound = evhttp_bind_socket_with_handle(server, settings.address.c_str(),
                                                static_cast<ev_uint16_t>(settings.port));
@@ -328,6 +349,10 @@ HttpServer::~HttpServer() = default;
 
 int64_t HttpServer::port() const {
   return state_->port;
+}
+
+void HttpServer::on_answer(std::function<void(const std::string&, int)> call) {
+  state_->notes.on_answer = std::move(call);
 }
 
 void HttpServer::run(const std::function<void()>& tick) {

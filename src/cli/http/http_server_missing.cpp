@@ -13,6 +13,8 @@ HttpServer::HttpServer(const HttpSettings&, Handler) {
 
 HttpServer::~HttpServer() = default;
 
+void HttpServer::on_answer(std::function<void(const std::string&, int)>) {}
+
 int64_t HttpServer::port() const {
   return 0;
 }

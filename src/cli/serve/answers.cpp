@@ -143,7 +143,8 @@ Json canvas_piece(size_t index, const std::string& canvas, const std::vector<std
           {"cells", cells},
           {"ids", about.at("ids")},
           {"states", about.at("states")},
-          {"confidence", about.at("confidence")}};
+          {"confidence", about.at("confidence")},
+          {"end_tokens", about.at("end_tokens")}};
 }
 
 std::string event_text(const Json& data, const char* name) {

@@ -6,14 +6,16 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 
 namespace dllm::cli {
 
+// Numbers of HTTP answers by path and status.
+using AnswerCounts = std::map<std::pair<std::string, int>, int64_t>;
+
 // models: of ModelShelf::describe; the lines of several models have a label with their name.
-// answered: number of HTTP requests by path. memory: resident bytes of this process;
-// started: seconds since 1970.
-std::string metrics_text(const nlohmann::ordered_json& models,
-                         const std::map<std::string, int64_t>& answered, int64_t memory,
-                         int64_t started);
+// memory: resident bytes of this process; started: seconds since 1970.
+std::string metrics_text(const nlohmann::ordered_json& models, const AnswerCounts& answered,
+                         int64_t memory, int64_t started);
 
 } // namespace dllm::cli

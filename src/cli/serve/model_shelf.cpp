@@ -17,12 +17,18 @@ std::string too_large_text(const ModelEntry& entry, int64_t bytes, int64_t most)
          " of weights, and the models together may have " + bytes_text(static_cast<double>(most));
 }
 
+// Adds numbers, and those in objects and lists. The edges of a histogram stay.
 void add_totals(Json& sum, const Json& totals) {
-  for (const auto& [key, value] : totals.items()) {
-    if (value.is_number_float())
-      sum[key] = sum.value(key, 0.0) + value.get<double>();
-    else
-      sum[key] = sum.value(key, int64_t{0}) + value.get<int64_t>();
+  if (sum.is_null()) {
+    sum = totals;
+  } else if (totals.is_structured()) {
+    for (const auto& [key, value] : totals.items()) {
+      if (key != "edges") add_totals(totals.is_array() ? sum[std::stoul(key)] : sum[key], value);
+    }
+  } else if (totals.is_number_float()) {
+    sum = sum.get<double>() + totals.get<double>();
+  } else {
+    sum = sum.get<int64_t>() + totals.get<int64_t>();
   }
 }
 
@@ -95,7 +101,9 @@ bool ModelShelf::release_one(size_t index, std::unique_lock<std::mutex>& lock) {
     if (is_idle && (oldest == nullptr || place.used_at < oldest->used_at)) oldest = &place;
   }
   if (oldest == nullptr) return false;
-  add_totals(oldest->past, Json::parse(oldest->model->queue().describe()).at("totals"));
+  const Json queue = Json::parse(oldest->model->queue().describe());
+  add_totals(oldest->past["totals"], queue.at("totals"));
+  add_totals(oldest->past["durations"], queue.at("durations"));
   ShelvedModelRef released = std::exchange(oldest->model, nullptr);
   lock.unlock();
   released.reset();
@@ -151,11 +159,11 @@ Json ModelShelf::describe() const {
     const Place& place = places_[i];
     Json row = {{"name", entries_[i].name}, {"bytes", place.bytes}, {"loaded", false}};
     row["queue"] = nullptr;
-    row["totals"] = place.past;
+    for (const char* key : {"totals", "durations"}) row[key] = place.past.at(key);
     if (place.model != nullptr) {
       row["loaded"] = true;
       row["queue"] = Json::parse(place.model->queue().describe());
-      add_totals(row["totals"], row["queue"].at("totals"));
+      for (const char* key : {"totals", "durations"}) add_totals(row[key], row["queue"].at(key));
     }
     all.push_back(std::move(row));
   }

@@ -89,8 +89,8 @@ public:
   // is_wanted: the wait ends with DLLM_CANCELLED when it returns false. task: cancels the load.
   ShelvedModelRef load(size_t index, const std::function<bool()>& is_wanted, dllm_task* task);
 
-  // Returns [{"name", "bytes", "loaded", "queue": of dllm_queue_describe or null, "totals"}].
-  // "totals" also count the requests of earlier loads.
+  // Returns [{"name", "bytes", "loaded", "queue": of dllm_queue_describe or null, "totals",
+  // "durations"}]. The last two also count the requests of earlier loads.
   nlohmann::ordered_json describe() const;
 
 private:
@@ -98,8 +98,9 @@ private:
     ShelvedModelRef model;
     int64_t bytes = 0;   // of the model, or of its files before the first load
     int64_t used_at = 0; // grows with each use
-    // Totals of earlier loads.
-    nlohmann::ordered_json past = nlohmann::ordered_json::object();
+    // Totals and durations of earlier loads.
+    nlohmann::ordered_json past = {{"totals", nlohmann::ordered_json::object()},
+                                   {"durations", nlohmann::ordered_json::object()}};
   };
 
   void check_size(size_t index) const; // REQUIRES: mutex_ is held, or no other thread calls

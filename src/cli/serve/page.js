@@ -2,7 +2,11 @@
 // Shows a text while a model writes it, and lets the reader choose tokens that are written again.
 const at = (id) => document.getElementById(id);
 const MASKED = 0, FIXED = 3;
-let cells = [];  // {text, state, confidence, isNew, isChosen}
+const AGES = 8, KEPT = 50;  // steps until a token is old, texts of the history
+let cells = [];  // {text, state, confidence, written, isEnd, isChosen}; written: the step that wrote it; isEnd: it has no text
+let step = 0;  // the last one
+let isBegun = false;  // whether the canvas is of the request that runs
+let fillsHoles = false;  // whether that request has holes in place of a length
 let running = null;  // the AbortController of the request
 
 function say(text, isError = false) {
@@ -17,11 +21,12 @@ function draw() {
     token.type = "button";
     const isOpen = cell.state === MASKED;
     token.className = cell.state === FIXED ? "given" : isOpen ? "open" : "token";
-    token.classList.toggle("new", Boolean(cell.isNew));
+    token.classList.toggle("end", Boolean(cell.isEnd));
     token.classList.toggle("chosen", Boolean(cell.isChosen));
     token.style.setProperty("--p", cell.confidence);
-    token.textContent = isOpen ? "·" : cell.text;
-    token.title = isOpen ? "open" : cell.state === FIXED ? "given" : `${(100 * cell.confidence).toFixed(1)} %`;
+    token.style.setProperty("--age", Math.min(1, (step - cell.written) / AGES));
+    token.textContent = isOpen ? "·" : cell.isEndToken ? "∎" : cell.text;
+    token.title = isOpen ? "open" : cell.state === FIXED ? "given" : `${(100 * cell.confidence).toFixed(1)} %, step ${cell.written}`;
     token.setAttribute("aria-pressed", String(Boolean(cell.isChosen)));
     token.disabled = running !== null;
     token.addEventListener("click", () => choose(index));
@@ -45,10 +50,18 @@ function allow() {
 }
 
 function take(canvas) {
-  const before = cells;
-  cells = canvas.cells.map((text, i) => ({
-    text, state: canvas.states[i], confidence: canvas.confidence[i],
-    isNew: canvas.states[i] !== FIXED && canvas.states[i] !== MASKED && before[i]?.text !== text }));
+  const before = isBegun ? cells : [];
+  isBegun = true;
+  step = canvas.step;
+  let isOver = false;
+  cells = canvas.cells.map((text, i) => {
+    const state = canvas.states[i];
+    const isOld = before[i]?.text === text && before[i].state !== MASKED;
+    const isEndToken = state !== MASKED && state !== FIXED && canvas.end_tokens.includes(canvas.ids[i]);
+    isOver ||= isEndToken && !fillsHoles;
+    return { text, state, confidence: canvas.confidence[i], written: isOld ? before[i].written : step, isEndToken,
+      isEnd: isEndToken || (isOver && state !== FIXED) };
+  });
   say(`step ${canvas.step}, ${canvas.open} open`);
   draw();
 }
@@ -57,6 +70,7 @@ function take(canvas) {
 function settings() {
   const own = { canvas: true };
   if (at("steps").value) own.steps = Number(at("steps").value);
+  if (at("block").value) own.block_length = Number(at("block").value);
   if (at("policy").value) own.policy = at("policy").value.trim();
   if (at("regex").value) own.regex = at("regex").value;
   return own;
@@ -79,7 +93,10 @@ async function* events(answer) {
 }
 
 // One model is a name, several are a choice.
-function showModels(names) {
+async function showModels() {
+  const answer = await fetch("/v1/models", { headers: key() }).catch(() => null);
+  if (!answer?.ok) return;
+  const names = (await answer.json()).data.map((model) => model.id);
   const choice = at("models");
   choice.replaceChildren(...names.map((name) => new Option(name, name)));
   choice.hidden = names.length < 2;
@@ -87,12 +104,14 @@ function showModels(names) {
 }
 
 async function write(text) {
-  const hasHoles = /<mask(:\d+)?>/.test(text);
+  const hasHoles = fillsHoles = /<mask(:\d+)?>/.test(text);
   const body = { stream: true, temperature: Number(at("temperature").value || 0), dllm: settings() };
   if (at("models").value) body.model = at("models").value;
+  if (at("top").value) body.top_p = Number(at("top").value);
   if (at("seed").value) body.seed = Number(at("seed").value);
   if (hasHoles) body.text = text;
   else Object.assign(body, { prompt: text, max_tokens: Number(at("length").value || 48) });
+  isBegun = false;
   running = new AbortController();
   say("waits for a slot");
   allow();
@@ -100,7 +119,7 @@ async function write(text) {
   try {
     const answer = await fetch(hasHoles ? "/v1/infill" : "/v1/completions", {
       method: "POST", body: JSON.stringify(body), signal: running.signal, headers: key() });
-    if (answer.status === 401) sessionStorage.setItem("key", prompt("The server asks for a key.") || "");
+    if (answer.status === 401) askForKey();
     if (!answer.ok) throw new Error((await answer.json()).error.message);
     for await (const { name, data } of events(answer)) {
       if (data.error) throw new Error(data.error.message);
@@ -118,33 +137,69 @@ async function write(text) {
   draw();
 }
 
+function askForKey() {
+  sessionStorage.setItem("key", prompt("The server asks for a key. Write again after it.") || "");
+  showModels();
+}
+
 function key() {
   const held = sessionStorage.getItem("key");
   return held ? { Authorization: `Bearer ${held}` } : {};
 }
 
-const whole = () => cells.map((cell) => (cell.state === MASKED ? "<mask>" : cell.text)).join("");
+const textOf = (some) => some.map((cell) => (cell.isEnd ? "" : cell.state === MASKED ? "<mask>" : cell.text)).join("");
+const whole = () => textOf(cells);
 
 // The text with holes in place of the chosen tokens, and holes after the last chosen one.
 function withHoles(insert) {
   const last = cells.findLastIndex((cell) => cell.isChosen);
   return cells.map((cell, i) => {
-    const isHole = cell.state === MASKED || (cell.isChosen && insert === 0);
-    return (isHole ? "<mask>" : cell.text) + (i === last && insert > 0 ? `<mask:${insert}>` : "");
+    const isHole = (cell.state === MASKED && !cell.isEnd) || (cell.isChosen && insert === 0);
+    return (isHole ? "<mask>" : cell.isEnd ? "" : cell.text) + (i === last && insert > 0 ? `<mask:${insert}>` : "");
   }).join("");
 }
 
-function remember() {
-  const text = whole(), line = document.createElement("li"), again = document.createElement("button");
-  again.type = "button";
-  again.textContent = text.replace(/\s+/g, " ").slice(0, 200);
-  const kept = cells.map((cell) => ({ ...cell, isChosen: false, isNew: false }));
-  again.addEventListener("click", () => { cells = kept.map((cell) => ({ ...cell })); draw(); });
-  line.append(again);
-  at("history").prepend(line);
+// The history is a list of canvases, newest first. It stays while the tab is open.
+function keptTexts() {
+  try {
+    return JSON.parse(sessionStorage.getItem("history")) ?? [];
+  } catch {
+    return [];
+  }
 }
 
-at("form").addEventListener("submit", (event) => { event.preventDefault(); cells = []; write(at("text").value); });
+function remember() {
+  const kept = [cells.map((cell) => ({ ...cell, isChosen: false })), ...keptTexts()].slice(0, KEPT);
+  while (kept.length > 0) {
+    try {
+      sessionStorage.setItem("history", JSON.stringify(kept));
+      break;
+    } catch {
+      kept.pop();  // the browser has no room for all of them
+    }
+  }
+  showHistory();
+}
+
+function showHistory() {
+  const texts = keptTexts();
+  at("history").replaceChildren(...texts.map((kept) => {
+    const line = document.createElement("li"), again = document.createElement("button");
+    again.type = "button";
+    again.textContent = textOf(kept).replace(/\s+/g, " ").slice(0, 200);
+    again.addEventListener("click", () => {
+      if (running !== null) return;
+      cells = kept;
+      step = Math.max(0, ...cells.map((cell) => cell.written)) + AGES;
+      draw();
+    });
+    line.append(again);
+    return line;
+  }));
+  at("forget").hidden = texts.length === 0;
+}
+
+at("form").addEventListener("submit", (event) => { event.preventDefault(); write(at("text").value); });
 at("stop").addEventListener("click", () => running?.abort());
 at("refill").addEventListener("click", () => write(withHoles(0)));
 at("insert").addEventListener("click", () => write(withHoles(Number(at("count").value || 1))));
@@ -152,6 +207,7 @@ at("fix").addEventListener("click", () => { at("text").value = whole(); at("text
 at("text").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) at("form").requestSubmit();
 });
-fetch("/v1/models", { headers: key() }).then((answer) => answer.json())
-  .then((models) => showModels((models.data ?? []).map((model) => model.id))).catch(() => {});
+at("forget").addEventListener("click", () => { sessionStorage.removeItem("history"); showHistory(); });
+showModels();
+showHistory();
 draw();

@@ -1,7 +1,6 @@
 #include "service.h"
 
 #include "answers.h"
-#include "metrics_text.h"
 #include "page.h"
 
 #include <nlohmann/json.hpp>
@@ -10,6 +9,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 #include <unistd.h>
 #include <utility>
 
@@ -68,6 +68,14 @@ private:
   }
 };
 
+// A model that cannot be loaded is a fault of the server, whatever its files have.
+Failure load_failure(const std::string& name, const Failure& failure) {
+  const dllm_status own[] = {DLLM_UNAVAILABLE, DLLM_CANCELLED, DLLM_RESOURCE_EXHAUSTED};
+  if (std::ranges::find(own, failure.status()) != std::end(own)) return failure;
+  return {DLLM_DATA_LOSS, "model \"" + name + "\" cannot be loaded: " + failure.what(),
+          failure.hint()};
+}
+
 const std::vector<std::string> kPaths = {
     "/",        "/page.js",        "/health", "/v1/models", "/v1/adapters",
     "/metrics", "/v1/completions", "/infill", "/v1/infill", "/v1/chat/completions"};
@@ -99,6 +107,10 @@ void submit_request(const Queue& queue, const Json& settings, const Json& submis
 Service::Service(ModelShelf& shelf, ServiceSettings settings)
     : shelf_(shelf), settings_(std::move(settings)), started_(seconds_now()),
       server_(settings_.http, [this](const HttpExchangeRef& exchange) { take(exchange); }) {
+  server_.on_answer([this](const std::string& path, int status) {
+    const bool is_known = std::ranges::find(kPaths, path) != kPaths.end();
+    ++answered_[{is_known ? path : "other", status}];
+  });
   shelf_.on_step([this] { server_.wake(); });
   for (int i = 0; i < kReaders; ++i) threads_.emplace_back([this] { submit_arrivals(); });
   threads_.emplace_back([this] { load_models(); });
@@ -142,7 +154,7 @@ void Service::load_models() {
     try {
       arrival->shelved = shelf_.load(arrival->model, is_wanted, loading_.get());
     } catch (const Failure& failure) {
-      arrival->failure = failure;
+      arrival->failure = load_failure(shelf_.entries()[arrival->model].name, failure);
     } catch (const std::exception& error) {
       arrival->failure = Failure(DLLM_RESOURCE_EXHAUSTED, error.what());
     }
@@ -239,9 +251,6 @@ void Service::begin_jobs() {
 }
 
 void Service::take(const HttpExchangeRef& exchange) {
-  const std::string path = exchange->path();
-  const bool is_known = std::ranges::find(kPaths, path) != kPaths.end();
-  ++answered_["{path=\"" + (is_known ? path : std::string("other")) + "\"}"];
   try {
     answer(exchange);
   } catch (const Failure& failure) {
@@ -327,8 +336,8 @@ void Service::ask(const HttpExchangeRef& exchange, AskKind kind) {
                   arrival.asked.model, seconds_now()};
   add_model_settings(arrival, named);
   limit_timeout(arrival.asked.submission);
-  if (!arrival.asked.submission.contains("client"))
-    arrival.asked.submission["client"] = exchange->client();
+  check_priority(arrival.asked.submission);
+  name_client(arrival.asked.submission, exchange);
   const std::lock_guard lock(mutex_);
   if (std::ssize(unread_) + std::ssize(unplaced_) >= kMostUnread)
     throw Failure(DLLM_RESOURCE_EXHAUSTED, "too many requests wait", "try again later");
@@ -362,6 +371,21 @@ void Service::limit_timeout(Json& submission) const {
   const Json asked = submission.value("timeout", Json());
   const bool is_less = asked.is_number() && asked > 0 && asked.get<double>() < settings_.timeout;
   if (asked.is_null() || (asked.is_number() && !is_less)) submission["timeout"] = settings_.timeout;
+}
+
+void Service::check_priority(const Json& submission) const {
+  const Json asked = submission.value("priority", Json());
+  if (!asked.is_number() || asked <= settings_.most_priority) return;
+  throw Failure(DLLM_INVALID_ARGUMENT,
+                "dllm.priority is " + asked.dump() + ", and this server takes at most " +
+                    std::to_string(settings_.most_priority),
+                "leave it out, or start dllm serve with a larger --most-priority");
+}
+
+void Service::name_client(Json& submission, const HttpExchangeRef& exchange) const {
+  // Without a key anybody could take many names, and with them many shares of the server.
+  if (!submission.contains("client") || settings_.keys.empty())
+    submission["client"] = exchange->client();
 }
 
 double Service::timeout_of(const Asked& asked) const {

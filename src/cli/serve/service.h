@@ -4,6 +4,7 @@
 #include "../http/http_server.h"
 #include "asked.h"
 #include "job.h"
+#include "metrics_text.h"
 #include "model_shelf.h"
 
 #include "dllm/dllm.hpp"
@@ -27,6 +28,7 @@ namespace dllm::cli {
 struct ServiceSettings {
   std::vector<std::string> keys; // one of them is asked for; empty: none
   double timeout = 0;            // seconds of a request; 0: no limit
+  int64_t most_priority = 0;     // of a request
   HttpSettings http;
 };
 
@@ -81,6 +83,9 @@ private:
   void cancel_left();
   double timeout_of(const Asked& asked) const; // seconds; 0: none
   void limit_timeout(nlohmann::ordered_json& submission) const;
+  void check_priority(const nlohmann::ordered_json& submission) const;
+  // Names who asks: the field `user` of a client with a key, else the address.
+  void name_client(nlohmann::ordered_json& submission, const HttpExchangeRef& exchange) const;
   bool has_key(const HttpExchangeRef& exchange) const;
   nlohmann::ordered_json about_model(const std::string& id) const;
   std::optional<Named> find(const std::string& id) const; // "": the first model
@@ -99,8 +104,8 @@ private:
 
   ModelShelf& shelf_;
   ServiceSettings settings_;
-  int64_t started_;                         // seconds since 1970
-  std::map<std::string, int64_t> answered_; // HTTP requests by path, for /metrics
+  int64_t started_;       // seconds since 1970
+  AnswerCounts answered_; // for /metrics
   int64_t next_id_ = 0;
   std::list<Job> jobs_;
   std::optional<std::chrono::steady_clock::time_point> stopping_since_;

@@ -5,6 +5,7 @@
 #include "base/threads/forked_thread.h"
 #include "decode/trace/published.h"
 #include "generate/generator.h"
+#include "generate/queue/durations.h"
 #include "generate/queue/fair_order.h"
 #include "generate/queue/ticket.h"
 
@@ -52,9 +53,13 @@ struct Queue::State {
     int64_t prompt_tokens = 0, completion_tokens = 0, nfe = 0; // of requests that are over
     int64_t steps = 0;                                         // of all requests together
     double seconds = 0;                                        // in these steps
+    // Of requests that are over, since they were submitted: until the first step, until the first
+    // final text, until the end.
+    Durations waiting, first_text, whole;
 
-    void count_end(const Error* error);
+    void count_end(const Ticket& ticket);
     Json to_json() const;
+    Json durations() const;
   };
 
   State(std::shared_ptr<model::Model> model, std::shared_ptr<const text::Tokenizer> tokenizer,
@@ -117,7 +122,11 @@ struct Queue::State {
   std::thread thread; // the last member
 };
 
-void Queue::State::Totals::count_end(const Error* error) {
+void Queue::State::Totals::count_end(const Ticket& ticket) {
+  waiting.add(ticket.seconds_waited());
+  if (ticket.first_text) first_text.add(between(ticket.submitted, *ticket.first_text));
+  whole.add(ticket.seconds());
+  const Error* error = ticket.failure.get();
   if (error == nullptr)
     ++completed;
   else if (error->code() == Code::cancelled)
@@ -139,6 +148,12 @@ Json Queue::State::Totals::to_json() const {
           {"nfe", nfe},
           {"steps", steps},
           {"step_seconds", seconds}};
+}
+
+Json Queue::State::Totals::durations() const {
+  return {{"waiting", waiting.to_json()},
+          {"first_text", first_text.to_json()},
+          {"whole", whole.to_json()}};
 }
 
 int64_t Queue::State::submit(const Options& request, const Options& how, const Task* task) {
@@ -222,13 +237,15 @@ Json Queue::State::describe() {
             {"slots", slots},
             {"cache_bytes", static_cast<int64_t>(decoder->metric(-1, "cache_bytes"))},
             {"launches", static_cast<int64_t>(decoder->metric(-1, "launches"))},
-            {"computed", static_cast<int64_t>(decoder->metric(-1, "computed"))}};
+            {"computed", static_cast<int64_t>(decoder->metric(-1, "computed"))},
+            {"reused", static_cast<int64_t>(decoder->metric(-1, "reused"))}};
   const std::lock_guard lock(mutex);
   made["waiting"] = order.size();
   made["over"] = over.size();
   made["decoding"] = tickets.size() - order.size() - over.size();
   made["version"] = changes;
   made["totals"] = totals.to_json();
+  made["durations"] = totals.durations();
   return made;
 }
 
@@ -242,7 +259,7 @@ void Queue::State::end(int64_t number, std::shared_ptr<const Error> error) {
   if (ticket.began && ticket.failure == nullptr) last_decoding = *ticket.ended - *ticket.began;
   ++ticket.version;
   ++changes;
-  totals.count_end(ticket.failure.get());
+  totals.count_end(ticket);
   over.push_back(number);
   if (std::ssize(over) > most_kept) {
     tickets.erase(over.front());
@@ -390,11 +407,13 @@ void Queue::State::publish() {
   for (const auto& [number, slot] : slot_of) {
     RequestText& text = generator.request(slot);
     const int64_t tokens = text.is_over() ? text.completion_tokens() : 0;
+    const bool has_text = text.has_final_text();
     const std::lock_guard lock(mutex);
     const auto found = tickets.find(number);
     if (found == tickets.end() || !found->second->is_open()) continue;
     Ticket& ticket = *found->second;
     ticket.copy = text.copy_ref();
+    if (!ticket.first_text && has_text) ticket.first_text = Clock::now();
     if (text.is_over()) {
       totals.prompt_tokens += text.prompt_tokens();
       totals.completion_tokens += tokens;

@@ -41,11 +41,11 @@ const char* phase_name(TicketPhase phase) {
   return "over";
 }
 
+} // namespace
+
 double between(Ticket::Clock::time_point from, Ticket::Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
-
-} // namespace
 
 Ticket::Ticket(const std::shared_ptr<const text::Tokenizer>& tokenizer,
                std::shared_ptr<const TextRequest> what, int64_t mask)

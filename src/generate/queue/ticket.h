@@ -38,7 +38,7 @@ struct Ticket {
   std::string client;
   int64_t priority = 0;
   Clock::time_point submitted = Clock::now();
-  std::optional<Clock::time_point> deadline, began, ended;
+  std::optional<Clock::time_point> deadline, began, first_text, ended;
   double timeout = 0;                   // seconds; 0: none
   decode::RequestCopyRef copy;          // of the last complete step
   std::shared_ptr<const Error> failure; // null: none
@@ -46,5 +46,8 @@ struct Ticket {
   std::mutex text_mutex; // of text; taken before the lock of the queue
   RequestText text;
 };
+
+// Returns the seconds between two times.
+double between(Ticket::Clock::time_point from, Ticket::Clock::time_point to);
 
 } // namespace dllm::generate

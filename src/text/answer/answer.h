@@ -42,6 +42,10 @@ public:
   // what a rule of its end or a later byte could still change. Fails with failed_precondition when
   // final positions have changed whose text was returned.
   std::string next(Reader reader = Reader::call);
+  // Returns whether next() has had, or has, a text.
+  bool has_sure_text() const {
+    return final_.end == AnswerEnd::open ? final_.sure > 0 : !final_.text.empty();
+  }
   // Returns false for a decided position whose token is left out of every text. Such tokens are an
   // end token in a hole, and a mask token of a model that has not learned to fill the position.
   bool has_text(size_t position) const;

@@ -1,6 +1,7 @@
 #include "generate/queue/queue.h"
 
 #include "base/error.h"
+#include "generate/queue/durations.h"
 #include "generate/queue/fair_order.h"
 #include "texts.h"
 #include "unit/test_files.h"
@@ -12,6 +13,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <random>
 #include <thread>
 #include <utility>
@@ -200,6 +202,23 @@ TEST(Queue, DrainsAndForgets) {
   EXPECT_EQ(all.at("over"), 2);
   EXPECT_EQ(all.at("totals").at("completed"), 5);
   EXPECT_GT(all.at("totals").at("completion_tokens"), 0);
+  double earlier = 0;
+  for (const char* key : {"waiting", "first_text", "whole"}) {
+    const Json& times = all.at("durations").at(key);
+    const auto counts = times.at("counts").get<std::vector<int64_t>>();
+    EXPECT_EQ(counts.size(), times.at("edges").size() + 1) << key;
+    EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), int64_t{0}), 5) << key;
+    EXPECT_GT(times.at("seconds"), earlier) << key << " is after what is before it";
+    earlier = times.at("seconds");
+  }
+}
+
+TEST(Queue, CountsTimesInTheirRanges) {
+  Durations times;
+  for (const double seconds : {0.0, 0.01, 0.02, 1.0, 300.0, 301.0}) times.add(seconds);
+  const Json counted = times.to_json();
+  EXPECT_EQ(counted.at("counts"), Json({2, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, 1}));
+  EXPECT_DOUBLE_EQ(counted.at("seconds"), 602.03);
 }
 
 // A queue that is destroyed with open requests ends at once, also while it computes.
