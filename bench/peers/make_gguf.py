@@ -1,7 +1,8 @@
 """Writes a GGUF file of a known shape with random weights and a vocabulary of bytes and made-up tokens. Speed does not
-depend on what weights say.   make_gguf.py FILE f32|bf16|q8_0|q4_k [0.5b|dream-7b|llada-moe-7b]
+depend on what weights say.   make_gguf.py FILE f32|bf16|q8_0|q4_k [0.5b|1.5b-causal|dream-7b|llada-moe-7b]
 
-0.5b: Qwen2.5-0.5B, dream-7b: Dream 7B (both of architecture dream), llada-moe-7b: LLaDA-MoE 7B-A1B.
+0.5b: Qwen2.5-0.5B, dream-7b: Dream 7B (both of architecture dream), llada-moe-7b: LLaDA-MoE 7B-A1B. 1.5b-causal:
+Qwen2.5-1.5B, tiny-causal: a small one for tests (both of architecture qwen2).
 """
 import array
 import dataclasses
@@ -27,6 +28,8 @@ class Shape:
 
 
 SHAPES = {"0.5b": Shape(24, 896, 4864, 14, 2, 151936, tied=True),
+          "1.5b-causal": Shape(28, 1536, 8960, 12, 2, 151936, "qwen2", tied=True),
+          "tiny-causal": Shape(2, 64, 128, 4, 2, 512, "qwen2", tied=True),
           "dream-7b": Shape(28, 3584, 18944, 28, 4, 152064),
           "llada-moe-7b": Shape(16, 2048, 1024, 16, 16, 157184, "llada-moe", theta=5e4, experts=64, used=8)}
 # ggml's number, weights and bytes of a block
@@ -70,7 +73,7 @@ def header(name, shape):
             own("block_count", U32, shape.layers), own("feed_forward_length", U32, shape.inner),
             own("attention.head_count", U32, shape.heads), own("attention.head_count_kv", U32, shape.kv_heads),
             own("attention.layer_norm_rms_epsilon", F32, 1e-6), own("rope.freq_base", F32, shape.theta),
-            own("attention.causal", BOOL, False), entry("diffusion.shift_logits", BOOL, False),
+            *([] if shape.arch == "qwen2" else [own("attention.causal", BOOL, False), entry("diffusion.shift_logits", BOOL, False)]),
             entry("tokenizer.ggml.model", STRING, "gpt2"), entry("tokenizer.ggml.pre", STRING, "qwen2"),
             entries("tokenizer.ggml.tokens", STRING, tokens),
             entries("tokenizer.ggml.token_type", I32, [1] * 257 + [4] * (shape.vocab - 257)),
