@@ -24,6 +24,15 @@ CacheView CacheRow::view(const Request& request) const {
   return state_->offer(known_tokens_of(request), request.span, kind_);
 }
 
+int64_t CacheRow::shared_after(const Request& request, const CacheRow& other, const Request& others,
+                               int64_t end) const {
+  if (number_ >= 0 || other.number_ < 0 || !(kind_ == other.kind_) || !state_->copies_freely())
+    return 0;
+  const int64_t shared = DecodeState::common_beginning(known_tokens_of(others), others.span,
+                                                       known_tokens_of(request), request.span, end);
+  return shared < view(request).final_end + DecodeState::kLeastCopied ? 0 : shared;
+}
+
 void CacheRow::place(const Request& request, PassRequest& pass) {
   if (!pass.cached) return;
   if (number_ < 0)

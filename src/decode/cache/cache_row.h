@@ -21,6 +21,10 @@ public:
   int64_t number() const { return number_; } // -1: no row is taken
   // Returns the view of the row, or of the row that place() would take for the request.
   CacheView view(const Request& request) const;
+  // Returns the number of leading positions that a request without a row could copy from the row of
+  // another one, if [0, end) of it were final. 0: it has about as many without that row.
+  int64_t shared_after(const Request& request, const CacheRow& other, const Request& others,
+                       int64_t end) const;
   // Takes a row if the pass is cached and none is taken. Moves the begin of the pass to where the
   // state can go on. The positions in between are computed again.
   void place(const Request& request, PassRequest& pass);

@@ -30,7 +30,8 @@ int64_t row_capacity(int64_t length) {
 DecodeState::DecodeState(std::shared_ptr<model::Model> model)
     : model_(std::move(model)), stacks_(model::state_stacks(model_->config())),
       saves_(model::has_saved(stacks_)),
-      shares_(model_->engine().mesh().size(model::request_axes(model_->engine().mesh()))) {}
+      shares_(model_->engine().mesh().size(model::request_axes(model_->engine().mesh()))),
+      copy_(model_) {}
 
 std::vector<int64_t> DecodeState::used_rows() const {
   std::vector<int64_t> used(static_cast<size_t>(shares_), 0);
@@ -50,58 +51,93 @@ int64_t DecodeState::saved_edge(const Row& row, int64_t end) const {
   return edge;
 }
 
-int64_t DecodeState::best_row(std::span<const int32_t> known, const AttentionSpan& span,
-                              const RowKind& kind, int64_t* common) const {
-  int64_t best = -1;
-  *common = 0;
+int64_t DecodeState::kept_by(const Row& row, std::span<const int32_t> known,
+                             const AttentionSpan& span, const RowKind& kind) const {
+  return row.kind == kind ? saved_edge(row, common_edge(row.tokens, row.span, known, span)) : 0;
+}
+
+int64_t DecodeState::oldest_free_row(int64_t share) const {
+  int64_t oldest = -1;
+  for (int64_t r = share; r < rows(); r += shares_) {
+    const Row& row = rows_[static_cast<size_t>(r)];
+    if (row.used) continue;
+    if (oldest < 0 || row.last_use < rows_[static_cast<size_t>(oldest)].last_use) oldest = r;
+  }
+  return oldest;
+}
+
+DecodeState::Offer DecodeState::best_row(std::span<const int32_t> known, const AttentionSpan& span,
+                                         const RowKind& kind) const {
+  Offer best, copied;
   const std::vector<int64_t> used = used_rows();
   for (int64_t r = 0; r < rows(); ++r) {
     const Row& row = rows_[static_cast<size_t>(r)];
-    if (row.used) continue;
-    const int64_t edge =
-        row.kind == kind ? saved_edge(row, common_edge(row.tokens, row.span, known, span)) : 0;
+    const int64_t kept = kept_by(row, known, span, kind);
+    if (row.used) {
+      if (kept > copied.kept) copied = {-1, kept, r};
+      continue;
+    }
     // Among rows that keep the same number of positions, takes one of the share with the fewest
     // requests, and of its rows the oldest.
-    const auto rank = [&](int64_t number, int64_t kept) {
-      return std::tuple(-kept, used[static_cast<size_t>(share_of(number))],
+    const auto rank = [&](int64_t number, int64_t own_kept) {
+      return std::tuple(-own_kept, used[static_cast<size_t>(share_of(number))],
                         rows_[static_cast<size_t>(number)].last_use);
     };
-    if (best < 0 || rank(r, edge) < rank(best, *common)) {
-      best = r;
-      *common = edge;
-    }
+    if (best.row < 0 || rank(r, kept) < rank(best.row, best.kept)) best = {r, kept, -1};
   }
-  return best;
+  if (copied.kept < best.kept + kLeastCopied ||
+      used[static_cast<size_t>(share_of(copied.donor))] > std::ranges::min(used))
+    return best;
+  copied.row = oldest_free_row(share_of(copied.donor));
+  return copied;
 }
 
 int64_t DecodeState::acquire(int64_t length, std::span<const int32_t> known,
                              const AttentionSpan& span, const RowKind& kind) {
   const int64_t wanted = row_capacity(length);
-  int64_t common = 0;
-  int64_t found = best_row(known, span, kind, &common);
-  if (found < 0) {
-    found = rows();
+  Offer offer = best_row(known, span, kind);
+  if (offer.row < 0) {
+    offer.row = rows() + (offer.donor < 0 ? 0 : share_of(offer.donor));
     resize(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(own_rows() + 1))) * shares_,
            std::max(capacity_, wanted));
   } else if (wanted > capacity_) {
     resize(rows(), wanted);
   }
-  Row& row = rows_[static_cast<size_t>(found)];
+  if (offer.donor >= 0) copy_beginning(offer.donor, offer.row, offer.kept);
+  Row& row = rows_[static_cast<size_t>(offer.row)];
   row.used = true;
   row.span = span;
-  rewind(found, common);
+  rewind(offer.row, offer.kept);
   row.kind = kind;
   row.last_use = ++clock_;
   row.generation = ++generations_;
-  reused_ += common;
-  return found;
+  reused_ += offer.kept;
+  return offer.row;
+}
+
+void DecodeState::copy_beginning(int64_t donor, int64_t row, int64_t count) {
+  Row& copy = rows_[static_cast<size_t>(row)];
+  copy.tokens.clear(); // in case that the copy fails half way
+  copy.snapshots.clear();
+  copy_.run(buffers_, {own_rows(), capacity_}, {share_of(row), own_row(donor), own_row(row)},
+            count);
+  const Row& kept = rows_[static_cast<size_t>(donor)];
+  copy.tokens.assign(kept.tokens.begin(), kept.tokens.begin() + count);
+  copy.snapshots = kept.snapshots;
+  copy.kind = kept.kind;
 }
 
 CacheView DecodeState::offer(std::span<const int32_t> known, const AttentionSpan& span,
                              const RowKind& kind) const {
-  int64_t common = 0;
-  best_row(known, span, kind, &common);
-  return {common, generations_ + 1};
+  return {best_row(known, span, kind).kept, generations_ + 1};
+}
+
+int64_t DecodeState::common_beginning(std::span<const int32_t> others,
+                                      const AttentionSpan& others_span,
+                                      std::span<const int32_t> known, const AttentionSpan& span,
+                                      int64_t end) {
+  others = others.first(std::min(others.size(), static_cast<size_t>(std::max<int64_t>(end, 0))));
+  return common_edge(others, others_span, known, span);
 }
 
 void DecodeState::release(int64_t row) {

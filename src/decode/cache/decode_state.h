@@ -12,6 +12,7 @@
 // number of final tokens. A pass starts from one snapshot and saves the state after its own final
 // tokens in another place, so the pass can be repeated.
 
+#include "decode/cache/row_copy.h"
 #include "decode/pass/pass.h"
 #include "decode/request/request.h"
 #include "model/layers/state.h"
@@ -52,15 +53,27 @@ struct RowKind {
 
 class DecodeState {
 public:
+  // Fewer positions are computed again, and not copied.
+  static constexpr int64_t kLeastCopied = 16;
+
   explicit DecodeState(std::shared_ptr<model::Model> model);
 
   // Returns a row for a request of `length` positions whose first tokens are `known`. Takes the
-  // free row that keeps the longest common beginning. May enlarge the buffers.
+  // free row that keeps the longest common beginning. A beginning that a row in use has, and that
+  // is longer, is copied. May enlarge the buffers.
   int64_t acquire(int64_t length, std::span<const int32_t> known, const AttentionSpan& span,
                   const RowKind& kind = {});
   // Returns the view of the row that acquire() would return for such a request now.
   CacheView offer(std::span<const int32_t> known, const AttentionSpan& span,
                   const RowKind& kind = {}) const;
+  // Returns the number of leading positions that a request of these tokens and this kind could take
+  // from the row, if [0, end) of `others` were final there.
+  static int64_t common_beginning(std::span<const int32_t> others, const AttentionSpan& others_span,
+                                  std::span<const int32_t> known, const AttentionSpan& span,
+                                  int64_t end);
+  // Whether a row can be copied to any other. On a mesh with shares it stays on its share, which has
+  // to have as few requests as others.
+  bool copies_freely() const { return shares_ == 1; }
   // Frees the row. It keeps its contents until another request takes it.
   void release(int64_t row);
 
@@ -121,8 +134,17 @@ private:
   int64_t own_rows() const { return rows() / shares_; }
   std::vector<int64_t> used_rows() const; // number of used rows by share
   int64_t saved_edge(const Row& row, int64_t end) const;
-  int64_t best_row(std::span<const int32_t> known, const AttentionSpan& span, const RowKind& kind,
-                   int64_t* common) const;
+  // What a request would get: a row, -1 for a new one, and the positions that are not computed
+  // again. donor: the row in use that they are copied from; -1: the row has them.
+  struct Offer {
+    int64_t row = -1, kept = 0, donor = -1;
+  };
+  Offer best_row(std::span<const int32_t> known, const AttentionSpan& span,
+                 const RowKind& kind) const;
+  int64_t oldest_free_row(int64_t share) const; // -1: none
+  int64_t kept_by(const Row& row, std::span<const int32_t> known, const AttentionSpan& span,
+                  const RowKind& kind) const;
+  void copy_beginning(int64_t donor, int64_t row, int64_t count);
   void resize(int64_t rows, int64_t capacity);
   Tensor widened(size_t stack, int64_t rows, int64_t capacity) const;
 
@@ -132,6 +154,7 @@ private:
   const int64_t shares_;
   StateBuffers buffers_;
   std::vector<Row> rows_;
+  RowCopy copy_;
   uint64_t generations_ = 0; // given to rows so far
   int64_t capacity_ = 0;
   uint64_t clock_ = 0;

@@ -59,6 +59,10 @@ void Slot::plan_pass() {
   planned_ = view;
 }
 
+int64_t Slot::shared_after(const Slot& other) const {
+  return cache_row_.shared_after(request_, other.cache_row_, other.request_, other.pass_.final_end);
+}
+
 LoopPlan Slot::plan_loop() {
   LoopPlan plan = session_->plan_loop(request_, cache_row_.view(request_));
   if (!plan.pass.parts) plan.pass.parts = method_->parts();

@@ -1,7 +1,10 @@
 #include "decode/step/token_step.h"
 
 #include "base/error.h"
+#include "decode/step/shared_beginnings.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace dllm::decode {
@@ -9,6 +12,8 @@ namespace {
 
 // Limit of passes before a step. It ends a policy that only fills caches and never decides.
 constexpr int kMostPasses = 64;
+// Rounds in which requests wait for the beginning that they share with another one.
+constexpr int kMostShared = 4;
 
 } // namespace
 
@@ -28,6 +33,33 @@ std::vector<Change> TokenStep::take(const std::vector<Slot*>& slots, const Task*
   return changes;
 }
 
+// Plans the passes of slots. If any fills a cache, those that do run now, and the others later.
+TokenStep::Round TokenStep::plan(const std::vector<Slot*>& slots, int round) {
+  std::vector<Slot*> planned;
+  const auto plan_one = [&](Slot* slot) {
+    const auto plan = [&] {
+      if (round == kMostPasses)
+        fail(Code::internal, "a request took {} passes without a step", kMostPasses);
+      slot->plan_pass();
+      if (slot->pass().kind == PassKind::step) ConstrainedStep::ban_refused(*slot);
+    };
+    if (parts_.failures.succeeds(*slot, plan)) planned.push_back(slot);
+  };
+  SharedBeginnings shared;
+  for (Slot* slot : slots) {
+    if (round >= kMostShared || !shared.takes(*slot, planned)) plan_one(slot);
+  }
+  for (Slot* slot : shared.drop_small()) plan_one(slot);
+  std::vector<Slot*> filling = shared.cut_passes(), stepping;
+  for (Slot* slot : planned) {
+    if (std::ranges::find(filling, slot) != filling.end()) continue;
+    (slot->pass().kind == PassKind::step ? stepping : filling).push_back(slot);
+  }
+  if (filling.empty()) return {std::move(stepping), {}, false};
+  std::ranges::copy(shared.followers(), std::back_inserter(stepping));
+  return {std::move(filling), std::move(stepping), true};
+}
+
 Weights TokenStep::predict(const std::vector<Slot*>& slots, const Task* task) {
   Weights weights = parts_.weights.take(task);
   parts_.state.recover();
@@ -37,28 +69,18 @@ Weights TokenStep::predict(const std::vector<Slot*>& slots, const Task* task) {
   }
   for (int round = 0; !waiting.empty(); ++round) {
     // Requests that fill their caches go first, so that all steps share one pass.
-    std::vector<Slot*> filling, stepping;
-    for (Slot* slot : waiting) {
-      const auto plan = [&] {
-        if (round == kMostPasses)
-          fail(Code::internal, "a request took {} passes without a step", kMostPasses);
-        slot->plan_pass();
-        if (slot->pass().kind == PassKind::step) ConstrainedStep::ban_refused(*slot);
-      };
-      if (!parts_.failures.succeeds(*slot, plan)) continue;
-      (slot->pass().kind == PassKind::step ? stepping : filling).push_back(slot);
-    }
-    const std::vector<Slot*>& now = filling.empty() ? stepping : filling;
-    parts_.passes.run(now, weights, task);
-    waiting = filling.empty() ? std::vector<Slot*>() : std::move(stepping);
-    for (Slot* slot : now) {
+    Round now = plan(waiting, round);
+    parts_.passes.run(now.passes, weights, task);
+    waiting = std::move(now.later);
+    for (Slot* slot : now.passes) {
       if (!slot->is_active()) continue;
-      if (slot->pass().kind == PassKind::step) {
+      if (!now.fills) {
         slot->set_predicted(parts_.failures.succeeds(
             *slot, [&] { constrained_.check_predictions(*slot, weights, task); }));
         continue;
       }
-      parts_.failures.succeeds(*slot, [&] { slot->end_filling(); });
+      if (slot->pass().kind != PassKind::step)
+        parts_.failures.succeeds(*slot, [&] { slot->end_filling(); });
       if (slot->is_active()) waiting.push_back(slot);
     }
   }

@@ -22,6 +22,12 @@ public:
   Weights predict(const std::vector<Slot*>& slots, const Task* task);
 
 private:
+  struct Round {
+    std::vector<Slot*> passes, later;
+    bool fills; // the passes predict nothing
+  };
+  Round plan(const std::vector<Slot*>& slots, int round);
+
   StepParts parts_;
   ConstrainedStep constrained_;
 };

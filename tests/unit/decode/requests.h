@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -99,6 +100,32 @@ inline Answer answer_of(const Decoder& decoder, int64_t slot = 0) {
 inline int64_t add(Decoder& decoder, const TestRequest& request) {
   return decoder.add(request.prompt, {},
                      slot_options({{"seed", request.seed}, {"gen_length", request.gen_length}}));
+}
+
+// Requests whose prompts begin as earlier ones do, for any length.
+inline std::vector<TestRequest> prompt_tree(unsigned seed, int count) {
+  std::mt19937 random(seed);
+  const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  std::vector<TestRequest> requests;
+  for (int i = 0; i < count; ++i) {
+    std::vector<int32_t> prompt;
+    if (!requests.empty()) prompt = requests[static_cast<size_t>(below(i))].prompt;
+    if (below(3) == 0) prompt.resize(prompt.size() * static_cast<size_t>(below(5)) / 4);
+    const int more = requests.empty() ? 44 : below(7);
+    for (int k = 0; k < more && std::ssize(prompt) < 50; ++k) prompt.push_back(below(kMask));
+    requests.push_back({prompt, 100 + i, 4 + below(9)});
+  }
+  return requests;
+}
+
+// Adds the requests in groups, with steps between them, and decodes them to their end.
+inline void run_in_groups(Decoder& decoder, const std::vector<TestRequest>& requests,
+                          size_t group) {
+  for (size_t i = 0; i < requests.size(); ++i) {
+    add(decoder, requests[i]);
+    if (i % group == group - 1) decoder.step(), decoder.step();
+  }
+  decoder.run();
 }
 
 } // namespace dllm::decode

@@ -84,6 +84,35 @@ TEST_P(ExactCache, ALaterRequestKeepsTheBeginningItShares) {
   EXPECT_GE(cached->metric(-1, "reused"), one_block ? 0 : 8);
 }
 
+// The prompts have one length, so that all policies have the same blocks.
+TEST_P(ExactCache, RequestsThatComeTogetherComputeTheirBeginningOnce) {
+  const auto cached = decoder("exact"), plain = decoder("none");
+  std::vector<int32_t> prompt(40);
+  for (size_t i = 0; i < prompt.size(); ++i) prompt[i] = static_cast<int32_t>(i * i % 29);
+  for (int32_t i = 0; i < 4; ++i) {
+    prompt.back() = i;
+    add(*cached, {prompt, i, 8}), add(*plain, {prompt, i, 8});
+  }
+  cached->run(), plain->run();
+  for (int64_t slot = 0; slot < 4; ++slot)
+    EXPECT_EQ(answer_of(*cached, slot), answer_of(*plain, slot)) << "slot " << slot;
+  const bool one_block =
+      GetParam().policy == "multi_block" && GetParam().attention == "block_causal";
+  EXPECT_GE(cached->metric(-1, "reused"), one_block ? 0 : 3 * 32);
+  EXPECT_LT(cached->metric(-1, "computed"), plain->metric(-1, "computed"));
+}
+
+TEST_P(ExactCache, RequestsTakeWhatRunningOnesHave) {
+  for (const size_t group : {1, 3, 8}) {
+    const auto cached = decoder("exact"), plain = decoder("none");
+    const std::vector<TestRequest> requests = prompt_tree(7, 10);
+    for (Decoder* each : {cached.get(), plain.get()}) run_in_groups(*each, requests, group);
+    for (int64_t slot = 0; slot < std::ssize(requests); ++slot)
+      EXPECT_EQ(answer_of(*cached, slot), answer_of(*plain, slot)) << "slot " << slot;
+    if (GetParam().attention == "causal") EXPECT_GE(cached->metric(-1, "reused"), 64) << group;
+  }
+}
+
 TEST_P(ExactCache, NewWeightsAreSeen) {
   const auto cached = decoder("exact"), plain = decoder("none"), before = decoder("none");
   add(*cached, kRequests[2]), add(*plain, kRequests[2]), add(*before, kRequests[2]);
@@ -171,6 +200,17 @@ TEST_P(CacheDtype, RoundedCachesGiveTheBitsOfRoundedNone) {
     EXPECT_EQ(answer_of(*cached, slot), answer_of(*plain, slot)) << "slot " << slot;
     EXPECT_EQ(answer_of(*looped, slot), answer_of(*plain, slot)) << "slot " << slot;
   }
+}
+
+TEST_P(CacheDtype, CopiedBeginningsAreTheBitsOfComputedOnes) {
+  const auto model = model_with_cache(GetParam());
+  const auto cached = make_decoder(model, settings("autoregressive", "auto", 1, "exact"));
+  const auto plain = make_decoder(model, settings("autoregressive", "auto", 1, "none"));
+  const std::vector<TestRequest> requests = prompt_tree(3, 8);
+  for (Decoder* each : {cached.get(), plain.get()}) run_in_groups(*each, requests, 2);
+  for (int64_t slot = 0; slot < std::ssize(requests); ++slot)
+    EXPECT_EQ(answer_of(*cached, slot), answer_of(*plain, slot)) << "slot " << slot;
+  EXPECT_GE(cached->metric(-1, "reused"), 64);
 }
 
 // Of a model with large weights: K and V are off by up to 2^-9 of a number, or 1/254 of a head's

@@ -199,6 +199,16 @@ TEST_P(LayerStateDecoding, RequestsComeAndGo) {
   expect_equal(*cached, *plain, 2);
 }
 
+TEST_P(LayerStateDecoding, SnapshotsAreCopiedFromRunningRequests) {
+  for (const size_t group : {1, 4}) {
+    const auto cached = decoder("exact"), plain = decoder("none");
+    const std::vector<TestRequest> requests = prompt_tree(5, 8);
+    for (Decoder* each : {cached.get(), plain.get()}) run_in_groups(*each, requests, group);
+    expect_equal(*cached, *plain, std::ssize(requests));
+    if (GetParam().policy == "low_confidence") EXPECT_GT(cached->metric(-1, "reused"), 0) << group;
+  }
+}
+
 TEST_P(LayerStateDecoding, ALostStateIsComputedAgain) {
   const auto cached = decoder("exact"), plain = decoder("none");
   add(*cached, kRequests[2]), add(*plain, kRequests[2]);
