@@ -194,6 +194,31 @@ def vectors():
         ok(named in said and "ia3" in said, f"{more}: {said[-300:]}")
 
 
+def mask_row():
+    """A base without a mask token, whose embedding is the head: the adapter learns the row of its new token."""
+    config = json.loads((SCRATCH / "base" / "config.json").read_text())
+    ok(config["tie_word_embeddings"], "the base has one matrix for its embedding and its head")
+    (SCRATCH / "unmasked").mkdir()
+    for path in (SCRATCH / "base").iterdir():
+        text = path.read_bytes()
+        if path.suffix == ".json":
+            text = text.replace(b"<|mask|>", b"<|other|>").replace(b'"mask_token"', b'"other_token"').replace(b'"mask_token_id"', b'"other_token_id"')
+        (SCRATCH / "unmasked" / path.name).write_bytes(text)
+    words = ["--from", "unmasked", "--lora", "4", "--targets", "q,v", "--adapter.modules-to-save", "embed_tokens,lm_head"]
+    train(*words, "--out", "row", "--steps", "20", "--save-every", "5")
+    killed("row-cut", *words, "--steps", "100000", "--save-every", "5")
+    train("--out", "row-cut", "--steps", "20")
+    ok(losses("row-cut")[:20] == losses("row")[:20], "killed and resumed: the same losses")
+    wanted = text_of("row")
+    run("export", "row", "row-peft")
+    config = json.loads((SCRATCH / "row-peft" / "adapter_config.json").read_text())
+    ok(config["ensure_weight_tying"] is True and config["modules_to_save"] == ["model.embed_tokens", "lm_head"], f"the folder of PEFT: {config}")
+    ok(text_of("unmasked", "--model.adapter", "row-peft") == wanted, "the folder with the base writes what the run writes")
+    run("export", "row", "row-merged", "--merge")
+    ok(text_of("row-merged") == wanted, "the merged model writes what the run writes")
+    ok(json.loads((SCRATCH / "row-merged" / "config.json").read_text())["tie_word_embeddings"], "and has one matrix")
+
+
 def next_token():
     """A next-token model has no mask token, and its adapter is exported and merged all the same."""
     train("--out", "next", "--steps", "10", "--layers", "1", "--hidden", "64", "--vocab", "300", "--objective", "ar")
@@ -240,6 +265,7 @@ goes_on_with_a_folder()
 keeps_the_format()
 four_bits()
 vectors()
+mask_row()
 next_token()
 refusals()
 sys.exit(1 if program.failures else 0)

@@ -249,12 +249,14 @@ void add_adapter(Model& model, const AdapterOptions& options, const ReadAdapter&
   }
   part.kind = PartKind::adapter;
   part.settings = options.settings;
-  const AdapterChoice choice(params, options, kind, *forms, model.config().tie_embeddings);
+  const std::string head = tied_head_of(model.config());
+  const AdapterChoice choice(params, options, kind, *forms, head);
   choice.check_words(model.config().layers);
   if (read == nullptr) choice.check_patterns(); // a file of PEFT may have patterns without a use
   const std::vector<AdapterWord> words = choice.words();
   part.settings.targets = names_of(words, &AdapterWord::text);
   part.settings.modules_to_save = choice.saved_modules();
+  part.settings.tied_head = choice.saves("embedding") ? head : "";
   if (kind.complete != nullptr) kind.complete(part.settings, words);
   const std::set<int64_t> borders = choice.borders();
   Model::Backup before = model.backup();

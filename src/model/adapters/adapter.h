@@ -43,7 +43,7 @@ std::shared_ptr<const Part> find_adapter(const Model& model, const std::string& 
 // which passes read in place of the base's. So the results of the model do not change. A pass that
 // reads several adapters adds all their changes of a product. Runs of layers are cut where an
 // adapter begins, ends or changes its form. Version + 1.
-// Fails with unimplemented for a copy of an embedding that is also the head.
+// A copy of an embedding that is also the head stands for both.
 // Fails with not_found when the targets choose nothing, and for a word or a layer of the options
 // that the model lacks (AdapterTargets::check). Fails with unimplemented when a word names an
 // embedding, the head or part of a stack. Fails with already_exists when the model has an adapter

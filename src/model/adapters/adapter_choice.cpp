@@ -1,6 +1,7 @@
 #include "model/adapters/adapter_choice.h"
 
 #include "base/error.h"
+#include "model/files/weights.h"
 
 #include <fmt/ranges.h>
 
@@ -27,12 +28,19 @@ std::string module_of(const std::string& tensor) {
   return tensor.substr(0, tensor.rfind('.'));
 }
 
+constexpr const char* kHeadName = "head"; // of dllm
+
 // PEFT compares ends of names, without a dot before them.
 bool is_saved_by(const std::string& word, const std::string& module, const std::string& own) {
   return !word.empty() && (module.ends_with(word) || own == word);
 }
 
 } // namespace
+
+std::string tied_head_of(const ModelConfig& config) {
+  const std::string tensor = own_head_name(config);
+  return tensor.ends_with(".weight") ? module_of_weight(tensor) : std::string();
+}
 
 std::vector<AdapterChoice::Stack> AdapterChoice::stacks() const {
   std::vector<Stack> chosen;
@@ -67,6 +75,7 @@ void AdapterChoice::check_words(int64_t layers) const {
     }
   }
   options_.targets.check(modules, layers, matrices());
+  if (!tied_head_.empty()) modules.push_back({tied_head_, kHeadName});
   for (const std::string& word : options_.settings.modules_to_save) {
     if (std::ranges::any_of(modules, [&](const AdapterTargets::Module& module) {
           return is_saved_by(word, module.name, module.own);
@@ -88,6 +97,13 @@ std::vector<std::string> AdapterChoice::saved_modules() const {
     }
   }
   return {modules.begin(), modules.end()};
+}
+
+bool AdapterChoice::saves(const std::string& stack) const {
+  return std::ranges::any_of(params_.physical(), [&](const ParamStore::Physical& entry) {
+    return entry.scale_of < 0 && entry.spec.part == kBasePart && entry.spec.name == stack &&
+           is_saved(entry.spec, 0);
+  });
 }
 
 std::set<int64_t> AdapterChoice::borders() const {
@@ -157,15 +173,17 @@ std::vector<AdapterWord> AdapterChoice::words() const {
 }
 
 bool AdapterChoice::is_saved(const ParamSpec& spec, int64_t layer) const {
+  const auto is_named = [&](const std::string& module, const std::string& own) {
+    return std::ranges::any_of(options_.settings.modules_to_save, [&](const std::string& word) {
+      return is_saved_by(word, module, own);
+    });
+  };
+  if (spec.name == "embedding" && !tied_head_.empty() && is_named(tied_head_, kHeadName))
+    return true;
   size_t count = 0;
   for (const ParamPiece& piece : spec.pieces) {
     const std::string module = module_of(spec.logical_name(piece, layer));
-    count += std::ranges::any_of(options_.settings.modules_to_save,
-                                 [&](const std::string& word) {
-                                   return is_saved_by(word, module, std::string(own_name(spec)));
-                                 })
-                 ? 1
-                 : 0;
+    count += is_named(module, std::string(own_name(spec))) ? 1 : 0;
   }
   if (count > 0 && count != spec.pieces.size()) {
     fail_with_hint("name all experts of a layer", Code::unimplemented,
@@ -178,14 +196,7 @@ bool AdapterChoice::is_saved(const ParamSpec& spec, int64_t layer) const {
 AdapterChoice::LayerForm AdapterChoice::form_of(const ParamStore::Physical& entry,
                                                 int64_t layer) const {
   const ParamSpec& spec = entry.spec;
-  if (is_saved(spec, layer)) {
-    if (spec.name == "embedding" && is_tied_) {
-      fail_with_hint("leave the module out, or train the model as a whole", Code::unimplemented,
-                     "modules_to_save names the embedding, and the head of this model is the "
-                     "same matrix");
-    }
-    return {Use::copied, {}};
-  }
+  if (is_saved(spec, layer)) return {Use::copied, {}};
   size_t count = 0;
   std::string module;
   for (const ParamPiece& piece : spec.pieces) {

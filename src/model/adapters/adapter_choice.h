@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace dllm::model {
@@ -31,10 +32,12 @@ public:
     std::vector<LayerForm> layers; // one for each copy
   };
 
-  // is_tied: the head of the model is the embedding. The references outlive the choice.
+  // tied_head: the module of a head that is the embedding, "lm_head"; "": there is none. The
+  // references outlive the choice.
   AdapterChoice(const ParamStore& params, const AdapterOptions& options, const AdapterKind& kind,
-                const AdapterForms& forms, bool is_tied)
-      : params_(params), options_(options), kind_(kind), forms_(forms), is_tied_(is_tied) {}
+                const AdapterForms& forms, std::string tied_head)
+      : params_(params), options_(options), kind_(kind), forms_(forms),
+        tied_head_(std::move(tied_head)) {}
 
   // Returns the stacks with a chosen layer. Fails with unimplemented for one that cannot have an
   // adapter, and with not_found when no matrix is chosen.
@@ -45,6 +48,8 @@ public:
   void check_patterns() const;
   // Returns modules_to_save for PEFT: the whole names of the modules.
   std::vector<std::string> saved_modules() const;
+  // Returns true when the adapter has a copy of a stack of the whole model, such as "embedding".
+  bool saves(const std::string& stack) const;
   // Returns the layers where runs must be cut, so that each stack has one form.
   std::set<int64_t> borders() const;
   // Returns target_modules for PEFT, with their variants. A module that is chosen in every layer
@@ -64,7 +69,11 @@ private:
   const AdapterOptions& options_;
   const AdapterKind& kind_;
   const AdapterForms& forms_;
-  const bool is_tied_;
+  const std::string tied_head_;
 };
+
+// Returns the module of a head that is the embedding, "lm_head"; "": the head has numbers of its
+// own, or its tensor has no name.
+std::string tied_head_of(const ModelConfig& config);
 
 } // namespace dllm::model

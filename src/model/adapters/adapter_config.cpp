@@ -106,6 +106,7 @@ AdapterConfig::AdapterConfig(const Json& json, const std::string& file) {
     if (!fits) reader.bad("modules_to_save", "a list of words");
     settings_.modules_to_save = words.get<std::vector<std::string>>();
   }
+  ties_weights_ = reader.flag(kTiesWeights, false);
   targets_ = AdapterTargets(reader);
 }
 

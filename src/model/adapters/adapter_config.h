@@ -16,6 +16,9 @@ namespace dllm::model {
 // The prefix that PEFT puts before the name of a tensor.
 inline constexpr std::string_view kAdapterPrefix = "base_model.model.";
 
+// The key of copies whose embedding is also the head of the base.
+inline constexpr const char* kTiesWeights = "ensure_weight_tying";
+
 // Returns every key of the configs of a kind in PEFT 0.21.
 std::vector<AdapterKey> adapter_keys(const AdapterKind& kind);
 
@@ -29,11 +32,14 @@ public:
   const AdapterKind& kind() const { return *kind_; }
   const AdapterSettings& settings() const { return settings_; }
   const AdapterTargets& targets() const { return targets_; }
+  // Returns true when PEFT keeps the tied modules of the base tied.
+  bool ties_weights() const { return ties_weights_; }
 
 private:
   const AdapterKind* kind_;
   AdapterSettings settings_;
   AdapterTargets targets_;
+  bool ties_weights_ = false;
 };
 
 } // namespace dllm::model

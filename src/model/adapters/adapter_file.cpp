@@ -8,6 +8,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/store/objects.h"
+#include "model/adapters/adapter_choice.h"
 #include "model/adapters/adapter_save.h"
 #include "model/adapters/kinds/adapter_kinds.h"
 #include "model/config.h"
@@ -16,6 +17,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -25,6 +27,9 @@ namespace {
 constexpr const char *kAdapterConfig = "adapter_config.json",
                      *kAdapterTensors = "adapter_model.safetensors";
 constexpr std::string_view kWeight = ".weight";
+constexpr const char* kUntiedHint =
+    "merge the adapter in PEFT (merge_and_unload), save the model and load that one, or train the "
+    "adapter with ensure_weight_tying";
 constexpr const char* kDamaged = "the file was cut or changed: save the adapter again";
 
 // Returns the tensor with this ending, and its ending in the name; null: the kind has none.
@@ -92,6 +97,15 @@ std::string copied_name(const ParamStore& params, const std::string& tensor,
   fail(Code::not_found, "{}: the model has no tensor {}", file, name);
 }
 
+std::string table_name(const ParamStore& params) {
+  for (const ParamStore::Physical& entry : params.physical()) {
+    const ParamSpec& spec = entry.spec;
+    if (spec.part == kBasePart && spec.name == "embedding" && entry.scale_of < 0)
+      return spec.logical_name(spec.pieces.front(), 0);
+  }
+  return {};
+}
+
 void expect_matrix(const ckpt::TensorInfo& info, const std::string& tensor, const Shape& expected,
                    const AdapterKind& kind, const std::string& file) {
   if (info.shape != expected) {
@@ -129,6 +143,11 @@ bool AdapterFile::is_copy(const std::string& tensor) const {
                              [&](const std::string& word) { return module.ends_with(word); });
 }
 
+void AdapterFile::fail_other(const std::string& tensor) const {
+  fail(Code::unimplemented, "{}: tensor {} is not a matrix of {}", tensors_->name(), tensor,
+       title_of_type(config_.kind()));
+}
+
 void AdapterFile::find_modules() {
   const AdapterKind& kind = config_.kind();
   for (const auto& entry : tensors_->tensors()) {
@@ -139,8 +158,10 @@ void AdapterFile::find_modules() {
     }
     const auto [tensor, ending] = tensor_of(kind, name);
     if (tensor == nullptr || !name.starts_with(kAdapterPrefix)) {
-      fail(Code::unimplemented, "{}: tensor {} is not a matrix of {}", tensors_->name(), name,
-           title_of_type(kind));
+      // PEFT writes a head that it ties under its own name, which modules_to_save need not have.
+      if (!config_.ties_weights() || !tied_copy_.empty()) fail_other(name);
+      tied_copy_ = name;
+      continue;
     }
     modules_[module_of(name, ending.size())][tensor->ending] = name;
   }
@@ -235,6 +256,59 @@ void AdapterFile::warn_of_absent(const Model& model, const std::set<std::string>
   }
 }
 
+bool AdapterFile::has_same_numbers(const std::string& a, const std::string& b,
+                                   const Task* task) const {
+  constexpr int64_t kNumbers = int64_t{1} << 20; // that are compared at one time
+  const Shape& shape = tensors_->info(a).shape;
+  if (tensors_->info(b).shape != shape) return false;
+  const int64_t rows = shape[0], step = std::max<int64_t>(1, kNumbers / shape[1]);
+  for (int64_t row = 0; row < rows; row += step) {
+    check_task(task);
+    const Box box{{row, 0}, {std::min(step, rows - row), shape[1]}};
+    const auto part = [&](const std::string& name) {
+      return tensors_->part_copy(name, box, task).to(DType::f32);
+    };
+    const Tensor left = part(a), right = part(b);
+    if (std::memcmp(left.bytes(), right.bytes(), static_cast<size_t>(left.byte_size())) != 0)
+      return false;
+  }
+  return true;
+}
+
+// PEFT without ensure_weight_tying makes copies of their own for a table and a head that the base
+// has as one matrix. Such an adapter has a place here only while both copies are equal.
+std::map<std::string, std::string> AdapterFile::copies_in(const Model& model,
+                                                          const Task* task) const {
+  const ParamStore& params = model.params();
+  const std::string head = tied_head_of(model.config()) + std::string(kWeight),
+                    table = table_name(params);
+  std::map<std::string, std::string> copies;
+  std::string of_head, of_table;
+  if (!tied_copy_.empty()) {
+    if (tied_copy_ != std::string(kAdapterPrefix) + head) fail_other(tied_copy_);
+    of_head = tied_copy_;
+  }
+  for (const std::string& tensor : copies_) {
+    if (tensor == std::string(kAdapterPrefix) + head) {
+      of_head = tensor;
+      continue;
+    }
+    const std::string name = copied_name(params, tensor, tensors_->name());
+    if (name == table) of_table = tensor;
+    copies.emplace(name, tensor);
+  }
+  if (!model.config().tie_embeddings || (of_head.empty() && of_table.empty())) return copies;
+  const bool is_one = of_head.empty() || of_table.empty()
+                          ? of_head.empty() && config_.ties_weights()
+                          : has_same_numbers(of_head, of_table, task);
+  if (is_one) return copies;
+  fail_with_hint(kUntiedHint, Code::unimplemented,
+                 "{}: the head of the base is its embedding, and {}", tensors_->name(),
+                 of_head.empty()    ? "the adapter has a copy of the embedding alone"
+                 : of_table.empty() ? "the adapter has a copy of the head alone"
+                                    : "the adapter's copies of both differ");
+}
+
 void AdapterFile::add_to(Model& model, const std::string& name, Task* task,
                          const Bytes& others) const {
   const int64_t total = others.before + bytes() + others.after;
@@ -254,8 +328,7 @@ void AdapterFile::add_to(Model& model, const std::string& name, Task* task,
   }
   AdapterSettings settings = config_.settings();
   settings.modules_to_save.clear();
-  for (const std::string& tensor : copies_) {
-    const std::string name = copied_name(model.params(), tensor, tensors_->name());
+  for (const auto& [name, tensor] : copies_in(model, task)) {
     in_file.emplace(name, tensor);
     settings.modules_to_save.push_back(name.substr(0, name.rfind('.')));
   }

@@ -34,8 +34,12 @@ private:
   static AdapterConfig read_config(const Source& source);
   bool is_copy(const std::string& tensor) const;
   void find_modules();
+  [[noreturn]] void fail_other(const std::string& tensor) const;
   void check_modules() const;
   void check_module(const std::string& module, const Module& own, const std::string*& half) const;
+  // Returns the copies by their names in the model, without that of a head that is the embedding.
+  std::map<std::string, std::string> copies_in(const Model& model, const Task* task) const;
+  bool has_same_numbers(const std::string& a, const std::string& b, const Task* task) const;
   void warn_of_absent(const Model& model, const std::set<std::string>& kinds) const;
 
   std::string folder_;
@@ -44,6 +48,7 @@ private:
   std::unique_ptr<const ckpt::SafetensorsFile> tensors_;
   std::map<std::string, Module> modules_; // by name: "model.layers.0.self_attn.q_proj"
   std::vector<std::string> copies_;       // tensors of modules_to_save
+  std::string tied_copy_;                 // one that is no module of them: a tied head
 };
 
 // Adds an adapter with the numbers of a PEFT folder (adapter_config.json,

@@ -9,13 +9,19 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace dllm::model {
 namespace {
+
+bool has_key(const std::vector<AdapterKey>& keys, std::string_view name) {
+  return std::ranges::any_of(keys, [&](const AdapterKey& key) { return key.name == name; });
+}
 
 Json config_of(const ModelSnapshot& snapshot, const std::string& base) {
   const AdapterSettings& settings = snapshot.part().settings;
@@ -27,29 +33,61 @@ Json config_of(const ModelSnapshot& snapshot, const std::string& base) {
   peft.write(settings, config);
   if (peft.flag != nullptr) config[peft.flag] = true;
   config["fan_in_fan_out"] = false;
-  config["modules_to_save"] =
-      settings.modules_to_save.empty() ? Json(nullptr) : Json(settings.modules_to_save);
+  std::vector<std::string> modules = settings.modules_to_save;
+  if (!settings.tied_head.empty()) {
+    modules.push_back(settings.tied_head);
+    const std::vector<AdapterKey> keys = adapter_keys(find_adapter_kind(settings.kind));
+    if (has_key(keys, kTiesWeights)) config[kTiesWeights] = true;
+  }
+  config["modules_to_save"] = modules.empty() ? Json(nullptr) : Json(modules);
   config["target_modules"] = settings.targets;
   return config;
 }
+
+// Takes the tensors of an adapter. The numbers of a tied head are those of the embedding, which
+// PEFT writes and reads under both names.
+class TiedHead {
+public:
+  explicit TiedHead(ModelSnapshot& snapshot) : snapshot_(snapshot) {
+    const std::string& head = snapshot.part().settings.tied_head;
+    if (head.empty()) return;
+    name_ = head + ".weight";
+    embedding_ = snapshot.name_in("embedding");
+  }
+  const std::string& name() const { return name_; } // "lm_head.weight"; "": there is none
+  const std::string& embedding() const { return embedding_; }
+  Tensor take(const std::string& name, const Task* task) {
+    if (name_.empty() || (name != name_ && name != embedding_))
+      return snapshot_.take(name, task).to(DType::f32, task);
+    if (kept_.defined()) return std::exchange(kept_, Tensor()); // the second of both
+    return kept_ = snapshot_.take(embedding_, task).to(DType::f32, task);
+  }
+
+private:
+  ModelSnapshot& snapshot_;
+  std::string name_, embedding_;
+  Tensor kept_;
+};
 
 // Returns the names of the files.
 std::vector<std::string> write_tensors(ModelSnapshot& snapshot, const std::string& folder,
                                        Task* task) {
   std::vector<ckpt::TensorSpec> specs;
   int64_t total = 0, done = 0;
-  for (const std::string& name : snapshot.names()) {
-    specs.push_back({std::string(kAdapterPrefix) + name, DType::f32, snapshot.shape(name),
-                     snapshot.writer(name)});
+  const auto list = [&](const std::string& name, const std::string& numbers) {
+    specs.push_back({std::string(kAdapterPrefix) + name, DType::f32, snapshot.shape(numbers),
+                     snapshot.writer(numbers)});
     if (specs.back().writer == snapshot.process())
       total += specs.back().shape.count() * dtype_size(DType::f32);
-  }
+  };
+  TiedHead head(snapshot);
+  for (const std::string& name : snapshot.names()) list(name, name);
+  if (!head.name().empty()) list(head.name(), head.embedding());
   ckpt::WeightWriter writer(folder, "adapter_model", specs, 0, {{"format", "pt"}},
                             snapshot.process());
   for (const ckpt::TensorSpec& spec : writer.order()) {
     check_task(task);
-    const std::string name = spec.name.substr(kAdapterPrefix.size());
-    const Tensor tensor = snapshot.take(name, task).to(DType::f32, task);
+    const Tensor tensor = head.take(spec.name.substr(kAdapterPrefix.size()), task);
     writer.write(spec.name, tensor, task);
     done += tensor.byte_size();
     if (task != nullptr) task->set_progress(done, total);

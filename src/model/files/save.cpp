@@ -130,6 +130,13 @@ void ModelSnapshot::deal(Stack& stack, const graph::BufferRef& values, const gra
   stack.scale = nullptr;
 }
 
+const std::string& ModelSnapshot::name_in(const std::string& stack) const {
+  return std::ranges::find_if(
+             places_,
+             [&](const auto& place) { return stacks_[place.second.stack].spec.name == stack; })
+      ->first;
+}
+
 DType ModelSnapshot::dtype(const std::string& name) const {
   return stacks_[places_.at(name).stack].dtype;
 }

@@ -106,6 +106,9 @@ public:
   const Model::SideFiles& side_files() const { return side_files_; }
   // Names as files have them.
   const std::vector<std::string>& names() const { return names_; }
+  // Returns the first name of a stack, such as "model.embed_tokens.weight" of "embedding".
+  // REQUIRES: the part has the stack.
+  const std::string& name_in(const std::string& stack) const;
   // Returns the type that a save with dtype auto writes.
   DType dtype(const std::string& name) const;
   Shape shape(const std::string& name) const;

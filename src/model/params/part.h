@@ -44,6 +44,8 @@ struct AdapterSettings {
   std::vector<std::string> targets; // its modules: ends of their names, or whole names
   // Modules whose parameters the adapter has as copies of its own: ends of their names.
   std::vector<std::string> modules_to_save;
+  // The module of a head that reads the copy of the embedding, "lm_head"; "": there is none.
+  std::string tied_head;
   std::map<std::string, OptionValue> own; // values of options that the kind alone has
 };
 

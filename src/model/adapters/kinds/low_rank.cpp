@@ -43,7 +43,7 @@ constexpr AdapterKey kLoraKeys[] = {
     harmless_key("runtime_config"), // the place of memory
     off_key("lora_bias"), off_key("target_parameters"), off_key("use_bdlora"),
     off_key("arrow_config"), off_key("kasa_config"),
-    harmless_key("ensure_weight_tying"), // of modules_to_save and trainable_token_indices
+    used_key("ensure_weight_tying"), // of modules_to_save and trainable_token_indices
 };
 
 constexpr int64_t kMostLoraRank = 1 << 16;

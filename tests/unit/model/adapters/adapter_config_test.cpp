@@ -86,6 +86,7 @@ std::vector<double> meaning(const AdapterConfig& config) {
   const AdapterRanks ranks(config.settings(), "adapter_config.json");
   std::vector<double> found;
   if (config.settings().kind == "dora") found.push_back(1);
+  if (config.ties_weights()) found.push_back(2);
   if (config.settings().dropout > 0) found.push_back(config.settings().dropout);
   for (const std::string& word : config.settings().modules_to_save)
     found.push_back(static_cast<double>(word.size()));

@@ -123,6 +123,43 @@ TEST(PartsCheckpoint, AdaptersGoOnOverABaseByReference) {
   }
 }
 
+// A base without a mask token, whose embedding is the head: the adapter's copy learns the row of
+// the mask token, and a run that is cut in two has the bits of one that is not.
+TEST(PartsCheckpoint, ACopyOfATiedEmbeddingGoesOn) {
+  const test::TempFolder folder;
+  const std::string base = saved_causal(folder, "base", true, "f32");
+  const auto trainer = [&](uint64_t seed) {
+    const auto model = loaded(base);
+    model::AdapterOptions adapter{{"*_proj.weight"}, {4, 8}, seed};
+    adapter.settings.modules_to_save = {"embed_tokens"};
+    model::add_adapter(*model, adapter);
+    return std::make_unique<Trainer>(model, noise::make_objective("mdlm"),
+                                     trainer_options({{"lr", 0.02}}));
+  };
+  const auto whole = trainer(1);
+  TextSource source;
+  losses_of(*whole, source, 3);
+  const std::string dir = save(*whole, folder.path("run"));
+  const std::vector<double> wanted = losses_of(*whole, source, 3);
+  const auto second = trainer(77);
+  restore_checkpoint(*second, nullptr, dir);
+  source.seek(3);
+  EXPECT_EQ(losses_of(*second, source, 3), wanted);
+  EXPECT_EQ(weights_of(*second), weights_of(*whole));
+
+  const auto row_of = [](const model::Model& model, const char* name) {
+    const Tensor table = model.params().read(name);
+    const auto values = table.as<float>();
+    return std::vector<float>(values.begin() + 31 * 24, values.end());
+  };
+  const model::Model& trained = whole->trained_model();
+  EXPECT_EQ(trained.params().shape("model.embed_tokens.weight"), (Shape{32, 24}));
+  EXPECT_NE(row_of(trained, "adapter:default/model.embed_tokens.weight"),
+            row_of(trained, "model.embed_tokens.weight"));
+  EXPECT_TRUE(test::same_bytes(logits_in(*loaded(save(*whole, folder.path("last")))),
+                               logits_in(*whole->model("live"))));
+}
+
 TEST(PartsCheckpoint, AnAdapterByValueIsAnAdapterFolder) {
   const test::TempFolder folder;
   const std::string base = saved_base(folder, "base", 1);
