@@ -70,7 +70,16 @@ std::string text_of(const PatternNode& node) {
       made += (made.empty() ? "(?:" : "|") + text_of(*child);
     return made + ")";
   case Kind::both:
-    return "(?&(?:" + text_of(*node.children[0]) + ")(?:" + text_of(*node.children[1]) + "))";
+  case Kind::except:
+    return std::string(node.kind == Kind::both ? "(?&" : "(?&!") +
+           "(?:" + text_of(*node.children[0]) + ")(?:" + text_of(*node.children[1]) + "))";
+  case Kind::list:
+    for (const NodeRef& child : node.children) {
+      const bool is_repeat = child->kind == Kind::repeat;
+      const char* times = !is_repeat ? "" : child->most == 1 ? "?" : child->least == 0 ? "*" : "+";
+      made += "(?:" + text_of(is_repeat ? *child->children.front() : *child) + ")" + times;
+    }
+    return "(?," + made + ")";
   case Kind::multiple: return fmt::format("(?%{})", node.remainders->divisor());
   case Kind::repeat: break;
   }

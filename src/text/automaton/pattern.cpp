@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 namespace dllm::text {
@@ -46,6 +47,8 @@ private:
     }
     case PatternNode::Kind::repeat: return add_repeat(node, from);
     case PatternNode::Kind::both: return add_both(node, from);
+    case PatternNode::Kind::except: return add_except(node, from);
+    case PatternNode::Kind::list: return add_list(node, from);
     case PatternNode::Kind::multiple: return add_multiple(*node.remainders, from);
     case PatternNode::Kind::sequence: break;
     }
@@ -112,6 +115,114 @@ private:
       }
     }
     return number_of(one.end, two.end);
+  }
+
+  // Adds the pairs of a state of the first child and of the states of the second child that the
+  // same bytes lead to.
+  int32_t add_except(const PatternNode& node, int32_t from) {
+    const PatternAutomaton one = PatternWriter().write(*node.children[0]),
+                           two = PatternWriter().write(*node.children[1]);
+    using Pair = std::pair<int32_t, std::vector<int32_t>>;
+    std::map<Pair, int32_t> numbers;
+    std::vector<Pair> pairs;
+    const auto number_of = [&](int32_t first, std::vector<int32_t> others) {
+      const auto [found, is_new] = numbers.emplace(Pair(first, std::move(others)), 0);
+      if (is_new) {
+        found->second = add_state();
+        pairs.push_back(found->first);
+      }
+      return found->second;
+    };
+    const int32_t end = add_state();
+    jump(from, number_of(one.begin, closed(two, {two.begin})));
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      const Pair own = pairs[i];
+      const int32_t number = numbers.at(own);
+      const PatternState& x = one.states[static_cast<size_t>(own.first)];
+      if (own.first == one.end && !std::ranges::binary_search(own.second, two.end))
+        jump(number, end);
+      for (const int32_t to : x.empty) jump(number, number_of(to, own.second));
+      for (const PatternEdge& edge : x.edges) {
+        each_part(two, own.second, edge, [&](uint8_t low, uint8_t high) {
+          const int32_t to = number_of(edge.to, closed(two, reached(two, own.second, low)));
+          state(number).edges.push_back({low, high, to});
+        });
+      }
+    }
+    return end;
+  }
+
+  // Calls `take` with ranges of bytes of an edge, each of which leads `states` to the same states.
+  template <class Take>
+  static void each_part(const PatternAutomaton& automaton, const std::vector<int32_t>& states,
+                        const PatternEdge& edge, const Take& take) {
+    std::set<int32_t> borders = {edge.last + 1}; // first bytes after a range
+    for (const int32_t at : states) {
+      for (const PatternEdge& other : automaton.states[static_cast<size_t>(at)].edges) {
+        for (const int32_t border : {int32_t{other.first}, other.last + 1}) {
+          if (border > edge.first && border <= edge.last) borders.insert(border);
+        }
+      }
+    }
+    int32_t low = edge.first;
+    for (const int32_t border : borders) {
+      take(static_cast<uint8_t>(low), static_cast<uint8_t>(border - 1));
+      low = border;
+    }
+  }
+
+  static std::vector<int32_t> reached(const PatternAutomaton& automaton,
+                                      const std::vector<int32_t>& states, uint8_t byte) {
+    std::vector<int32_t> made;
+    for (const int32_t at : states) {
+      for (const PatternEdge& edge : automaton.states[static_cast<size_t>(at)].edges) {
+        if (edge.first <= byte && byte <= edge.last) made.push_back(edge.to);
+      }
+    }
+    return made;
+  }
+
+  // Returns the states and those that are reached without a byte, ascending.
+  static std::vector<int32_t> closed(const PatternAutomaton& automaton,
+                                     std::vector<int32_t> states) {
+    std::set<int32_t> all(states.begin(), states.end());
+    while (!states.empty()) {
+      const int32_t at = states.back();
+      states.pop_back();
+      for (const int32_t to : automaton.states[static_cast<size_t>(at)].empty) {
+        if (all.insert(to).second) states.push_back(to);
+      }
+    }
+    return {all.begin(), all.end()};
+  }
+
+  // Adds the items of a list, each once. Each item has a state before it, at which a separator was
+  // written or nothing was, and a state at which an earlier item was the last text.
+  int32_t add_list(const PatternNode& node, int32_t from) {
+    const int32_t end = add_state();
+    bool is_empty = true;        // all items up to here may be left out
+    int32_t before = from;       // this item, after a separator or at the beginning
+    int32_t after = add_state(); // some item
+    for (size_t i = 1; i < node.children.size(); ++i) {
+      const PatternNode& item = *node.children[i];
+      const bool is_repeat = item.kind == PatternNode::Kind::repeat;
+      const bool may_be_out = is_repeat && item.least == 0;
+      const int32_t begin = add_state(), next = add_state(), next_after = add_state();
+      jump(before, begin);
+      jump(add(*node.children[0], after), begin);
+      const int32_t last = add(is_repeat ? *item.children.front() : item, begin);
+      jump(last, next_after);
+      if (is_repeat && item.most < 0) jump(add(*node.children[0], last), begin);
+      if (may_be_out) {
+        jump(before, next);
+        jump(after, next_after);
+      }
+      is_empty = is_empty && may_be_out;
+      before = next, after = next_after;
+    }
+    jump(after, end);
+    if (is_empty) jump(from, end);
+    return end;
   }
 
   // Adds the states of the remainders. The end is the state of remainder 0.

@@ -139,6 +139,7 @@ private:
     if (take("?")) {
       if (take("&")) return read_both();
       if (take("%")) return read_multiple();
+      if (take(",")) return read_list();
       if (!take(":") && !take_name())
         refuse("look-around and flags are not supported", "write (?:...) or (...)");
     }
@@ -147,15 +148,39 @@ private:
     return node;
   }
 
-  // Reads (?&(A)(B)) from A on: the texts that match A and B. No other program has this form.
+  // Reads (?&(A)(B)) from A on: the texts that match A and B. (?&!(A)(B)) has the texts that match A
+  // and not B. No other program has these forms.
   NodeRef read_both() {
-    NodeRef both = new_node(PatternNode::Kind::both);
+    NodeRef both = new_node(take("!") ? PatternNode::Kind::except : PatternNode::Kind::both);
     for (int i = 0; i < 2; ++i) {
       if (peek() != '(') refuse("(?& needs two groups", "write (?&(?:a*)(?:.{2}))");
       both->children.push_back(read_group());
     }
     if (!take(")")) refuse("a '(' without a ')'", "write (?&(?:a*)(?:.{2}))");
     return both;
+  }
+
+  // Reads (?,(S)(A)(B)?(C)*) from S on: texts of A, B and C in this order, with a text of S between
+  // two of them. No other program has this form.
+  NodeRef read_list() {
+    NodeRef list = new_node(PatternNode::Kind::list);
+    while (peek() == '(') {
+      NodeRef child = read_group();
+      const bool is_separator = list->children.empty();
+      const bool may_be_out = !is_separator && (peek() == '?' || peek() == '*');
+      const bool may_repeat = !is_separator && (peek() == '+' || peek() == '*');
+      if (may_be_out || may_repeat) {
+        ++at_;
+        NodeRef repeat = new_node(PatternNode::Kind::repeat);
+        repeat->children.push_back(std::move(child));
+        repeat->least = may_be_out ? 0 : 1, repeat->most = may_repeat ? -1 : 1;
+        child = std::move(repeat);
+      }
+      list->children.push_back(std::move(child));
+    }
+    if (list->children.size() < 2 || !take(")"))
+      refuse("(?, needs a separator and items", "write (?,(?:, )(?:a)(?:b)?(?:c)*)");
+    return list;
   }
 
   // Reads (?%N) from N on: the digits of the multiples of N. No other program has this form.

@@ -12,9 +12,20 @@
 namespace dllm::text {
 
 // A part of a pattern. repeat: its only child, `least` to `most` times; most -1: any number. both:
-// the texts that match both of its children. multiple: the digits of the multiples of a divisor.
+// the texts that match both of its children. except: those that match the first child and not the
+// second one. list: the first child is the separator between the others, of which some may be left
+// out or come several times (repeat). multiple: the digits of the multiples of a divisor.
 struct PatternNode {
-  enum class Kind { set, sequence, choice, repeat, both, multiple } kind = Kind::sequence;
+  enum class Kind {
+    set,
+    sequence,
+    choice,
+    repeat,
+    both,
+    except,
+    list,
+    multiple
+  } kind = Kind::sequence;
   CodePoints set = {};
   std::vector<std::unique_ptr<PatternNode>> children = {};
   int32_t least = 0, most = -1;

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <functional>
 #include <optional>
 #include <random>
 #include <string>
@@ -125,8 +126,9 @@ TEST(ByteAutomaton, CanBeCancelled) {
   test::expect_error(Code::cancelled, "", [&] { ByteAutomaton("a{8000}", &task); });
 }
 
-// The texts of (?&(A)(B)) match A and B.
-TEST(ByteAutomaton, MatchesBothOfTwoPatterns) {
+// The texts of (?&(A)(B)) match A and B, and those of (?&!(A)(B)) match A alone.
+void compare_pairs(const char* form, const std::function<bool(bool, bool)>& wanted_of,
+                   int64_t least) {
   int64_t matched = 0, compared = 0;
   for (uint32_t seed = 0; seed < test::some_cases(100U); ++seed) {
     RandomPattern random(seed);
@@ -135,20 +137,51 @@ TEST(ByteAutomaton, MatchesBothOfTwoPatterns) {
     const std::optional<ByteAutomaton> first = small_automaton(one), second = small_automaton(two);
     if (!first || !second) continue;
     try {
-      made.emplace("(?&(?:" + one + ")(?:" + two + "))");
-    } catch (const Error& error) { // no text matches both, or there are too many states
+      made.emplace(form + ("(?:" + one + ")(?:" + two + "))"));
+    } catch (const Error& error) { // no text is left, or there are too many states
       continue;
     }
     for (int i = 0; i < 40; ++i) {
       const std::string text = random.text();
-      const bool wanted = first->matches(text) && second->matches(text);
-      ASSERT_EQ(made->matches(text), wanted) << one << " and " << two << " on " << text;
+      const bool wanted = wanted_of(first->matches(text), second->matches(text));
+      ASSERT_EQ(made->matches(text), wanted) << form << one << " and " << two << " on " << text;
       matched += wanted ? 1 : 0;
       ++compared;
     }
   }
-  EXPECT_GT(matched, test::some_cases(100));
+  EXPECT_GT(matched, test::some_cases(least));
   EXPECT_GT(compared, test::some_cases(1500));
+}
+
+TEST(ByteAutomaton, MatchesBothOfTwoPatterns) {
+  compare_pairs("(?&", std::logical_and<bool>(), 100);
+}
+
+TEST(ByteAutomaton, MatchesOnePatternAndNotAnother) {
+  compare_pairs(
+      "(?&!", [](bool one, bool two) { return one && !two; }, 100);
+}
+
+// (?,(S)(A)(B)?(C)*(D)+) is the same as its parts written out.
+TEST(ByteAutomaton, ListsHaveASeparatorBetweenItems) {
+  const char* lists[] = {"(?:a)?(?:b)?(?:c)?", "(?:a)(?:b)?(?:c)*", "(?:a)*",
+                         "(?:a)+(?:b)+",       "(?:a)*(?:b)*(?:c)", "(?:a|bb)*(?:c)?",
+                         "(?:ab*)?(?:b+)*"};
+  for (const std::string list : lists) {
+    // Each item takes the separator after it. The last separator is one more at the end.
+    std::string parts = list;
+    for (size_t at = 0; (at = parts.find(')', at)) != std::string::npos; at += 3)
+      parts.replace(at, 1, "),)");
+    for (size_t at = 0; (at = parts.find("(?:", at)) != std::string::npos; at += 6)
+      parts.replace(at, 3, "(?:(?:");
+    const ByteAutomaton automaton("(?,(?:,)" + list + ")"), longer(parts);
+    std::vector<std::string> texts = {""};
+    for (size_t i = 0; i < texts.size() && texts.size() < 40000; ++i) {
+      for (const char c : {'a', 'b', 'c', ','}) texts.push_back(texts[i] + c);
+      const bool wanted = longer.matches(texts[i].empty() ? "" : texts[i] + ",");
+      ASSERT_EQ(automaton.matches(texts[i]), wanted) << list << " on " << texts[i];
+    }
+  }
 }
 
 // A JSON text has a part that matches, as PCRE2 finds one.
@@ -221,15 +254,43 @@ TEST(ByteAutomaton, Syntax) {
   all("", {""}, {"a"});
   all("a||b", {"", "a", "b"}, {"ab"});
   all("x(?&(?:a*b*)(?:.{2}))", {"xaa", "xab", "xbb"}, {"xa", "xba", "xaab"});
+  all("x(?&!(?:.*)(?:a|bc))", {"x", "xb", "xaa"}, {"xa", "xbc"});
+  all("\\[(?,(?:, ?)(?:1)?(?:2)*)\\]", {"[]", "[1]", "[2]", "[1,2, 2]"}, {"[1,]", "[,1]", "[2,1]"});
   all("\\{\"a\": (true|false)\\}", {"{\"a\": true}"}, {"{\"a\": maybe}"});
 }
 
 TEST(ByteAutomaton, Refusals) {
-  for (const char* pattern :
-       {"a)",      "(a",      "[a",    "a{2",        "a{3,1}",        "a{99999}", "*a",
-        "a**",     "a{2}{3}", "\\",    "\\b",        "\\1",           "(?=a)",    "(?!a)",
-        "(?<=a)b", "(?i)a",   "(?&a)", "(?&(?:a))",  "(?&(?:a)(?:b)", "a^b",      "a$b",
-        "[b-a]",   "\\xg0",   "\\u12", "[\\d-z]{,}", "\xFF",          "\\p{L}"}) {
+  for (const char* pattern : {"a)",
+                              "(a",
+                              "[a",
+                              "a{2",
+                              "a{3,1}",
+                              "a{99999}",
+                              "*a",
+                              "a**",
+                              "a{2}{3}",
+                              "\\",
+                              "\\b",
+                              "\\1",
+                              "(?=a)",
+                              "(?!a)",
+                              "(?<=a)b",
+                              "(?i)a",
+                              "(?&a)",
+                              "(?&(?:a))",
+                              "(?&(?:a)(?:b)",
+                              "a^b",
+                              "(?,(?:a))",
+                              "(?,(?:a)?(?:b))",
+                              "(?,a)",
+                              "(?&!(?:a))",
+                              "a$b",
+                              "[b-a]",
+                              "\\xg0",
+                              "\\u12",
+                              "[\\d-z]{,}",
+                              "\xFF",
+                              "\\p{L}"}) {
     test::expect_error(Code::invalid_argument, "pattern",
                        [&] { ByteAutomaton automaton(pattern); });
   }
