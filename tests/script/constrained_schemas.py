@@ -72,7 +72,8 @@ class Schemas:
         kinds = [self.string, self.integer, self.constant, self.choice, self.number, self.nullable,
                  lambda: {"type": self.rng.choice(["boolean", "null", "number"])}]
         if depth > 0:
-            kinds += [lambda: self.object(depth), lambda: self.array(depth), lambda: self.prefixed(depth), lambda: self.either(depth)] * 2
+            kinds += [lambda: self.object(depth), lambda: self.array(depth), lambda: self.prefixed(depth), lambda: self.either(depth),
+                      lambda: self.free(depth), lambda: self.together(depth), lambda: self.tagged(depth)] * 2
         return self.rng.choice(kinds)()
 
     def string(self) -> dict:
@@ -91,7 +92,7 @@ class Schemas:
         if self.rng.random() < .6:
             made[self.rng.choice(["maximum", "exclusiveMaximum"])] = low + self.rng.randint(2, 500) + self.rng.choice([0, .0, .5])
         if self.rng.random() < .3:
-            made["multipleOf"] = self.rng.choice([2, 3, 5.0, 7, 10, 25, 100])
+            made["multipleOf"] = self.rng.choice([2, 3, 5.0, 7, 10, 25, 100, .5])
         return made
 
     def number(self) -> dict:
@@ -101,6 +102,8 @@ class Schemas:
             made[self.rng.choice(["minimum", "exclusiveMinimum"])] = low
         if self.rng.random() < .7:
             made[self.rng.choice(["maximum", "exclusiveMaximum"])] = round(low + self.rng.choice([.5, 1, 2.25, 40]), 6)
+        if self.rng.random() < .2:
+            made["multipleOf"] = self.rng.choice([.5, .25, .125])
         return made
 
     def nullable(self) -> dict:
@@ -139,6 +142,45 @@ class Schemas:
         if self.rng.random() < .5:
             made["maxItems"] = made.get("minItems", 0) + self.rng.randint(0, 2)
         return made
+
+    def free(self, depth: int) -> dict:
+        """An object whose members have no names in the schema, or only some of them."""
+        made: dict = {"type": "object"}
+        if self.rng.random() < .5:
+            made["properties"] = {name: self.any(0) for name in self.rng.sample(NAMES, self.rng.randint(1, 2))}
+        kind = self.rng.randint(0, 3)
+        if kind == 0:
+            made["patternProperties"] = {self.rng.choice(["^[a-n]", "b", "^.$"]): self.any(0)}
+        if kind != 1 or "properties" in made:
+            made["additionalProperties"] = self.rng.choice([self.any(0), self.any(depth - 1), True, False])
+        if self.rng.random() < .3:
+            made["propertyNames"] = self.rng.choice([{"maxLength": 3}, {"pattern": "^[a-z ]*$"}, {"enum": NAMES[:4]}])
+        if self.rng.random() < .3:
+            made["minProperties"] = self.rng.randint(0, 1)
+        if self.rng.random() < .3:
+            made["maxProperties"] = self.rng.randint(1, 3)
+        return made
+
+    def together(self, depth: int) -> dict:
+        """Several schemas of one value."""
+        kind = self.rng.randint(0, 3)
+        if kind == 0:
+            parts = [self.object(depth), self.object(depth)]
+            for part in parts:
+                del part["additionalProperties"]
+            return {"allOf": parts, "description": "both"}
+        if kind == 1:
+            return {"type": "object", "properties": {"a": self.any(0), "q": self.any(0)}, "unevaluatedProperties": False,
+                    "anyOf": [{"required": ["a"]}, {"properties": {"b.c": self.any(0)}, "required": ["b.c"]}]}
+        if kind == 2:
+            return {"type": ["integer", "string", "null"], "enum": self.rng.sample(VALUES, 4) + [None], "maxLength": 2}
+        low = self.rng.randint(-99, 99)
+        return {"type": "integer", "allOf": [{"minimum": low - 5}, {"minimum": low, "maximum": low + 9}]}
+
+    def tagged(self, depth: int) -> dict:
+        made = [{"type": "object", "properties": {"kind": {"const": tag}, self.rng.choice(NAMES): self.any(depth - 1)}, "required": ["kind"]}
+                for tag in ("x", "y")]
+        return {"oneOf": made + [{"type": "null"}], "discriminator": {"propertyName": "kind"}}
 
     def either(self, depth: int) -> dict:
         if self.rng.random() < .5:
@@ -182,6 +224,10 @@ def check(generator, policy: str, schema: dict, write, settings: dict, seed: int
             counts["no text of this length"] += 1
         elif " is in the range" in said:
             counts["no number in the range"] += 1
+        elif "in two schemas of one" in said or "no value is of this schema" in said or "no value of enum" in said:
+            counts["no common schema"] += 1
+        elif "states" in said or "second of work" in said:
+            counts["too many states"] += 1
         else:
             failures.append(f"{policy} seed {seed}: {said}\n  {json.dumps(schema)}\n  {settings}")
         return

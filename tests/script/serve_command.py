@@ -121,6 +121,9 @@ many = server.json("/v1/completions", {"prompt": ["a", "b"], "n": 2, "max_tokens
 ok([choice["index"] for choice in many] == [0, 1, 2, 3] and [choice["dllm"]["seed"] for choice in many] == [10, 11, 10, 11], "two prompts, two texts each")
 shaped = server.json("/v1/chat/completions", {**chat, "max_tokens": 32, "response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "array", "items": {"type": "integer"}, "maxItems": 2}}}})["choices"][0]
 ok(isinstance(json.loads(shaped["message"]["content"]), list) and shaped["finish_reason"] == "stop", f"a schema: {shaped}")
+objects = [json.loads(server.json("/v1/chat/completions", {**chat, "max_tokens": 32, "temperature": 2.0, "seed": seed,
+                                                            "response_format": {"type": "json_object"}})["choices"][0]["message"]["content"]) for seed in range(20)]
+ok(all(isinstance(one, dict) for one in objects) and sum(one != {} for one in objects) >= 10, f"any object: {objects}")
 ok([one["id"] for one in server.json("/v1/models")["data"]] == ["m"] and server.json("/health") == {"status": "ok"}, "models and health")
 
 # ---- calls of functions ----
@@ -158,7 +161,7 @@ for body, part in [("{", "not JSON"), ("[]", "not a JSON object"), ("[" * 100000
                    ({"prompt": "a", "max_tokens": 100000}, "100"), ({"prompt": "a", "max_tokens": -1}, "max_tokens"), ({"prompt": "a", "n": 1000}, "n is 1000"),
                    ({"prompt": "a", "temperature": "hot"}, "temperature"), ({"prompt": "a", "temperature": -1}, "temperature"), ({"prompt": "a", "logit_bias": {"5": 3}}, "-100"),
                    ({"prompt": "a", "dllm": {"polcy": "x"}}, "polcy"), ({"prompt": "a", "dllm": {"policy": "x"}}, "x"), ({"prompt": "a", "stop": [""]}, "stop"),
-                   ({"prompt": "a", "best_of": 3}, "best_of"), ({"prompt": "a", "logprobs": 5}, "logprobs 5"), ({"prompt": "a", "logprobs": 0, "echo": True}, "echo"), ({"prompt": "a", "response_format": {"type": "json_object"}}, "json_object"), ({"prompt": "a", "response_format": {"type": 5}}, "response_format"),
+                   ({"prompt": "a", "best_of": 3}, "best_of"), ({"prompt": "a", "logprobs": 5}, "logprobs 5"), ({"prompt": "a", "logprobs": 0, "echo": True}, "echo"), ({"prompt": "a", "response_format": {"type": "xml"}}, "json_object"), ({"prompt": "a", "response_format": {"type": 5}}, "response_format"),
                    ({"prompt": "a", "dllm": {"grammar": "root ::= root"}}, "begins with itself"), ({"prompt": "a", "dllm": {"regex": "("}}, "byte 1"),
                    ({"prompt": "a", "dllm": {"template": "/etc/passwd"}}, "template"), ({"prompt": "a", "seed": 1.5}, "seed"), ({"prompt": "a", "dllm": {"length": 16777216}}, "positions"), ({"prompt": "a", "stream": "yes"}, "stream"),
                    ({"prompt": "a", "store": True}, "store"), ({"prompt": "a", "reasoning_effort": "high"}, "reasoning_effort"), ({"prompt": "a", "verbosity": "low"}, "verbosity"),

@@ -188,11 +188,13 @@ void take_format(Body& body, Json& settings) {
   if (format.is_null()) return;
   const std::string type = text_at(format, "type");
   if (type == "text") return;
+  if (type == "json_object") {
+    settings["json_schema"] = R"({"type": "object"})";
+    return;
+  }
   if (type != "json_schema")
-    refuse("response_format has the type \"" + type + "\", expected text or json_schema",
-           type == "json_object" ? "name a schema: {\"type\": \"json_schema\", \"json_schema\": "
-                                   "{\"schema\": {...}}}"
-                                 : "");
+    refuse("response_format has the type \"" + type +
+           "\", expected text, json_object or json_schema");
   const Json inner = format.value("json_schema", Json());
   const Json schema = inner.is_object() ? inner.value("schema", Json()) : Json();
   if (!schema.is_object()) refuse("response_format.json_schema has no schema");
@@ -277,7 +279,7 @@ void take_tools(Body& body, Json& settings, Asked& asked) {
         R"(write "none", "auto", "required" or {"type": "function", "function": {"name": ...}})");
   }
   if (settings.contains("json_schema"))
-    refuse("a call has to come and response_format has a schema", "send one of the two");
+    refuse("a call has to come, and response_format asks for JSON", "send one of the two");
   settings["json_schema"] = schema_of_call(tools, is_named ? function["name"] : "");
 }
 

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <optional>
 #include <string_view>
 
 namespace dllm::generate {
@@ -25,17 +26,23 @@ constexpr int kMostDigits = 15; // that a double keeps
 // Most states of the remainders of a multipleOf, one for each digit of a number. An automaton has
 // at most 8192.
 constexpr int64_t kMostDigitStates = 4096;
+// Of multiples of a divisor below 1.
+constexpr int kMostStepPlaces = 9;
+constexpr int64_t kMostStepParts = 1000;
 
 class NumberReader {
 public:
   NumberReader(const Json& schema, const std::string& where) : schema_(schema), where_(where) {}
 
   std::string pattern(bool is_whole) const {
-    if (schema_.contains("multipleOf")) return multiples();
+    if (schema_.contains("multipleOf")) {
+      const std::optional<Step> step = decimal_step();
+      if (!step) return multiples();
+      // Each whole number is a multiple of a part of 1.
+      return is_whole ? integers() : decimal_multiples(*step);
+    }
     if (is_whole) return integers();
-    const bool has_bounds = std::ranges::any_of(
-        kBounds, [&](const Bound& bound) { return schema_.contains(bound.key); });
-    return has_bounds ? decimals() : kNumber;
+    return has_bounds() ? decimals() : kNumber;
   }
 
 private:
@@ -57,6 +64,51 @@ private:
 
   [[noreturn]] void refuse(const std::string& what, std::string_view hint) const {
     fail_with_hint(std::string(hint), Code::invalid_argument, "{}: {}", where_, what);
+  }
+
+  bool has_bounds() const {
+    return std::ranges::any_of(kBounds,
+                               [&](const Bound& bound) { return schema_.contains(bound.key); });
+  }
+
+  // A divisor below 1: units of 10^-places, which go into 1.
+  struct Step {
+    int places = 0;
+    int64_t units = 0, one = 1;
+  };
+
+  // Returns a divisor that goes into 1, such as 0.25; nothing: it is another number.
+  std::optional<Step> decimal_step() const {
+    const Json& value = schema_["multipleOf"];
+    const double divisor = value.is_number() ? value.get<double>() : 0;
+    if (!(divisor > 0 && divisor < 1)) return std::nullopt;
+    Step step;
+    for (step.places = 1; step.places <= kMostStepPlaces; ++step.places) {
+      step.one *= 10;
+      const std::string digits = fmt::format("{:.{}f}", divisor, step.places);
+      if (std::strtod(digits.c_str(), nullptr) != divisor) continue;
+      step.units = std::strtoll(digits.c_str() + 2, nullptr, 10);
+      const bool is_known = step.one % step.units == 0 &&
+                            (step.units == 1 || step.one / step.units <= kMostStepParts);
+      return is_known ? std::optional(step) : std::nullopt;
+    }
+    return std::nullopt;
+  }
+
+  std::string decimal_multiples(const Step& step) const {
+    std::string parts; // after the point
+    if (step.units == 1) {
+      parts = fmt::format("[0-9]{{1,{}}}", step.places);
+    } else {
+      for (int64_t part = step.units; part < step.one; part += step.units) {
+        std::string digits = fmt::format("{:0{}}", part, step.places);
+        digits.erase(digits.find_last_not_of('0') + 1);
+        parts += (parts.empty() ? "" : "|") + digits;
+      }
+    }
+    const std::string made = fmt::format("-?(?:0|[1-9][0-9]{{0,{}}})(?:\\.(?:{}))?",
+                                         kMostDigits - step.places - 1, parts);
+    return has_bounds() ? fmt::format("(?&({})({}))", decimals(), made) : "(?:" + made + ")";
   }
 
   // Calls `take` with each bound that the schema has, and its value.
@@ -113,9 +165,9 @@ private:
     const bool is_known =
         divisor >= 1 && divisor <= text::kMostDivisor && std::trunc(divisor) == divisor;
     if (!is_known) {
-      refuse(fmt::format("multipleOf {} is not a whole number from 1 to {}", value.dump(),
-                         text::kMostDivisor),
-             "leave it out, and check the answer for it");
+      refuse(fmt::format("multipleOf {} is neither a whole number from 1 to {} nor a part of 1",
+                         value.dump(), text::kMostDivisor),
+             "write a part of 1, such as 0.5 or 0.01, or check the answer for it");
     }
     const auto step = static_cast<int64_t>(divisor);
     const Range own = range();
@@ -179,6 +231,10 @@ private:
 };
 
 } // namespace
+
+std::string pattern_of_any_number() {
+  return kNumber;
+}
 
 std::string pattern_of_numbers(const Json& schema, bool is_whole, const std::string& where) {
   return NumberReader(schema, where).pattern(is_whole);

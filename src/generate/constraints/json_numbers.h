@@ -8,6 +8,9 @@
 
 namespace dllm::generate {
 
+// Returns the pattern of numbers with at most 18 digits before the point.
+std::string pattern_of_any_number();
+
 // Returns the pattern of the numbers that a schema allows; is_whole: those without a fraction.
 // Numbers with bounds have no exponent and at most 15 digits up to the larger bound, so programs
 // that read them as double compare them as decimals do. Fails with invalid_argument naming `where`,

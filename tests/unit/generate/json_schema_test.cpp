@@ -6,6 +6,7 @@
 #include "generate/constraints/integer_range.h"
 #include "text/automaton/byte_automaton.h"
 #include "unit/generate/random_schemas.h"
+#include "unit/test_files.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -81,7 +82,7 @@ TEST(JsonSchema, RefusesWhatGrowsTooFast) {
     for (int i = 0; i < members; ++i)
       own["properties"]["p" + std::to_string(i)] = {{"$ref", "#/$defs/t"}};
     const Json schema = {{"$ref", "#/$defs/t"}, {"$defs", {{"t", own}}}};
-    test::expect_error(Code::invalid_argument, "needs a pattern of more than",
+    test::expect_error(Code::invalid_argument, "is written out to more than",
                        [&] { pattern_of_schema(schema.dump()); });
   }
 }
@@ -200,6 +201,26 @@ TEST(JsonSchema, MultiplesAreThoseOfTheirDivisor) {
   EXPECT_FALSE(free.matches("123456789012345100"));
 }
 
+TEST(JsonSchema, MultiplesOfPartsOfOne) {
+  for (const double divisor : {0.5, 0.25, 0.125, 0.2, 0.1, 0.01, 0.05}) {
+    for (const bool has_bounds : {false, true}) {
+      Json schema = {{"type", "number"}, {"multipleOf", divisor}};
+      if (has_bounds) schema["minimum"] = -1.5, schema["exclusiveMaximum"] = 2.0;
+      const ByteAutomaton automaton(pattern_of_schema(schema.dump()));
+      for (int64_t thousands = -3000; thousands <= 3000; ++thousands) {
+        const double value = static_cast<double>(thousands) / 1000;
+        const auto step = static_cast<int64_t>(std::lround(divisor * 1000));
+        const bool is_in = !has_bounds || (thousands >= -1500 && thousands < 2000);
+        const bool is_whole = thousands % 1000 == 0;
+        const std::string text = is_whole ? std::to_string(thousands / 1000) : Json(value).dump();
+        ASSERT_EQ(automaton.matches(text), is_in && thousands % step == 0) << schema << value;
+      }
+    }
+  }
+  const ByteAutomaton whole(pattern_of_schema(R"({"type": "integer", "multipleOf": 0.5})"));
+  EXPECT_TRUE(whole.matches("-7"));
+}
+
 TEST(JsonSchema, TuplesAndNumbersOfMembers) {
   const auto all = [](const char* schema, const std::vector<std::string>& yes,
                       const std::vector<std::string>& no) {
@@ -244,6 +265,112 @@ TEST(JsonSchema, ReferencesAndTypes) {
         R"({"from": {"x": 3}, "note": 1})", R"({"from": {"x": 3}, "note": null,})",
         R"({"note": null, "from": {"x": 3}})", R"({"from": {"x": 03}, "note": null})"})
     EXPECT_FALSE(automaton.matches(text)) << text;
+}
+
+void expect_texts(const char* schema, const std::vector<std::string>& yes,
+                  const std::vector<std::string>& no) {
+  const ByteAutomaton automaton(pattern_of_schema(schema));
+  for (const std::string& text : yes) EXPECT_TRUE(automaton.matches(text)) << schema << text;
+  for (const std::string& text : no) EXPECT_FALSE(automaton.matches(text)) << schema << text;
+}
+
+TEST(JsonSchema, ObjectsWithFreeMembers) {
+  expect_texts(R"({"type": "object", "additionalProperties": {"type": "integer"}})",
+               {"{}", R"({"a":1})", R"({"": 1, "\"\\\n": 2})"},
+               {R"({"\u00E4":1})", R"({"a":"b"})", R"({"a":1,})", R"({a:1})", "{,}"});
+  expect_texts(R"({"type": "object"})",
+               {"{}", R"({"a":{"b":{"c":{"d":1}}}})", R"({"a":[1, null, {"b":[true]}]})"},
+               {"[]", R"({"a":{"b":{"c":{"d":[]}}}})", R"({"a":[[[[1]]]]})"});
+  expect_texts(R"({"type": "object", "properties": {}})", {"{}"}, {R"({"a":1})"});
+  // A name that the schema gives has its own schema, however it is written.
+  expect_texts(R"({"type": "object", "properties": {"a": {"const": 1}, "b\"": {"const": 2}},
+                   "required": ["b\""], "additionalProperties": {"type": "null"}})",
+               {R"({"b\"":2})", R"({"a":1,"b\"":2,"aa":null,"c":null})", R"({"b\"":2, "b":null})"},
+               {R"({"b\"":2,"a":null})", R"({"b\"":2,"\u0061":null})", R"({"a":1})",
+                R"({"b\"":2,"b\"":null})", R"({"b\"":2,"c":1})"});
+  expect_texts(R"({"type": "object", "patternProperties": {"^x": {"type": "integer"}}})",
+               {"{}", R"({"x":1,"xy":2})"}, {R"({"y":1})", R"({"x":null})"});
+  expect_texts(R"({"type": "object", "patternProperties": {"^x": {"type": "integer"}},
+                   "properties": {"xa": {"maximum": 5}, "b": {"const": 9}},
+                   "additionalProperties": {"const": null}})",
+               {R"({"xa":5,"b":9,"x":7,"y":null})"},
+               {R"({"xa":6})", R"({"xa":1.5})", R"({"xb":null})", R"({"y":1})"});
+  expect_texts(R"({"type": "object", "propertyNames": {"enum": ["a", "b"]},
+                   "properties": {"c": {"const": 1}}, "additionalProperties": {"const": 1}})",
+               {"{}", R"({"a":1,"b":1})"}, {R"({"c":1})", R"({"d":1})"});
+  expect_texts(R"({"type": "object", "propertyNames": {"pattern": "^[a-z]+$", "maxLength": 2},
+                   "required": ["q"]})",
+               {R"({"q":1})", R"({"q":[],"ab":{}})"},
+               {"{}", R"({"q":1,"abc":1})", R"({"q":1,"A":1})"});
+  expect_texts(R"({"type": "object", "propertyNames": false})", {"{}"}, {R"({"a":1})"});
+  expect_texts(R"({"type": "object", "additionalProperties": {"const": 1}, "maxProperties": 2,
+                   "minProperties": 1, "properties": {"a": {"const": 2}}})",
+               {R"({"a":2})", R"({"b":1})", R"({"a":2,"b":1})", R"({"b":1,"c":1})"},
+               {"{}", R"({"a":2,"b":1,"c":1})", R"({"a":1})"});
+  expect_texts(R"({"type": "object", "required": ["k"], "additionalProperties": {"const": 1}})",
+               {R"({"k":1})", R"({"k":1,"l":1})"}, {"{}", R"({"l":1})", R"({"k":1,"k":1})"});
+}
+
+TEST(JsonSchema, ValuesOfAnyKind) {
+  for (const char* schema : {"{}", R"({"title": "anything"})", R"({"allOf": [true]})"}) {
+    expect_texts(schema,
+                 {"null", "[]", "{}", "-1.5e3", R"("a\u00e9")", R"([[[1]],{"a":{"b":true}}])"},
+                 {"", "[1,]", "nul", "01", "[[[[1]]]]"});
+  }
+  expect_texts(R"({"type": "array"})", {"[]", R"([1, "a", [[null]]])"}, {"{}", "[1 2]"});
+  expect_texts(R"({"type": "array", "prefixItems": [{"const": 1}]})", {"[]", "[1]"}, {"[1,2]"});
+  expect_texts(R"({"properties": {"a": true}, "required": ["a"]})", {R"({"a":{}})"}, {"{}", "1"});
+  expect_texts(R"({"properties": {"a": false}})", {"{}"}, {R"({"a":1})"});
+}
+
+TEST(JsonSchema, SchemasOfOneValue) {
+  expect_texts(R"({"$defs": {"a": {"type": "object", "properties": {"x": {"type": "integer"}},
+                   "required": ["x"]}}, "allOf": [{"$ref": "#/$defs/a"}], "description": "as pydantic"})",
+               {R"({"x":1})"}, {"{}", R"({"y":1})"});
+  expect_texts(R"({"$defs": {"a": {"$anchor": "base", "type": "object", "required": ["x"],
+                   "properties": {"x": {"type": "integer"}}}}, "$ref": "#base",
+                   "properties": {"y": {"type": "null"}, "x": {"maximum": 3}}, "required": ["y"],
+                   "unevaluatedProperties": false})",
+               {R"({"x":3,"y":null})"},
+               {R"({"x":4,"y":null})", R"({"x":1})", R"({"x":1,"y":null,"z":1})"});
+  // The first schema forbids the member of the second one.
+  expect_texts(R"({"allOf": [{"type": "object", "properties": {"a": {"const": 1}},
+                   "additionalProperties": false}, {"properties": {"b": {"const": 2}}}]})",
+               {"{}", R"({"a":1})"}, {R"({"b":2})"});
+  expect_texts(R"({"type": "integer", "allOf": [{"minimum": 2}, {"minimum": 3, "maximum": 9}],
+                   "maximum": 4.5})",
+               {"3", "4"}, {"2", "5"});
+  expect_texts(R"({"type": "object", "properties": {"a": {"const": 1}, "b": {"const": 2}},
+                   "anyOf": [{"required": ["a"]}, {"required": ["b"]}]})",
+               {R"({"a":1})", R"({"b":2})", R"({"a":1,"b":2})"}, {"{}"});
+  expect_texts(R"({"type": ["integer", "string"], "enum": [1, "a", null, 7], "maximum": 5})",
+               {"1", R"("a")"}, {"7", "null"});
+  expect_texts(R"({"enum": ["a", "bc", 5], "maxLength": 1})", {R"("a")"}, {R"("bc")"});
+  expect_texts(R"({"allOf": [{"enum": [1, 2, "3"]}, {"enum": [2, "3", 4]}, {"type": "string"}]})",
+               {R"("3")"}, {"2", "1"});
+  expect_texts(R"({"type": "array", "allOf": [{"prefixItems": [{"type": "integer"}]},
+                   {"items": {"minimum": 3, "type": "number"}}], "maxItems": 2})",
+               {"[]", "[3]", "[3,3.5]"}, {"[2]", "[3.5]"});
+  expect_texts(R"({"type": "object", "unevaluatedProperties": false})", {"{}"}, {R"({"a":1})"});
+  expect_texts(
+      R"({"type": "object", "properties": {"a": {"const": 1}}, "unevaluatedProperties": false,
+                   "anyOf": [{"properties": {"b": {"const": 2}}, "required": ["b"]}, {"maxProperties": 0}]})",
+      {R"({"a":1,"b":2})", "{}"}, {R"({"a":1})", R"({"b":2,"c":1})"});
+}
+
+TEST(JsonSchema, OneOfIsKeptApart) {
+  expect_texts(R"({"oneOf": [{"$ref": "#/$defs/cat"}, {"$ref": "#/$defs/dog"}, {"type": "null"}],
+    "discriminator": {"propertyName": "kind"}, "$defs": {
+    "cat": {"type": "object", "properties": {"kind": {"const": "cat"}, "lives": {"type": "integer"}},
+            "required": ["kind"]},
+    "dog": {"type": "object", "properties": {"kind": {"enum": ["dog", "wolf"]}}}}})",
+               {R"({"kind":"cat","lives":9})", R"({"kind":"wolf"})", "null"},
+               {R"({"kind":"dog","lives":9})", "{}", R"({"lives":9})"});
+  expect_texts(R"({"type": "object", "oneOf": [{"properties": {"k": {"const": 1}}},
+                   {"properties": {"k": {"const": 2}}}]})",
+               {R"({"k":1})", R"({"k":2})"}, {"{}", "null"});
+  expect_texts(R"({"oneOf": [{"const": 1}, {"enum": ["a", 2]}, {"type": "array", "items": true}]})",
+               {"1", "2", R"("a")", "[{}]"}, {"3"});
 }
 
 TEST(JsonSchema, PatternsFormatsAndLengths) {
@@ -299,8 +426,9 @@ TEST(JsonSchema, RefusesWhatAPatternCannotKeep) {
        "its bounds have more than 15 digits together"},
       {R"({"type": "number", "maximum": 1e20})", "maximum is not below 10^14"},
       {R"({"type": "number", "minimum": 1e-20})", "minimum 1e-20 has more than 15 digits"},
-      {R"({"type": "number", "multipleOf": 0.5})", "multipleOf 0.5 is not a whole number"},
-      {R"({"type": "integer", "multipleOf": 0})", "multipleOf 0 is not a whole number from 1"},
+      {R"({"type": "number", "multipleOf": 0.3})", "multipleOf 0.3 is neither a whole number"},
+      {R"({"type": "number", "multipleOf": 1.5})", "multipleOf 1.5 is neither a whole number"},
+      {R"({"type": "integer", "multipleOf": 0})", "multipleOf 0 is neither a whole number from 1"},
       {R"({"type": "integer", "multipleOf": 997})", "of numbers with 18 digits needs more than"},
       {R"({"type": "integer", "minimum": 8, "maximum": 13, "multipleOf": 7})",
        "no multiple of 7 is in the range"},
@@ -309,8 +437,6 @@ TEST(JsonSchema, RefusesWhatAPatternCannotKeep) {
       {R"({"type": "integer", "minimum": 4.1, "maximum": 4.9})", "no integer is in the range"},
       {R"({"type": "integer", "minimum": 18446744073709551615})", "no integer is in the range"},
       {R"({"type": ["null", "integer"], "minLength": 1})", "keyword minLength"},
-      {R"({"type": "array"})", "needs the schema of its items"},
-      {R"({"type": "array", "prefixItems": [{"type": "null"}]})", "needs the schema of its items"},
       {R"({"type": "object", "properties": {}, "minProperties": 1})",
        "minProperties is above the number"},
       {R"({"type": "array", "prefixItems": [{"type": "null"}], "items": false, "minItems": 2})",
@@ -321,8 +447,25 @@ TEST(JsonSchema, RefusesWhatAPatternCannotKeep) {
        "minItems is above maxItems"},
       {R"({"type": "object", "properties": {"a": {"type": "strin"}}})",
        "json_schema.a: there is no type \"strin\""},
-      {R"({"type": "object", "required": ["a"]})", "required names \"a\""},
-      {R"({"properties": {}})", "the schema has no type"},
+      {R"({"type": "object", "properties": {}, "required": ["a"]})", "required names \"a\""},
+      {R"({"type": 5})", "type is not a name"},
+      {R"({"allOf": 5})", "allOf is not a list"},
+      {R"({"not": {"type": "null"}})", "keyword not is not supported"},
+      {R"({"if": {"type": "null"}, "then": {"type": "null"}})", "keyword if"},
+      {R"({"dependentRequired": {"a": ["b"]}})", "keyword dependentRequired"},
+      {R"({"type": "array", "contains": {"type": "null"}})", "keyword contains"},
+      {R"({"allOf": [{"type": "string"}, {"not": {"const": "a"}}]})", "keyword not"},
+      {R"({"allOf": [{"type": "string"}, {"type": "integer"}]})", "no value is of this schema"},
+      {R"({"allOf": [{"pattern": "a"}, {"pattern": "b"}]})", "keyword pattern is \"a\" and \"b\""},
+      {R"({"allOf": [{"properties": {"a": true}}, {"patternProperties": {"a": true}}]})",
+       "keyword patternProperties is in one of two schemas"},
+      {R"({"type": "object", "patternProperties": {"a": true, "b": true}})",
+       "patternProperties is not an object of one pattern"},
+      {R"({"type": "object", "minProperties": 2})", "minProperties 2 counts several members"},
+      {R"({"oneOf": [{"required": ["a"]}, {"required": ["b"]}]})", "may have the same values"},
+      {R"({"oneOf": [{"minLength": 1}, {"type": "object", "properties": {"a": {"const": 1}}}]})",
+       "may have the same values"},
+      {R"({"$ref": "#name"})", "there is no #name"},
       {R"({"oneOf": [{"type": "integer"}, {"type": "number"}]})", "may have the same values"},
       {R"({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}})",
        "no value has at most 4 levels"},

@@ -25,9 +25,12 @@ inline int64_t characters(const std::string& text) {
 inline bool is_valid(const Json& schema, const Json& value, const Json& root);
 
 inline bool is_valid_object(const Json& schema, const Json& value, const Json& root) {
+  const Json properties = schema.value("properties", Json::object());
   for (const auto& [key, item] : value.items()) {
-    if (!schema["properties"].contains(key)) return false;
-    if (!is_valid(schema["properties"][key], item, root)) return false;
+    const bool is_named = properties.contains(key);
+    const Json own = is_named ? properties[key] : schema.value("additionalProperties", Json(true));
+    if (!is_valid(own, item, root)) return false;
+    if (!is_valid(schema.value("propertyNames", Json(true)), Json(key), root)) return false;
   }
   const auto count = static_cast<int64_t>(value.size());
   if (count < schema.value("minProperties", int64_t{0})) return false;
@@ -50,8 +53,8 @@ inline bool is_valid_number(const Json& schema, const Json& value) {
 inline bool is_valid_array(const Json& schema, const Json& value, const Json& root) {
   const Json first = schema.value("prefixItems", Json::array());
   for (size_t i = 0; i < value.size(); ++i) {
-    const Json own = i < first.size() ? first[i] : schema.value("items", Json(false));
-    if (own == Json(false) || !is_valid(own, value[i], root)) return false;
+    const Json own = i < first.size() ? first[i] : schema.value("items", Json(true));
+    if (!is_valid(own, value[i], root)) return false;
   }
   const auto count = static_cast<int64_t>(value.size());
   return count >= schema.value("minItems", int64_t{0}) &&
@@ -73,23 +76,34 @@ inline bool is_valid_type(const Json& schema, const std::string& type, const Jso
   return value.is_object() && is_valid_object(schema, value, root);
 }
 
+inline std::string type_of(const Json& value) {
+  if (value.is_number()) return "number";
+  if (value.is_string()) return "string";
+  if (value.is_array()) return "array";
+  if (value.is_object()) return "object";
+  return value.is_null() ? "null" : "boolean";
+}
+
 inline bool is_valid(const Json& schema, const Json& value, const Json& root) {
+  if (schema.is_boolean()) return schema.get<bool>();
   if (schema.contains("$ref"))
     return is_valid(root.at(Json::json_pointer(schema["$ref"].get<std::string>().substr(1))), value,
                     root);
-  const Json type = schema.value("type", Json());
-  const Json types = type.is_null() || type.is_array() ? type : Json::array({type});
-  const bool has_type = type.is_null() || std::ranges::any_of(types, [&](const Json& one) {
-                          return is_valid_type(schema, one.get<std::string>(), value, root);
-                        });
-  if (schema.contains("const")) return has_type && value == schema["const"];
-  if (schema.contains("enum"))
-    return has_type && std::ranges::find(schema["enum"], value) != schema["enum"].end();
-  if (schema.contains("anyOf")) {
-    return std::ranges::any_of(schema["anyOf"],
-                               [&](const Json& one) { return is_valid(one, value, root); });
-  }
-  return has_type;
+  const Json type = schema.value("type", Json(type_of(value)));
+  const Json types = type.is_array() ? type : Json::array({type});
+  const auto is_of = [&](const Json& one) { return is_valid(one, value, root); };
+  if (!std::ranges::any_of(types, [&](const Json& one) {
+        return is_valid_type(schema, one.get<std::string>(), value, root);
+      }))
+    return false;
+  if (schema.contains("const") && value != schema["const"]) return false;
+  const Json values = schema.value("enum", Json::array({value}));
+  if (std::ranges::find(values, value) == values.end()) return false;
+  const Json any = schema.value("anyOf", Json::array({true}));
+  if (std::ranges::none_of(any, is_of)) return false;
+  if (schema.contains("oneOf") && std::ranges::count_if(schema["oneOf"], is_of) != 1) return false;
+  const Json all = schema.value("allOf", Json::array());
+  return std::ranges::all_of(all, is_of);
 }
 
 class RandomSchemas {
@@ -101,7 +115,7 @@ public:
   }
 
   Json schema(int depth) {
-    switch (below(depth > 0 ? 10 : 6)) {
+    switch (below(depth > 0 ? 14 : 6)) {
     case 0: return string_schema();
     case 1: return integer_schema();
     case 2: return {{"type", "boolean"}, {"title", "a flag"}};
@@ -116,6 +130,10 @@ public:
       return array;
     }
     case 8: return tuple_schema(depth);
+    case 9: return free_object_schema(depth);
+    case 10: return all_of_schema(depth);
+    case 11: return tagged_schema(depth);
+    case 12: return depth > 1 ? schema(1) : Json(true);
     default: return {{"anyOf", {schema(depth - 1), schema(depth - 1)}}};
     }
   }
@@ -130,6 +148,14 @@ public:
 
   // Returns a value of the schema.
   Json value(const Json& schema) {
+    if (schema.is_boolean()) return any_value(2);
+    if (schema.contains("allOf")) {
+      Json made = Json::object();
+      for (const Json& one : schema["allOf"]) made.update(object_of(one));
+      return made;
+    }
+    if (schema.contains("oneOf"))
+      return value(schema["oneOf"][static_cast<size_t>(below(std::ssize(schema["oneOf"])))]);
     if (schema.contains("const")) return schema["const"];
     for (const char* key : {"enum", "anyOf"}) {
       if (!schema.contains(key)) continue;
@@ -141,20 +167,12 @@ public:
       }
     }
     const auto type = schema["type"].get<std::string>();
+    if (type == "null") return nullptr;
     if (type == "boolean") return below(2) == 0;
     if (type == "number" || type == "integer") return number_of(schema, type == "integer");
     if (type == "string") return string_of(schema);
     if (type == "array") return array_of(schema);
-    Json object = Json::object();
-    const Json required = schema.value("required", Json::array());
-    do {
-      object.clear();
-      for (const auto& [key, own] : schema["properties"].items()) {
-        if (std::ranges::find(required, Json(key)) != required.end() || below(2) == 0)
-          object[key] = value(own);
-      }
-    } while (!is_valid_object(schema, object, schema));
-    return object;
+    return object_of(schema);
   }
 
   // Returns a text that the automaton accepts. Every state leads to such a text.
@@ -181,6 +199,58 @@ public:
   }
 
 private:
+  Json object_of(const Json& schema) {
+    Json object = Json::object();
+    const Json required = schema.value("required", Json::array());
+    const Json additional = schema.value("additionalProperties", Json(false));
+    do {
+      object.clear();
+      for (const auto& [key, own] : schema["properties"].items()) {
+        if (std::ranges::find(required, Json(key)) != required.end() || below(2) == 0)
+          object[key] = value(own);
+      }
+      for (const char* name : {"k", "", "\"'", "\xC3\xA4\n"}) {
+        if (additional != Json(false) && below(2) == 0) object[name] = value(additional);
+      }
+    } while (!is_valid_object(schema, object, schema));
+    return object;
+  }
+  Json any_value(int levels) {
+    switch (below(levels > 0 ? 6 : 4)) {
+    case 0: return nullptr;
+    case 1: return below(2) == 0;
+    case 2: return string_of(Json::object());
+    case 3: return below(2) == 0 ? Json(below(1000) - 500) : Json(1.5);
+    case 4: return Json::array({any_value(levels - 1), any_value(levels - 1)});
+    default: return {{"a", any_value(levels - 1)}, {"\"", any_value(levels - 1)}};
+    }
+  }
+  Json free_object_schema(int depth) {
+    Json made = {{"type", "object"}, {"properties", Json::object()}};
+    made["additionalProperties"] = depth > 1 && below(4) == 0 ? Json(true) : schema(0);
+    if (below(2) == 0) made["properties"]["a"] = schema(0);
+    if (below(2) == 0) made["properties"]["b\\"] = schema(0);
+    if (made["properties"].contains("a") && below(2) == 0) made["required"] = Json::array({"a"});
+    if (below(3) == 0) made["propertyNames"] = {{"maxLength", 1 + below(4)}};
+    if (below(3) == 0) made["minProperties"] = below(2);
+    if (below(3) == 0) made["maxProperties"] = 1 + below(3);
+    return made;
+  }
+  // Two schemas of one object.
+  Json all_of_schema(int depth) {
+    const Json one = {{"type", "object"}, {"properties", {{"a", schema(depth - 1)}}}};
+    const Json two = {{"properties", {{"b", schema(depth - 1)}}}, {"required", {"b"}}};
+    return {{"allOf", {one, two}}, {"description", "both"}};
+  }
+  // Objects that a member keeps apart, and null.
+  Json tagged_schema(int depth) {
+    const auto object = [&](const char* tag) {
+      return Json{{"type", "object"},
+                  {"properties", {{"v", schema(depth - 1)}, {"t", {{"const", tag}}}}},
+                  {"required", {"t"}}};
+    };
+    return {{"oneOf", {object("x"), object("y"), {{"type", "null"}}}}};
+  }
   Json string_schema() {
     Json made = {{"type", "string"}};
     if (below(2) == 0) made["minLength"] = below(4);
