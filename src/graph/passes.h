@@ -32,10 +32,10 @@ std::shared_ptr<Graph> join_pads(std::shared_ptr<Graph> graph);
 std::shared_ptr<Graph> decompose(const Graph& graph, std::span<const std::string> except = {});
 // A node's definition in other operations, as OpDef::decompose; null keeps the node.
 using Definition = std::vector<Value> (*)(Graph&, const Node&, std::span<const Value> inputs);
-// Replaces every operation by the definition that definition_of returns, and the operations of the
-// definition too, until definition_of returns null for all.
-std::shared_ptr<Graph> decompose(const Graph& graph,
-                                 const std::function<Definition(const OpDef&)>& definition_of);
+// Replaces every node by the definition that definition_of returns, and the nodes of the definition
+// too, until definition_of returns null for all.
+using DefinitionOf = std::function<Definition(const Graph&, const Node&)>;
+std::shared_ptr<Graph> decompose(const Graph& graph, const DefinitionOf& definition_of);
 // Returns the floating-point operations of one run. A scan counts every step; a multiply-add is 2.
 double count_flops(const Graph& graph);
 // Returns the floating-point operations of one node, without its bodies.

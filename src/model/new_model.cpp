@@ -89,7 +89,6 @@ std::shared_ptr<Model> new_model(std::shared_ptr<graph::Engine> engine, const Js
   const std::string& wanted = options.str("dtype");
   const bool free = wanted == "auto" || wanted == "keep";
   const WeightFormat& format = free ? weight_format(DType::f32) : weight_format(wanted);
-  expect_engine_reads(*engine, format);
   const auto seed = static_cast<uint64_t>(options.i64("seed"));
 
   const auto model = std::make_shared<Model>(std::move(engine), config);

@@ -79,6 +79,7 @@ DeviceBuffer::Fetch DeviceBuffer::start_fetch() const {
   fetch.parts.resize(content_.parts.size());
   for (const size_t rank : ranks_to_read()) {
     Tensor& part = fetch.parts[rank] = Tensor(content_.dtype, content_.shape);
+    part.set_format(content_.format);
     fetch.done.push_back(content_.parts[rank].copy_to(part));
     // The plugin writes into the tensor until the event happens, even if no caller waits for it.
     hold_until(fetch.done.back(), part);
@@ -115,7 +116,10 @@ void DeviceBuffer::expect_readable() const {
 }
 
 Tensor DeviceBuffer::read(const Task* task) const {
-  return state_->processes().gathered(read_part(task), layout(), Processes::kEverywhere, task);
+  Tensor whole =
+      state_->processes().gathered(read_part(task), layout(), Processes::kEverywhere, task);
+  whole.set_format(content_.format);
+  return whole;
 }
 
 std::vector<Tensor> DeviceBuffer::read_dealt(std::span<const int64_t> owners,

@@ -111,6 +111,7 @@ public:
     Shape shape;              // shape of one part
     std::vector<Array> parts; // by rank here
     graph::AxisSet differs;   // axes over which the parts are different arrays, not cuts of one
+    const WeightFormat* format = nullptr; // of a weight in blocks
   };
   // run: the run that computes the array; null for an uploaded array.
   DeviceBuffer(std::shared_ptr<EngineState> state, Content content, std::shared_ptr<Run> run);
@@ -130,6 +131,7 @@ public:
   int64_t memory_bytes() const override;
 
   const EngineState* engine() const { return state_.get(); }
+  const WeightFormat* format() const { return content_.format; }
   graph::AxisSet differs() const { return content_.differs; }
   const Array& array(size_t here = 0) const { return content_.parts[here]; }
   bool is_donated() const { return donated_.load(std::memory_order_acquire); }

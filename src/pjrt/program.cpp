@@ -87,9 +87,10 @@ DeviceBuffer& PjrtProgram::checked_input(const BufferRef& buffer, size_t index) 
     fail_with_hint("upload it to the engine that runs the graph", Code::invalid_argument,
                    "input {} of graph {} belongs to another engine", input.name, graph);
   }
-  if (mine->dtype() != type.dtype || !(mine->shape() == type.shape)) {
-    fail(Code::invalid_argument, "input {} of graph {} is {}, the given array is {}{}", input.name,
-         graph, type.text(), dtype_name(mine->dtype()), mine->shape().text());
+  const graph::ValueType given{mine->shape(), mine->dtype(), {}, mine->format()};
+  if (given.dtype != type.dtype || !(given.shape == type.shape) || given.format != type.format) {
+    fail(Code::invalid_argument, "input {} of graph {} is {}, the given array is {}", input.name,
+         graph, type.text(), given.text());
   }
   const graph::AxisSet differs =
       differing(state_->mesh(), mine->layout().axes().with(mine->differs()));

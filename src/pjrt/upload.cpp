@@ -42,10 +42,6 @@ std::vector<Array> upload_parts(const EngineState& state, graph::AxisSet axes, b
 
 void expect_uploadable(const Tensor& tensor) {
   if (!tensor.defined()) fail(Code::invalid_argument, "the tensor to upload has no array");
-  if (tensor.format() != nullptr) {
-    fail_with_hint("load the model with dtype=bf16 (or f32, int8)", Code::unimplemented,
-                   "the pjrt engine does not multiply weights of format {}", tensor.format()->name);
-  }
 }
 
 std::shared_ptr<DeviceBuffer> made_of(std::shared_ptr<EngineState> state,
@@ -62,6 +58,7 @@ std::shared_ptr<DeviceBuffer> upload(std::shared_ptr<EngineState> state, const T
   expect_uploadable(whole);
   DeviceBuffer::Content content;
   content.dtype = whole.dtype();
+  content.format = whole.format();
   content.shape = layout.part_shape(whole.shape(), state->mesh());
   const std::vector<int64_t> places = state->mesh().groups(layout.axes())[0];
   content.parts = upload_parts(*state, layout.axes(), share, [&](int64_t place) {
@@ -76,6 +73,7 @@ std::shared_ptr<DeviceBuffer> upload_part(std::shared_ptr<EngineState> state, co
   const graph::Mesh& here = state->processes().here();
   DeviceBuffer::Content content;
   content.dtype = part.dtype();
+  content.format = part.format();
   content.shape = layout.part_shape(part.shape(), here);
   for (size_t rank = 0; rank < state->ranks_here(); ++rank) {
     const Tensor piece = layout.part(part, {here, static_cast<int64_t>(rank)});
@@ -100,7 +98,8 @@ std::shared_ptr<DeviceBuffer> upload_pieces(std::shared_ptr<EngineState> state,
          dtype_name(pieces[0].dtype()), pieces[0].shape().text(), dtype_name(piece.dtype()),
          piece.shape().text());
   }
-  DeviceBuffer::Content content{pieces[0].dtype(), pieces[0].shape(), {}, differing(mesh, axes)};
+  DeviceBuffer::Content content{
+      pieces[0].dtype(), pieces[0].shape(), {}, differing(mesh, axes), pieces[0].format()};
   content.parts = upload_parts(*state, axes, share,
                                [&](int64_t place) { return pieces[static_cast<size_t>(place)]; });
   return std::make_shared<DeviceBuffer>(std::move(state), std::move(content), nullptr);

@@ -42,10 +42,9 @@ const KEYWORDS = (
 """,
     model = """
 - `dtype::String`: Format in which weights are kept; auto: the format of the file. Layers of one matrix that differ in
-  type, and types that products do not read, become q8_0. An engine that does not multiply a format keeps it as f32,
-  from 1 GB on as int8, and says so in the log. Training converts trained weights to f32. keep: the same as auto, an
-  older word. Default: auto; one of auto, keep, f32, bf16, f16, int8, q8_0, q4_0, q4_1, q5_0, q5_1, q4_k, q5_k, q6_k,
-  iq4_nl, mxfp4, nf4, fp4.
+  type, and types that products do not read, become q8_0. Training converts trained weights to f32. keep: the same as
+  auto, an older word. Default: auto; one of auto, keep, f32, bf16, f16, int8, q8_0, q4_0, q4_1, q5_0, q5_1, q4_k, q5_k,
+  q6_k, iq4_nl, mxfp4, nf4, fp4.
 - `attention::String`: Attention of a token; auto: as the config says. Default: auto; one of auto, causal,
   bidirectional, block_causal.
 - `shift::Int`: 1: the hidden state before a token predicts it; -1: as the config says. Default: -1; -1 to 1.

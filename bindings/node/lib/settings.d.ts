@@ -61,9 +61,8 @@ export interface EngineSettings {
 /** Settings of Model.load and Model.create. */
 export interface ModelSettings {
   /** Format in which weights are kept; auto: the format of the file. Layers of one matrix that
-   *  differ in type, and types that products do not read, become q8_0. An engine that does not
-   *  multiply a format keeps it as f32, from 1 GB on as int8, and says so in the log. Training
-   *  converts trained weights to f32. keep: the same as auto, an older word. [auto] */
+   *  differ in type, and types that products do not read, become q8_0. Training converts trained
+   *  weights to f32. keep: the same as auto, an older word. [auto] */
   dtype?: 'auto' | 'keep' | 'f32' | 'bf16' | 'f16' | 'int8' | 'q8_0' | 'q4_0' | 'q4_1' | 'q5_0' |
     'q5_1' | 'q4_k' | 'q5_k' | 'q6_k' | 'iq4_nl' | 'mxfp4' | 'nf4' | 'fp4';
   /** Attention of a token; auto: as the config says. [auto] */

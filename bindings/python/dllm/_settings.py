@@ -82,9 +82,8 @@ class ModelSettings(TypedDict, total=False):
     its kind: dllm.schema("request:threshold").
 
     dtype  Format in which weights are kept; auto: the format of the file. Layers of one matrix that
-        differ in type, and types that products do not read, become q8_0. An engine that does not
-        multiply a format keeps it as f32, from 1 GB on as int8, and says so in the log. Training
-        converts trained weights to f32. keep: the same as auto, an older word. [auto]
+        differ in type, and types that products do not read, become q8_0. Training converts trained
+        weights to f32. keep: the same as auto, an older word. [auto]
     attention  Attention of a token; auto: as the config says. [auto]
     shift  1: the hidden state before a token predicts it; -1: as the config says. [-1]
     mask_token  Token that stands for a masked one, its text or its id; empty: the token that the

@@ -151,12 +151,9 @@ void expect_trainable(const char* op, Value weight) {
                  "[{}] weight {} has no gradient", op, weight.type().text());
 }
 
-Value widen_weight(Value weight, Value scale) {
-  if (weight.type().format != nullptr) {
-    fail_with_hint("load the model with dtype=bf16 (or f32, int8), or use the cpu engine",
-                   Code::unimplemented, "this engine does not multiply weights of format {}: {}",
-                   weight.type().format->name, weight.type().text());
-  }
+Value widen_weight(Value weight, Value scale, const WeightFormat* format) {
+  if (format == nullptr) format = weight.type().format;
+  if (format != nullptr) return widen_blocks(*format, weight);
   Value wide = weight.dtype() == DType::f32 ? weight : convert(weight, DType::f32);
   if (!scale.defined()) return wide;
   return multiply(wide, reshape(scale, Shape{scale.dim(0), 1}));

@@ -55,9 +55,11 @@ Value swap_last(Value x);                            // (.., m, n) -> (.., n, m)
 // Returns zeros of `shape` to which g is added at `indices` of the last axis. The leading axes of
 // g, indices and shape are equal.
 Value scatter_along_last(Value g, Value indices, const Shape& shape);
-// Converts an f32, bf16 or i8 matrix (out, in) with scale f32(out) to f32. Fails with unimplemented
-// for a weight in blocks, which has no definition in plain operations.
-Value widen_weight(Value weight, Value scale);
+// Converts a weight (.., out, in) in any format to f32. Only a matrix may have a scale f32(out).
+// format: the format of blocks that were cut from a weight and lost its type; null: the weight's.
+Value widen_weight(Value weight, Value scale, const WeightFormat* format = nullptr);
+// Converts the bytes of rows in blocks, u8(.., bytes of a row), to numbers f32(.., k).
+Value widen_blocks(const WeightFormat& format, Value bytes);
 // Fails if the weight cannot have a gradient (i8, blocks).
 void expect_trainable(const char* op, Value weight);
 

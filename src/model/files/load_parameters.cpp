@@ -1,7 +1,6 @@
 #include "model/files/load_parameters.h"
 
 #include "base/error.h"
-#include "base/log.h"
 #include "base/number.h"
 #include "model/params/number_range.h"
 #include "model/params/partition.h"
@@ -9,16 +8,12 @@
 #include "model/plan.h"
 #include "tensor/batch.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
-#include <functional>
-#include <set>
 
 namespace dllm::model {
 namespace {
 
-// Size above which a quantized GGUF becomes int8 on an engine that does not multiply its format.
+// Size above which stacks of plain and coded layers become int8 in place of f32.
 constexpr int64_t kLargestF32 = int64_t{1} << 30;
 
 int64_t f32_bytes(const std::vector<ParamSpec>& specs) {
@@ -46,8 +41,7 @@ bool as_in_file(const std::string& dtype) {
 // Returns the format of a stack: the option's, the format that a run had, or the format of its
 // tensors in the file.
 const WeightFormat& wanted_format(const std::string& option, const ParamSpec& spec,
-                                  const WeightSource& weights, const graph::Engine& engine,
-                                  bool shrink) {
+                                  const WeightSource& weights, bool shrink) {
   if (!as_in_file(option)) return storage_format(spec, weight_format(option));
   const WeightFormat* own = nullptr; // the common format of its tensors
   bool same = true;
@@ -58,49 +52,13 @@ const WeightFormat& wanted_format(const std::string& option, const ParamSpec& sp
       same = same && found == own;
     }
   }
-  const bool known = same && own != nullptr;
-  if (known && engine_reads(engine, *own)) return storage_format(spec, *own);
+  if (same && own != nullptr) return storage_format(spec, *own);
   // The layers of the stack have several types, or a type without a lane loader. 8 bits lose little
   // of such types.
-  if (weights.quantized() && !is_float(weights, spec)) {
-    const WeightFormat& packed = weight_format("q8_0");
-    if (engine_reads(engine, packed)) return storage_format(spec, packed);
-  }
+  if (weights.quantized() && !is_float(weights, spec))
+    return storage_format(spec, weight_format("q8_0"));
   if (shrink) return storage_format(spec, weight_format(DType::i8));
   return storage_format(spec, weight_format(DType::f32));
-}
-
-// Reports once into which formats an engine converts formats that it does not multiply, and the
-// memory that it costs.
-void report_converted(const graph::Engine& engine, const std::vector<ParamSpec>& specs,
-                      const WeightSource& weights,
-                      const std::function<const WeightFormat&(const ParamSpec&)>& form_of) {
-  std::set<std::string> from, to;
-  int64_t before = 0, after = 0;
-  for (const ParamSpec& spec : specs) {
-    const WeightFormat& kept = form_of(spec);
-    bool converted = false;
-    for (int64_t layer = 0; layer < spec.copies(); ++layer) {
-      for (const ParamPiece& piece : spec.pieces) {
-        const std::string name = spec.logical_name(piece, layer);
-        const WeightFormat* found = weights.format(name);
-        if (found == nullptr || engine_reads(engine, *found)) continue;
-        converted = true;
-        before += weights.file_bytes(name);
-        from.insert(found->name);
-      }
-    }
-    if (!converted) continue;
-    after += weight_bytes(kept, spec.shape());
-    to.insert(kept.name);
-  }
-  if (from.empty()) return;
-  log(LogLevel::warn,
-      "the {} engine does not multiply weights of format {}: they are kept as {}, {} instead of "
-      "{}; "
-      "the option dtype chooses another form",
-      engine.kind(), fmt::join(from, ", "), fmt::join(to, ", "),
-      memory_text(static_cast<double>(after)), memory_text(static_cast<double>(before)));
 }
 
 // Returns the text of a number's place in the whole tensor, from its index in the part.
@@ -225,18 +183,14 @@ void load_parameters(Model& model, const std::vector<ParamSpec>& specs, const We
                      const Options& options, const std::map<std::string, std::string>& run_formats,
                      OtherBytes& count, Task* task) {
   const std::string& dtype = options.str("dtype");
-  if (!as_in_file(dtype)) expect_engine_reads(model.engine(), weight_format(dtype));
   const bool shrink = as_in_file(dtype) && weights.quantized() && f32_bytes(specs) > kLargestF32;
   const auto form_of = [&](const ParamSpec& spec) -> const WeightFormat& {
     const auto of_run = run_formats.find(spec.name);
-    if (as_in_file(dtype) && of_run != run_formats.end()) {
-      const WeightFormat& format = weight_format(of_run->second);
-      if (engine_reads(model.engine(), format)) return storage_format(spec, format);
-    }
-    return wanted_format(dtype, spec, weights, model.engine(), shrink);
+    if (as_in_file(dtype) && of_run != run_formats.end())
+      return storage_format(spec, weight_format(of_run->second));
+    return wanted_format(dtype, spec, weights, shrink);
   };
   check_memory(model.engine(), specs, form_of);
-  if (as_in_file(dtype)) report_converted(model.engine(), specs, weights, form_of);
   ParamStore& store = model.params();
   TensorReader reader(weights, store.checks(), count, task);
   const auto order = reserve_largest_first(model, specs, form_of);

@@ -30,9 +30,8 @@ const Schema& model_schema() {
       {option_choice(
            "dtype", "auto", format_names(),
            "Format in which weights are kept; auto: the format of the file. Layers of one matrix "
-           "that differ in type, and types that products do not read, become q8_0. An engine that "
-           "does not multiply a format keeps it as f32, from 1 GB on as int8, and says so in the "
-           "log. Training converts trained weights to f32. keep: the same as auto, an older word."),
+           "that differ in type, and types that products do not read, become q8_0. Training "
+           "converts trained weights to f32. keep: the same as auto, an older word."),
        option_choice("attention", "auto", {"auto", "causal", "bidirectional", "block_causal"},
                      "Attention of a token; auto: as the config says."),
        option_i64("shift", -1, -1, 1,

@@ -57,11 +57,6 @@ public:
                                const Task* task = nullptr) const;
 };
 
-// Returns true when the engine multiplies in this format. Only the cpu engine reads blocks.
-bool engine_reads(const graph::Engine& engine, const WeightFormat& format);
-// Fails with unimplemented when engine_reads() is false.
-void expect_engine_reads(const graph::Engine& engine, const WeightFormat& format);
-
 // The content of a source in addition to its weights.
 struct OpenedModel {
   ModelConfig config;

@@ -316,15 +316,4 @@ WeightSource::ScaledRows WeightSource::read_rows(const std::string& logical, con
   fail(Code::internal, "tensor {} has no scales of rows", logical);
 }
 
-bool engine_reads(const graph::Engine& engine, const WeightFormat& format) {
-  return !format.is_blocks() || engine.kind() == "cpu";
-}
-
-void expect_engine_reads(const graph::Engine& engine, const WeightFormat& format) {
-  if (engine_reads(engine, format)) return;
-  fail_with_hint("load the model with dtype=bf16 (or f32, int8)", Code::unimplemented,
-                 "the {} engine does not multiply weights of format {}", engine.kind(),
-                 format.name);
-}
-
 } // namespace dllm::model

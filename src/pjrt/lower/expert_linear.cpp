@@ -117,7 +117,8 @@ using namespace graph::ops;
 
 namespace {
 
-// Returns the matrix (out, in) of one expert of (experts, out, in), in its stored form.
+// Returns the matrix (out, in) of one expert of (experts, out, in), in its stored form. The matrix
+// does not name the format of its blocks.
 Value matrix_of(Value stack, Value expert) {
   return reshape(rows_at(stack, expert, 1), stack.shape().without(0));
 }
@@ -138,7 +139,8 @@ Results lower_expert_linear(graph::Graph& graph, const graph::Node& node, Operan
       loop.state(zeros(graph, Shape{groups.most_tiles * groups.tile, weight.dim(1)}));
   const ExpertTile tile = tile_at(loop, groups);
   const Value rows = take(loop.outside(x), pair_row(tile.pair, groups));
-  const Value matrix = widen_weight(matrix_of(loop.outside(weight), tile.expert), {});
+  const Value matrix =
+      widen_weight(matrix_of(loop.outside(weight), tile.expert), {}, weight.type().format);
   Value y = dot(rows, transpose(matrix, {1, 0}));
   if (node.attributes.flag("has_scale"))
     y = multiply(y, matrix_of(loop.outside(inputs[3]), tile.expert));
@@ -149,7 +151,7 @@ Results lower_expert_linear(graph::Graph& graph, const graph::Node& node, Operan
 Results lower_expert_linear_input_grad(graph::Graph& graph, const graph::Node& node,
                                        Operands inputs) {
   const Value dy = inputs[0], experts = inputs[1], weight = inputs[2];
-  const int64_t out = weight.dim(1), in = weight.dim(2);
+  const int64_t out = weight.dim(1), in = weight.type().numbers().dim(2);
   const Shape pairs{experts.dim(0), experts.dim(1), in};
   if (experts.shape().count() == 0) return {zeros(graph, Shape{pairs[0], in})};
   const ExpertGroups groups(experts, weight.dim(0));
@@ -159,7 +161,8 @@ Results lower_expert_linear_input_grad(graph::Graph& graph, const graph::Node& n
   Value d = take(loop.outside(reshape(dy, Shape{groups.pairs, out})), tile.pair);
   if (node.attributes.flag("has_scale"))
     d = multiply(d, matrix_of(loop.outside(inputs[3]), tile.expert));
-  const Value dx = dot(d, widen_weight(matrix_of(loop.outside(weight), tile.expert), {}));
+  const Value matrix = matrix_of(loop.outside(weight), tile.expert);
+  const Value dx = dot(d, widen_weight(matrix, {}, weight.type().format));
   const auto done = loop.run({put_rows(tiled, dx, times(loop.step(), groups.tile))});
   return {sum(reshape(by_pair(groups, done[0]), pairs), {1})};
 }

@@ -19,7 +19,7 @@ constexpr int64_t kLanes = 128;               // widths of parts are multiples o
 } // namespace
 
 Head::Head(const HeadOperands& at, std::span<const Value> inputs)
-    : weight(inputs[1]), softcap(at.softcap) {
+    : weight(inputs[1]), format(inputs[1].type().format), softcap(at.softcap) {
   if (at.bias >= 0) bias = inputs[static_cast<size_t>(at.bias)];
   if (at.scale >= 0) scale = inputs[static_cast<size_t>(at.scale)];
 }
@@ -41,14 +41,14 @@ Head Head::part(Value begin, int64_t count) const {
 }
 
 Value Head::logits(Value x) const {
-  Value y = dot(x, transpose(widen_weight(weight, {}), {1, 0}));
+  Value y = dot(x, transpose(widen_weight(weight, {}, format), {1, 0}));
   if (scale.defined()) y = multiply(y, scale);
   if (bias.defined()) y = add(y, bias);
   return graph::softcap(y, static_cast<float>(softcap));
 }
 
 Value Head::input_grad(Value d) const {
-  return dot(scale.defined() ? multiply(d, scale) : d, widen_weight(weight, {}));
+  return dot(scale.defined() ? multiply(d, scale) : d, widen_weight(weight, {}, format));
 }
 
 RowTiles tile_rows(int64_t capacity, int64_t most) {

@@ -14,6 +14,7 @@ namespace dllm::pjrt {
 // The matrix of the head (vocab, in) in its stored form, or some rows of it.
 struct Head {
   graph::Value weight, bias, scale; // bias and scale f32(vocab), or undefined
+  const WeightFormat* format;       // of a weight in blocks; its parts do not name the format
   double softcap = 0;               // 0: no cap
 
   Head(const graph::ops::HeadOperands& at, std::span<const graph::Value> inputs);

@@ -30,11 +30,13 @@ constexpr Lowering kLowerings[] = {
     {"token_statistics", lower_token_statistics},
 };
 
-graph::Definition definition_of(const graph::OpDef& op) {
+graph::Definition definition_of(const graph::Graph& graph, const graph::Node& node) {
+  const std::string_view name = node.op->name;
+  if (name == "take" && graph.type(node.inputs[0]).format != nullptr) return lower_take_blocks;
   for (const Lowering& lowering : kLowerings) {
-    if (lowering.op == op.name) return lowering.definition;
+    if (lowering.op == name) return lowering.definition;
   }
-  return op.decompose;
+  return node.op->decompose;
 }
 
 } // namespace
@@ -43,8 +45,9 @@ std::shared_ptr<const graph::Graph> lower(const graph::Graph& source) {
   return graph::simplify(*graph::decompose(source, definition_of));
 }
 
-// linear and its input gradient are one product of flat rows each. A narrow weight is widened right
-// at the product, and its scale multiplies the smaller side. So no wide matrix is stored.
+// linear and its input gradient are one product of flat rows each. A narrow weight, or one of codes
+// in blocks, is widened right at the product, and its scale multiplies the smaller side. So no wide
+// matrix is stored beyond the product.
 // linear_weight_grad is one product by its definition.
 
 using graph::Value;
@@ -68,6 +71,18 @@ Results lower_linear_input_grad(graph::Graph&, const graph::Node& node, Operands
   return {reshape(dot(dy, weight), inputs[0].shape().with_dim(-1, weight.dim(1)))};
 }
 
+// Reads the codes of the rows and widens them.
+Results lower_take_blocks(graph::Graph&, const graph::Node&, Operands inputs) {
+  const WeightFormat& format = *inputs[0].type().format;
+  const int64_t rows = inputs[0].dim(0), bytes = inputs[0].dim(1);
+  // The array has no format in this shape, and its rows are read as they are.
+  const Value table =
+      reshape(inputs[0], Shape{rows, bytes / format.block_bytes, format.block_bytes});
+  std::vector<int64_t> dims = inputs[1].shape().dims();
+  dims.push_back(bytes);
+  return {widen_blocks(format, reshape(take(table, inputs[1]), Shape(std::move(dims))))};
+}
+
 graph::AxisSet axes_of(std::span<const Value> values) {
   graph::AxisSet axes;
   for (Value value : values) axes = axes.with(value.type().axes);
@@ -77,21 +92,22 @@ graph::AxisSet axes_of(std::span<const Value> values) {
 LoopBody::LoopBody(const std::string& name, graph::AxisSet axes)
     : body_(std::make_shared<graph::Graph>(name)), axes_(axes) {}
 
-Value LoopBody::declare(const Shape& shape, DType dtype) {
-  return body_->input("x" + std::to_string(body_->inputs().size()), {shape, dtype, axes_});
+Value LoopBody::declare(graph::ValueType type) {
+  type.axes = axes_;
+  return body_->input("x" + std::to_string(body_->inputs().size()), type);
 }
 
 Value LoopBody::state(Value start) {
   if (!elements_.empty() || !outside_.empty())
     fail(Code::internal, "loop {} declares a state late", body_->name());
   state_.push_back(start);
-  return declare(start.shape(), start.dtype());
+  return declare(start.type());
 }
 
 Value LoopBody::outside(Value value) {
   if (!value.defined()) return {};
   outside_.push_back(value);
-  return declare(value.shape(), value.dtype());
+  return declare(value.type());
 }
 
 void LoopBody::give(const std::vector<Value>& results) {
@@ -116,7 +132,9 @@ std::vector<Value> LoopBody::run_while(Value first_next, const std::vector<Value
 Value ScanBody::element(Value stacked) {
   if (!outside_.empty()) fail(Code::internal, "scan {} declares an element late", body_->name());
   elements_.push_back(stacked);
-  return declare(stacked.shape().without(0), stacked.dtype());
+  graph::ValueType one = stacked.type();
+  one.shape = one.shape.without(0);
+  return declare(one);
 }
 
 graph::ScanResult ScanBody::run(const std::vector<Value>& next, const std::vector<Value>& results,

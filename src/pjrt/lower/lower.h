@@ -33,6 +33,8 @@ Results lower_linear_input_grad(graph::Graph& graph, const graph::Node& node, Op
 Results lower_linear_cross_entropy(graph::Graph& graph, const graph::Node& node, Operands inputs);
 Results lower_linear_cross_entropy_grad(graph::Graph& graph, const graph::Node& node,
                                         Operands inputs);
+// Lowers `take` of a table in blocks. Other tables stay as they are.
+Results lower_take_blocks(graph::Graph& graph, const graph::Node& node, Operands inputs);
 Results lower_token_statistics(graph::Graph& graph, const graph::Node& node, Operands inputs);
 
 // Returns the mesh axes over which at least one of the values varies. A result of all values varies
@@ -53,7 +55,7 @@ public:
   graph::Value outside(graph::Value value);
 
 protected:
-  graph::Value declare(const Shape& shape, DType dtype);
+  graph::Value declare(graph::ValueType type); // with the axes of the loop
   void give(const std::vector<graph::Value>& results);
   // Writes a while loop that goes on while goes_on(first state, last operand) is true. Returns the
   // other states.

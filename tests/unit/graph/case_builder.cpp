@@ -15,7 +15,8 @@ double CaseBuilder::uniform() {
 
 Value CaseBuilder::put(Tensor tensor, bool differentiated) {
   const size_t index = made_.inputs.size();
-  const Value value = graph().input("x" + std::to_string(index), tensor.dtype(), tensor.shape());
+  const Value value = graph().input("x" + std::to_string(index),
+                                    {tensor.shape(), tensor.dtype(), {}, tensor.format()});
   if (differentiated) made_.wrt.push_back(index);
   made_.inputs.push_back(std::move(tensor));
   return value;

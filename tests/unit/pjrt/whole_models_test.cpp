@@ -2,6 +2,7 @@
 // on every plugin that is there, against the CPU engine as it is.
 
 #include "graph/ops.h"
+#include "model/adapters/adapter.h"
 #include "model/network/builder.h"
 #include "pjrt/engine.h"
 #include "unit/decode/requests.h"
@@ -31,6 +32,11 @@ protected:
     options.set_str("plugin", path);
     options.set_str("pjrt.cache", "off");
     engine_ = make_engine(options);
+  }
+  // Compilers take seconds for each.
+  std::vector<const char*> few_formats() const {
+    if (GetParam() != "lowered") return {"nf4"};
+    return {"nf4", "q8_0", "q4_0"};
   }
   std::shared_ptr<graph::Engine> engine_;
 };
@@ -64,6 +70,25 @@ Tensor logits(std::shared_ptr<graph::Engine> engine, const std::string& family,
   return model::forward(*model, batch, Options(model::forward_schema())).at("logits");
 }
 
+// A model of whole blocks of 64, in codes.
+std::shared_ptr<model::Model> coded_model(std::shared_ptr<graph::Engine> engine,
+                                          const char* dtype) {
+  Json config = test::small_config("qwen3");
+  config.update({{"vocab_size", 31},
+                 {"hidden_size", 64},
+                 {"intermediate_size", 128},
+                 {"initializer_range", 0.1},
+                 {"mask_token_id", 30}});
+  return model::new_model(std::move(engine), config,
+                          test::model_options({{"seed", "5"}, {"dtype", dtype}}));
+}
+
+Tensor coded_logits(std::shared_ptr<graph::Engine> engine, const char* dtype) {
+  return model::forward(*coded_model(std::move(engine), dtype), test::small_ids(2, 7, 20),
+                        Options(model::forward_schema()))
+      .at("logits");
+}
+
 TEST_P(WholeModels, Logits) {
   const bool lowered = GetParam() == "lowered";
   for (const std::string& family : lowered ? kFamilies : kFewFamilies) {
@@ -74,6 +99,11 @@ TEST_P(WholeModels, Logits) {
   for (const char* dtype : {"bf16", "int8"}) {
     const Tensor got = logits(engine_, "qwen3_moe", dtype),
                  want = logits(test::small_engine(), "qwen3_moe", dtype);
+    EXPECT_LE(distance(got.as<float>(), want.as<float>()), 2e-5) << dtype;
+  }
+  for (const char* dtype : {"nf4", "fp4", "q8_0"}) {
+    const Tensor got = coded_logits(engine_, dtype),
+                 want = coded_logits(test::small_engine(), dtype);
     EXPECT_LE(distance(got.as<float>(), want.as<float>()), 2e-5) << dtype;
   }
 }
@@ -173,6 +203,41 @@ TEST_P(WholeModels, FiveTrainingSteps) {
                     five_steps(test::small_engine(), "mdlm", experts, remat), "experts, remat");
 }
 
+// Adapters of a base in codes: the same losses and the same adapters after five steps. The base
+// stays as it is, and no f32 copy of it exists.
+TEST_P(WholeModels, AdaptersOfCodes) {
+  for (const char* dtype : few_formats()) {
+    const auto steps = [&](std::shared_ptr<graph::Engine> engine) {
+      const auto model = coded_model(std::move(engine), dtype);
+      model::add_adapter(*model, {{"*_proj.weight"}, {4, 8}, 1});
+      const int64_t bytes = model->params().bytes();
+      const Tensor before = model->params().read("model.layers.1.mlp.up_proj.weight").clone();
+      train::Trainer trainer(model, noise::make_objective("mdlm"),
+                             train::trainer_options({{"lr", 0.01}}));
+      EXPECT_LE(model->params().bytes(), bytes); // the trainer has the adapters
+      train::TextSource source;
+      Steps made;
+      for (int i = 0; i < 5; ++i) {
+        made.losses.push_back(static_cast<float>(trainer.step(*source.next())));
+        made.norms.push_back(static_cast<float>(trainer.metric("grad_norm")));
+      }
+      EXPECT_LT(made.losses.back(), made.losses.front());
+      const Tensor after = model->params().read("model.layers.1.mlp.up_proj.weight");
+      EXPECT_TRUE(std::ranges::equal(after.as<float>(), before.as<float>()));
+      for (const Json& row : Json(model->describe().at("storage"))) {
+        if (row.at("name") != "layers.q") continue;
+        EXPECT_EQ(row.at("format"), dtype);
+      }
+      for (const std::string& name : model->params().names("adapter:default")) {
+        const Tensor values = model->params().read(name);
+        made.weights[name].assign(values.as<float>().begin(), values.as<float>().end());
+      }
+      return made;
+    };
+    expect_same_steps(steps(engine_), steps(test::small_engine()), dtype);
+  }
+}
+
 // Two requests of one length: on a plugin every new shape is compiled.
 std::vector<int32_t> tokens(std::shared_ptr<graph::Engine> engine, const Json& options) {
   const auto model =
@@ -203,6 +268,20 @@ TEST_P(WholeModels, TheSameTokens) {
   }
   for (const Json& options : requests)
     EXPECT_EQ(tokens(engine_, options), tokens(test::small_engine(), options)) << options.dump();
+}
+
+TEST_P(WholeModels, TheSameTokensOfCodes) {
+  for (const char* dtype : few_formats()) {
+    const auto answer = [&](std::shared_ptr<graph::Engine> engine) {
+      const auto decoder =
+          decode::make_decoder(coded_model(std::move(engine), dtype),
+                               Json{{"policy", "low_confidence"}, {"block_length", 4}});
+      decode::add(*decoder, {{3, 5, 7, 9}, 11, 8});
+      decoder->run();
+      return decode::answer_of(*decoder, 0).ids;
+    };
+    EXPECT_EQ(answer(engine_), answer(test::small_engine())) << dtype;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Engines, WholeModels, ::testing::Values("lowered", "oldest", "newest"),

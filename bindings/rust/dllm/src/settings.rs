@@ -64,8 +64,7 @@ typed_options! {
     /// Has the options of kind "model". What is not set keeps its default.
     ModelOptions {
         /// Format in which weights are kept; auto: the format of the file. Layers of one matrix that differ in type,
-        /// and types that products do not read, become q8\_0. An engine that does not multiply a format keeps it as
-        /// f32, from 1 GB on as int8, and says so in the log. Training converts trained weights to f32. keep: the
+        /// and types that products do not read, become q8\_0. Training converts trained weights to f32. keep: the
         /// same as auto, an older word. Default: auto; one of auto, keep, f32, bf16, f16, int8, q8\_0, q4\_0, q4\_1,
         /// q5\_0, q5\_1, q4\_k, q5\_k, q6\_k, iq4\_nl, mxfp4, nf4, fp4.
         dtype: &str = "dtype";

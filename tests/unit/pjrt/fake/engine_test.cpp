@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include <chrono>
-#include <functional>
 #include <thread>
 
 namespace dllm::pjrt {
@@ -47,30 +46,33 @@ TEST(FakeEngine, RefusesWrongInputsBeforeThePluginSeesThem) {
   fake.expect_clean();
 }
 
-// Formats in blocks are multiplied by the cpu engine alone.
-TEST(FakeEngine, RefusesWeightsInBlocks) {
+TEST(FakeEngine, HoldsWeightsInBlocksAsTheyAre) {
   const FakePlugin fake;
-  const auto engine = fake_engine(fake);
-  for (const WeightFormat* format : weight_formats()) {
-    if (!format->is_blocks()) continue;
-    const int64_t k = 2 * format->block;
-    Tensor weight(DType::u8, {2, format->row_bytes(k)});
-    weight.set_format(format);
-    const std::string text = std::string("does not multiply weights of format ") + format->name;
-    const auto expect_refused = [&](const std::function<void()>& call) {
-      const Error error = error_of(call);
-      EXPECT_EQ(error.code(), Code::unimplemented);
-      EXPECT_TRUE(contains(error.text(), text)) << error.text();
-      EXPECT_TRUE(contains(error.hint(), "dtype=bf16")) << error.hint();
-    };
-    expect_refused([&] { engine->upload_weight(weight, false); });
-    expect_refused([&] { engine->upload(weight); });
-    auto graph = std::make_shared<graph::Graph>("product");
-    const graph::Value x = graph->input("x", DType::f32, {1, k});
-    const graph::Value w = graph->input("w", {weight.shape(), DType::u8, {}, format}, true);
-    graph->output("y", linear(x, w));
-    expect_refused([&] { engine->compile(graph); });
+  {
+    const auto engine = fake_engine(fake);
+    for (const WeightFormat* format : weight_formats()) {
+      if (!format->is_blocks()) continue;
+      const int64_t k = 2 * format->block;
+      Tensor weight(DType::u8, {2, format->row_bytes(k)});
+      weight.set_format(format);
+      const BufferRef codes = engine->upload_weight(weight, false);
+      EXPECT_EQ(codes->memory_bytes(), weight.byte_size()) << format->name;
+      EXPECT_EQ(codes->read().format(), format);
+      auto graph = std::make_shared<graph::Graph>("product");
+      const graph::Value x = graph->input("x", DType::f32, {1, k});
+      const graph::Value w = graph->input("w", {weight.shape(), DType::u8, {}, format}, true);
+      graph->output("y", linear(x, w));
+      const auto program = engine->compile(graph);
+      EXPECT_EQ(program->plan().input_bytes, 4 * k + weight.byte_size()) << format->name;
+      // Bytes without a format are not the weight.
+      const BufferRef row = engine->upload(Tensor(DType::f32, {1, k}));
+      const BufferRef bytes = engine->upload(Tensor(DType::u8, weight.shape()));
+      expect_error(Code::invalid_argument, std::string("is ") + format->name, [&] {
+        program->run(std::vector<BufferRef>{row, bytes});
+      });
+    }
   }
+  fake.expect_clean();
 }
 
 TEST(FakeEngine, NeedsStateToBeChangedInPlace) {

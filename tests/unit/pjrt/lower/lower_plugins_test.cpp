@@ -4,7 +4,7 @@
 #include "pjrt/engine.h"
 #include "unit/graph/case_builder.h"
 #include "unit/graph/op_cases.h"
-#include "unit/pjrt/lower/lower_tools.h"
+#include "unit/pjrt/lower/code_cases.h"
 #include "unit/pjrt/plugins.h"
 
 #include <map>
@@ -109,6 +109,49 @@ TEST_P(LowerOnPlugins, Experts) {
   auto c = b.done({expert_linear(x, numbers, weight)});
   add_gradients(*c.graph, c.wrt, c.grad_outputs);
   check(c, 2e-5);
+}
+
+// Sums of at most 512 products; the compiler orders them in its own way.
+TEST_P(LowerOnPlugins, WeightsInBlocks) {
+  OpCase all;
+  all.graph = std::make_shared<graph::Graph>("codes");
+  all.label = "codes";
+  for (const WeightFormat* format : block_formats()) append(all, code_case(*format));
+  check(all, 2e-5);
+}
+
+// Eight layers of one scan: the device holds codes, and a wide matrix of a layer at a time.
+TEST_P(LowerOnPlugins, CodesAreWidenedLayerByLayer) {
+  constexpr int64_t kLayers = 8, kSize = 256;
+  const WeightFormat& format = weight_format("nf4");
+  const Tensor codes = coded(format, {kLayers, kSize, kSize});
+  const auto layer = std::make_shared<graph::Graph>("layer");
+  const Value h = layer->input("h", DType::f32, {4, kSize});
+  const Value w = layer->input("w", {codes.shape().without(0), DType::u8, {}, &format});
+  layer->output("h", tanh(linear(h, w)));
+  OpCase c;
+  c.label = "layers";
+  c.graph = std::make_shared<graph::Graph>("layers");
+  const Value x = c.graph->input("x", DType::f32, {4, kSize});
+  const Value stack = c.graph->input("w", {codes.shape(), DType::u8, {}, &format});
+  c.graph->output("y", graph::scan(layer, {x}, {stack}, {}, kLayers).carry[0]);
+  add_gradients(*c.graph, {0}, {0});
+  Tensor rows(DType::f32, {4, kSize});
+  for (float& number : rows.mutable_as<float>()) number = 0.01f;
+  c.inputs = {rows, codes};
+  check(c, 2e-5);
+
+  const graph::BufferRef held = engine_->upload_weight(codes, false);
+  EXPECT_EQ(held->memory_bytes(), codes.byte_size()); // 36 bytes for 64 numbers
+  EXPECT_EQ(held->read().format(), &format);
+  const auto program = engine_->compile(c.graph);
+  const graph::CompiledReport& made = program->plan().compiled;
+  EXPECT_EQ(program->plan().input_bytes, rows.byte_size() + codes.byte_size());
+  if (made.known && made.argument_bytes > 0) {
+    EXPECT_LE(made.argument_bytes, rows.byte_size() + codes.byte_size() + 64);
+    const int64_t wide = kSize * kSize * 4; // bytes of one layer in f32
+    EXPECT_LE(made.temporary_bytes, 3 * wide) << "of " << kLayers * wide;
+  }
 }
 
 DLLM_ON_PLUGINS(LowerOnPlugins);
