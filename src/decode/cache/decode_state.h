@@ -71,8 +71,8 @@ public:
   static int64_t common_beginning(std::span<const int32_t> others, const AttentionSpan& others_span,
                                   std::span<const int32_t> known, const AttentionSpan& span,
                                   int64_t end);
-  // Whether a row can be copied to any other. On a mesh with shares it stays on its share, which has
-  // to have as few requests as others.
+  // Whether a row can be copied to any other. On a mesh with shares a copy is on the share of its
+  // row, and made only where that share has as few requests as others.
   bool copies_freely() const { return shares_ == 1; }
   // Frees the row. It keeps its contents until another request takes it.
   void release(int64_t row);

@@ -48,8 +48,8 @@ public:
   // Plans the pass of the coming step. A planned pass stays until it ran, unless the cache changed.
   void plan_pass();
   LoopPlan plan_loop();
-  // Returns the number of leading positions that this slot, which has no row of the cache yet, could
-  // copy after the planned pass of another slot ran. 0: it has about as many without it.
+  // Returns the number of leading positions that this slot, which has no row of the cache yet,
+  // could copy after the planned pass of another slot ran. 0: it has about as many without it.
   int64_t shared_after(const Slot& other) const;
   // Sets a pass that the session did not plan.
   void set_pass(PassRequest pass);

@@ -148,8 +148,8 @@ private:
     return node;
   }
 
-  // Reads (?&(A)(B)) from A on: the texts that match A and B. (?&!(A)(B)) has those that match A and
-  // not B. No other program has these forms.
+  // Reads (?&(A)(B)) from A on: the texts that match A and B. (?&!(A)(B)) has those that match A
+  // and not B. No other program has these forms.
   NodeRef read_both() {
     NodeRef both = new_node(take("!") ? PatternNode::Kind::except : PatternNode::Kind::both);
     for (int i = 0; i < 2; ++i) {
