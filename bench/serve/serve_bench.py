@@ -5,7 +5,7 @@
 
 Compares `dllm serve` under 1 and 8 clients with a generator of this process that decodes 1 and 8 rows at a time (PYTHONPATH has bindings/python,
 DLLM_LIBRARY names the library), in turns. Both decode the same rows. Prints tokens a second by the clock, and processor milliseconds a token, which other programs on the machine
-disturb less. Without --model it makes a model of 44 M random parameters that decodes whole rows, which is bound by arithmetic. With --block it makes one of 151 M that decodes cached blocks,
+disturb less. Also prints how long after a client left its request is cancelled. Without --model it makes a model of 44 M random parameters that decodes whole rows, which is bound by arithmetic. With --block it makes one of 151 M that decodes cached blocks,
 which is bound by memory: all weights are read for a few positions.
 """
 import argparse
@@ -13,6 +13,8 @@ import http.client
 import json
 import os
 import pathlib
+import re
+import socket
 import statistics
 import subprocess
 import tempfile
@@ -91,6 +93,29 @@ class Server:
         return time.monotonic() - begin, processor_seconds(self.process.pid) - before
 
 
+    def leaving(self):
+        """Seconds from the end of a client's connection until its request has no slot, for 20 clients."""
+        asker = http.client.HTTPConnection("127.0.0.1", self.port)
+
+        def decoding():
+            asker.request("GET", "/metrics")
+            return int(re.search(r'dllm_requests\{phase="decoding"\} (\d+)', asker.getresponse().read().decode())[1])
+
+        seconds = []
+        for i in range(20):
+            body = json.dumps({"prompt": "the cat sat", "max_tokens": given.tokens, "seed": i, "temperature": 1.0, "dllm": {"suppress": ["0"], "steps": given.tokens}}).encode()
+            client = socket.create_connection(("127.0.0.1", self.port))
+            client.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+            while decoding() == 0:
+                pass
+            client.close()
+            begin = time.monotonic()
+            while decoding():
+                pass
+            seconds.append(time.monotonic() - begin)
+        return seconds
+
+
 class Alone:
     """The decoder of this process, by the binding for Python. It stays loaded next to the server, so both take turns on the same machine."""
     def __init__(self):
@@ -118,6 +143,7 @@ for turn in range(given.turns):
         sides = [("serve", lambda: server.turn(many)), ("decoder", lambda: generator.turn(many))]
         for name, side in sides if turn % 2 == 0 else reversed(sides):
             figures.setdefault((name, many), []).append(side())
+left = server.leaving()
 server.process.terminate()
 tokens = given.tokens * given.rows
 print(f"{tokens} tokens a turn, {given.turns} turns, medians, {given.threads} threads")
@@ -130,3 +156,4 @@ for side in ("serve", "decoder"):
 for many in (1, 8):
     ratios = [[s[i] / g[i] for s, g in zip(figures['serve', many], figures['decoder', many])] for i in (0, 1)]
     print(f"{many} at a time: serve / decoder {statistics.median(ratios[0]):.3f} by the clock, {statistics.median(ratios[1]):.3f} by the processor")
+print(f"a request is cancelled {1e3 * statistics.median(left):.0f} ms after its client left (median of {len(left)}, at most {1e3 * max(left):.0f} ms)")
