@@ -1,21 +1,32 @@
-"""The page of dllm serve in a real Chromium, with mouse, keyboard and a phone, also against a server that dies.   serve_page.py DLLM SCRATCH
+"""The page of dllm serve in a real Chromium, with mouse, keyboard and a phone, also against a server that dies.
 
-Needs playwright of PyPI and chromium of Debian; without them it is skipped (77). SCRATCH gets screenshots, to be looked at."""
+serve_page.py DLLM SCRATCH ENVIRONMENT
+
+ENVIRONMENT: a folder for playwright of PyPI, which stays there. Chromium is that of the system (apt-get install chromium). Exit 77: one of them
+is missing. SCRATCH gets screenshots, to be looked at."""
+import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
 
+if not (CHROMIUM := shutil.which("chromium")):
+    print("skipped: there is no chromium")
+    sys.exit(77)
 try:
     from playwright.sync_api import expect, sync_playwright
-except ImportError:
-    sys.exit(77)
-if not (CHROMIUM := shutil.which("chromium")):
-    sys.exit(77)
+except ImportError:  # again with the Python of ENVIRONMENT
+    if len(sys.argv) < 4:
+        sys.exit(77)
+    python = pathlib.Path(sys.argv[3]) / "bin/python"
+    for step in ([sys.executable, "-m", "venv", sys.argv[3]], [python, "-m", "pip", "install", "--quiet", "playwright==1.65.2"]):
+        if subprocess.run(step).returncode:
+            sys.exit(77)
+    os.execv(python, [python, "-B", *sys.argv[:3]])
 
-from cli_options import LINES, Program
-from server_process import ServerProcess
+from cli_options import LINES, Program  # noqa: E402
+from server_process import ServerProcess  # noqa: E402
 
 DLLM, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]).resolve()
 program = Program(DLLM, SCRATCH)
@@ -23,7 +34,7 @@ ok = program.ok
 shutil.rmtree(SCRATCH, ignore_errors=True)
 SCRATCH.mkdir(parents=True)
 (SCRATCH / "corpus").write_text("\n".join(LINES) + "\n")
-trained = program.run("train", "--data", "corpus", "--rows", "line", "--length", "500", "--batch", "2", "--eval-every", "0", "--examples", "0",
+trained = program.run("train", "--data", "corpus", "--rows", "line", "--length", "1000", "--batch", "1", "--eval-every", "0", "--examples", "0",
                       "--layers", "3", "--hidden", "128", "--vocab", "300", "--steps", "12", "--lr", "0.01", "--warmup", "0", "--out", "m")
 ok(trained.returncode == 0, f"a model: {trained.stderr[-300:]}")
 
@@ -91,13 +102,12 @@ with sync_playwright() as playwright:
     ok("seed 5" in tab.state() and "12 steps" in tab.state(), tab.state())
     tab.picture("written")
     count = len(tab.cells())
-    tokens = tab.page.locator("#canvas .token")
-    chosen = [tokens.nth(i) for i in (1, 3)]
-    for one in chosen:
-        one.click()
+    tokens = tab.page.locator("#canvas .token:not(.end)")
+    for i in (0, 2):
+        tokens.nth(i).click()
     ok(tab.page.locator("#canvas .chosen").count() == 2, "two tokens are chosen")
     tab.picture("chosen")
-    kept = [cell for i, cell in enumerate(tab.cells()) if not tab.page.locator("#canvas button").nth(i).get_attribute("aria-pressed") == "true"]
+    kept = tab.page.locator("#canvas button:not(.end)[aria-pressed=false]").all_inner_texts()
     tab.at("refill").click()
     tab.is_over()
     given = tab.page.locator("#canvas .given").all_inner_texts()
@@ -134,7 +144,7 @@ with sync_playwright() as playwright:
     ages = tab.page.eval_on_selector_all("#canvas .token", "all => all.map(one => Number(one.style.getPropertyValue('--age')))")
     ok(len(set(ages)) > 1 and min(ages) == 0 and max(ages) <= 1, f"tokens have ages: {ages}")
     tab.picture("ages")
-    tab.set(text="the", length=450, steps=450, seed=2, regex="")
+    tab.set(text="the", length=900, steps=900, seed=2, regex="")
     tab.at("start").click()
     tab.page.locator("#canvas .token").first.wait_for()
     tab.at("stop").click()
@@ -147,7 +157,7 @@ with sync_playwright() as playwright:
     # ---- by keyboard alone ----
     tab = Tab(browser, url)
     keys = tab.page.keyboard
-    ok(tab.page.evaluate("document.activeElement.id") == "text", "the text has the focus")
+    expect(tab.at("text")).to_be_focused(timeout=30000)
     keys.press("Control+A")
     keys.type("who are")
     keys.press("Control+Enter")
@@ -181,7 +191,7 @@ with sync_playwright() as playwright:
 
     # ---- the server dies in the middle: the page says so, keeps what it has, and goes on with a new server ----
     tab = Tab(browser, url)
-    tab.set(text="the", length=450, steps=450, seed=2)
+    tab.set(text="the", length=900, steps=900, seed=2)
     tab.at("start").click()
     tab.page.locator("#canvas .token").nth(5).wait_for()
     server.process.kill()

@@ -35,6 +35,14 @@ function draw() {
   allow();
 }
 
+// Steps may come faster than a browser draws them. The next picture shows the last one.
+let willDraw = false;
+function drawSoon() {
+  if (willDraw) return;
+  willDraw = true;
+  requestAnimationFrame(() => { willDraw = false; draw(); });
+}
+
 function choose(index) {
   cells[index].isChosen = !cells[index].isChosen;
   draw();
@@ -63,7 +71,7 @@ function take(canvas) {
       isEnd: isEndToken || (isOver && state !== FIXED) };
   });
   say(`step ${canvas.step}, ${canvas.open} open`);
-  draw();
+  drawSoon();
 }
 
 // The settings of the form, for the field "dllm".
