@@ -156,6 +156,8 @@ Json parts_of(const ModelPlace& place) {
                      {"kind", kind},
                      {"stored", is_reference ? "reference" : "value"},
                      {"address", address}});
+    if (const std::optional<HubPlace> hub = hub_place(address); hub && is_reference)
+      parts.back()["hub"] = hub->text();
   };
   add(kBasePart, "network", place.reference.has_value(), place.base);
   for (const ModelPlace::Network& network : place.networks)

@@ -256,6 +256,8 @@ std::shared_ptr<Model> share_model(const Model& model) {
   made->params().restore(model.params().backup());
   for (const auto& [name, content] : model.side_files()) made->set_side_file(name, content);
   made->set_origin(model.origin());
+  if (const std::optional<PartOrigin> origin = model.origin_of(kBasePart))
+    made->set_origin_of(kBasePart, *origin);
   return made;
 }
 

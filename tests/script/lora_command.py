@@ -116,6 +116,11 @@ def requests_choose():
     for words, wanted_warnings in (((), 0), (("--model.attention", "causal"), 1)):
         said = run("generate", "base", "x", *folders, "--adapters", "a", "--samples", "3", "--length", "8", *words).stderr
         ok(said.count("the adapter was trained with attention bidirectional") == wanted_warnings, f"another attention warns once: {said[-300:]}")
+    run("quantize", "base", "base4", "--format", "nf4")
+    for base, count in (("base", 0), ("base4", 1)):
+        for words in ((*folders, "--adapters", "a", "--samples", "3"), ("--model.adapter", "peft")):
+            said = run("generate", base, "x", "--length", "8", *words).stderr
+            ok(said.count("base in f32, digest 2-") == count and said.count("base4 in nf4, digest 2-") == count, f"the format of the base moved: {said[-300:]}")
     said = run("generate", "base", "x", *folders, "--adapters", "a", "--adapter-bytes", "100", code=1).stderr
     ok("adapter_bytes is 100" in said, f"a budget that is too small: {said[-200:]}")
 

@@ -363,7 +363,23 @@ std::string use_of(const ModelConfig& config) {
 
 } // namespace
 
+void warn_of_other_base(const Model& model, const std::string& folder) {
+  const std::optional<AdapterBase> trained = read_base(folder), now = adapter_base(model);
+  if (!trained || !now) return;
+  const auto is_float = [](const std::string& format) {
+    return format == "f32" || format == "bf16" || format == "f16";
+  };
+  const bool same_format =
+      trained->format == now->format || (is_float(trained->format) && is_float(now->format));
+  if (same_format && trained->digest == now->digest) return;
+  log(LogLevel::warn,
+      "{}: the adapter was trained over {}, and the base is {} now: the results of the adapter "
+      "move with the numbers of its base, so compare the loss of both",
+      join_path(folder, kUseFile), trained->text(), now->text());
+}
+
 void warn_of_other_use(const Model& model, const std::string& folder) {
+  warn_of_other_base(model, folder);
   ckpt::ModelPlace place;
   read_use(folder, place);
   if (!place.use) return;

@@ -10,6 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <fmt/format.h>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,6 +32,10 @@ Json config_of(const ModelSnapshot& snapshot, const std::string& base) {
                  {"task_type", nullptr},
                  {"base_model_name_or_path", base.empty() ? Json(nullptr) : Json(base)},
                  {"inference_mode", true}};
+  if (const std::optional<ckpt::HubPlace> hub = ckpt::hub_place(base)) {
+    config["base_model_name_or_path"] = hub->name;
+    config["revision"] = hub->revision;
+  }
   peft.write(settings, config);
   if (peft.flag != nullptr) config[peft.flag] = true;
   config["fan_in_fan_out"] = false;
@@ -106,11 +112,34 @@ void save_snapshot(ModelSnapshot& snapshot, const std::string& path, const std::
 
 } // namespace
 
+std::string AdapterBase::text() const {
+  constexpr size_t kShown = 14; // of 66 characters
+  return fmt::format("{} in {}, digest {}", address, format, digest.substr(0, kShown));
+}
+
+std::optional<AdapterBase> adapter_base(const Model& model) {
+  const std::optional<PartOrigin> origin = model.origin_of(kBasePart);
+  if (!origin) return std::nullopt;
+  std::map<std::string, int64_t> numbers; // by format
+  for (const ParamStore::Physical& entry : model.params().physical()) {
+    const ParamSpec& spec = entry.spec;
+    if (spec.part == kBasePart && entry.scale_of < 0 && spec.element.rank() > 1)
+      numbers[entry.format->name] += spec.shape().count();
+  }
+  const auto most = std::ranges::max_element(
+      numbers, {}, [](const std::pair<const std::string, int64_t>& row) { return row.second; });
+  return AdapterBase{origin->address, origin->digest, most == numbers.end() ? "" : most->first};
+}
+
 Json adapter_use(const Model& model) {
   const std::optional<PartOrigin> origin = model.origin_of(kBasePart);
-  return {{"config", config_to_json(model.config_now())},
-          {"new_mask", origin && origin->has_new_mask},
-          {"objective", model.config_now().objective}};
+  Json use = {{"config", config_to_json(model.config_now())},
+              {"new_mask", origin && origin->has_new_mask},
+              {"objective", model.config_now().objective}};
+  if (const std::optional<AdapterBase> base = adapter_base(model)) {
+    use["base"] = {{"address", base->address}, {"digest", base->digest}, {"format", base->format}};
+  }
+  return use;
 }
 
 std::vector<std::string> write_adapter_files(ModelSnapshot& snapshot, const std::string& folder,
@@ -124,17 +153,39 @@ std::vector<std::string> write_adapter_files(ModelSnapshot& snapshot, const std:
   return names;
 }
 
-void read_use(const std::string& folder, ckpt::ModelPlace& place) {
+namespace {
+
+// Passes the content of kUseFile to `take`, when the folder has the file.
+template <class Take> void with_use(const std::string& folder, const Take& take) {
   constexpr int64_t kMostBytes = int64_t{64} << 20;
   const std::string where = join_path(folder, kUseFile);
   if (!file_exists(where)) return;
   const Json use = parse_json(read_text(where, kMostBytes), where);
   try {
-    place.use = {use.at("config").dump(), where, use.at("new_mask").get<bool>()};
-    place.objective = use.at("objective").get<std::string>();
+    take(use, where);
   } catch (const nlohmann::json::exception& error) {
     fail(Code::data_loss, "{}: {}", where, error.what());
   }
+}
+
+} // namespace
+
+void read_use(const std::string& folder, ckpt::ModelPlace& place) {
+  with_use(folder, [&](const Json& use, const std::string& where) {
+    place.use = {use.at("config").dump(), where, use.at("new_mask").get<bool>()};
+    place.objective = use.at("objective").get<std::string>();
+  });
+}
+
+std::optional<AdapterBase> read_base(const std::string& folder) {
+  std::optional<AdapterBase> base;
+  with_use(folder, [&](const Json& use, const std::string&) {
+    if (!use.contains("base")) return;
+    const Json& row = use.at("base");
+    base = {row.at("address").get<std::string>(), row.at("digest").get<std::string>(),
+            row.at("format").get<std::string>()};
+  });
+  return base;
 }
 
 void save_adapter(const Model& model, const std::string& name, const std::string& path,

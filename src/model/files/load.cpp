@@ -130,9 +130,11 @@ std::shared_ptr<Model> load_from(const std::shared_ptr<graph::Engine>& engine, c
 void check_part(const std::string& part, const std::string& path, const std::string& digest) {
   const std::optional<PartOrigin> found = origin_at(path);
   if (found && found->has_digest(digest)) return;
+  const std::optional<ckpt::HubPlace> hub = ckpt::hub_place(path);
   fail_with_hint(
-      "put the files back as they were, or load a base and give the checkpoint's adapter "
-      "as option adapter",
+      !found && hub ? "dllm pull " + hub->text() + " brings the files back"
+                    : "put the files back as they were, or load a base and give the checkpoint's "
+                      "adapter as option adapter",
       Code::failed_precondition, "the checkpoint refers to {} for part {}, which {}", path, part,
       found ? fmt::format("holds other numbers now: digest {}, and {} in the run", found->digest,
                           digest)
@@ -179,6 +181,7 @@ std::shared_ptr<Model> load_at(std::shared_ptr<graph::Engine> engine, const std:
   if (!before || !after || before->digest != after->digest) return model;
   after->has_new_mask = has_new_mask(place, options);
   model->set_origin_of(kBasePart, *after);
+  if (!adapter.empty()) warn_of_other_base(*model, own.str("adapter"));
   return model;
 }
 

@@ -125,6 +125,7 @@ Json StoredModel::list() const {
                       {"formats", part.formats},
                       {"format_of", part.format_of},
                       {"config", part.config}});
+      if (const auto hub = ckpt::hub_place(part.origin->address)) list.back()["hub"] = hub->text();
     }
   }
   return list;

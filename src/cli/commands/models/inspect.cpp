@@ -142,10 +142,12 @@ void print_description(const Context& context, const Json& about) {
                 about.value("parameters", 0.0) / 1e6, about.at("tensors").size(),
                 bytes_text(about.value("bytes", 0.0)).c_str());
   row("parameters", size);
-  for (const Json& part : about.value("parts", Json::array()))
-    row(part.at("name").get<std::string>(),
-        part.at("stored") == "value" ? "stored here"
-                                     : "read from " + part.at("address").get<std::string>());
+  for (const Json& part : about.value("parts", Json::array())) {
+    std::string stored = "stored here";
+    if (part.at("stored") != "value") stored = "read from " + part.at("address").get<std::string>();
+    if (part.contains("hub")) stored += ", " + part["hub"].get<std::string>() + " of the hub";
+    row(part.at("name").get<std::string>(), stored);
+  }
   print_losses(path);
   const bool sealed = about.value("kind", "") == "checkpoint";
   if (context.flag("verify")) {

@@ -1,13 +1,18 @@
 // A saved adapter is loaded again with the same numbers, by the rules of PEFT.
 
 #include "base/files.h"
+#include "base/log.h"
 #include "model/adapters/adapter_file.h"
 #include "model/adapters/adapter_save.h"
+#include "model/files/quantize.h"
 #include "unit/cancel.h"
 #include "unit/model/model_tools.h"
 #include "unit/test_files.h"
 
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
 
 namespace dllm::model {
 namespace {
@@ -146,6 +151,92 @@ TEST(AdapterSave, NamesThePlaceOfItsBase) {
   add_adapter(*model, of_layers());
   save_adapter(*model, "default", folder.path("second"));
   EXPECT_TRUE(config_in(folder.path("second")).at("base_model_name_or_path").is_null());
+}
+
+// A base of the hub has its name, so that another machine finds it.
+TEST(AdapterSave, NamesABaseOfTheHub) {
+  const test::TempFolder folder;
+  const std::string cache = folder.path("models--org--na--me"),
+                    base = join_path(cache, "snapshots/0123abcd");
+  make_directories(join_path(cache, "snapshots"));
+  save_model(*base_of_three_layers(), base, Options(save_schema()));
+  const auto model = load_model(test::small_engine(), base, Options(model_schema()));
+  add_adapter(*model, of_layers());
+  save_adapter(*model, "default", folder.path("adapter"));
+  const Json config = config_in(folder.path("adapter"));
+  EXPECT_EQ(config.at("base_model_name_or_path"), "org/na--me");
+  EXPECT_EQ(config.at("revision"), "0123abcd");
+  EXPECT_EQ(read_base(folder.path("adapter"))->address, model->origin_of(kBasePart)->address);
+}
+
+std::string warnings_of(const std::function<void()>& run) {
+  std::string lines;
+  log_hook(LogLevel::warn, [&](LogLevel, const std::string& line) { lines += line + '\n'; });
+  run();
+  log_hook(LogLevel::warn, {});
+  return lines;
+}
+
+// An adapter over other numbers than those of its run, or over another format of them, is loaded
+// with a warning that has both.
+TEST(AdapterSave, AnotherBaseIsNamed) {
+  const test::TempFolder folder;
+  Json config = test::small_config("llama");
+  config.update({{"hidden_size", 64}, {"head_dim", 16}, {"intermediate_size", 64}});
+  for (const char* seed : {"1", "2"}) {
+    const auto model =
+        new_model(test::small_engine(), config, test::model_options({{"seed", seed}}));
+    save_model(*model, folder.path(std::string("base") + seed), Options(save_schema()));
+  }
+  Options packed(quantize_schema());
+  packed.set_text("format", "nf4");
+  quantize_model(folder.path("base1"), folder.path("nf4"), packed);
+  save_model(*load_model(test::small_engine(), folder.path("base1"), Options(model_schema())),
+             folder.path("copy"), Options(save_schema()));
+  const auto load = [&](const std::string& base, const Options& options) {
+    return load_model(test::small_engine(), folder.path(base), options);
+  };
+  const auto trained = load("base1", Options(model_schema()));
+  add_adapter(*trained, of_layers());
+  const std::string adapter = folder.path("adapter");
+  save_adapter(*trained, "default", adapter);
+
+  struct Row {
+    const char *base, *dtype, *found; // found: "": there is no warning
+  };
+  for (const Row& row : {Row{"base1", "auto", ""},
+                         {"copy", "auto", ""},
+                         {"base1", "bf16", ""},
+                         {"base2", "auto", "base2 in f32, digest 2-"},
+                         {"nf4", "auto", "nf4 in nf4, digest 2-"},
+                         {"base1", "q8_0", "base1 in q8_0, digest 2-"}}) {
+    SCOPED_TRACE(row.base);
+    const Options options = test::model_options({{"dtype", row.dtype}});
+    const auto model = load(row.base, options);
+    const std::string
+        added = warnings_of([&] { load_adapter(*model, "default", adapter); }),
+        as_option = warnings_of([&] {
+          load(row.base, test::model_options({{"dtype", row.dtype}, {"adapter", adapter.c_str()}}));
+        });
+    for (const std::string& lines : {added, as_option}) {
+      if (row.found[0] == '\0') {
+        EXPECT_EQ(lines, "");
+        continue;
+      }
+      EXPECT_EQ(std::ranges::count(lines, '\n'), 1) << lines;
+      EXPECT_NE(lines.find("base1 in f32, digest 2-"), std::string::npos) << lines;
+      EXPECT_NE(lines.find(row.found), std::string::npos) << lines;
+    }
+  }
+  Json use = parse_json(read_text(join_path(adapter, kUseFile)), kUseFile);
+  use["base"] = 3;
+  write_file_atomic(join_path(adapter, kUseFile), use.dump());
+  test::expect_error(Code::data_loss, "dllm.json",
+                     [&] { load_adapter(*load("base1", Options(model_schema())), "a", adapter); });
+  use.erase("base"); // of an older program
+  write_file_atomic(join_path(adapter, kUseFile), use.dump());
+  const auto other = load("base2", Options(model_schema()));
+  EXPECT_EQ(warnings_of([&] { load_adapter(*other, "a", adapter); }), "");
 }
 
 TEST(AdapterSave, ReplacesNothing) {

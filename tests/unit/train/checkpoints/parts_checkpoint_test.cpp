@@ -383,6 +383,23 @@ TEST(PartsCheckpoint, AnotherBaseIsRefusedAndChangesNothing) {
   EXPECT_EQ(weights_of(*same), weights_of(*first));
 }
 
+// The hint of a base that is gone from the cache of the hub names the command that brings it back.
+TEST(PartsCheckpoint, ABaseOfTheHubIsNamed) {
+  const test::TempFolder folder;
+  make_directories(folder.path("models--org--name/snapshots"));
+  const std::string base = saved_base(folder, "models--org--name/snapshots/0123abcd", 1);
+  const SavedRun run(folder, base, 1);
+  EXPECT_EQ(parts_of(run.dir)[0].at("hub"), "org/name@0123abcd");
+  EXPECT_EQ(ckpt::WeightsOnDisk(run.dir).describe().at("parts")[0].at("hub"), "org/name@0123abcd");
+  const std::string away = folder.path("away");
+  std::filesystem::rename(base, away);
+  const Error error = test::error_of([&] { loaded(run.dir); });
+  EXPECT_EQ(error.code(), Code::failed_precondition);
+  EXPECT_EQ(error.hint(), "dllm pull org/name@0123abcd brings the files back");
+  std::filesystem::rename(away, base);
+  loaded(run.dir);
+}
+
 TEST(PartsCheckpoint, ABaseWithoutAnOriginIsStoredByValue) {
   const test::TempFolder folder;
   const std::string base = saved_base(folder, "base", 1);
