@@ -267,14 +267,19 @@ void add_queries(Batch& feed, const PassSettings& settings, const PassShape& sha
 
 // Adds the banned tokens of each wanted position, and the same with the deferred tokens.
 void add_own_bans(Batch& feed, const PassSettings& settings, const PassShape& shape,
-                  std::span<const PassRow> rows, size_t vocab) {
+                  std::span<const PassRow> rows, size_t vocab, const Workers& workers) {
   const Shape lines{shape.capacity, static_cast<int64_t>(vocab)};
   Tensor banned(DType::u8, lines);
-  auto to = banned.mutable_as<uint8_t>().begin();
+  std::vector<std::span<const uint8_t>> bans;
   for (const PassRow& row : rows) {
-    for (size_t i = 0; i < row.pass->positions.size(); ++i, to += vocab)
-      std::ranges::copy(banned_at(row, settings, i), to);
+    for (size_t i = 0; i < row.pass->positions.size(); ++i)
+      bans.push_back(banned_at(row, settings, i));
   }
+  const std::span<uint8_t> to = banned.mutable_as<uint8_t>();
+  parallel(workers, std::ssize(bans), [&](int64_t i) {
+    const auto at = static_cast<size_t>(i);
+    std::ranges::copy(bans[at], to.subspan(at * vocab, vocab).begin());
+  });
   feed.set("banned", banned);
   if (!shape.defers) return;
   Tensor both = banned.clone();
@@ -308,7 +313,8 @@ std::span<const uint8_t> banned_at(const PassRow& row, const PassSettings& setti
 }
 
 Batch pass_feed(const model::ModelConfig& config, const PassSettings& settings,
-                const PassShape& shape, std::span<const PassRow> rows, const DecodeState& state) {
+                const PassShape& shape, std::span<const PassRow> rows, const DecodeState& state,
+                const Workers& workers) {
   Batch feed;
   add_window_feed(feed, config, settings, shape, rows, state);
   if (shape.capacity == 0) return feed;
@@ -316,7 +322,7 @@ Batch pass_feed(const model::ModelConfig& config, const PassSettings& settings,
   if (shape.needs.conditions) add_conditioning(feed, config, shape, rows);
   if (shape.needs.looks_left) add_left_tokens(feed, settings, shape, rows);
   if (shape.own_bans) {
-    add_own_bans(feed, settings, shape, rows, static_cast<size_t>(config.vocab_size));
+    add_own_bans(feed, settings, shape, rows, static_cast<size_t>(config.vocab_size), workers);
   } else if (shape.defers) {
     std::vector<uint8_t> both = settings.deferred;
     for (size_t i = 0; i < settings.banned.size(); ++i) both[i] |= settings.banned[i];

@@ -207,8 +207,10 @@ std::vector<RowAnswer> PassProgram::run(std::span<const PassRow> rows, const Pas
     build_pass(*graph, *model_, shape);
     return model_->engine().compile(std::move(graph));
   });
+  const std::shared_ptr<ThreadPool> pool = model_->engine().threads();
   const std::vector<Batch> feeds = shares.feeds([&](int64_t share) {
-    return pass_feed(model_->config(), settings, shape, shares.of(share, rows), state);
+    return pass_feed(model_->config(), settings, shape, shares.of(share, rows), state,
+                     Workers(pool.get(), task));
   });
   const bool cached = shape.keys > 0;
   const std::vector<graph::BufferRef> outputs =

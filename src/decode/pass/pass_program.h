@@ -165,8 +165,9 @@ void add_window_feed(Batch& feed, const model::ModelConfig& config, const PassSe
 // Empty: every token may be drawn.
 std::span<const uint8_t> banned_at(const PassRow& row, const PassSettings& settings, size_t index);
 
-// Returns the inputs of build_pass for the rows of one share.
+// Returns the inputs of build_pass for the rows of one share. The workers copy the bans.
 Batch pass_feed(const model::ModelConfig& config, const PassSettings& settings,
-                const PassShape& shape, std::span<const PassRow> rows, const DecodeState& state);
+                const PassShape& shape, std::span<const PassRow> rows, const DecodeState& state,
+                const Workers& workers);
 
 } // namespace dllm::decode

@@ -10,4 +10,14 @@ BanRow Constraint::ban(const Request& request, int64_t position, const BanRow& b
   return made;
 }
 
+std::vector<BanRow> Constraint::bans(const Request& request, std::span<const int64_t> positions,
+                                     const BanRow& banned, const Workers& workers) const {
+  std::vector<BanRow> made;
+  for (const int64_t position : positions) {
+    workers.check();
+    made.push_back(ban(request, position, banned));
+  }
+  return made;
+}
+
 } // namespace dllm::decode

@@ -1,10 +1,12 @@
 #pragma once
 // A constraint limits the tokens that a request may write: a grammar, a schema, a list of words.
 
+#include "base/threads/parallel.h"
 #include "decode/request/request.h"
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace dllm::decode {
@@ -23,6 +25,10 @@ public:
   // Returns `banned` with every token that may not be written at `position`. The default calls
   // `allows` for every token.
   virtual BanRow ban(const Request& request, int64_t position, const BanRow& banned) const;
+  // Returns the bans of several positions of one canvas. The workers may share the work; the bans
+  // are the same for any number of them. The default calls `ban` for each position.
+  virtual std::vector<BanRow> bans(const Request& request, std::span<const int64_t> positions,
+                                   const BanRow& banned, const Workers& workers) const;
 };
 
 } // namespace dllm::decode

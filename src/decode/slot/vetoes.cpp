@@ -6,16 +6,18 @@
 
 namespace dllm::decode {
 
-void Vetoes::ban_refused(const Request& canvas, std::span<const int64_t> positions) {
-  for (const int64_t position : positions) ban_at(canvas, position, std::nullopt);
+void Vetoes::ban_refused(const Request& canvas, std::span<const int64_t> positions,
+                         const Workers& workers) {
+  std::vector<BanRow> own = constraint_.bans(canvas, positions, banned_, workers);
+  for (size_t i = 0; i < positions.size(); ++i)
+    ban_at(positions[i], std::move(own[i]), std::nullopt);
 }
 
 void Vetoes::ban(const Request& canvas, int64_t position, int32_t token) {
-  ban_at(canvas, position, token);
+  ban_at(position, constraint_.ban(canvas, position, banned_), token);
 }
 
-void Vetoes::ban_at(const Request& canvas, int64_t position, std::optional<int32_t> token) {
-  BanRow own = constraint_.ban(canvas, position, banned_);
+void Vetoes::ban_at(int64_t position, BanRow own, std::optional<int32_t> token) {
   const auto set = [&](int32_t id, uint8_t value) {
     if (id < 0 || id >= std::ssize(*own) || (*own)[static_cast<size_t>(id)] == value) return;
     const auto changed = std::make_shared<std::vector<uint8_t>>(*own);

@@ -28,7 +28,8 @@ public:
   }
   // Bans the tokens that are refused at each position. Fails with failed_precondition if no token
   // is left at one of them.
-  void ban_refused(const Request& canvas, std::span<const int64_t> positions);
+  void ban_refused(const Request& canvas, std::span<const int64_t> positions,
+                   const Workers& workers = {});
   // Does the same at one position, and bans `token` there in any case.
   void ban(const Request& canvas, int64_t position, int32_t token);
 
@@ -45,7 +46,8 @@ public:
   std::vector<BanRow> at(std::span<const int64_t> positions) const;
 
 private:
-  void ban_at(const Request& canvas, int64_t position, std::optional<int32_t> token);
+  // own: the bans of the constraint at this position.
+  void ban_at(int64_t position, BanRow own, std::optional<int32_t> token);
 
   const Constraint& constraint_;
   BanRow banned_;

@@ -22,11 +22,11 @@ void choose_alone(Prediction& prediction, int32_t token, float probability) {
 
 } // namespace
 
-void ConstrainedStep::ban_refused(Slot& slot) {
+void ConstrainedStep::ban_refused(Slot& slot, const Task* task) {
   const Constraint* constraint = slot.request().settings.constraint.get();
   if (constraint == nullptr) return;
   slot.vetoes().emplace(*constraint, slot.method()->passes().banned, slot.method()->mask_id());
-  slot.vetoes()->ban_refused(slot.request(), slot.pass().positions);
+  slot.vetoes()->ban_refused(slot.request(), slot.pass().positions, passes_.workers(task));
   slot.set_bans(slot.vetoes()->at(slot.pass().positions));
 }
 

@@ -25,7 +25,7 @@ public:
   explicit ConstrainedStep(PassRunner& passes) : passes_(passes) {}
 
   // Bans the tokens that the canvas of a slot refuses, in its planned pass.
-  static void ban_refused(Slot& slot);
+  void ban_refused(Slot& slot, const Task* task);
   // Checks the predictions of a slot and replaces the refused ones.
   void check_predictions(Slot& slot, const Weights& weights, const Task* task);
   // Returns a step that writes no refused token. Fails with failed_precondition if the policy

@@ -10,7 +10,8 @@ namespace dllm::decode {
 
 PassRunner::PassRunner(const std::shared_ptr<model::Model>& model, DecodeState& state,
                        Failures& failures, LaunchCount& launches)
-    : state_(state), failures_(failures), launches_(launches), program_(model) {}
+    : state_(state), failures_(failures), launches_(launches), program_(model),
+      pool_(model->engine().threads()) {}
 
 void PassRunner::run(const std::vector<Slot*>& slots, const Weights& weights, const Task* task,
                      int64_t least_rows) {

@@ -2,6 +2,7 @@
 // The pass runner runs the planned passes of slots. Slots run together if their shapes allow it.
 
 #include "base/task.h"
+#include "base/threads/parallel.h"
 #include "decode/cache/decode_state.h"
 #include "decode/pass/pass_program.h"
 #include "decode/slot/failures.h"
@@ -31,6 +32,8 @@ public:
                                  std::span<const BanRow> banned, const Weights& weights,
                                  const Task* task);
 
+  // Returns the threads of the engine, for work between two passes.
+  Workers workers(const Task* task) const { return {pool_.get(), task}; }
   const Rounding& rounding() const { return program_.rounding(); }
   // Returns the number of positions of all passes, padding included.
   int64_t computed() const { return program_.computed(); }
@@ -43,7 +46,8 @@ private:
   Failures& failures_;
   LaunchCount& launches_;
   PassProgram program_;
-  int64_t capacity_ = 0; // most positions that a pass predicted
+  std::shared_ptr<ThreadPool> pool_; // may be null
+  int64_t capacity_ = 0;             // most positions that a pass predicted
 };
 
 } // namespace dllm::decode

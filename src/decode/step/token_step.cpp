@@ -34,14 +34,14 @@ std::vector<Change> TokenStep::take(const std::vector<Slot*>& slots, const Task*
 }
 
 // Plans the passes of slots. If any fills a cache, those that do run now, and the others later.
-TokenStep::Round TokenStep::plan(const std::vector<Slot*>& slots, int round) {
+TokenStep::Round TokenStep::plan(const std::vector<Slot*>& slots, int round, const Task* task) {
   std::vector<Slot*> planned;
   const auto plan_one = [&](Slot* slot) {
     const auto plan = [&] {
       if (round == kMostPasses)
         fail(Code::internal, "a request took {} passes without a step", kMostPasses);
       slot->plan_pass();
-      if (slot->pass().kind == PassKind::step) ConstrainedStep::ban_refused(*slot);
+      if (slot->pass().kind == PassKind::step) constrained_.ban_refused(*slot, task);
     };
     if (parts_.failures.succeeds(*slot, plan)) planned.push_back(slot);
   };
@@ -69,7 +69,7 @@ Weights TokenStep::predict(const std::vector<Slot*>& slots, const Task* task) {
   }
   for (int round = 0; !waiting.empty(); ++round) {
     // Requests that fill their caches go first, so that all steps share one pass.
-    Round now = plan(waiting, round);
+    Round now = plan(waiting, round, task);
     parts_.passes.run(now.passes, weights, task);
     waiting = std::move(now.later);
     for (Slot* slot : now.passes) {

@@ -26,7 +26,7 @@ private:
     std::vector<Slot*> passes, later;
     bool fills; // the passes predict nothing
   };
-  Round plan(const std::vector<Slot*>& slots, int round);
+  Round plan(const std::vector<Slot*>& slots, int round, const Task* task);
 
   StepParts parts_;
   ConstrainedStep constrained_;

@@ -16,7 +16,9 @@ Automata::find(const std::string& pattern, text::Notation notation, const Trie& 
     return row.pattern == pattern && row.notation == notation &&
            &row.automaton->trie() == trie.get();
   });
-  return found != known_.end() ? found->automaton : nullptr;
+  if (found == known_.end()) return nullptr;
+  std::rotate(found, found + 1, known_.end()); // the last used one is released last
+  return known_.back().automaton;
 }
 
 Automata::Trie Automata::trie(const std::vector<uint8_t>& banned, const Task* task) {

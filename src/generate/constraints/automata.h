@@ -47,7 +47,7 @@ private:
   std::shared_ptr<const text::TokenBytes> bytes_;           // null before the first pattern
   std::deque<std::pair<std::vector<uint8_t>, Trie>> tries_; // oldest first
   std::mutex mutex_;                                        // of known_
-  std::deque<Compiled> known_;                              // oldest first
+  std::deque<Compiled> known_;                              // last used one at the end
 };
 
 } // namespace dllm::generate

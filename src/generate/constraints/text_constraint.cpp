@@ -140,9 +140,14 @@ bool TextConstraint::allows(const decode::Request& request, int64_t position, in
 
 decode::BanRow TextConstraint::ban(const decode::Request& request, int64_t position,
                                    const decode::BanRow& banned) const {
-  if (position < begin_) return banned;
+  return bans(request, std::span(&position, 1), banned, {}).front();
+}
+
+std::vector<decode::BanRow> TextConstraint::bans(const decode::Request& request,
+                                                 std::span<const int64_t> positions,
+                                                 const decode::BanRow& banned,
+                                                 const Workers& workers) const {
   follow(request);
-  if (is_at_start(position)) return bans_at_start(position, banned);
   const bool is_full =
       rows_.size() * banned->size() > kMostBanBytes || bans_.size() >= kMostSetPairs;
   if (is_full || base_ == nullptr || (base_ != banned && *base_ != *banned)) {
@@ -150,27 +155,66 @@ decode::BanRow TextConstraint::ban(const decode::Request& request, int64_t posit
     rows_.clear();
     base_ = banned;
   }
-  const Set &from = forward(position), &to = backward(position + 1);
-  decode::BanRow& known = bans_[{from, to}];
-  if (known != nullptr) return known;
-  const auto row = rows_.try_emplace(automaton_->allowed(from, to)).first;
-  if (row->second == nullptr) row->second = make_bans(row->first, banned);
-  return known = row->second;
-}
-
-decode::BanRow TextConstraint::make_bans(const TokenAutomaton::Allowed& allowed,
-                                         const decode::BanRow& banned) const {
-  const auto made = std::make_shared<std::vector<uint8_t>>(*banned);
-  automaton_->ban(allowed, ends_, *made);
+  std::vector<decode::BanRow> made(positions.size());
+  std::vector<std::pair<size_t, const decode::BanRow*>> found; // places in `made`, and their rows
+  std::map<SetPair, decode::BanRow> missing;
+  for (size_t i = 0; i < positions.size(); ++i) {
+    const int64_t position = positions[i];
+    if (position < begin_) {
+      made[i] = banned;
+    } else if (is_at_start(position)) {
+      made[i] = bans_at_start(position, banned, workers);
+    } else {
+      SetPair sets = {forward(position), backward(position + 1)};
+      const auto known = bans_.find(sets);
+      found.emplace_back(i, known != bans_.end()
+                                ? &known->second
+                                : &missing.try_emplace(std::move(sets)).first->second);
+    }
+  }
+  make_bans(missing, workers);
+  bans_.merge(missing); // moves the rows without a copy
+  for (const auto& [i, row] : found) made[i] = *row;
   return made;
 }
 
-// The classes of tokens are of tokens inside a text, so each token is tried.
-decode::BanRow TextConstraint::bans_at_start(int64_t position, const decode::BanRow& banned) const {
-  const auto made = std::make_shared<std::vector<uint8_t>>(*banned);
-  for (size_t i = 0; i < made->size(); ++i) {
-    if (!leads(position, static_cast<int32_t>(i))) (*made)[i] = 1;
+void TextConstraint::make_bans(std::map<SetPair, decode::BanRow>& missing,
+                               const Workers& workers) const {
+  std::vector<std::map<SetPair, decode::BanRow>::value_type*> pairs;
+  for (auto& pair : missing) pairs.push_back(&pair);
+  std::vector<TokenAutomaton::Allowed> allowed(pairs.size());
+  parallel(workers, std::ssize(pairs), [&](int64_t i) {
+    const auto& [from, to] = pairs[static_cast<size_t>(i)]->first;
+    allowed[static_cast<size_t>(i)] = automaton_->allowed(from, to);
+  });
+  std::map<TokenAutomaton::Allowed, decode::BanRow> made;
+  for (const TokenAutomaton::Allowed& own : allowed) {
+    if (!rows_.contains(own)) made.try_emplace(own);
   }
+  std::vector<std::map<TokenAutomaton::Allowed, decode::BanRow>::value_type*> rows;
+  for (auto& row : made) rows.push_back(&row);
+  parallel(workers, std::ssize(rows), [&](int64_t i) {
+    auto& [own, row] = *rows[static_cast<size_t>(i)];
+    const auto bans = std::make_shared<std::vector<uint8_t>>(*base_);
+    automaton_->ban(own, ends_, *bans);
+    row = bans;
+  });
+  rows_.merge(made);
+  for (size_t i = 0; i < pairs.size(); ++i) pairs[i]->second = rows_.at(allowed[i]);
+}
+
+// The classes of tokens are of tokens inside a text, so each token is tried.
+decode::BanRow TextConstraint::bans_at_start(int64_t position, const decode::BanRow& banned,
+                                             const Workers& workers) const {
+  constexpr int64_t kChunk = 4096;
+  const auto made = std::make_shared<std::vector<uint8_t>>(*banned);
+  const int64_t count = std::ssize(*made);
+  leads(position, 0); // makes the sets, which the chunks then read
+  parallel(workers, (count + kChunk - 1) / kChunk, [&](int64_t chunk) {
+    for (int64_t i = kChunk * chunk; i < std::min(count, kChunk * (chunk + 1)); ++i) {
+      if (!leads(position, static_cast<int32_t>(i))) (*made)[static_cast<size_t>(i)] = 1;
+    }
+  });
   return made;
 }
 

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,6 +32,9 @@ public:
   bool allows(const decode::Request& request, int64_t position, int32_t token) const override;
   decode::BanRow ban(const decode::Request& request, int64_t position,
                      const decode::BanRow& banned) const override;
+  std::vector<decode::BanRow> bans(const decode::Request& request,
+                                   std::span<const int64_t> positions, const decode::BanRow& banned,
+                                   const Workers& workers) const override;
 
   bool can_match(const std::vector<int32_t>& given) const override;
   int64_t fewest_positions(int64_t most) const override;
@@ -49,9 +53,11 @@ private:
   Set after_open(const Set& from, int64_t position) const;
   Set before_open(const Set& to, int64_t position) const;
   bool is_silent(int32_t token) const; // a given token that adds no bytes
-  decode::BanRow make_bans(const text::TokenAutomaton::Allowed& allowed,
-                           const decode::BanRow& banned) const;
-  decode::BanRow bans_at_start(int64_t position, const decode::BanRow& banned) const;
+  using SetPair = std::pair<Set, Set>; // before and after a position
+  // Makes the bans of pairs of sets. Pairs that allow the same share a row.
+  void make_bans(std::map<SetPair, decode::BanRow>& missing, const Workers& workers) const;
+  decode::BanRow bans_at_start(int64_t position, const decode::BanRow& banned,
+                               const Workers& workers) const;
   // Whether tokens have other bytes at this position, because nothing comes before it.
   bool is_at_start(int64_t position) const {
     return position == first_ && automaton_->tokens().has_other_starts();
@@ -71,7 +77,7 @@ private:
   mutable int64_t backward_known_ = 0; // first position whose backward set is known
   // What ban() made of base_, by its sets and by what they allow. Steps and positions often have
   // equal sets. A pattern that counts has other sets at each position, which often allow the same.
-  mutable std::map<std::pair<Set, Set>, decode::BanRow> bans_;
+  mutable std::map<SetPair, decode::BanRow> bans_;
   mutable std::map<text::TokenAutomaton::Allowed, decode::BanRow> rows_;
   mutable decode::BanRow base_;
 };

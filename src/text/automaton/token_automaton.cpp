@@ -18,8 +18,17 @@ template <class Look> void each_state(const TokenAutomaton::Set& set, const Look
   }
 }
 
-bool overlap(const TokenAutomaton::Set& a, const TokenAutomaton::Set& b) {
-  for (size_t i = 0; i < a.size(); ++i) {
+using Words = std::pair<uint32_t, uint32_t>; // the first one, and the one after the last
+
+Words nonzero_words(const TokenAutomaton::Set& set) {
+  Words words = {0, static_cast<uint32_t>(set.size())};
+  while (words.first < words.second && set[words.first] == 0) ++words.first;
+  while (words.first < words.second && set[words.second - 1] == 0) --words.second;
+  return words;
+}
+
+bool overlap(const TokenAutomaton::Set& a, const TokenAutomaton::Set& b, const Words& words) {
+  for (uint32_t i = words.first; i < words.second; ++i) {
     if ((a[i] & b[i]) != 0) return true;
   }
   return false;
@@ -91,6 +100,7 @@ void TokenAutomaton::add_steps(const Task* task) {
       put(reach_[at], to);
     }
     steps_[at].shrink_to_fit();
+    reach_words_.push_back(nonzero_words(reach_[at]));
   }
 }
 
@@ -125,7 +135,8 @@ TokenAutomaton::Set TokenAutomaton::after_any(const Set& from, bool may_end) con
   each_state(from, [&](int32_t state) {
     if (state == ended()) return put(made, state);
     const Set& reached = reach_[static_cast<size_t>(state)];
-    for (size_t i = 0; i < made.size(); ++i) made[i] |= reached[i];
+    const auto [first, last] = reach_words_[static_cast<size_t>(state)];
+    for (uint32_t i = first; i < last; ++i) made[i] |= reached[i];
     if (may_end && bytes_.accepts(state)) put(made, ended());
   });
   return made;
@@ -136,7 +147,8 @@ TokenAutomaton::Set TokenAutomaton::before_any(const Set& to, bool may_end) cons
   const bool ends = has(to, ended());
   for (int32_t state = 0; state < bytes_.size(); ++state) {
     const bool may = ends && may_end && bytes_.accepts(state);
-    if (may || overlap(reach_[static_cast<size_t>(state)], to)) put(made, state);
+    const auto at = static_cast<size_t>(state);
+    if (may || overlap(reach_[at], to, reach_words_[at])) put(made, state);
   }
   if (ends) put(made, ended());
   return made;

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace dllm::text {
@@ -87,7 +88,10 @@ private:
   std::vector<int32_t> class_of_;        // by token; -1: it is allowed in no state
   std::vector<int32_t> word_of_;         // by class: one of its words
   std::vector<std::vector<Step>> steps_; // by state of bytes_
-  std::vector<Set> reach_;               // by state of bytes_: the states that a token reaches
+  // By state of bytes_: the states that a token reaches, and the first word of the set with one and
+  // the word after the last. A state that counts reaches a few states of many.
+  std::vector<Set> reach_;
+  std::vector<std::pair<uint32_t, uint32_t>> reach_words_;
 };
 
 } // namespace dllm::text

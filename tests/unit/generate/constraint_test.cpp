@@ -131,6 +131,49 @@ TEST(TextConstraint, CountsPositions) {
   EXPECT_EQ(fewest("x"), -1) << "no token has this letter";
 }
 
+TEST(TextConstraint, BansAreTheSameForAnyNumberOfThreads) {
+  const auto tokens = drawn_words();
+  const auto none = std::make_shared<const std::vector<uint8_t>>(8);
+  std::mt19937 random(9);
+  for (const char* pattern : {"[a-c]{6,40}", "(?:ab)*c?[abc]{3,9}", "(?:abc|bca|c)+"}) {
+    const auto automaton = std::make_shared<const TokenAutomaton>(pattern, tokens);
+    for (int threads : {2, 3, 5}) {
+      ThreadPool pool(threads);
+      const TextConstraint shared(automaton, 0, {kLast}, true), alone(automaton, 0, {kLast}, true);
+      for (int trial = 0; trial < 20; ++trial) {
+        std::vector<int32_t> canvas(16, -1);
+        for (int32_t& id : canvas) {
+          if (random() % 4 == 0) id = static_cast<int32_t>(random() % 7);
+        }
+        std::vector<int64_t> positions;
+        for (int64_t i = 0; i < 16; ++i) {
+          if (canvas[static_cast<size_t>(i)] < 0) positions.push_back(i);
+        }
+        const auto together = shared.bans(request_of(canvas), positions, none, &pool);
+        for (size_t i = 0; i < positions.size(); ++i) {
+          const decode::BanRow own = alone.ban(request_of(canvas), positions[i], none);
+          ASSERT_EQ(*together[i], *own) << pattern << " at " << positions[i];
+        }
+      }
+    }
+  }
+}
+
+TEST(TextConstraint, ACancelledStepLeavesTheConstraintUsable) {
+  const auto automaton = std::make_shared<const TokenAutomaton>("[a-c]{6,40}", drawn_words());
+  const TextConstraint constraint(automaton, 0, {kLast}, true);
+  const decode::Request canvas = request_of(std::vector<int32_t>(12, -1));
+  const auto none = std::make_shared<const std::vector<uint8_t>>(8);
+  const std::vector<int64_t> positions = {1, 7};
+  Task task;
+  task.cancel();
+  EXPECT_THROW(constraint.bans(canvas, positions, none, {nullptr, &task}), Error);
+  const auto made = constraint.bans(canvas, positions, none, {});
+  EXPECT_EQ(*made[0], *constraint.ban(canvas, 1, none));
+  EXPECT_EQ(made[0]->size(), 8U);
+  EXPECT_EQ(made[1]->size(), 8U);
+}
+
 // A pattern that counts has other sets at each position. Where they allow the same tokens, the
 // positions share a row.
 TEST(TextConstraint, PositionsThatAllowTheSameShareARow) {
@@ -314,6 +357,29 @@ bool is_balanced(const std::string& text) {
     if (depth < 0) return false;
   }
   return depth == 0;
+}
+
+TEST(Constraint, APatternIsCompiledOnce) {
+  Automata automata(letters());
+  const std::vector<uint8_t> banned(32);
+  std::vector<uint8_t> fewer = banned;
+  fewer[1] = 1;
+  const auto get = [&](const std::string& pattern, const std::vector<uint8_t>& own,
+                       text::Notation notation = text::Notation::expression) {
+    return automata.get(pattern, notation, own, nullptr);
+  };
+  const auto first = get("[ab]*", banned);
+  EXPECT_EQ(get("[ab]*", banned), first);
+  EXPECT_NE(get("[ab]*", fewer), first) << "other tokens may be drawn";
+  EXPECT_EQ(get("[ab]*", banned), first);
+  const auto grammar = get("root ::= \"a\"", banned, text::Notation::grammar);
+  EXPECT_EQ(get("root ::= \"a\"", banned, text::Notation::grammar), grammar);
+  const std::weak_ptr<const TokenAutomaton> unused = get("b", banned);
+  for (int i = 1; i < 40; ++i) {
+    get("a{" + std::to_string(i) + "}", banned);
+    ASSERT_EQ(get("[ab]*", banned), first) << "a pattern in use stays, after " << i << " others";
+  }
+  EXPECT_TRUE(unused.expired()) << "16 are kept";
 }
 
 TEST(Constraint, AKindWithoutAPatternHasAConstraintOfItsOwn) {
