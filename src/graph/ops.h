@@ -219,6 +219,9 @@ Value ring_attention(Value q, Value k, Value v, const Mask& mask, const Attentio
 // scale f32(experts, out) -> (rows, choices, out). Rows are grouped by expert, so each weight is
 // read once. A number outside 0..experts-1 (an expert of another rank) gives zeros.
 Value expert_linear(Value x, Value experts, Value weight, Value scale = {});
+// Multiplies each row by one of several matrices: y[r] = x[r] weights[choice[r]]^T. x (rows, in),
+// choice i32(rows), weights (out, in) each -> (rows, out). A choice that is none of them gives 0.
+Value linear_by_row(Value x, Value choice, const std::vector<Value>& weights);
 // act(x). kind: silu, gelu, gelu_tanh or relu.
 Value activation(Value x, const std::string& kind);
 // act(gate) * up

@@ -19,6 +19,7 @@ KernelList activation_kernels();
 KernelList generate_kernels();
 KernelList index_kernels();
 KernelList linear_kernels();
+KernelList linear_by_row_kernels();
 KernelList linear_cross_entropy_kernels();
 KernelList movement_kernels();
 KernelList norm_kernels();
@@ -33,16 +34,27 @@ KernelList unary_kernels();
 namespace {
 
 constexpr KernelList (*kLists[])() = {
-    attention_kernels,     attention_grad_kernels,
-    binary_kernels,        collective_kernels,
-    convert_kernels,       cross_entropy_with_grad_kernels,
-    expert_linear_kernels, activation_kernels,
-    generate_kernels,      index_kernels,
-    linear_kernels,        linear_cross_entropy_kernels,
-    movement_kernels,      norm_kernels,
-    optimizer_kernels,     order_kernels,
-    reduce_kernels,        rope_kernels,
-    select_kernels,        token_statistics_kernels,
+    attention_kernels,
+    attention_grad_kernels,
+    binary_kernels,
+    collective_kernels,
+    convert_kernels,
+    cross_entropy_with_grad_kernels,
+    expert_linear_kernels,
+    activation_kernels,
+    generate_kernels,
+    index_kernels,
+    linear_kernels,
+    linear_by_row_kernels,
+    linear_cross_entropy_kernels,
+    movement_kernels,
+    norm_kernels,
+    optimizer_kernels,
+    order_kernels,
+    reduce_kernels,
+    rope_kernels,
+    select_kernels,
+    token_statistics_kernels,
     unary_kernels,
 };
 

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/sha256.h"
+#include "model/adapters/kinds/adapter_kinds.h"
 
 #include <algorithm>
 #include <vector>
@@ -31,6 +32,25 @@ PartLayouts::PartLayouts(const model::Model& model) {
     texts[entry.spec.part] += line_of(entry);
   }
   for (auto& [part, layout] : layouts_) layout.digest = hex(sha256(texts[part]));
+  for (const std::string& adapter : model.parts().adapters()) {
+    const auto found = layouts_.find(adapter);
+    if (found == layouts_.end()) continue;
+    const model::AdapterKind& kind =
+        model::find_adapter_kind(model.parts().find(adapter)->settings.kind);
+    found->second.is_by_row =
+        kind.graph.by_row != nullptr && std::ranges::all_of(physical, [&](const auto& entry) {
+          return entry.spec.part != adapter ||
+                 (kind.find_tensor(entry.spec.name) != nullptr && entry.spec.element.rank() == 2);
+        });
+  }
+}
+
+bool PartLayouts::may_differ(const model::PartList& list) const {
+  const std::vector<std::string>& names = list.names();
+  if (names.front() != model::kBasePart || names.size() > 2) return false;
+  if (names.size() == 1) return true;
+  const auto found = layouts_.find(names[1]);
+  return found != layouts_.end() && found->second.is_by_row && list.weight(names[1]) == 1;
 }
 
 std::string PartLayouts::of(const model::PartList& list) const {

@@ -70,6 +70,12 @@ int64_t head_capacity(int64_t positions) {
       std::bit_ceil(static_cast<uint64_t>(std::max(positions, kLeastCapacity))));
 }
 
+int32_t PassParts::slot(const PassRequest& pass) const {
+  const std::vector<std::string>& own = (pass.parts ? *pass.parts : unnamed).names();
+  if (own.size() < 2) return 0;
+  return static_cast<int32_t>(std::ranges::find(list.names(), own[1]) - list.names().begin());
+}
+
 void PassShape::set(const PassSettings& settings) {
   needs = settings.needs;
   bans = !settings.banned.empty();

@@ -188,6 +188,13 @@ struct PassRow {
 struct PassParts {
   model::PartList list;
   std::string layout; // PartLayouts::of the list
+  // Each row has the base and at most one of the adapters of the list.
+  bool is_by_row = false;
+  // Parts of rows that name none.
+  model::PartList unnamed = {};
+
+  // Returns the place in the list of the adapter of a row; 0: it has none. REQUIRES: is_by_row.
+  int32_t slot(const PassRequest& pass) const;
 
   friend bool operator==(const PassParts& a, const PassParts& b) { return a.layout == b.layout; }
 };

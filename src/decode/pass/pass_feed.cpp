@@ -193,6 +193,15 @@ void add_times(Batch& feed, const model::ModelConfig& config, const PassShape& s
   feed.set("timesteps", Tensor::from(Shape{count}, times));
 }
 
+void add_row_adapters(Batch& feed, const PassShape& shape, std::span<const PassRow> rows) {
+  std::vector<int32_t> slots(static_cast<size_t>(shape.all_rows()), 0);
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const size_t row = i % static_cast<size_t>(shape.rows);
+    if (row < rows.size()) slots[i] = shape.parts.slot(*rows[row].pass);
+  }
+  feed.set("adapter", Tensor::from(Shape{shape.all_rows()}, slots));
+}
+
 void add_soft(Batch& feed, const PassShape& shape, std::span<const PassRow> rows) {
   const int64_t places = shape.rows * shape.window, width = shape.needs.soft_width;
   std::vector<uint8_t> on(static_cast<size_t>(places), 0);
@@ -303,6 +312,7 @@ void add_window_feed(Batch& feed, const model::ModelConfig& config, const PassSe
   else if (!config.sliding.empty())
     add_slides(feed, config, shape, rows);
   if (config.time_conditioning) add_times(feed, config, shape, rows);
+  if (shape.parts.is_by_row) add_row_adapters(feed, shape, rows);
   if (shape.soft) add_soft(feed, shape, rows);
   if (shape.bans && !shape.own_bans)
     feed.set("banned", Tensor::from(Shape{config.vocab_size}, settings.banned));

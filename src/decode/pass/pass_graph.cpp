@@ -103,6 +103,8 @@ WindowStates window_states(model::Builder& builder, const PassShape& shape, Valu
     inputs.timesteps =
         timesteps.defined() ? timesteps : row_input(builder, "timesteps", DType::f32, Shape{rows});
   }
+  if (shape.parts.is_by_row)
+    builder.set_row_adapters(row_input(builder, "adapter", DType::i32, Shape{rows}));
   inputs.embeddings = embeddings;
   if (shape.soft) inputs.embeddings = soft_embeddings(builder, inputs.ids, shape.needs.soft_width);
   const bool cached = shape.keys > 0;

@@ -97,6 +97,24 @@ void set_parts(PassParts& parts, const PassRequest& first, const model::Model& m
   parts.layout = weights.layouts->of(parts.list);
 }
 
+void set_parts_of_rows(PassParts& parts, std::span<const PassRow> rows, const model::Model& model,
+                       const Weights& weights) {
+  parts.unnamed = model.reading();
+  const auto parts_of = [&](const PassRow& row) -> const model::PartList& {
+    return row.pass->parts ? *row.pass->parts : parts.unnamed;
+  };
+  const bool is_same = std::ranges::all_of(
+      rows, [&](const PassRow& row) { return parts_of(row) == parts_of(rows[0]); });
+  if (is_same) return set_parts(parts, *rows[0].pass, model, weights);
+  parts.is_by_row = true;
+  parts.list = model::PartList();
+  for (const std::string& adapter : model.parts().adapters()) {
+    if (std::ranges::any_of(rows, [&](const PassRow& row) { return parts_of(row).has(adapter); }))
+      parts.list.add(adapter);
+  }
+  parts.layout = "by row: " + weights.layouts->of(parts.list);
+}
+
 std::vector<graph::BufferRef> run_pass(const std::shared_ptr<graph::Program>& program,
                                        graph::Engine& engine,
                                        std::span<const graph::BufferRef> parameters,
@@ -123,6 +141,11 @@ PassProgram::PassProgram(std::shared_ptr<model::Model> model)
 
 PassProgram::PassProgram(std::shared_ptr<model::Model> model, const Rounding& rounding)
     : model_(std::move(model)), rounding_(rounding) {}
+
+bool PassProgram::may_differ(const PassRequest& pass, const Weights& weights) const {
+  return !model_->engine().runs_ahead() &&
+         weights.layouts->may_differ(pass.parts ? *pass.parts : model_->reading());
+}
 
 namespace {
 
@@ -197,7 +220,7 @@ std::vector<RowAnswer> PassProgram::run(std::span<const PassRow> rows, const Pas
   PassShape shape = pass_shape(model_->config(), rows, state.shape(), shares.part_of(least_rows),
                                rounding_, shares.most_rows());
   shape.set(settings);
-  set_parts(shape.parts, *rows[0].pass, *model_, weights);
+  set_parts_of_rows(shape.parts, rows, *model_, weights);
   const std::vector<graph::BufferRef> parameters = weights.of(shape.parts.list);
   const int64_t queries = most_queries(rows, shares);
   const bool reads = queries > 0 || shape.keys == 0;

@@ -46,6 +46,11 @@ Weights weights_of(const model::Model& model, const Task* task = nullptr,
 void set_parts(PassParts& parts, const PassRequest& first, const model::Model& model,
                const Weights& weights, const std::vector<std::string>& others = {});
 
+// Sets the parts of a program of these rows. Where they differ, the program has the adapters of all
+// rows, and each row has its own. REQUIRES: then PartLayouts::may_differ for the parts of each row.
+void set_parts_of_rows(PassParts& parts, std::span<const PassRow> rows, const model::Model& model,
+                       const Weights& weights);
+
 // Runs a program once and returns its outputs as runtime::Arguments::run does. feeds: the arrays of
 // its inputs by name, one set for each share of the mesh (shares.h). cache: null, or the owner of
 // the inputs "state:...", which are written in place and are the first outputs. If the run fails,
@@ -59,11 +64,13 @@ std::vector<graph::BufferRef> run_pass(const std::shared_ptr<graph::Program>& pr
 // The key of a pass. Only rows with equal keys may share a pass.
 struct PassKey {
   const PassSettings* settings;
-  std::optional<model::PartList> parts;
+  bool may_differ;                      // the parts of the rows may differ
+  std::optional<model::PartList> parts; // not set with may_differ
   bool soft, guided, cached;
 
-  PassKey(const PassRequest& pass, const PassSettings& of)
-      : settings(&of), parts(pass.parts), soft(!pass.soft.empty()),
+  PassKey(const PassRequest& pass, const PassSettings& of, bool parts_may_differ)
+      : settings(&of), may_differ(parts_may_differ),
+        parts(parts_may_differ ? std::nullopt : pass.parts), soft(!pass.soft.empty()),
         guided(!pass.unconditional.empty()), cached(pass.cached) {}
   friend auto operator<=>(const PassKey&, const PassKey&) = default;
 };
@@ -80,6 +87,9 @@ public:
   explicit PassProgram(std::shared_ptr<model::Model> model);
   PassProgram(std::shared_ptr<model::Model> model, const Rounding& rounding);
   const Rounding& rounding() const { return rounding_; }
+  // Returns whether a row of this pass may share a program with rows of other adapters. On engines
+  // with a compiler such a program would multiply all rows by every adapter.
+  bool may_differ(const PassRequest& pass, const Weights& weights) const;
 
   // Runs one pass. The results of a row depend on that row alone. A pass without wanted positions
   // only fills the cache.
@@ -125,7 +135,7 @@ struct WindowStates {
 
 // Runs the model on the windows. The inputs are ids, positions and limit. The others, where they
 // apply, are
-//   slides, query_start, canvas_start, timesteps, soft_*, conditioning, conditioned_at;
+//   adapter, slides, query_start, canvas_start, timesteps, soft_*, conditioning, conditioned_at;
 //   for a cached pass "state:<stack>" for each stack, write_at and read_at;
 //   for saved slots from, to and length.
 // timesteps: f32(all_rows), replaces the input of that name. embeddings: f32(all_rows, window,

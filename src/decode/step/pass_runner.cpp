@@ -18,8 +18,9 @@ void PassRunner::run(const std::vector<Slot*>& slots, const Weights& weights, co
   check_task(task);
   std::map<PassKey, std::vector<Slot*>> alike;
   for (Slot* slot : slots) {
-    if (slot->pass().end > slot->pass().begin)
-      alike[PassKey(slot->pass(), slot->method()->passes())].push_back(slot);
+    if (slot->pass().end <= slot->pass().begin) continue;
+    const bool may_differ = program_.may_differ(slot->pass(), weights);
+    alike[PassKey(slot->pass(), slot->method()->passes(), may_differ)].push_back(slot);
   }
   for (const auto& [key, owners] : alike) {
     std::vector<PassRow> rows;

@@ -22,6 +22,7 @@ OpList expert_linear_ops();
 OpList activation_ops();
 OpList index_ops();
 OpList linear_ops();
+OpList linear_by_row_ops();
 OpList linear_cross_entropy_ops();
 OpList norm_ops();
 OpList optimizer_ops();
@@ -41,29 +42,18 @@ OpList while_ops();
 namespace {
 
 constexpr ops::OpList (*kLists[])() = {
-    ops::attention_ops,
-    ops::binary_ops,
-    ops::collective_ops,
-    ops::compare_ops,
-    ops::constant_ops,
-    ops::convert_ops,
-    ops::expert_linear_ops,
-    ops::activation_ops,
-    ops::index_ops,
-    ops::linear_ops,
-    ops::linear_cross_entropy_ops,
-    ops::norm_ops,
-    ops::optimizer_ops,
-    ops::order_ops,
-    ops::reduce_ops,
-    ops::ring_attention_ops,
-    ops::rope_ops,
-    ops::scan_ops,
-    ops::shape_ops,
-    ops::slice_ops,
-    ops::token_statistics_ops,
-    ops::unary_ops,
-    ops::while_ops,
+    ops::attention_ops,      ops::binary_ops,
+    ops::collective_ops,     ops::compare_ops,
+    ops::constant_ops,       ops::convert_ops,
+    ops::expert_linear_ops,  ops::activation_ops,
+    ops::index_ops,          ops::linear_ops,
+    ops::linear_by_row_ops,  ops::linear_cross_entropy_ops,
+    ops::norm_ops,           ops::optimizer_ops,
+    ops::order_ops,          ops::reduce_ops,
+    ops::ring_attention_ops, ops::rope_ops,
+    ops::scan_ops,           ops::shape_ops,
+    ops::slice_ops,          ops::token_statistics_ops,
+    ops::unary_ops,          ops::while_ops,
 };
 
 std::vector<const OpDef*> sorted_table() {

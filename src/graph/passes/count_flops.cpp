@@ -39,6 +39,7 @@ double count_flops(const Graph& graph, const Node& node) {
   if (name == "linear" || name == "linear_input_grad")
     return 2 * count(0) * (name == "linear" ? last(1, 0) : last(1, 1));
   if (name == "linear_weight_grad") return 2 * count(0) * last(1, -1);
+  if (name == "linear_by_row") return 2 * count(0) * last(2, 0);
   if (name == "expert_linear") return 2 * count(0) * last(1, 1) * last(2, 1);
   if (name == "expert_linear_input_grad") return 2 * count(0) * last(2, 2);
   if (name == "expert_linear_weight_grad") return 2 * count(0) * last(1, 1);

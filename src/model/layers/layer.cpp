@@ -62,6 +62,7 @@ Linear LayerInputs::linear(const std::string& name) const {
         return {found->second, factors.at(own), partitions.at(own)};
       },
       name, adapters);
+  made.choice = row_adapters;
   for (Adapter& adapter : made.adapters) {
     const auto rate = dropouts.find(split_name(adapter.name).first);
     if (rate != dropouts.end()) adapter.dropout = Dropout{rate->second, dropout_keys};

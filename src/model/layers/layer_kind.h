@@ -85,6 +85,7 @@ struct LayerInputs {
   std::map<std::string, float> factors = {};       // of the products of adapters, by the same names
   std::map<std::string, Partition> partitions = {};
   std::vector<NamedAdapter> adapters = {};    // their parameters are "adapter:math/q.lora_a"
+  graph::Value row_adapters = {};             // Linear::choice
   std::map<std::string, float> dropouts = {}; // rates of these parts
   graph::Value dropout_keys = {}; // u32(batch, 2) of this layer; undefined: nothing is dropped
 

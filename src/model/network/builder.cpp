@@ -158,13 +158,15 @@ graph::Value Builder::rounded_embedding(graph::Value x) const {
 }
 
 Linear Builder::linear(const std::string& physical_name) {
-  return find_linear(
+  Linear made = find_linear(
       [&](const std::string& name) -> NamedParam {
         const auto found = index_.find(name);
         if (found == index_.end()) return {};
         return {inputs_[found->second].value, factor(found->second), spec(found->second).partition};
       },
       physical_name, adapters_);
+  made.choice = row_adapters_;
+  return made;
 }
 
 Head Builder::head(const std::string& name) {

@@ -104,6 +104,9 @@ public:
   void set_round_kept(bool round) { round_kept_ = round; }
   // forward() drops inputs of the adapters that have dropout. keys: u32(batch, 2), one of each row.
   void set_dropout_keys(graph::Value keys) { dropout_keys_ = keys; }
+  // Each row of the batch has one of the adapters of the program, or none. slots: i32(batch), 1 is
+  // the first adapter of the list of parts, and 0 is none. Without it rows have all adapters.
+  void set_row_adapters(graph::Value slots) { row_adapters_ = slots; }
   // forward() cuts the positions of its rows over this number of ranks of mesh axis sequence. Its
   // inputs and outputs are whole rows that are equal on these ranks. 1: every rank computes all
   // positions.
@@ -192,7 +195,7 @@ private:
   std::map<std::string, size_t> index_;
   std::map<std::string, std::unique_ptr<Builder>> views_;
   std::map<std::string, float> dropouts_; // rates of the adapters that have dropout
-  graph::Value dropout_keys_;
+  graph::Value dropout_keys_, row_adapters_;
   uint64_t passes_ = 0; // passes with dropout
   bool bf16_embeddings_ = false;
   bool remat_ = false;

@@ -369,6 +369,7 @@ graph::ScanResult Builder::run_layers(const LayerRun& run, const SharedInputs& s
   layer.positions = constants.inner(shared.positions, "positions");
   if (!layer.inv_freq.defined()) layer.inv_freq = constants.inner(shared.inv_freq, "inv_freq");
   layer.time = constants.inner(shared.time, "time");
+  layer.row_adapters = constants.inner(row_adapters_, "adapter");
   layer.mask = constants.inner(shared.mask);
   if (reach.defined()) layer.mask.and_window(reach);
   // Where the heads of sliding and other layers differ, all layers of a run slide or none does.

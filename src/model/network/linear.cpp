@@ -61,7 +61,7 @@ Linear find_linear(const ParamLookup& find, const std::string& name,
   Linear linear{
       weight.value, find(name + ".bias").value, find(name + ".scale").value, {}, weight.partition};
   for (const NamedAdapter& adapter : adapters) {
-    Adapter made{adapter.kind, {}, qualified_name(adapter.part, name), {}};
+    Adapter made{adapter.kind, {}, qualified_name(adapter.part, name), linear.slots++, {}};
     for (const AdapterTensor& tensor : adapter.kind->tensors) {
       const std::string suffix(tensor.suffix);
       const NamedParam found = find(made.name + suffix);
@@ -110,6 +110,18 @@ graph::Value added(graph::Value sum, graph::Value change) {
   return change.defined() ? graph::add(sum, change) : sum;
 }
 
+// Returns what is added to x W^T where each row has an adapter of its own; else an undefined value.
+graph::Value changes_by_row(const Linear& linear, graph::Value x) {
+  if (!linear.choice.defined() || linear.adapters.empty()) return {};
+  const auto change = linear.adapters.front().kind->graph.by_row;
+  const bool is_one_kind = std::ranges::all_of(linear.adapters, [&](const Adapter& adapter) {
+    return adapter.kind->graph.by_row == change;
+  });
+  if (change == nullptr || !is_one_kind)
+    fail(Code::internal, "rows of one pass cannot have adapters of these kinds");
+  return change(linear, x);
+}
+
 graph::Value bias_with_changes(const Linear& linear, graph::Value x) {
   graph::Value bias = linear.bias;
   for (const Adapter& adapter : linear.adapters) {
@@ -141,9 +153,11 @@ graph::Value product(const Linear& given, graph::Value x) {
   graph::Value y = of_weight(in);
   const graph::Value base = in == x || !reads_base ? y : of_weight(x);
   for (const Adapter& adapter : linear.adapters) {
-    if (const auto change = adapter.kind->graph.output)
+    const auto change = adapter.kind->graph.output;
+    if (change != nullptr && !linear.choice.defined())
       y = added(y, change({linear, adapter, x, base}));
   }
+  y = added(y, changes_by_row(linear, x));
   if (summed) y = graph::all_reduce(y, graph::AxisSet(graph::Axis::tensor));
   return bias_is_last && linear.bias.defined() ? graph::add(y, bias_with_changes(linear, x)) : y;
 }
@@ -153,6 +167,8 @@ graph::Value expert_product(const Linear& given, graph::Value x, graph::Value ex
   const bool inside = linear.partition.cuts() && linear.partition.kind != PartitionKind::experts;
   if (linear.bias.defined() || inside)
     fail(Code::unimplemented, "products of experts have no bias and are not cut over axis tensor");
+  if (linear.choice.defined() && !linear.adapters.empty())
+    fail(Code::internal, "rows of one pass cannot have adapters of experts");
   graph::Value y = graph::expert_linear(x, experts, linear.weight, linear.scale);
   for (const Adapter& adapter : linear.adapters)
     y = graph::add(y, adapter.kind->graph.experts({linear, adapter, x}, experts));

@@ -34,6 +34,7 @@ struct Adapter {
   const AdapterKind* kind = nullptr;
   std::map<std::string, NamedParam, std::less<>> tensors = {}; // by suffix: ".lora_a"
   std::string name = {};                                       // "adapter:math/q", in a layer
+  int64_t slot = 0; // number of the adapter in Linear::choice, from 1
   Dropout dropout = {};
 
   NamedParam tensor(std::string_view suffix) const; // undefined value: there is none
@@ -51,6 +52,10 @@ struct Linear {
   graph::Value scale;  // f32(out) for int8, or undefined
   std::vector<Adapter> adapters;
   Partition partition;
+  // i32(batch): the slot of the adapter that each row of the batch has, 0: none. Undefined: every
+  // row has all adapters.
+  graph::Value choice = {};
+  int64_t slots = 1; // of all adapters of the pass, and 0
 };
 
 using ParamLookup = std::function<NamedParam(const std::string& name)>;

@@ -12,6 +12,7 @@ std::vector<OpCase> op_cases() {
   add_indexing(cases);
   add_products(cases);
   add_experts(cases);
+  add_rows_of_matrices(cases);
   add_attention(cases);
   add_head(cases);
   add_training(cases);

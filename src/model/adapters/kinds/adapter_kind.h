@@ -97,6 +97,10 @@ struct AdapterGraph {
   graph::Value (*bias)(const AdapterPass& pass, graph::Value bias) = nullptr;
   // Returns true when `output` reads AdapterPass::base.
   bool (*reads_base)(const Adapter& adapter) = nullptr;
+  // Returns what is added to x W^T where each row of the batch has one of the adapters of the
+  // linear, or none (Linear::choice). All of them have this kind. The numbers of a row are those
+  // with its adapter alone. Null: rows of one pass have the same adapters.
+  graph::Value (*by_row)(const Linear& linear, graph::Value x) = nullptr;
   // Returns what is added to the product of experts (rows, choices, out). Null: matrices of experts
   // cannot have the kind.
   graph::Value (*experts)(const AdapterPass& pass, graph::Value experts) = nullptr;

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <type_traits>
 #include <utility>
 
@@ -119,6 +120,47 @@ graph::Value low_rank_of_experts(const AdapterPass& pass, graph::Value experts) 
       graph::expert_linear(graph::reshape(inner, {rows * choices, rank}),
                            graph::reshape(experts, {rows * choices, 1}), up.value);
   return scaled(graph::reshape(made, {rows, choices, out}), up.factor);
+}
+
+// Returns the slot of each row of x, for a slot of each row of the batch.
+graph::Value slots_of_rows(graph::Value choice, int64_t rows) {
+  const int64_t batch = choice.dim(0);
+  const graph::Value column = graph::reshape(choice, {batch, 1});
+  return graph::reshape(graph::broadcast(column, Shape{batch, rows / batch}), {rows});
+}
+
+// Adapters of one rank are two products with matrices by row. Other rows get zeros.
+graph::Value low_rank_by_row(const Linear& linear, graph::Value x) {
+  graph::Graph& graph = *x.graph;
+  const int64_t in = x.dim(-1), rows = x.shape().count() / in;
+  const graph::Value flat = graph::reshape(x, {rows, in}),
+                     slots = slots_of_rows(linear.choice, rows);
+  std::map<int64_t, std::vector<const Adapter*>> by_rank;
+  for (const Adapter& adapter : linear.adapters)
+    by_rank[adapter.tensor(kUpSuffix).value.dim(1)].push_back(&adapter);
+  graph::Value sum;
+  for (const auto& [rank, adapters] : by_rank) {
+    const auto count = static_cast<size_t>(linear.slots);
+    std::vector<int32_t> places(count, -1); // by slot
+    std::vector<float> factors(count, 1.0f);
+    std::vector<graph::Value> down, up;
+    for (const Adapter* adapter : adapters) {
+      const NamedParam last = adapter->tensor(kUpSuffix);
+      places[static_cast<size_t>(adapter->slot)] = static_cast<int32_t>(down.size());
+      factors[static_cast<size_t>(adapter->slot)] = last.factor;
+      down.push_back(adapter->tensor(kDownSuffix).value);
+      up.push_back(last.value);
+    }
+    const graph::Value place =
+        graph::take(graph::constant(graph, Tensor::from(Shape{linear.slots}, places)), slots);
+    const graph::Value factor =
+        graph::take(graph::constant(graph, Tensor::from(Shape{linear.slots}, factors)), slots);
+    const graph::Value product =
+        graph::linear_by_row(graph::linear_by_row(flat, place, down), place, up);
+    const graph::Value made = graph::multiply(product, graph::reshape(factor, {rows, 1}));
+    sum = sum.defined() ? graph::add(sum, made) : made;
+  }
+  return graph::reshape(sum, x.shape().with_dim(-1, sum.dim(1)));
 }
 
 constexpr AdapterTensor kLowRankTensors[] = {kDownTensor, up_tensor(true)};
@@ -233,6 +275,7 @@ constinit const AdapterKind adapter_files::kLowRank = {
                   [](const AdapterPass& pass) {
                     return low_rank_product(pass, adapter_input(pass.linear, pass.adapter, pass.x));
                   },
+              .by_row = low_rank_by_row,
               .experts = low_rank_of_experts},
     .merge = {.weight = [](const AdapterNumbers& numbers, const Tensor&,
                            Tensor& made) { add_low_rank_product(numbers, made); }},

@@ -150,6 +150,36 @@ INSTANTIATE_TEST_SUITE_P(Modes, DecodeAdapterModes,
                                   (info.param.is_causal ? "_causal" : "");
                          });
 
+// Requests of the base and of adapters of LoRA share every pass. Ranks and targets may differ.
+TEST(DecodeAdapters, RowsOfOnePassMayDiffer) {
+  const auto launches = [](const std::vector<Json>& all, const std::vector<std::string>& names) {
+    const auto decoder = make_decoder(model_with(names), settings("autoregressive", "auto"));
+    for (const Json& adapters : all) add_with(*decoder, adapters);
+    decoder->run();
+    return decoder->metric(-1, "launches");
+  };
+  const std::vector<std::string> lora = {"math", "code", "deep", "lora"};
+  const double one = launches({{"none"}}, {});
+  EXPECT_EQ(launches({{"none"}, {"math"}, {"code"}, {"deep"}, {"lora"}, {"math"}}, lora), one);
+  // One adapter is what requests without a list read. Sums, weights and other kinds stay apart.
+  EXPECT_EQ(launches({Json(), {"none"}}, {"math"}), one);
+  EXPECT_EQ(launches({{"math"}, {"math:0.5"}}, lora), 2 * one);
+  EXPECT_EQ(launches({{"math"}, {"math", "code"}}, lora), 2 * one);
+  EXPECT_EQ(launches({{"math"}, {"code"}, {"dora"}, {"ia3"}}, kAll), 3 * one);
+}
+
+// The rows of both halves of a guided pass have the adapter of their request.
+TEST(DecodeAdapters, GuidedRowsMayDiffer) {
+  Json values = settings("low_confidence", "none");
+  values["guidance"] = 1.5;
+  const auto decoder = make_decoder(model_with({"math", "code"}), values);
+  for (const char* adapter : {"math", "none", "code"}) add_with(*decoder, {adapter});
+  decoder->run();
+  EXPECT_EQ(answer_of(*decoder, 0), alone(model_with({"math"}), values));
+  EXPECT_EQ(answer_of(*decoder, 1), alone(model_with({}), values));
+  EXPECT_EQ(answer_of(*decoder, 2), alone(model_with({"code"}), values));
+}
+
 // A cached beginning belongs to the adapters that computed it.
 TEST(DecodeAdapters, PrefixesAreKeptApart) {
   const auto model = model_with({"math", "code"}, 1, causal_config());

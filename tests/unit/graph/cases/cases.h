@@ -35,6 +35,7 @@ void add_reductions(Cases& c);
 void add_indexing(Cases& c);
 void add_products(Cases& c);
 void add_experts(Cases& c);
+void add_rows_of_matrices(Cases& c);
 void add_attention(Cases& c);
 void add_head(Cases& c);
 void add_training(Cases& c);

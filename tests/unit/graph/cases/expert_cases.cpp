@@ -38,4 +38,20 @@ void add_experts(Cases& c) {
   });
 }
 
+// Rows of matrix 1, of none, and two of matrix 0.
+void add_rows_of_matrices(Cases& c) {
+  for (const bool is_bf16 : {false, true}) {
+    c.add("linear_by_row", is_bf16 ? "bf16" : "f32", [&](B& b) {
+      const Value x = b.f({6, 7}), choice = b.ints({6}, {1, 0, -1, 0, 3, 2});
+      Values weights;
+      for (int i = 0; i < 3; ++i) weights.push_back(is_bf16 ? b.bf16({19, 7}) : b.f({19, 7}));
+      return Values{linear_by_row(x, choice, weights)};
+    });
+  }
+  c.add("linear_by_row", "one matrix", [&](B& b) {
+    const Value x = b.f({3, 17}), choice = b.ints({3}, {0, -1, 0});
+    return Values{linear_by_row(x, choice, {b.f({5, 17})})};
+  });
+}
+
 } // namespace dllm::graph::test
