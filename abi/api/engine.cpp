@@ -18,11 +18,11 @@ namespace {
 
 // Returns the job that option `what` names.
 model::Job planned_job(const std::shared_ptr<graph::Engine>& engine,
-                       const model::ModelConfig& config, const Options& options) {
+                       const model::PlannedFiles& files, const Options& options) {
   const std::string& what = options.str("what");
-  if (what == "train") return train::training_job(engine, config, options);
-  if (what == "forward") return model::forward_job(engine, config, options);
-  return decode::decoding_job(engine, config, options);
+  if (what == "train") return train::training_job(engine, files.config, options, files.in_files);
+  if (what == "forward") return model::forward_job(engine, files.config, options, files.in_files);
+  return decode::decoding_job(engine, files.config, options, files.in_files);
 }
 
 } // namespace
@@ -77,9 +77,9 @@ dllm_status dllm_engine_plan(dllm_engine* engine, const char* path, const dllm_o
     const Options options = options_of(opts, "plan");
     const FileTask own(task);
     const auto source = ckpt::open_model_source(ckpt::model_folder(need_place(path)));
-    const model::ModelConfig config = model::read_config(*source);
-    model::Job job = planned_job(object, config, options);
-    job.attention = model::attention_name(config.attention);
+    const model::PlannedFiles files = model::planned_files(*source, options);
+    model::Job job = planned_job(object, files, options);
+    job.attention = model::attention_name(files.config.attention);
     check_task(own.get());
     fill(out, model::plan_text(*object, job, options));
   });

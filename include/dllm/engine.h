@@ -204,13 +204,15 @@ DLLM_API dllm_status dllm_engine_i64(const dllm_engine *engine, const char *key,
  *     option                values                  meaning
  *     what                  train decode            the job
  *                           prefill forward
- *     format                json graph              json: bytes; graph: text; stablehlo, optimized:
- *                           stablehlo optimized     the compiler's input and output
+ *     format                json sizes graph        json: bytes; sizes: those known without
+ *                           stablehlo optimized     compiling; graph: text; stablehlo, optimized:
+ *                                                   the compiler's input and output
  *     texts                 0 1                     1: the json also holds both of these texts
  *     batch                 1 or more               rows
  *     length                0 or more               tokens of a row; 0: the model's longest
  *     window                0 or more               positions of a decoding step; 0: all, no cache
- *     dtype                 weight format           format of the weights
+ *     dtype                 auto, weight format     format of the weights; auto: of the files
+ *     adapter               JSON                    training: options of kind adapter
  *     remat                 0 1                     1: training recomputes every layer
  *     activations           f32 bf16                type of the activations that training keeps
  *     memory                bytes                   limit of a training step; 0: no limit
@@ -221,15 +223,17 @@ DLLM_API dllm_status dllm_engine_i64(const dllm_engine *engine, const char *key,
  *     policy                name                    of the decoding
  *     loop                  auto host device        device: a block as one program; host: a step
  *
- * The json has bytes per rank. A decode with a window includes its cache; "peak" is the peak of a
- * step; "loading" is the peak while the weights are packed; "attention" is the model's. On a mesh
- * "exchanges" has the calls and the bytes that a rank sends, for each collective operation.
+ * With an adapter the base stays in its dtype, and the adapter alone has moments. "trained" of
+ * "parameters" numbers are trained. The json has bytes per rank. A decode with a window includes
+ * its cache; "peak" is the peak of a step; "loading" is the peak while the weights are packed;
+ * "attention" is the model's. On a mesh "exchanges" has the calls and the bytes that a rank sends,
+ * for each collective operation.
  *
  *   engine   not NULL
  *   path     not NULL, a model folder or file, as dllm_model_load
- *   opts     NULL: defaults; kind "plan": what, format, texts, batch, length, window, dtype, remat,
- *            activations (f32 bf16), memory, offload, offload_mib, ema, objective, optimizer,
- *            policy, loop
+ *   opts     NULL: defaults; kind "plan": what, format, texts, batch, length, window, dtype,
+ *            adapter, remat, activations (f32 bf16), memory, offload, offload_mib, ema, objective,
+ *            optimizer, policy, loop
  *   task     NULL, or checked before every program
  *   out      not NULL
  *

@@ -59,6 +59,8 @@ struct Command {
   std::vector<std::string> words = {};
   // Defaults that the help shows, where the command chooses a value itself.
   std::vector<Preset> shown = {};
+  // Prints what --help says about the other options of this command line; may be null.
+  void (*after_help)(Context&) = nullptr;
 };
 
 // The error for a wrong command line, such as an unknown option or a wrong value. The program ends

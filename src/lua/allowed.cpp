@@ -107,7 +107,7 @@ constexpr Row kPlain[] = {
     {"objective",
      "attention compat time_sampling loss_weight loss_norm time_per block_steps start insert_order "
      "repetition trajectory_blocks"},
-    {"plan", "what format dtype activations objective optimizer policy loop"},
+    {"plan", "what format dtype adapter activations objective optimizer policy loop"},
     {"quantize", "format weights"},
     {"queue", "policy"},
     {"request", "prompt messages infill template template_name stop_ids"},

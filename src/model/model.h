@@ -169,7 +169,10 @@ std::shared_ptr<Model> new_model(std::shared_ptr<graph::Engine> engine, const Js
                                  const Options& options, Task* task = nullptr);
 // Makes a model without numbers, for plans. Shapes and types are as load_model would keep them
 // (auto: f32). Programs can be built from it and compiled; a use of the numbers fails with
-// failed_precondition. Nothing is uploaded.
+// failed_precondition. Nothing is uploaded. form_of returns the format of a stack.
+std::shared_ptr<Model>
+sketch_model(std::shared_ptr<graph::Engine> engine, ModelConfig config,
+             const std::function<const WeightFormat&(const ParamSpec&)>& form_of);
 std::shared_ptr<Model> sketch_model(std::shared_ptr<graph::Engine> engine, ModelConfig config,
                                     const WeightFormat& format);
 // Copies a model with its parameters on the same engine. instead(index) returns other numbers for a

@@ -124,12 +124,20 @@ std::shared_ptr<Model> new_model(std::shared_ptr<graph::Engine> engine, const Js
   return model;
 }
 
-std::shared_ptr<Model> sketch_model(std::shared_ptr<graph::Engine> engine, ModelConfig config,
-                                    const WeightFormat& format) {
+std::shared_ptr<Model>
+sketch_model(std::shared_ptr<graph::Engine> engine, ModelConfig config,
+             const std::function<const WeightFormat&(const ParamSpec&)>& form_of) {
   const auto model = std::make_shared<Model>(std::move(engine), std::move(config));
   for (const ParamSpec& spec : partitioned_params(model->config(), model->engine().mesh()))
-    model->params().add_sketch(spec, storage_format(spec, format));
+    model->params().add_sketch(spec, form_of(spec));
   return model;
+}
+
+std::shared_ptr<Model> sketch_model(std::shared_ptr<graph::Engine> engine, ModelConfig config,
+                                    const WeightFormat& format) {
+  return sketch_model(
+      std::move(engine), std::move(config),
+      [&](const ParamSpec& spec) -> const WeightFormat& { return storage_format(spec, format); });
 }
 
 } // namespace dllm::model

@@ -2,11 +2,13 @@
 
 #include "base/error.h"
 #include "base/number.h"
-#include "graph/passes.h"
-#include "model/files/weights.h"
-#include "model/network/token_batch.h"
-
 #include "base/threads/meter.h"
+#include "graph/passes.h"
+#include "model/adapters/adapter.h"
+#include "model/files/load_parameters.h"
+#include "model/network/token_batch.h"
+#include "model/params/partition.h"
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -15,6 +17,8 @@
 
 namespace dllm::model {
 namespace {
+
+constexpr const char* kAsInFiles = "auto"; // option dtype
 
 // Returns the bytes that the program needs at one time, from the compiler's report. Some plugins
 // for CPUs report the peak of arguments and results alone; such a peak is not used.
@@ -74,7 +78,10 @@ Json plan_json(graph::Engine& engine, const Job& job, const Options& options) {
   Json made = {{"what", options.str("what")},
                {"program", job.graph->name()},
                {"batch", options.i64("batch")},
+               {"parameters", job.parameters},
+               {"trained", options.str("what") == "train" ? job.trained : 0},
                {"weights", job.weights},
+               {"adapter", job.adapter},
                {"loading", job.loading},
                {"moments", job.moments},
                {"offloaded", job.offloaded},
@@ -84,6 +91,7 @@ Json plan_json(graph::Engine& engine, const Job& job, const Options& options) {
                {"attention", job.attention},
                {"mesh", engine.mesh().text()},
                {"exchanges", exchanges_json(*job.graph, engine.mesh())}};
+  if (options.str("format") == "sizes") return made;
   std::shared_ptr<graph::Program> program;
   try {
     program = engine.compile(job.graph);
@@ -113,7 +121,7 @@ Json plan_json(graph::Engine& engine, const Job& job, const Options& options) {
 }
 
 std::vector<std::string> planned_formats() {
-  std::vector<std::string> names;
+  std::vector<std::string> names{kAsInFiles};
   for (const WeightFormat* format : weight_formats()) names.emplace_back(format->name);
   return names;
 }
@@ -127,9 +135,10 @@ const Schema& plan_schema() {
            "what", "decode", {"train", "decode", "prefill", "forward"},
            "The job to plan: a training step, a denoising step, a pass over a prompt that "
            "fills the cache, the logits of every position."),
-       option_choice("format", "json", {"json", "graph", "stablehlo", "optimized"},
-                     "json: bytes; graph: the program as text; stablehlo: the program that a "
-                     "compiler gets; optimized: the program that it made."),
+       option_choice("format", "json", {"json", "sizes", "graph", "stablehlo", "optimized"},
+                     "json: bytes; sizes: the bytes that are known before the program is compiled; "
+                     "graph: the program as text; stablehlo: the program that a compiler gets; "
+                     "optimized: the program that it made."),
        option_bool("texts", false,
                    "json: also holds the program's texts, stablehlo and optimized; null where an "
                    "engine has none."),
@@ -139,7 +148,12 @@ const Schema& plan_schema() {
                   "decode: positions that a step computes, K and V of the others are cached; 0: "
                   "all positions, no cache."),
        option_choice("dtype", "f32", planned_formats(),
-                     "Form of the weights; training keeps f32 masters."),
+                     "Form of the weights; auto: that of the model's files. Training keeps f32 "
+                     "masters of the weights that it trains."),
+       option_str(
+           "adapter", "",
+           "train: JSON of the options of kind adapter, as {\"rank\": 16}: the base is frozen "
+           "and this adapter is trained; empty: all weights are trained."),
        option_bool("remat", false,
                    "Training recomputes every layer instead of keeping its values."),
        option_choice("activations", "f32", {"f32", "bf16"},
@@ -162,11 +176,35 @@ const Schema& plan_schema() {
   return schema;
 }
 
+PlannedFiles planned_files(const Source& source, const Options& options) {
+  OpenedModel opened = open_model(source);
+  PlannedFiles made{opened.config, nullptr, nullptr};
+  if (options.str("dtype") != kAsInFiles) return made;
+  std::shared_ptr<const WeightSource> weights = open_weights(opened, source);
+  made.config = opened.config; // the files may hold a head of their own
+  made.weights = weights;
+  made.in_files = kept_formats(*weights, partitioned_params(made.config, graph::Mesh()));
+  return made;
+}
+
 std::shared_ptr<Model> planned_model(std::shared_ptr<graph::Engine> engine,
-                                     const ModelConfig& config, const Options& options) {
-  const bool train = options.str("what") == "train";
-  const WeightFormat& format = weight_format(train ? "f32" : options.str("dtype"));
-  return sketch_model(std::move(engine), config, format);
+                                     const ModelConfig& config, const Options& options,
+                                     const FormOf& in_files) {
+  const std::string &adapter = options.str("adapter"), &dtype = options.str("dtype");
+  const bool train = options.str("what") == "train", trains_all = train && adapter.empty();
+  if (!train && !adapter.empty()) {
+    fail_with_hint("set what to train", Code::invalid_argument,
+                   "option adapter plans a training, but what is {}", options.str("what"));
+  }
+  const WeightFormat& format = weight_format(trains_all || dtype == kAsInFiles ? "f32" : dtype);
+  const auto model = trains_all || in_files == nullptr
+                         ? sketch_model(std::move(engine), config, format)
+                         : sketch_model(std::move(engine), config, in_files);
+  if (adapter.empty()) return model;
+  Options settings(adapter_schema());
+  settings.set_json(parse_json(adapter, "option adapter"));
+  add_adapter(*model, adapter_options(AdapterOptions().name, settings));
+  return model;
 }
 
 int64_t planned_length(const ModelConfig& config, const Options& options) {
@@ -179,6 +217,8 @@ int64_t parameter_bytes(const Model& model) {
     bytes += entry.part.count() * dtype_size(entry.dtype);
   return bytes;
 }
+
+namespace {
 
 int64_t loading_bytes(const Model& model) {
   // Pairs: bytes that stay, and bytes that panels are made from.
@@ -200,13 +240,26 @@ int64_t loading_bytes(const Model& model) {
   return most;
 }
 
+} // namespace
+
+void count_parameters(const Model& model, Job& job) {
+  const ParamStore::Test trained = model.trained();
+  for (const ParamStore::Physical& entry : model.params().physical()) {
+    if (entry.spec.part != kBasePart) job.adapter += entry.part.count() * dtype_size(entry.dtype);
+    if (entry.scale_of >= 0) continue;
+    job.parameters += entry.spec.shape().count();
+    if (trained(entry)) job.trained += entry.spec.shape().count();
+  }
+  job.weights = parameter_bytes(model);
+  job.loading = loading_bytes(model);
+}
+
 Job forward_job(const std::shared_ptr<graph::Engine>& engine, const ModelConfig& config,
-                const Options& options) {
-  const std::shared_ptr<Model> model = planned_model(engine, config, options);
+                const Options& options, const FormOf& in_files) {
+  const std::shared_ptr<Model> model = planned_model(engine, config, options, in_files);
   const int64_t batch = options.i64("batch"), length = planned_length(config, options);
   Job job;
-  job.weights = parameter_bytes(*model);
-  job.loading = loading_bytes(*model);
+  count_parameters(*model, job);
   job.graph = std::make_shared<graph::Graph>("forward");
   Builder builder(*job.graph, *model);
   ForwardInputs inputs;
@@ -225,7 +278,7 @@ Job forward_job(const std::shared_ptr<graph::Engine>& engine, const ModelConfig&
 std::string plan_text(graph::Engine& engine, const Job& job, const Options& options) {
   const std::string& format = options.str("format");
   if (format == "graph") return job.graph->dump();
-  if (format == "json") return plan_json(engine, job, options).dump();
+  if (format == "json" || format == "sizes") return plan_json(engine, job, options).dump();
   return engine.compile(job.graph)->text(format);
 }
 
@@ -267,7 +320,7 @@ std::string largest(std::vector<std::pair<Wide, std::string>> stacks) {
 } // namespace
 
 void check_memory(const graph::Engine& engine, const std::vector<ParamSpec>& specs,
-                  const std::function<const WeightFormat&(const ParamSpec&)>& form_of) {
+                  const FormOf& form_of) {
   Wide numbers = 0, bytes = 0;
   std::vector<std::pair<Wide, std::string>> stacks;
   for (const ParamSpec& spec : specs) {

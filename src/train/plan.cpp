@@ -35,8 +35,9 @@ Batch planned_feed(const noise::Objective& objective, const model::ModelConfig& 
 } // namespace
 
 model::Job training_job(const std::shared_ptr<graph::Engine>& engine,
-                        const model::ModelConfig& config, const Options& options) {
-  const auto model = model::planned_model(engine, config, options);
+                        const model::ModelConfig& config, const Options& options,
+                        const model::FormOf& in_files) {
+  const auto model = model::planned_model(engine, config, options, in_files);
   const noise::ObjectiveRef objective = noise::make_objective(options.str("objective"));
   Options settings(trainer_schema());
   settings.set_i64("remat", options.boolean("remat") ? 1 : 0);
@@ -50,8 +51,7 @@ model::Job training_job(const std::shared_ptr<graph::Engine>& engine,
   const ProgramSpec spec = program_spec(*model, *objective, settings);
 
   model::Job job;
-  job.weights = model::parameter_bytes(*model);
-  job.loading = model::loading_bytes(*model);
+  model::count_parameters(*model, job);
   job.moments = resident_state_bytes(spec);
   if (spec.offloads()) {
     job.offloaded = state_bytes(spec);

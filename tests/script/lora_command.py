@@ -80,6 +80,35 @@ def trains_and_resumes():
     ok("--lora 8 differs from none" in said, f"a run without an adapter: {said[-200:]}")
 
 
+def says_the_cost():
+    """Before the weights are loaded: the numbers of the plan are those of the run."""
+    words = ["--from", "base", "--lora", "4", "--targets", "q,v", "--length", "32", "--batch", "4"]
+    said = run("train", *words, "--help").stdout.splitlines()[-1]
+    ok(said.startswith("--lora 4, before base is loaded: trains 2.0 k of "), f"the help ends with the cost: {said}")
+    ok("before base" not in run("train", "--lora", "4", "--help").stdout, "without --from the help has no cost")
+    trained = train(*words, "--out", "cost", "--steps", "2", "--lr", "0.01").splitlines()
+    ok(said in trained, f"and the run says the same: {said}: {trained[:3]}")
+    plans = {}
+    for dtype in ("f32", "nf4", "auto"):
+        plan = json.loads(run("graph", "base", "--what", "train", "--lora", "4", "--targets", "q,v", "--batch", "4", "--length", "32",
+                              "--dtype", dtype, "--json").stdout)
+        ok(plan["adapter"] == 4 * plan["trained"] and plan["moments"] == 8 * plan["trained"], f"{dtype}: {plan}")
+        plans[dtype] = plan
+    ok(plans["nf4"]["weights"] < plans["f32"]["weights"] / 3, f"a base in 4 bits: {plans['nf4']['weights']}")
+    ok(plans["auto"] == plans["f32"], "the files are f32")
+    run("quantize", "base", "packed", "--format", "q8_0")
+    packed = json.loads(run("graph", "packed", "--what", "train", "--lora", "4", "--dtype", "auto", "--json").stdout)
+    loaded = json.loads(run("inspect", "packed", "--json").stdout)
+    ok(packed["weights"] - packed["adapter"] < plans["f32"]["weights"] / 2, f"the formats of the files: {packed['weights']}")
+    ok(bool(loaded), "a folder that can be read")
+    page = run("graph", "base", "--what", "train", "--lora", "4", "--dtype", "nf4").stdout
+    ok("trained" in page and "the frozen base" in page, f"the page: {page}")
+    for wrong, named in ((["--lora", "4"], "option adapter plans a training"), (["--what", "train", "--targets", "q"], "needs --lora"),
+                         (["--what", "train", "--lora", "4", "--targets", "no_such"], "no_such")):
+        done = program.run("graph", "base", *wrong)
+        ok(done.returncode != 0 and named in done.stderr, f"graph {wrong}: {done.stderr[-200:]}")
+
+
 def decodes_and_exports():
     wanted = text_of("whole")
     ok(wanted != text_of("base"), "the adapter changes the text")
@@ -264,6 +293,7 @@ def refusals():
 
 prepare()
 trains_and_resumes()
+says_the_cost()
 decodes_and_exports()
 requests_choose()
 goes_on_with_a_folder()

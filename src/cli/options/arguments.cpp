@@ -82,7 +82,7 @@ public:
     if (flags_.count("help") != 0) {
       std::fputs(help_text(command_, list_).c_str(), stdout);
       parsed.done = 0;
-      return parsed;
+      if (command_.after_help == nullptr) return parsed;
     }
     for (const auto& [base, full] : kinds_) {
       context.options_[base] =
@@ -101,9 +101,10 @@ public:
     }
     take_config(context);
     take_typed(context);
-    check_required(context);
+    if (!parsed.done) check_required(context);
     for (const Setting& setting : context.settings_) context.apply(setting);
     context.presets_ = presets_;
+    if (parsed.done) command_.after_help(context);
     return parsed;
   }
 

@@ -247,8 +247,9 @@ std::unique_ptr<LoopRule> planned_loop(const graph::Engine& engine, const Option
 } // namespace
 
 model::Job decoding_job(const std::shared_ptr<graph::Engine>& engine,
-                        const model::ModelConfig& config, const Options& options) {
-  const auto model = model::planned_model(engine, config, options);
+                        const model::ModelConfig& config, const Options& options,
+                        const model::FormOf& in_files) {
+  const auto model = model::planned_model(engine, config, options, in_files);
   Options settings(decoder_schema(options.str("policy")));
   const noise::ScheduleRef schedule = schedule_of(settings);
   const auto policy = make_policy(options.str("policy"), policy_setup(*model, settings, *schedule));
@@ -268,8 +269,7 @@ model::Job decoding_job(const std::shared_ptr<graph::Engine>& engine,
   PassShape shape = pass_shape(config, planned.rows, kept, 0,
                                loop != nullptr ? Rounding{} : rounding_of(*model), own);
   model::Job job;
-  job.weights = model::parameter_bytes(*model);
-  job.loading = model::loading_bytes(*model);
+  model::count_parameters(*model, job);
   if (planned.pass.cached) {
     for (const model::StateStack& stack : stacks) { // the part of one rank
       const graph::ValueType part = stack.type({kept.rows, kept.capacity}, model->params());

@@ -48,8 +48,10 @@ PassSettings pass_settings(const model::Model& model, const Options& options, co
 // Returns the program that a decoder would compile (PassProgram or LoopProgram), its cache and its
 // weights. options: of kind "plan" (batch, length, window, dtype, policy, loop). what = decode: a
 // denoising step of every row on the whole canvas, or on a window (a block) over a cache. what =
-// prefill: a pass over a prompt of `length` positions that fills the cache.
+// prefill: a pass over a prompt of `length` positions that fills the cache. in_files: the formats
+// for dtype auto.
 model::Job decoding_job(const std::shared_ptr<graph::Engine>& engine,
-                        const model::ModelConfig& config, const Options& options);
+                        const model::ModelConfig& config, const Options& options,
+                        const model::FormOf& in_files = nullptr);
 
 } // namespace dllm::decode

@@ -263,8 +263,14 @@ void add_adapter(Model& model, const AdapterOptions& options, const ReadAdapter&
   try {
     if (!borders.empty()) params.cut_at({{kBasePart, borders}});
     const std::vector<AddedStack> added =
-        added_stacks(params, part.name, choice.stacks(), kind, options.seed, read == nullptr, task);
+        added_stacks(params, part.name, choice.stacks(), kind, options.seed,
+                     read == nullptr && !params.is_sketch(), task);
     model.add_part(std::move(part), [&] {
+      if (params.is_sketch()) {
+        for (const AddedStack& stack : added)
+          params.add_sketch(stack.spec, weight_format(DType::f32));
+        return;
+      }
       graph::run_on_all(model.engine(), [&] { // each process makes its part
         for (const AddedStack& stack : added) {
           const auto fill = [&](ParamForm& form, const StackPart& own) {

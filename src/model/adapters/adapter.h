@@ -50,7 +50,7 @@ std::shared_ptr<const Part> find_adapter(const Model& model, const std::string& 
 // of that name. When the call fails or is cancelled, the model is unchanged. `read` returns the
 // numbers of a matrix: its logical name, its `whole` shape, and the part in `box`. Without `read`,
 // or for an undefined tensor, the matrix gets first values. Each process of an engine may call it
-// for its parts.
+// for its parts. An adapter of a sketch has shapes and no numbers.
 using ReadAdapter =
     std::function<Tensor(const std::string& name, const Shape& whole, const Box& box)>;
 void add_adapter(Model& model, const AdapterOptions& options, const ReadAdapter& read = nullptr,

@@ -38,11 +38,10 @@ bool as_in_file(const std::string& dtype) {
   return dtype == "auto" || dtype == "keep";
 }
 
-// Returns the format of a stack: the option's, the format that a run had, or the format of its
-// tensors in the file.
-const WeightFormat& wanted_format(const std::string& option, const ParamSpec& spec,
-                                  const WeightSource& weights, bool shrink) {
-  if (!as_in_file(option)) return storage_format(spec, weight_format(option));
+// Returns the format of a stack whose tensors have these formats in the file. shrink: 8 bits in
+// place of f32.
+const WeightFormat& format_in_file(const ParamSpec& spec, const WeightSource& weights,
+                                   bool shrink) {
   const WeightFormat* own = nullptr; // the common format of its tensors
   bool same = true;
   for (int64_t layer = 0; layer < spec.copies(); ++layer) {
@@ -179,16 +178,23 @@ private:
 };
 } // namespace
 
+FormOf kept_formats(const WeightSource& weights, const std::vector<ParamSpec>& specs) {
+  const bool shrink = weights.quantized() && f32_bytes(specs) > kLargestF32;
+  return [&weights, shrink](const ParamSpec& spec) -> const WeightFormat& {
+    return format_in_file(spec, weights, shrink);
+  };
+}
+
 void load_parameters(Model& model, const std::vector<ParamSpec>& specs, const WeightSource& weights,
                      const Options& options, const std::map<std::string, std::string>& run_formats,
                      OtherBytes& count, Task* task) {
   const std::string& dtype = options.str("dtype");
-  const bool shrink = as_in_file(dtype) && weights.quantized() && f32_bytes(specs) > kLargestF32;
+  const FormOf in_files = kept_formats(weights, specs);
   const auto form_of = [&](const ParamSpec& spec) -> const WeightFormat& {
+    if (!as_in_file(dtype)) return storage_format(spec, weight_format(dtype));
     const auto of_run = run_formats.find(spec.name);
-    if (as_in_file(dtype) && of_run != run_formats.end())
-      return storage_format(spec, weight_format(of_run->second));
-    return wanted_format(dtype, spec, weights, shrink);
+    return of_run == run_formats.end() ? in_files(spec)
+                                       : storage_format(spec, weight_format(of_run->second));
   };
   check_memory(model.engine(), specs, form_of);
   ParamStore& store = model.params();

@@ -171,6 +171,7 @@ public:
   // Adds a shape and type without numbers. Programs can be built; a use of the numbers fails with
   // failed_precondition. REQUIRES: the store is empty or holds only such entries.
   void add_sketch(const ParamSpec& spec, const WeightFormat& format);
+  bool is_sketch() const { return sketch_; }
   // Replaces an entry by one with other rows (a longer vocabulary). Locations of logical tensors do
   // not change. Version + 1.
   void reshape(size_t index, const ParamSpec& spec, const ParamForm& form);

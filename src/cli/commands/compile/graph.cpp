@@ -1,6 +1,7 @@
 // dllm graph prints the program of a model and the memory it needs, without loading weights.
 
 #include "../../command.h"
+#include "../train/training.h"
 #include "compile_report.h"
 
 #include <nlohmann/json.hpp>
@@ -21,7 +22,13 @@ void print_page(const Context& context, const Json& plan) {
   std::printf("%s: %s, batch %s: needs %s\n", context.text("model").c_str(),
               plan.value("what", "").c_str(), plan.value("batch", Json(1)).dump().c_str(),
               bytes_text(figure("peak")).c_str());
+  if (figure("trained") > 0) {
+    std::printf("  %-12s %10s   of %s parameters\n", "trained",
+                numbers_text(figure("trained")).c_str(),
+                numbers_text(figure("parameters")).c_str());
+  }
   row("weights", figure("weights"), "parameters of the model");
+  row("adapter", figure("adapter"), "of them in the adapter; the rest is the frozen base");
   row("loading", figure("loading"), "most bytes of them while a model is loaded");
   row("moments", figure("moments"), "state of the optimizer and the moving average");
   row("offloaded", figure("offloaded"), "of them outside of the engine (--offload)");
@@ -42,7 +49,20 @@ void print_page(const Context& context, const Json& plan) {
   std::printf("--json prints every figure, --format graph the program itself\n");
 }
 
+// Sets the adapter of --lora or --adapter.kind in the plan.
+void set_adapter(Context& context) {
+  check_adapter_options(context);
+  if (!wants_adapter(context)) return;
+  refuse_typed(context, "plan", "adapter", "the options of kind adapter say which one");
+  set_rank(context);
+  call([&](dllm_error* err) {
+    return dllm_options_set_str(context.options("plan"), "adapter",
+                                planned_adapter(context).c_str(), err);
+  });
+}
+
 int graph(Context& context) {
+  set_adapter(context);
   const auto engine = open_engine(context);
   const std::string report = text([&](dllm_buffer* out, dllm_error* err) {
     return dllm_engine_plan(engine.get(), context.text("model").c_str(), context.options("plan"),
@@ -67,8 +87,10 @@ Command graph_command() {
   return {"graph",
           "show the program of a model and the memory that it needs, without loading weights",
           "dllm graph runs/quickstart --what train --batch 8 --length 128",
-          {{Kind::text, "model", "", "a model folder, a GGUF file or a run folder", true}},
-          {"engine", "plan"},
+          {{Kind::text, "model", "", "a model folder, a GGUF file or a run folder", true},
+           {Kind::number, "lora", "",
+            "train: plan a LoRA adapter of this rank on a frozen base of --dtype"}},
+          {"engine", "plan", "adapter"},
           graph,
           false,
           {},

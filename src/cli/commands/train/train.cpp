@@ -307,8 +307,8 @@ Command train_command() {
        {Kind::text, "from", "",
         "start from this model (a folder, a GGUF file or a run) instead of from scratch"},
        {Kind::number, "lora", "",
-        "train a LoRA adapter of this rank, and leave the model of --from as it is; --adapter "
-        "trains one that is there"},
+        "train a LoRA adapter of this rank, and leave the model of --from as it is; --from MODEL "
+        "--lora RANK --help says what it costs; --adapter trains one that is there"},
        {Kind::text, "teacher", "",
         "the teacher of a term of the loss, such as --align: base (the model without its adapters, "
         "the default), a model (a folder, a GGUF file or a run), a folder of dllm anchors, or rows "
@@ -353,7 +353,8 @@ Command train_command() {
       {{"trainer", "steps", "500, without another limit"},
        {"loader", "epochs", "0"},
        {"loader", "split", "train, with held-out rows"},
-       {"trainer", "save_wait", "false"}}};
+       {"trainer", "save_wait", "false"}},
+      print_adapter_cost};
 }
 
 } // namespace dllm::cli

@@ -163,6 +163,7 @@ void open_model_and_rows(Context& context, Run& run) {
   set_one_text_a_row(context, objective);
   set_heads(context, objective.heads);
   const bool resumed = !run.resumed_from.empty(), fresh_weights = !resumed && !context.has("from");
+  if (!resumed && !context.json() && job_rank() == 0) say_adapter_cost(context, run.engine.get());
   if (!fresh_weights) {
     run.model =
         open_model(context, run.engine.get(), resumed ? run.resumed_from : context.text("from"));

@@ -169,8 +169,12 @@ std::string config_from_scratch(const Context& context, int64_t vocabulary, int6
 
 // Returns true when the command asks for a new adapter, by --lora or --adapter.kind.
 bool wants_adapter(const Context& context);
+// Returns the option that asks for an adapter, as it was typed.
+std::string asking_option(const Context& context);
 // Sets the rank of --lora. Fails for a rank that is not allowed.
 void set_rank(Context& context);
+// Fails for options of a new adapter in a command that does not ask for one.
+void check_adapter_options(const Context& context);
 // Fails for options of adapters that do not fit together in a new run.
 void check_adapter(const Context& context);
 // Adds a new adapter to the model of a new run, when the command asks for one.
@@ -182,6 +186,20 @@ void check_heads(const Context& context, const Failure& failure);
 std::string adapters_json(const dllm_model* model);
 // Returns a line with the numbers that are trained; "" for a model without adapters.
 std::string adapters_text(const dllm_model* model);
+
+std::string numbers_text(double count); // "0.15 M", "135 M" or "34.6 k"
+
+// ---- what an adapter costs (training_cost.cpp) ----
+
+// Returns the options of the new adapter that the user typed, as JSON for option adapter of a plan.
+std::string planned_adapter(const Context& context);
+// Returns a line with the numbers that are trained and the bytes of a step. It reads the heads of
+// the files of --from.
+std::string adapter_cost(const Context& context, dllm_engine* engine);
+// Prints it on standard error when the command asks for a new adapter of --from.
+void say_adapter_cost(const Context& context, dllm_engine* engine);
+// Prints it after the help, where the command line names a base and an adapter.
+void print_adapter_cost(Context& context);
 
 // ---- the teacher of the terms of a loss (training_teacher.cpp) ----
 

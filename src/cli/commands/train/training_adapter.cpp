@@ -9,11 +9,9 @@
 #include <iterator>
 
 namespace dllm::cli {
-namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Returns "0.15 M", "135 M" or "34.6 k".
 std::string numbers_text(double count) {
   char text[40];
   const double millions = count / 1e6;
@@ -26,14 +24,11 @@ std::string numbers_text(double count) {
   return text;
 }
 
-// Returns the option that asks for an adapter, as it was typed.
 std::string asking_option(const Context& context) {
   if (context.has("lora")) return "--lora " + context.text("lora");
   return option_name("adapter", "kind") + " " +
          Json::parse(context.option("adapter", "kind")).get<std::string>();
 }
-
-} // namespace
 
 bool wants_adapter(const Context& context) {
   return context.has("lora") || context.typed_alone("adapter", "kind");
@@ -71,7 +66,11 @@ void check_adapter(const Context& context) {
                          "leave one of them out");
     }
   }
-  if (is_new) return;
+  check_adapter_options(context);
+}
+
+void check_adapter_options(const Context& context) {
+  if (wants_adapter(context)) return;
   const Json options = Json::parse(options_json(context, "adapter"));
   for (const auto& [key, value] : options.items()) {
     if (context.typed_alone("adapter", key))
