@@ -38,7 +38,8 @@ void bench_layers(const Args& args) {
     std::vector<double> taken;
     for (int64_t turn = 0; turn < std::min<int64_t>(args.turns, 3); ++turn) {
       const auto config = model::config_from_json(qwen3_config(shape), "bench");
-      taken.push_back(compile_seconds(engine, job_of(engine, config, plan_options(shape, values))));
+      taken.push_back(
+          compile_seconds(engine, job_of(engine, config, plan_options(shape, values), nullptr)));
     }
     return middle(taken);
   };
