@@ -32,6 +32,7 @@ ok(trained.returncode == 0, f"a model: {trained.stderr[-300:]}")
 # ---- metrics: known requests move known numbers, and usage has the tokens that the model saw ----
 server = Server()
 before = samples_of(server.ask("/metrics")[1])
+ok(not any(value for name, value in before.items() if name.startswith(("dllm_requests", "dllm_request_seconds", "dllm_waiting"))), "the server counts no request of its own")
 PROMPTS = ["the cat", "a", "who are you", "the dog sat on"]
 usages = [server.json("/v1/completions", {"prompt": prompt, "max_tokens": 6, "seed": i})["usage"] for i, prompt in enumerate(PROMPTS)]
 for prompt, usage in zip(PROMPTS, usages):
@@ -83,7 +84,30 @@ while part := long_one.recv(1 << 16):
     if b"[DONE]" in whole:
         break
 ok(b"[DONE]" in whole, "an answer of more than --receive comes to its end")
+body = json.dumps({"model": "A" * 3000000, "prompt": "x"}).encode()  # the answer has the name
+with socket.create_connection(("127.0.0.1", server.port), timeout=30) as client:
+    client.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+    for pause in (0.2, 1.5, 0.2):  # pipelined requests wait until the client reads the answer
+        time.sleep(pause)
+        client.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    got = b""
+    while got.count(b"HTTP/1.1 200") < 3 and (part := client.recv(1 << 20)):
+        got += part
+    ok(len(got) > 3000000 and b" 408 " not in got and got.count(b"HTTP/1.1 200") == 3, f"a slow reader with pipelined requests: {len(got)} bytes, {got[-200:]}")
 ok(server.stop() == 0, "the end")
+
+# ---- names of models in labels ----
+odd = 'od"d\\x {} ü'
+(SCRATCH / "odd.json").write_text(json.dumps({odd: "m", "plain": "m"}))
+server = ServerProcess(DLLM, SCRATCH, "--models", "odd.json")
+ok(server.json("/v1/completions", {"prompt": "a", "max_tokens": 2, "model": odd})["model"] == odd, "a model of an odd name")
+label = 'model="' + odd.replace("\\", "\\\\").replace('"', '\\"') + '"'
+samples = samples_of(server.ask("/metrics")[1])
+ok(samples[f'dllm_requests_total{{end="completed",{label}}}'] == 1 and samples['dllm_requests_total{end="completed",model="plain"}'] == 0, f"labels {[name for name in samples if 'completed' in name]}")
+ok(server.stop() == 0, "the end")
+(SCRATCH / "odd.json").write_text(json.dumps({"a\nb": "m"}))
+refused = program.run("serve", "--models", "odd.json", "--port", "0")
+ok(refused.returncode == 2 and "control character" in refused.stderr, f"a name of two lines: {refused.stderr[-200:]}")
 
 # ---- clients cannot push themselves forward ----
 server = Server("--most-priority", "2")

@@ -212,11 +212,13 @@ public:
     const auto model = open_model(context_, engine_.get(), entry.path, task);
     const auto tokenizer = open_prompt_tokenizer(context_, entry.path);
     const auto options = queue_options(entry);
-    Queue queue(make<dllm_queue>([&](dllm_queue** out, dllm_error* err) {
-      return dllm_queue_new(model.get(), tokenizer.get(), options.get(), out, err);
-    }));
-    try_settings(queue, entry, task);
-    return {std::move(queue), model_number(model.get(), "bytes")};
+    const auto make_queue = [&] {
+      return Queue(make<dllm_queue>([&](dllm_queue** out, dllm_error* err) {
+        return dllm_queue_new(model.get(), tokenizer.get(), options.get(), out, err);
+      }));
+    };
+    try_settings(make_queue(), entry, task); // a queue of its own: /metrics counts no request of it
+    return {make_queue(), model_number(model.get(), "bytes")};
   }
 
 private:

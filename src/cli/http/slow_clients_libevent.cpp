@@ -57,6 +57,9 @@ void SlowClients::on_bytes(evbuffer* input, const evbuffer_cb_info* info, void* 
   const auto found = clients.clients_.find(input);
   if (found == clients.clients_.end()) return;
   Client& client = found->second;
+  // Requests that wait behind an answer are read when the client has taken it.
+  const bool is_sending = evbuffer_get_length(bufferevent_get_output(client.connection)) > 0;
+  if (is_sending && client.phase == Phase::receiving) client.since = Clock::now();
   if (client.phase == Phase::idle)
     clients.begin(client.connection, Phase::receiving);
   else if (client.phase == Phase::receiving && Clock::now() - client.since > clients.most_)

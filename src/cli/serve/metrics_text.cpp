@@ -90,8 +90,10 @@ void add_histogram(Lines& lines, const std::string& name, const std::string& lab
 
 std::string label_of(const std::string& name) {
   std::string label = "model=\"";
-  for (const char c : name)
-    label += c == '\\' || c == '"' ? std::string("\\") + c : std::string(1, c);
+  for (const char c : name) {
+    if (c == '\\' || c == '"') label += '\\';
+    label += c == '\n' ? std::string("\\n") : std::string(1, c);
+  }
   return label + '"';
 }
 

@@ -94,6 +94,8 @@ std::vector<ModelEntry> read_models_file(const std::string& path, const ModelEnt
       throw UsageFailure("--models: the name \"" + name + "\" is empty or has a colon",
                          "clients ask for NAME, and for NAME:ADAPTER");
     }
+    if (std::ranges::any_of(name, [](unsigned char c) { return c < ' '; }))
+      throw UsageFailure("--models: a name has a control character", "name it in plain text");
     const EntryReader reader(fs::path(path).parent_path(), "--models: model \"" + name + "\"");
     entries.push_back(reader.read(name, given, defaults));
   }

@@ -43,8 +43,14 @@ function drawSoon() {
   requestAnimationFrame(() => { willDraw = false; draw(); });
 }
 
+// A character may have several tokens. Its first cell has the text, and they are chosen together.
 function choose(index) {
-  cells[index].isChosen = !cells[index].isChosen;
+  const isPart = (i) => i > 0 && i < cells.length && cells[i].text === "" && cells[i].state !== MASKED;
+  let first = index, last = index;
+  while (isPart(first)) first--;
+  while (isPart(last + 1)) last++;
+  const isChosen = !cells[index].isChosen;
+  for (let i = first; i <= last; i++) cells[i].isChosen = isChosen;
   draw();
   at("canvas").children[index].focus();
 }
@@ -128,7 +134,7 @@ async function write(text) {
     const answer = await fetch(hasHoles ? "/v1/infill" : "/v1/completions", {
       method: "POST", body: JSON.stringify(body), signal: running.signal, headers: key() });
     if (answer.status === 401) askForKey();
-    if (!answer.ok) throw new Error((await answer.json()).error.message);
+    if (!answer.ok) throw new Error(messageOf(answer.status, await answer.text()));
     for await (const { name, data } of events(answer)) {
       if (data.error) throw new Error(data.error.message);
       if (name === "canvas") take(data);
@@ -145,8 +151,18 @@ async function write(text) {
   draw();
 }
 
+// Some answers are not of the API: a text that is too long, a proxy without its server.
+function messageOf(status, text) {
+  try {
+    return JSON.parse(text).error.message;
+  } catch {
+    return status === 413 ? "the text is longer than the server takes (--max-body)" : `the server answers with status ${status}`;
+  }
+}
+
 function askForKey() {
-  sessionStorage.setItem("key", prompt("The server asks for a key. Write again after it.") || "");
+  const given = prompt("The server asks for a key. Write again after it.") || "";
+  sessionStorage.setItem("key", given.replace(/[^\x21-\x7e]/g, ""));  // a header takes no other characters
   showModels();
 }
 

@@ -13,8 +13,11 @@
 namespace dllm::generate {
 namespace {
 
+// Objects are equal whatever the order of their members is.
 bool has_value(const Json& values, const Json& value) {
-  return std::ranges::find(values, value) != values.end();
+  const nlohmann::json wanted = value;
+  return std::ranges::any_of(values,
+                             [&](const Json& one) { return nlohmann::json(one) == wanted; });
 }
 
 // Returns the values of const and enum; null: the schema has neither.
