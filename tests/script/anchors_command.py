@@ -147,8 +147,10 @@ ok(0 < errors["groups"] and max(errors.values()) < 2e-3, f"int8 and bf16 near th
 anchors("top", "--store", "f32", "--top", "300", "--attention", "causal")
 anchors("top8", "--top", "8", "--attention", "causal")
 distilled = ["--distill", "1", "--teacher-attention", "causal", "--teacher-input", "clean", "--teacher"]
-pair = [losses(f"distilled{i}", *distilled, teacher) for i, teacher in enumerate(("./base", "top"))]
-ok(apart(*pair) < 1e-4 and pair[0][0][2] > 1e-3, f"distillation of cached logits: {pair}")
+for kind in ("forward", "reverse", "js"):
+    pair = [losses(f"{kind}{i}", "--distill-kind", kind, *distilled, teacher) for i, teacher in enumerate(("./base", "top"))]
+    ok(apart(*pair) < 1e-4 and pair[0][0][2] > 1e-3, f"distillation of cached logits, {kind}: {pair}")
+    ok(losses(f"{kind}8", "--distill-kind", kind, "--distill", "1", "--teacher", "top8")[0][2] > 0, f"{kind} of 8 logits")
 ok(losses("distilled8", "--distill", "1", "--align", "1", "--teacher", "top8")[0][2] > 0, "of 8 logits, with an alignment")
 done = anchors("x", "--top", "8", "--model.attention", "bidirectional", code=1)
 ok("sees the tokens that it predicts" in done.stderr, f"top logits of a bidirectional teacher: {done.stderr}")

@@ -35,14 +35,7 @@ public:
   explicit Distill(const Options& options)
       : cached_(options.str("teacher") == "rows"),
         few_steps_(options), divergence_{kind_of(options.str("distill_kind")),
-                                         options.f64("distill_temperature")} {
-    if (cached_ && divergence_.kind != DivergenceKind::forward) {
-      fail_with_hint("use distill_kind forward", Code::invalid_argument,
-                     "distill_kind {} needs all logits of the teacher, and teacher rows has top "
-                     "logits",
-                     options.str("distill_kind"));
-    }
-  }
+                                         options.f64("distill_temperature")} {}
   void prepare(Batch& prepared, const TermContext& context, const TermDraws& draws) const override {
     if (few_steps_.is_on()) few_steps_.prepare(prepared, context, draws);
   }

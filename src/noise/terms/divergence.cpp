@@ -36,6 +36,26 @@ Value of_rows(const Divergence& divergence, Value student, Value teacher) {
                 0.5);
 }
 
+// The same where the teacher has k tokens alone, f32(rows, k): s and t are the probabilities of
+// these tokens, and m is the sum of s.
+//   forward  sum t log(t / s)
+//   reverse  sum (s / m) log(s / (m t)) - log m: of the distributions within the k tokens, and of
+//            the student's mass on them
+//   js       of s, with what it has outside of the k tokens, and t
+Value of_top(const Divergence& divergence, Value own, Value other) {
+  const Value mass = graph::sum(graph::exp(own), {1});
+  switch (divergence.kind) {
+  case DivergenceKind::forward: return relative_entropy(other, own);
+  case DivergenceKind::reverse:
+    return graph::subtract(relative_entropy(graph::log_softmax(own, 1), other), graph::log(mass));
+  case DivergenceKind::jensen_shannon: break;
+  }
+  const Value middle = log_mean(own, other);
+  const Value outside = scaled(graph::subtract(graph::scalar(*own.graph, 1.0f), mass), 0.69314718);
+  const Value both = graph::add(relative_entropy(other, middle), relative_entropy(own, middle));
+  return scaled(graph::add(both, outside), 0.5);
+}
+
 Value log_probabilities(const Divergence& divergence, Value logits) {
   return graph::log_softmax(scaled(logits, 1.0 / divergence.temperature), 1);
 }
@@ -65,7 +85,7 @@ Value top_divergences(const Divergence& divergence, const model::Head& head, Val
   const auto body = [&](std::span<const Value> logits, std::span<const Value> rows) {
     const Value own = graph::take_along(log_probabilities(divergence, logits[0]), rows[0], 1),
                 other = log_probabilities(divergence, rows[1]);
-    return std::vector{relative_entropy(other, own)};
+    return std::vector{of_top(divergence, own, other)};
   };
   const double square = divergence.temperature * divergence.temperature;
   return scaled(over_head_rows("top_divergence", heads, arrays, body)[0], square);

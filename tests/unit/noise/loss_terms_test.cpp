@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "model/adapters/adapter.h"
 #include "noise/objective.h"
+#include "noise/terms/divergence.h"
 #include "noise/terms/table.h"
 #include "tiny.h"
 #include "unit/test_files.h"
@@ -218,8 +219,10 @@ TEST(LossTerms, RowsOfNumbersReplaceTheTeacher) {
     top_ids.mutable_as<int32_t>()[i] = static_cast<int32_t>(i % 23);
   cached.set("teacher_top_ids", top_ids);
   cached.set("teacher_top_logits", logits);
-  for (const Json& term : {Json{{"align", 1.0}}, Json{{"align", 1.0}, {"align_kind", "blocks"}},
-                           Json{{"distill", 1.0}}}) {
+  for (const Json& term :
+       {Json{{"align", 1.0}}, Json{{"align", 1.0}, {"align_kind", "blocks"}},
+        Json{{"distill", 1.0}}, Json{{"distill", 1.0}, {"distill_kind", "reverse"}},
+        Json{{"distill", 1.0}, {"distill_kind", "js"}, {"distill_temperature", 2.0}}}) {
     // With shift 1 no target is at position 0, which a causal teacher does not predict.
     const Json own = with(term, {{"shift", 1}});
     const double wanted =
@@ -227,6 +230,67 @@ TEST(LossTerms, RowsOfNumbersReplaceTheTeacher) {
     EXPECT_NEAR(distilled(model, with(own, {{"teacher", "rows"}}), cached), wanted,
                 1e-4 * wanted + 1e-6)
         << term.dump();
+  }
+}
+
+// Of k tokens the divergence is that of the definitions, in double precision.
+TEST(LossTerms, TopLogitsHaveTheDivergencesOfTheirDefinitions) {
+  const auto on = tiny_engine();
+  constexpr int64_t kRows = 5, kVocab = 11, kTop = 3, kHidden = 4;
+  const auto numbers = [](Shape shape, double step) {
+    Tensor made(DType::f32, shape);
+    double at = 0;
+    for (float& value : made.mutable_as<float>())
+      value = static_cast<float>(1.5 * std::sin(step * ++at));
+    return made;
+  };
+  const Tensor hidden = numbers({kRows, kHidden}, 0.7), weight = numbers({kVocab, kHidden}, 0.37),
+               top = numbers({kRows, kTop}, 1.3);
+  Tensor ids(DType::i32, {kRows, kTop});
+  for (int32_t i = 0; i < kRows * kTop; ++i)
+    ids.mutable_as<int32_t>()[static_cast<size_t>(i)] = (3 * i + i / 3) % kVocab;
+  const auto at = [](const Tensor& values, int64_t row, int64_t column) {
+    return static_cast<double>(
+        values.as<float>()[static_cast<size_t>(row * values.shape()[1] + column)]);
+  };
+  for (const DivergenceKind kind :
+       {DivergenceKind::forward, DivergenceKind::reverse, DivergenceKind::jensen_shannon}) {
+    SCOPED_TRACE(static_cast<int>(kind));
+    const auto graph = std::make_shared<graph::Graph>("top");
+    model::Head head;
+    const graph::Value student = graph->input("hidden", DType::f32, hidden.shape());
+    head.weight = graph->input("weight", DType::f32, weight.shape());
+    const graph::Value some = graph->input("ids", DType::i32, ids.shape()),
+                       logits = graph->input("top", DType::f32, top.shape());
+    graph->output("apart", top_divergences({kind, 1.0}, head, student, some, logits));
+    const std::vector<graph::BufferRef> inputs = {on->upload(hidden), on->upload(weight),
+                                                  on->upload(ids), on->upload(top)};
+    const Tensor got = on->compile(graph)->run(inputs)[0]->read();
+    for (int64_t row = 0; row < kRows; ++row) {
+      std::vector<double> own(kVocab), other(kVocab, 0.0);
+      double sum = 0, top_sum = 0, mass = 0, wanted = 0;
+      for (int64_t v = 0; v < kVocab; ++v) {
+        double logit = 0;
+        for (int64_t h = 0; h < kHidden; ++h) logit += at(hidden, row, h) * at(weight, v, h);
+        sum += own[static_cast<size_t>(v)] = std::exp(logit);
+      }
+      for (double& p : own) p /= sum;
+      for (int64_t k = 0; k < kTop; ++k) top_sum += std::exp(at(top, row, k));
+      for (int64_t k = 0; k < kTop; ++k) {
+        const auto id = static_cast<size_t>(ids.as<int32_t>()[static_cast<size_t>(row * kTop + k)]);
+        other[id] = std::exp(at(top, row, k)) / top_sum;
+        mass += own[id];
+      }
+      for (size_t v = 0; v < own.size(); ++v) {
+        const double s = own[v], t = other[v], middle = (s + t) / 2;
+        if (kind == DivergenceKind::forward && t > 0) wanted += t * std::log(t / s);
+        if (kind == DivergenceKind::reverse && t > 0)
+          wanted += s / mass * std::log(s / mass / t) - std::log(mass) / kTop;
+        if (kind == DivergenceKind::jensen_shannon)
+          wanted += 0.5 * (s * std::log(s / middle) + (t > 0 ? t * std::log(t / middle) : 0));
+      }
+      EXPECT_NEAR(got.as<float>()[static_cast<size_t>(row)], wanted, 1e-5) << row;
+    }
   }
 }
 
