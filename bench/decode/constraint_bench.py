@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a step of decoding costs under a constraint, for a vocabulary of a real tokenizer.
 
-    DLLM_LIBRARY=build/release/lib/libdllm.so PYTHONPATH=bindings/python bench/decode/constraint_bench.py TOKENIZER [--turns 5] [--hidden 256]
+    DLLM_LIBRARY=build/release/lib/libdllm.so PYTHONPATH=bindings/python bench/decode/constraint_bench.py TOKENIZER [--turns 5] [--hidden 256] [--layers 2] [--kinds any,counts]
 
 TOKENIZER is a folder with tokenizer.json. The model is random and small, so that the head and the constraint are most of a step. Prints, for each kind of
 constraint, the milliseconds of a step by the clock and by the processor: medians of turns in which the kinds take turns. On a busy
@@ -18,6 +18,8 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("tokenizer")
 parser.add_argument("--turns", type=int, default=5)
 parser.add_argument("--hidden", type=int, default=256)
+parser.add_argument("--layers", type=int, default=2)
+parser.add_argument("--kinds", default="", help="those of these names alone")
 parser.add_argument("--length", type=int, default=48)
 parser.add_argument("--threads", type=int, default=2)
 given = parser.parse_args()
@@ -25,7 +27,7 @@ given = parser.parse_args()
 tokenizer = dllm.Tokenizer(given.tokenizer)
 vocabulary = tokenizer.size() if callable(getattr(tokenizer, "size", None)) else len(tokenizer)
 engine = dllm.Engine(threads=given.threads)
-model = dllm.Model.new({"model_type": "a2d-llama", "vocab_size": vocabulary + 1, "hidden_size": given.hidden, "num_hidden_layers": 2, "num_attention_heads": 4,
+model = dllm.Model.new({"model_type": "a2d-llama", "vocab_size": vocabulary + 1, "hidden_size": given.hidden, "num_hidden_layers": given.layers, "num_attention_heads": 4,
                         "num_key_value_heads": 4, "intermediate_size": 2 * given.hidden, "max_position_embeddings": 1024, "tie_word_embeddings": True,
                         "mask_token_id": vocabulary}, engine=engine, seed=1)
 generator = dllm.Generator(model, tokenizer)
@@ -35,6 +37,7 @@ KINDS = {"none": {}, "any": {"regex": "(?:.|\n)*"}, "schema": {"json_schema": SC
          "grammar": {"grammar": 'root ::= item+\nitem ::= "- " [^\\r\\n]+ "\\n"'}}
 KNOWN = {row["name"] for row in dllm.schema("request")["keys"]}  # of this library
 KINDS = {name: more for name, more in KINDS.items() if KNOWN.issuperset(more)}
+KINDS = {name: more for name, more in KINDS.items() if not given.kinds or name in given.kinds.split(",")}
 
 
 def steps(more):
@@ -51,7 +54,7 @@ rows = {name: [] for name in KINDS}
 for _ in range(given.turns):
     for name, more in KINDS.items():
         rows[name].append(steps(more))
-print(f"{vocabulary} tokens, {given.length} positions, hidden {given.hidden}, {given.threads} threads, {given.turns} turns")
+print(f"{vocabulary} tokens, {given.length} positions, hidden {given.hidden}, {given.layers} layers, {given.threads} threads, {given.turns} turns")
 for name, turns in rows.items():
     clock, processor = (statistics.median(turn[i] for turn in turns) for i in (0, 1))
     print(f"{name:8} {clock:7.1f} ms by the clock, {processor:7.1f} ms of processor time")
