@@ -671,6 +671,10 @@ type TrainerOptions struct {
 	// this, embeddings the least; an lr of groups stays. 1: all have lr. Default: 1; 0.001 to 1.
 	LayerDecay *float64 `json:"layer_decay,omitzero"`
 
+	// Factor of the rate of the matrices B of adapters with ranks (LoRA, DoRA), next to that of all other tensors; LoRA+
+	// takes 16; an lr of groups stays. 1: one rate. Default: 1; 0.001 to 1000.
+	LoraPlus *float64 `json:"lora_plus,omitzero"`
+
 	// Names of tensors that are not trained; * matches any text. Default: empty.
 	Freeze []string `json:"freeze,omitzero"`
 

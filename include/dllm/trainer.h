@@ -70,6 +70,7 @@ extern "C" {
  *     ema              decay of the moving average of the weights; 0: no average
  *     groups           tensors with their own lr or weight_decay, see below
  *     layer_decay      factor of the rate from each layer to the one below it; 1: one rate
+ *     lora_plus        factor of the rate of matrices B of adapters (LoRA+: 16); 1: one rate
  *     freeze           patterns of tensors that this trainer does not change
  *     compat           the reference whose known quirks are reproduced
  *
@@ -106,10 +107,10 @@ extern "C" {
  *   objective   not NULL
  *   opts        NULL: defaults; kind "trainer": lr, schedule, warmup, warmup_ratio, steps, minutes,
  *               cooldown_start, min_lr, optimizer, weight_decay, decay, clip, accumulate, seed,
- *               nonfinite, ema, groups (list), layer_decay, freeze (list), remat, activations
- *               (f32 bf16), memory, offload, offload_mib, replay, replay_warmup, replay_prob,
- *               replay_weight, tokens, root, save_every, save_wait, sync_every, keep_last, compat,
- *               those of group "optimizer"
+ *               nonfinite, ema, groups (list), layer_decay, lora_plus, freeze (list), remat,
+ *               activations (f32 bf16), memory, offload, offload_mib, replay, replay_warmup,
+ *               replay_prob, replay_weight, tokens, root, save_every, save_wait, sync_every,
+ *               keep_last, compat, those of group "optimizer"
  *   out         not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND for a pattern of groups or freeze that matches no tensor;

@@ -52,6 +52,10 @@ std::vector<OptionSpec> shared_options() {
                  "Factor of the rate from each layer to the one below it: head and final norm have "
                  "lr, the last layer has lr times this, embeddings the least; an lr of groups "
                  "stays. 1: all have lr."),
+      option_f64(
+          "lora_plus", 1.0, 0.001, 1000.0,
+          "Factor of the rate of the matrices B of adapters with ranks (LoRA, DoRA), next to "
+          "that of all other tensors; LoRA+ takes 16; an lr of groups stays. 1: one rate."),
       option_list("freeze", {}, "Names of tensors that are not trained; * matches any text."),
       option_bool("remat", false,
                   "Recompute each layer in the backward pass: less memory, a third more time."),

@@ -94,7 +94,7 @@ TRAIN = {
     "--trainer.factor-decay": ("0.4", {"--trainer.optimizer": "adafactor"}), "--trainer.factor-clip": ("0.1", {"--trainer.optimizer": "adafactor"}),
     "--trainer.factor-from": ("8", {"--trainer.optimizer": "adafactor"}), "--trainer.factor-relative": ("false", {"--trainer.optimizer": "adafactor"}),
     "--trainer.muon-momentum": ("0.5", {"--trainer.optimizer": "muon"}), "--trainer.muon-nesterov": ("false", {"--trainer.optimizer": "muon"}),
-    "--trainer.muon-scale": ("jordan", {"--trainer.optimizer": "muon"}), "--trainer.groups": ("*embed_tokens* lr=0.0001",), "--trainer.layer-decay": ("0.5",),
+    "--trainer.muon-scale": ("jordan", {"--trainer.optimizer": "muon"}), "--trainer.groups": ("*embed_tokens* lr=0.0001",), "--trainer.layer-decay": ("0.5",), "--trainer.lora-plus": ("4", LORA),
     "--trainer.replay": ("100", {**TAUGHT, "--trainer.replay-warmup": "1", "--trainer.replay-prob": "1"}),
     "--trainer.replay-warmup": ("1", {**TAUGHT, "--trainer.replay": "100", "--trainer.replay-prob": "1"}),
     "--trainer.replay-prob": ("1", {**TAUGHT, "--trainer.replay": "100", "--trainer.replay-warmup": "1"}),

@@ -1395,6 +1395,14 @@ namespace Dllm
             set => Put("layer_decay", value);
         }
 
+        /// <summary>Factor of the rate of the matrices B of adapters with ranks (LoRA, DoRA), next to that of all
+        /// other tensors; LoRA+ takes 16; an lr of groups stays. 1: one rate. Default: 1; 0.001 to 1000.</summary>
+        public double? LoraPlus
+        {
+            get => Value<double?>("lora_plus");
+            set => Put("lora_plus", value);
+        }
+
         /// <summary>Names of tensors that are not trained; * matches any text. Default: empty.</summary>
         public IReadOnlyList<string> Freeze
         {

@@ -299,6 +299,8 @@ const KEYWORDS = (
   that matches counts; * matches any text. Default: empty.
 - `layer_decay::Real`: Factor of the rate from each layer to the one below it: head and final norm have lr, the last
   layer has lr times this, embeddings the least; an lr of groups stays. 1: all have lr. Default: 1; 0.001 to 1.
+- `lora_plus::Real`: Factor of the rate of the matrices B of adapters with ranks (LoRA, DoRA), next to that of all
+  other tensors; LoRA+ takes 16; an lr of groups stays. 1: one rate. Default: 1; 0.001 to 1000.
 - `freeze::Vector{String}`: Names of tensors that are not trained; * matches any text. Default: empty.
 - `remat::Bool`: Recompute each layer in the backward pass: less memory, a third more time. Default: false.
 - `activations::String`: What the layers keep of the forward pass for the backward pass; bf16: half of the bytes, and

@@ -911,6 +911,9 @@ export interface TrainerSettings {
   /** Factor of the rate from each layer to the one below it: head and final norm have lr, the last
    *  layer has lr times this, embeddings the least; an lr of groups stays. 1: all have lr. [1] */
   layer_decay?: number;
+  /** Factor of the rate of the matrices B of adapters with ranks (LoRA, DoRA), next to that of all
+   *  other tensors; LoRA+ takes 16; an lr of groups stays. 1: one rate. [1] */
+  lora_plus?: number;
   /** Names of tensors that are not trained; * matches any text. */
   freeze?: readonly string[];
   /** Recompute each layer in the backward pass: less memory, a third more time. [false] */

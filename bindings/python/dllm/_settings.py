@@ -993,6 +993,8 @@ class TrainerSettings(TypedDict, total=False):
     layer_decay  Factor of the rate from each layer to the one below it: head and final norm have
         lr, the last layer has lr times this, embeddings the least; an lr of groups stays. 1: all
         have lr. [1]
+    lora_plus  Factor of the rate of the matrices B of adapters with ranks (LoRA, DoRA), next to
+        that of all other tensors; LoRA+ takes 16; an lr of groups stays. 1: one rate. [1]
     freeze  Names of tensors that are not trained; * matches any text.
     remat  Recompute each layer in the backward pass: less memory, a third more time. [false]
     activations  What the layers keep of the forward pass for the backward pass; bf16: half of the
@@ -1055,6 +1057,7 @@ class TrainerSettings(TypedDict, total=False):
     ema: float | None
     groups: Texts | None
     layer_decay: float | None
+    lora_plus: float | None
     freeze: Texts | None
     remat: bool | None
     activations: Literal["f32", "bf16"] | None

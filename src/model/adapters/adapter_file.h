@@ -62,8 +62,8 @@ void load_adapter(Model& model, const std::string& name, const std::string& fold
 // another format than the base of the model. Floats of 16 and 32 bits count as one format. Fails
 // for a damaged file.
 void warn_of_other_base(const Model& model, const std::string& folder);
-// Calls warn_of_other_base. Also warns when the folder's dllm.json says that the adapter was trained with another attention, shift
-// or mask token than the model has. Fails for a damaged file.
+// Calls warn_of_other_base. Also warns when the folder's dllm.json says that the adapter was
+// trained with another attention, shift or mask token than the model has. Fails for a damaged file.
 void warn_of_other_use(const Model& model, const std::string& folder);
 
 } // namespace dllm::model

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "model/adapters/kinds/adapter_kinds.h"
 #include "noise/terms/replayed_terms.h"
 #include "noise/terms/table.h"
 #include "train/step/layer_rates.h"
@@ -90,6 +91,10 @@ void set_replay(ProgramSpec& spec) {
                  spec.objective->name());
 }
 
+bool is_up_of_adapter(const model::ParamSpec& spec) {
+  return spec.role == model::ParamRole::adapter && model::adapter_tensor_is_up(spec.name);
+}
+
 } // namespace
 
 ProgramSpec program_spec(const model::Model& model, const noise::Objective& objective,
@@ -108,11 +113,16 @@ ProgramSpec program_spec(const model::Model& model, const noise::Objective& obje
   const std::vector<ParameterGroup> groups = parameter_groups(options);
   const auto& physical = model.params().physical();
   const LayerRates layers(options, model.params());
+  const auto lora_plus = static_cast<float>(options.f64("lora_plus"));
+  bool has_up = false;
   for (size_t i = 0; i < physical.size(); ++i) {
     if (!spec.selection->trains(physical[i])) continue;
     const ParameterGroup* group = find_group(groups, physical[i].spec);
     GroupRate rate = group == nullptr ? GroupRate{} : group->rate;
-    if (group == nullptr || !group->has_lr) rate.lr_factor = layers.factor(physical[i]);
+    const bool is_up = is_up_of_adapter(physical[i].spec);
+    has_up = has_up || is_up;
+    if (group == nullptr || !group->has_lr)
+      rate.lr_factor = layers.factor(physical[i]) * (is_up ? lora_plus : 1);
     spec.trained.push_back(i);
     spec.decay.push_back(decay_all || physical[i].decay || rate.weight_decay >= 0);
     spec.rates.push_back(rate);
@@ -120,6 +130,11 @@ ProgramSpec program_spec(const model::Model& model, const noise::Objective& obje
   if (spec.trained.empty()) {
     fail_with_hint("let freeze name fewer tensors", Code::invalid_argument,
                    "every parameter is frozen");
+  }
+  if (lora_plus != 1 && !has_up) {
+    fail_with_hint("add an adapter of kind lora or dora, or leave lora_plus out",
+                   Code::invalid_argument,
+                   "lora_plus is {}, and no matrix B of an adapter is trained", lora_plus);
   }
   check_own(spec);
   spec.ema = options.f64("ema") > 0;

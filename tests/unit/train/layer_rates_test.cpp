@@ -60,7 +60,6 @@ const std::vector<std::string> kAdapters = {"", "lora", "dora", "ia3"};
 TEST(LayerRates, EveryParameterHasTheRateOfItsDepth) {
   for (const std::string& adapter : kAdapters) {
     for (const bool tied : {false, true}) {
-      if (tied && !adapter.empty()) continue; // a tied embedding cannot be copied
       SCOPED_TRACE(adapter + (tied ? " tied" : ""));
       const auto trainer = trainer_of({{"layer_decay", kDecay}}, adapter, "", tied);
       const std::map<std::string, double> factors = described_factors(*trainer);
@@ -73,6 +72,49 @@ TEST(LayerRates, EveryParameterHasTheRateOfItsDepth) {
       EXPECT_EQ(factors.size(), trained);
       for (const auto& [name, factor] : factors) EXPECT_NEAR(factor, factor_of(name), 1e-6) << name;
     }
+  }
+}
+
+// LoRA+: the rate of B alone is another one, next to the decay of layers and to a group.
+TEST(LayerRates, LoraPlusRaisesTheRateOfB) {
+  for (const char* kind : {"lora", "dora"}) {
+    SCOPED_TRACE(kind);
+    const auto moved = [&](double plus) {
+      const auto trainer = trainer_of({{"lora_plus", plus},
+                                       {"layer_decay", kDecay},
+                                       {"optimizer", "sgd"},
+                                       {"weight_decay", 0.0},
+                                       {"clip", 0.0},
+                                       {"lr", 0.5},
+                                       {"warmup", 0},
+                                       {"groups", {"*layers.1.mlp.down_proj.lora_B* lr=0.25"}}},
+                                      kind);
+      const auto before = weights_of(*trainer);
+      TextSource source;
+      trainer->step(*source.next());
+      std::map<std::string, double> made;
+      for (const auto& [name, values] : weights_of(*trainer)) {
+        for (size_t i = 0; i < values.size(); ++i)
+          made[name] += std::pow(values[i] - before.at(name)[i], 2);
+      }
+      return made;
+    };
+    const std::map<std::string, double> one = moved(1), raised = moved(4);
+    int64_t raised_count = 0;
+    for (const auto& [name, square] : one) {
+      if (square == 0) continue; // frozen, or A, whose gradient has the factor B = 0
+      const bool is_up = name.find("lora_B") != std::string::npos,
+                 is_of_group = name.find("layers.1.mlp.down_proj.lora_B") != std::string::npos;
+      const double wanted = is_up && !is_of_group ? 4 : 1;
+      EXPECT_NEAR(std::sqrt(raised.at(name) / square), wanted, 1e-2) << name;
+      raised_count += wanted == 4 ? 1 : 0;
+    }
+    EXPECT_EQ(raised_count, 3 * 7 - 1);
+  }
+  for (const char* kind : {"", "ia3"}) {
+    test::expect_error(Code::invalid_argument, "no matrix B of an adapter is trained", [&] {
+      trainer_of({{"lora_plus", 16.0}}, kind);
+    });
   }
 }
 

@@ -480,6 +480,9 @@ typed_options! {
         /// Factor of the rate from each layer to the one below it: head and final norm have lr, the last layer has lr
         /// times this, embeddings the least; an lr of groups stays. 1: all have lr. Default: 1; 0.001 to 1.
         layer_decay: f64 = "layer_decay";
+        /// Factor of the rate of the matrices B of adapters with ranks (LoRA, DoRA), next to that of all other
+        /// tensors; LoRA+ takes 16; an lr of groups stays. 1: one rate. Default: 1; 0.001 to 1000.
+        lora_plus: f64 = "lora_plus";
         /// Names of tensors that are not trained; \* matches any text. Default: empty.
         freeze: &[&str] = "freeze";
         /// Recompute each layer in the backward pass: less memory, a third more time. Default: false.

@@ -74,6 +74,7 @@ struct AdapterTensor {
   bool has_factor = false;   // its array carries AdapterForm::factor into passes
   bool has_scale = false;    // its array carries the scale and the weight of the adapter
   bool decays = true;        // has weight decay
+  bool is_up = false;        // B of a product B A, whose rate LoRA+ raises
   bool is_of_flag = false;   // the flag of PeftLayout adds it to the files of the type
 };
 

@@ -60,6 +60,11 @@ bool adapter_tensor_decays(std::string_view stack) {
   return tensor != nullptr && tensor->decays;
 }
 
+bool adapter_tensor_is_up(std::string_view stack) {
+  const AdapterTensor* tensor = tensor_of_any_kind(stack);
+  return tensor != nullptr && tensor->is_up;
+}
+
 std::vector<OptionSpec> adapter_kind_options() {
   std::vector<OptionSpec> all;
   for (const AdapterKind* kind : adapter_kinds()) {

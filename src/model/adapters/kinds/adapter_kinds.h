@@ -21,6 +21,8 @@ const AdapterKind& find_adapter_kind(std::string_view name);
 bool is_adapter_tensor(std::string_view stack);
 // Returns whether such a stack has weight decay.
 bool adapter_tensor_decays(std::string_view stack);
+// Returns whether such a stack is B of a product B A.
+bool adapter_tensor_is_up(std::string_view stack);
 
 // Returns the options of all kinds, without repetition. Their group is kAdapterGroup.
 std::vector<OptionSpec> adapter_kind_options();

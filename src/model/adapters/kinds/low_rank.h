@@ -23,7 +23,8 @@ constexpr AdapterTensor up_tensor(bool has_scale) {
           .ending = ".lora_B.weight",
           .shape = low_rank_up_shape,
           .has_factor = true,
-          .has_scale = has_scale};
+          .has_scale = has_scale,
+          .is_up = true};
 }
 
 std::vector<OptionSpec> low_rank_options();
