@@ -256,6 +256,52 @@ TEST(Mesh, ACheckpointGoesOnOnAnotherMesh) {
   remove_all(root);
 }
 
+// An adapter with dropout, saved in the middle of an accumulation, goes on on another mesh.
+TEST(Mesh, AnAdapterGoesOnOnAnotherMesh) {
+  const std::string root = testing::TempDir() + "/dllm_mesh_adapter_" + std::to_string(getpid());
+  const auto trainer_on = [](const char* mesh, const char* kind, uint64_t seed) {
+    const auto model =
+        model::new_model(mesh_engine(mesh), mesh_config(false), Options(model::model_schema()));
+    model::AdapterOptions adapter{{"*_proj.weight"}, {4, 8}, seed};
+    adapter.settings.kind = kind;
+    adapter.settings.dropout = std::string(kind) == "ia3" ? 0 : 0.2;
+    adapter.settings.modules_to_save = {"embed_tokens"};
+    model::add_adapter(*model, adapter);
+    return std::make_unique<Trainer>(model, noise::make_objective("mdlm"),
+                                     trainer_options({{"lr", 0.02}, {"accumulate", 3}}));
+  };
+  const auto updates = [](Trainer& trainer, TextSource& source, int64_t done, int64_t count) {
+    std::vector<double> losses;
+    for (int64_t i = done; i < 3 * count; ++i) {
+      trainer.accumulate(*source.next());
+      if (i % 3 == 2) losses.push_back(trainer.apply());
+    }
+    losses.push_back(trainer.metric("grad_norm"));
+    return losses;
+  };
+  for (const char* kind : {"lora", "dora", "ia3"}) {
+    SCOPED_TRACE(kind);
+    remove_all(root);
+    const auto saved = trainer_on("fsdp=2,tensor=2", kind, 1);
+    TextSource source(8);
+    updates(*saved, source, 0, 2);
+    saved->accumulate(*source.next()); // the first third of an update
+    const std::string dir = save_checkpoint(*saved, &source, root, Options(checkpoint_schema()));
+    const std::vector<double> wanted = updates(*saved, source, 1, 3);
+    for (const char* mesh : {"fsdp=2,tensor=2", "", "fsdp=4", "data=2,tensor=4"}) {
+      const auto resumed = trainer_on(mesh, kind, 77);
+      TextSource own(8);
+      restore_checkpoint(*resumed, &own, dir);
+      const std::vector<double> got = updates(*resumed, own, 1, 3);
+      if (std::string(mesh) == "fsdp=2,tensor=2")
+        EXPECT_EQ(got, wanted);
+      else
+        expect_losses(got, wanted, mesh);
+    }
+  }
+  remove_all(root);
+}
+
 // One run on 8 ranks, on 8 others, on one and on 4: its losses are those of a run that never moved.
 TEST(Mesh, ARunMovesFromMeshToMesh) {
   const std::string root = testing::TempDir() + "/dllm_moves_" + std::to_string(getpid());
