@@ -127,7 +127,21 @@ def decodes_and_exports():
     ok(text_of("merged.gguf") == wanted, "and as a GGUF file too")
     ok("no adapter" in run("export", "made", "x", "--merge", code=1).stderr, "nothing to merge is an error")
     ok("dllm export --merge" in run("convert", "whole", "x.gguf", code=1).stderr, "convert names the way")
-    run("export", "whole", "merged", "--merge", "--format", "q8_0", code=2)
+    for out, words, error in (("m4", ["--format", "nf4"], 0.2), ("m8.gguf", ["--format", "q8_0"], 0.006), ("m.gguf", [], 1e-6)):
+        report = json.loads(run("export", "whole", out, "--merge", *words, "--json").stdout)
+        worst = max(kind["error"] for kind in report["kinds"])
+        ok(worst <= error and (worst > 0) == bool(words), f"{out}: an error of {worst}")
+        two = f"two-{out}"  # the same as a merge in f32 that is converted
+        run("convert" if out.endswith("gguf") else "quantize", "merged", two, *words)
+        one, other = (SCRATCH / out, SCRATCH / two) if out.endswith("gguf") else (SCRATCH / out / "model.safetensors", SCRATCH / two / "model.safetensors")
+        ok(one.read_bytes() == other.read_bytes(), f"{out} has the bytes of two steps")
+        ok(text_of(out) == text_of(two), f"{out} is a model")
+        ok(not (SCRATCH / f"{out}.merging").exists(), "no folder is left")
+    ok(text_of("m.gguf") == wanted, "a GGUF file in f32 writes what the run writes")
+    said = run("export", "whole", "m4", "--merge", "--format", "nf4", code=1).stderr
+    ok("already" in said, f"a folder that is there stays: {said[-200:]}")
+    said = run("export", "whole", "m4", "--merge", "--format", "nf4", "--overwrite", "true").stdout
+    ok("error up to 15." in said and "bidirectional" in said, f"the error of the format is stated: {said}")
     run("export", "whole", "merged", "--merge", "--format", "bf16", "--overwrite", "true")
 
 

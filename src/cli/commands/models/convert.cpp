@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstdio>
 
 namespace dllm::cli {
@@ -38,9 +39,12 @@ int write_form(Context& context, const std::string& from, const std::string& to)
   }
   for (const Json& note : report.at("notes"))
     std::printf("note: %s\n", note.get<std::string>().c_str());
-  std::printf("%s: %lld tensors, matrices %s, %s\n", to.c_str(), report.value("tensors", 0LL),
-              report.value("format", "").c_str(),
-              bytes_text(report.value("bytes_after", 0.0)).c_str());
+  double error = 0; // the largest of a kind of tensors
+  for (const Json& kind : report.at("kinds")) error = std::max(error, kind.value("error", 0.0));
+  std::printf("%s: %lld tensors, matrices %s, %s, error up to %.3f%% of the largest number of a "
+              "block\n",
+              to.c_str(), report.value("tensors", 0LL), report.value("format", "").c_str(),
+              bytes_text(report.value("bytes_after", 0.0)).c_str(), 100 * error);
   return 0;
 }
 

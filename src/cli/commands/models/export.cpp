@@ -10,6 +10,9 @@
 #include <nlohmann/json.hpp>
 
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
+#include <utility>
 
 namespace dllm::cli {
 namespace {
@@ -97,6 +100,59 @@ int export_adapter(Context& context, const std::vector<std::string>& names) {
   return 0;
 }
 
+// Writes the merged model of the run into a folder. Returns a note on its use.
+std::string save_merged(Context& context, const std::string& folder, const std::string& format,
+                        bool overwrite) {
+  StatusLine status;
+  status.follow(context.task(), copied_text);
+  const Owned<dllm_model> model = load_run(context);
+  const auto options = make<dllm_options>(
+      [](dllm_options** out, dllm_error* err) { return dllm_options_new("save", out, err); });
+  call([&](dllm_error* err) {
+    return dllm_options_set_str(options.get(), "dtype", format.c_str(), err);
+  });
+  call([&](dllm_error* err) {
+    return dllm_options_set_i64(options.get(), "overwrite", overwrite ? 1 : 0, err);
+  });
+  call([&](dllm_error* err) { return dllm_options_set_i64(options.get(), "merge", 1, err); });
+  call([&](dllm_error* err) {
+    return dllm_model_save(model.get(), folder.c_str(), options.get(), context.task(), err);
+  });
+  return "the model has " + use_of(model.get()) +
+         ". transformers computes its class causally and without a shift, unless a mask says "
+         "otherwise";
+}
+
+// A folder next to a result, which is removed at the end. A command that was killed leaves it, and
+// the next one writes over it.
+class MergedFolder {
+public:
+  explicit MergedFolder(std::string path) : path_(std::move(path)) {}
+  ~MergedFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  MergedFolder(const MergedFolder&) = delete;
+  MergedFolder& operator=(const MergedFolder&) = delete;
+
+private:
+  std::string path_;
+};
+
+// Writes the merged model in a format of codes, or as a GGUF file: first as f32 next to it, so that
+// each number is rounded once.
+int export_merged_as(Context& context, const std::string& out) {
+  if (std::filesystem::exists(out) && context.option("quantize", "overwrite") != "true") {
+    throw Failure(DLLM_ALREADY_EXISTS, out + " is there already",
+                  "choose another name, or --overwrite true");
+  }
+  const std::string merged = out.substr(0, out.find_last_not_of('/') + 1) + ".merging";
+  save_merged(context, merged, "f32", true);
+  const MergedFolder removed(merged);
+  keep_row_settings(context.text("run"), merged);
+  return write_form(context, merged, out);
+}
+
 int export_merged(Context& context, const std::vector<std::string>& names) {
   if (names.empty()) {
     throw Failure(DLLM_FAILED_PRECONDITION, context.text("run") + " has no adapter to merge",
@@ -104,34 +160,12 @@ int export_merged(Context& context, const std::vector<std::string>& names) {
   }
   refuse_typed(context, "quantize", "weights", "moving averages of an adapter are not merged");
   const auto format = Json::parse(context.option("quantize", "format")).get<std::string>();
-  if (format != "auto" && format != "f32" && format != "bf16" && format != "f16") {
-    throw UsageFailure("--format " + format + " does not go with --merge: auto, f32, bf16 or f16",
-                       "dllm convert writes the merged folder in other formats");
-  }
-  std::string note;
-  {
-    StatusLine status;
-    status.follow(context.task(), copied_text);
-    const Owned<dllm_model> model = load_run(context);
-    note = "the model has " + use_of(model.get()) +
-           ". transformers computes its class causally and without a shift, unless a mask says "
-           "otherwise";
-    const auto options = make<dllm_options>(
-        [](dllm_options** out, dllm_error* err) { return dllm_options_new("save", out, err); });
-    call([&](dllm_error* err) {
-      return dllm_options_set_str(options.get(), "dtype", format.c_str(), err);
-    });
-    const bool overwrite = context.option("quantize", "overwrite") == "true";
-    call([&](dllm_error* err) {
-      return dllm_options_set_i64(options.get(), "overwrite", overwrite ? 1 : 0, err);
-    });
-    call([&](dllm_error* err) { return dllm_options_set_i64(options.get(), "merge", 1, err); });
-    call([&](dllm_error* err) {
-      return dllm_model_save(model.get(), context.text("out").c_str(), options.get(),
-                             context.task(), err);
-    });
-  }
-  keep_row_settings(context.text("run"), context.text("out"));
+  const std::string out = context.text("out");
+  const bool is_plain = format == "auto" || format == "f32" || format == "bf16" || format == "f16";
+  if (out.ends_with(".gguf") || !is_plain) return export_merged_as(context, out);
+  const bool overwrite = context.option("quantize", "overwrite") == "true";
+  const std::string note = save_merged(context, out, format, overwrite);
+  keep_row_settings(context.text("run"), out);
   const char* what = names.size() == 1 ? "its adapter" : "its adapters";
   print_export(context, Json{{"out", context.text("out")}, {"merged", names}, {"note", note}},
                std::string("the model with ") + what + " in the weights");
@@ -141,7 +175,7 @@ int export_merged(Context& context, const std::vector<std::string>& names) {
 
 int export_run(Context& context) {
   const std::string to = context.text("out");
-  if (to.ends_with(".gguf"))
+  if (to.ends_with(".gguf") && !context.flag("merge"))
     throw UsageFailure("dllm export writes a folder, not " + to, "dllm convert writes a GGUF file");
   const std::vector<std::string> adapters = adapters_of(context, context.text("run"));
   if (context.flag("merge")) return export_merged(context, adapters);
