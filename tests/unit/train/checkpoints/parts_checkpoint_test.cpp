@@ -429,6 +429,50 @@ TEST(PartsCheckpoint, ABaseWithoutAnOriginIsStoredByValue) {
   }
 }
 
+// A base in codes without a place is stored by value, as the f32 numbers of its codes. A trainer
+// goes on over the same codes, made again from a seed or packed again from the checkpoint. Blocks
+// of q4_k are other blocks when they are packed again, and such a base is refused.
+TEST(PartsCheckpoint, ABaseOfCodesWithoutAnOriginIsStoredByValue) {
+  const test::TempFolder folder;
+  for (const char* dtype : {"q8_0", "nf4", "fp4", "int8", "q4_k"}) {
+    SCOPED_TRACE(dtype);
+    const bool packs_twice = std::string(dtype) != "q4_k";
+    const int64_t width = packs_twice ? 64 : 256;
+    Json config = tiny_config(false);
+    config.update({{"hidden_size", width}, {"head_dim", width / 4}, {"intermediate_size", width}});
+    const auto in_memory = [&](int64_t seed) {
+      Options options(model::model_schema());
+      options.set_i64("seed", seed);
+      options.set_str("dtype", dtype);
+      return model::new_model(tiny_engine(), config, options);
+    };
+    const auto first = adapter_trainer(in_memory(1));
+    TextSource source;
+    losses_of(*first, source, 2);
+    const std::string dir = save(*first, folder.path(dtype));
+    EXPECT_EQ(parts_of(dir)[0].at("stored"), "value");
+    const std::vector<double> wanted = losses_of(*first, source, 2);
+    const auto goes_on = [&](Trainer& trainer) {
+      restore_checkpoint(trainer, nullptr, dir);
+      source.seek(2);
+      EXPECT_EQ(losses_of(trainer, source, 2), wanted);
+      EXPECT_EQ(weights_of(trainer), weights_of(*first));
+    };
+    goes_on(*adapter_trainer(in_memory(1), 5));
+    Trainer packed(loaded(dir, dtype), noise::make_objective("mdlm"),
+                   trainer_options({{"lr", 0.02}, {"ema", 0.9}}));
+    const char* differs = "holds other numbers than the checkpoint";
+    if (packs_twice)
+      goes_on(packed);
+    else
+      test::expect_error(Code::failed_precondition, differs,
+                         [&] { restore_checkpoint(packed, nullptr, dir); });
+    const auto other = adapter_trainer(in_memory(2), 5);
+    test::expect_error(Code::failed_precondition, differs,
+                       [&] { restore_checkpoint(*other, nullptr, dir); });
+  }
+}
+
 // A reference is kept only while the place holds the numbers, and is likely to hold them later.
 TEST(PartsCheckpoint, AnOriginIsThatOfTheNumbers) {
   const test::TempFolder folder;
