@@ -84,7 +84,7 @@ def says_the_cost():
     """Before the weights are loaded: the numbers of the plan are those of the run."""
     words = ["--from", "base", "--lora", "4", "--targets", "q,v", "--length", "32", "--batch", "4"]
     said = run("train", *words, "--help").stdout.splitlines()[-1]
-    ok(said.startswith("--lora 4, before base is loaded: trains 2.0 k of "), f"the help ends with the cost: {said}")
+    ok(said.startswith("--lora 4, before base is loaded: trains "), f"the help ends with the cost: {said}")
     ok("before base" not in run("train", "--lora", "4", "--help").stdout, "without --from the help has no cost")
     trained = train(*words, "--out", "cost", "--steps", "2", "--lr", "0.01").splitlines()
     ok(said in trained, f"and the run says the same: {said}: {trained[:3]}")
@@ -98,9 +98,7 @@ def says_the_cost():
     ok(plans["auto"] == plans["f32"], "the files are f32")
     run("quantize", "base", "packed", "--format", "q8_0")
     packed = json.loads(run("graph", "packed", "--what", "train", "--lora", "4", "--dtype", "auto", "--json").stdout)
-    loaded = json.loads(run("inspect", "packed", "--json").stdout)
     ok(packed["weights"] - packed["adapter"] < plans["f32"]["weights"] / 2, f"the formats of the files: {packed['weights']}")
-    ok(bool(loaded), "a folder that can be read")
     page = run("graph", "base", "--what", "train", "--lora", "4", "--dtype", "nf4").stdout
     ok("trained" in page and "the frozen base" in page, f"the page: {page}")
     for wrong, named in ((["--lora", "4"], "option adapter plans a training"), (["--what", "train", "--targets", "q"], "needs --lora"),
