@@ -65,7 +65,7 @@
  *     distill   weight of the divergence of the distributions of the tokens that the loss counts,
  *               in nats. Options: distill_kind (forward reverse js), distill_temperature. Both
  *               models have the same vocabulary. Arrays for rows: teacher_top_ids i32(batch, seq,
- *               k) and teacher_top_logits f32(batch, seq, k); only forward. distill_steps k: the
+ *               k) and teacher_top_logits f32(batch, seq, k). distill_steps k: the
  *               student matches k steps of the teacher in one, where distill_of steps decode a row
  *               (mdlm, open_dllm, llada_sft, dream, nano). A token is compared with the step that
  *               reveals it; with distill_rest tokens that are still masked with the last step.

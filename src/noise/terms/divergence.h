@@ -25,7 +25,8 @@ graph::Value divergences(const Divergence& divergence, const model::Head& studen
                          graph::Value teacher);
 
 // Returns the divergence from top logits: ids i32(rows, k) and logits f32(rows, k). The teacher's
-// distribution is the softmax of these logits, so only `forward` is finite.
+// distribution is the softmax of these logits. Of kind reverse the student is compared within the k
+// tokens, and -log of its mass on them is added: KL(student, teacher) is not finite.
 graph::Value top_divergences(const Divergence& divergence, const model::Head& head,
                              graph::Value student, graph::Value top_ids, graph::Value top_logits);
 

@@ -406,8 +406,6 @@ TEST(LossTerms, MistakesAreNamed) {
   const std::string readers = term_names("or", &TermEntry::reads_teacher);
   refuses(("option teacher is set and changes nothing: " + readers + " is 0").c_str(), "mdlm",
           {{"teacher", "model"}, {"entropy", 1.0}});
-  refuses("distill_kind js needs all logits", "mdlm",
-          {{"distill", 1.0}, {"distill_kind", "js"}, {"teacher", "rows"}});
   refuses("a teacher that is not causal would see the tokens", "ar",
           {{"distill", 1.0}, {"teacher", "model"}});
   refuses("need rows whose tokens keep their places, and objective bd3lm makes others", "bd3lm",
