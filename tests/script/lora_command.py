@@ -96,8 +96,8 @@ def says_the_cost():
         plans[dtype] = plan
     ok(plans["nf4"]["weights"] < plans["f32"]["weights"] / 3, f"a base in 4 bits: {plans['nf4']['weights']}")
     ok(plans["auto"] == plans["f32"], "the files are f32")
-    run("quantize", "base", "packed", "--format", "q8_0")
-    packed = json.loads(run("graph", "packed", "--what", "train", "--lora", "4", "--dtype", "auto", "--json").stdout)
+    run("quantize", "base", "packed.gguf", "--format", "q8_0")
+    packed = json.loads(run("graph", "packed.gguf", "--what", "train", "--lora", "4", "--dtype", "auto", "--json").stdout)
     ok(packed["weights"] - packed["adapter"] < plans["f32"]["weights"] / 2, f"the formats of the files: {packed['weights']}")
     page = run("graph", "base", "--what", "train", "--lora", "4", "--dtype", "nf4").stdout
     ok("trained" in page and "the frozen base" in page, f"the page: {page}")
