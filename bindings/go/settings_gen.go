@@ -331,6 +331,14 @@ type RequestOptions struct {
 	// Token ids that are never drawn. Default: empty.
 	Suppress []int `json:"suppress,omitzero"`
 
+	// ID=VALUE adds a number from -100 to 100 to the logits of a token before it is drawn. The last value of a token
+	// counts. Default: empty.
+	LogitBias []string `json:"logit_bias,omitzero"`
+
+	// Number of likeliest tokens that a request keeps of each position, as it was when its token was written. Default:
+	// 0; 0 to 64.
+	TopLogprobs *int `json:"top_logprobs,omitzero"`
+
 	// The mask token is never drawn. Default: true.
 	SuppressMask *bool `json:"suppress_mask,omitzero"`
 
@@ -427,6 +435,14 @@ type DecoderOptions struct {
 	// Token ids that are never drawn. Default: empty.
 	Suppress []int `json:"suppress,omitzero"`
 
+	// ID=VALUE adds a number from -100 to 100 to the logits of a token before it is drawn. The last value of a token
+	// counts. Default: empty.
+	LogitBias []string `json:"logit_bias,omitzero"`
+
+	// Number of likeliest tokens that a request keeps of each position, as it was when its token was written. Default:
+	// 0; 0 to 64.
+	TopLogprobs *int `json:"top_logprobs,omitzero"`
+
 	// The mask token is never drawn. Default: true.
 	SuppressMask *bool `json:"suppress_mask,omitzero"`
 
@@ -508,6 +524,12 @@ type SlotOptions struct {
 
 	// For this request, in addition to the decoder's. Default: empty.
 	Suppress []int `json:"suppress,omitzero"`
+
+	// For this request, in addition to the decoder's. Default: empty.
+	LogitBias []string `json:"logit_bias,omitzero"`
+
+	// As the decoder's, for this request; -1: the decoder's. Default: -1; -1 to 64.
+	TopLogprobs *int `json:"top_logprobs,omitzero"`
 
 	// As the decoder's, for this request; empty: the decoder's. Default: empty.
 	Adapters []string `json:"adapters,omitzero"`

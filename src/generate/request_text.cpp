@@ -159,6 +159,23 @@ Json RequestText::filled_holes() {
   return holes;
 }
 
+// Returns [[id, probability], ...] of each position, and null for one that no step wrote.
+Json RequestText::likely_tokens() const {
+  Json made = Json::array();
+  for (int64_t i = 0; i < copy_->length(); ++i) {
+    const auto found = copy_->kept.find(i);
+    if (found == copy_->kept.end()) {
+      made.push_back(nullptr);
+      continue;
+    }
+    Json all = Json::array();
+    for (const decode::TokenShare& share : found->second)
+      all.push_back(Json::array({share.id, share.probability}));
+    made.push_back(std::move(all));
+  }
+  return made;
+}
+
 Json RequestText::describe(int64_t number) {
   Json made = {{"request", number},
                {"finish", finish()},
@@ -175,6 +192,7 @@ Json RequestText::describe(int64_t number) {
                {"ids", copy_->ids},
                {"states", states_of(*copy_)},
                {"confidence", copy_->confidence}};
+  if (!copy_->kept.empty()) made["top"] = likely_tokens();
   if (failure_ != nullptr) {
     made["error"] = generate::to_json(*failure_);
     return made;

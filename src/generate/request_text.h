@@ -57,6 +57,7 @@ private:
   std::string canvas() const;
   int64_t count_cells();
   Json filled_holes();
+  Json likely_tokens() const;
 
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   std::shared_ptr<const TextRequest> request_;

@@ -95,10 +95,11 @@ constexpr Row kPlain[] = {
     {"dataset",
      "format rows text_key prompt_key response_key instruction_key messages_key template "
      "bad_rows"},
-    {"decoder", "policy schedule schedule_alphas attention cache guidance_keep suppress defer loop "
-                "on_change remasking revise "
-                "masked alg plan compat order ranks variant adapter adapters embeddings "
-                "implementation ties confidence"},
+    {"decoder",
+     "policy schedule schedule_alphas attention cache guidance_keep suppress logit_bias defer "
+     "loop on_change remasking revise "
+     "masked alg plan compat order ranks variant adapter adapters embeddings "
+     "implementation ties confidence"},
     {"engine", "threads thread_pool memory_limit arithmetic check ranks mesh"},
     {"forward", "attention outputs"},
     {"generator", "policy"},

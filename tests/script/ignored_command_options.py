@@ -61,6 +61,7 @@ DECODER = {
     "--decoder.guidance-keep": ("GIVEN", {"--guidance": "2.0"}),
     "--decoder.early-exit": ("0.000001",), "--decoder.suppress": ("COMMON",), "--decoder.suppress-mask": ("false", {"--policy": "random"}),
     "--decoder.suppress-unused": ("false", {}, SAME),  # every row of the vocabulary is a token
+    "--decoder.logit-bias": ("0=90",), "--decoder.top-logprobs": ("3", {"--json": ""}),
     "--decoder.defer": ("COMMON",), "--decoder.loop": ("host", {}, SAME),  # the same tokens with more launches
     "--decoder.trace": ("true", {"--trace": None}, REFUSED), "--decoder.trace-bytes": ("1024",),
     "--decoder.adapters": ("nowhere", {}, REFUSED), "--decoder.adapter-folders": ("math=nowhere", {"--decoder.adapters": "math"}, REFUSED),
@@ -69,7 +70,8 @@ DECODER = {
 }
 SLOT = {
     "--slot.seed": ("5", DRAWS), "--slot.temperature": ("0.9",), "--slot.top-k": ("1", DRAWS), "--slot.top-p": ("0.01", DRAWS), "--slot.min-p": ("1", DRAWS),
-    "--slot.stop": ("COMMON",), "--slot.steps": ("3",), "--slot.block-length": ("4",), "--slot.suppress": ("COMMON",),
+    "--slot.stop": ("COMMON",), "--slot.steps": ("3",), "--slot.block-length": ("4",), "--slot.suppress": ("COMMON",), "--slot.logit-bias": ("0=90",),
+    "--slot.top-logprobs": ("3", {"--json": ""}),
     "--slot.adapters": ("nowhere", {}, REFUSED),
 }
 COMMANDS = {

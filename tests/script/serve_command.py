@@ -121,6 +121,25 @@ many = server.json("/v1/completions", {"prompt": ["a", "b"], "n": 2, "max_tokens
 ok([choice["index"] for choice in many] == [0, 1, 2, 3] and [choice["dllm"]["seed"] for choice in many] == [10, 11, 10, 11], "two prompts, two texts each")
 shaped = server.json("/v1/chat/completions", {**chat, "max_tokens": 32, "response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "array", "items": {"type": "integer"}, "maxItems": 2}}}})["choices"][0]
 ok(isinstance(json.loads(shaped["message"]["content"]), list) and shaped["finish_reason"] == "stop", f"a schema: {shaped}")
+# ---- likely tokens and biases ----
+one = server.json("/v1/completions", {"prompt": "the", "max_tokens": 8, "seed": 3, "temperature": 0, "logprobs": 4})["choices"][0]
+numbers = one["logprobs"]
+for token, logprob, top in zip(numbers["tokens"], numbers["token_logprobs"], numbers["top_logprobs"]):
+    best = max(top, key=top.get)
+    ok(1 <= len(top) <= 4 and best == token and abs(top[best] - logprob) < 1e-9, f"the likeliest of {top} is the written token {token!r}")
+    ok(sum(math.exp(value) for value in top.values()) < 1 + 1e-5, f"probabilities {top}")
+plain = server.json("/v1/completions", {"prompt": "the", "max_tokens": 8, "seed": 3, "temperature": 0, "logprobs": 0})["choices"][0]
+ok(plain["text"] == one["text"] and plain["logprobs"]["token_logprobs"] == numbers["token_logprobs"] and plain["logprobs"]["top_logprobs"] is None, "they change no text")
+talk = {**chat, "max_tokens": 6, "seed": 3, "logprobs": True}
+content = server.json("/v1/chat/completions", {**talk, "top_logprobs": 2})["choices"][0]["logprobs"]["content"]
+ok(all(len(part["top_logprobs"]) <= 2 and {"token", "logprob", "bytes"} <= set(part["top_logprobs"][0]) for part in content), f"likely tokens of a chat {content}")
+status, text, _ = server.ask("/v1/chat/completions", {**chat, "top_logprobs": 2})
+ok(status == 400 and "without logprobs" in text, f"top_logprobs alone: {status} {text}")
+first = numbers["tokens"][0]
+for bias, wanted in ((100, True), (-60, False)):
+    token = server.json("/v1/completions", {"prompt": "the", "max_tokens": 1, "seed": 3, "temperature": 0, "logprobs": 0, "logit_bias": {"5": bias}})["choices"][0]
+    again = server.json("/v1/completions", {"prompt": "the", "max_tokens": 8, "seed": 3, "temperature": 0, "logit_bias": {"5": bias}})["choices"][0]["text"]
+    ok((len(set(again.replace(token["text"], "#"))) == 1 and "#" in again.replace(token["text"], "#")) == wanted, f"a bias of {bias}: {token} {again!r}")
 objects = [json.loads(server.json("/v1/chat/completions", {**chat, "max_tokens": 32, "temperature": 2.0, "seed": seed,
                                                             "response_format": {"type": "json_object"}})["choices"][0]["message"]["content"]) for seed in range(20)]
 ok(all(isinstance(one, dict) for one in objects) and sum(one != {} for one in objects) >= 10, f"any object: {objects}")
@@ -159,9 +178,9 @@ for wrong in ({"tools": [{"type": "function"}]}, {"tools": tools, "tool_choice":
 # ---- refusals ----
 for body, part in [("{", "not JSON"), ("[]", "not a JSON object"), ("[" * 100000, "levels"), ({"prompt": "a", "promt": 1}, "promt"), ({"prompt": [1, 2]}, "prompt"),
                    ({"prompt": "a", "max_tokens": 100000}, "100"), ({"prompt": "a", "max_tokens": -1}, "max_tokens"), ({"prompt": "a", "n": 1000}, "n is 1000"),
-                   ({"prompt": "a", "temperature": "hot"}, "temperature"), ({"prompt": "a", "temperature": -1}, "temperature"), ({"prompt": "a", "logit_bias": {"5": 3}}, "-100"),
+                   ({"prompt": "a", "temperature": "hot"}, "temperature"), ({"prompt": "a", "temperature": -1}, "temperature"), ({"prompt": "a", "logit_bias": {"5": 101}}, "-100 to 100"),
                    ({"prompt": "a", "dllm": {"polcy": "x"}}, "polcy"), ({"prompt": "a", "dllm": {"policy": "x"}}, "x"), ({"prompt": "a", "stop": [""]}, "stop"),
-                   ({"prompt": "a", "best_of": 3}, "best_of"), ({"prompt": "a", "logprobs": 5}, "logprobs 5"), ({"prompt": "a", "logprobs": 0, "echo": True}, "echo"), ({"prompt": "a", "response_format": {"type": "xml"}}, "json_object"), ({"prompt": "a", "response_format": {"type": 5}}, "response_format"),
+                   ({"prompt": "a", "best_of": 3}, "best_of"), ({"prompt": "a", "logprobs": 21}, "logprobs is 21"), ({"prompt": "a", "logprobs": 0, "echo": True}, "echo"), ({"prompt": "a", "response_format": {"type": "xml"}}, "json_object"), ({"prompt": "a", "response_format": {"type": 5}}, "response_format"),
                    ({"prompt": "a", "dllm": {"grammar": "root ::= root"}}, "begins with itself"), ({"prompt": "a", "dllm": {"regex": "("}}, "byte 1"),
                    ({"prompt": "a", "dllm": {"template": "/etc/passwd"}}, "template"), ({"prompt": "a", "seed": 1.5}, "seed"), ({"prompt": "a", "dllm": {"length": 16777216}}, "positions"), ({"prompt": "a", "stream": "yes"}, "stream"),
                    ({"prompt": "a", "store": True}, "store"), ({"prompt": "a", "reasoning_effort": "high"}, "reasoning_effort"), ({"prompt": "a", "verbosity": "low"}, "verbosity"),

@@ -681,6 +681,22 @@ namespace Dllm
             set => Put("suppress", value);
         }
 
+        /// <summary>ID=VALUE adds a number from -100 to 100 to the logits of a token before it is drawn. The last
+        /// value of a token counts. Default: empty.</summary>
+        public IReadOnlyList<string> LogitBias
+        {
+            get => Value<IReadOnlyList<string>>("logit_bias");
+            set => Put("logit_bias", value);
+        }
+
+        /// <summary>Number of likeliest tokens that a request keeps of each position, as it was when its token was
+        /// written. Default: 0; 0 to 64.</summary>
+        public long? TopLogprobs
+        {
+            get => Value<long?>("top_logprobs");
+            set => Put("top_logprobs", value);
+        }
+
         /// <summary>The mask token is never drawn. Default: true.</summary>
         public bool? SuppressMask
         {
@@ -884,6 +900,22 @@ namespace Dllm
             set => Put("suppress", value);
         }
 
+        /// <summary>ID=VALUE adds a number from -100 to 100 to the logits of a token before it is drawn. The last
+        /// value of a token counts. Default: empty.</summary>
+        public IReadOnlyList<string> LogitBias
+        {
+            get => Value<IReadOnlyList<string>>("logit_bias");
+            set => Put("logit_bias", value);
+        }
+
+        /// <summary>Number of likeliest tokens that a request keeps of each position, as it was when its token was
+        /// written. Default: 0; 0 to 64.</summary>
+        public long? TopLogprobs
+        {
+            get => Value<long?>("top_logprobs");
+            set => Put("top_logprobs", value);
+        }
+
         /// <summary>The mask token is never drawn. Default: true.</summary>
         public bool? SuppressMask
         {
@@ -1052,6 +1084,20 @@ namespace Dllm
         {
             get => Value<IReadOnlyList<int>>("suppress");
             set => Put("suppress", value);
+        }
+
+        /// <summary>For this request, in addition to the decoder's. Default: empty.</summary>
+        public IReadOnlyList<string> LogitBias
+        {
+            get => Value<IReadOnlyList<string>>("logit_bias");
+            set => Put("logit_bias", value);
+        }
+
+        /// <summary>As the decoder's, for this request; -1: the decoder's. Default: -1; -1 to 64.</summary>
+        public long? TopLogprobs
+        {
+            get => Value<long?>("top_logprobs");
+            set => Put("top_logprobs", value);
         }
 
         /// <summary>As the decoder's, for this request; empty: the decoder's. Default: empty.</summary>

@@ -155,6 +155,10 @@ const KEYWORDS = (
 - `early_exit::Real`: Decides the rest of a block at once when each of its open positions is at least this probable;
   0: off. Default: 0; 0 to 1.
 - `suppress::Vector{Int}`: Token ids that are never drawn. Default: empty.
+- `logit_bias::Vector{String}`: ID=VALUE adds a number from -100 to 100 to the logits of a token before it is drawn.
+  The last value of a token counts. Default: empty.
+- `top_logprobs::Int`: Number of likeliest tokens that a request keeps of each position, as it was when its token was
+  written. Default: 0; 0 to 64.
 - `suppress_mask::Bool`: The mask token is never drawn. Default: true.
 - `suppress_unused::Bool`: Ids that fill up the vocabulary, for which the model's tokenizer has no token, are never
   drawn. Default: true.
@@ -200,6 +204,10 @@ const KEYWORDS = (
 - `early_exit::Real`: Decides the rest of a block at once when each of its open positions is at least this probable;
   0: off. Default: 0; 0 to 1.
 - `suppress::Vector{Int}`: Token ids that are never drawn. Default: empty.
+- `logit_bias::Vector{String}`: ID=VALUE adds a number from -100 to 100 to the logits of a token before it is drawn.
+  The last value of a token counts. Default: empty.
+- `top_logprobs::Int`: Number of likeliest tokens that a request keeps of each position, as it was when its token was
+  written. Default: 0; 0 to 64.
 - `suppress_mask::Bool`: The mask token is never drawn. Default: true.
 - `suppress_unused::Bool`: Ids that fill up the vocabulary, for which the model's tokenizer has no token, are never
   drawn. Default: true.
@@ -234,6 +242,8 @@ const KEYWORDS = (
 - `steps::Int`: As the decoder's, for this request; 0: the decoder's. Default: 0; 0 to 1048576.
 - `block_length::Int`: As the decoder's, for this request; -1: the decoder's. Default: -1; -1 to 16777216.
 - `suppress::Vector{Int}`: For this request, in addition to the decoder's. Default: empty.
+- `logit_bias::Vector{String}`: For this request, in addition to the decoder's. Default: empty.
+- `top_logprobs::Int`: As the decoder's, for this request; -1: the decoder's. Default: -1; -1 to 64.
 - `adapters::Vector{String}`: As the decoder's, for this request; empty: the decoder's. Default: empty.
 """,
     queue = """

@@ -227,6 +227,12 @@
 ---@field early_exit? number
 --- Token ids that are never drawn.
 ---@field suppress? integer[]
+--- ID=VALUE adds a number from -100 to 100 to the logits of a token before it is drawn. The last
+--- value of a token counts.
+---@field logit_bias? string[]
+--- Number of likeliest tokens that a request keeps of each position, as it was when its token was
+--- written. [0]
+---@field top_logprobs? integer
 --- The mask token is never drawn. [true]
 ---@field suppress_mask? boolean
 --- Ids that fill up the vocabulary, for which the model's tokenizer has no token, are never drawn.
@@ -534,6 +540,12 @@
 ---@field early_exit? number
 --- Token ids that are never drawn.
 ---@field suppress? integer[]
+--- ID=VALUE adds a number from -100 to 100 to the logits of a token before it is drawn. The last
+--- value of a token counts.
+---@field logit_bias? string[]
+--- Number of likeliest tokens that a request keeps of each position, as it was when its token was
+--- written. [0]
+---@field top_logprobs? integer
 --- The mask token is never drawn. [true]
 ---@field suppress_mask? boolean
 --- Ids that fill up the vocabulary, for which the model's tokenizer has no token, are never drawn.
@@ -794,6 +806,10 @@
 ---@field block_length? integer
 --- For this request, in addition to the decoder's.
 ---@field suppress? integer[]
+--- For this request, in addition to the decoder's.
+---@field logit_bias? string[]
+--- As the decoder's, for this request; -1: the decoder's. [-1]
+---@field top_logprobs? integer
 --- As the decoder's, for this request; empty: the decoder's.
 ---@field adapters? string[]
 

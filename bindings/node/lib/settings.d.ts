@@ -241,6 +241,12 @@ export interface RequestSettings {
   early_exit?: number;
   /** Token ids that are never drawn. */
   suppress?: readonly (number | bigint)[] | Int32Array;
+  /** ID=VALUE adds a number from -100 to 100 to the logits of a token before it is drawn. The last
+   *  value of a token counts. */
+  logit_bias?: readonly string[];
+  /** Number of likeliest tokens that a request keeps of each position, as it was when its token was
+   *  written. [0] */
+  top_logprobs?: number | bigint;
   /** The mask token is never drawn. [true] */
   suppress_mask?: boolean;
   /** Ids that fill up the vocabulary, for which the model's tokenizer has no token, are never
@@ -568,6 +574,12 @@ export interface DecoderSettings {
   early_exit?: number;
   /** Token ids that are never drawn. */
   suppress?: readonly (number | bigint)[] | Int32Array;
+  /** ID=VALUE adds a number from -100 to 100 to the logits of a token before it is drawn. The last
+   *  value of a token counts. */
+  logit_bias?: readonly string[];
+  /** Number of likeliest tokens that a request keeps of each position, as it was when its token was
+   *  written. [0] */
+  top_logprobs?: number | bigint;
   /** The mask token is never drawn. [true] */
   suppress_mask?: boolean;
   /** Ids that fill up the vocabulary, for which the model's tokenizer has no token, are never
@@ -836,6 +848,10 @@ export interface SlotSettings {
   block_length?: number | bigint;
   /** For this request, in addition to the decoder's. */
   suppress?: readonly (number | bigint)[] | Int32Array;
+  /** For this request, in addition to the decoder's. */
+  logit_bias?: readonly string[];
+  /** As the decoder's, for this request; -1: the decoder's. [-1] */
+  top_logprobs?: number | bigint;
   /** As the decoder's, for this request; empty: the decoder's. */
   adapters?: readonly string[];
 }

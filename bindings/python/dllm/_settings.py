@@ -255,6 +255,10 @@ class RequestSettings(TypedDict, total=False):
     early_exit  Decides the rest of a block at once when each of its open positions is at least this
         probable; 0: off. [0]
     suppress  Token ids that are never drawn.
+    logit_bias  ID=VALUE adds a number from -100 to 100 to the logits of a token before it is drawn.
+        The last value of a token counts.
+    top_logprobs  Number of likeliest tokens that a request keeps of each position, as it was when
+        its token was written. [0]
     suppress_mask  The mask token is never drawn. [true]
     suppress_unused  Ids that fill up the vocabulary, for which the model's tokenizer has no token,
         are never drawn. [true]
@@ -455,6 +459,8 @@ class RequestSettings(TypedDict, total=False):
     guidance_keep: Sequence[int] | None
     early_exit: float | None
     suppress: Sequence[int] | None
+    logit_bias: Texts | None
+    top_logprobs: int | None
     suppress_mask: bool | None
     suppress_unused: bool | None
     defer: Sequence[int] | None
@@ -636,6 +642,10 @@ class DecoderSettings(TypedDict, total=False):
     early_exit  Decides the rest of a block at once when each of its open positions is at least this
         probable; 0: off. [0]
     suppress  Token ids that are never drawn.
+    logit_bias  ID=VALUE adds a number from -100 to 100 to the logits of a token before it is drawn.
+        The last value of a token counts.
+    top_logprobs  Number of likeliest tokens that a request keeps of each position, as it was when
+        its token was written. [0]
     suppress_mask  The mask token is never drawn. [true]
     suppress_unused  Ids that fill up the vocabulary, for which the model's tokenizer has no token,
         are never drawn. [true]
@@ -832,6 +842,8 @@ class DecoderSettings(TypedDict, total=False):
     guidance_keep: Sequence[int] | None
     early_exit: float | None
     suppress: Sequence[int] | None
+    logit_bias: Texts | None
+    top_logprobs: int | None
     suppress_mask: bool | None
     suppress_unused: bool | None
     defer: Sequence[int] | None
@@ -931,6 +943,8 @@ class SlotSettings(TypedDict, total=False):
     steps  As the decoder's, for this request; 0: the decoder's. [0]
     block_length  As the decoder's, for this request; -1: the decoder's. [-1]
     suppress  For this request, in addition to the decoder's.
+    logit_bias  For this request, in addition to the decoder's.
+    top_logprobs  As the decoder's, for this request; -1: the decoder's. [-1]
     adapters  As the decoder's, for this request; empty: the decoder's.
     """
 
@@ -945,6 +959,8 @@ class SlotSettings(TypedDict, total=False):
     steps: int | None
     block_length: int | None
     suppress: Sequence[int] | None
+    logit_bias: Texts | None
+    top_logprobs: int | None
     adapters: Texts | None
 
 

@@ -164,23 +164,26 @@ void take_stops(Body& body, Json& settings) {
   if (!list.empty()) settings["stop"] = list;
 }
 
-// A bias of -100 bans a token. dllm has no other bias.
+// A bias of -100 bans a token.
 void take_bias(Body& body, Json& settings) {
   const Json& bias = body.get("logit_bias");
   if (bias.is_null()) return;
   if (!bias.is_object()) refuse("logit_bias is not an object of token ids");
-  Json banned = Json::array();
+  Json banned = Json::array(), added = Json::array();
   for (const auto& [id, value] : bias.items()) {
     const bool is_id = !id.empty() && id.find_first_not_of("0123456789") == std::string::npos;
     if (!is_id) refuse("logit_bias has \"" + id + "\", which is not a token id");
-    if (!value.is_number() || value.get<double>() > -100) {
-      if (value.is_number() && value.get<double>() == 0) continue;
-      refuse("logit_bias of token " + id + " is " + value.dump() + ", and only -100 is supported",
+    if (!value.is_number() || std::abs(value.get<double>()) > 100) {
+      refuse("logit_bias of token " + id + " is " + value.dump() + ", expected -100 to 100",
              "-100 bans a token");
     }
-    banned.push_back(id);
+    if (value.get<double>() == -100)
+      banned.push_back(id);
+    else if (value.get<double>() != 0)
+      added.push_back(id + "=" + value.dump());
   }
   if (!banned.empty()) settings["suppress"] = banned;
+  if (!added.empty()) settings["logit_bias"] = added;
 }
 
 void take_format(Body& body, Json& settings) {
@@ -218,14 +221,17 @@ void take_own(Body& body, Json& settings, Asked& asked) {
   }
 }
 
-// A chat has a flag and a number of other tokens. A completion has the number alone.
-bool asks_for_logprobs(Body& body, AskKind kind) {
+// A chat has a flag and a number of likely tokens. A completion has the number alone.
+void take_logprobs(Body& body, AskKind kind, Json& settings, Asked& asked) {
+  constexpr int64_t kMostLikely = 20;
   const bool is_chat = kind == AskKind::chat;
-  const bool is_asked = is_chat ? body.flag("logprobs") : !body.get("logprobs").is_null();
-  body.need_off(is_chat ? "top_logprobs" : "logprobs", 0,
-                "0 asks for the written tokens alone; other tokens of a place have no log "
-                "probability here");
-  return is_asked;
+  asked.has_logprobs = is_chat ? body.flag("logprobs") : !body.get("logprobs").is_null();
+  const char* key = is_chat ? "top_logprobs" : "logprobs";
+  const int64_t likely = body.whole(key, 0, 0, kMostLikely);
+  if (likely > 0 && !asked.has_logprobs)
+    refuse("top_logprobs is " + std::to_string(likely) + " without logprobs",
+           "send \"logprobs\": true");
+  if (likely > 0) settings["top_logprobs"] = likely;
 }
 
 // Returns the number of tokens of an answer whose body names none.
@@ -253,7 +259,7 @@ Json common_settings(Body& body, AskKind kind, const Json& defaults, Asked& aske
   take_format(body, settings);
   for (const char* key : {"frequency_penalty", "presence_penalty"}) body.need_off(key, 0);
   if (kind != AskKind::chat) body.need_off("best_of", 1);
-  if (kind != AskKind::infill) asked.has_logprobs = asks_for_logprobs(body, kind);
+  if (kind != AskKind::infill) take_logprobs(body, kind, settings, asked);
   take_own(body, settings, asked);
   if (kind == AskKind::infill) settings.erase("length");
   return settings;

@@ -64,7 +64,8 @@ bool Job::update(size_t index) {
       text.about = Json::parse(queue_.describe(text.number));
       if (!asked_.suffix.empty()) leave_suffix_out(text.about, asked_.suffix);
       if (asked_.has_logprobs)
-        text.about["logprobs"] = logprobs_of(head_.kind, text.about, cells_of(text.about));
+        text.about["logprobs"] =
+            logprobs_of(head_.kind, text.about, cells_of(text.about), likely_cells(text.about));
       if (!asked_.tools.is_null()) take_calls(text.about, index);
     }
     const bool has_step = now.version > 1; // an error before the first step has a status of its own
@@ -130,6 +131,22 @@ std::vector<std::string> Job::cells_of(const Json& about) const {
   answer.update(about.at("ids").get<std::vector<int32_t>>(),
                 about.at("states").get<std::vector<uint8_t>>());
   return answer.cells();
+}
+
+// Returns the texts of the likely tokens, for each rank those of all positions.
+std::vector<std::vector<std::string>> Job::likely_cells(const Json& about) const {
+  std::vector<std::vector<std::string>> ranks;
+  const Json top = about.value("top", Json::array());
+  size_t most = 0;
+  for (const Json& own : top) most = std::max(most, own.size());
+  for (size_t rank = 0; rank < most; ++rank) {
+    Json other = {{"ids", about.at("ids")}, {"states", about.at("states")}};
+    for (size_t i = 0; i < top.size(); ++i) {
+      if (rank < top[i].size()) other["ids"][i] = top[i][rank][0];
+    }
+    ranks.push_back(cells_of(other));
+  }
+  return ranks;
 }
 
 void Job::send_canvas(size_t index) {

@@ -46,6 +46,7 @@ private:
   void send_canvas(size_t index);
   // Returns the text of each position of the canvas that `about` describes.
   std::vector<std::string> cells_of(const nlohmann::ordered_json& about) const;
+  std::vector<std::vector<std::string>> likely_cells(const nlohmann::ordered_json& about) const;
   void finish();
   bool is_over() const;
   std::vector<nlohmann::ordered_json> abouts() const;

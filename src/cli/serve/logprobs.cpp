@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <utility>
 
 namespace dllm::cli {
 namespace {
@@ -13,7 +14,8 @@ using Json = nlohmann::ordered_json;
 
 struct Token {
   std::string text;
-  Json logprob; // null: the position was never predicted
+  Json logprob;                                     // null: the position was never predicted
+  std::vector<std::pair<std::string, Json>> likely; // texts and log probabilities
 };
 
 Json log_of(const Json& confidence) {
@@ -31,13 +33,19 @@ std::string part_of_last(const std::string& token, const std::string& completion
 
 // Returns the written tokens, up to the end of the completion. Bytes that are no characters have
 // other replacements in the texts of tokens than in the completion, so bytes are not counted.
-std::vector<Token> tokens_of(const Json& about, const std::vector<std::string>& cells) {
+std::vector<Token> tokens_of(const Json& about, const std::vector<std::string>& cells,
+                             const std::vector<std::vector<std::string>>& likely) {
   const Json &states = about.at("states"), &confidence = about.at("confidence");
   const auto count = about.at("completion_tokens").get<size_t>();
   std::vector<Token> tokens;
   for (size_t i = 0; i < cells.size() && tokens.size() < count; ++i) {
     if (states[i].get<int>() == DLLM_FIXED) continue;
-    tokens.push_back({cells[i], log_of(confidence[i])});
+    tokens.push_back({cells[i], log_of(confidence[i]), {}});
+    const Json top = likely.empty() ? Json() : about.at("top")[i];
+    for (size_t rank = 0; rank < top.size() && rank < likely.size(); ++rank) {
+      const Json number = log_of(top[rank][1]);
+      if (!number.is_null()) tokens.back().likely.emplace_back(likely[rank][i], number);
+    }
   }
   if (!tokens.empty() && about.at("finish") == "stop_text") {
     tokens.back().text =
@@ -58,30 +66,40 @@ int64_t characters(const std::string& text) {
 
 } // namespace
 
-Json logprobs_of(AskKind kind, const Json& about, const std::vector<std::string>& cells) {
-  const std::vector<Token> tokens = tokens_of(about, cells);
+Json logprobs_of(AskKind kind, const Json& about, const std::vector<std::string>& cells,
+                 const std::vector<std::vector<std::string>>& likely) {
+  const std::vector<Token> tokens = tokens_of(about, cells, likely);
   if (kind == AskKind::chat) {
     Json content = Json::array();
+    const auto entry = [](const std::string& text, const Json& logprob) {
+      return Json{{"token", text}, {"logprob", logprob}, {"bytes", bytes_of(text)}};
+    };
     for (const Token& token : tokens) {
-      content.push_back({{"token", token.text},
-                         {"logprob", token.logprob},
-                         {"bytes", bytes_of(token.text)},
-                         {"top_logprobs", Json::array()}});
+      Json top = Json::array();
+      for (const auto& [text, logprob] : token.likely) top.push_back(entry(text, logprob));
+      content.push_back(entry(token.text, token.logprob));
+      content.back()["top_logprobs"] = top;
     }
     return {{"content", content}, {"refusal", nullptr}};
   }
-  Json texts = Json::array(), numbers = Json::array(), offsets = Json::array();
+  Json texts = Json::array(), numbers = Json::array(), offsets = Json::array(), top;
   int64_t at = characters(about.at("text").get<std::string>()) -
                characters(about.at("completion").get<std::string>());
   for (const Token& token : tokens) {
     texts.push_back(token.text);
     numbers.push_back(token.logprob);
+    if (!likely.empty()) {
+      top.push_back(Json::object()); // two tokens of one text have one entry, the likelier one
+      for (const auto& [text, logprob] : token.likely) {
+        if (!top.back().contains(text)) top.back()[text] = logprob;
+      }
+    }
     offsets.push_back(at);
     at += characters(token.text);
   }
   return {{"tokens", texts},
           {"token_logprobs", numbers},
-          {"top_logprobs", nullptr},
+          {"top_logprobs", top},
           {"text_offset", offsets}};
 }
 

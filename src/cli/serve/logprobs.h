@@ -15,8 +15,11 @@
 namespace dllm::cli {
 
 // Returns the field logprobs of a choice. about: dllm_queue_describe of a text that is over;
-// cells: one text a position of its canvas. Tokens after the end of the completion are left out.
+// cells: one text a position of its canvas. likely: the same for each rank of "top", with the
+// likely tokens of this rank in place of the written ones. Tokens after the end of the completion
+// are left out.
 nlohmann::ordered_json logprobs_of(AskKind kind, const nlohmann::ordered_json& about,
-                                   const std::vector<std::string>& cells);
+                                   const std::vector<std::string>& cells,
+                                   const std::vector<std::vector<std::string>>& likely);
 
 } // namespace dllm::cli

@@ -92,7 +92,7 @@ private:
     add_sampling(head, shape_.pass,
                  [&](const char* name, DType dtype) { return input(name, dtype, flat); });
     head.uniform = of_step("uniform", DType::f32, {shape_.places()});
-    const graph::TokenStatistics s = graph::token_statistics(head, shape_.pass.needs.top);
+    const graph::TokenStatistics s = graph::token_statistics(head, shape_.pass.needs.listed());
     return prediction_lines(prediction_values(s), PredictionColumns(shape_.pass.needs));
   }
 

@@ -18,6 +18,7 @@ RequestCopyRef copy_of(const Slot& slot) {
   copy->ids = request.ids;
   copy->states = request.states;
   copy->confidence = request.confidence;
+  copy->kept = slot.kept();
   copy->finish = request.finish;
   copy->failure = slot.failure();
   copy->open = request.open_count(0, request.length());

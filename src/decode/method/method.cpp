@@ -72,6 +72,8 @@ void Method::set_loop(const std::shared_ptr<model::Model>& model) {
   LoopOffer offer = policy_->loop();
   if (offer.rule == nullptr) return stop_loop(offer.why_not);
   if (!passes_->deferred.empty()) return stop_loop("option defer has no graph form");
+  if (passes_->needs.kept > 0)
+    return stop_loop("option top_logprobs keeps likely tokens of each step");
   loop_ = std::make_shared<LoopProgram>(model, *passes_, std::move(offer.rule));
 }
 

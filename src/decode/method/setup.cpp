@@ -1,6 +1,7 @@
 #include "decode/method/setup.h"
 
 #include "base/error.h"
+#include "base/number.h"
 #include "decode/cache/decode_state.h"
 #include "decode/loop/loop_program.h"
 #include "decode/pass/pass.h"
@@ -10,7 +11,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <numeric>
+#include <optional>
 
 namespace dllm::decode {
 
@@ -186,12 +189,47 @@ std::vector<uint8_t> banned_tokens(const model::Model& model, const Options& opt
   return banned;
 }
 
+namespace {
+
+// Returns (vocab): what option logit_bias adds to logits; empty: nothing.
+std::vector<float> logit_bias(const model::ModelConfig& config, const Options& options) {
+  constexpr double kMost = 100;
+  std::vector<float> bias;
+  for (const std::string& text : options.list("logit_bias")) {
+    const size_t end = text.find('=');
+    const std::optional<double> value =
+        end == std::string::npos ? std::nullopt : parse_number(text.substr(end + 1));
+    if (!value || !(std::abs(*value) <= kMost)) {
+      fail_with_hint(
+          "write ID=VALUE, such as 42=-1.5", Code::invalid_argument,
+          "option logit_bias has \"{}\", expected a token id and a number from -{} to {}", text,
+          kMost, kMost);
+    }
+    const auto id =
+        static_cast<size_t>(parse_id(text.substr(0, end), config.vocab_size, "option logit_bias"));
+    bias.resize(static_cast<size_t>(config.vocab_size));
+    bias[id] = static_cast<float>(*value);
+  }
+  const bool is_capped = std::ranges::any_of(
+      model::model_heads(config), [](const model::HeadConfig& head) { return head.softcap != 0; });
+  if (!bias.empty() && is_capped) {
+    fail_with_hint("ban tokens with option suppress", Code::unimplemented,
+                   "the logits of this model are capped (softcap), and option logit_bias would be "
+                   "added before the cap");
+  }
+  return bias;
+}
+
+} // namespace
+
 PassSettings pass_settings(const model::Model& model, const Options& options,
                            const Policy& policy) {
   PassSettings settings;
   const model::ModelConfig& config = model.config();
   settings.needs = policy.needs();
   settings.needs.top = std::min(settings.needs.top, config.vocab_size);
+  settings.needs.kept = std::min(options.i64("top_logprobs"), config.vocab_size);
+  settings.logit_bias = logit_bias(config, options);
   // The heads of edits read the hidden state of the position itself.
   settings.shift = settings.needs.edits ? 0 : shift_of(config, options);
   settings.banned = banned_tokens(model, options);

@@ -80,6 +80,7 @@ void PassShape::set(const PassSettings& settings) {
   needs = settings.needs;
   bans = !settings.banned.empty();
   defers = !settings.deferred.empty();
+  biased = !settings.logit_bias.empty();
 }
 
 PassShape pass_shape(const model::ModelConfig& config, std::span<const PassRow> rows,
@@ -217,6 +218,8 @@ Prediction prediction_of(std::span<const int32_t> line, const PredictionColumns&
     p.top_ids.push_back(id(columns.top_ids + k));
     p.top_probs.push_back(number(columns.top_probs + k));
   }
+  for (int64_t k = 0; k < columns.kept; ++k)
+    p.kept.push_back({id(columns.top_ids + k), number(columns.top_probs + k)});
   if (columns.edit >= 0) {
     p.edit = {id(columns.edit), number(columns.edit + 1), {}};
     for (int64_t k = 0; k < 3; ++k) p.edit.rates[k] = number(columns.edit + 2 + k);

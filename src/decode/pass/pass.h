@@ -89,6 +89,12 @@ struct EditPrediction {
   float rates[3] = {0, 0, 0}; // of substitute, delete, insert
 };
 
+// A token and its probability, at temperature 1 without filters.
+struct TokenShare {
+  int32_t id = 0;
+  float probability = 0;
+};
+
 // The statistics of the model's distribution at one position (graph::token_statistics).
 struct Prediction {
   int64_t position = 0;
@@ -102,6 +108,7 @@ struct Prediction {
   float shaped_probability = 0, shaped_margin = 0, shaped_entropy = 0;
   std::vector<int32_t> top_ids; // the PredictionNeeds::top likeliest tokens
   std::vector<float> top_probs;
+  std::vector<TokenShare> kept; // the PredictionNeeds::kept likeliest tokens
   // Probability of the token to the left of the position, under the distribution of
   // max_probability. 0 if there is no such token or it is banned. Only with
   // PredictionNeeds::looks_left.
@@ -128,15 +135,17 @@ struct CacheView {
 // there.
 struct PredictionColumns {
   static constexpr int64_t draw = 0, argmax = 1, draw_prob = 2, max_prob = 3, entropy = 4;
-  int64_t shaped; // probability, margin, entropy
-  int64_t top, top_ids, top_probs;
+  int64_t shaped;    // probability, margin, entropy
+  int64_t top, kept; // numbers of likeliest tokens, of which the lines list the most
+  int64_t listed, top_ids, top_probs;
   int64_t edit; // insert, its probability, three rates
   int64_t count;
 
   explicit PredictionColumns(const PredictionNeeds& needs)
-      : shaped(needs.shaped ? 5 : -1), top(needs.top), top_ids(needs.shaped ? 8 : 5),
-        top_probs(top_ids + top), edit(needs.edits ? top_probs + top : -1),
-        count(top_probs + top + (needs.edits ? 5 : 0)) {}
+      : shaped(needs.shaped ? 5 : -1), top(needs.top), kept(needs.kept), listed(needs.listed()),
+        top_ids(needs.shaped ? 8 : 5), top_probs(top_ids + listed),
+        edit(needs.edits ? top_probs + listed : -1),
+        count(top_probs + listed + (needs.edits ? 5 : 0)) {}
 };
 
 // The values of Prediction as arrays. All have the same shape, except the last two.
@@ -212,6 +221,7 @@ struct PassShape {
   PredictionNeeds needs;
   bool bans = false, defers = false; // PassSettings has banned or deferred tokens
   bool own_bans = false;             // PassRow::banned of a row is set
+  bool biased = false;               // PassSettings::logit_bias is set
   bool noise = false;                // the requests' random source has noise
   graph::FilterSet filters = 0;      // filters of draws
 

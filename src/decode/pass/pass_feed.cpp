@@ -314,6 +314,8 @@ void add_window_feed(Batch& feed, const model::ModelConfig& config, const PassSe
   if (config.time_conditioning) add_times(feed, config, shape, rows);
   if (shape.parts.is_by_row) add_row_adapters(feed, shape, rows);
   if (shape.soft) add_soft(feed, shape, rows);
+  if (shape.biased)
+    feed.set("logit_bias", Tensor::from(Shape{config.vocab_size}, settings.logit_bias));
   if (shape.bans && !shape.own_bans)
     feed.set("banned", Tensor::from(Shape{config.vocab_size}, settings.banned));
 }

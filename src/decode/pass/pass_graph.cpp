@@ -123,6 +123,11 @@ graph::TokenStatisticsInputs head_over(model::Builder& builder, Value hidden,
   head.x = hidden;
   head.weight = own.weight;
   head.bias = own.bias;
+  if (shape.biased) {
+    const Value more =
+        input_of(builder.graph(), "logit_bias", DType::f32, Shape{builder.config().vocab_size});
+    head.bias = own.bias.defined() ? graph::add(graph::convert(own.bias, DType::f32), more) : more;
+  }
   head.scale = own.scale;
   head.softcap = own.softcap;
   const int64_t vocab = builder.config().vocab_size;
@@ -229,7 +234,7 @@ void build_pass(Graph& graph, const model::Model& model, const PassShape& shape)
   const Value chosen =
       shape.guided ? guide(builder, made.hidden, query, shape) : graph::take(made.hidden, query);
   graph::TokenStatisticsInputs head = head_inputs(builder, chosen, shape);
-  const graph::TokenStatistics s = graph::token_statistics(head, needs.top);
+  const graph::TokenStatistics s = graph::token_statistics(head, needs.listed());
   const std::vector<Value> more = needs.edits ? edit_columns(builder, head) : std::vector<Value>{};
   const Value lines = prediction_lines(prediction_values(s), PredictionColumns(needs), more);
   graph.output("answer", gather_shares(lines, mesh));

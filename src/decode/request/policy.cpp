@@ -79,6 +79,15 @@ std::vector<DecoderKey> decoder_table(const std::string& policy) {
                  "Decides the rest of a block at once when each of its open positions is at least "
                  "this probable; 0: off."),
       {option_ids("suppress", "Token ids that are never drawn."), PerRequest::adds},
+      {option_list("logit_bias", {},
+                   "ID=VALUE adds a number from -100 to 100 to the logits of a token before it is "
+                   "drawn. The last value of a token counts."),
+       PerRequest::adds},
+      {option_i64(
+           "top_logprobs", 0, 0, 64,
+           "Number of likeliest tokens that a request keeps of each position, as it was when "
+           "its token was written."),
+       PerRequest::replaces},
       option_bool("suppress_mask", true, "The mask token is never drawn."),
       option_bool("suppress_unused", true,
                   "Ids that fill up the vocabulary, for which the model's tokenizer has no token, "

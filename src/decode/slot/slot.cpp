@@ -116,6 +116,7 @@ Change Slot::finish(Outcome outcome) {
   request_.evaluations += ran ? 1 : 0;
   predicted_ = false;
   planned_.reset();
+  if (method_->passes().needs.kept > 0) keep_likely(outcome);
   predictions_.clear();
   vetoes_.reset();
   apply_stop(request_, outcome);
@@ -126,6 +127,23 @@ Change Slot::finish(Outcome outcome) {
     warn_of_masks(request_);
   }
   return {request_.number, std::move(outcome)};
+}
+
+// Keeps the likeliest tokens of the positions whose tokens this step wrote. A writing sets the
+// confidence of its position to a probability of the prediction.
+void Slot::keep_likely(const Outcome& outcome) {
+  if (outcome.moved) kept_.clear(); // other tokens are at these positions now
+  for (Prediction& p : predictions_) {
+    const auto at = static_cast<size_t>(p.position);
+    if (p.kept.empty() || at >= request_.ids.size() || request_.states[at] == State::fixed)
+      continue;
+    const int32_t own = request_.ids[at];
+    const float confidence = request_.confidence[at];
+    const bool is_written =
+        !request_.is_open(p.position) && ((own == p.token && confidence == p.probability) ||
+                                          (own == p.argmax && confidence == p.max_probability));
+    if (is_written) kept_[p.position] = std::move(p.kept);
+  }
 }
 
 void Slot::fail(const Error& error) {

@@ -13,6 +13,7 @@
 #include "decode/trace/published.h"
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -89,6 +90,9 @@ public:
 
   // Begins a trace with the present canvas.
   void begin_trace(int64_t most_bytes);
+  // Returns the likeliest tokens of each position at its last writing, by position; only with
+  // PredictionNeeds::kept.
+  const std::map<int64_t, std::vector<TokenShare>>& kept() const { return kept_; }
   // Returns null when no trace is kept.
   const std::shared_ptr<TraceLog>& trace() const { return trace_; }
   // Returns the positions whose token or state changed since the last call or the admission.
@@ -96,6 +100,7 @@ public:
 
 private:
   void end(Finish finish);
+  void keep_likely(const Outcome& outcome);
 
   std::shared_ptr<Method> method_;
   Request request_;
@@ -109,6 +114,7 @@ private:
   bool predicted_ = false;
   std::optional<Vetoes> vetoes_;
   std::vector<BanRow> bans_; // empty: those of the method
+  std::map<int64_t, std::vector<TokenShare>> kept_;
   std::shared_ptr<const Error> failure_;
   std::shared_ptr<TraceLog> trace_;
 };

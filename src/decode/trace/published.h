@@ -48,6 +48,7 @@ struct RequestCopy {
   std::vector<int32_t> ids;
   std::vector<State> states;
   std::vector<float> confidence;
+  std::map<int64_t, std::vector<TokenShare>> kept; // Slot::kept
   Finish finish = Finish::running;
   std::shared_ptr<const Error> failure; // null: the request did not fail
   // Counters as in Request. nfe is counted by the policy (Session::nfe).

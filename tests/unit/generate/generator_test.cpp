@@ -6,6 +6,7 @@
 #include "generate/holes.h"
 #include "text/automaton/byte_automaton.h"
 #include "texts.h"
+#include "unit/test_files.h"
 
 #include <gtest/gtest.h>
 
@@ -332,6 +333,57 @@ TEST(Generator, RefusesByName) {
   EXPECT_THROW(generator.add(request({{"prompt", "a"}, {"length", 4000}})), Error);
   EXPECT_THROW(generator.add(request({{"prompt", "a"}, {"stop_ids", {"99"}}})), Error);
   EXPECT_EQ(generator.describe().at("requests"), 0);
+}
+
+// Returns the description of a request that ran to its end.
+Json description_of(const char* policy, Json values) {
+  Generator generator(small_model(), letters(), settings({{"policy", policy}}));
+  values.update({{"prompt", "the old"}, {"length", 8}, {"suppress_mask", true}});
+  const int64_t number = generator.add(generator.reader()->read(request(values), nullptr));
+  generator.run();
+  return generator.describe(number);
+}
+
+TEST(Generator, ABiasIsAddedToTheLogitsOfATokenOfThisRequest) {
+  for (const char* policy : {"low_confidence", "autoregressive", "random"}) {
+    const Json plain = description_of(policy, {{"temperature", 0.0}});
+    const Json none = description_of(policy, {{"temperature", 0.0}, {"logit_bias", {"3=0"}}});
+    EXPECT_EQ(plain.at("ids"), none.at("ids")) << policy;
+    const Json biased =
+        description_of(policy, {{"temperature", 1.0}, {"logit_bias", {"3=-5", "3=60"}}});
+    for (size_t i = 0; i < biased.at("ids").size(); ++i) {
+      if (biased.at("states")[i] == static_cast<int>(decode::State::fixed)) continue;
+      EXPECT_EQ(biased.at("ids")[i], 3) << policy << biased.dump();
+    }
+  }
+  for (const char* wrong : {"3", "3=", "3=101", "3=x", "x=1", "999=1", "3=nan"}) {
+    test::expect_error(Code::invalid_argument, "logit_bias", [&] {
+      description_of("random", {{"logit_bias", {wrong}}});
+    });
+  }
+}
+
+TEST(Generator, LikelyTokensAreThoseOfTheLastWriting) {
+  for (const char* policy : {"low_confidence", "autoregressive", "spd", "uniform"}) {
+    const Json plain = description_of(policy, {{"temperature", 0.0}});
+    EXPECT_FALSE(plain.contains("top"));
+    const Json kept = description_of(policy, {{"temperature", 0.0}, {"top_logprobs", 5}});
+    EXPECT_EQ(kept.at("ids"), plain.at("ids")) << policy << ": they change nothing";
+    int written = 0;
+    for (size_t i = 0; i < kept.at("ids").size(); ++i) {
+      const Json top = kept.at("top")[i];
+      if (kept.at("states")[i] == static_cast<int>(decode::State::fixed)) {
+        EXPECT_TRUE(top.is_null());
+      }
+      if (top.is_null()) continue;
+      ++written;
+      ASSERT_EQ(top.size(), 5U);
+      EXPECT_EQ(top[0][0], kept.at("ids")[i]) << policy << " draws the likeliest token";
+      EXPECT_EQ(top[0][1], kept.at("confidence")[i]);
+      for (size_t k = 1; k < top.size(); ++k) EXPECT_LE(top[k][1], top[k - 1][1]);
+    }
+    EXPECT_GT(written, 4) << policy << kept.dump();
+  }
 }
 
 } // namespace

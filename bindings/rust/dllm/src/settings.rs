@@ -243,6 +243,12 @@ typed_options! {
         early_exit: f64 = "early_exit";
         /// Token ids that are never drawn. Default: empty.
         suppress: &[i64] = "suppress";
+        /// ID=VALUE adds a number from -100 to 100 to the logits of a token before it is drawn. The last value of a
+        /// token counts. Default: empty.
+        logit_bias: &[&str] = "logit_bias";
+        /// Number of likeliest tokens that a request keeps of each position, as it was when its token was written.
+        /// Default: 0; 0 to 64.
+        top_logprobs: i64 = "top_logprobs";
         /// The mask token is never drawn. Default: true.
         suppress_mask: bool = "suppress_mask";
         /// Ids that fill up the vocabulary, for which the model's tokenizer has no token, are never drawn. Default:
@@ -313,6 +319,12 @@ typed_options! {
         early_exit: f64 = "early_exit";
         /// Token ids that are never drawn. Default: empty.
         suppress: &[i64] = "suppress";
+        /// ID=VALUE adds a number from -100 to 100 to the logits of a token before it is drawn. The last value of a
+        /// token counts. Default: empty.
+        logit_bias: &[&str] = "logit_bias";
+        /// Number of likeliest tokens that a request keeps of each position, as it was when its token was written.
+        /// Default: 0; 0 to 64.
+        top_logprobs: i64 = "top_logprobs";
         /// The mask token is never drawn. Default: true.
         suppress_mask: bool = "suppress_mask";
         /// Ids that fill up the vocabulary, for which the model's tokenizer has no token, are never drawn. Default:
@@ -370,6 +382,10 @@ typed_options! {
         block_length: i64 = "block_length";
         /// For this request, in addition to the decoder's. Default: empty.
         suppress: &[i64] = "suppress";
+        /// For this request, in addition to the decoder's. Default: empty.
+        logit_bias: &[&str] = "logit_bias";
+        /// As the decoder's, for this request; -1: the decoder's. Default: -1; -1 to 64.
+        top_logprobs: i64 = "top_logprobs";
         /// As the decoder's, for this request; empty: the decoder's. Default: empty.
         adapters: &[&str] = "adapters";
     }
