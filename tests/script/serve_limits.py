@@ -96,6 +96,18 @@ with socket.create_connection(("127.0.0.1", server.port), timeout=30) as client:
     ok(len(got) > 3000000 and b" 408 " not in got and got.count(b"HTTP/1.1 200") == 3, f"a slow reader with pipelined requests: {len(got)} bytes, {got[-200:]}")
 ok(server.stop() == 0, "the end")
 
+# ---- a stream that has nothing to send for a long time goes on ----
+server = Server()
+stream = server.open("/v1/completions", {"prompt": "a", "max_tokens": 900, "stream": True, "dllm": {"steps": 900, "stop_ids": ["299"], "canvas": True}})
+whole = stream.recv(1000)
+server.process.send_signal(signal.SIGSTOP)
+time.sleep(32)
+server.process.send_signal(signal.SIGCONT)
+while b"[DONE]" not in whole and (part := stream.recv(1 << 16)):
+    whole += part
+ok(b"[DONE]" in whole, f"a pause of 32 s in a stream: {whole[-200:]}")
+ok(server.stop() == 0, "the end")
+
 # ---- names of models in labels ----
 odd = 'od"d\\x {} ü'
 (SCRATCH / "odd.json").write_text(json.dumps({odd: "m", "plain": "m"}))

@@ -126,6 +126,9 @@ public:
   void begin(const HttpAnswer& head) override {
     if (request_ == nullptr) return;
     add_headers(head);
+    // While pieces are written libevent reads from the client, which has nothing to send. Its time
+    // would end an answer whose next piece takes longer.
+    set_reading_time(nullptr);
     evhttp_send_reply_start(request_, head.status, nullptr);
     is_begun_ = true;
     note(head.status);
@@ -163,6 +166,10 @@ private:
   void note(int status) const {
     if (notes_.on_answer) notes_.on_answer(path_, status);
   }
+  void set_reading_time(const timeval* most) {
+    constexpr timeval kWriting{kSeconds, 0};
+    bufferevent_set_timeouts(evhttp_connection_get_bufferevent(connection_), most, &kWriting);
+  }
   evkeyvalq* headers() { return evhttp_request_get_output_headers(request_); }
   void add_headers(const HttpAnswer& answer) {
     const auto add = [&](const char* key, const std::string& value) {
@@ -183,6 +190,8 @@ private:
   // Returns the request, which libevent releases after its answer.
   evhttp_request* finish() {
     evhttp_connection_set_closecb(connection_, nullptr, nullptr);
+    constexpr timeval kReading{kSeconds, 0};
+    set_reading_time(&kReading);
     notes_.slow_clients.has_answer(evhttp_connection_get_bufferevent(connection_));
     return std::exchange(request_, nullptr);
   }
