@@ -61,7 +61,7 @@ DECODER = {
     "--decoder.guidance-keep": ("GIVEN", {"--guidance": "2.0"}),
     "--decoder.early-exit": ("0.000001",), "--decoder.suppress": ("COMMON",), "--decoder.suppress-mask": ("false", {"--policy": "random"}),
     "--decoder.suppress-unused": ("false", {}, SAME),  # every row of the vocabulary is a token
-    "--decoder.logit-bias": ("0=90",), "--decoder.top-logprobs": ("3", {"--json": ""}),
+    "--decoder.logit-bias": ("0=90",), "--decoder.top-logprobs": ("3",),
     "--decoder.defer": ("COMMON",), "--decoder.loop": ("host", {}, SAME),  # the same tokens with more launches
     "--decoder.trace": ("true", {"--trace": None}, REFUSED), "--decoder.trace-bytes": ("1024",),
     "--decoder.adapters": ("nowhere", {}, REFUSED), "--decoder.adapter-folders": ("math=nowhere", {"--decoder.adapters": "math"}, REFUSED),
@@ -71,7 +71,7 @@ DECODER = {
 SLOT = {
     "--slot.seed": ("5", DRAWS), "--slot.temperature": ("0.9",), "--slot.top-k": ("1", DRAWS), "--slot.top-p": ("0.01", DRAWS), "--slot.min-p": ("1", DRAWS),
     "--slot.stop": ("COMMON",), "--slot.steps": ("3",), "--slot.block-length": ("4",), "--slot.suppress": ("COMMON",), "--slot.logit-bias": ("0=90",),
-    "--slot.top-logprobs": ("3", {"--json": ""}),
+    "--slot.top-logprobs": ("3",),
     "--slot.adapters": ("nowhere", {}, REFUSED),
 }
 COMMANDS = {
@@ -111,6 +111,7 @@ COMMANDS = {
         "--decoder.gen-length": ("16", {"--length": None}), "--decoder.slots": ("1", {}, REFUSED),
         **{name: row for name, row in SLOT.items() if name != "--slot.temperature"},
         "--slot.gen-length": ("16", {"--length": None}), "--slot.prompt-length": ("3", {}, REFUSED),
+        "--decoder.top-logprobs": ("3", {}, REFUSED), "--slot.top-logprobs": ("3", {}, REFUSED),
         "--chat.template": ("{{ messages[0]['content'] }}", {"--template": None, "--chat.template": "a{{ messages[0]['content'] }}"}),
         "--chat.name": ("other", {"--template": None}, REFUSED), "--chat.add-generation-prompt": ("true", {}, REFUSED),
         "--chat.tools": ('[{"name": "find"}]',), "--chat.variables": ('{"enable_thinking": false}',)}),
@@ -157,6 +158,7 @@ COMMANDS = {
         "--quiet": ("", {}, SAME),  # no line of progress
         **ENGINE, **MODEL, **DECODER, "--decoder.gen-length": ("16", {}, REFUSED), "--decoder.slots": ("1", {}, REFUSED),
         "--decoder.trace": ("true", {}, REFUSED), "--decoder.trace-bytes": ("1024", {}, REFUSED),
+        "--decoder.top-logprobs": ("3", {}, REFUSED),
         "--model.cache-dtype": ("bf16", {"--decoder.cache": "prefix", "--block-length": "8"}, SAME),  # too little to show in the text
         "--decoder.loop": ("host", {}, NAMED), "--decoder.suppress-unused": ("false", {}, NAMED),
         "--decoder.suppress-mask": ("false", {"--policy": "random"}, NAMED),
@@ -168,7 +170,8 @@ COMMANDS = {
             "append-eos": "false", "parse-special": "true", "stream": "true"}.items()},
         "--dataset.prepend-bos": ("true", SCORED, REFUSED),  # the tokenizer has no such token
         "--dataset.bad-rows": ("skip", {**SCORED, "--data": "damaged.jsonl"}), "--dataset.token-file": ("out.tok", SCORED, REFUSED),
-        **SLOT, "--slot.gen-length": ("16", {"--length": None}), "--slot.prompt-length": ("3", {}, REFUSED)}),
+        **SLOT, "--slot.gen-length": ("16", {"--length": None}), "--slot.prompt-length": ("3", {}, REFUSED),
+        "--slot.top-logprobs": ("3", {}, REFUSED)}),
     "trajectories": ({"": "made", "--data": "corpus", "--dataset.rows": "line", "--out": "out.json", "--trajectories.limit": "6"}, {
         "--data": ("rows.jsonl",), "--out": ("elsewhere",), "--template": ("alpaca", ROWS),
         "--config": ("revealed.json",), "--json": ("",), **ENGINE,

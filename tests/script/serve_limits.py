@@ -84,10 +84,14 @@ while part := long_one.recv(1 << 16):
     if b"[DONE]" in whole:
         break
 ok(b"[DONE]" in whole, "an answer of more than --receive comes to its end")
+ok(server.stop() == 0, "the end")
+
+# ---- a client that reads its answer slowly, with requests behind it, loses nothing ----
+server = Server("--receive", "5")
 body = json.dumps({"model": "A" * 3000000, "prompt": "x"}).encode()  # the answer has the name
 with socket.create_connection(("127.0.0.1", server.port), timeout=30) as client:
     client.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
-    for pause in (0.2, 1.5, 0.2):  # pipelined requests wait until the client reads the answer
+    for pause in (0.2, 6, 0.2):  # pipelined requests wait until the client reads the answer
         time.sleep(pause)
         client.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
     got = b""

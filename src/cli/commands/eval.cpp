@@ -47,6 +47,7 @@ void refuse_others(const Context& context) {
       throw UsageFailure("--model or --solutions is missing, from which completions come");
     }
     check_decoding(context, false);
+    refuse_likely_tokens(context, "dllm generate --json prints them");
     refuse_typed(context, "decoder", "gen_length", "--length sets the open positions");
     refuse_typed(context, "decoder", "slots", "--batch sets the number of completions at a time");
   }

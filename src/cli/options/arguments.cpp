@@ -82,8 +82,28 @@ public:
     if (flags_.count("help") != 0) {
       std::fputs(help_text(command_, list_).c_str(), stdout);
       parsed.done = 0;
-      if (command_.after_help == nullptr) return parsed;
+      if (command_.after_help != nullptr) help_further(context);
+      return parsed;
     }
+    take_options(context);
+    check_required(context);
+    apply_options(context);
+    return parsed;
+  }
+
+private:
+  // Help is printed whatever the other options are.
+  void help_further(Context& context) {
+    try {
+      take_options(context);
+      apply_options(context);
+      command_.after_help(context);
+    } catch (const Failure& failure) {
+      std::fprintf(stderr, "%s\n", failure.what());
+    }
+  }
+
+  void take_options(Context& context) {
     for (const auto& [base, full] : kinds_) {
       context.options_[base] =
           make<dllm_options>([&, &kind = full](dllm_options** out, dllm_error* err) {
@@ -101,14 +121,13 @@ public:
     }
     take_config(context);
     take_typed(context);
-    if (!parsed.done) check_required(context);
-    for (const Setting& setting : context.settings_) context.apply(setting);
-    context.presets_ = presets_;
-    if (parsed.done) command_.after_help(context);
-    return parsed;
   }
 
-private:
+  void apply_options(Context& context) const {
+    for (const Setting& setting : context.settings_) context.apply(setting);
+    context.presets_ = presets_;
+  }
+
   struct Typed {
     const Option* option;
     std::string shown, word;

@@ -179,6 +179,7 @@ int talk(Context& context, Conversation& conversation) {
 
 int chat(Context& context) {
   check_decoding(context, false);
+  refuse_likely_tokens(context, "dllm generate --json prints them");
   refuse_typed(context, "chat", "add_generation_prompt", "this command sets it itself");
   if (context.has("template")) refuse_typed(context, "chat", "name", "--template has the template");
   Session session(context);

@@ -49,6 +49,11 @@ std::string misfit_line(const Context& context, const Json& about) {
          " decodes it";
 }
 
+void refuse_likely_tokens(const Context& context, const std::string& way_out) {
+  for (const char* kind : {"decoder", "slot"})
+    refuse_typed(context, kind, "top_logprobs", way_out);
+}
+
 void check_decoding(const Context& context, bool holes) {
   refuse_typed(context, "decoder", "on_change", "the weights do not change in this command");
   if (!context.has("trace")) {

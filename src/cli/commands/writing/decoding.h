@@ -32,6 +32,8 @@ std::string policy_line(const Context& context, const Session& session,
                         const nlohmann::ordered_json& about);
 // Refuses or names options that this command ignores. holes: the open positions are in the canvas.
 void check_decoding(const Context& context, bool holes);
+// Fails for options whose results this command does not print.
+void refuse_likely_tokens(const Context& context, const std::string& way_out);
 // Returns the description of option policy for --help, with the names of all policies.
 std::string policy_sentence();
 Progress progress_of(const dllm_decoder* decoder, int64_t slot);

@@ -88,7 +88,9 @@ void print_samples(const Context& context, const TextRun& run,
     for (const char* key : {"completion", "finish", "policy", "prompt_tokens", "completion_tokens",
                             "ids", "confidence", "steps", "nfe", "open"})
       line[key] = request.at(key);
-    if (request.contains("holes")) line["holes"] = request["holes"];
+    for (const char* key : {"holes", "top"}) {
+      if (request.contains(key)) line[key] = request[key];
+    }
     std::printf("%s\n", line.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
   }
   std::fflush(stdout);
@@ -115,6 +117,7 @@ int64_t seed_of(const Context& context) {
 // seed, and prints the texts. key: "prompt" or "infill". After Ctrl-C it prints the tokens decided
 // so far.
 int decode_samples(Context& context, const char* key, const std::string& given, int64_t samples) {
+  if (!context.json()) refuse_likely_tokens(context, "--json prints them");
   check_trace(context);
   Session session(context);
   const int64_t seed = seed_of(context);

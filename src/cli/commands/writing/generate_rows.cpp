@@ -226,7 +226,9 @@ private:
         for (const char* key : {"completion", "finish", "prompt_tokens", "completion_tokens",
                                 "steps", "nfe", "seed", "policy"})
           line[key] = request.at(key);
-        if (request.contains("holes")) line["holes"] = request["holes"];
+        for (const char* key : {"holes", "top"}) {
+          if (request.contains(key)) line[key] = request[key];
+        }
         answers_.add(row, line);
       }
       run_.remove(number);

@@ -60,7 +60,8 @@ TEST(OwnSettings, WhatARequestMaySetIsAKeyOfASlot) {
     if (is_list) wanted[option.key].push_back(own.to_json()[option.key][0]);
     EXPECT_EQ(request_options(given, own).to_json(), wanted) << option.key;
   }
-  EXPECT_EQ(keys, (std::vector<std::string>{"steps", "block_length", "suppress", "adapters"}));
+  EXPECT_EQ(keys, (std::vector<std::string>{"steps", "block_length", "suppress", "logit_bias",
+                                            "top_logprobs", "adapters"}));
 }
 
 TEST(OwnSettings, StepsBlocksAndBansAreThoseOfTheRequest) {
