@@ -50,8 +50,7 @@ std::string misfit_line(const Context& context, const Json& about) {
 }
 
 void refuse_likely_tokens(const Context& context, const std::string& way_out) {
-  for (const char* kind : {"decoder", "slot"})
-    refuse_typed(context, kind, "top_logprobs", way_out);
+  for (const char* kind : {"decoder", "slot"}) refuse_typed(context, kind, "top_logprobs", way_out);
 }
 
 void check_decoding(const Context& context, bool holes) {
