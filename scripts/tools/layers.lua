@@ -7,7 +7,7 @@ local layers = {}
 -- docs/decisions/0002.
 layers.table = {
   base = {}, hub = {"base"}, tensor = {"base"}, graph = {"tensor"}, comm = {"base", "tensor"},
-  cpu = {"graph", "comm", "tensor"}, pjrt = {"graph", "comm", "tensor"}, ckpt = {"tensor"},
+  cpu = {"graph", "comm", "tensor"}, pjrt = {"graph", "comm", "tensor"}, ckpt = {"tensor", "hub"},
   text = {"ckpt", "hub"}, runtime = {"graph"}, model = {"runtime", "graph", "text"}, noise = {"model", "text"},
   train = {"noise", "ckpt"}, decode = {"model", "text", "noise"},
   generate = {"decode"},

@@ -116,21 +116,6 @@ ModelPlace place_in(const std::string& checkpoint) {
 
 } // namespace
 
-std::optional<HubPlace> hub_place(const std::string& path) {
-  constexpr std::string_view kModels = "models--", kBetween = "/snapshots/";
-  const size_t between = path.find(kBetween);
-  if (between == std::string::npos) return std::nullopt;
-  std::string name = file_name(path.substr(0, between));
-  if (!name.starts_with(kModels)) return std::nullopt;
-  name.erase(0, kModels.size());
-  const size_t middle = name.find("--");
-  if (middle != std::string::npos) name.replace(middle, 2, "/");
-  const size_t begin = between + kBetween.size();
-  const std::string revision = path.substr(begin, path.find('/', begin) - begin);
-  if (name.empty() || revision.empty()) return std::nullopt;
-  return HubPlace{name, revision};
-}
-
 ModelPlace model_place(const std::string& path) {
   if (!is_directory(path) || file_exists(join_path(path, "config.json"))) return at_path(path);
   const bool is_checkpoint =

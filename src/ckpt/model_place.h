@@ -62,15 +62,6 @@ std::string model_folder(const std::string& path);
 // checkpoint, it is the tokenizer in `path` itself.
 std::string tokenizer_folder(const std::string& path);
 
-// A model in a cache of the hub: .../models--ORG--NAME/snapshots/COMMIT, or a file in it.
-struct HubPlace {
-  std::string name, revision; // "org/name", the commit
-
-  std::string text() const { return name + "@" + revision; } // as `dllm pull` takes it
-};
-// Returns nothing for another path. The path need not exist.
-std::optional<HubPlace> hub_place(const std::string& path);
-
 // Calls `read`, which reads the latest checkpoint of the run at `path`. Calls it again when it
 // failed because a training removed this checkpoint meanwhile: the folder holds a newer one then.
 void read_latest(const std::string& path, const std::function<void()>& read);

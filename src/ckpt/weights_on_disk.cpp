@@ -7,6 +7,7 @@
 #include "ckpt/gguf/gguf_parts.h"
 #include "ckpt/part_names.h"
 #include "ckpt/safetensors/safetensors.h"
+#include "hub/cache/cache.h"
 
 #include <nlohmann/json.hpp>
 
@@ -156,8 +157,8 @@ Json parts_of(const ModelPlace& place) {
                      {"kind", kind},
                      {"stored", is_reference ? "reference" : "value"},
                      {"address", address}});
-    if (const std::optional<HubPlace> hub = hub_place(address); hub && is_reference)
-      parts.back()["hub"] = hub->text();
+    if (const auto hub = hub::name_of_snapshot(address); hub && is_reference)
+      parts.back()["hub"] = hub::text_of(*hub);
   };
   add(kBasePart, "network", place.reference.has_value(), place.base);
   for (const ModelPlace::Network& network : place.networks)

@@ -34,6 +34,17 @@ std::optional<Name> name_of_folder(std::string_view folder) {
   return parse_name(repo, kind);
 }
 
+std::optional<Name> name_of_snapshot(const std::string& path) {
+  constexpr std::string_view kBetween = "/snapshots/";
+  const size_t between = path.find(kBetween);
+  if (between == std::string::npos) return std::nullopt;
+  std::optional<Name> name = name_of_folder(file_name(path.substr(0, between)));
+  const size_t begin = between + kBetween.size();
+  if (!name || begin == path.size()) return std::nullopt;
+  name->revision = path.substr(begin, path.find('/', begin) - begin);
+  return name;
+}
+
 RepoCache::RepoCache(std::string root, const Name& name)
     : root_(std::move(root)), folder_(join_path(root_, folder_name(name))) {}
 

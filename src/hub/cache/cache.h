@@ -41,5 +41,8 @@ private:
 std::string folder_name(const Name& name);
 // Returns the repository of such a folder, or nothing.
 std::optional<Name> name_of_folder(std::string_view folder);
+// Returns the repository and the commit of a path in a snapshot, or nothing. The path need not
+// exist.
+std::optional<Name> name_of_snapshot(const std::string& path);
 
 } // namespace dllm::hub

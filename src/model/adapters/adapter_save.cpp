@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "ckpt/safetensors/safetensors_writer.h"
+#include "hub/cache/cache.h"
 #include "model/adapters/adapter.h"
 #include "model/adapters/adapter_config.h"
 #include "model/adapters/kinds/adapter_kinds.h"
@@ -32,8 +33,8 @@ Json config_of(const ModelSnapshot& snapshot, const std::string& base) {
                  {"task_type", nullptr},
                  {"base_model_name_or_path", base.empty() ? Json(nullptr) : Json(base)},
                  {"inference_mode", true}};
-  if (const std::optional<ckpt::HubPlace> hub = ckpt::hub_place(base)) {
-    config["base_model_name_or_path"] = hub->name;
+  if (const auto hub = hub::name_of_snapshot(base)) {
+    config["base_model_name_or_path"] = hub->repo;
     config["revision"] = hub->revision;
   }
   peft.write(settings, config);
@@ -50,8 +51,8 @@ Json config_of(const ModelSnapshot& snapshot, const std::string& base) {
   return config;
 }
 
-// Takes the tensors of an adapter. The numbers of a tied head are those of the embedding, which
-// PEFT writes and reads under both names.
+// Takes the tensors of an adapter. A tied head has the numbers of the embedding, which PEFT
+// writes and reads under both names.
 class TiedHead {
 public:
   explicit TiedHead(ModelSnapshot& snapshot) : snapshot_(snapshot) {

@@ -4,6 +4,7 @@
 #include "base/store/objects.h"
 #include "ckpt/gguf/gguf_parts.h"
 #include "ckpt/model_place.h"
+#include "hub/cache/cache.h"
 #include "model/adapters/adapter_file.h"
 #include "model/adapters/adapter_save.h"
 #include "model/files/opened_network.h"
@@ -130,9 +131,9 @@ std::shared_ptr<Model> load_from(const std::shared_ptr<graph::Engine>& engine, c
 void check_part(const std::string& part, const std::string& path, const std::string& digest) {
   const std::optional<PartOrigin> found = origin_at(path);
   if (found && found->has_digest(digest)) return;
-  const std::optional<ckpt::HubPlace> hub = ckpt::hub_place(path);
+  const std::optional<hub::Name> hub = hub::name_of_snapshot(path);
   fail_with_hint(
-      !found && hub ? "dllm pull " + hub->text() + " brings the files back"
+      !found && hub ? "dllm pull " + text_of(*hub) + " brings the files back"
                     : "put the files back as they were, or load a base and give the checkpoint's "
                       "adapter as option adapter",
       Code::failed_precondition, "the checkpoint refers to {} for part {}, which {}", path, part,

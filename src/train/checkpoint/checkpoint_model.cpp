@@ -5,6 +5,7 @@
 #include "ckpt/checkpoint/checkpoint_folder.h"
 #include "ckpt/model_place.h"
 #include "ckpt/safetensors/safetensors.h"
+#include "hub/cache/cache.h"
 #include "model/adapters/adapter_config.h"
 #include "model/adapters/adapter_save.h"
 #include "model/config.h"
@@ -125,7 +126,8 @@ Json StoredModel::list() const {
                       {"formats", part.formats},
                       {"format_of", part.format_of},
                       {"config", part.config}});
-      if (const auto hub = ckpt::hub_place(part.origin->address)) list.back()["hub"] = hub->text();
+      if (const auto hub = hub::name_of_snapshot(part.origin->address))
+        list.back()["hub"] = hub::text_of(*hub);
     }
   }
   return list;

@@ -25,6 +25,11 @@ TEST(Cache, FoldersAreThoseOfHuggingfaceHub) {
 TEST(Cache, NamesOfFolders) {
   EXPECT_EQ(name_of_folder("models--org--na-me")->repo, "org/na-me");
   EXPECT_EQ(name_of_folder("datasets--org--name")->kind, RepoKind::dataset);
+  EXPECT_EQ(text_of(*name_of_snapshot("/c/models--org--na-me/snapshots/v2")), "org/na-me@v2");
+  EXPECT_EQ(name_of_snapshot("/c/models--org--na-me/snapshots/v2/a.gguf")->revision, "v2");
+  for (const char* path : {"/c/models--org--na-me/snapshots/", "/c/models--org--na-me/blobs/e",
+                           "/c/other/snapshots/v2", "/snapshots/v2", ""})
+    EXPECT_FALSE(name_of_snapshot(path)) << path;
   for (const char* folder : {"", ".locks", "models--", "models--org", "spaces--a--b", "version.txt",
                              "models--..--..", "models--a--b--c"})
     EXPECT_FALSE(name_of_folder(folder)) << folder;

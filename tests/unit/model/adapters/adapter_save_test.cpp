@@ -156,7 +156,7 @@ TEST(AdapterSave, NamesThePlaceOfItsBase) {
 // A base of the hub has its name, so that another machine finds it.
 TEST(AdapterSave, NamesABaseOfTheHub) {
   const test::TempFolder folder;
-  const std::string cache = folder.path("models--org--na--me"),
+  const std::string cache = folder.path("models--org--na-me"),
                     base = join_path(cache, "snapshots/0123abcd");
   make_directories(join_path(cache, "snapshots"));
   save_model(*base_of_three_layers(), base, Options(save_schema()));
@@ -164,7 +164,7 @@ TEST(AdapterSave, NamesABaseOfTheHub) {
   add_adapter(*model, of_layers());
   save_adapter(*model, "default", folder.path("adapter"));
   const Json config = config_in(folder.path("adapter"));
-  EXPECT_EQ(config.at("base_model_name_or_path"), "org/na--me");
+  EXPECT_EQ(config.at("base_model_name_or_path"), "org/na-me");
   EXPECT_EQ(config.at("revision"), "0123abcd");
   EXPECT_EQ(read_base(folder.path("adapter"))->address, model->origin_of(kBasePart)->address);
 }
