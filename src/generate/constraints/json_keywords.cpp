@@ -92,6 +92,10 @@ bool is_of_type(const Json& value, std::string_view type) {
   return type == "array" ? value.is_array() : type == "object" && value.is_object();
 }
 
+bool is_same_value(const Json& a, const Json& b) {
+  return nlohmann::json(a) == nlohmann::json(b);
+}
+
 bool is_annotation(std::string_view keyword) {
   return keyword.starts_with("x-") ||
          std::ranges::find(kAnnotations, keyword) != std::end(kAnnotations);

@@ -19,6 +19,9 @@ std::vector<std::string_view> types_of_keyword(std::string_view keyword);
 // Returns whether a value is of a type. 3.0 is an integer.
 bool is_of_type(const Json& value, std::string_view type);
 
+// Returns whether two values are equal. The order of members in an object does not count.
+bool is_same_value(const Json& a, const Json& b);
+
 // Returns whether a keyword restricts nothing, or only what is never written.
 bool is_annotation(std::string_view keyword);
 

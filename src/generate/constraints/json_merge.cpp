@@ -13,11 +13,8 @@
 namespace dllm::generate {
 namespace {
 
-// Objects are equal whatever the order of their members is.
 bool has_value(const Json& values, const Json& value) {
-  const nlohmann::json wanted = value;
-  return std::ranges::any_of(values,
-                             [&](const Json& one) { return nlohmann::json(one) == wanted; });
+  return std::ranges::any_of(values, [&](const Json& one) { return is_same_value(one, value); });
 }
 
 // Returns the values of const and enum; null: the schema has neither.

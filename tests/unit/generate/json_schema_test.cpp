@@ -348,6 +348,8 @@ TEST(JsonSchema, SchemasOfOneValue) {
   expect_texts(R"({"enum": ["a", "bc", 5], "maxLength": 1})", {R"("a")"}, {R"("bc")"});
   expect_texts(R"({"allOf": [{"enum": [{"a": 1, "b": 2}, 3]}, {"const": {"b": 2, "a": 1}}]})",
                {R"({"a":1,"b":2})"}, {"3", R"({"a":1})"});
+  expect_texts(R"({"enum": [{"a": 1, "b": 2}, 3], "const": {"b": 2, "a": 1}})",
+               {R"({"a":1,"b":2})"}, {"3"});
   expect_texts(R"({"allOf": [{"enum": [1, 2, "3"]}, {"enum": [2, "3", 4]}, {"type": "string"}]})",
                {R"("3")"}, {"2", "1"});
   expect_texts(R"({"type": "array", "allOf": [{"prefixItems": [{"type": "integer"}]},

@@ -10,6 +10,7 @@
 #include "generate/constraints/json_members.h"
 #include "generate/constraints/json_merge.h"
 #include "generate/constraints/json_numbers.h"
+#include "generate/constraints/json_refs.h"
 #include "generate/constraints/json_text.h"
 #include "text/automaton/byte_automaton.h"
 #include "text/automaton/json_pattern.h"
@@ -96,14 +97,14 @@ private:
   }
 
   MaybePattern reference(const Json& schema, const std::string& where) {
-    const std::string target = target_name(schema, where);
+    const std::string target = target_of_ref(schema, where);
     int& levels = open_[target];
     if (levels == kMostLevels) {
       is_cut_ = true;
       return std::nullopt;
     }
     ++levels;
-    MaybePattern made = value(schema_at(target, where), target);
+    MaybePattern made = value(schema_at(root_, target, where), target);
     --levels;
     return made;
   }
@@ -131,8 +132,8 @@ private:
     return made;
   }
 
-  // Returns the schema without $ref and allOf; nothing: it has no value. targets: takes those of
-  // $ref, whose levels are then counted; null: no level is counted.
+  // Returns the schema without $ref and allOf; nothing: it has no value. targets: takes the
+  // targets of $ref, whose levels are then counted; null: no level is counted.
   std::optional<Json> flattened(const Json& schema, const std::string& where,
                                 std::vector<std::string>* targets) {
     const Level level(depth_, where);
@@ -178,16 +179,9 @@ private:
     return made;
   }
 
-  static std::string target_name(const Json& schema, const std::string& where) {
-    const std::string target = schema["$ref"].is_string() ? schema["$ref"].get<std::string>() : "";
-    if (!target.starts_with("#"))
-      refuse(where, "$ref does not begin with #/", "put the schema into $defs");
-    return target;
-  }
-
   std::optional<Json> target_of(const Json& schema, const std::string& where,
                                 std::vector<std::string>* targets) {
-    const std::string target = target_name(schema, where);
+    const std::string target = target_of_ref(schema, where);
     if (targets != nullptr) {
       if (open_[target] + std::ranges::count(*targets, target) >= kMostLevels) {
         is_cut_ = true;
@@ -195,30 +189,7 @@ private:
       }
       targets->push_back(target);
     }
-    return flattened(schema_at(target, where), target, targets);
-  }
-
-  const Json& schema_at(const std::string& target, const std::string& where) const {
-    const Json* found = nullptr;
-    try {
-      if (target == "#" || target.starts_with("#/"))
-        found = &root_.at(Json::json_pointer(target.substr(1)));
-      else
-        found = with_anchor(root_, target.substr(1));
-    } catch (const nlohmann::json::exception&) {
-    }
-    if (found == nullptr)
-      refuse(where, fmt::format("there is no {}", target), "$ref names a schema of $defs");
-    return *found;
-  }
-
-  static const Json* with_anchor(const Json& part, const std::string& name) {
-    if (part.is_object() && part.value("$anchor", Json()) == Json(name)) return &part;
-    if (!part.is_structured()) return nullptr;
-    for (const Json& inner : part) {
-      if (const Json* found = with_anchor(inner, name)) return found;
-    }
-    return nullptr;
+    return flattened(schema_at(root_, target, where), target, targets);
   }
 
   // Returns the pattern of a schema without $ref and allOf.
@@ -254,7 +225,7 @@ private:
     for (const char* key : {"const", "enum", "type"}) rest.erase(key);
     Json own = Json::array(); // the types of the values
     for (const Json& one : list) {
-      if (schema.contains("const") && one != schema["const"]) continue;
+      if (schema.contains("const") && !is_same_value(one, schema["const"])) continue;
       if (!types.is_null() && !is_of_types(one, types, where)) continue;
       all.push_back(exact_json(one));
       own.push_back(written_types({{"const", one}}).front());
