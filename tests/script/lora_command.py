@@ -1,6 +1,7 @@
 """dllm train --lora, and what comes after it: resume, generate, export, merge.   lora_command.py DLLM SCRATCH"""
 import json
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -138,6 +139,11 @@ def decodes_and_exports():
     ok(text_of("m.gguf") == wanted, "a GGUF file in f32 writes what the run writes")
     said = run("export", "whole", "m4", "--merge", "--format", "nf4", code=1).stderr
     ok("already" in said, f"a folder that is there stays: {said[-200:]}")
+    (SCRATCH / "m4.merging").mkdir()
+    (SCRATCH / "m4.merging" / "mine").write_text("kept")
+    said = run("export", "whole", "m4", "--merge", "--format", "nf4", "--overwrite", "true", code=1).stderr
+    ok("m4.merging is there" in said and (SCRATCH / "m4.merging" / "mine").read_text() == "kept", f"a folder of that name stays: {said}")
+    shutil.rmtree(SCRATCH / "m4.merging")
     said = run("export", "whole", "m4", "--merge", "--format", "nf4", "--overwrite", "true").stdout
     ok("error up to 15." in said and "bidirectional" in said, f"the error of the format is stated: {said}")
     run("export", "whole", "merged", "--merge", "--format", "bf16", "--overwrite", "true")

@@ -123,11 +123,16 @@ std::string save_merged(Context& context, const std::string& folder, const std::
          "otherwise";
 }
 
-// A folder next to a result, which is removed at the end. A command that was killed leaves it, and
-// the next one writes over it.
+// A folder next to a result, which is removed at the end. A command that was killed leaves it.
 class MergedFolder {
 public:
-  explicit MergedFolder(std::string path) : path_(std::move(path)) {}
+  explicit MergedFolder(std::string path) : path_(std::move(path)) {
+    if (std::filesystem::exists(path_)) {
+      throw Failure(DLLM_ALREADY_EXISTS, path_ + " is there already",
+                    "a merge that was killed leaves it: remove it, or choose another name");
+    }
+  }
+  const std::string& path() const { return path_; }
   ~MergedFolder() {
     std::error_code ignored;
     std::filesystem::remove_all(path_, ignored);
@@ -146,11 +151,10 @@ int export_merged_as(Context& context, const std::string& out) {
     throw Failure(DLLM_ALREADY_EXISTS, out + " is there already",
                   "choose another name, or --overwrite true");
   }
-  const std::string merged = out.substr(0, out.find_last_not_of('/') + 1) + ".merging";
-  save_merged(context, merged, "f32", true);
-  const MergedFolder removed(merged);
-  keep_row_settings(context.text("run"), merged);
-  return write_form(context, merged, out);
+  const MergedFolder merged(out.substr(0, out.find_last_not_of('/') + 1) + ".merging");
+  save_merged(context, merged.path(), "f32", false);
+  keep_row_settings(context.text("run"), merged.path());
+  return write_form(context, merged.path(), out);
 }
 
 int export_merged(Context& context, const std::vector<std::string>& names) {

@@ -49,7 +49,6 @@ std::string planned_adapter(const Context& context) {
     const bool is_rank = it.key() == "rank" && context.has("lora");
     it = is_rank || context.typed("adapter", it.key()) ? std::next(it) : values.erase(it);
   }
-  if (values.empty()) values["seed"] = 0; // an adapter with the defaults
   return values.dump();
 }
 
