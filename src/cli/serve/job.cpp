@@ -133,7 +133,7 @@ std::vector<std::string> Job::cells_of(const Json& about) const {
   return answer.cells();
 }
 
-// Returns the texts of the likely tokens, for each rank those of all positions.
+// Returns the texts of the likely tokens: for each rank the texts of all positions.
 std::vector<std::vector<std::string>> Job::likely_cells(const Json& about) const {
   std::vector<std::vector<std::string>> ranks;
   const Json top = about.value("top", Json::array());

@@ -30,17 +30,16 @@ bool SharedBeginnings::takes(Slot& slot, const std::vector<Slot*>& planned) {
   }
   if (leader == nullptr) return false;
   auto group = std::ranges::find(groups_, leader, &Group::leader);
-  if (group == groups_.end()) group = groups_.insert(groups_.end(), {leader, {}, edge, 0});
+  if (group == groups_.end()) group = groups_.insert(groups_.end(), {leader, {}, edge});
   group->followers.push_back(&slot);
   group->edge = std::min(group->edge, edge);
-  group->saved = group->edge * std::ssize(group->followers);
   return true;
 }
 
 std::vector<Slot*> SharedBeginnings::drop_small() {
   std::vector<Slot*> dropped;
   std::erase_if(groups_, [&](const Group& group) {
-    if (group.saved >= kLeastSaved) return false;
+    if (group.edge * std::ssize(group.followers) >= kLeastSaved) return false;
     std::ranges::copy(group.followers, std::back_inserter(dropped));
     return true;
   });

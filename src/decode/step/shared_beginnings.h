@@ -27,8 +27,7 @@ private:
   struct Group {
     Slot* leader;
     std::vector<Slot*> followers;
-    int64_t edge;  // the smallest number of positions that the leader and a follower share
-    int64_t saved; // positions that all followers copy
+    int64_t edge; // the smallest number of positions that the leader and a follower share
   };
   std::vector<Group> groups_;
 };
