@@ -108,14 +108,16 @@ def quantile(values, part):
 
 def servers(program, model, threads, most, tokens, log):
     """(ours, llama.cpp's). Without llama.cpp the second is ours again: a check of this file alone."""
-    port = free_port()
-    ours = Server("dllm serve", [program, "serve", model, "--port", port, "--engine.threads", threads, "--engine.arithmetic", "int8", "--slots", most], port, log)
-    port = free_port()
+    def own():
+        port = free_port()
+        return Server("dllm serve", [program, "serve", model, "--port", port, "--engine.threads", threads, "--engine.arithmetic", "int8", "--slots", most], port, log)
+
     if not LLAMA.exists():
         print(f"{LLAMA.relative_to(ROOT)} is not there (bench/peers/llama.sh builds it): dllm serve is measured in its place", file=sys.stderr)
-        return ours, Server("dllm serve", [program, "serve", model, "--port", port, "--engine.threads", threads, "--engine.arithmetic", "int8", "--slots", most], port, log)
-    context = most * (tokens + 64)
-    return ours, Server("llama-server", [LLAMA, "-m", model, "--port", port, "-t", threads, "-tb", threads, "-np", most, "-c", context, "--no-webui"], port, log)
+        return own(), own()
+    port, context = free_port(), most * (tokens + 64)
+    words = [LLAMA, "-m", model, "--port", port, "-t", threads, "-tb", threads, "-np", most, "-c", context, "--no-webui"]
+    return own(), Server("llama-server", words, port, log)
 
 
 def sides_of(ours, peer, tokens, vocabulary):

@@ -3,10 +3,13 @@
 #include "graph/ops.h"
 #include "noise/rows/head_rows.h"
 
+#include <numbers>
+
 namespace dllm::noise {
 namespace {
 
 using graph::Value;
+using std::numbers::ln2;
 
 Value scaled(Value x, double factor) {
   return graph::multiply(x, graph::scalar(*x.graph, static_cast<float>(factor)));
@@ -21,7 +24,7 @@ Value relative_entropy(Value p, Value q) {
 Value log_mean(Value p, Value q) {
   const Value apart = graph::absolute(graph::subtract(p, q));
   const Value more = graph::log1p(graph::exp(graph::negate(apart)));
-  const Value log_two = graph::scalar(*p.graph, 0.69314718f);
+  const Value log_two = graph::scalar(*p.graph, static_cast<float>(ln2));
   return graph::subtract(graph::add(graph::maximum(p, q), more), log_two);
 }
 
@@ -43,15 +46,16 @@ Value of_rows(const Divergence& divergence, Value student, Value teacher) {
 //            the student's mass on them
 //   js       of s, with what it has outside of the k tokens, and t
 Value of_top(const Divergence& divergence, Value own, Value other) {
-  const Value mass = graph::sum(graph::exp(own), {1});
+  const Value log_mass = graph::log_sum_exp(own, 1); // finite, even where the mass is 0 in f32
   switch (divergence.kind) {
   case DivergenceKind::forward: return relative_entropy(other, own);
   case DivergenceKind::reverse:
-    return graph::subtract(relative_entropy(graph::log_softmax(own, 1), other), graph::log(mass));
+    return graph::subtract(relative_entropy(graph::log_softmax(own, 1), other), log_mass);
   case DivergenceKind::jensen_shannon: break;
   }
   const Value middle = log_mean(own, other);
-  const Value outside = scaled(graph::subtract(graph::scalar(*own.graph, 1.0f), mass), 0.69314718);
+  const Value outside =
+      scaled(graph::subtract(graph::scalar(*own.graph, 1.0f), graph::exp(log_mass)), ln2);
   const Value both = graph::add(relative_entropy(other, middle), relative_entropy(own, middle));
   return scaled(graph::add(both, outside), 0.5);
 }

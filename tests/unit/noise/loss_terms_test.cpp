@@ -294,6 +294,29 @@ TEST(LossTerms, TopLogitsHaveTheDivergencesOfTheirDefinitions) {
   }
 }
 
+// The student gives the teacher's tokens less than an f32 holds.
+TEST(LossTerms, TopLogitsOfTokensThatTheStudentExcludesAreFinite) {
+  const auto on = tiny_engine();
+  const auto graph = std::make_shared<graph::Graph>("top");
+  model::Head head;
+  const graph::Value student = graph->input("hidden", DType::f32, {1, 1});
+  head.weight = graph->input("weight", DType::f32, {3, 1});
+  const graph::Value some = graph->input("ids", DType::i32, {1, 2}),
+                     logits = graph->input("top", DType::f32, {1, 2});
+  const graph::Value loss =
+      graph::sum(top_divergences({DivergenceKind::reverse, 1.0}, head, student, some, logits), {0});
+  graph->output("loss", loss);
+  graph->output("gradient", graph::gradients(loss, {student})[0]);
+  const std::vector<graph::BufferRef> inputs = {
+      on->upload(Tensor::from(Shape{1, 1}, std::vector<float>{1})),
+      on->upload(Tensor::from(Shape{3, 1}, std::vector<float>{300, 0, 0})),
+      on->upload(Tensor::from(Shape{1, 2}, std::vector<int32_t>{1, 2})),
+      on->upload(Tensor::from(Shape{1, 2}, std::vector<float>{0, 0}))};
+  const auto outputs = on->compile(graph)->run(inputs);
+  EXPECT_NEAR(outputs[0]->read().as<float>()[0], 300 - std::log(2), 1e-3);
+  EXPECT_NEAR(outputs[1]->read().as<float>()[0], 300, 1e-3);
+}
+
 // A token is visible where the student sees it, also where the loss counts it (ar), where it was
 // replaced by itself (uniform), or where it is masked without a target (blocks of a trajectory).
 TEST(LossTerms, VisibleTokensAreThoseThatTheStudentSees) {
