@@ -1,4 +1,5 @@
-"""Runs the code blocks of a page in order, in an empty folder.   run_blocks.py ROOT BUILD SCRATCH PAGE
+"""Runs the code blocks of a page in order, in an empty folder.
+  run_blocks.py ROOT BUILD SCRATCH PAGE [COMMAND...]
 
   ```sh              runs under sh -eu
   ```c|lua|python F  is written to the file F, for a later sh block to use
@@ -8,7 +9,8 @@
 The blocks find the program on PATH, the headers and the library as if they were installed, and a
 small text in corpus.txt. Folders named ROOT in a page are the source tree. README.md is for a reader in
 the checkout after ./scripts/quickstart: its blocks find include, scripts and build/release, and nothing is
-installed.
+installed. A sh block with a line that begins with one of the COMMANDs, which this build or machine lacks,
+is left out with a line.
 """
 import os
 import pathlib
@@ -97,12 +99,18 @@ class Blocks:
         return process.returncode, output
 
 
-def run_page(root, build, scratch, page):
+def lacking(code, lacks):
+    """The first command of `lacks` that a line of the block begins with, or None."""
+    lines = [line.strip() for line in code.splitlines()]
+    return next((command for command in lacks if any(line.startswith(command + " ") for line in lines)), None)
+
+
+def run_page(root, build, scratch, page, lacks):
     with Blocks() as running:
-        run_blocks(running, root, build, scratch, page)
+        run_blocks(running, root, build, scratch, page, lacks)
 
 
-def run_blocks(running, root, build, scratch, page):
+def run_blocks(running, root, build, scratch, page, lacks):
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
     (scratch / "corpus.txt").write_text(
@@ -119,6 +127,9 @@ def run_blocks(running, root, build, scratch, page):
             continue
         if language in ("c", "cpp"):
             raise SystemExit(f"{page.name}:{number}: a block of C or C++ needs a file name")
+        if language == "sh" and lacking(code, lacks):
+            print(f"== {page.name}:{number} sh: left out, {lacking(code, lacks)} is not here\n", flush=True)
+            continue
         code, output = running.run(command_of(language, number, code, scratch), scratch, around)
         print(f"== {page.name}:{number} {language}: {code}\n{output}", flush=True)
         if code:
@@ -128,4 +139,4 @@ def run_blocks(running, root, build, scratch, page):
 
 
 if __name__ == "__main__":
-    run_page(*(pathlib.Path(argument).resolve() for argument in sys.argv[1:5]))
+    run_page(*(pathlib.Path(argument).resolve() for argument in sys.argv[1:5]), sys.argv[5:])
