@@ -38,16 +38,17 @@ std::vector<std::string> parse_mixers(const ConfigReader& own, int64_t layers) {
 }
 
 // "heads": {"score": {"rows": 1, "softcap": 0, "bias": false, "file": "score_head"}}
-std::vector<HeadConfig> parse_heads(const ConfigReader& own) {
+std::vector<HeadConfig> parse_heads(const ConfigReader& own, bool is_tower) {
   std::vector<HeadConfig> heads;
   const ConfigReader all = own.child("heads");
   for (const auto& [name, words] : all.object().items()) {
     const ConfigReader head = all.child(name.c_str());
-    if (name == "lm" || name.empty() || name.find_first_of(".@{}[]") != std::string::npos)
+    if ((name == "lm" && !is_tower) || name.empty() ||
+        name.find_first_of(".@{}[]") != std::string::npos)
       all.bad(name.c_str(), "another name than lm, without dots and brackets");
     heads.push_back({name, head.integer("rows", 1, kMaxVocab), "heads." + name,
                      head.number("softcap", 0, 1e6, 0), head.flag("bias", false),
-                     head.text("file", "")});
+                     head.text("file", ""), head.flag("zero", false)});
   }
   return heads;
 }
@@ -56,6 +57,7 @@ Json print_head(const HeadConfig& head) {
   Json object = {{"rows", head.rows}, {"softcap", head.softcap}};
   if (head.bias) object["bias"] = true;
   if (!head.file.empty()) object["file"] = head.file;
+  if (head.zero) object["zero"] = true;
   return object;
 }
 
@@ -66,6 +68,18 @@ std::string parse_objective(const ConfigReader& own) {
   const bool is_plain = std::ranges::all_of(name, [](char c) { return c > ' ' && c <= '~'; });
   if (!is_plain || name.size() > kLongest) own.bad("objective", "the name of an objective");
   return name;
+}
+
+// "parts": {"encoder": {"model_type": "dllm_tower", ...}}. The configs are checked here.
+std::string parse_parts(const ConfigReader& own) {
+  const ConfigReader all = own.child("parts");
+  for (const auto& [name, words] : all.object().items()) {
+    const ConfigReader part = all.child(name.c_str());
+    const ModelConfig config =
+        config_from_json(part.object(), fmt::format("{}: part {}", own.file(), name));
+    if (!config.parts.empty()) part.bad("dllm", "a network without parts of its own");
+  }
+  return all.object().empty() ? "" : all.object().dump();
 }
 
 // Reads the settings outside of the family. Settings of the file replace the family's.
@@ -87,7 +101,8 @@ void parse_settings(const ConfigReader& reader, ModelConfig& config) {
   config.objective = parse_objective(own);
   config.next_token = own.flag("next_token", false);
   if (own.has("mixers")) config.mixers = parse_mixers(own, config.layers);
-  if (own.has("heads")) config.other_heads = parse_heads(own);
+  if (own.has("heads")) config.other_heads = parse_heads(own, config.tower.on);
+  if (own.has("parts")) config.parts = parse_parts(own);
 }
 
 void check(bool holds, const std::string& file, const char* key, int64_t found,
@@ -123,11 +138,30 @@ std::vector<LayerRun> layer_runs(const ModelConfig& config, const std::set<int64
 }
 
 std::vector<HeadConfig> model_heads(const ModelConfig& config) {
-  std::vector<HeadConfig> heads = {{"lm", config.vocab_size,
-                                    config.tie_embeddings ? "embedding" : "head",
-                                    config.logit_softcap}};
+  std::vector<HeadConfig> heads;
+  if (!config.tower.on) {
+    heads.push_back({"lm", config.vocab_size, config.tie_embeddings ? "embedding" : "head",
+                     config.logit_softcap});
+  }
   heads.insert(heads.end(), config.other_heads.begin(), config.other_heads.end());
   return heads;
+}
+
+std::vector<std::pair<std::string, ModelConfig>> part_configs(const ModelConfig& config) {
+  std::vector<std::pair<std::string, ModelConfig>> configs;
+  if (config.parts.empty()) return configs;
+  const Json parts = parse_json(config.parts, "parts of config.json");
+  for (const auto& [name, object] : parts.items())
+    configs.emplace_back(name, config_from_json(object, "config.json: part " + name));
+  return configs;
+}
+
+void add_parts(ModelConfig& config, const std::map<std::string, Json>& parts) {
+  Json all = config.parts.empty() ? Json::object() : parse_json(config.parts, "parts");
+  for (const auto& [name, network] : parts) {
+    if (!all.contains(name)) all[name] = network;
+  }
+  config.parts = all.empty() ? "" : all.dump();
 }
 
 const char* attention_name(AttentionKind kind) {
@@ -189,6 +223,7 @@ Json config_to_json(const ModelConfig& config) {
   if (!config.mixers.empty()) object["dllm"]["mixers"] = config.mixers;
   for (const HeadConfig& head : config.other_heads)
     object["dllm"]["heads"][head.name] = print_head(head);
+  if (!config.parts.empty()) object["dllm"]["parts"] = parse_json(config.parts, "parts");
   return object;
 }
 
@@ -220,8 +255,10 @@ ModelConfig with_global_heads(const ModelConfig& config) {
 }
 
 void check_config(const ModelConfig& config, const std::string& file) {
-  check(config.vocab_size >= 1 && config.vocab_size <= kMaxVocab, file, "vocab_size",
-        config.vocab_size, fmt::format("1 to {}", kMaxVocab));
+  if (!config.tower.on) {
+    check(config.vocab_size >= 1 && config.vocab_size <= kMaxVocab, file, "vocab_size",
+          config.vocab_size, fmt::format("1 to {}", kMaxVocab));
+  }
   check_heads(config, file);
   if (config.global_attention.head_dim > 0) check_heads(with_global_heads(config), file);
   const ExpertConfig& experts = config.experts;
@@ -243,6 +280,7 @@ void check_config(const ModelConfig& config, const std::string& file) {
                       experts.count / experts.groups * experts.kept_groups, experts.kept_groups,
                       experts.groups));
   }
+  if (config.tower.on) return;
   check(config.mask_token_id < config.vocab_size, file, "mask_token_id", config.mask_token_id,
         fmt::format("less than vocab_size {}", config.vocab_size));
 }

@@ -9,8 +9,10 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace dllm::ckpt {
@@ -68,7 +70,7 @@ const char* attention_name(AttentionKind kind); // "auto", "causal", ...
 AttentionKind attention_from_name(std::string_view name);
 
 enum class NormKind { rms, layer };
-enum class PositionKind { rotary, learned };
+enum class PositionKind { rotary, learned, none };
 
 // Rotary positions, in the numbers of config.json ("rope_theta" and "rope_scaling", or
 // "rope_parameters").
@@ -129,6 +131,33 @@ struct GatedDeltaConfig {
   int64_t conv_size() const { return 2 * key_size() + value_size(); }
 };
 
+// How a tower reads a noise level in [0, 1].
+//   added     time.out(silu(time.in(e))) is added to every position
+//   adaptive  AdaLN-zero (Peebles and Xie 2023), c = time.out(silu(time.mid(silu(time.in(e))))).
+//             The input of a block is normed without weights, multiplied by 1 + scale and moved by
+//             shift. Its result is multiplied by a gate. All three are products with silu(c).
+// e is the level itself, or its sinusoid of TowerConfig::level_size numbers.
+enum class LevelKind { none, added, adaptive };
+
+// A matrix into the stream of a tower, applied to vectors of `size` numbers.
+struct InputConfig {
+  std::string name;
+  int64_t size = 0;
+  bool bias = true;
+};
+
+// What a tower has in addition: a network that reads vectors in place of ids and has no vocabulary
+// (family dllm_tower). Its layers are of kind attention, cross_attention or self_cross_attention.
+struct TowerConfig {
+  bool on = false;
+  std::vector<InputConfig> inputs;
+  int64_t latents = 0; // learned vectors that the stream begins as; 0: the caller gives it
+  int64_t context = 0; // numbers of the vectors that layers with cross attention look at
+  LevelKind level = LevelKind::none;
+  int64_t level_size = 1; // of the sinusoid; 1: the level itself
+  bool last_norm = true;
+};
+
 struct LayerKind; // layers/layer_kind.h
 
 // Consecutive layers of the same kinds. They share one stack of parameters and one scan.
@@ -148,7 +177,8 @@ struct HeadConfig {
   double softcap = 0; // of the results; 0: none
   bool bias = false;  // the parameter "<weight>.bias"
   // Name of its tensors: "<file>.weight". An empty name means "<weight>.weight".
-  std::string file;
+  std::string file = {};
+  bool zero = false; // first values are 0
 };
 
 struct ModelConfig {
@@ -216,6 +246,7 @@ struct ModelConfig {
   std::vector<bool> sparse;
   // Heads other than "lm". Each has a parameter "heads.<name>" and a tensor HeadConfig::file.
   std::vector<HeadConfig> other_heads;
+  TowerConfig tower;              // of a tower
   bool time_conditioning = false; // adaptive norms fed by a time embedding
   int64_t time_steps = 0;         // the time input is t / time_steps
   // Settings that do not come from the family. config.json keeps them under "dllm".
@@ -234,6 +265,9 @@ struct ModelConfig {
   bool next_token = false;
   // Type of K and V that are kept between decoding steps: f32, bf16 or i8.
   DType cache_dtype = DType::f32;
+  // The networks other than the base that a file holds, as a JSON object of configs by name: on the
+  // way from a file to a model, and back. A model has them as parts; "" there.
+  std::string parts;
   // JSON object of the file. Saving writes its unread keys again.
   std::string source;
   // Rows may be longer than max_positions, because the file names only the length of training.
@@ -268,7 +302,11 @@ void apply_model_options(ModelConfig& config, const Options& options);
 // Returns the runs of layers in order, at least one. `cuts` lists layers after which a run ends
 // even if the next layer is of the same kinds.
 std::vector<LayerRun> layer_runs(const ModelConfig& config, const std::set<int64_t>& cuts = {});
-// The first head is "lm".
+// Returns the networks of ModelConfig::parts, in the order of their names.
+std::vector<std::pair<std::string, ModelConfig>> part_configs(const ModelConfig& config);
+// Adds networks to ModelConfig::parts that it lacks.
+void add_parts(ModelConfig& config, const std::map<std::string, Json>& parts);
+// The first head is "lm". A tower has only the heads that it names.
 std::vector<HeadConfig> model_heads(const ModelConfig& config);
 
 std::vector<std::string> family_names(); // sorted

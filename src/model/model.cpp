@@ -19,8 +19,16 @@ namespace dllm::model {
 constexpr size_t kKeptForwardPrograms = 4;
 
 Model::Model(std::shared_ptr<graph::Engine> engine, ModelConfig config)
-    : engine_(std::move(engine)), parts_(std::move(config)), params_(engine_),
-      forward_cache_(kKeptForwardPrograms) {}
+    : engine_(std::move(engine)), parts_(config), params_(engine_),
+      forward_cache_(kKeptForwardPrograms) {
+  for (auto& [name, network] : part_configs(config)) {
+    Part part;
+    part.name = name;
+    part.config = std::move(network);
+    parts_.add(std::move(part));
+  }
+  parts_.base().config.parts.clear();
+}
 
 Model::~Model() = default;
 
@@ -177,6 +185,9 @@ void Model::restore(Backup before) {
     const std::lock_guard lock(words_);
     parts_.base().config = std::move(before.config);
     side_files_ = std::move(before.side_files);
+  }
+  for (const std::string& name : parts_.names()) {
+    if (std::ranges::find(before.parts, name) == before.parts.end()) parts_.drop(name);
   }
   params_.restore(std::move(before.params));
   forward_cache_.clear();

@@ -35,6 +35,7 @@ class Model {
 public:
   using SideFiles = std::vector<std::pair<std::string, Bytes>>;
 
+  // The networks in ModelConfig::parts become parts without parameters.
   Model(std::shared_ptr<graph::Engine> engine, ModelConfig config);
   ~Model();
 
@@ -124,12 +125,14 @@ public:
   void forget_programs();
 
   // The config, side files and parameters, which restore() brings back when a call fails halfway.
+  // Parts that were added meanwhile are removed.
   struct Backup {
     ModelConfig config;
     SideFiles side_files;
     ParamStore::Backup params;
+    std::vector<std::string> parts;
   };
-  Backup backup() const { return {config_now(), side_files(), params_.backup()}; }
+  Backup backup() const { return {config_now(), side_files(), params_.backup(), parts_.names()}; }
   void restore(Backup before);
 
 private:
@@ -167,6 +170,10 @@ std::shared_ptr<Model> load_model(std::shared_ptr<graph::Engine> engine, const s
 // (seed, logical name, element) alone, so they are equal on any machine.
 std::shared_ptr<Model> new_model(std::shared_ptr<graph::Engine> engine, const Json& config,
                                  const Options& options, Task* task = nullptr);
+// Adds a network with random weights, which depend on (seed, name, logical name, element) alone.
+// Fails as PartTable::add, and as new_model for the config. Version + 1.
+void add_new_network(Model& model, const std::string& name, const Json& config, uint64_t seed,
+                     Task* task = nullptr);
 // Makes a model without numbers, for plans. Shapes and types are as load_model would keep them
 // (auto: f32). Programs can be built from it and compiled; a use of the numbers fails with
 // failed_precondition. Nothing is uploaded. form_of returns the format of a stack.
@@ -183,9 +190,9 @@ std::shared_ptr<Model> clone_model(const Model& model,
 // does not become an adapter of the other. A trainer of one model does not change the numbers of
 // the other.
 std::shared_ptr<Model> share_model(const Model& model);
-// Writes a Hugging Face folder of the base that appears complete or not at all. Such a folder has
-// no place for other networks: they are left out, and a warning names them. It is not an error,
-// because a model that was trained with another network is often used without it.
+// Writes a Hugging Face folder of the base and its towers that appears complete or not at all.
+// Other networks are left out, and a warning names them. It is not an error, because a model that
+// was trained with another network is often used without it.
 void save_model(const Model& model, const std::string& folder, const Options& options,
                 Task* task = nullptr);
 

@@ -55,7 +55,8 @@ Tensor first_values(const ParamSpec& spec, const std::string& name, const Shape&
   constexpr int64_t kPiece = int64_t{1} << 17; // draws between two checks of the task: about 2 ms
   Tensor values(DType::f32, box.shape);
   const auto out = values.mutable_as<float>();
-  if (spec.role == ParamRole::bias || spec.role == ParamRole::centered_norm) return values;
+  if (spec.zero || spec.role == ParamRole::bias || spec.role == ParamRole::centered_norm)
+    return values;
   if (spec.role == ParamRole::norm) {
     std::fill(out.begin(), out.end(), 1.0f);
     return values;
@@ -76,6 +77,41 @@ Tensor first_values(const ParamSpec& spec, const std::string& name, const Shape&
   return values;
 }
 
+namespace {
+
+// Adds parameters with first values. Their parts are in the model.
+void draw_weights(Model& model, const std::vector<ParamSpec>& specs, const WeightFormat& format,
+                  uint64_t seed, Task* task) {
+  const auto form_of = [&](const ParamSpec& spec) -> const WeightFormat& {
+    return storage_format(spec, format);
+  };
+  check_memory(model.engine(), specs, form_of);
+  int64_t total = 0, done = 0;
+  const auto order = reserve_largest_first(model, specs, form_of);
+  for (const auto& entry : order)
+    total += own_part(model.params(), entry.first).spec.shape().count();
+  const auto draw = [&](ParamForm& form, const StackPart& part) {
+    const ParamSpec& spec = part.spec;
+    const ModelConfig& config = model.parts().find(spec.part)->config;
+    for (int64_t layer = 0; layer < spec.copies(); ++layer) {
+      for (size_t piece = 0; piece < spec.pieces.size(); ++piece) {
+        check_task(task);
+        const std::string name = spec.logical_name(spec.pieces[piece], layer);
+        const Tensor values =
+            first_values(spec, name, part.whole[piece], part.boxes[piece], config, seed, task);
+        form.put(spec, piece, layer, values, task);
+        done += values.count();
+        if (task != nullptr) task->set_progress(std::min(done, total), total);
+      }
+    }
+  };
+  graph::run_on_all(model.engine(), [&] { // each process makes its part
+    for (const auto& entry : order) fill_stack(model.params(), entry.first, draw, task);
+  });
+}
+
+} // namespace
+
 std::shared_ptr<Model> new_model(std::shared_ptr<graph::Engine> engine, const Json& object,
                                  const Options& options, Task* task) {
   if (options.str("weights") != "live") {
@@ -89,47 +125,33 @@ std::shared_ptr<Model> new_model(std::shared_ptr<graph::Engine> engine, const Js
   const std::string& wanted = options.str("dtype");
   const bool free = wanted == "auto" || wanted == "keep";
   const WeightFormat& format = free ? weight_format(DType::f32) : weight_format(wanted);
-  const auto seed = static_cast<uint64_t>(options.i64("seed"));
 
   const auto model = std::make_shared<Model>(std::move(engine), config);
   model->set_origin(chosen_by(options));
   model->params().set_checks(options.str("check") == "finite");
-  const std::vector<ParamSpec> specs = partitioned_params(config, model->engine().mesh());
-  const auto form_of = [&](const ParamSpec& spec) -> const WeightFormat& {
-    return storage_format(spec, format);
-  };
-  check_memory(model->engine(), specs, form_of);
-  int64_t total = 0, done = 0;
-  const auto order = reserve_largest_first(*model, specs, form_of);
-  for (const auto& entry : order)
-    total += own_part(model->params(), entry.first).spec.shape().count();
-  const auto draw = [&](ParamForm& form, const StackPart& part) {
-    const ParamSpec& spec = part.spec;
-    for (int64_t layer = 0; layer < spec.copies(); ++layer) {
-      for (size_t piece = 0; piece < spec.pieces.size(); ++piece) {
-        check_task(task);
-        const std::string name = spec.logical_name(spec.pieces[piece], layer);
-        const Tensor values =
-            first_values(spec, name, part.whole[piece], part.boxes[piece], config, seed, task);
-        form.put(spec, piece, layer, values, task);
-        done += values.count();
-        if (task != nullptr) task->set_progress(std::min(done, total), total);
-      }
-    }
-  };
-  graph::run_on_all(model->engine(), [&] { // each process makes its part
-    for (const auto& entry : order) fill_stack(model->params(), entry.first, draw, task);
-  });
+  draw_weights(*model, partitioned_params(config, model->engine().mesh()), format,
+               static_cast<uint64_t>(options.i64("seed")), task);
   resolve_mask_token(*model, options.str("mask_token"), nullptr);
   return model;
+}
+
+void add_new_network(Model& model, const std::string& name, const Json& config, uint64_t seed,
+                     Task* task) {
+  Part part;
+  part.name = name;
+  part.config = config_from_json(config, "config of part " + name);
+  std::vector<ParamSpec> specs = partitioned_params(part.config, model.engine().mesh());
+  for (ParamSpec& spec : specs) spec.part = name;
+  model.add_part(std::move(part),
+                 [&] { draw_weights(model, specs, weight_format(DType::f32), seed, task); });
 }
 
 std::shared_ptr<Model>
 sketch_model(std::shared_ptr<graph::Engine> engine, ModelConfig config,
              const std::function<const WeightFormat&(const ParamSpec&)>& form_of) {
+  const std::vector<ParamSpec> specs = partitioned_params(config, engine->mesh());
   const auto model = std::make_shared<Model>(std::move(engine), std::move(config));
-  for (const ParamSpec& spec : partitioned_params(model->config(), model->engine().mesh()))
-    model->params().add_sketch(spec, form_of(spec));
+  for (const ParamSpec& spec : specs) model->params().add_sketch(spec, form_of(spec));
   return model;
 }
 

@@ -245,7 +245,8 @@ int64_t loading_bytes(const Model& model) {
 void count_parameters(const Model& model, Job& job) {
   const ParamStore::Test trained = model.trained();
   for (const ParamStore::Physical& entry : model.params().physical()) {
-    if (entry.spec.part != kBasePart) job.adapter += entry.part.count() * dtype_size(entry.dtype);
+    if (entry.spec.part.starts_with(kAdapterPart))
+      job.adapter += entry.part.count() * dtype_size(entry.dtype);
     if (entry.scale_of >= 0) continue;
     job.parameters += entry.spec.shape().count();
     if (trained(entry)) job.trained += entry.spec.shape().count();

@@ -113,6 +113,11 @@ public:
   // Returns the parts that training changes, among the base and other_parts(). The base stands for
   // its adapters if it has any.
   virtual std::vector<std::string> trained_parts() const { return {model::kBasePart}; }
+  // Returns the networks that the loss needs, by name, with the config that each one has from the
+  // beginning. A trainer adds those that the model lacks.
+  virtual std::map<std::string, Json> new_parts(const model::ModelConfig& /*base*/) const {
+    return {};
+  }
   // Fails with not_found or failed_precondition when the loss needs a part that the model lacks.
   void check_parts(const model::Model& model) const;
 

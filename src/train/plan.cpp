@@ -37,8 +37,10 @@ Batch planned_feed(const noise::Objective& objective, const model::ModelConfig& 
 model::Job training_job(const std::shared_ptr<graph::Engine>& engine,
                         const model::ModelConfig& config, const Options& options,
                         const model::FormOf& in_files) {
-  const auto model = model::planned_model(engine, config, options, in_files);
   const noise::ObjectiveRef objective = noise::make_objective(options.str("objective"));
+  model::ModelConfig whole = config;
+  model::add_parts(whole, objective->new_parts(config));
+  const auto model = model::planned_model(engine, whole, options, in_files);
   Options settings(trainer_schema());
   settings.set_i64("remat", options.boolean("remat") ? 1 : 0);
   settings.set_str("activations", options.str("activations"));

@@ -43,6 +43,14 @@ void add_new_mask(Model& model, const ckpt::ModelPlace::Use& use) {
        use.where, wanted, made);
 }
 
+// A network that a checkpoint has in a folder of its own replaces the one in the files of the base.
+void leave_out_parts(const ckpt::ModelPlace& place, ModelConfig& config) {
+  if (config.parts.empty()) return;
+  Json parts = parse_json(config.parts, "parts of config.json");
+  for (const ckpt::ModelPlace::Network& network : place.networks) parts.erase(network.name);
+  config.parts = parts.empty() ? "" : parts.dump();
+}
+
 // Leaves out the options that are about the base: these settings are those of the run.
 Options own_options(const Options& given) {
   Options own(model_schema());
@@ -74,6 +82,7 @@ OpenedNetwork::OpenedNetwork(const graph::Engine& engine, const Source& source,
   if (place.use) take_settings(*place.use, config);
   if (!place.objective.empty()) config.objective = place.objective;
   apply_model_options(config, options);
+  leave_out_parts(place, config);
   weights_ = find_edit_heads(
       chosen_weights(options.str("weights"), open_weights(opened_, source, task), place.checkpoint,
                      part),

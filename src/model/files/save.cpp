@@ -183,19 +183,28 @@ const char* torch_name(DType dtype) {
   }
 }
 
-// Returns the names of the files. `config` gets the type of most numbers.
-std::vector<std::string> write_weights(ModelSnapshot& snapshot, const std::string& folder,
+// Returns the names of the files. `config` gets the type of most numbers. Names of another network
+// than the base begin with its part.
+std::vector<std::string> write_weights(Snapshots snapshots, const std::string& folder,
                                        const Options& options, Json& config, Task* task) {
   const std::string& wanted = options.str("dtype");
   std::vector<ckpt::TensorSpec> specs;
+  std::map<std::string, ModelSnapshot*> owners;
   int64_t total = 0, done = 0;
   std::map<DType, int64_t> counts;
-  for (const std::string& name : snapshot.names()) {
-    const DType dtype = wanted == "auto" ? snapshot.dtype(name) : dtype_from_name(wanted);
-    const Shape shape = snapshot.shape(name);
-    specs.push_back({name, dtype, shape, snapshot.writer(name)});
-    counts[dtype] += shape.count();
-    if (specs.back().writer == snapshot.process()) total += shape.count() * dtype_size(dtype);
+  const int64_t process = snapshots.front().process();
+  for (ModelSnapshot& snapshot : snapshots) {
+    const bool is_base =
+        snapshot.part().kind == PartKind::adapter || &snapshot == &snapshots.front();
+    for (const std::string& name : snapshot.names()) {
+      const DType dtype = wanted == "auto" ? snapshot.dtype(name) : dtype_from_name(wanted);
+      const Shape shape = snapshot.shape(name);
+      const std::string own = is_base ? name : qualified_name(snapshot.part().name, name);
+      owners[own] = &snapshot;
+      specs.push_back({own, dtype, shape, snapshot.writer(name)});
+      counts[dtype] += shape.count();
+      if (specs.back().writer == process) total += shape.count() * dtype_size(dtype);
+    }
   }
   DType most = DType::f32;
   for (const auto& [dtype, count] : counts) {
@@ -205,10 +214,12 @@ std::vector<std::string> write_weights(ModelSnapshot& snapshot, const std::strin
     if (config.contains(key)) config[key] = torch_name(most);
   }
   ckpt::WeightWriter writer(folder, "model", specs, options.i64("max_shard_bytes"),
-                            {{"format", "pt"}}, snapshot.process());
+                            {{"format", "pt"}}, process);
   for (const ckpt::TensorSpec& spec : writer.order()) {
     check_task(task);
-    const Tensor numbers = snapshot.take(spec.name, task);
+    ModelSnapshot& snapshot = *owners.at(spec.name);
+    const bool is_first = &snapshot == &snapshots.front();
+    const Tensor numbers = snapshot.take(is_first ? spec.name : split_name(spec.name).second, task);
     const WeightFormat* kept = find_weight_format(dtype_name(spec.dtype)); // f16 is one in blocks
     if (kept != nullptr && numbers.dtype() != spec.dtype)
       check_number_range(spec.name, numbers, *kept, task);
@@ -258,19 +269,21 @@ std::vector<std::string> write_side_files(const Model::SideFiles& files,
   return names;
 }
 
-void save_model(ModelSnapshot& snapshot, const std::string& path, const Options& options,
-                Task* task) {
+void save_model(Snapshots snapshots, const std::string& path, const Options& options, Task* task) {
   FolderSave place(path, options.boolean("overwrite"), task);
-  Json config = config_to_json(snapshot.config());
-  write_weights(snapshot, place.partial(), options, config, task);
-  write_side_files(snapshot.side_files(), place.partial());
+  Json config = config_to_json(snapshots.front().config());
+  for (const ModelSnapshot& other : snapshots.subspan(1))
+    config["dllm"]["parts"][other.part().name] = config_to_json(other.config());
+  write_weights(snapshots, place.partial(), options, config, task);
+  write_side_files(snapshots.front().side_files(), place.partial());
   place.move_into_place(config.dump(2) + "\n");
 }
 
 std::vector<std::string> write_model_files(ModelSnapshot& snapshot, const std::string& folder,
                                            const Options& options, Task* task) {
   Json config = config_to_json(snapshot.config());
-  std::vector<std::string> names = write_weights(snapshot, folder, options, config, task);
+  std::vector<std::string> names =
+      write_weights(Snapshots(&snapshot, 1), folder, options, config, task);
   if (snapshot.process() > 0) return names;
   for (const std::string& name : write_side_files(snapshot.side_files(), folder))
     names.push_back(name);
@@ -290,16 +303,25 @@ void save_model(const Model& model, const std::string& path, const Options& opti
         Code::unimplemented,
         "the model has adapters, which a Hugging Face folder of a whole model does not hold");
   }
-  WriterShares first(1);
-  if (model.engine().process() == 0) warn_of_left_out(path, model.parts().networks());
-  if (model.engine().processes() > 1) {
-    ModelSnapshot snapshot(model, kBasePart, SnapshotMode::copied, first, task, nullptr, adapters);
-    graph::run_on_first(model.engine(), [&] { save_model(snapshot, path, options, task); });
-    return;
+  std::vector<std::string> saved = {kBasePart}, left_out;
+  for (const std::string& name : model.parts().networks()) {
+    if (name == kBasePart) continue;
+    const bool is_tower = model.parts().find(name)->config.tower.on;
+    (is_tower ? saved : left_out).push_back(name);
   }
-  ModelSnapshot snapshot(model, kBasePart, SnapshotMode::keep_shared, first, task, nullptr,
-                         adapters);
-  save_model(snapshot, path, options, task);
+  WriterShares first(1);
+  if (model.engine().process() == 0) warn_of_left_out(path, left_out);
+  const bool is_job = model.engine().processes() > 1;
+  std::vector<ModelSnapshot> snapshots;
+  snapshots.reserve(saved.size());
+  for (const std::string& name : saved)
+    snapshots.emplace_back(model, name, is_job ? SnapshotMode::copied : SnapshotMode::keep_shared,
+                           first, task, nullptr,
+                           name == kBasePart ? adapters : std::vector<std::string>());
+  if (is_job)
+    graph::run_on_first(model.engine(), [&] { save_model(snapshots, path, options, task); });
+  else
+    save_model(snapshots, path, options, task);
 }
 
 } // namespace dllm::model

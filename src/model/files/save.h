@@ -152,8 +152,11 @@ private:
   AdapterSums sums_;
 };
 
-// Writes a Hugging Face folder that appears complete or not at all. Consumes the snapshot.
-void save_model(ModelSnapshot& snapshot, const std::string& folder, const Options& options,
+// The base, and then the towers of the model.
+using Snapshots = std::span<ModelSnapshot>;
+// Writes a Hugging Face folder that appears complete or not at all. Consumes the snapshots. Towers
+// are in the files of the base, under names that begin with their part.
+void save_model(Snapshots snapshots, const std::string& folder, const Options& options,
                 Task* task = nullptr);
 
 // Warns that a folder or file of the base holds none of these networks. Leaves a teacher out of the

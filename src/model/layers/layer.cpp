@@ -16,8 +16,9 @@ namespace {
 
 struct KindTable {
   std::mutex mutex;
-  std::vector<const LayerKind*> kinds{&kAttention,       &kExperts, &kGatedDelta,
-                                      &kGlobalAttention, &kMlp,     &kMlpExperts};
+  std::vector<const LayerKind*> kinds{&kAttention,  &kCrossAttention,    &kExperts,
+                                      &kGatedDelta, &kGlobalAttention,   &kMlp,
+                                      &kMlpExperts, &kSelfCrossAttention};
 };
 
 KindTable& kind_table() {
@@ -114,7 +115,51 @@ graph::Value layer_factor(const LayerInputs& inputs) {
                        graph::broadcast(before, shape));
 }
 
+bool is_adaptive(const ModelConfig& config) {
+  return config.tower.level == LevelKind::adaptive;
+}
+
 } // namespace
+
+graph::Value over_positions(graph::Value x, int64_t seq) {
+  const int64_t batch = x.dim(0), parts = x.dim(1), size = x.dim(2);
+  if (parts == 1) return x;
+  const Shape wide{batch, parts, seq / parts, size};
+  return graph::reshape(graph::broadcast(graph::reshape(x, {batch, parts, 1, size}), wide),
+                        {batch, seq, size});
+}
+
+graph::Value adaptive_norm(graph::Value x, graph::Value both, float eps) {
+  const int64_t hidden = x.dim(2), seq = x.dim(1);
+  const graph::Value scale = graph::slice_axis(both, 2, 0, hidden),
+                     shift = graph::slice_axis(both, 2, hidden, 2 * hidden),
+                     factor = graph::add(scale, graph::scalar(*x.graph, 1.0f));
+  return graph::add(graph::multiply(graph::layer_norm(x, {}, {}, eps), over_positions(factor, seq)),
+                    over_positions(shift, seq));
+}
+
+void add_block_norm(ParamTable& table, const ModelConfig& config, const std::string& name,
+                    bool gated) {
+  const int64_t hidden = config.hidden_size;
+  if (!is_adaptive(config)) return table.norm(name, hidden);
+  table.matrix(name + ".in", 2 * hidden, hidden, true);
+  table.set_zero();
+  if (!gated) return;
+  table.matrix(name + ".gate", hidden, hidden, true);
+  table.set_zero();
+}
+
+graph::Value block_input(const LayerInputs& inputs, graph::Value x, const std::string& name) {
+  if (!is_adaptive(inputs.config)) return block_norm(inputs, x, name);
+  return adaptive_norm(x, linear_param(inputs, inputs.time, name + ".in"),
+                       static_cast<float>(inputs.config.norm_eps));
+}
+
+graph::Value block_result(const LayerInputs& inputs, graph::Value y, const std::string& name) {
+  if (!is_adaptive(inputs.config)) return y;
+  const graph::Value gate = linear_param(inputs, inputs.time, name + ".gate"); // (batch, n, hidden)
+  return graph::multiply(y, over_positions(gate, y.dim(1)));
+}
 
 graph::Value build_layer(const LayerInputs& inputs, graph::Value hidden) {
   const auto half = [&](const LayerKind& kind, const char* norm_name, const char* post_norm) {
@@ -123,7 +168,10 @@ graph::Value build_layer(const LayerInputs& inputs, graph::Value hidden) {
       return;
     }
     graph::Value x =
-        kind.build(inputs, kind.norms_input ? hidden : block_norm(inputs, hidden, norm_name));
+        kind.norms_input
+            ? kind.build(inputs, hidden)
+            : block_result(inputs, kind.build(inputs, block_input(inputs, hidden, norm_name)),
+                           norm_name);
     if (inputs.config.post_norms) x = norm(inputs, x, post_norm);
     hidden = graph::add(hidden, x);
   };
@@ -137,7 +185,7 @@ void add_layer_params(ParamTable& table, const ModelConfig& config, const LayerR
   const auto half = [&](const LayerKind& kind, const char* norm_name, const char* post_norm) {
     table.set_kind(kind.name);
     const bool first_mixer = run.first == 0 && kind.part == LayerPart::mixer;
-    if (config.first_norm || !first_mixer) table.norm(norm_name, config.hidden_size);
+    if (config.first_norm || !first_mixer) add_block_norm(table, config, norm_name, true);
     kind.params(table, config);
     if (config.post_norms) table.norm(post_norm, config.hidden_size);
   };
@@ -214,6 +262,11 @@ void ParamTable::matrix(const std::string& name, int64_t out, int64_t in, bool b
                     own = (file.empty() ? name : file) + ".bias";
   add(name + ".bias", ParamRole::bias, {out}, own);
   if (!names_.has(own)) specs_.back().pieces[0].logical = bias_of(weight);
+}
+
+void ParamTable::set_zero() {
+  const bool is_bias = specs_.back().role == ParamRole::bias;
+  specs_[specs_.size() - (is_bias ? 2 : 1)].zero = true;
 }
 
 void ParamTable::norm(const std::string& name, int64_t size) {

@@ -53,6 +53,9 @@ public:
   // Without "[]" the file stores all experts in one tensor.
   void experts(const std::string& name, int64_t count, int64_t out, int64_t in);
 
+  // The first values of the parameter that was added last, and of its bias, are 0.
+  void set_zero();
+
   std::vector<ParamSpec> take() { return std::move(specs_); }
 
 private:
@@ -71,8 +74,12 @@ struct LayerInputs {
   const LayerRun& run;
   graph::Value positions = {}; // i32(batch, seq)
   graph::Value inv_freq = {};  // f32(rotary / 2) of this layer; undefined with learned positions
-  // f32(batch, size): embedding of the noise level, in models with time conditioning.
+  // Embedding of the noise level: f32(batch, size) in models with time conditioning, f32(batch, n,
+  // hidden) in towers with an adaptive level.
   graph::Value time = {};
+  // For layers with cross attention: f32(batch, keys, size), and what a position sees of it.
+  graph::Value context = {};
+  graph::Mask context_mask = {};
   float rope_amplitude = 1;
   graph::Mask mask = {}; // with this layer's window
   // u8(batch, seq, 1): 1: the position is on the canvas (ModelConfig::canvas); undefined: none is.
@@ -117,7 +124,8 @@ struct LayerKind {
   bool cuts_positions = false;
 };
 
-extern const LayerKind kAttention, kGlobalAttention, kGatedDelta, kMlp, kExperts, kMlpExperts;
+extern const LayerKind kAttention, kCrossAttention, kExperts, kGatedDelta, kGlobalAttention, kMlp,
+    kMlpExperts, kSelfCrossAttention;
 
 // Returns the kind of this name. Fails with invalid_argument and the list of names.
 const LayerKind& find_layer_kind(LayerPart part, const std::string& name);
@@ -130,6 +138,20 @@ void add_layer_params(ParamTable& table, const ModelConfig& config, const LayerR
 graph::Value build_layer(const LayerInputs& inputs, graph::Value hidden);
 std::vector<StateSlot> layer_slots(const ModelConfig& config, const LayerRun& run);
 LayerCost layer_cost(const ModelConfig& config, const LayerRun& run);
+
+// The norm of a block's input and the factor of its result, as ModelConfig has them. In a tower
+// with an adaptive level both follow from the level; elsewhere the factor is 1. `gated`: the block
+// has a factor.
+void add_block_norm(ParamTable& table, const ModelConfig& config, const std::string& name,
+                    bool gated);
+graph::Value block_input(const LayerInputs& inputs, graph::Value x, const std::string& name);
+graph::Value block_result(const LayerInputs& inputs, graph::Value y, const std::string& name);
+// Repeats x (batch, n, size) over `seq` positions, seq / n for each: (batch, seq, size). With n = 1
+// it returns x.
+graph::Value over_positions(graph::Value x, int64_t seq);
+// Returns layer_norm(x) (1 + scale) + shift, where (scale, shift) are the halves of `both`,
+// f32(batch, n, 2 hidden): n equal parts of the positions have a level each.
+graph::Value adaptive_norm(graph::Value x, graph::Value both, float eps);
 
 // Building blocks of layer kinds.
 graph::Value norm(const LayerInputs& inputs, graph::Value x, const std::string& name);

@@ -177,6 +177,11 @@ Head Builder::head(const std::string& name) {
   return made;
 }
 
+Linear Builder::input(const std::string& name) {
+  need_named(config_.tower.inputs, name, &InputConfig::name, {"input", "of the network"});
+  return linear("inputs." + name);
+}
+
 Head whole(const Head& head, graph::Value x) {
   return {whole(static_cast<const Linear&>(head), x), head.softcap};
 }

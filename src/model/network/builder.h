@@ -44,6 +44,13 @@ struct ForwardInputs {
   graph::Value canvas_context;
   // f32(batch, seq, hidden), from Builder::mean_embedding; undefined: zeros.
   graph::Value conditioning;
+  // For towers (ModelConfig::tower). `embeddings` is the stream, f32(batch, seq, hidden); a tower
+  // with latents of its own begins with them.
+  // f32(batch, keys, context size), and what a position sees of it.
+  graph::Value context;
+  graph::Mask context_mask;
+  // f32(batch) or f32(batch, n): noise levels. n equal parts of the positions have a level each.
+  graph::Value levels;
   bool round_kv = false; // K and V are rounded to bf16, as a bf16 cache would
   // i32(n): the taps are these rows of (batch * seq, hidden), as (n, hidden). Undefined: the taps
   // are (batch, seq, hidden).
@@ -127,6 +134,8 @@ public:
   // Returns a head: softcap(linear(hidden, weight, bias, scale), softcap). "lm" gives the logits of
   // the vocabulary; the config lists the others. Fails with not_found and the names of all heads.
   Head head(const std::string& name = "lm");
+  // Returns a matrix into the stream of a tower. Fails with not_found and the names of all inputs.
+  Linear input(const std::string& name);
   graph::Value logits(graph::Value hidden); // makes all logits at once: for small uses
   // Returns rows of the embedding, f32, times embedding_scale.
   graph::Value embed(graph::Value ids);
@@ -164,6 +173,8 @@ private:
 
   struct SharedInputs; // inputs that all layers share
   SharedInputs shared_inputs(const ForwardInputs& inputs, graph::Value positions, int64_t seq);
+  graph::Value tower_stream(const ForwardInputs& inputs);
+  graph::Value tower_levels(const ForwardInputs& inputs, int64_t batch);
   // Applies a norm outside of the layers.
   graph::Value normed(graph::Value x, const std::string& name);
   // For models with a canvas: u8(batch, seq, 1), 1 for positions on the canvas, and the input at

@@ -31,13 +31,13 @@ public:
     inner_.push_back(body_.input(name, outer.type()));
     return inner_.back();
   }
-  graph::Mask inner(const graph::Mask& mask) {
+  graph::Mask inner(const graph::Mask& mask, const std::string& prefix = "") {
     graph::Mask made = mask;
-    made.query_start = inner(mask.query_start, "query_start");
+    made.query_start = inner(mask.query_start, prefix + "query_start");
     for (graph::MaskTerm& term : made.terms) {
       for (size_t i = 0; i < term.params.size(); ++i) {
-        term.params[i] = inner(term.params[i], std::string(graph::mask_kind_name(term.kind)) + "." +
-                                                   std::to_string(i));
+        term.params[i] = inner(term.params[i],
+                               prefix + graph::mask_kind_name(term.kind) + "." + std::to_string(i));
       }
     }
     return made;
@@ -104,6 +104,8 @@ struct Builder::SharedInputs {
   graph::Mask mask;
   graph::Value on_canvas, canvas_window; // for models with a canvas
   graph::Value tap_rows;
+  graph::Value context;
+  graph::Mask context_mask;
   graph::Value dropout_keys; // u32(layers, batch, 2)
   bool empty_average = false, round_kv = false;
 };
@@ -203,6 +205,10 @@ Builder::SharedInputs Builder::shared_inputs(const ForwardInputs& inputs, graph:
     }
     made.time = time_embedding(*this, inputs.timesteps);
   }
+  made.context = inputs.context;
+  made.context_mask = inputs.context_mask;
+  if (config_.tower.level == LevelKind::adaptive)
+    made.time = graph::silu(tower_levels(inputs, positions.dim(0)));
   made.dropout_keys = layer_dropout_keys(positions.dim(0));
   return made;
 }
@@ -369,6 +375,8 @@ graph::ScanResult Builder::run_layers(const LayerRun& run, const SharedInputs& s
   layer.positions = constants.inner(shared.positions, "positions");
   if (!layer.inv_freq.defined()) layer.inv_freq = constants.inner(shared.inv_freq, "inv_freq");
   layer.time = constants.inner(shared.time, "time");
+  layer.context = constants.inner(shared.context, "context");
+  layer.context_mask = constants.inner(shared.context_mask, "context.");
   layer.row_adapters = constants.inner(row_adapters_, "adapter");
   layer.mask = constants.inner(shared.mask);
   if (reach.defined()) layer.mask.and_window(reach);
@@ -405,7 +413,9 @@ ForwardOutputs Builder::forward(const ForwardInputs& inputs, bool taps) {
   return kept_ = forward_pass(inputs, true);
 }
 
-ForwardOutputs Builder::forward_pass(const ForwardInputs& inputs, bool taps) {
+ForwardOutputs Builder::forward_pass(const ForwardInputs& given, bool taps) {
+  ForwardInputs inputs = given;
+  if (config_.tower.on) inputs.embeddings = tower_stream(given);
   const graph::Value rows = inputs.embeddings.defined() ? inputs.embeddings : inputs.ids;
   const int64_t batch = rows.dim(0), seq = rows.dim(1), ranks = sequence_ranks_;
   const graph::Value own = own_positions(rows, ranks);
@@ -434,7 +444,13 @@ ForwardOutputs Builder::forward_pass(const ForwardInputs& inputs, bool taps) {
       outputs.taps.push_back(graph::reshape(left, left.shape().without(0)));
     }
   }
-  outputs.hidden = config_.norm_after ? hidden : normed(hidden, "norm");
+  if (config_.norm_after || (config_.tower.on && !config_.tower.last_norm))
+    outputs.hidden = hidden;
+  else if (shared.time.defined() && config_.tower.on)
+    outputs.hidden = adaptive_norm(hidden, product(linear("norm.in"), shared.time),
+                                   static_cast<float>(config_.norm_eps));
+  else
+    outputs.hidden = normed(hidden, "norm");
   if (config_.prediction_layer) {
     const std::string& own = config_.prediction_activation;
     const std::string& kind = own.empty() ? config_.activation : own;

@@ -90,6 +90,7 @@ struct ParamSpec {
   // First values are divided by sqrt(2 layers), as GPT-2 does for products that are added to the
   // residual stream.
   bool residual_out = false;
+  bool zero = false;   // first values are 0
   float factor = 1;    // of an adapter's product; stored with its second half
   Partition partition; // how the ranks share the parameter
 

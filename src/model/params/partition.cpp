@@ -162,6 +162,12 @@ Partition adapter_partition(const Partition& base, bool down) {
 std::vector<ParamSpec> partitioned_params(const ModelConfig& config, const graph::Mesh& mesh) {
   std::vector<ParamSpec> specs = find_family(config.family).params(config);
   set_partitions(specs, config, mesh);
+  for (const auto& [name, network] : part_configs(config)) {
+    for (ParamSpec& spec : partitioned_params(network, mesh)) {
+      spec.part = name;
+      specs.push_back(std::move(spec));
+    }
+  }
   return specs;
 }
 

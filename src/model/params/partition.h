@@ -20,7 +20,8 @@ void set_partitions(std::vector<ParamSpec>& specs, const ModelConfig& config,
 // Returns the partition of an adapter's half from the partition of its base matrix. With `down` the
 // half is (rank, in), else (out, rank).
 Partition adapter_partition(const Partition& base, bool down);
-// Returns the parameters of a model's family, cut for the mesh of an engine.
+// Returns the parameters of a model's family, cut for the mesh of an engine, and then those of the
+// networks in ModelConfig::parts.
 std::vector<ParamSpec> partitioned_params(const ModelConfig& config, const graph::Mesh& mesh);
 
 } // namespace dllm::model

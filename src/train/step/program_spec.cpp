@@ -280,6 +280,10 @@ model::Cuts borders_of_options(const model::ParamStore& params,
 
 void prepare_model(model::Model& model, const noise::Objective& objective, const Options& options) {
   model::ParamStore& params = model.params();
+  for (const auto& [name, config] : objective.new_parts(model.config())) {
+    if (!model.parts().has(name))
+      model::add_new_network(model, name, config, static_cast<uint64_t>(options.i64("seed")));
+  }
   objective.check_parts(model);
   const model::Cuts borders = borders_of_options(params, objective.trained_parts(), options);
 

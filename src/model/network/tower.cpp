@@ -1,0 +1,67 @@
+// What a tower has before its first layer: its stream and its noise level.
+
+#include "base/error.h"
+#include "graph/ops.h"
+#include "model/layers/layer_kind.h"
+#include "model/network/builder.h"
+
+#include <cmath>
+#include <vector>
+
+namespace dllm::model {
+namespace {
+
+// Returns the sinusoid of levels: sines, then cosines, of level * 10000^(-k / half). x (..., 1).
+graph::Value sinusoid(graph::Value levels, int64_t size) {
+  const int64_t half = size / 2;
+  Tensor frequencies(DType::f32, {1, half});
+  for (int64_t k = 0; k < half; ++k) {
+    frequencies.mutable_as<float>()[static_cast<size_t>(k)] = static_cast<float>(
+        std::exp(-std::log(10000.0) * static_cast<double>(k) / static_cast<double>(half)));
+  }
+  graph::Graph& graph = *levels.graph;
+  const graph::Value angle = graph::multiply(levels, graph::constant(graph, frequencies));
+  std::vector<graph::Value> parts = {graph::sin(angle), graph::cos(angle)};
+  if (size % 2 != 0) parts.push_back(graph::full(graph, {levels.dim(0), 1}, 0.0f));
+  return graph::concat(parts, 1);
+}
+
+} // namespace
+
+// Returns the embedding of the levels, f32(batch, n, hidden).
+graph::Value Builder::tower_levels(const ForwardInputs& inputs, int64_t batch) {
+  if (!inputs.levels.defined())
+    fail(Code::invalid_argument, "part {} reads a noise level: levels (batch) are needed",
+         network_);
+  const int64_t parts = inputs.levels.shape().count() / batch, size = config_.tower.level_size;
+  const graph::Value flat = graph::reshape(inputs.levels, {batch * parts, 1});
+  graph::Value x = product(linear("time.in"), size > 1 ? sinusoid(flat, size) : flat);
+  if (config_.tower.level == LevelKind::adaptive) x = product(linear("time.mid"), graph::silu(x));
+  x = product(linear("time.out"), graph::silu(x));
+  return graph::reshape(x, {batch, parts, config_.hidden_size});
+}
+
+// Returns the stream before the first layer, f32(batch, seq, hidden).
+graph::Value Builder::tower_stream(const ForwardInputs& inputs) {
+  const TowerConfig& tower = config_.tower;
+  if (tower.context > 0 && !inputs.context.defined())
+    fail(Code::invalid_argument, "part {} looks at a context: context (batch, keys, {}) is needed",
+         network_, tower.context);
+  graph::Value stream = inputs.embeddings;
+  if (tower.latents > 0) {
+    const int64_t batch = inputs.context.dim(0);
+    const Shape wide{batch, tower.latents, config_.hidden_size};
+    const graph::Value own = graph::reshape(parameter("latents"), wide.without(0).with_front(1));
+    stream = stream.defined()
+                 ? graph::add(stream, own)
+                 : graph::vary(graph::broadcast(own, wide), inputs.context.type().axes);
+  }
+  if (!stream.defined())
+    fail(Code::invalid_argument, "part {} needs its stream: embeddings (batch, seq, {})", network_,
+         config_.hidden_size);
+  if (tower.level != LevelKind::added) return stream;
+  const graph::Value levels = tower_levels(inputs, stream.dim(0));
+  return graph::add(stream, over_positions(levels, stream.dim(1)));
+}
+
+} // namespace dllm::model
