@@ -9,39 +9,93 @@ namespace {
 using graph::Graph;
 using graph::Value;
 
+// Returns the rows of a pass, whose inputs the graph may have already.
+ArrayRows pass_rows(model::Builder& builder, const PassShape& pass) {
+  const Shape window{pass.all_rows(), pass.window};
+  const auto input = [&](const char* name, DType dtype) {
+    return row_input(builder, name, dtype, window);
+  };
+  return {builder,
+          pass,
+          input("ids", DType::i32),
+          input("given", DType::u8),
+          input("positions", DType::i32),
+          input("limit", DType::i32)};
+}
+
+// Runs a rule, under guidance on two copies of every row at once.
+class GuidedRule {
+public:
+  GuidedRule(const ArrayRule& rule, const ArrayRows& rows) : rule_(rule), rows_(rows) {
+    if (!rows.shape.guided) return;
+    Graph& graph = rows.builder.graph();
+    const Value weight = row_input(rows.builder, "guidance", DType::f32, Shape{rows.shape.rows});
+    factor_ =
+        graph::reshape(graph::add(weight, graph::scalar(graph, 1.0f)), {rows.shape.rows, 1, 1});
+  }
+
+  Denoised denoise(const NoisyArray& array) const {
+    if (!rows_.shape.guided) return rule_.denoise(rows_, array);
+    const ArrayLevel level{twice(array.level.time), twice(array.level.signal),
+                           twice(array.level.sigma)};
+    const Denoised made = rule_.denoise(
+        rows_, {twice(array.numbers), level, twice(array.previous), twice(array.has_previous)});
+    return {guided(made.clean), made.states.defined() ? guided(made.states) : Value()};
+  }
+
+private:
+  static Value twice(Value x) { return graph::concat({x, x}, 0); }
+  Value guided(Value x) const {
+    const int64_t half = rows_.shape.rows;
+    const Value with = graph::slice_axis(x, 0, 0, half),
+                without = graph::slice_axis(x, 0, half, 2 * half);
+    return graph::add(without, graph::multiply(factor_, graph::subtract(with, without)));
+  }
+
+  const ArrayRule& rule_;
+  const ArrayRows& rows_;
+  Value factor_;
+};
+
 // One step of the loop.
 class ArrayStep {
 public:
-  ArrayStep(Graph& body, const model::Model& model, const ArrayRule& rule, const ArrayShape& shape)
-      : graph_(body), rule_(rule), shape_(shape),
+  ArrayStep(Graph& body, const model::Model& model, const ArrayPolicy& policy,
+            const ArrayShape& shape)
+      : graph_(body), policy_(policy), shape_(shape),
         axes_(model::request_axes(model.engine().mesh())) {
+    const int64_t rows = shape.array_rows();
     step_ = state("step", DType::i32, {}, {});
     array_ = state("array", DType::f32, array_shape(), axes_);
-    lines_ = state("lines", DType::i32, {shape.steps, shape.places(), columns()}, axes_);
-    arrays_ = state("arrays", DType::f32, {shape.steps, shape.places(), shape.width}, axes_);
+    if (shape.previous) previous_ = state("previous", DType::f32, array_shape(), axes_);
+    arrays_ = state("arrays", DType::f32, {shape.steps, rows, shape.width}, axes_);
+    if (shape.previous)
+      cleans_ = state("cleans", DType::f32, {shape.steps, rows, shape.width}, axes_);
+    if (shape.texts > 0) {
+      read_ =
+          state("read", DType::f32, {shape.texts, shape.read_rows(), shape.read_width()}, axes_);
+    }
     builder_ = std::make_unique<model::Builder>(body, model, shape.pass.parts.list);
   }
 
   void build() {
     const SolverResult made = solve();
-    const Value alive = graph::reshape(of_step("alive", DType::u8, {rows()}), {rows(), 1, 1});
-    const Value array = graph::select(alive, made.array, array_);
+    alive_ = graph::reshape(of_step("alive", DType::u8, {rows()}), {rows(), 1, 1});
+    const Value array = graph::select(alive_, made.array, array_);
     output(graph::add(step_, i32(1)));
     output(array);
-    output(put(lines_, predict(made.hidden)));
-    output(put(arrays_, graph::reshape(array, {shape_.places(), shape_.width})));
+    if (shape_.previous) output(graph::select(alive_, made.made.clean, previous_));
+    output(put(arrays_, array));
+    if (shape_.previous) output(put(cleans_, made.made.clean));
+    if (shape_.texts > 0) output(put_read(made.made));
     input_of(graph_, "most_steps", DType::i32, Shape{}); // for the condition
   }
   const std::vector<std::string>& state_names() const { return names_; }
 
 private:
   int64_t rows() const { return shape_.pass.rows; }
-  int64_t columns() const { return PredictionColumns(shape_.pass.needs).count; }
-  Shape array_shape() const { return {rows(), shape_.pass.window, shape_.width}; }
+  Shape array_shape() const { return {rows(), shape_.length, shape_.width}; }
   Value i32(int64_t value) { return graph::scalar_i32(graph_, static_cast<int32_t>(value)); }
-  Value input(const char* name, DType dtype, Shape shape) {
-    return row_input(*builder_, name, dtype, std::move(shape));
-  }
   Value state(const char* name, DType dtype, Shape shape, graph::AxisSet axes) {
     names_.emplace_back(name);
     return graph_.input(name, {std::move(shape), dtype, axes});
@@ -59,69 +113,110 @@ private:
     one.insert(one.end(), part.begin(), part.end());
     std::vector<Value> begin(all.size(), i32(0));
     begin[0] = step_;
-    return graph::reshape(graph::dynamic_slice(input(name, dtype, Shape(all)), begin, one),
-                          Shape(part));
+    const Value table = row_input(*builder_, name, dtype, Shape(all));
+    return graph::reshape(graph::dynamic_slice(table, begin, one), Shape(part));
   }
-  // Writes x (places, n) as this step's part of a record (steps, places, n).
-  Value put(Value record, Value x) {
-    return graph::dynamic_update_slice(record, graph::reshape(x, {1, x.dim(0), x.dim(1)}),
-                                       {step_, i32(0), i32(0)});
+  // Writes x as entry `at` of a record (entries, rows, width).
+  Value put_at(Value record, Value at, Value x) {
+    return graph::dynamic_update_slice(record, graph::reshape(x, {1, record.dim(1), record.dim(2)}),
+                                       {at, i32(0), i32(0)});
+  }
+  Value put(Value record, Value x) { return put_at(record, step_, x); }
+  // Records what the text is read from: of every step, or of the last step of each row.
+  Value put_read(const Denoised& made) {
+    const Shape one{rows(), shape_.read_rows() / rows(), shape_.read_width()};
+    const Value x = shape_.states > 0 ? made.states : made.clean;
+    if (shape_.texts == shape_.steps) return put(read_, x);
+    const Value before = graph::reshape(read_, one);
+    return put_at(read_, i32(0), graph::select(alive_, graph::reshape(x, one), before));
   }
 
   SolverResult solve() {
-    const Value levels = of_step("levels", DType::f32, {6, rows()});
+    const Value levels = of_step("levels", DType::f32, {10, rows()});
     const auto column = [&](int64_t at) {
       return graph::reshape(graph::slice_axis(levels, 0, at, at + 1), {rows(), 1, 1});
     };
-    const Shape window{rows(), shape_.pass.window};
-    const ArrayRows fixed{*builder_, shape_.pass, input("ids", DType::i32, window),
-                          input("given", DType::u8, window)};
-    SolverStep step{
-        array_, {column(0), column(1), column(2)}, {column(3), column(4), column(5)}, {}, {}};
-    if (rule_.solver().uses_noise())
+    const auto level = [&](int64_t at) {
+      return ArrayLevel{column(at), column(at + 1), column(at + 2)};
+    };
+    const ArrayRows fixed = pass_rows(*builder_, shape_.pass);
+    const GuidedRule rule(policy_.rule(), fixed);
+    SolverStep step;
+    const Value previous = shape_.previous ? previous_ : graph::full(graph_, array_shape(), 0.0f);
+    step.array = {array_, level(0), previous, column(9)};
+    step.next = level(3);
+    step.before = level(6);
+    if (policy_.solver().uses_noise())
       step.noise = of_step("noise", DType::f32, array_shape().dims());
-    step.denoise = [&](Value array, Value time) { return rule_.denoise(fixed, array, time); };
-    return rule_.solver().step(step);
-  }
-
-  // Returns i32(places, columns): the line of every position.
-  Value predict(Value hidden) {
-    const Shape flat{shape_.places()};
-    graph::TokenStatisticsInputs head = head_over(*builder_, hidden, shape_.pass);
-    head.count = i32(shape_.places());
-    add_sampling(head, shape_.pass,
-                 [&](const char* name, DType dtype) { return input(name, dtype, flat); });
-    head.uniform = of_step("uniform", DType::f32, {shape_.places()});
-    const graph::TokenStatistics s = graph::token_statistics(head, shape_.pass.needs.listed());
-    return prediction_lines(prediction_values(s), PredictionColumns(shape_.pass.needs));
+    step.denoise = [&](const NoisyArray& array) { return rule.denoise(array); };
+    return policy_.solver().step(step);
   }
 
   Graph& graph_;
-  const ArrayRule& rule_;
+  const ArrayPolicy& policy_;
   const ArrayShape& shape_;
   graph::AxisSet axes_;
   std::vector<std::string> names_;
-  Value step_, array_, lines_, arrays_;
+  Value step_, array_, previous_, arrays_, cleans_, read_, alive_;
   std::unique_ptr<model::Builder> builder_; // after the state, whose inputs come first
 };
 
+// Returns the first rows of x (all, window), `count` times.
+Value repeated(Value x, int64_t rows, int64_t count) {
+  const int64_t window = x.dim(1);
+  const Value one = graph::reshape(graph::slice_axis(x, 0, 0, rows), {1, rows, window});
+  return graph::reshape(graph::broadcast(one, {count, rows, window}), {count * rows, window});
+}
+
+// Returns i32(texts, places, columns): the lines of all texts, as one batch. `read` is the record
+// of what they are read from.
+Value text_lines(model::Builder& builder, const ArrayRule& rule, const ArrayShape& shape,
+                 Value read) {
+  const ArrayRows once = pass_rows(builder, shape.pass);
+  PassShape pass = shape.pass;
+  pass.guided = false;
+  pass.rows *= shape.texts;
+  pass.capacity = pass.rows * pass.window;
+  const auto all = [&](Value x) { return repeated(x, shape.pass.rows, shape.texts); };
+  const ArrayRows rows{builder,        pass, all(once.ids), all(once.given), all(once.positions),
+                       all(once.limit)};
+  const int64_t each = shape.read_rows() / shape.pass.rows;
+  const ArrayText text =
+      rule.read(rows, graph::reshape(read, {pass.rows, each, shape.read_width()}));
+  const Shape flat{pass.capacity};
+  graph::TokenStatisticsInputs head = head_over(builder, text.head, text.hidden, pass);
+  head.count = graph::scalar_i32(builder.graph(), static_cast<int32_t>(pass.capacity));
+  add_sampling(head, pass, [&](const char* name, DType dtype) {
+    return row_input(builder, name, dtype, flat);
+  });
+  head.uniform = row_input(builder, "uniform", DType::f32, flat);
+  const graph::TokenStatistics s = graph::token_statistics(head, pass.needs.listed());
+  const PredictionColumns columns(pass.needs);
+  return graph::reshape(prediction_lines(prediction_values(s), columns),
+                        {shape.texts, shape.places(), columns.count});
+}
+
 } // namespace
 
-void build_array_loop(Graph& graph, const model::Model& model, const ArrayRule& rule,
+void build_array_loop(Graph& graph, const model::Model& model, const ArrayPolicy& policy,
                       const ArrayShape& shape) {
+  model::Builder builder(graph, model, shape.pass.parts.list);
   StepLoop loop;
   loop.body = std::make_shared<Graph>("denoise_array_step");
-  ArrayStep step(*loop.body, model, rule, shape);
+  ArrayStep step(*loop.body, model, policy, shape);
   step.build();
   loop.state = step.state_names();
   loop.begin = [](const std::string& name) {
-    return name == "array" ? std::nullopt : std::optional<int32_t>(0);
+    return name == "array" || name == "previous" ? std::nullopt : std::optional<int32_t>(0);
   };
   loop.goes_on = [](const auto& given) { return graph::less(given("step"), given("most_steps")); };
   const LoopEnd end = add_loop(graph, loop);
   const graph::Mesh& mesh = model.engine().mesh();
-  graph.output("lines", gather_shares(end.value("lines"), mesh));
   graph.output("arrays", gather_shares(end.value("arrays"), mesh));
+  if (shape.previous) graph.output("previous", gather_shares(end.value("cleans"), mesh));
+  if (shape.texts == 0) return;
+  const Value lines = text_lines(builder, policy.rule(), shape, end.value("read"));
+  graph.output("lines", gather_shares(lines, mesh));
 }
 
 } // namespace dllm::decode

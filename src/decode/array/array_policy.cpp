@@ -1,21 +1,32 @@
 #include "decode/array/array_policy.h"
 
 #include "base/error.h"
+#include "graph/ops.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace dllm::decode {
 
-HostLevel ArrayPolicy::level(double t) const {
-  const double alpha = setup().schedule.alpha(t);
+HostLevel ArrayRule::level(const noise::Schedule& schedule, double t) const {
+  const double alpha = schedule.alpha(t);
   return {static_cast<float>(t), static_cast<float>(std::sqrt(alpha)),
           static_cast<float>(std::sqrt(1 - alpha))};
 }
 
+ArrayText ArrayRule::read(const ArrayRows& rows, graph::Value read) const {
+  const Shape flat{rows.rows() * rows.window(), rows.builder.config().hidden_size};
+  return {graph::reshape(read, flat), rows.builder.head()};
+}
+
+ArrayPolicy::ArrayPolicy(const PolicySetup& setup, std::shared_ptr<const ArrayRule> rule)
+    : Policy(setup), rule_(std::move(rule)), solver_(make_solver(setup.options.str("solver"))) {}
+
 std::vector<HostLevel> ArrayPolicy::levels(int64_t steps) const {
   std::vector<HostLevel> made;
   for (int64_t left = steps; left > 0; --left) {
-    const HostLevel now = level(static_cast<double>(left) / static_cast<double>(steps));
+    const HostLevel now =
+        rule_->level(setup().schedule, static_cast<double>(left) / static_cast<double>(steps));
     if (!(now.sigma > 0 && now.signal >= 0)) {
       fail_with_hint("take fewer steps, or another schedule", Code::invalid_argument,
                      "schedule {} has sigma {} at time {}, expected more than 0",
@@ -31,24 +42,40 @@ std::unique_ptr<Session> ArrayPolicy::begin(Request& request) const {
   request.origin = request.prompt;
   request.block_length = std::max<int64_t>(1, request.length() - request.origin);
   const auto width = static_cast<size_t>(rule_->width(setup().config));
-  request.array.resize(static_cast<size_t>(request.length()) * width);
-  for (int64_t position = 0; position < request.length(); ++position) {
-    const auto at = static_cast<size_t>(position) * width;
-    position_normals(request.settings.seed, 0, position,
-                     std::span(request.array).subspan(at, width));
+  const int64_t length = rule_->length(setup().config, request.length());
+  request.array.resize(static_cast<size_t>(length) * width);
+  for (int64_t row = 0; row < length; ++row) {
+    position_normals(request.settings.seed, 0, row,
+                     std::span(request.array).subspan(static_cast<size_t>(row) * width, width));
   }
   if (request.open_count(0, request.length()) == 0) request.finish = Finish::decided;
-  return std::make_unique<ArraySession>(levels(setup().i64("steps")),
-                                        rule_->solver().evaluations());
+  ArrayPlan plan;
+  plan.levels = levels(setup().i64("steps"));
+  plan.evaluations = solver_->evaluations();
+  plan.guidance = static_cast<float>(setup().f64("guidance"));
+  for (const std::string& text : setup().options.list("guidance_keep"))
+    plan.guidance_keep.push_back(parse_id(text, setup().config.vocab_size, "option guidance_keep"));
+  plan.mask_id = std::max(0, setup().mask_id);
+  return std::make_unique<ArraySession>(std::move(plan));
+}
+
+bool ArraySession::is_given(const Request& request, int64_t position, bool without) const {
+  const auto at = static_cast<size_t>(position);
+  if (request.states[at] != State::fixed) return false;
+  return !without ||
+         std::ranges::find(plan_->guidance_keep, request.ids[at]) != plan_->guidance_keep.end();
 }
 
 PassRequest ArraySession::next_pass(const Request& request, const CacheView&) const {
   PassRequest pass;
   pass.end = request.length();
   pass.time = level(request, 0).time;
+  pass.guidance = plan_->guidance;
   for (int64_t position = 0; position < request.length(); ++position) {
-    if (request.states[static_cast<size_t>(position)] != State::fixed)
-      pass.positions.push_back(position);
+    if (!is_given(request, position, false)) pass.positions.push_back(position);
+    if (!is_guided()) continue;
+    const int32_t id = request.ids[static_cast<size_t>(position)];
+    pass.unconditional.push_back(is_given(request, position, true) ? id : plan_->mask_id);
   }
   return pass;
 }

@@ -2,6 +2,7 @@
 #include "decode/pass/sampling.h"
 
 #include <algorithm>
+#include <array>
 
 namespace dllm::decode {
 namespace {
@@ -17,57 +18,59 @@ public:
       : shape_(shape), rows_(rows), limit_(limit) {}
 
   void add_canvases(Batch& feed) const {
-    std::vector<float> array(static_cast<size_t>(shape_.places() * shape_.width), 0.0f);
-    std::vector<uint8_t> given(static_cast<size_t>(shape_.places()), 0);
-    for (size_t r = 0; r < rows_.size(); ++r) {
+    const PassShape& pass = shape_.pass;
+    std::vector<uint8_t> given(static_cast<size_t>(pass.positions()), 0);
+    for (int64_t at = 0; at < pass.all_rows(); ++at) {
+      const auto r = static_cast<size_t>(at % pass.rows);
+      if (r >= rows_.size()) continue;
       const Request& request = *rows_[r].request;
-      const size_t first = r * static_cast<size_t>(shape_.pass.window);
-      std::ranges::copy(request.array, array.begin() + static_cast<int64_t>(first) * shape_.width);
-      for (size_t i = 0; i < request.states.size(); ++i)
-        given[first + i] = request.states[i] == State::fixed ? 1 : 0;
+      for (int64_t p = 0; p < request.length(); ++p)
+        given[static_cast<size_t>(at * pass.window + p)] =
+            rows_[r].session->is_given(request, p, at >= pass.rows) ? 1 : 0;
     }
-    const Shape window{shape_.pass.rows, shape_.pass.window};
-    feed.set("array",
-             Tensor::from(Shape{shape_.pass.rows, shape_.pass.window, shape_.width}, array));
-    feed.set("given", Tensor::from(window, given));
+    feed.set("given", Tensor::from(Shape{pass.all_rows(), pass.window}, given));
+    feed.set("array", numbers(&Request::array));
+    feed.set("previous", numbers(&Request::previous));
   }
 
   void add_sampling(Batch& feed) const {
-    const auto places = static_cast<size_t>(shape_.places());
-    SamplingColumns sampling(places, shape_.pass);
-    std::vector<float> uniform(places * static_cast<size_t>(shape_.steps), 0);
+    const int64_t places = shape_.places();
+    const auto lines = static_cast<size_t>(shape_.texts * places);
+    SamplingColumns sampling(lines, shape_.pass);
+    std::vector<float> uniform(lines, 0);
     for (size_t r = 0; r < rows_.size(); ++r) {
       const Request& request = *rows_[r].request;
-      for (int64_t p = 0; p < request.length(); ++p) {
-        const size_t at = r * static_cast<size_t>(shape_.pass.window) + static_cast<size_t>(p);
-        sampling.put(at, request);
-        for (int64_t step = 0; step < limit_ && request.settings.temperature > 0; ++step)
-          uniform[static_cast<size_t>(step) * places + at] =
-              seeded_uniform(request.settings.seed, request.steps + step, p, 0);
+      for (int64_t text = 0; text < shape_.texts; ++text) {
+        const int64_t first = text * places + static_cast<int64_t>(r) * shape_.pass.window;
+        const int64_t step = request.steps + step_of(text, rows_[r]);
+        for (int64_t p = 0; p < request.length(); ++p) {
+          const auto at = static_cast<size_t>(first + p);
+          sampling.put(at, request);
+          if (request.settings.temperature > 0)
+            uniform[at] = seeded_uniform(request.settings.seed, step, p, 0);
+        }
       }
     }
-    sampling.add_to(feed, Shape{shape_.places()});
-    feed.set("uniform", Tensor::from(Shape{shape_.steps, shape_.places()}, uniform));
+    const Shape shape{shape_.texts * places};
+    sampling.add_to(feed, shape);
+    feed.set("uniform", Tensor::from(shape, uniform));
   }
 
   void add_levels(Batch& feed) const {
     const int64_t count = shape_.pass.rows;
-    std::vector<float> levels(static_cast<size_t>(shape_.steps * 6 * count), 1.0f);
+    std::vector<float> levels(static_cast<size_t>(shape_.steps * 10 * count), 1.0f);
     std::vector<uint8_t> alive(static_cast<size_t>(shape_.steps * count), 0);
     for (size_t r = 0; r < rows_.size(); ++r) {
       const ArrayRow& row = rows_[r];
-      const int64_t most = std::min(limit_, row.session->steps_left(*row.request));
-      for (int64_t step = 0; step < most; ++step) {
-        const HostLevel now = row.session->level(*row.request, step),
-                        next = row.session->level(*row.request, step + 1);
-        const float numbers[6] = {now.time,  now.signal,  now.sigma,
-                                  next.time, next.signal, next.sigma};
-        for (int64_t i = 0; i < 6; ++i)
-          levels[static_cast<size_t>((step * 6 + i) * count) + r] = numbers[i];
+      for (int64_t step = 0; step < steps_of(row); ++step) {
+        const std::array<float, 10> numbers = numbers_of(row, step);
+        for (size_t i = 0; i < numbers.size(); ++i)
+          levels[(static_cast<size_t>(step) * 10 + i) * static_cast<size_t>(count) + r] =
+              numbers[i];
         alive[static_cast<size_t>(step * count) + r] = 1;
       }
     }
-    feed.set("levels", Tensor::from(Shape{shape_.steps, 6, count}, levels));
+    feed.set("levels", Tensor::from(Shape{shape_.steps, 10, count}, levels));
     feed.set("alive", Tensor::from(Shape{shape_.steps, count}, alive));
     feed.set("most_steps", Tensor::scalar(static_cast<int32_t>(limit_)));
   }
@@ -75,22 +78,51 @@ public:
   // Noise of the coming steps. Step 0 of a request has the numbers of its first array.
   void add_noise(Batch& feed) const {
     const auto width = static_cast<size_t>(shape_.width);
-    std::vector<float> noise(static_cast<size_t>(shape_.steps * shape_.places()) * width, 0.0f);
-    for (int64_t step = 0; step < limit_; ++step) {
-      for (size_t r = 0; r < rows_.size(); ++r) {
-        const Request& request = *rows_[r].request;
-        const int64_t first = step * shape_.places() + static_cast<int64_t>(r) * shape_.pass.window;
-        for (int64_t p = 0; p < request.length(); ++p)
-          position_normals(request.settings.seed, request.steps + step + 1, p,
-                           std::span(noise).subspan(static_cast<size_t>(first + p) * width, width));
+    std::vector<float> noise(static_cast<size_t>(shape_.steps * shape_.array_rows()) * width, 0.0f);
+    for (size_t r = 0; r < rows_.size(); ++r) {
+      const Request& request = *rows_[r].request;
+      const auto length = static_cast<int64_t>(request.array.size() / width);
+      for (int64_t step = 0; step < steps_of(rows_[r]); ++step) {
+        const int64_t first = step * shape_.array_rows() + static_cast<int64_t>(r) * shape_.length;
+        for (int64_t i = 0; i < length; ++i)
+          position_normals(request.settings.seed, request.steps + step + 1, i,
+                           std::span(noise).subspan(static_cast<size_t>(first + i) * width, width));
       }
     }
-    feed.set("noise",
-             Tensor::from(Shape{shape_.steps, shape_.pass.rows, shape_.pass.window, shape_.width},
-                          noise));
+    feed.set(
+        "noise",
+        Tensor::from(Shape{shape_.steps, shape_.pass.rows, shape_.length, shape_.width}, noise));
   }
 
 private:
+  // Returns the steps that a row takes in this run.
+  int64_t steps_of(const ArrayRow& row) const {
+    return std::min(limit_, row.session->steps_left(*row.request));
+  }
+  // Returns the step of this run whose text is number `text`.
+  int64_t step_of(int64_t text, const ArrayRow& row) const {
+    return shape_.texts == 1 ? steps_of(row) - 1 : text;
+  }
+
+  static std::array<float, 10> numbers_of(const ArrayRow& row, int64_t step) {
+    const Request& request = *row.request;
+    const HostLevel &now = row.session->level(request, step),
+                    &next = row.session->level(request, step + 1),
+                    &before = row.session->level(request, step - 1);
+    const bool has_previous = request.step_in_block + step > 0;
+    return {now.time,   now.signal,  now.sigma,     next.time,    next.signal,
+            next.sigma, before.time, before.signal, before.sigma, has_previous ? 1.0f : 0.0f};
+  }
+
+  // Returns such numbers of all rows, with zeros where a row has none.
+  Tensor numbers(std::vector<float> Request::*of) const {
+    const auto each = static_cast<size_t>(shape_.length * shape_.width);
+    std::vector<float> all(static_cast<size_t>(shape_.pass.rows) * each, 0.0f);
+    for (size_t r = 0; r < rows_.size(); ++r)
+      std::ranges::copy(rows_[r].request->*of, all.begin() + static_cast<int64_t>(r * each));
+    return Tensor::from(Shape{shape_.pass.rows, shape_.length, shape_.width}, all);
+  }
+
   const ArrayShape& shape_;
   std::span<const ArrayRow> rows_;
   int64_t limit_;
@@ -98,49 +130,86 @@ private:
 
 } // namespace
 
-ArrayShape array_shape(const PassShape& pass, const PassSettings& settings, int64_t width,
-                       int64_t steps) {
-  ArrayShape shape{pass, width, 1};
+ArrayShape array_shape(const PassShape& pass, const PassSettings& settings,
+                       const ArrayPolicy& policy, const model::ModelConfig& config, int64_t steps,
+                       ArrayTexts texts) {
+  const ArrayRule& rule = policy.rule();
+  ArrayShape shape{pass, rule.length(config, pass.window), rule.width(config),
+                   rule.states_width(config)};
+  shape.previous = policy.keeps_previous();
   shape.pass.set(settings);
   shape.pass.capacity = shape.places();
-  const int64_t line =
-      static_cast<int64_t>(sizeof(float)) * (width + PredictionColumns(shape.pass.needs).count);
-  const int64_t most = std::max<int64_t>(1, kMostBytes / (shape.places() * line));
-  shape.steps = std::min(round_up(steps, 1), most);
+  const bool all = texts == ArrayTexts::all;
+  int64_t numbers = shape.array_rows() * shape.width * (shape.previous ? 2 : 1); // of a step
+  if (all) {
+    numbers += shape.read_rows() * shape.read_width();
+    numbers += shape.places() * PredictionColumns(shape.pass.needs).count;
+  }
+  const int64_t bytes = static_cast<int64_t>(sizeof(float)) * numbers;
+  shape.steps = std::min(round_up(steps, 1), std::max<int64_t>(1, kMostBytes / bytes));
+  shape.texts = all ? shape.steps : texts == ArrayTexts::last ? 1 : 0;
   return shape;
 }
 
-ArrayRecord::ArrayRecord(const PredictionNeeds& needs, const ArrayShape& shape, PassShares shares,
-                         Tensor lines, Tensor arrays, int64_t steps)
-    : needs_(needs), shape_(shape), shares_(std::move(shares)), lines_(std::move(lines)),
-      arrays_(std::move(arrays)), steps_(steps) {}
+ArrayRecord::ArrayRecord(const PredictionNeeds& needs, const ArrayShape& shape, ArrayTexts texts,
+                         PassShares shares, std::vector<Tensor> outputs, int64_t steps,
+                         std::vector<int64_t> ends)
+    : needs_(needs), shape_(shape), texts_(texts), shares_(std::move(shares)), steps_(steps),
+      ends_(std::move(ends)) {
+  arrays_ = std::move(outputs.front());
+  if (shape_.previous) previous_ = std::move(outputs[1]);
+  if (shape_.texts > 0) lines_ = std::move(outputs.back());
+}
 
-size_t ArrayRecord::place(int64_t step, int64_t row) const {
-  const RowPlace& own = shares_.places()[static_cast<size_t>(row)];
-  return static_cast<size_t>((own.share * shape_.steps + step) * shape_.places() +
-                             own.row * shape_.pass.window);
+bool ArrayRecord::has_text(int64_t step, int64_t row) const {
+  return texts_ == ArrayTexts::all ||
+         (texts_ == ArrayTexts::last && ends_[static_cast<size_t>(row)] == step);
 }
 
 Prediction ArrayRecord::prediction(int64_t step, int64_t row, int64_t position) const {
   const PredictionColumns columns(needs_);
   const auto count = static_cast<size_t>(columns.count);
-  const size_t at = place(step, row) + static_cast<size_t>(position);
+  const int64_t text = shape_.texts == 1 ? 0 : step;
+  const int64_t first = (place(row).share * shape_.texts + text) * shape_.places();
+  const auto at = static_cast<size_t>(first + place(row).row * shape_.pass.window + position);
   return prediction_of(lines_.as<int32_t>().subspan(at * count, count), columns, position);
 }
 
-std::vector<float> ArrayRecord::array(int64_t step, int64_t row, int64_t length) const {
-  const auto width = static_cast<size_t>(shape_.width);
-  const auto own =
-      arrays_.as<float>().subspan(place(step, row) * width, static_cast<size_t>(length) * width);
+std::vector<float> ArrayRecord::numbers(const Tensor& record, int64_t step, int64_t row,
+                                        size_t count) const {
+  const int64_t first = (place(row).share * shape_.steps + step) * shape_.array_rows() +
+                        place(row).row * shape_.length;
+  const auto own = record.as<float>().subspan(static_cast<size_t>(first * shape_.width), count);
   return {own.begin(), own.end()};
 }
 
+std::vector<float> ArrayRecord::array(int64_t step, int64_t row, size_t count) const {
+  return numbers(arrays_, step, row, count);
+}
+
+std::vector<float> ArrayRecord::previous(int64_t step, int64_t row, size_t count) const {
+  return shape_.previous ? numbers(previous_, step, row, count) : std::vector<float>();
+}
+
 ArrayProgram::ArrayProgram(std::shared_ptr<model::Model> model, const PassSettings& settings,
-                           const ArrayRule& rule)
-    : model_(std::move(model)), settings_(settings), rule_(rule) {}
+                           const ArrayPolicy& policy)
+    : model_(std::move(model)), settings_(settings), policy_(policy) {}
+
+namespace {
+
+// Returns what a run of these steps has to read.
+ArrayTexts texts_of(std::span<const ArrayRow> rows, int64_t steps, bool watched) {
+  if (watched) return ArrayTexts::all;
+  const bool ends = std::ranges::any_of(
+      rows, [&](const ArrayRow& row) { return row.session->steps_left(*row.request) <= steps; });
+  return ends ? ArrayTexts::last : ArrayTexts::none;
+}
+
+} // namespace
 
 ArrayRecord ArrayProgram::run(std::span<const ArrayRow> rows, const DecodeState& state,
-                              const Weights& weights, int64_t limit, const Task* task) {
+                              const Weights& weights, int64_t limit, bool watched,
+                              const Task* task) {
   std::vector<PassRow> passes;
   int64_t steps = 1;
   for (const ArrayRow& row : rows) {
@@ -149,30 +218,43 @@ ArrayRecord ArrayProgram::run(std::span<const ArrayRow> rows, const DecodeState&
   }
   steps = std::min(steps, limit);
   PassShares shares(passes, state, model_->engine().mesh());
-  PassShape pass = pass_shape(model_->config(), passes, state.shape(), 0, {}, shares.most_rows());
-  set_parts(pass.parts, *rows[0].pass, *model_, weights, rule_.other_parts());
-  const ArrayShape shape = array_shape(pass, settings_, rule_.width(model_->config()), steps);
-  steps = std::min(steps, shape.steps);
+  const model::ModelConfig& config = model_->config();
+  PassShape pass = pass_shape(config, passes, state.shape(), 0, {}, shares.most_rows());
+  set_parts(pass.parts, *rows[0].pass, *model_, weights, policy_.rule().other_parts());
+  const ArrayShape most =
+      array_shape(pass, settings_, policy_, config, steps, texts_of(rows, steps, watched));
+  steps = std::min(steps, most.steps);
+  const ArrayTexts texts = texts_of(rows, steps, watched);
+  ArrayShape shape = most;
+  if (texts == ArrayTexts::none) shape.texts = 0;
   const std::shared_ptr<graph::Program> program = programs_.get(shape, [&] {
     auto graph = std::make_shared<graph::Graph>("denoise_array");
-    build_array_loop(*graph, *model_, rule_, shape);
+    build_array_loop(*graph, *model_, policy_, shape);
     return model_->engine().compile(std::move(graph));
   });
   const std::vector<Batch> feeds = shares.feeds([&](int64_t share) {
     Batch feed;
-    add_window_feed(feed, model_->config(), settings_, shape.pass,
+    add_window_feed(feed, config, settings_, shape.pass,
                     shares.of(share, std::span<const PassRow>(passes)), state);
     const std::vector<ArrayRow> own = shares.of(share, rows);
     const ArrayFeed made(shape, own, steps);
     made.add_canvases(feed);
     made.add_sampling(feed);
     made.add_levels(feed);
-    if (rule_.solver().uses_noise()) made.add_noise(feed);
+    if (policy_.solver().uses_noise()) made.add_noise(feed);
     return feed;
   });
-  const std::vector<graph::BufferRef> outputs =
-      run_pass(program, model_->engine(), weights.of(shape.pass.parts.list), feeds, nullptr, task);
-  return {settings_.needs, shape, std::move(shares), outputs[0]->read(), outputs[1]->read(), steps};
+  std::vector<Tensor> outputs;
+  for (const graph::BufferRef& output :
+       run_pass(program, model_->engine(), weights.of(shape.pass.parts.list), feeds, nullptr, task))
+    outputs.push_back(output->read());
+  std::vector<int64_t> ends;
+  for (const ArrayRow& row : rows) {
+    const int64_t left = row.session->steps_left(*row.request);
+    ends.push_back(left <= steps ? left - 1 : -1);
+  }
+  return {settings_.needs,    shape, texts,          std::move(shares),
+          std::move(outputs), steps, std::move(ends)};
 }
 
 } // namespace dllm::decode

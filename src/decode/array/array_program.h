@@ -17,32 +17,51 @@
 
 namespace dllm::decode {
 
+// What a run reads as text. A run that ends no row and that nobody watches reads none.
+enum class ArrayTexts {
+  none,
+  last, // of the last step of every row
+  all   // of every step
+};
+
 struct ArrayShape {
-  PassShape pass; // its capacity is rows * window
-  int64_t width;  // numbers of a position
-  int64_t steps;  // most steps in one run
+  PassShape pass;        // its capacity is rows * window
+  int64_t length = 0;    // rows of the array of one request
+  int64_t width = 0;     // numbers of one of these rows
+  int64_t states = 0;    // ArrayRule::states_width
+  int64_t steps = 1;     // most steps in one run
+  int64_t texts = 0;     // steps whose text is read, after the loop: 0, 1 or `steps`
+  bool previous = false; // ArrayPolicy::keeps_previous
 
   int64_t places() const { return pass.rows * pass.window; }
+  int64_t array_rows() const { return pass.rows * length; }
+  // Returns rows and width of what ArrayRule::read reads of a step.
+  int64_t read_rows() const { return states > 0 ? places() : array_rows(); }
+  int64_t read_width() const { return states > 0 ? states : width; }
   friend bool operator==(const ArrayShape&, const ArrayShape&) = default;
 };
 
 // Returns the shape of a run over the rows of a pass. The number of steps is rounded up, and it is
 // smaller if the record would be too large.
-ArrayShape array_shape(const PassShape& pass, const PassSettings& settings, int64_t width,
-                       int64_t steps);
+ArrayShape array_shape(const PassShape& pass, const PassSettings& settings,
+                       const ArrayPolicy& policy, const model::ModelConfig& config, int64_t steps,
+                       ArrayTexts texts);
 
-// Builds the loop. It has the inputs of window_states, and
-//   f32(rows, window, width): array; u8(rows, window): given
-//   (places): temperature, f32, and the settings of the filters of the program
-//   f32(steps, places): uniform
-//   f32(steps, 6, rows): levels, which are time, signal, sigma before a step and after it
+// Builds the loop, and the text of its steps after it. It has the inputs of window_states, and
+//   f32(rows, length, width): array, and previous if the policy keeps it
+//   u8(all rows, window): given
+//   (texts * places): temperature and uniform, f32, and the settings of the filters of the program
+//   f32(steps, 10, rows): levels, which are time, signal, sigma before a step, after it, and before
+//     the step before; then 1 if there was such a step, else 0
 //   u8(steps, rows): alive, 1 for rows that take the step
-//   f32(steps, rows, window, width): noise, if the solver uses it
+//   f32(steps, rows, length, width): noise, if the solver uses it
+//   f32(rows): guidance, if the pass is guided
 //   i32(): most_steps
 // Outputs, for every share of the mesh (pass/shares.h):
-//   lines, i32(steps, places, columns): the predictions of every step (pass/pass.h)
-//   arrays, f32(steps, places, width): the array after every step
-void build_array_loop(graph::Graph& graph, const model::Model& model, const ArrayRule& rule,
+//   arrays, f32(steps, array_rows, width): the array after every step
+//   previous, f32(steps, array_rows, width), if kept: the clean array of every step
+//   lines, i32(texts, places, columns), if texts > 0: the predictions (pass/pass.h)
+void build_array_loop(graph::Graph& graph, const model::Model& model, const ArrayPolicy& policy,
                       const ArrayShape& shape);
 
 // One request in a run.
@@ -52,45 +71,55 @@ struct ArrayRow {
   const ArraySession* session;
 };
 
-// The record of a run: the predictions and the array of every step.
+// The record of a run: the array of every step, and the texts that were read.
 class ArrayRecord {
 public:
-  // steps: steps that the run took.
-  ArrayRecord(const PredictionNeeds& needs, const ArrayShape& shape, PassShares shares,
-              Tensor lines, Tensor arrays, int64_t steps);
+  // steps: steps that the run took. ends: the last of them in which each row took its last step;
+  // -1: steps of the row are left.
+  ArrayRecord(const PredictionNeeds& needs, const ArrayShape& shape, ArrayTexts texts,
+              PassShares shares, std::vector<Tensor> outputs, int64_t steps,
+              std::vector<int64_t> ends);
 
   int64_t steps() const { return steps_; }
-  Prediction prediction(int64_t step, int64_t row, int64_t position) const;
-  // Returns the array of the first `length` positions of a row after a step.
-  std::vector<float> array(int64_t step, int64_t row, int64_t length) const;
+  // Returns whether the text of a step was read.
+  bool has_text(int64_t step, int64_t row) const;
+  Prediction prediction(int64_t step, int64_t row, int64_t position) const; // REQUIRES: has_text
+  // Returns the first `count` numbers of a row's array after a step.
+  std::vector<float> array(int64_t step, int64_t row, size_t count) const;
+  // Returns the same of its clean array; empty: the policy does not keep it.
+  std::vector<float> previous(int64_t step, int64_t row, size_t count) const;
   // Returns the number of positions that the run computed, padding included.
-  int64_t computed() const { return shares_.count() * steps_ * shape_.places(); }
+  int64_t computed() const { return shares_.count() * steps_ * shape_.pass.positions(); }
 
 private:
-  size_t place(int64_t step, int64_t row) const; // the first place of the row in a step
+  std::vector<float> numbers(const Tensor& record, int64_t step, int64_t row, size_t count) const;
+  const RowPlace& place(int64_t row) const { return shares_.places()[static_cast<size_t>(row)]; }
 
   PredictionNeeds needs_;
   ArrayShape shape_;
+  ArrayTexts texts_;
   PassShares shares_;
-  Tensor lines_, arrays_;
+  Tensor arrays_, previous_, lines_;
   int64_t steps_;
+  std::vector<int64_t> ends_;
 };
 
 // Runs such programs and keeps the last compiled ones. One call at a time.
 class ArrayProgram {
 public:
   ArrayProgram(std::shared_ptr<model::Model> model, const PassSettings& settings,
-               const ArrayRule& rule);
+               const ArrayPolicy& policy);
 
   // Takes at most `limit` steps, and fewer if the record would be too large. The steps of a row end
-  // when none is left. Keeps no cache: `state` only cuts the rows over a mesh.
+  // when none is left. Keeps no cache: `state` only cuts the rows over a mesh. watched: the text of
+  // every step is read, else that of the last step of each row.
   ArrayRecord run(std::span<const ArrayRow> rows, const DecodeState& state, const Weights& weights,
-                  int64_t limit, const Task* task);
+                  int64_t limit, bool watched, const Task* task);
 
 private:
   std::shared_ptr<model::Model> model_;
   PassSettings settings_;
-  const ArrayRule& rule_;
+  const ArrayPolicy& policy_;
   runtime::ProgramCache<ArrayShape> programs_{kKeptPrograms};
 };
 

@@ -1,12 +1,15 @@
 #pragma once
 // A solver takes an array of noise to an array without noise, level after level. It is a function
 // of a program's graph, so the program takes all steps by itself. A new solver is a class and a
-// function in a file of this folder, and the function's name here.
+// function in a file of this folder, and the function's name twice here.
 
 #include "graph/graph.h"
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace dllm::decode {
 
@@ -17,37 +20,71 @@ struct ArrayLevel {
   graph::Value signal, sigma;
 };
 
+// An array with noise, and what is known about it.
+struct NoisyArray {
+  graph::Value numbers; // f32(rows, length, width)
+  ArrayLevel level;
+  // f32(rows, length, width): the last Denoised::clean of these rows, for self-conditioning; zeros
+  // where has_previous f32(rows, 1, 1) is 0.
+  graph::Value previous, has_previous;
+};
+
 // The result of the model for an array.
 struct Denoised {
-  graph::Value clean;  // f32(rows, window, width): the expected array without noise
-  graph::Value hidden; // f32(rows * window, hidden): what the head reads, for the text of the step
+  graph::Value clean; // f32(rows, length, width): the expected array without noise
+  // f32(rows, window, ArrayRule::states_width): what ArrayRule::read reads; undefined: it reads
+  // `clean`.
+  graph::Value states = {};
 };
 
 struct SolverStep {
-  graph::Value array; // f32(rows, window, width), at level `now`
-  ArrayLevel now, next;
-  graph::Value noise; // f32(rows, window, width), standard normal; undefined unless uses_noise
-  // Runs the model on an array at a time f32(rows, 1, 1).
-  std::function<Denoised(graph::Value array, graph::Value time)> denoise;
+  NoisyArray array; // at the level now
+  ArrayLevel next;
+  ArrayLevel before;  // the level of array.previous, of a step before this one
+  graph::Value noise; // f32(rows, length, width), standard normal; undefined unless uses_noise
+  // Runs the model.
+  std::function<Denoised(const NoisyArray& array)> denoise;
 };
 
-// A step's array at level `next`, and the text of the step.
 struct SolverResult {
-  graph::Value array;
-  graph::Value hidden; // Denoised::hidden of the evaluation that gives the text
+  graph::Value array; // at level `next`
+  // The evaluation that gives the text of the step. Its `clean` is `previous` in the next step.
+  Denoised made;
 };
 
 class Solver {
 public:
   virtual ~Solver() = default;
   virtual bool uses_noise() const { return false; }
+  virtual bool uses_previous() const { return false; } // SolverStep::array.previous
   // Evaluations of the model in one step.
   virtual int64_t evaluations() const { return 1; }
   virtual SolverResult step(const SolverStep& step) const = 0;
 };
 
-// DDIM (Song et al. 2021) with eta = 0: keeps the noise that the array implies, and lowers its
-// level. Deterministic.
-std::unique_ptr<Solver> ddim_solver();
+// Returns the noise that the array implies: (array - signal * clean) / sigma.
+graph::Value implied_noise(const NoisyArray& array, graph::Value clean);
+// Returns signal * clean + sigma * noise.
+graph::Value at_level(const ArrayLevel& level, graph::Value clean, graph::Value noise);
+
+struct SolverKind {
+  const char* name;
+  std::unique_ptr<Solver> (*make)();
+};
+template <class T> std::unique_ptr<Solver> new_solver() {
+  return std::make_unique<T>();
+}
+
+std::vector<std::string> solver_names();
+// Fails with not_found and the nearest name.
+std::unique_ptr<Solver> make_solver(const std::string& name);
+
+namespace solver_files {
+
+SolverKind ddim();
+
+inline constexpr SolverKind (*kTable[])() = {ddim};
+
+} // namespace solver_files
 
 } // namespace dllm::decode

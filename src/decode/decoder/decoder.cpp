@@ -84,10 +84,10 @@ void Decoder::publish(const std::vector<Slot*>& changed) {
 }
 
 // Counters are published even if the step fails.
-std::vector<Change> Decoder::advance(int64_t limit, const Task* task) {
+std::vector<Change> Decoder::advance(int64_t limit, bool watched, const Task* task) {
   const std::vector<Slot*> active = slots_.active();
   try {
-    std::vector<Change> changes = step_.take(active, limit, task);
+    std::vector<Change> changes = step_.take(active, limit, watched, task);
     publish(active);
     return changes;
   } catch (...) {
@@ -99,7 +99,7 @@ std::vector<Change> Decoder::advance(int64_t limit, const Task* task) {
 std::optional<std::vector<Change>> Decoder::advance_until(SuspendedStep::Clock::time_point until,
                                                           const Task* task) {
   return suspended_.run(
-      slots_, [this](const Task* inner) { return advance(1, inner); }, until, task);
+      slots_, [this](const Task* inner) { return advance(1, true, inner); }, until, task);
 }
 
 // Drops the steps that are not replayed yet. A suspended step still needs its own.
@@ -129,7 +129,7 @@ int64_t Decoder::step(const Task* task) {
   if (is_suspended())
     advance_until(SuspendedStep::Clock::time_point::max(), task);
   else
-    advance(1, task);
+    advance(1, true, task);
   return failures_.report();
 }
 
@@ -158,7 +158,7 @@ bool Decoder::run(const EventFn& fn, Task* task) {
     if (!is_suspended()) check_task(task);
     const std::vector<Change> changes =
         is_suspended() ? *advance_until(SuspendedStep::Clock::time_point::max(), task)
-                       : advance(INT64_MAX, task);
+                       : advance(INT64_MAX, static_cast<bool>(fn), task);
     if (task != nullptr)
       task->set_progress(steps, 0); // the total is unknown, because it depends on the tokens
     if (!send_events(fn, slots_, changes)) return false;

@@ -104,7 +104,7 @@ public:
 
 private:
   // Takes a step and publishes its slots. A loop may run up to `limit` steps in one launch.
-  std::vector<Change> advance(int64_t limit, const Task* task);
+  std::vector<Change> advance(int64_t limit, bool watched, const Task* task);
   // Returns the changes of one step; nothing if the step is suspended at `until`.
   std::optional<std::vector<Change>> advance_until(SuspendedStep::Clock::time_point until,
                                                    const Task* task);

@@ -28,6 +28,13 @@ Value filled(Graph& graph, const graph::ValueType& type, int32_t number) {
   return graph::broadcast(one, type.shape);
 }
 
+// Returns the input of the program that the body's input is.
+Value outer_input(Graph& graph, const graph::GraphInput& input, const graph::ValueType& type) {
+  const int32_t found = graph.find_input(input.name);
+  if (found >= 0) return graph.value(graph.inputs()[static_cast<size_t>(found)].value);
+  return graph.input(input.name, type, input.is_parameter);
+}
+
 } // namespace
 
 Value LoopEnd::value(const std::string& name) const {
@@ -41,9 +48,8 @@ LoopEnd add_loop(Graph& graph, const StepLoop& loop) {
     const graph::ValueType& type = loop.body->type(input.value);
     const bool is_state = state.size() < loop.state.size();
     const std::optional<int32_t> number = is_state ? loop.begin(input.name) : std::nullopt;
-    const Value value =
-        number ? filled(graph, type, *number) : graph.input(input.name, type, input.is_parameter);
-    (is_state ? state : consts).push_back(value);
+    (is_state ? state : consts)
+        .push_back(number ? filled(graph, type, *number) : outer_input(graph, input, type));
   }
   return {loop.state, graph::while_loop(condition_of(loop), loop.body, state, consts)};
 }

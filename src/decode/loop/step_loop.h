@@ -36,7 +36,8 @@ private:
   std::vector<graph::Value> values_;
 };
 
-// Adds the loop to `graph`. All other inputs of the body become inputs of `graph`.
+// Adds the loop to `graph`. All other inputs of the body become inputs of `graph`, which may have
+// them already.
 LoopEnd add_loop(graph::Graph& graph, const StepLoop& loop);
 
 } // namespace dllm::decode

@@ -31,7 +31,7 @@ Method::Method(const std::shared_ptr<model::Model>& model, Options options, int6
       policy_(policy_of(make, options_.str("policy"), policy_setup(*model, options_, *schedule_))),
       mask_id_(mask_id_of(*model, *policy_)),
       passes_(std::make_shared<const PassSettings>(pass_settings(*model, options_, *policy_))) {
-  if (policy_->array_rule() != nullptr)
+  if (policy_->arrays() != nullptr)
     set_arrays(model);
   else
     set_loop(model);
@@ -50,9 +50,9 @@ void Method::set_arrays(const std::shared_ptr<model::Model>& model) {
                    "policy {} decodes arrays, and no token of theirs is decided before another",
                    options_.str("policy"));
   }
-  other_parts_ = policy_->array_rule()->other_parts();
+  other_parts_ = policy_->arrays()->rule().other_parts();
   model->reading(other_parts_); // fails for a part that the model lacks
-  arrays_ = std::make_unique<ArrayProgram>(model, *passes_, *policy_->array_rule());
+  arrays_ = std::make_unique<ArrayProgram>(model, *passes_, *policy_->arrays());
   const std::string& wanted = options_.str("loop");
   if (wanted == "host") {
     loop_why_ = "option loop is host";

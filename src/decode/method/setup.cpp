@@ -171,7 +171,8 @@ PolicySetup policy_setup(const model::Model& model, const Options& options,
           mask_id,
           attention_span_of(model.config(), options),
           shift_of(model.config(), options),
-          known_tokens(model, options)};
+          known_tokens(model, options),
+          &model.parts()};
 }
 
 std::vector<uint8_t> banned_tokens(const model::Model& model, const Options& options) {

@@ -116,9 +116,14 @@ WindowStates window_states(model::Builder& builder, const PassShape& shape, Valu
 
 graph::TokenStatisticsInputs head_over(model::Builder& builder, Value hidden,
                                        const PassShape& shape) {
+  return head_over(builder, builder.head(shape.needs.edits ? model::kSubstituteHead : "lm"), hidden,
+                   shape);
+}
+
+graph::TokenStatisticsInputs head_over(model::Builder& builder, const model::Head& given,
+                                       Value hidden, const PassShape& shape) {
   const PredictionNeeds& needs = shape.needs;
-  const model::Head own =
-      model::whole(builder.head(needs.edits ? model::kSubstituteHead : "lm"), hidden);
+  const model::Head own = model::whole(given, hidden);
   graph::TokenStatisticsInputs head;
   head.x = hidden;
   head.weight = own.weight;

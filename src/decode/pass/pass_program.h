@@ -147,6 +147,9 @@ WindowStates window_states(model::Builder& builder, const PassShape& shape,
 // set. The caller sets count, temperature, filters, uniform and noise.
 graph::TokenStatisticsInputs head_over(model::Builder& builder, graph::Value hidden,
                                        const PassShape& shape);
+// Returns the same of another head over the tokens of the base, such as one of another part.
+graph::TokenStatisticsInputs head_over(model::Builder& builder, const model::Head& head,
+                                       graph::Value hidden, const PassShape& shape);
 
 // Returns the statistics of the model's distribution by their names in a prediction.
 PredictionValues prediction_values(const graph::TokenStatistics& statistics);

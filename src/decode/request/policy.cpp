@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/named_table.h"
+#include "decode/array/solver.h"
 #include "decode/policies/policies.h"
 #include "decode/request/blockwise.h"
 #include "decode/request/request.h"
@@ -74,6 +75,9 @@ std::vector<DecoderKey> decoder_table(const std::string& policy) {
       option_f64("guidance", 0, 0, 100,
                  "Weight of classifier-free guidance: logits move away from the logits without the "
                  "given tokens; 0: off."),
+      {option_choice("solver", "ddim", solver_names(),
+                     "What takes noise out of the array of a policy over arrays."),
+       PerRequest::replaces},
       option_ids("guidance_keep", "Given token ids that stay without guidance too."),
       option_f64("early_exit", 0, 0, 1,
                  "Decides the rest of a block at once when each of its open positions is at least "

@@ -8,6 +8,7 @@
 #include "decode/request/request.h"
 #include "graph/graph.h"
 #include "model/config.h"
+#include "model/params/part.h"
 #include "noise/schedules/schedule.h"
 #include "text/token_facts.h"
 
@@ -20,7 +21,7 @@
 
 namespace dllm::decode {
 
-class ArrayRule;
+class ArrayPolicy;
 
 // --- the graph form of a rule ---
 //
@@ -167,6 +168,7 @@ struct PolicySetup {
   int shift;          // 1: position i predicts token i + 1
   // The ids that have a token, with option suppress_unused; null: any id may be drawn.
   std::shared_ptr<const text::TokenFacts> tokens;
+  const model::PartTable* parts = nullptr; // of the model, for policies that read other networks
 
   int64_t i64(const char* key) const { return options.i64(key); }
   double f64(const char* key) const { return options.f64(key); }
@@ -184,9 +186,8 @@ public:
   virtual PredictionNeeds needs() const { return {}; }
   // Returns the graph form of the policy's rule, if it has one. Called once.
   virtual LoopOffer loop() const { return {nullptr, "this policy has no loop yet"}; }
-  // Returns how a policy over arrays uses the model (array/array_policy.h); null: the policy
-  // decodes tokens. The same value at each call. Only ArrayPolicy has one.
-  virtual const ArrayRule* array_rule() const { return nullptr; }
+  // Returns this policy if it decodes arrays (array/array_policy.h), else null.
+  virtual const ArrayPolicy* arrays() const { return nullptr; }
   // Describes what the policy approximates, for Decoder::describe; "": nothing.
   virtual std::string approximation() const { return ""; }
 

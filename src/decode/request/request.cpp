@@ -26,9 +26,7 @@ OptionSpec of_request(const OptionSpec& option, PerRequest how = PerRequest::rep
                                                : sentence + "empty: the decoder's.",
                        option.list_of);
   case OptionType::str:
-    if (option.choices.empty())
-      return option_str(option.key, "", sentence + "empty: the decoder's.");
-    break;
+    return option_str(option.key, "", sentence + "empty: the decoder's.");
   case OptionType::boolean: break;
   }
   fail(Code::internal, "option {} has no value that means the decoder's", option.key);

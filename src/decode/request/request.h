@@ -80,6 +80,8 @@ struct Request {
   std::vector<float> confidence;
   // f32(length, width) of a policy over arrays (array/array_policy.h); empty: the ids are all.
   std::vector<float> array;
+  // The last clean array of a policy that keeps it; empty: no step was taken.
+  std::vector<float> previous;
   int64_t prompt = 0; // number of given positions at the front; 0 in a canvas with holes
   AttentionSpan span;
   const RandomSource* random_source = nullptr; // null: random numbers are derived from the seed

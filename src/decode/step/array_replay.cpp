@@ -8,12 +8,13 @@
 
 namespace dllm::decode {
 
-void ArrayReplay::launch(const std::vector<Slot*>& slots, int64_t limit, const Task* task) {
+void ArrayReplay::launch(const std::vector<Slot*>& slots, int64_t limit, bool watched,
+                         const Task* task) {
   std::map<int64_t, std::vector<Slot*>> by_method;
   for (Slot* slot : slots) {
     if (!launched_.contains(slot->number())) by_method[slot->method()->number()].push_back(slot);
   }
-  for (const auto& [number, alike] : by_method) launch_alike(alike, limit, task);
+  for (const auto& [number, alike] : by_method) launch_alike(alike, limit, watched, task);
 }
 
 std::vector<Change> ArrayReplay::replay(const std::vector<Slot*>& slots) {
@@ -26,7 +27,8 @@ std::vector<Change> ArrayReplay::replay(const std::vector<Slot*>& slots) {
 }
 
 // Runs the program of slots of one method. Slots with similar windows share a launch.
-void ArrayReplay::launch_alike(const std::vector<Slot*>& slots, int64_t limit, const Task* task) {
+void ArrayReplay::launch_alike(const std::vector<Slot*>& slots, int64_t limit, bool watched,
+                               const Task* task) {
   const Weights weights = parts_.weights.take(task);
   check_task(task);
   std::vector<PassRow> passes;
@@ -38,7 +40,7 @@ void ArrayReplay::launch_alike(const std::vector<Slot*>& slots, int64_t limit, c
     std::vector<Slot*> own;
     for (const size_t i : group) own.push_back(slots[i]);
     try {
-      launch_together(own, weights, limit, task);
+      launch_together(own, weights, limit, watched, task);
     } catch (const Error& error) {
       if (!Failures::is_of_request(error)) throw;
       for (Slot* slot : own) parts_.failures.fail(*slot, error);
@@ -47,7 +49,7 @@ void ArrayReplay::launch_alike(const std::vector<Slot*>& slots, int64_t limit, c
 }
 
 void ArrayReplay::launch_together(const std::vector<Slot*>& slots, const Weights& weights,
-                                  int64_t limit, const Task* task) {
+                                  int64_t limit, bool watched, const Task* task) {
   const Method& method = *slots[0]->method();
   std::vector<ArrayRow> rows;
   for (const Slot* slot : slots) {
@@ -55,8 +57,10 @@ void ArrayReplay::launch_together(const std::vector<Slot*>& slots, const Weights
         {&slot->request(), &slot->pass(), static_cast<const ArraySession*>(&slot->session())});
   }
   const int64_t most = std::min(limit, method.array_limit());
+  watched =
+      watched || std::ranges::any_of(slots, [](const Slot* s) { return s->trace() != nullptr; });
   const auto record = std::make_shared<const ArrayRecord>(
-      method.arrays()->run(rows, parts_.state, weights, most, task));
+      method.arrays()->run(rows, parts_.state, weights, most, watched, task));
   parts_.launches.add(slots, true);
   parts_.launches.add_computed(record->computed());
   for (size_t r = 0; r < slots.size(); ++r)
@@ -68,13 +72,16 @@ Change ArrayReplay::replay_step(Slot& slot) {
   launched_.erase(slot.number());
   slot.plan_pass();
   slot.predictions().clear();
-  for (const int64_t position : slot.pass().positions) {
+  const bool has_text = own.record->has_text(own.next, own.row);
+  for (const int64_t position : has_text ? slot.pass().positions : std::vector<int64_t>()) {
     slot.predictions().push_back(own.record->prediction(own.next, own.row, position));
     if (!is_finite(slot.predictions().back()))
       throw not_finite(position, slot.method()->passes().banned);
   }
   Trial trial = slot.try_step();
-  trial.request.array = own.record->array(own.next, own.row, slot.request().length());
+  const size_t count = slot.request().array.size();
+  trial.request.array = own.record->array(own.next, own.row, count);
+  trial.request.previous = own.record->previous(own.next, own.row, count);
   if (own.next + 1 < own.record->steps() && trial.request.active())
     launched_[slot.number()] = {own.record, own.row, own.next + 1};
   return slot.accept(std::move(trial));

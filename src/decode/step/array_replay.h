@@ -19,8 +19,9 @@ class ArrayReplay {
 public:
   explicit ArrayReplay(const StepParts& parts) : parts_(parts) {}
 
-  // Runs the programs of slots that have no step to replay. Changes no canvas.
-  void launch(const std::vector<Slot*>& slots, int64_t limit, const Task* task);
+  // Runs the programs of slots that have no step to replay. Changes no canvas. Without a watcher or
+  // a trace the text of the last step alone is read, and the positions stay open until then.
+  void launch(const std::vector<Slot*>& slots, int64_t limit, bool watched, const Task* task);
   // Replays one step of every slot.
   std::vector<Change> replay(const std::vector<Slot*>& slots);
   // Drops the steps that are not replayed yet, of all slots or of one.
@@ -33,9 +34,9 @@ private:
     std::shared_ptr<const ArrayRecord> record;
     int64_t row = 0, next = 0;
   };
-  void launch_alike(const std::vector<Slot*>& slots, int64_t limit, const Task* task);
+  void launch_alike(const std::vector<Slot*>& slots, int64_t limit, bool watched, const Task* task);
   void launch_together(const std::vector<Slot*>& slots, const Weights& weights, int64_t limit,
-                       const Task* task);
+                       bool watched, const Task* task);
   Change replay_step(Slot& slot);
 
   StepParts parts_;

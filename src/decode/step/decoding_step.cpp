@@ -17,10 +17,10 @@ DecodingStep::DecodingStep(const std::shared_ptr<model::Model>& model,
 // Programs of arrays run first, because they change no canvas: so a cancel or a failure of the
 // engine leaves every canvas as it was.
 std::vector<Change> DecodingStep::take(const std::vector<Slot*>& active, int64_t limit,
-                                       const Task* task) {
+                                       bool watched, const Task* task) {
   std::vector<Slot*> arrays, tokens;
   for (Slot* slot : active) (slot->method()->arrays() != nullptr ? arrays : tokens).push_back(slot);
-  arrays_.launch(arrays, limit, task);
+  arrays_.launch(arrays, limit, watched, task);
   std::vector<Change> changes;
   if (LoopReplay::is_possible(tokens)) {
     changes = loops_.take(tokens, limit, task);

@@ -31,8 +31,9 @@ public:
   DecodingStep& operator=(const DecodingStep&) = delete;
 
   // Takes a step and returns its changes in the order of the slots. A loop may run up to `limit`
-  // steps in one launch.
-  std::vector<Change> take(const std::vector<Slot*>& active, int64_t limit, const Task* task);
+  // steps in one launch. watched: somebody looks at the canvases after this step.
+  std::vector<Change> take(const std::vector<Slot*>& active, int64_t limit, bool watched,
+                           const Task* task);
   // Runs passes until every slot has its predictions for a step that the host decides.
   void predict(const std::vector<Slot*>& active, const Task* task);
   // Drops what programs recorded and the host has not replayed: the canvases may change otherwise.

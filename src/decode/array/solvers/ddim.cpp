@@ -1,25 +1,22 @@
 #include "decode/array/solver.h"
-#include "graph/ops.h"
 
 namespace dllm::decode {
 namespace {
 
+// DDIM (Song et al. 2021) with eta = 0: keeps the noise that the array implies, and lowers its
+// level. Deterministic.
 class Ddim final : public Solver {
 public:
   SolverResult step(const SolverStep& s) const override {
-    const Denoised made = s.denoise(s.array, s.now.time);
-    const graph::Value noise = graph::divide(
-        graph::subtract(s.array, graph::multiply(s.now.signal, made.clean)), s.now.sigma);
-    return {graph::add(graph::multiply(s.next.signal, made.clean),
-                       graph::multiply(s.next.sigma, noise)),
-            made.hidden};
+    const Denoised made = s.denoise(s.array);
+    return {at_level(s.next, made.clean, implied_noise(s.array, made.clean)), made};
   }
 };
 
 } // namespace
 
-std::unique_ptr<Solver> ddim_solver() {
-  return std::make_unique<Ddim>();
+SolverKind solver_files::ddim() {
+  return {"ddim", new_solver<Ddim>};
 }
 
 } // namespace dllm::decode

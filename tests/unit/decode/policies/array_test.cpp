@@ -21,19 +21,16 @@ namespace {
 class ToyRule final : public ArrayRule {
 public:
   int64_t width(const model::ModelConfig& config) const override { return config.hidden_size; }
-  const Solver& solver() const override { return *solver_; }
-  Denoised denoise(const ArrayRows& rows, graph::Value array, graph::Value) const override {
-    const Shape wide = array.shape();
+  int64_t states_width(const model::ModelConfig& config) const override { return width(config); }
+  Denoised denoise(const ArrayRows& rows, const NoisyArray& array) const override {
+    const Shape wide = array.numbers.shape();
     const graph::Value given =
         graph::broadcast(graph::reshape(rows.given, {wide[0], wide[1], 1}), wide);
-    const graph::Value read = graph::select(given, rows.builder.embed(rows.ids), array);
+    const graph::Value read = graph::select(given, rows.builder.embed(rows.ids), array.numbers);
     const graph::Value hidden = window_states(rows.builder, rows.shape, {}, read).hidden;
     const graph::Value clean = rows.builder.mean_embedding(rows.builder.logits(hidden));
-    return {graph::reshape(clean, wide), hidden};
+    return {graph::reshape(clean, wide), graph::reshape(hidden, wide)};
   }
-
-private:
-  std::unique_ptr<Solver> solver_ = ddim_solver();
 };
 
 std::unique_ptr<Policy> toy(const PolicySetup& setup) {
@@ -42,17 +39,17 @@ std::unique_ptr<Policy> toy(const PolicySetup& setup) {
 
 // A model that has the array without noise: every number is kClean.
 constexpr float kClean = 0.25f;
-class KnownRule final : public ArrayRule {
+class KnownRule : public ArrayRule {
 public:
   int64_t width(const model::ModelConfig&) const override { return 3; }
-  const Solver& solver() const override { return *solver_; }
-  Denoised denoise(const ArrayRows& rows, graph::Value array, graph::Value) const override {
-    return {graph::full(rows.builder.graph(), array.shape(), kClean),
-            window_states(rows.builder, rows.shape).hidden};
+  int64_t states_width(const model::ModelConfig& config) const override {
+    return config.hidden_size;
   }
-
-private:
-  std::unique_ptr<Solver> solver_ = ddim_solver();
+  Denoised denoise(const ArrayRows& rows, const NoisyArray& array) const override {
+    const Shape wide{rows.rows(), rows.window(), rows.builder.config().hidden_size};
+    return {graph::full(rows.builder.graph(), array.numbers.shape(), kClean),
+            graph::reshape(window_states(rows.builder, rows.shape).hidden, wide)};
+  }
 };
 
 std::unique_ptr<Policy> known(const PolicySetup& setup) {
@@ -239,13 +236,9 @@ TEST(ArrayPolicy, AFailureOfTheEngineChangesNoCanvas) {
   class NoRoom final : public ArrayRule {
   public:
     int64_t width(const model::ModelConfig&) const override { return 3; }
-    const Solver& solver() const override { return *solver_; }
-    Denoised denoise(const ArrayRows&, graph::Value, graph::Value) const override {
+    Denoised denoise(const ArrayRows&, const NoisyArray&) const override {
       fail(Code::resource_exhausted, "no room");
     }
-
-  private:
-    std::unique_ptr<Solver> solver_ = ddim_solver();
   };
   const auto decoder = toy_decoder(tiny_model(), Json::object(), [](const PolicySetup& setup) {
     return std::make_unique<ArrayPolicy>(setup, std::make_shared<NoRoom>());
@@ -282,13 +275,14 @@ TEST(ArrayPolicy, ASuspendedStepIsEndedByAnyCall) {
 }
 
 TEST(ArrayPolicy, ALevelWithoutNoiseIsRefused) {
-  class Silent final : public ArrayPolicy {
+  class Silent final : public KnownRule {
   public:
-    using ArrayPolicy::ArrayPolicy;
-    HostLevel level(double t) const override { return {static_cast<float>(t), 1, 0}; }
+    HostLevel level(const noise::Schedule&, double t) const override {
+      return {static_cast<float>(t), 1, 0};
+    }
   };
   const auto decoder = toy_decoder(tiny_model(), Json::object(), [](const PolicySetup& setup) {
-    return std::make_unique<Silent>(setup, std::make_shared<KnownRule>());
+    return std::make_unique<ArrayPolicy>(setup, std::make_shared<Silent>());
   });
   test::expect_error(Code::invalid_argument, "has sigma 0 at time 1",
                      [&] { add_seed(*decoder, 7); });
@@ -312,21 +306,18 @@ TEST(ArrayPolicy, ACancelChangesNoArray) {
 class DenoiserRule final : public ArrayRule {
 public:
   int64_t width(const model::ModelConfig& config) const override { return config.hidden_size; }
-  const Solver& solver() const override { return *solver_; }
+  int64_t states_width(const model::ModelConfig& config) const override { return width(config); }
   std::vector<std::string> other_parts() const override { return {"denoiser"}; }
-  Denoised denoise(const ArrayRows& rows, graph::Value array, graph::Value) const override {
-    const Shape wide = array.shape();
+  Denoised denoise(const ArrayRows& rows, const NoisyArray& array) const override {
+    const Shape wide = array.numbers.shape();
     const graph::Value given =
         graph::broadcast(graph::reshape(rows.given, {wide[0], wide[1], 1}), wide);
-    const graph::Value read = graph::select(given, rows.builder.embed(rows.ids), array);
+    const graph::Value read = graph::select(given, rows.builder.embed(rows.ids), array.numbers);
     model::Builder& denoiser = rows.builder.part("denoiser");
     const graph::Value hidden = window_states(denoiser, rows.shape, {}, read).hidden;
     const graph::Value clean = rows.builder.mean_embedding(rows.builder.logits(hidden));
-    return {graph::reshape(clean, wide), hidden};
+    return {graph::reshape(clean, wide), graph::reshape(hidden, wide)};
   }
-
-private:
-  std::unique_ptr<Solver> solver_ = ddim_solver();
 };
 
 std::unique_ptr<Policy> denoising(const PolicySetup& setup) {
