@@ -132,6 +132,7 @@ OTHERS = {
     ("--objective", "editflow"): {"--objective.start": ("empty", EDITS), "--objective.start-length": ("3", EDITS),
                                   "--objective.insert-order": ("left", {**EDITS, "--objective.start": "empty"})},
     ("--schedule", "geometric"): {"--schedule.sigma-min": ("0.01",), "--schedule.sigma-max": ("5",)},
+    ("--schedule", "tangent"): {"--schedule.steepness": ("2",)},
     ("--schedule", "nano_cosine"): {"--schedule.steps": ("7", {"--steps": None, "--trainer.steps": "6"})},
     ("--schedule", "kappa_cubic"): {"--schedule.a": ("0.2", {"--objective": "editflow"}), "--schedule.b": ("0.2", {"--objective": "editflow"})},
 }

@@ -48,7 +48,7 @@ std::vector<OptionSpec> shared_schedule_options(double eps) {
   return {
       option_f64("eps", eps, 0.0, 0.5,
                  "Part of the noisiest end that is cut off, so that alpha(1) stays above 0."),
-      option_choice("compat", "none", {"none", "dllm-jax", "dllm", "nano"},
+      option_choice("compat", "none", {"none", "dllm-jax", "dllm", "nano", "open-dllm"},
                     "Reproduces the known quirks of a reference."),
   };
 }

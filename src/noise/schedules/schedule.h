@@ -99,9 +99,10 @@ std::vector<ScheduleEntry> kappa();
 std::vector<ScheduleEntry> linear();
 std::vector<ScheduleEntry> nano();
 std::vector<ScheduleEntry> sqrt();
+std::vector<ScheduleEntry> tangent();
 
-inline constexpr std::vector<ScheduleEntry> (*kTable[])() = {cosine, geometric, kappa,
-                                                             linear, nano,      sqrt};
+inline constexpr std::vector<ScheduleEntry> (*kTable[])() = {cosine, geometric, kappa,  linear,
+                                                             nano,   sqrt,      tangent};
 
 } // namespace schedule_files
 

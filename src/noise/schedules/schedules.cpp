@@ -2,6 +2,8 @@
 // the table of schedule.h.
 #include "noise/schedules/schedule.h"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -224,6 +226,56 @@ std::vector<ScheduleEntry> schedule_files::nano() {
   return {{"nano_cosine", options, new_schedule<NanoCosine>},
           {"nano_linear", options, new_schedule<NanoLinear>},
           {"nano_sqrt", options, new_schedule<NanoSqrt>}};
+}
+
+namespace {
+
+// Noise levels of vectors (LDLM, arXiv 2605.07933): with x = pi/2 t',
+//   alpha = 1 / (1 + d^2 tan^2 x) = cos^2 x / (cos^2 x + d^2 sin^2 x).
+// dLLM-castlehill has alpha = max(1 - t'^d, 1e-8) under the same name (compat = open-dllm).
+class Tangent final : public NamedSchedule {
+public:
+  explicit Tangent(const Options& options)
+      : NamedSchedule("tangent", options), steepness_(options.f64("steepness")),
+        is_power_(options.str("compat") == "open-dllm") {}
+  double alpha(double t) const override {
+    if (is_power_) return std::max(1.0 - std::pow(scaled(t), steepness_), kLeast);
+    const double c = std::cos(angle(t));
+    return c * c / spread(t);
+  }
+  double dalpha(double t) const override {
+    if (is_power_) {
+      const double slope = -steepness_ * std::pow(scaled(t), steepness_ - 1.0) * (1.0 - eps());
+      return alpha(t) > kLeast ? slope : 0.0;
+    }
+    const double s = std::sin(angle(t)), c = std::cos(angle(t)), total = spread(t);
+    return -(1.0 - eps()) * std::numbers::pi * steepness_ * steepness_ * s * c / (total * total);
+  }
+  Json describe() const override {
+    Json made = NamedSchedule::describe();
+    if (is_power_)
+      made["quirks"].push_back("alpha is max(1 - t^steepness, 1e-8) (dLLM-castlehill)");
+    return made;
+  }
+
+private:
+  static constexpr double kLeast = 1e-8;
+  double angle(double t) const { return kHalfPi * scaled(t); }
+  double spread(double t) const {
+    const double s = std::sin(angle(t)), c = std::cos(angle(t));
+    return c * c + steepness_ * steepness_ * s * s;
+  }
+  double steepness_;
+  bool is_power_;
+};
+
+} // namespace
+
+std::vector<ScheduleEntry> schedule_files::tangent() {
+  std::vector<OptionSpec> options = shared_schedule_options();
+  options.push_back(option_f64("steepness", 3.0, 1e-3, 1e3,
+                               "Factor d of the tangent: the higher, the earlier noise grows."));
+  return {{"tangent", std::move(options), new_schedule<Tangent>}};
 }
 
 } // namespace dllm::noise
