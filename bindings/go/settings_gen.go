@@ -186,7 +186,7 @@ func (o AdapterOptions) values() (map[string]any, error) {
 // GeneratorOptions has the options of kind "generator". What is not set keeps its default.
 type GeneratorOptions struct {
 	// Policy of requests that name none; auto: the policy that the model was trained for. Default: auto; one of auto,
-	// ancestral, autoregressive, bd3lm, confidence_remasking, credit, ddim, diffusion_gemma, dream, editflow,
+	// ancestral, autoregressive, bd3lm, confidence_remasking, credit, ddim, diffusion_gemma, dream, editflow, embedding,
 	// entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, llada2, llada22, low_confidence,
 	// multi_block, nemotron, random, remdm, sdar, self_speculation, spd, threshold, uniform, wedlm.
 	Policy string `json:"policy,omitzero"`
@@ -266,8 +266,8 @@ type RequestOptions struct {
 
 	// Which open positions are decided in a step; auto: the policy that the model was trained for. Default: auto; one of
 	// auto, ancestral, autoregressive, bd3lm, confidence_remasking, credit, ddim, diffusion_gemma, dream, editflow,
-	// entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, llada2, llada22, low_confidence,
-	// multi_block, nemotron, random, remdm, sdar, self_speculation, spd, threshold, uniform, wedlm.
+	// embedding, entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, llada2, llada22,
+	// low_confidence, multi_block, nemotron, random, remdm, sdar, self_speculation, spd, threshold, uniform, wedlm.
 	Policy string `json:"policy,omitzero"`
 
 	// Denoising steps of a request, spread evenly over its blocks. Default: 64; 1 to 1048576.
@@ -321,6 +321,9 @@ type RequestOptions struct {
 	// 0 to 100.
 	Guidance *float64 `json:"guidance,omitzero"`
 
+	// What takes noise out of the array of a policy over arrays. Default: ddim; one of ddim.
+	Solver string `json:"solver,omitzero"`
+
 	// Given token ids that stay without guidance too. Default: empty.
 	GuidanceKeep []int `json:"guidance_keep,omitzero"`
 
@@ -366,9 +369,9 @@ func (o RequestOptions) values() (map[string]any, error) {
 // DecoderOptions has the options of kind "decoder". What is not set keeps its default.
 type DecoderOptions struct {
 	// Which open positions are decided in a step. Default: low_confidence; one of ancestral, autoregressive, bd3lm,
-	// confidence_remasking, credit, ddim, diffusion_gemma, dream, editflow, entropy_bound, factor, fast_dllm_v2,
-	// first_hitting, frechet, hierarchy, llada2, llada22, low_confidence, multi_block, nemotron, random, remdm, sdar,
-	// self_speculation, spd, threshold, uniform, wedlm.
+	// confidence_remasking, credit, ddim, diffusion_gemma, dream, editflow, embedding, entropy_bound, factor,
+	// fast_dllm_v2, first_hitting, frechet, hierarchy, llada2, llada22, low_confidence, multi_block, nemotron, random,
+	// remdm, sdar, self_speculation, spd, threshold, uniform, wedlm.
 	Policy string `json:"policy,omitzero"`
 
 	// Denoising steps of a request, spread evenly over its blocks. Default: 64; 1 to 1048576.
@@ -424,6 +427,9 @@ type DecoderOptions struct {
 	// Weight of classifier-free guidance: logits move away from the logits without the given tokens; 0: off. Default: 0;
 	// 0 to 100.
 	Guidance *float64 `json:"guidance,omitzero"`
+
+	// What takes noise out of the array of a policy over arrays. Default: ddim; one of ddim.
+	Solver string `json:"solver,omitzero"`
 
 	// Given token ids that stay without guidance too. Default: empty.
 	GuidanceKeep []int `json:"guidance_keep,omitzero"`
@@ -522,6 +528,9 @@ type SlotOptions struct {
 	// As the decoder's, for this request; -1: the decoder's. Default: -1; -1 to 16777216.
 	BlockLength *int `json:"block_length,omitzero"`
 
+	// As the decoder's, for this request; empty: the decoder's. Default: empty.
+	Solver string `json:"solver,omitzero"`
+
 	// For this request, in addition to the decoder's. Default: empty.
 	Suppress []int `json:"suppress,omitzero"`
 
@@ -551,7 +560,7 @@ type QueueOptions struct {
 	Kept *int `json:"kept,omitzero"`
 
 	// Policy of requests that name none; auto: the policy that the model was trained for. Default: auto; one of auto,
-	// ancestral, autoregressive, bd3lm, confidence_remasking, credit, ddim, diffusion_gemma, dream, editflow,
+	// ancestral, autoregressive, bd3lm, confidence_remasking, credit, ddim, diffusion_gemma, dream, editflow, embedding,
 	// entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, llada2, llada22, low_confidence,
 	// multi_block, nemotron, random, remdm, sdar, self_speculation, spd, threshold, uniform, wedlm.
 	Policy string `json:"policy,omitzero"`
@@ -946,6 +955,14 @@ type EditflowPolicy struct {
 
 func (o EditflowPolicy) values() (map[string]any, error) {
 	return policyValues("editflow", o)
+}
+
+// EmbeddingPolicy has policy embedding of a request or a decoder, with its own options. What is not set keeps its
+// default.
+type EmbeddingPolicy struct{}
+
+func (o EmbeddingPolicy) values() (map[string]any, error) {
+	return policyValues("embedding", o)
 }
 
 // EntropyBoundPolicy has policy entropy_bound of a request or a decoder, with its own options. What is not set keeps

@@ -20,6 +20,7 @@
  *     "dmax"             blocks at one high noise level; predictions replace masks of some rows
  *     "uniform"          random tokens of the vocabulary replace tokens; continuous-time bound
  *     "editflow"         edit flows: rates of insertions, deletions and substitutions
+ *     "embedding"        Gaussian noise is added to the embeddings of tokens
  *     "nano"             masked diffusion of nano-dlm, discrete times
  *     "open_dllm"        masked diffusion of Open-dLLM; tokens that the model predicts count more
  *     "diffusion_gemma"  a causal text, then a canvas with one block of uniform noise
@@ -35,6 +36,14 @@
  *                        kappa_cosine. The model needs the heads of edits (dllm_model_load, heads).
  *                        The batch may hold start_ids i32(batch, any); a negative id ends a start.
  *                        Decoding policy "editflow".
+ *     "embedding"        Continuous diffusion with self-conditioning (CDCD, Dieleman et al. 2022).
+ *                        The normed embedding e of a token becomes
+ *                        sqrt(alpha(t)) e + sqrt(1 - alpha(t)) noise, and the loss is the cross
+ *                        entropy of the token. Part "inlet" of the model, which a trainer adds,
+ *                        makes the base's input of it. Options: self_condition (share of the rows
+ *                        that read the model's own estimate), prefix (share of the rows with a
+ *                        prefix without noise). The loss is not a likelihood. Decoding policy
+ *                        "embedding".
  *     "open_dllm"        Options: curriculum, min_snr_gamma, anti_repetition, repetition.
  *     trajectories       mdlm, open_dllm, llada_sft and dream read array trajectory of a batch.
  *                        They mask the tokens that one row of it hides. A mask ratio chooses the

@@ -134,7 +134,7 @@ DLLM_API dllm_status dllm_options_to_json(const dllm_options *opts, dllm_buffer 
  * programs:
  *
  *     "rows"            the prepared rows, compared with the rows of the data, one of:
- *                       masked replaced clean two_streams canvas edited
+ *                       masked replaced clean two_streams canvas edited vectors
  *                       given sampled (both: scripts make the batches)
  *     "packs"           several texts may share a row
  *     "padding"         option that trains the padding after a text; "": none

@@ -15,6 +15,7 @@ const char* name_of(RowKind kind) {
   case RowKind::edited: return "edited";
   case RowKind::given: return "given";
   case RowKind::sampled: return "sampled";
+  case RowKind::vectors: return "vectors";
   }
   return "unknown";
 }

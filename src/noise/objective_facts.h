@@ -19,6 +19,7 @@ enum class RowKind {
   edited,      // rows of other lengths
   given,       // rows that already have targets and weights
   sampled,     // rows that a decoder sampled
+  vectors,     // the same rows; noise is added to vectors that are made of them
 };
 
 struct ObjectiveFacts {

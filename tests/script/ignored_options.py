@@ -131,6 +131,7 @@ OTHERS = {
                                  "--objective.gamma-low": ("-9", DUO), "--objective.gamma-high": ("1", DUO)},
     ("--objective", "editflow"): {"--objective.start": ("empty", EDITS), "--objective.start-length": ("3", EDITS),
                                   "--objective.insert-order": ("left", {**EDITS, "--objective.start": "empty"})},
+    ("--objective", "embedding"): {"--objective.self-condition": ("0",), "--objective.prefix": ("1",)},
     ("--schedule", "geometric"): {"--schedule.sigma-min": ("0.01",), "--schedule.sigma-max": ("5",)},
     ("--schedule", "tangent"): {"--schedule.steepness": ("2",)},
     ("--schedule", "nano_cosine"): {"--schedule.steps": ("7", {"--steps": None, "--trainer.steps": "6"})},

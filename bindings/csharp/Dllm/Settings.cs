@@ -364,8 +364,8 @@ namespace Dllm
     {
         /// <summary>Policy of requests that name none; auto: the policy that the model was trained for. Default:
         /// auto; one of auto, ancestral, autoregressive, bd3lm, confidence_remasking, credit, ddim,
-        /// diffusion_gemma, dream, editflow, entropy_bound, factor, fast_dllm_v2, first_hitting, frechet,
-        /// hierarchy, llada2, llada22, low_confidence, multi_block, nemotron, random, remdm, sdar,
+        /// diffusion_gemma, dream, editflow, embedding, entropy_bound, factor, fast_dllm_v2, first_hitting,
+        /// frechet, hierarchy, llada2, llada22, low_confidence, multi_block, nemotron, random, remdm, sdar,
         /// self_speculation, spd, threshold, uniform, wedlm.</summary>
         public string Policy
         {
@@ -531,8 +531,8 @@ namespace Dllm
 
         /// <summary>Which open positions are decided in a step; auto: the policy that the model was trained for.
         /// Default: auto; one of auto, ancestral, autoregressive, bd3lm, confidence_remasking, credit, ddim,
-        /// diffusion_gemma, dream, editflow, entropy_bound, factor, fast_dllm_v2, first_hitting, frechet,
-        /// hierarchy, llada2, llada22, low_confidence, multi_block, nemotron, random, remdm, sdar,
+        /// diffusion_gemma, dream, editflow, embedding, entropy_bound, factor, fast_dllm_v2, first_hitting,
+        /// frechet, hierarchy, llada2, llada22, low_confidence, multi_block, nemotron, random, remdm, sdar,
         /// self_speculation, spd, threshold, uniform, wedlm.</summary>
         public string Policy
         {
@@ -659,6 +659,14 @@ namespace Dllm
             set => Put("guidance", value);
         }
 
+        /// <summary>What takes noise out of the array of a policy over arrays. Default: ddim; one of
+        /// ddim.</summary>
+        public string Solver
+        {
+            get => Value<string>("solver");
+            set => Put("solver", value);
+        }
+
         /// <summary>Given token ids that stay without guidance too. Default: empty.</summary>
         public IReadOnlyList<int> GuidanceKeep
         {
@@ -743,7 +751,7 @@ namespace Dllm
     public sealed class DecoderOptions : Options
     {
         /// <summary>Which open positions are decided in a step. Default: low_confidence; one of ancestral,
-        /// autoregressive, bd3lm, confidence_remasking, credit, ddim, diffusion_gemma, dream, editflow,
+        /// autoregressive, bd3lm, confidence_remasking, credit, ddim, diffusion_gemma, dream, editflow, embedding,
         /// entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, llada2, llada22, low_confidence,
         /// multi_block, nemotron, random, remdm, sdar, self_speculation, spd, threshold, uniform, wedlm.</summary>
         public string Policy
@@ -876,6 +884,14 @@ namespace Dllm
         {
             get => Value<double?>("guidance");
             set => Put("guidance", value);
+        }
+
+        /// <summary>What takes noise out of the array of a policy over arrays. Default: ddim; one of
+        /// ddim.</summary>
+        public string Solver
+        {
+            get => Value<string>("solver");
+            set => Put("solver", value);
         }
 
         /// <summary>Given token ids that stay without guidance too. Default: empty.</summary>
@@ -1079,6 +1095,13 @@ namespace Dllm
             set => Put("block_length", value);
         }
 
+        /// <summary>As the decoder's, for this request; empty: the decoder's. Default: empty.</summary>
+        public string Solver
+        {
+            get => Value<string>("solver");
+            set => Put("solver", value);
+        }
+
         /// <summary>For this request, in addition to the decoder's. Default: empty.</summary>
         public IReadOnlyList<int> Suppress
         {
@@ -1136,8 +1159,8 @@ namespace Dllm
 
         /// <summary>Policy of requests that name none; auto: the policy that the model was trained for. Default:
         /// auto; one of auto, ancestral, autoregressive, bd3lm, confidence_remasking, credit, ddim,
-        /// diffusion_gemma, dream, editflow, entropy_bound, factor, fast_dllm_v2, first_hitting, frechet,
-        /// hierarchy, llada2, llada22, low_confidence, multi_block, nemotron, random, remdm, sdar,
+        /// diffusion_gemma, dream, editflow, embedding, entropy_bound, factor, fast_dllm_v2, first_hitting,
+        /// frechet, hierarchy, llada2, llada22, low_confidence, multi_block, nemotron, random, remdm, sdar,
         /// self_speculation, spd, threshold, uniform, wedlm.</summary>
         public string Policy
         {
@@ -1908,6 +1931,14 @@ namespace Dllm
             get => Value<bool?>("time_independent");
             set => Put("time_independent", value);
         }
+    }
+
+    /// <summary>Has policy embedding of a request or a decoder, with its own options. What is not set keeps its
+    /// default.</summary>
+    public sealed class EmbeddingPolicy : Options
+    {
+        /// <summary>The policy with its defaults.</summary>
+        public EmbeddingPolicy() { Put("policy", "embedding"); }
     }
 
     /// <summary>Has policy entropy_bound of a request or a decoder, with its own options. What is not set keeps its

@@ -133,7 +133,7 @@ export interface AdapterSettings {
 export interface GeneratorSettings {
   /** Policy of requests that name none; auto: the policy that the model was trained for. [auto] */
   policy?: 'auto' | 'ancestral' | 'autoregressive' | 'bd3lm' | 'confidence_remasking' | 'credit' |
-    'ddim' | 'diffusion_gemma' | 'dream' | 'editflow' | 'entropy_bound' | 'factor' |
+    'ddim' | 'diffusion_gemma' | 'dream' | 'editflow' | 'embedding' | 'entropy_bound' | 'factor' |
     'fast_dllm_v2' | 'first_hitting' | 'frechet' | 'hierarchy' | 'llada2' | 'llada22' |
     'low_confidence' | 'multi_block' | 'nemotron' | 'random' | 'remdm' | 'sdar' |
     'self_speculation' | 'spd' | 'threshold' | 'uniform' | 'wedlm';
@@ -195,7 +195,7 @@ export interface RequestSettings {
   /** Which open positions are decided in a step; auto: the policy that the model was trained for.
    *  [auto] */
   policy?: 'auto' | 'ancestral' | 'autoregressive' | 'bd3lm' | 'confidence_remasking' | 'credit' |
-    'ddim' | 'diffusion_gemma' | 'dream' | 'editflow' | 'entropy_bound' | 'factor' |
+    'ddim' | 'diffusion_gemma' | 'dream' | 'editflow' | 'embedding' | 'entropy_bound' | 'factor' |
     'fast_dllm_v2' | 'first_hitting' | 'frechet' | 'hierarchy' | 'llada2' | 'llada22' |
     'low_confidence' | 'multi_block' | 'nemotron' | 'random' | 'remdm' | 'sdar' |
     'self_speculation' | 'spd' | 'threshold' | 'uniform' | 'wedlm';
@@ -234,6 +234,8 @@ export interface RequestSettings {
   /** Weight of classifier-free guidance: logits move away from the logits without the given tokens;
    *  0: off. [0] */
   guidance?: number;
+  /** What takes noise out of the array of a policy over arrays. [ddim] */
+  solver?: 'ddim';
   /** Given token ids that stay without guidance too. */
   guidance_keep?: readonly (number | bigint)[] | Int32Array;
   /** Decides the rest of a block at once when each of its open positions is at least this probable;
@@ -494,7 +496,7 @@ export interface QueueSettings {
   kept?: number | bigint;
   /** Policy of requests that name none; auto: the policy that the model was trained for. [auto] */
   policy?: 'auto' | 'ancestral' | 'autoregressive' | 'bd3lm' | 'confidence_remasking' | 'credit' |
-    'ddim' | 'diffusion_gemma' | 'dream' | 'editflow' | 'entropy_bound' | 'factor' |
+    'ddim' | 'diffusion_gemma' | 'dream' | 'editflow' | 'embedding' | 'entropy_bound' | 'factor' |
     'fast_dllm_v2' | 'first_hitting' | 'frechet' | 'hierarchy' | 'llada2' | 'llada22' |
     'low_confidence' | 'multi_block' | 'nemotron' | 'random' | 'remdm' | 'sdar' |
     'self_speculation' | 'spd' | 'threshold' | 'uniform' | 'wedlm';
@@ -526,10 +528,10 @@ export interface SubmissionSettings extends AddSettings {
 export interface DecoderSettings {
   /** Which open positions are decided in a step. [low_confidence] */
   policy?: 'ancestral' | 'autoregressive' | 'bd3lm' | 'confidence_remasking' | 'credit' | 'ddim' |
-    'diffusion_gemma' | 'dream' | 'editflow' | 'entropy_bound' | 'factor' | 'fast_dllm_v2' |
-    'first_hitting' | 'frechet' | 'hierarchy' | 'llada2' | 'llada22' | 'low_confidence' |
-    'multi_block' | 'nemotron' | 'random' | 'remdm' | 'sdar' | 'self_speculation' | 'spd' |
-    'threshold' | 'uniform' | 'wedlm';
+    'diffusion_gemma' | 'dream' | 'editflow' | 'embedding' | 'entropy_bound' | 'factor' |
+    'fast_dllm_v2' | 'first_hitting' | 'frechet' | 'hierarchy' | 'llada2' | 'llada22' |
+    'low_confidence' | 'multi_block' | 'nemotron' | 'random' | 'remdm' | 'sdar' |
+    'self_speculation' | 'spd' | 'threshold' | 'uniform' | 'wedlm';
   /** Denoising steps of a request, spread evenly over its blocks. [64] */
   steps?: number | bigint;
   /** Positions of a block, which are decided before the next block begins; 0: all in one block. [0] */
@@ -567,6 +569,8 @@ export interface DecoderSettings {
   /** Weight of classifier-free guidance: logits move away from the logits without the given tokens;
    *  0: off. [0] */
   guidance?: number;
+  /** What takes noise out of the array of a policy over arrays. [ddim] */
+  solver?: 'ddim';
   /** Given token ids that stay without guidance too. */
   guidance_keep?: readonly (number | bigint)[] | Int32Array;
   /** Decides the rest of a block at once when each of its open positions is at least this probable;
@@ -846,6 +850,8 @@ export interface SlotSettings {
   steps?: number | bigint;
   /** As the decoder's, for this request; -1: the decoder's. [-1] */
   block_length?: number | bigint;
+  /** As the decoder's, for this request; empty: the decoder's. */
+  solver?: string;
   /** For this request, in addition to the decoder's. */
   suppress?: readonly (number | bigint)[] | Int32Array;
   /** For this request, in addition to the decoder's. */

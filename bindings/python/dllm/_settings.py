@@ -179,8 +179,8 @@ class GeneratorSettings(TypedDict, total=False):
     """
 
     policy: Literal["auto", "ancestral", "autoregressive", "bd3lm", "confidence_remasking",
-        "credit", "ddim", "diffusion_gemma", "dream", "editflow", "entropy_bound", "factor",
-        "fast_dllm_v2", "first_hitting", "frechet", "hierarchy", "llada2", "llada22",
+        "credit", "ddim", "diffusion_gemma", "dream", "editflow", "embedding", "entropy_bound",
+        "factor", "fast_dllm_v2", "first_hitting", "frechet", "hierarchy", "llada2", "llada22",
         "low_confidence", "multi_block", "nemotron", "random", "remdm", "sdar", "self_speculation",
         "spd", "threshold", "uniform", "wedlm"] | None
     defaults: bool | None
@@ -251,6 +251,7 @@ class RequestSettings(TypedDict, total=False):
         approximate. auto: exact where it is possible. [auto]
     guidance  Weight of classifier-free guidance: logits move away from the logits without the given
         tokens; 0: off. [0]
+    solver  What takes noise out of the array of a policy over arrays. [ddim]
     guidance_keep  Given token ids that stay without guidance too.
     early_exit  Decides the rest of a block at once when each of its open positions is at least this
         probable; 0: off. [0]
@@ -437,8 +438,8 @@ class RequestSettings(TypedDict, total=False):
     json_schema: Json | None
     grammar: str | None
     policy: Literal["auto", "ancestral", "autoregressive", "bd3lm", "confidence_remasking",
-        "credit", "ddim", "diffusion_gemma", "dream", "editflow", "entropy_bound", "factor",
-        "fast_dllm_v2", "first_hitting", "frechet", "hierarchy", "llada2", "llada22",
+        "credit", "ddim", "diffusion_gemma", "dream", "editflow", "embedding", "entropy_bound",
+        "factor", "fast_dllm_v2", "first_hitting", "frechet", "hierarchy", "llada2", "llada22",
         "low_confidence", "multi_block", "nemotron", "random", "remdm", "sdar", "self_speculation",
         "spd", "threshold", "uniform", "wedlm"] | None
     steps: int | None
@@ -456,6 +457,7 @@ class RequestSettings(TypedDict, total=False):
     shift: int | None
     cache: Literal["auto", "none", "exact", "prefix", "dual"] | None
     guidance: float | None
+    solver: Literal["ddim"] | None
     guidance_keep: Sequence[int] | None
     early_exit: float | None
     suppress: Sequence[int] | None
@@ -573,8 +575,8 @@ class QueueSettings(TypedDict, total=False):
     waiting: int | None
     kept: int | None
     policy: Literal["auto", "ancestral", "autoregressive", "bd3lm", "confidence_remasking",
-        "credit", "ddim", "diffusion_gemma", "dream", "editflow", "entropy_bound", "factor",
-        "fast_dllm_v2", "first_hitting", "frechet", "hierarchy", "llada2", "llada22",
+        "credit", "ddim", "diffusion_gemma", "dream", "editflow", "embedding", "entropy_bound",
+        "factor", "fast_dllm_v2", "first_hitting", "frechet", "hierarchy", "llada2", "llada22",
         "low_confidence", "multi_block", "nemotron", "random", "remdm", "sdar", "self_speculation",
         "spd", "threshold", "uniform", "wedlm"] | None
     defaults: bool | None
@@ -638,6 +640,7 @@ class DecoderSettings(TypedDict, total=False):
         approximate. auto: exact where it is possible. [auto]
     guidance  Weight of classifier-free guidance: logits move away from the logits without the given
         tokens; 0: off. [0]
+    solver  What takes noise out of the array of a policy over arrays. [ddim]
     guidance_keep  Given token ids that stay without guidance too.
     early_exit  Decides the rest of a block at once when each of its open positions is at least this
         probable; 0: off. [0]
@@ -819,10 +822,10 @@ class DecoderSettings(TypedDict, total=False):
     """
 
     policy: Literal["ancestral", "autoregressive", "bd3lm", "confidence_remasking", "credit",
-        "ddim", "diffusion_gemma", "dream", "editflow", "entropy_bound", "factor", "fast_dllm_v2",
-        "first_hitting", "frechet", "hierarchy", "llada2", "llada22", "low_confidence",
-        "multi_block", "nemotron", "random", "remdm", "sdar", "self_speculation", "spd",
-        "threshold", "uniform", "wedlm"] | None
+        "ddim", "diffusion_gemma", "dream", "editflow", "embedding", "entropy_bound", "factor",
+        "fast_dllm_v2", "first_hitting", "frechet", "hierarchy", "llada2", "llada22",
+        "low_confidence", "multi_block", "nemotron", "random", "remdm", "sdar", "self_speculation",
+        "spd", "threshold", "uniform", "wedlm"] | None
     steps: int | None
     block_length: int | None
     gen_length: int | None
@@ -839,6 +842,7 @@ class DecoderSettings(TypedDict, total=False):
     shift: int | None
     cache: Literal["auto", "none", "exact", "prefix", "dual"] | None
     guidance: float | None
+    solver: Literal["ddim"] | None
     guidance_keep: Sequence[int] | None
     early_exit: float | None
     suppress: Sequence[int] | None
@@ -942,6 +946,7 @@ class SlotSettings(TypedDict, total=False):
         rest becomes this token.
     steps  As the decoder's, for this request; 0: the decoder's. [0]
     block_length  As the decoder's, for this request; -1: the decoder's. [-1]
+    solver  As the decoder's, for this request; empty: the decoder's.
     suppress  For this request, in addition to the decoder's.
     logit_bias  For this request, in addition to the decoder's.
     top_logprobs  As the decoder's, for this request; -1: the decoder's. [-1]
@@ -958,6 +963,7 @@ class SlotSettings(TypedDict, total=False):
     stop: Sequence[int] | None
     steps: int | None
     block_length: int | None
+    solver: str | None
     suppress: Sequence[int] | None
     logit_bias: Texts | None
     top_logprobs: int | None

@@ -32,6 +32,7 @@ PolicyKind ddim();
 PolicyKind diffusion_gemma();
 PolicyKind dream();
 PolicyKind editflow();
+PolicyKind embedding();
 PolicyKind entropy_bound();
 PolicyKind factor();
 PolicyKind fast_dllm_v2();
@@ -62,6 +63,7 @@ inline constexpr PolicyKind (*kTable[])() = {
     diffusion_gemma,
     dream,
     editflow,
+    embedding,
     entropy_bound,
     factor,
     fast_dllm_v2,

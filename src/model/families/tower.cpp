@@ -70,7 +70,7 @@ void parse_tower(const ConfigReader& reader, ModelConfig& config) {
   TowerConfig& tower = config.tower;
   tower.on = true;
   config.hidden_size = reader.integer("hidden_size", 1, kMaxSize);
-  config.layers = reader.integer("num_hidden_layers", 1, kMaxLayers);
+  config.layers = reader.integer("num_hidden_layers", 0, kMaxLayers);
   config.heads = reader.integer("num_attention_heads", 1, kMaxSize, 8);
   config.kv_heads = reader.integer("num_key_value_heads", 1, kMaxSize, config.heads);
   if (!reader.has("head_dim") && config.hidden_size % config.heads != 0) {

@@ -73,6 +73,7 @@ ObjectiveEntry diffusion_gemma();
 ObjectiveEntry dmax();
 ObjectiveEntry dream();
 ObjectiveEntry editflow();
+ObjectiveEntry embedding();
 ObjectiveEntry grpo();
 ObjectiveEntry llada_sft();
 ObjectiveEntry mdlm();
@@ -82,7 +83,7 @@ ObjectiveEntry token_ce();
 ObjectiveEntry uniform();
 
 inline constexpr ObjectiveEntry (*kTable[])() = {
-    ar,   bd3lm, diffusion_gemma, dmax,     dream,   editflow, grpo, llada_sft,
+    ar,   bd3lm, diffusion_gemma, dmax,     dream,   editflow, embedding, grpo, llada_sft,
     mdlm, nano,  open_dllm,       token_ce, uniform,
 };
 

@@ -136,9 +136,9 @@ typed_options! {
     GeneratorOptions {
         /// Policy of requests that name none; auto: the policy that the model was trained for. Default: auto; one of
         /// auto, ancestral, autoregressive, bd3lm, confidence\_remasking, credit, ddim, diffusion\_gemma, dream,
-        /// editflow, entropy\_bound, factor, fast\_dllm\_v2, first\_hitting, frechet, hierarchy, llada2, llada22,
-        /// low\_confidence, multi\_block, nemotron, random, remdm, sdar, self\_speculation, spd, threshold, uniform,
-        /// wedlm.
+        /// editflow, embedding, entropy\_bound, factor, fast\_dllm\_v2, first\_hitting, frechet, hierarchy, llada2,
+        /// llada22, low\_confidence, multi\_block, nemotron, random, remdm, sdar, self\_speculation, spd, threshold,
+        /// uniform, wedlm.
         policy: &str = "policy";
         /// The settings in generation\_config.json hold where a request sets nothing. Default: true.
         defaults: bool = "defaults";
@@ -194,8 +194,8 @@ typed_options! {
         grammar: &str = "grammar";
         /// Which open positions are decided in a step; auto: the policy that the model was trained for. Default:
         /// auto; one of auto, ancestral, autoregressive, bd3lm, confidence\_remasking, credit, ddim,
-        /// diffusion\_gemma, dream, editflow, entropy\_bound, factor, fast\_dllm\_v2, first\_hitting, frechet,
-        /// hierarchy, llada2, llada22, low\_confidence, multi\_block, nemotron, random, remdm, sdar,
+        /// diffusion\_gemma, dream, editflow, embedding, entropy\_bound, factor, fast\_dllm\_v2, first\_hitting,
+        /// frechet, hierarchy, llada2, llada22, low\_confidence, multi\_block, nemotron, random, remdm, sdar,
         /// self\_speculation, spd, threshold, uniform, wedlm.
         policy: &str = "policy";
         /// Denoising steps of a request, spread evenly over its blocks. Default: 64; 1 to 1048576.
@@ -236,6 +236,8 @@ typed_options! {
         /// Weight of classifier-free guidance: logits move away from the logits without the given tokens; 0: off.
         /// Default: 0; 0 to 100.
         guidance: f64 = "guidance";
+        /// What takes noise out of the array of a policy over arrays. Default: ddim; one of ddim.
+        solver: &str = "solver";
         /// Given token ids that stay without guidance too. Default: empty.
         guidance_keep: &[i64] = "guidance_keep";
         /// Decides the rest of a block at once when each of its open positions is at least this probable; 0: off.
@@ -268,9 +270,9 @@ typed_options! {
     /// Has the options of kind "decoder". What is not set keeps its default.
     DecoderOptions {
         /// Which open positions are decided in a step. Default: low\_confidence; one of ancestral, autoregressive,
-        /// bd3lm, confidence\_remasking, credit, ddim, diffusion\_gemma, dream, editflow, entropy\_bound, factor,
-        /// fast\_dllm\_v2, first\_hitting, frechet, hierarchy, llada2, llada22, low\_confidence, multi\_block,
-        /// nemotron, random, remdm, sdar, self\_speculation, spd, threshold, uniform, wedlm.
+        /// bd3lm, confidence\_remasking, credit, ddim, diffusion\_gemma, dream, editflow, embedding, entropy\_bound,
+        /// factor, fast\_dllm\_v2, first\_hitting, frechet, hierarchy, llada2, llada22, low\_confidence,
+        /// multi\_block, nemotron, random, remdm, sdar, self\_speculation, spd, threshold, uniform, wedlm.
         policy: &str = "policy";
         /// Denoising steps of a request, spread evenly over its blocks. Default: 64; 1 to 1048576.
         steps: i64 = "steps";
@@ -312,6 +314,8 @@ typed_options! {
         /// Weight of classifier-free guidance: logits move away from the logits without the given tokens; 0: off.
         /// Default: 0; 0 to 100.
         guidance: f64 = "guidance";
+        /// What takes noise out of the array of a policy over arrays. Default: ddim; one of ddim.
+        solver: &str = "solver";
         /// Given token ids that stay without guidance too. Default: empty.
         guidance_keep: &[i64] = "guidance_keep";
         /// Decides the rest of a block at once when each of its open positions is at least this probable; 0: off.
@@ -380,6 +384,8 @@ typed_options! {
         steps: i64 = "steps";
         /// As the decoder's, for this request; -1: the decoder's. Default: -1; -1 to 16777216.
         block_length: i64 = "block_length";
+        /// As the decoder's, for this request; empty: the decoder's. Default: empty.
+        solver: &str = "solver";
         /// For this request, in addition to the decoder's. Default: empty.
         suppress: &[i64] = "suppress";
         /// For this request, in addition to the decoder's. Default: empty.
@@ -400,9 +406,9 @@ typed_options! {
         kept: i64 = "kept";
         /// Policy of requests that name none; auto: the policy that the model was trained for. Default: auto; one of
         /// auto, ancestral, autoregressive, bd3lm, confidence\_remasking, credit, ddim, diffusion\_gemma, dream,
-        /// editflow, entropy\_bound, factor, fast\_dllm\_v2, first\_hitting, frechet, hierarchy, llada2, llada22,
-        /// low\_confidence, multi\_block, nemotron, random, remdm, sdar, self\_speculation, spd, threshold, uniform,
-        /// wedlm.
+        /// editflow, embedding, entropy\_bound, factor, fast\_dllm\_v2, first\_hitting, frechet, hierarchy, llada2,
+        /// llada22, low\_confidence, multi\_block, nemotron, random, remdm, sdar, self\_speculation, spd, threshold,
+        /// uniform, wedlm.
         policy: &str = "policy";
         /// The settings in generation\_config.json hold where a request sets nothing. Default: true.
         defaults: bool = "defaults";
@@ -658,6 +664,9 @@ typed_options! {
         /// A step after one that changed nothing takes its predictions again, without a pass; models with time
         /// conditioning never do. Default: true.
         time_independent: bool = "time_independent";
+    }
+    /// Has policy embedding of a request or a decoder, with its own options. What is not set keeps its default.
+    EmbeddingPolicy of "embedding" {
     }
     /// Has policy entropy\_bound of a request or a decoder, with its own options. What is not set keeps its default.
     EntropyBoundPolicy of "entropy_bound" {
