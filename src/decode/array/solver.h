@@ -82,8 +82,13 @@ std::unique_ptr<Solver> make_solver(const std::string& name);
 namespace solver_files {
 
 SolverKind ddim();
+SolverKind ddpm();
+SolverKind ddpm_mix();
+SolverKind dpmpp_2m();
+SolverKind euler();
+SolverKind heun();
 
-inline constexpr SolverKind (*kTable[])() = {ddim};
+inline constexpr SolverKind (*kTable[])() = {ddim, ddpm, ddpm_mix, dpmpp_2m, euler, heun};
 
 } // namespace solver_files
 
