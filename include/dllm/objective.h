@@ -25,6 +25,7 @@
  *     "open_dllm"        masked diffusion of Open-dLLM; tokens that the model predicts count more
  *     "diffusion_gemma"  a causal text, then a canvas with one block of uniform noise
  *     "grpo"             policy gradients of answers
+ *     "ldlm"             latent diffusion: vectors that a text is encoded into are denoised
  *     "ar"               next token
  *     "token_ce"         ids, targets and weights are given by the caller
  *
@@ -53,6 +54,17 @@
  *                        each row is trained).
  *     "diffusion_gemma"  For models with a canvas. In a share of the rows the canvas is conditioned
  *                        on its own prediction. Decoding policy "diffusion_gemma".
+ *     "ldlm"             LDLM (arXiv 2605.07933). The model has the parts encoder, decoder, reader
+ *                        and denoiser, which a trainer adds where they are missing. The base stays
+ *                        as it is (train_base). With h the states of the base, z0 = encoder(h)
+ *                        (batch, latents, latent_dim) and z_t = sqrt(alpha) z0 + sqrt(1 - alpha) e:
+ *                        loss = mean (denoiser(z_t, t) - z0)^2 + states_weight mean (h' - h)^2
+ *                        + tokens_weight CE(reader(h')), where h' = decoder(z0 + decoder_noise e').
+ *                        h is normed by its running mean and variance. Times follow the losses so
+ *                        far (time_bins, time_interval). Schedule tangent. Sizes: latents,
+ *                        latent_dim, positions (longest row), depth, reader_depth, denoiser_depth.
+ *                        prompt: share of rows with a prompt, whose states the denoiser looks at;
+ *                        keep of a batch names its tokens. A row holds one text.
  *     "grpo"             The batch holds advantages f32(batch). It may hold old_log_probs and
  *                        reference_log_probs, f32(batch, seq).
  *
@@ -92,8 +104,8 @@ extern "C" {
 /** Creates an objective by name.
  *
  *   name       not NULL, one of the names above; dllm_registry_name("objective", i) lists them
- *   schedule   NULL: linear, kappa_cubic for editflow, nano_cosine for nano; objectives without
- *              noise ignore it
+ *   schedule   NULL: linear, kappa_cubic for editflow, nano_cosine for nano, tangent for ldlm;
+ *              objectives without noise ignore it
  *   opts       NULL: defaults; kind "objective" or "objective:<name>": attention, shift,
  *              block_length, mask_id, compat, those of group "term", and the objective's own
  *              options

@@ -183,6 +183,11 @@ Loss Objective::build_loss(model::Builder& builder, const LossInputs& inputs) co
   return token_ce_loss(builder, inputs);
 }
 
+Batch Objective::with_state(Batch feed, const StateArrays& state) const {
+  for (const auto& [name, array] : state) feed.set("state:" + name, array);
+  return feed;
+}
+
 void Objective::check_parts(const model::Model& model) const {
   const model::PartList read = model.reading(other_parts());
   for (const std::string& part : trained_parts()) {
@@ -257,7 +262,8 @@ ObjectiveRef make_objective(const std::string& name, ScheduleRef schedule, const
   if (schedule == nullptr) {
     Options generic(schedule_schema(""));
     const std::string& compat = own.str("compat");
-    if (compat == "dllm-jax" || compat == "dllm") generic.set_str("compat", compat);
+    if (compat == "dllm-jax" || compat == "dllm" || compat == "open-dllm")
+      generic.set_str("compat", compat);
     schedule = make_schedule(entry.schedule, generic);
   }
   check_terms({entry.name, entry.facts.rows, own});

@@ -124,6 +124,9 @@ public:
   // Returns the arrays that training keeps for this objective, with their first values. The loss
   // reads them as LossInputs::all["state:<name>"].
   virtual StateArrays first_state() const { return {}; }
+  // Returns the feed of a loss with these arrays. An objective may make further arrays of both, such
+  // as times that depend on the losses so far.
+  virtual Batch with_state(Batch feed, const StateArrays& state) const;
   // Returns the arrays after an update whose losses observed these sums (Loss::observed). Called
   // once for every update that changed the weights, with the same numbers on every process. The
   // tensors of `state` must not be written: a checkpoint may be reading them. Sums that come from a

@@ -2,14 +2,7 @@
 
 #include "base/error.h"
 
-#include <utility>
-
 namespace dllm::noise {
-
-Batch with_state(Batch feed, const StateArrays& state) {
-  for (const auto& [name, array] : state) feed.set("state:" + name, array);
-  return feed;
-}
 
 void check_state(const std::string& name, const StateArrays& state, const StateArrays& expected) {
   for (const auto& [key, array] : expected) {

@@ -16,9 +16,6 @@ using StateArrays = std::map<std::string, Tensor>;
 // Sums that the losses of one update observed, by name: over all rows, batches and ranks.
 using Observed = std::map<std::string, std::vector<double>>;
 
-// Returns the feed of a loss with the arrays of the state, which the loss reads as "state:<name>".
-Batch with_state(Batch feed, const StateArrays& state);
-
 // Fails with failed_precondition, naming the array, if `state` has other names or shapes than
 // `expected`. The state of `name`, an objective.
 void check_state(const std::string& name, const StateArrays& state, const StateArrays& expected);

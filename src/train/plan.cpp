@@ -24,12 +24,12 @@ Batch planned_feed(const noise::Objective& objective, const model::ModelConfig& 
     std::ranges::fill(targets.mutable_as<int32_t>(), -1);
     rows.set("targets", targets);
     rows.set("weights", Tensor(DType::f32, {batch, length}));
-    return noise::with_state(objective.feed(rows, config), objective.first_state());
+    return objective.with_state(objective.feed(rows, config), objective.first_state());
   }
   noise::PrepareContext context = noise::prepare_context(objective, config);
   if (context.mask_id < 0) context.mask_id = config.vocab_size - 1;
-  return noise::with_state(objective.feed(objective.prepare(rows, 0, 0, context), config),
-                           objective.first_state());
+  return objective.with_state(objective.feed(objective.prepare(rows, 0, 0, context), config),
+                              objective.first_state());
 }
 
 } // namespace

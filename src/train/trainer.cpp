@@ -135,7 +135,7 @@ Feeds Trainer::feeds_of(const Batch& batch, bool is_part) const {
   const std::optional<UpdatePart> part = update_part(is_part);
   Feeds feeds = make_feeds(*objective_, model_->config(), batch, noise_key(),
                            part ? &*part : nullptr, engine().mesh());
-  for (Batch& feed : feeds) feed = noise::with_state(std::move(feed), objective_state_);
+  for (Batch& feed : feeds) feed = objective_->with_state(std::move(feed), objective_state_);
   add_replayed(feeds);
   return feeds;
 }

@@ -19,6 +19,7 @@ constexpr Entry kHandlers[] = {
     {"forward", run_forward},
     {"gated_deltanet", run_gated_deltanet},
     {"gguf_blocks", run_gguf_blocks},
+    {"ldlm", run_ldlm},
     {"llada22", run_llada22},
     {"loss", run_loss},
     {"losses", run_losses},

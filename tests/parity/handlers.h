@@ -18,6 +18,7 @@ void run_fast_dllm_loops(Topic& topic);
 void run_forward(Topic& topic);
 void run_gated_deltanet(Topic& topic);
 void run_gguf_blocks(Topic& topic);
+void run_ldlm(Topic& topic);
 void run_llada22(Topic& topic);
 void run_loss(Topic& topic);
 void run_losses(Topic& topic);

@@ -85,7 +85,8 @@ void check_teacher(const model::ModelConfig& config) {
   const auto known = noise::objective_names();
   const bool is_known = std::ranges::find(known, objective) != known.end();
   const RowKind rows = is_known ? noise::objective_facts(objective).rows : RowKind::masked;
-  if (rows == RowKind::replaced || rows == RowKind::edited || rows == RowKind::canvas) {
+  if (rows == RowKind::replaced || rows == RowKind::edited || rows == RowKind::canvas ||
+      rows == RowKind::vectors) {
     fail_with_hint("choose a model of masked diffusion, such as mdlm, or method left_to_right",
                    Code::failed_precondition,
                    "the teacher was trained with {}, and such a model does not fill mask tokens",

@@ -15,7 +15,7 @@ const Family* const kFamilies[] = {
     &kBert,       &kDiffusionGemma, &kDllmBert,     &kDllmMoe, &kDream,    &kGemma2,
     &kGemma3,     &kGpt2,           &kLlada,        &kLlada2,  &kLladaMoe, &kLlama,
     &kModernBert, &kNanoDlm,        &kNemotronLabs, &kQwen2,   &kQwen2Moe, &kQwen3,
-    &kQwen35,     &kQwen3Moe,       &kQwen3Next,    &kTower,  &kWedlm};
+    &kQwen35,     &kQwen3Moe,       &kQwen3Next,    &kTower,   &kWedlm};
 
 } // namespace
 

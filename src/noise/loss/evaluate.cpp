@@ -50,7 +50,8 @@ std::vector<graph::BufferRef> run_on_feed(const std::shared_ptr<graph::Program>&
 
 LossGradients loss_gradients(const model::Model& model, const Objective& objective,
                              const Batch& prepared, const Task* task) {
-  const Batch feed = with_state(objective.feed(prepared, model.config()), objective.first_state());
+  const Batch feed =
+      objective.with_state(objective.feed(prepared, model.config()), objective.first_state());
   const auto graph = std::make_shared<graph::Graph>("loss_gradients");
   model::Builder builder(*graph, model, model.reading(objective.other_parts()));
   const std::vector<graph::Value> parameters = builder.parameters();
@@ -164,8 +165,8 @@ RowLosses LossRunner::run_rows(const Batch& batch, uint64_t seed, int64_t step, 
 }
 
 LossValue LossRunner::run(const Batch& batch, uint64_t seed, int64_t step, const Task* task) {
-  const Batch feed =
-      with_state(objective_->feed(prepared(batch, seed, step), model_->config()), state_);
+  const Batch feed = objective_->with_state(
+      objective_->feed(prepared(batch, seed, step), model_->config()), state_);
   const std::string key =
       model_->reading(objective_->other_parts()).text() + " " + runtime::feed_signature(feed);
   programs_.set_version(model_->params().list_version());

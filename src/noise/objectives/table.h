@@ -75,6 +75,7 @@ ObjectiveEntry dream();
 ObjectiveEntry editflow();
 ObjectiveEntry embedding();
 ObjectiveEntry grpo();
+ObjectiveEntry ldlm();
 ObjectiveEntry llada_sft();
 ObjectiveEntry mdlm();
 ObjectiveEntry nano();
@@ -83,7 +84,7 @@ ObjectiveEntry token_ce();
 ObjectiveEntry uniform();
 
 inline constexpr ObjectiveEntry (*kTable[])() = {
-    ar,   bd3lm, diffusion_gemma, dmax,     dream,   editflow, embedding, grpo, llada_sft,
+    ar,   bd3lm, diffusion_gemma, dmax,     dream,   editflow, embedding, grpo, ldlm, llada_sft,
     mdlm, nano,  open_dllm,       token_ce, uniform,
 };
 

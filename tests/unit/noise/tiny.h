@@ -72,11 +72,12 @@ inline ObjectiveRef tiny_objective(const std::string& name, const Json& settings
 
 // Along its gradient the loss of a prepared batch rises by the gradient's norm, for every
 // parameter. h: the step of differences of fourth order; float32 rounding of the loss allows
-// smaller ones where it is sharp alone.
+// smaller ones where it is sharp alone. Parameters whose names begin with `start` are checked.
 inline void expect_gradient(model::Model& model, LossRunner& runner, const Objective& objective,
-                            const Batch& prepared, double h = 1e-2) {
+                            const Batch& prepared, double h = 1e-2, const std::string& start = "") {
   const LossGradients got = loss_gradients(model, objective, prepared);
   for (const auto& [name, gradient] : got.gradients) {
+    if (!name.starts_with(start)) continue;
     double norm = 0;
     for (const float value : gradient.as<float>()) norm += static_cast<double>(value) * value;
     norm = std::sqrt(norm);
